@@ -1,0 +1,130 @@
+"""Group-relative advantages for groups of any sizes."""
+
+from collections.abc import Iterable
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from budgetalloc.errors import InputError
+from budgetalloc.estimators import as_rewards, check_rewards
+from budgetalloc.ids import check_ids, factorize
+from budgetalloc.posterior import Beta, FloatArray
+
+Baseline = Literal["group", "loo", "posterior"]
+Scale = Literal["group", "batch", "none"]
+Weight = Literal["rollout", "prompt"]
+EPS = 1e-4  # TRL's guard against a division by zero, so that equal groups give TRL's numbers
+
+
+def group_advantages(
+    rewards_R: ArrayLike,
+    ids_R: Iterable[Any],
+    baseline: Baseline | ArrayLike = "group",
+    scale: Scale = "group",
+    weight: Weight = "rollout",
+    *,
+    belief_R: Beta | None = None,
+) -> FloatArray:
+    """Reward minus baseline, scaled and weighted, one a rollout; rows of a group may stand anywhere.
+
+    A rollout whose reward is NaN or None is left out of all statistics and gets 0.
+
+    Args:
+        rewards_R: Rewards, shape (R,).
+        ids_R: The prompt of each rollout, shape (R,).
+        baseline: "group", the mean of the group (GRPO, arXiv 2402.03300); a group of one gets 0.
+            "loo", the mean of the others (RLOO, arXiv 2402.14740); a group of one gets 0.
+            "posterior", `(a + sum of the other rewards) / (a + b + n - 1)` with Beta(a, b) the belief before this
+            step: it does not depend on the rollout's own reward, hence is unbiased, and serves groups of one.
+            Or an array, shape (R,): any baseline of your own.
+        scale: "none". "group", over the standard deviation of the group (under "posterior", over the Bernoulli
+            deviation sqrt(m(1-m)) of the baseline m, which keeps it free of the own reward).
+            "batch", over the standard deviation of all rewards as TRL does (under "posterior" and a given baseline,
+            over the root mean square of all advantages).
+        weight: "rollout", each the same. "prompt", each prompt the same whatever its n: rows are scaled by mean
+            count / count. With a baseline that is free of the own reward ("loo", "posterior") and no scale, the
+            expected gradient then does not depend on the counts.
+        belief_R: For "posterior": the belief about each row's prompt before this step, `policy.belief(ids_R)`.
+
+    Returns:
+        Advantages, shape (R,).
+
+    Raises:
+        InputError: lengths differ, an option is unknown, or "posterior" lacks its belief or has rewards outside [0, 1].
+
+    >>> group_advantages([1, 0, 0, 0, 1], ["a", "a", "a", "a", "b"], scale="none")
+    array([ 0.75, -0.25, -0.25, -0.25,  0.  ])
+    >>> group_advantages([0, 0, 1], ["a", "a", "b"], baseline="posterior", scale="none",
+    ...                  belief_R=Beta([3, 3, 1], [3, 3, 1]))  # a used to pass half the time; b is alone
+    array([-0.42857143, -0.42857143,  0.5       ])
+    """
+    ids = check_ids(ids_R, "ids_R")
+    rewards = check_rewards(rewards_R, len(ids)) if _is(baseline, "posterior") else as_rewards(rewards_R, len(ids))
+    _check_option("scale", scale, get_args(Scale))
+    _check_option("weight", weight, get_args(Weight))
+    _, group_R = factorize(ids)
+    scored_R = ~np.isnan(rewards)
+    known = np.where(scored_R, rewards, 0.0)
+    n_R = _group_sum(scored_R.astype(np.float64), group_R)  # scored rows of the own group
+    sum_R = _group_sum(known, group_R)
+    others_R = np.maximum(n_R - 1, 1)
+
+    if _is(baseline, "group"):
+        base_R = sum_R / np.maximum(n_R, 1)
+    elif _is(baseline, "loo"):
+        base_R = np.where(n_R > 1, (sum_R - known) / others_R, known)
+    elif _is(baseline, "posterior"):
+        if belief_R is None or len(belief_R) != len(ids):
+            given = "None" if belief_R is None else f"{len(belief_R)} entries"
+            raise InputError(
+                f"belief_R={given}: baseline='posterior' needs the belief before the step about the prompt of each of "
+                f"the {len(ids)} rows: belief_R=policy.belief(ids_R)."
+            )
+        evidence_R = belief_R.alpha_P + belief_R.beta_P + np.maximum(n_R - 1, 0)
+        base_R = (belief_R.alpha_P + sum_R - known) / evidence_R
+    else:
+        base_R = _given(baseline, len(ids))
+    advantages = np.where(scored_R, rewards - base_R, 0.0)
+
+    trl_units = _is(baseline, "group") or _is(baseline, "loo")
+    if scale == "batch" and scored_R.any():
+        if trl_units:
+            spread = float(np.std(rewards[scored_R], ddof=1)) if scored_R.sum() > 1 else 0.0
+        else:
+            spread = float(np.sqrt(np.mean(advantages[scored_R] ** 2)))
+        advantages = advantages / (spread + EPS)
+    elif scale == "group" and _is(baseline, "posterior"):
+        advantages = advantages / (np.sqrt(base_R * (1 - base_R)) + EPS)
+    elif scale == "group":
+        if not trl_units and (n_R[scored_R] == 1).any():
+            raise InputError("scale='group' has no deviation for a group of one: use scale='batch' or scale='none'.")
+        deviation_R = np.where(scored_R, rewards - sum_R / np.maximum(n_R, 1), 0.0)
+        advantages = advantages / (np.sqrt(_group_sum(deviation_R**2, group_R) / others_R) + EPS)
+    if weight == "prompt" and scored_R.any():
+        prompts = np.unique(group_R[scored_R]).size
+        advantages = advantages * (len(ids) / prompts / np.maximum(n_R, 1))
+    return advantages
+
+
+def _is(baseline: object, name: str) -> bool:
+    return isinstance(baseline, str) and baseline == name
+
+
+def _group_sum(x_R: FloatArray, group_R: NDArray[np.int64]) -> FloatArray:
+    """For each row, the sum over its group."""
+    return np.asarray(np.bincount(group_R, weights=x_R)[group_R]) if len(x_R) else x_R
+
+
+def _given(baseline: object, rows: int) -> FloatArray:
+    if isinstance(baseline, str):
+        raise InputError(f"baseline={baseline!r}: use one of {get_args(Baseline)} or an array, one a rollout.")
+    array = np.asarray(baseline, dtype=np.float64)
+    if array.shape != (rows,) or not np.isfinite(array).all():
+        raise InputError(f"baseline has shape {array.shape} for {rows} rollouts: give a finite number for each.")
+    return array
+
+
+def _check_option(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise InputError(f"{name}={value!r}: use one of {allowed}.")

@@ -1,0 +1,117 @@
+"""How much may be spent, and in what portions."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from budgetalloc.errors import BudgetError
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The rollouts (or tokens) of one training step, and the sizes that a prompt's group may have.
+
+    Args:
+        rollouts: Total rollouts of the step, spent exactly. No default: only you know it. `None` where only tokens
+            are limited.
+        tokens: Total expected tokens of the step, never exceeded; needs `costs_P` when allocating. With `rollouts`
+            as well, both hold (and OR-Tools solves).
+        floor: Fewest rollouts of every prompt. 0 lets a policy leave a prompt out, so that it chooses prompts too.
+        cap: Most rollouts of one prompt; `None` is no limit.
+        quantum: Counts are multiples of it.
+        min_group: With `floor=0`, a group has 0 or at least this many rollouts: 2 where the baseline is the mean of
+            the group, 1 where it is not.
+
+    Raises:
+        BudgetError: a value out of range, or two that contradict each other.
+
+    >>> Budget(rollouts=1024, floor=2, cap=6).grid()
+    array([2, 3, 4, 5, 6])
+    >>> Budget(rollouts=64, floor=0, cap=8, quantum=2).grid()
+    array([0, 2, 4, 6, 8])
+    """
+
+    rollouts: int | None
+    tokens: float | None = None
+    floor: int = 2
+    cap: int | None = None
+    quantum: int = 1
+    min_group: int = 2
+
+    def __post_init__(self) -> None:
+        for name, lowest in (("rollouts", 1), ("floor", 0), ("cap", 1), ("quantum", 1), ("min_group", 1)):
+            value = getattr(self, name)
+            if value is None and name in ("rollouts", "cap"):
+                continue
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < lowest:
+                raise BudgetError(f"Budget({name}={value!r}): {name} must be an integer of at least {lowest}.")
+        if self.rollouts is None and self.tokens is None:
+            raise BudgetError("Budget(rollouts=None): nothing limits the step. Give rollouts=, tokens= or both.")
+        if self.tokens is not None and not 0 < self.tokens < float("inf"):
+            raise BudgetError(f"Budget(tokens={self.tokens!r}): tokens must be positive and finite.")
+        if self.rollouts is None and self.cap is None:
+            raise BudgetError("Budget(rollouts=None, cap=None): a budget in tokens needs cap=, such as cap=64.")
+        if self.rollouts is not None and self.rollouts % self.quantum:
+            below = self.rollouts // self.quantum * self.quantum
+            fits = next(q for q in range(self.quantum, 0, -1) if self.rollouts % q == 0)
+            near = f"rollouts={below} or {below + self.quantum}" if below else f"rollouts={self.quantum}"
+            raise BudgetError(
+                f"Budget(rollouts={self.rollouts}, quantum={self.quantum}): {self.rollouts} is not a multiple of "
+                f"{self.quantum}. Use {near}, or quantum={fits}."
+            )
+        if 0 < self.floor < self.min_group:
+            raise BudgetError(
+                f"Budget(floor={self.floor}, min_group={self.min_group}): every prompt would get {self.floor}, but a "
+                f"group has at least {self.min_group}. Use floor=0, floor={self.min_group} or min_group={self.floor}."
+            )
+        if self.cap is not None and self.cap // self.quantum * self.quantum < self.smallest_group:
+            raise BudgetError(
+                f"Budget(cap={self.cap}, floor={self.floor}, min_group={self.min_group}, quantum={self.quantum}): the "
+                f"smallest group has {self.smallest_group} rollouts. Use cap={self.smallest_group} or more."
+            )
+
+    @property
+    def smallest_group(self) -> int:
+        """Rollouts of the smallest group that is not empty."""
+        return -(-max(self.floor, self.min_group, 1) // self.quantum) * self.quantum
+
+    @property
+    def largest_group(self) -> int:
+        """Rollouts of the largest group."""
+        limits = [x // self.quantum * self.quantum for x in (self.cap, self.rollouts) if x is not None]
+        return int(min(limits))
+
+    def grid(self, limit: int | None = None) -> IntArray:
+        """The counts that a prompt may have, ascending, shape (N,): 0 first where `floor` is 0; none above `limit`."""
+        top = self.largest_group if limit is None else min(limit, self.largest_group)
+        counts_N = np.arange(self.smallest_group, top + 1, self.quantum, dtype=np.int64)
+        return np.concatenate([[0], counts_N]) if self.floor == 0 else counts_N
+
+    def check(self, num_prompts: int) -> None:
+        """Raises `BudgetError`, with a value that would hold, where `num_prompts` prompts cannot spend the rollouts."""
+        if self.rollouts is None:
+            return
+        low, total = self.smallest_group, int(self.rollouts)
+        high = total if self.cap is None else self.cap // self.quantum * self.quantum
+        if self.floor and num_prompts * low > total:
+            most = total // num_prompts // self.quantum * self.quantum
+            lower = f"floor={most} (with min_group={most}), " if 0 < most < self.min_group else f"floor={most}, "
+            raise BudgetError(
+                f"{self}: {num_prompts} prompts at floor={self.floor} need {num_prompts * low} rollouts. "
+                f"Use {lower if most else ''}floor=0 or rollouts={num_prompts * low}."
+            )
+        if num_prompts * high < total:
+            enough = -(-total // num_prompts // self.quantum) * self.quantum
+            raise BudgetError(
+                f"{self}: {num_prompts} prompts at cap={self.cap} can take only {num_prompts * high} rollouts. "
+                f"Use cap={enough} or rollouts={num_prompts * high}."
+            )
+        if not self.floor and -(-total // high) * low > total:  # no number of groups in [low, high] adds up to total
+            groups = total // low
+            raise BudgetError(
+                f"{self}: no set of groups of {low} to {high} rollouts adds up to {total}. "
+                f"Use rollouts={f'{groups * high} or ' if groups else ''}{(groups + 1) * low}, or another cap."
+            )

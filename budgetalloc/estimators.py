@@ -1,0 +1,184 @@
+"""The estimator keeps the belief about each prompt: the only stateful part of a decision."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from budgetalloc.errors import InputError, StateError
+from budgetalloc.ids import Id, UInt64Array, check_ids, factorize, stable_key
+from budgetalloc.posterior import Beta, FloatArray
+
+STATE_VERSION = 1
+
+
+class BetaEstimator:
+    """A Beta posterior of each prompt's success rate, with evidence that fades as the language model changes.
+
+    A prompt's belief is Beta(prior[0] + s, prior[1] + f), with s and f its discounted successes and failures. At a
+    visit they are multiplied by `discount` before the new rewards are added; at each step without a visit, by `idle`.
+    Rewards graded in [0, 1] count as fractions of a success. VADE (arXiv 2511.18902) uses discount 0.2 and idle 0.999.
+
+    Args:
+        prior: Pseudo-successes and pseudo-failures of a prompt never seen, both positive.
+        discount: Share of the evidence kept at a visit, in [0, 1].
+        idle: Share of the evidence kept at a step without a visit, in (0, 1].
+
+    Raises:
+        InputError: a parameter out of range; ids and rewards of different lengths; a reward outside [0, 1].
+
+    >>> estimator = BetaEstimator(prior=(0.5, 0.5), discount=0.9)
+    >>> estimator.observe(["a"] * 4, [1, 1, 1, 0]); estimator.tick()
+    >>> estimator.observe(["a"] * 2, [0.5, float("nan")]); estimator.tick()  # a NaN reward is no evidence
+    >>> belief = estimator.belief(["a", "b"])
+    >>> belief.alpha_P, belief.beta_P  # 0.5 + 0.9 * 3 + 0.5 and 0.5 + 0.9 * 1 + 0.5
+    (array([3.7, 0.5]), array([1.9, 0.5]))
+    >>> estimator.cold(["a", "b"])
+    array([False,  True])
+    """
+
+    def __init__(self, *, prior: tuple[float, float] = (0.5, 0.5), discount: float = 1.0, idle: float = 1.0) -> None:
+        if len(prior) != 2 or not all(0 < x < np.inf for x in prior):
+            raise InputError(f"prior={prior!r}: give two positive numbers, such as (0.5, 0.5).")
+        if not 0 <= discount <= 1:
+            raise InputError(f"discount={discount!r}: the share of evidence kept at a visit lies in [0, 1].")
+        if not 0 < idle <= 1:
+            raise InputError(f"idle={idle!r}: the share of evidence kept at a step without a visit lies in (0, 1].")
+        self.prior = (float(prior[0]), float(prior[1]))
+        self.discount = float(discount)
+        self.idle = float(idle)
+        self.step = 0
+        self._place: dict[Id, int] = {}
+        self._evidence_P2: FloatArray = np.zeros((0, 2))  # discounted successes and failures, as of the last visit
+        self._last_P: NDArray[np.int64] = np.zeros(0, dtype=np.int64)  # step of the last visit
+        self._keys: dict[Id, int] = {}
+
+    def __len__(self) -> int:
+        """Number of prompts seen at least once."""
+        return len(self._place)
+
+    def keys(self, ids_P: Sequence[Id]) -> UInt64Array:
+        """The stable keys of these ids, remembered so that a pool of 100,000 prompts is hashed once."""
+        known = self._keys
+        for x in ids_P:
+            if x not in known:
+                known[x] = stable_key(x)
+        return np.fromiter(map(known.__getitem__, ids_P), dtype=np.uint64, count=len(ids_P))
+
+    def _find(self, ids_P: Iterable[Any]) -> NDArray[np.int64]:
+        """The row of each id, -1 for a prompt never seen."""
+        ids = check_ids(ids_P, "ids_P")
+        return np.fromiter((self._place.get(x, -1) for x in ids), dtype=np.int64, count=len(ids))
+
+    def cold(self, ids_P: Iterable[Any]) -> NDArray[np.bool_]:
+        """Which prompts were never seen, shape (P,): their belief is the prior, which is neither p = 0 nor p = 1."""
+        return self._find(ids_P) < 0
+
+    def belief(self, ids_P: Iterable[Any]) -> Beta:
+        """The belief about these prompts now, shape (P,); repeats are allowed, so one a rollout works too."""
+        at_P = self._find(ids_P)
+        alpha_P, beta_P = np.full(at_P.size, self.prior[0]), np.full(at_P.size, self.prior[1])
+        seen = at_P >= 0
+        evidence = self._evidence_P2[at_P[seen]]
+        if self.idle < 1:
+            # The visit's own step is not an idle one, and neither is the step that is under way.
+            idle_steps = np.maximum(self.step - self._last_P[at_P[seen]] - 1, 0)
+            evidence = evidence * (self.idle**idle_steps)[:, None]
+        alpha_P[seen] += evidence[:, 0]
+        beta_P[seen] += evidence[:, 1]
+        return Beta(alpha_P, beta_P)
+
+    def observe(self, ids_R: Iterable[Any], rewards_R: ArrayLike) -> None:
+        """Adds rewards, one a rollout, to the step under way; `tick` ends the step. NaN and None are no evidence.
+
+        Several calls within one step count as one visit: evidence is discounted at the first only.
+        """
+        ids = check_ids(ids_R, "ids_R")
+        rewards = check_rewards(rewards_R, len(ids))
+        scored = ~np.isnan(rewards)
+        ids_P, group_R = factorize([x for x, ok in zip(ids, scored.tolist(), strict=True) if ok])
+        if not ids_P:
+            return
+        for x in ids_P:
+            self._place.setdefault(x, len(self._place))
+        self._reserve()
+        at_P = self._find(ids_P)
+        returning = at_P[self._last_P[at_P] < self.step]
+        idle_steps = np.maximum(self.step - self._last_P[returning] - 1, 0)
+        self._evidence_P2[returning] *= (self.discount * self.idle**idle_steps)[:, None]
+        self._last_P[at_P] = self.step
+        successes_P = np.bincount(group_R, weights=rewards[scored])
+        self._evidence_P2[at_P, 0] += successes_P
+        self._evidence_P2[at_P, 1] += np.bincount(group_R) - successes_P
+
+    def tick(self) -> None:
+        """Ends the step under way: prompts without a visit since the last tick have been idle for one step more."""
+        self.step += 1
+
+    def _reserve(self) -> None:
+        """Makes room for every known prompt; doubling keeps the total cost linear."""
+        missing = len(self._place) - len(self._last_P)
+        if missing > 0:
+            more = max(missing, len(self._last_P))
+            self._evidence_P2 = np.concatenate([self._evidence_P2, np.zeros((more, 2))])
+            self._last_P = np.concatenate([self._last_P, np.full(more, -1, dtype=np.int64)])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything learned: arrays, ids and numbers, without settings. `load_state_dict` restores it to the bit."""
+        n = len(self)
+        return {
+            "version": STATE_VERSION,
+            "step": self.step,
+            "ids": list(self._place),
+            "evidence": self._evidence_P2[:n].copy(),
+            "last": self._last_P[:n].copy(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Replaces what was learned by a saved state; raises `StateError` and changes nothing if it does not fit."""
+        missing = {"version", "step", "ids", "evidence", "last"} - set(state)
+        if missing:
+            raise StateError(f"The state lacks {sorted(missing)}: it was not written by BetaEstimator.state_dict().")
+        if state["version"] != STATE_VERSION:
+            raise StateError(
+                f"The state has version {state['version']!r}, this budgetalloc reads version {STATE_VERSION}: load it "
+                "with the version of budgetalloc that wrote it."
+            )
+        ids = check_ids(state["ids"], "state['ids']")
+        evidence = np.array(state["evidence"], dtype=np.float64).reshape(-1, 2)
+        last = np.array(state["last"], dtype=np.int64)
+        if not len(set(ids)) == len(ids) == len(evidence) == len(last):
+            raise StateError(
+                f"The state holds {len(ids)} ids ({len(set(ids))} distinct), evidence for {len(evidence)} and visits "
+                f"for {len(last)} prompts: it is damaged."
+            )
+        if not (np.isfinite(evidence).all() and (evidence >= 0).all()):
+            raise StateError("The state's evidence is negative or not finite: it is damaged.")
+        self.step = int(state["step"])
+        self._place = {x: at for at, x in enumerate(ids)}
+        self._evidence_P2, self._last_P = evidence, last
+
+
+def check_rewards(rewards_R: ArrayLike, rows: int) -> FloatArray:
+    """Rewards as floats, None as NaN; raises `InputError` for a wrong length or a reward outside [0, 1]."""
+    rewards = as_rewards(rewards_R, rows)
+    outside = (rewards < 0) | (rewards > 1)  # False for NaN
+    if outside.any():
+        at = int(np.argmax(outside))
+        raise InputError(
+            f"rewards_R[{at}] = {rewards[at]:g} lies outside [0, 1], which a Beta belief needs. Rescale with "
+            "(r - low) / (high - low); in the TRL callback, pass reward_range=(low, high)."
+        )
+    return rewards
+
+
+def as_rewards(rewards_R: ArrayLike, rows: int) -> FloatArray:
+    """Rewards as floats, None as NaN, of the given length."""
+    try:
+        rewards = np.asarray(rewards_R, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"rewards_R={rewards_R!r}: give one number, NaN or None for each rollout.") from error
+    if rewards.shape != (rows,):
+        raise InputError(f"rewards_R has shape {rewards.shape} for {rows} ids: give one reward a rollout.")
+    return rewards

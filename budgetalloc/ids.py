@@ -1,0 +1,72 @@
+"""Prompt ids: ints or strings, checked once, with keys that depend neither on the process nor on their order."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from budgetalloc.errors import InputError
+
+Id = int | str
+UInt64Array = NDArray[np.uint64]
+
+
+def check_ids(ids: Iterable[Any], name: str) -> list[Id]:
+    """The ids as plain `int` and `str`; anything else raises `InputError`.
+
+    >>> check_ids(np.array([3, 4]), "ids_P")
+    [3, 4]
+    """
+    listed: list[Any] = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
+    if set(map(type, listed)) <= {int, str}:  # the usual case, at C speed: 100,000 ids pass through here at every step
+        return listed
+    return [_plain_id(value, name, at) for at, value in enumerate(listed)]
+
+
+def _plain_id(value: Any, name: str, at: int) -> Id:
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        return int(value)
+    raise InputError(f"{name}[{at}] is {value!r} of type {type(value).__name__}: a prompt id is an int or a str.")
+
+
+def check_distinct(ids_P: Sequence[Id], name: str) -> None:
+    """Raises `InputError` unless there is at least one id and no id comes twice."""
+    if not ids_P:
+        raise InputError(f"{name} is empty: there is no prompt to give rollouts to.")
+    if len(set(ids_P)) < len(ids_P):
+        seen: set[Id] = set()
+        twice = next(x for x in ids_P if x in seen or seen.add(x))  # type: ignore[func-returns-value]
+        raise InputError(f"{name} holds the id {twice!r} twice: give each prompt once; its count covers all its rows.")
+
+
+def factorize(ids_R: Sequence[Id]) -> tuple[list[Id], NDArray[np.int64]]:
+    """Distinct ids in order of first appearance, and for each row the place of its id among them.
+
+    >>> factorize(["b", "a", "b"])
+    (['b', 'a'], array([0, 1, 0]))
+    """
+    place: dict[Id, int] = {}
+    group_R = np.fromiter((place.setdefault(x, len(place)) for x in ids_R), dtype=np.int64, count=len(ids_R))
+    return list(place), group_R
+
+
+def stable_key(value: Id) -> int:
+    """64 bits that depend on the id alone: not on `PYTHONHASHSEED`, the process or the machine. 1 and "1" differ."""
+    text = f"{type(value).__name__}:{value}".encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+
+
+def shuffled_order(keys_P: UInt64Array, seed: int, step: int) -> NDArray[np.int64]:
+    """A pseudo-random order of the prompts that depends on (seed, step) and on the *set* of keys, not on their order.
+
+    Deciding in this order makes draws and ties independent of the order of the caller's list, and fair over steps.
+    """
+    mixed = keys_P ^ np.random.default_rng([seed, step]).integers(2**64, dtype=np.uint64)
+    # The finaliser of splitmix64 (Steele et al., 2014): neighbouring keys land far apart.
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.argsort(mixed ^ (mixed >> np.uint64(31)), kind="stable")

@@ -1,0 +1,180 @@
+"""A policy, and one training step's conversation with it."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from budgetalloc.advantages import Baseline, Scale, Weight
+from budgetalloc.budget import Budget, IntArray
+from budgetalloc.errors import InputError, StateError
+from budgetalloc.estimators import BetaEstimator
+from budgetalloc.ids import Id, check_distinct, check_ids, shuffled_order
+from budgetalloc.posterior import Beta, FloatArray
+from budgetalloc.solvers import check_costs
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a policy asks of a trainer where the user does not say: see `AdaptiveGRPOCallback`.
+
+    Args:
+        candidates: Prompts to choose among: 1, the batch's own; k, k times as many; "all", the whole dataset.
+        baseline, scale, weight: As in `group_advantages`; `None` is the trainer's own.
+    """
+
+    candidates: int | Literal["all"] = 1
+    baseline: Baseline | None = None
+    scale: Scale | None = None
+    weight: Weight = "rollout"
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What a decision may look at. Prompts stand in an order that does not depend on the caller's.
+
+    Args:
+        belief_P: Beliefs before the step.
+        budget: What may be spent.
+        costs_P: Expected tokens of one rollout of each prompt, or None.
+        rng: Seeded by the policy's seed and the step, so that a decision can be repeated.
+    """
+
+    belief_P: Beta
+    budget: Budget
+    costs_P: FloatArray | None
+    rng: np.random.Generator
+
+
+Decide = Callable[[View], IntArray]
+
+
+@dataclass(frozen=True, eq=False)
+class Policy:
+    """An allocation policy: an estimator that keeps the beliefs, and a rule that spends the budget on them.
+
+    Built by the functions of `budgetalloc.policies`. Equal seeds and histories give equal counts, whatever the order
+    of the ids, on every process and after `load_state_dict`; deciding changes nothing, only observing does.
+
+    Args:
+        name: As it is called, with its settings.
+        decide: The rule.
+        estimator: Keeps the beliefs.
+        seed: Seeds draws and ties.
+        needs: What it asks of a trainer.
+
+    >>> import budgetalloc as ba
+    >>> policy = ba.knapsack(seed=0)
+    >>> policy.observe(["easy"] * 8 + ["half"] * 8, [1] * 8 + [0, 1] * 4)
+    >>> policy.allocate(["easy", "half", "new"], ba.Budget(rollouts=24))
+    array([8, 7, 9])
+    """
+
+    name: str
+    decide: Decide
+    estimator: BetaEstimator
+    seed: int = 0
+    needs: Needs = field(default_factory=Needs)
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def begin(self, ids_P: Iterable[Any], budget: Budget, costs_P: ArrayLike | None = None) -> "Step":
+        """Opens a step: request counts, observe rewards, end.
+
+        Args:
+            ids_P: The prompts on offer, each once, shape (P,).
+            budget: What may be spent on them.
+            costs_P: Expected tokens of one rollout of each prompt; needed where the budget limits tokens.
+
+        Raises:
+            InputError: no prompt, an id twice, or bad costs. BudgetError: the budget cannot be spent on them.
+        """
+        return Step(self, ids_P, budget, costs_P)
+
+    def allocate(self, ids_P: Iterable[Any], budget: Budget, costs_P: ArrayLike | None = None) -> IntArray:
+        """Counts for these prompts, shape (P,): the sum is `budget.rollouts` exactly. Arguments as in `begin`."""
+        return self.begin(ids_P, budget, costs_P).request()
+
+    def observe(self, ids_R: Iterable[Any], rewards_R: ArrayLike) -> None:
+        """Learns from one step's rewards, one row a rollout, shape (R,); NaN and None rewards are no evidence.
+
+        Raises:
+            InputError: lengths differ, or a reward lies outside [0, 1].
+        """
+        self.estimator.observe(ids_R, rewards_R)
+        self.estimator.tick()
+
+    def belief(self, ids_P: Iterable[Any]) -> Beta:
+        """The belief about these prompts now; repeats are allowed, so `belief(ids_R)` gives one a rollout."""
+        return self.estimator.belief(ids_P)
+
+    def cold(self, ids_P: Iterable[Any]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Which of these prompts were never seen, shape (P,)."""
+        return self.estimator.cold(ids_P)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything learned, and the seed; settings are not in it."""
+        return {"seed": self.seed, **self.estimator.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores `state_dict()` to the bit. Raises `StateError`, and changes nothing, if it does not fit."""
+        if state.get("seed") != self.seed:
+            raise StateError(
+                f"The state was saved with seed={state.get('seed')!r}, this policy has seed={self.seed!r}: its draws "
+                f"would differ. Build the policy with seed={state.get('seed')!r}."
+            )
+        self.estimator.load_state_dict({key: value for key, value in state.items() if key != "seed"})
+
+
+class Step:
+    """One training step's conversation with a policy.
+
+    >>> import budgetalloc as ba
+    >>> step = ba.uniform().begin(["a", "b"], ba.Budget(rollouts=4))
+    >>> while (counts_P := step.request()).any():
+    ...     step.observe(["a", "a", "b", "b"], [1, 0, 0, 0])
+    >>> step.end()
+    """
+
+    def __init__(self, policy: Policy, ids_P: Iterable[Any], budget: Budget, costs_P: ArrayLike | None) -> None:
+        self.policy = policy
+        self.ids_P: list[Id] = check_ids(ids_P, "ids_P")
+        check_distinct(self.ids_P, "ids_P")
+        self.budget = budget
+        budget.check(len(self.ids_P))
+        self.costs_P = None if costs_P is None else check_costs(costs_P, len(self.ids_P))
+        self.belief_P = policy.belief(self.ids_P)  # before the step: what an unbiased baseline may use
+        self._rounds = self._run()
+        self._open = True
+
+    def _run(self) -> Iterator[IntArray]:
+        estimator, seed = self.policy.estimator, self.policy.seed
+        order_P = shuffled_order(estimator.keys(self.ids_P), seed, estimator.step)
+        costs_P = None if self.costs_P is None else self.costs_P[order_P]
+        rng = np.random.default_rng([seed, estimator.step, 1])
+        counts_P = np.empty(len(self.ids_P), dtype=np.int64)
+        counts_P[order_P] = self.policy.decide(View(self.belief_P.take(order_P), self.budget, costs_P, rng))
+        yield counts_P
+
+    def request(self) -> IntArray:
+        """The rollouts wanted next, shape (P,); all zero when the step has spent its budget."""
+        self._check_open()
+        return next(self._rounds, np.zeros(len(self.ids_P), dtype=np.int64))
+
+    def observe(self, ids_R: Iterable[Any], rewards_R: ArrayLike) -> None:
+        """Rewards of rollouts of this step, one row a rollout, shape (R,)."""
+        self._check_open()
+        self.policy.estimator.observe(ids_R, rewards_R)
+
+    def end(self) -> None:
+        """Ends the step."""
+        self._check_open()
+        self._open = False
+        self.policy.estimator.tick()
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise InputError("This step has ended: open the next one with policy.begin(ids_P, budget).")

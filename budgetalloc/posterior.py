@@ -1,0 +1,187 @@
+"""Beliefs about prompts' success rates, as plain values that a value function can ask.
+
+A Thompson draw, the plug-in mean and the full posterior differ only in the belief passed on: `beta.sample(rng)`,
+`Point(beta.mean)`, or the `Beta` itself.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from budgetalloc.errors import InputError
+
+FloatArray = NDArray[np.float64]
+
+
+class Belief(Protocol):
+    """What a value function may ask about P prompts, each with an unknown success rate p."""
+
+    def __len__(self) -> int: ...
+    @property
+    def mean(self) -> FloatArray: ...
+    @property
+    def var(self) -> FloatArray: ...
+    def all_pass(self, counts_N: ArrayLike) -> FloatArray: ...
+    def all_fail(self, counts_N: ArrayLike) -> FloatArray: ...
+    def moment(self, i: int, j: int) -> FloatArray: ...
+    def tilt(self, i: int, j: int) -> "Belief": ...
+
+
+def _check(values: ArrayLike, name: str, low: float, high: float) -> FloatArray:
+    array = np.atleast_1d(np.asarray(values, dtype=np.float64))
+    ok = (array > low) & (array < high) if high == np.inf else (array >= low) & (array <= high)
+    if array.ndim != 1 or not ok.all():
+        bad = array if array.ndim != 1 else array[~ok][0]
+        allowed = "positive and finite" if high == np.inf else f"in [{low:g}, {high:g}]"
+        raise InputError(f"{name}={bad!r}: must be one-dimensional and {allowed}.")
+    return array
+
+
+@dataclass(frozen=True, eq=False)
+class Beta:
+    """Beta(alpha, beta) beliefs about P prompts.
+
+    Args:
+        alpha_P: Pseudo-successes, shape (P,), positive.
+        beta_P: Pseudo-failures, shape (P,), positive.
+
+    Raises:
+        InputError: a parameter is not positive and finite, or the shapes differ.
+
+    >>> belief = Beta([0.5, 4.5], [0.5, 0.5])
+    >>> belief.mean
+    array([0.5, 0.9])
+    >>> belief.all_pass([0, 1, 2])  # E[p^n], a row a prompt
+    array([[1.   , 0.5  , 0.375],
+           [1.   , 0.9  , 0.825]])
+    """
+
+    alpha_P: FloatArray
+    beta_P: FloatArray
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "alpha_P", _check(self.alpha_P, "alpha_P", 0.0, np.inf))
+        object.__setattr__(self, "beta_P", _check(self.beta_P, "beta_P", 0.0, np.inf))
+        if self.alpha_P.shape != self.beta_P.shape:
+            raise InputError(f"alpha_P has {self.alpha_P.size} entries, beta_P {self.beta_P.size}: one each a prompt.")
+
+    def __len__(self) -> int:
+        return int(self.alpha_P.size)
+
+    @property
+    def mean(self) -> FloatArray:
+        """E[p], shape (P,)."""
+        return self.alpha_P / (self.alpha_P + self.beta_P)
+
+    @property
+    def var(self) -> FloatArray:
+        """Var[p], shape (P,)."""
+        total_P = self.alpha_P + self.beta_P
+        return self.alpha_P * self.beta_P / (total_P**2 * (total_P + 1))
+
+    def all_pass(self, counts_N: ArrayLike) -> FloatArray:
+        """E[p^n], the chance that all of n rollouts succeed, shape (P, N)."""
+        return _rising_ratio(self.alpha_P, self.alpha_P + self.beta_P, counts_N)
+
+    def all_fail(self, counts_N: ArrayLike) -> FloatArray:
+        """E[(1-p)^n], the chance that all of n rollouts fail, shape (P, N)."""
+        return _rising_ratio(self.beta_P, self.alpha_P + self.beta_P, counts_N)
+
+    def moment(self, i: int, j: int) -> FloatArray:
+        """E[p^i (1-p)^j] for small integers i and j, shape (P,).
+
+        >>> Beta([1.0], [1.0]).moment(1, 1)  # E[p(1-p)] of a uniform p is 1/6
+        array([0.16666667])
+        """
+        result_P = np.ones(len(self))
+        for k in range(i):
+            result_P *= (self.alpha_P + k) / (self.alpha_P + self.beta_P + k)
+        for k in range(j):
+            result_P *= (self.beta_P + k) / (self.alpha_P + self.beta_P + i + k)
+        return result_P
+
+    def tilt(self, i: int, j: int) -> "Beta":
+        """The belief reweighted by p^i (1-p)^j: E[p^i (1-p)^j f(p)] = moment(i, j) * E_tilted[f(p)]."""
+        return Beta(self.alpha_P + i, self.beta_P + j)
+
+    def sample(self, rng: np.random.Generator) -> "Point":
+        """One draw of every prompt's rate: what Thompson sampling acts on."""
+        return Point(rng.beta(self.alpha_P, self.beta_P))
+
+    def take(self, index: ArrayLike) -> "Beta":
+        """The beliefs at these places, with repeats: `take(group_R)` gives one belief a rollout."""
+        at = np.asarray(index, dtype=np.int64)
+        return Beta(self.alpha_P[at], self.beta_P[at])
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """Success rates taken as known.
+
+    Args:
+        p_P: Rates in [0, 1], shape (P,).
+
+    Raises:
+        InputError: a rate outside [0, 1].
+
+    >>> Point([0.0, 0.25, 1.0]).all_fail([1, 2])
+    array([[1.    , 1.    ],
+           [0.75  , 0.5625],
+           [0.    , 0.    ]])
+    """
+
+    p_P: FloatArray
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "p_P", _check(self.p_P, "p_P", 0.0, 1.0))
+
+    def __len__(self) -> int:
+        return int(self.p_P.size)
+
+    @property
+    def mean(self) -> FloatArray:
+        """The rates, shape (P,)."""
+        return self.p_P
+
+    @property
+    def var(self) -> FloatArray:
+        """Zero: the rates are taken as known. Shape (P,)."""
+        return np.zeros(len(self))
+
+    def all_pass(self, counts_N: ArrayLike) -> FloatArray:
+        """p^n, shape (P, N)."""
+        return (self.p_P ** _check_counts(counts_N)[:, None]).T
+
+    def all_fail(self, counts_N: ArrayLike) -> FloatArray:
+        """(1-p)^n, shape (P, N)."""
+        return ((1 - self.p_P) ** _check_counts(counts_N)[:, None]).T
+
+    def moment(self, i: int, j: int) -> FloatArray:
+        """p^i (1-p)^j, shape (P,)."""
+        return self.p_P**i * (1 - self.p_P) ** j
+
+    def tilt(self, i: int, j: int) -> "Point":
+        """Itself: a known rate does not change when it is reweighted."""
+        return self
+
+
+def _check_counts(counts_N: ArrayLike) -> NDArray[np.int64]:
+    counts = np.atleast_1d(np.asarray(counts_N))
+    if counts.ndim != 1 or not np.issubdtype(counts.dtype, np.integer) or (counts < 0).any():
+        raise InputError(f"counts_N={counts_N!r}: must be a list of non-negative integers.")
+    return counts.astype(np.int64)
+
+
+def _rising_ratio(top_P: FloatArray, bottom_P: FloatArray, counts_N: ArrayLike) -> FloatArray:
+    """prod_{j<n} (top + j) / (bottom + j) for each n, shape (P, N)."""
+    counts = _check_counts(counts_N)
+    if not counts.size:
+        return np.ones((top_P.size, 0))
+    # Counts run down the rows, so that each numpy call sweeps contiguous memory; the caller sees the transpose.
+    j_N = np.arange(counts.max(), dtype=np.float64)[:, None]
+    table = np.ones((counts.max() + 1, top_P.size))
+    np.divide(top_P + j_N, bottom_P + j_N, out=table[1:])
+    np.cumprod(table, axis=0, out=table)
+    return (table if counts.size == len(table) and (np.diff(counts) == 1).all() else table[counts]).T

@@ -1,0 +1,84 @@
+"""What n rollouts of a prompt are worth: pure functions `(belief, counts_N) -> values_PN`.
+
+Every value is 0 at n = 0 and does not fall as n grows. With a `Beta` it is the expectation under the belief, in closed
+form; with a `Point` it is the value at that rate. Rewards graded in [0, 1] are treated as success rates.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from budgetalloc.posterior import Belief, FloatArray
+
+Value = Callable[[Belief, ArrayLike], FloatArray]
+
+
+def mixed_group(belief: Belief, counts_N: ArrayLike) -> FloatArray:
+    """The chance that a group of n has both a success and a failure: 1 - E[p^n] - E[(1-p)^n].
+
+    Only such a group teaches under a group baseline. DAPO (arXiv 2503.14476) filters for it; Knapsack RL
+    (arXiv 2509.25849) calls it the probability of a non-zero gradient.
+
+    Returns:
+        Shape (P, N), in [0, 1); 0 for n of 0 and 1. Concave in n from n = 1.
+
+    >>> from budgetalloc import Beta, Point
+    >>> mixed_group(Point([0.5]), [0, 1, 2, 4, 8])
+    array([[0.       , 0.       , 0.5      , 0.875    , 0.9921875]])
+    >>> mixed_group(Beta([1.0], [1.0]), [2, 4, 8]).round(4)
+    array([[0.3333, 0.6   , 0.7778]])
+    """
+    values_PN = 1.0 - belief.all_pass(counts_N) - belief.all_fail(counts_N)
+    values_PN[:, np.asarray(counts_N) <= 1] = 0.0
+    return np.maximum(values_PN, 0.0, out=values_PN)
+
+
+def hit(belief: Belief, counts_N: ArrayLike) -> FloatArray:
+    """The chance of at least one success in n rollouts: 1 - E[(1-p)^n] (HORA, arXiv 2605.07114).
+
+    Returns:
+        Shape (P, N), in [0, 1]. Concave in n from n = 0.
+
+    >>> from budgetalloc import Point
+    >>> hit(Point([0.25]), [0, 1, 2])
+    array([[0.    , 0.25  , 0.4375]])
+    """
+    return 1.0 - belief.all_fail(counts_N)
+
+
+def variance(belief: Belief, counts_N: ArrayLike) -> FloatArray:
+    """How much n rollouts lower the variance of a prompt's gradient: E[p(1-p)] (1 - 1/n), in units of its norm.
+
+    Maximising the sum minimises sum E[p(1-p)] / n, the total variance of the gradient estimate over prompts that get
+    at least one rollout (VIP, arXiv 2602.01601).
+
+    Returns:
+        Shape (P, N), in [0, 0.25); 0 for n of 0 and 1. Concave in n from n = 1.
+
+    >>> from budgetalloc import Point
+    >>> variance(Point([0.5]), [0, 1, 2, 4])
+    array([[0.    , 0.    , 0.125 , 0.1875]])
+    """
+    counts = np.asarray(counts_N, dtype=np.float64)
+    return (belief.moment(1, 1) * (1.0 - 1.0 / np.maximum(counts, 1.0))[:, None]).T
+
+
+def knapsack_rl(belief: Belief, counts_N: ArrayLike) -> FloatArray:
+    """Mixed-group chance times the expected rise of p after a step: E[(1 - p^n - (1-p)^n) p (1-p)^2].
+
+    Knapsack RL (arXiv 2509.25849), which takes p as the last visit's mean (a `Point`); under a `Beta` it is
+    E[p q^2] - E[p^(n+1) q^2] - E[p q^(n+2)] with q = 1 - p. Its peak moves from p = 2/5 at n = 2 to p = 1/3.
+
+    Returns:
+        Shape (P, N), in [0, 4/27); 0 for n of 0 and 1. Concave in n from n = 1.
+
+    >>> from budgetalloc import Beta, Point
+    >>> knapsack_rl(Point([1 / 3, 0.5]), [2, 64]).round(4)
+    array([[0.0658, 0.1481],
+           [0.0625, 0.125 ]])
+    >>> knapsack_rl(Beta([1.0], [1.0]), [2, 8]).round(4)  # E[p q^2 * 2 p q] = 2 E[p^2 q^3] = 1/30
+    array([[0.0333, 0.0742]])
+    """
+    values_PN = mixed_group(belief.tilt(1, 2), counts_N)
+    return np.multiply(values_PN, belief.moment(1, 2)[:, None], out=values_PN)
