@@ -15,6 +15,8 @@ from budgetalloc.errors import InputError as InputError
 from budgetalloc.errors import StateError as StateError
 from budgetalloc.errors import UnsupportedError as UnsupportedError
 from budgetalloc.estimators import BetaEstimator as BetaEstimator
+from budgetalloc.ledger import Ledger as Ledger
+from budgetalloc.ledger import LedgerWriter as LedgerWriter
 from budgetalloc.policies import Needs as Needs
 from budgetalloc.policies import Policy as Policy
 from budgetalloc.policies import Step as Step
@@ -27,6 +29,8 @@ from budgetalloc.posterior import Beta as Beta
 from budgetalloc.posterior import Point as Point
 from budgetalloc.solvers import greedy as greedy
 from budgetalloc.solvers import proportional as proportional
+from budgetalloc.state import load_state as load_state
+from budgetalloc.state import save_state as save_state
 from budgetalloc.values import hit as hit
 from budgetalloc.values import knapsack_rl as knapsack_rl
 from budgetalloc.values import mixed_group as mixed_group

@@ -98,10 +98,14 @@ class Budget:
         high = total if self.cap is None else self.cap // self.quantum * self.quantum
         if self.floor and num_prompts * low > total:
             most = total // num_prompts // self.quantum * self.quantum
-            lower = f"floor={most} (with min_group={most}), " if 0 < most < self.min_group else f"floor={most}, "
+            lower = f"floor={most} (with min_group={most})" if 0 < most < self.min_group else f"floor={most}"
+            smallest = -(-self.min_group // self.quantum) * self.quantum
+            ways = [lower] if most else []
+            ways += ["floor=0"] if _adds_up(total, smallest, high) else []
+            ways += [f"rollouts={num_prompts * low}"]
             raise BudgetError(
                 f"{self}: {num_prompts} prompts at floor={self.floor} need {num_prompts * low} rollouts. "
-                f"Use {lower if most else ''}floor=0 or rollouts={num_prompts * low}."
+                f"Use {' or '.join(ways)}."
             )
         if num_prompts * high < total:
             enough = -(-total // num_prompts // self.quantum) * self.quantum
@@ -109,9 +113,14 @@ class Budget:
                 f"{self}: {num_prompts} prompts at cap={self.cap} can take only {num_prompts * high} rollouts. "
                 f"Use cap={enough} or rollouts={num_prompts * high}."
             )
-        if not self.floor and -(-total // high) * low > total:  # no number of groups in [low, high] adds up to total
+        if not self.floor and not _adds_up(total, low, high):
             groups = total // low
             raise BudgetError(
                 f"{self}: no set of groups of {low} to {high} rollouts adds up to {total}. "
                 f"Use rollouts={f'{groups * high} or ' if groups else ''}{(groups + 1) * low}, or another cap."
             )
+
+
+def _adds_up(total: int, low: int, high: int) -> bool:
+    """Whether some number of groups of `low` to `high` rollouts adds up to `total`."""
+    return -(-total // high) * low <= total

@@ -1,5 +1,6 @@
 """The exact solver: a multiple-choice knapsack with several resources, by OR-Tools CP-SAT (imported when called)."""
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -79,10 +80,12 @@ def certify(
     if budget.rollouts is not None:
         model.add(sum(rollouts_P) == int(budget.rollouts))
     if budget.tokens is not None:
-        scale = 10**6 / max(float(budget.tokens), 1.0)
-        # Rounded up, so that the true tokens never exceed the budget.
-        price_P = np.ceil(costs * scale - 1e-9).astype(np.int64).tolist()
-        model.add(cp_model.LinearExpr.weighted_sum(rollouts_P, price_P) <= int(float(budget.tokens) * scale))
+        # CP-SAT counts in integers: whole tokens where the costs are whole, else a millionth of a millionth of the
+        # budget, with costs rounded up, so that the true tokens never exceed it.
+        scale = 1.0 if (costs == np.rint(costs)).all() and budget.tokens < 10**12 else 10**12 / budget.tokens
+        limit = int(np.floor(budget.tokens * scale))
+        price_P = np.ceil(np.minimum(costs * scale, limit + 1)).astype(np.int64).tolist()
+        model.add(cp_model.LinearExpr.weighted_sum(rollouts_P, price_P) <= limit)
     for domain, (fewest, most) in _check_quotas(domains_P, quotas, len(values_PN)).items():
         inside = [r for r, d in zip(rollouts_P, domains_P or (), strict=True) if d == domain]
         model.add_linear_constraint(sum(inside), fewest, most)
@@ -102,7 +105,7 @@ def certify(
     search.parameters.relative_gap_limit = 1e-9  # below it, only the rounding of values to integers is left
     status = search.solve(model)
     if status == cp_model.INFEASIBLE:
-        raise BudgetError(_why_infeasible(budget, quotas, max_prompts))
+        raise BudgetError(_why_infeasible(budget, counts_N, domains_P or (), quotas or {}, max_prompts))
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         raise BudgetError(f"{budget}: CP-SAT found no counts within time_limit={time_limit:g} s. Allow more time.")
     chosen = np.array([[search.boolean_value(x) for x in row] for row in pick_PN]).argmax(axis=1)
@@ -123,11 +126,20 @@ def ortools(values_PN: ArrayLike, costs_P: ArrayLike | None, budget: Budget, **c
 
 
 def _check_floor_tokens(costs_P: FloatArray, counts_N: IntArray, budget: Budget) -> None:
-    least = float(costs_P.sum() * counts_N[0])
+    """Raises `BudgetError`, with the fewest tokens that would do, where the cheapest prompts cost too much."""
+    low, high = int(counts_N[0]), int(counts_N[-1])
+    cheapest_P = np.sort(costs_P)
+    counts_P = np.full(len(costs_P), low)
     if budget.rollouts is not None:
-        least = max(least, float(costs_P.min()) * budget.rollouts)
+        low = budget.smallest_group  # as few groups as can be, of the cheapest prompts; the cheapest of them full
+        groups = len(costs_P) if budget.floor else -(-budget.rollouts // high)
+        extra = budget.rollouts - groups * low
+        counts_P = low + np.clip(extra - np.arange(groups) * (high - low), 0, high - low)
+    least = float(cheapest_P[: len(counts_P)] @ counts_P)
     if least > float(budget.tokens or 0.0):
-        raise BudgetError(f"{budget}: its rollouts cost at least {least:g} tokens. Use tokens={least:g} or more.")
+        raise BudgetError(
+            f"{budget}: its rollouts cost at least {least:g} tokens. Use tokens={math.ceil(least)} or more."
+        )
 
 
 def _check_quotas(
@@ -146,13 +158,30 @@ def _check_quotas(
     return quotas
 
 
-def _why_infeasible(budget: Budget, quotas: Mapping[Hashable, tuple[int, int]] | None, max_prompts: int | None) -> str:
-    extra = []
-    if budget.rollouts is not None and quotas:
-        extra.append(f"quotas ask for {sum(q[0] for q in quotas.values())} rollouts or more: lower them")
-    if max_prompts is not None and budget.rollouts is not None:
-        most, enough = max_prompts * budget.largest_group, -(-budget.rollouts // budget.largest_group)
-        extra.append(f"max_prompts={max_prompts} allows {most} rollouts: use max_prompts={enough} or more")
-    if budget.tokens is not None:
-        extra.append("raise tokens")
-    return f"{budget}: no counts satisfy all constraints. " + ("; ".join(extra) or "Loosen floor, cap or quantum") + "."
+def _why_infeasible(
+    budget: Budget,
+    counts_N: IntArray,
+    domains_P: Sequence[Hashable],
+    quotas: Mapping[Hashable, tuple[int, int]],
+    max_prompts: int | None,
+) -> str:
+    """Names each constraint that cannot hold even alone; where there is none, those that contradict each other."""
+    total, least, most = budget.rollouts, int(counts_N[0]), int(counts_N[-1])
+    wrong = []
+    for domain, (fewest, highest) in quotas.items():
+        inside = sum(d == domain for d in domains_P)
+        if fewest > inside * most or highest < inside * least:
+            can = (inside * least, inside * most)
+            wrong.append(
+                f"quotas[{domain!r}]=({fewest}, {highest}) asks {inside} prompts for what they cannot: use {can}"
+            )
+    if total is not None and (asked := sum(q[0] for q in quotas.values())) > total:
+        wrong.append(f"quotas ask for {asked} rollouts: use rollouts={asked}, or quotas that ask for {total}")
+    if total is not None and max_prompts is not None and max_prompts * most < total:
+        wrong.append(
+            f"max_prompts={max_prompts} allows {max_prompts * most} rollouts: use max_prompts={-(-total // most)}"
+        )
+    if not wrong:
+        given = {"quotas": quotas, "max_prompts": max_prompts is not None, "tokens": budget.tokens is not None}
+        wrong.append(f"Loosen {', '.join([x for x, there in given.items() if there]) or 'floor, cap or quantum'}")
+    return f"{budget}: no counts satisfy all constraints. {'; '.join(wrong)}."

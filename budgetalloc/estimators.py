@@ -145,9 +145,15 @@ class BetaEstimator:
                 f"The state has version {state['version']!r}, this budgetalloc reads version {STATE_VERSION}: load it "
                 "with the version of budgetalloc that wrote it."
             )
-        ids = check_ids(state["ids"], "state['ids']")
-        evidence = np.array(state["evidence"], dtype=np.float64).reshape(-1, 2)
-        last = np.array(state["last"], dtype=np.int64)
+        try:
+            ids = check_ids(state["ids"], "state['ids']")
+            evidence = np.array(state["evidence"], dtype=np.float64).reshape(-1, 2)
+            last = np.array(state["last"], dtype=np.int64).reshape(-1)
+            step = int(state["step"])
+        except (TypeError, ValueError) as error:  # InputError is a ValueError
+            raise StateError(
+                f"The state does not hold ids, evidence, visits and a step: it is damaged. {error}"
+            ) from error
         if not len(set(ids)) == len(ids) == len(evidence) == len(last):
             raise StateError(
                 f"The state holds {len(ids)} ids ({len(set(ids))} distinct), evidence for {len(evidence)} and visits "
@@ -155,7 +161,9 @@ class BetaEstimator:
             )
         if not (np.isfinite(evidence).all() and (evidence >= 0).all()):
             raise StateError("The state's evidence is negative or not finite: it is damaged.")
-        self.step = int(state["step"])
+        if (last < 0).any() or (last > step).any():
+            raise StateError(f"The state is of step {step}, its visits are not at steps 0 to {step}: it is damaged.")
+        self.step = step
         self._place = {x: at for at, x in enumerate(ids)}
         self._evidence_P2, self._last_P = evidence, last
 
@@ -181,4 +189,7 @@ def as_rewards(rewards_R: ArrayLike, rows: int) -> FloatArray:
         raise InputError(f"rewards_R={rewards_R!r}: give one number, NaN or None for each rollout.") from error
     if rewards.shape != (rows,):
         raise InputError(f"rewards_R has shape {rewards.shape} for {rows} ids: give one reward a rollout.")
+    if np.isinf(rewards).any():
+        at = int(np.argmax(np.isinf(rewards)))
+        raise InputError(f"rewards_R[{at}] = {rewards[at]:g}: a reward is finite; NaN or None stands for no reward.")
     return rewards

@@ -3,6 +3,7 @@
 Column k of `values_PN` is the value of `budget.grid()[k]` rollouts. OR-Tools' exact solver is in `cpsat.py`.
 """
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -110,41 +111,49 @@ def _pool(slopes_K: FloatArray, sizes_K: IntArray) -> tuple[FloatArray, IntArray
 def _spend_rest(values_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, left: int, budget: Budget) -> IntArray:
     """Spends the few rollouts that no whole block fits into, by the better of two ways.
 
-    Either groups already open grow one quantum at a time, or (where prompts are chosen) one more group opens and other
-    groups give it what is missing.
+    Either groups grow, and open where that fits, one step at a time; or (where prompts are chosen) one more group opens
+    and other groups give it what is missing.
     """
-    quantum, low = budget.quantum, budget.smallest_group
+    quantum, low, cap = budget.quantum, budget.smallest_group, int(counts_N[-1])
     rows = np.arange(len(counts_P))
 
-    def change(counts: IntArray, by: int) -> FloatArray:
-        """The change of value when a group of at least `low` grows by `by`, -inf where it may not."""
-        ok = (counts >= low) & (counts + by >= low) & (counts + by <= counts_N[-1])
-        here, there = np.searchsorted(counts_N, counts), np.searchsorted(counts_N, np.where(ok, counts + by, low))
-        return np.where(ok, values_PN[rows, there] - values_PN[rows, here], -np.inf)
+    def worth(counts: IntArray) -> FloatArray:
+        return values_PN[rows, np.searchsorted(counts_N, counts)]
 
-    def repeat(counts: IntArray, times: int, by: int) -> tuple[IntArray, float]:
-        counts, total = counts.copy(), 0.0
-        for _ in range(times):
-            gain_P = change(counts, by)
-            row = int(np.argmax(gain_P))
-            if gain_P[row] == -np.inf:
-                return counts, -np.inf
-            counts[row] += by
-            total += float(gain_P[row])
-        return counts, total
+    def grow(counts: IntArray, left: int) -> tuple[IntArray, int]:
+        """The best gain per rollout first, until nothing is left or nothing fits."""
+        while left:
+            size_P = np.where(counts > 0, quantum, low)
+            ok = (size_P <= left) & (counts + size_P <= cap)
+            gain_P = (worth(np.where(ok, counts + size_P, counts)) - worth(counts)) / size_P
+            row = int(np.argmax(np.where(ok, gain_P, -np.inf)))
+            if not ok[row]:
+                break
+            counts, left = counts + size_P * (rows == row), left - int(size_P[row])
+        return counts, left
 
-    options = [repeat(counts_P, left // quantum, quantum)]
-    empty = np.flatnonzero(counts_P == 0)
-    if len(empty) and low > left:
-        opening_P = values_PN[:, np.searchsorted(counts_N, low)]
-        row = int(empty[np.argmax(opening_P[empty])])
-        lent, loss = repeat(counts_P, (low - left) // quantum, -quantum)
-        lent[row] = low
-        options.append((lent, loss + float(opening_P[row])))
-    best, gain = max(options, key=lambda option: option[1])
-    if gain == -np.inf:
-        best = _spread(len(counts_P), budget, int(counts_N[-1]))
-    return best
+    def lend(counts: IntArray, left: int) -> IntArray | None:
+        """One more group opens; the groups that lose least give what it lacks."""
+        opening_P = np.where(counts == 0, values_PN[:, np.searchsorted(counts_N, low)], -np.inf)
+        opened = int(np.argmax(opening_P))
+        for _ in range((low - left) // quantum):
+            ok = counts >= low + quantum
+            loss_P = worth(counts) - worth(np.where(ok, counts - quantum, counts))
+            row = int(np.argmin(np.where(ok, loss_P, np.inf)))
+            if not ok[row]:
+                return None
+            counts = counts - quantum * (rows == row)
+        return np.asarray(counts + low * (rows == opened))
+
+    options = []
+    for counts, rest in (grow(counts_P, left), (counts_P, left)):
+        if rest == 0:
+            options.append(counts)
+        elif rest < low <= cap and not counts.all() and (lent := lend(counts, rest)) is not None:
+            options.append(lent)
+    if not options:
+        return _spread(len(counts_P), budget, cap)
+    return max(options, key=lambda counts: float(worth(counts).sum()))
 
 
 def _spread(prompts: int, budget: Budget, cap: int) -> IntArray:
@@ -163,7 +172,7 @@ def _greedy_tokens(values_PN: FloatArray, costs_P: FloatArray, counts_N: IntArra
     if left < 0:
         raise BudgetError(
             f"{budget}: floor={budget.floor} costs {float(start_P @ costs_P):g} tokens. Use tokens="
-            f"{float(start_P @ costs_P):g} or more, or a lower floor."
+            f"{math.ceil(start_P @ costs_P)} or more, or a lower floor."
         )
     blocks = _Blocks(values_PN, counts_N, costs_P)
     order = blocks.best()
@@ -251,6 +260,8 @@ def _largest_remainder(weights: FloatArray, total: int, low: int, high: int) -> 
 def check_values(values_PN: ArrayLike, budget: Budget) -> tuple[FloatArray, IntArray]:
     """The values as floats and the counts that their columns stand for; checks that the budget can be spent."""
     values = np.asarray(values_PN, dtype=np.float64)
+    if values.ndim == 2 and len(values):
+        budget.check(len(values))
     counts_N = budget.grid()
     if values.ndim != 2 or not values.shape[0] or not 1 <= values.shape[1] <= counts_N.size:
         raise InputError(
@@ -260,7 +271,6 @@ def check_values(values_PN: ArrayLike, budget: Budget) -> tuple[FloatArray, IntA
     if not np.isfinite(values).all():
         raise InputError(f"values_PN holds {values[~np.isfinite(values)][0]}: values must be finite.")
     counts_N = counts_N[: values.shape[1]]
-    budget.check(len(values))
     if budget.rollouts is not None and len(values) * counts_N[-1] < budget.rollouts:
         raise InputError(f"values_PN ends at {counts_N[-1]} rollouts: too few columns to spend {budget.rollouts}.")
     return values, counts_N

@@ -23,12 +23,14 @@ class Needs:
     Args:
         candidates: Prompts to choose among: 1, the batch's own; k, k times as many; "all", the whole dataset.
         baseline, scale, weight: As in `group_advantages`; `None` is the trainer's own.
+        keep_batch: With one candidate, leave the batch's rows as they are: nothing is decided, only observed.
     """
 
     candidates: int | Literal["all"] = 1
     baseline: Baseline | None = None
     scale: Scale | None = None
     weight: Weight = "rollout"
+    keep_batch: bool = False
 
 
 @dataclass(frozen=True, eq=False)

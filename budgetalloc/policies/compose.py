@@ -40,7 +40,7 @@ def uniform(
         return proportional(np.ones(len(view.belief_P)), None, view.budget)
 
     estimator = BetaEstimator(prior=prior, discount=discount, idle=idle)
-    return Policy(f"uniform({_settings(estimator)}, seed={seed})", decide, estimator, seed)
+    return Policy(f"uniform({_settings(estimator)}, seed={seed})", decide, estimator, seed, Needs(keep_batch=True))
 
 
 def knapsack(

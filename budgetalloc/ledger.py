@@ -1,0 +1,141 @@
+"""The one log: every rollout of a run, appended as it happens."""
+
+import json
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from budgetalloc.errors import InputError
+from budgetalloc.ids import Id
+from budgetalloc.posterior import FloatArray
+
+_COLUMNS = ("step", "id", "reward", "length", "predicted", "count")
+
+
+class LedgerWriter:
+    """Appends rollouts to a JSON-lines file, a line each; what was appended survives a kill of the process.
+
+    After a resume, steps since the checkpoint run again: `resume` says from which step, and `Ledger.read` then takes
+    each step once. Nothing is ever deleted.
+
+    Args:
+        path: The file; appended to if it exists.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     log = LedgerWriter(f"{folder}/ledger.jsonl")
+    ...     log.append(0, ["a", "b"], [1.0, float("nan")], [12, 9], [0.5, 0.5], [1, 1])
+    ...     log.append(1, ["a"], [0.0], [11], [0.75], [1])
+    ...     log.resume(1)
+    ...     log.append(1, ["a"], [1.0], [10], [0.75], [1])
+    ...     ledger = Ledger.read(f"{folder}/ledger.jsonl")
+    >>> ledger.step_R, ledger.ids_R, ledger.rewards_R
+    (array([0, 0, 1]), ['a', 'b', 'a'], array([ 1., nan,  1.]))
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if self.path.exists() and self.path.stat().st_size:
+            with self.path.open("rb") as file:
+                file.seek(-1, os.SEEK_END)
+                torn = file.read(1) != b"\n"
+            if torn:  # a kill in the middle of a write: keep the torn line apart from the next one
+                self._write("\n")
+
+    def append(
+        self,
+        step: int,
+        ids_R: Sequence[Id],
+        rewards_R: ArrayLike,
+        lengths_R: ArrayLike,
+        predicted_R: ArrayLike,
+        counts_R: ArrayLike,
+    ) -> None:
+        """One step's rollouts: prompt id, reward, tokens, predicted success rate, and the count of its prompt."""
+        columns = (np.asarray(x).tolist() for x in (rewards_R, lengths_R, predicted_R, counts_R))
+        rows = zip(ids_R, *columns, strict=True)
+        self._write(
+            "".join(
+                json.dumps(
+                    {
+                        "step": step,
+                        "id": name,
+                        "reward": None if math.isnan(reward) else reward,
+                        "length": length,
+                        "predicted": round(predicted, 6),
+                        "count": count,
+                    }
+                )
+                + "\n"
+                for name, reward, length, predicted, count in rows
+            )
+        )
+
+    def resume(self, step: int) -> None:
+        """Says that the run goes on from this step: rows of it and of later ones written so far are void."""
+        self._write(json.dumps({"resumed": int(step)}) + "\n")
+
+    def _write(self, text: str) -> None:
+        # One write to a file opened for appending: the kernel has it when the call returns, whatever becomes of us.
+        with self.path.open("ab", buffering=0) as file:
+            file.write(text.encode())
+
+
+@dataclass(frozen=True, eq=False)
+class Ledger:
+    """What a run generated, one entry a rollout in order.
+
+    Args:
+        step_R: Training step of each rollout.
+        ids_R: Its prompt.
+        rewards_R: Its reward, NaN where there was none.
+        lengths_R: Its tokens.
+        predicted_R: The success rate believed before the step.
+        counts_R: Rollouts that its prompt had in the step.
+        broken: Lines that could not be read, such as one torn by a kill.
+    """
+
+    step_R: NDArray[np.int64]
+    ids_R: list[Id]
+    rewards_R: FloatArray
+    lengths_R: NDArray[np.int64]
+    predicted_R: FloatArray
+    counts_R: NDArray[np.int64]
+    broken: int = 0
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> "Ledger":
+        """Reads a file of `LedgerWriter`; steps that a resumed run repeated are taken once."""
+        rows: list[tuple[int, Id, float, int, float, int]] = []
+        broken = 0
+        with open(path, encoding="utf-8", errors="replace") as file:
+            for line in file:
+                if not line.strip():
+                    continue
+                try:
+                    row = json.loads(line)
+                    if "resumed" in row:
+                        rows = [kept for kept in rows if kept[0] < row["resumed"]]
+                        continue
+                    step, name, reward, length, predicted, count = (row[key] for key in _COLUMNS)
+                    rows.append((step, name, math.nan if reward is None else reward, length, predicted, count))
+                except (ValueError, KeyError, TypeError):
+                    broken += 1
+        if broken and not rows:
+            raise InputError(f"path={str(path)!r}: none of its {broken} lines is a rollout written by LedgerWriter.")
+        steps, ids, rewards, lengths, predicted_R, counts = zip(*rows, strict=True) if rows else ((),) * 6
+        return cls(
+            np.array(steps, dtype=np.int64),
+            list(ids),
+            np.array(rewards, dtype=np.float64),
+            np.array(lengths, dtype=np.int64),
+            np.array(predicted_R, dtype=np.float64),
+            np.array(counts, dtype=np.int64),
+            broken,
+        )

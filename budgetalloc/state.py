@@ -1,0 +1,70 @@
+"""A policy's state in one file: written whole or not at all, and read without unpickling."""
+
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from budgetalloc.errors import StateError
+
+_FORMAT = "budgetalloc state"
+
+
+def save_state(path: str | os.PathLike[str], state: dict[str, Any], about: dict[str, Any] | None = None) -> None:
+    """Writes `policy.state_dict()` to an `.npz` file. A crash leaves the old file or the new one, never half of one.
+
+    Args:
+        path: The file; its folder is made if it is missing.
+        state: Arrays, and anything JSON can hold.
+        about: JSON-able facts to keep beside it, such as which dataset it belongs to.
+
+    >>> import budgetalloc as ba, tempfile
+    >>> policy = ba.adaptive()
+    >>> policy.observe(["a", "a"], [1, 0])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_state(f"{folder}/state.npz", policy.state_dict(), {"dataset": "gsm8k"})
+    ...     state, about = load_state(f"{folder}/state.npz")
+    >>> state["ids"], state["evidence"], about
+    (['a'], array([[1., 1.]]), {'dataset': 'gsm8k'})
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    arrays = {key: value for key, value in state.items() if isinstance(value, np.ndarray)}
+    rest = {key: value for key, value in state.items() if key not in arrays}
+    meta = json.dumps({"format": _FORMAT, "state": rest, "about": about or {}})
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        with temporary.open("wb") as file:
+            packed = {"meta": np.frombuffer(meta.encode(), dtype=np.uint8), **arrays}
+            np.savez(file, allow_pickle=False, **packed)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def load_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Reads what `save_state` wrote: `(state, about)`. Raises `StateError` for a damaged or foreign file."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {key: file[key] for key in file.files}
+        meta = json.loads(arrays.pop("meta").tobytes())
+        known = meta["format"] == _FORMAT
+        state, about = {**meta["state"], **arrays}, meta["about"]
+    except FileNotFoundError:
+        raise
+    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+        raise StateError(
+            f"{path} is damaged or was not written by budgetalloc ({type(error).__name__}: {error}). Resume from "
+            "another checkpoint, or delete the file to start with cold beliefs."
+        ) from error
+    if not known:
+        raise StateError(
+            f"{path} has format {meta['format']!r}, expected {_FORMAT!r}: it is not a state of budgetalloc."
+        )
+    return state, about

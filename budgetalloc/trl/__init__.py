@@ -1,0 +1,3 @@
+"""Attaches an allocation policy to TRL's `GRPOTrainer`. The only part of the core that imports torch and trl."""
+
+from budgetalloc.trl.callback import AdaptiveGRPOCallback as AdaptiveGRPOCallback

@@ -1,0 +1,72 @@
+"""What the user and the policy ask for, resolved and checked once."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from budgetalloc.advantages import Baseline, Scale, Weight
+from budgetalloc.budget import Budget
+from budgetalloc.errors import InputError
+from budgetalloc.policies import Needs
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a policy is attached to a trainer; the fields are the arguments of `AdaptiveGRPOCallback`.
+
+    `baseline` is None where TRL's own advantages stay, and `keep_batch` says that its rows stay too.
+    """
+
+    candidates: int | Literal["all"]
+    baseline: Baseline | None
+    scale: Scale
+    weight: Weight
+    floor: int
+    cap: int | None
+    min_group: int
+    quantum: int
+    reward_range: tuple[float, float]
+    keep_batch: bool
+
+    @classmethod
+    def resolve(cls, needs: Needs, trainer_scale: Any, given: dict[str, Any]) -> "Options":
+        """What was given, and for the rest what the policy needs; raises `InputError` for a value out of range."""
+        candidates = _first(given["candidates"], needs.candidates)
+        if candidates != "all" and (isinstance(candidates, bool) or not isinstance(candidates, int) or candidates < 1):
+            raise InputError(f"candidates={candidates!r}: use 1, a larger integer or 'all'.")
+        keep_batch = needs.keep_batch and candidates == 1
+        options = cls(
+            candidates=candidates,
+            baseline=_first(given["baseline"], needs.baseline, None if keep_batch else "group"),
+            scale=_first(given["scale"], needs.scale, trainer_scale),
+            weight=_first(given["weight"], needs.weight),
+            floor=_first(given["floor"], 2 if candidates == 1 else 0),
+            cap=given["cap"],
+            min_group=given["min_group"],
+            quantum=given["quantum"],
+            reward_range=given["reward_range"],
+            keep_batch=keep_batch,
+        )
+        for name, allowed in (("baseline", Baseline), ("scale", Scale), ("weight", Weight)):
+            value = getattr(options, name)
+            if value not in get_args(allowed) and not (name == "baseline" and value is None):
+                raise InputError(f"{name}={value!r}: use one of {get_args(allowed)}.")
+        low, high = options.reward_range
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise InputError(
+                f"reward_range={options.reward_range!r}: give the lowest and highest reward, as (0.0, 1.0)."
+            )
+        return options
+
+    def budget(self, rollouts: int, prompts: int, num_generations: int) -> Budget:
+        """The budget of a generation batch with this many prompts on offer."""
+        cap = self.cap
+        if cap is None:
+            widest = max(8 * num_generations, -(-rollouts // prompts), self.floor, self.min_group)
+            cap = -(-widest // self.quantum) * self.quantum
+        return Budget(rollouts, floor=self.floor, cap=cap, quantum=self.quantum, min_group=self.min_group)
+
+
+def _first(*values: Any) -> Any:
+    """The first that is not None."""
+    return next((value for value in values if value is not None), None)

@@ -1,0 +1,121 @@
+"""What cannot be served is refused, in words that say what to do."""
+
+import pytest
+import trl
+from conftest import rows
+from datasets import Dataset
+
+import budgetalloc as ba
+from budgetalloc.trl import AdaptiveGRPOCallback
+from budgetalloc.trl.support import SEAM
+
+
+@pytest.mark.parametrize("trainer", [None, "GRPOTrainer", object()])
+def test_not_a_grpo_trainer(trainer):
+    with pytest.raises(ba.UnsupportedError, match=f"trainer is a {type(trainer).__name__}.*serves trl.GRPOTrainer"):
+        AdaptiveGRPOCallback(trainer)
+
+
+def test_added_twice(build):
+    trainer = build()
+    callback = AdaptiveGRPOCallback(trainer)
+    trainer.add_callback(callback)
+    with pytest.raises(ba.InputError, match="has an AdaptiveGRPOCallback already"):
+        AdaptiveGRPOCallback(trainer)
+    trainer.callback_handler.callbacks.append(callback)
+    with pytest.raises(ba.InputError, match="has 2 AdaptiveGRPOCallbacks: add one, once"):
+        trainer.train()
+
+
+def test_callback_of_another_trainer(build):
+    trainer, other = build(), build()
+    trainer.callback_handler.callbacks.append(AdaptiveGRPOCallback(other))
+    with pytest.raises(ba.InputError, match="has 0 AdaptiveGRPOCallbacks"):
+        trainer.train()
+
+
+@pytest.mark.parametrize("name", SEAM)
+def test_a_trl_without_the_seam(build, monkeypatch, name):
+    trainer = build()
+    if name in vars(trainer):
+        monkeypatch.delattr(trainer, name)
+    else:
+        owner = next(cls for cls in type(trainer).__mro__ if name in vars(cls))
+        monkeypatch.delattr(owner, name)
+        for cls in type(trainer).__mro__:
+            if name in vars(cls):
+                monkeypatch.delattr(cls, name)
+    with pytest.raises(ba.UnsupportedError, match=f"TRL {trl.__version__} has no GRPOTrainer.{name}.*Install trl"):
+        AdaptiveGRPOCallback(trainer)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"candidates": 0}, r"candidates=0: use 1, a larger integer or 'all'"),
+        ({"candidates": "some"}, r"candidates='some'"),
+        ({"candidates": True}, r"candidates=True"),
+        ({"baseline": "mean"}, r"baseline='mean': use one of"),
+        ({"scale": "std"}, r"scale='std': use one of"),
+        ({"weight": "token"}, r"weight='token': use one of"),
+        ({"reward_range": (1.0, 1.0)}, r"reward_range=\(1.0, 1.0\): give the lowest and highest"),
+        ({"floor": 1, "candidates": 1}, r"floor=1, min_group=2.*Use floor=0, floor=2 or min_group=1"),
+        ({"quantum": 5}, r"rollouts=16, quantum=5.*not a multiple.*Use rollouts=15 or 20, or quantum=4"),
+        ({"cap": 1}, r"cap=1.*smallest group has 2"),
+    ],
+)
+def test_bad_options(build, options, message):
+    with pytest.raises((ba.InputError, ba.BudgetError), match=message):
+        AdaptiveGRPOCallback(build(), **options)
+
+
+def test_iterable_dataset(build):
+    trainer = build(rows().to_iterable_dataset())
+    with pytest.raises(ba.UnsupportedError, match=r"candidates='all'.*IterableDataset.*or candidates=1"):
+        AdaptiveGRPOCallback(trainer)
+    trainer.add_callback(AdaptiveGRPOCallback(trainer, ba.knapsack(), candidates=1))
+    trainer.train()  # moving rollouts inside the batch needs no index
+    assert trainer.state.global_step == 4
+
+
+def test_normalize_then_sum(build):
+    trainer = build(multi_objective_aggregation="normalize_then_sum")
+    with pytest.raises(ba.UnsupportedError, match=r"'normalize_then_sum'.*Use 'sum_then_normalize', or attach uniform"):
+        AdaptiveGRPOCallback(trainer)
+    AdaptiveGRPOCallback(trainer, ba.uniform())
+
+
+def test_unused_columns_removed(build):
+    with pytest.raises(ba.InputError, match=r"remove_unused_columns=True\) drops the column 'prompt_id'"):
+        AdaptiveGRPOCallback(build(remove_unused_columns=True))
+
+
+def test_images_need_a_prompt_id(build):
+    data = rows().remove_columns("prompt_id").add_column("image", [None] * 24)
+    trainer = build()
+    trainer.train_dataset = data
+    with pytest.raises(ba.UnsupportedError, match=r"has images.*Add a column 'prompt_id'"):
+        AdaptiveGRPOCallback(trainer)
+
+
+def test_ids_of_a_wrong_type(build):
+    data = Dataset.from_list([{"prompt": f"{n}=", "prompt_id": n / 2} for n in range(24)])
+    trainer = build(data)
+    trainer.add_callback(AdaptiveGRPOCallback(trainer))
+    with pytest.raises(ba.InputError, match=r"prompt_id\[0\] is 0.0 of type float: a prompt id is an int or a str"):
+        trainer.train()
+
+
+def test_too_few_prompts_for_the_cap(build):
+    trainer = build(rows(4))
+    trainer.add_callback(AdaptiveGRPOCallback(trainer, cap=2))
+    with pytest.raises(ba.BudgetError, match=r"4 prompts at cap=2 can take only 8 rollouts. Use cap=4 or rollouts=8"):
+        trainer.train()
+
+
+def test_few_prompts_without_a_cap_work(build):
+    data = Dataset.from_list([{"prompt": "1="}] * 24)
+    trainer = build(data, max_steps=2)
+    trainer.add_callback(AdaptiveGRPOCallback(trainer))
+    trainer.train()
+    assert trainer.state.log_history[0]["budgetalloc/count/max"] == 16

@@ -1,0 +1,369 @@
+"""The callback on TRL's real trainer: what changes, and what must not."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from conftest import low_digit, rows
+from datasets import Dataset
+from trl import GRPOTrainer
+
+import budgetalloc as ba
+from budgetalloc.trl import AdaptiveGRPOCallback
+
+
+def watch(trainer):
+    """Records what really reaches the model: the prompts of every generation, and the advantages of every loss."""
+    seen = {"prompts": [], "batches": []}
+    generate, loss = trainer._generate, trainer._compute_loss
+
+    def recording_generate(prompts):
+        if trainer.model.training:
+            seen["prompts"].append(list(prompts))
+        return generate(prompts)
+
+    def recording_loss(model, inputs):
+        seen["batches"].append(inputs)
+        return loss(model, inputs)
+
+    trainer._generate = recording_generate
+    trainer._compute_loss = recording_loss
+    return seen
+
+
+def attach(trainer, *args, **options):
+    callback = AdaptiveGRPOCallback(trainer, *args, **options)
+    trainer.add_callback(callback)
+    return callback
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"scale_rewards": "batch", "loss_type": "grpo"},
+        {"multi_objective_aggregation": "normalize_then_sum"},
+        {"steps_per_generation": 4, "gradient_accumulation_steps": 2, "per_device_train_batch_size": 4},
+        {"num_iterations": 2, "beta": 0.1},
+    ],
+)
+def test_uniform_changes_nothing(build, losses, config):
+    alone = build(**config)
+    alone.train()
+    attached = build(**config)
+    attach(attached, ba.uniform())
+    attached.train()
+    assert losses(alone) == losses(attached)
+    assert all(torch.equal(a, b) for a, b in zip(alone.model.parameters(), attached.model.parameters(), strict=True))
+    for plain, ours in zip(alone.state.log_history, attached.state.log_history, strict=True):
+        same = set(plain) - {"step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second"}
+        assert {key: plain[key] for key in same} == {key: ours[key] for key in same}
+
+
+def test_uniform_changes_nothing_with_duplicate_prompts_and_evaluation(build, losses):
+    data = Dataset.from_list([{"prompt": f"{n % 5}="} for n in range(24)])
+    config = {"eval_strategy": "steps", "eval_steps": 2, "per_device_eval_batch_size": 4}
+    alone = build(data, eval_dataset=rows(4), **config)
+    alone.train()
+    attached = build(data, eval_dataset=rows(4), **config)
+    attach(attached, ba.uniform())
+    attached.train()
+    assert losses(alone) == losses(attached)
+    rewards = [[e["eval_reward"] for e in t.state.log_history if "eval_reward" in e] for t in (alone, attached)]
+    assert rewards[0] == rewards[1]
+    assert len(rewards[0]) == 2
+
+
+def test_counts_follow_the_newest_posterior(build):
+    """Prompt 0 always passes, prompt 1 always fails, the others are coins and must get more from the second visit."""
+
+    def reward(completions, prompt_id, **_):
+        coins = low_digit(completions)
+        return [{0: 1.0, 1: 0.0}.get(name, coin) for name, coin in zip(prompt_id, coins, strict=True)]
+
+    trainer = build(
+        rows(4), reward, max_steps=6, per_device_train_batch_size=32, num_generations=8, shuffle_dataset=False
+    )
+    seen = watch(trainer)
+    callback = attach(trainer, ba.knapsack(value=ba.knapsack_rl, discount=1.0))
+    beliefs = []
+    begin = ba.Policy.begin
+
+    def recording_begin(self, ids, budget, costs=None):
+        beliefs.append(self.belief([0]).alpha_P[0] - 0.5)
+        return begin(self, ids, budget, costs)
+
+    ba.Policy.begin = recording_begin
+    try:
+        trainer.train()
+    finally:
+        ba.Policy.begin = begin
+    counts = [Counter(prompts) for prompts in seen["prompts"]]
+    assert [sum(c.values()) for c in counts] == [32] * 6
+    assert counts[0] == {"000=": 8, "001=": 8, "002=": 8, "003=": 8}  # nothing known: as uniform
+    assert counts[-1]["000="] < 8 < counts[-1]["002="]
+    # At each decision the belief holds all successes so far: prompt 0 passed as often as it was generated.
+    assert beliefs == list(np.cumsum([0] + [c["000="] for c in counts[:-1]]))
+    assert callback.policy.estimator.step == 6
+
+
+LOSSES = ["grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"]
+
+
+@pytest.mark.parametrize("loss_type", LOSSES)
+@pytest.mark.parametrize("scale", ["group", "batch", "none"])
+def test_every_loss_and_scale(build, losses, loss_type, scale):
+    trainer = build(loss_type=loss_type, scale_rewards=scale, max_steps=2)
+    seen = watch(trainer)
+    attach(trainer, ba.thompson(), candidates=2)
+    trainer.train()
+    assert np.isfinite(losses(trainer)).all()
+    assert all(torch.isfinite(p).all() for p in trainer.model.parameters())
+    assert [len(p) for p in seen["prompts"]] == [16, 16]
+
+
+@pytest.mark.parametrize("batch", [4, 8])
+@pytest.mark.parametrize("accumulation", [1, 2])
+@pytest.mark.parametrize("per_generation", [1, 2, 4])
+@pytest.mark.parametrize("iterations", [1, 2])
+def test_any_accumulation_and_reuse(build, batch, accumulation, per_generation, iterations):
+    trainer = build(
+        per_device_train_batch_size=batch,
+        gradient_accumulation_steps=accumulation,
+        steps_per_generation=per_generation,
+        num_iterations=iterations,
+        max_steps=4,
+    )
+    seen = watch(trainer)
+    attach(trainer)
+    trainer.train()
+    generations = -(-4 * accumulation // (per_generation * iterations))
+    assert [len(p) for p in seen["prompts"]] == [batch * per_generation] * generations
+    assert trainer.state.global_step == 4
+
+
+def test_advantages_are_those_of_the_true_groups(build):
+    """What the loss receives, put back in order, equals group_advantages on the rewards of the true prompts."""
+    trainer = build(max_steps=3, per_device_train_batch_size=32)
+    seen = watch(trainer)
+    rewards = []
+    score = trainer._calculate_rewards
+    trainer._calculate_rewards = lambda *a: rewards.append(score(*a)) or rewards[-1]
+    callback = attach(trainer, ba.knapsack(), candidates="all", baseline="group", weight="prompt")
+    trainer.train()
+    uneven = 0
+    for prompts, per_func, batch in zip(seen["prompts"], rewards, seen["batches"], strict=True):
+        expected = ba.group_advantages(per_func[:, 0].numpy(), prompts, "group", "group", "prompt")
+        assert sorted(batch["advantages"].tolist()) == pytest.approx(sorted(expected.tolist()), abs=1e-6)
+        uneven += len(set(Counter(prompts).values())) > 1
+    assert uneven
+    assert callback.options.baseline == "group"
+
+
+def test_defaults_are_what_the_policy_asks_for(build):
+    options = AdaptiveGRPOCallback(build(scale_rewards="none")).options
+    assert (options.candidates, options.baseline, options.scale, options.weight) == (
+        "all",
+        "posterior",
+        "batch",
+        "rollout",
+    )
+    options = AdaptiveGRPOCallback(build(scale_rewards="none"), ba.uniform()).options
+    assert (options.candidates, options.baseline, options.scale, options.keep_batch) == (1, None, "none", True)
+    options = AdaptiveGRPOCallback(build(scale_rewards="none"), ba.uniform(), candidates=2).options
+    assert (options.baseline, options.scale, options.keep_batch) == ("group", "none", False)
+    options = AdaptiveGRPOCallback(build(), baseline="loo", scale="none", weight="prompt", candidates=3).options
+    assert (options.candidates, options.baseline, options.scale, options.weight) == (3, "loo", "none", "prompt")
+
+
+def test_candidates(build):
+    """1 keeps to the batch's prompts, k offers k times as many, all offers the dataset."""
+    offers = {}
+    for candidates in (1, 3, "all"):
+        trainer = build(rows(40), max_steps=1)
+        offered = []
+        begin = ba.Policy.begin
+
+        def recording(self, ids, budget, costs=None, offered=offered, begin=begin):
+            offered.append(list(ids))
+            return begin(self, ids, budget, costs)
+
+        ba.Policy.begin = recording
+        try:
+            attach(trainer, ba.thompson(), candidates=candidates)
+            trainer.train()
+        finally:
+            ba.Policy.begin = begin
+        offers[candidates] = offered[0]
+    assert len(offers[1]) == 4
+    assert len(offers[3]) == len(set(offers[3])) == 12
+    assert offers[3][:4] == offers[1]
+    assert sorted(offers["all"]) == list(range(40))
+
+
+def test_rows_bring_their_own_columns(build):
+    """Each rollout is scored with its own prompt's columns, wherever its row came from."""
+    data = Dataset.from_list([{"prompt": f"{n:03d}=", "answer": f"{n:03d}"} for n in range(40)])
+    pairs = []
+
+    def reward(prompts, completions, answer, **_):
+        pairs.extend(zip(prompts, answer, strict=True))
+        return low_digit(completions)
+
+    for candidates in (1, 2, "all"):
+        trainer = build(data, reward, max_steps=2)
+        attach(trainer, ba.thompson(), candidates=candidates)
+        trainer.train()
+    assert len(pairs) == 3 * 2 * 16
+    assert all(prompt == f"{answer}=" for prompt, answer in pairs)
+
+
+def test_same_prompt_is_one_prompt(build):
+    data = Dataset.from_list([{"prompt": f"{n % 3}="} for n in range(24)])
+    trainer = build(data, max_steps=3)
+    callback = attach(trainer)
+    trainer.train()
+    assert len(callback.policy.estimator) <= 3
+    assert all(entry["budgetalloc/prompts"] <= 3 for entry in trainer.state.log_history if "loss" in entry)
+
+
+def test_metrics_and_completions_table(build, tmp_path):
+    ledger = tmp_path / "ledger.jsonl"
+    trainer = build(max_steps=3, per_device_train_batch_size=32, log_completions=True, scale_rewards="none")
+    attach(trainer, ba.thompson(), scale="none", ledger=ledger)
+    trainer.train()
+    log = ba.Ledger.read(ledger)
+    for step, entry in enumerate(e for e in trainer.state.log_history if "loss" in e):
+        here = log.step_R == step
+        groups = {}
+        for name, reward in zip(np.array(log.ids_R)[here], log.rewards_R[here], strict=True):
+            groups.setdefault(name, []).append(reward)
+        mixed = [len(set(g)) > 1 for g in groups.values()]
+        assert entry["budgetalloc/frac_mixed"] == pytest.approx(np.mean(mixed))
+        assert entry["budgetalloc/frac_all_pass"] == pytest.approx(np.mean([min(g) == 1 for g in groups.values()]))
+        assert entry["budgetalloc/frac_all_fail"] == pytest.approx(np.mean([max(g) == 0 for g in groups.values()]))
+        assert entry["budgetalloc/prompts"] == len(groups)
+        sizes = [len(g) for g in groups.values()]
+        assert [entry[f"budgetalloc/count/{k}"] for k in ("min", "mean", "max")] == [
+            min(sizes),
+            np.mean(sizes),
+            max(sizes),
+        ]
+        assert entry["budgetalloc/brier"] == pytest.approx(
+            np.mean((log.predicted_R - log.rewards_R)[here] ** 2), abs=1e-5
+        )
+        assert entry["frac_reward_zero_std"] == pytest.approx(
+            sum(len(g) for g in groups.values() if len(set(g)) == 1) / here.sum()
+        )
+        assert 0 < entry["budgetalloc/seconds"] < 1
+        assert 0 <= entry["budgetalloc/frac_mixed_predicted"] <= 1
+        table = pd.read_parquet(f"{trainer.args.output_dir}/completions/completions_{step + 1:05d}.parquet")
+        expected = ba.group_advantages(table["low_digit"].to_numpy(), table["prompt"].tolist(), "group", "none")
+        assert table["advantage"].to_numpy() == pytest.approx(expected, abs=1e-6)
+        assert log.lengths_R[here].min() >= 1
+        assert (log.counts_R[here] == [len(groups[name]) for name in np.array(log.ids_R)[here]]).all()
+
+
+def test_graded_weighted_and_missing_rewards(build):
+    """Two reward functions with weights, graded values, rows that one or both leave unscored."""
+
+    def graded(completions, **_):
+        return [0.5 * low for low in low_digit(completions)]
+
+    def sometimes(completions, prompt_id, **_):
+        return [None if name % 3 == 0 else low for name, low in zip(prompt_id, low_digit(completions), strict=True)]
+
+    trainer = build(reward=[graded, sometimes], reward_weights=[1.0, 2.0], max_steps=3)
+    callback = attach(trainer, reward_range=(0.0, 2.5))
+    trainer.train()
+    names = [n for n in range(24) if not callback.policy.cold([n])[0]]
+    assert names
+    evidence = callback.policy.estimator._evidence_P2
+    assert (evidence.sum(axis=1) > 0).any()
+
+    def never(completions, **_):
+        return [None] * len(completions)
+
+    trainer = build(reward=never, max_steps=2)
+    callback = attach(trainer)
+    trainer.train()
+    assert len(callback.policy.estimator) == 0  # nothing was scored: nothing was learned, and nothing broke
+    assert all(entry["loss"] == 0 for entry in trainer.state.log_history if "loss" in entry)
+
+
+def test_reward_out_of_range_says_what_to_do(build):
+    trainer = build(reward=lambda completions, **_: [2.0 * x for x in low_digit(completions)])
+    attach(trainer)
+    with pytest.raises(ba.InputError, match=r"A reward of 2 lies outside reward_range=\(0.0, 1.0\).*reward_range="):
+        trainer.train()
+
+
+def test_posterior_baseline_without_scale_is_in_units_of_the_reward(build):
+    trainer = build(reward=lambda completions, **_: [10.0 * x for x in low_digit(completions)], max_steps=1)
+    seen = watch(trainer)
+    attach(trainer, scale="none", reward_range=(0.0, 10.0))
+    trainer.train()
+    assert seen["batches"][0]["advantages"].abs().max() > 1
+
+
+def test_trainer_gets_its_methods_back(build):
+    trainer = build(max_steps=1)
+    attach(trainer)
+    trainer.train()
+    assert trainer._generate_and_score_completions.__func__ is GRPOTrainer._generate_and_score_completions
+    assert trainer._calculate_rewards.__func__ is GRPOTrainer._calculate_rewards
+    assert trainer._generate_single_turn.__func__ is GRPOTrainer._generate_single_turn
+
+
+def test_server_mode_gets_one_generation_a_row(build):
+    """TRL's vLLM client takes each num_generations-th row for a prompt: in training it must be told 1."""
+    told = []
+    trainer = build(
+        max_steps=1, eval_strategy="steps", eval_steps=1, eval_dataset=rows(4), per_device_eval_batch_size=4
+    )
+    single = trainer._generate_single_turn
+    trainer._generate_single_turn = lambda ids, images, fields, n, **kw: (
+        told.append(n) or single(ids, images, fields, n, **kw)
+    )
+    attach(trainer)
+    trainer.train()
+    assert told[0] == 1
+    assert set(told[1:]) == {4}
+
+
+@pytest.mark.parametrize(
+    ("candidates", "policy"), [(1, "knapsack"), (2, "thompson"), ("all", "adaptive"), (1, "uniform")]
+)
+def test_two_processes_agree(tmp_path, candidates, policy):
+    """Two real processes: both decide the same, rows are shared evenly, beliefs hold everybody's rewards.
+
+    With torchrun, because `accelerate launch --cpu --num_processes 2` of accelerate 1.15 starts a single process.
+    """
+    script = Path(__file__).with_name("two_processes.py")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(script)]
+    done = subprocess.run(
+        [*command, str(tmp_path), json.dumps(candidates), policy],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(script.parent), "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    first, second = (json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in (0, 1))
+    assert first["ids"] == second["ids"]
+    assert first["evidence"] == second["evidence"]
+    assert first["rows"] == second["rows"] == [8, 8, 8]
+    assert np.sum(first["evidence"]) == pytest.approx(3 * 16)  # no discount: every rollout of both processes, once
+    log = ba.Ledger.read(tmp_path / "ledger.jsonl")
+    assert Counter(log.step_R.tolist()) == {0: 16, 1: 16, 2: 16}
+    # What each process generated, put together in TRL's order, is what the ledger says.
+    generated = [p for step in range(3) for rank in (first, second) for p in rank["prompts"][step]]
+    assert generated == [f"{name:03d}=" for name in log.ids_R]
