@@ -81,7 +81,7 @@ def group_advantages(
                 f"belief_R={given}: baseline='posterior' needs the belief before the step about the prompt of each of "
                 f"the {len(ids)} rows: belief_R=policy.belief(ids_R)."
             )
-        evidence_R = belief_R.alpha_P + belief_R.beta_P + np.maximum(n_R - 1, 0)
+        evidence_R = belief_R.alpha_P + belief_R.beta_P + n_R - scored_R
         base_R = (belief_R.alpha_P + sum_R - known) / evidence_R
     else:
         base_R = _given(baseline, len(ids))

@@ -84,7 +84,7 @@ def certify(
         # budget, with costs rounded up, so that the true tokens never exceed it.
         scale = 1.0 if (costs == np.rint(costs)).all() and budget.tokens < 10**12 else 10**12 / budget.tokens
         limit = int(np.floor(budget.tokens * scale))
-        price_P = np.ceil(np.minimum(costs * scale, limit + 1)).astype(np.int64).tolist()
+        price_P = np.ceil(np.minimum(costs, 2 * budget.tokens) * scale).astype(np.int64).tolist()
         model.add(cp_model.LinearExpr.weighted_sum(rollouts_P, price_P) <= limit)
     for domain, (fewest, most) in _check_quotas(domains_P, quotas, len(values_PN)).items():
         inside = [r for r, d in zip(rollouts_P, domains_P or (), strict=True) if d == domain]

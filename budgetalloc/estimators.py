@@ -1,6 +1,7 @@
 """The estimator keeps the belief about each prompt: the only stateful part of a decision."""
 
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -60,16 +61,14 @@ class BetaEstimator:
 
     def keys(self, ids_P: Sequence[Id]) -> UInt64Array:
         """The stable keys of these ids, remembered so that a pool of 100,000 prompts is hashed once."""
-        known = self._keys
-        for x in ids_P:
-            if x not in known:
-                known[x] = stable_key(x)
-        return np.fromiter(map(known.__getitem__, ids_P), dtype=np.uint64, count=len(ids_P))
+        for new in set(ids_P) - self._keys.keys():
+            self._keys[new] = stable_key(new)
+        return np.fromiter(map(self._keys.__getitem__, ids_P), dtype=np.uint64, count=len(ids_P))
 
     def _find(self, ids_P: Iterable[Any]) -> NDArray[np.int64]:
         """The row of each id, -1 for a prompt never seen."""
         ids = check_ids(ids_P, "ids_P")
-        return np.fromiter((self._place.get(x, -1) for x in ids), dtype=np.int64, count=len(ids))
+        return np.fromiter(map(self._place.get, ids, repeat(-1)), dtype=np.int64, count=len(ids))
 
     def cold(self, ids_P: Iterable[Any]) -> NDArray[np.bool_]:
         """Which prompts were never seen, shape (P,): their belief is the prior, which is neither p = 0 nor p = 1."""

@@ -64,15 +64,23 @@ class _Blocks:
         sizes_K = np.diff(counts_N)
         # Transposed, so that flattening walks over prompts first; contiguous already for values of this package.
         slopes_KP = np.diff(values_PN.T, axis=0) / sizes_K[:, None]
-        self._sizes_K, self._sizes_KP = sizes_K, None
-        rises = slopes_KP[1:] > slopes_KP[:-1] + 1e-12 * (1.0 + np.abs(slopes_KP[:-1]))
-        for row in np.flatnonzero(rises.any(axis=0)):
-            if self._sizes_KP is None:
-                self._sizes_KP = np.repeat(sizes_K[:, None], values_PN.shape[0], axis=1)
-            slopes_KP[:, row], self._sizes_KP[:, row] = _pool(slopes_KP[:, row], sizes_K)
-        np.minimum.accumulate(slopes_KP, axis=0, out=slopes_KP)  # rounding must not put a later step first
+        self._sizes_K: IntArray = sizes_K
+        self._sizes_KP: IntArray | None = None  # where some prompt has a pooled block
+        if (slopes_KP[1:] > slopes_KP[:-1]).any():
+            self._make_concave(slopes_KP)
         self.prompts = values_PN.shape[0]
         self.gains = (slopes_KP / costs_P).ravel()
+
+    def _make_concave(self, slopes_KP: FloatArray) -> None:
+        """Pools the rising slopes of each prompt, in place; slopes that rise by rounding only are levelled."""
+        rises = slopes_KP[1:] > slopes_KP[:-1] + 1e-12 * (1.0 + np.abs(slopes_KP[:-1]))
+        rows = np.flatnonzero(rises.any(axis=0))
+        if rows.size:
+            self._sizes_KP = np.repeat(self._sizes_K[:, None], slopes_KP.shape[1], axis=1)
+            for row in rows:
+                slopes_KP[:, row], self._sizes_KP[:, row] = _pool(slopes_KP[:, row], self._sizes_K)
+        for k in range(1, len(slopes_KP)):
+            np.minimum(slopes_KP[k], slopes_KP[k - 1], out=slopes_KP[k])
 
     def size(self, at: NDArray[np.int64]) -> NDArray[np.int64]:
         """Rollouts in each of these blocks."""

@@ -29,7 +29,9 @@ def mixed_group(belief: Belief, counts_N: ArrayLike) -> FloatArray:
     >>> mixed_group(Beta([1.0], [1.0]), [2, 4, 8]).round(4)
     array([[0.3333, 0.6   , 0.7778]])
     """
-    values_PN = 1.0 - belief.all_pass(counts_N) - belief.all_fail(counts_N)
+    values_PN = belief.all_pass(counts_N)
+    values_PN += belief.all_fail(counts_N)
+    np.subtract(1.0, values_PN, out=values_PN)
     values_PN[:, np.asarray(counts_N) <= 1] = 0.0
     return np.maximum(values_PN, 0.0, out=values_PN)
 

@@ -199,8 +199,8 @@ class Generation:
         if outside.any():
             raise InputError(
                 f"A reward of {rewards_R[outside][0]:g} lies outside reward_range={self.options.reward_range}: the "
-                "total over all reward functions (times their weights) counts. Pass AdaptiveGRPOCallback(..., reward_range="
-                "(lowest, highest))."
+                "total over all reward functions, with their weights, counts. Pass AdaptiveGRPOCallback(..., "
+                "reward_range=(lowest, highest))."
             )
         return unit_R
 
