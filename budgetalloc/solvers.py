@@ -159,18 +159,7 @@ def _spend_rest(values_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, l
             options.append(counts)
         elif rest < low <= cap and not counts.all() and (lent := lend(counts, rest)) is not None:
             options.append(lent)
-    if not options:
-        return _spread(len(counts_P), budget, cap)
     return max(options, key=lambda counts: float(worth(counts).sum()))
-
-
-def _spread(prompts: int, budget: Budget, cap: int) -> IntArray:
-    """Any counts that hold: as few groups as the cap allows, as equal as can be. `Budget.check` made sure of them."""
-    total = int(budget.rollouts or 0)
-    groups = prompts if budget.floor else -(-total // cap)
-    units = np.full(groups, total // budget.quantum // groups)
-    units[: total // budget.quantum % groups] += 1
-    return np.concatenate([units * budget.quantum, np.zeros(prompts - groups, dtype=np.int64)]).astype(np.int64)
 
 
 def _greedy_tokens(values_PN: FloatArray, costs_P: FloatArray, counts_N: IntArray, budget: Budget) -> IntArray:
@@ -279,8 +268,13 @@ def check_values(values_PN: ArrayLike, budget: Budget) -> tuple[FloatArray, IntA
     if not np.isfinite(values).all():
         raise InputError(f"values_PN holds {values[~np.isfinite(values)][0]}: values must be finite.")
     counts_N = counts_N[: values.shape[1]]
-    if budget.rollouts is not None and len(values) * counts_N[-1] < budget.rollouts:
-        raise InputError(f"values_PN ends at {counts_N[-1]} rollouts: too few columns to spend {budget.rollouts}.")
+    if budget.rollouts is not None:
+        low, high, total = budget.smallest_group, int(counts_N[-1]), budget.rollouts
+        # The last column acts as a cap: some number of groups of at most that size must add up, as in `Budget.check`.
+        if len(values) * high < total or (not budget.floor and -(-total // high) * low > total):
+            raise InputError(
+                f"values_PN ends at {high} rollouts: too few columns to spend {total} on {len(values)} rows."
+            )
     return values, counts_N
 
 

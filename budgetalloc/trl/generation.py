@@ -96,7 +96,8 @@ class Generation:
     def _decide(self, inputs: list[dict[str, Any]]) -> tuple[_Plan, list[dict[str, Any]]]:
         accelerator, options = self.trainer.accelerator, self.options
         total = len(inputs) * accelerator.num_processes
-        own_ids_R = self._gather(self.prompts.ids(inputs)) if options.candidates != "all" else []
+        own = self.prompts.ids(inputs) if options.candidates != "all" else []
+        own_ids_R = self._gather(own)
         ids_P = self._offer(own_ids_R)
         step = self.policy.begin(ids_P, options.budget(total, len(ids_P), self.trainer.num_generations))
         if options.keep_batch:
@@ -105,7 +106,7 @@ class Generation:
         self._check_same_on_all_ranks(counts_P)
         ids_R = [name for name, n in zip(ids_P, counts_P.tolist(), strict=True) for _ in range(n)]
         start = accelerator.process_index * len(inputs)
-        rows = self._rows(ids_R[start : start + len(inputs)], inputs)
+        rows = self._rows(ids_R[start : start + len(inputs)], dict(zip(own[::-1], inputs[::-1], strict=False)))
         return _Plan(step, ids_R, self.policy.belief(ids_R)), rows
 
     def _offer(self, own_ids_R: list[Id]) -> list[Id]:
@@ -121,13 +122,15 @@ class Generation:
         rng = np.random.default_rng([self.policy.seed, self.policy.estimator.step, 2])
         return own_ids_P + [others[at] for at in rng.permutation(len(others))[:more].tolist()]
 
-    def _rows(self, ids_R: list[Id], inputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """A row for each id; copies, because TRL writes a rollout's extra fields into its row."""
+    def _rows(self, ids_R: list[Id], own: dict[Id, dict[str, Any]]) -> list[dict[str, Any]]:
+        """A row for each id; copies, because TRL writes a rollout's extra fields into its row.
+
+        With one candidate the rows are the batch's: `own` holds this process's first row of each prompt, and a prompt's
+        rollouts may move to a process that has none.
+        """
         wanted, group_R = factorize(ids_R)
         if self.options.candidates == 1:
-            # The first row of each prompt on any process: its rollouts may move to a process that does not hold it.
-            own = dict(zip(reversed(self.prompts.ids(inputs)), reversed(inputs), strict=True))
-            known = dict(reversed(self._gather(list(own.items()))))
+            known = dict(self._gather(list(own.items()))[::-1])  # the first process that has it
             rows_P = [known[name] for name in wanted]
         else:
             rows_P = self.prompts.rows([self._pool[name] for name in wanted])

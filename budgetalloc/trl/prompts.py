@@ -37,6 +37,7 @@ class Prompts:
     def __init__(self, dataset: Any, column: str) -> None:
         self.dataset = dataset
         columns = list(getattr(dataset, "column_names", None) or [])
+        self.name = column
         self.column = column if column in columns else None
         self.indexable = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
         if self.column is None and columns:
@@ -54,17 +55,17 @@ class Prompts:
 
     def ids(self, rows: Sequence[Mapping[str, Any]]) -> list[Id]:
         """The prompt id of each row of a batch."""
-        if self.column is not None and self.column not in rows[0]:
-            raise InputError(f"The batch lost the column {self.column!r}. Set GRPOConfig(remove_unused_columns=False).")
+        if self.name in rows[0]:  # a streamed dataset may not know its columns before
+            return check_ids([row[self.name] for row in rows], self.name)
         if self.column is not None:
-            return check_ids([row[self.column] for row in rows], self.column)
+            raise InputError(f"The batch lost the column {self.column!r}. Set GRPOConfig(remove_unused_columns=False).")
         return [prompt_hash(row["prompt"]) for row in rows]
 
     def first_rows(self) -> dict[Id, int]:
         """Each distinct prompt of the dataset with the index of its first row, in the dataset's order."""
         if self._ids is None:
             values = self.dataset[self.column or "prompt"]
-            self._ids = check_ids(list(values), str(self.column)) if self.column else [prompt_hash(x) for x in values]
+            self._ids = check_ids(list(values), self.name) if self.column else [prompt_hash(x) for x in values]
         first: dict[Id, int] = {}
         for index, name in enumerate(self._ids):
             first.setdefault(name, index)

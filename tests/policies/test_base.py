@@ -1,0 +1,339 @@
+"""Policies and steps: what every policy keeps, whatever rule it decides by."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import budgetalloc as ba
+from budgetalloc import Budget, BudgetError, InputError, Policy, StateError
+
+POLICIES = {
+    "uniform": ba.uniform,
+    "knapsack": ba.knapsack,
+    "knapsack of means": lambda **kw: ba.knapsack(belief="mean", value=ba.knapsack_rl, **kw),
+    "thompson": ba.thompson,
+    "adaptive": ba.adaptive,
+}
+each_policy = pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES.keys())
+IDS = [*range(6), *map(str, range(6)), "a prompt"]
+
+
+def trained(make, seed=0, steps=12, history_seed=0):
+    """A policy with some history: some prompts never seen, some always solved, some never."""
+    policy = make(seed=seed)
+    rng = np.random.default_rng(history_seed)
+    for _ in range(steps):
+        seen = rng.choice(9, 4, replace=False)
+        ids = [IDS[i] for i in seen for _ in range(4)]
+        policy.observe(ids, (rng.random(16) < np.repeat(seen, 4) / 8).astype(float))
+    return policy
+
+
+def same_state(a, b):
+    return a.keys() == b.keys() and all(np.array_equal(a[k], b[k]) for k in a)
+
+
+# --- the budget ---
+
+
+@each_policy
+@given(
+    prompts=st.integers(1, 13),
+    units=st.integers(1, 60),
+    floor=st.integers(0, 3),
+    cap=st.none() | st.integers(1, 24),
+    quantum=st.sampled_from([1, 2, 3]),
+    min_group=st.integers(1, 4),
+    seed=st.integers(0, 9),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_budget_is_spent_exactly(make, prompts, units, floor, cap, quantum, min_group, seed):
+    try:
+        budget = Budget(units * quantum, floor=floor, cap=cap, quantum=quantum, min_group=min(min_group, floor or 9))
+        budget.check(prompts)
+    except BudgetError:
+        assume(False)
+    policy = trained(make, seed=seed, steps=3, history_seed=seed)
+    counts_P = policy.allocate(IDS[:prompts], budget)
+    assert counts_P.shape == (prompts,)
+    assert counts_P.sum() == budget.rollouts
+    assert np.isin(counts_P, budget.grid()).all()
+
+
+@each_policy
+@given(
+    prompts=st.integers(1, 13),
+    tokens=st.floats(20, 5e4),
+    floor=st.sampled_from([0, 2]),
+    cap=st.integers(2, 24),
+    seed=st.integers(0, 9),
+)
+@settings(max_examples=40, deadline=None)
+def test_tokens_are_never_exceeded(make, prompts, tokens, floor, cap, seed):
+    costs_P = np.random.default_rng(seed).integers(1, 2000, prompts)
+    assume(floor * costs_P.sum() <= tokens)
+    budget = Budget(rollouts=None, tokens=tokens, floor=floor, cap=cap)
+    counts_P = trained(make, seed=seed, steps=3).allocate(IDS[:prompts], budget, costs_P)
+    assert counts_P @ costs_P <= tokens
+    assert np.isin(counts_P, budget.grid()).all()
+
+
+@each_policy
+def test_rollouts_and_tokens_together(make):
+    budget = Budget(rollouts=64, tokens=9000, floor=2, cap=16)
+    costs_P = np.arange(1, 14) * 20
+    counts_P = trained(make).allocate(IDS, budget, costs_P)
+    assert counts_P.sum() == 64
+    assert counts_P @ costs_P <= 9000
+
+
+@each_policy
+@pytest.mark.parametrize(
+    "history",
+    [
+        None,
+        lambda i, rng: 0.5,
+        lambda i, rng: 0.0,
+        lambda i, rng: 1.0,
+        lambda i, rng: [0.0, 0.5, 1.0, None][i % 4],
+        lambda i, rng: float(rng.random()),
+    ],
+    ids=["cold", "half", "never", "always", "mixed", "random"],
+)
+@pytest.mark.parametrize(
+    "budget",
+    [
+        Budget(rollouts=128),
+        Budget(rollouts=32),
+        Budget(rollouts=128, cap=8),
+        Budget(rollouts=8, floor=0),
+        Budget(rollouts=6, floor=0, cap=3, min_group=3),
+    ],
+    ids=["8 each", "the floor", "the cap", "fewer than prompts", "two groups"],
+)
+def test_every_kind_of_history(make, history, budget):
+    policy = make()
+    rng = np.random.default_rng(0)
+    if history:
+        rates = [history(i, rng) for i in range(16)]
+        ids = [i for i in range(16) if rates[i] is not None for _ in range(8)]
+        policy.observe(ids, [rates[i] for i in ids])
+    counts_P = policy.allocate(range(16), budget)
+    assert counts_P.sum() == budget.rollouts
+    assert np.isin(counts_P, budget.grid()).all()
+
+
+@each_policy
+def test_one_prompt_gets_everything(make):
+    assert make().allocate(["only"], Budget(rollouts=8)).tolist() == [8]
+
+
+@pytest.mark.parametrize("make", [ba.uniform, ba.knapsack, ba.thompson], ids=lambda m: m.__name__)
+def test_two_thousand_random_steps(make):
+    policy, rng = make(), np.random.default_rng(5)
+    rate = dict(enumerate(rng.random(40)))
+    for _ in range(2000):
+        ids_P = rng.choice(40, int(rng.integers(1, 12)), replace=False)
+        budget = Budget(rollouts=int(rng.integers(2, 9)) * len(ids_P), floor=int(rng.choice([0, 2])))
+        counts_P = policy.allocate(ids_P, budget)
+        assert counts_P.sum() == budget.rollouts
+        assert ((counts_P >= 2) | (counts_P == budget.floor)).all()
+        ids_R = np.repeat(ids_P, counts_P)
+        rewards = (rng.random(ids_R.size) < [rate[i] for i in ids_R]).astype(float)
+        rewards[rng.random(ids_R.size) < 0.1] = np.nan
+        policy.observe(ids_R, rewards)
+    assert policy.estimator.step == 2000
+
+
+# --- equal seeds and histories ---
+
+
+@each_policy
+@given(order=st.permutations(range(len(IDS))), floor=st.sampled_from([0, 2]), rollouts=st.integers(26, 150))
+@settings(max_examples=30, deadline=None)
+def test_counts_do_not_depend_on_the_order_of_ids(make, order, floor, rollouts):
+    policy, budget = trained(make), Budget(rollouts=rollouts, floor=floor)
+    counts_P = policy.allocate(IDS, budget)
+    assert policy.allocate([IDS[i] for i in order], budget).tolist() == counts_P[list(order)].tolist()
+
+
+@each_policy
+def test_token_costs_follow_their_ids(make):
+    policy, budget, costs_P = trained(make), Budget(rollouts=None, tokens=5000, cap=32), np.arange(1, 14) * 17.0
+    counts_P = policy.allocate(IDS, budget, costs_P)
+    assert policy.allocate(IDS[::-1], budget, costs_P[::-1]).tolist() == counts_P[::-1].tolist()
+
+
+@each_policy
+def test_counts_do_not_depend_on_the_order_of_history(make):
+    """Within a step rows may stand anywhere; rewards of 0 and 1 add up exactly."""
+    ids, rewards = [i for i in IDS for _ in range(4)], [1, 0, 0, 1] * len(IDS)
+    first, second = make(), make()
+    first.observe(ids, rewards)
+    order = np.random.default_rng(0).permutation(len(ids))
+    second.observe([ids[i] for i in order], [rewards[i] for i in order])
+    budget = Budget(rollouts=70)
+    assert first.allocate(IDS, budget).tolist() == second.allocate(IDS, budget).tolist()
+
+
+@each_policy
+def test_equal_seeds_agree_and_different_seeds_differ(make):
+    budget = Budget(rollouts=45)
+    first = trained(make, seed=1).allocate(IDS, budget).tolist()
+    assert trained(make, seed=1).allocate(IDS, budget).tolist() == first
+    cold = {tuple(make(seed=s).allocate(IDS, budget)) for s in range(8)}  # 45 does not divide by 13: ties are drawn
+    assert len(cold) == 8
+
+
+@each_policy
+def test_ties_move_from_step_to_step(make):
+    policy, budget = make(), Budget(rollouts=2, floor=0)
+    chosen = set()
+    for _ in range(200):
+        chosen.add(int(policy.allocate(range(8), budget).argmax()))
+        policy.observe([], [])
+    assert chosen == set(range(8))
+
+
+@each_policy
+def test_deciding_changes_nothing(make):
+    policy, budget = trained(make), Budget(rollouts=64)
+    before = policy.state_dict()
+    first = policy.allocate(IDS, budget).tolist()
+    policy.allocate(["new", "prompts"], Budget(rollouts=8))
+    policy.begin(IDS, budget)
+    assert policy.allocate(IDS, budget).tolist() == first
+    assert same_state(policy.state_dict(), before)
+
+
+@each_policy
+def test_a_loaded_state_gives_the_same_counts(make):
+    policy, budget = trained(make, seed=3), Budget(rollouts=70, floor=0)
+    state = json.loads(
+        json.dumps({k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in policy.state_dict().items()})
+    )
+    other = make(seed=3)
+    other.load_state_dict(state)
+    for _ in range(5):
+        counts_P = policy.allocate(IDS, budget)
+        assert other.allocate(IDS, budget).tolist() == counts_P.tolist()
+        ids_R = [x for x, n in zip(IDS, counts_P, strict=True) for _ in range(n)]
+        for p in (policy, other):
+            p.observe(ids_R, [0.25] * 70)
+    assert same_state(policy.state_dict(), other.state_dict())
+
+
+def test_a_state_of_another_seed_is_refused_and_changes_nothing():
+    policy = trained(ba.thompson, seed=1)
+    before = policy.state_dict()
+    with pytest.raises(StateError, match=r"saved with seed=2, this policy has seed=1.*Build the policy with seed=2"):
+        policy.load_state_dict(trained(ba.thompson, seed=2, steps=3).state_dict())
+    with pytest.raises(StateError, match="version 7"):
+        policy.load_state_dict({**trained(ba.thompson, seed=1, steps=3).state_dict(), "version": 7})
+    with pytest.raises(StateError, match="seed=None"):
+        policy.load_state_dict({})
+    assert same_state(policy.state_dict(), before)
+
+
+# --- what a policy knows ---
+
+
+def test_belief_and_cold():
+    policy = ba.knapsack(prior=(1, 1))
+    policy.observe(["a"] * 4, [1, 1, 1, 0])
+    belief = policy.belief(["a", "new", "a"])
+    assert belief.alpha_P.tolist() == [4, 1, 4]
+    assert belief.beta_P.tolist() == [2, 1, 2]
+    assert policy.cold(["a", "new"]).tolist() == [False, True]
+
+
+def test_a_policy_shows_its_settings():
+    assert repr(ba.knapsack(discount=0.5)) == (
+        "knapsack(value=mixed_group, belief='posterior', prior=(0.5, 0.5), discount=0.5, idle=1.0, seed=0)"
+    )
+
+
+def test_a_rule_of_ones_own():
+    """A policy is an estimator and a rule; the rule sees the prompts in an order of its own."""
+
+    def first_takes_all(view):
+        counts_P = np.zeros(len(view.belief_P), dtype=np.int64)
+        counts_P[view.belief_P.mean.argmax()] = view.budget.rollouts
+        return counts_P
+
+    policy = Policy("best", first_takes_all, ba.BetaEstimator())
+    policy.observe(["good"] * 4, [1] * 4)
+    assert policy.allocate(["new", "good", "other"], Budget(rollouts=8, floor=0)).tolist() == [0, 8, 0]
+
+
+# --- steps ---
+
+
+@each_policy
+def test_a_step_in_one_round(make):
+    policy, other = trained(make), trained(make)
+    budget = Budget(rollouts=52)
+    step = policy.begin(IDS, budget)
+    rounds = 0
+    while (counts_P := step.request()).any():
+        rounds += 1
+        assert counts_P.tolist() == other.allocate(IDS, budget).tolist()
+        ids_R = [x for x, n in zip(IDS, counts_P, strict=True) for _ in range(n)]
+        for part in (slice(0, 20), slice(20, None)):  # a batch of rewards at a time is one visit all the same
+            step.observe(ids_R[part], [1.0] * len(ids_R[part]))
+        other.observe(ids_R, [1.0] * len(ids_R))
+    step.end()
+    assert rounds == 1
+    assert same_state(policy.state_dict(), other.state_dict())
+
+
+def test_a_step_keeps_the_belief_from_before_it():
+    policy = ba.uniform(prior=(1, 1))
+    step = policy.begin(["a"], Budget(rollouts=2))
+    step.request()
+    step.observe(["a", "a"], [1, 1])
+    assert step.belief_P.alpha_P.tolist() == [1]
+    assert policy.belief(["a"]).alpha_P.tolist() == [3]
+
+
+def test_a_step_that_has_ended():
+    step = ba.uniform().begin(["a"], Budget(rollouts=2))
+    step.request()
+    step.end()
+    for use in (step.request, lambda: step.observe(["a"], [1]), step.end):
+        with pytest.raises(InputError, match=r"This step has ended.*policy.begin\(ids_P, budget\)"):
+            use()
+
+
+@each_policy
+@pytest.mark.parametrize(
+    ("ids", "budget", "costs", "error", "text"),
+    [
+        (["a", "b", "a"], Budget(rollouts=8), None, InputError, "ids_P holds the id 'a' twice"),
+        ([], Budget(rollouts=8), None, InputError, "ids_P is empty"),
+        ([1.5], Budget(rollouts=8), None, InputError, "ids_P[0] is 1.5"),
+        (["a", "b"], Budget(rollouts=2), None, BudgetError, "2 prompts at floor=2 need 4 rollouts"),
+        (["a"], Budget(rollouts=8, cap=4), None, BudgetError, "cap=4 can take only 4 rollouts"),
+        (["a"], Budget(rollouts=None, tokens=100, cap=4), None, InputError, "costs_P=None"),
+        (["a"], Budget(rollouts=None, tokens=100, cap=4), [0], InputError, "costs_P=[0]"),
+        (["a"], Budget(rollouts=8), [1, 2], InputError, "costs_P=[1, 2]"),
+        (["a"], Budget(rollouts=None, tokens=100, cap=4), [90], BudgetError, "Use tokens=180 or more"),
+    ],
+)
+def test_bad_input(make, ids, budget, costs, error, text):
+    policy = make()
+    with pytest.raises(error, match=re.escape(text)):
+        policy.allocate(ids, budget, costs)
+    assert policy.estimator.step == 0
+
+
+def test_bad_observations_do_not_count_as_a_step():
+    policy = ba.uniform()
+    with pytest.raises(InputError, match="rewards_R"):
+        policy.observe(["a"], [2.0])
+    assert policy.estimator.step == 0
+    assert policy.cold(["a"]).all()

@@ -1,0 +1,289 @@
+"""Advantages: TRL's numbers for equal groups, and the gradient they stand for, by exact enumeration."""
+
+import itertools
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from budgetalloc import Beta, InputError, group_advantages
+
+LIMITS = settings(max_examples=150, deadline=None)
+nan = float("nan")
+
+
+SCORES = st.sampled_from([0.0, 1.0, 0.25])
+
+
+@st.composite
+def rollouts(draw, reward=SCORES):
+    """Ids and rewards of groups of any sizes, rows in any order."""
+    ids = draw(st.lists(st.sampled_from(["a", "b", 1, "1"]), min_size=1, max_size=14))
+    return ids, draw(st.lists(reward, min_size=len(ids), max_size=len(ids)))
+
+
+def beliefs(ids):
+    """A belief for each prompt, one a rollout."""
+    alpha = {"a": 0.5, "b": 3.0, 1: 1.0, "1": 7.5}
+    return Beta([alpha[x] for x in ids], [2.0 if x == "b" else 0.5 for x in ids])
+
+
+# --- against TRL ---
+
+
+def trl_advantages(rewards_R, size, scale):
+    """The lines of `GRPOTrainer._generate_and_score_completions` (TRL 1.16) for one reward function."""
+    torch = pytest.importorskip("torch")
+    nanstd = pytest.importorskip("trl.trainer.utils").nanstd
+    rewards = torch.tensor(rewards_R, dtype=torch.float32)
+    mean = torch.nanmean(rewards.view(-1, size), dim=1).repeat_interleave(size, dim=0)
+    if scale in ("group", "none"):
+        std = nanstd(rewards.view(-1, size), dim=1).repeat_interleave(size, dim=0)
+    else:
+        std = nanstd(rewards).expand_as(rewards)
+    advantages = rewards - mean
+    if scale != "none":
+        advantages = advantages / (std + 1e-4)
+    return torch.nan_to_num(advantages, nan=0.0).numpy()
+
+
+@pytest.mark.parametrize("scale", ["group", "batch", "none"])
+@pytest.mark.parametrize("missing", [0.0, 0.2, 0.8])
+def test_equal_groups_give_trls_numbers(scale, missing):
+    rng = np.random.default_rng(0)
+    for size in (2, 3, 8):
+        # Multiples of 1/4: at a spread of 0, TRL divides the rounding of other numbers by 1e-4.
+        rewards = rng.integers(0, 5, 16 * size) / 4
+        rewards[:size] = 1.0
+        rewards[rng.random(rewards.size) < missing] = nan
+        ids = np.repeat(np.arange(16), size)
+        expected = trl_advantages(rewards, size, scale)
+        assert group_advantages(rewards, ids, scale=scale) == pytest.approx(expected, rel=2e-6, abs=2e-6)
+
+
+# --- properties ---
+
+
+@given(rollouts(st.floats(-10, 10)), st.sampled_from(["group", "batch", "none"]))
+@LIMITS
+def test_the_mean_of_a_group_is_zero(data, scale):
+    ids, rewards = data
+    advantages = group_advantages(rewards, ids, scale=scale)
+    for x in set(ids):
+        rows = [i == x for i in ids]
+        assert advantages[rows].mean() == pytest.approx(0, abs=1e-9 * (1 + abs(advantages).max()))
+
+
+BASELINES = ["group", "loo", "posterior"]
+OPTIONS = list(itertools.product(BASELINES, ["group", "batch", "none"], ["rollout", "prompt"]))
+
+
+def advantages_of(ids, rewards, baseline, scale, weight):
+    belief_R = beliefs(ids) if baseline == "posterior" else None
+    return group_advantages(rewards, ids, baseline, scale, weight, belief_R=belief_R)
+
+
+@pytest.mark.parametrize(("baseline", "scale", "weight"), OPTIONS)
+@given(data=rollouts(st.sampled_from([0.0, 1.0, 0.25, nan])), seed=st.integers(0, 99))
+@settings(max_examples=30, deadline=None)
+def test_permuting_rows_permutes_the_answer(baseline, scale, weight, data, seed):
+    ids, rewards = data
+    order = np.random.default_rng(seed).permutation(len(ids))
+    whole = advantages_of(ids, rewards, baseline, scale, weight)
+    turned = advantages_of([ids[i] for i in order], [rewards[i] for i in order], baseline, scale, weight)
+    assert turned == pytest.approx(whole[order], abs=1e-9)
+
+
+@pytest.mark.parametrize(("baseline", "scale", "weight"), OPTIONS)
+@given(data=rollouts(st.sampled_from([0.0, 1.0, 0.25, nan])))
+@settings(max_examples=30, deadline=None)
+def test_rows_without_a_reward_are_as_if_absent(baseline, scale, weight, data):
+    ids, rewards = data
+    got = advantages_of(ids, [None if r != r else r for r in rewards], baseline, scale, weight)
+    scored = [r == r for r in rewards]
+    assert (got[np.logical_not(scored)] == 0).all()
+    if any(scored):
+        kept = [x for x, ok in zip(ids, scored, strict=True) if ok]
+        alone = advantages_of(kept, [r for r in rewards if r == r], baseline, scale, weight)
+        if weight == "prompt":  # which keeps the mean over all rows, also those without a reward
+            alone = alone * len(ids) / len(kept)
+        assert got[scored] == pytest.approx(alone, abs=1e-9)
+
+
+@pytest.mark.parametrize(("baseline", "scale", "weight"), OPTIONS)
+def test_nothing_scored_gives_zeros(baseline, scale, weight):
+    assert (advantages_of(["a", "a", "b"], [None, nan, nan], baseline, scale, weight) == 0).all()
+    assert advantages_of([], [], baseline, scale, weight).shape == (0,)
+
+
+def test_one_score_in_a_group_of_the_posterior_baseline():
+    """The row without a score has more successes than its belief has others: it must not become NaN."""
+    got = group_advantages([1, nan], ["a", "a"], "posterior", "group", belief_R=Beta([0.5, 0.5], [0.5, 0.5]))
+    assert got == pytest.approx([0.5 / (0.5 + 1e-4), 0])
+
+
+@pytest.mark.parametrize("scale", ["group", "batch", "none"])
+@pytest.mark.parametrize("baseline", ["group", "loo"])
+def test_a_group_of_one_gets_zero(baseline, scale):
+    assert group_advantages([1, 0, 1], ["alone", "b", "b"], baseline, scale)[0] == 0
+
+
+def test_loo_is_the_mean_of_the_others():
+    got = group_advantages([1, 0, 0.5, 1], ["a", "a", "a", "b"], "loo", "none")
+    assert got == pytest.approx([1 - 0.25, 0 - 0.75, 0.5 - 0.5, 0])
+
+
+@given(rollouts())
+@LIMITS
+def test_loo_is_the_group_mean_stretched(data):
+    """r - mean of the others = n / (n - 1) * (r - mean of the group)."""
+    ids, rewards = data
+    n_R = np.array([ids.count(x) for x in ids])
+    group = group_advantages(rewards, ids, "group", "none")
+    stretched = np.where(n_R > 1, group * n_R / np.maximum(n_R - 1, 1), 0)
+    assert group_advantages(rewards, ids, "loo", "none") == pytest.approx(stretched, abs=1e-12)
+
+
+@given(rollouts())
+@LIMITS
+def test_posterior_is_its_formula(data):
+    ids, rewards = data
+    belief = beliefs(ids)
+    for row, x in enumerate(ids):
+        others = [r for at, (i, r) in enumerate(zip(ids, rewards, strict=True)) if i == x and at != row]
+        a, b = belief.alpha_P[row], belief.beta_P[row]
+        base = (a + sum(others)) / (a + b + len(others))
+        got = group_advantages(rewards, ids, "posterior", "none", belief_R=belief)
+        assert got[row] == pytest.approx(rewards[row] - base)
+
+
+@pytest.mark.parametrize("scale", ["none", "group"])
+@given(data=rollouts(), own=st.floats(0, 1))
+@settings(max_examples=50, deadline=None)
+def test_the_posterior_baseline_and_scale_are_free_of_the_own_reward(scale, data, own):
+    """The advantage moves with the own reward along one straight line: its offset and slope do not depend on it."""
+    ids, rewards = data
+
+    def first(r):
+        return group_advantages([r, *rewards[1:]], ids, "posterior", scale, belief_R=beliefs(ids))[0]
+
+    assert first(own) == pytest.approx(first(0.0) + own * (first(1.0) - first(0.0)), abs=1e-9)
+    if scale == "none":
+        assert first(1.0) - first(0.0) == pytest.approx(1)
+
+
+def test_the_group_baseline_is_not_free_of_it():
+    first = [group_advantages([r, 0.0, 1.0], ["a"] * 3, "group", "none")[0] for r in (0.0, 1.0)]
+    assert first[1] - first[0] == pytest.approx(2 / 3)
+
+
+def test_posterior_scales():
+    belief = Beta([3.0, 3.0, 1.0], [3.0, 3.0, 1.0])
+    raw = group_advantages([0, 0, 1], ["a", "a", "b"], "posterior", "none", belief_R=belief)
+    assert raw == pytest.approx([-3 / 7, -3 / 7, 1 / 2])
+    by_group = group_advantages([0, 0, 1], ["a", "a", "b"], "posterior", "group", belief_R=belief)
+    assert by_group == pytest.approx(raw / (np.sqrt([12 / 49, 12 / 49, 1 / 4]) + 1e-4))
+    by_batch = group_advantages([0, 0, 1], ["a", "a", "b"], "posterior", "batch", belief_R=belief)
+    assert by_batch == pytest.approx(raw / (np.sqrt((raw**2).mean()) + 1e-4))
+
+
+def test_given_baseline():
+    got = group_advantages([1, 0, 1], ["a", "a", "b"], [0.5, 0.25, 0.9], "none")
+    assert got == pytest.approx([0.5, -0.25, 0.1])
+    batch = group_advantages([1, 0, 1], ["a", "a", "b"], np.array([0.5, 0.25, 0.9]), "batch")
+    assert batch == pytest.approx(got / (np.sqrt((got**2).mean()) + 1e-4))
+    group = group_advantages([1, 0], ["a", "a"], [0.5, 0.25], "group")
+    assert group == pytest.approx([0.5 / (0.5**0.5 + 1e-4), -0.25 / (0.5**0.5 + 1e-4)])
+
+
+def test_weight_prompt_gives_every_prompt_the_same():
+    ids = ["a"] * 6 + ["b"] * 2
+    plain = group_advantages([1, 0] * 4, ids, "group", "none")
+    weighted = group_advantages([1, 0] * 4, ids, "group", "none", "prompt")
+    assert weighted / plain == pytest.approx([4 / 6] * 6 + [4 / 2] * 2)
+    assert abs(weighted[:6]).sum() == pytest.approx(abs(weighted[6:]).sum())
+
+
+# --- the gradient, by exact enumeration ---
+
+REWARDS = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]])  # of each prompt's three actions
+# Logits of (prompt, action) from four parameters that the two prompts share.
+FEATURES = np.random.default_rng(11).normal(size=(2, 3, 4))
+THETA = np.array([0.3, -0.5, 0.2, 0.4])
+COUNTS = [(2, 2), (3, 2), (2, 5), (4, 3)]
+
+
+def policy():
+    """Action probabilities (2, 3), and the gradient of their logarithms (2, 3, 4)."""
+    logits = FEATURES @ THETA
+    probability = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    return probability, FEATURES - np.einsum("pa,pak->pk", probability, FEATURES)[:, None, :]
+
+
+def true_gradient():
+    """The mean over prompts of the gradient of the expected reward."""
+    probability, score = policy()
+    return np.einsum("pa,pa,pak->k", probability, REWARDS, score) / 2
+
+
+def expected_gradient(counts, baseline, weight):
+    """E[mean over rollouts of advantage * grad log pi], over every outcome of every rollout."""
+    probability, score = policy()
+    ids = np.repeat([0, 1], counts)
+    belief_R = Beta(np.array([0.7, 4.0])[ids], np.array([2.0, 1.5])[ids]) if baseline == "posterior" else None
+    expected = np.zeros(4)
+    for actions in itertools.product(range(3), repeat=len(ids)):
+        chosen = list(actions)
+        advantages = group_advantages(REWARDS[ids, chosen], ids, baseline, "none", weight, belief_R=belief_R)
+        expected += probability[ids, chosen].prod() * (advantages @ score[ids, chosen]) / len(ids)
+    return expected
+
+
+@pytest.mark.parametrize("baseline", ["loo", "posterior"])
+@pytest.mark.parametrize("counts", COUNTS)
+def test_weight_prompt_is_unbiased_whatever_the_counts(baseline, counts):
+    assert expected_gradient(counts, baseline, "prompt") == pytest.approx(true_gradient(), abs=1e-12)
+
+
+@pytest.mark.parametrize("counts", [(1, 1), (1, 4), (3, 1)])
+def test_the_posterior_baseline_serves_groups_of_one(counts):
+    assert expected_gradient(counts, "posterior", "prompt") == pytest.approx(true_gradient(), abs=1e-12)
+
+
+def test_weight_rollout_depends_on_the_counts():
+    uneven = expected_gradient((2, 5), "loo", "rollout")
+    assert abs(uneven - true_gradient()).max() > 0.01
+    assert expected_gradient((3, 3), "loo", "rollout") == pytest.approx(true_gradient(), abs=1e-12)
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_the_group_baseline_shrinks_the_gradient(n):
+    assert expected_gradient((n, n), "group", "prompt") == pytest.approx(true_gradient() * (n - 1) / n, abs=1e-12)
+
+
+# --- what is refused ---
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: group_advantages([1, 0], ["a"]), "rewards_R has shape (2,) for 1 ids"),
+        (lambda: group_advantages(["x"], ["a"]), "rewards_R=['x']"),
+        (lambda: group_advantages([float("inf")], ["a"]), "rewards_R[0] = inf"),
+        (lambda: group_advantages([1], [1.5]), "ids_R[0] is 1.5"),
+        (lambda: group_advantages([1], ["a"], baseline="mean"), "baseline='mean'"),
+        (lambda: group_advantages([1], ["a"], scale="std"), "scale='std'"),
+        (lambda: group_advantages([1], ["a"], weight="token"), "weight='token'"),
+        (lambda: group_advantages([1, 0], ["a", "a"], [0.5]), "baseline has shape (1,) for 2 rollouts"),
+        (lambda: group_advantages([1], ["a"], [nan]), "baseline has shape (1,)"),
+        (lambda: group_advantages([1], ["a"], [0.5]), "scale='group' has no deviation for a group of one"),
+        (lambda: group_advantages([1], ["a"], "posterior"), "belief_R=None"),
+        (lambda: group_advantages([1], ["a"], "posterior", belief_R=Beta([1, 1], [1, 1])), "belief_R=2 entries"),
+        (lambda: group_advantages([2], ["a"], "posterior", belief_R=Beta([1], [1])), "rewards_R[0] = 2 lies outside"),
+    ],
+)
+def test_bad_input(call, text):
+    with pytest.raises(InputError, match=re.escape(text)):
+        call()

@@ -1,0 +1,216 @@
+"""The exact solver: against enumeration, with every constraint, and a bound that holds."""
+
+import itertools
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from budgetalloc import (
+    Budget,
+    BudgetError,
+    InputError,
+    Point,
+    Solution,
+    certify,
+    greedy,
+    hit,
+    knapsack_rl,
+    mixed_group,
+    ortools,
+)
+
+
+def enumerate_best(values_PN, budget, costs_P=None, domains_P=None, quotas=None, max_prompts=None):
+    """The best value over every choice that satisfies every constraint, or None."""
+    grid, best = budget.grid(), None
+    for choice in itertools.product(range(grid.size), repeat=len(values_PN)):
+        counts = grid[list(choice)]
+        ok = budget.rollouts is None or counts.sum() == budget.rollouts
+        ok = ok and (budget.tokens is None or counts @ np.asarray(costs_P) <= budget.tokens * (1 + 1e-12))
+        ok = ok and (max_prompts is None or (counts > 0).sum() <= max_prompts)
+        for domain, (fewest, most) in (quotas or {}).items():
+            ok = ok and fewest <= counts[[d == domain for d in domains_P]].sum() <= most
+        if ok:
+            value = float(values_PN[np.arange(len(choice)), list(choice)].sum())
+            best = value if best is None else max(best, value)
+    return best
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=60, deadline=None)
+def test_against_enumeration_under_every_constraint(seed):
+    rng = np.random.default_rng(seed)
+    prompts = int(rng.integers(1, 4))
+    floor = int(rng.integers(0, 3))
+    rollouts = None if rng.random() < 0.3 else int(rng.integers(1, 13))
+    tokens = float(rng.integers(5, 80)) if rollouts is None or rng.random() < 0.5 else None
+    budget = Budget(rollouts=rollouts, tokens=tokens, floor=floor, cap=int(rng.integers(2, 7)), min_group=max(1, floor))
+    values_PN = np.cumsum(rng.random((prompts, 7)), axis=1)[:, : budget.grid().size]
+    if values_PN.shape[1] < budget.grid().size or not budget.grid().size:
+        return
+    costs_P = rng.integers(1, 9, prompts) * rng.choice([1.0, 0.3]) if tokens else None
+    constraints = {}
+    if rng.random() < 0.5:
+        low = int(rng.integers(0, 5))
+        constraints = {"domains_P": list("aba")[:prompts], "quotas": {"a": (low, low + int(rng.integers(0, 8)))}}
+    if floor == 0 and rng.random() < 0.5:
+        constraints["max_prompts"] = int(rng.integers(1, 4))
+    best = enumerate_best(values_PN, budget, costs_P, **constraints)
+    if best is None:
+        with pytest.raises(BudgetError):
+            certify(values_PN, costs_P, budget, **constraints)
+        return
+    found = certify(values_PN, costs_P, budget, **constraints)
+    assert found.optimal
+    assert found.value == pytest.approx(best, abs=1e-6)
+    assert found.value <= found.bound + 1e-12
+    assert best <= found.bound + 1e-9
+    assert found.bound == pytest.approx(best, abs=1e-6)
+    assert np.isin(found.counts_P, budget.grid()).all()
+    assert rollouts is None or found.counts_P.sum() == rollouts
+    assert tokens is None or found.counts_P @ costs_P <= tokens * (1 + 1e-12)
+
+
+def test_rollouts_and_tokens_and_quotas_at_size():
+    rng = np.random.default_rng(0)
+    budget = Budget(rollouts=256, tokens=300_000, floor=0, cap=16)
+    costs_P = rng.integers(200, 4000, 64)
+    domains_P = ["math", "code"] * 32
+    values_PN = knapsack_rl(Point(rng.random(64)), budget.grid())
+    found = certify(values_PN, costs_P, budget, domains_P=domains_P, quotas={"code": (96, 128)}, time_limit=5)
+    counts_P = found.counts_P
+    assert counts_P.sum() == 256
+    assert counts_P @ costs_P <= 300_000
+    assert 96 <= counts_P[1::2].sum() <= 128
+    assert np.isin(counts_P, budget.grid()).all()
+    assert found.value == pytest.approx(values_PN[np.arange(64), np.searchsorted(budget.grid(), counts_P)].sum())
+    assert found.value <= found.bound < found.value * 1.01
+
+
+def test_tokens_keep_their_precision_in_a_large_budget():
+    """1,024 rollouts of thousands of tokens: rounding costs to a millionth of the budget would lose whole rollouts."""
+    budget = Budget(rollouts=None, tokens=4_000_000_000, floor=1, min_group=1, cap=3)
+    values_PN = hit(Point([0.4, 0.5]), budget.grid())
+    assert ortools(values_PN, [1_000_000_001, 333_333_333], budget).tolist() == [3, 2]
+    assert ortools(values_PN, [1_000_000_000.5, 333_333_333.5], budget).tolist() == [3, 2]
+    assert ortools(values_PN, [1_000_000_000, 333_333_333], budget).tolist() == [3, 3]
+    assert ortools(values_PN, [999_999_999.5, 333_333_333.5], budget).tolist() == [3, 3]
+
+
+def test_a_prompt_beyond_the_budget_gets_nothing():
+    budget = Budget(rollouts=None, tokens=0.5, floor=0, min_group=1, cap=4)
+    assert ortools(hit(Point([0.5, 0.5]), budget.grid()), [1e300, 0.1], budget).tolist() == [0, 4]
+
+
+def test_a_search_cut_short_keeps_a_valid_answer_and_bound(monkeypatch):
+    """As when the time limit strikes, but at the same place on every machine: after the first counts found."""
+    from ortools.sat.python import cp_model
+
+    class Hasty(cp_model.CpSolver):
+        def solve(self, model):
+            self.parameters.stop_after_first_solution = True
+            self.parameters.linearization_level = 0  # without the linear relaxation, the first counts are poor
+            return super().solve(model)
+
+    monkeypatch.setattr(cp_model, "CpSolver", Hasty)
+    budget = Budget(rollouts=128, floor=2, cap=16)
+    values_PN = mixed_group(Point(np.random.default_rng(1).random(16)), budget.grid())
+    found = certify(values_PN, None, budget)
+    best = values_PN[np.arange(16), greedy(values_PN, None, budget) - 2].sum()  # exact: the values are concave
+    assert not found.optimal
+    assert found.counts_P.sum() == 128
+    assert np.isin(found.counts_P, budget.grid()).all()
+    assert found.value <= best + 1e-9
+    assert best <= found.bound + 1e-9
+
+
+def test_no_time_at_all():
+    budget = Budget(rollouts=64, floor=2, cap=32)
+    with pytest.raises(BudgetError, match=r"no counts within time_limit=1e-06 s\. Allow more time"):
+        certify(mixed_group(Point(np.linspace(0, 1, 16)), budget.grid()), None, budget, time_limit=1e-6)
+
+
+def test_equal_seeds_give_equal_counts():
+    budget = Budget(rollouts=48, tokens=9000, floor=0, cap=8)
+    values_PN = mixed_group(Point([0.5] * 12), budget.grid())
+    costs_P = [100, 200, 300] * 4
+    first, second = (ortools(values_PN, costs_P, budget, seed=3) for _ in range(2))
+    assert (first == second).all()
+
+
+def test_solution_is_frozen():
+    found = Solution(np.array([2]), 0.5, 0.5, True)
+    with pytest.raises(AttributeError):
+        found.value = 1.0
+
+
+GRID = Budget(rollouts=16, floor=0, cap=8)
+FLAT = np.zeros((4, GRID.grid().size))
+DOMAINS = ["a", "a", "b", "b"]
+
+
+@pytest.mark.parametrize(
+    ("constraints", "text"),
+    [
+        ({"quotas": {"a": (20, 30)}}, r"quotas\['a'\]=\(20, 30\) asks 2 prompts for what they cannot: use \(0, 16\)"),
+        ({"quotas": {"a": (9, 16), "b": (10, 16)}}, "quotas ask for 19 rollouts: use rollouts=19"),
+        ({"quotas": {"a": (0, 4), "b": (0, 4)}}, "Loosen quotas"),
+        ({"quotas": {"a": (5, 4)}}, r"quotas\['a'\]=\(5, 4\): give 0 <= fewest <= most"),
+        ({"max_prompts": 1}, "max_prompts=1 allows 8 rollouts: use max_prompts=2"),
+    ],
+)
+def test_contradictions_are_named(constraints, text):
+    with pytest.raises(BudgetError, match=text):
+        certify(FLAT, None, GRID, domains_P=DOMAINS, **constraints)
+
+
+def test_suggested_constraints_hold():
+    certify(FLAT, None, GRID, domains_P=DOMAINS, quotas={"a": (0, 16)})
+    certify(FLAT, None, GRID, max_prompts=2)
+    larger = Budget(rollouts=19, floor=0, cap=8)
+    certify(FLAT, None, larger, domains_P=DOMAINS, quotas={"a": (9, 16), "b": (10, 16)})
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=40, deadline=None)
+def test_the_fewest_tokens_that_would_do(seed):
+    """With too few tokens for its rollouts, the error names how many are enough: they are, and one fewer is not."""
+    rng = np.random.default_rng(seed)
+    floor = int(rng.choice([0, 2]))
+    cap = int(rng.integers(3, 6))
+    rollouts = int(rng.integers(6, 3 * cap + 1))
+    values_PN = np.zeros((3, Budget(rollouts=rollouts, floor=floor, cap=cap).grid().size))
+    costs_P = rng.integers(1, 2000, 3) * 1009
+    with pytest.raises(BudgetError, match=r"Use tokens=\d+ or more") as caught:
+        certify(values_PN, costs_P, Budget(rollouts=rollouts, tokens=1, floor=floor, cap=cap))
+    enough = int(re.search(r"Use tokens=(\d+)", str(caught.value))[1])
+    counts_P = ortools(values_PN, costs_P, Budget(rollouts=rollouts, tokens=enough, floor=floor, cap=cap))
+    assert counts_P @ costs_P == enough
+    with pytest.raises(BudgetError, match=f"Use tokens={enough} or more"):
+        certify(values_PN, costs_P, Budget(rollouts=rollouts, tokens=enough - 1, floor=floor, cap=cap))
+
+
+def test_max_prompts_needs_floor_zero():
+    with pytest.raises(BudgetError, match="max_prompts=1 with floor=2: use floor=0"):
+        certify(np.zeros((2, 3)), None, Budget(rollouts=8, cap=4), max_prompts=1)
+
+
+@pytest.mark.parametrize(
+    ("constraints", "text"),
+    [
+        ({"quotas": {"a": (0, 4)}}, "domains_P=None"),
+        ({"quotas": {"a": (0, 4)}, "domains_P": ["a"]}, "domains_P=1 entries"),
+        ({"quotas": {"c": (0, 4)}, "domains_P": DOMAINS}, "quotas name 'c'"),
+    ],
+)
+def test_bad_input(constraints, text):
+    with pytest.raises(InputError, match=text):
+        certify(FLAT, None, GRID, **constraints)
+
+
+def test_tokens_need_costs():
+    with pytest.raises(InputError, match="costs_P=None"):
+        certify(FLAT, None, Budget(rollouts=16, tokens=10.0, floor=0, cap=8))

@@ -1,0 +1,374 @@
+"""Solvers: the budget is conserved, and the value is checked against enumeration and an independent bound."""
+
+import itertools
+import re
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import budgetalloc as ba
+from budgetalloc import Beta, Budget, BudgetError, InputError, Point, UnsupportedError, greedy, proportional
+
+LIMITS = settings(max_examples=200, deadline=None)
+CONCAVE = [ba.mixed_group, ba.hit, ba.variance, ba.knapsack_rl]
+
+
+@st.composite
+def budgets(draw, prompts, most=40):
+    """Budgets in rollouts that `prompts` prompts can spend."""
+    quantum = draw(st.sampled_from([1, 1, 2, 3]))
+    floor = draw(st.integers(0, 4))
+    min_group = draw(st.integers(1, floor or 5))
+    try:
+        budget = Budget(
+            rollouts=quantum * draw(st.integers(1, most)),
+            floor=floor,
+            cap=draw(st.none() | st.integers(1, 12)),
+            quantum=quantum,
+            min_group=min_group,
+        )
+        budget.check(prompts)
+    except BudgetError:
+        assume(False)
+    return budget
+
+
+@st.composite
+def problems(draw, max_prompts=6, most=40, values=("concave", "monotone")):
+    """A budget, and values for each of its counts: one of ours, or any that does not fall."""
+    prompts = draw(st.integers(1, max_prompts))
+    budget = draw(budgets(prompts, most))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    grid = budget.grid()
+    if draw(st.sampled_from(values)) == "concave":
+        p = rng.random(prompts) if draw(st.booleans()) else rng.choice([0.0, 0.1, 0.5, 1.0], prompts)
+        return draw(st.sampled_from(CONCAVE))(Point(p), grid), budget
+    gains = rng.random((prompts, grid.size)) ** draw(st.sampled_from([1, 8]))
+    gains[:, 0] = 0
+    return np.cumsum(gains, axis=1), budget
+
+
+def check_counts(counts_P, budget, prompts):
+    """The contract of every solver."""
+    assert counts_P.shape == (prompts,)
+    assert counts_P.dtype == np.int64
+    assert np.isin(counts_P, budget.grid()).all()  # floor, cap, quantum and min_group
+    if budget.rollouts is not None:
+        assert counts_P.sum() == budget.rollouts
+
+
+def total(values_PN, counts_P, budget):
+    return float(values_PN[np.arange(len(counts_P)), np.searchsorted(budget.grid(), counts_P)].sum())
+
+
+def brute(values_PN, budget, costs_P=None):
+    """The best value of all counts that hold, by a table over what is spent; exact for any values and integer costs."""
+    limit = budget.rollouts if costs_P is None else int(budget.tokens)
+    costs = np.ones(len(values_PN), dtype=int) if costs_P is None else np.asarray(costs_P)
+    best = {0: 0.0}
+    for values, cost in zip(values_PN, costs, strict=True):
+        longer: dict[int, float] = {}
+        for spent, value in best.items():
+            for n, v in zip(budget.grid().tolist(), values.tolist(), strict=True):
+                key = spent + n * int(cost)
+                if key <= limit and value + v > longer.get(key, -np.inf):
+                    longer[key] = value + v
+        best = longer
+    return best[limit] if costs_P is None else max(best.values())
+
+
+def hull_bound(values_PN, budget, costs_P=None):
+    """The linear relaxation, from the upper hull of each prompt's values, and the gain of its largest block."""
+    counts_N = budget.grid()
+    costs = np.ones(len(values_PN)) if costs_P is None else np.asarray(costs_P, dtype=float)
+    left = (budget.rollouts if costs_P is None else budget.tokens) - counts_N[0] * costs.sum()
+    bound, blocks = 0.0, []
+    for values, cost in zip(values_PN, costs, strict=True):
+        bound += values[0]
+        here = 0
+        while here < len(counts_N) - 1:
+            slopes = (values[here + 1 :] - values[here]) / (counts_N[here + 1 :] - counts_N[here])
+            there = here + 1 + int(np.flatnonzero(slopes >= slopes.max() - 1e-13)[-1])
+            size = (counts_N[there] - counts_N[here]) * cost
+            blocks.append(((values[there] - values[here]) / size, size))
+            here = there
+    blocks.sort(reverse=True)
+    for slope, size in blocks:
+        bound += slope * min(size, left)
+        left -= min(size, left)
+    return bound, max((slope * size for slope, size in blocks), default=0.0)
+
+
+# --- greedy, rollouts ---
+
+
+@given(problems())
+@LIMITS
+def test_greedy_conserves_the_budget(problem):
+    values_PN, budget = problem
+    check_counts(greedy(values_PN, None, budget), budget, len(values_PN))
+
+
+@given(problems(max_prompts=4, most=14, values=("concave",)))
+@LIMITS
+def test_greedy_is_exact_for_concave_values(problem):
+    """Values that are concave on the grid: a floor, or groups from one rollout of a value concave from 0."""
+    values_PN, budget = problem
+    gains = np.diff(values_PN, axis=1) / np.diff(budget.grid())
+    assume((np.diff(gains, axis=1) <= 1e-12).all())
+    assume(budget.floor or budget.smallest_group == budget.quantum)
+    got = total(values_PN, greedy(values_PN, None, budget), budget)
+    assert got == pytest.approx(brute(values_PN, budget), abs=1e-9)
+
+
+@pytest.mark.parametrize("value", CONCAVE, ids=lambda v: v.__name__)
+@pytest.mark.parametrize("quantum", [1, 2])
+@pytest.mark.parametrize("floor", [1, 2, 4])
+def test_greedy_equals_every_enumerated_choice(value, quantum, floor):
+    """Plain enumeration, to check the table that the other tests enumerate with."""
+    budget = Budget(rollouts=20, floor=floor, min_group=1, quantum=quantum, cap=10)
+    values_PN = value(Beta([0.5, 3.0, 1.0, 0.5], [0.5, 1.0, 6.0, 8.5]), budget.grid())
+    best = max(
+        sum(values_PN[row, at] for row, at in enumerate(choice))
+        for choice in itertools.product(range(budget.grid().size), repeat=4)
+        if budget.grid()[list(choice)].sum() == 20
+    )
+    assert best == pytest.approx(brute(values_PN, budget))
+    assert total(values_PN, greedy(values_PN, None, budget), budget) == pytest.approx(best, abs=1e-12)
+
+
+@given(problems(max_prompts=4, most=14))
+@settings(max_examples=400, deadline=None)
+def test_greedy_is_within_one_block_for_any_values(problem):
+    values_PN, budget = problem
+    got = total(values_PN, greedy(values_PN, None, budget), budget)
+    best = brute(values_PN, budget)
+    bound, block = hull_bound(values_PN, budget)
+    assert got <= best + 1e-9 <= bound + 2e-9
+    assert got >= best - block - 1e-9
+    if budget.floor or budget.smallest_group == budget.quantum:  # no group has to shrink for another to open
+        assert got >= bound - block - 1e-9
+
+
+def test_greedy_spends_what_a_large_block_leaves():
+    """The last prompt is the only one worth anything; what its cap leaves must not cost it its group."""
+    budget = Budget(rollouts=9, floor=0, cap=6)
+    late = [0, 0, 0, 0, 0, 0.6]  # one block of 6
+    values_PN = np.array([late, late, 10.0 * budget.grid()])
+    counts_P = greedy(values_PN, None, budget)
+    check_counts(counts_P, budget, 3)
+    assert counts_P[2] == 6
+
+
+@pytest.mark.parametrize("prompts", [16, 1024])
+def test_greedy_at_every_kind_of_belief(prompts):
+    """All at .5, all 0, all 1, all cold, mixed, with rollouts to spare, just enough and fewer than prompts."""
+    rng = np.random.default_rng(0)
+    beliefs = [Point(np.full(prompts, p)) for p in (0.5, 0.0, 1.0)]
+    beliefs += [Beta(np.full(prompts, 0.5), np.full(prompts, 0.5)), Point(rng.choice([0, 0.1, 0.5, 1], prompts))]
+    for belief, value in itertools.product(beliefs, CONCAVE):
+        for budget in (
+            Budget(rollouts=8 * prompts),
+            Budget(rollouts=2 * prompts),
+            Budget(rollouts=8 * prompts, cap=8),
+            Budget(rollouts=8 * prompts, quantum=8, cap=64),
+            Budget(rollouts=prompts // 2, floor=0, cap=16),
+            Budget(rollouts=3, floor=0, cap=64),
+        ):
+            values_PN = value(belief, budget.grid(64))
+            check_counts(greedy(values_PN, None, budget), budget, prompts)
+
+
+def test_greedy_with_one_prompt():
+    budget = Budget(rollouts=8)
+    assert greedy(ba.hit(Point([0.3]), budget.grid()), None, budget).tolist() == [8]
+
+
+def test_ties_spread_over_the_prompts():
+    budget = Budget(rollouts=14, floor=1, min_group=1)
+    counts_P = greedy(ba.hit(Point([0.5] * 4), budget.grid()), None, budget)
+    assert counts_P.tolist() == [4, 4, 3, 3]
+
+
+def test_greedy_equals_cp_sat():
+    budget = Budget(rollouts=512, floor=2, cap=32)
+    rng = np.random.default_rng(3)
+    belief = Beta(rng.uniform(0.5, 9, 64), rng.uniform(0.5, 9, 64))
+    for value in (ba.mixed_group, ba.knapsack_rl):
+        values_PN = value(belief, budget.grid())
+        best = ba.certify(values_PN, None, budget, time_limit=20)
+        got = total(values_PN, greedy(values_PN, None, budget), budget)
+        assert got >= best.value - 1e-9
+        assert got == pytest.approx(best.bound, abs=1e-6)
+
+
+def test_greedy_chooses_prompts_as_cp_sat_does():
+    budget = Budget(rollouts=96, floor=0, cap=16)
+    values_PN = ba.knapsack_rl(Point(np.random.default_rng(5).random(64)), budget.grid())
+    best = ba.certify(values_PN, None, budget, time_limit=20)
+    _, block = hull_bound(values_PN, budget)
+    got = total(values_PN, greedy(values_PN, None, budget), budget)
+    assert best.bound - block - 1e-6 <= got <= best.bound + 1e-9
+
+
+# --- greedy, tokens ---
+
+
+@st.composite
+def token_problems(draw):
+    prompts = draw(st.integers(1, 4))
+    floor = draw(st.sampled_from([0, 0, 1, 2]))
+    budget = Budget(
+        rollouts=None,
+        tokens=draw(st.integers(1, 120)),
+        floor=floor,
+        cap=draw(st.integers(4, 7)),
+        min_group=draw(st.integers(1, floor or 3)),
+    )
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    costs_P = rng.integers(1, 9, prompts)
+    assume(budget.grid()[0] * costs_P.sum() <= budget.tokens)
+    if draw(st.booleans()):
+        return draw(st.sampled_from(CONCAVE))(Point(rng.random(prompts)), budget.grid()), costs_P, budget
+    return np.cumsum(rng.random((prompts, budget.grid().size)) ** 6, axis=1), costs_P, budget
+
+
+@given(token_problems())
+@settings(max_examples=300, deadline=None)
+def test_tokens_are_never_exceeded_and_the_value_is_within_one_block(problem):
+    values_PN, costs_P, budget = problem
+    counts_P = greedy(values_PN, costs_P, budget)
+    check_counts(counts_P, budget, len(values_PN))
+    assert counts_P @ costs_P <= budget.tokens
+    got = total(values_PN, counts_P, budget)
+    best = brute(values_PN, budget, costs_P)
+    bound, block = hull_bound(values_PN, budget, costs_P)
+    assert bound - block - 1e-9 <= got <= best + 1e-9 <= bound + 2e-9
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=50, deadline=None)
+def test_fractional_costs(seed):
+    rng = np.random.default_rng(seed)
+    costs_P = rng.uniform(100, 4000, 32)
+    budget = Budget(rollouts=None, tokens=float(rng.uniform(2e5, 1e6)), cap=32)
+    counts_P = greedy(ba.mixed_group(Point(rng.random(32)), budget.grid()), costs_P, budget)
+    assert counts_P @ costs_P <= budget.tokens * (1 + 1e-12)
+    assert counts_P @ costs_P >= budget.tokens - costs_P.max() or (counts_P == 32).any()
+
+
+def test_dear_prompts_get_fewer():
+    budget = Budget(rollouts=None, tokens=6400, cap=64)
+    counts_P = greedy(ba.hit(Point([0.2, 0.2]), budget.grid()), [100, 400], budget)
+    assert counts_P[0] > counts_P[1] >= 2
+
+
+def test_tokens_that_buy_nothing_stay_unspent():
+    budget = Budget(rollouts=None, tokens=1000, floor=0, cap=8)
+    assert greedy(ba.mixed_group(Point([0.0, 1.0]), budget.grid()), [10, 10], budget).tolist() == [0, 0]
+
+
+def test_a_floor_beyond_the_tokens_names_tokens_that_would_do():
+    budget = Budget(rollouts=None, tokens=1000, cap=8)
+    costs_P = np.array([333.4, 1234567.25])
+    values_PN = ba.hit(Point([0.5, 0.5]), budget.grid())
+    with pytest.raises(BudgetError, match=r"floor=2 costs .* tokens. Use tokens=(\d+) or more") as caught:
+        greedy(values_PN, costs_P, budget)
+    enough = int(re.search(r"Use tokens=(\d+)", str(caught.value))[1])
+    assert greedy(values_PN, costs_P, Budget(rollouts=None, tokens=enough, cap=8)).tolist() == [2, 2]
+    with pytest.raises(BudgetError):
+        greedy(values_PN, costs_P, Budget(rollouts=None, tokens=enough - 1, cap=8))
+
+
+# --- proportional ---
+
+
+@given(st.data())
+@settings(max_examples=300, deadline=None)
+def test_proportional_conserves_the_budget(data):
+    prompts = data.draw(st.integers(1, 8))
+    budget = data.draw(budgets(prompts))
+    weight = st.one_of(st.just(0.0), st.floats(1e-9, 1e9), st.sampled_from([1.0, 2.0]))
+    weights_P = np.array(data.draw(st.lists(weight, min_size=prompts, max_size=prompts)))
+    counts_P = proportional(weights_P, None, budget)
+    check_counts(counts_P, budget, prompts)
+    heavier = weights_P[:, None] > weights_P[None, :]
+    assert (counts_P[:, None] >= counts_P[None, :])[heavier].all()
+
+
+@given(st.lists(st.floats(0.01, 1), min_size=1, max_size=20), st.integers(1, 500))
+@LIMITS
+def test_proportional_is_within_one_of_the_share(weights, rollouts):
+    budget = Budget(rollouts=rollouts, floor=0, min_group=1)
+    shares = np.array(weights) / sum(weights) * rollouts
+    counts_P = proportional(weights, None, budget)
+    if (shares >= 1).all():  # below one rollout a prompt gets nothing, and the others its share
+        assert (abs(counts_P - shares) < 1 + 1e-6).all()
+    assert counts_P.sum() == rollouts
+
+
+def test_proportional_redistributes_what_a_cap_refuses():
+    budget = Budget(rollouts=24, floor=2, cap=10)
+    assert proportional([100, 4, 3], None, budget).tolist() == [10, 8, 6]
+
+
+def test_proportional_without_weights_is_equal():
+    assert proportional(np.zeros(5), None, Budget(rollouts=22)).tolist() == [5, 5, 4, 4, 4]
+
+
+def test_proportional_leaves_light_prompts_out():
+    assert proportional([8, 8, 1, 0], None, Budget(rollouts=16, floor=0, min_group=4)).tolist() == [8, 8, 0, 0]
+
+
+# --- what is refused ---
+
+
+def test_infeasible_budgets_say_what_would_hold():
+    budget = Budget(rollouts=16, floor=4)
+    with pytest.raises(BudgetError, match=r"floor=4 need 32 rollouts. Use floor=2 or floor=0 or rollouts=32"):
+        greedy(np.zeros((8, 13)), None, budget)
+    with pytest.raises(BudgetError, match="need 32 rollouts"):
+        proportional(np.ones(8), None, budget)
+    with pytest.raises(BudgetError, match="cap=4 can take only 32 rollouts"):
+        greedy(np.zeros((8, 3)), None, Budget(rollouts=64, cap=4))
+    with pytest.raises(BudgetError, match="no set of groups of 4 to 6"):
+        greedy(np.zeros((8, 4)), None, Budget(rollouts=7, floor=0, min_group=4, cap=6))
+    with pytest.raises(BudgetError, match=r"need 2 rollouts. Use floor=1"):  # not a complaint about the grid's columns
+        greedy(np.zeros((1, 1)), None, Budget(rollouts=1))
+
+
+BOTH = Budget(rollouts=8, tokens=100.0, cap=4)
+TOKENS = Budget(rollouts=None, tokens=100.0, cap=4)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda: greedy(np.zeros(3), None, Budget(rollouts=8)), InputError, "values_PN has shape (3,)"),
+        (lambda: greedy(np.zeros((0, 3)), None, Budget(rollouts=8)), InputError, "values_PN has shape (0, 3)"),
+        (lambda: greedy(np.zeros((2, 9)), None, Budget(rollouts=8)), InputError, "values_PN has shape (2, 9)"),
+        (lambda: greedy([[0, 1, np.nan]] * 2, None, Budget(rollouts=8, cap=4)), InputError, "values_PN holds nan"),
+        (lambda: greedy(np.zeros((2, 2)), None, Budget(rollouts=8)), InputError, "values_PN ends at 3 rollouts"),
+        (
+            lambda: greedy(np.zeros((9, 2)), None, Budget(rollouts=5, floor=0)),
+            InputError,
+            "values_PN ends at 2 rollouts",
+        ),
+        (lambda: greedy(np.zeros((2, 3)), [1, 1], BOTH), UnsupportedError, "rollouts=8, tokens=100.0"),
+        (lambda: greedy(np.zeros((2, 3)), None, TOKENS), InputError, "costs_P=None"),
+        (lambda: greedy(np.zeros((2, 3)), [1.0], TOKENS), InputError, "costs_P=[1.0]"),
+        (lambda: greedy(np.zeros((2, 3)), [1, 0], TOKENS), InputError, "costs_P=[1, 0]"),
+        (lambda: greedy(np.zeros((2, 3)), [1, np.inf], TOKENS), InputError, "costs_P=[1, inf]"),
+        (lambda: proportional([1, -1], None, Budget(rollouts=8)), InputError, "weights_P=[1, -1]"),
+        (lambda: proportional([1, np.nan], None, Budget(rollouts=8)), InputError, "weights_P=[1, nan]"),
+        (lambda: proportional([], None, Budget(rollouts=8)), InputError, "weights_P=[]"),
+        (lambda: proportional([[1]], None, Budget(rollouts=8)), InputError, "weights_P=[[1]]"),
+        (lambda: proportional([1, 1], None, TOKENS), UnsupportedError, "tokens=100.0"),
+        (lambda: proportional([1, 1], [1, 1], Budget(rollouts=8)), UnsupportedError, "rollouts only"),
+    ],
+)
+def test_bad_input(call, error, text):
+    with pytest.raises(error, match=re.escape(text)):
+        call()
