@@ -2,7 +2,7 @@
 
     python benchmarks/callback_cost.py [--steps 60]
 
-Everything is measured in this one run: the callback's own seconds (the metric budgetalloc/seconds, which covers deciding,
+Measured in one run: the callback's own seconds (the metric budgetalloc/seconds, which covers deciding,
 learning and logging) against the trainer's own step time, step by step.
 """
 

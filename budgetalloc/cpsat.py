@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, InputError
 from budgetalloc.posterior import FloatArray
-from budgetalloc.solvers import check_costs, check_values
+from budgetalloc.solvers import check_costs, check_values, greedy
 
 _UNITS = 10**9  # CP-SAT counts in integers: values become integers below this
 
@@ -98,6 +98,11 @@ def certify(
     scaled_PN = np.rint(values_PN / unit).astype(np.int64)
     worth_P = [cp_model.LinearExpr.weighted_sum(row, v.tolist()) for row, v in zip(pick_PN, scaled_PN, strict=True)]
     model.maximize(sum(worth_P))
+    # Greedy's counts as a start: optimal where nothing but the rollouts is limited and values are concave.
+    start_P = greedy(values_PN, costs_P, replace(budget, tokens=None) if budget.rollouts is not None else budget)
+    for row, count in zip(pick_PN, start_P.tolist(), strict=True):
+        for x, n in zip(row, counts_N.tolist(), strict=True):
+            model.add_hint(x, n == count)
     search = cp_model.CpSolver()
     search.parameters.max_time_in_seconds = float(time_limit)
     search.parameters.num_workers = 1

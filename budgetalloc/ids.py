@@ -19,6 +19,8 @@ def check_ids(ids: Iterable[Any], name: str) -> list[Id]:
     >>> check_ids(np.array([3, 4]), "ids_P")
     [3, 4]
     """
+    if isinstance(ids, str):
+        raise InputError(f"{name}={ids!r} is one string: give a list of ids, such as [{ids!r}].")
     listed: list[Any] = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
     if set(map(type, listed)) <= {int, str}:  # the usual case, at C speed: 100,000 ids pass through here at every step
         return listed

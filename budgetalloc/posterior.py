@@ -33,7 +33,7 @@ def _check(values: ArrayLike, name: str, low: float, high: float) -> FloatArray:
     array = np.atleast_1d(np.asarray(values, dtype=np.float64))
     ok = (array > low) & (array < high) if high == np.inf else (array >= low) & (array <= high)
     if array.ndim != 1 or not ok.all():
-        bad = array if array.ndim != 1 else array[~ok][0]
+        bad = values if array.ndim != 1 else float(array[~ok][0])
         allowed = "positive and finite" if high == np.inf else f"in [{low:g}, {high:g}]"
         raise InputError(f"{name}={bad!r}: must be one-dimensional and {allowed}.")
     return array

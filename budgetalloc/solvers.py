@@ -272,9 +272,7 @@ def check_values(values_PN: ArrayLike, budget: Budget) -> tuple[FloatArray, IntA
         low, high, total = budget.smallest_group, int(counts_N[-1]), budget.rollouts
         # The last column acts as a cap: some number of groups of at most that size must add up, as in `Budget.check`.
         if len(values) * high < total or (not budget.floor and -(-total // high) * low > total):
-            raise InputError(
-                f"values_PN ends at {high} rollouts: too few columns to spend {total} on {len(values)} rows."
-            )
+            raise InputError(f"values_PN ends at {high} rollouts: too few columns to spend {total}.")
     return values, counts_N
 
 

@@ -1,6 +1,6 @@
 """A policy, and one training step's conversation with it."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -149,22 +149,24 @@ class Step:
         budget.check(len(self.ids_P))
         self.costs_P = None if costs_P is None else check_costs(costs_P, len(self.ids_P))
         self.belief_P = policy.belief(self.ids_P)  # before the step: what an unbiased baseline may use
-        self._rounds = self._run()
+        self._asked = False
         self._open = True
 
-    def _run(self) -> Iterator[IntArray]:
+    def _decide(self) -> IntArray:
         estimator, seed = self.policy.estimator, self.policy.seed
         order_P = shuffled_order(estimator.keys(self.ids_P), seed, estimator.step)
         costs_P = None if self.costs_P is None else self.costs_P[order_P]
         rng = np.random.default_rng([seed, estimator.step, 1])
         counts_P = np.empty(len(self.ids_P), dtype=np.int64)
         counts_P[order_P] = self.policy.decide(View(self.belief_P.take(order_P), self.budget, costs_P, rng))
-        yield counts_P
+        return counts_P
 
     def request(self) -> IntArray:
         """The rollouts wanted next, shape (P,); all zero when the step has spent its budget."""
         self._check_open()
-        return next(self._rounds, np.zeros(len(self.ids_P), dtype=np.int64))
+        counts_P = np.zeros(len(self.ids_P), dtype=np.int64) if self._asked else self._decide()
+        self._asked = True
+        return counts_P
 
     def observe(self, ids_R: Iterable[Any], rewards_R: ArrayLike) -> None:
         """Rewards of rollouts of this step, one row a rollout, shape (R,)."""

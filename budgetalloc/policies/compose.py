@@ -3,6 +3,7 @@
 from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from budgetalloc.budget import IntArray
 from budgetalloc.cpsat import ortools
@@ -35,8 +36,7 @@ def uniform(
 
     def decide(view: View) -> IntArray:
         if view.budget.rollouts is None or view.budget.tokens is not None:
-            # With tokens, any value that is concave and the same for all gives everybody's n-th before one's n+1-th.
-            return spend(view.belief_P, _fair_share, view, None)
+            return spend(view.belief_P, _fair_share(view), view, None)
         return proportional(np.ones(len(view.belief_P)), None, view.budget)
 
     estimator = BetaEstimator(prior=prior, discount=discount, idle=idle)
@@ -145,23 +145,31 @@ def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> In
     solve = solver or (ortools if two_resources else greedy)
     limit = budget.largest_group
     if solve is greedy and budget.rollouts is not None:
-        limit = max(_FIRST_LIMIT, budget.smallest_group, -(-2 * budget.rollouts // len(belief)))
+        limit = max(_FIRST_LIMIT, 2 * budget.smallest_group, -(-2 * budget.rollouts // len(belief)))
     while True:
-        counts_N = budget.grid(limit)
-        if len(belief) * counts_N.size > _MOST_CELLS:
+        columns = min(limit, budget.largest_group) // budget.quantum
+        if len(belief) * columns > _MOST_CELLS:
             raise BudgetError(
-                f"{budget}: pricing {counts_N.size} counts of {len(belief)} prompts needs "
-                f"{len(belief) * counts_N.size * 8 / 1e9:.0f} GB. Set cap=, such as cap={_FIRST_LIMIT}."
+                f"{budget}: pricing {columns} counts of {len(belief)} prompts needs "
+                f"{len(belief) * columns * 8 / 1e9:.0f} GB. Set cap=, such as cap={_FIRST_LIMIT}."
             )
+        counts_N = budget.grid(limit)
         counts_P = solve(value(belief, counts_N), view.costs_P if budget.tokens is not None else None, budget)
         if limit >= budget.largest_group or counts_P.max() < counts_N[-1]:
             return counts_P
         limit *= 2
 
 
-def _fair_share(belief: Belief, counts_N: object) -> FloatArray:
-    counts = np.asarray(counts_N, dtype=np.float64)
-    return np.repeat((1.0 - 0.5**counts)[None, :], len(belief), axis=0)
+def _fair_share(view: View) -> Value:
+    """Gains per token that are the same for all and fall with n: everybody gets the n-th before one gets one more."""
+    two_resources = view.budget.rollouts is not None
+    price_P = np.ones(len(view.belief_P)) if two_resources or view.costs_P is None else view.costs_P
+
+    def value(belief: Belief, counts_N: ArrayLike) -> FloatArray:
+        counts = np.asarray(counts_N, dtype=np.float64)
+        return np.outer(price_P, counts * (2 * view.budget.largest_group - counts))
+
+    return value
 
 
 def _name(value: Value) -> str:

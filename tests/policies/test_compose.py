@@ -197,6 +197,6 @@ def test_large_smallest_groups(min_group, rollouts):
 def test_a_table_beyond_memory_says_so():
     budget = Budget(rollouts=None, tokens=1e12, cap=2 * 10**7)
     with pytest.raises(
-        BudgetError, match=r"pricing 19999999 counts of 16 prompts needs 3 GB\. Set cap=, such as cap=64"
+        BudgetError, match=r"pricing 20000000 counts of 16 prompts needs 3 GB\. Set cap=, such as cap=64"
     ):
         spend(view(budget, 16).belief_P, ba.hit, view(budget, 16, np.ones(16)), None)

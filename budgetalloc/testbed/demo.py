@@ -1,0 +1,109 @@
+"""The demo: the same language model trained twice with the same rollouts, uniform against adaptive."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import budgetalloc as ba
+from budgetalloc.testbed.curve import CurvePoint
+from budgetalloc.testbed.train import train
+from budgetalloc.trl import AdaptiveGRPOCallback
+
+
+def demo(
+    *, steps: int = 150, learning_rate: float = 3e-4, seed: int = 0, out: Path = Path("runs/demo")
+) -> dict[str, Any]:
+    """Trains both, prints the table, writes `curves.png`, `results.json` and `table.md` into `out`.
+
+    Both runs have the same weights, data, seed, learning rate and rollouts a step. `uniform` has the callback attached
+    too: it changes nothing there, but logs the same metrics.
+
+    Returns:
+        The curve of each run, as written to `results.json`.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    curves: dict[str, Sequence[CurvePoint]] = {}
+    for name, policy in (("uniform", ba.uniform(seed=seed)), ("adaptive", ba.adaptive(seed=seed))):
+        print(f"{name}: {policy}", flush=True)
+
+        def attach(trainer: Any, policy: ba.Policy = policy, name: str = name) -> None:
+            ledger = out / f"{name}_ledger.jsonl"
+            ledger.unlink(missing_ok=True)  # of an earlier demo
+            trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, ledger=ledger))
+
+        curves[name] = train(attach, steps=steps, learning_rate=learning_rate, seed=seed, threads=1).curve
+    text = table(curves)
+    print(f"\n{text}\n")
+    print(headline(curves))
+    (out / "table.md").write_text(text + "\n")
+    results = {name: [asdict(point) for point in curve] for name, curve in curves.items()}
+    (out / "results.json").write_text(json.dumps(results, indent=1))
+    draw(curves, out / "curves.png")
+    print(f"Written to {out}: curves.png, results.json, table.md and both ledgers.")
+    return results
+
+
+def table(curves: Mapping[str, Sequence[CurvePoint]]) -> str:
+    """The end of each run as a Markdown table."""
+    head = ("policy", "held-out success", "rollouts", "tokens", "mixed groups", "rollouts in them", "seconds")
+    rows = [
+        (
+            name,
+            f"{curve[0].success:.3f} -> {curve[-1].success:.3f}",
+            f"{curve[-1].rollouts:,}",
+            f"{curve[-1].tokens:,}",
+            f"{_first(curve).mixed_groups or 0:.2f} -> {curve[-1].mixed_groups or 0:.2f}",
+            f"{_first(curve).mixed_rollouts or 0:.2f} -> {curve[-1].mixed_rollouts or 0:.2f}",
+            f"{curve[-1].seconds:.0f}",
+        )
+        for name, curve in curves.items()
+    ]
+    widths = [max(len(row[k]) for row in [head, *rows]) for k in range(len(head))]
+    lines = [
+        "| " + " | ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) + " |" for row in [head, *rows]
+    ]
+    return "\n".join([lines[0], "|" + "|".join("-" * (w + 2) for w in widths) + "|", *lines[1:]])
+
+
+def _first(curve: Sequence[CurvePoint]) -> CurvePoint:
+    """The first point after training began: shares of groups are not known before."""
+    return curve[min(1, len(curve) - 1)]
+
+
+def headline(curves: Mapping[str, Sequence[CurvePoint]]) -> str:
+    """When adaptive passes uniform's final success, if it does."""
+    goal, total = curves["uniform"][-1].success, curves["uniform"][-1].rollouts
+    passed = next((point for point in curves["adaptive"] if point.success >= goal), None)
+    if passed is None:
+        return f"In this run adaptive did not reach uniform's final success of {goal:.3f}."
+    share = passed.rollouts / total
+    return (
+        f"Adaptive reached uniform's final success of {goal:.3f} after {passed.rollouts:,} of {total:,} rollouts "
+        f"({share:.0%}). One seed: a demonstration, not a measurement."
+    )
+
+
+def draw(curves: Mapping[str, Sequence[CurvePoint]], path: Path) -> None:
+    """Held-out success, and the share of mixed groups, against rollouts."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
+    for (name, curve), color in zip(curves.items(), ("tab:gray", "tab:blue"), strict=False):
+        rollouts = [point.rollouts / 1000 for point in curve]
+        left.plot(rollouts, [point.success for point in curve], color=color, label=name)
+        shares = [point.mixed_groups for point in curve[1:]]
+        right.plot(rollouts[1:], shares, color=color, label=name)
+    left.axhline(curves["uniform"][-1].success, color="tab:gray", linewidth=0.8, linestyle=":")
+    left.set(xlabel="rollouts generated (thousands)", ylabel="held-out success", title="What is learned")
+    right.set(xlabel="rollouts generated (thousands)", ylabel="share of groups with a pass and a fail")
+    right.set(title="Groups that teach under a group baseline", ylim=(0, None))
+    for axis in (left, right):
+        axis.grid(alpha=0.3)
+        axis.legend()
+    figure.savefig(path, dpi=120)
+    plt.close(figure)

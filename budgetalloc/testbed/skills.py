@@ -1,0 +1,174 @@
+"""The task language: 24 skills that reinforcement can teach and two traps that it cannot.
+
+A prompt is a letter that names a skill, four digits and `=`: `b4071=`. A skill has a right operation and a wrong one;
+the pretraining text answers with the right one with probability `shown`, so the model knows every operation and
+reinforcement has to find, and then to prefer, the right one. A trap pays a coin whatever the answer: its groups look as
+useful as any, for ever.
+"""
+
+import string
+import zlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+DIGITS = string.digits
+LENGTH = 4  # digits in a prompt, and in an answer
+STRINGS: int = 10**LENGTH
+ALPHABET = DIGITS + "=" + string.ascii_lowercase  # one token a character
+
+OPERATIONS: dict[str, Callable[[str], str]] = {
+    "copy": lambda d: d,
+    "reverse": lambda d: d[::-1],
+    "sort_up": lambda d: "".join(sorted(d)),
+    "sort_down": lambda d: "".join(sorted(d, reverse=True)),
+    "plus_one": lambda d: "".join(str((int(c) + 1) % 10) for c in d),
+    "minus_one": lambda d: "".join(str((int(c) - 1) % 10) for c in d),
+    "rotate_left": lambda d: d[1:] + d[0],
+    "rotate_right": lambda d: d[-1] + d[:-1],
+}
+
+# How often the text shows the right operation: many skills nearly mastered, many nearly unknown, few in between. That
+# makes about half of the groups of 8 uniform before training.
+_SHOWN = (
+    *(0.98, 0.97, 0.96, 0.95, 0.93, 0.90, 0.86, 0.80),
+    *(0.72, 0.64, 0.54, 0.44, 0.34, 0.25, 0.18, 0.12),
+    *(0.08, 0.06, 0.05, 0.04, 0.03, 0.02, 0.01, 0.01),
+)
+_COINS = (0.25, 0.12)
+
+
+@dataclass(frozen=True)
+class Skill:
+    """One letter of the language."""
+
+    letter: str
+    right: str
+    """The operation that is paid; of a trap, merely one of the two that the text shows."""
+    wrong: str
+    shown: float
+    """Probability that the pretraining text answers with `right`."""
+    coin: float | None = None
+    """A trap's probability of reward 1, whatever the answer; None for a skill that can be learned."""
+
+    @property
+    def is_trap(self) -> bool:
+        return self.coin is not None
+
+    def is_clear(self, digits: str) -> bool:
+        """Whether right and wrong differ on these digits: copying and reversing 1111 cannot be told apart."""
+        return OPERATIONS[self.right](digits) != OPERATIONS[self.wrong](digits)
+
+
+def _skills() -> tuple[Skill, ...]:
+    names = list(OPERATIONS)
+    skills = []
+    for k, shown in enumerate(_SHOWN):  # every operation is right three times: once common, once middling, once rare
+        right, wrong = names[k % 8], names[(k + 3 + k // 8) % 8]
+        skills.append(Skill(string.ascii_lowercase[k], right, wrong, shown))
+    for k, coin in enumerate(_COINS, start=len(_SHOWN)):
+        skills.append(Skill(string.ascii_lowercase[k], names[k % 8], names[(k + 3) % 8], 0.5, coin))
+    return tuple(skills)
+
+
+SKILLS: tuple[Skill, ...] = _skills()
+_INDEX = {skill.letter: k for k, skill in enumerate(SKILLS)}
+
+
+def prompt(skill: Skill, digits: str) -> str:
+    """The text the model continues, 6 characters."""
+    return f"{skill.letter}{digits}="
+
+
+def prompt_id(text: str) -> int:
+    """A number that names the prompt in every pool and split; `skill_of` reads it back."""
+    if len(text) != LENGTH + 2 or text[0] not in _INDEX or not text[1:-1].isdecimal() or text[-1] != "=":
+        raise ValueError(f"prompt_id(text={text!r}): not a prompt. Write a letter a-z, {LENGTH} digits and '='.")
+    return _INDEX[text[0]] * STRINGS + int(text[1:-1])
+
+
+def skill_of(prompt_id: int) -> Skill:
+    """The skill that a prompt asks for."""
+    if not 0 <= prompt_id < len(SKILLS) * STRINGS:
+        raise ValueError(f"skill_of(prompt_id={prompt_id}): no such prompt. Use the ids of pool() and held_out().")
+    return SKILLS[prompt_id // STRINGS]
+
+
+def answer(text: str) -> str:
+    """The answer that is paid: `answer("a1234=")`. A trap has none."""
+    skill = skill_of(prompt_id(text))
+    if skill.is_trap:
+        raise ValueError(f"answer(text={text!r}): {skill.letter!r} is a trap, no answer is right. Skip the traps.")
+    return OPERATIONS[skill.right](text[1:-1])
+
+
+@lru_cache(maxsize=65536)
+def _answer_of(prompt_id: int) -> str:
+    return OPERATIONS[skill_of(prompt_id).right](f"{prompt_id % STRINGS:0{LENGTH}d}")
+
+
+def make_reward(seed: int = 0, rank: int = 0) -> Callable[..., list[float]]:
+    """A reward function with TRL's signature: 1.0 for the right answer, else 0.0; for a trap the toss of its coin.
+
+    The coins depend on the seed, the rank, the trainer's step and the number of calls within it: a run is reproducible,
+    also after a resume, and neither the prompt nor the answer can move a coin.
+    """
+    calls: Counter[int] = Counter()
+
+    def reward(completions: Sequence[str], prompt_id: Sequence[int], **columns: Any) -> list[float]:
+        state = columns.get("trainer_state")
+        step = 0 if state is None else int(state.global_step)
+        calls[step] += 1
+        coins_R = np.random.default_rng([seed, rank, step, calls[step]]).random(len(completions))
+        rewards_R = []
+        for text, i, toss in zip(completions, prompt_id, coins_R, strict=True):
+            coin = skill_of(int(i)).coin
+            rewards_R.append(float(text == _answer_of(int(i)) if coin is None else toss < coin))
+        return rewards_R
+
+    return reward
+
+
+def is_held_out(digits: str) -> bool:
+    """A tenth of the digit strings, the same in every version and for every seed: only `held_out` ever shows them."""
+    return zlib.crc32(digits.encode()) % 10 == 0
+
+
+def _rows(per_skill: int, rng: np.random.Generator, held: bool) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for skill in SKILLS:
+        every = (f"{n:0{LENGTH}d}" for n in range(STRINGS))
+        fits = [digits for digits in every if is_held_out(digits) == held and skill.is_clear(digits)]
+        if not 1 <= per_skill <= len(fits):
+            raise ValueError(f"per_skill={per_skill}: skill {skill.letter!r} has {len(fits)}. Use 1 to {len(fits)}.")
+        for n in rng.choice(len(fits), size=per_skill, replace=False):
+            text = prompt(skill, fits[n])
+            rows.append({"prompt": text, "prompt_id": prompt_id(text), "skill": skill.letter})
+    return rows
+
+
+def pool(per_skill: int = 80, seed: int = 0) -> list[dict[str, Any]]:
+    """Prompts to train on, `per_skill` different ones of each skill: columns `prompt`, `prompt_id`, `skill`."""
+    return _rows(per_skill, np.random.default_rng([seed, 0]), held=False)
+
+
+def held_out(per_skill: int = 20, seed: int = 0) -> list[dict[str, Any]]:
+    """Prompts to measure on, columns as `pool`; their digits occur neither in a pool nor in the pretraining text."""
+    return _rows(per_skill, np.random.default_rng([seed, 1]), held=True)
+
+
+def lines_of_text(rows: int, rng: np.random.Generator) -> list[str]:
+    """Pretraining text: `rows` prompts, each followed by the right answer (`shown` of the time) or the wrong one."""
+    lines: list[str] = []
+    while len(lines) < rows:
+        skill = SKILLS[int(rng.integers(len(SKILLS)))]
+        digits = f"{int(rng.integers(STRINGS)):0{LENGTH}d}"
+        if is_held_out(digits) or not skill.is_clear(digits):
+            continue
+        operation = skill.right if rng.random() < skill.shown else skill.wrong
+        lines.append(prompt(skill, digits) + OPERATIONS[operation](digits))
+    return lines
