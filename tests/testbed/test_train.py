@@ -133,13 +133,14 @@ def test_the_shipped_model_leaves_room_to_learn(loaded: tuple[Any, Any]) -> None
 
 @pytest.mark.slow
 def test_plain_grpo_learns_on_prompts_it_never_saw() -> None:
-    run = train(seed=0, learning_rate=3e-4, steps=60, eval_every=30, progress=False)
-    assert run.curve[-1].expected > run.curve[0].expected + 0.2
+    run = train(seed=0, learning_rate=3e-4, steps=150, eval_every=10, threads=1, progress=False)
+    assert run.curve[-1].expected > run.curve[0].expected + 0.3
     first, last = run.curve[1].mixed_groups, run.curve[-1].mixed_groups
     assert first is not None
     assert last is not None
-    assert last < first
-    assert abs(run.curve[-1].trap_success - run.curve[0].trap_success) < 0.05
+    assert first > 0.45  # half of the groups teach nothing at first,
+    assert last < 0.35  # and most of them in the end
+    assert run.curve[-1].trap_success == run.curve[0].trap_success
 
 
 def test_errors_name_the_argument() -> None:
