@@ -50,6 +50,20 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_write_that_is_cut_off_before_its_end_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "state.npz"
+    ba.save_state(path, trained().state_dict())
+    before = path.read_bytes()
+
+    def cut_off(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.replace", cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        ba.save_state(path, trained(1).state_dict())
+    assert path.read_bytes() == before
+
+
 def test_pickles_are_not_read(tmp_path):
     path = tmp_path / "state.npz"
     path.write_bytes(pickle.dumps({"meta": 1}))

@@ -140,7 +140,6 @@ def test_plain_grpo_learns_on_prompts_it_never_saw() -> None:
     assert last is not None
     assert first > 0.45  # half of the groups teach nothing at first,
     assert last < 0.35  # and most of them in the end
-    assert run.curve[-1].trap_success == run.curve[0].trap_success
 
 
 def test_errors_name_the_argument() -> None:

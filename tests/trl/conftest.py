@@ -38,6 +38,7 @@ def fresh_model(seed: int = 0) -> LlamaForCausalLM:
         num_attention_heads=2,
         num_key_value_heads=2,
         max_position_embeddings=32,
+        initializer_range=0.3,  # large, so that completions and gradients do depend on the prompt
         pad_token_id=11,
         eos_token_id=12,
     )

@@ -44,6 +44,14 @@ def attach(trainer, *args, **options):
     return callback
 
 
+def assert_same_run(alone, attached):
+    """Losses alone would not tell: at a ratio of 1 they are the mean advantage, whatever the prompts were."""
+    assert all(torch.equal(a, b) for a, b in zip(alone.model.parameters(), attached.model.parameters(), strict=True))
+    for plain, ours in zip(alone.state.log_history, attached.state.log_history, strict=True):
+        same = [key for key in plain if not key.endswith(("_time", "_runtime", "_per_second"))]
+        assert {key: plain[key] for key in same} == {key: ours[key] for key in same}
+
+
 @pytest.mark.parametrize(
     "config",
     [
@@ -54,20 +62,16 @@ def attach(trainer, *args, **options):
         {"num_iterations": 2, "beta": 0.1},
     ],
 )
-def test_uniform_changes_nothing(build, losses, config):
+def test_uniform_changes_nothing(build, config):
     alone = build(**config)
     alone.train()
     attached = build(**config)
     attach(attached, ba.uniform())
     attached.train()
-    assert losses(alone) == losses(attached)
-    assert all(torch.equal(a, b) for a, b in zip(alone.model.parameters(), attached.model.parameters(), strict=True))
-    for plain, ours in zip(alone.state.log_history, attached.state.log_history, strict=True):
-        same = set(plain) - {"step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second"}
-        assert {key: plain[key] for key in same} == {key: ours[key] for key in same}
+    assert_same_run(alone, attached)
 
 
-def test_uniform_changes_nothing_with_duplicate_prompts_and_evaluation(build, losses):
+def test_uniform_changes_nothing_with_duplicate_prompts_and_evaluation(build):
     data = Dataset.from_list([{"prompt": f"{n % 5}="} for n in range(24)])
     config = {"eval_strategy": "steps", "eval_steps": 2, "per_device_eval_batch_size": 4}
     alone = build(data, eval_dataset=rows(4), **config)
@@ -75,7 +79,7 @@ def test_uniform_changes_nothing_with_duplicate_prompts_and_evaluation(build, lo
     attached = build(data, eval_dataset=rows(4), **config)
     attach(attached, ba.uniform())
     attached.train()
-    assert losses(alone) == losses(attached)
+    assert_same_run(alone, attached)
     rewards = [[e["eval_reward"] for e in t.state.log_history if "eval_reward" in e] for t in (alone, attached)]
     assert rewards[0] == rewards[1]
     assert len(rewards[0]) == 2
@@ -367,3 +371,44 @@ def test_two_processes_agree(tmp_path, candidates, policy):
     # What each process generated, put together in TRL's order, is what the ledger says.
     generated = [p for step in range(3) for rank in (first, second) for p in rank["prompts"][step]]
     assert generated == [f"{name:03d}=" for name in log.ids_R]
+
+
+def test_the_ledger_replays_to_the_same_decisions(build, tmp_path):
+    """A fresh policy fed the logged rewards predicts the logged rates and decides the logged counts, step by step."""
+    trainer = build(rows(40), max_steps=6, per_device_train_batch_size=32)
+    seen = watch(trainer)
+    attach(trainer, ba.adaptive(seed=5), ledger=tmp_path / "ledger.jsonl")
+    trainer.train()
+    log, policy = ba.Ledger.read(tmp_path / "ledger.jsonl"), ba.adaptive(seed=5)
+    for step in range(6):
+        here = np.flatnonzero(log.step_R == step)
+        ids = [log.ids_R[at] for at in here]
+        assert seen["prompts"][step] == [f"{name:03d}=" for name in ids]
+        assert policy.belief(ids).mean == pytest.approx(log.predicted_R[here], abs=1e-6)
+        counts = policy.allocate(range(40), ba.Budget(32, floor=0, cap=32))
+        assert Counter(ids) == {name: n for name, n in enumerate(counts.tolist()) if n}
+        policy.observe(ids, log.rewards_R[here])
+
+
+def test_fields_of_a_rollout_stay_with_it(build, tokenizer):
+    """TRL writes what a rollout_func returns into the row: rows of one prompt must not share it."""
+    seen = []
+
+    def rollout(prompts, trainer):
+        ids = [tokenizer(text)["input_ids"] for text in prompts]
+        return {
+            "prompt_ids": ids,
+            "completion_ids": [[at % 10, 12] for at in range(len(prompts))],
+            "logprobs": [[0.0, 0.0] for _ in prompts],
+            "turn": list(range(len(prompts))),
+        }
+
+    def reward(completions, turn, **_):
+        seen.append(turn)
+        return [float(n % 2) for n in turn]
+
+    trainer = build(reward=reward, max_steps=1)
+    trainer.rollout_func = rollout
+    attach(trainer)
+    trainer.train()
+    assert seen == [list(range(16))]
