@@ -18,13 +18,13 @@ from budgetalloc.testbed.train import train
 from budgetalloc.trl import AdaptiveGRPOCallback
 
 
-def step_cost(name: str, policy: ba.Policy, steps: int) -> tuple[str, float, float, float]:
+def step_cost(name: str, policy: ba.Policy, steps: int, per_skill: int = 80) -> tuple[str, float, float, float]:
     """Medians over the steps: milliseconds of the callback and of the whole step, and their ratio."""
 
     def attach(trainer: Any) -> None:
         trainer.add_callback(AdaptiveGRPOCallback(trainer, policy))
 
-    run = train(attach, steps=steps, eval_every=steps, seed=1, threads=1, progress=False)
+    run = train(attach, steps=steps, eval_every=steps, seed=1, threads=1, progress=False, pool_per_skill=per_skill)
     logs = [entry for entry in run.trainer.state.log_history if "budgetalloc/seconds" in entry][5:]  # warm
     own = [1000 * entry["budgetalloc/seconds"] for entry in logs]
     whole = [1000 * entry["step_time"] for entry in logs]
@@ -56,6 +56,8 @@ def main() -> None:
     print(f"{'policy':<12}{'callback ms':>12}{'step ms':>10}{'share':>8}   (testbed: pool 2,080, 256 rollouts a step)")
     for name, policy in (("uniform", ba.uniform()), ("knapsack", ba.knapsack()), ("adaptive", ba.adaptive())):
         print("{:<12}{:>12.2f}{:>10.1f}{:>8.1%}".format(*step_cost(name, policy, steps)), flush=True)
+    row = step_cost("adaptive", ba.adaptive(), 12, per_skill=3850)
+    print("{:<12}{:>12.2f}{:>10.1f}{:>8.1%}   (the same with a pool of 100,100)".format(*row), flush=True)
     print(f"\n{'prompts':>9}{'rollouts':>10}{'first ms':>10}{'then ms':>9}   (adaptive, the whole pool on offer)")
     for prompts, rollouts in ((2_080, 256), (10_000, 1_024), (100_000, 8_192)):
         first, later = pool_cost(prompts, rollouts, visited=0.5)
