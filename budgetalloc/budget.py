@@ -1,5 +1,6 @@
 """How much may be spent, and in what portions."""
 
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,8 @@ class Budget:
         quantum: Counts are multiples of it.
         min_group: With `floor=0`, a group has 0 or at least this many rollouts: 2 where the baseline is the mean of
             the group, 1 where it is not.
+        quotas: Fewest and most rollouts of a domain, as `{"math": (256, 512)}`; needs `domains_P` when allocating, and
+            OR-Tools solves. A domain without a quota is free.
 
     Raises:
         BudgetError: a value out of range, or two that contradict each other.
@@ -40,6 +43,7 @@ class Budget:
     cap: int | None = None
     quantum: int = 1
     min_group: int = 2
+    quotas: Mapping[Hashable, tuple[int, int]] | None = None
 
     def __post_init__(self) -> None:
         for name, lowest in (("rollouts", 1), ("floor", 0), ("cap", 1), ("quantum", 1), ("min_group", 1)):
@@ -72,6 +76,10 @@ class Budget:
                 f"Budget(cap={self.cap}, floor={self.floor}, min_group={self.min_group}, quantum={self.quantum}): the "
                 f"smallest group has {self.smallest_group} rollouts. Use cap={self.smallest_group} or more."
             )
+
+        for domain, (fewest, most) in (self.quotas or {}).items():
+            if not 0 <= fewest <= most:
+                raise BudgetError(f"Budget(quotas={{{domain!r}: ({fewest}, {most})}}): give 0 <= fewest <= most.")
 
     @property
     def smallest_group(self) -> int:

@@ -38,7 +38,6 @@ def certify(
     budget: Budget,
     *,
     domains_P: Sequence[Hashable] | None = None,
-    quotas: Mapping[Hashable, tuple[int, int]] | None = None,
     max_prompts: int | None = None,
     time_limit: float = 10.0,
     seed: int = 0,
@@ -48,9 +47,8 @@ def certify(
     Args:
         values_PN: Value of each count of `budget.grid()`, shape (P, N).
         costs_P: Expected tokens of one rollout of each prompt, shape (P,); needed where the budget limits tokens.
-        budget: Rollouts are spent exactly, tokens are never exceeded; both may be limited.
-        domains_P: The domain of each prompt, for `quotas`.
-        quotas: Fewest and most rollouts of a domain: `{"math": (256, 512)}`. A domain without a quota is free.
+        budget: Rollouts are spent exactly, tokens are never exceeded, quotas hold; all may be given together.
+        domains_P: The domain of each prompt; needed where the budget has quotas.
         max_prompts: Most prompts with a group that is not empty.
         time_limit: Seconds.
         seed: CP-SAT's random seed. One worker is used, so that every rank and every run finds the same counts
@@ -60,9 +58,9 @@ def certify(
         BudgetError: the constraints contradict each other, or no counts were found in time.
 
     >>> from budgetalloc import Budget, Point, mixed_group
-    >>> budget = Budget(rollouts=16, floor=0)
+    >>> budget = Budget(rollouts=16, floor=0, quotas={"code": (0, 6)})
     >>> values = mixed_group(Point([0.5, 0.1, 0.05]), budget.grid())
-    >>> best = certify(values, None, budget, domains_P=["math", "code", "code"], quotas={"code": (0, 6)})
+    >>> best = certify(values, None, budget, domains_P=["math", "code", "code"])
     >>> best.counts_P, best.optimal
     (array([10,  6,  0]), True)
     """
@@ -86,7 +84,7 @@ def certify(
         limit = int(np.floor(budget.tokens * scale))
         price_P = np.ceil(np.minimum(costs, 2 * budget.tokens) * scale).astype(np.int64).tolist()
         model.add(cp_model.LinearExpr.weighted_sum(rollouts_P, price_P) <= limit)
-    for domain, (fewest, most) in _check_quotas(domains_P, quotas, len(values_PN)).items():
+    for domain, (fewest, most) in _check_quotas(domains_P, budget, len(values_PN)).items():
         inside = [r for r, d in zip(rollouts_P, domains_P or (), strict=True) if d == domain]
         model.add_linear_constraint(sum(inside), fewest, most)
     if max_prompts is not None:
@@ -99,7 +97,8 @@ def certify(
     worth_P = [cp_model.LinearExpr.weighted_sum(row, v.tolist()) for row, v in zip(pick_PN, scaled_PN, strict=True)]
     model.maximize(sum(worth_P))
     # Greedy's counts as a start: optimal where nothing but the rollouts is limited and values are concave.
-    start_P = greedy(values_PN, costs_P, replace(budget, tokens=None) if budget.rollouts is not None else budget)
+    tokens = budget.tokens if budget.rollouts is None else None
+    start_P = greedy(values_PN, costs_P, replace(budget, tokens=tokens, quotas=None))
     for row, count in zip(pick_PN, start_P.tolist(), strict=True):
         for x, n in zip(row, counts_N.tolist(), strict=True):
             model.add_hint(x, n == count)
@@ -110,7 +109,7 @@ def certify(
     search.parameters.relative_gap_limit = 1e-9  # below it, only the rounding of values to integers is left
     status = search.solve(model)
     if status == cp_model.INFEASIBLE:
-        raise BudgetError(_why_infeasible(budget, counts_N, domains_P or (), quotas or {}, max_prompts))
+        raise BudgetError(_why_infeasible(budget, counts_N, domains_P or (), max_prompts))
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         raise BudgetError(f"{budget}: CP-SAT found no counts within time_limit={time_limit:g} s. Allow more time.")
     chosen = np.array([[search.boolean_value(x) for x in row] for row in pick_PN]).argmax(axis=1)
@@ -148,30 +147,28 @@ def _check_floor_tokens(costs_P: FloatArray, counts_N: IntArray, budget: Budget)
 
 
 def _check_quotas(
-    domains_P: Sequence[Hashable] | None, quotas: Mapping[Hashable, tuple[int, int]] | None, prompts: int
+    domains_P: Sequence[Hashable] | None, budget: Budget, prompts: int
 ) -> Mapping[Hashable, tuple[int, int]]:
-    if quotas is None:
+    if budget.quotas is None:
         return {}
     if domains_P is None or len(domains_P) != prompts:
         given = "None" if domains_P is None else f"{len(domains_P)} entries"
         raise InputError(f"domains_P={given}: quotas need the domain of each of the {prompts} prompts.")
-    for domain, (fewest, most) in quotas.items():
+    for domain in budget.quotas:
         if domain not in domains_P:
             raise InputError(f"quotas name {domain!r}, which is the domain of no prompt: {set(domains_P)}.")
-        if not 0 <= fewest <= most:
-            raise BudgetError(f"quotas[{domain!r}]=({fewest}, {most}): give 0 <= fewest <= most.")
-    return quotas
+    return budget.quotas
 
 
 def _why_infeasible(
     budget: Budget,
     counts_N: IntArray,
     domains_P: Sequence[Hashable],
-    quotas: Mapping[Hashable, tuple[int, int]],
     max_prompts: int | None,
 ) -> str:
     """Names each constraint that cannot hold even alone; where there is none, those that contradict each other."""
     total, least, most = budget.rollouts, int(counts_N[0]), int(counts_N[-1])
+    quotas = budget.quotas or {}
     wrong = []
     for domain, (fewest, highest) in quotas.items():
         inside = sum(d == domain for d in domains_P)

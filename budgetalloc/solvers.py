@@ -13,7 +13,7 @@ from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, InputError, UnsupportedError
 from budgetalloc.posterior import FloatArray
 
-Solver = Callable[[ArrayLike, ArrayLike | None, Budget], IntArray]
+Solver = Callable[..., IntArray]  # (values_PN, costs_P, budget); `ortools` takes domains_P= too
 
 
 def greedy(values_PN: ArrayLike, costs_P: ArrayLike | None, budget: Budget) -> IntArray:
@@ -41,6 +41,8 @@ def greedy(values_PN: ArrayLike, costs_P: ArrayLike | None, budget: Budget) -> I
     array([5, 9, 2])
     """
     values_PN, counts_N = check_values(values_PN, budget)
+    if budget.quotas is not None:
+        raise UnsupportedError(f"{budget}: greedy knows no quotas. Use solver=ortools.")
     if budget.tokens is not None:
         if budget.rollouts is not None:
             raise UnsupportedError(f"{budget}: greedy spends one resource. Use solver=ortools for rollouts and tokens.")
@@ -211,8 +213,8 @@ def proportional(weights_P: ArrayLike, costs_P: ArrayLike | None, budget: Budget
     >>> proportional([10, 1, 1], None, Budget(rollouts=12, floor=0, cap=8))  # a share of 1 is no group
     array([8, 4, 0])
     """
-    if budget.rollouts is None or budget.tokens is not None or costs_P is not None:
-        raise UnsupportedError(f"{budget}: proportional shares out rollouts only. Use solver=ortools for tokens.")
+    if budget.rollouts is None or budget.tokens is not None or costs_P is not None or budget.quotas is not None:
+        raise UnsupportedError(f"{budget}: proportional shares out rollouts only. Use solver=ortools for the rest.")
     weights = np.asarray(weights_P, dtype=np.float64)
     if weights.ndim != 1 or not weights.size or not (np.isfinite(weights).all() and (weights >= 0).all()):
         raise InputError(f"weights_P={weights_P!r}: give one non-negative finite weight a prompt.")

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from budgetalloc import (
 )
 
 
-def enumerate_best(values_PN, budget, costs_P=None, domains_P=None, quotas=None, max_prompts=None):
+def enumerate_best(values_PN, budget, costs_P=None, domains_P=None, max_prompts=None):
     """The best value over every choice that satisfies every constraint, or None."""
     grid, best = budget.grid(), None
     for choice in itertools.product(range(grid.size), repeat=len(values_PN)):
@@ -31,7 +32,7 @@ def enumerate_best(values_PN, budget, costs_P=None, domains_P=None, quotas=None,
         ok = budget.rollouts is None or counts.sum() == budget.rollouts
         ok = ok and (budget.tokens is None or counts @ np.asarray(costs_P) <= budget.tokens * (1 + 1e-12))
         ok = ok and (max_prompts is None or (counts > 0).sum() <= max_prompts)
-        for domain, (fewest, most) in (quotas or {}).items():
+        for domain, (fewest, most) in (budget.quotas or {}).items():
             ok = ok and fewest <= counts[[d == domain for d in domains_P]].sum() <= most
         if ok:
             value = float(values_PN[np.arange(len(choice)), list(choice)].sum())
@@ -55,7 +56,8 @@ def test_against_enumeration_under_every_constraint(seed):
     constraints = {}
     if rng.random() < 0.5:
         low = int(rng.integers(0, 5))
-        constraints = {"domains_P": list("aba")[:prompts], "quotas": {"a": (low, low + int(rng.integers(0, 8)))}}
+        constraints = {"domains_P": list("aba")[:prompts]}
+        budget = replace(budget, quotas={"a": (low, low + int(rng.integers(0, 8)))})
     if floor == 0 and rng.random() < 0.5:
         constraints["max_prompts"] = int(rng.integers(1, 4))
     best = enumerate_best(values_PN, budget, costs_P, **constraints)
@@ -80,7 +82,8 @@ def test_rollouts_and_tokens_and_quotas_at_size():
     costs_P = rng.integers(200, 4000, 64)
     domains_P = ["math", "code"] * 32
     values_PN = knapsack_rl(Point(rng.random(64)), budget.grid())
-    found = certify(values_PN, costs_P, budget, domains_P=domains_P, quotas={"code": (96, 128)}, time_limit=5)
+    budget = replace(budget, quotas={"code": (96, 128)})
+    found = certify(values_PN, costs_P, budget, domains_P=domains_P, time_limit=5)
     counts_P = found.counts_P
     assert counts_P.sum() == 256
     assert counts_P @ costs_P <= 300_000
@@ -158,20 +161,21 @@ DOMAINS = ["a", "a", "b", "b"]
         ({"quotas": {"a": (20, 30)}}, r"quotas\['a'\]=\(20, 30\) asks 2 prompts for what they cannot: use \(0, 16\)"),
         ({"quotas": {"a": (9, 16), "b": (10, 16)}}, "quotas ask for 19 rollouts: use rollouts=19"),
         ({"quotas": {"a": (0, 4), "b": (0, 4)}}, "Loosen quotas"),
-        ({"quotas": {"a": (5, 4)}}, r"quotas\['a'\]=\(5, 4\): give 0 <= fewest <= most"),
+        ({"quotas": {"a": (5, 4)}}, r"quotas=\{'a': \(5, 4\)\}\): give 0 <= fewest <= most"),
         ({"max_prompts": 1}, "max_prompts=1 allows 8 rollouts: use max_prompts=2"),
     ],
 )
 def test_contradictions_are_named(constraints, text):
+    quotas = constraints.get("quotas")
     with pytest.raises(BudgetError, match=text):
-        certify(FLAT, None, GRID, domains_P=DOMAINS, **constraints)
+        certify(FLAT, None, replace(GRID, quotas=quotas), domains_P=DOMAINS, max_prompts=constraints.get("max_prompts"))
 
 
 def test_suggested_constraints_hold():
-    certify(FLAT, None, GRID, domains_P=DOMAINS, quotas={"a": (0, 16)})
+    certify(FLAT, None, replace(GRID, quotas={"a": (0, 16)}), domains_P=DOMAINS)
     certify(FLAT, None, GRID, max_prompts=2)
     larger = Budget(rollouts=19, floor=0, cap=8)
-    certify(FLAT, None, larger, domains_P=DOMAINS, quotas={"a": (9, 16), "b": (10, 16)})
+    certify(FLAT, None, replace(larger, quotas={"a": (9, 16), "b": (10, 16)}), domains_P=DOMAINS)
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -208,7 +212,7 @@ def test_max_prompts_needs_floor_zero():
 )
 def test_bad_input(constraints, text):
     with pytest.raises(InputError, match=text):
-        certify(FLAT, None, GRID, **constraints)
+        certify(FLAT, None, replace(GRID, quotas=constraints.pop("quotas")), **constraints)
 
 
 def test_tokens_need_costs():

@@ -1,6 +1,6 @@
 """A policy, and one training step's conversation with it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -41,12 +41,14 @@ class View:
         belief_P: Beliefs before the step.
         budget: What may be spent.
         costs_P: Expected tokens of one rollout of each prompt, or None.
+        domains_P: The domain of each prompt, or None.
         rng: Seeded by the policy's seed and the step, so that a decision can be repeated.
     """
 
     belief_P: Beta
     budget: Budget
     costs_P: FloatArray | None
+    domains_P: list[Hashable] | None
     rng: np.random.Generator
 
 
@@ -83,22 +85,35 @@ class Policy:
     def __repr__(self) -> str:
         return self.name
 
-    def begin(self, ids_P: Iterable[Any], budget: Budget, costs_P: ArrayLike | None = None) -> "Step":
+    def begin(
+        self,
+        ids_P: Iterable[Any],
+        budget: Budget,
+        costs_P: ArrayLike | None = None,
+        domains_P: Sequence[Hashable] | None = None,
+    ) -> "Step":
         """Opens a step: request counts, observe rewards, end.
 
         Args:
             ids_P: The prompts on offer, each once, shape (P,).
             budget: What may be spent on them.
             costs_P: Expected tokens of one rollout of each prompt; needed where the budget limits tokens.
+            domains_P: The domain of each prompt; needed where the budget has quotas.
 
         Raises:
-            InputError: no prompt, an id twice, or bad costs. BudgetError: the budget cannot be spent on them.
+            InputError: no prompt, an id twice, bad costs or domains. BudgetError: the budget cannot be spent on them.
         """
-        return Step(self, ids_P, budget, costs_P)
+        return Step(self, ids_P, budget, costs_P, domains_P)
 
-    def allocate(self, ids_P: Iterable[Any], budget: Budget, costs_P: ArrayLike | None = None) -> IntArray:
+    def allocate(
+        self,
+        ids_P: Iterable[Any],
+        budget: Budget,
+        costs_P: ArrayLike | None = None,
+        domains_P: Sequence[Hashable] | None = None,
+    ) -> IntArray:
         """Counts for these prompts, shape (P,): the sum is `budget.rollouts` exactly. Arguments as in `begin`."""
-        return self.begin(ids_P, budget, costs_P).request()
+        return self.begin(ids_P, budget, costs_P, domains_P).request()
 
     def observe(self, ids_R: Iterable[Any], rewards_R: ArrayLike) -> None:
         """Learns from one step's rewards, one row a rollout, shape (R,); NaN and None rewards are no evidence.
@@ -141,13 +156,23 @@ class Step:
     >>> step.end()
     """
 
-    def __init__(self, policy: Policy, ids_P: Iterable[Any], budget: Budget, costs_P: ArrayLike | None) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        ids_P: Iterable[Any],
+        budget: Budget,
+        costs_P: ArrayLike | None = None,
+        domains_P: Sequence[Hashable] | None = None,
+    ) -> None:
         self.policy = policy
         self.ids_P: list[Id] = check_ids(ids_P, "ids_P")
         check_distinct(self.ids_P, "ids_P")
         self.budget = budget
         budget.check(len(self.ids_P))
         self.costs_P = None if costs_P is None else check_costs(costs_P, len(self.ids_P))
+        if domains_P is not None and len(domains_P) != len(self.ids_P):
+            raise InputError(f"domains_P has {len(domains_P)} entries for {len(self.ids_P)} prompts: give one each.")
+        self.domains_P = None if domains_P is None else list(domains_P)
         self.belief_P = policy.belief(self.ids_P)  # before the step: what an unbiased baseline may use
         self._asked = False
         self._open = True
@@ -156,9 +181,10 @@ class Step:
         estimator, seed = self.policy.estimator, self.policy.seed
         order_P = shuffled_order(estimator.keys(self.ids_P), seed, estimator.step)
         costs_P = None if self.costs_P is None else self.costs_P[order_P]
+        domains_P = None if self.domains_P is None else [self.domains_P[at] for at in order_P.tolist()]
         rng = np.random.default_rng([seed, estimator.step, 1])
         counts_P = np.empty(len(self.ids_P), dtype=np.int64)
-        counts_P[order_P] = self.policy.decide(View(self.belief_P.take(order_P), self.budget, costs_P, rng))
+        counts_P[order_P] = self.policy.decide(View(self.belief_P.take(order_P), self.budget, costs_P, domains_P, rng))
         return counts_P
 
     def request(self) -> IntArray:

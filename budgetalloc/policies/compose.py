@@ -35,7 +35,7 @@ def uniform(
     """
 
     def decide(view: View) -> IntArray:
-        if view.budget.rollouts is None or view.budget.tokens is not None:
+        if view.budget.rollouts is None or view.budget.tokens is not None or view.budget.quotas is not None:
             return spend(view.belief_P, _fair_share(view), view, None)
         return proportional(np.ones(len(view.belief_P)), None, view.budget)
 
@@ -62,7 +62,7 @@ def knapsack(
     Args:
         value: What n rollouts of a prompt are worth, such as `mixed_group`.
         belief: "posterior", the expectation under the Beta; "mean", the value at its mean.
-        solver: `greedy` where one resource is limited and `ortools` where two are, unless given.
+        solver: `greedy`, or `ortools` where rollouts and tokens are limited or there are quotas, unless given.
         prior, discount, idle: Of `BetaEstimator`. 0.9 predicts best on a logged run of Qwen2.5-Math-1.5B.
         seed: Of ties.
 
@@ -101,7 +101,7 @@ def thompson(
 
     Args:
         value: What n rollouts of a prompt are worth.
-        solver: `greedy` where one resource is limited and `ortools` where two are, unless given.
+        solver: `greedy`, or `ortools` where rollouts and tokens are limited or there are quotas, unless given.
         prior, discount, idle: Of `BetaEstimator`.
         seed: Of the draws and ties.
 
@@ -142,7 +142,8 @@ def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> In
     """
     budget = view.budget
     two_resources = budget.rollouts is not None and budget.tokens is not None
-    solve = solver or (ortools if two_resources else greedy)
+    solve = solver or (ortools if two_resources or budget.quotas is not None else greedy)
+    domains = {"domains_P": view.domains_P} if solve is ortools else {}
     limit = budget.largest_group
     if solve is greedy and budget.rollouts is not None:
         limit = max(_FIRST_LIMIT, 2 * budget.smallest_group, -(-2 * budget.rollouts // len(belief)))
@@ -154,7 +155,8 @@ def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> In
                 f"{len(belief) * columns * 8 / 1e9:.0f} GB. Set cap=, such as cap={_FIRST_LIMIT}."
             )
         counts_N = budget.grid(limit)
-        counts_P = solve(value(belief, counts_N), view.costs_P if budget.tokens is not None else None, budget)
+        costs_P = view.costs_P if budget.tokens is not None else None
+        counts_P = solve(value(belief, counts_N), costs_P, budget, **domains)
         if limit >= budget.largest_group or counts_P.max() < counts_N[-1]:
             return counts_P
         limit *= 2

@@ -173,7 +173,7 @@ def test_bad_settings(make, settings_, text):
 
 def view(budget, prompts, costs_P=None):
     belief = ba.Beta(np.full(prompts, 0.5), np.full(prompts, 0.5))
-    return View(belief, budget, costs_P, np.random.default_rng(0))
+    return View(belief, budget, costs_P, None, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("floor", [0, 2])
@@ -200,3 +200,33 @@ def test_a_table_beyond_memory_says_so():
         BudgetError, match=r"pricing 20000000 counts of 16 prompts needs 3 GB\. Set cap=, such as cap=64"
     ):
         spend(view(budget, 16).belief_P, ba.hit, view(budget, 16, np.ones(16)), None)
+
+
+@pytest.mark.parametrize("build", [ba.uniform, ba.knapsack, ba.thompson, ba.adaptive])
+def test_quotas_hold_in_any_order_of_the_prompts(build):
+    """Domains follow their prompts through the policy's own order; without the quota they would get something else."""
+    policy = build(seed=2)
+    ids = [f"p{n}" for n in range(12)]
+    domains = ["math" if n % 3 else "code" for n in range(12)]
+    policy.observe(np.repeat(ids, 8).tolist(), np.tile([0, 1, 0, 1, 0, 1, 0, 1], 12))
+    budget = Budget(rollouts=96, floor=0, cap=16, quotas={"code": (60, 64)})
+    counts = policy.allocate(ids, budget, domains_P=domains)
+    assert counts.sum() == 96
+    assert 60 <= counts[[d == "code" for d in domains]].sum() <= 64
+    order = np.random.default_rng(0).permutation(12)
+    again = policy.allocate([ids[n] for n in order], budget, domains_P=[domains[n] for n in order])
+    assert (again == counts[order]).all()
+    free = policy.allocate(ids, Budget(rollouts=96, floor=0, cap=16))
+    assert free[[d == "code" for d in domains]].sum() < 60
+
+
+def test_quotas_need_domains_and_a_solver_that_knows_them():
+    budget = Budget(rollouts=8, floor=0, quotas={"code": (2, 4)})
+    with pytest.raises(ba.InputError, match="domains_P=None: quotas need the domain"):
+        ba.knapsack().allocate(["a", "b"], budget)
+    with pytest.raises(ba.InputError, match="domains_P has 1 entries for 2 prompts"):
+        ba.knapsack().allocate(["a", "b"], budget, domains_P=["code"])
+    with pytest.raises(ba.UnsupportedError, match="greedy knows no quotas"):
+        ba.knapsack(solver=ba.greedy).allocate(["a", "b"], budget, domains_P=["code", "code"])
+    with pytest.raises(ba.UnsupportedError, match="proportional shares out rollouts only"):
+        ba.proportional([1, 1], None, budget)
