@@ -10,7 +10,7 @@ prompts with a generator of its own. Measuring more or less often leaves the run
 
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,6 +72,8 @@ def train(
     eval_samples: int = 4,
     pool_per_skill: int = 80,
     held_out_per_skill: int = 20,
+    rows: Sequence[dict[str, Any]] | None = None,
+    held_out_rows: Sequence[dict[str, Any]] | None = None,
     weights: str | Path = WEIGHTS,
     output_dir: str | Path | None = None,
     threads: int | None = None,
@@ -82,8 +84,8 @@ def train(
 
     `attach` is given the trainer before it starts. `seed` moves the pool, its order, the sampling and the traps' coins;
     the held-out prompts stay, so that runs compare. `overrides` go to GRPOConfig last. `threads` is torch's number of
-    CPU threads: 1 where runs go side by side. A GPU is used where there is one. One process only: the curve would miss
-    the rewards of other ranks.
+    CPU threads: 1 where runs go side by side. `rows` and `held_out_rows` replace the usual pool and held-out prompts.
+    A GPU is used where there is one. One process only: the curve would miss the rewards of other ranks.
     """
     if eval_every < 1:
         raise ValueError(
@@ -116,13 +118,13 @@ def train(
             "report_to": [],
             "save_strategy": "no",
         }
-        recorder = Recorder(held_out(held_out_per_skill), eval_every, eval_samples, progress)
+        recorder = Recorder(held_out_rows or held_out(held_out_per_skill), eval_every, eval_samples, progress)
         trainer = GRPOTrainer(
             model=AutoModelForCausalLM.from_pretrained(weights, dtype=torch.float32),
             processing_class=AutoTokenizer.from_pretrained(weights),
             reward_funcs=recorder.watch(make_reward(seed)),
             args=GRPOConfig(**{**settings, **overrides}),
-            train_dataset=Dataset.from_list(pool(pool_per_skill, seed)),
+            train_dataset=Dataset.from_list(list(rows or pool(pool_per_skill, seed))),
         )
         recorder.trainer = trainer
         trainer.remove_callback(PrinterCallback)  # it prints every log line; they stay in trainer.state.log_history

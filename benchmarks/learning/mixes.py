@@ -1,0 +1,55 @@
+"""Task mixes: what is trained on and what success is measured on. Each stresses something else."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from budgetalloc.testbed.skills import SKILLS, held_out, pool, skill_of
+
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Mix:
+    """`rows(seed)` to train on, `held_out()` to measure on, and what it is for."""
+
+    rows: Callable[[int], Rows]
+    held_out: Callable[[], Rows]
+    about: str
+
+
+def _of(rows: Rows, letters: str) -> Rows:
+    return [row for row in rows if row["skill"] in letters]
+
+
+_RARE = "".join(skill.letter for skill in SKILLS if skill.shown <= 0.25 and not skill.is_trap)
+_EASY = "".join(skill.letter for skill in SKILLS if skill.shown >= 0.95)
+_TAIL = _RARE + _EASY[:4]
+
+MIXES: dict[str, Mix] = {
+    "u_shape": Mix(
+        rows=lambda seed: pool(80, seed),
+        held_out=lambda: held_out(20),
+        about="the demo's: 24 skills from nearly mastered to nearly unknown, and two coins; 2,080 prompts",
+    ),
+    "hard_tail": Mix(
+        rows=lambda seed: _of(pool(150, seed), _TAIL),
+        held_out=lambda: _of(held_out(40), _TAIL),
+        about="skills that pass at most one time in four, most of them one in twenty, and four easy ones",
+    ),
+    "seen_once": Mix(
+        rows=lambda seed: pool(185, seed),
+        held_out=lambda: held_out(20),
+        about="the u-shape with 4,810 prompts: 150 steps of uniform see each once, so that history is nearly useless",
+    ),
+}
+
+
+def describe() -> str:
+    """A line for each mix."""
+    lines = []
+    for name, mix in MIXES.items():
+        rows = mix.rows(0)
+        traps = sum(skill_of(row["prompt_id"]).is_trap for row in rows)
+        lines.append(f"{name:<10} {len(rows):>6,} prompts, {traps:,} of them traps: {mix.about}")
+    return "\n".join(lines)

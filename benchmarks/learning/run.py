@@ -1,0 +1,131 @@
+"""Real GRPO runs of many policies, mixes, learning rates and seeds; resumable, on any number of processes.
+
+    python benchmarks/learning/run.py --policy adaptive --mix u_shape --seed 0          # one run
+    python benchmarks/learning/run.py --tune --jobs 2                                   # learning rates, seeds 100-101
+    python benchmarks/learning/run.py --jobs 2                                          # the table, seeds 0-4
+    python benchmarks/learning/table.py                                                 # the table from the results
+
+A run that is in the results file already is not repeated. Every rollout that was generated counts.
+"""
+
+import argparse
+import itertools
+import json
+import multiprocessing
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from mixes import MIXES, describe
+
+import budgetalloc as ba
+
+# Name: the policy, and how the callback attaches it where that is not what the policy asks for.
+RIVALS: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
+    "uniform": (lambda seed: ba.uniform(seed=seed), {}),
+    # Knapsack RL (arXiv 2509.25849): reallocation inside the batch by its value, at the mean of the belief.
+    "knapsack_batch": (
+        lambda seed: ba.knapsack(value=ba.knapsack_rl, belief="mean", discount=0.0, seed=seed),
+        {"candidates": 1},
+    ),
+    "thompson_group": (lambda seed: ba.thompson(seed=seed), {"baseline": "group"}),
+    "adaptive": (lambda seed: ba.adaptive(seed=seed), {}),
+}
+RATES = (1e-4, 2e-4, 3e-4, 6e-4)
+Job = tuple[str, str, float, int, int]  # policy, mix, learning rate, seed, steps
+
+
+def run(job: Job) -> dict[str, Any]:
+    """One training run; its curve as a line of the results file."""
+    from budgetalloc.testbed.train import train
+    from budgetalloc.trl import AdaptiveGRPOCallback
+
+    name, mix, rate, seed, steps = job
+    build, options = RIVALS[name]
+    started = time.perf_counter()
+    result = train(
+        lambda trainer: trainer.add_callback(AdaptiveGRPOCallback(trainer, build(seed), **options)),
+        steps=steps,
+        learning_rate=rate,
+        seed=seed,
+        rows=MIXES[mix].rows(seed),
+        held_out_rows=MIXES[mix].held_out(),
+        threads=1,
+        progress=False,
+    )
+    curve = [asdict(point) for point in result.curve]
+    wall = round(time.perf_counter() - started, 1)
+    return {"policy": name, "mix": mix, "rate": rate, "seed": seed, "steps": steps, "wall": wall, "curve": curve}
+
+
+def key(row: dict[str, Any]) -> Job:
+    return row["policy"], row["mix"], row["rate"], row["seed"], row["steps"]
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The runs in a results file; a line torn by a kill is left out, and its run is repeated."""
+    rows = []
+    for line in path.read_text().splitlines() if path.exists() else []:
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            continue
+    return rows
+
+
+def best_rates(rows: list[dict[str, Any]], seeds: range) -> dict[tuple[str, str], float]:
+    """For each policy and mix, the rate with the largest mean success over the run on the tuning seeds."""
+    scores: dict[tuple[str, str], dict[float, list[float]]] = {}
+    for row in rows:
+        if row["seed"] in seeds:
+            points = [point["expected"] for point in row["curve"]]
+            scores.setdefault((row["policy"], row["mix"]), {}).setdefault(row["rate"], []).append(
+                sum(points) / len(points)
+            )
+    return {which: max(by_rate, key=lambda r: sum(by_rate[r]) / len(by_rate[r])) for which, by_rate in scores.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--policy", action="append", choices=RIVALS, help="default: all")
+    parser.add_argument("--mix", action="append", choices=MIXES, help="default: all")
+    parser.add_argument("--seed", type=int, action="append", help="default: 0 to 4; with --tune, 100 and 101")
+    parser.add_argument("--rate", type=float, action="append", help="default: the tuned one; with --tune, the grid")
+    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument(
+        "--tune", action="store_true", help="try all learning rates on seeds that the table does not use"
+    )
+    parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("results.jsonl"))
+    args = parser.parse_args()
+    print(describe())
+    rows = read(args.out)
+    done = {key(row) for row in rows}
+    tuned = best_rates(rows, range(100, 200))
+    jobs: list[Job] = []
+    for mix, seed, name in itertools.product(
+        args.mix or MIXES, args.seed or ((100, 101) if args.tune else range(5)), args.policy or RIVALS
+    ):
+        for rate in args.rate or (RATES if args.tune else [tuned.get((name, mix))]):
+            if rate is None:
+                parser.error(f"no learning rate for {name} on {mix}: run with --tune first, or give --rate")
+            jobs.append((name, mix, rate, seed, args.steps))
+    todo = [job for job in dict.fromkeys(jobs) if job not in done]
+    print(f"{len(jobs)} runs, {len(jobs) - len(todo)} of them done before")
+    if args.out.exists() and not args.out.read_bytes().endswith(b"\n"):
+        with args.out.open("a") as file:
+            file.write("\n")  # a kill tore the last line: keep it apart from the next
+    started = time.perf_counter()
+    with multiprocessing.get_context("spawn").Pool(args.jobs, maxtasksperchild=8) as processes:
+        for at, row in enumerate(processes.imap_unordered(run, todo), start=1):
+            with args.out.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+            left = (time.perf_counter() - started) / at * (len(todo) - at) / 60
+            end = row["curve"][-1]["expected"]
+            print(f"{at}/{len(todo)} {key(row)}: {end:.3f} in {row['wall']} s; {left:.0f} min left", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""The table and the curves of a results file: success against everything generated, with 95 % intervals over seeds.
+
+    python benchmarks/learning/table.py [--out FOLDER] [RESULTS]
+
+"final" and "mean" are held-out success (the exact probability of the right answer, so without sampling noise) at the
+end and over the run; "to uniform's end" is the share of the rollouts, all of them counted, after which a policy's mean
+curve passes what uniform's mean curve ends at. Intervals are percentile bootstraps over seeds, the same seeds for both.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from run import best_rates, read
+
+Curves = NDArray[np.float64]  # one row a seed, one column a point
+TABLE_SEEDS = range(100)
+TUNING_SEEDS = range(100, 200)
+_DRAWS = 2000
+
+
+def reach(curve: NDArray[np.float64], rollouts: NDArray[np.float64], goal: float) -> float:
+    """Rollouts after which a curve first passes the goal, by linear interpolation; infinite if it never does.
+
+    >>> reach(np.array([0.4, 0.6, 0.8]), np.array([0.0, 100.0, 200.0]), 0.7)
+    150.0
+    """
+    above = np.flatnonzero(curve >= goal)
+    if not above.size:
+        return float("inf")
+    at = int(above[0])
+    if at == 0:
+        return float(rollouts[0])
+    share = (goal - curve[at - 1]) / (curve[at] - curve[at - 1])
+    return float(rollouts[at - 1] + share * (rollouts[at] - rollouts[at - 1]))
+
+
+def interval(values: list[float]) -> str:
+    low, high = np.percentile(values, [2.5, 97.5], method="nearest")
+    return f"{low:.3f} to {high:.3f}" if np.isfinite(high) else f"{low:.3f} to never"
+
+
+def summary(curves: Curves, base: Curves, rollouts: NDArray[np.float64], seed: int = 0) -> dict[str, str]:
+    """One row of the table: `curves` of a policy and `base` of uniform, on the same seeds in the same order."""
+    rng = np.random.default_rng(seed)
+    draws = [rng.integers(len(curves), size=len(curves)) for _ in range(_DRAWS)]
+    total = rollouts[-1]
+    share = reach(curves.mean(axis=0), rollouts, float(base.mean(axis=0)[-1])) / total
+    shares = [reach(curves[d].mean(axis=0), rollouts, float(base[d].mean(axis=0)[-1])) / total for d in draws]
+    gains = [float((curves[d] - base[d]).mean()) for d in draws]
+    return {
+        "final": f"{curves[:, -1].mean():.3f}",
+        "mean": f"{curves.mean():.3f}",
+        "mean less uniform's": f"{(curves - base).mean():+.3f} ({interval(gains)})",
+        "to uniform's end": f"{share:.2f} ({interval(shares)})"
+        if np.isfinite(share)
+        else f"never ({interval(shares)})",
+    }
+
+
+def collect(rows: list[dict[str, Any]], mix: str) -> tuple[dict[str, dict[int, list[float]]], NDArray[np.float64]]:
+    """Curves of the table's seeds at each policy's tuned rate, by policy and seed; and the rollouts of their points."""
+    tuned = best_rates(rows, TUNING_SEEDS)
+    curves: dict[str, dict[int, list[float]]] = {}
+    rollouts: list[float] = []
+    for row in rows:
+        if row["mix"] == mix and row["seed"] in TABLE_SEEDS and row["rate"] == tuned.get((row["policy"], mix)):
+            curves.setdefault(row["policy"], {})[row["seed"]] = [point["expected"] for point in row["curve"]]
+            rollouts = [point["rollouts"] for point in row["curve"]]
+    return curves, np.array(rollouts, dtype=np.float64)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", nargs="?", type=Path, default=Path(__file__).with_name("results.jsonl"))
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="folder for the pictures")
+    args = parser.parse_args()
+    rows = read(args.results)
+    tuned = best_rates(rows, TUNING_SEEDS)
+    for mix in dict.fromkeys(row["mix"] for row in rows):
+        curves, rollouts = collect(rows, mix)
+        if "uniform" not in curves:
+            continue
+        print(f"\n{mix}\n\n| policy | rate | seeds | final | mean | mean less uniform's | to uniform's end |")
+        print("|---|---|---|---|---|---|---|")
+        for name, by_seed in curves.items():
+            seeds = sorted(set(by_seed) & set(curves["uniform"]))
+            own, base = (np.array([which[seed] for seed in seeds]) for which in (by_seed, curves["uniform"]))
+            cells = summary(own, base, rollouts).values()
+            print(f"| {name} | {tuned[name, mix]:g} | {len(seeds)} | " + " | ".join(cells) + " |")
+        draw(curves, rollouts, mix, args.out / f"{mix}.png")
+
+
+def draw(curves: dict[str, dict[int, list[float]]], rollouts: NDArray[np.float64], mix: str, path: Path) -> None:
+    """Mean curves with 95 % bands of the mean (t over seeds)."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+    from scipy import stats
+
+    figure, axis = plt.subplots(figsize=(7, 4.2), layout="constrained")
+    for name, by_seed in curves.items():
+        table = np.array(list(by_seed.values()))
+        middle = table.mean(axis=0)
+        (line,) = axis.plot(rollouts / 1000, middle, label=f"{name} ({len(table)} seeds)")
+        if len(table) > 1:
+            half = stats.t.ppf(0.975, len(table) - 1) * table.std(axis=0, ddof=1) / len(table) ** 0.5
+            axis.fill_between(rollouts / 1000, middle - half, middle + half, color=line.get_color(), alpha=0.15)
+    axis.set(xlabel="rollouts generated (thousands)", ylabel="held-out success", title=mix)
+    axis.grid(alpha=0.3)
+    axis.legend()
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+if __name__ == "__main__":
+    main()

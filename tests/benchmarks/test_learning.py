@@ -1,0 +1,75 @@
+"""The learning benchmark: its statistics on curves with a known answer, and one short real run that resumes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "benchmarks" / "learning"
+
+
+@pytest.fixture(scope="module")
+def table():
+    sys.path.insert(0, str(FOLDER))
+    try:
+        import table
+
+        yield table
+    finally:
+        sys.path.remove(str(FOLDER))
+
+
+def test_reach_interpolates_and_says_never(table):
+    rollouts = np.array([0.0, 10.0, 20.0, 30.0])
+    assert table.reach(np.array([0.1, 0.2, 0.6, 0.5]), rollouts, 0.4) == pytest.approx(15.0)
+    assert table.reach(np.array([0.1, 0.2, 0.6, 0.5]), rollouts, 0.1) == 0.0
+    assert table.reach(np.array([0.1, 0.2, 0.3, 0.3]), rollouts, 0.4) == float("inf")
+
+
+def test_summary_of_a_policy_twice_as_fast(table):
+    rollouts = np.linspace(0, 100, 11)
+    rng = np.random.default_rng(0)
+    level = rng.normal(0, 0.02, (8, 1))  # seeds differ, the policies on a seed do not
+    slow = 0.4 + 0.004 * rollouts + level
+    fast = 0.4 + 0.008 * rollouts + level
+    cells = table.summary(fast, slow, rollouts)
+    assert cells["to uniform's end"].startswith("0.50 (")
+    assert cells["mean less uniform's"] == "+0.200 (0.200 to 0.200)"
+    assert table.summary(slow, slow, rollouts)["to uniform's end"].startswith("1.00 (")
+    assert table.summary(slow - 0.1, slow, rollouts)["to uniform's end"] == "never (inf to never)"
+
+
+def test_tuning_takes_its_own_seeds(table):
+    def row(rate, seed, level):
+        return {"policy": "x", "mix": "m", "rate": rate, "seed": seed, "steps": 1, "curve": [{"expected": level}]}
+
+    rows = [row(1e-4, 100, 0.5), row(3e-4, 100, 0.6), row(1e-4, 0, 0.9), row(1e-4, 101, 0.5), row(3e-4, 101, 0.5)]
+    assert table.best_rates(rows, range(100, 200)) == {("x", "m"): 3e-4}
+
+
+def test_run_and_resume(tmp_path):
+    out = tmp_path / "results.jsonl"
+    command = [
+        sys.executable,
+        str(FOLDER / "run.py"),
+        "--policy",
+        "adaptive",
+        "--policy",
+        "uniform",
+        "--mix",
+        "hard_tail",
+    ]
+    command += ["--seed", "0", "--rate", "3e-4", "--steps", "2", "--out", str(out)]
+    first = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    assert "2 runs, 0 of them done before" in first.stdout
+    lines = out.read_text().splitlines()
+    out.write_text(lines[0] + "\n" + lines[1][: len(lines[1]) // 2])  # killed while it wrote the second
+    again = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    assert "2 runs, 1 of them done before" in again.stdout
+    rows = [json.loads(line) for line in out.read_text().splitlines() if line.endswith("}")]
+    assert [row["policy"] for row in rows] == ["adaptive", "uniform"]
+    assert all(row["curve"][-1]["rollouts"] == 2 * 256 for row in rows)
+    assert all(0.1 < row["curve"][0]["expected"] < 0.5 for row in rows)
