@@ -190,7 +190,7 @@ class Generation:
         weights = self.trainer.reward_weights.to(rewards_per_func.device)
         rewards_R = (rewards_per_func * weights).nansum(dim=1)
         rewards_R[torch.isnan(rewards_per_func).all(dim=1)] = torch.nan
-        return np.asarray(rewards_R.double().cpu().numpy())
+        return np.asarray(rewards_R.cpu().double().numpy())  # on the CPU first: MPS has no float64
 
     def _to_unit(self, rewards_R: FloatArray) -> FloatArray:
         low, high = self.options.reward_range
