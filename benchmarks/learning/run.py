@@ -125,6 +125,8 @@ def main() -> None:
             left = (time.perf_counter() - started) / at * (len(todo) - at) / 60
             end = row["curve"][-1]["expected"]
             print(f"{at}/{len(todo)} {key(row)}: {end:.3f} in {row['wall']} s; {left:.0f} min left", flush=True)
+        processes.close()
+        processes.join()
 
 
 if __name__ == "__main__":
