@@ -13,7 +13,7 @@ from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, InputError, UnsupportedError
 from budgetalloc.posterior import FloatArray
 
-Solver = Callable[..., IntArray]  # (values_PN, costs_P, budget); `ortools` takes domains_P= too
+Solver = Callable[..., IntArray]  # (values_PN, costs_P, budget), and domains_P= where there are quotas
 
 
 def greedy(values_PN: ArrayLike, costs_P: ArrayLike | None, budget: Budget) -> IntArray:
@@ -33,7 +33,7 @@ def greedy(values_PN: ArrayLike, costs_P: ArrayLike | None, budget: Budget) -> I
 
     Raises:
         BudgetError: the budget cannot be spent.
-        UnsupportedError: rollouts and tokens are both limited; use `ortools`.
+        UnsupportedError: rollouts and tokens are both limited, or there are quotas; use `ortools`.
 
     >>> from budgetalloc import Budget, Point, mixed_group
     >>> budget = Budget(rollouts=16, floor=2)
@@ -47,7 +47,7 @@ def greedy(values_PN: ArrayLike, costs_P: ArrayLike | None, budget: Budget) -> I
         if budget.rollouts is not None:
             raise UnsupportedError(f"{budget}: greedy spends one resource. Use solver=ortools for rollouts and tokens.")
         return _greedy_tokens(values_PN, check_costs(costs_P, len(values_PN)), counts_N, budget)
-    blocks = _Blocks(values_PN, counts_N, np.ones(len(values_PN)))
+    blocks = _Blocks(values_PN, counts_N)
     left = int(budget.rollouts or 0) - len(values_PN) * int(counts_N[0])
     order = blocks.best(left // budget.quantum)
     spent = np.cumsum(blocks.size(order))
@@ -62,7 +62,7 @@ def greedy(values_PN: ArrayLike, costs_P: ArrayLike | None, budget: Budget) -> I
 class _Blocks:
     """Steps from one count to the next, as flat arrays in the order (step k, prompt): ties spread over the prompts."""
 
-    def __init__(self, values_PN: FloatArray, counts_N: IntArray, costs_P: FloatArray) -> None:
+    def __init__(self, values_PN: FloatArray, counts_N: IntArray, costs_P: FloatArray | None = None) -> None:
         sizes_K = np.diff(counts_N)
         # Transposed, so that flattening walks over prompts first; contiguous already for values of this package.
         slopes_KP = np.diff(values_PN.T, axis=0) / sizes_K[:, None]
@@ -71,7 +71,7 @@ class _Blocks:
         if (slopes_KP[1:] > slopes_KP[:-1]).any():
             self._make_concave(slopes_KP)
         self.prompts = values_PN.shape[0]
-        self.gains = (slopes_KP / costs_P).ravel()
+        self.gains = (slopes_KP if costs_P is None else slopes_KP / costs_P).ravel()
 
     def _make_concave(self, slopes_KP: FloatArray) -> None:
         """Pools the rising slopes of each prompt, in place; slopes that rise by rounding only are levelled."""

@@ -1,5 +1,6 @@
 """Policies composed of a belief, a value and a solver."""
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -131,7 +132,7 @@ def adaptive(*, seed: int = 0) -> Policy:
     """
     drawn = thompson(seed=seed)
     needs = Needs(candidates="all", baseline="posterior", scale="batch")
-    return Policy(drawn.name.replace("thompson", "adaptive"), drawn.decide, drawn.estimator, seed, needs)
+    return replace(drawn, name=drawn.name.replace("thompson", "adaptive"), needs=needs)
 
 
 def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> IntArray:
@@ -143,7 +144,8 @@ def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> In
     budget = view.budget
     two_resources = budget.rollouts is not None and budget.tokens is not None
     solve = solver or (ortools if two_resources or budget.quotas is not None else greedy)
-    domains = {"domains_P": view.domains_P} if solve is ortools else {}
+    # Any solver may know quotas, such as partial(ortools, time_limit=60); greedy does not, and says so.
+    domains = {"domains_P": view.domains_P} if budget.quotas is not None and solve is not greedy else {}
     limit = budget.largest_group
     if solve is greedy and budget.rollouts is not None:
         limit = max(_FIRST_LIMIT, 2 * budget.smallest_group, -(-2 * budget.rollouts // len(belief)))

@@ -126,7 +126,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         """Writes the policy's state into the checkpoint that was just made."""
         if args.should_save:
             folder = Path(self.trainer._get_output_dir(trial=None)) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
-            about = {"policy": self.policy.name, "dataset": self.prompts.fingerprint()}
+            about = {"policy": self.policy.name, "dataset": self.prompts.fingerprint}
             save_state(folder / STATE_FILE, self.policy.state_dict(), about)
 
     def _load(self, path: Path) -> None:
@@ -138,7 +138,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             )
             return
         state, about = load_state(path)
-        here = self.prompts.fingerprint()
+        here = self.prompts.fingerprint
         if about.get("dataset") != here and not self.allow_dataset_change:
             raise StateError(
                 f"{path} belongs to the train dataset {about.get('dataset')}, this trainer has {here} (rows and "

@@ -20,7 +20,7 @@ from budgetalloc.trl.metrics import group_metrics, share_without_spread
 from budgetalloc.trl.options import Options
 from budgetalloc.trl.prompts import Prompts
 
-_SEAM = ("_generate_and_score_completions", "_calculate_rewards", "_generate_single_turn")
+HELD = ("_generate_and_score_completions", "_calculate_rewards", "_generate_single_turn")
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,14 +46,14 @@ class Generation:
         self.trainer, self.policy, self.prompts, self.options = trainer, policy, prompts, options
         self.ledger: LedgerWriter | None = None
         self._pool: dict[Id, int] = {}
-        self._own = {name: getattr(trainer, name) for name in _SEAM}
+        self._own = {name: getattr(trainer, name) for name in HELD}
         self._scored: tuple[torch.Tensor, torch.Tensor] | None = None
 
     def hold(self) -> None:
         """Puts this object before the trainer's methods."""
         if self.options.candidates != 1:
             self._pool = self.prompts.first_rows()
-        for name, mine in zip(_SEAM, (self._generate_and_score, self._see_rewards, self._single_turn), strict=True):
+        for name, mine in zip(HELD, (self._generate_and_score, self._see_rewards, self._single_turn), strict=True):
             setattr(self.trainer, name, mine)
 
     def release(self) -> None:
@@ -101,13 +101,15 @@ class Generation:
         ids_P = self._offer(own_ids_R)
         step = self.policy.begin(ids_P, options.budget(total, len(ids_P), self.trainer.num_generations))
         if options.keep_batch:
-            return _Plan(step, own_ids_R, self.policy.belief(own_ids_R)), inputs
+            _, at_R = factorize(own_ids_R)
+            return _Plan(step, own_ids_R, step.belief_P.take(at_R)), inputs
         counts_P = step.request()
         self._check_same_on_all_ranks(counts_P)
-        ids_R = [name for name, n in zip(ids_P, counts_P.tolist(), strict=True) for _ in range(n)]
+        at_R = np.repeat(np.arange(len(ids_P)), counts_P)
+        ids_R = [ids_P[at] for at in at_R.tolist()]
         start = accelerator.process_index * len(inputs)
         rows = self._rows(ids_R[start : start + len(inputs)], dict(zip(own[::-1], inputs[::-1], strict=False)))
-        return _Plan(step, ids_R, self.policy.belief(ids_R)), rows
+        return _Plan(step, ids_R, step.belief_P.take(at_R)), rows
 
     def _offer(self, own_ids_R: list[Id]) -> list[Id]:
         """The prompts to choose among: the batch's own, more drawn from the dataset, or all of it."""

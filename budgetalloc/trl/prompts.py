@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,7 @@ class Prompts:
             return list(self.dataset.__getitems__(list(indices)))
         return [self.dataset[index] for index in indices]
 
+    @cached_property
     def fingerprint(self) -> str | None:
         """Names the dataset's prompts by their number and up to 1,000 of them; None where rows cannot be indexed."""
         if not self.indexable:

@@ -8,6 +8,7 @@ import trl
 from trl import GRPOTrainer
 
 from budgetalloc.errors import InputError, UnsupportedError
+from budgetalloc.trl.generation import HELD
 from budgetalloc.trl.options import Options
 from budgetalloc.trl.prompts import Prompts
 
@@ -15,9 +16,7 @@ logger = logging.getLogger(__name__)
 
 # The places of TRL that the callback holds on to; read in 1.16.0.
 SEAM = (
-    "_generate_and_score_completions",
-    "_calculate_rewards",
-    "_generate_single_turn",
+    *HELD,
     "_load_optimizer_and_scheduler",
     "_metrics",
     "_logs",

@@ -1,5 +1,7 @@
 """What each composed policy decides, and the known failures of other allocators that it must not repeat."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -216,6 +218,10 @@ def test_quotas_hold_in_any_order_of_the_prompts(build):
     order = np.random.default_rng(0).permutation(12)
     again = policy.allocate([ids[n] for n in order], budget, domains_P=[domains[n] for n in order])
     assert (again == counts[order]).all()
+    if build in (ba.knapsack, ba.thompson):
+        timed = build(seed=2, solver=partial(ba.ortools, time_limit=60))
+        timed.load_state_dict(policy.state_dict())
+        assert (timed.allocate(ids, budget, domains_P=domains) == counts).all()
     free = policy.allocate(ids, Budget(rollouts=96, floor=0, cap=16))
     assert free[[d == "code" for d in domains]].sum() < 60
 

@@ -114,7 +114,7 @@ def test_damaged_and_foreign_files_are_refused(saved, build):
     np.savez(path, weights=np.zeros(3))
     with pytest.raises(ba.StateError, match="was not written by budgetalloc"):
         resume(build)
-    state, about = saved[1].policy.state_dict(), {"dataset": saved[1].prompts.fingerprint()}
+    state, about = saved[1].policy.state_dict(), {"dataset": saved[1].prompts.fingerprint}
     ba.save_state(path, {**state, "version": 99}, about)
     with pytest.raises(ba.StateError, match="version 99"):
         resume(build)

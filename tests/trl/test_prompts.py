@@ -39,10 +39,10 @@ def test_column_or_hash():
 
 def test_fingerprint_changes_with_the_prompts_only():
     rows = [{"prompt": f"{n}", "x": n} for n in range(50)]
-    base = Prompts(Dataset.from_list(rows), "prompt_id").fingerprint()
-    assert base == Prompts(Dataset.from_list([{**row, "x": -1} for row in rows]), "prompt_id").fingerprint()
-    assert base != Prompts(Dataset.from_list(rows[:-1]), "prompt_id").fingerprint()
-    assert base != Prompts(Dataset.from_list([*rows[:-1], {"prompt": "other", "x": 0}]), "prompt_id").fingerprint()
+    base = Prompts(Dataset.from_list(rows), "prompt_id").fingerprint
+    assert base == Prompts(Dataset.from_list([{**row, "x": -1} for row in rows]), "prompt_id").fingerprint
+    assert base != Prompts(Dataset.from_list(rows[:-1]), "prompt_id").fingerprint
+    assert base != Prompts(Dataset.from_list([*rows[:-1], {"prompt": "other", "x": 0}]), "prompt_id").fingerprint
 
 
 def test_no_name_to_be_had():
