@@ -27,6 +27,7 @@ from budgetalloc.policies import uniform as uniform
 from budgetalloc.posterior import Belief as Belief
 from budgetalloc.posterior import Beta as Beta
 from budgetalloc.posterior import Point as Point
+from budgetalloc.simulate import simulate as simulate
 from budgetalloc.solvers import greedy as greedy
 from budgetalloc.solvers import proportional as proportional
 from budgetalloc.state import load_state as load_state
@@ -35,5 +36,6 @@ from budgetalloc.values import hit as hit
 from budgetalloc.values import knapsack_rl as knapsack_rl
 from budgetalloc.values import mixed_group as mixed_group
 from budgetalloc.values import variance as variance
+from budgetalloc.worlds import Learner as Learner
 
 __version__ = "0.1.0"

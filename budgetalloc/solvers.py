@@ -231,12 +231,12 @@ def proportional(weights_P: ArrayLike, costs_P: ArrayLike | None, budget: Budget
         holds = weights[active] * total >= low * np.cumsum(weights[active]) * (1 - 1e-12)
         holds = (holds & (heaviest_K * low <= total)) | (heaviest_K <= -(-total // high))
         active = np.sort(active[: int(np.flatnonzero(holds)[-1]) + 1])
-    counts_P[active] = _largest_remainder(weights[active], total, low, high)
+    counts_P[active] = largest_remainder(weights[active], total, low, high)
     return counts_P * budget.quantum
 
 
-def _largest_remainder(weights: FloatArray, total: int, low: int, high: int) -> IntArray:
-    """Integers in [low, high] that add up to total, close to the shares clip(scale * weights, low, high)."""
+def clipped_shares(weights: FloatArray, total: int, low: int, high: int) -> FloatArray:
+    """Real numbers clip(scale * weights, low, high) that add up to total; weights are not all zero."""
     # The sum of clipped shares rises with the scale: bisect in the log domain, which spans any range of weights.
     positive = np.maximum(weights / weights.max(), 1e-12)
     below, above = np.log(low / 2 / positive.max() + 1e-300), np.log((high + 1) / positive.min())
@@ -246,7 +246,12 @@ def _largest_remainder(weights: FloatArray, total: int, low: int, high: int) -> 
             below = middle
         else:
             above = middle
-    shares = np.clip(np.exp(above) * positive, low, high)
+    return np.asarray(np.clip(np.exp(above) * positive, low, high))
+
+
+def largest_remainder(weights: FloatArray, total: int, low: int, high: int) -> IntArray:
+    """Integers in [low, high] that add up to total, close to `clipped_shares`."""
+    shares = clipped_shares(weights, total, low, high)
     counts = np.floor(shares + 1e-9).astype(np.int64)
     for sign in (1, -1):  # rounding leaves a few units to hand out, or (after 1e-9 upwards) to take back
         while (left := sign * (total - int(counts.sum()))) > 0:

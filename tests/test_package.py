@@ -17,19 +17,22 @@ LAYERS = [
     {"ids"},
     {"budget"},
     {"posterior"},
+    {"pool"},
     {"estimators", "values"},
     {"solvers"},
-    {"cpsat"},
-    {"advantages"},
+    {"cpsat", "sampling"},
+    {"advantages", "downselect"},
     {"policies"},
     {"state", "ledger"},
+    {"worlds"},
+    {"simulate"},
     {"trl"},
     {"testbed"},
     {"cli"},
 ]
 LAYER = {name: at for at, layer in enumerate(LAYERS) for name in layer}
 # Inside a folder, the same.
-INSIDE_POLICIES = ["base", "compose", "__init__"]
+INSIDE_POLICIES = ["decision", "base", "compose", "selection", "sampled", "rounds", "staged", "__init__"]
 
 
 def imports(path: Path) -> set[str]:
@@ -94,10 +97,10 @@ def test_deciding_loads_nothing_heavy():
 
 
 PUBLIC = """
-Belief Beta BetaEstimator Budget BudgetError BudgetallocError InputError Ledger LedgerWriter Needs Point Policy
+Belief Beta BetaEstimator Budget BudgetError BudgetallocError InputError Learner Ledger LedgerWriter Needs Point Policy
 Solution StateError Step UnsupportedError
 adaptive certify greedy group_advantages hit knapsack knapsack_rl load_state mixed_group ortools proportional
-save_state thompson uniform variance
+save_state simulate thompson uniform variance
 """
 
 

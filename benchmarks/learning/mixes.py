@@ -4,7 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from budgetalloc.testbed.skills import SKILLS, held_out, pool, skill_of
+from budgetalloc.testbed import growing
+from budgetalloc.testbed.language import GROWING, LANGUAGES, Language
+from budgetalloc.testbed.skills import SKILLS, held_out, pool
 
 Rows = list[dict[str, Any]]
 
@@ -16,6 +18,7 @@ class Mix:
     rows: Callable[[int], Rows]
     held_out: Callable[[], Rows]
     about: str
+    language: Language = LANGUAGES["skills"]
 
 
 def _of(rows: Rows, letters: str) -> Rows:
@@ -42,6 +45,12 @@ MIXES: dict[str, Mix] = {
         held_out=lambda: held_out(20),
         about="the u-shape with 4,810 prompts: 150 steps of uniform see each once, so that history is nearly useless",
     ),
+    "growing": Mix(
+        rows=lambda seed: growing.pool(52, seed),
+        held_out=lambda: growing.held_out(14),
+        about="real arithmetic and string tasks of growing length, and two that can be guessed but not learned",
+        language=GROWING,
+    ),
 }
 
 
@@ -50,6 +59,6 @@ def describe() -> str:
     lines = []
     for name, mix in MIXES.items():
         rows = mix.rows(0)
-        traps = sum(skill_of(row["prompt_id"]).is_trap for row in rows)
+        traps = sum(mix.language.is_trap(row["prompt_id"]) for row in rows)
         lines.append(f"{name:<10} {len(rows):>6,} prompts, {traps:,} of them traps: {mix.about}")
     return "\n".join(lines)

@@ -21,19 +21,29 @@ from typing import Any
 from mixes import MIXES, describe
 
 import budgetalloc as ba
+from budgetalloc import policies
 
 # Name: the policy, and how the callback attaches it where that is not what the policy asks for.
 RIVALS: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
     "uniform": (lambda seed: ba.uniform(seed=seed), {}),
-    # Knapsack RL (arXiv 2509.25849): reallocation inside the batch by its value, at the mean of the belief.
-    "knapsack_batch": (
+    "dapo": (lambda seed: policies.dapo(seed=seed), {}),
+    # Knapsack RL (arXiv 2509.25849): reallocation inside the batch by its value, at the mean of the last visit.
+    "knapsack_rl": (
         lambda seed: ba.knapsack(value=ba.knapsack_rl, belief="mean", discount=0.0, seed=seed),
         {"candidates": 1},
     ),
-    "thompson_group": (lambda seed: ba.thompson(seed=seed), {"baseline": "group"}),
+    "vade": (lambda seed: policies.vade(seed=seed), {}),
+    "cures": (lambda seed: policies.cures(seed=seed), {}),
+    "pilot_commit": (lambda seed: policies.pilot_commit(seed=seed), {}),
+    "ar3po": (lambda seed: policies.ar3po(seed=seed), {}),
+    "reinforce_ada": (lambda seed: policies.reinforce_ada(seed=seed), {}),
+    "thompson_dapo": (lambda seed: policies.dapo(order="thompson", seed=seed), {}),
+    "thompson_group": (lambda seed: ba.thompson(seed=seed), {}),
+    "thompson_posterior": (lambda seed: ba.thompson(seed=seed), {"baseline": "posterior", "scale": "batch"}),
     "adaptive": (lambda seed: ba.adaptive(seed=seed), {}),
 }
 RATES = (1e-4, 2e-4, 3e-4, 6e-4)
+ROLLOUTS = 256  # a step of 32 prompts x 8
 Job = tuple[str, str, float, int, int]  # policy, mix, learning rate, seed, steps
 
 
@@ -45,13 +55,19 @@ def run(job: Job) -> dict[str, Any]:
     name, mix, rate, seed, steps = job
     build, options = RIVALS[name]
     started = time.perf_counter()
+
+    policy = build(seed)
     result = train(
-        lambda trainer: trainer.add_callback(AdaptiveGRPOCallback(trainer, build(seed), **options)),
+        lambda trainer: trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, **options)),
         steps=steps,
+        max_rollouts=steps * ROLLOUTS,  # a policy that resamples makes fewer steps of them
+        eval_every=max(1, 10 // policy.needs.generate),
         learning_rate=rate,
         seed=seed,
         rows=MIXES[mix].rows(seed),
         held_out_rows=MIXES[mix].held_out(),
+        language=MIXES[mix].language,
+        eval_samples=1,  # the exact probability is what counts
         threads=1,
         progress=False,
     )

@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from run import best_rates, read
+from run import ROLLOUTS, best_rates, read
 
+Curve = NDArray[np.float64]  # success at each point of the grid
 Curves = NDArray[np.float64]  # one row a seed, one column a point
+STEPS = 150
 TABLE_SEEDS = range(100)
 TUNING_SEEDS = range(100, 200)
 _DRAWS = 2000
@@ -60,16 +62,20 @@ def summary(curves: Curves, base: Curves, rollouts: NDArray[np.float64], seed: i
     }
 
 
-def collect(rows: list[dict[str, Any]], mix: str) -> tuple[dict[str, dict[int, list[float]]], NDArray[np.float64]]:
-    """Curves of the table's seeds at each policy's tuned rate, by policy and seed; and the rollouts of their points."""
+def collect(rows: list[dict[str, Any]], mix: str) -> tuple[dict[str, dict[int, Curve]], Curve]:
+    """Curves of the table's seeds at each policy's tuned rate, by policy and seed, on one grid of rollouts generated.
+
+    Policies that resample are measured at other rollouts than the rest: between two points a curve is taken as a line.
+    """
     tuned = best_rates(rows, TUNING_SEEDS)
-    curves: dict[str, dict[int, list[float]]] = {}
-    rollouts: list[float] = []
+    grid = np.arange(0, STEPS + 1, 10) * float(ROLLOUTS)
+    curves: dict[str, dict[int, Curve]] = {}
     for row in rows:
         if row["mix"] == mix and row["seed"] in TABLE_SEEDS and row["rate"] == tuned.get((row["policy"], mix)):
-            curves.setdefault(row["policy"], {})[row["seed"]] = [point["expected"] for point in row["curve"]]
-            rollouts = [point["rollouts"] for point in row["curve"]]
-    return curves, np.array(rollouts, dtype=np.float64)
+            points = row["curve"]
+            at, height = [p["rollouts"] for p in points], [p["expected"] for p in points]
+            curves.setdefault(row["policy"], {})[row["seed"]] = np.interp(grid, at, height)
+    return curves, grid
 
 
 def main() -> None:
@@ -93,7 +99,7 @@ def main() -> None:
         draw(curves, rollouts, mix, args.out / f"{mix}.png")
 
 
-def draw(curves: dict[str, dict[int, list[float]]], rollouts: NDArray[np.float64], mix: str, path: Path) -> None:
+def draw(curves: dict[str, dict[int, Curve]], rollouts: Curve, mix: str, path: Path) -> None:
     """Mean curves with 95 % bands of the mean (t over seeds)."""
     import matplotlib
 

@@ -1,58 +1,19 @@
 """A policy, and one training step's conversation with it."""
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from budgetalloc.advantages import Baseline, Scale, Weight
 from budgetalloc.budget import Budget, IntArray
-from budgetalloc.errors import InputError, StateError
-from budgetalloc.estimators import BetaEstimator
+from budgetalloc.errors import BudgetError, InputError, StateError
+from budgetalloc.estimators import BetaEstimator, check_rewards
 from budgetalloc.ids import Id, check_distinct, check_ids, shuffled_order
-from budgetalloc.posterior import Beta, FloatArray
+from budgetalloc.policies.decision import Decide, Keep, Needs, Rounds, Tally, View
+from budgetalloc.posterior import Beta
 from budgetalloc.solvers import check_costs
-
-
-@dataclass(frozen=True)
-class Needs:
-    """What a policy asks of a trainer where the user does not say: see `AdaptiveGRPOCallback`.
-
-    Args:
-        candidates: Prompts to choose among: 1, the batch's own; k, k times as many; "all", the whole dataset.
-        baseline, scale, weight: As in `group_advantages`; `None` is the trainer's own.
-        keep_batch: With one candidate, leave the batch's rows as they are: nothing is decided, only observed.
-    """
-
-    candidates: int | Literal["all"] = 1
-    baseline: Baseline | None = None
-    scale: Scale | None = None
-    weight: Weight = "rollout"
-    keep_batch: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class View:
-    """What a decision may look at. Prompts stand in an order that does not depend on the caller's.
-
-    Args:
-        belief_P: Beliefs before the step.
-        budget: What may be spent.
-        costs_P: Expected tokens of one rollout of each prompt, or None.
-        domains_P: The domain of each prompt, or None.
-        rng: Seeded by the policy's seed and the step, so that a decision can be repeated.
-    """
-
-    belief_P: Beta
-    budget: Budget
-    costs_P: FloatArray | None
-    domains_P: list[Hashable] | None
-    rng: np.random.Generator
-
-
-Decide = Callable[[View], IntArray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,10 +25,11 @@ class Policy:
 
     Args:
         name: As it is called, with its settings.
-        decide: The rule.
+        decide: The rule: counts, or a generator of counts for a decision in rounds (`Rounds`).
         estimator: Keeps the beliefs.
         seed: Seeds draws and ties.
         needs: What it asks of a trainer.
+        keep: Which of the step's rollouts to train on, where it generates more than that.
 
     >>> import budgetalloc as ba
     >>> policy = ba.knapsack(seed=0)
@@ -81,6 +43,7 @@ class Policy:
     estimator: BetaEstimator
     seed: int = 0
     needs: Needs = field(default_factory=Needs)
+    keep: Keep | None = None
 
     def __repr__(self) -> str:
         return self.name
@@ -174,30 +137,56 @@ class Step:
             raise InputError(f"domains_P has {len(domains_P)} entries for {len(self.ids_P)} prompts: give one each.")
         self.domains_P = None if domains_P is None else list(domains_P)
         self.belief_P = policy.belief(self.ids_P)  # before the step: what an unbiased baseline may use
-        self._asked = False
+        self._order_P = shuffled_order(policy.estimator.keys(self.ids_P), policy.seed, policy.estimator.step)
+        self._place = {self.ids_P[at]: k for k, at in enumerate(self._order_P.tolist())}
+        self._tally = Tally(np.zeros(len(self.ids_P)), np.zeros(len(self.ids_P)))
+        self._rounds: Rounds | None = None
+        self._spent = 0
         self._open = True
 
-    def _decide(self) -> IntArray:
-        estimator, seed = self.policy.estimator, self.policy.seed
-        order_P = shuffled_order(estimator.keys(self.ids_P), seed, estimator.step)
+    def _view(self) -> View:
+        order_P = self._order_P
         costs_P = None if self.costs_P is None else self.costs_P[order_P]
         domains_P = None if self.domains_P is None else [self.domains_P[at] for at in order_P.tolist()]
-        rng = np.random.default_rng([seed, estimator.step, 1])
-        counts_P = np.empty(len(self.ids_P), dtype=np.int64)
-        counts_P[order_P] = self.policy.decide(View(self.belief_P.take(order_P), self.budget, costs_P, domains_P, rng))
-        return counts_P
+        rng = np.random.default_rng([self.policy.seed, self.policy.estimator.step, 1])
+        return View(self.belief_P.take(order_P), self.budget, costs_P, domains_P, rng)
+
+    def _next_round(self) -> IntArray | None:
+        """Counts in the view's order, or None when the decision has ended."""
+        try:
+            if self._rounds is not None:
+                return self._rounds.send(self._tally)
+            plan = self.policy.decide(self._view())
+            self._rounds = _one_round(plan) if isinstance(plan, np.ndarray) else plan
+            return next(self._rounds)
+        except StopIteration:
+            return None
 
     def request(self) -> IntArray:
         """The rollouts wanted next, shape (P,); all zero when the step has spent its budget."""
         self._check_open()
-        counts_P = np.zeros(len(self.ids_P), dtype=np.int64) if self._asked else self._decide()
-        self._asked = True
+        counts_P = np.zeros(len(self.ids_P), dtype=np.int64)
+        wanted_P = self._next_round()
+        if wanted_P is not None:
+            counts_P[self._order_P] = wanted_P
+        self._spent += int(counts_P.sum())
+        if self.budget.rollouts is not None and self._spent > self.budget.rollouts:
+            raise BudgetError(
+                f"{self.policy}: its rounds ask for {self._spent} rollouts in one step, {self.budget} allows "
+                f"{self.budget.rollouts}. A decision in rounds must keep count of what it has spent."
+            )
         return counts_P
 
     def observe(self, ids_R: Iterable[Any], rewards_R: ArrayLike) -> None:
-        """Rewards of rollouts of this step, one row a rollout, shape (R,)."""
+        """Rewards of rollouts of this step, one row a rollout, shape (R,). A decision in rounds sees them next."""
         self._check_open()
-        self.policy.estimator.observe(ids_R, rewards_R)
+        ids = check_ids(ids_R, "ids_R")
+        rewards = check_rewards(rewards_R, len(ids))
+        self.policy.estimator.observe(ids, rewards)
+        at_R = np.array([self._place.get(x, -1) for x in ids], dtype=np.int64)
+        known_R = (at_R >= 0) & ~np.isnan(rewards)
+        np.add.at(self._tally.successes_P, at_R[known_R], rewards[known_R])
+        np.add.at(self._tally.scored_P, at_R[known_R], 1.0)
 
     def end(self) -> None:
         """Ends the step."""
@@ -208,3 +197,7 @@ class Step:
     def _check_open(self) -> None:
         if not self._open:
             raise InputError("This step has ended: open the next one with policy.begin(ids_P, budget).")
+
+
+def _one_round(counts_P: IntArray) -> Rounds:
+    yield counts_P

@@ -1,6 +1,5 @@
 """Policies composed of a belief, a value and a solver."""
 
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -10,7 +9,8 @@ from budgetalloc.budget import IntArray
 from budgetalloc.cpsat import ortools
 from budgetalloc.errors import BudgetError, InputError
 from budgetalloc.estimators import BetaEstimator
-from budgetalloc.policies.base import Needs, Policy, View
+from budgetalloc.policies.base import Policy
+from budgetalloc.policies.decision import Needs, View
 from budgetalloc.posterior import Belief, FloatArray, Point
 from budgetalloc.solvers import Solver, greedy, proportional
 from budgetalloc.values import Value, knapsack_rl, mixed_group
@@ -118,21 +118,6 @@ def thompson(
     estimator = BetaEstimator(prior=prior, discount=discount, idle=idle)
     name = f"thompson(value={_name(value)}, {_settings(estimator)}, seed={seed})"
     return Policy(name, decide, estimator, seed, Needs(candidates="all", baseline="group"))
-
-
-def adaptive(*, seed: int = 0) -> Policy:
-    """The recommended policy: a Thompson draw, Knapsack RL's value, the whole dataset, the posterior baseline.
-
-    On the tiny language model of `budgetalloc demo` it learned faster than the other combinations tried, and both the
-    draw and the baseline carried part of the gain. It asks a trainer for `candidates="all"`, `baseline="posterior"` and
-    `scale="batch"`.
-
-    >>> adaptive()
-    adaptive(value=knapsack_rl, prior=(0.5, 0.5), discount=0.7, idle=0.999, seed=0)
-    """
-    drawn = thompson(seed=seed)
-    needs = Needs(candidates="all", baseline="posterior", scale="batch")
-    return replace(drawn, name=drawn.name.replace("thompson", "adaptive"), needs=needs)
 
 
 def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> IntArray:

@@ -10,6 +10,7 @@ from tqdm import tqdm
 from transformers import TrainerCallback
 
 from budgetalloc.testbed.heldout import evaluate
+from budgetalloc.testbed.language import SKILLS, Language
 
 
 @dataclass(frozen=True)
@@ -18,11 +19,11 @@ class CurvePoint:
 
     step: int
     success: float
-    """Held-out success of the 24 skills that can be learned, sampled at temperature 1."""
+    """Held-out success of what can be learned, sampled at temperature 1."""
     expected: float
     """The same without sampling noise: the mean probability of the right answer."""
     trap_success: float
-    """Held-out success of the two traps; it cannot improve."""
+    """Held-out success of the traps; it cannot improve."""
     mixed_groups: float | None
     """Share of groups (one prompt in one step) with both a pass and a fail."""
     mixed_rollouts: float | None
@@ -38,7 +39,16 @@ class CurvePoint:
 class Recorder(TrainerCallback):  # type: ignore[misc, unused-ignore]
     """Sees every reward, and after every `eval_every` steps measures the model and appends a point to `curve`."""
 
-    def __init__(self, rows: Sequence[dict[str, Any]], eval_every: int, samples: int, progress: bool) -> None:
+    def __init__(
+        self,
+        rows: Sequence[dict[str, Any]],
+        eval_every: int,
+        samples: int,
+        progress: bool,
+        language: Language = SKILLS,
+        max_rollouts: int | None = None,
+    ) -> None:
+        self.language, self.max_rollouts = language, max_rollouts
         self.rows, self.eval_every, self.samples, self.progress = rows, eval_every, samples, progress
         self.curve: list[CurvePoint] = []
         self.trainer: Any = None
@@ -76,7 +86,10 @@ class Recorder(TrainerCallback):  # type: ignore[misc, unused-ignore]
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._bar.update(1)
-        if state.global_step % self.eval_every == 0 or state.global_step == state.max_steps:
+        if self.max_rollouts is not None and self._rollouts >= self.max_rollouts:
+            control.should_training_stop = True
+        last = control.should_training_stop or state.global_step == state.max_steps
+        if last or state.global_step % self.eval_every == 0:
             self._measure(state.global_step)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -85,7 +98,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc, unused-ignore]
     def _measure(self, step: int) -> None:
         self._seconds += time.perf_counter() - self._resumed
         model = self.trainer.accelerator.unwrap_model(self.trainer.model)
-        found = evaluate(model, self.trainer.processing_class, self.rows, self.samples)
+        found = evaluate(model, self.trainer.processing_class, self.rows, self.samples, language=self.language)
         mixed_groups, mixed_rollouts = self.mixed()
         point = CurvePoint(
             step=step,

@@ -1,6 +1,7 @@
 """One real GRPO run on the testbed by TRL's own GRPOTrainer, and its learning curve.
 
     run = train(seed=0)                                     # uniform: 32 prompts x 8 rollouts a step
+    run = train(seed=0, language=GROWING)                   # the other task language
     run = train(seed=0, attach=lambda t: t.add_callback(AdaptiveGRPOCallback(t, policy)))
     run.curve[-1].success
 
@@ -23,9 +24,9 @@ from transformers.utils import logging as hf_logging
 from trl import GRPOConfig, GRPOTrainer
 
 from budgetalloc.testbed.curve import CurvePoint, Recorder
-from budgetalloc.testbed.skills import LENGTH, held_out, make_reward, pool
+from budgetalloc.testbed.language import SKILLS, Language
 
-WEIGHTS = Path(__file__).parent / "weights"
+WEIGHTS = SKILLS.weights
 
 
 @dataclass(frozen=True)
@@ -60,21 +61,27 @@ def _quiet() -> Iterator[None]:
             hf_logging.enable_progress_bar()
 
 
+def _given(value: int | None, default: int) -> int:
+    return default if value is None else value
+
+
 def train(
     attach: Callable[[Any], object] | None = None,
     *,
     steps: int = 150,
+    max_rollouts: int | None = None,
     learning_rate: float = 1e-4,
     seed: int = 0,
     prompts: int = 32,
     generations: int = 8,
     eval_every: int = 10,
     eval_samples: int = 4,
-    pool_per_skill: int = 80,
-    held_out_per_skill: int = 20,
+    pool_per_skill: int | None = None,
+    held_out_per_skill: int | None = None,
     rows: Sequence[dict[str, Any]] | None = None,
     held_out_rows: Sequence[dict[str, Any]] | None = None,
-    weights: str | Path = WEIGHTS,
+    language: Language = SKILLS,
+    weights: str | Path | None = None,
     output_dir: str | Path | None = None,
     threads: int | None = None,
     progress: bool = True,
@@ -82,19 +89,22 @@ def train(
 ) -> Run:
     """Run GRPO for `steps` steps of `prompts` x `generations` rollouts, and record the curve.
 
+    `max_rollouts` ends it sooner, after the step that reaches so many: a policy may generate more than it trains on.
     `attach` is given the trainer before it starts. `seed` moves the pool, its order, the sampling and the traps' coins;
     the held-out prompts stay, so that runs compare. `overrides` go to GRPOConfig last. `threads` is torch's number of
-    CPU threads: 1 where runs go side by side. `rows` and `held_out_rows` replace the usual pool and held-out prompts.
+    CPU threads: 1 where runs go side by side. `language` brings its own sizes, weights, reward and rows; `rows` and
+    `held_out_rows` replace the usual pool and held-out prompts, and must be of that language.
     A GPU is used where there is one. One process only: the curve would miss the rewards of other ranks.
     """
     if eval_every < 1:
         raise ValueError(
             f"train(eval_every={eval_every}): no curve without points. Use 10, or {steps} for the ends only."
         )
+    weights = weights or language.weights
     if not (Path(weights) / "config.json").is_file():
         raise FileNotFoundError(
             f"train(weights={str(weights)!r}): no model there. Make one with "
-            f"`python -m budgetalloc.testbed.pretrain --out {weights}`."
+            f"`python -m budgetalloc.testbed.pretrain --language {language.name} --out {weights}`."
         )
     if threads is not None:
         torch.set_num_threads(threads)
@@ -106,7 +116,7 @@ def train(
             "lr_scheduler_type": "constant",  # so that a longer run begins as a shorter one
             "per_device_train_batch_size": prompts * generations,
             "num_generations": generations,
-            "max_completion_length": LENGTH + 1,  # the digits and the end of text
+            "max_completion_length": language.answer_length + 1,  # and the end of text
             "temperature": 1.0,
             "beta": 0.0,
             "use_cpu": not torch.cuda.is_available(),
@@ -118,13 +128,17 @@ def train(
             "report_to": [],
             "save_strategy": "no",
         }
-        recorder = Recorder(held_out_rows or held_out(held_out_per_skill), eval_every, eval_samples, progress)
+        if held_out_rows is None:
+            held_out_rows = language.held_out(_given(held_out_per_skill, language.held_out_per_skill))
+        if rows is None:
+            rows = language.pool(_given(pool_per_skill, language.pool_per_skill), seed)
+        recorder = Recorder(held_out_rows, eval_every, eval_samples, progress, language, max_rollouts)
         trainer = GRPOTrainer(
             model=AutoModelForCausalLM.from_pretrained(weights, dtype=torch.float32),
             processing_class=AutoTokenizer.from_pretrained(weights),
-            reward_funcs=recorder.watch(make_reward(seed)),
+            reward_funcs=recorder.watch(language.make_reward(seed)),
             args=GRPOConfig(**{**settings, **overrides}),
-            train_dataset=Dataset.from_list(list(rows or pool(pool_per_skill, seed))),
+            train_dataset=Dataset.from_list(list(rows)),
         )
         recorder.trainer = trainer
         trainer.remove_callback(PrinterCallback)  # it prints every log line; they stay in trainer.state.log_history

@@ -41,7 +41,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             are untouched stay as TRL computes them.
         floor: Fewest rollouts of a prompt; left out, 2 with `candidates=1` and 0 otherwise.
         cap: Most rollouts of a prompt; left out, 8 times `num_generations` (more where there are too few prompts).
-        min_group: Smallest group that is not empty.
+        min_group: Smallest group that is not empty. Left out, what the policy asks for.
         quantum: Counts are multiples of it.
         prompt_id: The dataset column that names prompts. Without it a prompt is named by its hash. Rows with the same
             name are one prompt, of which the first row is used.
@@ -66,7 +66,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         weight: Weight | None = None,
         floor: int | None = None,
         cap: int | None = None,
-        min_group: int = 2,
+        min_group: int | None = None,
         quantum: int = 1,
         prompt_id: str = "prompt_id",
         reward_range: tuple[float, float] = (0.0, 1.0),

@@ -2,6 +2,7 @@
 
 import time
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,13 +10,14 @@ import numpy as np
 import torch
 from accelerate.utils import gather_object
 
-from budgetalloc.advantages import group_advantages
+from budgetalloc.advantages import Baseline, group_advantages
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError
+from budgetalloc.errors import InputError, UnsupportedError
 from budgetalloc.ids import Id, factorize
 from budgetalloc.ledger import LedgerWriter
 from budgetalloc.policies import Policy, Step
 from budgetalloc.posterior import Beta, FloatArray
+from budgetalloc.trl.batches import merge, take
 from budgetalloc.trl.metrics import group_metrics, share_without_spread
 from budgetalloc.trl.options import Options
 from budgetalloc.trl.prompts import Prompts
@@ -24,12 +26,13 @@ HELD = ("_generate_and_score_completions", "_calculate_rewards", "_generate_sing
 
 
 @dataclass(frozen=True, eq=False)
-class _Plan:
-    """The rollouts of all processes in TRL's order: their prompts, and what was believed of them before."""
+class _Round:
+    """The rollouts of all processes in TRL's order: their prompts, what they earned, and TRL's batch of them."""
 
-    step: Step
     ids_R: list[Id]
-    belief_R: Beta
+    rewards_R: FloatArray
+    lengths_R: list[int]
+    output: dict[str, Any]
 
 
 class Generation:
@@ -48,6 +51,7 @@ class Generation:
         self._pool: dict[Id, int] = {}
         self._own = {name: getattr(trainer, name) for name in HELD}
         self._scored: tuple[torch.Tensor, torch.Tensor] | None = None
+        self._generating = 0.0  # seconds of this step that are TRL's
 
     def hold(self) -> None:
         """Puts this object before the trainer's methods."""
@@ -62,19 +66,34 @@ class Generation:
             setattr(self.trainer, name, own)
 
     def _generate_and_score(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        generate = self._own["_generate_and_score_completions"]
         if not self.trainer.model.training:
-            return generate(inputs)  # type: ignore[no-any-return]
-        started = time.perf_counter()
-        plan, rows = self._decide(inputs)
-        decided = time.perf_counter()
-        self._scored = None
-        output: dict[str, Any] = generate(rows)
-        generated = time.perf_counter()
-        self._learn(plan, output)
-        seconds = decided - started + time.perf_counter() - generated
-        self.trainer._metrics["train"]["budgetalloc/seconds"].append(seconds)
+            return self._own["_generate_and_score_completions"](inputs)  # type: ignore[no-any-return]
+        started, self._generating = time.perf_counter(), 0.0
+        step, offer = self._open(inputs)
+        rounds = []
+        for ids_R, rows in self._requests(step, offer, inputs):
+            rounds.append(self._round(ids_R, rows))
+            step.observe(ids_R, self._to_unit(rounds[-1].rewards_R))
+        output = self._learn(step, rounds, len(inputs) * self.trainer.accelerator.num_processes)
+        self.trainer._metrics["train"]["budgetalloc/seconds"].append(time.perf_counter() - started - self._generating)
         return output
+
+    def _round(self, ids_R: list[Id], rows: list[dict[str, Any]]) -> _Round:
+        """TRL's own generation and scoring of these rows."""
+        trainer, started = self.trainer, time.perf_counter()
+        self._scored = None
+        size = trainer.num_generations
+        if len(ids_R) % size:  # TRL folds rewards into groups of this size; its advantages are replaced afterwards
+            trainer.num_generations = 1
+        try:
+            output = self._own["_generate_and_score_completions"](rows)
+        finally:
+            trainer.num_generations = size
+        self._generating += time.perf_counter() - started
+        if self._scored is None:
+            raise RuntimeError("TRL did not call _calculate_rewards: budgetalloc saw no rewards of this step.")
+        rewards_per_func, lengths = self._scored
+        return _Round(ids_R, self._total_rewards(rewards_per_func), lengths.tolist(), output)
 
     def _see_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> torch.Tensor:
         rewards: torch.Tensor = self._own["_calculate_rewards"](inputs, prompts, completions, completion_ids_list)
@@ -93,23 +112,36 @@ class Generation:
 
     # --- before generation: whose rollouts ------------------------------------------------------------------------
 
-    def _decide(self, inputs: list[dict[str, Any]]) -> tuple[_Plan, list[dict[str, Any]]]:
-        accelerator, options = self.trainer.accelerator, self.options
-        total = len(inputs) * accelerator.num_processes
-        own = self.prompts.ids(inputs) if options.candidates != "all" else []
-        own_ids_R = self._gather(own)
+    def _open(self, inputs: list[dict[str, Any]]) -> tuple[Step, list[Id]]:
+        """The policy's step, and the prompt of each row of all processes where the loader's rows are on offer."""
+        options, total = self.options, len(inputs) * self.trainer.accelerator.num_processes
+        own_ids_R = self._gather(self.prompts.ids(inputs) if options.candidates != "all" else [])
         ids_P = self._offer(own_ids_R)
-        step = self.policy.begin(ids_P, options.budget(total, len(ids_P), self.trainer.num_generations))
-        if options.keep_batch:
-            _, at_R = factorize(own_ids_R)
-            return _Plan(step, own_ids_R, step.belief_P.take(at_R)), inputs
-        counts_P = step.request()
-        self._check_same_on_all_ranks(counts_P)
-        at_R = np.repeat(np.arange(len(ids_P)), counts_P)
-        ids_R = [ids_P[at] for at in at_R.tolist()]
-        start = accelerator.process_index * len(inputs)
-        rows = self._rows(ids_R[start : start + len(inputs)], dict(zip(own[::-1], inputs[::-1], strict=False)))
-        return _Plan(step, ids_R, step.belief_P.take(at_R)), rows
+        budget = options.budget(total * options.generate, len(ids_P), self.trainer.num_generations)
+        return self.policy.begin(ids_P, budget), own_ids_R
+
+    def _requests(
+        self, step: Step, own_ids_R: list[Id], inputs: list[dict[str, Any]]
+    ) -> Iterator[tuple[list[Id], list[dict[str, Any]]]]:
+        """For each round that the policy wants: the prompts of all processes' rows, and this process's rows."""
+        if self.options.keep_batch:
+            yield own_ids_R, inputs
+            return
+        accelerator = self.trainer.accelerator
+        own = self.prompts.ids(inputs) if self.options.candidates != "all" else []
+        first_rows = dict(zip(own[::-1], inputs[::-1], strict=False))
+        while (counts_P := step.request()).any():
+            self._check_same_on_all_ranks(counts_P)
+            total = int(counts_P.sum())
+            if accelerator.num_processes > 1 and total != len(inputs) * accelerator.num_processes:
+                raise UnsupportedError(
+                    f"{self.policy} decides in rounds, here of {total} rollouts, which is served in one process only; "
+                    f"there are {accelerator.num_processes}. Use a policy that decides once a step."
+                )
+            ids_R = [step.ids_P[at] for at in np.repeat(np.arange(len(counts_P)), counts_P).tolist()]
+            share = total // accelerator.num_processes
+            start = accelerator.process_index * share
+            yield ids_R, self._rows(ids_R[start : start + share], first_rows)
 
     def _offer(self, own_ids_R: list[Id]) -> list[Id]:
         """The prompts to choose among: the batch's own, more drawn from the dataset, or all of it."""
@@ -152,40 +184,43 @@ class Generation:
 
     # --- after scoring: what they taught --------------------------------------------------------------------------
 
-    def _learn(self, plan: _Plan, output: dict[str, Any]) -> None:
-        """Rewards go to the beliefs; advantages and metrics are put right for groups of any sizes."""
-        if self._scored is None:
-            raise RuntimeError("TRL did not call _calculate_rewards: budgetalloc saw no rewards of this step.")
-        rewards_per_func, lengths = self._scored
-        rewards_R = self._total_rewards(rewards_per_func)
-        low, high = self.options.reward_range
+    def _learn(self, step: Step, rounds: list[_Round], total: int) -> dict[str, Any]:
+        """TRL's batch to train on: `total` rows, with advantages and metrics that are right for groups of any sizes."""
+        ids_R = [name for each in rounds for name in each.ids_R]
+        rewards_R = np.concatenate([each.rewards_R for each in rounds])
+        place = {name: at for at, name in enumerate(step.ids_P)}
+        belief_R = step.belief_P.take(np.array([place[name] for name in ids_R], dtype=np.int64))
         unit_R = self._to_unit(rewards_R)
-        plan.step.observe(plan.ids_R, unit_R)
-        plan.step.end()
+        step.end()
+        output = merge([each.output for each in rounds], self.trainer._tokenizer.pad_token_id)
         if self.options.baseline is not None:
-            # The posterior's baseline lives on the scale of the beliefs, the others on that of the rewards.
-            posterior = self.options.baseline == "posterior"
-            advantages_R = group_advantages(
-                unit_R if posterior else rewards_R,
-                plan.ids_R,
-                self.options.baseline,
-                self.options.scale,
-                self.options.weight,
-                belief_R=plan.belief_R,
+            self._replace_advantages(
+                output, self._advantages(self.options.baseline, rewards_R, unit_R, ids_R, belief_R)
             )
-            if posterior and self.options.scale == "none":
-                advantages_R = advantages_R * (high - low)
-            self._replace_advantages(output, advantages_R)
         metrics = self.trainer._metrics["train"]
-        for key, value in group_metrics(plan.ids_R, unit_R, plan.belief_R).items():
+        for key, value in group_metrics(ids_R, unit_R, belief_R).items():
             metrics[f"budgetalloc/{key}"].append(value)
         if not self.options.keep_batch:
-            metrics["frac_reward_zero_std"][-1] = share_without_spread(plan.ids_R, unit_R)
+            metrics["frac_reward_zero_std"][-len(rounds) :] = [share_without_spread(ids_R, unit_R)] * len(rounds)
         if self.ledger is not None:
-            _, group_R = factorize(plan.ids_R)
+            _, group_R = factorize(ids_R)
             counts_R = np.bincount(group_R)[group_R]
-            step, predicted_R = self.trainer.state.global_step, plan.belief_R.mean
-            self.ledger.append(step, plan.ids_R, rewards_R, lengths.tolist(), predicted_R, counts_R)
+            lengths_R = [n for each in rounds for n in each.lengths_R]
+            at_step, predicted_R = self.trainer.state.global_step, belief_R.mean
+            self.ledger.append(at_step, ids_R, rewards_R, lengths_R, predicted_R, counts_R)
+        if self.policy.keep is not None and len(ids_R) > total:
+            output = take(output, self.policy.keep(ids_R, rewards_R, total))
+        return output
+
+    def _advantages(
+        self, baseline: Baseline, rewards_R: FloatArray, unit_R: FloatArray, ids_R: list[Id], belief_R: Beta
+    ) -> FloatArray:
+        """The posterior's baseline lives on the scale of the beliefs, the others on that of the rewards."""
+        posterior, scale, weight = baseline == "posterior", self.options.scale, self.options.weight
+        rewards = unit_R if posterior else rewards_R
+        advantages_R = group_advantages(rewards, ids_R, baseline, scale, weight, belief_R=belief_R)
+        low, high = self.options.reward_range
+        return advantages_R * (high - low) if posterior and scale == "none" else advantages_R
 
     def _total_rewards(self, rewards_per_func: torch.Tensor) -> FloatArray:
         """TRL's weighted sum; NaN where no reward function scored the rollout."""
@@ -215,5 +250,6 @@ class Generation:
         mine = advantages_R[start : start + len(old)]
         output["advantages"] = torch.as_tensor(mine, dtype=old.dtype, device=old.device)
         table = self.trainer._logs["advantages"]  # the completions table: its last rows are this batch's
-        for at, value in enumerate(advantages_R.tolist(), start=len(table) - len(advantages_R)):
+        shown_R = advantages_R[-len(table) :].tolist()  # it keeps no more rows than a batch is trained on
+        for at, value in enumerate(shown_R, start=len(table) - len(shown_R)):
             table[at] = value

@@ -27,6 +27,7 @@ class Options:
     quantum: int
     reward_range: tuple[float, float]
     keep_batch: bool
+    generate: int
 
     @classmethod
     def resolve(cls, needs: Needs, trainer_scale: Any, given: dict[str, Any]) -> "Options":
@@ -42,10 +43,11 @@ class Options:
             weight=_first(given["weight"], needs.weight),
             floor=_first(given["floor"], 2 if candidates == 1 else 0),
             cap=given["cap"],
-            min_group=given["min_group"],
+            min_group=_first(given["min_group"], needs.min_group),
             quantum=given["quantum"],
             reward_range=given["reward_range"],
             keep_batch=keep_batch,
+            generate=needs.generate,
         )
         for name, allowed in (("baseline", Baseline), ("scale", Scale), ("weight", Weight)):
             value = getattr(options, name)

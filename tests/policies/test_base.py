@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import budgetalloc as ba
-from budgetalloc import Budget, BudgetError, InputError, Policy, StateError
+from budgetalloc import Budget, BudgetError, InputError, Policy, StateError, policies
 
 POLICIES = {
     "uniform": ba.uniform,
@@ -17,6 +17,8 @@ POLICIES = {
     "knapsack of means": lambda **kw: ba.knapsack(belief="mean", value=ba.knapsack_rl, **kw),
     "thompson": ba.thompson,
     "adaptive": ba.adaptive,
+    "vade": policies.vade,
+    "cures": policies.cures,
 }
 each_policy = pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES.keys())
 IDS = [*range(6), *map(str, range(6)), "a prompt"]

@@ -115,7 +115,7 @@ def test_knapsack_refuses_an_unknown_belief():
         ba.knapsack(belief="median")
 
 
-# --- thompson and adaptive ---
+# --- thompson ---
 
 
 def test_the_draw_differs_between_steps():
@@ -149,14 +149,6 @@ def test_thompson_is_the_solver_on_its_draw():
     mean = np.mean(counts, axis=0)
     assert mean[1] > mean[3]  # a third is worth more than certain success, on the average over draws
     assert len({tuple(c) for c in counts}) > 50
-
-
-def test_adaptive_is_thompson_with_the_posterior_baseline():
-    adaptive, thompson = ba.adaptive(seed=2), ba.thompson(seed=2)
-    assert adaptive.needs == ba.Needs(candidates="all", baseline="posterior", scale="batch", weight="rollout")
-    assert adaptive.name == "adaptive(value=knapsack_rl, prior=(0.5, 0.5), discount=0.7, idle=0.999, seed=2)"
-    budget = Budget(rollouts=24, floor=0)
-    assert adaptive.allocate(range(20), budget).tolist() == thompson.allocate(range(20), budget).tolist()
 
 
 @pytest.mark.parametrize("make", [ba.uniform, ba.knapsack, ba.thompson], ids=lambda m: m.__name__)

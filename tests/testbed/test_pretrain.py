@@ -9,6 +9,8 @@ pytest.importorskip("trl")
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from budgetalloc.testbed.heldout import answer_logits
+from budgetalloc.testbed.language import GROWING, SKILLS, Language
 from budgetalloc.testbed.pretrain import Recipe, build_model, build_tokenizer, pretrain, save
 from budgetalloc.testbed.skills import ALPHABET
 
@@ -23,6 +25,34 @@ def test_one_token_a_character() -> None:
     )
     assert tokenizer(ALPHABET)["input_ids"] == list(range(2, 2 + len(ALPHABET)))
     assert tokenizer(["1", "12"], padding=True)["input_ids"][0][0] == tokenizer.pad_token_id
+
+
+def test_the_other_language_has_its_own_letters() -> None:
+    tokenizer = build_tokenizer(GROWING)
+    ids = tokenizer(["47+85=", "c4="], padding=True)["input_ids"]
+    assert tokenizer.decode(ids[0]) == "47+85="
+    assert ids[1][:3] == [tokenizer.pad_token_id] * 3
+    assert tokenizer(GROWING.alphabet)["input_ids"] == list(range(2, 2 + len(GROWING.alphabet)))
+
+
+def test_padding_counts_for_nothing_in_the_loss() -> None:
+    tokenizer = build_tokenizer(GROWING)
+    torch.manual_seed(0)
+    model = build_model(tokenizer).eval()
+    prompts, answers = ["4+7=", "r4708="], ["11", "8074"]
+    logits_PTV, tokens_PT = answer_logits(model, tokenizer, prompts, answers)
+    eos = tokenizer.eos_token_id
+    assert tokens_PT.tolist() == [[3, 3, eos, -100, -100], [10, 2, 9, 6, eos]]  # a digit is itself and 2
+    for k in range(2):
+        alone, _ = answer_logits(model, tokenizer, prompts[k : k + 1], answers[k : k + 1])
+        torch.testing.assert_close(logits_PTV[k, : alone.shape[1]], alone[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("language", [SKILLS, GROWING], ids=lambda language: language.name)
+def test_a_short_pretraining_is_reproducible_in_either_language(language: Language) -> None:
+    models = [pretrain(Recipe(steps=3, rows=16), progress=False, language=language)[0] for _ in range(2)]
+    for a, b in zip(models[0].parameters(), models[1].parameters(), strict=True):
+        assert torch.equal(a, b)
 
 
 def test_the_model_is_tiny_and_has_no_dropout() -> None:

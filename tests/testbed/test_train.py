@@ -10,10 +10,12 @@ import torch
 from transformers import TrainerCallback
 from trl import GRPOTrainer
 
+from budgetalloc import policies
 from budgetalloc.testbed.curve import Recorder
 from budgetalloc.testbed.heldout import evaluate, probability, sample
 from budgetalloc.testbed.skills import answer, held_out, make_reward, prompt_id, skill_of
 from budgetalloc.testbed.train import WEIGHTS, Run, train
+from budgetalloc.trl import AdaptiveGRPOCallback
 
 SMALL: dict[str, Any] = {"steps": 4, "prompts": 8, "generations": 4, "held_out_per_skill": 2, "progress": False}
 
@@ -145,5 +147,17 @@ def test_plain_grpo_learns_on_prompts_it_never_saw() -> None:
 def test_errors_name_the_argument() -> None:
     with pytest.raises(ValueError, match="eval_every=0"):
         train(eval_every=0)
-    with pytest.raises(FileNotFoundError, match=r"budgetalloc\.testbed\.pretrain --out nowhere"):
+    with pytest.raises(FileNotFoundError, match=r"budgetalloc\.testbed\.pretrain --language skills --out nowhere"):
         train(weights="nowhere")
+
+
+def test_a_run_ends_after_so_many_rollouts_where_a_policy_generates_more_than_it_trains_on():
+    def attach(trainer):
+        trainer.add_callback(AdaptiveGRPOCallback(trainer, policies.dapo(group=4, generate=3)))
+
+    run = train(
+        attach, steps=6, max_rollouts=150, prompts=8, generations=4, eval_every=1, eval_samples=1, progress=False
+    )
+    rollouts = [point.rollouts for point in run.curve]
+    assert rollouts[-2] < 150 <= rollouts[-1]
+    assert len(rollouts) < 6  # 32 rows are trained on in a step, more are generated

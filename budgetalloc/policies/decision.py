@@ -1,0 +1,77 @@
+"""What a decision may look at and ask for: the nouns that policies and trainers share."""
+
+from collections.abc import Callable, Generator, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from budgetalloc.advantages import Baseline, Scale, Weight
+from budgetalloc.budget import Budget, IntArray
+from budgetalloc.ids import Id
+from budgetalloc.posterior import Beta, FloatArray
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a policy asks of a trainer where the user does not say: see `AdaptiveGRPOCallback`.
+
+    Args:
+        candidates: Prompts to choose among: 1, the batch's own; k, k times as many; "all", the whole dataset.
+        baseline, scale, weight: As in `group_advantages`; `None` is the trainer's own.
+        keep_batch: With one candidate, leave the batch's rows as they are: nothing is decided, only observed.
+        generate: Rollouts that a step may generate for each one that it trains on.
+        min_group: Smallest group that is not empty: 1 where the baseline does not need the group.
+    """
+
+    candidates: int | Literal["all"] = 1
+    baseline: Baseline | None = None
+    scale: Scale | None = None
+    weight: Weight = "rollout"
+    keep_batch: bool = False
+    generate: int = 1
+    min_group: int = 2
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What a decision may look at. Prompts stand in an order that does not depend on the caller's.
+
+    Args:
+        belief_P: Beliefs before the step.
+        budget: What may be spent.
+        costs_P: Expected tokens of one rollout of each prompt, or None.
+        domains_P: The domain of each prompt, or None.
+        rng: Seeded by the policy's seed and the step, so that a decision can be repeated.
+    """
+
+    belief_P: Beta
+    budget: Budget
+    costs_P: FloatArray | None
+    domains_P: list[Hashable] | None
+    rng: np.random.Generator
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """What the rounds of a step have shown so far, one entry a prompt in the order of the `View`.
+
+    Args:
+        successes_P: Sum of the rewards, in [0, n].
+        scored_P: Rollouts with a reward, n.
+    """
+
+    successes_P: FloatArray
+    scored_P: FloatArray
+
+    def mixed(self) -> NDArray[np.bool_]:
+        """Which groups have both a success and a failure (of graded rewards: are neither all 0 nor all 1)."""
+        return np.asarray((self.successes_P > 0) & (self.successes_P < self.scored_P))
+
+
+Rounds = Generator[IntArray, Tally, None]
+"""A decision in rounds: yields counts, is sent what they showed, and ends when it wants no more."""
+Decide = Callable[[View], IntArray | Rounds]
+Keep = Callable[[Sequence[Id], FloatArray, int], IntArray]
+"""Which rollouts of a step to train on: (ids_R, rewards_R, rows) -> `rows` indices, ascending."""

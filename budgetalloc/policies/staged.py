@@ -1,0 +1,199 @@
+"""Published methods that decide in rounds within a step, on the rewards of the rounds before.
+
+Everything that is generated counts against the step's budget. Where a prompt gets more rollouts *because* of its
+rewards, the mean of its group is biased, and so is a baseline that contains it. What was believed before the step is
+not: `baseline=policy.belief(ids_R).mean` keeps each rollout's gradient unbiased.
+"""
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from budgetalloc.downselect import balanced, mixed_first
+from budgetalloc.errors import InputError
+from budgetalloc.estimators import BetaEstimator
+from budgetalloc.policies.base import Policy
+from budgetalloc.policies.decision import Needs, Rounds, Tally, View
+from budgetalloc.policies.rounds import Rollouts, in_rounds
+from budgetalloc.policies.selection import check_group
+
+
+def ar3po(*, group: int = 8, stages: int = 2, seed: int = 0) -> Policy:
+    """Stops a prompt at its first success: AR3PO's adaptive rollout (arXiv 2509.25808).
+
+    Each stage gives `group / stages` rollouts to every prompt that has no success yet. What that saves starts further
+    prompts, so that the budget is spent exactly. Only failures are waited out: an all-pass group stays without
+    signal. The group's mean is biased upwards (for two stages of k, by (1-p)^k p / 2). How many stages the paper uses
+    is not known to us, only that group = 8. Its response reuse is not part of this.
+
+    Args:
+        group: Most rollouts of a prompt.
+        stages: Rounds to reach it, at most `group`.
+        seed: Of ties.
+
+    >>> from budgetalloc import Budget
+    >>> step = ar3po(seed=0).begin(["a", "b", "c", "d"], Budget(rollouts=16, floor=0))
+    >>> step.request()
+    array([4, 4, 0, 0])
+    >>> step.observe(["a", "a", "a", "a", "b", "b", "b", "b"], [0, 1, 0, 0, 0, 0, 0, 0])
+    >>> step.request()  # b goes on; what a does not need will start c
+    array([0, 4, 0, 0])
+    """
+    check_group(group)
+    if not 1 <= stages <= group:
+        raise InputError(f"stages={stages!r}: use 1 to group={group}.")
+    each = -(-group // stages)
+
+    def decide(view: View) -> Rounds:
+        return in_rounds(view, each, each, group, lambda tally: tally.successes_P > 0)
+
+    needs = Needs(candidates=stages, baseline="group")
+    return Policy(f"ar3po(group={group}, stages={stages}, seed={seed})", decide, BetaEstimator(), seed, needs)
+
+
+def pilot_commit(*, pilot: int = 4, group: int = 16, share: float = 0.5, seed: int = 0) -> Policy:
+    """A pilot of every prompt, then the rest to those whose rewards varied most (Pilot-Commit, arXiv 2605.26606).
+
+    The pilots take `share` of the budget; the prompts with the largest variance of pilot rewards are then filled up to
+    `group`. Prompts that all passed or all failed get no more. The paper's buffer of deferred prompts is not part of
+    this: a prompt that was not committed to is met again when the loader offers it.
+
+    Args:
+        pilot: Rollouts of a pilot, at least 2.
+        group: Rollouts of a prompt that is committed to, more than `pilot`.
+        share: Of the budget, spent on pilots, in (0, 1).
+        seed: Of ties.
+
+    >>> from budgetalloc import Budget
+    >>> step = pilot_commit(pilot=2, group=6, seed=0).begin(["a", "b", "c", "d"], Budget(rollouts=8, floor=0))
+    >>> step.request()
+    array([2, 2, 0, 0])
+    >>> step.observe(["a", "a", "b", "b"], [1, 1, 0, 1]); step.request()
+    array([0, 4, 0, 0])
+    """
+    check_group(group)
+    if not 2 <= pilot < group:
+        raise InputError(f"pilot={pilot!r}: a pilot needs 2 to group-1={group - 1} rollouts, to show any variance.")
+    if not 0 < share < 1:
+        raise InputError(f"share={share!r}: use a number between 0 and 1, such as 0.5.")
+
+    def decide(view: View) -> Rounds:
+        given = Rollouts(view.budget, len(view.belief_P))
+        total, before_P = given.left, given.counts_P.copy()
+        for at in range(len(before_P)):
+            if view.budget.floor or given.left > (1 - share) * total or not before_P.any():
+                given.give(at, min(pilot, max(1, given.left // (len(before_P) - at))) if view.budget.floor else pilot)
+                before_P = given.counts_P
+        tally = yield given.counts_P.copy()
+        before_P = given.counts_P.copy()
+        rate_P = tally.successes_P / np.maximum(tally.scored_P, 1)
+        best = np.argsort(-rate_P * (1 - rate_P), kind="stable")
+        for at in best.tolist():
+            if tally.mixed()[at]:
+                given.give(at, group - int(given.counts_P[at]))
+        while given.left:
+            for at in best.tolist():
+                given.give(at, view.budget.quantum)
+        yield given.counts_P - before_P
+
+    name = f"pilot_commit(pilot={pilot}, group={group}, share={share}, seed={seed})"
+    return Policy(name, decide, BetaEstimator(), seed, Needs(candidates=2, baseline="group"))
+
+
+def reinforce_ada(*, group: int = 8, stages: int = 4, seed: int = 0) -> Policy:
+    """Samples a prompt until it has `group / 2` successes and as many failures (Reinforce-Ada, arXiv 2510.04996).
+
+    Each of up to `stages` rounds gives `group` rollouts to every prompt that lacks either; `group` rows a prompt are
+    then trained on, balanced where it can be. A step generates up to `stages` times what it trains on, all of it
+    counted; the budget is a limit and may not be spent. Advantages are taken over all that was generated.
+
+    Args:
+        group: Rollouts of a round, and of a prompt in training.
+        stages: Most rounds.
+        seed: Of ties.
+
+    >>> from budgetalloc import Budget
+    >>> step = reinforce_ada(group=2, stages=3, seed=0).begin(["a", "b"], Budget(rollouts=12, floor=2))
+    >>> step.request()
+    array([2, 2])
+    >>> step.observe(["a", "a", "b", "b"], [0, 0, 0, 1]); step.request()
+    array([2, 0])
+    """
+    check_group(group)
+    if stages < 1:
+        raise InputError(f"stages={stages!r}: use at least 1, such as 4.")
+
+    def decide(view: View) -> Rounds:
+        half = max(1, group // 2)
+
+        def finished(tally: Tally) -> NDArray[np.bool_]:
+            return np.asarray((tally.successes_P >= half) & (tally.scored_P - tally.successes_P >= half))
+
+        return in_rounds(view, group, group, group * stages, finished, spend_all=False)
+
+    needs = Needs(baseline="group", generate=stages)
+    name = f"reinforce_ada(group={group}, stages={stages}, seed={seed})"
+    return Policy(name, decide, BetaEstimator(), seed, needs, keep=balanced)
+
+
+def dapo(
+    *,
+    group: int = 8,
+    generate: int = 3,
+    order: Literal["random", "thompson"] = "random",
+    discount: float = 0.2,
+    idle: float = 0.999,
+    seed: int = 0,
+) -> Policy:
+    """Resamples until a batch of mixed groups is full: DAPO's dynamic sampling (arXiv 2503.14476).
+
+    Each round generates a whole batch of groups of new prompts; groups of equal rewards are dropped. It ends when the
+    mixed groups fill the batch, or after `generate` batches. All of it is counted; the budget is a limit and may not
+    be spent. With `order="thompson"` prompts are tried in the order of a Thompson draw of p (1-p)^2 over the whole
+    dataset, as in VADE (arXiv 2511.18902), instead of in random order.
+
+    Args:
+        group: Rollouts of a prompt.
+        generate: Most batches that a step may generate, at least 1.
+        order: In which prompts are tried.
+        discount, idle: Of `BetaEstimator`, for the draw.
+        seed: Of ties and draws.
+
+    >>> from budgetalloc import Budget
+    >>> step = dapo(group=4, generate=2, seed=0).begin(["a", "b", "c", "d"], Budget(rollouts=16, floor=0))
+    >>> step.request()
+    array([4, 4, 0, 0])
+    >>> step.observe(["a"] * 4 + ["b"] * 4, [1, 0, 0, 0, 0, 1, 0, 0]); step.request()  # both are mixed: enough
+    array([0, 0, 0, 0])
+    """
+    check_group(group)
+    if generate < 1:
+        raise InputError(f"generate={generate!r}: use at least 1, such as 3.")
+    if order not in ("random", "thompson"):
+        raise InputError(f"order={order!r}: use 'random' or 'thompson'.")
+
+    def decide(view: View) -> Rounds:
+        given = Rollouts(view.budget, len(view.belief_P))
+        batch = -(-given.left // generate)
+        queue = list(range(len(view.belief_P)))[::-1]
+        if order == "thompson":
+            queue = np.argsort(view.belief_P.sample(view.rng).moment(1, 2), kind="stable").tolist()
+        if view.budget.floor:  # every prompt has its floor: there is nobody to resample
+            batch = given.left
+        useful = 0
+        while queue and given.left and useful < batch:
+            before_P, end = given.counts_P.copy(), max(given.left - batch, 0)
+            while queue and given.left > end:
+                size = min(group, given.left // len(queue)) if view.budget.floor else group
+                if not given.give(queue.pop(), min(size, given.left - end)):
+                    break
+            if (given.counts_P == before_P).all():
+                return
+            tally = yield given.counts_P - before_P
+            useful = int(given.counts_P[tally.mixed()].sum())
+
+    estimator = BetaEstimator(prior=(1.0, 1.0), discount=discount, idle=idle)
+    needs = Needs(candidates="all" if order == "thompson" else generate, baseline="group", generate=generate)
+    name = f"dapo(group={group}, generate={generate}, order={order!r}, seed={seed})"
+    return Policy(name, decide, estimator, seed, needs, keep=mixed_first)

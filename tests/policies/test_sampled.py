@@ -1,0 +1,60 @@
+"""Sampling in proportion to a weight: who is met how often, and what the recommended policy asks for."""
+
+import numpy as np
+import pytest
+
+import budgetalloc as ba
+from budgetalloc import Budget, InputError
+from budgetalloc.policies import sampled
+
+
+def met(policy, rates, steps=60, rollouts=64):
+    """How often each prompt was rolled out, with rewards at the given rates."""
+    rng = np.random.default_rng(0)
+    total = np.zeros(len(rates))
+    for _ in range(steps):
+        counts_P = policy.allocate(range(len(rates)), Budget(rollouts, floor=0, min_group=1))
+        ids_R = np.repeat(np.arange(len(rates)), counts_P)
+        policy.observe(ids_R, (rng.random(len(ids_R)) < np.array(rates)[ids_R]).astype(float))
+        total += counts_P
+    return total
+
+
+def test_nobody_is_starved_and_the_mastered_are_met_least():
+    rates = np.repeat([0.0, 0.1, 0.4, 0.8, 1.0], 100)
+    total = met(sampled(seed=1), rates).reshape(5, 100)
+    assert (total > 0).mean() > 0.95
+    never, rare, some, often, always = total.mean(axis=1)
+    assert some > often > always
+    assert rare > never > 0
+    assert some > 2 * always
+
+
+def test_counts_follow_the_root_of_the_value_where_the_rates_are_known():
+    policy = sampled(power=(1, 1), draw=False, discount=1.0, idle=1.0, seed=0)
+    policy.observe(np.repeat([0, 1], 4000), np.r_[np.tile([0, 1], 2000), np.tile([0, 0, 0, 0, 1], 800)])
+    counts = policy.allocate([0, 1], Budget(900, floor=0, min_group=1))
+    assert counts.tolist() == [500, 400]  # sqrt(0.25) : sqrt(0.16)
+
+
+def test_inside_a_batch_every_prompt_keeps_its_floor():
+    policy = sampled(seed=0)
+    policy.observe(np.repeat(np.arange(4), 16), np.repeat([1.0, 1.0, 0.0, 0.5], 16))
+    counts = policy.allocate(range(4), Budget(32, floor=2))
+    assert counts.sum() == 32
+    assert counts.min() >= 2
+    assert counts[3] == counts.max()
+
+
+def test_adaptive_is_sampled_with_its_defaults_and_asks_for_groups_of_one():
+    budget = Budget(64, floor=0, min_group=1)
+    policy = ba.adaptive(seed=2)
+    assert policy.allocate(range(99), budget).tolist() == sampled(seed=2).allocate(range(99), budget).tolist()
+    assert policy.needs == ba.Needs(candidates="all", baseline="posterior", scale="batch", min_group=1)
+    assert policy.name.startswith("adaptive(power=(1, 2), draw=True")
+
+
+@pytest.mark.parametrize("power", [(-1, 2), (1, float("nan"))])
+def test_a_bad_power_is_named(power):
+    with pytest.raises(InputError, match="power="):
+        sampled(power=power)

@@ -1,0 +1,143 @@
+"""Policies that decide in rounds, in TRL's real trainer, which itself generates and scores every round."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+import budgetalloc as ba
+from budgetalloc import policies
+from budgetalloc.trl import AdaptiveGRPOCallback
+from budgetalloc.trl.batches import merge, take
+
+STAGED = {
+    "ar3po": lambda: policies.ar3po(group=4, seed=1),
+    "pilot_commit": lambda: policies.pilot_commit(pilot=2, group=6, seed=1),
+    "reinforce_ada": lambda: policies.reinforce_ada(group=4, stages=3, seed=1),
+    "dapo": lambda: policies.dapo(group=4, generate=3, seed=1),
+    "thompson dapo": lambda: policies.dapo(group=4, generate=2, order="thompson", seed=1),
+}
+
+
+def run(build, policy, attach=None, **config):
+    """Trains and returns the trainer, the batches it trained on, and what each call of TRL's generation returned."""
+    trainer = build(**config)
+    rounds, batches = [[]], []
+    own = trainer._generate_and_score_completions
+
+    def one_round(inputs):
+        output = own(inputs)
+        rounds[-1].append(([row["prompt"] for row in inputs], dict(output)))
+        return output
+
+    trainer._generate_and_score_completions = one_round
+    callback = AdaptiveGRPOCallback(trainer, policy, **(attach or {}))
+    trainer.add_callback(callback)
+    hold = callback.generation.hold
+
+    def held():
+        hold()
+        merged = trainer._generate_and_score_completions
+
+        def whole(inputs):
+            output = merged(inputs)
+            batches.append(output)
+            rounds.append([])
+            return output
+
+        trainer._generate_and_score_completions = whole
+
+    callback.generation.hold = held
+    trainer.train()
+    return trainer, batches, rounds[:-1]
+
+
+@pytest.mark.parametrize("name", STAGED)
+def test_rounds_become_one_batch(build, losses, tmp_path, name):
+    ledger = tmp_path / "ledger.jsonl"
+    trainer, batches, rounds = run(build, STAGED[name](), {"ledger": ledger}, max_steps=3)
+    log = ba.Ledger.read(ledger)
+    assert np.isfinite(losses(trainer)).all()
+    assert max(len(each) for each in rounds) > 1  # there really were rounds
+    for step, (batch, each) in enumerate(zip(batches, rounds, strict=True)):
+        generated = [prompt for prompts, _ in each for prompt in prompts]
+        assert (log.step_R == step).sum() == len(generated)  # everything generated is observed and logged
+        assert len(batch["advantages"]) == 16  # TRL trains on as many rows as GRPOConfig says
+        assert batch["num_items_in_batch"] == batch["completion_mask"].sum()
+        rows = {
+            tuple(p[m.bool()].tolist() + c[n.bool()].tolist())
+            for _, output in each
+            for p, m, c, n in zip(
+                output["prompt_ids"],
+                output["prompt_mask"],
+                output["completion_ids"],
+                output["completion_mask"],
+                strict=True,
+            )
+        }
+        for p, m, c, n in zip(
+            batch["prompt_ids"], batch["prompt_mask"], batch["completion_ids"], batch["completion_mask"], strict=True
+        ):
+            assert tuple(p[m.bool()].tolist() + c[n.bool()].tolist()) in rows  # nothing was cut or mixed up
+
+
+@pytest.mark.parametrize("name", ["reinforce_ada", "dapo"])
+def test_advantages_are_those_of_all_that_was_generated(build, tmp_path, name):
+    ledger = tmp_path / "ledger.jsonl"
+    _, batches, rounds = run(build, STAGED[name](), {"ledger": ledger}, max_steps=2)
+    log = ba.Ledger.read(ledger)
+    for step, (batch, each) in enumerate(zip(batches, rounds, strict=True)):
+        prompts = [prompt for own, _ in each for prompt in own]
+        every = ba.group_advantages(log.rewards_R[log.step_R == step], prompts, "group", "group")
+        kept = Counter(round(float(x), 3) for x in batch["advantages"])
+        assert kept <= Counter(round(float(x), 3) for x in every)
+
+
+def test_dapo_trains_on_mixed_groups_alone_where_there_are_enough(build):
+    _, batches, rounds = run(build, policies.dapo(group=4, generate=6, seed=1), max_steps=3)
+    for batch, each in zip(batches, rounds, strict=True):
+        if len(each) < 6:
+            assert (batch["advantages"] != 0).all()
+
+
+def test_old_and_reference_log_probabilities_are_merged_with_their_rows(build):
+    config = {"beta": 0.1, "steps_per_generation": 2, "per_device_train_batch_size": 8, "max_steps": 4}
+    _, batches, rounds = run(build, STAGED["reinforce_ada"](), **config)
+    for batch, each in zip(batches, rounds, strict=True):
+        for key in ("old_per_token_logps", "ref_per_token_logps"):
+            assert batch[key].shape == batch["completion_ids"].shape
+            known = {tuple(row.tolist()) for _, output in each for row in output[key]}
+            width = max(len(row) for row in known)
+            known = {row + (0.0,) * (width - len(row)) for row in known}
+            assert {tuple(row.tolist()) + (0.0,) * (width - len(row)) for row in batch[key]} <= known
+
+
+def test_a_step_in_rounds_refuses_what_it_cannot_merge():
+    outputs = [{"completion_mask": torch.ones(1, 2), "pixel_values": torch.ones(1, 3)}] * 2
+    with pytest.raises(ba.UnsupportedError, match="cannot merge 'pixel_values'"):
+        merge(outputs, 0)
+    assert merge(outputs[:1], 0) is outputs[0]
+
+
+def test_merge_pads_and_take_counts_again():
+    def output(rows, prompt, completion, value):
+        return {
+            "prompt_ids": torch.full((rows, prompt), value),
+            "prompt_mask": torch.ones(rows, prompt, dtype=torch.long),
+            "completion_ids": torch.full((rows, completion), value),
+            "completion_mask": torch.ones(rows, completion, dtype=torch.long),
+            "tool_mask": torch.ones(rows, completion, dtype=torch.long),
+            "advantages": torch.arange(rows, dtype=torch.float32) + value,
+            "num_items_in_batch": torch.tensor(rows * completion),
+        }
+
+    merged = merge([output(2, 3, 1, 5), output(1, 1, 4, 8)], pad_token_id=11)
+    assert merged["prompt_ids"].tolist() == [[5, 5, 5], [5, 5, 5], [11, 11, 8]]
+    assert merged["completion_ids"].tolist() == [[5, 11, 11, 11], [5, 11, 11, 11], [8, 8, 8, 8]]
+    assert merged["completion_mask"].tolist() == [[1, 0, 0, 0], [1, 0, 0, 0], [1, 1, 1, 1]]
+    assert merged["advantages"].tolist() == [5, 6, 8]
+    assert merged["num_items_in_batch"] == 6
+    kept = take(merged, np.array([0, 2]))
+    assert kept["advantages"].tolist() == [5, 8]
+    assert kept["num_items_in_batch"] == 5
