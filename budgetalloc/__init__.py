@@ -27,6 +27,7 @@ from budgetalloc.policies import uniform as uniform
 from budgetalloc.posterior import Belief as Belief
 from budgetalloc.posterior import Beta as Beta
 from budgetalloc.posterior import Point as Point
+from budgetalloc.replay import Replay as Replay
 from budgetalloc.simulate import simulate as simulate
 from budgetalloc.solvers import greedy as greedy
 from budgetalloc.solvers import proportional as proportional

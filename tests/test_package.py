@@ -24,7 +24,7 @@ LAYERS = [
     {"advantages", "downselect"},
     {"policies"},
     {"state", "ledger"},
-    {"worlds"},
+    {"worlds", "replay"},
     {"simulate"},
     {"trl"},
     {"testbed"},
@@ -32,7 +32,7 @@ LAYERS = [
 ]
 LAYER = {name: at for at, layer in enumerate(LAYERS) for name in layer}
 # Inside a folder, the same.
-INSIDE_POLICIES = ["decision", "base", "compose", "selection", "sampled", "rounds", "staged", "__init__"]
+INSIDE_POLICIES = ["decision", "base", "compose", "selection", "recommended", "rounds", "staged", "__init__"]
 
 
 def imports(path: Path) -> set[str]:
@@ -98,7 +98,7 @@ def test_deciding_loads_nothing_heavy():
 
 PUBLIC = """
 Belief Beta BetaEstimator Budget BudgetError BudgetallocError InputError Learner Ledger LedgerWriter Needs Point Policy
-Solution StateError Step UnsupportedError
+Replay Solution StateError Step UnsupportedError
 adaptive certify greedy group_advantages hit knapsack knapsack_rl load_state mixed_group ortools proportional
 save_state simulate thompson uniform variance
 """

@@ -19,6 +19,8 @@ class Mix:
     held_out: Callable[[], Rows]
     about: str
     language: Language = LANGUAGES["skills"]
+    rates: tuple[float, ...] = (2e-4, 3e-4, 4.5e-4)
+    """Learning rates that every policy is tuned over; below and above, uniform and the first policies did worse."""
 
 
 def _of(rows: Rows, letters: str) -> Rows:
@@ -50,6 +52,7 @@ MIXES: dict[str, Mix] = {
         held_out=lambda: growing.held_out(14),
         about="real arithmetic and string tasks of growing length, and two that can be guessed but not learned",
         language=GROWING,
+        rates=(5e-5, 1e-4, 2e-4),
     ),
 }
 

@@ -42,7 +42,6 @@ RIVALS: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
     "thompson_posterior": (lambda seed: ba.thompson(seed=seed), {"baseline": "posterior", "scale": "batch"}),
     "adaptive": (lambda seed: ba.adaptive(seed=seed), {}),
 }
-RATES = (1e-4, 2e-4, 3e-4, 6e-4)
 ROLLOUTS = 256  # a step of 32 prompts x 8
 Job = tuple[str, str, float, int, int]  # policy, mix, learning rate, seed, steps
 
@@ -91,15 +90,20 @@ def read(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def mean_success(curve: list[dict[str, Any]]) -> float:
+    """Area under the curve of held-out success against rollouts, by the trapezoid rule, over the rollouts."""
+    pairs = list(itertools.pairwise(curve))
+    area = sum((b["rollouts"] - a["rollouts"]) * (a["expected"] + b["expected"]) / 2 for a, b in pairs)
+    return float(area / (curve[-1]["rollouts"] - curve[0]["rollouts"]))
+
+
 def best_rates(rows: list[dict[str, Any]], seeds: range) -> dict[tuple[str, str], float]:
-    """For each policy and mix, the rate with the largest mean success over the run on the tuning seeds."""
+    """For each policy and mix, the rate with the largest mean success over the rollouts, on the tuning seeds."""
     scores: dict[tuple[str, str], dict[float, list[float]]] = {}
     for row in rows:
         if row["seed"] in seeds:
-            points = [point["expected"] for point in row["curve"]]
-            scores.setdefault((row["policy"], row["mix"]), {}).setdefault(row["rate"], []).append(
-                sum(points) / len(points)
-            )
+            by_rate = scores.setdefault((row["policy"], row["mix"]), {})
+            by_rate.setdefault(row["rate"], []).append(mean_success(row["curve"]))
     return {which: max(by_rate, key=lambda r: sum(by_rate[r]) / len(by_rate[r])) for which, by_rate in scores.items()}
 
 
@@ -124,7 +128,7 @@ def main() -> None:
     for mix, seed, name in itertools.product(
         args.mix or MIXES, args.seed or ((100, 101) if args.tune else range(5)), args.policy or RIVALS
     ):
-        for rate in args.rate or (RATES if args.tune else [tuned.get((name, mix))]):
+        for rate in args.rate or (MIXES[mix].rates if args.tune else [tuned.get((name, mix))]):
             if rate is None:
                 parser.error(f"no learning rate for {name} on {mix}: run with --tune first, or give --rate")
             jobs.append((name, mix, rate, seed, args.steps))

@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from mixes import MIXES
 from numpy.typing import NDArray
-from run import RATES, RIVALS, ROLLOUTS, read
+from run import RIVALS, ROLLOUTS, read
 from scipy.stats import spearmanr
 from table import collect, summary
 from tqdm import tqdm
@@ -113,7 +114,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="write the curves here, a line of JSON a run")
     args = parser.parse_args()
     names = list(dict.fromkeys(["uniform", *(args.policy or RIVALS)]))
-    mixes, rates = args.mix or list(PRESETS), tuple(args.rate or RATES)
+    mixes, rates = args.mix or list(PRESETS), tuple(args.rate or MIXES["u_shape"].rates)
     which = list(itertools.product(names, mixes))
     best = dict.fromkeys(which, rates[0])
     if len(rates) > 1:

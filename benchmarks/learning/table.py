@@ -78,6 +78,23 @@ def collect(rows: list[dict[str, Any]], mix: str) -> tuple[dict[str, dict[int, C
     return curves, grid
 
 
+def tokens_a_rollout(rows: list[dict[str, Any]], name: str, mix: str) -> float:
+    """Completion tokens a rollout over a policy's runs: where it differs, equal rollouts are not equal tokens."""
+    ends = [row["curve"][-1] for row in rows if row["policy"] == name and row["mix"] == mix]
+    return float(sum(end["tokens"] for end in ends) / sum(end["rollouts"] for end in ends))
+
+
+def over_mixes(tables: dict[str, dict[str, dict[int, Curve]]], name: str, other: str) -> str:
+    """Mean success of one policy less another's, averaged over mixes, with an interval over seeds; the same seeds."""
+    rng = np.random.default_rng(0)
+    gains = []
+    for curves in tables.values():
+        seeds = sorted(set(curves[name]) & set(curves[other]))
+        gains.append(np.array([(curves[name][seed] - curves[other][seed]).mean() for seed in seeds]))
+    draws = [float(np.mean([rng.choice(gain, len(gain)).mean() for gain in gains])) for _ in range(_DRAWS)]
+    return f"{np.mean([gain.mean() for gain in gains]):+.3f} ({interval(draws)})"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", nargs="?", type=Path, default=Path(__file__).with_name("results.jsonl"))
@@ -85,18 +102,25 @@ def main() -> None:
     args = parser.parse_args()
     rows = read(args.results)
     tuned = best_rates(rows, TUNING_SEEDS)
+    tables = {}
     for mix in dict.fromkeys(row["mix"] for row in rows):
         curves, rollouts = collect(rows, mix)
         if "uniform" not in curves:
             continue
-        print(f"\n{mix}\n\n| policy | rate | seeds | final | mean | mean less uniform's | to uniform's end |")
-        print("|---|---|---|---|---|---|---|")
-        for name, by_seed in curves.items():
+        tables[mix] = curves
+        print(f"\n## {mix}\n\n| policy | rate | seeds | tokens a rollout | final | mean | mean less uniform's", end="")
+        print(" | to uniform's end |\n|---|---|---|---|---|---|---|---|")
+        for name, by_seed in sorted(curves.items(), key=lambda item: -float(np.mean(list(item[1].values())))):
             seeds = sorted(set(by_seed) & set(curves["uniform"]))
             own, base = (np.array([which[seed] for seed in seeds]) for which in (by_seed, curves["uniform"]))
-            cells = summary(own, base, rollouts).values()
-            print(f"| {name} | {tuned[name, mix]:g} | {len(seeds)} | " + " | ".join(cells) + " |")
+            cells = [f"{tuned[name, mix]:g}", str(len(seeds)), f"{tokens_a_rollout(rows, name, mix):.2f}"]
+            print(f"| {name} | " + " | ".join([*cells, *summary(own, base, rollouts).values()]) + " |")
         draw(curves, rollouts, mix, args.out / f"{mix}.png")
+    everywhere = [name for name in tables["u_shape"] if all(name in curves for curves in tables.values())]
+    print(f"\n## Over all mixes ({', '.join(tables)})\n\n| policy | mean less uniform's | adaptive's mean less its |")
+    print("|---|---|---|")
+    for name in everywhere:
+        print(f"| {name} | {over_mixes(tables, name, 'uniform')} | {over_mixes(tables, 'adaptive', name)} |")
 
 
 def draw(curves: dict[str, dict[int, Curve]], rollouts: Curve, mix: str, path: Path) -> None:

@@ -8,8 +8,8 @@ from budgetalloc.policies.compose import uniform as uniform
 from budgetalloc.policies.decision import Needs as Needs
 from budgetalloc.policies.decision import Tally as Tally
 from budgetalloc.policies.decision import View as View
-from budgetalloc.policies.sampled import adaptive as adaptive
-from budgetalloc.policies.sampled import sampled as sampled
+from budgetalloc.policies.recommended import adaptive as adaptive
+from budgetalloc.policies.recommended import sampled as sampled
 from budgetalloc.policies.selection import cures as cures
 from budgetalloc.policies.selection import vade as vade
 from budgetalloc.policies.staged import ar3po as ar3po

@@ -20,14 +20,19 @@ _MOST_CELLS = 200_000_000  # values of 8 bytes that one decision may hold
 
 
 def uniform(
-    *, prior: tuple[float, float] = (0.5, 0.5), discount: float = 1.0, idle: float = 1.0, seed: int = 0
+    *,
+    prior: tuple[float, float] | Literal["pool"] = (0.5, 0.5),
+    discount: float = 1.0,
+    idle: float = 1.0,
+    drift: bool = False,
+    seed: int = 0,
 ) -> Policy:
     """The same count for every prompt, as plain GRPO; what does not divide goes to prompts drawn anew at each step.
 
     Attached to a trainer it changes nothing; the estimator only feeds the metrics.
 
     Args:
-        prior, discount, idle: Of `BetaEstimator`.
+        prior, discount, idle, drift: Of `BetaEstimator`.
         seed: Of ties.
 
     >>> from budgetalloc import Budget
@@ -40,7 +45,7 @@ def uniform(
             return spend(view.belief_P, _fair_share(view), view, None)
         return proportional(np.ones(len(view.belief_P)), None, view.budget)
 
-    estimator = BetaEstimator(prior=prior, discount=discount, idle=idle)
+    estimator = BetaEstimator(prior=prior, discount=discount, idle=idle, drift=drift)
     return Policy(f"uniform({_settings(estimator)}, seed={seed})", decide, estimator, seed, Needs(keep_batch=True))
 
 
@@ -49,9 +54,10 @@ def knapsack(
     value: Value = mixed_group,
     belief: Literal["posterior", "mean"] = "posterior",
     solver: Solver | None = None,
-    prior: tuple[float, float] = (0.5, 0.5),
+    prior: tuple[float, float] | Literal["pool"] = (0.5, 0.5),
     discount: float = 0.9,
     idle: float = 1.0,
+    drift: bool = False,
     seed: int = 0,
 ) -> Policy:
     """Spends the budget where the value expected under the belief is largest.
@@ -64,7 +70,7 @@ def knapsack(
         value: What n rollouts of a prompt are worth, such as `mixed_group`.
         belief: "posterior", the expectation under the Beta; "mean", the value at its mean.
         solver: `greedy`, or `ortools` where rollouts and tokens are limited or there are quotas, unless given.
-        prior, discount, idle: Of `BetaEstimator`. 0.9 predicts best on a logged run of Qwen2.5-Math-1.5B.
+        prior, discount, idle, drift: Of `BetaEstimator`. 0.9 predicts best on a logged run of Qwen2.5-Math-1.5B.
         seed: Of ties.
 
     >>> from budgetalloc import Budget
@@ -80,7 +86,7 @@ def knapsack(
         believed: Belief = view.belief_P if belief == "posterior" else Point(view.belief_P.mean)
         return spend(believed, value, view, solver)
 
-    estimator = BetaEstimator(prior=prior, discount=discount, idle=idle)
+    estimator = BetaEstimator(prior=prior, discount=discount, idle=idle, drift=drift)
     name = f"knapsack(value={_name(value)}, belief={belief!r}, {_settings(estimator)}, seed={seed})"
     return Policy(name, decide, estimator, seed, Needs(baseline="group"))
 
@@ -89,9 +95,10 @@ def thompson(
     *,
     value: Value = knapsack_rl,
     solver: Solver | None = None,
-    prior: tuple[float, float] = (0.5, 0.5),
+    prior: tuple[float, float] | Literal["pool"] = (0.5, 0.5),
     discount: float = 0.7,
     idle: float = 0.999,
+    drift: bool = False,
     seed: int = 0,
 ) -> Policy:
     """Draws every prompt's rate from its belief, then spends the budget as if the draw were true.
@@ -103,7 +110,7 @@ def thompson(
     Args:
         value: What n rollouts of a prompt are worth.
         solver: `greedy`, or `ortools` where rollouts and tokens are limited or there are quotas, unless given.
-        prior, discount, idle: Of `BetaEstimator`.
+        prior, discount, idle, drift: Of `BetaEstimator`.
         seed: Of the draws and ties.
 
     >>> from budgetalloc import Budget
@@ -115,7 +122,7 @@ def thompson(
     def decide(view: View) -> IntArray:
         return spend(view.belief_P.sample(view.rng), value, view, solver)
 
-    estimator = BetaEstimator(prior=prior, discount=discount, idle=idle)
+    estimator = BetaEstimator(prior=prior, discount=discount, idle=idle, drift=drift)
     name = f"thompson(value={_name(value)}, {_settings(estimator)}, seed={seed})"
     return Policy(name, decide, estimator, seed, Needs(candidates="all", baseline="group"))
 
@@ -166,4 +173,5 @@ def _name(value: Value) -> str:
 
 
 def _settings(estimator: BetaEstimator) -> str:
-    return f"prior={estimator.prior}, discount={estimator.discount}, idle={estimator.idle}"
+    drift = ", drift=True" if estimator.drift else ""
+    return f"prior={estimator.prior!r}, discount={estimator.discount}, idle={estimator.idle}{drift}"

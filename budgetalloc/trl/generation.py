@@ -187,6 +187,11 @@ class Generation:
     def _learn(self, step: Step, rounds: list[_Round], total: int) -> dict[str, Any]:
         """TRL's batch to train on: `total` rows, with advantages and metrics that are right for groups of any sizes."""
         ids_R = [name for each in rounds for name in each.ids_R]
+        if len(ids_R) < total:
+            raise InputError(
+                f"{self.policy} asked for {len(ids_R)} rollouts in one step, and the trainer trains on {total}: a "
+                "decision may generate more, never fewer."
+            )
         rewards_R = np.concatenate([each.rewards_R for each in rounds])
         place = {name: at for at, name in enumerate(step.ids_P)}
         belief_R = step.belief_P.take(np.array([place[name] for name in ids_R], dtype=np.int64))

@@ -44,10 +44,42 @@ def test_summary_of_a_policy_twice_as_fast(table):
 
 def test_tuning_takes_its_own_seeds(table):
     def row(rate, seed, level):
-        return {"policy": "x", "mix": "m", "rate": rate, "seed": seed, "steps": 1, "curve": [{"expected": level}]}
+        curve = [{"rollouts": at, "expected": level} for at in (0, 256)]
+        return {"policy": "x", "mix": "m", "rate": rate, "seed": seed, "steps": 1, "curve": curve}
 
     rows = [row(1e-4, 100, 0.5), row(3e-4, 100, 0.6), row(1e-4, 0, 0.9), row(1e-4, 101, 0.5), row(3e-4, 101, 0.5)]
     assert table.best_rates(rows, range(100, 200)) == {("x", "m"): 3e-4}
+
+
+def test_mean_success_weighs_points_by_their_rollouts(table):
+    """A policy that resamples is measured at other rollouts than the rest."""
+    from run import mean_success  # beside table.py
+
+    curve = [{"rollouts": at, "expected": level} for at, level in ((0, 0.0), (100, 1.0), (400, 1.0))]
+    assert mean_success(curve) == pytest.approx((50 + 300) / 400)
+
+
+def test_curves_are_read_on_one_grid_of_rollouts(table):
+    def row(seed, points):
+        curve = [{"rollouts": at, "expected": level} for at, level in points]
+        return {"policy": "x", "mix": "m", "rate": 3e-4, "seed": seed, "steps": 150, "curve": curve}
+
+    total = 150 * 256
+    rows = [row(100, [(0, 0.5), (total, 0.6)]), row(0, [(0, 0.4), (total / 2, 0.8), (1.01 * total, 0.8)])]
+    curves, grid = table.collect(rows, "m")
+    assert grid[-1] == total
+    assert curves["x"][0][[0, 3, -1]].tolist() == pytest.approx([0.4, 0.56, 0.8])
+
+
+def test_gain_over_mixes_is_the_mean_of_the_gains(table):
+    def seeds(*levels):
+        return {seed: np.full(4, level) for seed, level in enumerate(levels)}
+
+    tables = {
+        "one": {"uniform": seeds(0.5, 0.6), "adaptive": seeds(0.7, 0.8)},
+        "two": {"uniform": seeds(0.4, 0.4), "adaptive": seeds(0.4, 0.4)},
+    }
+    assert table.over_mixes(tables, "adaptive", "uniform") == "+0.100 (0.100 to 0.100)"
 
 
 def test_run_and_resume(tmp_path):

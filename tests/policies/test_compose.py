@@ -154,12 +154,35 @@ def test_thompson_is_the_solver_on_its_draw():
 @pytest.mark.parametrize("make", [ba.uniform, ba.knapsack, ba.thompson], ids=lambda m: m.__name__)
 @pytest.mark.parametrize(
     ("settings_", "text"),
-    [({"prior": (0, 1)}, "prior=(0, 1)"), ({"discount": 2}, "discount=2"), ({"idle": 0}, "idle=0")],
+    [
+        ({"prior": (0, 1)}, "prior=(0, 1)"),
+        ({"prior": "pooled"}, "prior='pooled'"),
+        ({"discount": 2}, "discount=2"),
+        ({"idle": 0}, "idle=0"),
+        ({"drift": "yes"}, "drift='yes'"),
+    ],
 )
 def test_bad_settings(make, settings_, text):
     with pytest.raises(InputError) as caught:
         make(**settings_)
     assert text in str(caught.value)
+
+
+@pytest.mark.parametrize("make", [ba.uniform, ba.knapsack, ba.thompson], ids=lambda m: m.__name__)
+def test_prior_and_drift_are_the_estimators(make):
+    learned = make(prior="pool", drift=True, discount=0.8, idle=0.9)
+    assert "prior='pool', discount=0.8, idle=0.9, drift=True, seed=0" in repr(learned)
+    assert "drift" not in repr(make())
+    assert "prior=(0.5, 0.5)" in repr(make())
+    twin = ba.BetaEstimator(prior="pool", drift=True, discount=0.8, idle=0.9)
+    for rates in ([0.25] * 40, [0.5] * 40, [0.75] * 40):
+        observed(learned, rates)
+        twin.observe(np.repeat(range(40), 8), np.tile(np.arange(8), 40) < np.repeat(rates, 8) * 8)
+        twin.tick()
+    belief, expected = learned.belief([0, "new"]), twin.belief([0, "new"])
+    assert (belief.alpha_P == expected.alpha_P).all()
+    assert (belief.beta_P == expected.beta_P).all()
+    assert learned.belief(["new"]).mean[0] != 0.5  # the pool's, not the fixed prior's
 
 
 # --- the width of the table ---

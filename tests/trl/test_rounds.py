@@ -113,6 +113,16 @@ def test_old_and_reference_log_probabilities_are_merged_with_their_rows(build):
             assert {tuple(row.tolist()) + (0.0,) * (width - len(row)) for row in batch[key]} <= known
 
 
+def test_a_policy_that_generates_less_than_a_batch_is_named(build):
+    def half(view):
+        yield np.array([4, 4] + [0] * (len(view.belief_P) - 2))
+
+    trainer = build(max_steps=1)
+    trainer.add_callback(AdaptiveGRPOCallback(trainer, ba.Policy("half", half, ba.BetaEstimator())))
+    with pytest.raises(ba.InputError, match="half asked for 8 rollouts in one step, and the trainer trains on 16"):
+        trainer.train()
+
+
 def test_a_step_in_rounds_refuses_what_it_cannot_merge():
     outputs = [{"completion_mask": torch.ones(1, 2), "pixel_values": torch.ones(1, 3)}] * 2
     with pytest.raises(ba.UnsupportedError, match="cannot merge 'pixel_values'"):

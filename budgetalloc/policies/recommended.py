@@ -20,9 +20,9 @@ def sampled(
     *,
     power: tuple[int, int] = (1, 2),
     draw: bool = True,
-    prior: tuple[float, float] | Literal["pool"] = (0.5, 0.5),
-    discount: float = 0.9,
-    idle: float = 0.999,
+    prior: tuple[float, float] | Literal["pool"] = (0.3, 0.3),
+    discount: float = 1.0,
+    idle: float = 0.98,
     drift: bool = False,
     seed: int = 0,
 ) -> Policy:
@@ -33,7 +33,9 @@ def sampled(
     weighted by the room above, as in Knapsack RL (arXiv 2509.25849) and VADE (2511.18902): mastered prompts are met
     rarely, rare successes often. The draw (Thompson sampling) keeps little-known prompts in play.
 
-    In groups of one, which the posterior baseline allows, as many prompts as there are rollouts share a step.
+    In groups of one, which the posterior baseline allows, as many prompts as there are rollouts share a step. Evidence
+    fades with every step and not at a visit, which may be a single rollout; a prompt left alone is drawn again in time,
+    so that forgetting is noticed.
 
     Args:
         power: i and j, not negative.
@@ -45,7 +47,7 @@ def sampled(
     >>> policy = sampled(seed=0)
     >>> policy.observe(["mastered"] * 16 + ["half"] * 16, [1] * 16 + [0, 1] * 8)
     >>> policy.allocate(["mastered", "half", "new"], Budget(rollouts=16, floor=0, min_group=1))
-    array([0, 9, 7])
+    array([ 0, 11,  5])
     """
     i, j = power
     if not (i >= 0 and j >= 0):
@@ -71,7 +73,7 @@ def adaptive(*, seed: int = 0) -> Policy:
     `baseline="posterior"`, `scale="batch"` and `min_group=1`.
 
     >>> adaptive()
-    adaptive(power=(1, 2), draw=True, prior=(0.5, 0.5), discount=0.9, idle=0.999, drift=False, seed=0)
+    adaptive(power=(1, 2), draw=True, prior=(0.3, 0.3), discount=1.0, idle=0.98, drift=False, seed=0)
     """
     policy = sampled(seed=seed)
     return replace(policy, name=policy.name.replace("sampled", "adaptive", 1))
