@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from run import ROLLOUTS, best_rates, read
+from run import ROLLOUTS, best_rates, mean_success, read
 
 Curve = NDArray[np.float64]  # success at each point of the grid
 Curves = NDArray[np.float64]  # one row a seed, one column a point
@@ -95,10 +95,23 @@ def over_mixes(tables: dict[str, dict[str, dict[int, Curve]]], name: str, other:
     return f"{np.mean([gain.mean() for gain in gains]):+.3f} ({interval(draws)})"
 
 
+def explored(rows: list[dict[str, Any]]) -> str:
+    """Mean success of what was tried on the way to the default, best first; a standard error over few seeds."""
+    found: dict[tuple[str, float, str], list[float]] = {}
+    for row in rows:
+        found.setdefault((row["mix"], row["rate"], row["policy"]), []).append(mean_success(row["curve"]))
+    lines = ["| mix | rate | what | seeds | mean |", "|---|---|---|---|---|"]
+    for (mix, rate, name), values in sorted(found.items(), key=lambda item: (item[0][0], -float(np.mean(item[1])))):
+        error = np.std(values, ddof=1) / len(values) ** 0.5
+        lines.append(f"| {mix} | {rate:g} | {name} | {len(values)} | {np.mean(values):.3f} +- {error:.3f} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", nargs="?", type=Path, default=Path(__file__).with_name("results.jsonl"))
     parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="folder for the pictures")
+    parser.add_argument("--explored", type=Path, default=Path(__file__).with_name("explored.jsonl"))
     args = parser.parse_args()
     rows = read(args.results)
     tuned = best_rates(rows, TUNING_SEEDS)
@@ -120,7 +133,10 @@ def main() -> None:
     print(f"\n## Over all mixes ({', '.join(tables)})\n\n| policy | mean less uniform's | adaptive's mean less its |")
     print("|---|---|---|")
     for name in everywhere:
-        print(f"| {name} | {over_mixes(tables, name, 'uniform')} | {over_mixes(tables, 'adaptive', name)} |")
+        ahead = over_mixes(tables, "adaptive", name) if "adaptive" in everywhere else "not run everywhere"
+        print(f"| {name} | {over_mixes(tables, name, 'uniform')} | {ahead} |")
+    if args.explored.exists():
+        print("\n## Explored, on tuning seeds\n\n" + explored(read(args.explored)))
 
 
 def draw(curves: dict[str, dict[int, Curve]], rollouts: Curve, mix: str, path: Path) -> None:
