@@ -237,8 +237,11 @@ def proportional(weights_P: ArrayLike, costs_P: ArrayLike | None, budget: Budget
 
 def clipped_shares(weights: FloatArray, total: int, low: int, high: int) -> FloatArray:
     """Real numbers clip(scale * weights, low, high) that add up to total; weights are not all zero."""
-    # The sum of clipped shares rises with the scale: bisect in the log domain, which spans any range of weights.
     positive = np.maximum(weights / weights.max(), 1e-12)
+    plain = positive * (total / positive.sum())
+    if low <= plain.min() and plain.max() <= high:
+        return np.asarray(plain)
+    # The sum of clipped shares rises with the scale: bisect in the log domain, which spans any range of weights.
     below, above = np.log(low / 2 / positive.max() + 1e-300), np.log((high + 1) / positive.min())
     for _ in range(200):
         middle = (below + above) / 2

@@ -20,6 +20,7 @@ SEAM = (
     "_load_optimizer_and_scheduler",
     "_metrics",
     "_logs",
+    "_tokenizer",
     "num_generations",
     "num_iterations",
     "reward_weights",

@@ -59,9 +59,9 @@ def test_a_trl_without_the_seam(build, monkeypatch, name):
         ({"scale": "std"}, r"scale='std': use one of"),
         ({"weight": "token"}, r"weight='token': use one of"),
         ({"reward_range": (1.0, 1.0)}, r"reward_range=\(1.0, 1.0\): give the lowest and highest"),
-        ({"floor": 1, "candidates": 1}, r"floor=1, min_group=2.*Use floor=0, floor=2 or min_group=1"),
+        ({"floor": 1, "candidates": 1, "min_group": 2}, r"floor=1, min_group=2.*Use floor=0, floor=2 or min_group=1"),
         ({"quantum": 5}, r"rollouts=16, quantum=5.*not a multiple.*Use rollouts=15 or 20, or quantum=4"),
-        ({"cap": 1}, r"cap=1.*smallest group has 2"),
+        ({"cap": 1, "min_group": 2}, r"cap=1.*smallest group has 2"),
     ],
 )
 def test_bad_options(build, options, message):

@@ -385,7 +385,7 @@ def test_the_ledger_replays_to_the_same_decisions(build, tmp_path):
         ids = [log.ids_R[at] for at in here]
         assert seen["prompts"][step] == [f"{name:03d}=" for name in ids]
         assert policy.belief(ids).mean == pytest.approx(log.predicted_R[here], abs=1e-6)
-        counts = policy.allocate(range(40), ba.Budget(32, floor=0, cap=32))
+        counts = policy.allocate(range(40), ba.Budget(32, floor=0, cap=32, min_group=1))
         assert Counter(ids) == {name: n for name, n in enumerate(counts.tolist()) if n}
         policy.observe(ids, log.rewards_R[here])
 
