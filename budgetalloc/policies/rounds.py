@@ -1,6 +1,6 @@
 """The machinery of decisions in rounds: handing out a budget piece by piece so that it can be spent exactly."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +48,6 @@ def in_rounds(
     more: int,
     most: int,
     finished: Callable[[Tally], NDArray[np.bool_]],
-    order_P: Iterable[int] | None = None,
     spend_all: bool = True,
 ) -> Rounds:
     """Rounds in which prompts that are not finished are continued, and new prompts start with what is left.
@@ -60,12 +59,11 @@ def in_rounds(
         view: Of the decision.
         first, more, most: Rollouts to start a prompt with, to continue it with, and in all.
         finished: Which prompts need no more.
-        order_P: In which prompts start; the view's if left out.
         spend_all: Whether the budget is spent to the end.
     """
     prompts = len(view.belief_P)
     given = Rollouts(view.budget, prompts)
-    waiting = list(range(prompts) if order_P is None else order_P)[::-1]
+    waiting = list(range(prompts))[::-1]
     tally = Tally(np.zeros(prompts), np.zeros(prompts))
     while given.left:
         before_P = given.counts_P.copy()

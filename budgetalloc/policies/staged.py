@@ -79,14 +79,16 @@ def pilot_commit(*, pilot: int = 4, group: int = 16, share: float = 0.5, seed: i
         raise InputError(f"share={share!r}: use a number between 0 and 1, such as 0.5.")
 
     def decide(view: View) -> Rounds:
-        given = Rollouts(view.budget, len(view.belief_P))
-        total, before_P = given.left, given.counts_P.copy()
-        for at in range(len(before_P)):
-            if view.budget.floor or given.left > (1 - share) * total or not before_P.any():
-                given.give(at, min(pilot, max(1, given.left // (len(before_P) - at))) if view.budget.floor else pilot)
-                before_P = given.counts_P
-        tally = yield given.counts_P.copy()
+        prompts = len(view.belief_P)
+        given = Rollouts(view.budget, prompts)
+        rest = (1 - share) * given.left
+        for at in range(prompts):
+            if view.budget.floor:  # everybody has a pilot, as large as there is room for
+                given.give(at, min(pilot, given.left // (prompts - at)))
+            elif at == 0 or given.left > rest:
+                given.give(at, pilot)
         before_P = given.counts_P.copy()
+        tally = yield before_P
         rate_P = tally.successes_P / np.maximum(tally.scored_P, 1)
         best = np.argsort(-rate_P * (1 - rate_P), kind="stable")
         for at in best.tolist():
