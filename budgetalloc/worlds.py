@@ -14,7 +14,7 @@ from budgetalloc.posterior import FloatArray
 _STRATEGIES = 8
 _CLIP = 1.0  # of the gradient's norm; this and Adam's constants are the defaults of TRL's trainer
 _BETA1, _BETA2, _EPS = 0.9, 0.999, 1e-8
-_FEATURE_NORM = 40.0  # large, so that clipping matters, as on the tiny language model (not measured with these constants)
+_FEATURE_NORM = 40.0  # large, so that clipping matters; not measured with these constants
 _SPEED = 31.0  # moves of a parameter for a learning rate of 1: see `Task`
 
 
