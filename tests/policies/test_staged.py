@@ -9,6 +9,7 @@ import budgetalloc as ba
 from budgetalloc import Budget, BudgetError, InputError, Policy, UnsupportedError
 from budgetalloc.estimators import BetaEstimator
 from budgetalloc.policies import ar3po, dapo, pilot_commit, reinforce_ada
+from budgetalloc.policies.rounds import Rollouts
 
 STAGED = {
     "ar3po": ar3po,
@@ -135,6 +136,12 @@ def test_thompson_dapo_tries_promising_prompts_first():
         policy.observe(["solved"] * 8 + ["third"] * 9, [1] * 8 + [1, 0, 0] * 3)
     first = policy.begin(["solved", "third"], Budget(16, floor=0)).request()
     assert first.tolist() == [0, 8]
+
+
+def test_nothing_is_handed_out_that_leaves_a_rest_which_is_no_group():
+    given = Rollouts(Budget(12, floor=0, cap=5, min_group=4), prompts=4)  # only 4 + 4 + 4 will do
+    assert [given.give(at, 5) for at in range(3)] == [4, 4, 4]
+    assert given.left == 0
 
 
 def test_a_rule_that_asks_for_more_than_the_budget_is_stopped():

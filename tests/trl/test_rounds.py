@@ -60,6 +60,7 @@ def test_rounds_become_one_batch(build, losses, tmp_path, name):
     log = ba.Ledger.read(ledger)
     assert np.isfinite(losses(trainer)).all()
     assert max(len(each) for each in rounds) > 1  # there really were rounds
+    assert trainer.num_generations == 4  # it is lowered while a round's rows do not fold into groups of 4
     for step, (batch, each) in enumerate(zip(batches, rounds, strict=True)):
         generated = [prompt for prompts, _ in each for prompt in prompts]
         assert (log.step_R == step).sum() == len(generated)  # everything generated is observed and logged
@@ -144,6 +145,7 @@ def test_merge_pads_and_take_counts_again():
 
     merged = merge([output(2, 3, 1, 5), output(1, 1, 4, 8)], pad_token_id=11)
     assert merged["prompt_ids"].tolist() == [[5, 5, 5], [5, 5, 5], [11, 11, 8]]
+    assert merged["prompt_mask"].tolist() == [[1, 1, 1], [1, 1, 1], [0, 0, 1]]
     assert merged["completion_ids"].tolist() == [[5, 11, 11, 11], [5, 11, 11, 11], [8, 8, 8, 8]]
     assert merged["completion_mask"].tolist() == [[1, 0, 0, 0], [1, 0, 0, 0], [1, 1, 1, 1]]
     assert merged["advantages"].tolist() == [5, 6, 8]
