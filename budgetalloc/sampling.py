@@ -4,9 +4,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from budgetalloc.budget import Budget, IntArray
-from budgetalloc.errors import InputError, UnsupportedError
+from budgetalloc.errors import UnsupportedError
 from budgetalloc.posterior import FloatArray
-from budgetalloc.solvers import clipped_shares, largest_remainder
+from budgetalloc.solvers import check_weights, clipped_shares, largest_remainder
 
 
 def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -> IntArray:
@@ -38,12 +38,7 @@ def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -
         raise UnsupportedError(
             f"{budget}: systematic sampling shares out rollouts only. Use solver=ortools for the rest."
         )
-    weights = np.asarray(weights_P, dtype=np.float64)
-    if weights.ndim != 1 or not weights.size or not (np.isfinite(weights).all() and (weights >= 0).all()):
-        raise InputError(f"weights_P={weights_P!r}: give one non-negative finite weight a prompt.")
-    budget.check(weights.size)
-    if not weights.any():
-        weights = np.ones_like(weights)
+    weights = check_weights(weights_P, budget)
     quantum, total = budget.quantum, budget.rollouts // budget.quantum
     low, high = budget.smallest_group // quantum, budget.largest_group // quantum
     start = float(rng.random())

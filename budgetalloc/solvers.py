@@ -215,12 +215,7 @@ def proportional(weights_P: ArrayLike, costs_P: ArrayLike | None, budget: Budget
     """
     if budget.rollouts is None or budget.tokens is not None or costs_P is not None or budget.quotas is not None:
         raise UnsupportedError(f"{budget}: proportional shares out rollouts only. Use solver=ortools for the rest.")
-    weights = np.asarray(weights_P, dtype=np.float64)
-    if weights.ndim != 1 or not weights.size or not (np.isfinite(weights).all() and (weights >= 0).all()):
-        raise InputError(f"weights_P={weights_P!r}: give one non-negative finite weight a prompt.")
-    budget.check(weights.size)
-    if not weights.any():
-        weights = np.ones_like(weights)
+    weights = check_weights(weights_P, budget)
     low, high = budget.smallest_group // budget.quantum, budget.largest_group // budget.quantum
     total = int(budget.rollouts) // budget.quantum
     counts_P = np.zeros(weights.size, dtype=np.int64)
@@ -262,6 +257,15 @@ def largest_remainder(weights: FloatArray, total: int, low: int, high: int) -> I
             order = np.argsort(np.where(room, -sign * (shares - counts), np.inf), kind="stable")
             counts[order[: min(left, int(room.sum()))]] += sign
     return np.asarray(counts)
+
+
+def check_weights(weights_P: ArrayLike, budget: Budget) -> FloatArray:
+    """Weights as floats, all ones where all are zero; raises unless they are valid and the budget can be spent."""
+    weights = np.asarray(weights_P, dtype=np.float64)
+    if weights.ndim != 1 or not weights.size or not (np.isfinite(weights).all() and (weights >= 0).all()):
+        raise InputError(f"weights_P={weights_P!r}: give one non-negative finite weight a prompt.")
+    budget.check(weights.size)
+    return weights if weights.any() else np.ones_like(weights)
 
 
 def check_values(values_PN: ArrayLike, budget: Budget) -> tuple[FloatArray, IntArray]:
