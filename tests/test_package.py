@@ -14,11 +14,11 @@ ROOT = Path(budgetalloc.__file__).parent
 # A module may import from the layers before its own, never from its own or a later one.
 LAYERS = [
     {"errors"},
-    {"ids"},
+    {"ids", "checks"},
     {"budget"},
     {"posterior"},
     {"pool"},
-    {"estimators", "values"},
+    {"estimators", "values", "memory"},
     {"solvers"},
     {"cpsat", "sampling"},
     {"advantages", "downselect"},

@@ -11,6 +11,7 @@ from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, InputError, StateError
 from budgetalloc.estimators import BetaEstimator, check_rewards
 from budgetalloc.ids import Id, check_distinct, check_ids, shuffled_order
+from budgetalloc.memory import Memory
 from budgetalloc.policies.decision import Decide, Keep, Needs, Rounds, Tally, View
 from budgetalloc.posterior import Beta
 from budgetalloc.solvers import check_costs
@@ -30,6 +31,7 @@ class Policy:
         seed: Seeds draws and ties.
         needs: What it asks of a trainer.
         keep: Which of the step's rollouts to train on, where it generates more than that.
+        memory: What it remembers of prompts beside the beliefs, if anything.
 
     >>> import budgetalloc as ba
     >>> policy = ba.knapsack(seed=0)
@@ -44,6 +46,7 @@ class Policy:
     seed: int = 0
     needs: Needs = field(default_factory=Needs)
     keep: Keep | None = None
+    memory: Memory | None = None
 
     def __repr__(self) -> str:
         return self.name
@@ -84,8 +87,20 @@ class Policy:
         Raises:
             InputError: lengths differ, or a reward lies outside [0, 1].
         """
-        self.estimator.observe(ids_R, rewards_R)
+        self._see(ids_R, rewards_R)
+        self._tick()
+
+    def _see(self, ids_R: Iterable[Any], rewards_R: ArrayLike) -> None:
+        ids = check_ids(ids_R, "ids_R")
+        rewards = check_rewards(rewards_R, len(ids))
+        self.estimator.observe(ids, rewards)
+        if self.memory is not None:
+            self.memory.observe(ids, rewards)
+
+    def _tick(self) -> None:
         self.estimator.tick()
+        if self.memory is not None:
+            self.memory.tick()
 
     def belief(self, ids_P: Iterable[Any]) -> Beta:
         """The belief about these prompts now; repeats are allowed, so `belief(ids_R)` gives one a rollout."""
@@ -97,7 +112,8 @@ class Policy:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything learned, and the seed; settings are not in it."""
-        return {"seed": self.seed, **self.estimator.state_dict()}
+        memory = {} if self.memory is None else self.memory.state_dict()
+        return {"seed": self.seed, **self.estimator.state_dict(), **memory}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores `state_dict()` to the bit. Raises `StateError`, and changes nothing, if it does not fit."""
@@ -106,7 +122,14 @@ class Policy:
                 f"The state was saved with seed={state.get('seed')!r}, this policy has seed={self.seed!r}: its draws "
                 f"would differ. Build the policy with seed={state.get('seed')!r}."
             )
+        before = self.estimator.state_dict()
         self.estimator.load_state_dict({key: value for key, value in state.items() if key != "seed"})
+        if self.memory is not None:
+            try:
+                self.memory.load_state_dict(state)
+            except StateError:
+                self.estimator.load_state_dict(before)
+                raise
 
 
 class Step:
@@ -148,8 +171,19 @@ class Step:
         order_P = self._order_P
         costs_P = None if self.costs_P is None else self.costs_P[order_P]
         domains_P = None if self.domains_P is None else [self.domains_P[at] for at in order_P.tolist()]
-        rng = np.random.default_rng([self.policy.seed, self.policy.estimator.step, 1])
-        return View(self.belief_P.take(order_P), self.budget, costs_P, domains_P, rng)
+        policy, ids_P = self.policy, [self.ids_P[at] for at in order_P.tolist()]
+        return View(
+            belief_P=self.belief_P.take(order_P),
+            budget=self.budget,
+            costs_P=costs_P,
+            domains_P=domains_P,
+            rng=np.random.default_rng([policy.seed, policy.estimator.step, 1]),
+            ids_P=ids_P,
+            cold_P=policy.cold(ids_P),
+            step=policy.estimator.step,
+            recall={} if policy.memory is None else policy.memory.recall(ids_P),
+            numbers={} if policy.memory is None else policy.memory.numbers,
+        )
 
     def _next_round(self) -> IntArray | None:
         """Counts in the view's order, or None when the decision has ended."""
@@ -182,7 +216,7 @@ class Step:
         self._check_open()
         ids = check_ids(ids_R, "ids_R")
         rewards = check_rewards(rewards_R, len(ids))
-        self.policy.estimator.observe(ids, rewards)
+        self.policy._see(ids, rewards)
         at_R = np.array([self._place.get(x, -1) for x in ids], dtype=np.int64)
         known_R = (at_R >= 0) & ~np.isnan(rewards)
         np.add.at(self._tally.successes_P, at_R[known_R], rewards[known_R])
@@ -192,7 +226,7 @@ class Step:
         """Ends the step."""
         self._check_open()
         self._open = False
-        self.policy.estimator.tick()
+        self.policy._tick()
 
     def _check_open(self) -> None:
         if not self._open:

@@ -1,6 +1,6 @@
 """What a decision may look at and ask for: the nouns that policies and trainers share."""
 
-from collections.abc import Callable, Generator, Hashable, Sequence
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from budgetalloc.advantages import Baseline, Scale, Weight
 from budgetalloc.budget import Budget, IntArray
+from budgetalloc.errors import UnsupportedError
 from budgetalloc.ids import Id
 from budgetalloc.posterior import Beta, FloatArray
 
@@ -44,6 +45,11 @@ class View:
         costs_P: Expected tokens of one rollout of each prompt, or None.
         domains_P: The domain of each prompt, or None.
         rng: Seeded by the policy's seed and the step, so that a decision can be repeated.
+        ids_P: The prompts.
+        cold_P: Which of them were never seen.
+        step: Steps ended before this one.
+        recall: Columns of the policy's memory, one entry a prompt; empty without one.
+        numbers: Numbers of the policy's memory.
     """
 
     belief_P: Beta
@@ -51,6 +57,20 @@ class View:
     costs_P: FloatArray | None
     domains_P: list[Hashable] | None
     rng: np.random.Generator
+    ids_P: list[Id]
+    cold_P: NDArray[np.bool_]
+    step: int
+    recall: Mapping[str, FloatArray]
+    numbers: Mapping[str, float]
+
+    def rollouts_only(self, what: str) -> int:
+        """The rollouts to spend; raises `UnsupportedError` where the budget limits tokens or has quotas."""
+        if self.budget.rollouts is None or self.budget.tokens is not None or self.budget.quotas is not None:
+            raise UnsupportedError(
+                f"{self.budget}: {what} spends rollouts only. For tokens or quotas use a policy with a value, such as "
+                "ba.knapsack() or ba.thompson()."
+            )
+        return int(self.budget.rollouts)
 
 
 @dataclass(frozen=True, eq=False)

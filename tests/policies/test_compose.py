@@ -190,7 +190,9 @@ def test_prior_and_drift_are_the_estimators(make):
 
 def view(budget, prompts, costs_P=None):
     belief = ba.Beta(np.full(prompts, 0.5), np.full(prompts, 0.5))
-    return View(belief, budget, costs_P, None, np.random.default_rng(0))
+    ids_P = list(range(len(belief)))
+    cold_P = np.zeros(len(belief), dtype=bool)
+    return View(belief, budget, costs_P, None, np.random.default_rng(0), ids_P, cold_P, 0, {}, {})
 
 
 @pytest.mark.parametrize("floor", [0, 2])
