@@ -57,7 +57,7 @@ class LedgerWriter:
         predicted_R: ArrayLike,
         counts_R: ArrayLike,
     ) -> None:
-        """One step's rollouts: prompt id, reward, tokens, predicted success rate, and the count of its prompt."""
+        """One step's rollouts: prompt id, reward, tokens, predicted success rate (NaN: none), count of its prompt."""
         columns = (np.asarray(x).tolist() for x in (rewards_R, lengths_R, predicted_R, counts_R))
         rows = zip(ids_R, *columns, strict=True)
         self._write(
@@ -68,7 +68,7 @@ class LedgerWriter:
                         "id": name,
                         "reward": None if math.isnan(reward) else reward,
                         "length": length,
-                        "predicted": round(predicted, 6),
+                        "predicted": None if math.isnan(predicted) else round(predicted, 6),
                         "count": count,
                     }
                 )
@@ -124,7 +124,8 @@ class Ledger:
                         rows = [kept for kept in rows if kept[0] < row["resumed"]]
                         continue
                     step, name, reward, length, predicted, count = (row[key] for key in _COLUMNS)
-                    rows.append((step, name, math.nan if reward is None else reward, length, predicted, count))
+                    reward, predicted = (math.nan if x is None else x for x in (reward, predicted))
+                    rows.append((step, name, reward, length, predicted, count))
                 except (ValueError, KeyError, TypeError):
                     broken += 1
         if broken and not rows:

@@ -91,11 +91,9 @@ def simulate(
             rewards_R, ids_R, estimate, scale or needs.scale or "group", weight or needs.weight, belief_R=belief_R
         )
         if policy.keep is not None and len(ids_R) > rows:
-            # Zeros for what is not trained on; the factor makes the world's mean over all rows one over the kept.
-            kept = policy.keep(ids_R, rewards_R, rows)
-            trained_R = np.zeros_like(advantages_R)
-            trained_R[kept] = advantages_R[kept] * len(ids_R) / len(kept)
-            advantages_R = trained_R
+            # Each row as often as it is kept; the factor makes the world's mean over all rows one over the kept.
+            kept = policy.keep(ids_R, rewards_R, rows, None)
+            advantages_R = advantages_R * np.bincount(kept, minlength=len(ids_R)) * len(ids_R) / len(kept)
         world.learn(advantages_R)
         rollouts += len(ids_R)
         yield {"step": at, "rollouts": rollouts, "success": world.success(), **_seen(at_R, rewards_R, len(rounds))}

@@ -10,6 +10,7 @@ import yaml
 
 import budgetalloc as ba
 from budgetalloc.cli import main
+from budgetalloc.methods import METHODS
 from budgetalloc.testbed.skills import answer, pool, skill_of
 from budgetalloc.testbed.train import WEIGHTS
 
@@ -42,6 +43,43 @@ def test_usage(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["nonsense"])
     assert stop.value.code == 2
+
+
+def test_methods_prints_a_table_of_every_method(capsys):
+    assert main(["methods"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 120
+    assert "\x1b" not in "".join(lines)
+    first = [line.split(" ", 1)[0] for line in lines]
+    for method in METHODS:
+        assert first.count(method.name) == 1
+        assert all(word in " ".join(lines) for word in method.formula.split())
+
+
+def test_methods_as_json(capsys):
+    assert main(["methods", "--json"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert list(rows) == [method.name for method in METHODS]
+    assert rows["adaptive"]["needs"]["baseline"] == "posterior"
+    assert rows["ar3po"]["needs"]["rounds"] is True
+    assert rows["vade"]["source"] == "arXiv 2511.18902"
+
+
+def test_methods_into_a_pipe_that_closes_is_quiet():
+    command = [sys.executable, "-m", "budgetalloc.cli", "methods"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        run.stdout.close()
+        assert run.stderr.read() == b""
+    assert run.returncode == 0
+
+
+def test_methods_loads_nothing_heavy():
+    code = (
+        "import sys; from budgetalloc.cli import main; main(['methods']);"
+        "print([m for m in ('torch', 'trl', 'ortools', 'matplotlib') if m in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines()[-1] == "[]"
 
 
 def test_recipe(tmp_path):

@@ -21,10 +21,11 @@ LAYERS = [
     {"estimators", "values", "memory"},
     {"solvers"},
     {"cpsat", "sampling"},
-    {"advantages", "downselect"},
+    {"advantages", "downselect", "buffers", "tokens", "trees"},
     {"policies"},
+    {"pacing", "bandits", "methods"},
     {"state", "ledger"},
-    {"worlds", "replay"},
+    {"worlds", "replay", "testing"},
     {"simulate"},
     {"trl"},
     {"testbed"},
@@ -32,7 +33,29 @@ LAYERS = [
 ]
 LAYER = {name: at for at, layer in enumerate(LAYERS) for name in layer}
 # Inside a folder, the same.
-INSIDE_POLICIES = ["decision", "base", "compose", "selection", "recommended", "rounds", "staged", "__init__"]
+INSIDE_POLICIES = [
+    "decision",
+    "base",
+    "compose",
+    "selection",
+    "gains",
+    "valued",
+    "exposure",
+    "variance",
+    "categories",
+    "recommended",
+    "chosen",
+    "explorable",
+    "rounds",
+    "hints",
+    "planner",
+    "focus",
+    "hardness",
+    "gates",
+    "staged",
+    "generate_more",
+    "__init__",
+]
 
 
 def imports(path: Path) -> set[str]:

@@ -122,7 +122,7 @@ def test_a_rule_that_spends_nothing_is_refused():
 def test_rows_that_are_not_kept_do_not_move_the_world():
     """Twice the budget is generated and counted; the update is that of the kept rows alone."""
 
-    def keep(ids_R, rewards_R, rows):
+    def keep(ids_R, rewards_R, rows, scores_RF):
         return np.arange(rows)
 
     policy = replace(ba.uniform(), needs=Needs(generate=2), keep=keep)
@@ -137,6 +137,17 @@ def test_rows_that_are_not_kept_do_not_move_the_world():
     np.testing.assert_allclose(twin.gradient(world.told[0]), alone.gradient(advantages_R), rtol=1e-9, atol=1e-12)
     alone.learn(advantages_R)
     np.testing.assert_allclose(world.world.theta, alone.theta, rtol=1e-6)
+
+
+def test_a_row_that_is_kept_twice_counts_twice():
+    def keep(ids_R, rewards_R, rows, scores_RF):
+        return np.repeat(np.arange(rows // 2), 2)
+
+    policy = replace(ba.uniform(), needs=Needs(generate=2), keep=keep)
+    world, _ = watched(policy, steps=1)
+    assert (world.told[0][32:] == 0).all()
+    all_told = watched(replace(policy, keep=lambda ids_R, rewards_R, rows, scores_RF: np.arange(rows)), steps=1)[0].told
+    np.testing.assert_allclose(world.told[0][:32], 2 * all_told[0][:32])
 
 
 def test_same_seed_same_run():

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from mixes import MIXES, describe
+from tqdm import tqdm
 
 import budgetalloc as ba
 from budgetalloc import policies
@@ -27,11 +28,7 @@ from budgetalloc import policies
 RIVALS: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
     "uniform": (lambda seed: ba.uniform(seed=seed), {}),
     "dapo": (lambda seed: policies.dapo(seed=seed), {}),
-    # Knapsack RL (arXiv 2509.25849): reallocation inside the batch by its value, at the mean of the last visit.
-    "knapsack_rl": (
-        lambda seed: ba.knapsack(value=ba.knapsack_rl, belief="mean", discount=0.0, seed=seed),
-        {"candidates": 1},
-    ),
+    "knapsack_rl": (lambda seed: policies.knapsack_rl(seed=seed), {}),
     "vade": (lambda seed: policies.vade(seed=seed), {}),
     "cures": (lambda seed: policies.cures(seed=seed), {}),
     "pilot_commit": (lambda seed: policies.pilot_commit(seed=seed), {}),
@@ -139,14 +136,16 @@ def main() -> None:
     if args.out.exists() and not args.out.read_bytes().endswith(b"\n"):
         with args.out.open("a") as file:
             file.write("\n")  # a kill tore the last line: keep it apart from the next
-    started = time.perf_counter()
-    with multiprocessing.get_context("spawn").Pool(args.jobs, maxtasksperchild=8) as processes:
-        for at, row in enumerate(processes.imap_unordered(run, todo), start=1):
+    with (
+        multiprocessing.get_context("spawn").Pool(args.jobs, maxtasksperchild=8) as processes,
+        tqdm(total=len(todo), unit="run") as bar,
+    ):
+        for row in processes.imap_unordered(run, todo):
             with args.out.open("a") as file:
                 file.write(json.dumps(row) + "\n")
-            left = (time.perf_counter() - started) / at * (len(todo) - at) / 60
-            end = row["curve"][-1]["expected"]
-            print(f"{at}/{len(todo)} {key(row)}: {end:.3f} in {row['wall']} s; {left:.0f} min left", flush=True)
+            name, mix, rate, seed, _ = key(row)
+            bar.write(f"{name} on {mix}, rate {rate:g}, seed {seed}: {row['curve'][-1]['expected']:.3f}")
+            bar.update()
         processes.close()
         processes.join()
 

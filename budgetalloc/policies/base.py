@@ -12,7 +12,7 @@ from budgetalloc.errors import BudgetError, InputError, StateError
 from budgetalloc.estimators import BetaEstimator, check_rewards
 from budgetalloc.ids import Id, check_distinct, check_ids, shuffled_order
 from budgetalloc.memory import Memory
-from budgetalloc.policies.decision import Decide, Keep, Needs, Rounds, Tally, View
+from budgetalloc.policies.decision import Decide, Hinted, Keep, Needs, Rounds, Tally, View
 from budgetalloc.posterior import Beta
 from budgetalloc.solvers import check_costs
 
@@ -165,6 +165,7 @@ class Step:
         self._tally = Tally(np.zeros(len(self.ids_P)), np.zeros(len(self.ids_P)))
         self._rounds: Rounds | None = None
         self._spent = 0
+        self.hinted = False  # whether the rollouts requested last are to be generated with a hint (`on_all_fail`)
         self._open = True
 
     def _view(self) -> View:
@@ -185,7 +186,7 @@ class Step:
             numbers={} if policy.memory is None else policy.memory.numbers,
         )
 
-    def _next_round(self) -> IntArray | None:
+    def _next_round(self) -> IntArray | Hinted | None:
         """Counts in the view's order, or None when the decision has ended."""
         try:
             if self._rounds is not None:
@@ -197,12 +198,16 @@ class Step:
             return None
 
     def request(self) -> IntArray:
-        """The rollouts wanted next, shape (P,); all zero when the step has spent its budget."""
+        """The rollouts wanted next, shape (P,); all zero when the step has spent its budget.
+
+        Where `hinted` is True afterwards, they are to be generated with a hint.
+        """
         self._check_open()
         counts_P = np.zeros(len(self.ids_P), dtype=np.int64)
-        wanted_P = self._next_round()
-        if wanted_P is not None:
-            counts_P[self._order_P] = wanted_P
+        wanted = self._next_round()
+        self.hinted = isinstance(wanted, Hinted)
+        if wanted is not None:
+            counts_P[self._order_P] = wanted.counts_P if isinstance(wanted, Hinted) else wanted
         self._spent += int(counts_P.sum())
         if self.budget.rollouts is not None and self._spent > self.budget.rollouts:
             raise BudgetError(
@@ -211,11 +216,28 @@ class Step:
             )
         return counts_P
 
-    def observe(self, ids_R: Iterable[Any], rewards_R: ArrayLike) -> None:
-        """Rewards of rollouts of this step, one row a rollout, shape (R,). A decision in rounds sees them next."""
+    def observe(self, ids_R: Iterable[Any], rewards_R: ArrayLike, *, hinted: bool = False) -> None:
+        """Rewards of rollouts of this step, one row a rollout, shape (R,). A decision in rounds sees them next.
+
+        Args:
+            ids_R, rewards_R: As in `Policy.observe`.
+            hinted: Whether the rollouts were generated with a hint, as `Step.hinted` asked. Their rewards say nothing
+                about the prompt without it: neither the beliefs nor the memory nor the next round see them.
+
+        Raises:
+            InputError: as `Policy.observe`, and where `hinted` is not what the last request asked for.
+        """
         self._check_open()
         ids = check_ids(ids_R, "ids_R")
         rewards = check_rewards(rewards_R, len(ids))
+        if bool(hinted) != self.hinted:
+            raise InputError(
+                f"observe(..., hinted={hinted!r}): {self.policy} requested rollouts "
+                f"{'with' if self.hinted else 'without'} a hint. Generate them as step.hinted says, observe them "
+                f"before the next request, and pass hinted={self.hinted}."
+            )
+        if hinted:
+            return
         self.policy._see(ids, rewards)
         at_R = np.array([self._place.get(x, -1) for x in ids], dtype=np.int64)
         known_R = (at_R >= 0) & ~np.isnan(rewards)

@@ -16,6 +16,7 @@ from budgetalloc.solvers import Solver, greedy, proportional
 from budgetalloc.values import Value, knapsack_rl, mixed_group
 
 _FIRST_LIMIT = 64  # counts up to here are priced first; few prompts ever get more
+_FIRST_CELLS = 1_600_000  # and fewer where there are very many prompts
 _MOST_CELLS = 200_000_000  # values of 8 bytes that one decision may hold
 
 
@@ -140,7 +141,8 @@ def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> In
     domains = {"domains_P": view.domains_P} if budget.quotas is not None and solve is not greedy else {}
     limit = budget.largest_group
     if solve is greedy and budget.rollouts is not None:
-        limit = max(_FIRST_LIMIT, 2 * budget.smallest_group, -(-2 * budget.rollouts // len(belief)))
+        first = min(_FIRST_LIMIT, _FIRST_CELLS // len(belief))
+        limit = max(first, 2 * budget.smallest_group, -(-2 * budget.rollouts // len(belief)))
     while True:
         columns = min(limit, budget.largest_group) // budget.quantum
         if len(belief) * columns > _MOST_CELLS:

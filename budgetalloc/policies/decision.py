@@ -90,8 +90,19 @@ class Tally:
         return np.asarray((self.successes_P > 0) & (self.successes_P < self.scored_P))
 
 
-Rounds = Generator[IntArray, Tally, None]
+@dataclass(frozen=True, eq=False)
+class Hinted:
+    """Counts of rollouts that are to be generated with the user's hint: what a decision in rounds yields for them.
+
+    Args:
+        counts_P: Rollouts, one entry a prompt in the order of the `View`.
+    """
+
+    counts_P: IntArray
+
+
+Rounds = Generator[IntArray | Hinted, Tally, None]
 """A decision in rounds: yields counts, is sent what they showed, and ends when it wants no more."""
 Decide = Callable[[View], IntArray | Rounds]
-Keep = Callable[[Sequence[Id], FloatArray, int], IntArray]
-"""Which rollouts of a step to train on: (ids_R, rewards_R, rows) -> `rows` indices, ascending."""
+Keep = Callable[[Sequence[Id], FloatArray, int, FloatArray | None], IntArray]
+"""Which rollouts to train on: (ids_R, rewards_R, rows, scores_RF of each reward function) -> indices, ascending."""

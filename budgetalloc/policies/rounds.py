@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import UnsupportedError
@@ -16,14 +16,20 @@ class Rollouts:
     >>> given = Rollouts(Budget(rollouts=9, floor=0, cap=8), prompts=3)
     >>> given.give(0, 8), given.give(1, 8)  # 8 would leave one rollout, which is no group
     (7, 2)
+    >>> given = Rollouts(Budget(rollouts=16, floor=0, cap=8), prompts=3)
+    >>> given.give_each([2, 0, 1], 6)
+    >>> given.counts_P, given.left
+    (array([6, 4, 6]), 0)
     """
 
-    def __init__(self, budget: Budget, prompts: int) -> None:
+    def __init__(self, budget: Budget, prompts: int, counts_P: IntArray | None = None) -> None:
         if budget.rollouts is None or budget.tokens is not None or budget.quotas is not None:
             raise UnsupportedError(f"{budget}: a policy that decides in rounds spends rollouts only.")
-        self.budget, self.left = budget, int(budget.rollouts)
-        self.counts_P: IntArray = np.zeros(prompts, dtype=np.int64)
-        self._room = 0  # what the started groups can still take
+        self.budget = budget
+        self.counts_P: IntArray = np.zeros(prompts, dtype=np.int64) if counts_P is None else counts_P.copy()
+        self.left = int(budget.rollouts) - int(self.counts_P.sum())
+        # What the started groups can still take.
+        self._room = int((budget.largest_group - self.counts_P[self.counts_P > 0]).sum())
 
     def give(self, at: int, wanted: int) -> int:
         """Gives a prompt up to `wanted` more rollouts, in the portions that the budget allows; returns how many."""
@@ -41,6 +47,43 @@ class Rollouts:
                 return given
         return 0
 
+    def give_each(self, at_K: ArrayLike, wanted_K: ArrayLike) -> None:
+        """As `give` for each of these prompts, all different, one after the other."""
+        low, high, quantum = self.budget.smallest_group, self.budget.largest_group, self.budget.quantum
+        at_K = np.asarray(at_K, dtype=np.int64)
+        had_K = self.counts_P[at_K]
+        new_K = had_K == 0
+        wanted_K = np.broadcast_to(np.asarray(wanted_K, dtype=np.int64), at_K.shape)
+        full_K = np.minimum(np.maximum(-(-wanted_K // quantum) * quantum, np.where(new_K, low, 0)), high - had_K)
+        # Each gift leaves less to spare beside what new groups need: all before the first that cannot be full are full.
+        left_K = self.left - np.cumsum(full_K)
+        short_K = self.left - self._room - high * np.cumsum(new_K)
+        ok_K = -(-np.maximum(short_K, 0) // high) * low <= left_K
+        full = len(ok_K) if ok_K.all() else int(np.argmin(ok_K))
+        self.counts_P[at_K[:full]] += full_K[:full]
+        if full:
+            self.left, self._room = int(left_K[full - 1]), int(left_K[full - 1] - short_K[full - 1])
+        for at, wanted in zip(at_K[full:].tolist(), wanted_K[full:].tolist(), strict=True):
+            if not self.left:
+                break
+            self.give(at, wanted)
+
+    def spread(self, at_K: IntArray, keep: int = 0) -> None:
+        """Hands out what is left but `keep`, a quantum to each of these prompts in turn, as far as they take it."""
+        quantum, high = self.budget.quantum, self.budget.largest_group
+        before = -1
+        while self.left > keep and self.left != before:
+            before = self.left
+            at_K = at_K[self.counts_P[at_K] < high]
+            if self.counts_P[at_K].all():  # nobody starts a group: many turns at once
+                turns = -(-(self.left - keep) // quantum)
+                self.give_each(at_K[:turns], quantum * max(turns // max(len(at_K), 1), 1))
+                continue
+            for at in at_K.tolist():
+                if self.left <= keep:
+                    break
+                self.give(at, quantum)
+
 
 def in_rounds(
     view: View,
@@ -48,39 +91,40 @@ def in_rounds(
     more: int,
     most: int,
     finished: Callable[[Tally], NDArray[np.bool_]],
-    spend_all: bool = True,
+    least: int,
 ) -> Rounds:
     """Rounds in which prompts that are not finished are continued, and new prompts start with what is left.
 
-    No more prompts start than could be continued to `most`, so that none is left half-way. With a floor all start
-    at once. What nobody wants goes, with `spend_all`, to the prompts that have fewest.
+    Prompts start in the order of the view, no more than could all be continued to `most`: at most the last is left
+    half-way, at the price of more and smaller rounds. With a floor all start at once, and some may be left half-way.
+    Where nobody is left to continue or to start, `least` rollouts are spent all the same, on the prompts that have
+    fewest.
 
     Args:
         view: Of the decision.
         first, more, most: Rollouts to start a prompt with, to continue it with, and in all.
         finished: Which prompts need no more.
-        spend_all: Whether the budget is spent to the end.
+        least: Fewest rollouts of the step.
     """
     prompts = len(view.belief_P)
     given = Rollouts(view.budget, prompts)
-    waiting = list(range(prompts))[::-1]
+    total, started, most = given.left, 0, min(most, view.budget.largest_group)
     tally = Tally(np.zeros(prompts), np.zeros(prompts))
     while given.left:
         before_P = given.counts_P.copy()
-        if view.budget.floor:
+        if view.budget.floor and not started:
             share = given.left // prompts // view.budget.quantum * view.budget.quantum
-            for at in waiting[::-1]:
-                given.give(at, min(first, share))
-            waiting = []
-        for at in np.flatnonzero((before_P > 0) & (before_P < most) & ~finished(tally)).tolist():
-            given.give(at, min(more, most - int(before_P[at])))
-        starts = given.left // most or int((given.counts_P == before_P).all())
-        for at in [waiting.pop() for _ in range(min(starts, len(waiting)))]:
-            given.give(at, first)
+            given.give_each(np.arange(prompts), min(first, share))
+            started = prompts
+        open_P = (before_P > 0) & (before_P < most) & ~finished(tally)
+        given.give_each(np.flatnonzero(open_P), np.minimum(more, most - before_P[open_P]))
+        owed = int(np.maximum(most - given.counts_P[open_P], 0).sum())  # if none of them finishes
+        starts = max(given.left - owed, 0) // most or int((given.counts_P == before_P).all())
+        given.give_each(np.arange(started, min(started + starts, prompts)), first)
+        started = min(started + starts, prompts)
         if (given.counts_P == before_P).all():  # nobody to continue or to start
-            if not spend_all:
+            keep = max(total - least, 0)
+            given.spread(np.argsort(given.counts_P, kind="stable"), keep)
+            if (given.counts_P == before_P).all():
                 return
-            while given.left:
-                for at in np.argsort(given.counts_P, kind="stable").tolist():
-                    given.give(at, view.budget.quantum)
         tally = yield given.counts_P - before_P

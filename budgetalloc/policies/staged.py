@@ -10,13 +10,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from budgetalloc.checks import check_choice, check_integer, check_number
 from budgetalloc.downselect import balanced, mixed_first
-from budgetalloc.errors import InputError
 from budgetalloc.estimators import BetaEstimator
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, Rounds, Tally, View
 from budgetalloc.policies.rounds import Rollouts, in_rounds
-from budgetalloc.policies.selection import check_group
 
 
 def ar3po(*, group: int = 8, stages: int = 2, seed: int = 0) -> Policy:
@@ -25,11 +24,12 @@ def ar3po(*, group: int = 8, stages: int = 2, seed: int = 0) -> Policy:
     Each stage gives `group / stages` rollouts to every prompt that has no success yet. What that saves starts further
     prompts, so that the budget is spent exactly. Only failures are waited out: an all-pass group stays without
     signal. The group's mean is biased upwards (for two stages of k, by (1-p)^k p / 2). How many stages the paper uses
-    is not known to us, only that group = 8. Its response reuse is not part of this.
+    is not known to us, only that group = 8: two is our default. Its response reuse is not part of this. A success is
+    any reward above 0.
 
     Args:
-        group: Most rollouts of a prompt.
-        stages: Rounds to reach it, at most `group`.
+        group: Most rollouts of a prompt, at least 1.
+        stages: Rounds to reach it, 1 to `group`.
         seed: Of ties.
 
     >>> from budgetalloc import Budget
@@ -40,13 +40,12 @@ def ar3po(*, group: int = 8, stages: int = 2, seed: int = 0) -> Policy:
     >>> step.request()  # b goes on; what a does not need will start c
     array([0, 4, 0, 0])
     """
-    check_group(group)
-    if not 1 <= stages <= group:
-        raise InputError(f"stages={stages!r}: use 1 to group={group}.")
+    check_integer("group", group, 1)
+    check_integer("stages", stages, 1, group)
     each = -(-group // stages)
 
     def decide(view: View) -> Rounds:
-        return in_rounds(view, each, each, group, lambda tally: tally.successes_P > 0)
+        return in_rounds(view, each, each, group, lambda tally: tally.successes_P > 0, view.rollouts_only("ar3po"))
 
     needs = Needs(candidates=stages, baseline="group")
     return Policy(f"ar3po(group={group}, stages={stages}, seed={seed})", decide, BetaEstimator(), seed, needs)
@@ -56,8 +55,11 @@ def pilot_commit(*, pilot: int = 4, group: int = 16, share: float = 0.5, seed: i
     """A pilot of every prompt, then the rest to those whose rewards varied most (Pilot-Commit, arXiv 2605.26606).
 
     The pilots take `share` of the budget; the prompts with the largest variance of pilot rewards are then filled up to
-    `group`. Prompts that all passed or all failed get no more. The paper's buffer of deferred prompts is not part of
-    this: a prompt that was not committed to is met again when the loader offers it.
+    `group`, in all. Prompts that all passed or all failed get more only where nobody else can take it. The released
+    code differs: it commits, at random from a buffer of recent pilots, to prompts whose pilot mean lies in
+    [0.125, 0.75], and leaves prompts that all passed out of the next epoch. Buffer and eviction are not part of this: a
+    prompt that was not committed to is met again when the loader offers it. Its runs pilot with a quarter of the group
+    (16 of 64, 32 of 128); our group is smaller.
 
     Args:
         pilot: Rollouts of a pilot, at least 2.
@@ -72,11 +74,9 @@ def pilot_commit(*, pilot: int = 4, group: int = 16, share: float = 0.5, seed: i
     >>> step.observe(["a", "a", "b", "b"], [1, 1, 0, 1]); step.request()
     array([0, 4, 0, 0])
     """
-    check_group(group)
-    if not 2 <= pilot < group:
-        raise InputError(f"pilot={pilot!r}: a pilot needs 2 to group-1={group - 1} rollouts, to show any variance.")
-    if not 0 < share < 1:
-        raise InputError(f"share={share!r}: use a number between 0 and 1, such as 0.5.")
+    check_integer("group", group, 3)
+    check_integer("pilot", pilot, 2, group - 1)  # one rollout shows no variance
+    check_number("share", share, 0, 1, without=(0, 1))
 
     def decide(view: View) -> Rounds:
         prompts = len(view.belief_P)
@@ -91,28 +91,30 @@ def pilot_commit(*, pilot: int = 4, group: int = 16, share: float = 0.5, seed: i
         tally = yield before_P
         rate_P = tally.successes_P / np.maximum(tally.scored_P, 1)
         best = np.argsort(-rate_P * (1 - rate_P), kind="stable")
-        for at in best.tolist():
-            if tally.mixed()[at]:
-                given.give(at, group - int(given.counts_P[at]))
-        while given.left:
-            for at in best.tolist():
-                given.give(at, view.budget.quantum)
+        chosen = best[tally.mixed()[best] & (before_P[best] < group)]
+        given.give_each(chosen, group - before_P[chosen])
+        given.spread(best)
         yield given.counts_P - before_P
 
     name = f"pilot_commit(pilot={pilot}, group={group}, share={share}, seed={seed})"
     return Policy(name, decide, BetaEstimator(), seed, Needs(candidates=2, baseline="group"))
 
 
-def reinforce_ada(*, group: int = 8, stages: int = 4, seed: int = 0) -> Policy:
+def reinforce_ada(
+    *, group: int = 8, stages: int = 4, quota: Literal["balanced", "positive"] = "balanced", seed: int = 0
+) -> Policy:
     """Samples a prompt until it has `group / 2` successes and as many failures (Reinforce-Ada, arXiv 2510.04996).
 
     Each of up to `stages` rounds gives `group` rollouts to every prompt that lacks either; `group` rows a prompt are
     then trained on, balanced where it can be. A step generates up to `stages` times what it trains on, all of it
-    counted; the budget is a limit and may not be spent. Advantages are taken over all that was generated.
+    counted; the budget is a limit and may not be spent, beyond its share `1 / stages` that a trainer trains on.
+    Advantages are taken over all that was generated. With `quota="positive"` one success is enough, the paper's lighter
+    rule. Its estimation-based variant is not part of this; the number of rounds is our default.
 
     Args:
         group: Rollouts of a round, and of a prompt in training.
         stages: Most rounds.
+        quota: "balanced" as above, or "positive".
         seed: Of ties.
 
     >>> from budgetalloc import Budget
@@ -122,20 +124,20 @@ def reinforce_ada(*, group: int = 8, stages: int = 4, seed: int = 0) -> Policy:
     >>> step.observe(["a", "a", "b", "b"], [0, 0, 0, 1]); step.request()
     array([2, 0])
     """
-    check_group(group)
-    if stages < 1:
-        raise InputError(f"stages={stages!r}: use at least 1, such as 4.")
+    check_integer("group", group, 1)
+    check_integer("stages", stages, 1)
+    check_choice("quota", quota, ("balanced", "positive"))
+    wins, fails = (max(1, group // 2), max(1, group // 2)) if quota == "balanced" else (1, 0)
+
+    def finished(tally: Tally) -> NDArray[np.bool_]:
+        return np.asarray((tally.successes_P >= wins) & (tally.scored_P - tally.successes_P >= fails))
 
     def decide(view: View) -> Rounds:
-        half = max(1, group // 2)
-
-        def finished(tally: Tally) -> NDArray[np.bool_]:
-            return np.asarray((tally.successes_P >= half) & (tally.scored_P - tally.successes_P >= half))
-
-        return in_rounds(view, group, group, group * stages, finished, spend_all=False)
+        trained = -(-view.rollouts_only("reinforce_ada") // stages)
+        return in_rounds(view, group, group, group * stages, finished, trained)
 
     needs = Needs(baseline="group", generate=stages)
-    name = f"reinforce_ada(group={group}, stages={stages}, seed={seed})"
+    name = f"reinforce_ada(group={group}, stages={stages}, quota={quota!r}, seed={seed})"
     return Policy(name, decide, BetaEstimator(), seed, needs, keep=balanced)
 
 
@@ -152,8 +154,8 @@ def dapo(
 
     Each round generates a whole batch of groups of new prompts; groups of equal rewards are dropped. It ends when the
     mixed groups fill the batch, or after `generate` batches. All of it is counted; the budget is a limit and may not
-    be spent. With `order="thompson"` prompts are tried in the order of a Thompson draw of p (1-p)^2 over the whole
-    dataset, as in VADE (arXiv 2511.18902), instead of in random order.
+    be spent, beyond the one batch that a trainer trains on. With `order="thompson"` prompts are tried in the order of a
+    Thompson draw of p (1-p)^2 over the whole dataset, as in VADE (arXiv 2511.18902), instead of in random order.
 
     Args:
         group: Rollouts of a prompt.
@@ -169,15 +171,13 @@ def dapo(
     >>> step.observe(["a"] * 4 + ["b"] * 4, [1, 0, 0, 0, 0, 1, 0, 0]); step.request()  # both are mixed: enough
     array([0, 0, 0, 0])
     """
-    check_group(group)
-    if generate < 1:
-        raise InputError(f"generate={generate!r}: use at least 1, such as 3.")
-    if order not in ("random", "thompson"):
-        raise InputError(f"order={order!r}: use 'random' or 'thompson'.")
+    check_integer("group", group, 1)
+    check_integer("generate", generate, 1)
+    check_choice("order", order, ("random", "thompson"))
 
     def decide(view: View) -> Rounds:
         given = Rollouts(view.budget, len(view.belief_P))
-        batch = -(-given.left // generate)
+        total, batch = given.left, -(-given.left // generate)
         queue = list(range(len(view.belief_P)))[::-1]
         if order == "thompson":
             queue = np.argsort(view.belief_P.sample(view.rng).moment(1, 2), kind="stable").tolist()
@@ -191,11 +191,14 @@ def dapo(
                 if not given.give(queue.pop(), min(size, given.left - end)):
                     break
             if (given.counts_P == before_P).all():
-                return
+                break
             tally = yield given.counts_P - before_P
             useful = int(given.counts_P[tally.mixed()].sum())
+        before_P = given.counts_P.copy()  # too few prompts for a batch: they get larger groups
+        given.spread(np.argsort(before_P, kind="stable"), keep=total - batch)
+        yield given.counts_P - before_P
 
     estimator = BetaEstimator(prior=(1.0, 1.0), discount=discount, idle=idle)
     needs = Needs(candidates="all" if order == "thompson" else generate, baseline="group", generate=generate)
-    name = f"dapo(group={group}, generate={generate}, order={order!r}, seed={seed})"
+    name = f"dapo(group={group}, generate={generate}, order={order!r}, discount={discount}, idle={idle}, seed={seed})"
     return Policy(name, decide, estimator, seed, needs, keep=mixed_first)

@@ -2,6 +2,7 @@
 
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -46,6 +47,8 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         prompt_id: The dataset column that names prompts. Without it a prompt is named by its hash. Rows with the same
             name are one prompt, of which the first row is used.
         reward_range: Lowest and highest total reward, mapped to [0, 1] for the beliefs.
+        hint: For `policies.on_all_fail`: from a dataset row to the row with a hint in its prompt. Rollouts with it are
+            of their prompt's group, are trained on with the hint in the prompt, and are logged as "ID (hinted)".
         ledger: A file to which every rollout is appended; see `budgetalloc.ledger`.
         allow_dataset_change: Resume with another train dataset than the checkpoint's; known prompts keep their beliefs.
 
@@ -70,6 +73,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         quantum: int = 1,
         prompt_id: str = "prompt_id",
         reward_range: tuple[float, float] = (0.0, 1.0),
+        hint: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
         ledger: str | os.PathLike[str] | None = None,
         allow_dataset_change: bool = False,
     ) -> None:
@@ -86,6 +90,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             "min_group": min_group,
             "quantum": quantum,
             "reward_range": reward_range,
+            "hint": hint,
         }
         self.options = Options.resolve(self.policy.needs, trainer.scale_rewards, given)
         self.prompts = Prompts(trainer.train_dataset, prompt_id)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from accelerate.utils import gather_object
+from numpy.typing import NDArray
 
 from budgetalloc.advantages import Baseline, group_advantages
 from budgetalloc.budget import IntArray
@@ -22,17 +23,21 @@ from budgetalloc.trl.metrics import group_metrics, share_without_spread
 from budgetalloc.trl.options import Options
 from budgetalloc.trl.prompts import Prompts
 
+BoolArray = NDArray[np.bool_]
 HELD = ("_generate_and_score_completions", "_calculate_rewards", "_generate_single_turn")
 
 
 @dataclass(frozen=True, eq=False)
 class _Round:
-    """The rollouts of all processes in TRL's order: their prompts, what they earned, and TRL's batch of them."""
+    """The rollouts of all processes in TRL's order: their prompts, what they earned (in all, and from each reward
+    function), TRL's batch of them, and whether they were generated with a hint."""
 
     ids_R: list[Id]
     rewards_R: FloatArray
+    scores_RF: FloatArray
     lengths_R: list[int]
     output: dict[str, Any]
+    hinted: bool
 
 
 class Generation:
@@ -72,15 +77,22 @@ class Generation:
         step, offer = self._open(inputs)
         rounds = []
         for ids_R, rows in self._requests(step, offer, inputs):
-            rounds.append(self._round(ids_R, rows))
-            step.observe(ids_R, self._to_unit(rounds[-1].rewards_R))
+            rounds.append(self._round(ids_R, rows, step.hinted))
+            step.observe(ids_R, self._to_unit(rounds[-1].rewards_R), hinted=step.hinted)
         output = self._learn(step, rounds, len(inputs) * self.trainer.accelerator.num_processes)
         self.trainer._metrics["train"]["budgetalloc/seconds"].append(time.perf_counter() - started - self._generating)
         return output
 
-    def _round(self, ids_R: list[Id], rows: list[dict[str, Any]]) -> _Round:
-        """TRL's own generation and scoring of these rows."""
+    def _round(self, ids_R: list[Id], rows: list[dict[str, Any]], hinted: bool) -> _Round:
+        """TRL's own generation and scoring of these rows, with the user's hints in them where they are asked for."""
         trainer, started = self.trainer, time.perf_counter()
+        if hinted:
+            if self.options.hint is None:
+                raise InputError(
+                    f"{self.policy} asks for rollouts with a hint: pass AdaptiveGRPOCallback(..., hint=), a function "
+                    "from a dataset row to the row with the hint in its prompt."
+                )
+            rows = [self.options.hint(row) for row in rows]
         self._scored = None
         size = trainer.num_generations
         if len(ids_R) % size:  # TRL folds rewards into groups of this size; its advantages are replaced afterwards
@@ -93,7 +105,8 @@ class Generation:
         if self._scored is None:
             raise RuntimeError("TRL did not call _calculate_rewards: budgetalloc saw no rewards of this step.")
         rewards_per_func, lengths = self._scored
-        return _Round(ids_R, self._total_rewards(rewards_per_func), lengths.tolist(), output)
+        scores_RF = rewards_per_func.cpu().double().numpy()
+        return _Round(ids_R, self._total_rewards(rewards_per_func), scores_RF, lengths.tolist(), output, hinted)
 
     def _see_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> torch.Tensor:
         rewards: torch.Tensor = self._own["_calculate_rewards"](inputs, prompts, completions, completion_ids_list)
@@ -202,8 +215,9 @@ class Generation:
             self._replace_advantages(
                 output, self._advantages(self.options.baseline, rewards_R, unit_R, ids_R, belief_R)
             )
+        hinted_R = np.repeat([each.hinted for each in rounds], [len(each.ids_R) for each in rounds])
         metrics = self.trainer._metrics["train"]
-        for key, value in group_metrics(ids_R, unit_R, belief_R).items():
+        for key, value in self._describe(ids_R, unit_R, belief_R, ~hinted_R).items():
             metrics[f"budgetalloc/{key}"].append(value)
         if not self.options.keep_batch:
             metrics["frac_reward_zero_std"][-len(rounds) :] = [share_without_spread(ids_R, unit_R)] * len(rounds)
@@ -211,11 +225,19 @@ class Generation:
             _, group_R = factorize(ids_R)
             counts_R = np.bincount(group_R)[group_R]
             lengths_R = [n for each in rounds for n in each.lengths_R]
-            at_step, predicted_R = self.trainer.state.global_step, belief_R.mean
-            self.ledger.append(at_step, ids_R, rewards_R, lengths_R, predicted_R, counts_R)
+            predicted_R = np.where(hinted_R, np.nan, belief_R.mean)
+            names_R = [f"{name} (hinted)" if h else name for name, h in zip(ids_R, hinted_R.tolist(), strict=True)]
+            self.ledger.append(self.trainer.state.global_step, names_R, rewards_R, lengths_R, predicted_R, counts_R)
         if self.policy.keep is not None and len(ids_R) > total:
-            output = take(output, self.policy.keep(ids_R, rewards_R, total))
+            scores_RF = np.concatenate([each.scores_RF for each in rounds])
+            output = take(output, self.policy.keep(ids_R, rewards_R, total, scores_RF))
         return output
+
+    def _describe(self, ids_R: list[Id], unit_R: FloatArray, belief_R: Beta, plain_R: BoolArray) -> dict[str, float]:
+        """The metrics of the rollouts without a hint: one with a hint says nothing of what was foreseen."""
+        at = np.flatnonzero(plain_R)
+        described = group_metrics([ids_R[k] for k in at.tolist()], unit_R[at], belief_R.take(at))
+        return described if self.options.hint is None else described | {"hinted": float(np.sum(~plain_R))}
 
     def _advantages(
         self, baseline: Baseline, rewards_R: FloatArray, unit_R: FloatArray, ids_R: list[Id], belief_R: Beta

@@ -1,6 +1,7 @@
 """What the user and the policy ask for, resolved and checked once."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -28,6 +29,7 @@ class Options:
     reward_range: tuple[float, float]
     keep_batch: bool
     generate: int
+    hint: Callable[[dict[str, Any]], dict[str, Any]] | None
 
     @classmethod
     def resolve(cls, needs: Needs, trainer_scale: Any, given: dict[str, Any]) -> "Options":
@@ -48,6 +50,7 @@ class Options:
             reward_range=given["reward_range"],
             keep_batch=keep_batch,
             generate=needs.generate,
+            hint=given["hint"],
         )
         for name, allowed in (("baseline", Baseline), ("scale", Scale), ("weight", Weight)):
             value = getattr(options, name)
@@ -57,6 +60,10 @@ class Options:
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             raise InputError(
                 f"reward_range={options.reward_range!r}: give the lowest and highest reward, as (0.0, 1.0)."
+            )
+        if options.hint is not None and options.baseline == "posterior":
+            raise InputError(
+                "hint= with baseline='posterior': a belief is about the prompt without a hint. Use baseline='loo'."
             )
         return options
 

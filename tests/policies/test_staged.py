@@ -1,5 +1,7 @@
 """Policies that decide in rounds: the budget, group sizes, stop rules, and who is continued."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -16,6 +18,7 @@ STAGED = {
     "ar3po in 4": lambda **kw: ar3po(stages=4, **kw),
     "pilot_commit": pilot_commit,
     "reinforce_ada": reinforce_ada,
+    "reinforce_ada of successes": lambda **kw: reinforce_ada(quota="positive", stages=3, **kw),
     "dapo": dapo,
     "thompson dapo": lambda **kw: dapo(order="thompson", **kw),
 }
@@ -48,7 +51,7 @@ def play(policy, ids, budget, rates, seed=0):
     min_group=st.integers(1, 5),
     seed=st.integers(0, 9),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_every_round_keeps_the_budget_and_the_group_sizes(name, prompts, units, floor, cap, quantum, min_group, seed):
     try:
         budget = Budget(units * quantum, floor=floor, cap=cap, quantum=quantum, min_group=min(min_group, floor or 9))
@@ -86,19 +89,35 @@ def test_ar3po_stops_at_the_first_success_and_continues_the_rest():
     assert (total[::2] == 8).sum() >= 12
 
 
-def test_ar3po_mean_of_a_group_is_biased_upwards_as_its_docstring_says():
-    p, k, runs = 0.2, 2, 4000
-    means = []
-    for seed in range(runs):
-        counts, rewards = play(
-            ar3po(group=2 * k, stages=2, seed=0), ["a", "b"], Budget(4, floor=0), {"a": p, "b": p}, seed
-        )
-        first = int(np.flatnonzero(counts[0])[0])
-        own = [r[i] for c, r in zip(counts, rewards, strict=True) for i in range(len(r)) if c[first] and i < c[first]]
-        means.append(np.mean(own))
-    expected = p + (1 - p) ** k * p / 2
-    assert abs(np.mean(means) - expected) < 4 * np.std(means) / runs**0.5
-    assert expected > p + 8 * np.std(means) / runs**0.5  # the bias is larger than what the test could miss
+@pytest.mark.parametrize(("p", "k"), [(0.05, 1), (0.2, 2), (0.7, 3)])
+def test_ar3po_mean_of_a_group_is_biased_upwards_by_as_much_as_its_docstring_says(p, k):
+    """Exact: all rewards that a prompt may see in two stages of k, each with its probability."""
+    expected, mass = 0.0, 0.0
+    for rewards in product([0, 1], repeat=2 * k):
+        step = ar3po(group=2 * k, stages=2, seed=0).begin(["a", "b"], Budget(2 * k, floor=0, min_group=1))
+        first = step.ids_P[int(step.request().argmax())]
+        step.observe([first] * k, rewards[:k])
+        goes_on = step.request()[step.ids_P.index(first)] > 0
+        assert goes_on == (not any(rewards[:k]))
+        own = rewards if goes_on else rewards[:k]
+        chance = p ** sum(rewards) * (1 - p) ** (2 * k - sum(rewards))
+        expected, mass = expected + chance * np.mean(own), mass + chance
+    assert mass == pytest.approx(1, abs=1e-12)
+    assert expected == pytest.approx(p + (1 - p) ** k * p / 2, abs=1e-12)
+    assert expected > p
+
+
+@pytest.mark.parametrize("stages", [2, 4, 8])
+def test_ar3po_leaves_at_most_the_last_prompt_half_way(stages):
+    ids = list(range(400))
+    rates = dict(zip(ids, np.random.default_rng(1).choice([0.0, 0.1, 0.5, 1.0], 400).tolist(), strict=True))
+    counts, rewards = play(ar3po(stages=stages, seed=0), ids, Budget(1000, floor=0), rates)
+    successes = np.zeros(400)
+    for counts_P, rewards_R in zip(counts, rewards, strict=True):
+        np.add.at(successes, np.repeat(np.arange(400), counts_P), rewards_R)
+    total = counts.sum(axis=0)
+    assert ((total > 0) & (total < 8) & (successes == 0)).sum() <= 1
+    assert (total[successes == 0] == 8).sum() > 50
 
 
 def test_pilot_commit_commits_to_the_prompts_whose_pilots_varied():
@@ -118,6 +137,21 @@ def test_reinforce_ada_goes_on_until_both_quotas_are_met():
     total = dict(zip(ids, counts.sum(axis=0).tolist(), strict=True))
     assert total["never"] == total["always"] == 32
     assert total["half"] in (8, 16, 24)
+
+
+def test_reinforce_ada_of_successes_stops_at_the_first_success():
+    rates = {"never": 0.0, "half": 0.5, "always": 1.0}
+    counts, _ = play(reinforce_ada(quota="positive", seed=0), list(rates), Budget(96, floor=2), rates)
+    assert counts.sum(axis=0).tolist() == [32, 8, 8]  # one round of 8 at rate 1/2 has no success once in 256
+
+
+@pytest.mark.parametrize("make", [reinforce_ada, dapo])
+@pytest.mark.parametrize("rate", [0.0, 0.5, 1.0])
+def test_few_prompts_still_fill_what_a_trainer_trains_on(make, rate):
+    policy = make(group=4, seed=0)
+    limit = 60 * policy.needs.generate
+    counts, _ = play(policy, ["a", "b", "c"], Budget(limit, floor=0), dict.fromkeys("abc", rate))
+    assert 60 <= counts.sum() <= limit
 
 
 def test_dapo_stops_when_the_mixed_groups_fill_the_batch_and_never_before():
@@ -142,6 +176,47 @@ def test_nothing_is_handed_out_that_leaves_a_rest_which_is_no_group():
     given = Rollouts(Budget(12, floor=0, cap=5, min_group=4), prompts=4)  # only 4 + 4 + 4 will do
     assert [given.give(at, 5) for at in range(3)] == [4, 4, 4]
     assert given.left == 0
+
+
+@given(
+    units=st.integers(1, 60),
+    floor=st.sampled_from([0, 2]),
+    cap=st.none() | st.integers(1, 24),
+    quantum=st.sampled_from([1, 2, 3]),
+    min_group=st.integers(1, 5),
+    gifts=st.lists(st.lists(st.tuples(st.integers(0, 12), st.integers(1, 12)), unique_by=lambda x: x[0]), max_size=4),
+    order=st.permutations(range(13)),
+)
+@settings(max_examples=50, deadline=None)
+def test_many_gifts_at_once_are_those_given_one_by_one(units, floor, cap, quantum, min_group, gifts, order):
+    try:
+        budget = Budget(units * quantum, floor=floor, cap=cap, quantum=quantum, min_group=min(min_group, floor or 9))
+        budget.check(13)
+    except BudgetError:
+        assume(False)
+    at_once, single = Rollouts(budget, 13), Rollouts(budget, 13)
+    for gift in gifts:
+        at_once.give_each([at for at, _ in gift], [wanted for _, wanted in gift])
+        for at, wanted in gift:
+            single.give(at, wanted)
+        assert at_once.counts_P.tolist() == single.counts_P.tolist()
+        assert at_once.left == single.left
+    resumed = Rollouts(budget, 13, at_once.counts_P)
+    for given_ in (at_once, resumed):
+        given_.spread(np.array(order))
+    while single.left:
+        for at in order:
+            single.give(at, quantum)
+    assert at_once.counts_P.tolist() == resumed.counts_P.tolist() == single.counts_P.tolist()
+    assert at_once.left == 0
+
+
+def test_what_is_to_be_kept_is_kept():
+    given = Rollouts(Budget(100, floor=0), prompts=4)
+    given.give_each([0, 1, 2], 10)
+    given.spread(np.array([2, 0]), keep=35)
+    assert given.counts_P.tolist() == [27, 10, 28, 0]
+    assert given.left == 35
 
 
 def test_a_rule_that_asks_for_more_than_the_budget_is_stopped():
@@ -169,6 +244,7 @@ def test_rounds_need_a_budget_in_rollouts():
         (lambda: pilot_commit(pilot=1), "pilot=1"),
         (lambda: pilot_commit(share=1.0), "share=1.0"),
         (lambda: reinforce_ada(stages=0), "stages=0"),
+        (lambda: reinforce_ada(quota="any"), "quota='any'"),
         (lambda: dapo(generate=0), "generate=0"),
         (lambda: dapo(order="best"), "order='best'"),
         (lambda: ba.policies.cures(fewest=9), "fewest=9"),

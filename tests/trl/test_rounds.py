@@ -1,6 +1,7 @@
 """Policies that decide in rounds, in TRL's real trainer, which itself generates and scores every round."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -100,6 +101,46 @@ def test_dapo_trains_on_mixed_groups_alone_where_there_are_enough(build):
     for batch, each in zip(batches, rounds, strict=True):
         if len(each) < 6:
             assert (batch["advantages"] != 0).all()
+
+
+@pytest.mark.parametrize("name", ["pods", "d3s", "shuffle_r1", "roc", "cppo", "keep_mixed", "top_p"])
+def test_generating_more_trains_on_what_the_rule_keeps(build, tmp_path, name):
+    """The rule is handed the rewards of each reward function, of everything generated, in the ledger's order."""
+
+    def length(completions, **_):
+        return [len(text) / 100 for text in completions]
+
+    def reward(completions, **_):
+        return [float(len(text) % 2) for text in completions]
+
+    seen = []
+    policy = policies.roc(penalty=1, seed=1) if name == "roc" else getattr(policies, name)(seed=1)
+
+    def keep(ids_R, rewards_R, rows, scores_RF):
+        kept_R = policy.keep(ids_R, rewards_R, rows, scores_RF)
+        seen.append((np.array(rewards_R), np.array(scores_RF), np.array(kept_R)))
+        return kept_R
+
+    ledger = tmp_path / "ledger.jsonl"
+    _, batches, _ = run(
+        build,
+        replace(policy, keep=keep),
+        {"ledger": ledger},
+        max_steps=2,
+        reward=[reward, length],
+        reward_weights=[1.0, 0.0],
+    )
+    log = ba.Ledger.read(ledger)
+    assert len(seen) == 2
+    for step, (batch, (rewards_R, scores_RF, kept_R)) in enumerate(zip(batches, seen, strict=True)):
+        np.testing.assert_allclose(rewards_R, log.rewards_R[log.step_R == step])
+        np.testing.assert_allclose(rewards_R, scores_RF[:, 0])
+        assert scores_RF.shape == (16 * policy.needs.generate, 2)
+        assert len(np.unique(scores_RF[:, 1])) > 1
+        assert len(kept_R) == len(batch["advantages"]) == 16
+        ids_R = [x for x, at in zip(log.ids_R, log.step_R, strict=True) if at == step]
+        every_R = ba.group_advantages(rewards_R, ids_R, "group", "group")
+        np.testing.assert_allclose(batch["advantages"].numpy(), every_R[kept_R], atol=1e-5)
 
 
 def test_old_and_reference_log_probabilities_are_merged_with_their_rows(build):

@@ -1,0 +1,176 @@
+"""Every allocation method: the time to decide, and its standing in the learning benchmark.
+
+    python benchmarks/methods.py                    # prints the table
+    python benchmarks/methods.py --write            # and writes METHODS.md and benchmarks/measured.json
+    python benchmarks/methods.py --write --keep     # the same with the times of the last --write
+
+A decision is a whole step of 8,192 rollouts over 1,024 prompts with a history: from `policy.begin` over all rounds,
+without the time to learn from rewards, which are simulated. A method that generates more than it trains on decides over
+that many times the rollouts. Methods that choose prompts decide over 100,000 candidates too. Medians of processor time,
+which other programs on the machine disturb less than the clock.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import budgetalloc as ba
+from budgetalloc.ids import Id
+from budgetalloc.methods import DECIDES, METHODS, WHICH, Method, published
+
+ROOT = Path(__file__).parents[1]
+PAGE, MEASURED = ROOT / "METHODS.md", ROOT / "benchmarks" / "measured.json"
+PROMPTS, CANDIDATES, ROLLOUTS = 1_024, 100_000, 8_192
+# What the learning benchmark calls a method where that is not its name; None: another rule ran there under its name.
+LEARNED_AS: dict[str, str | None] = {"thompson": "thompson_group", "knapsack_rl": None}
+
+
+def trained(method: Method, ids_P: Sequence[Id], rates_P: NDArray[np.float64], visits: int, size: int) -> ba.Policy:
+    """A policy that has seen groups of `size` of every prompt, `visits` times."""
+    policy, rng = method.build(seed=0), np.random.default_rng(0)
+    ids_R, rates_R = [x for x in ids_P for _ in range(size)], np.repeat(rates_P, size)
+    for _ in range(visits):
+        policy.observe(ids_R, (rng.random(len(ids_R)) < rates_R).astype(float))
+    return policy
+
+
+def seconds(policy: ba.Policy, ids_P: Sequence[Id], rates_P: NDArray[np.float64], rng: np.random.Generator) -> float:
+    """Processor time of one step's decisions."""
+    needs = policy.needs
+    budget = ba.Budget(ROLLOUTS * needs.generate, floor=0, min_group=needs.min_group)
+    start = time.process_time()
+    step = policy.begin(ids_P, budget)
+    counts_P = step.request()
+    took = time.process_time() - start
+    while counts_P.any():
+        at_R = np.repeat(np.arange(len(ids_P)), counts_P)
+        step.observe([ids_P[at] for at in at_R.tolist()], (rng.random(at_R.size) < rates_P[at_R]).astype(float))
+        start = time.process_time()
+        counts_P = step.request()
+        took += time.process_time() - start
+    step.end()
+    return took
+
+
+def measure(method: Method, times: int) -> dict[str, float]:
+    """Milliseconds of a decision; with `candidates`, of one over 100,000."""
+    rng = np.random.default_rng(1)
+    found = {}
+    sizes = {"milliseconds": (PROMPTS, 4, 8, times)}
+    if method.decides == WHICH:
+        sizes["candidates"] = (CANDIDATES, 2, 2, max(times // 3, 2))
+    for name, (prompts, visits, size, repeats) in sizes.items():
+        ids_P = [f"prompt {k}" for k in range(prompts)]
+        rates_P = rng.beta(0.5, 0.5, prompts)
+        policy = trained(method, ids_P, rates_P, visits, size)
+        took = [seconds(policy, ids_P, rates_P, rng) for _ in range(repeats + 1)]
+        found[name] = round(1e3 * statistics.median(took[1:]), 3)  # the first also loads and warms up
+    return found
+
+
+def standings() -> dict[str, str]:
+    """Mean success less uniform's in the learning benchmark, over the mixes that the method was run on."""
+    folder = ROOT / "benchmarks" / "learning"
+    sys.path.insert(0, str(folder))
+    try:
+        from run import read
+        from table import collect, over_mixes
+    finally:
+        sys.path.remove(str(folder))
+    rows = read(folder / "results.jsonl")
+    mixes = list(dict.fromkeys(row["mix"] for row in rows))
+    tables = {mix: collect(rows, mix)[0] for mix in mixes}
+    found = {}
+    for method in METHODS:
+        name = LEARNED_AS.get(method.name, method.name)
+        ran = {mix: curves for mix, curves in tables.items() if name in curves and "uniform" in curves}
+        if name is not None and ran:
+            seeds = min(len(curves[name]) for curves in ran.values())
+            gain = "0" if name == "uniform" else over_mixes(ran, name, "uniform")
+            found[method.name] = f"{gain}; {_number(len(ran), 'mix')}, {_number(seeds, 'seed')}"
+    return found
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}" + ("" if count == 1 else "es" if what.endswith("x") else "s")
+
+
+def page(measured: dict[str, dict[str, Any]]) -> str:
+    """METHODS.md."""
+    lines = [
+        "<!-- Written by `python benchmarks/methods.py --write` from `budgetalloc/methods.py`: do not edit. -->",
+        "",
+        "# Methods",
+        "",
+        f"{len(METHODS)} allocation methods, {published()} of them published; `budgetalloc methods` prints the same. "
+        "Each is a function of `budgetalloc.policies` that returns a policy. p is a prompt's rate of success, n its "
+        "rollouts.",
+        "",
+        "- *Asks of a trainer*: beyond plain GRPO, the arguments of `Needs`; *rounds* means that a step generates more "
+        "than once.",
+        f"- *Decides in*: a step of {ROLLOUTS:,} rollouts over {PROMPTS:,} prompts, all its rounds; for methods that "
+        f"choose prompts also over {CANDIDATES:,} candidates. Medians of processor time on a machine with 2 cores.",
+        "- *Learning*: mean held-out success over a run less uniform's, at the same number of rollouts generated, each "
+        "at its own tuned learning rate (95 % interval over seeds), averaged over the mixes that it was run on; see "
+        "`benchmarks/learning`. A tiny model: it ranks methods there, not on yours.",
+        "- *Starves*: the rule may leave a prompt without rollouts for ever.",
+    ]
+    titles = ("method", "rule", "source", "asks of a trainer", "decides in", "learning", "note")
+    for decides in DECIDES:
+        chosen = [method for method in METHODS if method.decides == decides]
+        if chosen:
+            lines += ["", f"## Decides {decides}", "", _row(titles), _row(["---"] * len(titles))]
+        for method in chosen:
+            known = measured.get(method.name, {})
+            note = " ".join(filter(None, [method.note, "Starves." if method.starves else ""]))
+            cells = (f"`{method.name}`", method.formula, method.source, method.asks())
+            lines.append(_row([*cells, _times(known), known.get("learning", ""), note]))
+    return "\n".join(lines) + "\n"
+
+
+def _times(known: dict[str, Any]) -> str:
+    if "milliseconds" not in known:
+        return ""
+    text = f"{known['milliseconds']:.1f} ms"
+    return f"{text}; {known['candidates']:.0f} ms" if "candidates" in known else text
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="write METHODS.md and benchmarks/measured.json")
+    parser.add_argument("--keep", action="store_true", help="keep the times measured before; measure what is new")
+    parser.add_argument("--times", type=int, default=15, help="decisions of each method (default: %(default)s)")
+    options = parser.parse_args()
+    before = json.loads(MEASURED.read_text()) if MEASURED.exists() else {}
+    learned = standings()
+    measured: dict[str, dict[str, Any]] = {}
+    print(f"{'method':<20}{f'{PROMPTS:,} prompts':>16}{f'{CANDIDATES:,}':>14}  learning")
+    for method in METHODS:
+        kept = {key: before.get(method.name, {}).get(key) for key in ("milliseconds", "candidates")}
+        kept = {key: value for key, value in kept.items() if value is not None}
+        measured[method.name] = kept if options.keep and kept else measure(method, options.times)
+        if method.name in learned:
+            measured[method.name]["learning"] = learned[method.name]
+        known = measured[method.name]
+        cells = [f"{known[key]:.2f} ms" if key in known else "" for key in ("milliseconds", "candidates")]
+        print(f"{method.name:<20}{cells[0]:>16}{cells[1]:>14}  {known.get('learning', '')}".rstrip(), flush=True)
+    if options.write:
+        MEASURED.write_text(json.dumps(measured, indent=1) + "\n")
+        PAGE.write_text(page(measured))
+        print(f"Wrote {PAGE} and {MEASURED}.")
+
+
+if __name__ == "__main__":
+    main()

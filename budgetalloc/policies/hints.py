@@ -1,0 +1,139 @@
+"""Prompts that nothing solves go to the user's own hints, with their rollouts counted."""
+
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from budgetalloc.budget import Budget, IntArray
+from budgetalloc.checks import check_integer, check_number
+from budgetalloc.errors import BudgetError, InputError
+from budgetalloc.ids import Id
+from budgetalloc.policies.base import Policy
+from budgetalloc.policies.decision import Hinted, Rounds, Tally, View
+from budgetalloc.policies.rounds import Rollouts
+
+Hint = Callable[[list[Id]], Iterable[Id] | None]
+"""Prompts that nothing solved, those with most failures first -> the ones that it has a hint for; None is all."""
+
+
+def on_all_fail(
+    policy: Policy, hint: Hint, *, rollouts: int = 8, unhinted: int = 1, share: float = 0.125, fewest: int = 4
+) -> Policy:
+    """Hands prompts whose rollouts of the step all failed to your hints, and pays for rollouts with them.
+
+    The trigger is that of NuRL (arXiv 2509.25666), which regenerates an all-fail group with a hint in all but one of
+    its rollouts; Guide (2506.13923) and XRPO's seeding (2510.06672) wait for the same. What a hint is, and how a policy
+    gradient treats its tokens, is yours: Guide corrects the ratio to the prompt without the hint, NuRL hints only in a
+    second stage of training.
+
+    `policy` spends all but `share` of the budget. Then `hint(ids)` is asked once, with every prompt whose rewards of
+    this step are all 0, and says which of them it can help. Those get `rollouts - unhinted` rollouts in a round of
+    their own, for which `step.hinted` is True, as far as the reserve goes; what it keeps goes in a last plain round to
+    `unhinted` for each of them, and to all prompts. Their rewards are passed with `hinted=True`: they are spent, but
+    reach neither the beliefs, nor the memory, nor the trigger. A trainer that knows nothing of hints does not go on in
+    silence: its `step.observe(ids_R, rewards_R)` raises `InputError`. In `group_advantages` hinted rollouts need ids of
+    their own, unless their groups are to be mixed with the plain ones, as NuRL's are; the posterior baseline is that of
+    the prompt without a hint.
+
+    The two policies share what they learn: go on with one of them.
+
+    Args:
+        policy: Decides everything else, in one round or several, with rollouts as its budget.
+        hint: Your code. It has to give the same answer on every process.
+        rollouts: Further rollouts of a prompt that is helped, at least 1.
+        unhinted: How many of them are without the hint, 0 to `rollouts - 1`.
+        share: Of the budget, reserved, in (0, 1); ours. It is lowered where what is left could not be spent.
+        fewest: Fewest failures of this step to call a prompt unsolved, at least 1; ours. NuRL's are whole groups.
+
+    >>> import budgetalloc as ba
+    >>> policy = on_all_fail(ba.uniform(), lambda ids: [x for x in ids if x != "lost"], rollouts=4, share=0.25)
+    >>> ids_P, rates = ["easy", "hard", "lost"], {"easy": 1.0, "hard": 0.0, "lost": 0.0}
+    >>> step = policy.begin(ids_P, ba.Budget(rollouts=24))
+    >>> while (counts_P := step.request()).any():
+    ...     print(counts_P, step.hinted)
+    ...     ids_R = [x for x, n in zip(ids_P, counts_P, strict=True) for _ in range(n)]
+    ...     rewards_R = [1.0 if step.hinted else rates[x] for x in ids_R]  # you would generate, with the hint if asked
+    ...     step.observe(ids_R, rewards_R, hinted=step.hinted)
+    [6 6 6] False
+    [0 3 0] True
+    [1 1 1] False
+    >>> policy.belief(["hard"]).alpha_P  # as before: three successes with the hint are not its own
+    array([0.5])
+    """
+    check_integer("rollouts", rollouts, 1)
+    check_integer("unhinted", unhinted, 0, rollouts - 1)
+    check_number("share", share, 0, 1, without=(0, 1))
+    check_integer("fewest", fewest, 1)
+
+    def decide(view: View) -> IntArray | Rounds:
+        total = view.rollouts_only("on_all_fail")
+        reserve = _reserve(view.budget, len(view.ids_P), share)
+        if not reserve:
+            return policy.decide(view)
+        plan = policy.decide(replace(view, budget=replace(view.budget, rollouts=total - reserve)))
+        return with_hints(view, plan, reserve)
+
+    def with_hints(view: View, plan: IntArray | Rounds, reserve: int) -> Rounds:
+        spent_P, tally = yield from _counted(plan, len(view.ids_P))
+        given = Rollouts(replace(view.budget, rollouts=int(spent_P.sum()) + reserve), len(spent_P), spent_P)
+        failed_P = (tally.successes_P == 0) & (tally.scored_P >= fewest) & (spent_P < given.budget.largest_group)
+        failed = np.flatnonzero(failed_P)
+        failed = failed[np.argsort(-tally.scored_P[failed], kind="stable")]
+        helped = _helped(hint, view, failed)[: max(reserve // rollouts, 1)]
+        given.give_each(helped, rollouts - unhinted)
+        hinted_P = given.counts_P - spent_P
+        if hinted_P.any():
+            yield Hinted(hinted_P)
+        if unhinted:
+            given.give_each(helped, unhinted)
+        by_count = np.argsort(given.counts_P, kind="stable")
+        given.spread(by_count[given.counts_P[by_count] > 0])  # new groups only where the open ones are full
+        given.spread(by_count)
+        yield given.counts_P - spent_P - hinted_P
+
+    name = f"on_all_fail({policy.name}, rollouts={rollouts}, unhinted={unhinted}, share={share}, fewest={fewest})"
+    return replace(policy, name=name, decide=decide, needs=replace(policy.needs, keep_batch=False))
+
+
+def _reserve(budget: Budget, prompts: int, share: float) -> int:
+    """At most `share` of the budget, so that both it and the rest can be spent in whole groups."""
+    total, low, high = int(budget.rollouts or 0), budget.smallest_group, budget.largest_group
+    for reserve in range(int(share * total) // budget.quantum * budget.quantum, 0, -budget.quantum):
+        if budget.floor == 0 and -(-reserve // high) * low > reserve:  # all open groups may be full by then
+            continue
+        try:
+            replace(budget, rollouts=total - reserve).check(prompts)
+        except BudgetError:
+            continue
+        return reserve
+    return 0
+
+
+def _counted(plan: IntArray | Rounds, prompts: int) -> Generator[IntArray | Hinted, Tally, tuple[IntArray, Tally]]:
+    """The rounds of another decision; returns their counts in all, and what they showed."""
+    spent_P, tally = np.zeros(prompts, dtype=np.int64), Tally(np.zeros(prompts), np.zeros(prompts))
+    if isinstance(plan, np.ndarray):
+        tally = yield plan
+        return spent_P + plan, tally
+    try:
+        wanted = next(plan)
+        while (counts_P := wanted.counts_P if isinstance(wanted, Hinted) else wanted).any():  # none: it has ended
+            spent_P += counts_P
+            tally = yield wanted
+            wanted = plan.send(tally)
+    except StopIteration:
+        pass
+    return spent_P, tally
+
+
+def _helped(hint: Hint, view: View, failed: IntArray) -> IntArray:
+    """Which of the failed prompts the user's code has a hint for, in the same order."""
+    ids = [view.ids_P[at] for at in failed.tolist()]
+    answer = hint(list(ids)) if ids else []
+    if answer is None:
+        return failed
+    wanted = set(answer)
+    if not wanted <= set(ids):
+        raise InputError(f"hint returned {sorted(map(str, wanted - set(ids)))}: return ids that it was given, or None.")
+    return failed[[x in wanted for x in ids]]

@@ -1,0 +1,255 @@
+"""Hints for prompts that nothing solves: who gets them, what they cost, and what they must not teach."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import budgetalloc as ba
+from budgetalloc import Budget, BudgetError, InputError, Policy, UnsupportedError, policies
+from budgetalloc.estimators import BetaEstimator
+from budgetalloc.memory import Memory
+from budgetalloc.policies.hints import on_all_fail
+
+WRAPPED = {
+    "uniform": ba.uniform,
+    "thompson": ba.thompson,
+    "adaptive": ba.adaptive,
+    "ar3po": policies.ar3po,
+    "pilot_commit": policies.pilot_commit,
+    "reinforce_ada": policies.reinforce_ada,
+    "dapo": policies.dapo,
+}
+each_policy = pytest.mark.parametrize("make", WRAPPED.values(), ids=WRAPPED.keys())
+
+
+def everybody(ids):
+    return None
+
+
+def play(policy, ids, budget, rates, seed=0, hinted_rate=1.0):
+    """One step against known rates: the plain rounds' counts and the hinted rounds', each shape (rounds, P)."""
+    rng = np.random.default_rng(seed)
+    step = policy.begin(ids, budget)
+    plain, hinted = [np.zeros(len(ids), dtype=int)], [np.zeros(len(ids), dtype=int)]
+    while (counts_P := step.request()).any():
+        (hinted if step.hinted else plain).append(counts_P)
+        ids_R = [x for x, n in zip(ids, counts_P.tolist(), strict=True) for _ in range(n)]
+        rate_R = [hinted_rate if step.hinted else rates[x] for x in ids_R]
+        step.observe(ids_R, (rng.random(len(ids_R)) < rate_R).astype(float), hinted=step.hinted)
+    step.end()
+    return np.array(plain), np.array(hinted)
+
+
+@each_policy
+@given(
+    prompts=st.integers(1, 13),
+    units=st.integers(1, 60),
+    floor=st.integers(0, 3),
+    cap=st.none() | st.integers(1, 24),
+    quantum=st.sampled_from([1, 2, 3]),
+    min_group=st.integers(1, 5),
+    rollouts=st.integers(1, 9),
+    share=st.sampled_from([0.05, 0.3, 0.9]),
+    seed=st.integers(0, 9),
+)
+@settings(max_examples=25, deadline=None)
+def test_the_budget_is_spent_and_groups_keep_their_sizes(
+    make, prompts, units, floor, cap, quantum, min_group, rollouts, share, seed
+):
+    try:
+        budget = Budget(units * quantum, floor=floor, cap=cap, quantum=quantum, min_group=min(min_group, floor or 9))
+        budget.check(prompts)
+    except BudgetError:
+        assume(False)
+    rng = np.random.default_rng(seed)
+    ids = list(range(prompts))
+    policy = on_all_fail(
+        make(seed=seed),
+        lambda ids: [x for x in ids if x % 3],
+        rollouts=rollouts,
+        unhinted=int(rng.integers(rollouts)),
+        share=share,
+        fewest=int(rng.integers(1, 5)),
+    )
+    plain, hinted = play(policy, ids, budget, dict.fromkeys(ids, 0.1), seed)
+    total_P = plain.sum(axis=0) + hinted.sum(axis=0)
+    most = budget.rollouts
+    least = most if policy.needs.generate == 1 else -(-most // policy.needs.generate)
+    assert least <= total_P.sum() <= most
+    assert np.isin(total_P, budget.grid()).all()
+    assert not hinted[:, ::3].any()  # ids that the hint did not return
+
+
+def test_only_prompts_whose_rollouts_all_failed_are_handed_over_those_with_most_failures_first():
+    asked = []
+    policy = on_all_fail(ba.uniform(), lambda ids: asked.append(ids), rollouts=4, share=0.5)
+    step = policy.begin(["a", "b", "c", "d"], Budget(64))
+    assert step.request().tolist() == [8, 8, 8, 8]
+    nan = float("nan")
+    rewards = {"a": [0] * 8, "b": [0] * 7 + [0.1], "c": [0] * 5 + [nan] * 3, "d": [0] * 3 + [nan] * 5}
+    step.observe([x for x in rewards for _ in range(8)], [r for each in rewards.values() for r in each])
+    assert step.request().tolist() == [3, 0, 3, 0]
+    assert step.hinted
+    assert asked == [["a", "c"]]
+
+
+def test_all_but_one_rollout_of_each_helped_prompt_is_hinted_and_the_rest_of_the_reserve_returns():
+    ids = list(range(16))
+    rates = {k: float(k >= 3) for k in ids}
+    plain, hinted = play(on_all_fail(ba.uniform(), everybody, share=0.25), ids, Budget(128), rates)
+    assert hinted.sum(axis=0).tolist() == [7, 7, 7] + [0] * 13
+    assert plain.sum() + hinted.sum() == 128
+    last_P = plain[-1]
+    assert last_P.sum() == 32 - 21
+    assert (last_P[:3] == 1).all()
+
+
+def test_no_more_prompts_are_helped_than_the_reserve_pays_for():
+    ids = list(range(16))
+    plain, hinted = play(on_all_fail(ba.uniform(), everybody, share=0.25), ids, Budget(128), dict.fromkeys(ids, 0.0))
+    assert sorted(hinted.sum(axis=0))[-4:] == [7] * 4  # 32 reserved, 8 each
+    assert hinted.sum() == 28
+    assert plain.sum() == 100
+
+
+def test_a_policy_that_stops_early_is_not_made_to_spend_more_than_the_reserve():
+    ids = list(range(100))
+    rates = dict.fromkeys(ids, 0.5)
+    budget = Budget(480, floor=0)
+    plain, hinted = play(on_all_fail(policies.dapo(group=16), everybody, share=0.25), ids, budget, rates)
+    assert plain[1:-1].sum() < 360  # half of three batches, or a little more
+    assert plain[-1].sum() + hinted.sum() == 120
+
+
+def test_a_reserve_that_is_no_group_is_not_taken():
+    """13 = 5 + 4 + 4; beside 5 + 5, three more could not be spent."""
+    budget = Budget(13, floor=0, cap=5, min_group=4)
+    plain, hinted = play(
+        on_all_fail(ba.uniform(), everybody, share=0.25), list("abc"), budget, dict.fromkeys("abc", 0.0)
+    )
+    assert plain.sum() == 13
+    assert not hinted.any()
+
+
+def test_where_nothing_failed_the_hint_is_not_asked_and_nothing_is_hinted():
+    def never(ids):
+        raise AssertionError("asked")
+
+    ids = list(range(8))
+    plain, hinted = play(on_all_fail(ba.uniform(), never), ids, Budget(64), dict.fromkeys(ids, 1.0))
+    assert not hinted.any()
+    assert plain.sum(axis=0).tolist() == [8] * 8
+
+
+def test_hinted_rewards_reach_neither_the_belief_nor_the_memory():
+    def learn(memory, visit):
+        memory.columns["seen"][visit.at_V] += visit.scored_V
+
+    plain = Policy("plain", ba.uniform().decide, BetaEstimator(), memory=Memory({"seen": 0.0}, learn))
+    policy = on_all_fail(plain, everybody, rollouts=4, unhinted=0, share=0.25)
+    step = policy.begin(["a", "b"], Budget(32))
+    step.request()
+    step.observe(["a"] * 12 + ["b"] * 12, [0] * 12 + [1] * 12)
+    before = policy.belief(["a"])
+    assert step.request().tolist() == [4, 0]
+    step.observe(["a"] * 4, [1] * 4, hinted=True)
+    assert policy.belief(["a"]).alpha_P == before.alpha_P == 0.5
+    assert policy.belief(["a"]).beta_P == before.beta_P == 12.5
+    rest_P = step.request()
+    assert not step.hinted
+    assert rest_P.sum() == 4
+    step.observe(np.repeat(["a", "b"], rest_P), np.zeros(4))
+    step.end()
+    assert policy.memory.recall(["a", "b"])["seen"].tolist() == [12 + rest_P[0], 12 + rest_P[1]]
+
+
+def test_a_trainer_that_ignores_hints_is_stopped():
+    step = on_all_fail(ba.uniform(), everybody, share=0.25).begin(["a", "b"], Budget(32))
+    step.request()
+    step.observe(["a"] * 12 + ["b"] * 12, [0] * 24)
+    assert step.request().any()
+    with pytest.raises(InputError, match="pass hinted=True"):
+        step.observe(["a"] * 7, [0] * 7)
+    plain = ba.uniform().begin(["a"], Budget(8))
+    plain.request()
+    with pytest.raises(InputError, match="without a hint"):
+        plain.observe(["a"] * 8, [0] * 8, hinted=True)
+
+
+def test_rewards_of_hinted_rollouts_are_checked_as_others_are():
+    step = on_all_fail(ba.uniform(), everybody, share=0.25).begin(["a"], Budget(16))
+    step.request()
+    step.observe(["a"] * 12, [0] * 12)
+    step.request()
+    with pytest.raises(InputError, match="outside"):
+        step.observe(["a"], [2.0], hinted=True)
+
+
+def test_a_hint_for_a_prompt_that_was_not_asked_about_is_refused():
+    step = on_all_fail(ba.uniform(), lambda ids: ["stranger"], share=0.25).begin(["a"], Budget(16))
+    step.request()
+    step.observe(["a"] * 12, [0] * 12)
+    with pytest.raises(InputError, match="stranger"):
+        step.request()
+
+
+@each_policy
+def test_the_wrapped_policy_keeps_its_needs_and_its_state(make):
+    plain = make(seed=3)
+    policy = on_all_fail(plain, everybody)
+    assert policy.name.startswith(f"on_all_fail({plain.name}")
+    assert not policy.needs.keep_batch
+    assert (policy.needs.candidates, policy.needs.generate) == (plain.needs.candidates, plain.needs.generate)
+    assert policy.keep is plain.keep
+    ids = list(range(12))
+    play(policy, ids, Budget(96, floor=0), dict.fromkeys(ids, 0.2))
+    other = on_all_fail(make(seed=3), everybody)
+    other.load_state_dict(policy.state_dict())
+    for seed in range(3):
+        one, two = (play(p, ids, Budget(96, floor=0), dict.fromkeys(ids, 0.2), seed) for p in (policy, other))
+        assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
+
+
+def test_counts_do_not_depend_on_the_order_of_ids():
+    ids = list(range(30))
+    rounds = [
+        play(
+            on_all_fail(ba.thompson(seed=1), everybody, share=0.3, fewest=1),
+            order,
+            Budget(150, floor=0),
+            dict.fromkeys(ids, 0.0),
+            hinted_rate=0.0,
+        )
+        for order in (ids, ids[::-1])
+    ]
+    for one, other in zip(*rounds, strict=True):
+        assert np.array_equal(one, other[:, ::-1])
+    assert rounds[0][1].any()
+
+
+def test_hints_of_hints_are_counted_once_each():
+    policy = on_all_fail(on_all_fail(ba.uniform(), everybody, share=0.2), everybody, share=0.2)
+    ids = list(range(10))
+    plain, hinted = play(policy, ids, Budget(200), dict.fromkeys(ids, 0.0))
+    assert plain.sum() + hinted.sum() == 200
+    assert len(hinted) == 3  # the empty first row, and one round of each
+
+
+def test_a_budget_in_tokens_is_refused():
+    with pytest.raises(UnsupportedError, match="on_all_fail spends rollouts only"):
+        on_all_fail(ba.uniform(), everybody).allocate(["a"], Budget(None, tokens=100, cap=8), costs_P=[1.0])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"rollouts": 0}, "rollouts=0"),
+        ({"unhinted": 8}, "unhinted=8"),
+        ({"share": 1}, "share=1"),
+        ({"fewest": 0}, "fewest=0"),
+    ],
+)
+def test_a_bad_setting_is_named(wrong, text):
+    with pytest.raises(InputError, match=text):
+        on_all_fail(ba.uniform(), everybody, **wrong)
