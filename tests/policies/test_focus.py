@@ -168,7 +168,8 @@ def test_wants_that_add_up_are_met_exactly_in_rollouts_and_in_tokens(wants, few,
         (Budget(7, floor=0), None, 1),  # nobody fits: one all the same
         (Budget(20, floor=0, cap=4), None, 5),
         (Budget(22, floor=2), None, 1),  # 2 each, and 6 more for one
-        (Budget(None, tokens=200, cap=8, floor=0), 10.0, 2),
+        (Budget(None, tokens=160, cap=8, floor=0), 10.0, 2),
+        (Budget(None, tokens=280, cap=8, floor=2), 10.0, 2),  # 160 for the floor, 60 more for each
         (Budget(20, tokens=1000, cap=8, floor=0), 10.0, 3),  # two would hold 16 under the cap
     ],
 )
@@ -182,6 +183,14 @@ def test_a_batch_is_as_large_as_the_budget_has_room_for(budget, costs, number):
 
     decided(decide, list(range(8)), budget, costs_P=None if costs is None else [costs] * 8)
     assert sizes == [number]
+
+
+def test_what_is_left_of_the_tokens_goes_to_the_wanted_prompts_first():
+    wanted = np.array([8, 8, 0, 0, 0])
+    for tokens, counts in ((20, [10, 10, 0, 0, 0]), (30, [12, 12, 2, 2, 2])):
+        budget = Budget(None, tokens=tokens, cap=12, floor=0)
+        found = decided(lambda view: in_proportion(wanted[view.ids_P], view), range(5), budget, costs_P=np.ones(5))
+        assert found.tolist() == counts
 
 
 @pytest.mark.parametrize("build", [brorl, drive], ids=lambda build: build.__name__)

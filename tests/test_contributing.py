@@ -1,0 +1,58 @@
+"""The worked example of CONTRIBUTING.md does what its text says."""
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import budgetalloc as ba
+from budgetalloc import testing
+
+TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
+
+
+def example(first_line: str) -> str:
+    """The indented block that begins with this line."""
+    start = TEXT.index(f"    {first_line}")
+    lines = []
+    for line in TEXT[start:].splitlines():
+        if line and not line.startswith("    "):
+            break
+        lines.append(line)
+    return textwrap.dedent("\n".join(lines)).strip()
+
+
+@pytest.fixture(scope="module")
+def relapse():
+    names = {}
+    exec(example("import numpy as np\n    import budgetalloc as ba\n    from budgetalloc.memory"), names)
+    return names["relapse"]
+
+
+def test_the_worked_example_is_short():
+    code = example("import numpy as np\n    import budgetalloc as ba\n    from budgetalloc.memory")
+    assert len([line for line in code.splitlines() if line.strip()]) <= 20
+
+
+@pytest.mark.parametrize("check", testing.CHECKS, ids=lambda check: check.__name__)
+def test_the_worked_example_keeps_the_rules(relapse, check):
+    check(relapse)
+
+
+def test_the_worked_example_remembers_failures(relapse):
+    policy = relapse(weight=1e6, seed=0)
+    policy.observe(["failed"] * 8 + ["half"] * 8, [0] * 8 + [0, 1] * 4)
+    assert policy.allocate(["failed", "half"], ba.Budget(rollouts=16, floor=0)).tolist() == [16, 0]
+
+
+def test_the_decision_in_rounds_runs():
+    names = {}
+    exec("import numpy as np\nimport budgetalloc as ba\n" + example("def twice(view):"), names)
+    step = names["policy"].begin(["a", "b"], ba.Budget(rollouts=8, floor=0))
+    assert step.request().tolist() == [2, 2]
+    step.observe(["a", "a", "b", "b"], [1, 0, 1, 1])
+    assert step.request().tolist() == [2, 0]
+
+
+def test_the_test_file_is_short():
+    assert len(example("import pytest\n    from budgetalloc import testing").splitlines()) <= 10
