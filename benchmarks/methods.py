@@ -29,8 +29,9 @@ from budgetalloc.methods import DECIDES, METHODS, WHICH, Method, published
 ROOT = Path(__file__).parents[1]
 PAGE, MEASURED = ROOT / "METHODS.md", ROOT / "benchmarks" / "measured.json"
 PROMPTS, CANDIDATES, ROLLOUTS = 1_024, 100_000, 8_192
-# What the learning benchmark calls a method where that is not its name; None: another rule ran there under its name.
-LEARNED_AS: dict[str, str | None] = {"thompson": "thompson_group", "knapsack_rl": None}
+# What the learning benchmark calls a method where that is not its name.
+LEARNED_AS = {"thompson": "thompson_group"}
+REPLAYED = ROOT / "benchmarks" / "learning" / "replayed.json"  # of replay.py
 
 
 def trained(method: Method, ids_P: Sequence[Id], rates_P: NDArray[np.float64], visits: int, size: int) -> ba.Policy:
@@ -92,11 +93,24 @@ def standings() -> dict[str, str]:
     for method in METHODS:
         name = LEARNED_AS.get(method.name, method.name)
         ran = {mix: curves for mix, curves in tables.items() if name in curves and "uniform" in curves}
-        if name is not None and ran:
+        if ran:
             seeds = min(len(curves[name]) for curves in ran.values())
             gain = "0" if name == "uniform" else over_mixes(ran, name, "uniform")
             found[method.name] = f"{gain}; {_number(len(ran), 'mix')}, {_number(seeds, 'seed')}"
     return found
+
+
+def replayed() -> dict[str, str]:
+    """Share of the oracle's gain over uniform on logged rewards: inside the batch, and among candidates."""
+    found = json.loads(REPLAYED.read_text()) if REPLAYED.exists() else {}
+    inside, among = (found.get(setting, {}) for setting in ("inside the batch of 128", "among 512 candidates"))
+    names = {"knapsack": "knapsack, posterior", "sampled": "adaptive"}
+    cells = {}
+    for method in METHODS:
+        name = names.get(method.name, method.name)
+        if name in inside and name in among:
+            cells[method.name] = f"{inside[name][0]:.2f}; {among[name][0]:.2f}"
+    return cells
 
 
 def _number(count: int, what: str) -> str:
@@ -121,9 +135,12 @@ def page(measured: dict[str, dict[str, Any]]) -> str:
         "- *Learning*: mean held-out success over a run less uniform's, at the same number of rollouts generated, each "
         "at its own tuned learning rate (95 % interval over seeds), averaged over the mixes that it was run on; see "
         "`benchmarks/learning`. A tiny model: it ranks methods there, not on yours.",
+        "- *Logged rewards*: share of the oracle's gain in mixed groups over uniform on a real GRPO log, inside the "
+        "batch; and among four times as many candidates (`benchmarks/learning/replay.py`). Usable groups are not "
+        "learning: groups of one, which `adaptive` and `pvpo` ask for, are never mixed.",
         "- *Starves*: the rule may leave a prompt without rollouts for ever.",
     ]
-    titles = ("method", "rule", "source", "asks of a trainer", "decides in", "learning", "note")
+    titles = ("method", "rule", "source", "asks of a trainer", "decides in", "learning", "logged rewards", "note")
     for decides in DECIDES:
         chosen = [method for method in METHODS if method.decides == decides]
         if chosen:
@@ -132,7 +149,7 @@ def page(measured: dict[str, dict[str, Any]]) -> str:
             known = measured.get(method.name, {})
             note = " ".join(filter(None, [method.note, "Starves." if method.starves else ""]))
             cells = (f"`{method.name}`", method.formula, method.source, method.asks())
-            lines.append(_row([*cells, _times(known), known.get("learning", ""), note]))
+            lines.append(_row([*cells, _times(known), known.get("learning", ""), known.get("replayed", ""), note]))
     return "\n".join(lines) + "\n"
 
 
@@ -154,7 +171,7 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=15, help="decisions of each method (default: %(default)s)")
     options = parser.parse_args()
     before = json.loads(MEASURED.read_text()) if MEASURED.exists() else {}
-    learned = standings()
+    learned, on_log = standings(), replayed()
     measured: dict[str, dict[str, Any]] = {}
     print(f"{'method':<20}{f'{PROMPTS:,} prompts':>16}{f'{CANDIDATES:,}':>14}  learning")
     for method in METHODS:
@@ -163,6 +180,8 @@ def main() -> None:
         measured[method.name] = kept if options.keep and kept else measure(method, options.times)
         if method.name in learned:
             measured[method.name]["learning"] = learned[method.name]
+        if method.name in on_log:
+            measured[method.name]["replayed"] = on_log[method.name]
         known = measured[method.name]
         cells = [f"{known[key]:.2f} ms" if key in known else "" for key in ("milliseconds", "candidates")]
         print(f"{method.name:<20}{cells[0]:>16}{cells[1]:>14}  {known.get('learning', '')}".rstrip(), flush=True)

@@ -8,6 +8,8 @@ answered its own requests, and learning does not react to what it chose. Two set
 128 (floor 2), or go to any of 512 candidates (floor 0): the batch's own and others drawn anew at each step. The cap is
 64, and a group has at least 2, for `adaptive` too, though it asks for groups of one: those are never mixed.
 
+A policy that generates more than it trains on has the same 1,024 rollouts as the others, all of which count.
+
 "Value" is sum_i P(mixed group of n_i | p_i) with p_i the mean reward of the visits around the present one (`--back`,
 `--ahead`). The base is uniform on the batch's own prompts, as plain GRPO; the oracle maximises the value knowing p_i.
 Both are estimates that contain the present visit: the noise in p_i flatters the oracle, and with `--back` above 0
@@ -17,6 +19,7 @@ not scored. Intervals: 95 % bootstrap over sweeps with all their steps, in block
 """
 
 import argparse
+import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,8 +29,8 @@ import numpy as np
 from predict import DATA, LOG, SIZE, STEP, Floats, Ints, Log, log_likelihood, read, sweeps
 
 import budgetalloc as ba
-from budgetalloc import policies
 from budgetalloc.ids import Id
+from budgetalloc.methods import METHODS
 
 # Name: the policy, and whether only the batch's own prompts are on offer to it.
 RIVALS: dict[str, tuple[Callable[[int], ba.Policy], bool]] = {
@@ -37,10 +40,11 @@ RIVALS: dict[str, tuple[Callable[[int], ba.Policy], bool]] = {
     "knapsack, mean": (lambda seed: ba.knapsack(belief="mean", seed=seed), False),
     "knapsack, pool": (lambda seed: ba.knapsack(prior="pool", seed=seed), False),
     "knapsack, pool, drift": (lambda seed: ba.knapsack(prior="pool", drift=True, seed=seed), False),
-    "thompson": (lambda seed: ba.thompson(seed=seed), False),
-    "vade": (lambda seed: policies.vade(seed=seed), False),
-    "cures": (lambda seed: policies.cures(seed=seed), False),
-    "adaptive": (lambda seed: ba.adaptive(seed=seed), False),
+}
+RIVALS |= {
+    method.name: (lambda seed, method=method: method.build(seed=seed), False)
+    for method in METHODS
+    if method.name not in ("uniform", "knapsack", "sampled")  # the first two are above; adaptive() is the third
 }
 BASE = "uniform"
 SETTINGS = {"inside the batch of 128": (1, 2), "among 512 candidates": (4, 0)}  # prompts for each of the batch, floor
@@ -177,7 +181,10 @@ def check_model(log: Log, prior: float = 0.5, near: int = 2) -> tuple[float, flo
     return float(scores.mean()), float(mixed_GN[np.arange(len(n)), n].mean()), float(real.mean())
 
 
-def report(log: Log, setting: str, names: list[str], seed: int, near: dict[str, int], step: int = STEP) -> None:
+def report(
+    log: Log, setting: str, names: list[str], seed: int, near: dict[str, int], step: int = STEP
+) -> dict[str, list[float]]:
+    """Prints the table; returns each policy's share of the oracle's gain, with its interval."""
     times, floor = SETTINGS[setting]
     steps, rows = offers(log, times, seed, step), ledger(log)
     sweep_S, own_S = np.array([x.sweep for x in steps]), np.array([x.own for x in steps])
@@ -194,6 +201,7 @@ def report(log: Log, setting: str, names: list[str], seed: int, near: dict[str, 
     base = play(RIVALS[BASE][0](seed), rows, steps, floor, True, near)
     best = play(None, rows, steps, floor, False, near)
     line(BASE, base, "0")
+    shares = {}
     for name in names:
         build, own = RIVALS[name]
         if name == BASE or (times == 1 and name == "uniform over all on offer"):
@@ -202,7 +210,9 @@ def report(log: Log, setting: str, names: list[str], seed: int, near: dict[str, 
         arrays = (x.value_S[scored_S] for x in (played, base, best))
         part, low, high = share(*arrays, sweep_S[scored_S])
         line(name, played, f"{part:.2f} ({low:.2f} to {high:.2f})")
+        shares[name] = [round(x, 4) for x in (part, low, high)]
     line("oracle", best, "1")
+    return shares
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -213,6 +223,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--back", type=int, default=2, help="visits before the present one that p is averaged over")
     parser.add_argument("--ahead", type=int, default=2, help="visits after it")
     parser.add_argument("--seed", type=int, default=0, help="of the policies and the candidates")
+    parser.add_argument("--json", type=Path, help="write the shares here, such as benchmarks/learning/replayed.json")
     args = parser.parse_args(arguments)
     if not (args.data / LOG).exists():
         print(f"Skipped: {args.data / LOG} is not there. Give the folder of the logged rewards with --data.")
@@ -224,8 +235,11 @@ def main(arguments: list[str] | None = None) -> None:
         f"v-{args.back} to v+{args.ahead}.\nThe model of rollouts beyond the log, tried on visits from the four around "
         f"each: {nats:.3f} nats a visit, {mixed:.3f} mixed groups of {SIZE} where {real:.3f} were."
     )
-    for setting in args.setting or SETTINGS:
-        report(log, setting, args.policy or list(RIVALS), args.seed, {"back": args.back, "ahead": args.ahead})
+    near = {"back": args.back, "ahead": args.ahead}
+    names = args.policy or list(RIVALS)
+    found = {setting: report(log, setting, names, args.seed, near) for setting in args.setting or SETTINGS}
+    if args.json:
+        args.json.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":
