@@ -52,7 +52,7 @@ MIXES: dict[str, Mix] = {
         held_out=lambda: growing.held_out(14),
         about="real arithmetic and string tasks of growing length, and two that can be guessed but not learned",
         language=GROWING,
-        rates=(5e-5, 1e-4, 2e-4),
+        rates=(1e-4, 2e-4),
     ),
 }
 

@@ -1,5 +1,6 @@
 """One generation batch of TRL's trainer: whose rollouts it holds, and what they teach."""
 
+import copy
 import time
 import zlib
 from collections.abc import Iterator
@@ -170,7 +171,7 @@ class Generation:
         return own_ids_P + [others[at] for at in rng.permutation(len(others))[:more].tolist()]
 
     def _rows(self, ids_R: list[Id], own: dict[Id, dict[str, Any]]) -> list[dict[str, Any]]:
-        """A row for each id; copies, because TRL writes a rollout's extra fields into its row.
+        """A row for each id; deep copies, because TRL writes into rows, and environments and rewards may change lists.
 
         With one candidate the rows are the batch's: `own` holds this process's first row of each prompt, and a prompt's
         rollouts may move to a process that has none.
@@ -181,7 +182,7 @@ class Generation:
             rows_P = [known[name] for name in wanted]
         else:
             rows_P = self.prompts.rows([self._pool[name] for name in wanted])
-        return [dict(rows_P[at]) for at in group_R.tolist()]
+        return [copy.deepcopy(rows_P[at]) for at in group_R.tolist()]
 
     def _gather(self, listed: list[Any]) -> list[Any]:
         """The lists of all processes one after the other, in the order in which TRL gathers rewards."""
