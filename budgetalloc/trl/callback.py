@@ -118,9 +118,9 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         check_only_one(self.trainer, self)
         warn_unaligned_saves(self.trainer)
         if self.ledger_path is not None and self.trainer.accelerator.is_main_process:
-            self.generation.ledger = LedgerWriter(self.ledger_path)
+            self.generation.learning.ledger = LedgerWriter(self.ledger_path)
             if state.global_step:
-                self.generation.ledger.resume(state.global_step)
+                self.generation.learning.ledger.resume(state.global_step)
         self.generation.hold()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:

@@ -1,9 +1,8 @@
-"""One generation batch of TRL's trainer: whose rollouts it holds, and what they teach."""
+"""One generation batch of TRL's trainer: whose rollouts it holds."""
 
 import time
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,33 +10,16 @@ import torch
 from accelerate.utils import gather_object
 from numpy.typing import NDArray
 
-from budgetalloc.advantages import Baseline, group_advantages
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, UnsupportedError
 from budgetalloc.ids import Id, factorize
-from budgetalloc.ledger import LedgerWriter
 from budgetalloc.policies import Policy, Step
-from budgetalloc.posterior import Beta, FloatArray
-from budgetalloc.trl.batches import merge, take
-from budgetalloc.trl.metrics import group_metrics, share_without_spread
+from budgetalloc.trl.learning import Learning, Round
 from budgetalloc.trl.options import Options
 from budgetalloc.trl.prompts import Prompts
 
 BoolArray = NDArray[np.bool_]
 HELD = ("_generate_and_score_completions", "_calculate_rewards", "_generate_single_turn")
-
-
-@dataclass(frozen=True, eq=False)
-class _Round:
-    """The rollouts of all processes in TRL's order: their prompts, what they earned (in all, and from each reward
-    function), TRL's batch of them, and whether they were generated with a hint."""
-
-    ids_R: list[Id]
-    rewards_R: FloatArray
-    scores_RF: FloatArray
-    lengths_R: list[int]
-    output: dict[str, Any]
-    hinted: bool
 
 
 class Generation:
@@ -52,7 +34,7 @@ class Generation:
 
     def __init__(self, trainer: Any, policy: Policy, prompts: Prompts, options: Options) -> None:
         self.trainer, self.policy, self.prompts, self.options = trainer, policy, prompts, options
-        self.ledger: LedgerWriter | None = None
+        self.learning = Learning(trainer, policy, options)
         self._pool: dict[Id, int] = {}
         self._own = {name: getattr(trainer, name) for name in HELD}
         self._scored: tuple[torch.Tensor, torch.Tensor] | None = None
@@ -78,12 +60,12 @@ class Generation:
         rounds = []
         for ids_R, rows in self._requests(step, offer, inputs):
             rounds.append(self._round(ids_R, rows, step.hinted))
-            step.observe(ids_R, self._to_unit(rounds[-1].rewards_R), hinted=step.hinted)
-        output = self._learn(step, rounds, len(inputs) * self.trainer.accelerator.num_processes)
+            step.observe(ids_R, self.learning.to_unit(rounds[-1].rewards_R), hinted=step.hinted)
+        output = self.learning.learn(step, rounds, len(inputs) * self.trainer.accelerator.num_processes)
         self.trainer._metrics["train"]["budgetalloc/seconds"].append(time.perf_counter() - started - self._generating)
         return output
 
-    def _round(self, ids_R: list[Id], rows: list[dict[str, Any]], hinted: bool) -> _Round:
+    def _round(self, ids_R: list[Id], rows: list[dict[str, Any]], hinted: bool) -> Round:
         """TRL's own generation and scoring of these rows, with the user's hints in them where they are asked for."""
         trainer, started = self.trainer, time.perf_counter()
         if hinted:
@@ -106,7 +88,7 @@ class Generation:
             raise RuntimeError("TRL did not call _calculate_rewards: budgetalloc saw no rewards of this step.")
         rewards_per_func, lengths = self._scored
         scores_RF = rewards_per_func.cpu().double().numpy()
-        return _Round(ids_R, self._total_rewards(rewards_per_func), scores_RF, lengths.tolist(), output, hinted)
+        return Round(ids_R, self.learning.total_rewards(rewards_per_func), scores_RF, lengths.tolist(), output, hinted)
 
     def _see_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> torch.Tensor:
         rewards: torch.Tensor = self._own["_calculate_rewards"](inputs, prompts, completions, completion_ids_list)
@@ -194,89 +176,3 @@ class Generation:
                 f"The processes decided different counts at step {self.trainer.state.global_step} ({digests}): "
                 "give all the same policy, settings, seed and dataset."
             )
-
-    # --- after scoring: what they taught --------------------------------------------------------------------------
-
-    def _learn(self, step: Step, rounds: list[_Round], total: int) -> dict[str, Any]:
-        """TRL's batch to train on: `total` rows, with advantages and metrics that are right for groups of any sizes."""
-        ids_R = [name for each in rounds for name in each.ids_R]
-        if len(ids_R) < total:
-            raise InputError(
-                f"{self.policy} asked for {len(ids_R)} rollouts in one step, and the trainer trains on {total}: a "
-                "decision may generate more, never fewer."
-            )
-        rewards_R = np.concatenate([each.rewards_R for each in rounds])
-        place = {name: at for at, name in enumerate(step.ids_P)}
-        belief_R = step.belief_P.take(np.array([place[name] for name in ids_R], dtype=np.int64))
-        unit_R = self._to_unit(rewards_R)
-        step.end()
-        output = merge([each.output for each in rounds], self.trainer._tokenizer.pad_token_id)
-        if self.options.baseline is not None:
-            self._replace_advantages(
-                output, self._advantages(self.options.baseline, rewards_R, unit_R, ids_R, belief_R)
-            )
-        hinted_R = np.repeat([each.hinted for each in rounds], [len(each.ids_R) for each in rounds])
-        metrics = self.trainer._metrics["train"]
-        for key, value in self._describe(ids_R, unit_R, belief_R, ~hinted_R).items():
-            metrics[f"budgetalloc/{key}"].append(value)
-        if not self.options.keep_batch:
-            metrics["frac_reward_zero_std"][-len(rounds) :] = [share_without_spread(ids_R, unit_R)] * len(rounds)
-        if self.ledger is not None:
-            _, group_R = factorize(ids_R)
-            counts_R = np.bincount(group_R)[group_R]
-            lengths_R = [n for each in rounds for n in each.lengths_R]
-            predicted_R = np.where(hinted_R, np.nan, belief_R.mean)
-            names_R = [f"{name} (hinted)" if h else name for name, h in zip(ids_R, hinted_R.tolist(), strict=True)]
-            self.ledger.append(self.trainer.state.global_step, names_R, rewards_R, lengths_R, predicted_R, counts_R)
-        if self.policy.keep is not None and len(ids_R) > total:
-            scores_RF = np.concatenate([each.scores_RF for each in rounds])
-            output = take(output, self.policy.keep(ids_R, rewards_R, total, scores_RF))
-        return output
-
-    def _describe(self, ids_R: list[Id], unit_R: FloatArray, belief_R: Beta, plain_R: BoolArray) -> dict[str, float]:
-        """The metrics of the rollouts without a hint: one with a hint says nothing of what was foreseen."""
-        at = np.flatnonzero(plain_R)
-        described = group_metrics([ids_R[k] for k in at.tolist()], unit_R[at], belief_R.take(at))
-        return described if self.options.hint is None else described | {"hinted": float(np.sum(~plain_R))}
-
-    def _advantages(
-        self, baseline: Baseline, rewards_R: FloatArray, unit_R: FloatArray, ids_R: list[Id], belief_R: Beta
-    ) -> FloatArray:
-        """The posterior's baseline lives on the scale of the beliefs, the others on that of the rewards."""
-        posterior, scale, weight = baseline == "posterior", self.options.scale, self.options.weight
-        rewards = unit_R if posterior else rewards_R
-        advantages_R = group_advantages(rewards, ids_R, baseline, scale, weight, belief_R=belief_R)
-        low, high = self.options.reward_range
-        return advantages_R * (high - low) if posterior and scale == "none" else advantages_R
-
-    def _total_rewards(self, rewards_per_func: torch.Tensor) -> FloatArray:
-        """TRL's weighted sum; NaN where no reward function scored the rollout."""
-        weights = self.trainer.reward_weights.to(rewards_per_func.device)
-        rewards_R = (rewards_per_func * weights).nansum(dim=1)
-        rewards_R[torch.isnan(rewards_per_func).all(dim=1)] = torch.nan
-        return np.asarray(rewards_R.cpu().double().numpy())  # on the CPU first: MPS has no float64
-
-    def _to_unit(self, rewards_R: FloatArray) -> FloatArray:
-        low, high = self.options.reward_range
-        unit_R = (rewards_R - low) / (high - low)
-        # TRL's rewards are float32: 0.3 + 0.7 may come out as 1 + 1e-7. Anything further out is for the user to see.
-        near_R = np.clip(unit_R, 0.0, 1.0)
-        unit_R = np.where(np.abs(unit_R - near_R) < 1e-6, near_R, unit_R)
-        outside = (unit_R < 0) | (unit_R > 1)
-        if outside.any():
-            raise InputError(
-                f"A reward of {rewards_R[outside][0]:g} lies outside reward_range={self.options.reward_range}: the "
-                "total over all reward functions, with their weights, counts. Pass AdaptiveGRPOCallback(..., "
-                "reward_range=(lowest, highest))."
-            )
-        return unit_R
-
-    def _replace_advantages(self, output: dict[str, Any], advantages_R: FloatArray) -> None:
-        old = output["advantages"]
-        start = self.trainer.accelerator.process_index * len(old)
-        mine = advantages_R[start : start + len(old)]
-        output["advantages"] = torch.as_tensor(mine, dtype=old.dtype, device=old.device)
-        table = self.trainer._logs["advantages"]  # the completions table: its last rows are this batch's
-        shown_R = advantages_R[-len(table) :].tolist()  # it keeps no more rows than a batch is trained on
-        for at, value in enumerate(shown_R, start=len(table) - len(shown_R)):
-            table[at] = value
