@@ -1,8 +1,9 @@
 """One generation batch of TRL's trainer: whose rollouts it holds."""
 
+import copy
 import time
-import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,10 @@ import torch
 from accelerate.utils import gather_object
 from numpy.typing import NDArray
 
-from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, UnsupportedError
+from budgetalloc.errors import InputError
 from budgetalloc.ids import Id, factorize
 from budgetalloc.policies import Policy, Step
+from budgetalloc.trl.batches import check_same, drop_fillers, my_share
 from budgetalloc.trl.learning import Learning, Round
 from budgetalloc.trl.options import Options
 from budgetalloc.trl.prompts import Prompts
@@ -37,11 +38,13 @@ class Generation:
         self.learning = Learning(trainer, policy, options)
         self._pool: dict[Id, int] = {}
         self._own = {name: getattr(trainer, name) for name in HELD}
+        self._wanted = 0  # rows of the round in progress, all processes together, without fillers
         self._scored: tuple[torch.Tensor, torch.Tensor] | None = None
         self._generating = 0.0  # seconds of this step that are TRL's
 
     def hold(self) -> None:
-        """Puts this object before the trainer's methods."""
+        """Puts this object before the trainer's methods; raises `InputError` where the processes are not alike."""
+        self._check_alike()
         if self.options.candidates != 1:
             self._pool = self.prompts.first_rows()
         for name, mine in zip(HELD, (self._generate_and_score, self._see_rewards, self._single_turn), strict=True):
@@ -57,16 +60,23 @@ class Generation:
             return self._own["_generate_and_score_completions"](inputs)  # type: ignore[no-any-return]
         started, self._generating = time.perf_counter(), 0.0
         step, offer = self._open(inputs)
-        rounds = []
-        for ids_R, rows in self._requests(step, offer, inputs):
-            rounds.append(self._round(ids_R, rows, step.hinted))
-            step.observe(ids_R, self.learning.to_unit(rounds[-1].rewards_R), hinted=step.hinted)
-        output = self.learning.learn(step, rounds, len(inputs) * self.trainer.accelerator.num_processes)
+        rounds, before = [], self.policy.state_dict()
+        try:
+            for ids_R, rows in self._requests(step, offer, inputs):
+                rounds.append(self._round(ids_R, rows, step.hinted))
+                step.observe(ids_R, self.learning.to_unit(rounds[-1].rewards_R), hinted=step.hinted)
+            output = self.learning.learn(step, rounds, len(inputs) * self.trainer.accelerator.num_processes)
+        except BaseException:  # half a step teaches nothing: what the beliefs hold is what the ledger holds
+            self.policy.load_state_dict(before)
+            raise
         self.trainer._metrics["train"]["budgetalloc/seconds"].append(time.perf_counter() - started - self._generating)
         return output
 
     def _round(self, ids_R: list[Id], rows: list[dict[str, Any]], hinted: bool) -> Round:
-        """TRL's own generation and scoring of these rows, with the user's hints in them where they are asked for."""
+        """TRL's own generation and scoring of this process's rows, with the user's hints where they are asked for.
+
+        TRL's means of lengths count the fillers; everything about rewards does not.
+        """
         trainer, started = self.trainer, time.perf_counter()
         if hinted:
             if self.options.hint is None:
@@ -75,9 +85,9 @@ class Generation:
                     "from a dataset row to the row with the hint in its prompt."
                 )
             rows = [self.options.hint(row) for row in rows]
-        self._scored = None
-        size = trainer.num_generations
-        if len(ids_R) % size:  # TRL folds rewards into groups of this size; its advantages are replaced afterwards
+        self._scored, self._wanted = None, len(ids_R)
+        size, generated = trainer.num_generations, len(rows) * trainer.accelerator.num_processes
+        if generated % size:  # TRL folds rewards into groups of this size; its advantages are replaced afterwards
             trainer.num_generations = 1
         try:
             output = self._own["_generate_and_score_completions"](rows)
@@ -86,6 +96,7 @@ class Generation:
         self._generating += time.perf_counter() - started
         if self._scored is None:
             raise RuntimeError("TRL did not call _calculate_rewards: budgetalloc saw no rewards of this step.")
+        drop_fillers(trainer._logs, generated - len(ids_R))
         rewards_per_func, lengths = self._scored
         scores_RF = rewards_per_func.cpu().double().numpy()
         return Round(ids_R, self.learning.total_rewards(rewards_per_func), scores_RF, lengths.tolist(), output, hinted)
@@ -94,7 +105,10 @@ class Generation:
         rewards: torch.Tensor = self._own["_calculate_rewards"](inputs, prompts, completions, completion_ids_list)
         if self.trainer.model.training:
             lengths = torch.tensor([len(ids) for ids in completion_ids_list], device=rewards.device)
-            self._scored = (rewards, self.trainer.accelerator.gather(lengths))  # TRL gathered the rewards already
+            lengths = self.trainer.accelerator.gather(lengths)  # TRL gathered the rewards already, in the same order
+            self._scored = rewards[: self._wanted], lengths[: self._wanted]
+            rewards = rewards.clone()
+            rewards[self._wanted :] = torch.nan  # TRL leaves a filler out as it does a rollout that nobody scored
         return rewards
 
     def _single_turn(
@@ -125,18 +139,15 @@ class Generation:
         accelerator = self.trainer.accelerator
         own = self.prompts.ids(inputs) if self.options.candidates != "all" else []
         first_rows = dict(zip(own[::-1], inputs[::-1], strict=False))
-        while (counts_P := step.request()).any():
-            self._check_same_on_all_ranks(counts_P)
-            total = int(counts_P.sum())
-            if accelerator.num_processes > 1 and total != len(inputs) * accelerator.num_processes:
-                raise UnsupportedError(
-                    f"{self.policy} decides in rounds, here of {total} rollouts, which is served in one process only; "
-                    f"there are {accelerator.num_processes}. Use a policy that decides once a step."
-                )
+        while True:
+            counts_P = step.request()
             ids_R = [step.ids_P[at] for at in np.repeat(np.arange(len(counts_P)), counts_P).tolist()]
-            share = total // accelerator.num_processes
-            start = accelerator.process_index * share
-            yield ids_R, self._rows(ids_R[start : start + share], first_rows)
+            # Also where nothing is wanted: a process that ends its step before the others would leave them waiting.
+            check_same(accelerator, f"the counts of step {self.trainer.state.global_step}", (ids_R, step.hinted))
+            if not ids_R:
+                return
+            mine = my_share(ids_R, accelerator.process_index, accelerator.num_processes)
+            yield ids_R, self._rows(mine, first_rows)
 
     def _offer(self, own_ids_R: list[Id]) -> list[Id]:
         """The prompts to choose among: the batch's own, more drawn from the dataset, or all of it."""
@@ -163,16 +174,31 @@ class Generation:
             rows_P = [known[name] for name in wanted]
         else:
             rows_P = self.prompts.rows([self._pool[name] for name in wanted])
-        return [dict(rows_P[at]) for at in group_R.tolist()]
+        return [copy.deepcopy(rows_P[at]) for at in group_R.tolist()]
 
     def _gather(self, listed: list[Any]) -> list[Any]:
         """The lists of all processes one after the other, in the order in which TRL gathers rewards."""
         return list(gather_object(listed)) if self.trainer.accelerator.num_processes > 1 else listed
 
-    def _check_same_on_all_ranks(self, counts_P: IntArray) -> None:
-        digests = self._gather([zlib.crc32(counts_P.tobytes())])
-        if len(set(digests)) > 1:
-            raise InputError(
-                f"The processes decided different counts at step {self.trainer.state.global_step} ({digests}): "
-                "give all the same policy, settings, seed and dataset."
-            )
+    def _check_alike(self) -> None:
+        """Raises on all processes where one would decide otherwise, or not be there when the others share out rows."""
+        if self.trainer.accelerator.num_processes == 1:
+            return
+        estimator = self.policy.estimator
+        mine = {
+            "policy": self.policy.name,
+            "seed": self.policy.seed,
+            "options": repr(replace(self.options, hint=None)),
+            "hint": self.options.hint is not None,
+            "keep": self.policy.keep is not None,
+            "dataset": self.prompts.fingerprint,
+            "state": f"{estimator.step} steps, {len(estimator)} prompts",
+        }
+        everyone = self._gather([mine])
+        for name, first in everyone[0].items():
+            for rank, other in enumerate(everyone):
+                if other[name] != first:
+                    raise InputError(
+                        f"The processes differ in {name}: process 0 has {first!r}, process {rank} has {other[name]!r}. "
+                        "Give all the same policy, settings, seed and dataset, and the same checkpoint to resume from."
+                    )

@@ -13,9 +13,10 @@ from budgetalloc.ids import Id, factorize
 from budgetalloc.ledger import LedgerWriter
 from budgetalloc.policies import Policy, Step
 from budgetalloc.posterior import Beta, FloatArray
-from budgetalloc.trl.batches import merge, take
+from budgetalloc.trl.batches import check_same, collect, merge, part, take
 from budgetalloc.trl.metrics import group_metrics, share_without_spread
 from budgetalloc.trl.options import Options
+from budgetalloc.trl.reuse import Reuse
 
 BoolArray = NDArray[np.bool_]
 
@@ -23,7 +24,7 @@ BoolArray = NDArray[np.bool_]
 @dataclass(frozen=True, eq=False)
 class Round:
     """The rollouts of all processes in TRL's order: their prompts, what they earned (in all, and from each reward
-    function), TRL's batch of them, and whether they were generated with a hint."""
+    function), TRL's batch of this process's share, with fillers, and whether they were generated with a hint."""
 
     ids_R: list[Id]
     rewards_R: FloatArray
@@ -45,6 +46,7 @@ class Learning:
     def __init__(self, trainer: Any, policy: Policy, options: Options) -> None:
         self.trainer, self.policy, self.options = trainer, policy, options
         self.ledger: LedgerWriter | None = None
+        self.reuse = None if options.buffer is None else Reuse(trainer, options.buffer)
 
     def learn(self, step: Step, rounds: list[Round], total: int) -> dict[str, Any]:
         """TRL's batch to train on: `total` rows, with advantages and metrics that are right for groups of any sizes."""
@@ -59,11 +61,25 @@ class Learning:
         belief_R = step.belief_P.take(np.array([place[name] for name in ids_R], dtype=np.int64))
         unit_R = self.to_unit(rewards_R)
         step.end()
-        output = merge([each.output for each in rounds], self.trainer._tokenizer.pad_token_id)
+        outputs, pad_token_id = [each.output for each in rounds], self.trainer._tokenizer.pad_token_id
+        accelerator, keeps = self.trainer.accelerator, self.policy.keep is not None and len(ids_R) > total
+        # Where rows change places, every process makes the whole batch and takes its share of it at the end.
+        moved = len(rounds) > 1 or len(ids_R) != total
+        if accelerator.num_processes > 1 and moved:
+            output = collect(outputs, [len(each.ids_R) for each in rounds], accelerator, pad_token_id)
+        else:
+            output = merge(outputs, pad_token_id)
+        # Advantages are those of the rows that are trained on; beliefs, metrics and ledger see what is fresh, once.
+        swap = None if self.reuse is None else self.reuse.substitute(output, ids_R, rewards_R)
+        trained_R = rewards_R if swap is None else swap.rewards_R
         if self.options.baseline is not None:
-            self._replace_advantages(
-                output, self._advantages(self.options.baseline, rewards_R, unit_R, ids_R, belief_R)
-            )
+            advantages_R = self._advantages(self.options.baseline, trained_R, self.to_unit(trained_R), ids_R, belief_R)
+            fresh_R = advantages_R.copy()
+            if swap is not None:
+                fresh_R[swap.rows] = 0.0  # these wrong responses are not trained on
+            self._replace_advantages(output, fresh_R)
+            if self.reuse is not None and swap is not None:
+                output = self.reuse.put_back(output, swap, advantages_R)
         hinted_R = np.repeat([each.hinted for each in rounds], [len(each.ids_R) for each in rounds])
         metrics = self.trainer._metrics["train"]
         for key, value in self._describe(ids_R, unit_R, belief_R, ~hinted_R).items():
@@ -77,10 +93,14 @@ class Learning:
             predicted_R = np.where(hinted_R, np.nan, belief_R.mean)
             names_R = [f"{name} (hinted)" if h else name for name, h in zip(ids_R, hinted_R.tolist(), strict=True)]
             self.ledger.append(self.trainer.state.global_step, names_R, rewards_R, lengths_R, predicted_R, counts_R)
-        if self.policy.keep is not None and len(ids_R) > total:
+        if self.policy.keep is not None and keeps:
             scores_RF = np.concatenate([each.scores_RF for each in rounds])
-            output = take(output, self.policy.keep(ids_R, rewards_R, total, scores_RF))
-        return output
+            kept_R = np.asarray(self.policy.keep(ids_R, trained_R, total, scores_RF))
+            check_same(accelerator, "the rollouts to train on", kept_R.tolist())
+            output, ids_R, rewards_R = take(output, kept_R), [ids_R[at] for at in kept_R.tolist()], rewards_R[kept_R]
+        if accelerator.num_processes > 1 and moved:
+            output = part(output, accelerator.process_index, accelerator.num_processes)
+        return output if self.reuse is None else self.reuse.refill(output, ids_R, rewards_R)
 
     def _describe(self, ids_R: list[Id], unit_R: FloatArray, belief_R: Beta, plain_R: BoolArray) -> dict[str, float]:
         """The metrics of the rollouts without a hint: one with a hint says nothing of what was foreseen."""
@@ -122,7 +142,7 @@ class Learning:
 
     def _replace_advantages(self, output: dict[str, Any], advantages_R: FloatArray) -> None:
         old = output["advantages"]
-        start = self.trainer.accelerator.process_index * len(old)
+        start = 0 if len(old) == len(advantages_R) else self.trainer.accelerator.process_index * len(old)
         mine = advantages_R[start : start + len(old)]
         output["advantages"] = torch.as_tensor(mine, dtype=old.dtype, device=old.device)
         table = self.trainer._logs["advantages"]  # the completions table: its last rows are this batch's
