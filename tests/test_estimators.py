@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from budgetalloc import BetaEstimator, InputError, StateError
@@ -439,9 +439,11 @@ def test_cold_prompts_get_the_pools_prior():
     assert tenth.belief([0]).mean[0] == pytest.approx(0.125, abs=0.01)
 
 
-@given(st.permutations(range(12)), st.integers(0, 2**32 - 1), st.integers(1, 11))
+@given(st.permutations(range(12)), st.integers(0, 2**32 - 1), st.integers(0, 35))
 @settings(max_examples=60, deadline=None)
+@example([1, 2, 5, 3, 4, 0, 6, 7, 8, 9, 10, 11], 435, 3)  # cut through a group, where sums are rounded otherwise
 def test_the_pool_does_not_depend_on_the_order_of_ids_or_calls(order, seed, cut):
+    """To the bit, unless a call ends within a prompt's group: then up to rounding."""
     rng = np.random.default_rng(seed)
     one, other = BetaEstimator(**POOL), BetaEstimator(**POOL)
     for _ in range(8):
@@ -449,14 +451,16 @@ def test_the_pool_does_not_depend_on_the_order_of_ids_or_calls(order, seed, cut)
         straight, turned = sorted(rewards_), [x for x in order if x in rewards_]
         one.observe(np.repeat(straight, 5), np.concatenate([rewards_[x] for x in straight]))
         rows = [(x, r) for x in turned for r in rewards_[x]]
-        for part in (rows[: 3 * cut], rows[3 * cut :]):  # may cut through a group
+        for part in (rows[:cut], rows[cut:]):
             other.observe([x for x, _ in part], [r for _, r in part])
         one.tick()
         other.tick()
     a, b = one.state_dict(), other.state_dict()
-    assert (a["prior"], a["drift"]) == (b["prior"], b["drift"])
-    assert (one.belief(range(13)).alpha_P == other.belief(range(13)).alpha_P).all()
-    assert (one.belief(range(13)).beta_P == other.belief(range(13)).beta_P).all()
+    rounding = 0.0 if cut % 5 == 0 else 1e-9
+    np.testing.assert_allclose([*a["prior"], *a["drift"]], [*b["prior"], *b["drift"]], rtol=rounding, atol=rounding)
+    believed, turned = one.belief(range(13)), other.belief(range(13))
+    np.testing.assert_allclose(believed.alpha_P, turned.alpha_P, rtol=rounding)
+    np.testing.assert_allclose(believed.beta_P, turned.beta_P, rtol=rounding)
 
 
 def through_a_file(tmp_path):
