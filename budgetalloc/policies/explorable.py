@@ -10,6 +10,7 @@ from budgetalloc.checks import check_integer, check_number
 from budgetalloc.estimators import BetaEstimator
 from budgetalloc.memory import Memory, Visit
 from budgetalloc.policies.base import Policy
+from budgetalloc.policies.categories import mean_advantage
 from budgetalloc.policies.chosen import ranked
 from budgetalloc.policies.decision import Needs, View
 from budgetalloc.posterior import FloatArray
@@ -24,8 +25,7 @@ def explorability(successes_P: FloatArray, scored_P: FloatArray) -> FloatArray:
     >>> explorability(np.array([0.0, 1.0, 4.0, 8.0]), np.full(4, 8.0)).round(4)
     array([0.    , 0.6614, 1.    , 0.    ])
     """
-    rate_P = successes_P / scored_P
-    return np.asarray(2 * np.sqrt(np.clip(rate_P * (1 - rate_P), 0, None)))
+    return mean_advantage(successes_P / scored_P)
 
 
 def depo_eligible(explorable_P: FloatArray, visits_P: FloatArray, share: float, replay: float) -> NDArray[np.bool_]:
