@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ONE_THREAD := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false  # tiny models: a second thread only waits
 
-.PHONY: demo test check lint types bench clean
+.PHONY: demo test check lint types bench soak clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -30,6 +30,9 @@ check: lint types test  ## what must hold before a commit
 bench: .venv/installed  ## the figures of benchmarks/README.md
 	$(ONE_THREAD) $(BIN)/python benchmarks/solvers.py
 	$(ONE_THREAD) $(BIN)/python benchmarks/callback_cost.py
+
+soak: .venv/installed  ## 2,000 real steps: memory flat, the budget exact at every step
+	$(ONE_THREAD) $(BIN)/python benchmarks/soak.py
 
 clean:
 	rm -rf .venv runs

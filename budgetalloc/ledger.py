@@ -78,13 +78,31 @@ class LedgerWriter:
         )
 
     def resume(self, step: int) -> None:
-        """Says that the run goes on from this step: rows of it and of later ones written so far are void."""
-        self._write(json.dumps({"resumed": int(step)}) + "\n")
+        """Says that the run goes on from this step: rows of it and of later ones written so far are void.
+
+        A run that starts at 0 in the file of an older one says so too.
+        """
+        if self.path.exists() and self.path.stat().st_size:
+            self._write(json.dumps({"resumed": int(step)}) + "\n")
 
     def _write(self, text: str) -> None:
-        # One write to a file opened for appending: the kernel has it when the call returns, whatever becomes of us.
+        # Written to a file opened for appending: the kernel has it when the call returns, whatever becomes of us.
+        left = text.encode()
         with self.path.open("ab", buffering=0) as file:
-            file.write(text.encode())
+            start = file.seek(0, os.SEEK_END)
+            try:
+                while left:  # a full disk takes a part of it without a word, and refuses the next
+                    left = left[file.write(left) :]
+            except BaseException as error:
+                file.truncate(start)  # no step in part
+                if isinstance(error, OSError):
+                    raise OSError(
+                        error.errno,
+                        f"{error.strerror}: the ledger holds every step before this one, whole, and nothing of this "
+                        "one. Free some space and resume from the last checkpoint",
+                        str(self.path),
+                    ) from error
+                raise
 
 
 @dataclass(frozen=True, eq=False)

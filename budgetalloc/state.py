@@ -2,7 +2,6 @@
 
 import json
 import os
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ def save_state(path: str | os.PathLike[str], state: dict[str, Any], about: dict[
     target.parent.mkdir(parents=True, exist_ok=True)
     arrays = {key: value for key, value in state.items() if isinstance(value, np.ndarray)}
     rest = {key: value for key, value in state.items() if key not in arrays}
-    meta = json.dumps({"format": _FORMAT, "state": rest, "about": about or {}})
+    meta = json.dumps({"format": _FORMAT, "state": rest, "about": about or {}, "arrays": sorted(arrays)})
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         with temporary.open("wb") as file:
@@ -43,8 +42,15 @@ def save_state(path: str | os.PathLike[str], state: dict[str, Any], about: dict[
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno is not None:
+            raise OSError(
+                error.errno,
+                f"{os.strerror(error.errno)}: a policy's state could not be written, and what the file held before "
+                "is untouched. Free some space and resume from the last checkpoint",
+                str(path),
+            ) from error
         raise
 
 
@@ -54,11 +60,13 @@ def load_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
         with np.load(path, allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}
         meta = json.loads(arrays.pop("meta").tobytes())
+        if sorted(arrays) != meta.get("arrays", sorted(arrays)):  # a damaged archive may list fewer than it holds
+            raise ValueError(f"it holds the arrays {sorted(arrays)}, and {meta['arrays']} were saved")
         known = meta["format"] == _FORMAT
         state, about = {**meta["state"], **arrays}, meta["about"]
     except FileNotFoundError:
         raise
-    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+    except Exception as error:  # numpy, zipfile and json raise nearly anything on a damaged file
         raise StateError(
             f"{path} is damaged or was not written by budgetalloc ({type(error).__name__}: {error}). Resume from "
             "another checkpoint, or delete the file to start with cold beliefs."

@@ -56,6 +56,53 @@ def test_resumed_steps_are_taken_once(tmp_path):
     assert len(path.read_text().splitlines()) == 15  # nothing was deleted
 
 
+def test_resumed_twice_and_torn_in_between_each_step_counts_once(tmp_path):
+    path = tmp_path / "l"
+    write(path, [0, 1, 2, 3], reward=0.0)
+    ba.LedgerWriter(path).resume(2)
+    write(path, [2, 3], reward=0.25)
+    path.write_bytes(path.read_bytes()[:-30])  # killed while step 3 was written
+    ba.LedgerWriter(path).resume(3)
+    write(path, [3, 4, 5], reward=0.5)
+    ba.LedgerWriter(path).resume(1)  # from an older checkpoint
+    write(path, [1, 2], reward=1.0)
+    ledger = ba.Ledger.read(path)
+    assert ledger.step_R.tolist() == [0, 0, 1, 1, 2, 2]
+    assert ledger.rewards_R[::2].tolist() == [0, 1, 1]
+    assert ledger.broken == 1
+
+
+def test_a_run_restarted_from_zero_voids_the_one_before(tmp_path):
+    path = tmp_path / "l"
+    ba.LedgerWriter(path).resume(0)
+    assert not path.exists()  # nothing to void
+    write(path, [0, 1, 2], reward=0.0)
+    ba.LedgerWriter(path).resume(0)
+    write(path, [0], reward=1.0)
+    ledger = ba.Ledger.read(path)
+    assert ledger.step_R.tolist() == [0, 0]
+    assert ledger.rewards_R[0] == 1
+
+
+def test_a_full_disk_takes_no_step_in_part(tmp_path):
+    """The system takes what still fits of a write and says so in its return value only."""
+    resource = pytest.importorskip("resource", reason="a limit on the size of files, in place of a full disk")
+    path = tmp_path / "l"
+    log = write(path, [0])
+    whole = path.read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + 100, hard))
+        with pytest.raises(OSError, match="the ledger holds every step before this one, whole") as caught:
+            log.append(1, ["a"] * 9, [1.0] * 9, [5] * 9, [0.5] * 9, [9] * 9)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert caught.value.filename == str(path)
+    assert path.read_bytes() == whole
+    write(path, [1])
+    assert ba.Ledger.read(path).step_R.tolist() == [0, 0, 1, 1]
+
+
 def test_lengths_must_agree(tmp_path):
     with pytest.raises(ValueError, match="shorter"):
         ba.LedgerWriter(tmp_path / "l").append(0, ["a", "b"], [1.0], [1, 1], [0.5, 0.5], [1, 1])

@@ -50,6 +50,46 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_full_disk_leaves_the_old_file_and_is_named(tmp_path):
+    resource = pytest.importorskip("resource", reason="a limit on the size of files, in place of a full disk")
+    path = tmp_path / "state.npz"
+    ba.save_state(path, trained().state_dict())
+    before = path.read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for size in (0, 100, len(before) - 50):
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+            with pytest.raises(OSError, match=r"could not be written.*Free some space") as caught:
+                ba.save_state(path, trained(1).state_dict())
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert caught.value.filename == str(path)
+        assert path.read_bytes() == before
+        assert list(tmp_path.iterdir()) == [path]
+
+
+def test_any_damage_is_told_or_harmless(tmp_path):
+    """Cut off anywhere, and every byte changed: never another state, never another error."""
+    path = tmp_path / "state.npz"
+    policy = ba.thompson()
+    policy.observe(["a", "b"], [1, 0])
+    ba.save_state(path, policy.state_dict(), {"dataset": "x"})
+    whole, (state, about) = path.read_bytes(), ba.load_state(path)
+    damaged = [whole[:at] for at in range(0, len(whole), 9)]
+    damaged += [whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :] for at in range(len(whole))]
+    told = 0
+    for content in damaged:
+        path.write_bytes(content)
+        try:
+            found, other = ba.load_state(path)
+        except ba.StateError:
+            told += 1
+        else:  # a date in a header, for one
+            assert (other, found.keys()) == (about, state.keys())
+            assert all((np.asarray(found[key]) == np.asarray(state[key])).all() for key in state)
+    assert told > 0.75 * len(damaged)
+
+
 def test_a_write_that_is_cut_off_before_its_end_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "state.npz"
     ba.save_state(path, trained().state_dict())

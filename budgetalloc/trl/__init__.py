@@ -1,3 +1,4 @@
 """Attaches an allocation policy to TRL's `GRPOTrainer`. The only part of the core that imports torch and trl."""
 
 from budgetalloc.trl.callback import AdaptiveGRPOCallback as AdaptiveGRPOCallback
+from budgetalloc.trl.checkpoints import last_checkpoint as last_checkpoint

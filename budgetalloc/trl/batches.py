@@ -1,13 +1,21 @@
-"""Several generation batches of TRL made one, and the rows that are trained on taken from it."""
+"""Several generation batches of TRL made one, of several processes too, and the rows that are trained on taken from it.
 
+Where there are several processes, a round's rows lie on them in equal, consecutive shares, as TRL gathers rewards. Rows
+that do not divide evenly are filled up at the end, so that every process makes the same calls: fillers are generated
+and scored, but neither observed, trained on nor listed.
+"""
+
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from accelerate.utils import gather_object
 from trl.trainer.utils import pad
 
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import UnsupportedError
+from budgetalloc.errors import InputError, UnsupportedError
 
 # What TRL puts into a batch: how a row that is too short is filled up, None for what has no length.
 _FILL: dict[str, tuple[str, float] | None] = {
@@ -32,14 +40,9 @@ def merge(outputs: Sequence[dict[str, Any]], pad_token_id: int) -> dict[str, Any
     """
     if len(outputs) == 1:
         return outputs[0]
+    _check_names([list(output) for output in outputs])
     merged: dict[str, Any] = {}
-    for name in outputs[0]:
-        if name == "num_items_in_batch":
-            continue
-        if name not in _FILL:
-            raise UnsupportedError(
-                f"A step in several rounds cannot merge {name!r} of TRL's batch. Use a policy that decides once a step."
-            )
+    for name in _by_row(outputs[0]):
         rows = [row for output in outputs for row in output[name]]
         fill = _FILL[name]
         if fill is None:
@@ -50,14 +53,119 @@ def merge(outputs: Sequence[dict[str, Any]], pad_token_id: int) -> dict[str, Any
     return _counted(merged)
 
 
+def collect(
+    outputs: Sequence[dict[str, Any]], sizes: Sequence[int], accelerator: Any, pad_token_id: int
+) -> dict[str, Any]:
+    """The batches of several rounds as one, with the rows of all processes in the order in which they were asked for.
+
+    Args:
+        outputs: This process's share of each round, with the fillers.
+        sizes: The rows of each round, all processes together and without the fillers.
+        accelerator: The trainer's.
+        pad_token_id: Fills ids up.
+
+    Raises:
+        UnsupportedError: as `merge`, on all processes where it is so on one.
+    """
+    _check_names(gather_object([sorted(output) for output in outputs]))
+    mine = merge(outputs, pad_token_id)
+    gathered: dict[str, Any] = {}
+    for name in sorted(_by_row(mine)):  # the same order on all processes
+        value, fill = mine[name], _FILL[name]
+        if fill is not None:
+            filled_up = pad_token_id if name.endswith("_ids") else fill[1]
+            value = accelerator.pad_across_processes(value, 1, filled_up, pad_first=fill[0] == "left")
+        gathered[name] = accelerator.gather(value)
+    return take(gathered, _places(sizes, accelerator.num_processes))
+
+
+def _places(sizes: Sequence[int], processes: int) -> IntArray:
+    """Where the rows of the rounds lie among the gathered rows of all processes, each of which has all its rounds.
+
+    >>> _places([4, 3], 2)  # the first process has rows 0, 1 of the first round and 0, 1 of the second
+    array([0, 1, 4, 5, 2, 3, 6])
+    """
+    shares = [-(-size // processes) for size in sizes]
+    starts = np.cumsum([0, *shares])
+    rows = [
+        np.arange(size) // share * starts[-1] + start + np.arange(size) % share
+        for size, share, start in zip(sizes, shares, starts, strict=False)
+    ]
+    return np.concatenate(rows)
+
+
 def take(output: dict[str, Any], rows: IntArray) -> dict[str, Any]:
-    """The batch of these rows alone."""
+    """The batch of these rows alone; raises `UnsupportedError` where it holds what does not belong to one row each."""
+    _check_names([list(output)])
     index = torch.as_tensor(rows)
-    kept = {
-        name: value[index.to(value.device)] if torch.is_tensor(value) and value.dim() else value
-        for name, value in output.items()
-    }
-    return _counted(kept)
+    return _counted({name: output[name][index.to(output[name].device)] for name in _by_row(output)})
+
+
+def part(output: dict[str, Any], process: int, processes: int) -> dict[str, Any]:
+    """One process's even share of the rows; `num_items_in_batch` stays that of all processes, as TRL has it."""
+    total = len(output["advantages"])
+    if total % processes:
+        raise UnsupportedError(
+            f"The policy trains on {total} rollouts, which {processes} processes cannot share evenly. Give it a keep= "
+            "that chooses as many as it is asked for."
+        )
+    share = total // processes
+    return output | {name: output[name][process * share : (process + 1) * share] for name in _by_row(output)}
+
+
+def my_share(ids_R: list[Any], process: int, processes: int) -> list[Any]:
+    """The rows of a round that this process generates; the last of them all is repeated as a filler.
+
+    >>> my_share(["a", "a", "b"], 0, 2), my_share(["a", "a", "b"], 1, 2)
+    (['a', 'a'], ['b', 'b'])
+    """
+    share = -(-len(ids_R) // processes)
+    filled = ids_R + ids_R[-1:] * (share * processes - len(ids_R))
+    return filled[process * share : (process + 1) * share]
+
+
+def drop_fillers(logs: dict[str, Any], fillers: int) -> None:
+    """Takes the rows of the round just made that are fillers, its last ones, out of TRL's completions table."""
+    columns = [logs["prompt"], logs["completion"], logs["advantages"], *logs["rewards"].values()]
+    rows = len(logs["prompt"]) - fillers
+    for column in [*columns, *logs["extra"].values()]:
+        while len(column) > rows:
+            column.pop()
+
+
+def check_same(accelerator: Any, what: str, value: object) -> None:
+    """Raises `InputError` on all processes unless all hold the same value; its `repr` must say what it is."""
+    if accelerator.num_processes == 1:
+        return
+    digest = torch.tensor([zlib.crc32(repr(value).encode())], device=accelerator.device)
+    digests = accelerator.gather(digest).tolist()
+    others = [process for process, other in enumerate(digests) if other != digests[0]]
+    if others:
+        raise InputError(
+            f"The processes decided differently: {what} are not the same in process 0 and in {others}. Give all the "
+            "same policy, settings, seed and dataset; a rule may draw from view.rng only."
+        )
+
+
+def _by_row(output: dict[str, Any]) -> list[str]:
+    return [name for name in output if name != "num_items_in_batch"]
+
+
+def _check_names(names: Sequence[Sequence[str]]) -> None:
+    """Raises unless these batches hold the same things, all of them one a row."""
+    names = [sorted(set(each) - {"num_items_in_batch"}) for each in names]
+    for each in names:
+        unknown = [name for name in each if name not in _FILL]
+        if unknown:
+            raise UnsupportedError(
+                f"A step in several rounds, or one that trains on some of its rollouts, cannot merge {unknown[0]!r} of "
+                "TRL's batch. Use a policy that decides once a step, and trains on all that it generates."
+            )
+        if each != names[0]:
+            raise UnsupportedError(
+                f"The rounds of a step cannot be merged: TRL's batch has {sorted(set(names[0]) ^ set(each))} in some "
+                "of them, or on some processes, only. Let rollout_func return the same keys each time."
+            )
 
 
 def _counted(output: dict[str, Any]) -> dict[str, Any]:

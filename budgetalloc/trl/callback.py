@@ -3,17 +3,22 @@
 import logging
 import os
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any, Literal
 
+import trl
 from transformers import TrainerCallback
+from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from budgetalloc.advantages import Baseline, Scale, Weight
-from budgetalloc.errors import StateError
+from budgetalloc.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
+from budgetalloc.errors import StateError, UnsupportedError
 from budgetalloc.ledger import LedgerWriter
 from budgetalloc.policies import Policy, adaptive
 from budgetalloc.state import load_state, save_state
+from budgetalloc.trl.checkpoints import whole_or_refused
 from budgetalloc.trl.generation import Generation
 from budgetalloc.trl.options import Options
 from budgetalloc.trl.prompts import Prompts
@@ -49,6 +54,10 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         reward_range: Lowest and highest total reward, mapped to [0, 1] for the beliefs.
         hint: For `policies.on_all_fail`: from a dataset row to the row with a hint in its prompt. Rollouts with it are
             of their prompt's group, are trained on with the hint in the prompt, and are logged as "ID (hinted)".
+        buffer: Responses of earlier steps that take the place of rows without signal: a `SelectiveSampleBuffer` or
+            a `CorrectResponseBuffer` of `budgetalloc.buffers`. They are trained on with the log-probabilities of the
+            model that wrote them; beliefs, metrics and ledger see fresh rollouts only. A step is an optimizer step.
+            The buffer's own state is saved in checkpoints beside that of the policy.
         ledger: A file to which every rollout is appended; see `budgetalloc.ledger`.
         allow_dataset_change: Resume with another train dataset than the checkpoint's; known prompts keep their beliefs.
 
@@ -74,6 +83,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         prompt_id: str = "prompt_id",
         reward_range: tuple[float, float] = (0.0, 1.0),
         hint: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+        buffer: SelectiveSampleBuffer | CorrectResponseBuffer | None = None,
         ledger: str | os.PathLike[str] | None = None,
         allow_dataset_change: bool = False,
     ) -> None:
@@ -91,6 +101,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             "quantum": quantum,
             "reward_range": reward_range,
             "hint": hint,
+            "buffer": buffer,
         }
         self.options = Options.resolve(self.policy.needs, trainer.scale_rewards, given)
         self.prompts = Prompts(trainer.train_dataset, prompt_id)
@@ -100,46 +111,83 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         self.generation = Generation(trainer, self.policy, self.prompts, self.options)
         self.ledger_path = ledger
         self.allow_dataset_change = allow_dataset_change
-        self._load_with(trainer)
+        self._stand_before(trainer)
 
-    def _load_with(self, trainer: Any) -> None:
-        """Loads the policy's state where TRL loads its own extra state: callbacks are not told the folder."""
-        restore = trainer._load_optimizer_and_scheduler
+    def _stand_before(self, trainer: Any) -> None:
+        """Saving, loading and training itself: callbacks hear nothing of folders, nor of a run ended by an exception.
 
+        The beliefs are in a checkpoint's folder before TRL begins to fill it, and transformers writes its own
+        TRAINER_STATE_NAME last: a folder that has it has everything.
+        """
+        train, save, restore = trainer.train, trainer._save_checkpoint, trainer._load_optimizer_and_scheduler
+
+        @wraps(train)
+        def train_and_release(resume_from_checkpoint: str | bool | None = None, *more: Any, **named: Any) -> Any:
+            if resume_from_checkpoint is True and self._attached():
+                resume_from_checkpoint = whole_or_refused(trainer.args.output_dir)
+            try:
+                return train(resume_from_checkpoint, *more, **named)
+            finally:
+                self.generation.release()
+
+        @wraps(save)
+        def save_all(model: Any, trial: Any) -> None:
+            if trainer.args.should_save and self._attached():
+                run = Path(trainer._get_output_dir(trial=trial))
+                folder = run / f"{PREFIX_CHECKPOINT_DIR}-{trainer.state.global_step}"
+                # An older run's folder, written over: half of each must not pass for a checkpoint.
+                (folder / TRAINER_STATE_NAME).unlink(missing_ok=True)
+                self._save(folder)
+            save(model, trial)
+
+        @wraps(restore)
         def restore_all(checkpoint: str | None) -> None:
             restore(checkpoint)
-            if checkpoint is not None:
+            if checkpoint is not None and self._attached():
                 self._load(Path(checkpoint) / STATE_FILE)
+                reuse = self.generation.learning.reuse
+                if reuse is not None and not reuse.load(Path(checkpoint)):
+                    logger.warning("%s has no state of a buffer: it starts empty.", checkpoint)
 
+        trainer.train, trainer._save_checkpoint = train_and_release, save_all
         trainer._load_optimizer_and_scheduler = restore_all
+
+    def _attached(self) -> bool:
+        return self in self.trainer.callback_handler.callbacks
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Takes hold of generation and scoring for the time of the training."""
         check_only_one(self.trainer, self)
         warn_unaligned_saves(self.trainer)
-        if self.ledger_path is not None and self.trainer.accelerator.is_main_process:
-            self.generation.ledger = LedgerWriter(self.ledger_path)
-            if state.global_step:
-                self.generation.ledger.resume(state.global_step)
+        if self.generation.learning.reuse is not None:
+            self.generation.learning.reuse.check_clock(state.global_step)
+        self._begun = state.global_step, self.policy.estimator.step
         self.generation.hold()
+        if self.ledger_path is not None and self.trainer.accelerator.is_main_process:
+            self.generation.learning.ledger = LedgerWriter(self.ledger_path)
+            self.generation.learning.ledger.resume(state.global_step)
 
-    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Gives the trainer its own methods back."""
-        self.generation.release()
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Raises `UnsupportedError` where TRL trains on something else than what the policy decided."""
+        begun, known = self._begun
+        steps = state.global_step - begun
+        if self.policy.estimator.step == known and steps >= args.steps_per_generation * self.trainer.num_iterations:
+            raise UnsupportedError(
+                f"TRL {trl.__version__} trained {steps} steps without calling "
+                "GRPOTrainer._generate_and_score_completions on the trainer: the policy decided nothing. Install trl "
+                "1.16, or a newer budgetalloc."
+            )
 
-    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Writes the policy's state into the checkpoint that was just made."""
-        if args.should_save:
-            folder = Path(self.trainer._get_output_dir(trial=None)) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
-            about = {"policy": self.policy.name, "dataset": self.prompts.fingerprint}
-            save_state(folder / STATE_FILE, self.policy.state_dict(), about)
+    def _save(self, folder: Path) -> None:
+        about = {"policy": self.policy.name, "dataset": self.prompts.fingerprint}
+        save_state(folder / STATE_FILE, self.policy.state_dict(), about)
+        if self.generation.learning.reuse is not None:
+            self.generation.learning.reuse.save(folder)
 
     def _load(self, path: Path) -> None:
         if not path.exists():
             logger.warning(
-                "%s does not exist: the checkpoint was made without this callback, or the run was killed between the "
-                "two. Beliefs start cold.",
-                path,
+                "%s does not exist: the checkpoint was made without this callback. Beliefs start cold.", path
             )
             return
         state, about = load_state(path)
@@ -149,5 +197,13 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
                 f"{path} belongs to the train dataset {about.get('dataset')}, this trainer has {here} (rows and "
                 "a hash of the prompts). Train on the same dataset; or pass allow_dataset_change=True to keep the "
                 "beliefs about prompts that both have; or delete the file to start cold."
+            )
+        if about.get("policy") != self.policy.name:
+            logger.warning(
+                "%s was saved by %s, this trainer has %s, which goes on with its beliefs. If that is not meant, attach "
+                "the policy that saved it.",
+                path,
+                about.get("policy"),
+                self.policy.name,
             )
         self.policy.load_state_dict(state)

@@ -1,10 +1,9 @@
-"""One generation batch of TRL's trainer: whose rollouts it holds, and what they teach."""
+"""One generation batch of TRL's trainer: whose rollouts it holds."""
 
 import copy
 import time
-import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,33 +11,16 @@ import torch
 from accelerate.utils import gather_object
 from numpy.typing import NDArray
 
-from budgetalloc.advantages import Baseline, group_advantages
-from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, UnsupportedError
+from budgetalloc.errors import InputError
 from budgetalloc.ids import Id, factorize
-from budgetalloc.ledger import LedgerWriter
 from budgetalloc.policies import Policy, Step
-from budgetalloc.posterior import Beta, FloatArray
-from budgetalloc.trl.batches import merge, take
-from budgetalloc.trl.metrics import group_metrics, share_without_spread
+from budgetalloc.trl.batches import check_same, drop_fillers, my_share
+from budgetalloc.trl.learning import Learning, Round
 from budgetalloc.trl.options import Options
 from budgetalloc.trl.prompts import Prompts
 
 BoolArray = NDArray[np.bool_]
 HELD = ("_generate_and_score_completions", "_calculate_rewards", "_generate_single_turn")
-
-
-@dataclass(frozen=True, eq=False)
-class _Round:
-    """The rollouts of all processes in TRL's order: their prompts, what they earned (in all, and from each reward
-    function), TRL's batch of them, and whether they were generated with a hint."""
-
-    ids_R: list[Id]
-    rewards_R: FloatArray
-    scores_RF: FloatArray
-    lengths_R: list[int]
-    output: dict[str, Any]
-    hinted: bool
 
 
 class Generation:
@@ -53,14 +35,16 @@ class Generation:
 
     def __init__(self, trainer: Any, policy: Policy, prompts: Prompts, options: Options) -> None:
         self.trainer, self.policy, self.prompts, self.options = trainer, policy, prompts, options
-        self.ledger: LedgerWriter | None = None
+        self.learning = Learning(trainer, policy, options)
         self._pool: dict[Id, int] = {}
         self._own = {name: getattr(trainer, name) for name in HELD}
+        self._wanted = 0  # rows of the round in progress, all processes together, without fillers
         self._scored: tuple[torch.Tensor, torch.Tensor] | None = None
         self._generating = 0.0  # seconds of this step that are TRL's
 
     def hold(self) -> None:
-        """Puts this object before the trainer's methods."""
+        """Puts this object before the trainer's methods; raises `InputError` where the processes are not alike."""
+        self._check_alike()
         if self.options.candidates != 1:
             self._pool = self.prompts.first_rows()
         for name, mine in zip(HELD, (self._generate_and_score, self._see_rewards, self._single_turn), strict=True):
@@ -76,16 +60,23 @@ class Generation:
             return self._own["_generate_and_score_completions"](inputs)  # type: ignore[no-any-return]
         started, self._generating = time.perf_counter(), 0.0
         step, offer = self._open(inputs)
-        rounds = []
-        for ids_R, rows in self._requests(step, offer, inputs):
-            rounds.append(self._round(ids_R, rows, step.hinted))
-            step.observe(ids_R, self._to_unit(rounds[-1].rewards_R), hinted=step.hinted)
-        output = self._learn(step, rounds, len(inputs) * self.trainer.accelerator.num_processes)
+        rounds, before = [], self.policy.state_dict()
+        try:
+            for ids_R, rows in self._requests(step, offer, inputs):
+                rounds.append(self._round(ids_R, rows, step.hinted))
+                step.observe(ids_R, self.learning.to_unit(rounds[-1].rewards_R), hinted=step.hinted)
+            output = self.learning.learn(step, rounds, len(inputs) * self.trainer.accelerator.num_processes)
+        except BaseException:  # half a step teaches nothing: what the beliefs hold is what the ledger holds
+            self.policy.load_state_dict(before)
+            raise
         self.trainer._metrics["train"]["budgetalloc/seconds"].append(time.perf_counter() - started - self._generating)
         return output
 
-    def _round(self, ids_R: list[Id], rows: list[dict[str, Any]], hinted: bool) -> _Round:
-        """TRL's own generation and scoring of these rows, with the user's hints in them where they are asked for."""
+    def _round(self, ids_R: list[Id], rows: list[dict[str, Any]], hinted: bool) -> Round:
+        """TRL's own generation and scoring of this process's rows, with the user's hints where they are asked for.
+
+        TRL's means of lengths count the fillers; everything about rewards does not.
+        """
         trainer, started = self.trainer, time.perf_counter()
         if hinted:
             if self.options.hint is None:
@@ -94,9 +85,9 @@ class Generation:
                     "from a dataset row to the row with the hint in its prompt."
                 )
             rows = [self.options.hint(row) for row in rows]
-        self._scored = None
-        size = trainer.num_generations
-        if len(ids_R) % size:  # TRL folds rewards into groups of this size; its advantages are replaced afterwards
+        self._scored, self._wanted = None, len(ids_R)
+        size, generated = trainer.num_generations, len(rows) * trainer.accelerator.num_processes
+        if generated % size:  # TRL folds rewards into groups of this size; its advantages are replaced afterwards
             trainer.num_generations = 1
         try:
             output = self._own["_generate_and_score_completions"](rows)
@@ -105,15 +96,19 @@ class Generation:
         self._generating += time.perf_counter() - started
         if self._scored is None:
             raise RuntimeError("TRL did not call _calculate_rewards: budgetalloc saw no rewards of this step.")
+        drop_fillers(trainer._logs, generated - len(ids_R))
         rewards_per_func, lengths = self._scored
         scores_RF = rewards_per_func.cpu().double().numpy()
-        return _Round(ids_R, self._total_rewards(rewards_per_func), scores_RF, lengths.tolist(), output, hinted)
+        return Round(ids_R, self.learning.total_rewards(rewards_per_func), scores_RF, lengths.tolist(), output, hinted)
 
     def _see_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> torch.Tensor:
         rewards: torch.Tensor = self._own["_calculate_rewards"](inputs, prompts, completions, completion_ids_list)
         if self.trainer.model.training:
             lengths = torch.tensor([len(ids) for ids in completion_ids_list], device=rewards.device)
-            self._scored = (rewards, self.trainer.accelerator.gather(lengths))  # TRL gathered the rewards already
+            lengths = self.trainer.accelerator.gather(lengths)  # TRL gathered the rewards already, in the same order
+            self._scored = rewards[: self._wanted], lengths[: self._wanted]
+            rewards = rewards.clone()
+            rewards[self._wanted :] = torch.nan  # TRL leaves a filler out as it does a rollout that nobody scored
         return rewards
 
     def _single_turn(
@@ -144,18 +139,15 @@ class Generation:
         accelerator = self.trainer.accelerator
         own = self.prompts.ids(inputs) if self.options.candidates != "all" else []
         first_rows = dict(zip(own[::-1], inputs[::-1], strict=False))
-        while (counts_P := step.request()).any():
-            self._check_same_on_all_ranks(counts_P)
-            total = int(counts_P.sum())
-            if accelerator.num_processes > 1 and total != len(inputs) * accelerator.num_processes:
-                raise UnsupportedError(
-                    f"{self.policy} decides in rounds, here of {total} rollouts, which is served in one process only; "
-                    f"there are {accelerator.num_processes}. Use a policy that decides once a step."
-                )
+        while True:
+            counts_P = step.request()
             ids_R = [step.ids_P[at] for at in np.repeat(np.arange(len(counts_P)), counts_P).tolist()]
-            share = total // accelerator.num_processes
-            start = accelerator.process_index * share
-            yield ids_R, self._rows(ids_R[start : start + share], first_rows)
+            # Also where nothing is wanted: a process that ends its step before the others would leave them waiting.
+            check_same(accelerator, f"the counts of step {self.trainer.state.global_step}", (ids_R, step.hinted))
+            if not ids_R:
+                return
+            mine = my_share(ids_R, accelerator.process_index, accelerator.num_processes)
+            yield ids_R, self._rows(mine, first_rows)
 
     def _offer(self, own_ids_R: list[Id]) -> list[Id]:
         """The prompts to choose among: the batch's own, more drawn from the dataset, or all of it."""
@@ -171,7 +163,7 @@ class Generation:
         return own_ids_P + [others[at] for at in rng.permutation(len(others))[:more].tolist()]
 
     def _rows(self, ids_R: list[Id], own: dict[Id, dict[str, Any]]) -> list[dict[str, Any]]:
-        """A row for each id; deep copies, because TRL writes into rows, and environments and rewards may change lists.
+        """A row for each id; copies, because TRL writes a rollout's extra fields into its row.
 
         With one candidate the rows are the batch's: `own` holds this process's first row of each prompt, and a prompt's
         rollouts may move to a process that has none.
@@ -188,96 +180,25 @@ class Generation:
         """The lists of all processes one after the other, in the order in which TRL gathers rewards."""
         return list(gather_object(listed)) if self.trainer.accelerator.num_processes > 1 else listed
 
-    def _check_same_on_all_ranks(self, counts_P: IntArray) -> None:
-        digests = self._gather([zlib.crc32(counts_P.tobytes())])
-        if len(set(digests)) > 1:
-            raise InputError(
-                f"The processes decided different counts at step {self.trainer.state.global_step} ({digests}): "
-                "give all the same policy, settings, seed and dataset."
-            )
-
-    # --- after scoring: what they taught --------------------------------------------------------------------------
-
-    def _learn(self, step: Step, rounds: list[_Round], total: int) -> dict[str, Any]:
-        """TRL's batch to train on: `total` rows, with advantages and metrics that are right for groups of any sizes."""
-        ids_R = [name for each in rounds for name in each.ids_R]
-        if len(ids_R) < total:
-            raise InputError(
-                f"{self.policy} asked for {len(ids_R)} rollouts in one step, and the trainer trains on {total}: a "
-                "decision may generate more, never fewer."
-            )
-        rewards_R = np.concatenate([each.rewards_R for each in rounds])
-        place = {name: at for at, name in enumerate(step.ids_P)}
-        belief_R = step.belief_P.take(np.array([place[name] for name in ids_R], dtype=np.int64))
-        unit_R = self._to_unit(rewards_R)
-        step.end()
-        output = merge([each.output for each in rounds], self.trainer._tokenizer.pad_token_id)
-        if self.options.baseline is not None:
-            self._replace_advantages(
-                output, self._advantages(self.options.baseline, rewards_R, unit_R, ids_R, belief_R)
-            )
-        hinted_R = np.repeat([each.hinted for each in rounds], [len(each.ids_R) for each in rounds])
-        metrics = self.trainer._metrics["train"]
-        for key, value in self._describe(ids_R, unit_R, belief_R, ~hinted_R).items():
-            metrics[f"budgetalloc/{key}"].append(value)
-        if not self.options.keep_batch:
-            metrics["frac_reward_zero_std"][-len(rounds) :] = [share_without_spread(ids_R, unit_R)] * len(rounds)
-        if self.ledger is not None:
-            _, group_R = factorize(ids_R)
-            counts_R = np.bincount(group_R)[group_R]
-            lengths_R = [n for each in rounds for n in each.lengths_R]
-            predicted_R = np.where(hinted_R, np.nan, belief_R.mean)
-            names_R = [f"{name} (hinted)" if h else name for name, h in zip(ids_R, hinted_R.tolist(), strict=True)]
-            self.ledger.append(self.trainer.state.global_step, names_R, rewards_R, lengths_R, predicted_R, counts_R)
-        if self.policy.keep is not None and len(ids_R) > total:
-            scores_RF = np.concatenate([each.scores_RF for each in rounds])
-            output = take(output, self.policy.keep(ids_R, rewards_R, total, scores_RF))
-        return output
-
-    def _describe(self, ids_R: list[Id], unit_R: FloatArray, belief_R: Beta, plain_R: BoolArray) -> dict[str, float]:
-        """The metrics of the rollouts without a hint: one with a hint says nothing of what was foreseen."""
-        at = np.flatnonzero(plain_R)
-        described = group_metrics([ids_R[k] for k in at.tolist()], unit_R[at], belief_R.take(at))
-        return described if self.options.hint is None else described | {"hinted": float(np.sum(~plain_R))}
-
-    def _advantages(
-        self, baseline: Baseline, rewards_R: FloatArray, unit_R: FloatArray, ids_R: list[Id], belief_R: Beta
-    ) -> FloatArray:
-        """The posterior's baseline lives on the scale of the beliefs, the others on that of the rewards."""
-        posterior, scale, weight = baseline == "posterior", self.options.scale, self.options.weight
-        rewards = unit_R if posterior else rewards_R
-        advantages_R = group_advantages(rewards, ids_R, baseline, scale, weight, belief_R=belief_R)
-        low, high = self.options.reward_range
-        return advantages_R * (high - low) if posterior and scale == "none" else advantages_R
-
-    def _total_rewards(self, rewards_per_func: torch.Tensor) -> FloatArray:
-        """TRL's weighted sum; NaN where no reward function scored the rollout."""
-        weights = self.trainer.reward_weights.to(rewards_per_func.device)
-        rewards_R = (rewards_per_func * weights).nansum(dim=1)
-        rewards_R[torch.isnan(rewards_per_func).all(dim=1)] = torch.nan
-        return np.asarray(rewards_R.cpu().double().numpy())  # on the CPU first: MPS has no float64
-
-    def _to_unit(self, rewards_R: FloatArray) -> FloatArray:
-        low, high = self.options.reward_range
-        unit_R = (rewards_R - low) / (high - low)
-        # TRL's rewards are float32: 0.3 + 0.7 may come out as 1 + 1e-7. Anything further out is for the user to see.
-        near_R = np.clip(unit_R, 0.0, 1.0)
-        unit_R = np.where(np.abs(unit_R - near_R) < 1e-6, near_R, unit_R)
-        outside = (unit_R < 0) | (unit_R > 1)
-        if outside.any():
-            raise InputError(
-                f"A reward of {rewards_R[outside][0]:g} lies outside reward_range={self.options.reward_range}: the "
-                "total over all reward functions, with their weights, counts. Pass AdaptiveGRPOCallback(..., "
-                "reward_range=(lowest, highest))."
-            )
-        return unit_R
-
-    def _replace_advantages(self, output: dict[str, Any], advantages_R: FloatArray) -> None:
-        old = output["advantages"]
-        start = self.trainer.accelerator.process_index * len(old)
-        mine = advantages_R[start : start + len(old)]
-        output["advantages"] = torch.as_tensor(mine, dtype=old.dtype, device=old.device)
-        table = self.trainer._logs["advantages"]  # the completions table: its last rows are this batch's
-        shown_R = advantages_R[-len(table) :].tolist()  # it keeps no more rows than a batch is trained on
-        for at, value in enumerate(shown_R, start=len(table) - len(shown_R)):
-            table[at] = value
+    def _check_alike(self) -> None:
+        """Raises on all processes where one would decide otherwise, or not be there when the others share out rows."""
+        if self.trainer.accelerator.num_processes == 1:
+            return
+        estimator = self.policy.estimator
+        mine = {
+            "policy": self.policy.name,
+            "seed": self.policy.seed,
+            "options": repr(replace(self.options, hint=None)),
+            "hint": self.options.hint is not None,
+            "keep": self.policy.keep is not None,
+            "dataset": self.prompts.fingerprint,
+            "state": f"{estimator.step} steps, {len(estimator)} prompts",
+        }
+        everyone = self._gather([mine])
+        for name, first in everyone[0].items():
+            for rank, other in enumerate(everyone):
+                if other[name] != first:
+                    raise InputError(
+                        f"The processes differ in {name}: process 0 has {first!r}, process {rank} has {other[name]!r}. "
+                        "Give all the same policy, settings, seed and dataset, and the same checkpoint to resume from."
+                    )

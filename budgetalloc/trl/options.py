@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 
 from budgetalloc.advantages import Baseline, Scale, Weight
 from budgetalloc.budget import Budget
+from budgetalloc.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
 from budgetalloc.errors import InputError
 from budgetalloc.policies import Needs
 
@@ -30,6 +31,7 @@ class Options:
     keep_batch: bool
     generate: int
     hint: Callable[[dict[str, Any]], dict[str, Any]] | None
+    buffer: SelectiveSampleBuffer | CorrectResponseBuffer | None
 
     @classmethod
     def resolve(cls, needs: Needs, trainer_scale: Any, given: dict[str, Any]) -> "Options":
@@ -38,9 +40,11 @@ class Options:
         if candidates != "all" and (isinstance(candidates, bool) or not isinstance(candidates, int) or candidates < 1):
             raise InputError(f"candidates={candidates!r}: use 1, a larger integer or 'all'.")
         keep_batch = needs.keep_batch and candidates == 1
+        # A buffer looks for rows without signal, which in TRL's own float32 may be only nearly so.
+        own = keep_batch and given["buffer"] is None
         options = cls(
             candidates=candidates,
-            baseline=_first(given["baseline"], needs.baseline, None if keep_batch else "group"),
+            baseline=_first(given["baseline"], needs.baseline, None if own else "group"),
             scale=_first(given["scale"], needs.scale, trainer_scale),
             weight=_first(given["weight"], needs.weight),
             floor=_first(given["floor"], 2 if candidates == 1 else 0),
@@ -51,11 +55,14 @@ class Options:
             keep_batch=keep_batch,
             generate=needs.generate,
             hint=given["hint"],
+            buffer=given["buffer"],
         )
         for name, allowed in (("baseline", Baseline), ("scale", Scale), ("weight", Weight)):
             value = getattr(options, name)
             if value not in get_args(allowed) and not (name == "baseline" and value is None):
                 raise InputError(f"{name}={value!r}: use one of {get_args(allowed)}.")
+        if not isinstance(options.buffer, SelectiveSampleBuffer | CorrectResponseBuffer | None):
+            raise InputError(f"buffer={options.buffer!r}: pass a SelectiveSampleBuffer or a CorrectResponseBuffer.")
         low, high = options.reward_range
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             raise InputError(

@@ -20,8 +20,17 @@ def prompt_hash(prompt: Any) -> str:
     >>> prompt_hash("2 + 2 ="), prompt_hash([{"role": "user", "content": "2 + 2 ="}])
     ('4d4db5bbabf3998a', '5423f57e2469bbd3')
     """
-    text = json.dumps(prompt, sort_keys=True, ensure_ascii=False, default=repr)
+    text = json.dumps(prompt, sort_keys=True, ensure_ascii=False, default=_nameless)
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def _nameless(part: object) -> None:
+    """Its `repr` may hold an address in memory, or leave most of it out: different names for one prompt, or the same
+    for two."""
+    raise UnsupportedError(
+        f"A prompt holds a {type(part).__name__}, which has no text to be named by. Add a column 'prompt_id' of ints "
+        "or strings to the dataset, or name yours with prompt_id=."
+    )
 
 
 class Prompts:
@@ -32,7 +41,7 @@ class Prompts:
         column: The column that holds ids.
 
     Raises:
-        UnsupportedError: rows have no prompt text to hash, or images beside it, and no id column.
+        UnsupportedError: rows have no prompt text to hash, or images in it or beside it, and no id column.
     """
 
     def __init__(self, dataset: Any, column: str) -> None:

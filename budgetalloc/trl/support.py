@@ -17,7 +17,11 @@ logger = logging.getLogger(__name__)
 # The places of TRL that the callback holds on to; read in 1.16.0.
 SEAM = (
     *HELD,
+    "train",
+    "_save_checkpoint",
+    "_get_output_dir",
     "_load_optimizer_and_scheduler",
+    "_get_per_token_logps_and_entropies",
     "_metrics",
     "_logs",
     "_tokenizer",
@@ -29,12 +33,28 @@ SEAM = (
 )
 
 
+# Trainers of TRL 1.16 that generate and score, and why they are not served.
+_REFUSED = {
+    "RLOOTrainer": "Its rewards hold a KL penalty that leaves TRL's method in the advantages of equal groups only, so "
+    "that those of uneven groups would lack it. Use GRPOTrainer with AdaptiveGRPOCallback(trainer, baseline='loo', "
+    "scale='none'): the same leave-one-out advantages, and GRPOConfig(beta=) puts the KL into the loss.",
+    "AsyncGRPOTrainer": "A worker in another process makes num_generations rollouts of each row, in the dataset's "
+    "order and steps before the trainer sees their rewards, so that there is no decision to take part in. Use "
+    "GRPOTrainer.",
+    "SDPOTrainer": "It finds the rollouts of a prompt by their places, num_generations in a row. Use GRPOTrainer.",
+    "OnlineDPOTrainer": "It learns from pairs, always two rollouts a prompt. Use GRPOTrainer.",
+    "A2POTrainer": "It learns from one completion a prompt. Use GRPOTrainer.",
+}
+
+
 def check_trainer(trainer: Any) -> None:
     """Raises `UnsupportedError` unless it is a `GRPOTrainer` that has every method and attribute needed."""
     if not isinstance(trainer, GRPOTrainer):
+        known = [_REFUSED[cls.__name__] for cls in type(trainer).__mro__ if cls.__name__ in _REFUSED]
+        what = known[0] if known else "Pass the trainer itself, as in AdaptiveGRPOCallback(trainer, policy)."
         raise UnsupportedError(
-            f"trainer is a {type(trainer).__name__}: AdaptiveGRPOCallback serves trl.GRPOTrainer. Pass the trainer "
-            "itself, as in AdaptiveGRPOCallback(trainer, policy)."
+            f"trainer is a {type(trainer).__name__}: AdaptiveGRPOCallback serves trl.GRPOTrainer and its subclasses. "
+            + what
         )
     missing = [name for name in SEAM if not hasattr(trainer, name)]
     if missing:
@@ -58,7 +78,9 @@ def _attached(trainer: Any) -> list[Any]:
 
 
 def check_served(trainer: Any, options: Options, prompts: Prompts) -> None:
-    """Raises for what uneven groups, or a choice among rows, would make wrong."""
+    """Raises for what uneven groups, a choice among rows, or stored responses would make wrong."""
+    if options.buffer is not None:
+        _check_buffer(trainer)
     if options.candidates != 1 and not prompts.indexable:
         raise UnsupportedError(
             f"candidates={options.candidates!r} chooses rows of the train dataset, which a "
@@ -70,10 +92,55 @@ def check_served(trainer: Any, options: Options, prompts: Prompts) -> None:
             f"GRPOConfig(multi_objective_aggregation={trainer.multi_objective_aggregation!r}) normalises each reward "
             "over equal groups. Use 'sum_then_normalize', or attach uniform()."
         )
+    if getattr(trainer, "environment_factories", None) is not None and prompts.column is None:
+        raise UnsupportedError(
+            "With environment_factory the environment's reset() decides what the task is, so that the text of a row "
+            f"alone does not name a prompt. Add a column {prompts.name!r} of ints or strings that names the task."
+        )
+    columns = set(getattr(trainer.train_dataset, "column_names", None) or [])
+    if options.generate > 1 and {"image", "images"} & columns:
+        raise UnsupportedError(
+            f"The policy generates up to {options.generate} times as many rollouts as it trains on, and the train "
+            "dataset has images, whose pixels TRL does not keep one row a rollout. Use a policy that trains on all "
+            "that it generates."
+        )
     if prompts.column is not None and trainer.args.remove_unused_columns:
         raise InputError(
             f"GRPOConfig(remove_unused_columns=True) drops the column {prompts.column!r}. Set it to False."
         )
+
+
+def _check_buffer(trainer: Any) -> None:
+    """Raises `UnsupportedError` for what `buffer=` cannot store with a response, or put into a batch correctly."""
+    args = trainer.args
+    columns = set(getattr(trainer.train_dataset, "column_names", None) or [])
+    refused = [
+        (
+            trainer.accelerator.num_processes > 1,
+            f"{trainer.accelerator.num_processes} processes: the buffer is in one. Train in one process",
+        ),
+        (
+            bool(getattr(trainer, "tools", None) or getattr(trainer, "environment_factories", None)),
+            "tools or environments, whose tokens are not the model's. Leave them out",
+        ),
+        (bool(columns & {"image", "images"}), "images, which are not stored. Use prompts of text"),
+        (
+            trainer.use_vllm and trainer.vllm_importance_sampling_correction,
+            "GRPOConfig(vllm_importance_sampling_correction=True), whose ratio is not stored. Set it to False",
+        ),
+        (
+            args.beta != 0 and args.sync_ref_model,
+            "GRPOConfig(sync_ref_model=True): the reference model of a stored response is gone. Set it to False",
+        ),
+        (
+            trainer.multi_objective_aggregation != "sum_then_normalize",
+            f"GRPOConfig(multi_objective_aggregation={trainer.multi_objective_aggregation!r}). "
+            "Use 'sum_then_normalize'",
+        ),
+    ]
+    for found, what in refused:
+        if found:
+            raise UnsupportedError(f"buffer= does not work with {what}, or attach the policy without a buffer.")
 
 
 def warn_unaligned_saves(trainer: Any) -> None:

@@ -1,11 +1,6 @@
 """The callback on TRL's real trainer: what changes, and what must not."""
 
-import json
-import os
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -340,37 +335,6 @@ def test_server_mode_gets_one_generation_a_row(build):
     trainer.train()
     assert told[0] == 1
     assert set(told[1:]) == {4}
-
-
-@pytest.mark.parametrize(
-    ("candidates", "policy"), [(1, "knapsack"), (2, "thompson"), ("all", "adaptive"), (1, "uniform")]
-)
-def test_two_processes_agree(tmp_path, candidates, policy):
-    """Two real processes: both decide the same, rows are shared evenly, beliefs hold everybody's rewards.
-
-    With torchrun, because `accelerate launch --cpu --num_processes 2` of accelerate 1.15 starts a single process.
-    """
-    script = Path(__file__).with_name("two_processes.py")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(script)]
-    done = subprocess.run(
-        [*command, str(tmp_path), json.dumps(candidates), policy],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(script.parent), "OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    first, second = (json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in (0, 1))
-    assert first["ids"] == second["ids"]
-    assert first["evidence"] == second["evidence"]
-    assert first["rows"] == second["rows"] == [8, 8, 8]
-    assert np.sum(first["evidence"]) == pytest.approx(3 * 16)  # no discount: every rollout of both processes, once
-    log = ba.Ledger.read(tmp_path / "ledger.jsonl")
-    assert Counter(log.step_R.tolist()) == {0: 16, 1: 16, 2: 16}
-    # What each process generated, put together in TRL's order, is what the ledger says.
-    generated = [p for step in range(3) for rank in (first, second) for p in rank["prompts"][step]]
-    assert generated == [f"{name:03d}=" for name in log.ids_R]
 
 
 def test_the_ledger_replays_to_the_same_decisions(build, tmp_path):

@@ -1,0 +1,227 @@
+"""Run by test_processes.py: trains the same in one process, in two, in four, and in two that share out the weights.
+
+    python processes.py FOLDER
+
+Each writes what it saw. The processes are started by torchrun's own launcher, forked after the imports, which cost more
+than the training.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from accelerate import state as accelerate_state
+from conftest import fresh_model, low_digit, make_tokenizer
+from datasets import Dataset
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+from transformers import LlamaForCausalLM
+from trl import GRPOConfig, GRPOTrainer
+
+import budgetalloc as ba
+from budgetalloc import policies
+from budgetalloc.trl import AdaptiveGRPOCallback
+
+BATCH = 16  # rows of all processes
+PROMPTS = {n: f"{n:0{1 + n % 3}d}=" for n in range(8)}  # of different lengths, so that padding matters
+
+
+def odd(view):
+    """Rounds of 5, 1, 7 and 3 rollouts, which no number of processes divides; the last two follow the rewards."""
+    yield np.array([2, 1, 1, 1])
+    tally = yield np.array([0, 0, 1, 0])
+    worst_P = np.argsort(tally.successes_P, kind="stable")
+    tally = yield np.bincount(worst_P[:2], [4, 3], minlength=4).astype(np.int64)
+    yield np.bincount([np.argmax(tally.successes_P)], [3], minlength=4).astype(np.int64)
+
+
+def policy_of_rounds(decide: Any, name: str = "odd", **more: Any) -> ba.Policy:
+    return ba.Policy(name, decide, ba.BetaEstimator(), needs=ba.Needs(baseline="loo", scale="none", **more))
+
+
+# What is attached to the trainer, how, and the trainer's settings beside the common ones.
+REUSED = {"num_iterations": 2, "max_steps": 4, "beta": 0.1}  # with old and reference log-probabilities
+RUNS: dict[str, tuple[Callable[[], ba.Policy] | None, dict[str, Any], dict[str, Any]]] = {
+    "plain": (None, {}, {}),
+    "uniform": (ba.uniform, {}, {}),
+    "knapsack": (lambda: ba.knapsack(discount=1.0), {"candidates": 1}, {}),
+    "thompson": (lambda: ba.thompson(discount=1.0, idle=1.0), {"candidates": 2}, REUSED),
+    "adaptive": (ba.adaptive, {}, {}),
+    "odd": (lambda: policy_of_rounds(odd), {}, {**REUSED, "log_completions": True}),
+    "reinforce_ada": (lambda: policies.reinforce_ada(group=4, stages=3, seed=1), {}, {}),
+    "dapo": (lambda: policies.dapo(group=4, generate=3, seed=1), {}, {}),
+    "pods": (lambda: policies.pods(seed=1), {}, {}),
+}
+NAMES = {"1": tuple(RUNS), "2": tuple(RUNS), "4": ("plain", "adaptive", "odd", "dapo"), "sharded": ("adaptive", "odd")}
+PROCESSES = {"1": 1, "2": 2, "4": 4, "sharded": 2}
+
+
+def forced(prompts: list[str], trainer: GRPOTrainer) -> dict[str, Any]:
+    """Completions that follow from the call and from a row's place among the rows of all processes, and no more."""
+    trainer.calls = getattr(trainer, "calls", 0) + 1
+    start = trainer.accelerator.process_index * len(prompts)
+    draws = [np.random.default_rng([trainer.calls, at]) for at in range(start, start + len(prompts))]
+    completions = [[*draw.integers(10, size=draw.integers(1, 4)).tolist(), 12] for draw in draws]
+    return {
+        "prompt_ids": [trainer.processing_class(text)["input_ids"] for text in prompts],
+        "completion_ids": completions,
+        "logprobs": [[0.0] * len(ids) for ids in completions],
+    }
+
+
+def make_trainer(folder: Path, name: str, world: int, **config: Any) -> GRPOTrainer:
+    settings = {
+        "output_dir": str(folder / name),
+        "per_device_train_batch_size": BATCH // world,
+        "num_generations": 4,
+        "max_completion_length": 4,
+        "learning_rate": 0.5,
+        "optim": "sgd",  # Adam would make a step of a gradient that is only rounding
+        "max_steps": 3,
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "report_to": "none",
+        "use_cpu": True,
+        "bf16": False,
+        "disable_tqdm": True,
+        "ddp_timeout": 600,
+    }
+    model = LlamaForCausalLM.from_pretrained(folder.parent / "model")
+    data = Dataset.from_list([{"prompt": text, "prompt_id": n} for n, text in PROMPTS.items()])
+    args = GRPOConfig(**{**settings, **config})
+    return GRPOTrainer(model, low_digit, args, train_dataset=data, processing_class=make_tokenizer())
+
+
+def run(folder: Path, name: str, world: int, force: bool = True) -> dict[str, Any]:
+    """Trains with forced completions, or with the model's own."""
+    make, options, config = RUNS[name]
+    name = name if force else f"{name} free"
+    trainer = make_trainer(folder, name, world, **config)
+    if force:
+        trainer.rollout_func = forced
+    seen: dict[str, Any] = {"prompts": [], "batches": []}
+    policy = make() if make is not None else None
+    if policy is not None:
+        ledger = folder / f"{name}.jsonl"
+        trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, ledger=ledger, **options))
+    generate, loss = trainer._generate, trainer._compute_loss
+
+    def recording_generate(prompts):
+        seen["prompts"].append(list(prompts))
+        return generate(prompts)
+
+    def recording_loss(model, inputs):
+        seen["batches"].append([len(inputs["advantages"]), int(inputs["num_items_in_batch"])])
+        return loss(model, inputs)
+
+    trainer._generate, trainer._compute_loss = recording_generate, recording_loss
+    trainer.train()
+    state = policy.state_dict() if policy is not None else {"ids": [], "evidence": np.zeros(0)}
+    parameters = [p.detach() for p in trainer.model.parameters()]
+    seen["parameters"] = type(parameters[0]).__name__
+    weights = np.concatenate([(p.full_tensor() if hasattr(p, "full_tensor") else p).ravel() for p in parameters])
+    np.save(folder / f"{name} weights {trainer.accelerator.process_index}.npy", weights)
+    logs = [entry for entry in trainer.state.log_history if "loss" in entry]
+    return {**seen, "ids": state["ids"], "evidence": state["evidence"].tolist(), "logs": logs}
+
+
+def failure(folder: Path, name: str, rank: int) -> str:
+    """What this process raises where the last one is not like the others."""
+    last = rank == 1
+    trainer = make_trainer(folder, "failing", 2)
+    trainer.rollout_func = forced
+
+    def at_random(view):
+        return np.array([4, 4, 4, 4] if last else [8, 4, 2, 2])
+
+    def one_more_round(view):
+        yield np.full(4, 4)
+        if last:
+            yield np.full(4, 4)
+
+    def first_or_last(ids_R, rewards_R, rows, scores_RF):
+        return np.arange(rows) + (rows if last else 0)
+
+    def masked(prompts, trainer):
+        output = forced(prompts, trainer)
+        return {**output, "env_mask": [[1] * len(ids) for ids in output["completion_ids"]]} if last else output
+
+    if name == "seed":
+        policy = ba.thompson(seed=rank)
+    elif name == "state":
+        policy = ba.thompson()
+        if last:
+            policy.observe([0], [1.0])
+    elif name == "counts":
+        policy = ba.Policy("at random", at_random, ba.BetaEstimator())
+    elif name == "rounds":
+        policy = policy_of_rounds(one_more_round, generate=2)
+    elif name == "keep":
+        policy = replace(policies.pods(generate=2), keep=first_or_last)
+    else:
+        policy, trainer.rollout_func = policy_of_rounds(odd), masked
+    trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, candidates=1))
+    try:
+        trainer.train()
+    except ba.BudgetallocError as error:
+        return f"{type(error).__name__}: {error}"
+    return "nothing"
+
+
+FAILURES = ("seed", "state", "counts", "rounds", "keep", "mask")
+
+
+def shard() -> None:
+    """Lets accelerate shard weights with FSDP2 in processes without a GPU: it knows how, but asks for one."""
+    os.environ |= {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2", "FSDP_RESHARD_AFTER_FORWARD": "true"}
+    os.environ |= {
+        "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP",
+        "FSDP_TRANSFORMER_CLS_TO_WRAP": "LlamaDecoderLayer",
+    }
+    begin = accelerate_state.AcceleratorState.__init__
+
+    def begin_sharded(self, *args, fsdp_plugin=None, **kw):
+        begin(self, *args, fsdp_plugin=fsdp_plugin, **kw)
+        if fsdp_plugin is not None:
+            self.fsdp_plugin, self.distributed_type = fsdp_plugin, accelerate_state.DistributedType.FSDP
+            accelerate_state.PartialState._shared_state["distributed_type"] = self.distributed_type
+
+    accelerate_state.AcceleratorState.__init__ = begin_sharded
+
+
+def work(root: str, label: str) -> None:
+    folder, world, rank = Path(root) / label, PROCESSES[label], int(os.environ["RANK"])
+    folder.mkdir(exist_ok=True)
+    if label == "sharded":
+        shard()
+    results: dict[str, Any] = {name: run(folder, name, world) for name in NAMES[label]}
+    if world == 2:
+        results["free"] = run(folder, "adaptive", world, force=False)
+    if label == "2":
+        results["failures"] = {name: failure(folder, name, rank) for name in FAILURES}
+    (folder / f"rank{rank}.json").write_text(json.dumps(results))
+
+
+def main() -> None:
+    fresh_model().save_pretrained(Path(sys.argv[1]) / "model")
+    for label, world in PROCESSES.items():
+        config = LaunchConfig(
+            min_nodes=1,
+            max_nodes=1,
+            nproc_per_node=world,
+            run_id=label,
+            rdzv_backend="c10d",
+            rdzv_endpoint="localhost:0",
+            local_addr="localhost",
+            max_restarts=0,
+            start_method="fork",
+        )
+        elastic_launch(config, work)(sys.argv[1], label)
+
+
+if __name__ == "__main__":
+    main()

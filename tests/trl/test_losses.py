@@ -1,0 +1,115 @@
+"""Every loss of TRL, and what masks or weighs its rows, with counts that differ."""
+
+import importlib.util
+import re
+
+import numpy as np
+import pytest
+import torch
+from test_surface import assert_in_place, even_sum, log_probabilities, train, uneven
+from trl import GRPOConfig
+
+import budgetalloc as ba
+from budgetalloc import policies
+from budgetalloc.trl import AdaptiveGRPOCallback
+
+LOSSES = ["grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"]
+SCALES = ["group", "batch", "none"]
+
+
+def test_these_are_the_losses_of_this_trl():
+    told = GRPOConfig.__dataclass_fields__["loss_type"].metadata["help"]
+    assert set(re.findall(r"'(\w+)'", told.split(". ")[1])) == set(LOSSES)
+
+
+@pytest.mark.parametrize("at", range(len(LOSSES)), ids=LOSSES)
+def test_a_loss_trains_on_rows_in_their_places(build, at):
+    """Each loss with one of the scales: the loss is TRL's own, its rows and what it divides by are ours."""
+    scale = SCALES[at % len(SCALES)]
+    trainer = build(reward=even_sum, loss_type=LOSSES[at], scale_rewards=scale, num_iterations=2, max_steps=4)
+    before = [weight.detach().clone() for weight in trainer.model.parameters()]
+    callback, made = train(trainer)
+    assert callback.options.scale == scale
+    assert_in_place(trainer, callback, made)
+    for each in made:
+        assert {int(x["num_items_in_batch"]) for x in each.learned} == {sum(map(len, each.completion_ids))}
+    assert not all(a.equal(b) for a, b in zip(before, trainer.model.parameters(), strict=True))
+    assert all(torch.isfinite(weight).all() for weight in trainer.model.parameters())
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_equal_groups_get_the_numbers_of_trl(build, scale):
+    """Ours, asked for by name, are TRL's where counts are equal: the same weights come out."""
+    alone = build(reward=even_sum, scale_rewards=scale, max_steps=2)
+    alone.train()
+    attached = build(reward=even_sum, scale_rewards=scale, max_steps=2)
+    callback = AdaptiveGRPOCallback(attached, ba.uniform(), baseline="group")
+    attached.add_callback(callback)
+    attached.train()
+    for ours, own in zip(attached.model.parameters(), alone.model.parameters(), strict=True):
+        torch.testing.assert_close(ours, own, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("level", ["token", "sequence"])
+def test_importance_sampling_is_of_the_row_it_weighs(build, level):
+    """The old probabilities are those that the model gave the row before the first of the two iterations."""
+    trainer = build(reward=even_sum, importance_sampling_level=level, num_iterations=2, max_steps=4)
+    own, checked = trainer._compute_loss, []
+
+    def compute_loss(model, batch):
+        if trainer.state.global_step % 2 == 0:  # the first iteration: the model is the one that generated
+            now = log_probabilities(model, batch)
+            torch.testing.assert_close(batch["old_per_token_logps"] * batch["completion_mask"], now, atol=1e-4, rtol=0)
+            checked.append(len(now))
+        return own(model, batch)
+
+    trainer._compute_loss = compute_loss
+    callback, made = train(trainer)
+    assert_in_place(trainer, callback, made)
+    assert checked == [16, 16]
+
+
+@pytest.mark.parametrize("policy", [uneven, policies.dapo])
+def test_truncated_completions_are_masked_and_still_count_in_their_group(build, policy):
+    """TRL masks the tokens of a completion without an end; its reward stays in the statistics of its prompt."""
+    trainer = build(reward=even_sum, mask_truncated_completions=True, max_completion_length=8, max_steps=3)
+    callback, made = train(trainer, policy(seed=1))
+    if policy is uneven:
+        assert_in_place(trainer, callback, made)
+    masked = 0
+    for batch in (batch for each in made for batch in each.learned):
+        for ids, mask in zip(batch["completion_ids"].tolist(), batch["completion_mask"], strict=True):
+            ended = trainer.eos_token_ids[0] in ids or ids[-1] == trainer._tokenizer.pad_token_id
+            assert bool(mask.any()) == ended
+            masked += not ended
+        assert int(batch["num_items_in_batch"]) == int(batch["completion_mask"].sum())
+    assert 0 < masked < 48
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"top_entropy_quantile": 0.5},
+        {"entropy_coef": 0.01},
+        {"delta": 1.5, "epsilon_high": 0.28, "loss_type": "grpo"},
+        {"off_policy_mask_threshold": 0.1, "num_iterations": 2},
+        {"beta": 0.1, "use_bias_correction_kl": True},
+    ],
+    ids=lambda config: next(iter(config)),
+)
+def test_what_else_weighs_a_loss(build, losses, config):
+    trainer = build(reward=even_sum, max_steps=2, **config)
+    callback, made = train(trainer)
+    assert_in_place(trainer, callback, made)
+    assert np.isfinite(losses(trainer)).all()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("liger_kernel") is None, reason="liger_kernel is not installed")
+def test_liger_kernels(build, losses):
+    """TRL 1.16 has no Liger loss of its own any more: `use_liger_kernel` replaces layers of the model."""
+    if not torch.cuda.is_available():
+        pytest.skip("Liger's kernels need a GPU")
+    trainer = build(reward=even_sum, use_liger_kernel=True, use_cpu=False, max_steps=2)
+    callback, made = train(trainer)
+    assert_in_place(trainer, callback, made)
+    assert np.isfinite(losses(trainer)).all()

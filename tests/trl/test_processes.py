@@ -1,0 +1,177 @@
+"""Several real processes: they decide the same, share rows evenly, and train as one process would on the same batch.
+
+Also where each holds a part of the weights only (FSDP2).
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from processes import BATCH, FAILURES, NAMES, PROCESSES, PROMPTS, RUNS
+
+import budgetalloc as ba
+from budgetalloc.trl.batches import my_share, part, take
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the processes are forked after the imports")
+SEVERAL = [(name, where) for where in ("2", "4", "sharded") for name in NAMES[where]]
+ATTACHED = [(name, where) for name, where in SEVERAL if name != "plain"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """All runs of processes.py, in one launch: imports cost more than they."""
+    folder, script = tmp_path_factory.mktemp("processes"), Path(__file__).with_name("processes.py")
+    paths = os.pathsep.join([str(script.parent), str(script.parents[2])])
+    env = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, str(script), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False, env=env)
+    assert done.returncode == 0, done.stderr[-5000:]
+    return folder
+
+
+@pytest.fixture(scope="module")
+def seen(folder):
+    """`seen[where][rank][name]`: what a process saw of a run."""
+    return {
+        where: [json.loads((folder / f"{where}/rank{rank}.json").read_text()) for rank in range(world)]
+        for where, world in PROCESSES.items()
+    }
+
+
+def weights(folder, name, where):
+    return [np.load(folder / f"{where}/{name} weights {rank}.npy") for rank in range(PROCESSES[where])]
+
+
+def generated(seen, name, where):
+    """The prompts of each call of TRL's generation, those of all processes put together in TRL's order."""
+    calls = zip(*(rank[name]["prompts"] for rank in seen[where]), strict=True)
+    return [[prompt for share in call for prompt in share] for call in calls]
+
+
+@pytest.mark.parametrize(("name", "where"), SEVERAL)
+def test_training_does_not_depend_on_the_number_of_processes(folder, name, where):
+    """TRL alone ("plain") agrees with itself on these forced completions; so does every policy."""
+    (alone,) = weights(folder, name, "1")
+    for other in weights(folder, name, where):
+        np.testing.assert_allclose(other, alone, atol=1e-5)
+
+
+def test_the_runs_differ_from_each_other(folder):
+    """Else the test above would compare what no policy has changed."""
+    plain = weights(folder, "plain", "1")[0]
+    for name in RUNS:
+        moved = np.abs(weights(folder, name, "1")[0] - plain).max()
+        assert moved < 1e-6 if name in ("plain", "uniform") else moved > 1e-2
+
+
+@pytest.mark.parametrize(("name", "where"), ATTACHED)
+def test_every_process_holds_what_all_of_them_earned(folder, seen, name, where):
+    alone = seen["1"][0][name]
+    for rank in seen[where]:
+        assert (rank[name]["ids"], rank[name]["evidence"]) == (alone["ids"], alone["evidence"])
+    one, many = (ba.Ledger.read(folder / f"{w}/{name}.jsonl") for w in ("1", where))
+    assert many.ids_R == one.ids_R
+    for column in ("step_R", "rewards_R", "lengths_R", "predicted_R", "counts_R"):
+        np.testing.assert_array_equal(getattr(many, column), getattr(one, column))
+
+
+@pytest.mark.parametrize(("name", "where"), SEVERAL)
+def test_rows_are_shared_evenly_and_tokens_counted_together(seen, name, where):
+    alone = seen["1"][0][name]["batches"]
+    for rank in seen[where]:
+        assert rank[name]["batches"] == [[BATCH // PROCESSES[where], items] for _, items in alone]
+        calls = [len(prompts) for prompts in rank[name]["prompts"]]
+        assert calls == [-(-len(prompts) // PROCESSES[where]) for prompts in seen["1"][0][name]["prompts"]]
+
+
+@pytest.mark.parametrize(("name", "where"), ATTACHED)
+def test_fillers_are_generated_last_and_leave_no_trace(folder, seen, name, where):
+    rows = [len(prompts) for prompts in seen["1"][0][name]["prompts"]]
+    calls = generated(seen, name, where)
+    assert [prompts[:n] for prompts, n in zip(calls, rows, strict=True)] == generated(seen, name, "1")
+    fillers = [len(prompts) - n for prompts, n in zip(calls, rows, strict=True)]
+    assert max(fillers) == (PROCESSES[where] - 1 if name == "odd" else 0)
+    # No metric of rewards or of ours knows of them; TRL's lengths do.
+    for one, many in zip(seen["1"][0][name]["logs"], seen[where][0][name]["logs"], strict=True):
+        told = {key for key in one if key.startswith(("reward", "budgetalloc/", "frac_")) or key == "loss"}
+        told.discard("budgetalloc/seconds")
+        assert {key: many[key] for key in told} == pytest.approx({key: one[key] for key in told}, abs=1e-5)
+
+
+@pytest.mark.parametrize("where", ["2", "4", "sharded"])
+def test_the_completions_table_lists_no_filler(folder, where):
+    for step in (1, 3):
+        one, many = (
+            pd.read_parquet(folder / f"{w}/odd/completions/completions_{step:05d}.parquet") for w in ("1", where)
+        )
+        assert len(many) > BATCH - PROCESSES[where]  # a filler pushes an older row out
+        columns = ["prompt", "completion", "low_digit"]
+        assert many[columns].to_numpy().tolist() == one[columns].tail(len(many)).to_numpy().tolist()
+        np.testing.assert_allclose(many["advantage"], one["advantage"].tail(len(many)), atol=1e-5)
+
+
+@pytest.mark.parametrize("where", ["2", "sharded"])
+def test_with_the_models_own_completions(folder, seen, where):
+    """Processes draw different completions, and count all of them once."""
+    first, second = (rank["free"] for rank in seen[where])
+    assert (first["ids"], first["evidence"]) == (second["ids"], second["evidence"])
+    log = ba.Ledger.read(folder / f"{where}/adaptive free.jsonl")
+    assert Counter(log.step_R.tolist()) == {0: BATCH, 1: BATCH, 2: BATCH}
+    assert [PROMPTS[name] for name in log.ids_R] == [x for call in generated(seen, "free", where) for x in call]
+
+
+def test_sharded_means_that_no_process_has_all_weights(seen):
+    kinds = {where: {rank["odd"]["parameters"] for rank in seen[where]} for where in ("1", "2", "sharded")}
+    assert kinds == {"1": {"Tensor"}, "2": {"Tensor"}, "sharded": {"DTensor"}}
+
+
+EXPECTED = {
+    "seed": "InputError: The processes differ in policy: process 0 has 'thompson(",
+    "state": "InputError: The processes differ in state: process 0 has '0 steps, 0 prompts', process 1 has '1 steps",
+    "counts": "InputError: The processes decided differently: the counts of step 0 are not the same in process 0 and",
+    "rounds": "InputError: The processes decided differently: the counts of step 0 are not the same in process 0 and",
+    "keep": "InputError: The processes decided differently: the rollouts to train on are not the same in process 0",
+    "mask": "UnsupportedError: The rounds of a step cannot be merged: TRL's batch has ['tool_mask'] in some of them",
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_process_that_differs_stops_all_of_them(seen, name):
+    """On every process at once: one that raised alone would leave the others waiting."""
+    first, second = (rank["failures"][name] for rank in seen["2"])
+    assert first.startswith(EXPECTED[name])
+    assert first == second
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 4])
+@pytest.mark.parametrize("rows", [1, 2, 5, 12])
+def test_shares_are_even_and_hold_every_row_in_order(world, rows):
+    shares = [my_share(list(range(rows)), rank, world) for rank in range(world)]
+    assert len({len(share) for share in shares}) == 1
+    joined = [row for share in shares for row in share]
+    assert joined[:rows] == list(range(rows))
+    assert len(joined) - rows < world
+    assert set(joined[rows:]) <= {rows - 1}
+
+
+def test_rows_that_cannot_be_shared_evenly_are_refused():
+    output = {"advantages": torch.arange(6.0), "num_items_in_batch": torch.tensor(9)}
+    second = part(output, 1, 2)
+    assert second["advantages"].tolist() == [3, 4, 5]
+    assert second["num_items_in_batch"] == 9
+    with pytest.raises(ba.UnsupportedError, match="trains on 6 rollouts, which 4 processes cannot share evenly"):
+        part(output, 1, 4)
+
+
+def test_rows_with_images_are_not_chosen_from():
+    """A row of pixel values is a patch of an image, not a rollout."""
+    output = {"completion_mask": torch.ones(2, 2), "pixel_values": torch.ones(8, 3)}
+    with pytest.raises(ba.UnsupportedError, match="cannot merge 'pixel_values'"):
+        take(output, np.array([0]))

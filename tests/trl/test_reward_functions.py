@@ -1,0 +1,161 @@
+"""Reward functions of every kind see the columns of the prompt that they score; what they score is learned from."""
+
+import asyncio
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from conftest import low_digit
+from datasets import Dataset
+from test_surface import assert_in_place, even_sum, rebuilt, total, train, uneven
+from transformers import LlamaConfig, LlamaForSequenceClassification
+
+import budgetalloc as ba
+from budgetalloc import policies
+
+
+def half(completions, **_):
+    return [0.5 * low for low in low_digit(completions)]
+
+
+def sometimes(prompts, completions, prompt_id, **_):
+    """None for every third prompt, and for a completion that starts with a 9."""
+    scores = even_sum(prompts, completions)
+    return [
+        None if name % 3 == 0 or text[:1] == "9" else score
+        for name, text, score in zip(prompt_id, completions, scores, strict=True)
+    ]
+
+
+async def slow_even_sum(prompts, completions, **_):
+    await asyncio.sleep(0)
+    return even_sum(prompts, completions)
+
+
+def columns():
+    """Rows with columns of every kind, each telling the prompt's number."""
+    return Dataset.from_list(
+        [
+            {"prompt": f"{n:03d}=", "prompt_id": n, "answer": str(n), "limits": [n, n + 1], "about": {"n": n}}
+            for n in range(24)
+        ]
+    )
+
+
+def evidence(callback):
+    """How many rollouts the beliefs have been told of, where nothing is forgotten."""
+    names = [n for n in range(24) if not callback.policy.cold([n])[0]]
+    belief = callback.policy.belief(names)
+    return float(np.sum(belief.alpha_P + belief.beta_P - 1)) if names else 0.0
+
+
+@pytest.mark.parametrize("policy", [uneven, policies.pods])
+def test_weights_and_missing_scores(build, policy):
+    """A rollout's reward is the weighted sum of the functions that scored it; one without any teaches nothing."""
+    trainer = build(reward=[half, sometimes], reward_weights=[1.0, 2.0], max_steps=3)
+    callback, made = train(trainer, policy(seed=1), reward_range=(0.0, 2.5))
+    if policy is uneven:
+        assert_in_place(trainer, callback, made)
+    for each in made:
+        assert np.isnan(each.rewards_RF[:, 1]).tolist() == [
+            row["prompt_id"] % 3 == 0 or ids[:1] == [9]
+            for row, ids in zip(each.scored, each.completion_ids, strict=True)
+        ]
+    logged = [entry["reward"] for entry in trainer.state.log_history if "reward" in entry]
+    assert logged == pytest.approx([total(trainer, each).mean() for each in made], abs=1e-5)
+
+
+def test_only_scored_rollouts_are_learned_from(build):
+    trainer = build(reward=sometimes, max_steps=3)
+    callback, made = train(trainer, replace(uneven(), estimator=ba.BetaEstimator(discount=1.0, idle=1.0)))
+    assert_in_place(trainer, callback, made)
+    rewards = np.concatenate([total(trainer, each) for each in made])
+    assert 0 < np.isnan(rewards).sum() < len(rewards)
+    for each in made:
+        unscored = np.isnan(total(trainer, each))
+        advantages = np.concatenate([batch["advantages"].numpy() for batch in each.learned])
+        assert (advantages == 0).sum() >= unscored.sum()
+    assert evidence(callback) == pytest.approx((~np.isnan(rewards)).sum())
+
+
+def test_asynchronous_functions_among_others(build):
+    """TRL runs them at once and puts each result in the column of its function."""
+    trainer = build(reward=[slow_even_sum, half, slow_even_sum], reward_weights=[0.5, 0.0, 0.5], max_steps=3)
+    callback, made = train(trainer)
+    assert_in_place(trainer, callback, made)
+    for each in made:
+        np.testing.assert_array_equal(each.rewards_RF[:, 0], each.rewards_RF[:, 2])
+        assert set(each.rewards_RF[:, 1]) <= {0.0, 0.5}
+        prompts = [row["prompt"] for row in each.scored]
+        texts = trainer.processing_class.batch_decode(each.completion_ids, skip_special_tokens=True)
+        assert each.rewards_RF[:, 0].tolist() == even_sum(prompts, texts)
+
+
+@pytest.mark.parametrize(
+    ("policy", "candidates"),
+    [(ba.thompson, 1), (ba.thompson, 2), (ba.adaptive, "all"), (policies.reinforce_ada, 1), (policies.pods, 2)],
+)
+def test_columns_are_those_of_the_prompt(build, policy, candidates):
+    """Also in rounds, where more is generated than is trained on, and in the table of completions."""
+    seen = []
+
+    def reward(prompts, completions, answer, limits, about, log_extra, log_metric, trainer_state, **_):
+        seen.extend(zip(prompts, answer, limits, about, strict=True))
+        log_extra("answer_seen", list(answer))
+        log_metric("answers", len(answer))
+        assert trainer_state.global_step in (0, 1)
+        return even_sum(prompts, completions)
+
+    trainer = build(columns(), reward, max_steps=2, log_completions=True)
+    train(trainer, policy(seed=1), candidates=candidates)
+    assert len(seen) >= 32
+    for prompt, answer, limits, about in seen:
+        number = int(prompt[:3])
+        assert (answer, limits, about) == (str(number), [number, number + 1], {"n": number})
+    for step in (1, 2):
+        table = pd.read_parquet(f"{trainer.args.output_dir}/completions/completions_{step:05d}.parquet")
+        assert len(table) == 16
+        assert [int(prompt[:3]) for prompt in table["prompt"]] == [int(answer) for answer in table["answer_seen"]]
+        texts = ["" if text is None else text for text in table["completion"]]
+        assert table["reward"].tolist() == even_sum(table["prompt"].tolist(), texts)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        ba.uniform,
+        uneven,
+    ],
+)
+def test_a_list_in_a_column_is_of_one_rollout(build, policy):
+    """TRL's loader makes each row anew: what a function or an environment does to its list, no other rollout sees."""
+    seen = []
+
+    def reward(completions, limits, **_):
+        for each in limits:
+            seen.append(len(each))
+            each.append(0)
+        return low_digit(completions)
+
+    trainer = build(columns(), reward, max_steps=1)
+    train(trainer, policy(seed=1))
+    assert set(seen) == {2}
+
+
+def test_a_reward_model(build, tokenizer):
+    """A model's score is any number: `reward_range` says where it lies for the beliefs, advantages keep its scale."""
+    torch.manual_seed(3)
+    small = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    model = LlamaForSequenceClassification(
+        LlamaConfig(vocab_size=13, num_labels=1, pad_token_id=11, initializer_range=0.3, **small)
+    )
+    trainer = rebuilt(build(max_steps=2), reward_funcs=model, reward_processing_classes=tokenizer)
+    callback, made = train(trainer, reward_range=(-50.0, 50.0), scale="none")
+    assert_in_place(trainer, callback, made)
+    for each in made:
+        texts = tokenizer.batch_decode(each.completion_ids, skip_special_tokens=True)
+        for row, text, reward in zip(each.scored, texts, each.rewards_RF[:, 0], strict=True):
+            ids = torch.tensor([tokenizer(row["prompt"] + text)["input_ids"]])
+            assert float(model(ids).logits[0, 0].detach()) == pytest.approx(reward, abs=1e-4)

@@ -1,0 +1,380 @@
+"""Rows that are more than a line of text: conversations, tools, environments, images, rollouts of the user's own."""
+
+import itertools
+import re
+import string
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import trl
+from datasets import Dataset, Image
+from PIL import Image as Picture
+from test_surface import assert_in_place, content, even_sum, learned_rows, rebuilt, total, train
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import (
+    CLIPVisionConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    LlavaConfig,
+    LlavaForConditionalGeneration,
+    LlavaProcessor,
+    PreTrainedTokenizerFast,
+)
+from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+
+import budgetalloc as ba
+from budgetalloc import policies
+from budgetalloc.trl import AdaptiveGRPOCallback
+from budgetalloc.trl.prompts import Prompts
+
+END, PAD = "<|im_end|>", "<pad>"
+SPECIAL = [PAD, END, "<image>", "<|im_start|>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"]
+CHAT = Path(trl.__file__).with_name("chat_templates") / "qwen3.jinja"
+
+
+def letters():
+    """A tokenizer of single characters that knows the marks of Qwen's chat template."""
+    vocabulary = {symbol: at for at, symbol in enumerate([*SPECIAL, *string.printable])}
+    raw = Tokenizer(models.WordLevel(vocabulary, unk_token=PAD))
+    raw.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    raw.decoder = decoders.Fuse()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, pad_token=PAD, eos_token=END, padding_side="left")
+    tokenizer.add_tokens(SPECIAL[2:])
+    tokenizer.chat_template = CHAT.read_text()
+    return tokenizer
+
+
+def speaker():
+    torch.manual_seed(0)
+    return LlamaForCausalLM(text_config())
+
+
+def text_config():
+    return LlamaConfig(
+        vocab_size=len(SPECIAL) + len(string.printable),
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        max_position_embeddings=2048,
+        initializer_range=0.3,
+        pad_token_id=0,
+        eos_token_id=1,
+    )
+
+
+def conversations(**columns):
+    """One user message each; `columns` are functions of the prompt's number."""
+    return Dataset.from_list(
+        [
+            {"prompt": [{"role": "user", "content": f"{n:03d}?"}], "prompt_id": n}
+            | {name: make(n) for name, make in columns.items()}
+            for n in range(24)
+        ]
+    )
+
+
+def number(prompt):
+    """The number in the last message of a prompt."""
+    return int(re.search(r"\d+", prompt[-1]["content"])[0])
+
+
+def odd_letters(prompts, completions, **_):
+    """Depends on the prompt's number and on what the first message of the completion says."""
+    return [
+        float((number(prompt) + sum(map(ord, completion[0].get("content") or ""))) % 2)
+        for prompt, completion in zip(prompts, completions, strict=True)
+    ]
+
+
+def chatting(build, dataset, reward=odd_letters, more=None, **config):
+    plain = build(max_steps=2, **config)
+    given = {"model": speaker(), "processing_class": letters(), "train_dataset": dataset, "reward_funcs": reward}
+    return rebuilt(plain, **given, **(more or {}))
+
+
+@pytest.mark.parametrize("ids", ["column", "hash"])
+def test_conversations(build, ids):
+    data = conversations()
+    trainer = chatting(build, data if ids == "column" else data.rename_column("prompt_id", "row"))
+    callback, made = train(trainer)
+    assert_in_place(trainer, callback, made, "prompt_id" if ids == "column" else "row")
+    for each in made:
+        said = [trainer.processing_class.decode(ids) for ids in each.prompt_ids]
+        assert [f"{number(row['prompt']):03d}?" in text for row, text in zip(each.rows, said, strict=True)] == [
+            True
+        ] * 16
+    assert len(callback.policy.estimator) == len({number(row["prompt"]) for each in made for row in each.rows})
+
+
+def scripted(trainer, call):
+    """Every second first answer becomes the tool call that `call` writes for its prompt; the rest is the model's."""
+    own = trainer._generate_single_turn
+    tokenizer = trainer.processing_class
+    answered = tokenizer.convert_tokens_to_ids("<tool_response>")
+
+    def single_turn(prompt_ids, *more, **named):
+        completion_ids, logprobs = own(prompt_ids, *more, **named)
+        for at, ids in enumerate(prompt_ids):
+            if at % 2 and answered not in ids:
+                text = f"<tool_call>\n{call(tokenizer.decode(ids))}\n</tool_call>{END}"
+                completion_ids[at] = tokenizer(text)["input_ids"]
+        return completion_ids, logprobs
+
+    trainer._generate_single_turn = single_turn
+
+
+def times_seven(n: int) -> str:
+    """
+    Multiplies.
+
+    Args:
+        n: The number.
+    """
+    return f"[{7 * n}]"
+
+
+def test_tools_answer_the_prompt_that_called_them(build):
+    """The tokens of a tool's answer are masked in the row whose prompt asked for it."""
+    seen = []
+
+    def reward(prompts, completions, prompt_id, **_):
+        seen.extend(zip(prompt_id, completions, strict=True))
+        return odd_letters(prompts, completions)
+
+    trainer = chatting(build, conversations(), reward, {"tools": [times_seven]}, max_completion_length=96)
+    scripted(
+        trainer,
+        lambda text: f'{{"name": "times_seven", "arguments": {{"n": {int(re.findall("([0-9]+)[?]", text)[-1])}}}}}',
+    )
+    callback, made = train(trainer)
+    assert_in_place(trainer, callback, made)
+    answers = 0
+    for name, completion in seen:
+        for message in completion:
+            if message["role"] == "tool":
+                answers += 1
+                assert message["content"] == f"[{7 * name}]"
+    assert answers == 16  # half of two steps
+    for each in made:
+        names = {
+            content(p, c, 0): row["prompt_id"]
+            for p, c, row in zip(each.prompt_ids, each.completion_ids, each.rows, strict=True)
+        }
+        for batch in each.learned:
+            for key, at in learned_rows(batch, 0):
+                masked = batch["completion_ids"][at][batch["tool_mask"][at] == 0].tolist()
+                if masked:
+                    assert f"[{7 * names[key]}]" in trainer.processing_class.decode(masked)
+                own = batch["completion_ids"][at][batch["tool_mask"][at] == 1].tolist()
+                assert f"[{7 * names[key]}]" not in trainer.processing_class.decode(own)
+
+
+TURNS = itertools.count()
+
+
+class Board:
+    """An environment whose task is in the row: `reset` is given its columns, `get_reward` knows what was played."""
+
+    def reset(self, prompt_id, board, **_):
+        self.task, self.board, self.luck = prompt_id, list(board), next(TURNS) % 2
+        return f" Board {prompt_id}."
+
+    def play(self, n: int) -> str:
+        """
+        Plays a move.
+
+        Args:
+            n: The move.
+        """
+        self.board.append(n)
+        return f"{self.task}:{n}"
+
+    def get_reward(self):
+        return float(self.luck == len(self.board) % 2)
+
+
+def test_an_environment_is_reset_with_its_own_row(build):
+    """One environment a rollout: its task, its tools, and its reward stay with that rollout's prompt."""
+    seen = []
+
+    def watching(prompts, completions, prompt_id, environments, **_):
+        seen.extend((name, env.task) for name, env in zip(prompt_id, environments, strict=True))
+        for name, completion in zip(prompt_id, completions, strict=True):
+            assert all(m["content"].startswith(f"{name}:") for m in completion if m["role"] == "tool")
+        return odd_letters(prompts, completions)
+
+    trainer = chatting(
+        build,
+        conversations(board=lambda n: [n]),
+        watching,
+        {"environment_factory": Board},
+        max_completion_length=96,
+        reward_weights=[0.25],
+    )
+    scripted(trainer, lambda text: '{"name": "play", "arguments": {"n": 3}}')
+    callback, made = train(trainer, reward_range=(0.0, 1.25))
+    assert_in_place(trainer, callback, made)
+    assert trainer.reward_weights.tolist() == [0.25, 1.0]
+    assert len(seen) == 32
+    assert all(name == task for name, task in seen)
+
+
+def test_environments_chosen_by_a_column(build):
+    class Other(Board):
+        def pick(self, n: int) -> str:
+            """
+            Picks.
+
+            Args:
+                n: What.
+            """
+            return f"{self.task}:{n}"
+
+        def get_reward(self):
+            return 0.5
+
+    trainer = chatting(
+        build,
+        conversations(board=lambda n: [n], environment=lambda n: ["even", "odd"][n % 2]).remove_columns("prompt"),
+        [],
+        {"environment_factory": {"even": Board, "odd": Other}},
+    )
+    callback, made = train(trainer)
+    assert_in_place(trainer, callback, made)
+    for each in made:
+        for row, (even, odd) in zip(each.scored, each.rewards_RF, strict=True):
+            assert np.isnan(odd) if row["environment"] == "even" else (np.isnan(even) and odd == 0.5)
+
+
+@pytest.mark.parametrize("data", [conversations(board=lambda n: [n]).remove_columns("prompt_id"), None])
+def test_an_environment_needs_named_rows(build, data):
+    """`reset` decides what the task is: two rows with the same prompt may be different tasks."""
+    trainer = chatting(build, data, [], {"environment_factory": Board})
+    with pytest.raises(ba.UnsupportedError, match=r"environment_factory.*Add a column 'prompt_id'"):
+        AdaptiveGRPOCallback(trainer)
+
+
+def painted():
+    """The same question about 24 pictures of different grey: the picture alone tells the prompt."""
+    rows = [
+        {
+            "prompt": [{"role": "user", "content": "?"}],
+            "prompt_id": n,
+            "image": Picture.new("RGB", (8, 8), (10 * n,) * 3),
+        }
+        for n in range(24)
+    ]
+    return Dataset.from_list(rows).cast_column("image", Image())
+
+
+def seeing(build, data, reward, **config):
+    """A tiny LLaVA: one picture of 8 by 8 is four tokens."""
+    torch.manual_seed(0)
+    vision = CLIPVisionConfig(
+        hidden_size=8, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4
+    )
+    tokenizer = letters()
+    image = tokenizer.convert_tokens_to_ids("<image>")
+    model = LlavaForConditionalGeneration(
+        LlavaConfig(vision_config=vision, text_config=text_config(), image_token_index=image, image_seq_length=4)
+    )
+    processor = LlavaProcessor(
+        image_processor=CLIPImageProcessorPil(size={"shortest_edge": 8}, crop_size={"height": 8, "width": 8}),
+        tokenizer=tokenizer,
+        patch_size=4,
+        vision_feature_select_strategy="default",
+        num_additional_image_tokens=1,
+        chat_template="{% for message in messages %}{% for part in message.content %}"
+        "{% if part.type == 'image' %}<image>{% else %}{{ part.text }}{% endif %}{% endfor %}{% endfor %}",
+    )
+    return rebuilt(
+        build(max_steps=2, **config),
+        model=model,
+        processing_class=processor,
+        train_dataset=data,
+        reward_funcs=reward,
+    )
+
+
+def grey(image):
+    return image.getpixel((0, 0))[0] // 10
+
+
+def test_pictures_stay_with_their_rollouts(build):
+    """The pixels in a batch are those of the prompt whose reward and advantage stand in the same row."""
+
+    def reward(prompts, completions, prompt_id, image, **_):
+        assert [grey(each) for each in image] == prompt_id
+        return [float((n + len(text[0]["content"])) % 2) for n, text in zip(prompt_id, completions, strict=True)]
+
+    trainer = seeing(build, painted(), reward, per_device_train_batch_size=8, steps_per_generation=2)
+    callback, made = train(trainer)
+    processor = trainer.processing_class.image_processor
+    pixels = {
+        n: processor(images=[Picture.new("RGB", (8, 8), (10 * n,) * 3)], return_tensors="pt")["pixel_values"][0]
+        for n in range(24)
+    }
+    learned = 0
+    for each in made:
+        names = [row["prompt_id"] for row in each.rows]
+        advantages = ba.group_advantages(total(trainer, each), names, "group", callback.options.scale)
+        expected = {
+            (name, tuple(ids)): value for name, ids, value in zip(names, each.completion_ids, advantages, strict=True)
+        }
+        assert advantages.any()
+        for batch in each.learned:
+            assert len(batch["pixel_values"]) == len(batch["advantages"]) == 8
+            for at, shown in enumerate(batch["pixel_values"]):
+                name = min(pixels, key=lambda n: float((pixels[n] - shown).abs().sum()))
+                ids = batch["completion_ids"][at][batch["completion_mask"][at].bool()].tolist()
+                assert float(batch["advantages"][at]) == pytest.approx(expected[name, tuple(ids)], abs=1e-4)
+                learned += 1
+    assert learned == 16
+
+
+@pytest.mark.parametrize("policy", [policies.reinforce_ada, policies.dapo, policies.pods])
+def test_pictures_are_refused_in_rounds_and_where_rows_are_chosen(build, policy):
+    trainer = seeing(build, painted(), lambda completions, **_: [float(n % 2) for n in range(len(completions))])
+    with pytest.raises(ba.UnsupportedError, match=r"images|pixel_values"):
+        train(trainer, policy(seed=1))
+
+
+def test_pictures_inside_messages_do_not_name_a_prompt(build):
+    """Python shows a picture by its address in memory: each visit would be a new prompt."""
+    message = {"role": "user", "content": [{"type": "image", "image": Picture.new("RGB", (8, 8))}]}
+    with pytest.raises(ba.UnsupportedError, match=r"holds an? \w*Image.*Add a column 'prompt_id'"):
+        Prompts([{"prompt": [message]}], "prompt_id").ids([{"prompt": [message]}])
+
+
+def test_rollouts_of_the_users_own(build, tokenizer):
+    """TRL gives `rollout_func` a prompt for each row; what it returns is of that row, and its `env_mask` masks it."""
+    given = []
+
+    def rollout(prompts, trainer):
+        given.append((list(prompts), trainer.num_generations))
+        ids = [tokenizer(text)["input_ids"] for text in prompts]
+        completions = [[at % 10, (at + 1) % 10, int(text[2]), 12] for at, text in enumerate(prompts)]
+        return {
+            "prompt_ids": ids,
+            "completion_ids": completions,
+            "logprobs": [[-1.0] * 4 for _ in prompts],
+            "env_mask": [[1, 1, 0, 1] for _ in prompts],
+            "digit": [int(text[2]) for text in prompts],
+        }
+
+    def reward(prompts, completions, digit, **_):
+        assert digit == [int(text[2]) for text in prompts]
+        return even_sum(prompts, completions)
+
+    trainer = rebuilt(build(max_steps=2), rollout_func=rollout, reward_funcs=reward)
+    callback, made = train(trainer)
+    assert_in_place(trainer, callback, made)
+    for each, (prompts, _) in zip(made, given, strict=True):
+        assert prompts == [row["prompt"] for row in each.rows]
+        for batch in each.learned:
+            assert batch["tool_mask"].tolist() == [[1, 1, 0, 1]] * 16
+            assert (batch["completion_ids"][:, 2] == batch["prompt_ids"][:, 2]).all()
+            assert (batch["sampling_per_token_logps"] == -1).all()

@@ -1,0 +1,86 @@
+"""Which of TRL's trainers are served, and why the others are not."""
+
+import inspect
+
+import numpy as np
+import pytest
+import torch
+import trl
+from test_surface import assert_in_place, even_sum, rebuilt, train
+from trl import GRPOTrainer
+from trl.experimental.a2po import A2POTrainer
+from trl.experimental.async_grpo import AsyncGRPOTrainer
+from trl.experimental.gmpo import GMPOConfig, GMPOTrainer
+from trl.experimental.online_dpo import OnlineDPOTrainer
+from trl.experimental.sdpo import SDPOTrainer
+
+import budgetalloc as ba
+from budgetalloc.trl import AdaptiveGRPOCallback
+from budgetalloc.trl.support import SEAM
+
+
+def test_gmpo_is_served(build, losses):
+    """TRL's experimental GMPOTrainer has a loss of its own; all that is held is GRPOTrainer's."""
+    plain = build(reward=even_sum, max_steps=2)
+    same = ("per_device_train_batch_size", "num_generations", "max_completion_length", "learning_rate", "max_steps")
+    config = GMPOConfig(
+        plain.args.output_dir,
+        **{name: getattr(plain.args, name) for name in same},
+        **{"num_iterations": 2, "logging_steps": 1, "report_to": "none", "use_cpu": True, "bf16": False, "seed": 7},
+    )
+    trainer = rebuilt(plain, GMPOTrainer, args=config)
+    callback, made = train(trainer)
+    assert_in_place(trainer, callback, made)
+    assert np.isfinite(losses(trainer)).all()
+    assert "_compute_loss" in vars(GMPOTrainer)
+    assert not set(SEAM) & set(vars(GMPOTrainer))  # if a later TRL changes this, look again
+
+
+def test_a_subclass_of_ones_own_is_served(build):
+    """Its overridden methods are called: the callback holds those of the instance."""
+
+    class Doubting(GRPOTrainer):
+        def _calculate_rewards(self, *args):
+            return 1 - super()._calculate_rewards(*args)
+
+        def _generate_and_score_completions(self, inputs):
+            return {**super()._generate_and_score_completions(inputs), "seen": torch.arange(len(inputs))}
+
+    trainer = rebuilt(build(reward=even_sum, max_steps=2), Doubting)
+    callback, made = train(trainer)
+    assert_in_place(trainer, callback, made)
+    for each in made:
+        texts = trainer.processing_class.batch_decode(each.completion_ids, skip_special_tokens=True)
+        paid = even_sum([row["prompt"] for row in each.rows], texts)
+        assert each.rewards_RF[:, 0].tolist() == [1 - reward for reward in paid]
+        assert sorted(torch.cat([batch["seen"] for batch in each.learned]).tolist()) == list(range(16))
+
+
+@pytest.mark.parametrize(
+    ("cls", "why"),
+    [
+        (trl.RLOOTrainer, r"KL.*Use GRPOTrainer with AdaptiveGRPOCallback\(trainer, baseline='loo', scale='none'\)"),
+        (AsyncGRPOTrainer, "worker.*before the trainer.*Use GRPOTrainer"),
+        (SDPOTrainer, "places.*Use GRPOTrainer"),
+        (OnlineDPOTrainer, "pairs.*Use GRPOTrainer"),
+        (A2POTrainer, "one completion a prompt.*Use GRPOTrainer"),
+        (trl.SFTTrainer, "serves trl.GRPOTrainer and its subclasses"),
+        (trl.DPOTrainer, "serves trl.GRPOTrainer and its subclasses"),
+    ],
+)
+def test_other_trainers_are_refused_by_name(cls, why):
+    """Before anything of the trainer is looked at: an object that was never set up is enough."""
+    for name in (cls, type("Mine", (cls,), {})):
+        with pytest.raises(ba.UnsupportedError, match=f"trainer is a {name.__name__}.*{why}"):
+            AdaptiveGRPOCallback(object.__new__(name))
+
+
+def test_the_reasons_for_refusing_still_hold():
+    """Where one of these fails, TRL has changed: look whether the trainer can be served."""
+    rloo = inspect.getsource(trl.RLOOTrainer._generate_and_score_completions)
+    assert "rewards = rewards - self.beta * kl" in rloo
+    assert '"ref_per_token_logps"' not in rloo  # the KL of a rollout leaves this method only in its advantage
+    assert "_generate_and_score_completions" not in vars(AsyncGRPOTrainer)
+    assert "group_start = (i // num_generations) * num_generations" in inspect.getsource(inspect.getmodule(SDPOTrainer))
+    assert "self.num_generations = 2" in inspect.getsource(OnlineDPOTrainer.__init__)
+    assert "num_return_sequences=1" in inspect.getsource(A2POTrainer.__init__)
