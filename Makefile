@@ -10,6 +10,9 @@ ONE_THREAD := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false  # tiny models: a s
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	# Beside the environment, for the tests with ZeRO: transformers and accelerate act otherwise where they find it.
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps \
+	    --target .venv/deepspeed deepspeed hjson msgpack py-cpuinfo einops
 	touch $@
 
 demo: .venv/installed  ## real GRPO on a tiny language model: uniform against adaptive

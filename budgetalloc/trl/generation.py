@@ -163,7 +163,7 @@ class Generation:
         return own_ids_P + [others[at] for at in rng.permutation(len(others))[:more].tolist()]
 
     def _rows(self, ids_R: list[Id], own: dict[Id, dict[str, Any]]) -> list[dict[str, Any]]:
-        """A row for each id; copies, because TRL writes a rollout's extra fields into its row.
+        """A row for each id; deep copies, because TRL writes into rows, and environments and rewards may change lists.
 
         With one candidate the rows are the batch's: `own` holds this process's first row of each prompt, and a prompt's
         rollouts may move to a process that has none.

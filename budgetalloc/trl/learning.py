@@ -86,21 +86,31 @@ class Learning:
             metrics[f"budgetalloc/{key}"].append(value)
         if not self.options.keep_batch:
             metrics["frac_reward_zero_std"][-len(rounds) :] = [share_without_spread(ids_R, unit_R)] * len(rounds)
-        if self.ledger is not None:
-            _, group_R = factorize(ids_R)
-            counts_R = np.bincount(group_R)[group_R]
-            lengths_R = [n for each in rounds for n in each.lengths_R]
-            predicted_R = np.where(hinted_R, np.nan, belief_R.mean)
-            names_R = [f"{name} (hinted)" if h else name for name, h in zip(ids_R, hinted_R.tolist(), strict=True)]
-            self.ledger.append(self.trainer.state.global_step, names_R, rewards_R, lengths_R, predicted_R, counts_R)
         if self.policy.keep is not None and keeps:
             scores_RF = np.concatenate([each.scores_RF for each in rounds])
             kept_R = np.asarray(self.policy.keep(ids_R, trained_R, total, scores_RF))
             check_same(accelerator, "the rollouts to train on", kept_R.tolist())
-            output, ids_R, rewards_R = take(output, kept_R), [ids_R[at] for at in kept_R.tolist()], rewards_R[kept_R]
+            output = take(output, kept_R)
+        else:
+            kept_R = np.arange(len(ids_R))
         if accelerator.num_processes > 1 and moved:
             output = part(output, accelerator.process_index, accelerator.num_processes)
-        return output if self.reuse is None else self.reuse.refill(output, ids_R, rewards_R)
+        if self.reuse is not None:
+            output = self.reuse.refill(output, [ids_R[at] for at in kept_R.tolist()], rewards_R[kept_R])
+        self._write(ids_R, rewards_R, belief_R, [n for each in rounds for n in each.lengths_R], hinted_R)
+        return output
+
+    def _write(
+        self, ids_R: list[Id], rewards_R: FloatArray, belief_R: Beta, lengths_R: list[int], hinted_R: BoolArray
+    ) -> None:
+        """Appends the step to the ledger. Last of all: a step that could not be finished is not in it."""
+        if self.ledger is None:
+            return
+        _, group_R = factorize(ids_R)
+        counts_R = np.bincount(group_R)[group_R]
+        predicted_R = np.where(hinted_R, np.nan, belief_R.mean)
+        names_R = [f"{name} (hinted)" if h else name for name, h in zip(ids_R, hinted_R.tolist(), strict=True)]
+        self.ledger.append(self.trainer.state.global_step, names_R, rewards_R, lengths_R, predicted_R, counts_R)
 
     def _describe(self, ids_R: list[Id], unit_R: FloatArray, belief_R: Beta, plain_R: BoolArray) -> dict[str, float]:
         """The metrics of the rollouts without a hint: one with a hint says nothing of what was foreseen."""

@@ -1,6 +1,6 @@
 """Run by test_processes.py: trains the same in one process, in two, in four, and in two that share out the weights.
 
-    python processes.py FOLDER
+    python processes.py FOLDER LABEL...
 
 Each writes what it saw. The processes are started by torchrun's own launcher, forked after the imports, which cost more
 than the training.
@@ -39,6 +39,9 @@ def odd(view):
     yield np.bincount([np.argmax(tally.successes_P)], [3], minlength=4).astype(np.int64)
 
 
+OF_ALL: dict[str, Any] = {}  # settings of every trainer of this process
+
+
 def policy_of_rounds(decide: Any, name: str = "odd", **more: Any) -> ba.Policy:
     return ba.Policy(name, decide, ba.BetaEstimator(), needs=ba.Needs(baseline="loo", scale="none", **more))
 
@@ -56,8 +59,9 @@ RUNS: dict[str, tuple[Callable[[], ba.Policy] | None, dict[str, Any], dict[str, 
     "dapo": (lambda: policies.dapo(group=4, generate=3, seed=1), {}, {}),
     "pods": (lambda: policies.pods(seed=1), {}, {}),
 }
-NAMES = {"1": tuple(RUNS), "2": tuple(RUNS), "4": ("plain", "adaptive", "odd", "dapo"), "sharded": ("adaptive", "odd")}
-PROCESSES = {"1": 1, "2": 2, "4": 4, "sharded": 2}
+NAMES = {"1": tuple(RUNS), "2": tuple(RUNS), "4": ("plain", "adaptive", "odd", "dapo"), "fsdp2": ("adaptive", "odd")}
+NAMES |= {"zero2": ("adaptive", "odd", "dapo"), "zero3": ("adaptive", "odd")}
+PROCESSES = {"1": 1, "2": 2, "4": 4, "fsdp2": 2, "zero2": 2, "zero3": 2}
 
 
 def forced(prompts: list[str], trainer: GRPOTrainer) -> dict[str, Any]:
@@ -92,7 +96,7 @@ def make_trainer(folder: Path, name: str, world: int, **config: Any) -> GRPOTrai
     }
     model = LlamaForCausalLM.from_pretrained(folder.parent / "model")
     data = Dataset.from_list([{"prompt": text, "prompt_id": n} for n, text in PROMPTS.items()])
-    args = GRPOConfig(**{**settings, **config})
+    args = GRPOConfig(**{**settings, **OF_ALL, **config})
     return GRPOTrainer(model, low_digit, args, train_dataset=data, processing_class=make_tokenizer())
 
 
@@ -121,12 +125,25 @@ def run(folder: Path, name: str, world: int, force: bool = True) -> dict[str, An
     trainer._generate, trainer._compute_loss = recording_generate, recording_loss
     trainer.train()
     state = policy.state_dict() if policy is not None else {"ids": [], "evidence": np.zeros(0)}
-    parameters = [p.detach() for p in trainer.model.parameters()]
-    seen["parameters"] = type(parameters[0]).__name__
-    weights = np.concatenate([(p.full_tensor() if hasattr(p, "full_tensor") else p).ravel() for p in parameters])
+    parameters = list(trainer.model.parameters())
+    seen["parameters"] = type(parameters[0].detach()).__name__
+    seen["elements"] = sum(p.numel() for p in parameters)
+    weights = np.concatenate([whole(p).detach().ravel() for p in parameters])
     np.save(folder / f"{name} weights {trainer.accelerator.process_index}.npy", weights)
     logs = [entry for entry in trainer.state.log_history if "loss" in entry]
     return {**seen, "ids": state["ids"], "evidence": state["evidence"].tolist(), "logs": logs}
+
+
+def whole(parameter: Any) -> Any:
+    """All of a parameter, of which this process may hold a part (FSDP2), or nothing (ZeRO-3)."""
+    if hasattr(parameter, "full_tensor"):
+        return parameter.full_tensor()
+    if hasattr(parameter, "ds_id"):
+        import deepspeed
+
+        with deepspeed.zero.GatheredParameters([parameter]):
+            return parameter.clone()
+    return parameter
 
 
 def failure(folder: Path, name: str, rank: int) -> str:
@@ -193,11 +210,23 @@ def shard() -> None:
     accelerate_state.AcceleratorState.__init__ = begin_sharded
 
 
+def zero(stage: int) -> dict[str, Any]:
+    auto = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+    return {
+        "zero_optimization": {"stage": stage} | ({"stage3_param_persistence_threshold": 0} if stage == 3 else {}),
+        "zero_allow_untested_optimizer": True,  # plain gradient descent
+        "zero_force_ds_cpu_optimizer": False,
+        **dict.fromkeys(auto, "auto"),
+    }
+
+
 def work(root: str, label: str) -> None:
     folder, world, rank = Path(root) / label, PROCESSES[label], int(os.environ["RANK"])
     folder.mkdir(exist_ok=True)
-    if label == "sharded":
+    if label == "fsdp2":
         shard()
+    if label in ("zero2", "zero3"):
+        OF_ALL["deepspeed"] = zero(int(label[-1]))
     results: dict[str, Any] = {name: run(folder, name, world) for name in NAMES[label]}
     if world == 2:
         results["free"] = run(folder, "adaptive", world, force=False)
@@ -207,12 +236,14 @@ def work(root: str, label: str) -> None:
 
 
 def main() -> None:
-    fresh_model().save_pretrained(Path(sys.argv[1]) / "model")
-    for label, world in PROCESSES.items():
+    root, labels = sys.argv[1], sys.argv[2:]
+    if not (Path(root) / "model").exists():
+        fresh_model().save_pretrained(Path(root) / "model")
+    for label in labels:
         config = LaunchConfig(
             min_nodes=1,
             max_nodes=1,
-            nproc_per_node=world,
+            nproc_per_node=PROCESSES[label],
             run_id=label,
             rdzv_backend="c10d",
             rdzv_endpoint="localhost:0",
@@ -220,7 +251,7 @@ def main() -> None:
             max_restarts=0,
             start_method="fork",
         )
-        elastic_launch(config, work)(sys.argv[1], label)
+        elastic_launch(config, work)(root, label)
 
 
 if __name__ == "__main__":

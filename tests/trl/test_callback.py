@@ -376,20 +376,3 @@ def test_fields_of_a_rollout_stay_with_it(build, tokenizer):
     attach(trainer)
     trainer.train()
     assert seen == [list(range(16))]
-
-
-def test_a_list_in_a_column_is_of_one_rollout(build):
-    """Rollouts of a prompt share no list: what a reward function does to one is not seen by the others."""
-    dataset = rows().map(lambda row: {"notes": [row["prompt_id"]]})
-    seen = []
-
-    def scribbles(completions, notes, **_):
-        for note in notes:  # one after the other, so that a shared list would be seen to grow
-            seen.append(len(note))
-            note.append(0)
-        return [float(at % 2) for at in range(len(completions))]
-
-    trainer = build(dataset=dataset, reward=scribbles, max_steps=2)
-    trainer.add_callback(AdaptiveGRPOCallback(trainer, ba.thompson(seed=1)))
-    trainer.train()
-    assert set(seen) == {1}

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -163,6 +164,27 @@ def test_a_ledger_that_cannot_be_written_stops_the_run_and_teaches_nothing(build
     with pytest.raises(OSError, match="No space left"):
         trainer.train()
     assert evidence(policy) == len(ba.Ledger.read(tmp_path / "ledger.jsonl").ids_R) == 16
+
+
+def test_a_rule_that_fails_when_it_chooses_what_to_train_on_leaves_no_step_in_the_ledger(build, tmp_path):
+    """The last thing that can go wrong in a step does so before the ledger hears of it."""
+    trainer, ledger = build(max_steps=3), tmp_path / "ledger.jsonl"
+    policy = policies.pods(generate=2, seed=1)
+    keep, asked = policy.keep, []
+
+    def fails_in_step_1(*arguments):
+        asked.append(trainer.state.global_step)
+        if asked[-1] == 1:
+            raise ZeroDivisionError
+        return keep(*arguments)
+
+    policy = replace(policy, keep=fails_in_step_1)
+    attach(trainer, policy, ledger=ledger)
+    with pytest.raises(ZeroDivisionError):
+        trainer.train()
+    assert asked == [0, 1]
+    assert set(ba.Ledger.read(ledger).step_R.tolist()) == {0}
+    assert policy.estimator.step == 1
 
 
 # --- a run restarted ------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Several real processes: they decide the same, share rows evenly, and train as one process would on the same batch.
 
-Also where each holds a part of the weights only (FSDP2).
+Also where each holds a part of the weights only: FSDP2, and ZeRO-2 and ZeRO-3 of DeepSpeed.
 """
 
 import json
@@ -20,20 +20,37 @@ import budgetalloc as ba
 from budgetalloc.trl.batches import my_share, part, take
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the processes are forked after the imports")
-SEVERAL = [(name, where) for where in ("2", "4", "sharded") for name in NAMES[where]]
-ATTACHED = [(name, where) for name, where in SEVERAL if name != "plain"]
+# Not in the environment itself: accelerate and transformers act otherwise wherever they find it.
+DEEPSPEED = Path(sys.prefix) / "deepspeed"
+has_deepspeed = pytest.mark.skipif(not DEEPSPEED.exists(), reason=f"DeepSpeed is not in {DEEPSPEED}: see the Makefile")
+PLACES = ["2", "4", "fsdp2", pytest.param("zero2", marks=has_deepspeed), pytest.param("zero3", marks=has_deepspeed)]
+SEVERAL = [
+    pytest.param(name, where, marks=has_deepspeed if where.startswith("zero") else ())
+    for where in ("2", "4", "fsdp2", "zero2", "zero3")
+    for name in NAMES[where]
+]
+ATTACHED = [case for case in SEVERAL if case.values[0] != "plain"]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """All runs of processes.py, in one launch: imports cost more than they."""
+    """All runs of processes.py, in as few launches as can be: imports cost more than they."""
     folder, script = tmp_path_factory.mktemp("processes"), Path(__file__).with_name("processes.py")
-    paths = os.pathsep.join([str(script.parent), str(script.parents[2])])
-    env = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    command = [sys.executable, str(script), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False, env=env)
-    assert done.returncode == 0, done.stderr[-5000:]
+    paths = [str(script.parent), str(script.parents[2])]
+    zero = [where for where in PROCESSES if where.startswith("zero")]
+    launch(script, folder, [where for where in PROCESSES if where not in zero], paths)
+    if DEEPSPEED.exists():
+        launch(script, folder, zero, [*paths, str(DEEPSPEED)])
     return folder
+
+
+def launch(script, folder, labels, paths):
+    more = {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, str(script), str(folder), *labels]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=1800, check=False, env={**os.environ, **more}
+    )
+    assert done.returncode == 0, done.stderr[-5000:]
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +59,7 @@ def seen(folder):
     return {
         where: [json.loads((folder / f"{where}/rank{rank}.json").read_text()) for rank in range(world)]
         for where, world in PROCESSES.items()
+        if (folder / where).exists()
     }
 
 
@@ -105,7 +123,7 @@ def test_fillers_are_generated_last_and_leave_no_trace(folder, seen, name, where
         assert {key: many[key] for key in told} == pytest.approx({key: one[key] for key in told}, abs=1e-5)
 
 
-@pytest.mark.parametrize("where", ["2", "4", "sharded"])
+@pytest.mark.parametrize("where", PLACES)
 def test_the_completions_table_lists_no_filler(folder, where):
     for step in (1, 3):
         one, many = (
@@ -117,7 +135,7 @@ def test_the_completions_table_lists_no_filler(folder, where):
         np.testing.assert_allclose(many["advantage"], one["advantage"].tail(len(many)), atol=1e-5)
 
 
-@pytest.mark.parametrize("where", ["2", "sharded"])
+@pytest.mark.parametrize("where", ["2", *PLACES[2:]])
 def test_with_the_models_own_completions(folder, seen, where):
     """Processes draw different completions, and count all of them once."""
     first, second = (rank["free"] for rank in seen[where])
@@ -128,8 +146,15 @@ def test_with_the_models_own_completions(folder, seen, where):
 
 
 def test_sharded_means_that_no_process_has_all_weights(seen):
-    kinds = {where: {rank["odd"]["parameters"] for rank in seen[where]} for where in ("1", "2", "sharded")}
-    assert kinds == {"1": {"Tensor"}, "2": {"Tensor"}, "sharded": {"DTensor"}}
+    kinds = {where: {rank["odd"]["parameters"] for rank in seen[where]} for where in ("1", "2", "fsdp2")}
+    assert kinds == {"1": {"Tensor"}, "2": {"Tensor"}, "fsdp2": {"DTensor"}}
+
+
+@has_deepspeed
+def test_zero_3_leaves_a_process_no_weights_of_its_own(seen):
+    held = {where: {rank["odd"]["elements"] for rank in seen[where]} for where in ("2", "zero2", "zero3")}
+    assert held["zero2"] == held["2"]
+    assert held["zero3"] == {0}
 
 
 EXPECTED = {
