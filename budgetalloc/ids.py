@@ -58,7 +58,7 @@ def factorize(ids_R: Sequence[Id]) -> tuple[list[Id], NDArray[np.int64]]:
 
 def stable_key(value: Id) -> int:
     """64 bits that depend on the id alone: not on `PYTHONHASHSEED`, the process or the machine. 1 and "1" differ."""
-    text = f"{type(value).__name__}:{value}".encode()
+    text = f"{type(value).__name__}:{value}".encode(errors="surrogatepass")  # JSON allows half of a pair
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 

@@ -65,7 +65,7 @@ def simulate(
         raise InputError(f"steps={steps!r}: use at least 1, such as 150.")
     if not 1 <= prompts <= len(world.ids):
         raise InputError(f"prompts={prompts!r}: the world has {len(world.ids)} prompts, use 1 to {len(world.ids)}.")
-    limit = _budget(budget, prompts, offer)
+    limit = _budget(budget, prompts, offer, needs.min_group)
     rows = int(limit.rollouts or 0)
     limit = replace(limit, rollouts=rows * needs.generate)
     estimate = baseline or needs.baseline or "group"
@@ -99,12 +99,13 @@ def simulate(
         yield {"step": at, "rollouts": rollouts, "success": world.success(), **_seen(at_R, rewards_R, len(rounds))}
 
 
-def _budget(budget: Budget | int, prompts: int, offer: int | Literal["all"]) -> Budget:
+def _budget(budget: Budget | int, prompts: int, offer: int | Literal["all"], min_group: int) -> Budget:
     if isinstance(budget, Budget):
         if budget.rollouts is None or budget.tokens is not None or budget.quotas is not None:
             raise InputError(f"budget={budget!r}: a world knows neither tokens nor domains. Use Budget(rollouts=...).")
         return budget
-    return Budget(rollouts=budget, floor=2 if offer == 1 else 0, cap=max(8 * (budget // prompts), 2))
+    floor, cap = 2 if offer == 1 else 0, max(8 * (budget // prompts), 2)
+    return Budget(rollouts=budget, floor=floor, cap=cap, min_group=min_group)
 
 
 def _loader(ids: list[Id], prompts: int, seed: int) -> Iterator[list[Id]]:

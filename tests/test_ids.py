@@ -1,5 +1,6 @@
 """Prompt ids: what is accepted, and keys that depend on the id alone."""
 
+import json
 import subprocess
 import sys
 
@@ -58,6 +59,10 @@ def test_factorize(ids):
 def test_keys_tell_ints_from_strings():
     assert stable_key(1) != stable_key("1")
     assert len({stable_key(x) for x in range(10_000)}) == 10_000
+
+
+def test_an_id_that_json_allows_and_utf_8_does_not_has_a_key():
+    assert stable_key(json.loads('"\\ud800"')) != stable_key(json.loads('"\\udc00"'))
 
 
 def test_keys_do_not_depend_on_the_process():

@@ -58,7 +58,8 @@ def test_every_step_spends_its_budget_within_its_bounds(name, candidates):
     for asked, seen in zip(world.asked, run, strict=True):
         _, sizes = np.unique(asked, return_counts=True)
         assert sizes.sum() == 64
-        assert sizes.min() >= 2
+        # adaptive() asks for groups of one, as it gets them in a trainer.
+        assert sizes.min() == 1 if name == "adaptive" and candidates != 1 else sizes.min() >= 2
         assert sizes.max() <= 64
         assert seen["prompts"] == len(sizes) <= on_offer
         if candidates == 1:
