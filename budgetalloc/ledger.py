@@ -1,20 +1,21 @@
 """The one log: every rollout of a run, appended as it happens."""
 
 import json
+import logging
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from budgetalloc.errors import InputError
 from budgetalloc.ids import Id
 from budgetalloc.posterior import FloatArray
 
-_COLUMNS = ("step", "id", "reward", "length", "predicted", "count")
+_log = logging.getLogger(__name__)
 
 
 class LedgerWriter:
@@ -128,33 +129,31 @@ class Ledger:
     broken: int = 0
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> "Ledger":
-        """Reads a file of `LedgerWriter`; steps that a resumed run repeated are taken once."""
-        rows: list[tuple[int, Id, float, int, float, int]] = []
-        broken = 0
-        with open(path, encoding="utf-8", errors="replace") as file:
-            for line in file:
-                if not line.strip():
-                    continue
-                try:
-                    row = json.loads(line)
-                    if "resumed" in row:
-                        rows = [kept for kept in rows if kept[0] < row["resumed"]]
-                        continue
-                    step, name, reward, length, predicted, count = (row[key] for key in _COLUMNS)
-                    reward, predicted = (math.nan if x is None else x for x in (reward, predicted))
-                    rows.append((step, name, reward, length, predicted, count))
-                except (ValueError, KeyError, TypeError):
-                    broken += 1
-        if broken and not rows:
-            raise InputError(f"path={str(path)!r}: none of its {broken} lines is a rollout written by LedgerWriter.")
-        steps, ids, rewards, lengths, predicted_R, counts = zip(*rows, strict=True) if rows else ((),) * 6
-        return cls(
-            np.array(steps, dtype=np.int64),
-            list(ids),
-            np.array(rewards, dtype=np.float64),
-            np.array(lengths, dtype=np.int64),
-            np.array(predicted_R, dtype=np.float64),
-            np.array(counts, dtype=np.int64),
-            broken,
-        )
+    def read(
+        cls,
+        source: Any,
+        *,
+        kind: str | None = None,
+        prompt_id: str | None = None,
+        reward: str | Mapping[str, float] | None = None,
+        reward_range: tuple[float, float] | None = None,
+    ) -> "Ledger":
+        """A finished run, whatever wrote it: a ledger, TRL's completions, verl's rollouts, a CSV of counts, and others.
+
+        Steps that a resumed run repeated are taken once. What was left out or assumed is logged as one warning. It is
+        all in memory, some 100 bytes a rollout: `budgetalloc.readers.open_log` reads a larger log in chunks.
+
+        Args:
+            source: A file, a folder that holds one log, or a `datasets.Dataset`.
+            kind, prompt_id, reward, reward_range: As in `budgetalloc.readers.open_log`.
+
+        Raises:
+            InputError: no log there, several (the text lists them), or arguments out of range.
+        """
+        from budgetalloc.readers import open_log, read_all  # deferred: readers make ledgers
+
+        reading = open_log(source, kind=kind, prompt_id=prompt_id, reward=reward, reward_range=reward_range)
+        ledger = read_all(reading)
+        if reading.notes:
+            _log.warning("%r: %s", reading, "; ".join(f"{text}: {count}" for text, count in reading.notes.items()))
+        return ledger

@@ -111,7 +111,21 @@ def test_lengths_must_agree(tmp_path):
 
 def test_a_foreign_file_is_named(tmp_path):
     (tmp_path / "x").write_text("step,id\n1,2\n")
-    with pytest.raises(ba.InputError, match=r"path=.*none of its 2 lines is a rollout"):
+    with pytest.raises(ba.InputError, match=r"source=.*x'.*nothing there is a log of a known kind"):
         ba.Ledger.read(tmp_path / "x")
     (tmp_path / "empty").write_text("")
     assert ba.Ledger.read(tmp_path / "empty").ids_R == []
+
+
+def test_what_a_ledger_leaves_out_is_said_once(tmp_path, caplog):
+    write(tmp_path / "l", [0, 1, 2])
+    with (tmp_path / "l").open("a") as file:
+        file.write("torn {")
+    ba.LedgerWriter(tmp_path / "l").resume(1)
+    write(tmp_path / "l", [1])
+    ledger = ba.Ledger.read(tmp_path / "l")
+    assert ledger.broken == 1
+    (said,) = caplog.messages
+    assert "row voided by a resume: 4" in said
+    assert "broken row: 1" in said
+    assert "row without a reward: 2" in said

@@ -1,0 +1,128 @@
+"""What the `.wandb` file of a run says: settings, names of reward functions, and where its completions tables lie.
+
+W&B writes metrics as records into this file, for runs offline and online alike, and tables as JSON files beside it.
+"""
+
+import json
+import struct
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from budgetalloc.errors import InputError, UnsupportedError
+
+_SETTINGS = {"reward_weights", "log_unique_prompts"}
+_MAGIC = b":W&B\xe1\xbe"
+_BLOCK, _HEADER = 32768, 7
+_WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A completions table: its file, the trainer's step, its rows as W&B counts them, whether an evaluation's."""
+
+    path: Path
+    step: int
+    rows: int
+    evaluation: bool
+
+
+@dataclass(eq=False)
+class Run:
+    """A run: the settings of `GRPOConfig` that matter here, the reward functions, the completions tables in order, how
+    many rows of metrics there are, and whether the run came to an end."""
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    functions: set[str] = field(default_factory=set)
+    tables: list[Table] = field(default_factory=list)
+    metrics: int = 0
+    ended: bool = False
+
+
+def read_run(path: Path, notes: Counter[str]) -> Run:
+    """Reads the file from end to end, keeping a few numbers for each completions table; notes what is damaged."""
+    try:
+        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+        from wandb.proto.wandb_internal_pb2 import Record
+    except ImportError as error:
+        raise UnsupportedError(
+            f"{path}: a run of W&B is read with wandb's own messages. Install them: pip install 'budgetalloc[wandb]'"
+        ) from error
+    run, evaluation = Run(), False
+    step: int | None = None
+    for data in records(path, notes):
+        try:
+            record = Record.FromString(data)
+        except DecodeError:
+            notes["broken record of the .wandb file"] += 1
+            continue
+        kind = record.WhichOneof("record_type")
+        if kind in ("config", "run"):
+            update = record.config.update if kind == "config" else record.run.config.update
+            run.settings |= {_name(x): json.loads(x.value_json) for x in update if _name(x) in _SETTINGS}
+        run.ended |= kind == "exit"
+        if kind != "history":
+            continue
+        row = {_name(item): item.value_json for item in record.history.item}
+        run.metrics += 1
+        if "train/global_step" in row:
+            step = int(json.loads(row["train/global_step"]))
+        if "train/epoch" in row:  # what the trainer logged; an evaluation's table comes after its metrics
+            evaluation = any(key.startswith("eval/") for key in row)
+        for key in row:
+            if key.startswith("train/rewards/") and key.endswith("/mean"):
+                run.functions.add(key.removeprefix("train/rewards/").removesuffix("/mean"))
+        if table := _table(row):
+            if step is None:
+                notes["completions table without a step"] += 1
+                continue
+            run.tables.append(Table(path.parent / "files" / table["path"], step, table["nrows"], evaluation))
+    return run
+
+
+def _name(item: Any) -> str:
+    return item.key or "/".join(item.nested_key)
+
+
+def _table(row: dict[str, str]) -> dict[str, Any]:
+    """Where the completions table of a row of metrics lies, empty if it has none."""
+    fields = ("path", "nrows")
+    return {key: json.loads(row[f"completions/{key}"]) for key in fields} if "completions/path" in row else {}
+
+
+def records(path: Path, notes: Counter[str]) -> Iterator[bytes]:
+    """The records of a `.wandb` file, one at a time: LevelDB's log format, which wandb 0.31 has no Python reader for.
+
+    After a header, blocks of 32 KiB hold fragments of records: a crc32 of kind and data, the length, the kind (whole,
+    first, middle, last), the data. A damaged fragment costs the rest of its block; a file that was not written to its
+    end, because the run was killed or goes on, is read as far as it goes.
+    """
+    with path.open("rb") as file:
+        block, at = file.read(_BLOCK), _HEADER
+        if not block.startswith(_MAGIC):
+            raise InputError(f"{path} does not begin as a .wandb file does: it is empty, or something else.")
+        parts: list[bytes] | None = None  # of the record under way
+        while block:
+            while at + _HEADER <= len(block):
+                checksum, length, kind = struct.unpack_from("<IHB", block, at)
+                data = block[at + _HEADER : at + _HEADER + length]
+                if zlib.crc32(data, zlib.crc32(bytes([kind]))) != checksum:
+                    break
+                at += _HEADER + length
+                if kind in (_WHOLE, _FIRST):
+                    parts = [data]
+                elif parts is not None:
+                    parts.append(data)
+                if kind in (_WHOLE, _LAST) and parts is not None:
+                    yield b"".join(parts)
+                    parts = None
+            last = len(block) < _BLOCK
+            if at + _HEADER <= len(block) or (last and at < len(block)):
+                notes["torn end of the .wandb file" if last else "broken block of the .wandb file"] += 1
+                parts = None
+            block, at = file.read(_BLOCK), 0
+        if parts is not None:
+            notes["torn end of the .wandb file"] += 1
