@@ -15,8 +15,11 @@ from budgetalloc.errors import InputError as InputError
 from budgetalloc.errors import StateError as StateError
 from budgetalloc.errors import UnsupportedError as UnsupportedError
 from budgetalloc.estimators import BetaEstimator as BetaEstimator
+from budgetalloc.evaluate import compare as compare
+from budgetalloc.evaluate import comparisons as comparisons
 from budgetalloc.ledger import Ledger as Ledger
 from budgetalloc.ledger import LedgerWriter as LedgerWriter
+from budgetalloc.onestep import one_step_value as one_step_value
 from budgetalloc.policies import Needs as Needs
 from budgetalloc.policies import Policy as Policy
 from budgetalloc.policies import Step as Step

@@ -1,11 +1,13 @@
 """Replay: a world in which the logged rewards of a finished run answer a policy's requests."""
 
+import copy
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from budgetalloc.checks import check_integer
 from budgetalloc.errors import InputError
 from budgetalloc.ids import Id, check_ids, factorize, stable_key
 from budgetalloc.ledger import Ledger
@@ -26,8 +28,8 @@ class Replay:
     sweep v a prompt answers with the rewards logged at its v-th visit, in random order, each once; when they are used
     up, by a model: its rate is drawn once a sweep from Beta(1/2 + successes, 1/2 + failures) of its visits v-2 to v+2,
     so that modelled rewards are beta-binomial (and 0 or 1, even where the log has graded ones). A prompt with fewer
-    visits than v is answered by the model alone, from its last ones. `drawn` and `modelled` count the two: say how
-    much was modelled with every figure from a replay.
+    visits than v is answered by the model alone, from its last ones. `drawn` and `modelled` count the two, and
+    `modelled_R` tells them apart in the last answer: say how much was modelled with every figure from a replay.
 
     **Learning does not react to the allocation.** Sweep v has the rewards of the v-th visits whatever the policy chose
     before, so that the drift is that of the logged run. A replay can say what a policy would have found out and how
@@ -63,13 +65,13 @@ class Replay:
     """
 
     def __init__(self, ledger: Ledger, *, seed: int = 0) -> None:
-        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-            raise InputError(f"seed={seed!r}: use an integer of at least 0.")
-        self.seed = int(seed)
+        self.seed = check_integer("seed", seed, 0)
         self.drawn = 0
         """Rollouts answered by logged rewards so far."""
         self.modelled = 0
         """Rollouts answered by the model so far."""
+        self.modelled_R: NDArray[np.bool_] = np.zeros(0, dtype=bool)
+        """Which rewards of the last answer the model gave, shape (R,)."""
         rewards_R = _checked(ledger)
         every, prompt_R = factorize(check_ids(ledger.ids_R, "ledger.ids_R"))
         answers_P = np.bincount(prompt_R[~np.isnan(rewards_R)], minlength=len(every)) > 0
@@ -98,12 +100,35 @@ class Replay:
         visit_G = np.arange(len(rows_G)) - np.repeat(self._first_P, self._visits_P)
         size_G = np.diff(np.append(rows_G, len(order)))
         self._ends_V: Ints = np.bincount(visit_G, weights=size_G).astype(np.int64).cumsum()
+        self.group = int(np.median(size_G))
+        """Rollouts of a visit, the median."""
         self.sweep = 0
+
+    def again(self, seed: int) -> "Replay":
+        """The same log from its beginning with another seed; this world stays as it is, and the log is not copied.
+
+        >>> import budgetalloc as ba
+        >>> rewards_R = np.array([0, 1.0] * 10)
+        >>> world = Replay(ba.Ledger(np.zeros(20), ["a"] * 20, rewards_R, *np.zeros((3, 20))))
+        >>> one, other = (world.again(seed).rollout(["a"] * 6) for seed in (1, 2))
+        >>> one, other, world.drawn
+        (array([1., 0., 1., 1., 1., 0.]), array([0., 1., 1., 0., 1., 0.]), 0)
+        """
+        other = copy.copy(self)
+        other.seed = check_integer("seed", seed, 0)
+        other.drawn = other.modelled = 0
+        other.sweep = 0
+        return other
 
     @property
     def sweeps(self) -> int:
         """The visits of the prompt that has most."""
         return len(self._ends_V)
+
+    @property
+    def rollouts(self) -> int:
+        """The rollouts that the log generated for the prompts of `ids`: as many may be asked for before it ends."""
+        return int(self._ends_V[-1])
 
     @property
     def sweep(self) -> int:
@@ -125,10 +150,19 @@ class Replay:
                 f"The log has ended: {self._clock} rollouts were answered in its {self.sweeps} sweeps of "
                 f"{self._ends_V[-1]} rollouts. Use fewer steps, or set world.sweep = 0 to begin again."
             )
-        rewards_R = np.empty(len(at_R))
         order = np.argsort(at_R, kind="stable")
-        for rows in np.split(order, np.flatnonzero(np.diff(at_R[order])) + 1) if len(order) else []:
-            rewards_R[rows] = self._answer(int(at_R[rows[0]]), len(rows))
+        at_P, rollouts_P = np.unique(at_R, return_counts=True)
+        self._meet(at_P)
+        rewards_R, self.modelled_R = np.empty(len(at_R)), np.zeros(len(at_R), dtype=bool)
+        start = 0
+        for at, rollouts in zip(at_P.tolist(), rollouts_P.tolist(), strict=True):
+            rows = order[start : start + rollouts]
+            rewards_R[rows], drawn = self._answer(at, rollouts)
+            self.modelled_R[rows[drawn:]] = True
+            start += rollouts
+        modelled = int(self.modelled_R.sum())
+        self.drawn += len(at_R) - modelled
+        self.modelled += modelled
         self._clock += len(at_R)
         return rewards_R
 
@@ -168,21 +202,23 @@ class Replay:
         # Of each prompt asked in this sweep: its logged rewards not yet drawn, what draws, and the model's rate.
         self._left: dict[int, tuple[FloatArray, np.random.Generator, float]] = {}
 
-    def _answer(self, at: int, rollouts: int) -> FloatArray:
-        """The next rewards of one prompt."""
-        if at not in self._left:
+    def _meet(self, at_P: Ints) -> None:
+        """Shuffles the logged rewards of prompts not yet asked in this sweep, and draws the model's rates."""
+        new_P = at_P[[at not in self._left for at in at_P.tolist()]]
+        passed_P, scored_P = self._near(new_P, _NEAR, _NEAR)
+        beta_P = _PRIOR + np.maximum(scored_P - passed_P, 0.0)
+        for at, alpha, beta in zip(new_P.tolist(), (_PRIOR + passed_P).tolist(), beta_P.tolist(), strict=True):
             rng = np.random.default_rng([self.seed, stable_key(self.ids[at]), self._sweep])
             logged = rng.permutation(self._logged(at))
-            (passed,), (scored,) = self._near(np.array([at]), _NEAR, _NEAR)
-            rate = float(rng.beta(_PRIOR + passed, _PRIOR + max(scored - passed, 0.0)))
-            self._left[at] = logged, rng, rate
+            self._left[at] = logged, rng, float(rng.beta(alpha, beta))
+
+    def _answer(self, at: int, rollouts: int) -> tuple[FloatArray, int]:
+        """The next rewards of one prompt, and how many of them, the first ones, are logged."""
         left, rng, rate = self._left[at]
         drawn = left[:rollouts]
-        modelled = rollouts - len(drawn)
         self._left[at] = left[rollouts:], rng, rate
-        self.drawn += len(drawn)
-        self.modelled += modelled
-        return np.concatenate([drawn, rng.random(modelled) < rate]) if modelled else drawn
+        modelled = rollouts - len(drawn)
+        return (np.concatenate([drawn, rng.random(modelled) < rate]) if modelled else drawn), len(drawn)
 
     def _logged(self, at: int) -> FloatArray:
         """The rewards of a prompt's visit in the present sweep, none beyond its last."""

@@ -10,6 +10,12 @@
 
 Each check builds policies by `build(seed=...)`, plays steps with simulated rewards, and raises `AssertionError` with
 the budget and the seed that broke the rule. Numbers come from fixed seeds: a check gives the same verdict every time.
+
+Three worlds with known answers, for `budgetalloc.simulate`, and a log of one, for what reads logs:
+
+    *_, last = simulate(mine(), testing.three_kinds(), 64, 30, prompts=8)
+    assert last["mixed_rollouts"] > 0.34             # uniform: a third of 1 - 2 / 2**8
+    ledger = testing.log_of(testing.turning(), steps=40)
 """
 
 import tempfile
@@ -22,6 +28,11 @@ import numpy as np
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, UnsupportedError
 from budgetalloc.ids import Id
+from budgetalloc.known import Known as Known
+from budgetalloc.known import log_of as log_of
+from budgetalloc.known import rising as rising
+from budgetalloc.known import three_kinds as three_kinds
+from budgetalloc.known import turning as turning
 from budgetalloc.policies import Policy
 from budgetalloc.posterior import FloatArray
 from budgetalloc.state import load_state, save_state

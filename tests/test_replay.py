@@ -86,6 +86,45 @@ def test_answers_do_not_depend_on_any_order(ids_R, sweep, random):
     assert alone.rollout([ids_R[0]] * len(answers[0][ids_R[0]])).tolist() == answers[0][ids_R[0]]
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_modelled_rewards_are_marked_row_by_row(seed):
+    """The first rows of a prompt are the logged ones, wherever they stand; an answer replaces the marks of the last."""
+    world = Replay(ledger(TINY), seed=seed)
+    ids_R = ["b", 7, "a", 7, 7, "b", 7, "a"]
+    rewards_R = world.rollout(ids_R)
+    assert world.modelled_R.tolist() == [False, False, False, False, True, False, True, False]
+    assert rewards_R[[1, 3]].tolist() == [0, 0]
+    assert set(rewards_R[[0, 5]]) <= {0.25, 0.5, 0.75, 1}
+    world.rollout([7, "a"])
+    assert world.modelled_R.tolist() == [True, False]
+    assert (world.drawn, world.modelled) == (7, 3)
+    world.rollout([])
+    assert world.modelled_R.shape == (0,)
+
+
+def test_the_log_again_with_another_seed():
+    world = Replay(ledger(TINY), seed=3)
+    first = world.rollout(["a"] * 9).tolist()
+    world.sweep = 2
+    again, other = world.again(3), world.again(4)
+    assert (again.sweep, again.drawn, again.modelled, world.sweep, world.drawn) == (0, 0, 0, 2, 4)
+    assert again.rollout(["a"] * 9).tolist() == first
+    assert other.rollout(["a"] * 9).tolist() == Replay(ledger(TINY), seed=4).rollout(["a"] * 9).tolist()
+    assert world.rollout(["a"] * 4).tolist() == [1] * 4  # what the copies were asked is not used up here
+    assert (world.rollouts, world.group) == (21, 4)
+
+
+def test_answers_are_those_of_the_first_version():
+    """Pinned, so that figures of a replay can be compared over versions."""
+    world = Replay(ledger({k: [[0, 0, 1, 1], [0, 1, 1, 1]] for k in range(6)}), seed=5)
+    world.sweep = 1
+    rewards_R = world.rollout(np.repeat(range(6), 7)).astype(int)
+    assert ["".join(map(str, row)) for row in rewards_R.reshape(6, 7)] == [
+        *("0111010", "1110101", "1011110"),
+        *("1110000", "1101101", "1110110"),
+    ]
+
+
 def test_the_seed_decides():
     log = ledger({k: [[0, 1] * 4] for k in range(20)})
     ids_R = np.repeat(range(20), 12)
@@ -214,6 +253,7 @@ def broken(**columns):
     [
         (lambda: Replay(ledger(TINY), seed=-1), r"seed=-1: use an integer of at least 0"),
         (lambda: Replay(ledger(TINY), seed=0.5), r"seed=0.5"),
+        (lambda: Replay(ledger(TINY)).again(True), r"seed=True"),
         (lambda: Replay(broken(rewards_R=np.full(21, 2.0))), r"ledger.rewards_R\[0\] = 2 lies outside \[0, 1\]"),
         (lambda: Replay(broken(rewards_R=np.zeros(3))), r"ledger.rewards_R has shape \(3,\) for 21 ids"),
         (lambda: Replay(broken(step_R=np.zeros(3, int))), r"ledger.step_R has shape \(3,\) for 21 ids"),
