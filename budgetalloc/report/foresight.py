@@ -1,0 +1,116 @@
+"""Whether a wasted group could have been foreseen: forecasts made before each group, and how well they did."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from budgetalloc.estimators import BetaEstimator
+from budgetalloc.posterior import Beta, FloatArray
+
+Ints = NDArray[np.int64]
+BELIEF = "Beta(0.5, 0.5), discount 0.9 a visit"
+SURE = 0.9  # a group is foreseen as wasted from this probability on
+BINS = 100  # of the predicted probability
+
+
+def believer() -> BetaEstimator:
+    """Keeps the beliefs that forecasts are made of: `BELIEF`, those of `knapsack()`."""
+    return BetaEstimator(discount=0.9)
+
+
+@dataclass(frozen=True, eq=False)
+class Foresight:
+    """How well a belief kept from earlier steps predicted which groups would be wasted, before each was seen.
+
+    A group of n is wasted if its rewards are equal; predicted is E[p^n] + E[(1-p)^n] under the prompt's belief. Bins
+    are of the predicted probability, equal ones from 0 to 1. Prompts met for the first time are *cold*: apart.
+
+    Args:
+        groups_B, wasted_B: Groups in each bin, and how many of them were wasted; shape (B,).
+        predicted_B: The sum of their predicted probabilities.
+        rollouts_B, wasted_rollouts_B: The same in rollouts.
+        brier: Mean squared error of the prediction, over groups that are not cold; NaN where all are.
+        log_loss: Mean negative log-likelihood of what happened, in nats.
+        cold_groups, cold_wasted, cold_wasted_rollouts: Of prompts met for the first time.
+    """
+
+    groups_B: Ints
+    wasted_B: Ints
+    predicted_B: FloatArray
+    rollouts_B: Ints
+    wasted_rollouts_B: Ints
+    brier: float
+    log_loss: float
+    cold_groups: int
+    cold_wasted: int
+    cold_wasted_rollouts: int
+
+    @property
+    def groups(self) -> int:
+        """Groups predicted."""
+        return int(self.groups_B.sum())
+
+    @property
+    def base(self) -> float:
+        """The share of them that was wasted: the best constant forecast, known only afterwards."""
+        return share(self.wasted_B.sum(), self.groups)
+
+    @property
+    def skill(self) -> float:
+        """1 - Brier score / Brier score of the best constant forecast: 0 no better, 1 perfect. NaN if undefined."""
+        return 1 - share(self.brier, self.base * (1 - self.base))
+
+    @property
+    def auc(self) -> float:
+        """The chance that a wasted group had a higher prediction than one that was not; ties within a bin count half.
+
+        >>> foresight = Foresight(np.array([2, 2]), np.array([0, 2]), *[np.zeros(2)] * 3, 0.1, 0.3, 0, 0, 0)
+        >>> foresight.auc
+        1.0
+        """
+        mixed_B = self.groups_B - self.wasted_B
+        below_B = np.cumsum(mixed_B) - mixed_B
+        return share((self.wasted_B * (below_B + mixed_B / 2)).sum(), self.wasted_B.sum() * mixed_B.sum())
+
+    def deciles(self) -> list[dict[str, float]]:
+        """`groups`, mean `predicted` and `wasted` share in tenths of the predicted probability, empty ones left out."""
+        tenths = [
+            (int(groups), float(predicted), int(wasted))
+            for groups, predicted, wasted in (
+                (self.groups_B[at].sum(), self.predicted_B[at].sum(), self.wasted_B[at].sum())
+                for at in np.array_split(np.arange(BINS), 10)
+            )
+        ]
+        return [{"groups": n, "predicted": p / n, "wasted": w / n} for n, p, w in tenths if n]
+
+    def called(self, sure: float = SURE) -> dict[str, float]:
+        """Groups predicted to be wasted with at least this probability: how many, how many were, and in rollouts."""
+        sums = (self.groups_B, self.wasted_B, self.rollouts_B, self.wasted_rollouts_B)
+        groups, wasted, rollouts, wasted_rollouts = (int(x[bin_of(np.array([sure]))[0] :].sum()) for x in sums)
+        return {"groups": groups, "wasted": wasted, "rollouts": rollouts, "wasted_rollouts": wasted_rollouts}
+
+
+def equal_chance(belief: Beta, counts_P: Sequence[int] | Ints) -> FloatArray:
+    """E[p^n] + E[(1-p)^n] with each prompt's own n: the chance that its rewards are all equal, shape (P,).
+
+    >>> equal_chance(Beta([1.0, 1.0], [1.0, 1.0]), [1, 2])
+    array([1.        , 0.66666667])
+    """
+    n_P = np.asarray(counts_P, dtype=np.int64)
+    chance_P = np.ones(len(n_P))
+    for n in np.unique(n_P).tolist():
+        of_n = np.flatnonzero(n_P == n)
+        believed = belief.take(of_n)
+        chance_P[of_n] = (believed.all_pass([n]) + believed.all_fail([n]))[:, 0]
+    return chance_P
+
+
+def bin_of(p_G: FloatArray) -> Ints:
+    return np.minimum((p_G * BINS + 1e-9).astype(np.int64), BINS - 1)
+
+
+def share(part: float, whole: float) -> float:
+    """part / whole, NaN for a whole of 0."""
+    return float(part / whole) if whole else float("nan")

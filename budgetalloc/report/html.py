@@ -1,0 +1,255 @@
+"""The report as one page of HTML: no script, nothing loaded, readable on a phone, in the dark, on paper."""
+
+import html
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from budgetalloc.report import plots
+from budgetalloc.report.findings import (
+    LABELS,
+    MEANING,
+    alone_sentence,
+    counted,
+    foresight_sentences,
+    headline,
+    notes_sentences,
+    percent,
+    prompts_sentences,
+    replay_sentences,
+    shortened,
+    tokens_sentence,
+    worst,
+)
+from budgetalloc.report.foresight import SURE, share
+from budgetalloc.report.rivals import LIMITS, Replayed
+from budgetalloc.report.summary import Report
+from budgetalloc.report.text import spanned
+from budgetalloc.report.waste import ALONE, FAILED, KINDS, MIXED, PASSED, TIED, Waste
+
+_IN = {
+    MIXED: "in mixed groups",
+    FAILED: "in groups that all failed",
+    PASSED: "in groups that all passed",
+    TIED: "in groups of equal rewards",
+    ALONE: "alone in their step",
+}
+_RUNS = 60  # of steps in a plot
+# Colours of Okabe and Ito, which colour-blind readers tell apart; each is named by text as well.
+_STYLE = """
+:root { color-scheme: light dark; --page: #fdfdfc; --text: #1d1f21; --soft: #5c6166; --rule: #d9dcdf;
+  --mixed: #0072b2; --all_fail: #d55e00; --all_pass: #009e73; --tied: #cc79a7; --alone: #8a8f94; }
+@media (prefers-color-scheme: dark) { :root { --page: #16181a; --text: #e8e9ea; --soft: #a4abb1; --rule: #373c40;
+  --mixed: #4aa8e0; --all_fail: #f08a3c; --all_pass: #2cc295; --tied: #e59cc6; --alone: #7d848a; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 1.2rem 1rem 3rem; max-width: 56rem; background: var(--page); color: var(--text);
+  font: 16px/1.5 system-ui, "Segoe UI", Roboto, "Open Sans", sans-serif; overflow-wrap: anywhere; }
+h1 { font-size: 1.15rem; margin: 0; color: var(--soft); font-weight: 600; }
+h2 { font-size: 1.25rem; margin: 2.4rem 0 .6rem; border-top: 1px solid var(--rule); padding-top: 1rem; }
+h3 { font-size: 1rem; margin: 0 0 .3rem; }
+p, ul { margin: .5rem 0; max-width: 46rem; }
+ul { padding-left: 1.2rem; }
+.first { font-size: 1.45rem; line-height: 1.35; font-weight: 600; margin: .3rem 0 .8rem; }
+.soft, figcaption { color: var(--soft); font-size: .9rem; }
+.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); gap: .7rem; margin: 1rem 0; }
+.card { border: 1px solid var(--rule); border-left: .35rem solid var(--edge, var(--rule)); border-radius: .35rem;
+  padding: .5rem .8rem; }
+.card b { display: block; font-size: 1.5rem; line-height: 1.25; }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); gap: 1.4rem;
+  align-items: start; }
+figure, .beside { margin: .6rem 0; min-width: 0; break-inside: avoid; }
+svg { display: block; width: 100%; height: auto; }
+svg text { fill: var(--text); font-size: 12px; }
+.grid { stroke: var(--rule); stroke-width: 1; } .axis { stroke: var(--soft); stroke-width: 1; }
+.diagonal { stroke: var(--soft); stroke-width: 1.5; stroke-dasharray: 5 4; }
+.point { fill: var(--mixed); } .span { stroke: var(--mixed); stroke-width: 3; }
+.line { fill: none; stroke-width: 2.5; }
+.mixed { fill: var(--mixed); } .all_fail { fill: var(--all_fail); } .all_pass { fill: var(--all_pass); }
+.tied { fill: var(--tied); } .alone { fill: var(--alone); } .foreseen { stroke: var(--mixed); fill: none; }
+.key { display: inline-block; width: .8rem; height: .8rem; border-radius: .15rem; margin-right: .35rem;
+  background: var(--edge); vertical-align: -.05rem; print-color-adjust: exact; -webkit-print-color-adjust: exact; }
+.legend { display: flex; flex-wrap: wrap; gap: .2rem 1rem; list-style: none; padding: 0; font-size: .9rem; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-size: .92rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .3rem .55rem; border-bottom: 1px solid var(--rule); text-align: right; vertical-align: top; }
+td, th { overflow-wrap: normal; } td { white-space: nowrap; } th { color: var(--soft); font-weight: 600; }
+td.name, th.name { text-align: left; } td.name { white-space: normal; overflow-wrap: anywhere; }
+.beside td.name { min-width: 9rem; }
+.limits { border-left: .3rem solid var(--all_fail); padding: .1rem .9rem; }
+@media print { body { font-size: 11pt; max-width: none; } h2 { break-after: avoid; } }
+"""
+
+
+def as_html(found: Report) -> str:
+    """The report as one self-contained HTML page.
+
+    All text of the log is escaped, and the page's own policy forbids scripts and loading, so that a prompt cannot do
+    anything.
+    """
+    waste = found.waste
+    body = [
+        f"<h1>{_escaped(found.name)}</h1>",
+        f'<p class="first">{_escaped(headline(waste))}</p>',
+        f'<p class="soft">{waste.rollouts:,} rollouts in {waste.groups:,} groups of {len(waste.ids_P):,} prompts, '
+        f"{counted(len(waste.step_S), 'step')}; read as {_escaped(found.kind)}.</p>",
+        *_paragraphs([tokens_sentence(waste), alone_sentence(waste)]),
+        _cards(waste),
+        "<h2>Where the rollouts went</h2>",
+        _time(waste),
+        "<h2>Prompts</h2>",
+        *_paragraphs(prompts_sentences(waste)),
+        _prompts(waste),
+        "<h2>Could the waste be foreseen?</h2>",
+        *_paragraphs(foresight_sentences(waste)),
+        _foresight(waste),
+        "<h2>What other policies would have drawn</h2>",
+    ]
+    if found.replayed is None:
+        body.append(f"<p>Not replayed: {_escaped(found.why_not.rstrip('.'))}.</p>")
+    else:
+        body.append(_rivals(found.replayed))
+    notes = "".join(f"<li>{_escaped(text)}</li>" for text in notes_sentences(waste, found.notes))
+    body += ["<h2>What was left out or assumed</h2>", f"<ul>{notes}</ul>"]
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+        'img-src data:">\n<link rel="icon" href="data:,">\n'
+        f"<title>budgetalloc report: {_escaped(found.name)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
+        + "\n".join(body)
+        + "\n</body>\n</html>\n"
+    )
+
+
+def _escaped(text: object) -> str:
+    """Safe in HTML; the file is written as UTF-8, which has no lone surrogates."""
+    return html.escape(str(text).encode(errors="replace").decode(), quote=True).replace(" %", "&nbsp;%")
+
+
+def _paragraphs(sentences: Iterable[str]) -> list[str]:
+    return [f"<p>{_escaped(text)}</p>" for text in sentences if text]
+
+
+def _kinds(waste: Waste) -> list[str]:
+    """The kinds of groups that the log has, those that teach first."""
+    return [kind for at, kind in enumerate(KINDS) if waste.rollouts_SK[:, at].any()]
+
+
+def _cards(waste: Waste) -> str:
+    shares = waste.shares()
+    cards = [(percent(shares[kind]), f"of rollouts {_IN[kind]}", f"var(--{kind})") for kind in _kinds(waste)]
+    cards.append((f"{len(waste.never()):,}", "prompts never solved", "var(--rule)"))
+    cards.append((f"{len(waste.always()):,}", "prompts always solved", "var(--rule)"))
+    if waste.tokens and waste.wasted_tokens is not None:
+        cards.append((percent(share(waste.wasted_tokens, waste.tokens)), "of tokens in wasted groups", "var(--rule)"))
+    cells = [f'<div class="card" style="--edge:{edge}"><b>{_escaped(x)}</b>{text}</div>' for x, text, edge in cards]
+    return f'<div class="cards">{"".join(cells)}</div>'
+
+
+def _figure(title: str, picture: str, caption: str) -> str:
+    return f"<figure><h3>{_escaped(title)}</h3>{picture}<figcaption>{_escaped(caption)}</figcaption></figure>"
+
+
+def _ticks(time: Sequence[dict[str, float]]) -> list[tuple[float, str]]:
+    last, middle = len(time), len(time) // 2
+    ticks = [(0.0, f"{time[0]['first']:,.0f}"), (last, f"{time[-1]['last']:,.0f}")]
+    return ticks if last < 3 else [ticks[0], (middle + 0.5, f"{time[middle]['first']:,.0f}"), ticks[1]]
+
+
+def _time(waste: Waste) -> str:
+    time, kinds = waste.over_time(_RUNS), _kinds(waste)
+    layers = [(kind, [row[kind] for row in time]) for kind in kinds]
+    keys = "".join(
+        f'<li><span class="key" style="--edge:var(--{kind})"></span>{LABELS[kind]}: {MEANING[kind]}</li>'
+        for kind in kinds
+    )
+    one = plots.areas(layers, _ticks(time), "Shares of rollouts by kind of group over training steps", "training step")
+    rewards = [row["reward"] for row in time]
+    two = plots.line(rewards, _ticks(time), "Mean reward over training steps", "training step", "foreseen")
+    return (
+        f'<ul class="legend">{keys}</ul><div class="plots">'
+        + _figure("Share of rollouts by kind of group", one, "From the bottom up in the order of the legend.")
+        + _figure("Mean reward", two, "0 % is the lowest reward and 100 % the highest, over all rollouts of a step.")
+        + "</div>"
+    )
+
+
+def _prompts(waste: Waste) -> str:
+    rate_P = waste.successes_P / waste.rollouts_P
+    never, always = set(waste.never().tolist()), set(waste.always().tolist())
+    between = np.array([at not in never and at not in always for at in range(len(rate_P))])
+    counts = np.histogram(np.clip(rate_P[between], 0, 1), bins=10, range=(0, 1))[0].tolist()
+    bars = [("all_fail", len(never), "never")]
+    bars += [("mixed", count, "40-50" if k == 4 else "") for k, count in enumerate(counts)]
+    bars.append(("all_pass", len(always), "always"))
+    picture = plots.columns(bars, "Number of prompts by mean reward", "mean reward over the run, %")
+    tokens = waste.tokens is not None
+    head = ["prompt", "rollouts wasted", "of", "mean reward", *(["tokens wasted"] if tokens else [])]
+    rows = [
+        [shortened(row["id"], 70), f"{row['wasted']:,}", f"{row['rollouts']:,}", f"{row['reward']:.2f}"]
+        + ([f"{row['wasted_tokens']:,}"] if tokens else [])
+        for row in worst(waste, 8)
+    ]
+    table = f'<div class="beside"><h3>Most rollouts in wasted groups</h3>{_table(head, rows)}</div>' if rows else ""
+    caption = "Prompts by their mean reward over the whole run; the first and the last column never changed."
+    return f'<div class="plots">{_figure("Prompts", picture, caption)}{table}</div>'
+
+
+def _foresight(waste: Waste) -> str:
+    tenths = waste.foresight.deciles()
+    if not tenths:
+        return ""
+    points = [(row["predicted"], row["wasted"], row["groups"]) for row in tenths]
+    one = plots.calibration(points, "Predicted against observed share of wasted groups", "predicted chance of waste")
+    time = waste.over_time(_RUNS)
+    foreseen = [row["foreseen"] for row in time]
+    title = f"Waste foreseen with {100 * SURE:.0f} % certainty"
+    two = plots.line(foreseen, _ticks(time), title, "training step", "foreseen")
+    caption = "Groups in tenths of the prediction; a larger dot has more of them. On the dashed line, it was right."
+    return (
+        '<div class="plots">'
+        + _figure("Predicted and observed waste", one, caption)
+        + _figure(title, two, "Share of the wasted rollouts. A belief needs some visits of a prompt to be certain.")
+        + "</div>"
+    )
+
+
+def _rivals(replayed: Replayed) -> str:
+    first = replayed.rows[0]["policy"]
+    figures = (
+        ("mixed_rollouts", "Rollouts in mixed groups", "share of rollouts"),
+        ("signal", "Signal: how undecided the prompts were", "mean of 4 p (1-p)"),
+    )
+    pictures = []
+    for figure, title, under in figures:
+        rows = [plots.Dot(x["policy"], x[figure], x[f"{figure}_low"], x[f"{figure}_high"]) for x in replayed.rows]
+        picture = plots.dots(rows, f"{title}, by policy", under)
+        pictures.append(_figure(title, picture, "Lines are 95 % intervals over seeds, where wider than the dot."))
+    head = ["policy", "in mixed groups", f"more than {first}", "signal", "modelled", "sure", "at best"]
+    rows_ = [
+        [
+            row["policy"],
+            spanned(row, "mixed_rollouts"),
+            "" if row["policy"] == first else spanned(row, "mixed_rollouts_diff", "+"),
+            *(percent(row[figure]) for figure in ("signal", "modelled", "pessimistic", "optimistic")),
+        ]
+        for row in replayed.rows
+    ]
+    told = "".join(_paragraphs(replay_sentences(replayed)))
+    return (
+        f'<div class="plots">{"".join(pictures)}</div>{_table(head, rows_)}{told}'
+        f'<div class="limits"><h3>What a replay can and cannot tell</h3>{"".join(_paragraphs(LIMITS))}</div>'
+    )
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The first column is text, the others are numbers."""
+
+    def line(cells: Sequence[str], tag: str) -> str:
+        named = [
+            f'<{tag} class="name">{_escaped(cells[0])}</{tag}>',
+            *(f"<{tag}>{_escaped(x)}</{tag}>" for x in cells[1:]),
+        ]
+        return f"<tr>{''.join(named)}</tr>"
+
+    return f'<div class="scroll"><table>{line(head, "th")}{"".join(line(row, "td") for row in rows)}</table></div>'

@@ -1,0 +1,71 @@
+"""The report for machines."""
+
+import json
+import math
+from typing import Any
+
+from budgetalloc.report.findings import worst
+from budgetalloc.report.foresight import BELIEF, SURE, share
+from budgetalloc.report.rivals import LIMITS
+from budgetalloc.report.summary import Report
+from budgetalloc.report.waste import KINDS
+
+VERSION = 1
+"""Of the JSON: raised when a key changes its meaning or goes."""
+
+
+def as_json(found: Report, indent: int | None = 1) -> str:
+    """The report as one flat JSON object; unknown numbers are null.
+
+    Keys: `version` (1), `log`, `kind`, `steps`, `prompts`, `groups`, `rollouts` (scored), `unscored`, `broken`; the
+    shares of rollouts `share_mixed`, `share_all_fail`, `share_all_pass`, `share_tied`, `share_alone` (sum 1) and
+    `share_wasted` (fail, pass, tied); `group_share_` with the same names, of groups; `reward` (mean, in [0, 1]),
+    `reward_low` and `reward_high` (in the log's units, taken for 0 and 1), `graded`; `tokens`, `wasted_tokens`,
+    `unmeasured` (rollouts without a length); `never_solved`, `always_solved` (prompts), `never_solved_rollouts`,
+    `always_solved_rollouts`, `most_wasted` (a list of prompts); of the forecast one step ahead `forecast_belief`,
+    `forecast_groups`, `forecast_wasted` (share), `forecast_brier`, `forecast_brier_constant`, `forecast_skill`,
+    `forecast_auc`, `forecast_log_loss`, `forecast_deciles` (a list), `foreseen_at` (0.9), `foreseen_groups`,
+    `foreseen_right` (share of those groups that were wasted), `foreseen_share` (of all wasted rollouts), `cold_groups`
+    and `cold_share` (of all wasted rollouts); `over_time` (a list of runs of steps); `policies` (a list, see
+    `budgetalloc.report.rivals.Replayed`; null without a replay, and `why_not`), `replay_steps`, `replay_rollouts`,
+    `replay_prompts`, `replay_seeds`; `limits` and `notes`.
+    """
+    waste = found.waste
+    shares = waste.shares()
+    group_shares = waste.groups_SK.sum(axis=0) / max(waste.groups, 1)
+    never, always, seen = waste.never(), waste.always(), waste.foresight
+    called = seen.called()
+    replayed = found.replayed
+    flat: dict[str, Any] = {"version": VERSION, "log": found.name, "kind": found.kind}
+    flat |= {"steps": len(waste.step_S), "prompts": len(waste.ids_P), "groups": waste.groups}
+    flat |= {"rollouts": waste.rollouts, "unscored": waste.unscored, "broken": waste.broken}
+    flat |= {f"share_{kind}": shares[kind] for kind in KINDS}
+    flat |= {"share_wasted": share(waste.wasted, waste.rollouts)}
+    flat |= {f"group_share_{kind}": x for kind, x in zip(KINDS, group_shares.tolist(), strict=True)}
+    flat |= {"reward": share(waste.reward_S.sum(), waste.rollouts)}
+    flat |= {"reward_low": waste.reward_range[0], "reward_high": waste.reward_range[1], "graded": waste.graded}
+    flat |= {"tokens": waste.tokens, "wasted_tokens": waste.wasted_tokens, "unmeasured": waste.unmeasured}
+    flat |= {"never_solved": len(never), "never_solved_rollouts": int(waste.rollouts_P[never].sum())}
+    flat |= {"always_solved": len(always), "always_solved_rollouts": int(waste.rollouts_P[always].sum())}
+    flat |= {"most_wasted": worst(waste, 20)}
+    flat |= {"forecast_belief": BELIEF, "forecast_groups": seen.groups, "forecast_wasted": seen.base}
+    flat |= {"forecast_brier": seen.brier, "forecast_brier_constant": seen.base * (1 - seen.base)}
+    flat |= {"forecast_skill": seen.skill, "forecast_auc": seen.auc, "forecast_log_loss": seen.log_loss}
+    flat |= {"forecast_deciles": seen.deciles(), "foreseen_at": SURE, "foreseen_groups": called["groups"]}
+    flat |= {"foreseen_right": share(called["wasted"], called["groups"])}
+    flat |= {"foreseen_share": share(called["wasted_rollouts"], waste.wasted), "cold_groups": seen.cold_groups}
+    flat |= {"cold_share": share(seen.cold_wasted_rollouts, waste.wasted), "over_time": waste.over_time(100)}
+    flat |= {"policies": replayed and replayed.rows, "why_not": found.why_not or None}
+    for name in ("steps", "rollouts", "prompts", "seeds"):
+        flat[f"replay_{name}"] = replayed and getattr(replayed, name)
+    flat |= {"limits": list(LIMITS), "notes": found.notes}
+    return json.dumps(_plain(flat), indent=indent, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    """NaN as None, which JSON lacks."""
+    if isinstance(value, dict):
+        return {key: _plain(x) for key, x in value.items()}
+    if isinstance(value, list):
+        return [_plain(x) for x in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,139 @@
+"""What other policies would have drawn from a finished run, with the rollouts a step that it had."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from budgetalloc.errors import InputError
+from budgetalloc.evaluate import Builder, Progress, comparisons, summarise
+from budgetalloc.ledger import Ledger
+from budgetalloc.methods import METHODS
+from budgetalloc.replay import Replay
+from budgetalloc.report.waste import Waste
+
+POLICIES = ("uniform", "knapsack", "thompson", "adaptive")
+"""Compared unless others are named. `dapo` and its like are not among them: they generate more than they train on."""
+LIMITS = (
+    "A replay answers each policy with logged rewards, each drawn once, and with a model of the prompt's rate when a "
+    "policy asks for more of a prompt than was logged.",
+    "It can tell which groups a policy would have drawn from the language model as it was. It cannot tell what the "
+    "language model would have learned: learning does not react to the allocation here. A policy with fewer mixed "
+    "groups can learn faster, and the other way round; only training runs settle that.",
+)
+_ANSWERS = 4_000_000  # rollouts that all replays together may answer: about a minute on one core
+_KEPT = 1_000_000  # rollouts of the log that a replay may hold in memory
+
+
+@dataclass(frozen=True, eq=False)
+class Replayed:
+    """Policies against a log, each with the rollouts a step that the log had.
+
+    Args:
+        rows: One dict a policy: its name, the smallest group it may ask for, and for each x of
+        `budgetalloc.evaluate.FIGURES` `x`, `x_low`, `x_high` (95 % over seeds, NaN for one) and the paired differences
+        `x_diff`, `x_diff_low`, `x_diff_high`.
+        steps: Steps replayed, of `logged` steps of the log.
+        rollouts, prompts: A step, and the prompts that the loader handed out: medians of the log.
+        narrowed: Fewer prompts than that, because a step had not two rollouts for each.
+        seeds: Of the policies and the worlds.
+    """
+
+    rows: list[dict[str, Any]]
+    steps: int
+    logged: int
+    rollouts: int
+    prompts: int
+    seeds: int
+    narrowed: bool = False
+
+
+def builders(names: Sequence[str]) -> dict[str, Builder]:
+    """The methods of these names; raises `InputError` for an unknown one.
+
+    >>> list(builders(["uniform", "vade"]))
+    ['uniform', 'vade']
+    """
+    known = {method.name: method.build for method in METHODS}
+    for name in names:
+        if name not in known:
+            raise InputError(f"policies: {name!r} is no method. Use names of {', '.join(known)}.")
+    return {name: known[name] for name in names}
+
+
+def holding(chunks: Iterable[Ledger], held: list[Ledger], rows: int = _KEPT) -> Iterator[Ledger]:
+    """Passes the chunks on and holds back the log's first steps, about `rows` rollouts, for a replay."""
+    held.clear()
+    room = rows
+    for chunk in chunks:
+        if room > 0:
+            held.append(first_steps(chunk, room))
+            room = room - len(chunk.ids_R) if len(held[-1].ids_R) == len(chunk.ids_R) else 0
+        yield chunk
+
+
+def first_steps(log: Ledger, rows: int) -> Ledger:
+    """As many of the log's first steps as fit into so many rollouts, one at least.
+
+    >>> log = Ledger(np.array([0, 0, 1, 1]), list("abab"), *np.zeros((4, 4)))
+    >>> first_steps(log, 3).ids_R
+    ['a', 'b']
+    """
+    if len(log.ids_R) <= rows:
+        return log
+    steps_S, rows_S = np.unique(log.step_R, return_counts=True)
+    fits = max(int(np.searchsorted(rows_S.cumsum(), rows, side="right")), 1)
+    at = np.flatnonzero(log.step_R <= steps_S[fits - 1])
+    return _ledger([log], [log.ids_R[k] for k in at.tolist()], at)
+
+
+def joined(parts: Sequence[Ledger], reward_range: tuple[float, float]) -> Ledger:
+    """Parts of a log as one, with rewards mapped to [0, 1]."""
+    log = _ledger(parts, [name for part in parts for name in part.ids_R])
+    low, high = reward_range
+    log.rewards_R[:] = np.clip((log.rewards_R - low) / (high - low), 0.0, 1.0)
+    return log
+
+
+def _ledger(parts: Sequence[Ledger], ids: list[Any], at: Any = slice(None)) -> Ledger:
+    names = ("step_R", "rewards_R", "lengths_R", "predicted_R", "counts_R")
+    return Ledger(ids_R=ids, **{name: np.concatenate([getattr(x, name) for x in parts])[at] for name in names})
+
+
+def replay(
+    log: Ledger,
+    policies: Mapping[str, Builder],
+    waste: Waste,
+    *,
+    seeds: Sequence[int] = range(5),
+    steps: int | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Replayed:
+    """Replays a log for each policy, with as many rollouts and prompts a step as the log had (medians).
+
+    Args:
+        log: The run, or its first steps, with rewards in [0, 1].
+        policies: Name and function of `seed=`; others are compared with the first.
+        waste: Of the whole run.
+        seeds, workers: As in `budgetalloc.evaluate.comparisons`.
+        steps: Of each replay; left out, what the log can answer, or less where that would take minutes.
+        progress: Called with the runs ended and the runs in all.
+
+    Raises:
+        InputError: no seed, or more steps than the log can answer.
+    """
+    world = Replay(log)
+    rollouts = max(int(np.median(waste.rollouts_SK.sum(axis=1))), 2)
+    batch = max(min(int(np.median(waste.groups_SK.sum(axis=1))), len(world.ids)), 1)
+    prompts = min(batch, rollouts // 2)
+    if steps is None:
+        most = _ANSWERS // (len(policies) * max(len(seeds), 1) * rollouts)
+        steps = max(min(world.rollouts // rollouts, max(most, 2)), 1)
+    run = comparisons(
+        policies, world, rollouts, steps=steps, seeds=seeds, prompts=prompts, workers=workers, progress=progress
+    )
+    found = summarise(run).reset_index().to_dict("records")
+    rows = [{**row, "min_group": policies[row["policy"]](seed=0).needs.min_group} for row in found]
+    return Replayed(rows, steps, max(waste.rollouts // rollouts, 1), rollouts, prompts, len(seeds), prompts < batch)

@@ -1,0 +1,121 @@
+"""What became of a finished run: its waste, whether it was foreseeable, and what other policies would have drawn."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from budgetalloc.errors import BudgetallocError, InputError
+from budgetalloc.evaluate import Progress
+from budgetalloc.ledger import Ledger
+from budgetalloc.report.rivals import POLICIES, Replayed, builders, holding, joined, replay
+from budgetalloc.report.waste import Waste, measure
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """What `report` found; `as_text`, `as_json` and `html.as_html` write it.
+
+    Args:
+        name: Of the log.
+        kind: What wrote it, such as "trl".
+        waste: Where its rollouts went.
+        notes: What was left out or assumed when reading, and how often.
+        replayed: What other policies would have drawn; None where `why_not` says why not.
+        why_not: The reason.
+    """
+
+    name: str
+    kind: str
+    waste: Waste
+    notes: dict[str, int]
+    replayed: Replayed | None
+    why_not: str = ""
+
+
+def report(
+    source: Any,
+    *,
+    policies: Sequence[str] = POLICIES,
+    seeds: Iterable[int] = range(5),
+    steps: int | None = None,
+    reward_range: tuple[float, float] | None = None,
+    workers: int | None = None,
+    watch: Callable[[Iterable[Ledger]], Iterable[Ledger]] | None = None,
+    progress: Progress | None = None,
+    **reading: Any,
+) -> Report:
+    """Reads a finished run and says what became of its rollouts.
+
+    Args:
+        source: A path, whatever wrote it (see `budgetalloc.readers`), an open `Reading`, or a `Ledger`.
+        policies: Names of `budgetalloc.methods.METHODS` to replay on the log; the others are compared with the first.
+            None of them: no replay.
+        seeds: Of the replays.
+        steps: Of each replay, at least 1. Left out: as many as the log can answer, or fewer where that would take more
+            than about a minute.
+        reward_range: The rewards that stand for failure and success. Left out: 0 and 1, or the lowest and highest
+            reward of the log where those lie outside, with a note.
+        workers: Processes for the replays; left out, all cores.
+        watch: Given the chunks of the log, passes them on, such as a progress bar.
+        progress: Called with the replays ended and the replays in all.
+        reading: Passed on to `open_log` with a path, such as `prompt_id="id"`.
+
+    Raises:
+        InputError: the log has no rewards, or a policy is unknown.
+
+    >>> rewards_R = np.array([0, 0, 0, 0, 0, 1, 0, 1] * 4)
+    >>> log = Ledger(
+    ...     step_R=np.repeat(np.arange(4), 8), ids_R=(["a"] * 4 + ["b"] * 4) * 4, rewards_R=rewards_R,
+    ...     lengths_R=np.full(32, 10), predicted_R=np.full(32, 0.5), counts_R=np.full(32, 4))
+    >>> from budgetalloc.report.findings import headline
+    >>> print(headline(report(log, policies=()).waste))
+    50.0 % of the rollouts taught nothing under a group baseline: 50.0 % in groups that all failed.
+    """
+    rivals = builders(policies)
+    chunks = _chunks(source, reading)
+    passing: Iterable[Ledger] = watch(chunks) if watch else chunks
+    held: list[Ledger] = []
+    seen = [0.0, 1.0]
+    try:
+        waste = measure(holding(_noting(passing, seen), held), reward_range=reward_range or (0.0, 1.0))
+    except InputError:
+        if reward_range is not None or seen == [0.0, 1.0] or iter(chunks) is chunks:
+            raise
+        for _ in _noting(chunks, seen):  # rewards of another range: look at all of them, then begin again
+            pass
+        waste = measure(holding(watch(chunks) if watch else chunks, held), reward_range=(seen[0], seen[1]))
+    notes = dict(getattr(chunks, "notes", {}))
+    if reward_range is None and seen != [0.0, 1.0]:
+        notes[f"rewards from {seen[0]:g} to {seen[1]:g}: taken for failure and success"] = waste.rollouts
+    replayed, why_not = None, "no policy was named"
+    if rivals:
+        try:
+            log, own = joined(held, waste.reward_range), list(seeds)
+            replayed = replay(log, rivals, waste, seeds=own, steps=steps, workers=workers, progress=progress)
+        except (BudgetallocError, ImportError) as error:  # the rest of the report stands
+            why_not = str(error)
+    path = getattr(chunks, "path", None)
+    kind = getattr(chunks, "kind", "ledger")
+    return Report(str(path or "a log in memory"), kind, waste, notes, replayed, "" if replayed else why_not)
+
+
+def _chunks(source: Any, reading: Mapping[str, Any]) -> Iterable[Ledger]:
+    if isinstance(source, Ledger):
+        return [source]
+    if isinstance(source, (str, os.PathLike)) or hasattr(source, "column_names"):
+        from budgetalloc.readers import open_log
+
+        return open_log(source, **reading)
+    chunks: Iterable[Ledger] = source
+    return chunks
+
+
+def _noting(chunks: Iterable[Ledger], seen: list[float]) -> Iterator[Ledger]:
+    """The chunks; `seen` becomes the lowest and the highest reward so far, 0 and 1 included."""
+    for chunk in chunks:
+        rewards_R = np.asarray(chunk.rewards_R)[~np.isnan(chunk.rewards_R)]
+        seen[:] = float(rewards_R.min(initial=seen[0])), float(rewards_R.max(initial=seen[1]))
+        yield chunk

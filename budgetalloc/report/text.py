@@ -1,0 +1,145 @@
+"""The report for a terminal."""
+
+import math
+import sys
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from budgetalloc.report.findings import (
+    LABELS,
+    MEANING,
+    alone_sentence,
+    counted,
+    foresight_sentences,
+    headline,
+    notes_sentences,
+    percent,
+    prompts_sentences,
+    replay_sentences,
+    shortened,
+    tokens_sentence,
+    worst,
+)
+from budgetalloc.report.foresight import SURE
+from budgetalloc.report.rivals import LIMITS, Replayed
+from budgetalloc.report.summary import Report
+from budgetalloc.report.waste import KINDS, Waste
+
+_BARS, _PLAIN = "▁▂▃▄▅▆▇█", ".:-=+*#@"
+
+
+def sparkline(values: Sequence[float], unicode: bool = True) -> str:
+    """One character a value, from the lowest to the highest of them; a blank for NaN.
+
+    >>> sparkline([1, 2, 3, float("nan"), 8]), sparkline([1, 2, 3, 8], unicode=False)
+    ('▁▂▃ █', '.:-@')
+    """
+    marks = _BARS if unicode else _PLAIN
+    known = [x for x in values if not math.isnan(x)]
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    step = (high - low) / (len(marks) - 1) or 1.0
+    return "".join(" " if math.isnan(x) else marks[round((x - low) / step)] for x in values)
+
+
+def as_text(found: Report, width: int = 100, *, unicode: bool | None = None) -> str:
+    """The report for a terminal.
+
+    Args:
+        found: From `report`.
+        width: Of the longest line, in characters, at least 80.
+        unicode: Bars of block characters; None: where the terminal's encoding has them.
+    """
+    if unicode is None:
+        unicode = _shows(_BARS)
+    waste, width = found.waste, max(width, 80)
+    kinds = [kind for kind in KINDS if waste.rollouts_SK[:, KINDS.index(kind)].any()]
+    shares = waste.shares()
+    full = "█" if unicode else "#"
+
+    def said(*sentences: str) -> list[str]:
+        """Wrapped, and no line that begins with a per cent sign."""
+        texts = [text.replace(" %", "\xa0%") for text in sentences if text]
+        return [line.replace("\xa0", " ") for text in texts for line in textwrap.wrap(text, width)]
+
+    lines = said(f"{shortened(found.name, 200)} ({found.kind})")
+    lines += said(
+        f"{waste.rollouts:,} rollouts in {waste.groups:,} groups: {len(waste.ids_P):,} prompts, "
+        f"{counted(len(waste.step_S), 'step')}."
+    )
+    lines += ["", *said(headline(waste), tokens_sentence(waste), alone_sentence(waste))]
+    room = max(width - 64, 10)
+    lines += ["", "WHERE THE ROLLOUTS WENT", ""]
+    for kind in kinds:
+        bar = full * max(round(shares[kind] * room), 1 if shares[kind] else 0)
+        lines.append(f"  {LABELS[kind]:<10}{percent(shares[kind]):>7}  {bar:<{room}}  {MEANING[kind]}".rstrip())
+
+    time = waste.over_time(max(width - 44, 10))
+    if len(time) > 1:
+        lines += ["", "OVER TIME, each line between its own lowest and highest", ""]
+        names = {kind: LABELS[kind] for kind in kinds} | {"reward": "reward", "foreseen": "foreseen"}
+        for name, label in names.items():
+            values = [row[name] for row in time]
+            known = [x for x in values if not math.isnan(x)]
+            if known:
+                ends = f"{percent(min(known)):>7} to {percent(max(known)):>7}"
+                lines.append(f"  {label:<10}{ends}  {sparkline(values, unicode)}")
+        lines += said(
+            f"Steps {waste.step_S[0]} to {waste.step_S[-1]}. Reward: the mean, 100 % is the highest. Foreseen: the "
+            f"part of the waste that was called with {100 * SURE:.0f} % certainty."
+        )
+    lines += ["", "PROMPTS", "", *said(*prompts_sentences(waste))]
+    lines += _worst(waste, width)
+    lines += ["", "COULD IT BE FORESEEN?", "", *said(*foresight_sentences(waste))]
+    tenths = waste.foresight.deciles()
+    if tenths:
+        lines += ["", "  predicted   were wasted     groups"]
+        for row in tenths:
+            bar = full * round(row["wasted"] * max(width - 46, 10))
+            lines.append(f"  {percent(row['predicted']):>9}  {percent(row['wasted']):>12}  {row['groups']:>9,}  {bar}")
+    lines += ["", "WHAT OTHER POLICIES WOULD HAVE DRAWN, with the same rollouts a step", ""]
+    if found.replayed is None:
+        lines += said(f"Not replayed: {found.why_not}.".replace("..", "."))
+    else:
+        lines += [*_rivals(found.replayed, width), "", *said(*replay_sentences(found.replayed), *LIMITS)]
+    lines += ["", "WHAT WAS LEFT OUT OR ASSUMED", "", *said(*notes_sentences(waste, found.notes))]
+    return "\n".join(lines)
+
+
+def _shows(characters: str) -> bool:
+    try:
+        characters.encode(getattr(sys.stdout, "encoding", None) or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def _worst(waste: Waste, width: int) -> list[str]:
+    rows = worst(waste)
+    if not rows:
+        return []
+    lines = ["", "  most wasted rollouts  of all  reward  prompt"]
+    for row in rows:
+        cells = f"  {row['wasted']:>20,}  {row['rollouts']:>6,}  {row['reward']:>6.2f}  "
+        lines.append(cells + shortened(row["id"], max(width - len(cells), 20)))
+    return lines
+
+
+def _rivals(replayed: Replayed, width: int) -> list[str]:
+    """The table of policies, with as many columns as there is room for."""
+    first = replayed.rows[0]["policy"]
+    table = [("policy", "in mixed groups", f"more than {first}", "signal", "modelled", "sure", "at best")]
+    for row in replayed.rows:
+        more = "" if row["policy"] == first else spanned(row, "mixed_rollouts_diff", "+")
+        shares = [percent(row[figure]) for figure in ("signal", "modelled", "pessimistic", "optimistic")]
+        table.append((row["policy"], spanned(row, "mixed_rollouts"), more, *shares))
+    sizes = [max(len(cells[k]) for cells in table) for k in range(len(table[0]))]
+    columns = [k for k in range(len(sizes)) if 2 + sum(sizes[: k + 1]) + 2 * k <= width]
+    rows = [[f"{cells[k]:{'<' if k == 0 else '>'}{sizes[k]}}" for k in columns] for cells in table]
+    return ["  " + "  ".join(cells).rstrip() for cells in rows]
+
+
+def spanned(row: Mapping[str, Any], figure: str, sign: str = "-") -> str:
+    """A share in per cent with its interval, if it has one."""
+    value, low, high = (100 * row[figure + end] for end in ("", "_low", "_high"))
+    return f"{value:{sign}.1f} %" + ("" if math.isnan(low) else f" ({low:{sign}.1f} to {high:{sign}.1f})")

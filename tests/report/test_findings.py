@@ -1,0 +1,88 @@
+"""The sentences of a report say what the numbers say, whatever the log."""
+
+import numpy as np
+import pytest
+
+from budgetalloc import Ledger
+from budgetalloc.report.findings import (
+    alone_sentence,
+    foresight_sentences,
+    headline,
+    notes_sentences,
+    prompts_sentences,
+    shortened,
+    tokens_sentence,
+    worst,
+)
+from budgetalloc.report.waste import measure
+
+
+def waste(groups, lengths=False):
+    """From (step, id, rewards) groups."""
+    rows = [(step, name, reward) for step, name, rewards in groups for reward in rewards]
+    steps, ids, rewards = zip(*rows, strict=True)
+    n = len(rows)
+    lengths_R = np.full(n, 10 if lengths else -1)
+    return measure([Ledger(np.array(steps), list(ids), np.array(rewards, float), lengths_R, np.zeros(n), np.ones(n))])
+
+
+def test_the_headline_names_each_kind_of_waste():
+    found = waste([(0, "a", [0, 0]), (0, "b", [1, 1]), (0, "c", [0, 1]), (0, "d", [0.5, 0.5])])
+    assert headline(found) == (
+        "75.0 % of the rollouts taught nothing under a group baseline: 25.0 % in groups that all failed, 25.0 % in "
+        "groups that all passed, 25.0 % in groups that had equal rewards in between."
+    )
+
+
+def test_a_run_without_waste_is_told_so():
+    assert "none was wasted" in headline(waste([(0, "a", [0, 1])]))
+
+
+def test_tokens_are_unknown_or_counted():
+    assert "no lengths" in tokens_sentence(waste([(0, "a", [0, 0])]))
+    assert "20 of 40 (50.0 %)" in tokens_sentence(waste([(0, "a", [0, 0]), (0, "b", [0, 1])], lengths=True))
+
+
+def test_groups_of_one_are_neither():
+    found = waste([(0, "a", [0]), (0, "b", [0, 1])])
+    assert alone_sentence(found).startswith("33.3 % of the rollouts had no other")
+    assert alone_sentence(waste([(0, "b", [0, 1])])) == ""
+
+
+def test_prompts_never_and_always_solved_are_counted():
+    never, always = prompts_sentences(waste([(0, "a", [0, 0]), (1, "a", [0, 0]), (0, "b", [0, 1])]))
+    assert never == "Never solved: 1 of 2 prompts (50.0 %), with 66.7 % of the rollouts, 4 each in the median."
+    assert always == "Always solved: 0 of 2 prompts (0.0 %), with 0.0 % of the rollouts."
+
+
+def test_what_is_foreseen_needs_a_history():
+    assert "nothing could be foreseen" in foresight_sentences(waste([(0, "a", [0, 0])]))[0]
+    steady = waste([(step, "a", [0] * 4) for step in range(40)])
+    lines = foresight_sentences(steady)
+    assert lines[0].startswith(f"{100 * steady.foresight.called()['wasted'] / 40:.1f} % of the wasted rollouts")
+    assert "100.0 % were wasted" in lines[1]
+    assert "2.5 % of the waste fell on the first visit" in lines[2]
+    assert not any("graded" in line or "worse than the constant" in line for line in lines)
+    fooled = waste([(step, "ab"[step % 2] + str(k), [0, step // 2 % 2]) for step in range(12) for k in range(5)])
+    assert (fooled.foresight.skill < 0) == any("worse than the constant" in x for x in foresight_sentences(fooled))
+    assert fooled.foresight.skill < 0
+    assert "graded" in foresight_sentences(waste([(step, "a", [0.5, 0]) for step in range(3)]))[-1]
+
+
+def test_the_worst_prompts_come_first():
+    found = waste([(0, "a", [0, 0]), (0, "b", [0] * 5), (0, "c", [0, 1])])
+    assert [(row["id"], row["wasted"]) for row in worst(found)] == [("b", 5), ("a", 2)]
+
+
+def test_notes_are_never_silent():
+    found = waste([(0, "a", [0, float("nan")])])
+    assert notes_sentences(found, {"unknown column 'x'": 3}) == [
+        "unknown column 'x': 3",
+        "rollouts without a reward, left out: 1",
+    ]
+    assert notes_sentences(waste([(0, "a", [0])]), {}) == ["Nothing."]
+
+
+@pytest.mark.parametrize(("name", "text"), [("a\x1b[31m\nb", "a [31m b"), ("x" * 50, "x" * 17 + "..."), (7, "7")])
+def test_ids_are_short_and_harmless_in_a_terminal(name, text):
+    assert shortened(name, 20) == text

@@ -1,0 +1,256 @@
+"""The page of a report: self-contained and escaped, and opened in a real headless browser, narrow, dark and printed.
+
+The browser is the one that `make` puts into the environment, or that BUDGETALLOC_BROWSER names; without it, and without
+playwright to drive it, these tests are skipped.
+"""
+
+import os
+import re
+import shutil
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from budgetalloc import Ledger
+from budgetalloc.report import as_text, report
+from budgetalloc.report.html import as_html
+
+EVIL = [
+    "<script>document.title='broken'</script>",
+    "<img src='http://example.invalid/x.png' onerror=\"document.title='broken'\">",
+    "</td></table><h2>Not a heading",
+    "an entity &lt; & 'quotes'",
+    "x" * 3000,
+]
+VOID = {"meta", "link"}
+
+
+def run(kind="usual"):
+    """A run of 20 steps of 13 prompts, all wasted for certain, never, or now and then."""
+    rng = np.random.default_rng(0)
+    names = [*EVIL, *(f"prompt {k}" for k in range(8))]
+    rate_P = np.array([0, 0, 0, 1, 0, *np.linspace(0, 1, 8)])
+    n, steps = (1, 20) if kind == "alone" else (4, 1 if kind == "one step" else 20)
+    size = steps * len(names) * n
+    rewards_R = (rng.random(size) < np.tile(np.repeat(rate_P, n), steps)) * 1.0
+    if kind == "graded":
+        rewards_R *= 0.5
+    return Ledger(
+        np.repeat(np.arange(steps), len(names) * n),
+        [name for name in names for _ in range(n)] * steps,
+        rewards_R,
+        np.full(size, -1 if kind == "graded" else 30),
+        np.full(size, np.nan),
+        np.full(size, n),
+    )
+
+
+def page_of(kind="usual", **options):
+    return as_html(report(run(kind), **({"seeds": range(2), "workers": 1} | options)))
+
+
+@pytest.fixture(scope="module")
+def text():
+    return page_of()
+
+
+class Outline(HTMLParser):
+    """Tags in order, and whether each is closed in turn."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.open, self.balanced = [], [], True
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        self.balanced &= bool(self.open) and self.open.pop() == tag
+
+
+@pytest.mark.parametrize("kind", ["usual", "one step", "alone", "graded"])
+def test_the_page_is_whole_whatever_the_log(kind):
+    found = page_of(kind, policies=["uniform"], seeds=[0])
+    outline = Outline(found)
+    assert outline.balanced
+    assert not outline.open
+    assert "nan" not in re.sub(r"<style>.*</style>", "", found, flags=re.DOTALL).lower()
+    found.encode("utf-8")
+
+
+def test_nothing_is_loaded_and_no_text_of_the_log_becomes_markup(text):
+    tags = Outline(text).tags
+    assert not {"script", "img", "iframe", "object"} & {tag for tag, _ in tags}
+    assert [tag for tag, _ in tags].count("h2") == 5
+    loaded = [attrs.get(key) for _, attrs in tags for key in ("src", "href", "xlink:href", "srcset") if key in attrs]
+    assert loaded == ["data:,"]
+    assert not any(name.startswith("on") for _, attrs in tags for name in attrs)
+    assert "url(" not in text
+    assert "@import" not in text
+
+
+def test_the_page_says_what_the_report_says(text):
+    for said in ("taught nothing", "Could the waste be foreseen?", "What a replay can and cannot tell", "thompson"):
+        assert said in text
+    assert "Not replayed: no policy was named." in page_of(policies=())
+
+
+def test_half_a_character_is_no_reason_to_fail():
+    """JSON can hold one half of a surrogate pair, which UTF-8 cannot."""
+    log = Ledger(np.zeros(2, int), ["\ud800 half"] * 2, np.zeros(2), *np.zeros((2, 2), int), np.ones(2))
+    found = report(log, policies=())
+    as_html(found).encode("utf-8")
+    as_text(found, unicode=True).encode("utf-8")
+
+
+# In a browser.
+
+
+def browser():
+    """The path of a Chromium, or None."""
+    own = Path(sys.prefix) / "browser" / "chromium"
+    named = os.environ.get("BUDGETALLOC_BROWSER")
+    found = [named, str(own) if own.exists() else None]
+    found += [shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome", "headless_shell")]
+    return next((path for path in found if path), None)
+
+
+@pytest.fixture(scope="module")
+def page(text, tmp_path_factory):
+    """The report opened in a browser; `page.heard` is what it complained of or asked the network for."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright, which drives the browser, is not here")
+    path = browser()
+    if path is None:
+        pytest.skip("no Chromium here: `make .venv/browser/chromium`, or name one in BUDGETALLOC_BROWSER")
+    folder = tmp_path_factory.mktemp("page")
+    file, fonts = folder / "report.html", folder / "fonts.conf"
+    file.write_text(text, encoding="utf-8")
+    # Fonts and libraries of its own lie beside a Chromium that `make` installed: a bare machine has none.
+    places = (
+        f"<dir>{Path(path).parent / 'fonts'}</dir><dir>/usr/share/fonts</dir><cachedir>{folder / 'cache'}</cachedir>"
+    )
+    fonts.write_text(f'<?xml version="1.0"?><fontconfig>{places}</fontconfig>')
+    env = os.environ | {"FONTCONFIG_FILE": str(fonts), "LD_LIBRARY_PATH": str(Path(path).parent / "al2023" / "lib")}
+    with playwright.sync_playwright() as play:
+        chromium = play.chromium.launch(
+            executable_path=path, args=["--no-sandbox", "--disable-gpu"], env=env, timeout=180_000
+        )
+        page = chromium.new_page()
+        page.set_default_timeout(180_000)
+        page.heard = []
+        page.on("console", lambda message: page.heard.append(message.text))
+        page.on("pageerror", lambda error: page.heard.append(str(error)))
+        page.on("request", lambda request: page.heard.append(request.url))
+        page.goto(file.as_uri())
+        yield page
+        chromium.close()
+
+
+def test_a_browser_shows_it_without_a_word_or_a_request(page):
+    assert len(page.heard) == 1
+    assert page.heard[0].endswith("report.html")
+    assert page.title().startswith("budgetalloc report")
+    assert page.locator("h2").count() == 5
+
+
+def test_the_prompts_are_shown_as_text(page):
+    shown = page.locator("td.name").all_inner_texts()
+    assert EVIL[0] in shown
+    assert any(text.startswith("<img src=") for text in shown)
+    assert page.locator("img").count() == 0
+
+
+@pytest.mark.parametrize(("width", "columns"), [(320, 1), (390, 1), (1000, 2)])
+def test_the_plots_have_size_and_nothing_hangs_over(page, width, columns):
+    page.set_viewport_size({"width": width, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    boxes = [box.bounding_box() for box in page.locator("svg").all()]
+    assert len(boxes) == 7
+    for box in boxes:
+        assert box["width"] > 0.4 * width / columns
+        assert box["height"] > 60
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
+    assert (boxes[0]["y"] == boxes[1]["y"]) == (columns == 2)
+
+
+def test_letters_in_the_plots_are_legible_on_a_phone_and_inside(page):
+    page.set_viewport_size({"width": 390, "height": 800})
+    found = page.evaluate(
+        """() => [...document.querySelectorAll('svg')].flatMap(svg => [...svg.querySelectorAll('text')].map(text => {
+            const [a, b] = [svg.getBoundingClientRect(), text.getBoundingClientRect()];
+            return [text.textContent, b.height, b.left - a.left, a.right - b.right];
+        }))"""
+    )
+    assert len(found) > 40
+    for text, height, left, right in found:
+        assert height > 9, text
+        assert min(left, right) > -3, text
+
+
+def test_labels_of_an_axis_do_not_run_into_each_other(page):
+    page.set_viewport_size({"width": 1000, "height": 800})
+    overlaps = page.evaluate(
+        """() => [...document.querySelectorAll('svg')].flatMap(svg => {
+            const boxes = [...svg.querySelectorAll('text')].map(x => [x.textContent, x.getBoundingClientRect()]);
+            return boxes.flatMap(([a, p], k) => boxes.slice(k + 1).filter(([, q]) =>
+                Math.min(p.right, q.right) - Math.max(p.left, q.left) > 1 &&
+                Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top) > 6).map(([b]) => [a, b]));
+        })"""
+    )
+    assert overlaps == []
+
+
+def _contrast(page, selector):
+    """The ratio of WCAG 2 between an element's text and the page."""
+    color, ground = page.evaluate(
+        """selector => {
+            const style = getComputedStyle(document.querySelector(selector));
+            const ground = getComputedStyle(document.body).backgroundColor;
+            return [style.fill !== 'rgb(0, 0, 0)' ? style.fill : style.color, ground];
+        }""",
+        selector,
+    )
+
+    def light(text):
+        parts = np.array([int(x) for x in re.findall(r"\d+", text)[:3]]) / 255
+        linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+        return float(linear @ [0.2126, 0.7152, 0.0722])
+
+    high, low = sorted([light(color), light(ground)], reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_is_readable_by_day_and_by_night(page, scheme):
+    page.emulate_media(color_scheme=scheme)
+    assert _contrast(page, "p.first") > 7
+    assert _contrast(page, "svg text") > 7
+    assert _contrast(page, "figcaption") > 4.5
+    assert _contrast(page, ".all_fail") > 3
+    page.emulate_media(color_scheme="light")
+
+
+def test_it_prints(page):
+    assert page.pdf(format="A4").startswith(b"%PDF")
+    assert Path(page.url.removeprefix("file://")).stat().st_size < 100_000
+
+
+def test_the_pictures_are_really_painted(page, tmp_path):
+    """In the screenshot of the first plot there is a large area of each colour of the legend."""
+    from matplotlib import image
+
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.locator("svg").first.screenshot(path=tmp_path / "plot.png")
+    pixels = (image.imread(tmp_path / "plot.png")[:, :, :3] * 255).round().astype(int)
+    for color in ([0, 114, 178], [213, 94, 0], [0, 158, 115]):
+        assert (np.abs(pixels - color).max(axis=2) < 12).mean() > 0.03, color

@@ -1,0 +1,140 @@
+"""The report from a log on disk to the terminal and to machines."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from budgetalloc import InputError, Ledger, LedgerWriter
+from budgetalloc.report import as_json, as_text, report
+from budgetalloc.report.text import sparkline
+
+NAN = float("nan")
+
+
+def write(path, steps=8, low=0.0, high=1.0, lengths=True):
+    """A run of 12 prompts of 4 rollouts: two never solved, two always, the others now and then."""
+    rng = np.random.default_rng(0)
+    writer = LedgerWriter(path)
+    rate_P = np.array([0, 0, 1, 1, *np.linspace(0.2, 0.8, 8)])
+    names = [f"prompt {p}" for p in range(11)] + ["<script>document.title='broken'</script>"]
+    for step in range(steps):
+        passed_R = rng.random(48) < np.repeat(rate_P, 4)
+        length_R = rng.integers(5, 50, 48) if lengths else np.full(48, -1)
+        ids = [name for name in names for _ in range(4)]
+        writer.append(step, ids, np.where(passed_R, high, low), length_R, np.full(48, NAN), np.full(48, 4))
+    return path
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    path = write(tmp_path_factory.mktemp("run") / "ledger.jsonl")
+    return report(path, seeds=range(2), workers=1)
+
+
+def test_a_file_becomes_a_report(found):
+    assert found.kind == "ledger"
+    assert found.name.endswith("ledger.jsonl")
+    assert len(found.waste.never()) == len(found.waste.always()) == 2
+    assert found.waste.tokens > found.waste.wasted_tokens > 0
+    assert [row["policy"] for row in found.replayed.rows] == ["uniform", "knapsack", "thompson", "adaptive"]
+    assert (found.replayed.steps, found.replayed.rollouts, found.replayed.prompts) == (8, 48, 12)
+    uniform = found.replayed.rows[0]
+    assert uniform["mixed_rollouts"] == pytest.approx(found.waste.shares()["mixed"])
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+@pytest.mark.parametrize("unicode", [True, False])
+def test_the_text_fits_the_terminal(found, width, unicode):
+    text = as_text(found, width, unicode=unicode)
+    assert max(map(len, text.splitlines())) <= width
+    assert unicode or text.isascii()
+    assert not any(line.startswith("%") for line in text.splitlines())
+
+
+def test_the_text_says_what_a_stranger_asks(found):
+    text = as_text(found, 100, unicode=True)
+    for heading in ("WHERE THE ROLLOUTS WENT", "OVER TIME", "PROMPTS", "FORESEEN?", "OTHER POLICIES", "LEFT OUT"):
+        assert heading in text
+    flat = " ".join(text.split())
+    assert "learning does not react to the allocation" in flat
+    assert "adaptive may ask for groups of one" in flat
+    assert re.search(r"mixed +[\d.]+ % +█+ ", text)
+    assert "Never solved: 2 of 12 prompts (16.7 %)" in text
+
+
+def test_a_terminal_without_block_characters_gets_ascii(found, monkeypatch):
+    class Old:
+        encoding = "ascii"
+
+    monkeypatch.setattr("sys.stdout", Old())
+    assert as_text(found).isascii()
+
+
+def test_a_sparkline_spans_its_own_range():
+    assert sparkline([]) == ""
+    assert sparkline([3, 3]) == "▁▁"
+    assert sparkline([NAN, 0.2, 0.9]) == " ▁█"
+
+
+def test_the_json_is_flat_and_documented(found):
+    flat = json.loads(as_json(found))
+    assert flat["version"] == 1
+    named = set(re.findall(r"`(\w+)`", as_json.__doc__))
+    named |= {name.replace("share_", "group_share_") for name in named if name.startswith("share_")}
+    assert set(flat) <= named
+    assert sum(flat[f"share_{kind}"] for kind in ("mixed", "all_fail", "all_pass", "tied", "alone")) == pytest.approx(1)
+    assert flat["share_wasted"] == pytest.approx(flat["share_all_fail"] + flat["share_all_pass"])
+    assert flat["never_solved"] == 2
+    assert len(flat["policies"]) == 4
+    assert all(not isinstance(value, dict) for value in flat.values() if value is not flat["notes"])
+
+
+def test_unknown_numbers_are_null_in_the_json(tmp_path):
+    one = report(write(tmp_path / "ledger.jsonl", steps=1, lengths=False), policies=())
+    text = as_json(one)
+    flat = json.loads(text)
+    assert "NaN" not in text
+    assert (flat["tokens"], flat["forecast_auc"], flat["policies"]) == (None, None, None)
+    assert flat["why_not"] == "no policy was named"
+
+
+def test_rewards_of_another_range_are_taken_as_they_come_with_a_note(tmp_path):
+    path = write(tmp_path / "ledger.jsonl", low=-1.0, high=2.0)
+    found = report(path, policies=["uniform"], seeds=[0], workers=1)
+    assert found.waste.reward_range == (-1, 2)
+    assert "rewards from -1 to 2: taken for failure and success" in found.notes
+    assert 0 < found.replayed.rows[0]["reward"] < 1
+    assert report(path, policies=(), reward_range=(-1, 3)).waste.graded
+
+
+def test_a_range_that_does_not_hold_is_refused(tmp_path):
+    with pytest.raises(InputError, match="outside reward_range"):
+        report(write(tmp_path / "ledger.jsonl", low=-1.0), policies=(), reward_range=(0.0, 1.0))
+
+
+def test_a_replay_that_cannot_be_made_leaves_the_rest_standing(tmp_path):
+    found = report(write(tmp_path / "ledger.jsonl"), seeds=[0], steps=1000, workers=1)
+    assert found.replayed is None
+    assert "Not replayed: steps=1000" in as_text(found)
+    assert found.waste.rollouts == 8 * 48
+
+
+def test_an_unknown_policy_is_refused_before_anything_is_read():
+    with pytest.raises(InputError, match="'adaptiv' is no method"):
+        report("no such file", policies=["adaptiv"])
+
+
+def test_ledgers_in_memory_and_watched_chunks_are_read_too(tmp_path):
+    log = Ledger.read(write(tmp_path / "ledger.jsonl"))
+    seen = []
+
+    def watch(chunks):
+        for chunk in chunks:
+            seen.append(len(chunk.ids_R))
+            yield chunk
+
+    whole = report(log, policies=(), watch=watch)
+    assert seen == [8 * 48]
+    assert report(iter([log]), policies=()).waste.wasted == whole.waste.wasted

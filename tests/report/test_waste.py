@@ -1,0 +1,180 @@
+"""Where rollouts went: by brute force, in any chunks, in bounded memory, and on a logged run of a real model."""
+
+import os
+import tracemalloc
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from budgetalloc import BetaEstimator, InputError, Ledger
+from budgetalloc.report.foresight import equal_chance
+from budgetalloc.report.waste import KINDS, measure
+
+NAN = float("nan")
+DATA = Path(os.environ.get("BUDGETALLOC_DATA", Path(__file__).parents[3] / "shared" / "data"))
+LOG = DATA / "dsr_sub_grpo_history.csv.gz"
+
+
+def log(rows, lengths=None):
+    """From (step, id, reward) rows."""
+    steps, ids, rewards = zip(*rows, strict=True) if rows else ((), (), ())
+    n = len(rows)
+    lengths = np.full(n, -1) if lengths is None else np.array(lengths)
+    return Ledger(np.array(steps, int), list(ids), np.array(rewards, float), lengths, np.full(n, NAN), np.ones(n, int))
+
+
+def brute(rows):
+    """Rollouts by kind, from the definition."""
+    groups = defaultdict(list)
+    for step, name, reward in rows:
+        if reward == reward:
+            groups[step, name].append(reward)
+    found = dict.fromkeys(KINDS, 0)
+    for rewards in groups.values():
+        kind = "mixed" if len(set(rewards)) > 1 else {0.0: "all_fail", 1.0: "all_pass"}.get(rewards[0], "tied")
+        found["alone" if len(rewards) == 1 else kind] += len(rewards)
+    return found
+
+
+ROWS = st.lists(
+    st.tuples(st.integers(0, 5), st.sampled_from(["a", "b", 7]), st.sampled_from([0.0, 1.0, 0.5, NAN])), min_size=1
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ROWS)
+def test_every_rollout_is_counted_once_under_its_kind(rows):
+    if all(np.isnan(reward) for _, _, reward in rows):
+        rows = [*rows, (0, "a", 1.0)]
+    waste = measure([log(rows)])
+    expected = brute(rows)
+    assert dict(zip(KINDS, waste.rollouts_SK.sum(axis=0).tolist(), strict=True)) == expected
+    assert waste.wasted == expected["all_fail"] + expected["all_pass"] + expected["tied"]
+    assert waste.wasted == waste.wasted_P.sum()
+    assert waste.rollouts + waste.unscored == len(rows)
+    assert waste.rollouts_P.sum() == waste.rollouts == sum(row["rollouts"] for row in waste.over_time(3))
+    never = {x for x in {r[1] for r in rows} if {r[2] for r in rows if r[1] == x and r[2] == r[2]} == {0.0}}
+    assert {waste.ids_P[at] for at in waste.never()} == never
+
+
+@settings(max_examples=30, deadline=None)
+@given(ROWS)
+def test_chunks_of_steps_give_what_the_whole_log_gives(rows):
+    rows = sorted([*rows, (0, "a", 1.0)], key=lambda row: row[0])
+    whole = measure([log(rows, range(len(rows)))])
+    at = defaultdict(list)
+    for k, row in enumerate(rows):
+        at[row[0]].append(k)
+    parts = measure([log([rows[k] for k in ks], ks) for ks in at.values()])
+    for name in ("step_S", "groups_SK", "rollouts_SK", "tokens_SK", "foreseen_S", "wasted_tokens_P"):
+        assert np.array_equal(getattr(whole, name), getattr(parts, name)), name
+    assert whole.ids_P == parts.ids_P
+    assert whole.foresight.predicted_B == pytest.approx(parts.foresight.predicted_B)
+    assert np.isnan(whole.foresight.brier) or whole.foresight.brier == pytest.approx(parts.foresight.brier)
+
+
+def test_a_group_is_predicted_before_it_is_seen():
+    rows = [(s, x, float(k < passed)) for s, x, passed in [(0, "a", 0), (1, "a", 1), (2, "a", 0)] for k in range(4)]
+    seen = measure([log(rows)]).foresight
+    belief, expected = BetaEstimator(discount=0.9), []
+    for passed in (0, 1, 0):
+        expected.append(equal_chance(belief.belief(["a"]), [4])[0])
+        belief.observe(["a"] * 4, np.arange(4) < passed)
+        belief.tick()
+    assert seen.predicted_B.sum() == pytest.approx(sum(expected[1:]))
+    assert seen.brier == pytest.approx((expected[1] ** 2 + (1 - expected[2]) ** 2) / 2)
+    assert seen.log_loss == pytest.approx(-(np.log(1 - expected[1]) + np.log(expected[2])) / 2)
+    assert (seen.cold_groups, seen.cold_wasted, seen.cold_wasted_rollouts) == (1, 1, 4)
+
+
+def test_forecasts_of_prompts_with_fixed_rates_are_calibrated():
+    rng = np.random.default_rng(0)
+    rate_P = rng.beta(0.5, 0.5, 400)
+    steps, ids = np.repeat(np.arange(30), 400 * 4), np.tile(np.repeat(np.arange(400), 4), 30)
+    n = len(ids)
+    rewards = (rng.random(n) < rate_P[ids]) * 1.0
+    seen = measure([Ledger(steps, ids.tolist(), rewards, *np.zeros((2, n)), np.full(n, 4))]).foresight
+    assert seen.groups == 29 * 400
+    for row in seen.deciles():
+        assert row["wasted"] == pytest.approx(row["predicted"], abs=0.08)
+    assert seen.skill > 0.3
+
+
+def test_tokens_are_counted_where_lengths_are_known():
+    rows = [(0, "a", 0.0), (0, "a", 0.0), (0, "b", 0.0), (0, "b", 1.0)]
+    waste = measure([log(rows, [5, -1, 7, 8])])
+    assert (waste.tokens, waste.wasted_tokens, waste.unmeasured) == (20, 5, 1)
+    assert measure([log(rows)]).tokens is None
+
+
+def test_rewards_of_another_range_are_mapped():
+    rows = [(0, "a", -1.0), (0, "a", -1.0), (0, "b", 1.0), (0, "b", 1.0), (0, "c", 0.0), (0, "c", 0.0)]
+    waste = measure([log(rows)], reward_range=(-1, 1))
+    assert waste.rollouts_SK.tolist() == [[0, 2, 2, 2, 0]]
+    assert waste.graded
+    assert waste.reward_seen == (-1, 1)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "options", "said"),
+    [
+        ([log([(0, "a", -1.0)])], {}, "reward of -1, outside"),
+        ([log([(0, "a", NAN)])], {}, "no rollout with a reward"),
+        ([], {}, "no rollout with a reward"),
+        ([log([(1, "a", 1.0)]), log([(1, "b", 1.0)])], {}, "step 1 comes after step 1"),
+        ([log([(0, "a", 1.0)])], {"reward_range": (1, 0)}, "reward_range"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_with_the_reason(chunks, options, said):
+    with pytest.raises(InputError, match=said):
+        measure(chunks, **options)
+
+
+def test_a_last_step_with_few_rollouts_is_no_run_of_its_own():
+    rows = [(s, x, float(s == 9)) for s in range(10) for x in range(1 if s == 9 else 50) for _ in range(2)]
+    runs = measure([log(rows)]).over_time(9)
+    assert [(row["first"], row["last"]) for row in runs][-1] == (8, 9)
+    assert [(row["first"], row["last"]) for row in runs][:-1] == [(s, s) for s in range(8)]
+    assert len(measure([log(rows)]).over_time(1)) == 1
+
+
+def test_memory_does_not_grow_with_the_rollouts():
+    def chunks(number):
+        for k in range(number):
+            ids = np.tile(np.arange(50), 40)
+            yield Ledger(np.full(2000, k), ids.tolist(), (ids % 2) * 1.0, *np.zeros((2, 2000)), np.full(2000, 40))
+
+    def peak(number):
+        tracemalloc.start()
+        try:
+            measure(chunks(number))
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak(2)  # what is imported and cached at first use
+    assert peak(60) < 1.5 * peak(6)
+
+
+@pytest.mark.skipif(not LOG.exists(), reason="the logged rewards are not here")
+def test_a_logged_run_of_a_real_model_has_its_known_answer():
+    import csv
+    import gzip
+
+    with gzip.open(LOG, "rt") as file:
+        rows = np.array([[int(x) for x in row] for row in list(csv.reader(file))[1:]])
+    prompt_G, visit_G, passed_G, n_G = rows[np.argsort(rows[:, 1], kind="stable")].T
+    at_R = np.repeat(np.arange(len(n_G)), n_G)
+    rewards_R = (np.arange(len(at_R)) - np.repeat(n_G.cumsum() - n_G, n_G) < passed_G[at_R]) * 1.0
+    n = len(at_R)
+    run = Ledger(visit_G[at_R], prompt_G[at_R].tolist(), rewards_R, np.full(n, -1), np.full(n, NAN), n_G[at_R])
+    waste = measure([run])
+    shares = waste.shares()
+    assert round(waste.wasted / waste.rollouts, 3) == 0.490
+    assert (round(shares["all_fail"], 3), round(shares["all_pass"], 3)) == (0.309, 0.181)
+    assert (len(waste.ids_P), waste.groups) == (1209, 64_000)
+    assert 0.85 < waste.foresight.auc < 0.95
