@@ -3,18 +3,22 @@
     python benchmarks/learning/run.py --policy adaptive --mix u_shape --seed 0          # one run
     python benchmarks/learning/run.py --tune --jobs 2                                   # learning rates, seeds 100-101
     python benchmarks/learning/run.py --jobs 2                                          # the table, seeds 0-4
+    python benchmarks/learning/run.py --config configs/knapsack.yaml --rate 3e-4        # a policy of yours
     python benchmarks/learning/table.py                                                 # the table from the results
 
-A run that is in the results file already is not repeated. Every rollout that was generated counts.
+A run that is in the results file already is not repeated. Every rollout that was generated counts. A policy of a file
+is named by the file and a hash of what it says, so that results of an earlier version stay apart.
 """
 
 import argparse
+import hashlib
 import itertools
 import json
 import multiprocessing
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +27,8 @@ from tqdm import tqdm
 
 import budgetalloc as ba
 from budgetalloc import policies
+from budgetalloc.config import Config
+from budgetalloc.errors import BudgetallocError
 
 # Name: the policy, and how the callback attaches it where that is not what the policy asks for.
 RIVALS: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
@@ -45,13 +51,26 @@ ROLLOUTS = 256  # a step of 32 prompts x 8
 Job = tuple[str, str, float, int, int]  # policy, mix, learning rate, seed, steps
 
 
-def run(job: Job) -> dict[str, Any]:
-    """One training run; its curve as a line of the results file."""
+def named(config: Config) -> str:
+    """The file's name and a hash of every setting of the policy: another value is another policy."""
+    said = {
+        key: value for key, value in config.as_dict().items() if key in ("policy", "estimator", "budget", "callback")
+    }
+    return f"{Path(config.file).stem}-{hashlib.sha256(json.dumps(said).encode()).hexdigest()[:8]}"
+
+
+def run(job: Job, configs: dict[str, Config] | None = None) -> dict[str, Any]:
+    """One training run; its curve as a line of the results file. `configs`: policies of files by their names."""
     from budgetalloc.testbed.train import train
     from budgetalloc.trl import AdaptiveGRPOCallback
 
     name, mix, rate, seed, steps = job
-    build, options = RIVALS[name]
+    if configs and name in configs:
+        config = configs[name]
+        build, options = config.build, config.callback_arguments(ROLLOUTS)
+        options.pop("ledger", None)  # runs side by side would share the file
+    else:
+        build, options = RIVALS[name]
     started = time.perf_counter()
 
     policy = build(seed)
@@ -108,7 +127,10 @@ def best_rates(rows: list[dict[str, Any]], seeds: range) -> dict[tuple[str, str]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--policy", action="append", choices=RIVALS, help="default: all")
+    parser.add_argument("--policy", action="append", choices=RIVALS, help="default: all, or those of --config")
+    parser.add_argument(
+        "--config", action="append", type=Path, default=[], help="a YAML file with a policy, see configs/"
+    )
     parser.add_argument("--mix", action="append", choices=MIXES, help="default: all")
     parser.add_argument("--seed", type=int, action="append", help="default: 0 to 4; with --tune, 100 and 101")
     parser.add_argument("--rate", type=float, action="append", help="default: the tuned one; with --tune, the grid")
@@ -119,13 +141,21 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("results.jsonl"))
     args = parser.parse_args()
+    try:
+        configs = {named(config): config for config in map(Config.read, args.config)}
+        for config in configs.values():
+            config.callback_arguments(ROLLOUTS)
+    except (BudgetallocError, OSError) as error:
+        parser.error(str(error))
     print(describe())
     rows = read(args.out)
     done = {key(row) for row in rows}
     tuned = best_rates(rows, range(100, 200))
     jobs: list[Job] = []
     for mix, seed, name in itertools.product(
-        args.mix or MIXES, args.seed or ((100, 101) if args.tune else range(5)), args.policy or RIVALS
+        args.mix or MIXES,
+        args.seed or ((100, 101) if args.tune else range(5)),
+        [*(args.policy or ([] if configs else RIVALS)), *configs],
     ):
         for rate in args.rate or (MIXES[mix].rates if args.tune else [tuned.get((name, mix))]):
             if rate is None:
@@ -140,7 +170,7 @@ def main() -> None:
         multiprocessing.get_context("spawn").Pool(args.jobs, maxtasksperchild=8) as processes,
         tqdm(total=len(todo), unit="run") as bar,
     ):
-        for row in processes.imap_unordered(run, todo):
+        for row in processes.imap_unordered(partial(run, configs=configs), todo):
             with args.out.open("a") as file:
                 file.write(json.dumps(row) + "\n")
             name, mix, rate, seed, _ = key(row)

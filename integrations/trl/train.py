@@ -5,17 +5,16 @@ python integrations/trl/train.py configs/trl_adaptive.yaml --resume
 """
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
-import yaml
 from datasets import load_dataset
 from trl import GRPOConfig, GRPOTrainer
 
-import budgetalloc as ba
+from budgetalloc.config import Config
+from budgetalloc.errors import BudgetallocError, InputError
 from budgetalloc.trl import AdaptiveGRPOCallback
-
-POLICIES = {"adaptive": ba.adaptive, "thompson": ba.thompson, "knapsack": ba.knapsack, "uniform": ba.uniform}
 
 
 def correct(completions: list[Any], answer: list[str], **_: Any) -> list[float]:
@@ -29,21 +28,29 @@ def main() -> None:
     parser.add_argument("config", type=Path, help="a YAML file such as configs/trl_adaptive.yaml")
     parser.add_argument("--resume", action="store_true", help="go on from the newest checkpoint in output_dir")
     args = parser.parse_args()
-    config = yaml.safe_load(args.config.read_text())
-
-    local = Path(config["dataset"]).exists()
-    dataset = (
-        load_dataset("json", data_files=config["dataset"], split="train")
-        if local
-        else load_dataset(config["dataset"], split="train")
-    )
-    trainer = GRPOTrainer(
-        model=config["model"], reward_funcs=correct, args=GRPOConfig(**config["grpo"]), train_dataset=dataset
-    )
-    policy = POLICIES[config["policy"]](**config.get("policy_options", {}))
-    trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, **config.get("callback", {})))
+    try:
+        trainer = build(Config.read(args.config))
+    except (BudgetallocError, OSError) as error:
+        sys.exit(f"train.py: {error}")
     trainer.train(resume_from_checkpoint=args.resume or None)
     trainer.save_model()
+
+
+def build(config: Config) -> GRPOTrainer:
+    """The trainer with the callback attached, as the file says."""
+    if config.model is None or config.dataset is None:
+        raise InputError(f"{config.file}: say which `model:` and `dataset:` to train with.")
+    arguments = GRPOConfig(**config.grpo_arguments(GRPOConfig.__dataclass_fields__))
+    local = Path(config.dataset).exists()
+    dataset = (
+        load_dataset("json", data_files=config.dataset, split="train")
+        if local
+        else load_dataset(config.dataset, split="train")
+    )
+    trainer = GRPOTrainer(model=config.model, reward_funcs=correct, args=arguments, train_dataset=dataset)
+    given = config.callback_arguments(arguments.generation_batch_size)
+    trainer.add_callback(AdaptiveGRPOCallback(trainer, config.build(), **given))
+    return trainer
 
 
 if __name__ == "__main__":

@@ -1,0 +1,7 @@
+"""`python -m budgetalloc.cli`, the same as `budgetalloc`."""
+
+import sys
+
+from budgetalloc.cli import main
+
+sys.exit(main())

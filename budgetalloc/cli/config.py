@@ -1,0 +1,17 @@
+"""`budgetalloc config`: checks a file of settings, and prints it with every default."""
+
+import argparse
+import json
+
+from budgetalloc.config import Config
+
+
+def run(args: argparse.Namespace) -> None:
+    """Prints every setting, or one line that says that the file is right."""
+    config = Config.read(args.file) if args.file else Config.parse("", "defaults")
+    if args.json:
+        print(json.dumps(config.as_dict(), indent=1))
+    elif args.show:
+        print(config.as_yaml(), end="")
+    else:
+        print(f"{config.file}: {config.build()}, no mistakes found. --show prints every setting.")

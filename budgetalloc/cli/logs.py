@@ -1,0 +1,60 @@
+"""Reading the log that a command was given, with a bar where a person is watching."""
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from budgetalloc.ledger import Ledger
+from budgetalloc.readers import Reading, open_log
+
+
+def opened(args: argparse.Namespace, **instead: Any) -> Reading:
+    """The log, as the options under "reading the log" say; `instead` holds where these are left out."""
+    asked = {
+        "kind": args.kind,
+        "prompt_id": args.prompt_id,
+        "reward": dict(args.reward) if args.reward else None,
+        "reward_range": tuple(args.reward_range) if args.reward_range else None,
+    }
+    if asked["reward"] and len(args.reward) == 1 and args.reward[0][1] == 1:
+        asked["reward"] = args.reward[0][0]
+    return open_log(args.log, **(instead | {key: value for key, value in asked.items() if value is not None}))
+
+
+def watched(reading: Reading) -> Callable[[Iterable[Ledger]], Iterator[Ledger]]:
+    """Passes the chunks of a log on, with a bar on stderr at a terminal."""
+
+    def chunks(every: Iterable[Ledger]) -> Iterator[Ledger]:
+        with bar("reading", reading.total, reading.unit) as move:
+            for chunk in every:
+                move(reading.done)
+                yield chunk
+
+    return chunks
+
+
+@contextlib.contextmanager
+def bar(what: str, total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
+    """A bar that is told how far things are, from the first word on; none without a terminal on stderr, or tqdm."""
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        tqdm = None
+    if tqdm is None or not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    scale = {"unit": "B", "unit_scale": True, "unit_divisor": 1024} if unit == "bytes" else {"unit": f" {unit}"}
+    shown: list[Any] = []
+
+    def move(done: int) -> None:
+        if not shown:
+            shown.append(tqdm(total=total, desc=what, leave=False, file=sys.stderr, **scale))
+        shown[0].update(done - shown[0].n)
+
+    try:
+        yield move
+    finally:
+        for one in shown:
+            one.close()

@@ -1,0 +1,38 @@
+"""`budgetalloc methods`: the table of every allocation method."""
+
+import argparse
+import itertools
+import json
+import textwrap
+from collections.abc import Sequence
+
+from budgetalloc.methods import DECIDES, METHODS, published
+
+
+def run(args: argparse.Namespace) -> None:
+    """Prints the table, or the same as JSON."""
+    print(_json() if args.json else _table())
+
+
+def _json() -> str:
+    names = ("name", "decides", "formula", "source", "starves", "note")
+    return json.dumps([{name: getattr(m, name) for name in names} | {"needs": m.needs()} for m in METHODS], indent=1)
+
+
+def _table(width: int = 120) -> str:
+    """The table in plain text, no line longer than `width`."""
+    sizes = [max(len(m.name) for m in METHODS), 0, 24, 26]
+    sizes[1] = width - sum(sizes) - 2 * (len(sizes) - 1)
+    lines = [f"{len(METHODS)} methods, {published()} of them published."]
+    for decides in DECIDES:
+        cells = [(m.name, m.formula, m.source, m.asks()) for m in METHODS if m.decides == decides]
+        lines += ["", f"Decides {decides}", "", *_wrapped(("method", "rule", "source", "asks of a trainer"), sizes)]
+        lines += [line for cell in cells for line in _wrapped(cell, sizes)]
+    return "\n".join(lines)
+
+
+def _wrapped(cells: Sequence[str], sizes: Sequence[int]) -> list[str]:
+    """One row of a table, on as many lines as its longest cell needs."""
+    parts = [textwrap.wrap(text, size) for text, size in zip(cells, sizes, strict=True)]
+    lines = itertools.zip_longest(*parts, fillvalue="")
+    return ["  ".join(f"{part:<{size}}" for part, size in zip(line, sizes, strict=True)).rstrip() for line in lines]

@@ -1,0 +1,173 @@
+"""`budgetalloc replay`: allocation policies on the log of a finished run."""
+
+import argparse
+import json
+import math
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from budgetalloc.cli.logs import bar, opened, watched
+from budgetalloc.config import Config
+from budgetalloc.errors import InputError
+from budgetalloc.evaluate import comparisons, summarise
+from budgetalloc.ledger import Ledger
+from budgetalloc.readers import Reading
+from budgetalloc.replay import Replay
+from budgetalloc.report.rivals import LIMITS, POLICIES, joined
+
+SHARES = {"rollouts in them": "mixed_rollouts", "at least": "pessimistic", "at most": "optimistic"}
+SHARES |= {"modelled": "modelled", "signal": "signal"}
+HEADS = ("policy", "mixed groups a step", "less the first's", *SHARES)
+MEANING = (
+    "Mixed groups have unequal rewards: they teach under a group baseline. In brackets 95 % intervals over seeds: what "
+    "another draw of the same log would give. `At least` counts a group as mixed by its logged rewards alone, "
+    "`at most` as soon as one of its rewards was modelled. Groups of one are never mixed, whatever they teach: the "
+    "signal, 4 p (1-p) on average over the rollouts, is fair to them too."
+)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Reads the log, replays the policies, prints the table."""
+    config = Config.read(args.config) if args.config else None
+    policies = chosen(args.policy, config)
+    instead = {"prompt_id": config.callback.prompt_id, "reward_range": config.callback.reward_range} if config else {}
+    reading = opened(args, **instead)
+    ledger = read(reading)
+    world = Replay(ledger)
+    rollouts, prompts, steps = terms(args, config, ledger, world)
+    runs = len(policies) * args.seeds
+    with bar("replaying", runs, "runs") as move:
+        table = summarise(
+            seen
+            for at, (name, rival) in enumerate(policies.items())
+            for seen in comparisons(
+                {name: rival.build},
+                world,
+                rival.limits(rollouts, max(rollouts // prompts, 1)),  # each with the bounds of its own groups
+                steps=steps,
+                seeds=range(args.seeds),
+                prompts=prompts,
+                workers=args.workers,
+                progress=partial(_told, move, at * args.seeds),
+            )
+        )
+    answer = {
+        "version": 1,
+        "log": str(args.log),
+        "kind": reading.kind,
+        "rollouts": len(ledger.ids_R),
+        "prompts": len(world.ids),
+        "notes": dict(reading.notes),
+        "step": {"rollouts": rollouts, "prompts": prompts},
+        "settings": {name: rival.as_dict() for name, rival in policies.items()},
+        "policies": [
+            {str(key): _plain(value) for key, value in row.items()} for row in table.reset_index().to_dict("records")
+        ],
+        "limits": list(LIMITS),
+    }
+    print(json.dumps(answer, indent=1, allow_nan=False) if args.json else as_text(answer))
+
+
+def _told(move: Callable[[int], None], before: int, ended: int, _: int) -> None:
+    move(before + ended)
+
+
+def chosen(names: Sequence[str] | None, config: Config | None) -> dict[str, Config]:
+    """The policies in the order of the table: those named, then that of the file."""
+    names = names or ([POLICIES[0]] if config else POLICIES)
+    found = {name: config.rival(name) if config else Config.of(name) for name in names}
+    if config is not None:
+        label = config.policy.name
+        found[label if label not in found else f"{label} ({config.file})"] = config
+    return found
+
+
+def read(reading: Reading) -> Ledger:
+    """The whole log with rewards in [0, 1]; notes where they had to be mapped."""
+    parts = list(watched(reading)(reading))
+    scored = [part.rewards_R[~np.isnan(part.rewards_R)] for part in parts]
+    low = min((float(x.min()) for x in scored if len(x)), default=0.0)
+    high = max((float(x.max()) for x in scored if len(x)), default=1.0)
+    if not parts:
+        left = "".join(f" {text}: {count}." for text, count in reading.notes.items())
+        raise InputError(f"{reading.path}: read as {reading.kind}, there is no rollout in it.{left}")
+    if low >= 0 and high <= 1:
+        return joined(parts, (0.0, 1.0))
+    reading.notes[f"lowest and highest reward, {low:g} and {high:g}, taken for failure and success: --reward-range"] = 1
+    return joined(parts, (low, high))
+
+
+def terms(
+    args: argparse.Namespace, config: Config | None, ledger: Ledger, world: Replay
+) -> tuple[int, int, int | None]:
+    """Rollouts and prompts of a step, and steps: as typed, else as in the file, else as in the log."""
+    steps: int | None = args.steps
+    if config is not None and config.budget.tokens is not None:
+        raise InputError(
+            f"{args.config}: budget.tokens: a log knows no tokens of rollouts that were not made. Leave it out."
+        )
+    if config is not None and config.pacing is not None:
+        if args.rollouts is not None:
+            raise InputError(f"--rollouts {args.rollouts}: the pacing of {args.config} says how many a step has.")
+        plan = config.pacing.plan()[:steps]
+        steps, needed = len(plan), sum(plan[:-1])
+        if needed >= world.rollouts:
+            raise InputError(
+                f"{args.config}: pacing: its first {steps - 1} steps spend {needed} rollouts, the log has "
+                f"{world.rollouts}. Use --steps, or fewer rollouts."
+            )
+        portion = config.budget.quantum
+        rollouts = max(sum(plan) // steps // portion, 1) * portion  # on average; each step's are the plan's
+    else:
+        _, rows_S = np.unique(ledger.step_R, return_counts=True)
+        given = args.rollouts or (config.budget.rollouts if config else None)
+        rollouts = given or max(int(np.median(rows_S)), 2)
+    return rollouts, args.prompts or min(max(rollouts // max(world.group, 1), 1), len(world.ids)), steps
+
+
+def as_text(answer: Mapping[str, Any], width: int = 110) -> str:
+    """The table, with what it says and what it cannot say."""
+    rows, step = answer["policies"], answer["step"]
+    paced = any("pacing" in settings for settings in answer["settings"].values())
+    wrapped = partial(textwrap.wrap, width=width)
+    seeds = f"{rows[0]['seeds']} {'seeds' if rows[0]['seeds'] > 1 else 'seed'}"
+    lines = [
+        f"{answer['log']} ({answer['kind']}): {answer['rollouts']:,} rollouts, {answer['prompts']:,} prompts.",
+        f"Replayed: {rows[0]['steps']:,} steps of {step['rollouts']:,} rollouts{' on average' if paced else ''} and "
+        f"{step['prompts']:,} prompts, {seeds}.",
+        "",
+    ]
+    cells = [HEADS, *(_cells(row, first=row is rows[0]) for row in rows)]
+    sizes = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        texts = [f"{x:<{n}}" if at == 0 else f"{x:>{n}}" for at, (x, n) in enumerate(zip(row, sizes, strict=True))]
+        lines.append("  ".join(texts).rstrip())
+    lines += ["", *wrapped(MEANING), *(line for text in answer["limits"] for line in wrapped(text))]
+    if answer["notes"]:
+        lines += ["", "Left out or assumed while reading:", *(f"  {k}: {n:,}" for k, n in answer["notes"].items())]
+    return "\n".join(lines)
+
+
+def _cells(row: Mapping[str, Any], first: bool) -> tuple[str, ...]:
+    return (
+        row["policy"],
+        _interval(row, "mixed", "{:.1f}"),
+        "" if first else _interval(row, "mixed_diff", "{:+.1f}"),
+        *(f"{100 * row[key]:.1f} %" for key in SHARES.values()),
+    )
+
+
+def _interval(row: Mapping[str, Any], key: str, form: str) -> str:
+    low, high = row[f"{key}_low"], row[f"{key}_high"]
+    mean = form.format(row[key])
+    return mean if low is None else f"{mean} ({form.format(low)} to {form.format(high)})"
+
+
+def _plain(value: Any) -> Any:
+    """For JSON, which has no NaN."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(value, float) and math.isnan(value) else value
