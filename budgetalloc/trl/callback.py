@@ -14,18 +14,16 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from budgetalloc.advantages import Baseline, Scale, Weight
 from budgetalloc.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
-from budgetalloc.errors import StateError, UnsupportedError
+from budgetalloc.errors import UnsupportedError
 from budgetalloc.ledger import LedgerWriter
 from budgetalloc.policies import Policy, adaptive
-from budgetalloc.state import load_state, save_state
-from budgetalloc.trl.checkpoints import whole_or_refused
+from budgetalloc.trl.checkpoints import load_beliefs, save_beliefs, whole_or_refused
 from budgetalloc.trl.generation import Generation
 from budgetalloc.trl.options import Options
 from budgetalloc.trl.prompts import Prompts
 from budgetalloc.trl.support import check_only_one, check_served, check_trainer, warn_unaligned_saves
 
 logger = logging.getLogger(__name__)
-STATE_FILE = "budgetalloc_state.npz"
 
 
 class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
@@ -36,6 +34,10 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
     `GRPOConfig` says; only whose they are changes. Evaluation is untouched. With `candidates` other than 1 the
     trainer's loader still sets the pace: an epoch is as many steps as without the callback, not a visit to every
     prompt.
+
+    Metrics go through the trainer's log. W&B, trackio and TensorBoard, where `report_to` names them, also get
+    histograms of the counts and of the predicted success rates since the last log, and a table of the 20 prompts that
+    cost most tokens so far.
 
     Args:
         trainer: A `trl.GRPOTrainer`.
@@ -144,10 +146,12 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         def restore_all(checkpoint: str | None) -> None:
             restore(checkpoint)
             if checkpoint is not None and self._attached():
-                self._load(Path(checkpoint) / STATE_FILE)
+                load_beliefs(Path(checkpoint), self.policy, self.prompts.fingerprint, self.allow_dataset_change)
                 reuse = self.generation.learning.reuse
                 if reuse is not None and not reuse.load(Path(checkpoint)):
                     logger.warning("%s has no state of a buffer: it starts empty.", checkpoint)
+                if self.generation.learning.reporting is not None:
+                    self.generation.learning.reporting.load(Path(checkpoint))
 
         trainer.train, trainer._save_checkpoint = train_and_release, save_all
         trainer._load_optimizer_and_scheduler = restore_all
@@ -175,35 +179,17 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             raise UnsupportedError(
                 f"TRL {trl.__version__} trained {steps} steps without calling "
                 "GRPOTrainer._generate_and_score_completions on the trainer: the policy decided nothing. Install trl "
-                "1.16, or a newer budgetalloc."
+                "1.14 to 1.16, or a newer budgetalloc."
             )
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
+        """Hands histograms and the table of the most expensive prompts to the trackers of `report_to`."""
+        if self.generation.learning.reporting is not None and "loss" in (logs or {}):  # not an evaluation, nor the end
+            self.generation.learning.reporting.log(state.global_step)
 
     def _save(self, folder: Path) -> None:
-        about = {"policy": self.policy.name, "dataset": self.prompts.fingerprint}
-        save_state(folder / STATE_FILE, self.policy.state_dict(), about)
+        save_beliefs(folder, self.policy.state_dict(), self.policy.name, self.prompts.fingerprint)
         if self.generation.learning.reuse is not None:
             self.generation.learning.reuse.save(folder)
-
-    def _load(self, path: Path) -> None:
-        if not path.exists():
-            logger.warning(
-                "%s does not exist: the checkpoint was made without this callback. Beliefs start cold.", path
-            )
-            return
-        state, about = load_state(path)
-        here = self.prompts.fingerprint
-        if about.get("dataset") != here and not self.allow_dataset_change:
-            raise StateError(
-                f"{path} belongs to the train dataset {about.get('dataset')}, this trainer has {here} (rows and "
-                "a hash of the prompts). Train on the same dataset; or pass allow_dataset_change=True to keep the "
-                "beliefs about prompts that both have; or delete the file to start cold."
-            )
-        if about.get("policy") != self.policy.name:
-            logger.warning(
-                "%s was saved by %s, this trainer has %s, which goes on with its beliefs. If that is not meant, attach "
-                "the policy that saved it.",
-                path,
-                about.get("policy"),
-                self.policy.name,
-            )
-        self.policy.load_state_dict(state)
+        if self.generation.learning.reporting is not None:
+            self.generation.learning.reporting.save(folder)

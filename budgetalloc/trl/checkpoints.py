@@ -1,16 +1,53 @@
-"""Which of TRL's checkpoints were written to their end."""
+"""Beliefs in TRL's checkpoints, and which of those were written to their end."""
 
 import json
 import logging
 import os
 from pathlib import Path
+from typing import Any
 
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from budgetalloc.errors import StateError
+from budgetalloc.policies import Policy
+from budgetalloc.state import load_state, save_state
 
 logger = logging.getLogger(__name__)
+STATE_FILE = "budgetalloc_state.npz"
+
+
+def save_beliefs(folder: Path, state: dict[str, Any], policy: str, dataset: str | None) -> None:
+    """Writes the state of the policy of this name into a checkpoint."""
+    save_state(folder / STATE_FILE, state, {"policy": policy, "dataset": dataset})
+
+
+def load_beliefs(folder: Path, policy: Policy, dataset: str | None, allow_dataset_change: bool) -> None:
+    """Gives the policy the state that the checkpoint holds; a warning where it holds none, or another policy's.
+
+    Raises:
+        StateError: a damaged or foreign file, or that of another dataset.
+    """
+    path = folder / STATE_FILE
+    if not path.exists():
+        logger.warning("%s does not exist: the checkpoint was made without budgetalloc. Beliefs start cold.", path)
+        return
+    state, about = load_state(path)
+    if about.get("dataset") != dataset and not allow_dataset_change:
+        raise StateError(
+            f"{path} belongs to the train dataset {about.get('dataset')}, this trainer has {dataset} (rows and a hash "
+            "of the prompts). Train on the same dataset; or pass allow_dataset_change=True to keep the beliefs about "
+            "prompts that both have; or delete the file to start cold."
+        )
+    if about.get("policy") != policy.name:
+        logger.warning(
+            "%s was saved by %s, this trainer has %s, which goes on with its beliefs. If that is not meant, attach the "
+            "policy that saved it.",
+            path,
+            about.get("policy"),
+            policy.name,
+        )
+    policy.load_state_dict(state)
 
 
 def last_checkpoint(output_dir: str | os.PathLike[str]) -> str | None:

@@ -64,7 +64,7 @@ class Generation:
         try:
             for ids_R, rows in self._requests(step, offer, inputs):
                 rounds.append(self._round(ids_R, rows, step.hinted))
-                step.observe(ids_R, self.learning.to_unit(rounds[-1].rewards_R), hinted=step.hinted)
+                step.observe(ids_R, self.options.to_unit(rounds[-1].rewards_R), hinted=step.hinted)
             output = self.learning.learn(step, rounds, len(inputs) * self.trainer.accelerator.num_processes)
         except BaseException:  # half a step teaches nothing: what the beliefs hold is what the ledger holds
             self.policy.load_state_dict(before)

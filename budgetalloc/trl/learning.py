@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from budgetalloc.advantages import Baseline, group_advantages
 from budgetalloc.errors import InputError
 from budgetalloc.ids import Id, factorize
 from budgetalloc.ledger import LedgerWriter
@@ -16,6 +15,7 @@ from budgetalloc.posterior import Beta, FloatArray
 from budgetalloc.trl.batches import check_same, collect, merge, part, take
 from budgetalloc.trl.metrics import group_metrics, share_without_spread
 from budgetalloc.trl.options import Options
+from budgetalloc.trl.reporting import Reporting
 from budgetalloc.trl.reuse import Reuse
 
 BoolArray = NDArray[np.bool_]
@@ -46,6 +46,7 @@ class Learning:
     def __init__(self, trainer: Any, policy: Policy, options: Options) -> None:
         self.trainer, self.policy, self.options = trainer, policy, options
         self.ledger: LedgerWriter | None = None
+        self.reporting = Reporting.of(trainer, policy)
         self.reuse = None if options.buffer is None else Reuse(trainer, options.buffer)
 
     def learn(self, step: Step, rounds: list[Round], total: int) -> dict[str, Any]:
@@ -59,7 +60,7 @@ class Learning:
         rewards_R = np.concatenate([each.rewards_R for each in rounds])
         place = {name: at for at, name in enumerate(step.ids_P)}
         belief_R = step.belief_P.take(np.array([place[name] for name in ids_R], dtype=np.int64))
-        unit_R = self.to_unit(rewards_R)
+        unit_R = self.options.to_unit(rewards_R)
         step.end()
         outputs, pad_token_id = [each.output for each in rounds], self.trainer._tokenizer.pad_token_id
         accelerator, keeps = self.trainer.accelerator, self.policy.keep is not None and len(ids_R) > total
@@ -73,7 +74,7 @@ class Learning:
         swap = None if self.reuse is None else self.reuse.substitute(output, ids_R, rewards_R)
         trained_R = rewards_R if swap is None else swap.rewards_R
         if self.options.baseline is not None:
-            advantages_R = self._advantages(self.options.baseline, trained_R, self.to_unit(trained_R), ids_R, belief_R)
+            advantages_R = self.options.advantages(trained_R, ids_R, belief_R)
             fresh_R = advantages_R.copy()
             if swap is not None:
                 fresh_R[swap.rows] = 0.0  # these wrong responses are not trained on
@@ -97,13 +98,16 @@ class Learning:
             output = part(output, accelerator.process_index, accelerator.num_processes)
         if self.reuse is not None:
             output = self.reuse.refill(output, [ids_R[at] for at in kept_R.tolist()], rewards_R[kept_R])
-        self._write(ids_R, rewards_R, belief_R, [n for each in rounds for n in each.lengths_R], hinted_R)
+        lengths_R = [n for each in rounds for n in each.lengths_R]
+        self._write(ids_R, rewards_R, belief_R, lengths_R, hinted_R)
+        if self.reporting is not None:
+            self.reporting.add(ids_R, np.where(hinted_R, np.nan, unit_R), np.array(lengths_R), belief_R.mean)
         return output
 
     def _write(
         self, ids_R: list[Id], rewards_R: FloatArray, belief_R: Beta, lengths_R: list[int], hinted_R: BoolArray
     ) -> None:
-        """Appends the step to the ledger. Last of all: a step that could not be finished is not in it."""
+        """Appends the step to the ledger, late: a step that could not be finished is not in it."""
         if self.ledger is None:
             return
         _, group_R = factorize(ids_R)
@@ -118,37 +122,12 @@ class Learning:
         described = group_metrics([ids_R[k] for k in at.tolist()], unit_R[at], belief_R.take(at))
         return described if self.options.hint is None else described | {"hinted": float(np.sum(~plain_R))}
 
-    def _advantages(
-        self, baseline: Baseline, rewards_R: FloatArray, unit_R: FloatArray, ids_R: list[Id], belief_R: Beta
-    ) -> FloatArray:
-        """The posterior's baseline lives on the scale of the beliefs, the others on that of the rewards."""
-        posterior, scale, weight = baseline == "posterior", self.options.scale, self.options.weight
-        rewards = unit_R if posterior else rewards_R
-        advantages_R = group_advantages(rewards, ids_R, baseline, scale, weight, belief_R=belief_R)
-        low, high = self.options.reward_range
-        return advantages_R * (high - low) if posterior and scale == "none" else advantages_R
-
     def total_rewards(self, rewards_per_func: torch.Tensor) -> FloatArray:
         """TRL's weighted sum; NaN where no reward function scored the rollout."""
         weights = self.trainer.reward_weights.to(rewards_per_func.device)
         rewards_R = (rewards_per_func * weights).nansum(dim=1)
         rewards_R[torch.isnan(rewards_per_func).all(dim=1)] = torch.nan
         return np.asarray(rewards_R.cpu().double().numpy())  # on the CPU first: MPS has no float64
-
-    def to_unit(self, rewards_R: FloatArray) -> FloatArray:
-        low, high = self.options.reward_range
-        unit_R = (rewards_R - low) / (high - low)
-        # TRL's rewards are float32: 0.3 + 0.7 may come out as 1 + 1e-7. Anything further out is for the user to see.
-        near_R = np.clip(unit_R, 0.0, 1.0)
-        unit_R = np.where(np.abs(unit_R - near_R) < 1e-6, near_R, unit_R)
-        outside = (unit_R < 0) | (unit_R > 1)
-        if outside.any():
-            raise InputError(
-                f"A reward of {rewards_R[outside][0]:g} lies outside reward_range={self.options.reward_range}: the "
-                "total over all reward functions, with their weights, counts. Pass AdaptiveGRPOCallback(..., "
-                "reward_range=(lowest, highest))."
-            )
-        return unit_R
 
     def _replace_advantages(self, output: dict[str, Any], advantages_R: FloatArray) -> None:
         old = output["advantages"]

@@ -1,15 +1,19 @@
 """What the user and the policy ask for, resolved and checked once."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from budgetalloc.advantages import Baseline, Scale, Weight
+import numpy as np
+
+from budgetalloc.advantages import Baseline, Scale, Weight, group_advantages
 from budgetalloc.budget import Budget
 from budgetalloc.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
 from budgetalloc.errors import InputError
+from budgetalloc.ids import Id
 from budgetalloc.policies import Needs
+from budgetalloc.posterior import Beta, FloatArray
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,30 @@ class Options:
             widest = max(8 * num_generations, -(-rollouts // prompts), self.floor, self.min_group)
             cap = -(-widest // self.quantum) * self.quantum
         return Budget(rollouts, floor=self.floor, cap=cap, quantum=self.quantum, min_group=self.min_group)
+
+    def advantages(self, rewards_R: FloatArray, ids_R: Sequence[Id], belief_R: Beta) -> FloatArray:
+        """The posterior's baseline lives on the scale of the beliefs, the others on that of the rewards."""
+        baseline = self.baseline or "group"
+        posterior = baseline == "posterior"
+        rewards = self.to_unit(rewards_R) if posterior else rewards_R
+        advantages_R = group_advantages(rewards, ids_R, baseline, self.scale, self.weight, belief_R=belief_R)
+        low, high = self.reward_range
+        return advantages_R * (high - low) if posterior and self.scale == "none" else advantages_R
+
+    def to_unit(self, rewards_R: FloatArray) -> FloatArray:
+        """Rewards on the scale of the beliefs; raises `InputError` for one outside `reward_range`."""
+        low, high = self.reward_range
+        unit_R = (rewards_R - low) / (high - low)
+        # TRL's rewards are float32: 0.3 + 0.7 may come out as 1 + 1e-7. Anything further out is for the user to see.
+        near_R = np.clip(unit_R, 0.0, 1.0)
+        unit_R = np.where(np.abs(unit_R - near_R) < 1e-6, near_R, unit_R)
+        outside = (unit_R < 0) | (unit_R > 1)
+        if outside.any():
+            raise InputError(
+                f"A reward of {rewards_R[outside][0]:g} lies outside reward_range={self.reward_range}: the "
+                "total over all reward functions, with their weights, counts. Pass reward_range=(lowest, highest)."
+            )
+        return unit_R
 
 
 def _first(*values: Any) -> Any:

@@ -14,7 +14,7 @@ from budgetalloc.trl.prompts import Prompts
 
 logger = logging.getLogger(__name__)
 
-# The places of TRL that the callback holds on to; read in 1.16.0.
+# The places of TRL that the callback holds on to; read in 1.14.2, 1.15.0 and 1.16.0.
 SEAM = (
     *HELD,
     "train",
@@ -38,9 +38,9 @@ _REFUSED = {
     "RLOOTrainer": "Its rewards hold a KL penalty that leaves TRL's method in the advantages of equal groups only, so "
     "that those of uneven groups would lack it. Use GRPOTrainer with AdaptiveGRPOCallback(trainer, baseline='loo', "
     "scale='none'): the same leave-one-out advantages, and GRPOConfig(beta=) puts the KL into the loss.",
-    "AsyncGRPOTrainer": "A worker in another process makes num_generations rollouts of each row, in the dataset's "
-    "order and steps before the trainer sees their rewards, so that there is no decision to take part in. Use "
-    "GRPOTrainer.",
+    "AsyncGRPOTrainer": "Its rollout worker makes num_generations rollouts of each row, steps before the trainer "
+    "sees their rewards. Give it budgetalloc's: worker = AdaptiveRolloutWorker(policy, reward_funcs=...), "
+    "AsyncGRPOTrainer(..., rollout_worker=worker), worker.attach(trainer). Or: Use GRPOTrainer.",
     "SDPOTrainer": "It finds the rollouts of a prompt by their places, num_generations in a row. Use GRPOTrainer.",
     "OnlineDPOTrainer": "It learns from pairs, always two rollouts a prompt. Use GRPOTrainer.",
     "A2POTrainer": "It learns from one completion a prompt. Use GRPOTrainer.",
@@ -60,7 +60,7 @@ def check_trainer(trainer: Any) -> None:
     if missing:
         raise UnsupportedError(
             f"TRL {trl.__version__} has no GRPOTrainer.{missing[0]}, which AdaptiveGRPOCallback holds on to (missing: "
-            f"{missing}). Install trl 1.16, or a newer budgetalloc."
+            f"{missing}). Install trl 1.14 to 1.16, or a newer budgetalloc."
         )
     if _attached(trainer):
         raise InputError("trainer has an AdaptiveGRPOCallback already: call trainer.remove_callback(...) first.")

@@ -10,7 +10,7 @@ from datasets import Dataset
 
 import budgetalloc as ba
 from budgetalloc.trl import AdaptiveGRPOCallback
-from budgetalloc.trl.callback import STATE_FILE
+from budgetalloc.trl.checkpoints import STATE_FILE
 
 
 @pytest.fixture

@@ -1,43 +1,260 @@
-"""The metrics arrive in real trackers, through TRL's own log."""
+"""Metrics, histograms and the table of the most expensive prompts arrive in real trackers.
+
+What should arrive is worked out from the ledger of the same run.
+"""
 
 import json
+import logging
+import os
+import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
+import pytest
 from conftest import rows
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from transformers.integrations import TensorBoardCallback, WandbCallback
 
 import budgetalloc as ba
 from budgetalloc.trl import AdaptiveGRPOCallback
+from budgetalloc.trl.metrics import Spending, histogram_of_counts, histogram_of_rates
+from budgetalloc.trl.reporting import COLUMNS, SPENDING_FILE, as_markdown
 
 EXPECTED = [
     *("frac_mixed", "frac_all_pass", "frac_all_fail", "frac_mixed_predicted", "brier", "prompts", "seconds"),
     *("count/min", "count/mean", "count/max"),
 ]
+COUNTS, PREDICTED, TABLE = (f"train/budgetalloc/{name}" for name in ("counts", "predicted", "most_expensive_prompts"))
 
 
-def train(build, report_to):
-    trainer = build(rows(40), max_steps=3, report_to=report_to)
-    trainer.add_callback(AdaptiveGRPOCallback(trainer, ba.adaptive()))
-    trainer.train()
-    return trainer
+def train(build, report_to, resume=None, **config):
+    trainer = build(rows(40), **{"max_steps": 3, "report_to": report_to, **config})
+    callback = AdaptiveGRPOCallback(trainer, ba.adaptive(), ledger=f"{trainer.args.output_dir}/ledger.jsonl")
+    trainer.add_callback(callback)
+    trainer.train(resume_from_checkpoint=resume)
+    return trainer, callback
 
 
-def test_wandb_offline(build, tmp_path, monkeypatch):
+def groups(ledger, steps):
+    """The count and the predicted rate of each prompt in these steps of the ledger, sorted."""
+    chosen = [
+        (s, x, int(n), p) for s, x, n, p in zip(*columns(ledger, "step", "ids", "counts", "predicted"), strict=True)
+    ]
+    once = sorted({(s, x): (n, p) for s, x, n, p in chosen if s in steps}.values())
+    return [n for n, _ in once], [p for _, p in once]
+
+
+def columns(ledger, *names):
+    return [np.asarray(getattr(ledger, f"{name}_R")).tolist() for name in names]
+
+
+def spent(ledger, steps):
+    """Rollouts, tokens and success of each prompt over these steps of the ledger."""
+    sums = {}
+    for step, name, reward, length in zip(*columns(ledger, "step", "ids", "rewards", "lengths"), strict=True):
+        if step in steps:
+            sums.setdefault(str(name), []).append((length, reward))
+    return {name: (len(x), sum(n for n, _ in x), np.mean([r for _, r in x])) for name, x in sums.items()}
+
+
+def check_histograms(ledger, step, counts, predicted):
+    """(values, edges) of both histograms at a step that was logged, against the ledger, which counts from 0."""
+    n_G, p_G = groups(ledger, {step - 1})
+    for shown, expected in zip(counts, histogram_of_counts(np.array(n_G)), strict=True):
+        np.testing.assert_array_equal(shown, expected)
+    values, edges = predicted
+    np.testing.assert_allclose(edges, np.arange(21) / 20, atol=1e-12)
+    below = np.array([0, *np.cumsum(values)])[:-1]  # the last edge, 1, belongs to the last bin
+    near = 1e-5  # the ledger rounds
+    for edge, count in zip(edges[:-1], below, strict=True):
+        assert sum(p < edge - near for p in p_G) <= count <= sum(p < edge + near for p in p_G)
+    assert sum(values) == len(p_G)
+
+
+def check_table(ledger, step, table, policy=None):
+    """The table at a step that was logged: the prompts with most tokens until then, and what they cost."""
+    known = spent(ledger, set(range(step)))
+    assert [row[2] for row in table] == sorted((tokens for _, tokens, _ in known.values()), reverse=True)[:20]
+    for name, rollouts, tokens, success, believed in table:
+        assert (rollouts, tokens) == known[name][:2]
+        assert success == pytest.approx(known[name][2])
+        if policy is not None:
+            assert believed == pytest.approx(policy.estimator.belief([int(name)]).mean[0])
+        assert 0 < believed < 1
+
+
+@pytest.fixture
+def offline(tmp_path, monkeypatch):
+    """A folder for offline runs of W&B, which end with the test."""
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    monkeypatch.setenv("WANDB_DATA_DIR", str(tmp_path / "staged"))
     monkeypatch.setenv("WANDB_SILENT", "true")
     import wandb
 
-    trainer = train(build, "wandb")
+    wandb.teardown()  # it read the environment once, at the first run of this process
+    yield tmp_path
+    wandb.teardown()
+
+
+def test_wandb_offline(build, offline):
+    import wandb
+
+    trainer, callback = train(build, "wandb")
     summary = dict(wandb.run.summary)
     wandb.finish()
     last = [entry for entry in trainer.state.log_history if "loss" in entry][-1]
     for key in EXPECTED:
         assert summary[f"train/budgetalloc/{key}"] == last[f"budgetalloc/{key}"]
-    assert list(Path(tmp_path).glob("wandb/offline-run-*/*.wandb"))
+    ledger = ba.Ledger.read(callback.ledger_path)
+    check_histograms(ledger, 3, *((summary[key]["values"], summary[key]["bins"]) for key in (COUNTS, PREDICTED)))
+    (folder,) = offline.glob("wandb/offline-run-*")
+    tables = [json.loads(path.read_text()) for path in (folder / "files" / "media").rglob("most_expensive*.json")]
+    assert [table["columns"] for table in tables] == [list(COLUMNS)] * 3
+    check_table(
+        ledger, 3, max((x["data"] for x in tables), key=lambda data: sum(row[1] for row in data)), callback.policy
+    )
+    assert summary[TABLE]["nrows"] == 20
+    assert summary["train/global_step"] == 3
+    assert list(folder.glob("*.wandb"))
+
+
+def events(trainer, tmp_path):
+    (file,) = tmp_path.rglob("events.out.tfevents.*")
+    found = EventAccumulator(str(file), size_guidance={"histograms": 0, "tensors": 0, "scalars": 0})
+    found.Reload()
+    return found
+
+
+def texts(found):
+    """The rows of the table at each step, as TensorBoard has them: a text."""
+    tables = {x.step: x.tensor_proto.string_val[0].decode() for x in found.Tensors(f"{TABLE}/text_summary")}
+    cells = {step: [line.strip("| ").split(" | ") for line in text.splitlines()] for step, text in tables.items()}
+    assert all(tuple(lines[0]) == COLUMNS for lines in cells.values())
+    return {
+        step: [(name, int(n), int(tokens), float(rate), float(p)) for name, n, tokens, rate, p in lines[2:]]
+        for step, lines in cells.items()
+    }
+
+
+def test_tensorboard(build, tmp_path):
+    trainer, callback = train(build, "tensorboard")
+    found, ledger = events(trainer, tmp_path), ba.Ledger.read(callback.ledger_path)
+    for key in EXPECTED:
+        assert [x.step for x in found.Scalars(f"train/budgetalloc/{key}")] == [1, 2, 3]
+    for counts, predicted in zip(found.Histograms(COUNTS), found.Histograms(PREDICTED), strict=True):
+        assert counts.step == predicted.step
+        n_G, p_G = groups(ledger, {counts.step - 1})
+        shown = counts.histogram_value
+        assert (shown.min, shown.max, shown.num, shown.sum) == (min(n_G), max(n_G), len(n_G), sum(n_G))
+        filled = {round(edge - 0.5): n for edge, n in zip(shown.bucket_limit, shown.bucket, strict=True) if n}
+        assert filled == {n: n_G.count(n) for n in set(n_G)}
+        assert predicted.histogram_value.sum == pytest.approx(sum(p_G), abs=1e-4)
+    assert [x.step for x in found.Histograms(COUNTS)] == [1, 2, 3]
+    for step, table in texts(found).items():
+        known = spent(ledger, set(range(step)))
+        assert [row[2] for row in table] == sorted((tokens for _, tokens, _ in known.values()), reverse=True)[:20]
+        assert all(row[3] == pytest.approx(known[row[0]][2], abs=1e-3) for row in table)
+
+
+def test_trackio(tmp_path):
+    """In a process of its own: trackio looks at TRACKIO_DIR when TRL imports it."""
+    code = f"""
+from conftest import *
+import budgetalloc as ba
+from budgetalloc.trl import AdaptiveGRPOCallback
+args = GRPOConfig({str(tmp_path / "run")!r}, per_device_train_batch_size=16, num_generations=4, use_cpu=True,
+    bf16=False, max_completion_length=4, max_steps=3, logging_steps=1, save_strategy="no", report_to=["trackio"])
+trainer = GRPOTrainer(fresh_model(), low_digit, args, rows(40), processing_class=make_tokenizer())
+trainer.add_callback(AdaptiveGRPOCallback(trainer, ba.adaptive(), ledger={str(tmp_path / "ledger.jsonl")!r}))
+trainer.train()
+"""
+    here = Path(__file__).parent
+    paths = os.pathsep.join([str(here), str(here.parents[1])])
+    env = {**os.environ, "PYTHONPATH": paths, "TRACKIO_DIR": str(tmp_path / "trackio"), "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=900, check=False, env=env
+    )
+    assert done.returncode == 0, done.stderr[-5000:]
+    (database,) = (tmp_path / "trackio").glob("*.db")
+    with sqlite3.connect(database) as connection:
+        logged = [json.loads(text) for (text,) in connection.execute("SELECT metrics FROM metrics ORDER BY id")]
+    ledger = ba.Ledger.read(tmp_path / "ledger.jsonl")
+    assert [x["train/global_step"] for x in logged if COUNTS in x] == [1, 2, 3]
+    scalars = [x for x in logged if "train/budgetalloc/brier" in x]
+    assert [x["train/global_step"] for x in scalars] == [1, 2, 3]
+    for entry in (x for x in logged if COUNTS in x):
+        step = entry["train/global_step"]
+        check_histograms(ledger, step, *((entry[key]["values"], entry[key]["bins"]) for key in (COUNTS, PREDICTED)))
+        check_table(ledger, step, [[row[name] for name in COLUMNS] for row in entry[TABLE]["_value"]])
 
 
 def test_log_history_is_json(build, tmp_path):
-    trainer = train(build, "none")
+    trainer, callback = train(build, "none")
+    assert callback.generation.learning.reporting is None
     trainer.state.save_to_json(str(tmp_path / "trainer_state.json"))
     history = json.loads((tmp_path / "trainer_state.json").read_text())["log_history"]
     assert all(f"budgetalloc/{key}" in entry for entry in history if "loss" in entry for key in EXPECTED)
+
+
+def test_a_log_covers_all_steps_since_the_last(build, tmp_path):
+    trainer, callback = train(build, "tensorboard", max_steps=4, logging_steps=2)
+    ledger = ba.Ledger.read(callback.ledger_path)
+    shown = {x.step: x.histogram_value for x in events(trainer, tmp_path).Histograms(COUNTS)}
+    assert {step: x.num for step, x in shown.items()} == {s: len(groups(ledger, {s - 2, s - 1})[0]) for s in (2, 4)}
+    assert all(x.sum == 2 * 16 for x in shown.values())
+
+
+def test_a_resumed_run_goes_on_with_its_table(build, tmp_path):
+    config = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2}
+    whole, _ = train(build, "tensorboard", output_dir=str(tmp_path / "whole"), **config)
+    checkpoint = tmp_path / "whole" / "checkpoint-2"
+    assert (checkpoint / SPENDING_FILE).exists()
+    resumed, _ = train(build, "tensorboard", str(checkpoint), output_dir=str(tmp_path / "resumed"), **config)
+    tables = [texts(events(each, tmp_path / name)) for each, name in ((whole, "whole"), (resumed, "resumed"))]
+    assert sum(row[1] for row in tables[1][3]) > 16  # not only the rollouts of step 3
+    assert [tables[1][step] for step in (3, 4)] == [tables[0][step] for step in (3, 4)]
+
+
+@pytest.mark.parametrize(("name", "callback"), [("wandb", WandbCallback), ("tensorboard", TensorBoardCallback)])
+def test_a_tracker_that_is_not_there_costs_one_warning(build, caplog, offline, name, callback):
+    trainer = build(rows(40), max_steps=3, report_to=name)
+    trainer.remove_callback(callback)
+    trainer.add_callback(AdaptiveGRPOCallback(trainer, ba.adaptive()))
+    with caplog.at_level(logging.WARNING, logger="budgetalloc"):
+        trainer.train()
+    assert trainer.state.global_step == 3
+    (warning,) = [record for record in caplog.records if record.name == "budgetalloc.trl.reporting"]
+    assert name in warning.getMessage()
+
+
+def test_nothing_is_gathered_that_is_never_logged(build):
+    _, callback = train(build, "tensorboard", max_steps=1, logging_strategy="no")
+    assert callback.generation.learning.reporting is None
+
+
+def test_a_wide_range_of_counts_makes_at_most_128_bins():
+    for counts in ([2], [0, 127], [1, 129], list(range(2, 5000))):
+        values, edges = histogram_of_counts(np.array(counts))
+        assert len(values) <= 128
+        assert values.sum() == len(counts)
+        assert np.ptp(np.diff(edges)) == 0
+
+
+def test_rates_at_both_ends_are_counted():
+    assert histogram_of_rates(np.array([0.0, 1.0]))[0][[0, -1]].tolist() == [1, 1]
+
+
+def test_a_prompt_without_any_reward_has_no_success_and_a_state_brings_all_back():
+    spending, again = Spending(), Spending()
+    spending.add(["a", 1, "a"], np.array([np.nan, 0.5, np.nan]), np.array([3, 4, 3]))
+    again.load_state_dict(spending.state_dict())
+    for each in (spending, again):
+        each.add([1], np.array([1.0]), np.array([7]))
+    assert spending.top(9) == again.top(9) == [(1, 2, 11, 0.75), ("a", 2, 6, None)]
+
+
+def test_a_prompt_with_bars_stays_one_cell():
+    assert as_markdown([("a|b\nc", 1, 2, None, 0.5)]).splitlines()[2] == "| a\\|b c | 1 | 2 |  | 0.500 |"

@@ -9,7 +9,7 @@ from trl import GRPOTrainer
 
 import budgetalloc as ba
 from budgetalloc.trl import AdaptiveGRPOCallback
-from budgetalloc.trl.callback import STATE_FILE
+from budgetalloc.trl.checkpoints import STATE_FILE
 from budgetalloc.trl.support import SEAM
 
 # What the callback passes by position or by name.
@@ -42,7 +42,8 @@ def test_every_method_is_listed():
 
 def test_the_trainer_has_the_seam(build):
     trainer = build()
-    assert [name for name in SEAM if not hasattr(trainer, name)] == []
+    missing = [name for name in SEAM if not hasattr(trainer, name)]
+    assert not missing, f"TRL {trl.__version__} has no GRPOTrainer.{missing[0]}"
 
 
 def test_a_trl_that_generates_elsewhere_is_refused(build, monkeypatch):

@@ -1,0 +1,114 @@
+"""Completions of a vLLM server for `AdaptiveRolloutWorker`, asked for as TRL's own worker asks."""
+
+import json
+import queue
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from http.client import HTTPException
+from typing import Any
+
+from budgetalloc.errors import UnsupportedError
+
+ATTEMPTS = 8  # of one request, over about a minute
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # no proxy, as in TRL: the server is near
+_BROKEN = (urllib.error.URLError, HTTPException, ConnectionError, TimeoutError)  # it may be over in a moment
+
+Completion = tuple[list[int], list[float]]
+"""The tokens, and the log-probability of each under the model that wrote it."""
+
+
+class TrainingEnded(Exception):  # noqa: N818
+    """Training has ended while completions were awaited."""
+
+
+class Server:
+    """A vLLM server.
+
+    Args:
+        args: An `AsyncGRPOConfig`: where it is, and how to sample.
+        model: The name under which it serves the model.
+        stopping: When it is set, whoever waits for completions gets `TrainingEnded`.
+    """
+
+    def __init__(self, args: Any, model: str, stopping: threading.Event) -> None:
+        self.url, self.timeout, self.stopping = args.vllm_server_base_url.rstrip("/"), args.request_timeout, stopping
+        self.at_once = max(1, args.max_inflight_tasks)
+        self.request = {
+            "model": model,
+            "max_tokens": args.max_completion_length,
+            "temperature": args.temperature,
+            "top_p": args.top_p,
+            "top_k": args.top_k,
+            "repetition_penalty": args.repetition_penalty,
+            "n": 1,
+            "return_token_ids": True,
+            "logprobs": 0,  # of the tokens drawn, and no others
+        } | ({} if args.min_p is None else {"min_p": args.min_p})
+
+    def complete(
+        self, prompts_R: Sequence[list[int]], seeds_R: Sequence[int], heard: Callable[[], None]
+    ) -> list[Completion]:
+        """One completion for each row, in its order, `max_inflight_tasks` at a time; `heard` is called for each."""
+        waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
+        answers: queue.SimpleQueue[tuple[int, Completion | Exception]] = queue.SimpleQueue()
+        for row in range(len(prompts_R)):
+            waiting.put(row)
+
+        def ask() -> None:
+            while not self.stopping.is_set():
+                try:
+                    row = waiting.get_nowait()
+                except queue.Empty:
+                    return
+                try:
+                    answers.put((row, self._complete({"prompt": prompts_R[row], "seed": seeds_R[row]})))
+                except Exception as error:
+                    answers.put((row, error))
+
+        # Daemons, so that no request under way keeps a process alive that wants to end.
+        for _ in range(min(self.at_once, len(prompts_R))):
+            threading.Thread(target=ask, name="budgetalloc-request", daemon=True).start()
+        found: dict[int, Completion] = {}
+        while len(found) < len(prompts_R):
+            if self.stopping.is_set():
+                raise TrainingEnded
+            try:
+                row, answer = answers.get(timeout=0.1)
+            except queue.Empty:
+                continue
+            if isinstance(answer, Exception):
+                raise answer
+            found[row] = answer
+            heard()
+        return [found[row] for row in range(len(prompts_R))]
+
+    def _complete(self, what: dict[str, Any]) -> Completion:
+        choice = self._post("/v1/completions", self.request | what)["choices"][0]
+        if choice.get("token_ids") is None or not choice.get("logprobs"):
+            raise UnsupportedError(
+                f"{self.url} answered without token_ids or logprobs, which AsyncGRPOTrainer needs. Use vLLM 0.22 or "
+                "newer."
+            )
+        ids, log_probs = list(choice["token_ids"]), list(choice["logprobs"]["token_logprobs"])
+        if len(ids) != len(log_probs):
+            raise UnsupportedError(f"{self.url} sent {len(log_probs)} log-probabilities for {len(ids)} tokens.")
+        return ids, log_probs
+
+    def _post(self, path: str, what: dict[str, Any]) -> Any:
+        """Tries again where the server is out of reach or in trouble, not where it finds fault with the request."""
+        body, headers = json.dumps(what).encode(), {"Content-Type": "application/json"}
+        for attempt in range(ATTEMPTS):
+            request = urllib.request.Request(self.url + path, body, headers)
+            try:
+                with _DIRECT.open(request, timeout=self.timeout) as response:
+                    return json.load(response)
+            except _BROKEN as error:
+                refused = isinstance(error, urllib.error.HTTPError) and error.code < 500
+                if refused or attempt == ATTEMPTS - 1:
+                    said = error.read(500).decode(errors="replace") if isinstance(error, urllib.error.HTTPError) else ""
+                    raise ConnectionError(f"POST {self.url}{path}: {error} {said}".rstrip()) from error
+            if self.stopping.wait(min(2.0**attempt, 16.0)):
+                break
+        raise TrainingEnded

@@ -1,0 +1,175 @@
+"""Histograms and a table for W&B, trackio and TensorBoard: what the trainer's own log, which takes numbers, cannot."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from budgetalloc.budget import IntArray
+from budgetalloc.ids import Id, factorize
+from budgetalloc.policies import Policy
+from budgetalloc.posterior import FloatArray
+from budgetalloc.state import load_state, save_state
+from budgetalloc.trl.metrics import Spending, histogram_of_counts, histogram_of_rates
+
+logger = logging.getLogger(__name__)
+COLUMNS = ("prompt", "rollouts", "tokens", "success", "believed")
+SPENDING_FILE = "budgetalloc_spending.npz"
+_ROWS = 20
+_GROUP = "train/budgetalloc/"  # where transformers puts what a trainer logs as "budgetalloc/..."
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """What a tracker is given at one logging step.
+
+    Args:
+        step: The trainer's global step.
+        counts_G: Rollouts of each prompt in each step since the last log: a group each.
+        predicted_G: The success rate that was believed of it before its step.
+        rows: The table of the most expensive prompts so far, by `COLUMNS`.
+    """
+
+    step: int
+    counts_G: IntArray
+    predicted_G: FloatArray
+    rows: list[tuple[Any, ...]]
+
+
+class Reporting:
+    """Gathers what the rollouts of all steps showed, and hands it at logging steps to the trackers of `report_to`.
+
+    The table counts every rollout that was generated, by its tokens, since the training began: it is saved in
+    checkpoints. `success` is the mean reward of those without a hint, on the scale of [0, 1], and `believed` the
+    success rate that the policy believes in now.
+
+    Args:
+        trainer: The `GRPOTrainer`.
+        policy: Whose beliefs are shown.
+        trackers: Those of `TRACKERS` to hand it to.
+    """
+
+    def __init__(self, trainer: Any, policy: Policy, trackers: list[str]) -> None:
+        self.trainer, self.policy, self.trackers = trainer, policy, trackers
+        self.spending = Spending()
+        self._groups: list[tuple[IntArray, FloatArray]] = []
+        self._warned: set[str] = set()
+
+    @classmethod
+    def of(cls, trainer: Any, policy: Policy) -> "Reporting | None":
+        """None where nothing is reported: another process than the main one, no logging, no tracker of `TRACKERS`."""
+        args = trainer.args
+        trackers = [name for name in TRACKERS if name in (args.report_to or [])]
+        reports = trackers and args.logging_strategy != "no" and trainer.accelerator.is_main_process
+        return cls(trainer, policy, trackers) if reports else None
+
+    def add(self, ids_R: list[Id], rewards_R: FloatArray, lengths_R: IntArray, predicted_R: FloatArray) -> None:
+        """One step's rollouts: rewards in [0, 1] (NaN: none, or with a hint), tokens, success rate believed before."""
+        self.spending.add(ids_R, rewards_R, lengths_R)
+        _, group_R = factorize(ids_R)
+        first_G = np.unique(group_R, return_index=True)[1]
+        self._groups.append((np.bincount(group_R), predicted_R[first_G]))
+
+    def log(self, step: int) -> None:
+        """Hands over what was added since the last call. A tracker that fails costs a warning, never the training."""
+        if not self._groups:
+            return
+        top = self.spending.top(_ROWS)
+        believed_P = self.policy.estimator.belief([name for name, *_ in top]).mean.tolist()
+        shown = Shown(
+            step,
+            np.concatenate([counts for counts, _ in self._groups]),
+            np.concatenate([predicted for _, predicted in self._groups]),
+            [(str(row[0]), *row[1:], believed) for row, believed in zip(top, believed_P, strict=True)],
+        )
+        self._groups.clear()
+        for name in self.trackers:
+            try:
+                TRACKERS[name](self.trainer, shown)
+            except Exception as error:
+                if name not in self._warned:
+                    logger.warning(
+                        "%s does not show budgetalloc's histograms and table (%s: %s); training goes on. It is in "
+                        "report_to: let the trainer's own callback for it start the run, or take it out of report_to.",
+                        name,
+                        type(error).__name__,
+                        error,
+                    )
+                self._warned.add(name)
+
+    def save(self, folder: Path) -> None:
+        """Writes the table's sums into a checkpoint."""
+        save_state(folder / SPENDING_FILE, self.spending.state_dict())
+
+    def load(self, folder: Path) -> None:
+        """Reads them back; a checkpoint of a run that reported nothing has none, and the table starts empty."""
+        if (folder / SPENDING_FILE).exists():
+            self.spending.load_state_dict(load_state(folder / SPENDING_FILE)[0])
+
+
+def _to_wandb(trainer: Any, shown: Shown) -> None:
+    import wandb
+
+    if wandb.run is None:
+        raise RuntimeError("there is no wandb.run")
+    wandb.run.log(_media(wandb, shown))
+
+
+def _to_trackio(trainer: Any, shown: Shown) -> None:
+    import trackio
+
+    trackio.log(_media(trackio, shown))  # raises where there is no run
+
+
+def _media(tracker: Any, shown: Shown) -> dict[str, Any]:
+    """For W&B and trackio alike; with the step, as the trainer's own rows have it."""
+    return {
+        f"{_GROUP}counts": tracker.Histogram(np_histogram=histogram_of_counts(shown.counts_G)),
+        f"{_GROUP}predicted": tracker.Histogram(np_histogram=histogram_of_rates(shown.predicted_G)),
+        f"{_GROUP}most_expensive_prompts": tracker.Table(columns=list(COLUMNS), data=[list(x) for x in shown.rows]),
+        "train/global_step": shown.step,
+    }
+
+
+def _to_tensorboard(trainer: Any, shown: Shown) -> None:
+    from transformers.integrations import TensorBoardCallback
+
+    callbacks = trainer.callback_handler.callbacks
+    writer = next((x.tb_writer for x in callbacks if isinstance(x, TensorBoardCallback)), None)
+    if writer is None:
+        raise RuntimeError("the trainer has no TensorBoardCallback with a writer")
+    counts, rates = shown.counts_G, shown.predicted_G
+    writer.add_histogram(f"{_GROUP}counts", counts, shown.step, bins=histogram_of_counts(counts)[1])
+    writer.add_histogram(f"{_GROUP}predicted", rates, shown.step, bins=histogram_of_rates(rates)[1])
+    writer.add_text(f"{_GROUP}most_expensive_prompts", as_markdown(shown.rows), shown.step)
+    writer.flush()
+
+
+def as_markdown(rows: list[tuple[Any, ...]]) -> str:
+    """The table as TensorBoard, which has none, shows one.
+
+    >>> print(as_markdown([("a|b", 2, 80, None, 0.25)]))
+    | prompt | rollouts | tokens | success | believed |
+    |---|---|---|---|---|
+    | a\\|b | 2 | 80 |  | 0.250 |
+    """
+    lines = [COLUMNS, *([_cell(x) for x in row] for row in rows)]
+    shown = [f"| {' | '.join(line)} |" for line in lines]
+    return "\n".join([shown[0], "|---" * len(COLUMNS) + "|", *shown[1:]])
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    text = f"{value:.3f}" if isinstance(value, float) else str(value)
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+TRACKERS: dict[str, Callable[[Any, Shown], None]] = {
+    "wandb": _to_wandb,
+    "trackio": _to_trackio,
+    "tensorboard": _to_tensorboard,
+}
