@@ -1,0 +1,170 @@
+# %% [markdown]
+# # 01 Quick start on a log
+#
+# You have a finished GRPO run on disk. How much of it was wasted, could that have been foreseen, and what would other
+# allocation policies have drawn with the same rollouts? No GPU, no language model, about a minute.
+#
+# Needs the extra `logs`: `pip install '.[logs]'` in the repository.
+
+# %%
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from matplotlib import pyplot as plt
+
+import budgetalloc as ba
+from budgetalloc.report import as_text, report
+
+SMALL = bool(os.environ.get("BUDGETALLOC_SMALL"))  # set by the tests: shorter loops, the same code
+LOOK = {"figure.constrained_layout.use": True, "figure.dpi": 80, "axes.grid": True, "axes.axisbelow": True}
+LOOK |= {"grid.alpha": 0.3, "axes.spines.top": False, "axes.spines.right": False}
+plt.style.use(["seaborn-v0_8-colorblind", LOOK])
+
+# %% [markdown]
+# ## The run
+#
+# Put the path of your own here: TRL's `completions` folder (`log_completions=True`), verl's rollout dump, result files
+# of prime-rl or verifiers, a W&B offline run, a `datasets` folder, a CSV of counts, or a ledger of budgetalloc.
+
+# %%
+LOG = None  # such as "outputs/my_run/completions"
+
+# %% [markdown]
+# Without one, a run is made up: uniform GRPO with 32 prompts x 8 rollouts a step in `ba.Learner`, a small softmax
+# policy that learns from its advantages. It is no language model, and its figures say nothing about yours.
+
+
+# %%
+class Logged(ba.Learner):
+    """A world that appends what it answers to a ledger, a step for each `learn`."""
+
+    def __init__(self, path, **settings):
+        super().__init__(**settings)
+        self.log, self.step = ba.LedgerWriter(path), 0
+
+    def rollout(self, ids_R):
+        rewards_R = super().rollout(ids_R)
+        unknown_R = np.full(len(ids_R), np.nan)
+        self.log.append(self.step, ids_R, rewards_R, np.full(len(ids_R), -1), unknown_R, np.full(len(ids_R), 8))
+        return rewards_R
+
+    def learn(self, advantages_R):
+        super().learn(advantages_R)
+        self.step += 1
+
+
+if LOG is None:
+    os.chdir(tempfile.mkdtemp())
+    LOG = Path("ledger.jsonl")
+    task = ba.worlds.Task(ba.worlds.U_SHAPE.skills, coins=(0.25, 0.12), per_skill=20, offset=2.0)
+    for _ in ba.simulate(ba.uniform(seed=0), Logged(LOG, task=task, rate=2e-5), 256, steps=60 if SMALL else 400):
+        pass
+
+# %% [markdown]
+# ## The report
+#
+# The same as `budgetalloc report LOG` in a terminal; `--html page.html` writes a page to pass on, `--json` is for
+# machines.
+
+# %%
+found = report(LOG, seeds=range(2) if SMALL else range(5), workers=1 if SMALL else None)
+print(as_text(found, width=100, unicode=True))
+
+# %% [markdown]
+# ## Where the rollouts went, over time
+#
+# Groups whose rewards are all equal teach nothing under GRPO's own baseline.
+
+# %%
+waste = found.waste
+time = waste.over_time(40)
+middle = [(row["first"] + row["last"]) / 2 for row in time]
+KINDS = {"mixed": ("C0", "mixed: teaches"), "all_fail": ("C2", "all fail"), "all_pass": ("C5", "all pass")}
+KINDS |= {"tied": ("0.6", "all equal, in between"), "alone": ("0.8", "groups of one")}
+seen = [kind for kind in KINDS if any(row[kind] for row in time)]
+figure, axis = plt.subplots(figsize=(8.5, 3.8))
+axis.stackplot(
+    middle,
+    [[row[kind] for row in time] for kind in seen],
+    colors=[KINDS[kind][0] for kind in seen],
+    labels=[KINDS[kind][1] for kind in seen],
+    alpha=0.85,
+)
+axis.set(xlabel="training step", ylabel="share of rollouts", ylim=(0, 1), xlim=(middle[0], middle[-1]))
+handles, labels = axis.get_legend_handles_labels()
+axis.legend(handles[::-1], labels[::-1], loc="upper left", bbox_to_anchor=(1, 1))
+plt.show()
+
+# %% [markdown]
+# ## Which prompts
+#
+# One point a prompt: its mean reward over the run, and how many of its rollouts were in groups that taught nothing.
+
+# %%
+rate_P = waste.successes_P / waste.rollouts_P
+share_P = waste.wasted_P / waste.rollouts_P
+figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.6))
+left.plot(rate_P, share_P, "o", markersize=4, alpha=0.35, color="C0")
+left.set(xlabel="mean reward of the prompt over the run", ylabel="share of its rollouts wasted", ylim=(-0.02, 1.02))
+order = np.argsort(-waste.wasted_P)
+right.plot(np.arange(1, len(order) + 1) / len(order), waste.wasted_P[order].cumsum() / waste.wasted, color="C0")
+right.plot([0, 1], [0, 1], color="0.6", linewidth=1)
+right.set(xlabel="share of the prompts, most wasteful first", ylabel="share of the waste", xlim=(0, 1), ylim=(0, 1.01))
+plt.show()
+half = np.searchsorted(waste.wasted_P[order].cumsum(), waste.wasted / 2) + 1
+print(f"half of the waste was in {half} of {len(order)} prompts ({half / len(order):.0%})")
+
+# %% [markdown]
+# The nearer a prompt's mean is to 0 or 1, the more of it was wasted; prompts that the run taught (or unlearned) lie
+# between: wasted while they failed, again when they passed. The grey line on the right is waste that is spread evenly.
+#
+# ## Could it have been foreseen?
+#
+# Before each group, a belief kept from the earlier steps forecasts whether it will be wasted. The report has the table;
+# as a picture:
+
+# %%
+tenths = waste.foresight.deciles()
+figure, axis = plt.subplots(figsize=(5, 3.8))
+axis.plot([0, 1], [0, 1], color="0.6", linewidth=1)
+x, y = [row["predicted"] for row in tenths], [row["wasted"] for row in tenths]
+axis.plot(x, y, color="C0", linewidth=1)
+axis.scatter(x, y, s=[400 * row["groups"] / waste.foresight.groups + 10 for row in tenths], color="C0", zorder=3)
+axis.set(
+    xlabel="forecast chance that the group is wasted", ylabel="share that was", xlim=(-0.02, 1.02), ylim=(-0.02, 1.02)
+)
+plt.show()
+
+# %% [markdown]
+# The larger a point, the more groups. On the grey line, forecasts come true as often as they say; above it on the left,
+# waste came as a surprise. How to match the belief to your run: notebook 02.
+#
+# ## What other policies would have drawn
+
+# %%
+rows = found.replayed.rows
+figure, axes = plt.subplots(1, 2, figsize=(10, 2.8), sharey=True)
+for at, row in enumerate(rows):
+    axes[0].plot([row["pessimistic"], row["optimistic"]], [at, at], color="C0", linewidth=7, alpha=0.25)
+    for axis, figure_name in zip(axes, ("mixed_rollouts", "signal"), strict=True):
+        value, low, high = (row[figure_name + end] for end in ("", "_low", "_high"))
+        axis.errorbar(value, at, xerr=[[value - low], [high - value]], fmt="o", color="C0", capsize=3)
+axes[0].set_yticks(range(len(rows)), [row["policy"] for row in rows])
+axes[0].set(xlabel="share of rollouts in mixed groups", xlim=(-0.02, 1), ylim=(len(rows) - 0.5, -0.5))
+axes[1].set(xlabel="signal: mean of 4 p (1-p) over rollouts", xlim=(-0.02, 1))
+plt.show()
+for row in rows:
+    print(f"{row['policy']:<10} {row['modelled']:.0%} of its answers from the model of the replay")
+
+# %% [markdown]
+# Points have 95 % intervals over seeds; bands are where the share would lie whatever the modelled answers had been.
+# `adaptive` asks for groups of one as well, which are never mixed: its baseline is what was believed of the prompt, so
+# that mixed groups do not describe it. The signal on the right is defined for all.
+#
+# **What a replay cannot tell**: whether the language model would have learned more. Learning does not react to the
+# allocation here, and the share of mixed groups ranks policies otherwise than training does (notebook 05). If much of
+# your run was wasted, and the waste could be foreseen, a training run with `AdaptiveGRPOCallback` is worth trying.
+#
+# Next: 02 beliefs, 03 values and solvers, 04 ablations on a log, 05 ablations on training, 06 your own policy.

@@ -1,0 +1,224 @@
+# %% [markdown]
+# # 03 Values and solvers
+#
+# A **value** says what n rollouts of a prompt are worth: `value(belief, counts_N) -> values_PN`. A **solver** spends
+# the budget on values: `solver(values_PN, costs_P, budget) -> counts_P`. Both are pure functions, so that they can be
+# looked at alone. To keep beliefs out of it, success rates are known here (`ba.Point`).
+
+# %%
+import os
+
+import numpy as np
+import pandas as pd
+from IPython.display import display
+from matplotlib import pyplot as plt
+from scipy import stats
+
+import budgetalloc as ba
+
+SMALL = bool(os.environ.get("BUDGETALLOC_SMALL"))  # set by the tests: shorter loops, the same code
+LOOK = {"figure.constrained_layout.use": True, "figure.dpi": 80, "axes.grid": True, "axes.axisbelow": True}
+LOOK |= {"grid.alpha": 0.3, "axes.spines.top": False, "axes.spines.right": False}
+plt.style.use(["seaborn-v0_8-colorblind", LOOK])
+
+# %% [markdown]
+# ## Four values
+#
+# `mixed_group` is the chance of a success and a failure in the same group; `knapsack_rl` multiplies it by p(1-p)^2, the
+# room that is left to learn; `variance` is how much n rollouts lower the variance of the gradient; `hit` is the chance
+# of at least one success.
+
+# %%
+VALUES = {"mixed_group": ba.mixed_group, "knapsack_rl": ba.knapsack_rl, "variance": ba.variance, "hit": ba.hit}
+rate = np.linspace(0, 1, 201)
+counts = np.arange(0, 33)
+figure, axes = plt.subplots(2, 4, figsize=(11, 5.2), sharex="row")
+for k, (name, value) in enumerate(VALUES.items()):
+    for color, p in enumerate((0.05, 0.2, 0.5)):
+        axes[0, k].plot(counts, value(ba.Point([p]), counts)[0], color=f"C{color}", label=f"p = {p}")
+    for style, n in (("-", 32), ("--", 8), (":", 2)):
+        axes[1, k].plot(rate, value(ba.Point(rate), [n])[:, 0], color="black", linestyle=style, label=f"n = {n}")
+    axes[0, k].set(title=name, xlabel="rollouts n", ylim=(0, None))
+    axes[1, k].set(xlabel="success rate p", ylim=(0, None))
+axes[0, 0].set_ylabel("value")
+axes[1, 0].set_ylabel("value")
+axes[0, 3].legend(loc="upper left", bbox_to_anchor=(1, 1))
+axes[1, 3].legend(loc="upper left", bbox_to_anchor=(1, 1))
+plt.show()
+
+# %% [markdown]
+# Each rises with n and bends over, so that a rollout is worth less the more the prompt has (**concave**, from the
+# smallest group on). They disagree about p: `variance` likes one half, `knapsack_rl` leans to prompts that mostly fail,
+# and `hit` likes whatever passes, so that a prompt is worth *more* rollouts only until its first success is sure.
+#
+# ## One batch, six ways to spend
+#
+# 25 prompts with rates from 0.02 to 0.98 and 200 rollouts, 8 each on average.
+
+# %%
+p = np.linspace(0.02, 0.98, 25)
+prompts = ba.Point(p)
+budget = ba.Budget(rollouts=200, floor=2)
+neyman = np.sqrt(p * (1 - p))
+spent = {f"greedy on {name}": ba.greedy(value(prompts, budget.grid()), None, budget) for name, value in VALUES.items()}
+spent["proportional to sqrt(p(1-p))"] = ba.proportional(neyman, None, budget)
+spent["uniform"] = ba.proportional(np.ones(len(p)), None, budget)
+
+
+def worth(value, counts_P, budget):
+    """The total value of these counts."""
+    values_PN = value(prompts, budget.grid())
+    return values_PN[np.arange(len(counts_P)), np.searchsorted(budget.grid(), counts_P)].sum()
+
+
+table = pd.DataFrame(
+    {
+        f"total {name}": [worth(value, counts_P, budget) for counts_P in spent.values()]
+        for name, value in VALUES.items()
+    },
+    index=list(spent),
+)
+display(table.round(3))
+same = (spent["greedy on variance"] == spent["proportional to sqrt(p(1-p))"]).all()
+print(f"greedy on variance and proportional to sqrt(p(1-p)) give the same counts: {same}")
+
+figure, axes = plt.subplots(2, 3, figsize=(10.5, 5), sharex=True, sharey=True)
+for axis, (name, counts_P) in zip(axes.flat, spent.items(), strict=True):
+    axis.bar(p, counts_P, width=0.03, color="C2" if "proportional" in name else "C3" if name == "uniform" else "C0")
+    axis.set_title(name, fontsize=11)
+for axis in axes[:, 0]:
+    axis.set_ylabel("rollouts")
+for axis in axes[1]:
+    axis.set_xlabel("success rate p of the prompt")
+plt.show()
+
+# %% [markdown]
+# Each `greedy` row of the table is the best in the column of the value that it was given.
+#
+# - `mixed_group` spends most on prompts that are *nearly* hopeless or nearly solved: a prompt at one half is mixed with
+#   a few rollouts already. At the very ends, where a mixed group is too dear, it falls to the floor.
+# - `knapsack_rl` does the same on the left, and leaves prompts that nearly always pass at the floor.
+# - `hit` looks at the left alone.
+# - `variance` and the proportional rule with Neyman's weight sqrt(p(1-p)) ask for the same counts: counts in proportion
+#   to the standard deviations minimise the total variance. `proportional` needs weights only and no value of every
+#   count, but knows one goal: on `mixed_group` it does worse than uniform.
+#
+# ## When greedy is exact, and how to know
+#
+# `greedy` takes the best gain per rollout until the budget is spent. For concave values that is the optimum. CP-SAT
+# (`ba.certify`) needs no concavity, and proves a bound that no counts can exceed:
+
+# %%
+proofs = {}
+for name, value in VALUES.items():
+    if SMALL and name != "knapsack_rl":
+        continue
+    values_PN = value(prompts, budget.grid(24))
+    best = ba.certify(values_PN, None, budget, time_limit=300)
+    proofs[name] = (worth(value, ba.greedy(values_PN, None, budget), budget), best.value, best.bound, best.optimal)
+display(pd.DataFrame(proofs, index=["greedy", "CP-SAT", "bound that CP-SAT proved", "search ended"]).T)
+
+# %% [markdown]
+# Equal, to the rounding of CP-SAT's integers. That is why `greedy` is the default: it is exact for all values of this
+# package, and far faster (`benchmarks/solvers.py` measures how much).
+#
+# ## Where greedy is not exact
+#
+# Suppose that a prompt counts only if it gives at least four correct answers, to fine-tune on, say. The first three
+# rollouts are then worth nothing: the value is not concave. `greedy` replaces it by its concave hull, opens whole
+# groups, and repairs what is left over at the end.
+
+
+# %%
+def four_correct(belief, counts_N):
+    """The chance of at least four successes."""
+    return stats.binom.sf(3, np.asarray(counts_N), belief.mean[:, None])
+
+
+figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8))
+for color, rate in enumerate((0.3, 0.5, 0.8)):
+    left.plot(counts, four_correct(ba.Point([rate]), counts)[0], color=f"C{color}", label=f"p = {rate}")
+left.set(xlabel="rollouts n", ylabel="chance of four correct answers", title="A value that is not concave")
+left.legend(loc="lower right")
+
+totals = np.array([60, 66, 100] if SMALL else range(40, 122, 3))
+gaps = []
+for total in totals:
+    chosen = ba.Budget(rollouts=int(total), floor=0, cap=32)
+    values_PN = four_correct(prompts, chosen.grid())
+    best = ba.certify(values_PN, None, chosen, time_limit=300)
+    gaps.append(worth(four_correct, ba.greedy(values_PN, None, chosen), chosen) / best.bound)
+right.plot(totals, gaps, marker="o", markersize=4, color="C0")
+right.axhline(1, color="0.5", linewidth=1)
+right.set(xlabel="rollouts to spend", ylabel="greedy / the bound that CP-SAT proved", title="What greedy gets of it")
+plt.show()
+print(f"greedy gets {min(gaps):.3f} to {max(gaps):.3f} of the bound, on average {np.mean(gaps):.3f}")
+
+# %% [markdown]
+# Where whole groups happen to fill the budget, `greedy` is optimal here too; between, a few rollouts do not fit into
+# any group, and it loses what the proof shows, at most one block of one prompt. With a real batch of hundreds of
+# prompts that is small; with few prompts or large groups, ask CP-SAT.
+#
+# ## Where greedy says no
+#
+# Two resources at once, quotas by domain, or a limit on the number of prompts are beyond one threshold on gains.
+# `greedy` refuses them by name, and CP-SAT solves them. Say every third prompt is code, with answers four times as long
+# as those of the others:
+
+# %%
+domains = ["code" if k % 3 == 0 else "math" for k in range(len(p))]
+costs = np.array([800 if domain == "code" else 200 for domain in domains])
+tight = ba.Budget(rollouts=200, tokens=60_000, floor=2, cap=24)
+quota = ba.Budget(rollouts=200, floor=2, cap=24, quotas={"code": (100, 120)})
+few = ba.Budget(rollouts=200, floor=0, cap=24)
+try:
+    ba.greedy(ba.mixed_group(prompts, tight.grid()), costs, tight)
+except ba.UnsupportedError as error:
+    print(f"UnsupportedError: {error}\n")
+
+plain = ba.Budget(rollouts=200, floor=2, cap=24)
+answers = {
+    "200 rollouts": ba.greedy(ba.mixed_group(prompts, plain.grid()), None, plain),
+    "and 60,000 tokens": ba.ortools(ba.mixed_group(prompts, tight.grid()), costs, tight, time_limit=300),
+    "and 100 or more for code": ba.ortools(ba.mixed_group(prompts, quota.grid()), None, quota, domains_P=domains),
+    "and at most 12 prompts": ba.ortools(ba.mixed_group(prompts, few.grid()), None, few, max_prompts=12),
+}
+code = np.array(domains) == "code"
+table = pd.DataFrame(
+    {
+        "rollouts": [counts_P.sum() for counts_P in answers.values()],
+        "of them code": [counts_P[code].sum() for counts_P in answers.values()],
+        "tokens": [int(counts_P @ costs) for counts_P in answers.values()],
+        "prompts": [(counts_P > 0).sum() for counts_P in answers.values()],
+        "expected mixed groups": [
+            ba.mixed_group(prompts, np.arange(25))[np.arange(25), counts_P].sum() for counts_P in answers.values()
+        ],
+    },
+    index=list(answers),
+)
+display(table.round(2))
+
+figure, axes = plt.subplots(1, 4, figsize=(11, 3), sharey=True)
+for axis, (name, counts_P) in zip(axes, answers.items(), strict=True):
+    axis.bar(p[~code], counts_P[~code], width=0.03, color="C0", label="math, 200 tokens")
+    axis.bar(p[code], counts_P[code], width=0.03, color="C2", label="code, 800 tokens")
+    axis.set_title(name, fontsize=11)
+    axis.set_xlabel("success rate p")
+axes[0].set_ylabel("rollouts")
+figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+plt.show()
+
+# %% [markdown]
+# Each further constraint costs mixed groups; the last one most, because twelve prompts give at most twelve of them.
+# Under the limit on tokens, code keeps what is worth its price.
+#
+# ## What to use
+#
+# | you have | solver |
+# |---|---|
+# | a budget in rollouts *or* in tokens, a value of this package or another concave one | `ba.greedy`, the default |
+# | weights and no value, such as Neyman's | `ba.proportional` |
+# | rollouts *and* tokens, quotas, a limit on prompts, or a value that is not concave and few prompts | `ba.ortools` |
+# | a doubt about any of them | `ba.certify`, and compare with its bound |
+#
+# `ba.knapsack(value=..., solver=...)` and `ba.thompson(value=..., solver=...)` take both as arguments.

@@ -1,0 +1,274 @@
+# %% [markdown]
+# # 04 Ablation of allocation policies on logged rewards
+#
+# Which part of a policy matters: the belief, the value, the solver, whom it may choose among? On a log, such questions
+# cost minutes and no GPU. This notebook asks them of a public log of real GRPO training, and says at each step how much
+# of the answer is logged and how much is a model's.
+#
+# **The log.** *Reinforcement Learning for Reasoning in Large Language Models with One Training Example* (arXiv
+# 2504.20571) publishes, under Apache-2.0, how often each prompt passed at each of its visits while Qwen2.5-Math-1.5B
+# was trained by GRPO on 1,209 problems: 500 steps of 128 prompts x 8 rollouts. The outputs kept in this notebook were
+# made with that file. It is not shipped; the next cells fetch it when asked. Without it, a made-up run stands in, so
+# that everything runs, and the text below about the outcomes is not about it.
+
+# %%
+import csv
+import json
+import os
+import tempfile
+import urllib.request
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from IPython.display import display
+from matplotlib import pyplot as plt
+
+import budgetalloc as ba
+from budgetalloc import policies
+from budgetalloc.evaluate import compare
+from budgetalloc.offpolicy import mixed_within
+from budgetalloc.readers import open_log, read_all
+from budgetalloc.report.waste import measure
+from budgetalloc.visits import discount, drift
+
+SMALL = bool(os.environ.get("BUDGETALLOC_SMALL"))  # set by the tests: shorter loops, the same code
+LOOK = {"figure.constrained_layout.use": True, "figure.dpi": 80, "axes.grid": True, "axes.axisbelow": True}
+LOOK |= {"grid.alpha": 0.3, "axes.spines.top": False, "axes.spines.right": False}
+plt.style.use(["seaborn-v0_8-colorblind", LOOK])
+
+SOURCE = "https://raw.githubusercontent.com/ypwang61/One-Shot-RLVR/main/data/acc_step_500.json"
+FETCH = False  # True: fetch the public file
+LOG = os.environ.get("BUDGETALLOC_LOG")  # or the path of a log of your own, whatever wrote it
+
+# %%
+FOLDER = Path(tempfile.mkdtemp())
+
+
+def fetch(url, path):
+    """The public file, {prompt: [share of its 8 rollouts that passed, a visit each]}, as a CSV of counts."""
+    with urllib.request.urlopen(url) as answer:
+        shares = json.load(answer)
+    with open(path, "w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["prompt_id", "visit", "successes", "rollouts"])
+        for prompt, passed in shares.items():
+            for visit, share in enumerate(passed):
+                table.writerow([prompt, visit, round(8 * share), 8])
+
+
+class Logged(ba.Learner):
+    """A world that writes a CSV of counts, a row a group."""
+
+    def rollout(self, ids_R):
+        rewards_R = super().rollout(ids_R)
+        prompts, at_R = np.unique(ids_R, return_inverse=True)
+        passed, rollouts = np.bincount(at_R, weights=rewards_R), np.bincount(at_R)
+        with open(FOLDER / "made_up.csv", "a") as file:
+            for row in zip(prompts, passed, rollouts, strict=True):
+                visit = self.visits[row[0]] = self.visits.get(row[0], -1) + 1
+                file.write(f"{row[0]},{visit},{row[1]:.0f},{row[2]}\n")
+        return rewards_R
+
+
+if LOG is None and FETCH:
+    LOG = FOLDER / "public.csv"
+    fetch(SOURCE, LOG)
+elif LOG is None:
+    LOG = FOLDER / "made_up.csv"
+    LOG.write_text("prompt_id,visit,successes,rollouts\n")
+    world = Logged(ba.worlds.Task(ba.worlds.U_SHAPE.skills, per_skill=10, offset=2.0), rate=2e-5, seed=0)
+    world.visits = {}
+    for _ in ba.simulate(ba.uniform(seed=0), world, 256, steps=75):
+        pass
+    print("A MADE-UP RUN: set FETCH = True for the public log, or LOG to yours.")
+log = open_log(LOG)
+ledger = read_all(log)  # the same as ba.Ledger.read(LOG), with what was left out or assumed in log.notes
+GROUP = int(np.median(ledger.counts_R))
+print(f"{len(ledger.ids_R):,} rollouts of {len(set(ledger.ids_R)):,} prompts, groups of {GROUP}")
+print(dict(log.notes))
+
+# %% [markdown]
+# ## What is in it
+#
+# The file holds visits, not steps, so that a visit stands for a step: first all first visits, then all second ones.
+
+# %%
+waste = measure([ledger])
+print({kind: round(share, 3) for kind, share in waste.shares().items() if share})
+rows = pd.DataFrame(waste.over_time(30))
+LAG = 2 if SMALL else 8
+table = pd.DataFrame(drift(ledger, lag=LAG)).set_index("visit")
+table = table[table["prompts"] >= table["prompts"].max() / 4]  # the last visits are of few prompts
+figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.6))
+middle = (rows["first"] + rows["last"]) / 2
+for kind, color, label in (("mixed", "C0", "mixed"), ("all_fail", "C2", "all fail"), ("all_pass", "C3", "all pass")):
+    left.plot(middle, rows[kind], color=color, label=label)
+left.plot(middle, rows["reward"], color="black", linestyle=":", label="mean reward")
+left.set(xlabel="visit of each prompt", ylabel="share of rollouts", ylim=(0, 1), title="Groups by what they showed")
+left.legend(loc="upper center", ncols=4, fontsize=9, columnspacing=1, handlelength=1.5)
+right.plot(table.index, table["sd"], color="C0", label="true change (noise taken out)")
+right.plot(table.index, table["noise"], color="0.6", label=f"noise of two groups of {GROUP}")
+right.set(xlabel="visit of each prompt", ylabel="standard deviation over prompts", ylim=(0, 0.25))
+right.set_title(f"Change of a prompt's rate since {LAG} visits before")
+right.legend(loc="upper right")
+plt.show()
+print(f"The discount a visit that follows this drift best: {discount(ledger):.2f}")
+
+# %% [markdown]
+# About half of the rollouts were in groups that taught nothing. While the model learns, groups that all fail give way
+# to groups that all pass: the waste changes its kind and stays. Even over eight visits the rate of a prompt moves less
+# than the noise of the two groups that show it, so that a belief should remember many visits: the discount is high,
+# unlike in the made-up world of notebook 02.
+#
+# ## What the log proves without a model
+#
+# From a group of 8, the chance that a *smaller* group of m would have been mixed has an unbiased estimate, the mean
+# over all sub-samples (Hoeffding 1948). No policy and no belief is in this picture:
+
+# %%
+rollouts = pd.DataFrame({"step": ledger.step_R, "prompt": ledger.ids_R, "reward": ledger.rewards_R})
+groups = rollouts.groupby(["step", "prompt"])["reward"].agg(["sum", "size"])
+passed_G, n_G = groups["sum"].round().to_numpy(), groups["size"].to_numpy()
+sizes = np.arange(2, GROUP + 1)
+mixed_M = np.array([np.nanmean(mixed_within(passed_G, n_G, m)) for m in sizes])
+figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.3))
+left.plot(sizes, mixed_M, marker="o", color="C0")
+left.set(xlabel="rollouts m of a group", ylabel="share of groups mixed", ylim=(0, 1), xticks=sizes)
+right.plot(sizes, 1000 * mixed_M / sizes, marker="o", color="C0")
+right.set(xlabel="rollouts m of a group", ylabel="mixed groups per 1,000 rollouts", ylim=(0, None), xticks=sizes)
+plt.show()
+for m, mixed in zip(sizes, mixed_M, strict=True):
+    print(f"m = {m}: {mixed:.3f} of groups mixed, {1000 * mixed / m:.0f} per 1,000 rollouts")
+
+# %% [markdown]
+# Smaller groups give more mixed groups for the same rollouts: from the fourth rollout of a group on, each adds less
+# than the one before. (A small mixed group is also a noisier lesson; this counts groups, not learning.)
+#
+# ## One change at a time
+#
+# The base moves rollouts inside the batch: the posterior, the value `mixed_group`, the greedy solver, discount 0.9.
+# Each row changes one thing. `compare` replays the log for each policy and seed; what a policy asks beyond the logged
+# rewards is answered by a beta-binomial model, and counted.
+
+# %%
+FOUR = ba.Needs(candidates=4, baseline="group")  # four times as many prompts to choose among
+
+
+def among_four(build):
+    """The same policy, choosing among four times the batch's prompts."""
+    return lambda seed: replace(build(seed=seed), needs=FOUR)
+
+
+def drawn(seed):
+    """The base at a Thompson draw, inside the batch."""
+    return replace(ba.thompson(value=ba.mixed_group, discount=0.9, idle=1.0, seed=seed), needs=ba.Needs())
+
+
+def neyman(seed):
+    """The base's belief, and counts in proportion to the standard deviation of the reward."""
+
+    def decide(view):
+        return ba.proportional(np.sqrt(view.belief_P.moment(1, 1)), None, view.budget)
+
+    return ba.Policy("neyman", decide, ba.BetaEstimator(discount=0.9), seed)
+
+
+INSIDE = {
+    "uniform": ba.uniform,
+    "base: knapsack": ba.knapsack,
+    "belief: its mean": partial(ba.knapsack, belief="mean"),
+    "belief: a draw": drawn,
+    "belief: discount 1": partial(ba.knapsack, discount=1.0),
+    "belief: discount 0.5": partial(ba.knapsack, discount=0.5),
+    "belief: pooled, drift": partial(ba.knapsack, prior="pool", drift=True),
+    "value: knapsack_rl": partial(ba.knapsack, value=ba.knapsack_rl),
+    "value: variance": partial(ba.knapsack, value=ba.variance),
+    "value: hit": partial(ba.knapsack, value=ba.hit),
+    "solver: proportional": neyman,
+}
+BUDGET = ba.Budget(rollouts=32 * GROUP if SMALL else 128 * GROUP, floor=2, cap=8 * GROUP)
+if SMALL:
+    INSIDE = {name: INSIDE[name] for name in list(INSIDE)[:4]}
+settings = {"steps": 20, "seeds": range(2), "workers": 1} if SMALL else {"steps": 200, "seeds": range(5)}
+inside = compare(INSIDE, ledger, BUDGET, **settings)
+COLUMNS = ["mixed", "mixed_diff", "mixed_diff_low", "mixed_diff_high"]
+COLUMNS += ["modelled", "pessimistic", "mixed_rollouts", "optimistic"]
+display(inside[COLUMNS].round(3))
+
+
+# %%
+def dots(table, title):
+    """Mixed groups a step less uniform's, with intervals; beside it, the bounds of the share and what was modelled."""
+    _, (left, right) = plt.subplots(1, 2, figsize=(10.5, 0.32 * len(table) + 1.3), sharey=True)
+    for at, name in enumerate(table.index):
+        row = table.loc[name]
+        color = "black" if at == 0 else "C0"
+        error = [[row["mixed_diff"] - row["mixed_diff_low"]], [row["mixed_diff_high"] - row["mixed_diff"]]]
+        left.errorbar(row["mixed_diff"], at, xerr=error, fmt="o", color=color, capsize=3)
+        right.plot([row["pessimistic"], row["optimistic"]], [at, at], color=color, linewidth=7, alpha=0.25)
+        right.plot(row["mixed_rollouts"], at, "o", color=color)
+    left.axvline(0, color="black", linewidth=1)
+    left.set_yticks(range(len(table)), table.index)
+    left.set(xlabel=f"mixed groups a step, less {table.index[0]}'s", title=title, ylim=(len(table) - 0.5, -0.5))
+    right.set(xlabel="share of rollouts in mixed groups, with bounds", xlim=(0, 1))
+    plt.show()
+
+
+dots(inside, "Inside the batch")
+
+# %% [markdown]
+# Left: the number of mixed groups, which the base maximises. Reallocation inside a batch gains a few groups of 128 at
+# best. The belief matters little here (its mean, no forgetting and a pooled prior do about as well; a draw or much
+# forgetting cost a part of the gain), the value decides: one that aims at something else than mixed groups gains none
+# of them, or loses some. Proportional to the standard deviation is the same as the value `variance`, but for rounding
+# (notebook 03).
+#
+# Right: the share of rollouts that are in mixed groups, another question: large groups are mixed more often. The bands
+# show what hangs on the model. Those of the base and of uniform overlap widely: the logged rewards alone do not prove
+# the gain.
+#
+# ## Among more prompts than the batch
+#
+# With four times as many candidates and no floor, a policy also chooses *which* prompts to roll out.
+
+# %%
+OPEN = replace(BUDGET, floor=0)
+AMONG = {
+    "uniform": ba.uniform,
+    "knapsack": among_four(ba.knapsack),
+    "knapsack, at the mean": among_four(partial(ba.knapsack, belief="mean")),
+    "thompson, mixed_group": among_four(partial(ba.thompson, value=ba.mixed_group)),
+    "thompson, knapsack_rl": among_four(ba.thompson),
+    "vade": among_four(policies.vade),
+    "cures": among_four(policies.cures),
+    "adaptive, groups of two": among_four(ba.adaptive),
+}
+if SMALL:
+    AMONG = {name: AMONG[name] for name in ("uniform", "knapsack")}
+among = compare(AMONG, ledger, OPEN, **settings)
+display(among[COLUMNS].round(3))
+dots(among, "Among four times the batch")
+
+# %% [markdown]
+# Choosing the prompts is where mixed groups are to be had: most policies get twice as many with the same rollouts.
+# `vade` and `cures` have most of their rollouts in mixed groups, but in larger ones, hence fewer.
+#
+# Two warnings. Up to more than half of their answers are modelled, and the lower bounds are *below* uniform's: what the
+# log itself says of these policies is not enough. And what looks best is the knapsack without exploration. In a log,
+# rates move whether a prompt is asked or not; in training, prompts that are never asked again are forgotten, and there
+# it loses to uniform (the text of `ba.knapsack`; notebook 06 shows such a policy failing).
+#
+# ## How far to trust it
+#
+# - *Intervals* are over seeds of the replay and of the policies: another draw from the same log, not another training
+#   run.
+# - *Bounds* hold for the groups that were drawn, whatever the modelled rewards had been. Where they are wide, the log
+#   does not know: a choice among many candidates asks the same prompts again before the log has new rewards for them.
+# - *Learning does not react.* Whatever a policy chose, the next visit has the rewards of the logged run. Which policy
+#   trains best is another question, and mixed groups are a bad guide to it: notebook 05.
+#
+# For a log that was made with *uneven* counts of known probabilities there are estimators without any model or with a
+# model that may be wrong: `budgetalloc.offpolicy` (Horvitz-Thompson, self-normalised, doubly robust).

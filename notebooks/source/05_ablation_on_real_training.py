@@ -1,0 +1,225 @@
+# %% [markdown]
+# # 05 Ablation on real GRPO training
+#
+# A replay counts groups; only training shows what is learned. `benchmarks/learning/` trained a tiny language model with
+# TRL's own `GRPOTrainer` many times: policies x task mixes x seeds, each policy at the learning rate that was best for
+# it on other seeds. This notebook reads those result files (nothing is trained for the first four pictures), and ends
+# with a short run of its own, for which it needs the extra `demo`.
+
+# %%
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from IPython.display import display
+from matplotlib import pyplot as plt
+from scipy import stats
+
+SMALL = bool(os.environ.get("BUDGETALLOC_SMALL"))  # set by the tests: shorter loops, the same code
+LOOK = {"figure.constrained_layout.use": True, "figure.dpi": 80, "axes.grid": True, "axes.axisbelow": True}
+LOOK |= {"grid.alpha": 0.3, "axes.spines.top": False, "axes.spines.right": False}
+plt.style.use(["seaborn-v0_8-colorblind", LOOK])
+
+BENCHMARK = Path("../benchmarks/learning")
+sys.path.insert(0, str(BENCHMARK))
+from run import best_rates, read
+from table import TABLE_SEEDS, TUNING_SEEDS, collect
+
+rows = read(BENCHMARK / "results.jsonl")
+mixes = list(dict.fromkeys(row["mix"] for row in rows))
+curves = {mix: collect(rows, mix)[0] for mix in mixes}  # by mix, policy and seed
+rollouts = collect(rows, mixes[0])[1]
+runs = [len(by_seed) for by_policy in curves.values() for by_seed in by_policy.values()]
+print(f"{len(rows)} runs, {sum(runs)} of them of tuned policies on {len(mixes)} mixes: {', '.join(mixes)}")
+
+# %% [markdown]
+# ## Learning curves
+#
+# Success is the exact probability of the right answer on held-out prompts, so that the curves have no sampling noise of
+# their own. Every rollout that was generated counts, also what a policy throws away. The mix `u_shape` has skills from
+# nearly mastered to nearly unknown; bands are 95 % intervals of the mean over seeds (t).
+
+# %%
+SHOWN = {"adaptive": "C0", "ar3po": "C1", "uniform": "black", "vade": "C3", "dapo": "C2", "reinforce_ada": "0.55"}
+figure, axes = plt.subplots(1, 2, figsize=(10.5, 3.8), sharex=True)
+for axis, mix in zip(axes, ("u_shape", "hard_tail"), strict=True):
+    for name, color in SHOWN.items():
+        table_SG = np.array(list(curves[mix][name].values()))
+        mean_G = table_SG.mean(axis=0)
+        half_G = stats.t.ppf(0.975, len(table_SG) - 1) * table_SG.std(axis=0, ddof=1) / len(table_SG) ** 0.5
+        axis.plot(rollouts / 1000, mean_G, color=color, label=name)
+        axis.fill_between(rollouts / 1000, mean_G - half_G, mean_G + half_G, color=color, alpha=0.12, linewidth=0)
+        print(f"{mix:<10} {name:<14} ends at {mean_G[-1]:.3f} +- {half_G[-1]:.3f}, {len(table_SG)} seeds")
+    axis.set(xlabel="rollouts generated (thousands)", title=mix)
+axes[1].legend(loc="upper left", bbox_to_anchor=(1, 1))
+axes[0].set_ylabel("held-out success")
+plt.show()
+
+# %% [markdown]
+# ## Ahead of uniform, over all mixes
+#
+# The mean success over a run, less uniform's with the same seeds. Hollow points are single mixes; the filled one is
+# their mean, with a 95 % bootstrap interval over seeds.
+
+
+# %%
+def gains(name, base="uniform"):
+    """Mean success over the run less that of `base`, one array over seeds for each mix."""
+    found = []
+    for mix in mixes:
+        seeds = sorted(set(curves[mix][name]) & set(curves[mix][base]))
+        found.append(np.array([(curves[mix][name][seed] - curves[mix][base][seed]).mean() for seed in seeds]))
+    return found
+
+
+def interval(arrays, draws=2000):
+    """95 % bootstrap of the mean of the arrays' means, seeds drawn anew in each."""
+    rng = np.random.default_rng(0)
+    return np.percentile([np.mean([rng.choice(x, len(x)).mean() for x in arrays]) for _ in range(draws)], [2.5, 97.5])
+
+
+everywhere = [name for name in curves["u_shape"] if name != "uniform" and all(name in curves[mix] for mix in mixes)]
+everywhere.sort(key=lambda name: np.mean([x.mean() for x in gains(name)]))
+figure, axis = plt.subplots(figsize=(8, 4))
+table = {}
+for at, name in enumerate(everywhere):
+    by_mix = gains(name)
+    middle, (low, high) = np.mean([x.mean() for x in by_mix]), interval(by_mix)
+    table[name] = [middle, low, high, *(x.mean() for x in by_mix)]
+    axis.plot(
+        [x.mean() for x in by_mix], [at] * len(by_mix), "o", color="C0", fillstyle="none", markersize=5, alpha=0.6
+    )
+    axis.errorbar(middle, at, xerr=[[middle - low], [high - middle]], fmt="o", color="C0", capsize=3, markersize=7)
+axis.axvline(0, color="black", linewidth=1)
+axis.set_yticks(range(len(everywhere)), everywhere)
+axis.set(xlabel="mean held-out success over the run, less uniform's", title="Equal rollouts generated")
+plt.show()
+display(pd.DataFrame(table, index=["all mixes", "low", "high", *mixes]).T[::-1].round(3))
+
+# %% [markdown]
+# Two policies are ahead of uniform over all mixes: `adaptive` and `ar3po`. Those that resample until groups are mixed
+# (`dapo`, `thompson_dapo`, `reinforce_ada`) pay for what they throw away, and are behind.
+#
+# ## What carries the gain: one change at a time
+#
+# On `u_shape` there are runs that differ in one thing from their neighbour:
+#
+# | policy | whom it chooses | group | baseline |
+# |---|---|---|---|
+# | `uniform` | the batch, as the loader gives it | 8 | the group's mean |
+# | `thompson_group` | a Thompson draw, then the knapsack, over the pool | as the knapsack says | the group's mean |
+# | `thompson_posterior` | the same | the same | leave-one-out posterior |
+# | `equal_singles` | every prompt alike | 1 | leave-one-out posterior |
+# | `adaptive` | in proportion to sqrt(p(1-p)^2) of a draw | 1 | leave-one-out posterior |
+
+# %%
+LADDER = ["uniform", "thompson_group", "thompson_posterior", "equal_singles", "adaptive"]
+before = None
+figure, axis = plt.subplots(figsize=(8, 3.4))
+for at, name in enumerate(LADDER):
+    means = np.array([curve.mean() for curve in curves["u_shape"][name].values()])
+    low, high = interval([means])
+    axis.plot(means, [at] * len(means), "o", color="C0", fillstyle="none", markersize=5, alpha=0.6)
+    axis.errorbar(means.mean(), at, xerr=[[means.mean() - low], [high - means.mean()]], fmt="o", color="C0", capsize=3)
+    text = f"{name:<18} {means.mean():.3f} ({low:.3f} to {high:.3f})"
+    if before is not None:  # paired by seed
+        step = np.array([(curves["u_shape"][name][seed] - before[seed]).mean() for seed in before])
+        text += ", less the one before {:+.3f} ({:+.3f} to {:+.3f})".format(step.mean(), *interval([step]))
+    before = curves["u_shape"][name]
+    print(text)
+axis.set_yticks(range(len(LADDER)), LADDER)
+axis.invert_yaxis()
+axis.set(xlabel="mean held-out success over the run (u_shape)", title="Hollow: single seeds. Filled: mean and 95 %")
+plt.show()
+
+# %% [markdown]
+# Every step is ahead of the one before, and the differences are of about one size: the draw, the posterior baseline,
+# groups of one, and a choice on top of them. The interval of the third (from the knapsack's groups to groups of one
+# without any choice of prompts, two changes at once) holds 0: five seeds do not settle it.
+#
+# ## Mixed groups do not measure learning
+#
+# The share of rollouts in mixed groups is what a replay can count, and what several methods maximise. Against learning:
+
+# %%
+tuned = best_rates(rows, TUNING_SEEDS)
+share = {}
+for row in rows:
+    if row["seed"] in TABLE_SEEDS and row["rate"] == tuned.get((row["policy"], row["mix"])):
+        points = [point["mixed_rollouts"] for point in row["curve"][1:]]
+        share.setdefault((row["mix"], row["policy"]), []).append(np.mean(points))
+figure, axes = plt.subplots(1, len(mixes), figsize=(11, 3.6), sharex=True)
+for axis, mix in zip(axes, mixes, strict=True):
+    names = list(curves[mix])
+    x = np.array([np.mean(share[mix, name]) for name in names])
+    y = np.array([np.mean(list(curves[mix][name].values())) for name in names])
+    axis.plot(x, y, "o", color="0.6", markersize=6, label="others")
+    for name, color in (("uniform", "black"), ("adaptive", "C0"), ("ar3po", "C1"), ("reinforce_ada", "C2")):
+        at = names.index(name)
+        axis.plot(x[at], y[at], "o", color=color, markersize=8, label=name)
+    grouped = [name not in ("adaptive", "equal_singles") for name in names]  # groups of one are never mixed
+    axis.set(title=mix, xlabel="rollouts in mixed groups", xlim=(-0.05, 0.8))
+    rank = stats.spearmanr(x[grouped], y[grouped]).statistic
+    print(f"{mix:<10} rank correlation over {sum(grouped)} policies with groups of two and more: {rank:+.2f}")
+axes[0].set_ylabel("mean held-out success")
+figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+plt.show()
+
+# %% [markdown]
+# Within each mix, policies with *more* mixed groups learn *less*, even with groups of one left out. Likely reasons: who
+# resamples pays for it, and who chases mixed groups keeps training on the prompts that stay mixed, such as traps, whose
+# reward is a coin. So a count of mixed groups from a log (notebooks 01 and 04) says where rollouts were wasted. It does
+# not say which policy to train with; that takes a run.
+#
+# ## A short run of your own
+#
+# The same model and trainer, one seed, a few steps. The callback is the whole integration.
+
+# %%
+import warnings
+
+warnings.filterwarnings("ignore", message="IProgress not found")  # a bar of widgets, which nobody needs here
+
+import budgetalloc as ba
+from budgetalloc.testbed.train import train
+from budgetalloc.trl import AdaptiveGRPOCallback
+
+STEPS = 4 if SMALL else 60
+SIZES = {"pool_per_skill": 8, "held_out_per_skill": 1} if SMALL else {}
+live = {}
+for name, policy, rate in (("uniform", ba.uniform(seed=0), 3e-4), ("adaptive", ba.adaptive(seed=0), 4.5e-4)):
+
+    def attach(trainer, policy=policy):
+        trainer.add_callback(AdaptiveGRPOCallback(trainer, policy))
+
+    run = train(
+        attach, steps=STEPS, eval_every=2 if SMALL else 5, learning_rate=rate, threads=1, progress=False, **SIZES
+    )
+    live[name] = run.curve
+    print(f"{name}: {run.curve[0].expected:.3f} -> {run.curve[-1].expected:.3f}, {run.curve[-1].rollouts:,} rollouts")
+
+figure, axis = plt.subplots(figsize=(7, 3.8))
+for name, curve in live.items():
+    axis.plot(
+        [p.rollouts / 1000 for p in curve], [p.expected for p in curve], color=SHOWN[name], label=f"{name}, this run"
+    )
+    mean_G = np.mean(list(curves["u_shape"][name].values()), axis=0)
+    kept = rollouts <= curve[-1].rollouts
+    axis.plot(
+        rollouts[kept] / 1000, mean_G[kept], color=SHOWN[name], linestyle=":", label=f"{name}, mean of the benchmark"
+    )
+axis.set(xlabel="rollouts generated (thousands)", ylabel="held-out success", title="One seed: a demonstration")
+axis.legend(loc="upper left", bbox_to_anchor=(1, 1))
+plt.show()
+
+# %% [markdown]
+# The dotted lines are the benchmark's means over seeds: a single run strays from them, and another processor rounds
+# otherwise. To add a policy of your own to the tables, give it a row in `RIVALS` of `benchmarks/learning/run.py`:
+#
+#     python benchmarks/learning/run.py --tune --policy mine     # learning rates, on seeds of their own
+#     python benchmarks/learning/run.py --policy mine            # seeds 0 to 4
+#     python benchmarks/learning/table.py                        # tables and pictures
+#
+# **What this does not show.** Tiny models and made-up tasks: it ranks policies there. Try it on yours.

@@ -1,0 +1,147 @@
+"""The notebooks: equal to their sources, run in small size, and kept with outputs that are clean."""
+
+import importlib.util
+import json
+import re
+import sys
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+from nbclient.exceptions import CellExecutionError
+
+import budgetalloc as ba
+
+FOLDER = Path(__file__).parents[1] / "notebooks"
+_spec = importlib.util.spec_from_file_location("notebooks_build", FOLDER / "build.py")
+build = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(build)
+
+KEPT = sorted(FOLDER.glob("*.ipynb"))
+# An absolute path of two parts or more; not a URL, a share such as "p/(1-p)" or a closing tag.
+A_PATH = re.compile(r"(?<![\w.:/<])/[A-Za-z_][\w.-]*/[\w.-]+|\b[A-Z]:\\\w+")
+
+
+def read(path):
+    return nbformat.read(path, as_version=4)
+
+
+def outputs(book):
+    return [output for cell in book.cells for output in cell.get("outputs", [])]
+
+
+def texts(book):
+    """Everything in the outputs that is not a picture."""
+    for output in outputs(book):
+        for kind, value in {"text": output.get("text", ""), **output.get("data", {})}.items():
+            if not kind.startswith("image/"):
+                yield value if isinstance(value, str) else json.dumps(value)
+
+
+@pytest.fixture
+def source(tmp_path):
+    """Writes a source and returns its path."""
+
+    def write(text):
+        path = tmp_path / "00_test.py"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_there_are_six_of_them_and_each_has_a_source():
+    assert [path.stem for path in KEPT] == [path.stem for path in build.SOURCES]
+    assert [path.name[:2] for path in KEPT] == ["01", "02", "03", "04", "05", "06"]
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+def test_the_kept_notebook_equals_its_source(path):
+    made, kept = build.notebook(FOLDER / "source" / f"{path.stem}.py"), read(path)
+    again = f"run `python notebooks/build.py {path.name[:2]}` and commit the notebook"
+    assert [(cell.cell_type, cell.source) for cell in kept.cells] == [(c.cell_type, c.source) for c in made.cells], (
+        again
+    )
+    assert kept.metadata == made.metadata
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+def test_the_kept_outputs_are_clean(path):
+    book = read(path)
+    code = [cell for cell in book.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1)), "not run in one go"
+    assert {output.output_type for output in outputs(book)} <= {"stream", "display_data", "execute_result"}
+    assert [output.text for output in outputs(book) if output.get("name") == "stderr"] == []
+    assert [found for text in texts(book) for found in A_PATH.findall(text)] == []
+    assert sum("image/png" in output.get("data", {}) for output in outputs(book)) >= 2
+    assert path.stat().st_size < 400_000
+
+
+@pytest.mark.parametrize("path", build.SOURCES, ids=lambda path: path.stem)
+def test_it_runs_in_small_size(path):
+    if path.stem.startswith("05"):
+        pytest.importorskip("trl")
+    book = build.run(build.notebook(path), small=True)
+    assert any("image/png" in output.get("data", {}) for output in outputs(book))
+
+
+def test_it_runs_in_this_python_and_this_package(source):
+    book = build.run(
+        build.notebook(source("# %%\nimport sys, budgetalloc\nprint(sys.executable, budgetalloc.__file__)\n"))
+    )
+    assert outputs(book)[0].text.split() == [sys.executable, ba.__file__]
+
+
+def test_a_failing_cell_is_an_error(source):
+    with pytest.raises(CellExecutionError, match="ZeroDivisionError"):
+        build.run(build.notebook(source("# %%\n1 / 0\n")))
+
+
+def test_cells_are_what_stands_between_the_marks(source):
+    book = build.notebook(
+        source("# %% [markdown]\n# # Head\n#\n# - text\n\n# %%\nx = 1\n\n\n# %%\nx  # %% not a mark\n")
+    )
+    assert [(cell.cell_type, cell.source) for cell in book.cells] == [
+        ("markdown", "# Head\n\n- text"),
+        ("code", "x = 1"),
+        ("code", "x  # %% not a mark"),
+    ]
+    assert [cell.id for cell in book.cells] == ["cell-00", "cell-01", "cell-02"]
+
+
+@pytest.mark.parametrize(("text", "wrong"), [("x = 1\n# %%\n", "before it stands"), ("# %% [raw]\n", r"\[raw\]")])
+def test_a_bad_source_is_refused_by_name(source, text, wrong):
+    with pytest.raises(ValueError, match=f"00_test.py: .*{wrong}"):
+        build.notebook(source(text))
+
+
+def test_a_path_is_recognised():
+    for text in ("in /home/me/run/log.jsonl", "Reading('/data/x')", r"C:\Users\me"):
+        assert A_PATH.search(text), text
+    for text in ("<td>1</td></tr>", "https://example.org/a/b", "p/(1-p)", "runs/demo/log", "greedy / the bound"):
+        assert not A_PATH.search(text), text
+
+
+def test_the_public_log_is_made_into_counts(tmp_path):
+    """`fetch` of 04, on a file in the format of the public one, read back by the package."""
+    cell = next(
+        c.source
+        for c in build.notebook(FOLDER / "source" / "04_ablation_on_logged_rewards.py").cells
+        if "def fetch" in c.source
+    )
+    names = {}
+    exec("import csv, json, urllib.request\n" + cell[cell.index("def fetch") : cell.index("class Logged")], names)
+    public = tmp_path / "public.json"
+    public.write_text(json.dumps({"7": [0.0, 0.625], "12": [1.0]}))
+    names["fetch"](public.as_uri(), tmp_path / "counts.csv")
+    ledger = ba.Ledger.read(tmp_path / "counts.csv")
+    visits = {
+        (step, name): ledger.rewards_R[(ledger.step_R == step) & (np.array(ledger.ids_R) == name)]
+        for step, name in zip(ledger.step_R.tolist(), ledger.ids_R, strict=True)
+    }
+    assert {key: (rewards.sum(), len(rewards)) for key, rewards in visits.items()} == {
+        (0, 7): (0, 8),
+        (1, 7): (5, 8),
+        (0, 12): (8, 8),
+    }
