@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import trl
+from packaging.version import Version
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
@@ -61,7 +63,7 @@ class AdaptiveRolloutWorker:
         tools, environment_factory: Refused.
 
     Raises:
-        UnsupportedError: tools or environments. Of `attach`: see there.
+        UnsupportedError: tools or environments; a TRL before 1.16. Of `attach`: see there.
     """
 
     def __init__(
@@ -86,6 +88,11 @@ class AdaptiveRolloutWorker:
         tools: Any = None,
         environment_factory: Any = None,
     ) -> None:
+        if Version(trl.__version__).release < (1, 16):
+            raise UnsupportedError(
+                f"TRL {trl.__version__}: AdaptiveRolloutWorker is tested with the AsyncGRPOTrainer of TRL 1.16, an "
+                "experiment that changes from version to version. Install trl 1.16, or train with GRPOTrainer."
+            )
         if tools or environment_factory:
             raise UnsupportedError(
                 "tools and environment_factory: a rollout of several turns may become several rows, which TRL makes of "

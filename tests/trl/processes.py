@@ -211,6 +211,9 @@ def shard() -> None:
 
 
 def zero(stage: int) -> dict[str, Any]:
+    import deepspeed
+
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # else it compiles C++ for a minute
     auto = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
     return {
         "zero_optimization": {"stage": stage} | ({"stage3_param_persistence_threshold": 0} if stage == 3 else {}),

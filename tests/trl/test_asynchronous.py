@@ -12,17 +12,22 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
+import trl
 from completions_server import AttentionOnCpu, serving
 from conftest import low_digit, make_tokenizer, rows
 from datasets import Dataset
+from packaging.version import Version
 from trl import GRPOTrainer
-from trl.experimental.async_grpo import AsyncGRPOConfig, AsyncGRPOTrainer, async_grpo_trainer, packing
 
 import budgetalloc as ba
 from budgetalloc import policies
 from budgetalloc.state import load_state
 from budgetalloc.trl import AdaptiveGRPOCallback, AdaptiveRolloutWorker, completions
 from budgetalloc.trl.checkpoints import STATE_FILE
+
+if Version(trl.__version__).release < (1, 16):
+    pytest.skip("AdaptiveRolloutWorker is for TRL 1.16", allow_module_level=True)
+from trl.experimental.async_grpo import AsyncGRPOConfig, AsyncGRPOTrainer, async_grpo_trainer, packing
 
 
 @pytest.fixture
@@ -358,3 +363,9 @@ def test_what_is_refused_before_anything_is_spent(build, server):
         AdaptiveGRPOCallback(trainer)
     assert not server.served
     assert not issubclass(AsyncGRPOTrainer, GRPOTrainer)
+
+
+def test_an_older_trl_is_refused(monkeypatch):
+    monkeypatch.setattr(trl, "__version__", "1.15.0")
+    with pytest.raises(ba.UnsupportedError, match=r"TRL 1\.15\.0.*Install trl 1\.16"):
+        AdaptiveRolloutWorker(reward_funcs=low_digit)
