@@ -4,8 +4,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import trl
 from conftest import low_digit
 from datasets import Dataset
+from packaging.version import Version
 
 import budgetalloc as ba
 from budgetalloc.readers import open_log, read_all
@@ -14,6 +16,10 @@ from budgetalloc.trl import AdaptiveGRPOCallback
 from budgetalloc.trl.prompts import prompt_hash
 
 pytest.importorskip("pyarrow")
+# There the prompt of this tokenizer, which has no decoder, is written as "0 0 1 =", so that its id is another.
+as_given = pytest.mark.skipif(
+    Version(trl.__version__).release < (1, 15), reason="TRL 1.14 writes down what the tokenizer makes of a prompt"
+)
 QUIET = {"log_completions": True, "num_completions_to_print": 0}
 
 
@@ -26,6 +32,7 @@ def rollouts(ledger, shift=0):
     return Counter((step + shift, *row) for step, *row in rows)
 
 
+@as_given
 def test_completions_and_ledger_of_one_run_hold_the_same_rollouts(build, tmp_path):
     trainer = build(dataset=plain_rows(), **QUIET)
     trainer.add_callback(AdaptiveGRPOCallback(trainer, ba.knapsack(), ledger=tmp_path / "ledger.jsonl"))
@@ -38,6 +45,7 @@ def test_completions_and_ledger_of_one_run_hold_the_same_rollouts(build, tmp_pat
     assert log.notes == {"length unknown": len(kept.ids_R)}
 
 
+@as_given
 def test_several_rewards_with_weights_come_out_as_trl_summed_them(build, tmp_path):
     def short(completions, **_):
         return [None if "9" in text else float(len(text) < 6) for text in completions]
