@@ -149,7 +149,8 @@ def test_counts_follow_all_rewards_and_samples_are_right(build, server, tmp_path
     logs = [entry for entry in trainer.state.log_history if "loss" in entry]
     assert all(entry["batch/samples_per_step"] == 16 for entry in logs)
     assert all("sample/dropped_stale_total" not in entry for entry in logs)
-    assert {"budgetalloc/frac_mixed", "budgetalloc/count/max", "reward", "rewards/low_digit"} <= set(logs[-1])
+    told = set().union(*logs)  # a step of the worker's ends before one of the trainer's, or after
+    assert {"budgetalloc/frac_mixed", "budgetalloc/count/max", "reward", "rewards/low_digit"} <= told
     assert not worker._thread.is_alive()
 
 
