@@ -1,7 +1,8 @@
 """Prompt ids: ints or strings, checked once, with keys that depend neither on the process nor on their order."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,20 @@ def factorize(ids_R: Sequence[Id]) -> tuple[list[Id], NDArray[np.int64]]:
     place: dict[Id, int] = {}
     group_R = np.fromiter((place.setdefault(x, len(place)) for x in ids_R), dtype=np.int64, count=len(ids_R))
     return list(place), group_R
+
+
+def text_id(prompt: Any, unknown: Callable[[Any], Any] | None = None) -> str:
+    """The id of a prompt that has no other: a hash of its text or chat messages, the same in every process.
+
+    Args:
+        prompt: Plain text, or chat messages.
+        unknown: Called with a part that JSON cannot hold; left out, that is a `TypeError`.
+
+    >>> text_id("2 + 2 ="), text_id([{"role": "user", "content": "2 + 2 ="}])
+    ('4d4db5bbabf3998a', '5423f57e2469bbd3')
+    """
+    text = json.dumps(prompt, sort_keys=True, ensure_ascii=False, default=unknown)
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def stable_key(value: Id) -> int:

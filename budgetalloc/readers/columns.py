@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from budgetalloc.ids import Id
+from budgetalloc.ids import Id, text_id
 from budgetalloc.posterior import FloatArray
 from budgetalloc.readers import Rows
 from budgetalloc.readers.names import Columns as Columns
 from budgetalloc.readers.names import identify as identify
-from budgetalloc.readers.rows import Ints, as_id, text_id
+from budgetalloc.readers.rows import Ints, as_id
 
 _WORDS = {"true": 1.0, "false": 0.0}
 _LARGEST = 10**7  # rollouts in one row: beyond it, the row is not what it seems

@@ -1,7 +1,5 @@
 """Rollouts as logs have them, and as chunks of whole steps in ascending order."""
 
-import hashlib
-import json
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -49,16 +47,6 @@ class Rows:
         """A slice of the rows."""
         columns = (getattr(self, field.name) for field in fields(self))
         return Rows(*(None if column is None else column[part] for column in columns))  # type: ignore[arg-type]
-
-
-def text_id(prompt: Any) -> str:
-    """The id of a prompt that has no other: a hash of its text or chat messages, as the TRL callback makes it.
-
-    >>> text_id("2 + 2 ="), text_id([{"role": "user", "content": "2 + 2 ="}])
-    ('4d4db5bbabf3998a', '5423f57e2469bbd3')
-    """
-    text = json.dumps(prompt, sort_keys=True, ensure_ascii=False)
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def as_id(value: Any) -> Id:

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from budgetalloc.ids import Id
+from budgetalloc.ids import Id, text_id
 from budgetalloc.readers import Reading, Rows
 from budgetalloc.readers.lines import Record
-from budgetalloc.readers.rows import as_id, text_id
+from budgetalloc.readers.rows import as_id
 
 # Top-level keys that have nothing to say about rewards; others that are not used are counted as unknown.
 _EPISODE = {"id", "env", "task", "group", "run", "ok", "is_timeout", "errors", "traces"}

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.errors import InputError
-from budgetalloc.ids import Id, factorize
+from budgetalloc.ids import Id, factorize, text_id
 from budgetalloc.posterior import FloatArray
 from budgetalloc.readers import Reading, Rows, arrow
 from budgetalloc.readers.columns import weighted
-from budgetalloc.readers.rows import as_id, text_id
+from budgetalloc.readers.rows import as_id
 
 _FILE = re.compile(r"completions_(\d+)\.parquet")
 _STALE = 3600.0  # seconds; files of one run may be copied in any order

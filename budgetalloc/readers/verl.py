@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from budgetalloc.ids import Id
+from budgetalloc.ids import Id, text_id
 from budgetalloc.readers import Reading, Rows
 from budgetalloc.readers.lines import Record, first, parsed_rows
-from budgetalloc.readers.rows import as_id, ascending, text_id
+from budgetalloc.readers.rows import as_id, ascending
 
 _KNOWN = {"input", "output", "gts", "score", "step"}
 _MARKS = ("input", "output", "score")

@@ -1,7 +1,5 @@
 """Which prompt a row belongs to, and the dataset as a pool of distinct prompts."""
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -9,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.errors import InputError, UnsupportedError
-from budgetalloc.ids import Id, check_ids
+from budgetalloc.ids import Id, check_ids, text_id
 
 _FINGERPRINT_ROWS = 1000
 
@@ -20,8 +18,7 @@ def prompt_hash(prompt: Any) -> str:
     >>> prompt_hash("2 + 2 ="), prompt_hash([{"role": "user", "content": "2 + 2 ="}])
     ('4d4db5bbabf3998a', '5423f57e2469bbd3')
     """
-    text = json.dumps(prompt, sort_keys=True, ensure_ascii=False, default=_nameless)
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    return text_id(prompt, _nameless)
 
 
 def _nameless(part: object) -> None:

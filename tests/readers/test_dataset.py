@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from budgetalloc.errors import InputError
+from budgetalloc.ids import text_id
 from budgetalloc.readers import open_log, read_all
-from budgetalloc.readers.rows import text_id
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

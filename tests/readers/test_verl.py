@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from budgetalloc.ids import text_id
 from budgetalloc.readers import open_log, read_all
-from budgetalloc.readers.rows import text_id
 
 FILES = Path(__file__).parent / "files" / "verl"
 
