@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import budgetalloc as ba
-from budgetalloc.testbed.train import train
+from budgetalloc.cli.testbed.train import train
 from budgetalloc.trl import AdaptiveGRPOCallback
 
 

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import budgetalloc as ba
-from budgetalloc.ids import Id
-from budgetalloc.methods import DECIDES, METHODS, WHICH, Method, published
+from budgetalloc.beliefs.ids import Id
+from budgetalloc.policies.methods import DECIDES, METHODS, WHICH, Method, published
 
 ROOT = Path(__file__).parents[1]
 PAGE, MEASURED = ROOT / "METHODS.md", ROOT / "benchmarks" / "measured.json"
@@ -120,7 +120,7 @@ def _number(count: int, what: str) -> str:
 def page(measured: dict[str, dict[str, Any]]) -> str:
     """METHODS.md."""
     lines = [
-        "<!-- Written by `python benchmarks/methods.py --write` from `budgetalloc/methods.py`: do not edit. -->",
+        "<!-- Written by `python benchmarks/methods.py --write` from `budgetalloc/policies/methods.py`: do not edit. -->",
         "",
         "# Methods",
         "",

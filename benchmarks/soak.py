@@ -17,7 +17,7 @@ import psutil
 from transformers import TrainerCallback
 
 import budgetalloc as ba
-from budgetalloc.testbed.train import train
+from budgetalloc.cli.testbed.train import train
 from budgetalloc.trl import AdaptiveGRPOCallback
 
 PROMPTS, GENERATIONS = 4, 8

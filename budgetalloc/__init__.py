@@ -4,22 +4,29 @@ The nouns: a **policy** keeps a **belief** about each prompt, prices rollouts wi
 to spend the **budget**. `budgetalloc.trl.AdaptiveGRPOCallback` attaches a policy to TRL's `GRPOTrainer`.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from budgetalloc.advantages import group_advantages as group_advantages
+from budgetalloc.beliefs.estimator import BetaEstimator as BetaEstimator
+from budgetalloc.beliefs.posterior import Belief as Belief
+from budgetalloc.beliefs.posterior import Beta as Beta
+from budgetalloc.beliefs.posterior import Point as Point
+from budgetalloc.beliefs.state import load_state as load_state
+from budgetalloc.beliefs.state import save_state as save_state
 from budgetalloc.budget import Budget as Budget
-from budgetalloc.cpsat import Solution as Solution
-from budgetalloc.cpsat import certify as certify
-from budgetalloc.cpsat import ortools as ortools
 from budgetalloc.errors import BudgetallocError as BudgetallocError
 from budgetalloc.errors import BudgetError as BudgetError
 from budgetalloc.errors import InputError as InputError
 from budgetalloc.errors import StateError as StateError
 from budgetalloc.errors import UnsupportedError as UnsupportedError
-from budgetalloc.estimators import BetaEstimator as BetaEstimator
-from budgetalloc.evaluate import compare as compare
-from budgetalloc.evaluate import comparisons as comparisons
-from budgetalloc.ledger import Ledger as Ledger
-from budgetalloc.ledger import LedgerWriter as LedgerWriter
-from budgetalloc.onestep import one_step_value as one_step_value
+from budgetalloc.logs.ledger import Ledger as Ledger
+from budgetalloc.logs.ledger import LedgerWriter as LedgerWriter
+from budgetalloc.offline.compare import compare as compare
+from budgetalloc.offline.compare import comparisons as comparisons
+from budgetalloc.offline.one_step import one_step_value as one_step_value
+from budgetalloc.offline.replay import Replay as Replay
+from budgetalloc.offline.simulate import simulate as simulate
+from budgetalloc.offline.worlds import Learner as Learner
 from budgetalloc.policies import Needs as Needs
 from budgetalloc.policies import Policy as Policy
 from budgetalloc.policies import Step as Step
@@ -27,19 +34,39 @@ from budgetalloc.policies import adaptive as adaptive
 from budgetalloc.policies import knapsack as knapsack
 from budgetalloc.policies import thompson as thompson
 from budgetalloc.policies import uniform as uniform
-from budgetalloc.posterior import Belief as Belief
-from budgetalloc.posterior import Beta as Beta
-from budgetalloc.posterior import Point as Point
-from budgetalloc.replay import Replay as Replay
-from budgetalloc.simulate import simulate as simulate
-from budgetalloc.solvers import greedy as greedy
-from budgetalloc.solvers import proportional as proportional
-from budgetalloc.state import load_state as load_state
-from budgetalloc.state import save_state as save_state
+from budgetalloc.solvers.exact import Solution as Solution
+from budgetalloc.solvers.exact import certify as certify
+from budgetalloc.solvers.exact import ortools as ortools
+from budgetalloc.solvers.greedy import greedy as greedy
+from budgetalloc.solvers.proportional import proportional as proportional
 from budgetalloc.values import hit as hit
 from budgetalloc.values import knapsack_rl as knapsack_rl
 from budgetalloc.values import mixed_group as mixed_group
 from budgetalloc.values import variance as variance
-from budgetalloc.worlds import Learner as Learner
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from budgetalloc import cli as cli
+    from budgetalloc import costs as costs
+    from budgetalloc import logs as logs
+    from budgetalloc import report as report
+    from budgetalloc import testing as testing
+    from budgetalloc.costs import bandits as bandits
+    from budgetalloc.costs import pacing as pacing
+    from budgetalloc.costs import tokens as tokens
+    from budgetalloc.costs import trees as trees
+    from budgetalloc.policies import downselect as downselect
+
+# Modules that `import budgetalloc` leaves to their first use, by the name under which they are found.
+_LATER = {name: f"budgetalloc.{name}" for name in ("cli", "costs", "logs", "offline", "report", "testing", "trl")}
+_LATER |= {name: f"budgetalloc.costs.{name}" for name in ("bandits", "pacing", "tokens", "trees")}
+_LATER["downselect"] = "budgetalloc.policies.downselect"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'budgetalloc' has no attribute {name!r}")
+    import importlib
+
+    return importlib.import_module(_LATER[name])

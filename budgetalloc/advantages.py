@@ -6,10 +6,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from budgetalloc.beliefs.ids import check_ids, factorize
+from budgetalloc.beliefs.posterior import Beta, FloatArray
+from budgetalloc.beliefs.rewards import as_rewards, check_rewards
 from budgetalloc.errors import InputError
-from budgetalloc.estimators import as_rewards, check_rewards
-from budgetalloc.ids import check_ids, factorize
-from budgetalloc.posterior import Beta, FloatArray
 
 Baseline = Literal["group", "loo", "posterior"]
 Scale = Literal["group", "batch", "none"]

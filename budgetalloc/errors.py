@@ -1,4 +1,12 @@
-"""The errors that budgetalloc raises. Each is also a standard exception, so `except ValueError` keeps working."""
+"""The errors that budgetalloc raises, and checks of single arguments that raise them.
+
+Each error is also a standard exception, so `except ValueError` keeps working.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
 
 
 class BudgetallocError(Exception):
@@ -19,3 +27,38 @@ class StateError(BudgetallocError, ValueError):
 
 class UnsupportedError(BudgetallocError, NotImplementedError):
     """A trainer, version or option that budgetalloc cannot serve correctly, with the reason and what to do."""
+
+
+def check_integer(name: str, value: Any, low: int, high: int | None = None) -> int:
+    """An integer in [low, high]; raises `InputError` for anything else, True and False included.
+
+    >>> check_integer("group", np.int64(8), 1)
+    8
+    """
+    fits = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not fits or value < low or (high is not None and value > high):
+        allowed = f"of at least {low}" if high is None else f"from {low} to {high}"
+        raise InputError(f"{name}={value!r}: use an integer {allowed}.")
+    return int(value)
+
+
+def check_number(name: str, value: Any, low: float, high: float, *, without: tuple[float, ...] = ()) -> float:
+    """A finite number in [low, high], but none of `without`; raises `InputError` for anything else.
+
+    >>> check_number("share", 0.5, 0, 1, without=(0, 1))
+    0.5
+    """
+    fits = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not fits or not math.isfinite(value) or not low <= value <= high or value in without:
+        left, right = (
+            "(" if low in without or low == -math.inf else "[",
+            ")" if high in without or high == math.inf else "]",
+        )
+        raise InputError(f"{name}={value!r}: use a number in {left}{low:g}, {high:g}{right}.")
+    return float(value)
+
+
+def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+    """Raises `InputError` unless the value is one of the names allowed."""
+    if not isinstance(value, str) or value not in allowed:
+        raise InputError(f"{name}={value!r}: use one of {allowed}.")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from budgetalloc.posterior import Belief, FloatArray
+from budgetalloc.beliefs.posterior import Belief, FloatArray
 
 Value = Callable[[Belief, ArrayLike], FloatArray]
 

@@ -26,12 +26,12 @@ def example(first_line: str) -> str:
 @pytest.fixture(scope="module")
 def relapse():
     names = {}
-    exec(example("import numpy as np\n    import budgetalloc as ba\n    from budgetalloc.memory"), names)
+    exec(example("import numpy as np\n    import budgetalloc as ba\n    from budgetalloc.beliefs.memory"), names)
     return names["relapse"]
 
 
 def test_the_worked_example_is_short():
-    code = example("import numpy as np\n    import budgetalloc as ba\n    from budgetalloc.memory")
+    code = example("import numpy as np\n    import budgetalloc as ba\n    from budgetalloc.beliefs.memory")
     assert len([line for line in code.splitlines() if line.strip()]) <= 20
 
 

@@ -1,6 +1,7 @@
-"""The package as a whole: light to import, imports that run one way, a public surface that is pinned."""
+"""The package as a whole: few rooms, light to import, imports that run one way, a public surface that is pinned."""
 
 import ast
+import graphlib
 import subprocess
 import sys
 from pathlib import Path
@@ -11,97 +12,87 @@ import pytest
 import budgetalloc
 
 ROOT = Path(budgetalloc.__file__).parent
-# A module may import from the layers before its own, never from its own or a later one.
-LAYERS = [
-    {"errors"},
-    {"ids", "checks"},
-    {"budget", "processes"},
-    {"posterior"},
-    {"pool"},
-    {"estimators", "values", "memory", "offpolicy"},
-    {"solvers"},
-    {"cpsat", "sampling"},
-    {"advantages", "downselect", "buffers", "tokens", "trees"},
-    {"policies"},
-    {"pacing", "bandits", "methods"},
-    {"config"},
-    {"state", "ledger"},
-    {"readers", "known", "visits"},
-    {"worlds", "replay", "testing", "onestep"},
-    {"simulate"},
-    {"evaluate"},
-    {"report"},
-    {"trl"},
-    {"testbed"},
-    {"cli"},
+ROOMS = [
+    "errors",
+    "budget",
+    "beliefs",
+    "values",
+    "solvers",
+    "advantages",
+    "costs",
+    "policies",
+    "logs",
+    "offline",
+    "report",
+    "testing",
+    "trl",
+    "verl",
+    "cli",
 ]
-LAYER = {name: at for at, layer in enumerate(LAYERS) for name in layer}
-# Inside a folder, the same.
-INSIDE_POLICIES = [
-    "decision",
-    "base",
-    "compose",
-    "selection",
-    "gains",
-    "valued",
-    "exposure",
-    "variance",
-    "categories",
-    "recommended",
-    "chosen",
-    "explorable",
-    "rounds",
-    "hints",
-    "planner",
-    "focus",
-    "hardness",
-    "gates",
-    "staged",
-    "generate_more",
-    "__init__",
-]
+"""A module imports from its own room, without a circle, and from the rooms before it."""
+
+
+def dotted(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
 def imports(path: Path) -> set[str]:
-    """The dotted names below `budgetalloc` that a file imports, anywhere in it."""
-    found = set()
+    """The modules of `budgetalloc` that a file imports, anywhere in it, as dotted names below the package."""
+    imported = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: a relative import"
-            if node.module == "budgetalloc":
-                found |= {alias.name for alias in node.names}
-            elif (node.module or "").startswith("budgetalloc."):
-                found.add(node.module.removeprefix("budgetalloc."))
+            parts = (node.module or "").split(".")
+            if parts[0] == "budgetalloc":
+                for alias in node.names:
+                    name = ".".join([*parts[1:], alias.name])
+                    imported.add(name if name in MODULES else ".".join(parts[1:]))
         elif isinstance(node, ast.Import):
-            found |= {a.name.removeprefix("budgetalloc.") for a in node.names if a.name.startswith("budgetalloc.")}
-    return found
+            imported |= {a.name.removeprefix("budgetalloc.") for a in node.names if a.name.startswith("budgetalloc.")}
+            assert all(a.name != "budgetalloc" for a in node.names), f"{path}: import the module that has the name"
+    return imported
 
 
-MODULES = sorted(p for p in ROOT.rglob("*.py") if p != ROOT / "__init__.py")
+MODULES = {dotted(path): path for path in sorted(ROOT.rglob("*.py")) if path != ROOT / "__init__.py"}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_run_one_way(path):
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    own = parts[0]
-    assert own in LAYER, f"{own} has no place in the order of imports: give it one"
-    for name in imports(path):
-        target = name.split(".")[0]
-        if own == "policies" and target == "policies":
-            there = name.split(".")[1]
-            assert INSIDE_POLICIES.index(there) < INSIDE_POLICIES.index(parts[1]), f"{path} imports {name}"
-        elif (own, target) == ("ledger", "readers"):
-            assert path.name == "ledger.py"  # Ledger.read, when it is called: readers make ledgers
-        elif target in LAYER:
-            assert LAYER[target] < LAYER[own] or (target == own and len(parts) > 1), f"{path} imports {name}"
-        else:  # a name of the package itself, which imports the core: only what nothing in the core imports may
-            assert LAYER[own] >= LAYER["trl"], f"{path} imports {name}"
+def test_the_shelf_has_at_most_16_entries():
+    entries = [path.name for path in ROOT.iterdir() if not path.name.startswith("__pycache__")]
+    assert len(entries) <= 16, sorted(entries)
+    assert {name.removesuffix(".py") for name in entries} - {"__init__", "py.typed"} <= set(ROOMS)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_imports_run_one_way(name):
+    own = ROOMS.index(name.split(".")[0])
+    for other in imports(MODULES[name]):
+        assert other, f"{name} imports from the package itself: import the module that has the name"
+        room = ROOMS.index(other.split(".")[0])
+        assert room <= own, f"{name} imports {other}"
+        folder = name.rpartition(".")[0]
+        assert room < own or other != folder, f"{name} imports its own package {other}: import the module"
+
+
+def test_no_room_has_a_circle_of_imports():
+    graph = {name: {other for other in imports(path) if other != name} for name, path in MODULES.items()}
+    list(graphlib.TopologicalSorter(graph).static_order())  # raises CycleError, which names the circle
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_has_at_most_300_lines(name):
+    if name != "policies.methods":  # a table of rows
+        assert len(MODULES[name].read_text().splitlines()) <= 300
+
+
+def test_the_median_module_is_short():
+    lengths = sorted(len(path.read_text().splitlines()) for path in MODULES.values())
+    assert lengths[len(lengths) // 2] < 160
 
 
 @pytest.mark.parametrize("package", ["torch", "trl", "transformers", "datasets", "accelerate"])
 def test_only_trl_and_the_testbed_import_torch_and_friends(package):
-    for path in MODULES:
-        if path.relative_to(ROOT).parts[0] in ("trl", "testbed"):
+    for name, path in MODULES.items():
+        if name.startswith(("trl", "cli.testbed")):
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from budgetalloc.testbed import growing
-from budgetalloc.testbed.language import GROWING, LANGUAGES, Language
-from budgetalloc.testbed.skills import SKILLS, held_out, pool
+from budgetalloc.cli.testbed import growing
+from budgetalloc.cli.testbed.language import GROWING, LANGUAGES, Language
+from budgetalloc.cli.testbed.skills import SKILLS, held_out, pool
 
 Rows = list[dict[str, Any]]
 

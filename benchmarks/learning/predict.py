@@ -11,7 +11,7 @@ Scored is the log-likelihood of the successes of 8 under the beta-binomial that 
 to 49 of each prompt, 0 being its first. Intervals are 95 % bootstraps over prompts. "Tuned" is the discount chosen on
 the prompts whose hash is even; "held out" are the others. The shape of the pooled estimator was found on this log. No
 other number of it was fitted: the prior and the drift learn while it is replayed, and the constants in
-`budgetalloc/pool.py` are round ones. Of `adaptive()`, idle=0.98 was chosen by learning runs, and the prior (0.3, 0.3)
+`budgetalloc/beliefs/pooled.py` are round ones. Of `adaptive()`, idle=0.98 was chosen by learning runs, and the prior (0.3, 0.3)
 among five on this log (all prompts), because runs with (0.5, 0.5), (0.4, 0.4) and (0.3, 0.3) learned alike.
 """
 
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from scipy.special import betaln, gammaln
 
 from budgetalloc import Beta, BetaEstimator
-from budgetalloc.ids import stable_key
+from budgetalloc.beliefs.ids import stable_key
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

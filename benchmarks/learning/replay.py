@@ -29,8 +29,8 @@ import numpy as np
 from predict import DATA, LOG, SIZE, STEP, Floats, Ints, Log, log_likelihood, read, sweeps
 
 import budgetalloc as ba
-from budgetalloc.ids import Id
-from budgetalloc.methods import METHODS
+from budgetalloc.beliefs.ids import Id
+from budgetalloc.policies.methods import METHODS
 
 # Name: the policy, and whether only the batch's own prompts are on offer to it.
 RIVALS: dict[str, tuple[Callable[[int], ba.Policy], bool]] = {

@@ -27,7 +27,7 @@ from tqdm import tqdm
 
 import budgetalloc as ba
 from budgetalloc import policies
-from budgetalloc.config import Config
+from budgetalloc.cli.config import Config
 from budgetalloc.errors import BudgetallocError
 
 # Name: the policy, and how the callback attaches it where that is not what the policy asks for.
@@ -61,7 +61,7 @@ def named(config: Config) -> str:
 
 def run(job: Job, configs: dict[str, Config] | None = None) -> dict[str, Any]:
     """One training run; its curve as a line of the results file. `configs`: policies of files by their names."""
-    from budgetalloc.testbed.train import train
+    from budgetalloc.cli.testbed.train import train
     from budgetalloc.trl import AdaptiveGRPOCallback
 
     name, mix, rate, seed, steps = job

@@ -29,8 +29,8 @@ from table import collect, summary
 from tqdm import tqdm
 
 import budgetalloc as ba
-from budgetalloc.simulate import simulate
-from budgetalloc.worlds import HARD_TAIL, SEEN_ONCE, U_SHAPE, Learner
+from budgetalloc.offline.simulate import simulate
+from budgetalloc.offline.worlds import HARD_TAIL, SEEN_ONCE, U_SHAPE, Learner
 
 PRESETS = {"u_shape": U_SHAPE, "hard_tail": HARD_TAIL, "seen_once": SEEN_ONCE}
 POINTS = 16  # of a curve, the start and the end among them

@@ -50,8 +50,8 @@ def run(job: Job, steps: int = 1000, budget: int = BUDGET, eval_every: int = 10)
     from trl import GRPOConfig, GRPOTrainer
 
     import budgetalloc as ba
-    import budgetalloc.testbed.train
-    from budgetalloc.testbed import skills
+    import budgetalloc.cli.testbed.train
+    from budgetalloc.cli.testbed import skills
     from budgetalloc.trl import AdaptiveGRPOCallback
 
     arm, rate, seed = job
@@ -86,7 +86,7 @@ def run(job: Job, steps: int = 1000, budget: int = BUDGET, eval_every: int = 10)
             trainer.calibrate = calibrate_and_count
 
     rows = skills.pool(80, seed)
-    testbed = sys.modules["budgetalloc.testbed.train"]  # makes the trainer by these two names
+    testbed = sys.modules["budgetalloc.cli.testbed.train"]  # makes the trainer by these two names
     testbed.GRPOTrainer, testbed.GRPOConfig = GRPOTrainer, GRPOConfig  # type: ignore[attr-defined]
     if arm.startswith("trl-cgrpo"):
         trained = {row["prompt_id"] for row in rows}

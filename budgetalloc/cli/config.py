@@ -3,7 +3,7 @@
 import argparse
 import json
 
-from budgetalloc.config import Config
+from budgetalloc.cli.config import Config
 
 
 def run(args: argparse.Namespace) -> None:

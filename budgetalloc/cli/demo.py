@@ -2,13 +2,15 @@
 
 import argparse
 
-from budgetalloc.config import Config
+from budgetalloc.cli.config import Config
 
 
 def run(args: argparse.Namespace) -> None:
     """Trains, prints the table, writes the results."""
     config = Config.read(args.config) if args.config else Config.parse("")
-    from budgetalloc.testbed.demo import demo  # deferred: it loads torch and trl, a mistake in the file shows before
+    from budgetalloc.cli.testbed.demo import (
+        demo,  # deferred: it loads torch and trl, a mistake in the file shows before
+    )
 
     seed = int(config.policy.options["seed"]) if args.seed is None else args.seed
     demo(steps=args.steps, learning_rate=args.learning_rate, seed=seed, out=args.out, config=config)

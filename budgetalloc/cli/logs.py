@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from budgetalloc.ledger import Ledger
-from budgetalloc.readers import Reading, open_log
+from budgetalloc.logs.ledger import Ledger
+from budgetalloc.logs.open import Reading, open_log
 
 
 def opened(args: argparse.Namespace, **instead: Any) -> Reading:

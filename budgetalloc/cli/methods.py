@@ -6,7 +6,7 @@ import json
 import textwrap
 from collections.abc import Sequence
 
-from budgetalloc.methods import DECIDES, METHODS, published
+from budgetalloc.policies.methods import DECIDES, METHODS, published
 
 
 def run(args: argparse.Namespace) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from budgetalloc import __version__
-from budgetalloc.readers import KINDS
+from budgetalloc.logs.open import KINDS
 
 LOG = (
     "a finished run: a file or folder of TRL completions (log_completions=True), a verl, prime-rl or verifiers dump, a "
@@ -174,7 +174,7 @@ def _json(to: argparse.ArgumentParser) -> None:
 
 def _names(**_: Any) -> list[str]:
     """What argcomplete offers after --policy."""
-    from budgetalloc.methods import METHODS
+    from budgetalloc.policies.methods import METHODS
 
     return [method.name for method in METHODS]
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from budgetalloc.cli.config import Config
 from budgetalloc.cli.logs import bar, opened, watched
-from budgetalloc.config import Config
 from budgetalloc.errors import InputError
-from budgetalloc.evaluate import comparisons, summarise
-from budgetalloc.ledger import Ledger
-from budgetalloc.readers import Reading
-from budgetalloc.replay import Replay
+from budgetalloc.logs.ledger import Ledger
+from budgetalloc.logs.open import Reading
+from budgetalloc.offline.compare import comparisons, summarise
+from budgetalloc.offline.replay import Replay
 from budgetalloc.report.rivals import LIMITS, POLICIES, joined
 
 SHARES = {"rollouts in them": "mixed_rollouts", "at least": "pessimistic", "at most": "optimistic"}

@@ -4,8 +4,8 @@ import argparse
 import shutil
 import sys
 
+from budgetalloc.cli.config import Config
 from budgetalloc.cli.logs import bar, opened, watched
-from budgetalloc.config import Config
 from budgetalloc.report import as_json, as_text, report
 from budgetalloc.report.rivals import POLICIES
 

@@ -1,5 +1,7 @@
 """Allocation policies: functions that compose a belief, a value and a solver, and return a `Policy`."""
 
+from budgetalloc.policies.adaptive import adaptive as adaptive
+from budgetalloc.policies.adaptive import sampled as sampled
 from budgetalloc.policies.base import Policy as Policy
 from budgetalloc.policies.base import Step as Step
 from budgetalloc.policies.categories import dump as dump
@@ -34,8 +36,6 @@ from budgetalloc.policies.hardness import dart as dart
 from budgetalloc.policies.hardness import e3 as e3
 from budgetalloc.policies.hints import on_all_fail as on_all_fail
 from budgetalloc.policies.planner import xrpo as xrpo
-from budgetalloc.policies.recommended import adaptive as adaptive
-from budgetalloc.policies.recommended import sampled as sampled
 from budgetalloc.policies.selection import cures as cures
 from budgetalloc.policies.selection import vade as vade
 from budgetalloc.policies.staged import ar3po as ar3po

@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.ids import Id, check_distinct, check_ids, shuffled_order
+from budgetalloc.beliefs.memory import Memory
+from budgetalloc.beliefs.posterior import Beta
+from budgetalloc.beliefs.rewards import check_rewards
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, InputError, StateError
-from budgetalloc.estimators import BetaEstimator, check_rewards
-from budgetalloc.ids import Id, check_distinct, check_ids, shuffled_order
-from budgetalloc.memory import Memory
 from budgetalloc.policies.decision import Decide, Hinted, Keep, Needs, Rounds, Tally, View
-from budgetalloc.posterior import Beta
-from budgetalloc.solvers import check_costs
+from budgetalloc.solvers.base import check_costs
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,17 +5,16 @@ from collections.abc import Callable, Hashable, Mapping
 import numpy as np
 from numpy.typing import ArrayLike
 
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.checks import check_integer, check_number
-from budgetalloc.errors import InputError
-from budgetalloc.estimators import BetaEstimator
-from budgetalloc.ids import Id
-from budgetalloc.memory import Memory, Visit
+from budgetalloc.errors import InputError, check_integer, check_number
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.compose import spend
 from budgetalloc.policies.decision import Needs, View
 from budgetalloc.policies.selection import top
-from budgetalloc.posterior import FloatArray
 
 CategoryOf = Callable[[Id], Hashable]
 

@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.checks import check_integer, check_number
-from budgetalloc.estimators import BetaEstimator
-from budgetalloc.memory import Memory, Visit
+from budgetalloc.errors import check_integer, check_number
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.compose import spend
 from budgetalloc.policies.decision import Needs, View
 from budgetalloc.policies.selection import top
-from budgetalloc.posterior import FloatArray
 
 
 def ranked(scores_P: FloatArray, group: int, view: View) -> IntArray:

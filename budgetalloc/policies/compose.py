@@ -5,14 +5,16 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.posterior import Belief, FloatArray, Point
 from budgetalloc.budget import IntArray
-from budgetalloc.cpsat import ortools
 from budgetalloc.errors import BudgetError, InputError
-from budgetalloc.estimators import BetaEstimator
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, View
-from budgetalloc.posterior import Belief, FloatArray, Point
-from budgetalloc.solvers import Solver, greedy, proportional
+from budgetalloc.solvers.base import Solver
+from budgetalloc.solvers.exact import ortools
+from budgetalloc.solvers.greedy import greedy
+from budgetalloc.solvers.proportional import proportional
 from budgetalloc.values import Value, knapsack_rl, mixed_group
 
 _FIRST_LIMIT = 64  # counts up to here are priced first; few prompts ever get more

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from budgetalloc.advantages import Baseline, Scale, Weight
+from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import UnsupportedError
-from budgetalloc.ids import Id
-from budgetalloc.posterior import Beta, FloatArray
 
 
 @dataclass(frozen=True)

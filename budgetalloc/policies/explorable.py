@@ -5,15 +5,15 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.checks import check_integer, check_number
-from budgetalloc.estimators import BetaEstimator
-from budgetalloc.memory import Memory, Visit
+from budgetalloc.errors import check_integer, check_number
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.categories import mean_advantage
 from budgetalloc.policies.chosen import ranked
 from budgetalloc.policies.decision import Needs, View
-from budgetalloc.posterior import FloatArray
 
 
 def explorability(successes_P: FloatArray, scored_P: FloatArray) -> FloatArray:

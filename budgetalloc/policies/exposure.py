@@ -5,16 +5,15 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.posterior import Belief, Beta, FloatArray
 from budgetalloc.budget import Budget, IntArray
-from budgetalloc.checks import check_integer, check_number
-from budgetalloc.errors import InputError
-from budgetalloc.estimators import BetaEstimator
-from budgetalloc.memory import Memory, Visit
+from budgetalloc.errors import InputError, check_integer, check_number
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.compose import spend
 from budgetalloc.policies.decision import Needs, Rounds, View
 from budgetalloc.policies.gains import START, per_rollout, spend_gains, token_prices
-from budgetalloc.posterior import Belief, Beta, FloatArray
 from budgetalloc.values import hit
 
 

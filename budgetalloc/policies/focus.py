@@ -7,15 +7,15 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.checks import check_integer, check_number
-from budgetalloc.errors import InputError
-from budgetalloc.estimators import BetaEstimator
+from budgetalloc.errors import InputError, check_integer, check_number
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.compose import spend
 from budgetalloc.policies.decision import Needs, View
-from budgetalloc.posterior import Belief, FloatArray
-from budgetalloc.solvers import check_costs, proportional
+from budgetalloc.solvers.base import check_costs
+from budgetalloc.solvers.proportional import proportional
 from budgetalloc.values import Value
 
 Phase = tuple[float, int, int]

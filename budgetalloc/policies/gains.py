@@ -5,10 +5,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.policies.compose import spend
 from budgetalloc.policies.decision import View
-from budgetalloc.posterior import Belief, FloatArray
 from budgetalloc.values import Value
 
 # Gains are multiples of one unit, so that their sums are exact and equal gains are ties.

@@ -8,17 +8,16 @@ from itertools import repeat
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.checks import check_integer, check_number
-from budgetalloc.errors import InputError
-from budgetalloc.estimators import BetaEstimator
-from budgetalloc.ids import Id
-from budgetalloc.memory import Memory, Visit
+from budgetalloc.errors import InputError, check_integer, check_number
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.chosen import ranked
 from budgetalloc.policies.decision import Needs, Rounds, View
 from budgetalloc.policies.rounds import in_rounds
-from budgetalloc.posterior import FloatArray
 
 Predict = Callable[[View], ArrayLike]
 """Predicted success rates of a view's prompts, shape (P,); NaN where nothing is known."""

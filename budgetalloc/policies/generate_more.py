@@ -12,16 +12,15 @@ from typing import Literal
 
 import numpy as np
 
-from budgetalloc import downselect
 from budgetalloc.advantages import group_advantages
+from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.checks import check_choice, check_integer, check_number
-from budgetalloc.errors import InputError
-from budgetalloc.ids import Id
+from budgetalloc.errors import InputError, check_choice, check_integer, check_number
+from budgetalloc.policies import downselect
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.compose import uniform
 from budgetalloc.policies.decision import Keep, Needs
-from budgetalloc.posterior import FloatArray
 
 
 def pods(*, generate: int = 4, seed: int = 0) -> Policy:

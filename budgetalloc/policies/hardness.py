@@ -5,17 +5,16 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.checks import check_choice, check_integer, check_number
-from budgetalloc.errors import InputError
-from budgetalloc.estimators import BetaEstimator
-from budgetalloc.memory import Memory, Visit
+from budgetalloc.errors import InputError, check_choice, check_integer, check_number
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, Rounds, View
 from budgetalloc.policies.focus import batch, in_proportion, keep_only
 from budgetalloc.policies.rounds import Rollouts
-from budgetalloc.posterior import FloatArray
-from budgetalloc.solvers import clipped_shares, largest_remainder
+from budgetalloc.solvers.proportional import clipped_shares, largest_remainder
 
 Variant = Literal["ET", "HW"]
 

@@ -5,10 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from budgetalloc.beliefs.ids import Id
 from budgetalloc.budget import Budget, IntArray
-from budgetalloc.checks import check_integer, check_number
-from budgetalloc.errors import BudgetError, InputError
-from budgetalloc.ids import Id
+from budgetalloc.errors import BudgetError, InputError, check_integer, check_number
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Hinted, Rounds, Tally, View
 from budgetalloc.policies.rounds import Rollouts

@@ -7,14 +7,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.budget import Budget, IntArray
-from budgetalloc.checks import check_choice, check_integer, check_number
-from budgetalloc.estimators import BetaEstimator
+from budgetalloc.errors import check_choice, check_integer, check_number
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.compose import spend
 from budgetalloc.policies.decision import Needs, Rounds, Tally, View
 from budgetalloc.policies.rounds import Rollouts
-from budgetalloc.posterior import Belief, FloatArray
 from budgetalloc.values import Value
 
 Bonus = Literal["sqrt", "linear"]

@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError
-from budgetalloc.estimators import BetaEstimator
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.compose import spend
 from budgetalloc.policies.decision import Needs, View
-from budgetalloc.posterior import Belief, FloatArray
-from budgetalloc.solvers import proportional
+from budgetalloc.solvers.proportional import proportional
 from budgetalloc.values import Value
 
 

@@ -10,11 +10,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from budgetalloc.checks import check_choice, check_integer, check_number
-from budgetalloc.downselect import balanced, mixed_first
-from budgetalloc.estimators import BetaEstimator
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.errors import check_choice, check_integer, check_number
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, Rounds, Tally, View
+from budgetalloc.policies.downselect import balanced, mixed_first
 from budgetalloc.policies.rounds import Rollouts, in_rounds
 
 

@@ -8,15 +8,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from budgetalloc import values
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.posterior import Belief, FloatArray, Point
 from budgetalloc.budget import IntArray
-from budgetalloc.checks import check_choice, check_integer, check_number
-from budgetalloc.errors import InputError
-from budgetalloc.estimators import BetaEstimator
-from budgetalloc.memory import Memory, Visit
+from budgetalloc.errors import InputError, check_choice, check_integer, check_number
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, View
 from budgetalloc.policies.gains import START, UNIT, mean_rollouts, per_rollout, smallest, spend_gains, token_prices
-from budgetalloc.posterior import Belief, FloatArray, Point
 
 # Gains per rollout that put one purpose before another. No gain of `values.knapsack_rl` is above 0.07, which is the
 # second rollout's at p = 2/5.

@@ -7,15 +7,14 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.checks import check_choice, check_integer, check_number
-from budgetalloc.errors import InputError
-from budgetalloc.estimators import BetaEstimator
-from budgetalloc.ids import Id
+from budgetalloc.errors import InputError, check_choice, check_integer, check_number
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.compose import spend
 from budgetalloc.policies.decision import Needs, View
-from budgetalloc.posterior import Belief, FloatArray
 from budgetalloc.values import Value
 
 Form = Literal["neyman", "dr_grpo", "rloo"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from budgetalloc.ids import Id
+from budgetalloc.beliefs.ids import Id
 from budgetalloc.report.foresight import BELIEF, SURE, share
 from budgetalloc.report.rivals import Replayed
 from budgetalloc.report.waste import ALONE, FAILED, MIXED, PASSED, TIED, Waste

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from budgetalloc.estimators import BetaEstimator
-from budgetalloc.posterior import Beta, FloatArray
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.posterior import Beta, FloatArray
 
 Ints = NDArray[np.int64]
 BELIEF = "Beta(0.5, 0.5), discount 0.9 a visit"

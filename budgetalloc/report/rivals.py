@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.errors import InputError
-from budgetalloc.evaluate import Builder, Progress, comparisons, summarise
-from budgetalloc.ledger import Ledger
-from budgetalloc.methods import METHODS
-from budgetalloc.replay import Replay
+from budgetalloc.logs.ledger import Ledger
+from budgetalloc.offline.compare import Builder, Progress, comparisons, summarise
+from budgetalloc.offline.replay import Replay
+from budgetalloc.policies.methods import METHODS
 from budgetalloc.report.waste import Waste
 
 POLICIES = ("uniform", "knapsack", "thompson", "adaptive")
@@ -32,7 +32,7 @@ class Replayed:
 
     Args:
         rows: One dict a policy: its name, the smallest group it may ask for, and for each x of
-        `budgetalloc.evaluate.FIGURES` `x`, `x_low`, `x_high` (95 % over seeds, NaN for one) and the paired differences
+        `budgetalloc.offline.compare.FIGURES` `x`, `x_low`, `x_high` (95 % over seeds, NaN for one) and the paired differences
         `x_diff`, `x_diff_low`, `x_diff_high`.
         steps: Steps replayed, of `logged` steps of the log.
         rollouts, prompts: A step, and the prompts that the loader handed out: medians of the log.
@@ -117,7 +117,7 @@ def replay(
         log: The run, or its first steps, with rewards in [0, 1].
         policies: Name and function of `seed=`; others are compared with the first.
         waste: Of the whole run.
-        seeds, workers: As in `budgetalloc.evaluate.comparisons`.
+        seeds, workers: As in `budgetalloc.offline.compare.comparisons`.
         steps: Of each replay; left out, what the log can answer, or less where that would take minutes.
         progress: Called with the runs ended and the runs in all.
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.errors import BudgetallocError, InputError
-from budgetalloc.evaluate import Progress
-from budgetalloc.ledger import Ledger
+from budgetalloc.logs.ledger import Ledger
+from budgetalloc.offline.compare import Progress
 from budgetalloc.report.rivals import POLICIES, Replayed, builders, holding, joined, replay
 from budgetalloc.report.waste import Waste, measure
 
@@ -50,8 +50,8 @@ def report(
     """Reads a finished run and says what became of its rollouts.
 
     Args:
-        source: A path, whatever wrote it (see `budgetalloc.readers`), an open `Reading`, or a `Ledger`.
-        policies: Names of `budgetalloc.methods.METHODS` to replay on the log; the others are compared with the first.
+        source: A path, whatever wrote it (see `budgetalloc.logs.open`), an open `Reading`, or a `Ledger`.
+        policies: Names of `budgetalloc.policies.methods.METHODS` to replay on the log; the others are compared with the first.
             None of them: no replay.
         seeds: Of the replays.
         steps: Of each replay, at least 1. Left out: as many as the log can answer, or fewer where that would take more
@@ -106,7 +106,7 @@ def _chunks(source: Any, reading: Mapping[str, Any]) -> Iterable[Ledger]:
     if isinstance(source, Ledger):
         return [source]
     if isinstance(source, (str, os.PathLike)) or hasattr(source, "column_names"):
-        from budgetalloc.readers import open_log
+        from budgetalloc.logs.open import open_log
 
         return open_log(source, **reading)
     chunks: Iterable[Ledger] = source

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from budgetalloc.beliefs.ids import Id, check_ids
+from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError
-from budgetalloc.ids import Id, check_ids
-from budgetalloc.ledger import Ledger
-from budgetalloc.posterior import FloatArray
+from budgetalloc.logs.ledger import Ledger
 from budgetalloc.report.foresight import BINS, SURE, Foresight, believer, bin_of, equal_chance, share
 
 Ints = NDArray[np.int64]

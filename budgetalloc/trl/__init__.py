@@ -1,6 +1,6 @@
 """Attaches an allocation policy to TRL's `GRPOTrainer`, or to its `AsyncGRPOTrainer`. The only part of the core that
 imports torch and trl."""
 
-from budgetalloc.trl.asynchronous import AdaptiveRolloutWorker as AdaptiveRolloutWorker
 from budgetalloc.trl.callback import AdaptiveGRPOCallback as AdaptiveGRPOCallback
 from budgetalloc.trl.checkpoints import last_checkpoint as last_checkpoint
+from budgetalloc.trl.experimental.asynchronous import AdaptiveRolloutWorker as AdaptiveRolloutWorker

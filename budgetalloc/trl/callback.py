@@ -13,11 +13,11 @@ from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from budgetalloc.advantages import Baseline, Scale, Weight
-from budgetalloc.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
 from budgetalloc.errors import UnsupportedError
-from budgetalloc.ledger import LedgerWriter
+from budgetalloc.logs.ledger import LedgerWriter
 from budgetalloc.policies import Policy, adaptive
 from budgetalloc.trl.checkpoints import load_beliefs, save_beliefs, whole_or_refused
+from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
 from budgetalloc.trl.generation import Generation
 from budgetalloc.trl.options import Options
 from budgetalloc.trl.prompts import Prompts
@@ -57,10 +57,10 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         hint: For `policies.on_all_fail`: from a dataset row to the row with a hint in its prompt. Rollouts with it are
             of their prompt's group, are trained on with the hint in the prompt, and are logged as "ID (hinted)".
         buffer: Responses of earlier steps that take the place of rows without signal: a `SelectiveSampleBuffer` or
-            a `CorrectResponseBuffer` of `budgetalloc.buffers`. They are trained on with the log-probabilities of the
+            a `CorrectResponseBuffer` of `budgetalloc.trl.experimental.buffers`. They are trained on with the log-probabilities of the
             model that wrote them; beliefs, metrics and ledger see fresh rollouts only. A step is an optimizer step.
             The buffer's own state is saved in checkpoints beside that of the policy.
-        ledger: A file to which every rollout is appended; see `budgetalloc.ledger`.
+        ledger: A file to which every rollout is appended; see `budgetalloc.logs.ledger`.
         allow_dataset_change: Resume with another train dataset than the checkpoint's; known prompts keep their beliefs.
 
     Raises:

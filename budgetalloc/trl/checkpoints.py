@@ -9,9 +9,9 @@ from typing import Any
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
+from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.errors import StateError
 from budgetalloc.policies import Policy
-from budgetalloc.state import load_state, save_state
 
 logger = logging.getLogger(__name__)
 STATE_FILE = "budgetalloc_state.npz"

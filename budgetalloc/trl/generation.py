@@ -11,8 +11,8 @@ import torch
 from accelerate.utils import gather_object
 from numpy.typing import NDArray
 
+from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.errors import InputError
-from budgetalloc.ids import Id, factorize
 from budgetalloc.policies import Policy, Step
 from budgetalloc.trl.batches import check_same, drop_fillers, my_share
 from budgetalloc.trl.learning import Learning, Round

@@ -7,16 +7,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from budgetalloc.beliefs.ids import Id, factorize
+from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.errors import InputError
-from budgetalloc.ids import Id, factorize
-from budgetalloc.ledger import LedgerWriter
+from budgetalloc.logs.ledger import LedgerWriter
 from budgetalloc.policies import Policy, Step
-from budgetalloc.posterior import Beta, FloatArray
 from budgetalloc.trl.batches import check_same, collect, merge, part, take
+from budgetalloc.trl.experimental.reuse import Reuse
 from budgetalloc.trl.metrics import group_metrics, share_without_spread
 from budgetalloc.trl.options import Options
 from budgetalloc.trl.reporting import Reporting
-from budgetalloc.trl.reuse import Reuse
 
 BoolArray = NDArray[np.bool_]
 

@@ -5,12 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from budgetalloc.beliefs.ids import Id, factorize
+from budgetalloc.beliefs.posterior import Beta, FloatArray
+from budgetalloc.beliefs.rewards import EQUAL, extremes, mixed_groups, unequal
 from budgetalloc.budget import IntArray
-from budgetalloc.ids import Id, factorize
-from budgetalloc.posterior import Beta, FloatArray
 from budgetalloc.values import mixed_group
-
-_EQUAL = 1e-6  # rewards arrive as float32
 
 
 def group_metrics(ids_R: Sequence[Id], rewards_R: FloatArray, belief_R: Beta) -> dict[str, float]:
@@ -30,7 +29,7 @@ def group_metrics(ids_R: Sequence[Id], rewards_R: FloatArray, belief_R: Beta) ->
     ids_P, group_R = factorize(ids_R)
     n_P = np.bincount(group_R)
     metrics = {}
-    lowest_P, highest_P = _extremes(rewards_R, group_R, len(ids_P))
+    lowest_P, highest_P = extremes(rewards_R, group_R, len(ids_P))
     scored_P = np.isfinite(lowest_P)
     if scored_P.any():
         low, high = lowest_P[scored_P], highest_P[scored_P]
@@ -38,9 +37,9 @@ def group_metrics(ids_R: Sequence[Id], rewards_R: FloatArray, belief_R: Beta) ->
         chance_P = _at_count(belief_R.take(first_P), n_P)
         error_R = (belief_R.mean - rewards_R)[~np.isnan(rewards_R)]
         metrics = {
-            "frac_mixed": float(np.mean(high - low > _EQUAL)),
-            "frac_all_pass": float(np.mean(low > 1 - _EQUAL)),
-            "frac_all_fail": float(np.mean(high < _EQUAL)),
+            "frac_mixed": float(np.mean(unequal(low, high))),
+            "frac_all_pass": float(np.mean(low > 1 - EQUAL)),
+            "frac_all_fail": float(np.mean(high < EQUAL)),
             "frac_mixed_predicted": float(np.mean(chance_P[scored_P])),
             "brier": float(np.mean(error_R**2)),
         }
@@ -51,18 +50,7 @@ def group_metrics(ids_R: Sequence[Id], rewards_R: FloatArray, belief_R: Beta) ->
 def share_without_spread(ids_R: Sequence[Id], rewards_R: FloatArray) -> float:
     """Share of rollouts whose group has no spread of rewards: TRL's `frac_reward_zero_std`, by the true groups."""
     ids_P, group_R = factorize(ids_R)
-    lowest_P, highest_P = _extremes(rewards_R, group_R, len(ids_P))
-    with np.errstate(invalid="ignore"):  # a group without any reward: inf - inf
-        spread_P = highest_P - lowest_P
-    return float(np.mean(~(spread_P > _EQUAL)[group_R]))
-
-
-def _extremes(rewards_R: FloatArray, group_R: IntArray, groups: int) -> tuple[FloatArray, FloatArray]:
-    """Lowest and highest reward of each group; infinite for a group without any."""
-    lowest, highest = np.full(groups, np.inf), np.full(groups, -np.inf)
-    np.fmin.at(lowest, group_R, rewards_R)
-    np.fmax.at(highest, group_R, rewards_R)
-    return lowest, highest
+    return float(np.mean(~mixed_groups(rewards_R, group_R, len(ids_P))[group_R]))
 
 
 def _at_count(belief_P: Beta, n_P: IntArray) -> FloatArray:

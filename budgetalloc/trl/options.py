@@ -8,12 +8,12 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from budgetalloc.advantages import Baseline, Scale, Weight, group_advantages
+from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import Budget
-from budgetalloc.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
 from budgetalloc.errors import InputError
-from budgetalloc.ids import Id
 from budgetalloc.policies import Needs
-from budgetalloc.posterior import Beta, FloatArray
+from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from budgetalloc.beliefs.ids import Id, check_ids, text_id
 from budgetalloc.errors import InputError, UnsupportedError
-from budgetalloc.ids import Id, check_ids, text_id
 
 _FINGERPRINT_ROWS = 1000
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from budgetalloc.beliefs.ids import Id, factorize
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.budget import IntArray
-from budgetalloc.ids import Id, factorize
 from budgetalloc.policies import Policy
-from budgetalloc.posterior import FloatArray
-from budgetalloc.state import load_state, save_state
 from budgetalloc.trl.metrics import Spending, histogram_of_counts, histogram_of_rates
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from typing import Any
 from datasets import load_dataset
 from trl import GRPOConfig, GRPOTrainer
 
-from budgetalloc.config import Config
+from budgetalloc.cli.config import Config
 from budgetalloc.errors import BudgetallocError, InputError
 from budgetalloc.trl import AdaptiveGRPOCallback
 

@@ -15,7 +15,7 @@ from matplotlib import pyplot as plt
 from scipy import stats
 
 import budgetalloc as ba
-from budgetalloc.worlds import Task
+from budgetalloc.offline.worlds import Task
 
 SMALL = bool(os.environ.get("BUDGETALLOC_SMALL"))  # set by the tests: shorter loops, the same code
 LOOK = {"figure.constrained_layout.use": True, "figure.dpi": 80, "axes.grid": True, "axes.axisbelow": True}

@@ -28,11 +28,11 @@ from matplotlib import pyplot as plt
 
 import budgetalloc as ba
 from budgetalloc import policies
-from budgetalloc.evaluate import compare
-from budgetalloc.offpolicy import mixed_within
-from budgetalloc.readers import open_log, read_all
+from budgetalloc.logs.open import open_log, read_all
+from budgetalloc.offline.compare import compare
+from budgetalloc.offline.offpolicy import mixed_within
+from budgetalloc.offline.visits import discount, drift
 from budgetalloc.report.waste import measure
-from budgetalloc.visits import discount, drift
 
 SMALL = bool(os.environ.get("BUDGETALLOC_SMALL"))  # set by the tests: shorter loops, the same code
 LOOK = {"figure.constrained_layout.use": True, "figure.dpi": 80, "axes.grid": True, "axes.axisbelow": True}
@@ -271,4 +271,4 @@ dots(among, "Among four times the batch")
 #   trains best is another question, and mixed groups are a bad guide to it: notebook 05.
 #
 # For a log that was made with *uneven* counts of known probabilities there are estimators without any model or with a
-# model that may be wrong: `budgetalloc.offpolicy` (Horvitz-Thompson, self-normalised, doubly robust).
+# model that may be wrong: `budgetalloc.offline.offpolicy` (Horvitz-Thompson, self-normalised, doubly robust).

@@ -183,7 +183,7 @@ import warnings
 warnings.filterwarnings("ignore", message="IProgress not found")  # a bar of widgets, which nobody needs here
 
 import budgetalloc as ba
-from budgetalloc.testbed.train import train
+from budgetalloc.cli.testbed.train import train
 from budgetalloc.trl import AdaptiveGRPOCallback
 
 STEPS = 4 if SMALL else 60

@@ -16,7 +16,7 @@ from matplotlib import pyplot as plt
 
 import budgetalloc as ba
 from budgetalloc import testing
-from budgetalloc.evaluate import compare, interval
+from budgetalloc.offline.compare import compare, interval
 from budgetalloc.policies import Needs, Policy
 from budgetalloc.policies.compose import spend
 

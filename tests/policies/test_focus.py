@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from budgetalloc import Budget, InputError
-from budgetalloc.estimators import BetaEstimator
+from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.focus import batch, breadth_depth, brorl, drive, in_proportion, keep_only, lr_scale
 

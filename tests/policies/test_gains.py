@@ -3,7 +3,7 @@
 import numpy as np
 
 from budgetalloc import Budget, Policy
-from budgetalloc.estimators import BetaEstimator
+from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.policies.gains import mean_rollouts, spend_gains, token_prices
 
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 import budgetalloc as ba
 from budgetalloc import Budget, BudgetError, InputError, Policy, UnsupportedError, policies
-from budgetalloc.estimators import BetaEstimator
-from budgetalloc.memory import Memory
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.memory import Memory
 from budgetalloc.policies.hints import on_all_fail
 
 WRAPPED = {

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import budgetalloc as ba
 from budgetalloc import Budget, BudgetError, InputError, Policy, UnsupportedError
-from budgetalloc.estimators import BetaEstimator
+from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.policies import ar3po, dapo, pilot_commit, reinforce_ada
 from budgetalloc.policies.rounds import Rollouts
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from budgetalloc import InputError, Ledger
-from budgetalloc.evaluate import FIGURES
+from budgetalloc.offline.compare import FIGURES
 from budgetalloc.report.rivals import builders, first_steps, holding, joined, replay
 from budgetalloc.report.waste import measure
 

@@ -10,8 +10,8 @@ from datasets import Dataset
 from packaging.version import Version
 
 import budgetalloc as ba
-from budgetalloc.ids import text_id
-from budgetalloc.readers import open_log, read_all
+from budgetalloc.beliefs.ids import text_id
+from budgetalloc.logs.open import open_log, read_all
 from budgetalloc.trl import AdaptiveGRPOCallback
 from budgetalloc.trl.prompts import prompt_hash
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import budgetalloc as ba
-from budgetalloc.methods import METHODS
+from budgetalloc.policies.methods import METHODS
 from budgetalloc.trl import AdaptiveGRPOCallback
 
 STEPS = 3

@@ -1,0 +1,134 @@
+"""What a method remembers of each prompt beside its belief: named columns, and a few named numbers."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from budgetalloc.beliefs.ids import Id, factorize
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.errors import StateError
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Visit:
+    """What one step showed of the prompts that it visited, one entry a prompt.
+
+    Args:
+        at_V: Their rows in the memory's columns.
+        successes_V: Sum of the rewards, in [0, n].
+        scored_V: Rollouts with a reward, n, at least 1.
+        step: Steps ended before this one.
+        ids_V: Their ids.
+    """
+
+    at_V: IntArray
+    successes_V: FloatArray
+    scored_V: FloatArray
+    step: int
+    ids_V: list[Id]
+
+    @property
+    def mean_V(self) -> FloatArray:
+        """Mean reward of each visit."""
+        return self.successes_V / self.scored_V
+
+
+Learn = Callable[["Memory", Visit], None]
+
+
+class Memory:
+    """Columns that a method updates from what it observes: last means, exposures, runs of equal rewards.
+
+    Args:
+        columns: Name and starting value of each column.
+        learn: Called at the end of each step with this memory and the step's `Visit`; it writes to `columns` and
+            `numbers`. A step without any reward calls it with an empty visit.
+        numbers: Name and starting value of each number that is not a prompt's.
+
+    >>> def last_mean(memory, visit):
+    ...     memory.columns["last"][visit.at_V] = visit.mean_V
+    >>> memory = Memory({"last": np.nan}, last_mean)
+    >>> memory.observe(["a", "a", "b"], np.array([1.0, 0.0, 1.0])); memory.tick()
+    >>> memory.recall(["b", "new", "a"])
+    {'last': array([1. , nan, 0.5])}
+    """
+
+    def __init__(self, columns: Mapping[str, float], learn: Learn, numbers: Mapping[str, float] | None = None) -> None:
+        self._start = dict(columns)
+        self._learn = learn
+        self.columns: dict[str, FloatArray] = {name: np.zeros(0) for name in self._start}
+        self.numbers: dict[str, float] = dict(numbers or {})
+        self.step = 0
+        self._place: dict[Id, int] = {}
+        self._seen: list[tuple[list[Id], FloatArray]] = []  # rewards of the step under way
+
+    def __len__(self) -> int:
+        """Number of prompts seen at least once."""
+        return len(self._place)
+
+    def recall(self, ids_P: Iterable[Id]) -> dict[str, FloatArray]:
+        """Each column for these prompts, shape (P,); its starting value for a prompt never seen."""
+        ids = list(ids_P)
+        at_P = np.fromiter(map(self._place.get, ids, repeat(-1)), dtype=np.int64, count=len(ids))
+        known_P = at_P >= 0
+        found = {}
+        for name, column in self.columns.items():
+            found[name] = np.full(len(ids), self._start[name])
+            found[name][known_P] = column[at_P[known_P]]
+        return found
+
+    def observe(self, ids_R: Sequence[Id], rewards_R: FloatArray) -> None:
+        """Rewards of the step under way, one a rollout; NaN is no evidence."""
+        scored_R = ~np.isnan(rewards_R)
+        self._seen.append(([x for x, ok in zip(ids_R, scored_R.tolist(), strict=True) if ok], rewards_R[scored_R]))
+
+    def tick(self) -> None:
+        """Ends the step: learns from all its rewards."""
+        ids_V, group_R = factorize([x for ids, _ in self._seen for x in ids])
+        rewards_R = np.concatenate([np.zeros(0), *(rewards for _, rewards in self._seen)])
+        new = [x for x in ids_V if x not in self._place]
+        self._place.update(zip(new, range(len(self._place), len(self._place) + len(new)), strict=True))
+        for name, start in self._start.items():
+            self.columns[name] = np.concatenate([self.columns[name], np.full(len(new), start)])
+        at_V = np.array([self._place[x] for x in ids_V], dtype=np.int64)
+        scored_V = np.bincount(group_R, minlength=len(ids_V)).astype(np.float64)
+        successes_V = np.bincount(group_R, weights=rewards_R, minlength=len(ids_V)).astype(np.float64)
+        self._learn(self, Visit(at_V, successes_V, scored_V, self.step, ids_V))
+        self._seen.clear()
+        self.step += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything remembered, also of a step under way, under keys that begin with "memory"."""
+        return {
+            "memory": {
+                "step": self.step,
+                "ids": list(self._place),
+                "numbers": dict(self.numbers),
+                "seen": [[ids, rewards.tolist()] for ids, rewards in self._seen],
+            },
+            **{f"memory/{name}": column.copy() for name, column in self.columns.items()},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Replaces what is remembered; raises `StateError` and changes nothing if the state does not fit."""
+        try:
+            about = state["memory"]
+            ids, numbers = list(about["ids"]), {str(k): float(v) for k, v in about["numbers"].items()}
+            columns = {name: np.array(state[f"memory/{name}"], dtype=np.float64) for name in self._start}
+            seen = [(list(names), np.array(rewards, dtype=np.float64)) for names, rewards in about["seen"]]
+            step = int(about["step"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise StateError(
+                f"The state holds no memory with columns {list(self._start)} ({type(error).__name__}: {error}): it was "
+                "saved by another policy, or is damaged."
+            ) from error
+        if any(column.shape != (len(set(ids)),) for column in columns.values()) or len(set(ids)) != len(ids):
+            raise StateError(f"The state's memory has {len(ids)} ids and columns of other lengths: it is damaged.")
+        self.step, self.numbers, self.columns, self._seen = step, numbers, columns, seen
+        self._place = {x: at for at, x in enumerate(ids)}

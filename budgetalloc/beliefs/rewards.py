@@ -1,0 +1,109 @@
+"""Rewards of rollouts: their checks, the map from a range to [0, 1], and which groups of them are mixed."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.errors import InputError
+
+EQUAL = 1e-6
+"""Rewards closer than this, in units of the largest of them or of 1, are equal: trainers hand over float32."""
+
+
+def check_rewards(rewards_R: ArrayLike, rows: int) -> FloatArray:
+    """Rewards as floats, None as NaN; raises `InputError` for a wrong length or a reward outside [0, 1]."""
+    rewards = as_rewards(rewards_R, rows)
+    outside = (rewards < 0) | (rewards > 1)  # False for NaN
+    if outside.any():
+        at = int(np.argmax(outside))
+        raise InputError(
+            f"rewards_R[{at}] = {rewards[at]:g} lies outside [0, 1], which a Beta belief needs. Rescale with "
+            "(r - low) / (high - low); in the TRL callback, pass reward_range=(low, high)."
+        )
+    return rewards
+
+
+def as_rewards(rewards_R: ArrayLike, rows: int) -> FloatArray:
+    """Rewards as floats, None as NaN, of the given length."""
+    try:
+        rewards = np.asarray(rewards_R, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"rewards_R={rewards_R!r}: give one number, NaN or None for each rollout.") from error
+    if rewards.shape != (rows,):
+        raise InputError(f"rewards_R has shape {rewards.shape} for {rows} ids: give one reward a rollout.")
+    if np.isinf(rewards).any():
+        at = int(np.argmax(np.isinf(rewards)))
+        raise InputError(f"rewards_R[{at}] = {rewards[at]:g}: a reward is finite; NaN or None stands for no reward.")
+    return rewards
+
+
+def check_range(reward_range: Any) -> tuple[float, float]:
+    """The lowest and the highest reward as floats; raises `InputError` unless they are two finite ascending numbers.
+
+    >>> check_range([-3, 3])
+    (-3.0, 3.0)
+    """
+    try:
+        low, high = (float(x) for x in reward_range)
+    except (TypeError, ValueError):
+        low, high = 0.0, -1.0
+    if not (np.isfinite([low, high]).all() and low < high):
+        raise InputError(f"reward_range={reward_range!r}: give the lowest and highest reward, as (0.0, 1.0).")
+    return low, high
+
+
+def to_unit(rewards_R: ArrayLike, reward_range: tuple[float, float]) -> FloatArray:
+    """Rewards mapped so that the range becomes [0, 1]; one that a float32 sum puts just outside lies on the edge.
+
+    Args:
+        rewards_R: Rewards, shape (R,), NaN where there is none.
+        reward_range: Lowest and highest reward.
+
+    >>> to_unit([-1.0, 0.5, 2.0, 2.0000001, 5.0], (-1.0, 2.0))
+    array([0. , 0.5, 1. , 1. , 2. ])
+    """
+    low, high = reward_range
+    unit_R = (np.asarray(rewards_R, dtype=np.float64) - low) / (high - low)
+    edge_R = np.clip(unit_R, 0.0, 1.0)
+    return np.where(np.abs(unit_R - edge_R) < EQUAL, edge_R, unit_R)
+
+
+def extremes(rewards_R: ArrayLike, group_R: NDArray[np.int64], groups: int) -> tuple[FloatArray, FloatArray]:
+    """Lowest and highest reward of each group G, shape (groups,); inf and -inf for a group without any reward.
+
+    Args:
+        rewards_R: Rewards, shape (R,), NaN where there is none.
+        group_R: The group of each, from 0 to groups - 1, shape (R,).
+        groups: How many there are.
+
+    >>> extremes([0.0, 1.0, np.nan, 0.5], np.array([0, 0, 1, 2]), 3)
+    (array([0. , inf, 0.5]), array([ 1. , -inf,  0.5]))
+    """
+    low_G, high_G = np.full(groups, np.inf), np.full(groups, -np.inf)
+    np.fmin.at(low_G, group_R, rewards_R)
+    np.fmax.at(high_G, group_R, rewards_R)
+    return low_G, high_G
+
+
+def unequal(low_G: FloatArray, high_G: FloatArray) -> NDArray[np.bool_]:
+    """Which groups are mixed: have unequal rewards. Groups without any reward are not.
+
+    Args:
+        low_G, high_G: Lowest and highest reward of each group, as `extremes` gives them.
+
+    >>> unequal(np.array([0.0, 0.2, np.inf]), np.array([1.0, 0.2, -np.inf]))
+    array([ True, False, False])
+    """
+    with np.errstate(invalid="ignore"):  # inf - inf
+        return np.asarray(high_G - low_G > EQUAL * np.maximum(1.0, np.maximum(np.abs(low_G), np.abs(high_G))))
+
+
+def mixed_groups(rewards_R: ArrayLike, group_R: NDArray[np.int64], groups: int) -> NDArray[np.bool_]:
+    """Which groups are mixed: have unequal rewards, shape (groups,). Arguments as in `extremes`.
+
+    >>> mixed_groups([0.2, 0.2, 0.2, 1.0], np.array([0, 0, 1, 1]), 2)
+    array([False,  True])
+    """
+    return unequal(*extremes(rewards_R, group_R, groups))

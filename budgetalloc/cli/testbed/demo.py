@@ -1,0 +1,145 @@
+"""The demo: the same language model trained twice with the same rollouts, uniform against adaptive."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import budgetalloc as ba
+from budgetalloc.cli.config import Config
+from budgetalloc.cli.testbed.curve import CurvePoint
+from budgetalloc.cli.testbed.train import train
+from budgetalloc.errors import UnsupportedError
+from budgetalloc.trl import AdaptiveGRPOCallback
+
+ROLLOUTS = 256  # a step of 32 prompts x 8
+
+
+def demo(
+    *,
+    steps: int = 150,
+    learning_rate: float = 3e-4,
+    seed: int = 0,
+    out: Path = Path("runs/demo"),
+    config: Config | None = None,
+) -> dict[str, Any]:
+    """Trains both, prints the table, writes `curves.png`, `results.json` and `table.md` into `out`.
+
+    Both runs have the same weights, data, seed, learning rate and rollouts a step. `uniform` has the callback attached
+    too: it changes nothing there, but logs the same metrics.
+
+    Args:
+        steps, learning_rate, seed: Of both runs.
+        out: The folder for results. Each run's ledger is there too, whatever `config.callback.ledger` says.
+        config: The policy to hold against uniform, and how it is attached; `adaptive` if left out. Its model, dataset
+            and GRPO arguments are not the demo's.
+
+    Returns:
+        The curve of each run, as written to `results.json`.
+
+    Raises:
+        UnsupportedError: a config with a budget other than 256 rollouts a step, with pacing or a reward range.
+    """
+    config = config or Config.parse("")
+    if config.callback.reward_range not in (None, (0.0, 1.0)):
+        raise UnsupportedError(f"{config.file}: callback.reward_range: the demo's rewards are 0 and 1. Leave it out.")
+    given = config.callback_arguments(ROLLOUTS)
+    name = config.policy.name if config.policy.name != "uniform" else "uniform, as configured"
+    rivals: dict[str, tuple[ba.Policy, dict[str, Any]]] = {
+        "uniform": (ba.uniform(seed=seed), {}),
+        name: (config.build(seed), given),
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    curves: dict[str, Sequence[CurvePoint]] = {}
+    for name, (policy, arguments) in rivals.items():
+        print(f"{name}: {policy}", flush=True)
+
+        def attach(
+            trainer: Any, policy: ba.Policy = policy, name: str = name, arguments: dict[str, Any] = arguments
+        ) -> None:
+            ledger = out / f"{name}_ledger.jsonl"
+            ledger.unlink(missing_ok=True)  # of an earlier demo
+            trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, **(arguments | {"ledger": ledger})))
+
+        curves[name] = train(attach, steps=steps, learning_rate=learning_rate, seed=seed, threads=1).curve
+    text = table(curves)
+    print(f"\n{text}\n")
+    print(headline(curves, singles=config.budget.min_group == 1))
+    (out / "table.md").write_text(text + "\n")
+    results = {name: [asdict(point) for point in curve] for name, curve in curves.items()}
+    (out / "results.json").write_text(json.dumps(results, indent=1))
+    draw(curves, out / "curves.png")
+    print(f"Written to {out}: curves.png, results.json, table.md and both ledgers.")
+    return results
+
+
+def table(curves: Mapping[str, Sequence[CurvePoint]]) -> str:
+    """The end of each run as a Markdown table."""
+    head = ("policy", "held-out success", "rollouts", "tokens", "mixed groups", "rollouts in them", "seconds")
+    rows = [
+        (
+            name,
+            f"{curve[0].success:.3f} -> {curve[-1].success:.3f}",
+            f"{curve[-1].rollouts:,}",
+            f"{curve[-1].tokens:,}",
+            f"{_first(curve).mixed_groups or 0:.2f} -> {curve[-1].mixed_groups or 0:.2f}",
+            f"{_first(curve).mixed_rollouts or 0:.2f} -> {curve[-1].mixed_rollouts or 0:.2f}",
+            f"{curve[-1].seconds:.0f}",
+        )
+        for name, curve in curves.items()
+    ]
+    widths = [max(len(row[k]) for row in [head, *rows]) for k in range(len(head))]
+    lines = [
+        "| " + " | ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) + " |" for row in [head, *rows]
+    ]
+    return "\n".join([lines[0], "|" + "|".join("-" * (w + 2) for w in widths) + "|", *lines[1:]])
+
+
+def _first(curve: Sequence[CurvePoint]) -> CurvePoint:
+    """The first point after training began: shares of groups are not known before."""
+    return curve[min(1, len(curve) - 1)]
+
+
+def headline(curves: Mapping[str, Sequence[CurvePoint]], singles: bool) -> str:
+    """When the other policy passes uniform's final success, if it does; `singles`: it may draw groups of one."""
+    goal, total = curves["uniform"][-1].success, curves["uniform"][-1].rollouts
+    name = next(name for name in curves if name != "uniform")
+    passed = next((point for point in curves[name] if point.success >= goal), None)
+    if passed is None:
+        return f"In this run {name} did not reach uniform's final success of {goal:.3f}."
+    share = passed.rollouts / total
+    said = f"{name[0].upper()}{name[1:]}"
+    lines = [
+        f"{said} reached uniform's final success of {goal:.3f} after {passed.rollouts:,} of {total:,} rollouts "
+        f"({share:.0%}). One seed: a demonstration, not a measurement."
+    ]
+    if singles:
+        lines.append(
+            f"{said} draws groups of one, which learn through the posterior baseline: mixed groups do not describe it."
+        )
+    return "\n".join(lines)
+
+
+def draw(curves: Mapping[str, Sequence[CurvePoint]], path: Path) -> None:
+    """Held-out success, and the share of mixed groups, against rollouts."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
+    for (name, curve), color in zip(curves.items(), ("tab:gray", "tab:blue"), strict=False):
+        rollouts = [point.rollouts / 1000 for point in curve]
+        left.plot(rollouts, [point.success for point in curve], color=color, label=name)
+        shares = [point.mixed_groups for point in curve[1:]]
+        right.plot(rollouts[1:], shares, color=color, label=name)
+    left.axhline(curves["uniform"][-1].success, color="tab:gray", linewidth=0.8, linestyle=":")
+    left.set(xlabel="rollouts generated (thousands)", ylabel="held-out success", title="What is learned")
+    right.set(xlabel="rollouts generated (thousands)", ylabel="share of groups with a pass and a fail")
+    right.set(title="Groups that teach under a group baseline", ylim=(0, None))
+    for axis in (left, right):
+        axis.grid(alpha=0.3)
+        axis.legend()
+    figure.savefig(path, dpi=120)
+    plt.close(figure)

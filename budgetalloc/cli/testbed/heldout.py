@@ -1,0 +1,122 @@
+"""Success on held-out prompts, measured beside a training run without moving a random number of it."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from budgetalloc.cli.testbed.language import SKILLS, Language
+
+
+@dataclass(frozen=True)
+class Success:
+    """Held-out success, each a mean over prompts."""
+
+    skills: float
+    """Sampled at temperature 1, over the skills that can be learned."""
+    expected: float
+    """The probability of the right answer, same prompts: what `skills` estimates, without the sampling noise."""
+    traps: float
+    """Sampled, over the traps: what their coins or guesses pay, whatever the model learned."""
+
+
+@contextmanager
+def _evaluating(model: Any) -> Iterator[None]:
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(was_training)
+
+
+def padding(real_RT: Any) -> dict[str, Any]:
+    """What tells the model of padding on the left, from the mask of real tokens; nothing where there is none."""
+    if real_RT.all():
+        return {}
+    return {"attention_mask": real_RT, "position_ids": (real_RT.cumsum(-1) - 1).clamp(min=0)}
+
+
+def sample(
+    model: Any, tokenizer: Any, prompts_R: Sequence[str], seed: int = 0, language: Language = SKILLS
+) -> list[str]:
+    """One completion at temperature 1 for each prompt, from a generator of its own: the global random state stays put.
+
+    All rows go through the model at once.
+    """
+    device = next(model.parameters()).device
+    own = torch.Generator(device=device).manual_seed(seed)
+    rows = tokenizer(list(prompts_R), return_tensors="pt", padding=True).to(device)
+    tokens_RT, real_RT = rows["input_ids"], rows["attention_mask"]
+    chosen, cache = [], None
+    with _evaluating(model):
+        for _ in range(language.answer_length + 1):
+            more = padding(real_RT)
+            if more and cache is not None:
+                more["position_ids"] = more["position_ids"][:, -1:]
+            out = model(input_ids=tokens_RT, past_key_values=cache, use_cache=True, **more)
+            cache = out.past_key_values
+            tokens_RT = torch.multinomial(out.logits[:, -1].float().softmax(-1), 1, generator=own)
+            real_RT = torch.cat([real_RT, torch.ones_like(tokens_RT)], dim=1)
+            chosen.append(tokens_RT)
+    drawn = torch.cat(chosen, dim=1).tolist()
+    eos = tokenizer.eos_token_id
+    ends = [row.index(eos) if eos in row else len(row) for row in drawn]
+    return list(tokenizer.batch_decode([row[:end] for row, end in zip(drawn, ends, strict=True)]))
+
+
+def answer_logits(model: Any, tokenizer: Any, prompts_P: Sequence[str], answers_P: Sequence[str]) -> tuple[Any, Any]:
+    """Logits of each token of the answers and of the end of text that follows, and these tokens; -100 is padding.
+
+    Prompts are padded on the left, answers on the right, so that all answers begin in the same column.
+    """
+    device = next(model.parameters()).device
+    ended = [text + tokenizer.eos_token for text in answers_P]
+    prompts = tokenizer(list(prompts_P), return_tensors="pt", padding=True, padding_side="left").to(device)
+    answers = tokenizer(ended, return_tensors="pt", padding=True, padding_side="right").to(device)
+    tokens_PT = torch.cat([prompts["input_ids"], answers["input_ids"]], dim=1)
+    # Attention is causal: padding on the right needs no mask.
+    real_PT = torch.cat([prompts["attention_mask"], torch.ones_like(answers["input_ids"])], dim=1)
+    width = answers["input_ids"].shape[1]
+    logits_PTV = model(input_ids=tokens_PT[:, :-1], **padding(real_PT[:, :-1])).logits[:, -width:]
+    return logits_PTV, answers["input_ids"].masked_fill(answers["attention_mask"] == 0, -100)
+
+
+def probability(model: Any, tokenizer: Any, prompts_P: Sequence[str], answers_P: Sequence[str]) -> list[float]:
+    """Probability at temperature 1 that the model gives exactly this answer and stops; in [0, 1]."""
+    with _evaluating(model):
+        logits_PTV, tokens_PT = answer_logits(model, tokenizer, prompts_P, answers_P)
+    logp_PT = logits_PTV.float().log_softmax(-1).gather(-1, tokens_PT.clamp(min=0)[..., None]).squeeze(-1)
+    values: list[float] = logp_PT.masked_fill(tokens_PT == -100, 0.0).sum(-1).exp().tolist()
+    return values
+
+
+def evaluate(
+    model: Any,
+    tokenizer: Any,
+    rows: Sequence[dict[str, Any]],
+    samples: int = 4,
+    seed: int = 0,
+    language: Language = SKILLS,
+) -> Success:
+    """Measure the model on `rows` of the language, `samples` completions a prompt; same seed, same numbers."""
+    if samples < 1:
+        raise ValueError(f"evaluate(samples={samples}): nothing to average. Use samples=1 or more.")
+    rows_R = [row for row in rows for _ in range(samples)]
+    ids_R = [int(row["prompt_id"]) for row in rows_R]
+    completions_R = sample(model, tokenizer, [row["prompt"] for row in rows_R], seed, language)
+    rewards_R = language.make_reward(seed)(completions=completions_R, prompt_id=ids_R)
+    trap_R = [language.is_trap(i) for i in ids_R]
+    taught = [row["prompt"] for row in rows if not language.is_trap(int(row["prompt_id"]))]
+    return Success(
+        skills=_mean([reward for reward, trap in zip(rewards_R, trap_R, strict=True) if not trap]),
+        expected=_mean(probability(model, tokenizer, taught, [language.answer(text) for text in taught])),
+        traps=_mean([reward for reward, trap in zip(rewards_R, trap_R, strict=True) if trap]),
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else float("nan")

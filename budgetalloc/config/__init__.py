@@ -1,3 +1,0 @@
-"""One YAML file says policy, budget, estimator and pacing; `Config` reads it and builds them."""
-
-from budgetalloc.config.resolved import Config as Config

@@ -1,0 +1,244 @@
+"""What tree rollouts cost: leaves are trajectories to train on, nodes and tokens are what is generated.
+
+Trajectories of a tree share their first tokens, so that a leaf costs less than a chain of its own. Tokens count as
+generated once; what a serving system pays to keep or to read a prefix is not in these numbers.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.errors import InputError, check_integer, check_number
+
+LATR_COUNTDOWN = {0: 1.0, 10: 0.75, 20: 0.5, 80: 0.25, 200: 0.0}  # the released scripts'
+LATR_MATH = {0: 1.0, 100: 0.75, 200: 0.5, 300: 0.25}
+
+
+@dataclass(frozen=True)
+class TreeCost:
+    """What a tree, or several, cost.
+
+    Args:
+        leaves: Trajectories.
+        nodes: Segments generated. The prompt is none of them.
+        tokens: Tokens generated.
+        chain_tokens: Tokens of as many trajectories of the same lengths, each generated alone.
+
+    >>> TreeCost(leaves=4, nodes=6, tokens=600, chain_tokens=800).share
+    0.75
+    """
+
+    leaves: int
+    nodes: float
+    tokens: float
+    chain_tokens: float
+
+    @property
+    def share(self) -> float:
+        """Tokens generated over those of separate chains."""
+        return self.tokens / self.chain_tokens if self.chain_tokens else 1.0
+
+
+def tree_cost(parents_N: ArrayLike, tokens_N: ArrayLike) -> TreeCost:
+    """Cost of trees that were rolled out, from each node's parent.
+
+    Args:
+        parents_N: Row of each node's parent, before its own row; -1 for the first segment after a prompt. Shape (N,).
+        tokens_N: Tokens of each node, at least 0, shape (N,).
+
+    >>> tree_cost([-1, 0, 0, 1, 1], [100, 50, 80, 20, 30])  # leaves are rows 2, 3 and 4
+    TreeCost(leaves=3, nodes=5, tokens=280.0, chain_tokens=530.0)
+    """
+    parents, tokens = np.asarray(parents_N), np.asarray(tokens_N, dtype=np.float64)
+    if parents.ndim != 1 or not parents.size or parents.dtype.kind != "i" or tokens.shape != parents.shape:
+        raise InputError(f"parents_N has shape {parents.shape}, tokens_N {tokens.shape}: give integers, one a node.")
+    if not ((parents >= -1) & (parents < np.arange(parents.size))).all():
+        at = int(np.argmin((parents >= -1) & (parents < np.arange(parents.size))))
+        raise InputError(f"parents_N[{at}]={parents[at]}: a parent comes before its children; -1 is the prompt.")
+    if not (np.isfinite(tokens) & (tokens >= 0)).all():
+        raise InputError("tokens_N holds a number that is negative or not finite: give tokens of at least 0.")
+    leaf_N = np.ones(parents.size, dtype=np.bool_)
+    leaf_N[parents[parents >= 0]] = False
+    below_N = leaf_N.astype(np.int64)  # trajectories that run through each node
+    for row in range(parents.size - 1, -1, -1):
+        if parents[row] >= 0:
+            below_N[parents[row]] += below_N[row]
+    return TreeCost(int(leaf_N.sum()), parents.size, float(tokens.sum()), float((tokens * below_N).sum()))
+
+
+def regular_tree(divisions: Sequence[int], segment: float = 1.0) -> TreeCost:
+    """Cost of a tree in which every node of a level divides alike, and no trajectory ends early.
+
+    Args:
+        divisions: Children of each node, level by level; the first is the prompt's. 1 goes on without dividing.
+        segment: Tokens of a node.
+
+    >>> regular_tree([2, 1, 2], segment=512)  # 2 + 2 + 4 segments, for 4 trajectories of 3
+    TreeCost(leaves=4, nodes=8, tokens=4096.0, chain_tokens=6144.0)
+    """
+    if not divisions:
+        raise InputError("divisions is empty: give the children of each node level by level, such as [2, 2].")
+    segment = check_number("segment", segment, 0, math.inf)
+    widths, width = [], 1
+    for children in divisions:
+        width *= check_integer("divisions", children, 1)
+        widths.append(width)
+    return TreeCost(width, sum(widths), sum(widths) * segment, width * len(widths) * segment)
+
+
+def tree_grpo(
+    *, trees: int = 2, expand: int = 2, rounds: int = 1, keep: int = 3, tokens: float = 1.0, depth: int = 1
+) -> tuple[int, TreeCost]:
+    """Trajectories kept of a prompt, and what its trees are expected to cost (Tree-GRPO; defaults of its scripts).
+
+    Each tree begins as a chain; each of l rounds grows new branches at n nodes, drawn with replacement among the root
+    and all nodes that are not leaves, so it has 1 + n l leaves, of which k are kept. A branch from a point uniform in
+    depth costs about half a chain, so that a leaf costs (1 + n l / 2) / (1 + n l) of one. That is our arithmetic, not
+    the paper's: with D nodes a chain the half is (D + 1) / (2 D) in the first round, and somewhat less in later ones.
+
+    Args:
+        trees: M of a prompt.
+        expand: n, branches grown a round.
+        rounds: l.
+        keep: k, at most 1 + n l; drawn without replacement.
+        tokens: Of a chain.
+        depth: Nodes of a chain; only the number of nodes depends on it.
+
+    >>> tree_grpo(tokens=3000, depth=4)
+    (6, TreeCost(leaves=6, nodes=16.0, tokens=12000.0, chain_tokens=18000.0))
+    >>> round(tree_grpo()[1].share, 3)
+    0.667
+    """
+    trees, depth = check_integer("trees", trees, 1), check_integer("depth", depth, 1)
+    grown = check_integer("expand", expand, 0) * check_integer("rounds", rounds, 0)
+    kept = trees * check_integer("keep", keep, 1, 1 + grown)
+    tokens = check_number("tokens", tokens, 0, math.inf)
+    chains, leaves = trees * (1 + grown / 2), trees * (1 + grown)
+    return kept, TreeCost(leaves, chains * depth, chains * tokens, leaves * tokens)
+
+
+def treepo(*, segment: int = 512, depth: int = 14, divisor: int = 2, first: int = 8, leaves: int = 16) -> TreeCost:
+    """Cost of a TreePO tree that divides until it has its trajectories (defaults of its scripts), none ending early.
+
+    The prompt divides into `first` segments (the scripts say up to), later nodes by `divisor`, until there are
+    `leaves`; of a level with too many children, only as many as are missing are grown. Trajectories that end early
+    cost less, and in TreePO others then divide in their place: this is a bound, not a forecast.
+
+    Args:
+        segment: Tokens.
+        depth: Segments of a trajectory.
+        divisor: Children of a node, at least 1.
+        first: Children of the prompt.
+        leaves: Trajectories wanted.
+
+    >>> treepo(first=2)  # 2 + 4 + 8 + 11 x 16 segments
+    TreeCost(leaves=16, nodes=190, tokens=97280, chain_tokens=114688)
+    """
+    segment, depth = check_integer("segment", segment, 1), check_integer("depth", depth, 1)
+    divisor, leaves = check_integer("divisor", divisor, 1), check_integer("leaves", leaves, 1)
+    width, nodes = check_integer("first", first, 1), 0
+    for _ in range(depth):
+        width = min(width, leaves)
+        nodes, grown, width = nodes + width, width, width * divisor
+    return TreeCost(grown, nodes, nodes * segment, grown * depth * segment)
+
+
+def branch_grpo(splits: Sequence[int] = (0, 3, 6, 9), *, steps: int, branches: int = 2) -> TreeCost:
+    """Cost in denoising steps of a diffusion tree that branches at `splits` (BranchGRPO), before any pruning.
+
+    Args:
+        splits: Steps at which every trajectory divides, from 0, each once: branches^splits leaves.
+        steps: Denoising steps, more than the last of the splits. Not a default: the sampler's.
+        branches: Of a trajectory at a split.
+
+    >>> branch_grpo((0, 3, 6, 9), steps=16)
+    TreeCost(leaves=16, nodes=154, tokens=154.0, chain_tokens=256.0)
+    """
+    steps, branches = check_integer("steps", steps, 1), check_integer("branches", branches, 1)
+    chosen = {check_integer("splits", split, 0, steps - 1) for split in splits}
+    if len(chosen) < len(splits):
+        raise InputError(f"splits={splits!r} holds a step twice: give each once; `branches` says how many ways.")
+    return regular_tree([branches if step in chosen else 1 for step in range(steps)])
+
+
+def aepo_split(k: int, entropy_root: float, entropy_tool: float, *, beta: float = 1.0) -> tuple[int, int]:
+    """Rollouts from scratch and branches, m = k sigma(beta (H_root - H_tool)) and k - m (AEPO, arXiv 2510.14545).
+
+    An uncertain start gets more rollouts from scratch, uncertain tool results more branches. beta is not known to us:
+    1 is ours, as is rounding to the nearest (a half up) with one at least from scratch: a branch needs a trajectory.
+    The released code is its predecessor's, with 8 of 16 from scratch always.
+
+    Args:
+        k: Rollouts of the prompt.
+        entropy_root: Mean entropy at the question, at least 0.
+        entropy_tool: Mean entropy after tool calls, at least 0.
+        beta: Sharpness, at least 0.
+
+    >>> aepo_split(16, 1.0, 1.0), aepo_split(16, 2.0, 0.5), aepo_split(16, 0.0, 9.0)
+    ((8, 8), (13, 3), (1, 15))
+    """
+    k, beta = check_integer("k", k, 1), check_number("beta", beta, 0, math.inf)
+    root = check_number("entropy_root", entropy_root, 0, math.inf)
+    tool = check_number("entropy_tool", entropy_tool, 0, math.inf)
+    scratch = k * (1 + math.tanh(beta * (root - tool) / 2)) / 2  # the sigmoid, without overflow
+    m = max(1, math.floor(scratch + 0.5))
+    return m, k - m
+
+
+def aepo_branch_probability(
+    entropy_change: ArrayLike, consecutive: ArrayLike, *, alpha: float = 0.5, gamma: float = 0.2, penalty: float = 0.25
+) -> FloatArray:
+    """Probability of a branch at a tool step, (alpha + gamma dH) (1 - penalty l) (AEPO, arXiv 2510.14545).
+
+    The second factor keeps branches from crowding on few trajectories: l is how many the trajectory has grown in a
+    row. AEPO branches where this exceeds a threshold tau. tau and the penalty are not known to us: 0.25 is ours;
+    alpha and gamma are those of the predecessor's code (ARPO). Each factor is kept within [0, 1].
+
+    Args:
+        entropy_change: dH at the step, any shape, finite.
+        consecutive: l, at least 0, of a shape that fits.
+        alpha: In [0, 1].
+        gamma: At least 0.
+        penalty: gamma', at least 0.
+
+    >>> aepo_branch_probability([0.5, 0.5, 0.5, -1.0], [0, 1, 4, 0])
+    array([0.6 , 0.45, 0.  , 0.3 ])
+    """
+    alpha, gamma = check_number("alpha", alpha, 0, 1), check_number("gamma", gamma, 0, math.inf)
+    penalty = check_number("penalty", penalty, 0, math.inf)
+    change, row = np.asarray(entropy_change, dtype=np.float64), np.asarray(consecutive, dtype=np.float64)
+    if not np.isfinite(change).all() or not (np.isfinite(row) & (row >= 0)).all():
+        raise InputError("entropy_change and consecutive must be finite, and consecutive at least 0.")
+    return np.asarray(np.clip(alpha + gamma * change, 0, 1) * np.clip(1 - penalty * row, 0, 1))
+
+
+def latr_share(step: int, schedule: Mapping[int, float] = LATR_COUNTDOWN) -> float:
+    """Share of tree rollouts at a step; the others are plain samples (LATR, schedules of its released scripts).
+
+    Args:
+        step: From 0.
+        schedule: The share from each step on, one of them step 0: `LATR_COUNTDOWN` or `LATR_MATH`.
+
+    >>> [latr_share(step) for step in (0, 9, 10, 79, 200)], latr_share(500, LATR_MATH)
+    ([1.0, 1.0, 0.75, 0.5, 0.0], 0.25)
+    """
+    step = check_integer("step", step, 0)
+    shares = {check_integer("schedule", at, 0): check_number("schedule", x, 0, 1) for at, x in schedule.items()}
+    if 0 not in shares:
+        raise InputError(f"schedule={dict(schedule)!r} does not say what holds at step 0: add {{0: 1.0}}.")
+    return shares[max(at for at in shares if at <= step)]
+
+
+def latr_split(rollouts: int, step: int, schedule: Mapping[int, float] = LATR_COUNTDOWN) -> tuple[int, int]:
+    """Tree rollouts and plain samples of a step; the share is rounded to the nearest, a half up, which is ours.
+
+    >>> [latr_split(8, step) for step in (0, 10, 80, 200)]
+    [(8, 0), (6, 2), (2, 6), (0, 8)]
+    """
+    rollouts = check_integer("rollouts", rollouts, 1)
+    tree = math.floor(rollouts * latr_share(step, schedule) + 0.5)
+    return tree, rollouts - tree

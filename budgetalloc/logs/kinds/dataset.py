@@ -1,0 +1,115 @@
+"""A `datasets.Dataset`, or Arrow and parquet files: a row a rollout, or a row a group."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from budgetalloc.beliefs.ids import Id
+from budgetalloc.errors import InputError
+from budgetalloc.logs import arrow
+from budgetalloc.logs.columns import Columns, identify, rollouts
+from budgetalloc.logs.open import Reading, Rows
+from budgetalloc.logs.rows import Ints, ascending
+
+_SUFFIXES = (".parquet", ".arrow")
+_Names = tuple[str, ...]
+_Schemas = dict[Path | None, _Names | None]
+
+
+def find(path: Path) -> list[Path]:
+    """A parquet or Arrow file; a folder of them, as `Dataset.save_to_disk` writes it; the splits of a `DatasetDict`."""
+    if path.is_file():
+        return [path] if path.suffix in _SUFFIXES and not _of_trl(path) else []
+    if (path / "dataset_dict.json").exists():
+        return [x for x in sorted(path.iterdir()) if (x / "state.json").exists()]
+    return [path] if any(not _of_trl(x) for x in files(path)) else []
+
+
+def _of_trl(path: Path) -> bool:
+    return path.name.startswith("completions_")
+
+
+def files(path: Path) -> list[Path]:
+    """The Arrow and parquet files of a dataset, in the order of their names."""
+    if path.is_file():
+        return [path]
+    return [x for x in sorted(path.iterdir()) if x.suffix in _SUFFIXES and not x.name.startswith("cache-")]
+
+
+def rows(reading: Reading) -> Iterator[Rows]:
+    """The rows in ascending steps; a dataset out of order is sorted on disk. Files may differ in their columns."""
+    schemas = _schemas(reading)
+    columns = {names: _columns(names, path, reading) for path, names in schemas.items() if names is not None}
+    stepped = all(x.step is not None for x in columns.values())
+    steps = (lambda: _steps(reading, schemas, columns)) if stepped else None
+    yield from ascending(lambda: _in_order(reading, schemas, columns), reading.chunk, reading.notes, steps)
+
+
+def _schemas(reading: Reading) -> _Schemas:
+    """The names of the columns of each file, None for one that cannot be read; one entry for a dataset in memory."""
+    if reading.path is not None:
+        return {path: arrow.schema(path) for path in reading.files()}
+    names = reading.source.column_names
+    if isinstance(names, dict):
+        raise InputError(f"source has the splits {list(names)}: give one of them, as source[{next(iter(names))!r}].")
+    return {None: tuple(names or next(iter(reading.source)))}
+
+
+def _columns(names: _Names, path: Path | None, reading: Reading) -> Columns:
+    found = identify(names, reading.prompt_id, reading.reward)
+    if found is None:
+        raise InputError(
+            f"source={str(path or reading.source)!r} has the columns {list(names)}: there must be one of prompts and "
+            "one of rewards. Name yours with prompt_id= and reward=."
+        )
+    return found
+
+
+def _steps(reading: Reading, schemas: _Schemas, columns: dict[_Names, Columns]) -> Iterator[Ints]:
+    """The steps alone. Those that cannot be read do not count: their rows are left out."""
+    for names, batch in _batches(reading, schemas, {names: [x.step or ""] for names, x in columns.items()}):
+        values = arrow.column(batch.column(columns[names].step))
+        step_R = values if isinstance(values, np.ndarray) else np.array([_number(x) for x in values])
+        yield step_R[np.isfinite(step_R)].astype(np.int64)
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return np.nan
+
+
+def _in_order(reading: Reading, schemas: _Schemas, columns: dict[_Names, Columns]) -> Iterator[Rows]:
+    visits: Counter[Id] = Counter()
+    first = next(iter(columns), ())
+    for names, batch in _batches(reading, schemas, {names: x.used for names, x in columns.items()}):
+        used = columns[names]
+        table = {
+            name: arrow.names(batch.column(name)) if name in used.ids else arrow.column(batch.column(name))
+            for name in used.used
+        }
+        if names != first:
+            reading.notes["row of a file with other columns than the first one"] += batch.num_rows
+        part = rollouts(table, used, visits, reading.notes)
+        if part is not None:
+            yield part
+
+
+def _batches(reading: Reading, schemas: _Schemas, wanted: dict[_Names, list[str]]) -> Iterator[tuple[_Names, Any]]:
+    """Record batches of the wanted columns, each with the names of all columns of its file."""
+    reading.done = 0
+    for path, names in schemas.items():
+        if path is not None and names is None:
+            reading.notes["file that cannot be read"] += 1
+            reading.done += path.stat().st_size
+        elif path is not None and names is not None:
+            for batch in arrow.batches(reading, path, wanted[names]):
+                yield names, batch
+        elif names is not None:
+            for table in reading.source.select_columns(wanted[names]).with_format("arrow").iter(batch_size=arrow.BATCH):
+                reading.done += table.num_rows
+                yield names, table

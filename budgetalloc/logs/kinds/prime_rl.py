@@ -1,0 +1,67 @@
+"""What prime-rl writes: `rollouts/step_7/train_rollouts.jsonl`, or one stream `traces.jsonl` of episodes.
+
+prime-rl drops rollouts that failed, and groups that its filters refuse before a batch, from the files of steps: what a
+run generated is more than what is there. The stream has everything. Rollouts of evaluations are left out.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from budgetalloc.logs.kinds import traces
+from budgetalloc.logs.lines import Record, first, parsed_rows
+from budgetalloc.logs.open import Reading, Rows
+from budgetalloc.logs.rows import ascending, joined
+
+_STEP = re.compile(r"step_(\d+)")
+
+
+def find(path: Path) -> list[Path]:
+    """The folder with those of the steps, a file of one step, or the stream of a run, from its output folder too."""
+    if path.is_file():
+        records = first(path, 3)
+        ours = any(traces.of_training(x) for x in records) or path.name.startswith("train_rollouts.jsonl")
+        return [path] if ours and any(traces.is_record(x) for x in records) else []
+    steps = [x for x in (path, path / "rollouts", path / "run_default" / "rollouts") if _steps(x)]
+    streams = [x for place in ("", "*/", "*/*/") for x in path.glob(f"{place}traces.jsonl") if find(x)]
+    return steps + sorted(streams)
+
+
+def files(path: Path) -> list[Path]:
+    """The files of training rollouts, in the order of their steps."""
+    return [path] if path.is_file() else [file for _, file in _steps(path)]
+
+
+def _steps(folder: Path) -> list[tuple[int, Path]]:
+    found = [(int(match[1]), x) for x in folder.glob("step_*") if (match := _STEP.fullmatch(x.name))]
+    return sorted((step, file) for step, x in found for file in x.glob("train*.jsonl*"))
+
+
+def rows(reading: Reading) -> Iterator[Rows]:
+    """The rollouts of each step; those of a stream in the order in which they arrived."""
+    path = reading.path
+    assert path is not None
+    if path.is_dir():
+        for step, file in _steps(path):
+            yield from _file(reading, file, step)
+    elif match := _STEP.fullmatch(path.parent.name):
+        yield from _file(reading, path, int(match[1]))
+    else:
+        yield from ascending(lambda: stream(reading, path), reading.chunk, reading.notes)
+
+
+def stream(reading: Reading, path: Path) -> Iterator[Rows]:
+    """The rollouts of one file from its start, each with the step that its record names, 0 where there is none."""
+    reading.done = 0
+    yield from _file(reading, path, None)
+
+
+def _file(reading: Reading, path: Path, step: int | None) -> Iterator[Rows]:
+    def parse(record: Record) -> Rows | None:
+        found = traces.parse(record, reading)
+        training = [x for x in found if not x.evaluation]
+        if evaluated := len(found) - len(training):
+            reading.notes["row of an evaluation"] += evaluated
+        return traces.rows(training, step) if training else None
+
+    yield from parsed_rows(reading, path, parse, joined)

@@ -1,0 +1,151 @@
+"""Records of rollouts in the environments of `verifiers`: its own results, and what prime-rl writes.
+
+Three shapes are about: an episode with its traces (verifiers 0.4, prime-rl since it streams traces), a trace
+(prime-rl before), and a flat row with example_id and reward (verifiers before 0.4, prime-rl before that).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from budgetalloc.beliefs.ids import Id, text_id
+from budgetalloc.logs.lines import Record
+from budgetalloc.logs.open import Reading, Rows
+from budgetalloc.logs.rows import as_id
+
+# Top-level keys that have nothing to say about rewards; others that are not used are counted as unknown.
+_EPISODE = {"id", "env", "task", "group", "run", "ok", "is_timeout", "errors", "traces"}
+_EPISODE |= {"num_input_tokens", "num_output_tokens", "num_total_tokens"}
+_FLAT = {"example_id", "task", "prompt", "completion", "answer", "info", "reward", "metrics", "token_usage", "timing"}
+_FLAT |= {"error", "error_chain", "long_error_chain", "is_completed", "is_truncated", "stop_condition", "tool_defs"}
+_FLAT |= {"trajectory", "env_id", "env_name", "generation_ms", "scoring_ms", "total_ms"}
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """One rollout of a record; `step` is None where the record does not say."""
+
+    step: int | None
+    name: Id
+    reward: float
+    length: int
+    evaluation: bool
+
+
+def is_record(record: Record) -> bool:
+    """Whether it has one of the three shapes."""
+    flat = "reward" in record and "example_id" in record and "prompt" in record
+    return flat or ("task" in record and ("traces" in record or ("rewards" in record and "nodes" in record)))
+
+
+def of_training(record: Record) -> bool:
+    """Whether it was made by a trainer rather than by an evaluation on its own."""
+    traces = record.get("traces") or [record]
+    kinds = [_get(trace, "info", "kind") for trace in traces if isinstance(trace, dict)]
+    return _get(record, "run", "type") == "train" or any(kinds) or _get(record, "info", "prime_rl") is not None
+
+
+def parse(record: Record, reading: Reading) -> list[Rollout]:
+    """The rollouts of a record; raises `KeyError`, `TypeError` or `ValueError` for one that is none."""
+    if not is_record(record):
+        raise KeyError("no record of a rollout")
+    if "traces" not in record:
+        known = _FLAT | set(record.get("metrics") or ()) if "example_id" in record else set(record)
+        _unknown(record, known, reading)
+        return [_rollout(record, record, reading)]
+    _unknown(record, _EPISODE, reading)
+    # Judges and other frozen models take part in an episode too: their traces are no rollouts of the model in training.
+    traces = [x for x in record["traces"] if _get(x, "agent", "trainable") is not False]
+    if others := len(record["traces"]) - len(traces):
+        reading.notes["trace of a model that is not trained"] += others
+    return [_rollout(trace, record, reading) for trace in traces or [{}]]
+
+
+def rows(found: list[Rollout], step: int | None) -> Rows:
+    """Rollouts as rows; `step` is that of all of them where it is known from elsewhere."""
+    steps = [step if step is not None else x.step or 0 for x in found]
+    return Rows(
+        np.array(steps, dtype=np.int64),
+        [x.name for x in found],
+        np.array([x.reward for x in found], dtype=np.float64),
+        np.array([x.length for x in found], dtype=np.int64),
+    )
+
+
+def _rollout(trace: Record, record: Record, reading: Reading) -> Rollout:
+    info = trace.get("info") or {}
+    info = info if isinstance(info, dict) else {}
+    # The step in which it arrived comes first: that is when its reward was known.
+    places = (_get(info, "arrival", "step"), _get(record, "run", "work", "step"), _get(info, "prime_rl", "step"))
+    step = next((x for x in places if x is not None), None)
+    kind = info.get("kind") or _get(record, "run", "work", "type") or record.get("kind")
+    return Rollout(
+        None if step is None else int(step),
+        _name(trace, record, reading.prompt_id),
+        _reward(trace, reading),
+        _length(trace),
+        kind == "eval",
+    )
+
+
+def _name(trace: Record, record: Record, prompt_id: str | None) -> Id:
+    """The task's key or hash, or its place in the environment, or a hash of the prompt."""
+    task = record.get("task") or trace.get("task")
+    data = task.get("data") or {} if isinstance(task, dict) else {}
+    if prompt_id is not None:
+        places = (record, trace, data, record.get("info"))
+        return as_id(next((x[prompt_id] for x in places if isinstance(x, dict) and prompt_id in x), None))
+    if isinstance(task, dict) and (key := task.get("key") or task.get("hash")):
+        return as_id(key)
+    env = record.get("env_name") or record.get("env_id") or _get(record, "env", "id") or task
+    number = record.get("example_id", data.get("idx", task.get("idx") if isinstance(task, dict) else None))
+    if number is not None:
+        return f"{env}/{as_id(number)}" if isinstance(env, str) else as_id(number)
+    return text_id(data.get("prompt") or record["prompt"])
+
+
+def _reward(trace: Record, reading: Reading) -> float:
+    """What was asked for, or the reward, or the weighted sum of the named rewards; NaN where nothing was scored."""
+    if trace.get("error") and "example_id" in trace:
+        return math.nan  # a flat row of a rollout that failed has the reward 0, which no one gave
+    named = {key: x for key, x in (trace.get("rewards") or {}).items() if x is not None}
+    if reading.reward is None:
+        if isinstance(trace.get("reward"), (int, float)):
+            return float(trace["reward"])
+        return _sum([_score(x) * float(x.get("weight", 1.0) if isinstance(x, dict) else 1.0) for x in named.values()])
+    weights = {reading.reward: 1.0} if isinstance(reading.reward, str) else reading.reward
+    every = {**trace, **(trace.get("metrics") or {}), **named}
+    return _sum([weight * _score(every[key]) for key, weight in weights.items() if every.get(key) is not None])
+
+
+def _score(value: Any) -> float:
+    return float(value["score"] if isinstance(value, dict) else value)
+
+
+def _sum(values: list[float]) -> float:
+    return sum(values) if values else math.nan
+
+
+def _length(trace: Record) -> int:
+    """Tokens that the model generated, -1 where no one counted."""
+    for value in (trace.get("num_output_tokens"), _get(trace, "token_usage", "output_tokens")):
+        if value:
+            return int(value)
+    nodes = [x for x in trace.get("nodes") or () if x.get("sampled")]
+    if counted := sum(len(x.get("token_ids") or ()) for x in nodes):
+        return counted
+    used = sum(_get(x, "usage", "completion_tokens") or 0 for x in trace.get("calls") or ())
+    return int(used) or -1
+
+
+def _get(record: Any, *keys: str) -> Any:
+    for key in keys:
+        record = record.get(key) if isinstance(record, dict) else None
+    return record
+
+
+def _unknown(record: Record, known: set[str], reading: Reading) -> None:
+    for key in record.keys() - known:
+        reading.notes[f"unknown column {key!r}"] += 1

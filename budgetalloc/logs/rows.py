@@ -1,0 +1,199 @@
+"""Rollouts as logs have them, and as chunks of whole steps in ascending order."""
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from budgetalloc.beliefs.ids import Id, factorize
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.logs.ledger import Ledger
+
+Ints = NDArray[np.int64]
+# What a rollout takes on disk while a log that is out of order is sorted.
+_RECORD = np.dtype([("step", "i8"), ("id", "i8"), ("reward", "f8"), ("length", "i8"), ("predicted", "f8")])
+_NEAR = 1e-6  # a sum of float32 rewards such as 0.3 + 0.7 may come out as 1 + 1e-7
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Some rollouts as a log has them, one entry a rollout: what `rows` of a kind of log yields.
+
+    Args:
+        step_R: Training step, ascending, also from one `Rows` to the next; a step may go on in the next.
+        ids_R: Prompt, int or str.
+        rewards_R: Reward in the log's own units, NaN where there is none.
+        lengths_R: Tokens, -1 where unknown; None where the log has none at all.
+        predicted_R: Success rate believed before the step, NaN where unknown; None as above.
+        counts_R: Rollouts that the prompt had in the step; None to count the rows.
+    """
+
+    step_R: Ints
+    ids_R: list[Id]
+    rewards_R: FloatArray
+    lengths_R: Ints | None = None
+    predicted_R: FloatArray | None = None
+    counts_R: Ints | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids_R)
+
+    def cut(self, part: Any) -> "Rows":
+        """A slice of the rows."""
+        columns = (getattr(self, field.name) for field in fields(self))
+        return Rows(*(None if column is None else column[part] for column in columns))  # type: ignore[arg-type]
+
+
+def as_id(value: Any) -> Id:
+    """An id as a log may hold it; raises `TypeError` for what is none.
+
+    >>> as_id("a"), as_id(3), as_id(3.0)
+    ('a', 3, 3)
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)) or value != int(value):
+        raise TypeError(f"{value!r} is no prompt id")
+    return int(value)
+
+
+def whole_steps(
+    parts: Iterable[Rows], chunk: int, notes: Counter[str], reward_range: tuple[float, float] | None = None
+) -> Iterator[Ledger]:
+    """Rows in any portions as ledgers of whole steps, each of about `chunk` rollouts, or one step if that is larger."""
+    held: list[Rows] = []
+    size = broken = 0
+    last: int | None = None
+    for part in parts:
+        if not len(part):
+            continue
+        first = int(part.step_R[0])
+        if (last is not None and first < last) or (np.diff(part.step_R) < 0).any():
+            raise AssertionError("a reader must yield ascending steps")
+        last = int(part.step_R[-1])
+        held.append(part)
+        size += len(part)
+        if size >= chunk and held[0].step_R[0] != last:
+            every = joined(held)
+            end = int(np.searchsorted(every.step_R, last))  # the last step may go on in the next part
+            yield _ledger(every.cut(slice(None, end)), notes, reward_range, notes["broken row"] - broken)
+            held, size, broken = [every.cut(slice(end, None))], len(every) - end, notes["broken row"]
+    if held:
+        yield _ledger(joined(held), notes, reward_range, notes["broken row"] - broken)
+
+
+def joined(parts: list[Rows]) -> Rows:
+    """Several parts as one. Where only some have lengths, predictions or counts, the others' are unknown."""
+    if len(parts) == 1:
+        return parts[0]
+
+    def column(name: str, unknown: float) -> Any:
+        values = [getattr(part, name) for part in parts]
+        if all(x is None for x in values) or (name == "counts_R" and any(x is None for x in values)):
+            return None
+        return np.concatenate(
+            [np.full(len(p), unknown) if x is None else x for p, x in zip(parts, values, strict=True)]
+        )
+
+    lengths_R = column("lengths_R", -1)
+    return Rows(
+        np.concatenate([part.step_R for part in parts]),
+        [name for part in parts for name in part.ids_R],
+        np.concatenate([part.rewards_R for part in parts]),
+        None if lengths_R is None else lengths_R.astype(np.int64),
+        column("predicted_R", np.nan),
+        column("counts_R", 0),
+    )
+
+
+def _ledger(rows: Rows, notes: Counter[str], reward_range: tuple[float, float] | None, broken: int) -> Ledger:
+    """Rows of whole steps as a ledger, with counts, rewards mapped to [0, 1] if asked, and what is odd in the notes."""
+    rewards_R = np.asarray(rows.rewards_R, dtype=np.float64)
+    endless_R = np.isinf(rewards_R)
+    if endless_R.any():
+        rewards_R = np.where(endless_R, np.nan, rewards_R)
+    if reward_range is not None:
+        low, high = reward_range
+        rewards_R = (rewards_R - low) / (high - low)
+    outside_R = (rewards_R < -_NEAR) | (rewards_R > 1 + _NEAR)
+    if not outside_R.any():
+        rewards_R = np.clip(rewards_R, 0.0, 1.0)  # what is outside by rounding only
+    lengths_R = np.full(len(rows), -1) if rows.lengths_R is None else rows.lengths_R
+    for text, where_R in (
+        ("row without a reward", np.isnan(rewards_R)),
+        ("infinite reward", endless_R),
+        ("reward outside reward_range" if reward_range else "reward outside [0, 1]", outside_R),
+        ("length unknown", lengths_R < 0),
+    ):
+        if count := int(where_R.sum()):
+            notes[text] += count
+    predicted_R = np.full(len(rows), np.nan) if rows.predicted_R is None else rows.predicted_R
+    counts_R = _counts(rows) if rows.counts_R is None else rows.counts_R
+    return Ledger(rows.step_R, rows.ids_R, rewards_R, lengths_R, predicted_R, counts_R, broken)
+
+
+def _counts(rows: Rows) -> Ints:
+    """How many of the rows are of the same prompt in the same step."""
+    every, prompt_R = factorize(rows.ids_R)
+    _, step_R = np.unique(rows.step_R, return_inverse=True)
+    _, group_R = np.unique(step_R * len(every) + prompt_R, return_inverse=True)
+    counts_R: Ints = np.bincount(group_R)[group_R]
+    return counts_R
+
+
+def ascending(
+    make: Callable[[], Iterator[Rows]],
+    chunk: int,
+    notes: Counter[str],
+    steps: Callable[[], Iterable[Ints]] | None = None,
+) -> Iterator[Rows]:
+    """Rows in ascending steps, of a log whose order is not known. It is gone through twice.
+
+    A log out of order is sorted on disk, in a temporary folder (40 bytes a rollout), so that memory stays that of a
+    chunk and of one entry a prompt and a step.
+
+    Args:
+        make: Goes through the log, from its start at each call; what it notes in its last run stays noted.
+        chunk: Rollouts to hold in memory at a time.
+        notes: Where it is said that the log had to be sorted.
+        steps: The steps of the log in its order, where they can be had faster than by `make`.
+    """
+    rows_of: Counter[int] = Counter()
+    ordered, last = True, -(2**63)
+    for step_R in steps() if steps else (rows.step_R for rows in make()):
+        if len(step_R):
+            ordered = ordered and last <= step_R[0] and bool((np.diff(step_R) >= 0).all())
+            last = int(step_R[-1])
+            rows_of.update(dict(zip(*(x.tolist() for x in np.unique(step_R, return_counts=True)), strict=True)))
+    notes.clear()
+    if ordered:
+        yield from make()
+        return
+    notes["steps out of order, sorted"] += 1
+    steps_S = np.array(sorted(rows_of))
+    bucket_S = (np.cumsum([rows_of[step] for step in steps_S.tolist()]) - 1) // chunk
+    place: dict[Id, int] = {}
+    with tempfile.TemporaryDirectory(prefix="budgetalloc-") as name:
+        folder = Path(name)
+        for part in make():
+            table = np.empty(len(part), dtype=_RECORD)
+            table["step"], table["reward"] = part.step_R, part.rewards_R
+            table["id"] = [place.setdefault(x, len(place)) for x in part.ids_R]
+            table["length"] = -1 if part.lengths_R is None else part.lengths_R
+            table["predicted"] = np.nan if part.predicted_R is None else part.predicted_R
+            # Steps that a run has added since the first pass go to the last bucket.
+            bucket_R = bucket_S[np.minimum(np.searchsorted(steps_S, part.step_R), len(steps_S) - 1)]
+            for bucket in np.unique(bucket_R).tolist():
+                with (folder / str(bucket)).open("ab") as file:
+                    file.write(table[bucket_R == bucket].tobytes())
+        names = list(place)
+        for bucket in np.unique(bucket_S).tolist():
+            table = np.fromfile(folder / str(bucket), dtype=_RECORD)
+            table = table[np.argsort(table["step"], kind="stable")]
+            ids_R = [names[at] for at in table["id"].tolist()]
+            yield Rows(table["step"].copy(), ids_R, table["reward"].copy(), table["length"].copy(), table["predicted"])

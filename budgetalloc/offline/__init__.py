@@ -1,0 +1,1 @@
+"""Allocation policies without a trainer: worlds, simulation, replay of a log, comparison."""

@@ -1,0 +1,317 @@
+"""Allocation policies compared on a logged run: several seeds, several processes, one table."""
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from budgetalloc.beliefs.ids import Id, check_ids, factorize
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.budget import Budget
+from budgetalloc.errors import InputError, check_integer
+from budgetalloc.logs.ledger import Ledger
+from budgetalloc.offline.parallel import in_processes
+from budgetalloc.offline.replay import Replay
+from budgetalloc.offline.simulate import simulate
+from budgetalloc.policies import Policy
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Builder = Callable[..., Policy]
+Progress = Callable[[int, int], None]
+FIGURES = ("reward", "mixed", "mixed_rollouts", "signal", "drawn", "modelled", "pessimistic", "optimistic")
+"""What `compare` gives for each policy, with intervals and differences."""
+
+
+def comparisons(
+    policies: Mapping[str, Policy | Builder],
+    world: Replay | Ledger,
+    budget: Budget | int,
+    *,
+    steps: int | None = None,
+    seeds: Iterable[int] = range(5),
+    prompts: int | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Replays a log for each policy and seed; yields a dict for each policy, seed and step, in that order.
+
+    A seed is that of the policy and of the replay, so that policies with the same seed meet the same prompts and the
+    same order of logged rewards. Each run starts from the beginning of the log. The answers are the same for any number
+    of workers.
+
+    Args:
+        policies: Name and policy. Of a `Policy` each seed gets a copy, with what it has learned so far; of a function
+            such as `ba.knapsack` it gets `function(seed=seed)`.
+        world: The log.
+        budget: What a step may *generate*: a policy that trains on a part of it gets no more. A `floor` that all
+            prompts on offer could not have holds for those that get any.
+        steps: Training steps; by default as many as the log has rollouts for.
+        seeds: Each once.
+        prompts: Different prompts that a step's batch hands out; by default as many as make groups of the size that the
+            log has (the median).
+        workers: Processes; by default one for each core. 1 stays in this process.
+        progress: Called with the runs ended and the runs in all.
+
+    Yields:
+        `policy`, `seed` and what `simulate` yields. Beside it, for this step alone: `generated` rollouts; `drawn` and
+        `modelled`, the shares of them that the log and its model answered; `mixed`, the number of groups with unequal
+        rewards; `signal`, the mean over rollouts of 4 p (1-p), p being the prompt's rate (see `Replay.rates`): 1 where
+        each prompt passes half of the time, and fair to groups of one, which are never mixed; and bounds of
+        `mixed_rollouts`: `pessimistic`, in which a group is mixed only if its logged rewards alone are unequal, and
+        `optimistic`, in which one of two rollouts or more is mixed as soon as one of them was modelled. Whatever the
+        modelled rewards had been, the share of *these* groups would lie between the two; other rewards would also have
+        led to other decisions later.
+
+    Raises:
+        InputError: no policy or seed, a seed twice, or more rollouts than the log has.
+
+    >>> import budgetalloc as ba
+    >>> ids_R, rewards_R = np.tile(np.repeat(np.arange(4), 4), 3), np.tile([0, 1.0, 1, 1] * 3 + [0.0] * 4, 3)
+    >>> log = ba.Ledger(np.repeat([0, 1, 2], 16), ids_R.tolist(), rewards_R, *np.zeros((3, 48)))
+    >>> run = comparisons({"uniform": ba.uniform()}, log, 16, seeds=[0], workers=1)
+    >>> [(seen["step"], seen["mixed"], seen["mixed_rollouts"], seen["drawn"]) for seen in run]
+    [(1, 3, 0.75, 1.0), (2, 3, 0.75, 1.0), (3, 3, 0.75, 1.0)]
+    """
+    replay = world if isinstance(world, Replay) else Replay(world)
+    seeds = [check_integer("seeds", seed, 0) for seed in seeds]
+    if not policies or not seeds or len(set(seeds)) < len(seeds):
+        raise InputError(f"policies={list(policies)}, seeds={seeds}: give at least one of both, and each seed once.")
+    rollouts = budget.rollouts if isinstance(budget, Budget) else check_integer("budget", budget, 1)
+    if rollouts is None or (isinstance(budget, Budget) and (budget.tokens is not None or budget.quotas is not None)):
+        raise InputError(f"budget={budget!r}: a log knows neither tokens nor domains. Use Budget(rollouts=...).")
+    steps = max(replay.rollouts // rollouts, 1) if steps is None else check_integer("steps", steps, 1)
+    if (steps - 1) * rollouts >= replay.rollouts:
+        raise InputError(
+            f"steps={steps!r}: {steps} steps of {rollouts} rollouts are {steps * rollouts}, the log has "
+            f"{replay.rollouts}. Use at most steps={-(-replay.rollouts // rollouts)}, or a smaller budget."
+        )
+    if prompts is None:
+        prompts = min(max(rollouts // max(replay.group, 1), 1), len(replay.ids))
+    runs = [_Run(name, policy, seed) for name, policy in policies.items() for seed in seeds]
+    if workers is not None:
+        check_integer("workers", workers, 1)
+    return _run(_Work(runs, replay.again(0), budget, steps, prompts), workers, progress)
+
+
+def _run(work: "_Work", workers: int | None, progress: Progress | None) -> Iterator[dict[str, Any]]:
+    for ended, run in enumerate(in_processes(_play, work, len(work.runs), workers), start=1):
+        if progress is not None:
+            progress(ended, len(work.runs))
+        yield from run
+
+
+def compare(
+    policies: Mapping[str, Policy | Builder],
+    world: Replay | Ledger,
+    budget: Budget | int,
+    *,
+    steps: int | None = None,
+    seeds: Iterable[int] = range(5),
+    prompts: int | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> "pd.DataFrame":
+    """`summarise(comparisons(...))`: the policies on a log as a `pandas.DataFrame`, a row for each.
+
+    Args:
+        policies, world, budget, steps, seeds, prompts, workers, progress: As in `comparisons`. Differences are from the
+            first policy.
+
+    Returns:
+        As `summarise`.
+
+    >>> import budgetalloc as ba
+    >>> ids_R, rewards_R = np.tile(np.repeat(np.arange(4), 4), 3), np.tile([0, 1.0, 1, 1] * 3 + [0.0] * 4, 3)
+    >>> log = ba.Ledger(np.repeat([0, 1, 2], 16), ids_R.tolist(), rewards_R, *np.zeros((3, 48)))
+    >>> table = compare({"uniform": ba.uniform(), "knapsack": ba.knapsack()}, log, 16, seeds=range(3), workers=1)
+    >>> table.T.loc[["mixed", "pessimistic", "mixed_rollouts", "optimistic", "modelled"]].round(2)
+    policy          uniform  knapsack
+    mixed              3.00      3.00
+    pessimistic        0.75      0.81
+    mixed_rollouts     0.75      0.81
+    optimistic         0.75      0.81
+    modelled           0.00      0.06
+    """
+    return summarise(
+        comparisons(
+            policies, world, budget, steps=steps, seeds=seeds, prompts=prompts, workers=workers, progress=progress
+        )
+    )
+
+
+def summarise(steps: Iterable[dict[str, Any]]) -> "pd.DataFrame":
+    """What `comparisons` yields as a `pandas.DataFrame`: a row for each policy, with 95 % intervals over seeds.
+
+    Intervals are Student's t over the seeds' means, NaN for one seed. They say what another draw of the same log would
+    give, not what another run of the trainer would. Differences are from the first policy, paired by seed.
+
+    Returns:
+        Index `policy`; columns `seeds`, `steps` and `rollouts` (generated by one seed), then for each figure x of
+        `reward` (mean), `mixed` (groups a step with unequal rewards), `mixed_rollouts` (share of rollouts in them),
+        `signal` (see `comparisons`), `drawn` and `modelled` (shares answered by the log and by its model),
+        `pessimistic` and `optimistic` (bounds of `mixed_rollouts`): `x`, `x_low`, `x_high` and, as differences,
+        `x_diff`, `x_diff_low`, `x_diff_high`.
+    """
+    import pandas as pd
+
+    totals: dict[str, dict[int, NDArray[np.float64]]] = {}
+    shares = [name for name in FIGURES if name != "mixed"]
+    for seen in steps:
+        sums = np.array([1, seen["generated"], seen["mixed"], *(seen["generated"] * seen[name] for name in shares)])
+        of_policy = totals.setdefault(seen["policy"], {})
+        of_policy[seen["seed"]] = of_policy.get(seen["seed"], np.zeros(len(sums))) + sums
+    rows: list[dict[str, Any]] = []
+    base_SF = np.zeros(0)
+    for name, of_policy in totals.items():
+        total_ST = np.array(list(of_policy.values()))  # a row a seed
+        ended_S, generated_S, mixed_S = total_ST[:, :3].T
+        figures = {"mixed": mixed_S / ended_S}
+        figures |= {share: total_ST[:, 3 + at] / generated_S for at, share in enumerate(shares)}
+        value_SF = np.column_stack([figures[figure] for figure in FIGURES])
+        base_SF = base_SF if rows else value_SF
+        row = {"policy": name, "seeds": len(total_ST), "steps": int(ended_S[0]), "rollouts": float(generated_S.mean())}
+        for at, figure in enumerate(FIGURES):
+            for suffix, value_S in (("", value_SF[:, at]), ("_diff", value_SF[:, at] - base_SF[:, at])):
+                low, high = interval(value_S)
+                row |= {figure + suffix: value_S.mean(), f"{figure}{suffix}_low": low, f"{figure}{suffix}_high": high}
+        rows.append(row)
+    return pd.DataFrame(rows).set_index("policy")
+
+
+def interval(values_S: ArrayLike, level: float = 0.95) -> tuple[float, float]:
+    """Student's t interval of a mean, from one independent value a seed; NaN for fewer than two.
+
+    >>> [round(x, 3) for x in interval([1.0, 2.0, 3.0])]  # 2 -+ 4.303 / sqrt(3)
+    [-0.484, 4.484]
+    """
+    values = np.asarray(values_S, dtype=np.float64)
+    if len(values) < 2:
+        return float("nan"), float("nan")
+    from scipy.special import stdtrit  # deferred: importing budgetalloc loads no scipy
+
+    half = float(stdtrit(len(values) - 1, (1 + level) / 2)) * float(values.std(ddof=1)) / len(values) ** 0.5
+    return float(values.mean()) - half, float(values.mean()) + half
+
+
+def bounds(
+    ids_R: Iterable[Any], rewards_R: ArrayLike, modelled_R: ArrayLike
+) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which groups of a step are mixed, and which are for the least and the most favourable modelled rewards.
+
+    Args:
+        ids_R: The prompt of each rollout; a prompt's rollouts are a group.
+        rewards_R: Its reward.
+        modelled_R: Whether a model gave it.
+
+    Returns:
+        One entry a group, in order of first appearance: its rollouts; whether its rewards are unequal; whether those
+        that were not modelled are; and whether they are, or it has two rollouts or more with a modelled one.
+
+    >>> bounds(["a", "a", "b", "b", "c", "d", "d"], [0, 1, 0, 1, 1, 0, 0], [0, 0, 0, 1, 1, 0, 0])
+    (array([2, 2, 1, 2]), array([ True,  True, False, False]), array([ True, False, False, False]),
+     array([ True,  True, False, False]))
+    """
+    _, group_R = factorize(check_ids(ids_R, "ids_R"))
+    rewards, modelled = np.asarray(rewards_R, dtype=np.float64), np.asarray(modelled_R, dtype=bool)
+    size_G = np.bincount(group_R)
+    mixed_G = _unequal(group_R, rewards, len(size_G))
+    sure_G = _unequal(group_R[~modelled], rewards[~modelled], len(size_G))
+    any_G = np.bincount(group_R, weights=modelled, minlength=len(size_G)) > 0
+    return size_G, mixed_G, sure_G, sure_G | (any_G & (size_G > 1))
+
+
+def _unequal(group_R: NDArray[np.int64], rewards_R: FloatArray, groups: int) -> NDArray[np.bool_]:
+    """Which groups have unequal rewards, shape (G,)."""
+    low_G, high_G = np.full(groups, np.inf), np.full(groups, -np.inf)
+    np.minimum.at(low_G, group_R, rewards_R)
+    np.maximum.at(high_G, group_R, rewards_R)
+    return np.asarray(high_G > low_G + 1e-6)
+
+
+class _Run(NamedTuple):
+    name: str
+    policy: Policy | Builder
+    seed: int
+
+
+class _Work(NamedTuple):
+    runs: list[_Run]
+    world: Replay
+    budget: Budget | int
+    steps: int
+    prompts: int
+
+
+class _Watched:
+    """A replay that remembers what it answered in the step under way, as a `World`."""
+
+    def __init__(self, world: Replay) -> None:
+        self.world, self.ids = world, world.ids
+        self._rounds: list[tuple[list[Id], FloatArray, NDArray[np.bool_]]] = []
+        self.seen: dict[str, float] = {}
+
+    def rollout(self, ids_R: Iterable[Any]) -> FloatArray:
+        ids = list(ids_R)
+        rewards_R = self.world.rollout(ids)
+        self._rounds.append((ids, rewards_R, self.world.modelled_R))
+        return rewards_R
+
+    def learn(self, advantages_R: ArrayLike) -> None:
+        ids_R = [x for ids, _, _ in self._rounds for x in ids]
+        rewards_R, modelled_R = (np.concatenate([part[at] for part in self._rounds]) for at in (1, 2))
+        self._rounds.clear()
+        size_G, mixed_G, sure_G, open_G = bounds(ids_R, rewards_R, modelled_R)
+        modelled = float(modelled_R.mean())
+        rates_R = self.world.rates(ids_R)
+        self.seen = {
+            "generated": len(ids_R),
+            "signal": float(np.mean(4 * rates_R * (1 - rates_R))),
+            "drawn": 1.0 - modelled,
+            "modelled": modelled,
+            "mixed": int(mixed_G.sum()),
+            "pessimistic": float(size_G[sure_G].sum() / len(ids_R)),
+            "optimistic": float(size_G[open_G].sum() / len(ids_R)),
+        }
+        self.world.learn(advantages_R)
+
+    def success(self) -> float:
+        return self.world.success()
+
+
+def _play(work: _Work, at: int) -> list[dict[str, Any]]:
+    """One run: its dicts, a step each."""
+    name, given, seed = work.runs[at]
+    policy = _seeded(given, seed)
+    if not isinstance(policy, Policy):
+        raise InputError(
+            f"policies[{name!r}] gives {policy!r} of type {type(policy).__name__}: use a Policy such as ba.uniform(), "
+            "or a function of seed= that returns one."
+        )
+    world = _Watched(work.world.again(seed))
+    budget = _own(work.budget, policy, work.prompts, len(world.ids))
+    run = simulate(policy, world, budget, work.steps, prompts=work.prompts)
+    return [{"policy": name, "seed": seed, **seen, **world.seen} for seen in run]
+
+
+def _seeded(given: Policy | Builder, seed: int) -> Policy:
+    if not isinstance(given, Policy):
+        return given(seed=seed)
+    name = given.name.replace(f"seed={given.seed}", f"seed={seed}")
+    return replace(copy.deepcopy(given), name=name, seed=seed)
+
+
+def _own(budget: Budget | int, policy: Policy, prompts: int, pool: int) -> Budget | int:
+    """The budget as this policy can take it: what it generates counts, and a floor that all on offer could have."""
+    share = policy.needs.generate  # `simulate` multiplies by it
+    if not isinstance(budget, Budget):
+        return max(budget // share, 1)
+    rollouts = max(int(budget.rollouts or 0) // share // budget.quantum, 1) * budget.quantum
+    offered = pool if policy.needs.candidates == "all" else min(policy.needs.candidates * prompts, pool)
+    if budget.floor and offered * budget.smallest_group > rollouts * share:
+        return replace(budget, rollouts=rollouts, floor=0, min_group=max(budget.floor, budget.min_group))
+    return replace(budget, rollouts=rollouts)

@@ -1,0 +1,196 @@
+"""Estimates from groups and prompts that another allocation policy chose to roll out: pure functions of arrays.
+
+From a group of n that was logged, the mean over its sub-samples of m <= n is an unbiased estimate of any figure of a
+group of m (a U-statistic: Hoeffding, Annals of Mathematical Statistics 1948). Of prompts that were not logged, those
+that were stand for them with the inverse of their probability to be logged (Horvitz and Thompson, JASA 1952), or a
+model does, or both: the doubly robust estimate is right if one of the two is (Dudik, Langford and Li, arXiv 1103.4601).
+`budgetalloc.offline.one_step` applies them to a policy and a log.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.errors import InputError
+
+Statistic = Callable[[FloatArray, FloatArray], ArrayLike]
+"""(successes_G, rollouts_G) -> a figure of each group, such as 0 < successes < rollouts."""
+
+
+def mixed_within(passed_G: ArrayLike, rollouts_G: ArrayLike, counts_G: ArrayLike) -> FloatArray:
+    """The unbiased estimate of P(mixed group of m) from s successes in n rollouts: 1 - C(s,m)/C(n,m) - C(n-s,m)/C(n,m).
+
+    Args:
+        passed_G: s, from 0 to n.
+        rollouts_G: n.
+        counts_G: m, at least 0. The three broadcast.
+
+    Returns:
+        In [0, 1]; 0 for m of 0 and 1; NaN where m > n, of which the group says nothing without a model.
+
+    >>> mixed_within([4, 4, 1, 8, 4], 8, [2, 4, 8, 4, 9]).round(4)
+    array([0.5714, 0.9714, 1.    , 0.    ,    nan])
+    """
+    passed, rollouts, counts = _checked(passed_G, rollouts_G, counts_G)
+    mixed = 1.0 - all_within(passed, rollouts, counts) - all_within(rollouts - passed, rollouts, counts)
+    return np.where(counts > 1, mixed, np.where(counts > rollouts, np.nan, 0.0))
+
+
+def all_within(part_G: ArrayLike, rollouts_G: ArrayLike, counts_G: ArrayLike) -> FloatArray:
+    """C(k, m) / C(n, m): the chance that m of n rollouts, drawn without replacement, are all among k of them.
+
+    NaN where m > n. Where rewards have many values, 1 less its sum over the values is the chance of unequal rewards.
+
+    >>> all_within([4, 4], 8, [2, 5]).round(4)
+    array([0.2143, 0.    ])
+    """
+    part, rollouts, counts = _checked(part_G, rollouts_G, counts_G)
+    chance = np.where(counts > rollouts, np.nan, 1.0)
+    for j in range(int(counts.max(initial=0))):
+        chance *= np.where(counts > j, np.maximum(part - j, 0.0) / np.maximum(rollouts - j, 1.0), 1.0)
+    return chance
+
+
+def mean_within(statistic: Statistic, passed_G: ArrayLike, rollouts_G: ArrayLike, counts_G: ArrayLike) -> FloatArray:
+    """The unbiased estimate of the mean of any figure of a group of m, from s successes in n rollouts.
+
+    The mean over all sub-samples: the sum over k of statistic(k, m) C(s,k) C(n-s,m-k) / C(n,m). NaN where m > n.
+
+    >>> hit = lambda passed_G, rollouts_G: passed_G > 0  # pass@m: the estimate of arXiv 2107.03374
+    >>> mean_within(hit, [1, 3], 8, 4).round(4)
+    array([0.5   , 0.9286])
+    """
+    passed, rollouts, counts = _checked(passed_G, rollouts_G, counts_G)
+    known = counts <= rollouts
+    drawn = np.where(known, counts, 0.0)
+    total = np.zeros(drawn.shape)
+    for k in range(int(drawn.max(initial=0)) + 1):
+        figure = np.asarray(statistic(np.full(drawn.shape, float(k)), drawn), dtype=np.float64)
+        total += np.where(k <= drawn, _hypergeometric(k, rollouts, passed, drawn) * figure, 0.0)
+    return np.where(known, total, np.nan)
+
+
+def mixed_variance(rates_G: ArrayLike, rollouts_G: ArrayLike, counts_G: ArrayLike) -> FloatArray:
+    """The variance of `mixed_within` at a success rate p: how surely n logged rollouts tell of a group of m.
+
+    Hoeffding's formula: the sum over c = 1 to m of C(m,c) C(n-m,m-c) / C(n,m) times the variance of what c rollouts
+    tell of a group of m, p^(2m-c) + q^(2m-c) - (p^m + q^m)^2. At m = n it is that of one look, v (1 - v).
+
+    Args:
+        rates_G: p, in [0, 1].
+        rollouts_G, counts_G: n and m, as in `mixed_within`. The three broadcast.
+
+    >>> mixed_variance(0.5, [4, 8, 8, 8], [4, 4, 2, 8]).round(4)
+    array([0.1094, 0.0203, 0.0089, 0.0078])
+    """
+    rate = np.asarray(rates_G, dtype=np.float64)
+    if not ((rate >= 0) & (rate <= 1)).all():
+        raise InputError(f"rates_G={rates_G!r}: a success rate lies in [0, 1].")
+    _, rollouts, counts = _checked(0, rollouts_G, counts_G)
+    rate, rollouts, counts = np.broadcast_arrays(rate, rollouts, counts)
+    known = (counts <= rollouts) & (counts > 1)
+    n, m, total = np.where(known, rollouts, 2.0), np.where(known, counts, 2.0), np.zeros(rate.shape)
+    for c in range(1, int(m.max(initial=0)) + 1):
+        left = np.maximum(2 * m - c, 0.0)
+        told = rate**left + (1 - rate) ** left - (rate**m + (1 - rate) ** m) ** 2
+        total += _hypergeometric(c, n, m, m) * told
+    return np.where(counts > rollouts, np.nan, np.where(known, total, 0.0))
+
+
+def horvitz_thompson(outcomes_P: ArrayLike, propensities_P: ArrayLike) -> float:
+    """The sum of the outcomes of all prompts from those logged: each is divided by its probability to be logged.
+
+    Unbiased for the true propensities, whatever the outcomes.
+
+    Args:
+        outcomes_P: What each prompt was worth, NaN where it was not logged: one entry for every prompt that the
+            policy in question would give rollouts.
+        propensities_P: The probability that it would be logged with rollouts enough for an outcome, in (0, 1].
+
+    Raises:
+        InputError: a propensity outside (0, 1], with the share of prompts; shapes that differ.
+
+    >>> horvitz_thompson([0.5, np.nan, 1.0, np.nan], [0.5, 0.5, 0.5, 0.5])
+    3.0
+    """
+    outcomes, propensities = _logged(outcomes_P, propensities_P)
+    return float(np.nansum(outcomes / propensities))
+
+
+def self_normalised(outcomes_P: ArrayLike, propensities_P: ArrayLike) -> float:
+    """The same by the weighted mean of the outcomes, times the number of prompts (Hajek): NaN where none was logged.
+
+    Biased in small samples, consistent, and of less variance where outcomes are alike: its weights add up, so that a
+    step in which many prompts happened to be logged is not worth more.
+
+    >>> self_normalised([0.5, np.nan, 1.0, 1.0], [0.5, 0.5, 0.5, 0.5])  # 4 (0.5 + 1 + 1) / 3
+    3.3333333333333335
+    """
+    outcomes, propensities = _logged(outcomes_P, propensities_P)
+    weights = np.where(np.isnan(outcomes), 0.0, 1.0 / propensities)
+    return float(len(outcomes) * np.nansum(outcomes * weights) / weights.sum()) if weights.any() else float("nan")
+
+
+def doubly_robust(outcomes_P: ArrayLike, propensities_P: ArrayLike, model_P: ArrayLike) -> float:
+    """The sum of what a model expects of all prompts, corrected by what the logged ones showed: m + (y - m) / pi.
+
+    Unbiased if the propensities are right, whatever the model, and if the model is right, whatever the propensities; a
+    good model makes the variance small. The model must not have seen the outcomes.
+
+    Args:
+        outcomes_P, propensities_P: As in `horvitz_thompson`.
+        model_P: What the model expects of each prompt.
+
+    >>> doubly_robust([0.5, np.nan, 1.0, np.nan], [0.5, 0.5, 0.5, 0.5], [0.5, 0.5, 0.75, 0.75])  # 2.5 + 0 + 0.5
+    3.0
+    """
+    outcomes, propensities = _logged(outcomes_P, propensities_P)
+    model = np.asarray(model_P, dtype=np.float64)
+    if model.shape != outcomes.shape or not np.isfinite(model).all():
+        raise InputError(
+            f"model_P has shape {model.shape} for {outcomes.shape} outcomes: give a finite number for each."
+        )
+    return float(model.sum() + np.nansum((outcomes - model) / propensities))
+
+
+def _hypergeometric(k: int, whole: FloatArray, part: FloatArray, drawn: FloatArray) -> FloatArray:
+    """The chance that of `drawn` out of `whole`, without replacement, exactly k are among `part`."""
+    from scipy.special import gammaln  # deferred: importing budgetalloc loads no scipy
+
+    fits = (k <= part) & (k <= drawn) & (drawn - k <= whole - part)
+    whole, part, drawn = (np.where(fits, x, float(k)) for x in (whole, part, drawn))
+
+    def ways(of: FloatArray, chosen: FloatArray | float) -> FloatArray:
+        return np.asarray(gammaln(of + 1) - gammaln(chosen + 1) - gammaln(of - chosen + 1))
+
+    return np.where(fits, np.exp(ways(part, k) + ways(whole - part, drawn - k) - ways(whole, drawn)), 0.0)
+
+
+def _checked(passed_G: ArrayLike, rollouts_G: ArrayLike, counts_G: ArrayLike) -> list[NDArray[np.float64]]:
+    arrays = np.broadcast_arrays(*(np.asarray(x, dtype=np.float64) for x in (passed_G, rollouts_G, counts_G)))
+    passed, rollouts, counts = arrays
+    for array in arrays:
+        if not (array == np.floor(array)).all() or (array < 0).any():
+            raise InputError(f"{array}: successes, rollouts and counts are integers of at least 0.")
+    if (passed > rollouts).any():
+        at = int(np.argmax(passed > rollouts))
+        raise InputError(f"passed_G has {passed.flat[at]:g} of {rollouts.flat[at]:g} rollouts: at most all of them.")
+    return [passed, rollouts, counts]
+
+
+def _logged(outcomes_P: ArrayLike, propensities_P: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    outcomes, propensities = np.asarray(outcomes_P, dtype=np.float64), np.asarray(propensities_P, dtype=np.float64)
+    if outcomes.ndim != 1 or outcomes.shape != propensities.shape:
+        raise InputError(
+            f"outcomes_P has shape {outcomes.shape}, propensities_P {propensities.shape}: give one of each a prompt."
+        )
+    wrong = ~((propensities > 0) & (propensities <= 1))
+    if wrong.any():
+        raise InputError(
+            f"propensities_P[{int(np.argmax(wrong))}]={propensities[wrong][0]:g}: {wrong.mean():.1%} of the prompts "
+            "lie outside (0, 1]. Of a prompt that could not be logged the log says nothing: leave such prompts out and "
+            "say so, or take a model for them."
+        )
+    return outcomes, propensities

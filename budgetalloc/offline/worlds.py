@@ -1,0 +1,260 @@
+"""Worlds: what answers a request for rollouts where there is no language model."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from budgetalloc.beliefs.ids import Id, check_ids
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.errors import InputError
+
+_STRATEGIES = 8
+_CLIP = 1.0  # of the gradient's norm; this and Adam's constants are the defaults of TRL's trainer
+_BETA1, _BETA2, _EPS = 0.9, 0.999, 1e-8
+_FEATURE_NORM = 40.0  # large, so that clipping matters; not measured with these constants
+_SPEED = 31.0  # moves of a parameter for a learning rate of 1: see `Task`
+
+
+class World(Protocol):
+    """What `simulate` talks to."""
+
+    @property
+    def ids(self) -> list[Id]:
+        """The prompts that may be asked for."""
+
+    def rollout(self, ids_R: Iterable[Any]) -> FloatArray:
+        """Rewards of one new rollout of each of these prompts, shape (R,)."""
+
+    def learn(self, advantages_R: ArrayLike) -> None:
+        """One update from all rollouts since the last one, in their order."""
+
+    def success(self) -> float:
+        """How good the world's language model is now, in [0, 1]."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """The settings of a `Learner`. The presets are `U_SHAPE`, `HARD_TAIL` and `SEEN_ONCE`.
+
+    The last six were set so that *uniform* allocation has about the curves that it has on the tiny language model of
+    `budgetalloc demo`; no policies were compared for it.
+
+    Args:
+        skills: The right strategy of each skill, the wrong one (both 0 to 7), and how often the start takes the right
+            one, in (0, 1).
+        coins: Of each trap, the probability of reward 1, whatever the strategy.
+        per_skill: Prompts of each skill and trap.
+        held_out: Prompts of each skill that success is measured on.
+        dims: Shared dimensions.
+        own: Share of a prompt's features that its skill does not share with all others, in (0, 1): small is much
+            transfer and much interference.
+        doubt: Strength of the shared direction that moves every skill away from what it was inclined to.
+        noise: Share of `own` that is the prompt's own, not its skill's, in [0, 1).
+        offset: Standard deviation of a prompt's starting logits around its skill's.
+        other: Probability of the six other strategies at the start, in (0, 1).
+    """
+
+    skills: tuple[tuple[int, int, float], ...]
+    coins: tuple[float, ...] = ()
+    per_skill: int = 80
+    held_out: int = 20
+    dims: int = 32
+    own: float = 0.018
+    doubt: float = 0.25
+    noise: float = 0.1
+    offset: float = 1.0
+    other: float = 0.005
+
+    def __post_init__(self) -> None:
+        if not self.skills:
+            raise InputError("Task(skills=()): nothing can be learned. Give (right, wrong, shown) for each skill.")
+        for at, (right, wrong, shown) in enumerate(self.skills):
+            if not (0 <= right < _STRATEGIES and 0 <= wrong < _STRATEGIES and right != wrong and 0 < shown < 1):
+                raise InputError(
+                    f"Task(skills[{at}]={self.skills[at]!r}): give two different strategies from 0 to "
+                    f"{_STRATEGIES - 1} and a probability between 0 and 1, such as (0, 3, 0.25)."
+                )
+        for name in ("per_skill", "held_out", "dims"):
+            if not getattr(self, name) >= 1:
+                raise InputError(f"Task({name}={getattr(self, name)!r}): use at least 1.")
+        bounds = {"own": (1e-6, 1), "noise": (0, 1), "other": (1e-12, 0.99), "doubt": (0, 9), "offset": (0, 9)}
+        for name, (low, high) in bounds.items():
+            if not low <= getattr(self, name) <= high:
+                raise InputError(f"Task({name}={getattr(self, name)!r}): use a number from {low:g} to {high:g}.")
+        if not all(0 <= coin <= 1 for coin in self.coins):
+            raise InputError(f"Task(coins={self.coins!r}): each is a probability, from 0 to 1.")
+
+
+# Of the demo's language: every strategy is right for three skills, one common at the start, one middling, one rare.
+_SHOWN = (
+    *(0.98, 0.97, 0.96, 0.95, 0.93, 0.90, 0.86, 0.80),
+    *(0.72, 0.64, 0.54, 0.44, 0.34, 0.25, 0.18, 0.12),
+    *(0.08, 0.06, 0.05, 0.04, 0.03, 0.02, 0.01, 0.01),
+)
+_SKILLS = tuple((k % 8, (k + 3 + k // 8) % 8, shown) for k, shown in enumerate(_SHOWN))
+_COINS = (0.25, 0.12)
+
+U_SHAPE = Task(_SKILLS, _COINS)
+"""Skills from nearly mastered to nearly unknown, and two traps; 2,080 prompts."""
+HARD_TAIL = Task(_SKILLS[:4] + _SKILLS[13:], per_skill=150, held_out=40)
+"""Skills that pass at most one time in four, and four easy ones; 2,250 prompts."""
+SEEN_ONCE = Task(_SKILLS, _COINS, per_skill=185)
+"""The u-shape with 4,810 prompts: 150 steps of 32 meet each once."""
+
+
+class Learner:
+    """A softmax policy over eight strategies whose skills share all parameters: a language model for screening ideas.
+
+    The logits of prompt i are `start_i + f_i @ theta[:, :8] + doubt_i * (c @ theta[:, 8])`. The features f_i are a
+    part c that all prompts have in common, a random part of the skill, and a little of the prompt: where skills have
+    the same right strategy one helps the other, where one's right is the other's wrong they hurt each other. doubt_i
+    points from what the skill is inclined to at the start to the alternative, so that rare skills help each other and
+    hurt mastered ones; both effects were seen on the tiny language model. `learn` is one exact policy-gradient step
+    by Adam with the gradient's norm clipped at 1, as TRL's trainer makes it.
+
+    Args:
+        task: What is to be learned.
+        rate: Learning rate, positive; 3e-4 resembles 3e-4 of the tiny language model.
+        seed: Of features, prompts, rollouts and coins.
+
+    Raises:
+        InputError: an unknown id, a rate that is not positive, or not one finite advantage for each rollout.
+
+    >>> world = Learner(seed=0)
+    >>> len(world.ids), round(world.success(), 3)
+    (2080, 0.447)
+    >>> rewards_R = world.rollout([0] * 4 + [1900] * 4)  # a prompt of the first skill, and one of a rare skill
+    >>> rewards_R
+    array([1., 1., 1., 1., 0., 0., 0., 0.])
+    >>> world.learn(rewards_R - 0.5)
+    >>> world.rates([0, 1900]).round(3)
+    array([0.999, 0.016])
+    """
+
+    def __init__(self, task: Task = U_SHAPE, *, rate: float = 3e-4, seed: int = 0) -> None:
+        if not 0 < rate < np.inf:
+            raise InputError(f"rate={rate!r}: use a positive number, such as 3e-4.")
+        self.task, self.rate = task, rate
+        self._rng = np.random.default_rng([seed, 0])
+        build = np.random.default_rng([seed, 1])
+        traps = tuple((k % _STRATEGIES, (k + 3) % _STRATEGIES, 0.5) for k in range(len(task.coins)))
+        right, wrong, shown = zip(*task.skills, *traps, strict=True)
+        self._right_S = np.array(right)
+        self._coin_S = np.array([np.nan] * len(task.skills) + list(task.coins))
+        each, n = np.arange(len(right)), task.dims
+        self._common = _FEATURE_NORM * build.normal(size=n) / np.sqrt(n)
+        own_SD = _FEATURE_NORM * build.normal(size=(len(right), n)) / np.sqrt(n)
+        start_SK = np.full((len(right), _STRATEGIES), np.log(task.other / (_STRATEGIES - 2)))
+        start_SK[each, wrong] = np.log(1 - np.array(shown)) + np.log1p(-task.other)
+        start_SK[each, right] = np.log(shown) + np.log1p(-task.other)
+        lean_S = start_SK[each, right] - start_SK[each, wrong]
+        self._doubt_SK = np.zeros_like(start_SK)
+        self._doubt_SK[each, wrong] = lean_S * task.doubt / 4
+        self._doubt_SK[each, right] = -lean_S * task.doubt / 4
+
+        def prompts(skill_P: NDArray[np.int64]) -> _Prompts:
+            noise_PD = _FEATURE_NORM * build.normal(size=(len(skill_P), n)) / np.sqrt(n)
+            own_PD = np.sqrt(1 - task.noise) * own_SD[skill_P] + np.sqrt(task.noise) * noise_PD
+            features_PD = np.sqrt(1 - task.own) * self._common + np.sqrt(task.own) * own_PD
+            offset_PK = task.offset * build.normal(size=(len(skill_P), _STRATEGIES))
+            return _Prompts(skill_P, features_PD, start_SK[skill_P] + offset_PK)
+
+        self._pool = prompts(np.repeat(each, task.per_skill))
+        self._held_out = prompts(np.repeat(each[: len(task.skills)], task.held_out))
+        self.ids: list[Id] = list(range(len(self._pool.skill_P)))
+        self.theta = np.zeros((n, _STRATEGIES + 1))
+        """The parameters: a column for each strategy, and one for the doubt."""
+        self._moments, self._updates = np.zeros((2, *self.theta.shape)), 0
+        self._rows: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []  # prompts and strategies since the update
+
+    def rollout(self, ids_R: Iterable[Any]) -> FloatArray:
+        """Samples a strategy for each row and returns its reward, 0 or 1, shape (R,)."""
+        at_R = self._find(ids_R)
+        prompt_P, group_R = np.unique(at_R, return_inverse=True)
+        reach_PK = self._probabilities(self._pool.take(prompt_P)).cumsum(axis=1)
+        toss_R2 = self._rng.random((len(at_R), 2))
+        strategy_R = (toss_R2[:, :1] > reach_PK[group_R, :-1]).sum(axis=1)
+        skill_R = self._pool.skill_P[at_R]
+        coin_R = self._coin_S[skill_R]
+        paid_R = np.where(np.isnan(coin_R), strategy_R == self._right_S[skill_R], toss_R2[:, 1] < coin_R)
+        self._rows.append((at_R, strategy_R))
+        return paid_R.astype(np.float64)
+
+    def learn(self, advantages_R: ArrayLike) -> None:
+        """One update by the mean over all rollouts since the last update, in their order, shape (R,)."""
+        gradient = self.gradient(advantages_R)
+        self._rows.clear()
+        gradient *= min(1.0, _CLIP / (float(np.linalg.norm(gradient)) + 1e-6))
+        self._updates += 1
+        self._moments[0] += (1 - _BETA1) * (gradient - self._moments[0])
+        self._moments[1] += (1 - _BETA2) * (gradient**2 - self._moments[1])
+        mean = self._moments[0] / (1 - _BETA1**self._updates)
+        square = self._moments[1] / (1 - _BETA2**self._updates)
+        self.theta += self.rate * _SPEED * mean / (np.sqrt(square) + _EPS)
+
+    def gradient(self, advantages_R: ArrayLike) -> FloatArray:
+        """What `learn` would follow: of mean(advantage * log probability) over the rollouts since the last update."""
+        rows = sum(len(at_R) for at_R, _ in self._rows)
+        advantages = np.asarray(advantages_R, dtype=np.float64)
+        if advantages.shape != (rows,) or not rows or not np.isfinite(advantages).all():
+            raise InputError(
+                f"advantages_R has shape {advantages.shape} for {rows} rollouts since the last update: roll out first, "
+                "and give a finite number for each."
+            )
+        at_R, strategy_R = (np.concatenate(column) for column in zip(*self._rows, strict=True))
+        prompt_P, group_R = np.unique(at_R, return_inverse=True)
+        asked = self._pool.take(prompt_P)
+        # Rows of a prompt share its features: their errors are summed before the product.
+        error_PK = np.zeros((len(prompt_P), _STRATEGIES))
+        np.add.at(error_PK, (group_R, strategy_R), advantages)
+        error_PK -= np.bincount(group_R, weights=advantages)[:, None] * self._probabilities(asked)
+        doubt = float((error_PK * self._doubt_SK[asked.skill_P]).sum())
+        return np.column_stack([asked.features_PD.T @ error_PK, self._common * doubt]) / rows
+
+    def success(self) -> float:
+        """Mean probability of the right strategy over held-out prompts, traps left out; exact, in [0, 1]."""
+        held = self._held_out
+        return float(self._probabilities(held)[np.arange(len(held.skill_P)), self._right_S[held.skill_P]].mean())
+
+    def rates(self, ids_P: Iterable[Any]) -> FloatArray:
+        """The known answer: each prompt's probability of reward 1 now, shape (P,)."""
+        at_P = self._find(ids_P)
+        skill_P = self._pool.skill_P[at_P]
+        right_P = self.probabilities(at_P)[np.arange(len(at_P)), self._right_S[skill_P]]
+        return np.where(np.isnan(self._coin_S[skill_P]), right_P, self._coin_S[skill_P])
+
+    def probabilities(self, ids_P: Iterable[Any]) -> FloatArray:
+        """The probability of each strategy for these prompts now, shape (P, 8)."""
+        return self._probabilities(self._pool.take(self._find(ids_P)))
+
+    def skills(self, ids_P: Iterable[Any]) -> NDArray[np.int64]:
+        """The skill of each prompt, shape (P,); traps come after the skills of the task."""
+        return self._pool.skill_P[self._find(ids_P)]
+
+    def _probabilities(self, prompts: "_Prompts") -> FloatArray:
+        doubt_PK = self._doubt_SK[prompts.skill_P] * (self._common @ self.theta[:, -1])
+        logits_PK = prompts.start_PK + prompts.features_PD @ self.theta[:, :-1] + doubt_PK
+        odds_PK = np.exp(logits_PK - logits_PK.max(axis=1, keepdims=True))
+        return np.asarray(odds_PK / odds_PK.sum(axis=1, keepdims=True))
+
+    def _find(self, ids_R: Iterable[Any]) -> NDArray[np.int64]:
+        ids = check_ids(ids_R, "ids_R")
+        wrong = next((x for x in ids if isinstance(x, str) or not 0 <= x < len(self.ids)), None)
+        if wrong is not None:
+            raise InputError(
+                f"The id {wrong!r} is not a prompt of this world: use 0 to {len(self.ids) - 1} (world.ids)."
+            )
+        return np.array(ids, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class _Prompts:
+    skill_P: NDArray[np.int64]
+    features_PD: FloatArray
+    start_PK: FloatArray
+
+    def take(self, at_P: NDArray[np.int64]) -> "_Prompts":
+        return _Prompts(self.skill_P[at_P], self.features_PD[at_P], self.start_PK[at_P])

@@ -1,0 +1,79 @@
+"""Rollouts drawn in proportion to a weight: no prompt is starved, and the recommended policy."""
+
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.posterior import Belief
+from budgetalloc.budget import IntArray
+from budgetalloc.errors import InputError
+from budgetalloc.policies.base import Policy
+from budgetalloc.policies.compose import spend
+from budgetalloc.policies.decision import Needs, View
+from budgetalloc.policies.selection import top
+from budgetalloc.solvers.systematic import systematic
+
+
+def sampled(
+    *,
+    power: tuple[int, int] = (1, 2),
+    draw: bool = True,
+    prior: tuple[float, float] | Literal["pool"] = (0.3, 0.3),
+    discount: float = 1.0,
+    idle: float = 0.98,
+    drift: bool = False,
+    seed: int = 0,
+) -> Policy:
+    """Gives each prompt, by systematic sampling, rollouts in proportion to sqrt(p^i (1-p)^j) of its drawn rate p.
+
+    The root is Neyman's rule: if one rollout of a prompt has variance v, counts proportional to sqrt(v) make the total
+    variance of the estimate least. With power=(1, 1) v is the variance of the reward; with (1, 2), the default, it is
+    weighted by the room above, as in Knapsack RL (arXiv 2509.25849) and VADE (2511.18902): mastered prompts are met
+    rarely, rare successes often. The draw (Thompson sampling) keeps little-known prompts in play.
+
+    In groups of one, which the posterior baseline allows, as many prompts as there are rollouts share a step. Evidence
+    fades with every step and not at a visit, which may be a single rollout; a prompt left alone is drawn again in time,
+    so that forgetting is noticed.
+
+    Args:
+        power: i and j, not negative.
+        draw: Draw p from the belief; otherwise E[p^i (1-p)^j] under the belief is used.
+        prior, discount, idle, drift: Of `BetaEstimator`.
+        seed: Of the draws.
+
+    >>> from budgetalloc import Budget
+    >>> policy = sampled(seed=0)
+    >>> policy.observe(["mastered"] * 16 + ["half"] * 16, [1] * 16 + [0, 1] * 8)
+    >>> policy.allocate(["mastered", "half", "new"], Budget(rollouts=16, floor=0, min_group=1))
+    array([ 0, 11,  5])
+    """
+    i, j = power
+    if not (i >= 0 and j >= 0):
+        raise InputError(f"power={power!r}: use two numbers that are not negative, such as (1, 2).")
+
+    def decide(view: View) -> IntArray:
+        belief: Belief = view.belief_P.sample(view.rng) if draw else view.belief_P
+        weights_P = np.sqrt(belief.moment(i, j)) + 1e-9  # a prompt believed certain is met when nothing else is left
+        if view.budget.rollouts is None or view.budget.tokens is not None or view.budget.quotas is not None:
+            return spend(belief, top(weights_P, view.budget.smallest_group), view, None)
+        return systematic(weights_P, view.budget, view.rng)
+
+    estimator = BetaEstimator(prior=prior, discount=discount, idle=idle, drift=drift)
+    needs = Needs(candidates="all", baseline="posterior", scale="batch", min_group=1)
+    settings = f"power={power}, draw={draw}, prior={prior!r}, discount={discount}, idle={idle}, drift={drift}"
+    return Policy(f"sampled({settings}, seed={seed})", decide, estimator, seed, needs)
+
+
+def adaptive(*, seed: int = 0) -> Policy:
+    """The recommended policy: groups of one over the whole dataset, drawn by `sampled`, with the posterior baseline.
+
+    The learning benchmark (`benchmarks/learning`) picked it. It asks a trainer for `candidates="all"`,
+    `baseline="posterior"`, `scale="batch"` and `min_group=1`.
+
+    >>> adaptive()
+    adaptive(power=(1, 2), draw=True, prior=(0.3, 0.3), discount=1.0, idle=0.98, drift=False, seed=0)
+    """
+    policy = sampled(seed=seed)
+    return replace(policy, name=policy.name.replace("sampled", "adaptive", 1))

@@ -1,0 +1,74 @@
+"""Which prompts are on offer, and which sizes their groups may have: what every attachment of a policy resolves."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from budgetalloc.budget import Budget
+from budgetalloc.errors import InputError
+from budgetalloc.policies.decision import Needs
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Candidates and sizes of groups, as the callback, `simulate`, replay, one-step values and configs take them.
+
+    Args:
+        candidates: Prompts to choose among: 1, the batch's own; k, k times as many; "all", the whole dataset.
+        floor: Fewest rollouts of each prompt on offer.
+        cap: Most rollouts of a prompt; None is 8 times the trainer's group, and more where there are too few prompts.
+        min_group: Smallest group that is not empty.
+        quantum: Counts are multiples of it.
+
+    >>> Bounds.resolve(Needs(candidates="all", min_group=1)).budget(256, prompts=2080, group=8)
+    Budget(rollouts=256, tokens=None, floor=0, cap=64, quantum=1, min_group=1, quotas=None)
+    """
+
+    candidates: int | Literal["all"]
+    floor: int
+    cap: int | None
+    min_group: int
+    quantum: int
+
+    @classmethod
+    def resolve(
+        cls,
+        needs: Needs,
+        *,
+        candidates: Any = None,
+        floor: int | None = None,
+        cap: int | None = None,
+        min_group: int | None = None,
+        quantum: int = 1,
+    ) -> "Bounds":
+        """What was given, and for the rest what the policy needs. The floor left out is 2 with one candidate, else 0.
+
+        Raises:
+            InputError: `candidates` is neither a positive integer nor "all".
+        """
+        candidates = needs.candidates if candidates is None else candidates
+        if candidates != "all" and (isinstance(candidates, bool) or not isinstance(candidates, int) or candidates < 1):
+            raise InputError(f"candidates={candidates!r}: use 1, a larger integer or 'all'.")
+        return cls(
+            candidates=candidates,
+            floor=(2 if candidates == 1 else 0) if floor is None else floor,
+            cap=cap,
+            min_group=needs.min_group if min_group is None else min_group,
+            quantum=quantum,
+        )
+
+    def budget(self, rollouts: int, prompts: int, group: int) -> Budget:
+        """The budget of one step.
+
+        Args:
+            rollouts: To be spent exactly.
+            prompts: How many are on offer.
+            group: Rollouts that the trainer alone gives a prompt (`num_generations`).
+
+        Raises:
+            BudgetError: the bounds contradict each other, or `rollouts`.
+        """
+        cap = self.cap
+        if cap is None:
+            widest = max(8 * group, -(-rollouts // prompts), self.floor, self.min_group)
+            cap = -(-widest // self.quantum) * self.quantum
+        return Budget(rollouts, floor=self.floor, cap=cap, quantum=self.quantum, min_group=self.min_group)

@@ -1,0 +1,92 @@
+"""Resample on correct: failures as they came, successes by how clean they are."""
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.budget import IntArray
+from budgetalloc.errors import InputError, check_integer
+from budgetalloc.policies.downselect.groups import check_rows, scored_first, share_rows, turn
+
+_SMALLEST = 0.01  # a penalty of 0 is drawn as this one, so that its weight is finite
+
+
+def resample_on_correct(
+    ids_R: Sequence[Hashable],
+    rewards_R: ArrayLike,
+    rows: int,
+    penalties_R: ArrayLike | None = None,
+    *,
+    min_zero: int = 2,
+    min_positive: int = 2,
+    rng: np.random.Generator | None = None,
+) -> IntArray:
+    """Keeps each group's proportion of successes, and of them those of lowest penalty (GRPO-RoC, arXiv 2508.20722).
+
+    A group that keeps m of its n rows keeps `round(m |positive| / n)` of reward above 0 and the rest of the others;
+    but at least `min_zero` and `min_positive` of each kind, or all that it has. In the released code failures are the
+    first to arrive and successes those of lowest penalty: nothing is drawn. The paper is quoted as drawing failures
+    uniformly and successes with chances inverse to their penalty (we have not verified its text): pass `rng` for that.
+
+    The code rounds both kinds, keeps whole groups where both come out too small, and drops groups of fewer than m
+    rows and of equal rewards; here a group keeps m always. m is n `rows` / R, rounded by largest remainder. Rows
+    without a reward (NaN) come last.
+
+    Args:
+        ids_R: The prompt of each rollout, shape (R,).
+        rewards_R: Rewards, shape (R,); NaN is no reward.
+        rows: How many to keep, 1 to R.
+        penalties_R: Penalties, at least 0, shape (R,); NaN is the worst. In the paper the share of tool calls with an
+            error plus a penalty of the format. None is 0 for all.
+        min_zero, min_positive: Fewest of each kind where there are so many.
+        rng: Draws; None is the released rule. Penalties below 0.01 (our choice) are drawn as 0.01.
+
+    Returns:
+        Indices of the rows kept, ascending, shape (rows,).
+
+    >>> resample_on_correct(["a"] * 8, [1, 0, 1, 1, 0, 1, 0, 0], 4, [0.5, 0, 0, 0.2, 0, 1, 0, 0])
+    array([1, 2, 3, 4])
+    """
+    check_integer("min_zero", min_zero, 0)
+    check_integer("min_positive", min_positive, 0)
+    group_R, rewards = check_rows(ids_R, rewards_R, rows)
+    penalties = _penalties(penalties_R, len(rewards))
+    scored, rest = scored_first(rewards, rows)
+    group_S, positive_S, penalty_S = group_R[scored], rewards[scored] > 0, penalties[scored]
+    groups = group_R.max() + 1
+    size_G = np.bincount(group_S, minlength=groups)
+    has_G = np.bincount(group_S, weights=positive_S, minlength=groups).astype(np.int64)
+    m_G = share_rows(size_G, rows - len(rest))
+    positive_G = _positives(size_G, has_G, m_G, min_zero, min_positive)
+
+    key_S = np.where(positive_S, penalty_S, 0.0)
+    if rng is not None:  # the smallest of -log(weight) - Gumbel: a draw without replacement
+        key_S = np.log(np.maximum(key_S, _SMALLEST)) - rng.gumbel(size=len(key_S))
+    kind_S = 2 * group_S + positive_S
+    order = np.lexsort((key_S, kind_S))
+    keep_K = np.stack([m_G - positive_G, positive_G], axis=1).ravel()
+    kept = order[turn(kind_S[order]) < keep_K[kind_S[order]]]
+    return np.sort(np.r_[scored[kept], rest])
+
+
+def _positives(size_G: IntArray, has_G: IntArray, m_G: IntArray, min_zero: int, min_positive: int) -> IntArray:
+    """How many successes a group keeps of the `has_G` that it has, and of m_G rows in all."""
+    most_zero_G = np.minimum(min_zero, np.minimum(size_G - has_G, m_G))
+    most_positive_G = np.minimum(min_positive, np.minimum(has_G, m_G))
+    positive_G = np.rint(has_G * m_G / np.maximum(size_G, 1)).astype(np.int64)
+    positive_G = np.where(m_G - positive_G <= most_zero_G, m_G - most_zero_G, positive_G)
+    return np.where(positive_G <= most_positive_G, most_positive_G, positive_G)
+
+
+def _penalties(penalties_R: ArrayLike | None, rows: int) -> FloatArray:
+    if penalties_R is None:
+        return np.zeros(rows)
+    penalties = np.asarray(penalties_R, dtype=np.float64)
+    if penalties.shape != (rows,):
+        raise InputError(f"penalties_R has shape {penalties.shape} for {rows} rollouts: give one a rollout.")
+    if (penalties < 0).any() or np.isinf(penalties).any():
+        at = int(np.argmax((penalties < 0) | np.isinf(penalties)))
+        raise InputError(f"penalties_R[{at}] = {penalties[at]:g}: a penalty is finite and at least 0; less is better.")
+    return np.where(np.isnan(penalties), np.finfo(np.float64).max, penalties)

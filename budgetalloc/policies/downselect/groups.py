@@ -1,0 +1,60 @@
+"""What the rules share: a step's rows by their prompt, and how a fixed number of rows is shared out."""
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from budgetalloc.beliefs.ids import check_ids, factorize
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.beliefs.rewards import as_rewards
+from budgetalloc.budget import IntArray
+from budgetalloc.errors import InputError
+
+
+def check_rows(ids_R: Sequence[Hashable], values_R: ArrayLike, rows: int) -> tuple[IntArray, FloatArray]:
+    """The group of each row, and its reward or advantage; raises `InputError` unless `rows` of them can be kept."""
+    ids = check_ids(ids_R, "ids_R")
+    values = as_rewards(values_R, len(ids))
+    if isinstance(rows, bool) or not isinstance(rows, (int, np.integer)) or not 1 <= rows <= len(ids):
+        raise InputError(f"rows={rows!r}: {len(ids)} rollouts are there to keep from. Use 1 to {len(ids)}.")
+    _, group_R = factorize(ids)
+    return group_R, values
+
+
+def turn(labels_R: IntArray) -> IntArray:
+    """For each row, how many rows before it have the same label.
+
+    >>> turn(np.array([5, 7, 5, 5]))
+    array([0, 0, 1, 2])
+    """
+    order = np.argsort(labels_R, kind="stable")
+    ordered = labels_R[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]][: len(ordered)])
+    turn_R = np.empty(len(labels_R), dtype=np.int64)
+    turn_R[order] = np.arange(len(labels_R)) - np.repeat(starts, np.diff(np.r_[starts, len(labels_R)]))
+    return turn_R
+
+
+def scored_first(values_R: FloatArray, rows: int) -> tuple[IntArray, IntArray]:
+    """The rows that have a value, and the first rows without one (NaN) that are needed to make up `rows`.
+
+    >>> scored_first(np.array([np.nan, 1.0, np.nan, 0.0]), rows=3)
+    (array([1, 3]), array([0]))
+    """
+    scored = np.flatnonzero(~np.isnan(values_R))
+    return scored, np.flatnonzero(np.isnan(values_R))[: max(rows - len(scored), 0)]
+
+
+def share_rows(sizes_G: IntArray, rows: int) -> IntArray:
+    """`rows` shared out over groups in proportion to their sizes, by largest remainder (ties: first in the list).
+
+    A group of n keeps n * rows / (all rows), rounded down or up, hence never more than it has.
+
+    >>> share_rows(np.array([8, 8, 4]), rows=11)
+    array([5, 4, 2])
+    """
+    total = max(int(sizes_G.sum()), 1)
+    share_G, left_G = np.divmod(rows * sizes_G, total)
+    share_G[np.argsort(-left_G, kind="stable")[: rows - int(share_G.sum())]] += 1
+    return np.asarray(share_G)

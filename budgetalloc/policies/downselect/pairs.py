@@ -1,0 +1,105 @@
+"""Shuffle-R1: the best of a group paired with the worst, and pairs drawn again by their weight."""
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.budget import IntArray
+from budgetalloc.errors import InputError, check_integer
+from budgetalloc.policies.downselect.groups import check_rows, scored_first, share_rows, turn
+
+
+def extreme_pairs(ids_R: Sequence[Hashable], advantages_R: ArrayLike, rows: int) -> IntArray:
+    """Pairs of the largest with the smallest advantage of a group, the second with the second, and so on.
+
+    Pairwise trajectory sampling of Shuffle-R1 (arXiv 2508.05612) keeps the outermost pairs. Each group gives the same
+    share of its pairs, rounded by largest remainder. Where the groups have fewer than `rows // 2` pairs, all are kept.
+    Of equal rows the upper half takes the first generated, then the lower half, each from the outside.
+
+    Args:
+        ids_R: The prompt of each rollout, shape (R,).
+        advantages_R: Advantages over the whole group, shape (R,); a row without one (NaN) is in no pair.
+        rows: Rows to keep, 1 to R: `rows // 2` pairs.
+
+    Returns:
+        Rows of the pairs, the larger advantage first, shape (J, 2).
+
+    >>> extreme_pairs(["a"] * 6, [0.3, -1.2, 1.5, 0.1, -0.4, -0.3], rows=4)
+    array([[2, 1],
+           [0, 4]])
+    """
+    group_R, advantages = check_rows(ids_R, advantages_R, rows)
+    scored, _ = scored_first(advantages, rows)
+    size_G = np.bincount(group_R[scored], minlength=group_R.max() + 1)
+    keep_G = share_rows(size_G // 2, min(rows // 2, int((size_G // 2).sum())))
+    falling = scored[np.lexsort((-advantages[scored], group_R[scored]))]
+    upper = turn(group_R[falling]) < size_G[group_R[falling]] // 2
+    lower = np.sort(falling[~upper])
+    rising = lower[np.lexsort((advantages[lower], group_R[lower]))]  # of equal rows the first generated, here too
+    return np.stack([_heads(falling, group_R, keep_G), _heads(rising, group_R, keep_G)], axis=1)
+
+
+def _heads(order: IntArray, group_R: IntArray, keep_G: IntArray) -> IntArray:
+    """Of rows sorted by group, the first `keep_G` of each."""
+    return np.asarray(order[turn(group_R[order]) < keep_G[group_R[order]]])
+
+
+def pairwise_extremes(ids_R: Sequence[Hashable], advantages_R: ArrayLike, rows: int) -> IntArray:
+    """The rows of `extreme_pairs`: with 2N rollouts a prompt and half of them kept, Shuffle-R1's first step.
+
+    What pairs cannot make up (an odd number, or groups of one) is filled up with the largest |advantage| of the other
+    rows, the first generated of equal ones; rows without an advantage come last. Args as `extreme_pairs`.
+
+    Returns:
+        Indices of the rows kept, ascending, shape (rows,).
+
+    >>> pairwise_extremes(["a"] * 6, [0.3, -1.2, 1.5, 0.1, -0.4, -0.3], rows=4)
+    array([0, 1, 2, 4])
+    """
+    kept = extreme_pairs(ids_R, advantages_R, rows).ravel()
+    _, advantages = check_rows(ids_R, advantages_R, rows)
+    size_R = np.nan_to_num(np.abs(advantages), nan=-1.0)
+    size_R[kept] = np.inf
+    return np.sort(np.argsort(-size_R, kind="stable")[:rows])
+
+
+def weighted_resample(weights_J: ArrayLike, size: int, *, draws: int = 8, rng: np.random.Generator) -> IntArray:
+    """Several draws by weight, each without replacement: Shuffle-R1's batch shuffle (arXiv 2508.05612).
+
+    A pair's weight is the sum of its two |advantages|. What is drawn in one draw may be drawn in the next, so that an
+    entry comes up to `draws` times or never. Where fewer weights are positive than a draw takes, the draw takes all of
+    them and fills up with entries of weight 0, all equally likely; the released code fails there.
+
+    Args:
+        weights_J: Non-negative weights, shape (J,).
+        size: Entries drawn in all, shared evenly over the draws; at most J a draw.
+        draws: S, how many draws. 8 in the released code.
+        rng: Draws one array of numbers.
+
+    Returns:
+        Indices of the entries drawn, ascending, shape (size,); they may repeat.
+
+    >>> weighted_resample([3.0, 0.0, 1.0, 0.0], 4, draws=2, rng=np.random.default_rng(0))
+    array([0, 0, 2, 2])
+    >>> weighted_resample([3.0, 0.0, 0.0, 0.0], 4, draws=2, rng=np.random.default_rng(0))
+    array([0, 0, 2, 3])
+    """
+    weights = np.asarray(weights_J, dtype=np.float64)
+    if weights.ndim != 1 or not weights.size or not (np.isfinite(weights).all() and (weights >= 0).all()):
+        raise InputError(f"weights_J={weights_J!r}: give one non-negative finite weight a pair.")
+    check_integer("draws", draws, 1)
+    check_integer("size", size, 1, draws * weights.size)
+    keys_SJ = _log(weights) + rng.gumbel(size=(draws, weights.size))  # the largest keys: a draw without replacement
+    order_SJ = np.argsort(-keys_SJ, axis=1, kind="stable")
+    sizes_S = size // draws + (np.arange(draws) < size % draws)
+    return np.sort(order_SJ[np.arange(weights.size) < sizes_S[:, None]])
+
+
+def _log(weights_J: FloatArray) -> FloatArray:
+    """Logarithms, with 0 so far below the others that noise does not bridge it."""
+    positive = weights_J > 0
+    if not positive.any():
+        return np.zeros_like(weights_J)
+    return np.asarray(np.log(np.where(positive, weights_J, weights_J[positive].min())) - 1000.0 * ~positive)

@@ -1,0 +1,140 @@
+"""Rules that order a step's rollouts and keep the first: mixed groups, balance, large advantages, large variance."""
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from budgetalloc.budget import IntArray
+from budgetalloc.errors import check_number
+from budgetalloc.policies.downselect.groups import check_rows, scored_first, share_rows, turn
+
+
+def mixed_first(
+    ids_R: Sequence[Hashable], rewards_R: ArrayLike, rows: int, scores_RF: ArrayLike | None = None
+) -> IntArray:
+    """Rows of groups with unequal rewards, in the order of generation; only then the rest (DAPO, arXiv 2503.14476).
+
+    DAPO drops groups of equal rewards. A trainer wants a batch of fixed size: where there are too few mixed rows the
+    others fill it up, and under a group baseline they get advantage 0.
+
+    Args:
+        ids_R: The prompt of each rollout, shape (R,).
+        rewards_R: Rewards, shape (R,); NaN is no reward.
+        rows: How many to keep, 1 to R.
+        scores_RF: Not used; here so that the rule can be a `Policy.keep`.
+
+    Returns:
+        Indices of the rows kept, ascending, shape (rows,).
+
+    >>> mixed_first(["a", "a", "b", "b", "c", "c"], [1, 1, 0, 1, 0, 0], rows=4)
+    array([0, 1, 2, 3])
+    >>> mixed_first(["a", "a", "b", "b", "c", "c"], [1, 1, 0, 1, 0, 0], rows=2)
+    array([2, 3])
+    """
+    group_R, rewards = check_rows(ids_R, rewards_R, rows)
+    low = np.full(group_R.max() + 1, np.inf)
+    high = -low
+    scored_R = ~np.isnan(rewards)
+    np.minimum.at(low, group_R[scored_R], rewards[scored_R])
+    np.maximum.at(high, group_R[scored_R], rewards[scored_R])
+    equal_R = (low >= high)[group_R]
+    return np.sort(np.argsort(equal_R, kind="stable")[:rows])
+
+
+def balanced(
+    ids_R: Sequence[Hashable], rewards_R: ArrayLike, rows: int, scores_RF: ArrayLike | None = None
+) -> IntArray:
+    """Equally many rows of every prompt, half of them successes where there are enough (Reinforce-Ada, 2510.04996).
+
+    A success is a reward above 1/2. Of equal rows the first generated are kept. Where a prompt has too few rows, the
+    others give theirs.
+
+    Args and returns as `mixed_first`.
+
+    >>> balanced(["a"] * 6 + ["b"] * 2, [0, 0, 0, 0, 1, 0, 1, 1], rows=4)
+    array([0, 4, 6, 7])
+    """
+    group_R, rewards = check_rows(ids_R, rewards_R, rows)
+    # The k-th success and the k-th failure of each prompt come k-th, so that a prefix of any length is balanced.
+    kind_R = group_R * 2 + (rewards > 0.5)
+    turn_R = turn(kind_R)
+    within = np.lexsort((np.arange(len(group_R)), turn_R, group_R))
+    place_R = np.empty(len(group_R), dtype=np.int64)
+    place_R[within] = turn(group_R[within])
+    return np.sort(np.lexsort((np.arange(len(group_R)), place_R))[:rows])
+
+
+def cppo(ids_R: Sequence[Hashable], advantages_R: ArrayLike, rows: int) -> IntArray:
+    """Of every group the rows of largest |advantage|: completion pruning (CPPO, arXiv 2503.22342).
+
+    A pruning rate P keeps `rows = (1 - P) R`; each group keeps that share of its own rows, rounded by largest
+    remainder. Of equal rows the first generated are kept. Rows without an advantage (NaN) come last.
+
+    Args:
+        ids_R: The prompt of each rollout, shape (R,).
+        advantages_R: Advantages over the whole group, shape (R,); NaN is none.
+        rows: How many to keep, 1 to R.
+
+    Returns:
+        Indices of the rows kept, ascending, shape (rows,).
+
+    >>> cppo(["a"] * 4 + ["b"] * 4, [1.5, -0.5, -0.5, -0.5, 0.9, -1.1, 0.9, -0.7], rows=4)
+    array([0, 1, 4, 5])
+    """
+    group_R, advantages = check_rows(ids_R, advantages_R, rows)
+    scored, rest = scored_first(advantages, rows)
+    group_S = group_R[scored]
+    keep_G = share_rows(np.bincount(group_S, minlength=group_R.max() + 1), rows - len(rest))
+    order = np.lexsort((-np.abs(advantages[scored]), group_S))
+    kept = order[turn(group_S[order]) < keep_G[group_S[order]]]
+    return np.sort(np.r_[scored[kept], rest])
+
+
+def top_p_variance(
+    ids_R: Sequence[Hashable], rewards_R: ArrayLike, share: float = 0.9, rows: int | None = None
+) -> IntArray:
+    """The groups of largest reward variance that together hold `share` of all variance (RAGEN-2, arXiv 2604.06268).
+
+    The fewest groups that reach it, by sample variance (over n - 1); ties: first in the list. Where no group varies,
+    none is kept. With `rows` the answer has a fixed size: too many rows are cut from the kept groups of least
+    variance, and too few are filled up from the dropped groups of least variance, which as a rule have equal rewards
+    and under a group baseline advantage 0. Rows without a reward come last.
+
+    Args:
+        ids_R: The prompt of each rollout, shape (R,).
+        rewards_R: Rewards, shape (R,); NaN is no reward.
+        share: p in (0, 1]. The default is ours.
+        rows: How many to keep, 1 to R; None is as many as the groups have.
+
+    Returns:
+        Indices of the rows kept, ascending.
+
+    >>> ids, rewards = ["a"] * 4 + ["b"] * 4 + ["c"] * 4, [0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1]
+    >>> top_p_variance(ids, rewards, share=0.5)  # variances 1/3, 0, 1/4: a has 57 %
+    array([0, 1, 2, 3])
+    >>> top_p_variance(ids, rewards, share=0.9)
+    array([ 0,  1,  2,  3,  8,  9, 10, 11])
+    >>> top_p_variance(ids, rewards, share=0.5, rows=6)  # filled up from b
+    array([0, 1, 2, 3, 4, 5])
+    """
+    share = check_number("share", share, 0, 1, without=(0,))
+    group_R, rewards = check_rows(ids_R, rewards_R, len(ids_R) if rows is None else rows)
+    groups, scored_R = int(group_R.max(initial=-1)) + 1, ~np.isnan(rewards)
+    group_S, rewards_S = group_R[scored_R], rewards[scored_R]
+    size_G = np.bincount(group_S, minlength=groups)
+    mean_G = np.bincount(group_S, weights=rewards_S, minlength=groups) / np.maximum(size_G, 1)
+    squares_G = np.bincount(group_S, weights=(rewards_S - mean_G[group_S]) ** 2, minlength=groups)
+    low, high = np.full(groups, np.inf), np.full(groups, -np.inf)
+    np.minimum.at(low, group_S, rewards_S)
+    np.maximum.at(high, group_S, rewards_S)
+    # The mean of equal rewards may be off in the last digit, which is no variance.
+    variance_G = np.where(high > low, squares_G / np.maximum(size_G - 1, 1), 0.0)
+    order = np.argsort(-variance_G, kind="stable")
+    reached = np.cumsum(variance_G[order])
+    number = int(np.searchsorted(reached, share * reached[-1] * (1 - 1e-12))) + 1 if variance_G.any() else 0
+    place_G = np.empty(groups, dtype=np.int64)
+    place_G[np.r_[order[:number], order[number:][::-1]]] = np.arange(groups)
+    if rows is None:
+        return np.flatnonzero(scored_R & (place_G[group_R] < number))
+    return np.sort(np.lexsort((place_G[group_R], ~scored_R))[:rows])

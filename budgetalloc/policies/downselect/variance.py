@@ -1,0 +1,98 @@
+"""The rows whose rewards or advantages vary most: PODS inside a group, D3S over the whole batch."""
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.budget import IntArray
+from budgetalloc.errors import check_number
+from budgetalloc.policies.downselect.groups import check_rows, scored_first, share_rows, turn
+
+
+def max_variance(ids_R: Sequence[Hashable], values_R: ArrayLike, rows: int, *, across: bool = False) -> IntArray:
+    """The rows whose values have the largest variance, inside each group or over the whole batch.
+
+    Inside each group, of rewards: PODS (arXiv 2504.13818), and with advantages D3S' first form (2509.22115). Over the
+    whole batch, of advantages that were normalised inside their groups: D3S' cross-group rule, which keeps rare
+    successes and rare failures and drops groups of equal rewards. The best subset is the lowest j and the highest
+    `rows - j` values for some j; prefix sums price every j after one sort, O(R log R).
+
+    Inside groups each keeps the share `rows / R` of its rows, rounded by largest remainder. Equally good splits: the
+    one with more high values; of equal values the first generated. Rows without a value (NaN) come last.
+
+    Args:
+        ids_R: The prompt of each rollout, shape (R,).
+        values_R: Rewards or advantages, shape (R,); NaN is none.
+        rows: How many to keep, 1 to R.
+        across: One choice over the whole batch instead of one in each group.
+
+    Returns:
+        Indices of the rows kept, ascending, shape (rows,).
+
+    >>> max_variance(["a"] * 6, [0.0, 0.5, 0.2, 1.0, 0.9, 0.4], rows=4)
+    array([0, 2, 3, 4])
+    >>> advantages = [2.5, -0.4, -0.4, -0.4, -0.4, -0.4, 0, 0, 0, 0, 0, 0]
+    >>> max_variance(["rare"] * 6 + ["never"] * 6, advantages, rows=2, across=True)
+    array([0, 1])
+    """
+    group_R, values = check_rows(ids_R, values_R, rows)
+    scored, rest = scored_first(values, rows)
+    if not len(scored):
+        return rest
+    _, group_S = np.unique(np.zeros_like(scored) if across else group_R[scored], return_inverse=True)
+    keep_G = share_rows(np.bincount(group_S), rows - len(rest))
+    return np.sort(np.r_[scored[_spread(group_S, values[scored], keep_G)], rest])
+
+
+def _spread(group_R: IntArray, values_R: FloatArray, keep_G: IntArray) -> IntArray:
+    """Of each group (none is empty) `keep_G` rows with the largest variance."""
+    order = np.lexsort((values_R, group_R))  # ascending in each group, equal values as generated
+    ordered, size_G = values_R[order], np.bincount(group_R)
+    end_G = np.cumsum(size_G)
+    start_G = end_G - size_G
+    # Moved to the middle value and scaled to 1, so that the prefix sums are precise, and 0 where all are equal.
+    middle_G = ordered[start_G + size_G // 2]
+    scale_G = np.maximum(ordered[end_G - 1] - middle_G, middle_G - ordered[start_G])
+    unit = (ordered - np.repeat(middle_G, size_G)) / np.repeat(np.where(scale_G > 0, scale_G, 1.0), size_G)
+    sums, squares = np.r_[0.0, np.cumsum(unit)], np.r_[0.0, np.cumsum(unit**2)]
+
+    # Each split of each group, as flat arrays: the `low` lowest and the `keep - low` highest.
+    splits_G = keep_G + 1
+    first_G = np.cumsum(splits_G) - splits_G
+    group_K = np.repeat(np.arange(len(keep_G)), splits_G)
+    low_K = np.arange(len(group_K)) - first_G[group_K]
+    start_K, end_K, keep_K = start_G[group_K], end_G[group_K], keep_G[group_K]
+    high_K = end_K - (keep_K - low_K)
+
+    def kept(prefix: FloatArray) -> FloatArray:
+        return np.asarray(prefix[start_K + low_K] - prefix[start_K] + prefix[end_K] - prefix[high_K])
+
+    spread_K = keep_K * kept(squares) - kept(sums) ** 2  # keep^2 times the variance
+    best_G = np.maximum.reduceat(spread_K, first_G)
+    best = np.flatnonzero(spread_K >= best_G[group_K] - 1e-9 * np.abs(best_G[group_K]))
+    low_G = low_K[best[turn(group_K[best]) == 0]]  # the first of the best
+
+    place = np.arange(len(order)) - np.repeat(start_G, size_G)
+    taken = (place < np.repeat(low_G, size_G)) | (place >= np.repeat(size_G - keep_G + low_G, size_G))
+    same = np.r_[True, (ordered[1:] != ordered[:-1]) | (group_R[order[1:]] != group_R[order[:-1]])]
+    run = np.cumsum(same) - 1  # runs of equal values of a group: as many as were taken, the first generated
+    return np.asarray(order[turn(run) < np.bincount(run, weights=taken)[run]])
+
+
+def d3s_schedule(progress: float, first: float, last: float) -> float:
+    """D3S' schedule: from `first` at the start of training to `last` at its end, in a line (arXiv 2509.22115).
+
+    The paper moves the rows kept and the share of tokens kept in this way, from few to many. Its ends are not known to
+    us.
+
+    Args:
+        progress: Share of training that is done, in [0, 1].
+        first, last: What is scheduled, at both ends.
+
+    >>> d3s_schedule(0.25, 8, 16)
+    10.0
+    """
+    progress = check_number("progress", progress, 0, 1)
+    return (1 - progress) * first + progress * last

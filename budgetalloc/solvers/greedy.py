@@ -1,0 +1,189 @@
+"""The greedy solver: exact for concave values, by a threshold on the gains per rollout."""
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.budget import Budget, IntArray
+from budgetalloc.errors import BudgetError, UnsupportedError
+from budgetalloc.solvers.base import check_costs, check_values
+
+
+def greedy(values_PN: ArrayLike, costs_P: ArrayLike | None, budget: Budget) -> IntArray:
+    """Spends on the best gain per rollout (or per token) first: exact for concave values.
+
+    Values that are not concave are replaced by their concave hull, and the answer is within one block (one segment of
+    a hull) of the optimum. A threshold on all gains replaces the usual heap (CoBA-RL, arXiv 2602.03048, sec. 2.4).
+    Equal gains are spread over the prompts, the first in the list first.
+
+    Args:
+        values_PN: Value of each count of `budget.grid()`, shape (P, N); fewer columns act as a lower cap.
+        costs_P: Tokens of one rollout of each prompt, shape (P,), for a budget in tokens; else ignored.
+        budget: With rollouts, spent exactly; with tokens, never exceeded.
+
+    Returns:
+        Counts, shape (P,).
+
+    Raises:
+        BudgetError: the budget cannot be spent.
+        UnsupportedError: rollouts and tokens are both limited, or there are quotas; use `ortools`.
+
+    >>> from budgetalloc import Budget, Point, mixed_group
+    >>> budget = Budget(rollouts=16, floor=2)
+    >>> greedy(mixed_group(Point([0.5, 0.1, 1.0]), budget.grid()), None, budget)
+    array([5, 9, 2])
+    """
+    values_PN, counts_N = check_values(values_PN, budget)
+    if budget.quotas is not None:
+        raise UnsupportedError(f"{budget}: greedy knows no quotas. Use solver=ortools.")
+    if budget.tokens is not None:
+        if budget.rollouts is not None:
+            raise UnsupportedError(f"{budget}: greedy spends one resource. Use solver=ortools for rollouts and tokens.")
+        return _greedy_tokens(values_PN, check_costs(costs_P, len(values_PN)), counts_N, budget)
+    blocks = _Blocks(values_PN, counts_N)
+    left = int(budget.rollouts or 0) - len(values_PN) * int(counts_N[0])
+    order = blocks.best(left // budget.quantum)
+    spent = np.cumsum(blocks.size(order))
+    fits = int(np.searchsorted(spent, left, side="right"))
+    counts_P = counts_N[0] + blocks.counts(order[:fits])
+    left -= int(spent[fits - 1]) if fits else 0
+    if left:
+        counts_P = _spend_rest(values_PN, counts_N, counts_P, left, budget)
+    return np.asarray(counts_P)
+
+
+class _Blocks:
+    """Steps from one count to the next, as flat arrays in the order (step k, prompt): ties spread over the prompts."""
+
+    def __init__(self, values_PN: FloatArray, counts_N: IntArray, costs_P: FloatArray | None = None) -> None:
+        sizes_K = np.diff(counts_N)
+        # Transposed, so that flattening walks over prompts first; contiguous already for values of this package.
+        slopes_KP = np.diff(values_PN.T, axis=0) / sizes_K[:, None]
+        self._sizes_K: IntArray = sizes_K
+        self._sizes_KP: IntArray | None = None  # where some prompt has a pooled block
+        if (slopes_KP[1:] > slopes_KP[:-1]).any():
+            self._make_concave(slopes_KP)
+        self.prompts = values_PN.shape[0]
+        self.gains = (slopes_KP if costs_P is None else slopes_KP / costs_P).ravel()
+
+    def _make_concave(self, slopes_KP: FloatArray) -> None:
+        """Pools the rising slopes of each prompt, in place; slopes that rise by rounding only are levelled."""
+        rises = slopes_KP[1:] > slopes_KP[:-1] + 1e-12 * (1.0 + np.abs(slopes_KP[:-1]))
+        rows = np.flatnonzero(rises.any(axis=0))
+        if rows.size:
+            self._sizes_KP = np.repeat(self._sizes_K[:, None], slopes_KP.shape[1], axis=1)
+            for row in rows:
+                slopes_KP[:, row], self._sizes_KP[:, row] = _pool(slopes_KP[:, row], self._sizes_K)
+        for k in range(1, len(slopes_KP)):
+            np.minimum(slopes_KP[k], slopes_KP[k - 1], out=slopes_KP[k])
+
+    def size(self, at: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Rollouts in each of these blocks."""
+        if self._sizes_KP is not None:
+            return self._sizes_KP.ravel()[at]
+        return np.asarray(self._sizes_K[at // self.prompts])
+
+    def counts(self, at: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Rollouts of each prompt in these blocks."""
+        return np.bincount(at % self.prompts, weights=self.size(at), minlength=self.prompts).astype(np.int64)
+
+    def best(self, most: int | None = None) -> NDArray[np.int64]:
+        """Places of the (at least) `most` blocks of highest gain, best first, ties in flat order."""
+        gains = self.gains
+        if most is None or most >= gains.size:
+            return np.argsort(-gains, kind="stable")
+        if most <= 0 or not gains.size:
+            return np.zeros(0, dtype=np.int64)
+        threshold = np.partition(gains, gains.size - most)[gains.size - most]
+        above = np.flatnonzero(gains > threshold)
+        ties = np.flatnonzero(gains == threshold)
+        return np.concatenate([above[np.argsort(-gains[above], kind="stable")], ties])
+
+
+def _pool(slopes_K: FloatArray, sizes_K: IntArray) -> tuple[FloatArray, IntArray]:
+    """The concave hull of one prompt's values: each pooled run becomes one block at its first step, the rest empty."""
+    from scipy.optimize import isotonic_regression  # deferred: values are concave as a rule, and it is slow to import
+
+    fit = isotonic_regression(slopes_K, weights=sizes_K, increasing=False)
+    starts = fit.blocks[:-1]
+    sizes = np.zeros_like(sizes_K)
+    sizes[starts] = np.add.reduceat(sizes_K, starts)
+    return np.asarray(fit.x, dtype=np.float64), sizes
+
+
+def _spend_rest(values_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, left: int, budget: Budget) -> IntArray:
+    """Spends the few rollouts that no whole block fits into, by the better of two ways.
+
+    Either groups grow, and open where that fits, one step at a time; or (where prompts are chosen) one more group opens
+    and other groups give it what is missing.
+    """
+    quantum, low, cap = budget.quantum, budget.smallest_group, int(counts_N[-1])
+    rows = np.arange(len(counts_P))
+
+    def worth(counts: IntArray) -> FloatArray:
+        return values_PN[rows, np.searchsorted(counts_N, counts)]
+
+    def grow(counts: IntArray, left: int) -> tuple[IntArray, int]:
+        """The best gain per rollout first, until nothing is left or nothing fits."""
+        while left:
+            size_P = np.where(counts > 0, quantum, low)
+            ok = (size_P <= left) & (counts + size_P <= cap)
+            gain_P = (worth(np.where(ok, counts + size_P, counts)) - worth(counts)) / size_P
+            row = int(np.argmax(np.where(ok, gain_P, -np.inf)))
+            if not ok[row]:
+                break
+            counts, left = counts + size_P * (rows == row), left - int(size_P[row])
+        return counts, left
+
+    def lend(counts: IntArray, left: int) -> IntArray | None:
+        """One more group opens; the groups that lose least give what it lacks."""
+        opening_P = np.where(counts == 0, values_PN[:, np.searchsorted(counts_N, low)], -np.inf)
+        opened = int(np.argmax(opening_P))
+        for _ in range((low - left) // quantum):
+            ok = counts >= low + quantum
+            loss_P = worth(counts) - worth(np.where(ok, counts - quantum, counts))
+            row = int(np.argmin(np.where(ok, loss_P, np.inf)))
+            if not ok[row]:
+                return None
+            counts = counts - quantum * (rows == row)
+        return np.asarray(counts + low * (rows == opened))
+
+    options = []
+    for counts, rest in (grow(counts_P, left), (counts_P, left)):
+        if rest == 0:
+            options.append(counts)
+        elif rest < low <= cap and not counts.all() and (lent := lend(counts, rest)) is not None:
+            options.append(lent)
+    return max(options, key=lambda counts: float(worth(counts).sum()))
+
+
+def _greedy_tokens(values_PN: FloatArray, costs_P: FloatArray, counts_N: IntArray, budget: Budget) -> IntArray:
+    tokens = float(budget.tokens or 0.0)
+    start_P = np.full(len(values_PN), counts_N[0])
+    left = tokens - float(start_P @ costs_P)
+    if left < 0:
+        raise BudgetError(
+            f"{budget}: floor={budget.floor} costs {float(start_P @ costs_P):g} tokens. Use tokens="
+            f"{math.ceil(start_P @ costs_P)} or more, or a lower floor."
+        )
+    blocks = _Blocks(values_PN, counts_N, costs_P)
+    order = blocks.best()
+    order = order[blocks.gains[order] > 0]  # tokens that buy nothing stay unspent
+    cost = blocks.size(order) * costs_P[order % len(values_PN)]
+    fits = int(np.searchsorted(np.cumsum(cost), left, side="right"))
+    taken = list(order[:fits])
+    left -= float(cost[:fits].sum())
+    cheapest = float(cost[fits:].min(initial=np.inf))
+    closed: set[int] = set()  # once a step of a prompt is skipped, its later steps are out of reach
+    for at, price in zip(order[fits:].tolist(), cost[fits:].tolist(), strict=True):
+        row = at % len(values_PN)
+        if left < cheapest:
+            break
+        if price > left:
+            closed.add(row)
+        elif row not in closed:
+            taken.append(at)
+            left -= price
+    return start_P + blocks.counts(np.array(taken, dtype=np.int64))

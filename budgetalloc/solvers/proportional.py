@@ -1,0 +1,82 @@
+"""Counts in proportion to weights, under a floor and a cap."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.budget import Budget, IntArray
+from budgetalloc.errors import InputError, UnsupportedError
+
+
+def proportional(weights_P: ArrayLike, costs_P: ArrayLike | None, budget: Budget) -> IntArray:
+    """Counts proportional to weights, under floor and cap, rounded by largest remainder (ties: first in the list).
+
+    What a cap refuses goes to the others in proportion. With `floor=0`, prompts whose share falls below the smallest
+    group get nothing, lightest first. CurES (arXiv 2510.01037), E3 (2505.18573) and Neyman allocation use this rule.
+
+    Args:
+        weights_P: Non-negative weights, shape (P,); all zero means equal.
+        costs_P: Must be None: shares are of rollouts.
+        budget: Limits rollouts.
+
+    Raises:
+        BudgetError: the budget cannot be spent. InputError: a weight is negative or not finite.
+
+    >>> proportional([3, 2, 1], None, Budget(rollouts=10, floor=1, min_group=1))
+    array([5, 3, 2])
+    >>> proportional([10, 1, 1], None, Budget(rollouts=12, floor=0, cap=8))  # a share of 1 is no group
+    array([8, 4, 0])
+    """
+    if budget.rollouts is None or budget.tokens is not None or costs_P is not None or budget.quotas is not None:
+        raise UnsupportedError(f"{budget}: proportional shares out rollouts only. Use solver=ortools for the rest.")
+    weights = check_weights(weights_P, budget)
+    low, high = budget.smallest_group // budget.quantum, budget.largest_group // budget.quantum
+    total = int(budget.rollouts) // budget.quantum
+    counts_P = np.zeros(weights.size, dtype=np.int64)
+    active = np.arange(weights.size)
+    if budget.floor == 0:
+        active = np.argsort(-weights, kind="stable")
+        heaviest_K = np.arange(1, weights.size + 1)  # keep the K heaviest, so many that the lightest gets its group
+        holds = weights[active] * total >= low * np.cumsum(weights[active]) * (1 - 1e-12)
+        holds = (holds & (heaviest_K * low <= total)) | (heaviest_K <= -(-total // high))
+        active = np.sort(active[: int(np.flatnonzero(holds)[-1]) + 1])
+    counts_P[active] = largest_remainder(weights[active], total, low, high)
+    return counts_P * budget.quantum
+
+
+def clipped_shares(weights: FloatArray, total: int, low: int, high: int) -> FloatArray:
+    """Real numbers clip(scale * weights, low, high) that add up to total; weights are not all zero."""
+    positive = np.maximum(weights / weights.max(), 1e-12)
+    plain = positive * (total / positive.sum())
+    if low <= plain.min() and plain.max() <= high:
+        return np.asarray(plain)
+    # The sum of clipped shares rises with the scale: bisect in the log domain, which spans any range of weights.
+    below, above = np.log(low / 2 / positive.max() + 1e-300), np.log((high + 1) / positive.min())
+    for _ in range(200):
+        middle = (below + above) / 2
+        if np.clip(np.exp(middle) * positive, low, high).sum() < total:
+            below = middle
+        else:
+            above = middle
+    return np.asarray(np.clip(np.exp(above) * positive, low, high))
+
+
+def largest_remainder(weights: FloatArray, total: int, low: int, high: int) -> IntArray:
+    """Integers in [low, high] that add up to total, close to `clipped_shares`."""
+    shares = clipped_shares(weights, total, low, high)
+    counts = np.floor(shares + 1e-9).astype(np.int64)
+    for sign in (1, -1):  # rounding leaves a few units to hand out, or (after 1e-9 upwards) to take back
+        while (left := sign * (total - int(counts.sum()))) > 0:
+            room = counts < high if sign > 0 else counts > low
+            order = np.argsort(np.where(room, -sign * (shares - counts), np.inf), kind="stable")
+            counts[order[: min(left, int(room.sum()))]] += sign
+    return np.asarray(counts)
+
+
+def check_weights(weights_P: ArrayLike, budget: Budget) -> FloatArray:
+    """Weights as floats, all ones where all are zero; raises unless they are valid and the budget can be spent."""
+    weights = np.asarray(weights_P, dtype=np.float64)
+    if weights.ndim != 1 or not weights.size or not (np.isfinite(weights).all() and (weights >= 0).all()):
+        raise InputError(f"weights_P={weights_P!r}: give one non-negative finite weight a prompt.")
+    budget.check(weights.size)
+    return weights if weights.any() else np.ones_like(weights)

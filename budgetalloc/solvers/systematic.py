@@ -1,0 +1,72 @@
+"""Spending a budget by chance: counts whose expectation is proportional to weights, so that every prompt is met."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.budget import Budget, IntArray
+from budgetalloc.errors import UnsupportedError
+from budgetalloc.solvers.proportional import check_weights, clipped_shares, largest_remainder
+
+
+def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -> IntArray:
+    """Counts drawn by systematic sampling (Madow, 1949): each is its share rounded down or up, the sum is exact.
+
+    Shares are proportional to the weights under floor and cap. Where groups of one are allowed (`min_group` at most
+    `quantum`) the expectation of a count is its share exactly; larger groups are drawn whole, so that it holds within
+    one group in all. A solver takes the best prompts again and again; this meets every prompt that has some weight.
+
+    Args:
+        weights_P: Non-negative weights, shape (P,); all zero means equal.
+        budget: Limits rollouts.
+        rng: Draws one number a call.
+
+    Returns:
+        Counts, shape (P,).
+
+    Raises:
+        BudgetError: the budget cannot be spent. InputError: a weight is negative or not finite. UnsupportedError: the
+            budget limits tokens, or has quotas.
+
+    >>> rng = np.random.default_rng(0)
+    >>> systematic([4, 2, 1, 1], Budget(rollouts=8, floor=0, min_group=1), rng)
+    array([4, 2, 1, 1])
+    >>> np.mean([systematic([3, 1, 1], Budget(rollouts=1, floor=0, min_group=1), rng) for _ in range(2000)], axis=0)
+    array([0.5925, 0.198 , 0.2095])
+    """
+    if budget.rollouts is None or budget.tokens is not None or budget.quotas is not None:
+        raise UnsupportedError(
+            f"{budget}: systematic sampling shares out rollouts only. Use solver=ortools for the rest."
+        )
+    weights = check_weights(weights_P, budget)
+    quantum, total = budget.quantum, budget.rollouts // budget.quantum
+    low, high = budget.smallest_group // quantum, budget.largest_group // quantum
+    start = float(rng.random())
+    if budget.floor or low == 1:
+        return quantum * _round(clipped_shares(weights, total, low if budget.floor else 0, high), start)
+    shares = clipped_shares(weights, total, 0, high)
+    large = shares >= low
+    groups = np.where(large, 1, 0)  # shares that make a group of their own; of the others, whole groups are drawn
+    groups[~large] = _round(shares[~large] / low, start)
+    chosen = np.flatnonzero(groups)
+    while len(chosen) * low > total or len(chosen) * high < total:
+        chosen = _one_more_or_less(chosen, shares, len(chosen) * low > total)
+    counts_P = np.zeros(weights.size, dtype=np.int64)
+    counts_P[chosen] = largest_remainder(np.maximum(shares[chosen], low), total, low, high)
+    return quantum * counts_P
+
+
+def _round(shares: FloatArray, start: float) -> IntArray:
+    """Each share rounded down or up, by where the marks `start`, `start + 1`, ... fall on the line of all shares."""
+    ends = np.cumsum(shares)
+    if ends.size:
+        ends = np.where(np.abs(ends - ends.round()) < 1e-9 * max(1.0, ends[-1]), ends.round(), ends)
+    return np.diff(np.floor(ends + start), prepend=np.floor(start)).astype(np.int64)
+
+
+def _one_more_or_less(chosen: IntArray, shares: FloatArray, less: bool) -> IntArray:
+    """Without the prompt of the smallest share, or with the largest share that was not chosen."""
+    if less:
+        return np.delete(chosen, int(np.argmin(shares[chosen])))
+    rest = np.setdiff1d(np.arange(shares.size), chosen)
+    return np.sort(np.append(chosen, rest[int(np.argmax(shares[rest]))]))

@@ -1,0 +1,112 @@
+"""Small worlds whose success rates are given, for tests: what a policy should find in them is known."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.errors import InputError, check_integer
+from budgetalloc.logs.ledger import Ledger
+
+
+class Known:
+    """A world of prompts 0 to P - 1 whose success rates are given, so that every answer is known. Nothing is learned.
+
+    Args:
+        rates_SP: The rate of each prompt at each step, in [0, 1]; after the last step it stays. Shape (S, P) or (P,).
+        seed: Of the rollouts.
+
+    >>> world = Known([[0.0, 1.0], [1.0, 0.0]])
+    >>> world.rollout([0, 1, 1]), world.success()
+    (array([0., 1., 1.]), 0.5)
+    >>> world.learn([0, 0, 0])
+    >>> world.rates([0, 1])
+    array([1., 0.])
+    """
+
+    def __init__(self, rates_SP: ArrayLike, *, seed: int = 0) -> None:
+        self.rates_SP = np.atleast_2d(np.asarray(rates_SP, dtype=np.float64))
+        if self.rates_SP.ndim != 2 or not self.rates_SP.size or not ((self.rates_SP >= 0) & (self.rates_SP <= 1)).all():
+            raise InputError(f"rates_SP={rates_SP!r}: give rates in [0, 1], a row a step, such as [[0.0, 0.5, 1.0]].")
+        self.ids: list[Id] = list(range(self.rates_SP.shape[1]))
+        self.step = 0
+        self._rng = np.random.default_rng(seed)
+
+    def rates(self, ids_P: Iterable[Any]) -> FloatArray:
+        """The rate of these prompts now, shape (P,)."""
+        now_P = self.rates_SP[min(self.step, len(self.rates_SP) - 1)]
+        return np.asarray(now_P[np.fromiter(ids_P, dtype=np.int64)])
+
+    def rollout(self, ids_R: Iterable[Any]) -> FloatArray:
+        """Rewards of 0 or 1 at these rates, shape (R,)."""
+        rate_R = self.rates(ids_R)
+        return (self._rng.random(rate_R.size) < rate_R).astype(np.float64)
+
+    def learn(self, advantages_R: ArrayLike) -> None:
+        """Ends the step; the advantages change nothing."""
+        self.step += 1
+
+    def success(self) -> float:
+        """The mean rate now."""
+        return float(self.rates(self.ids).mean())
+
+
+def three_kinds(prompts: int = 24, *, seed: int = 0) -> Known:
+    """A third of the prompts never passes, a third half of the time, a third always: only the second is ever mixed.
+
+    Uniform groups of n are mixed in a third of 1 - 2^(1-n) of the cases; whoever knows the rates has them all mixed.
+
+    >>> three_kinds(6).rates_SP
+    array([[0. , 0.5, 1. , 0. , 0.5, 1. ]])
+    """
+    return Known(np.arange(prompts) % 3 / 2, seed=seed)
+
+
+def rising(prompts: int = 24, steps: int = 40, *, seed: int = 0) -> Known:
+    """Every prompt rises by 0.5 in these steps, from rates of 0 to 0.5: old rewards are too low, and by how much.
+
+    >>> rising(3, 5).rates_SP[[0, 2, 4]]
+    array([[0.  , 0.25, 0.5 ],
+           [0.25, 0.5 , 0.75],
+           [0.5 , 0.75, 1.  ]])
+    """
+    return Known(np.linspace(0, 0.5, steps)[:, None] + np.linspace(0, 0.5, prompts), seed=seed)
+
+
+def turning(prompts: int = 24, steps: int = 40, *, seed: int = 0) -> Known:
+    """`three_kinds` with a fourth: those that pass half of the time turn solved halfway through, and solved ones turn.
+
+    A policy that never forgets stays with what was mixed; one that never returns to solved prompts finds nothing.
+
+    >>> turning(4, 2).rates_SP
+    array([[0. , 0.5, 1. , 1. ],
+           [0. , 1. , 0.5, 1. ]])
+    """
+    before, after = np.array([0, 0.5, 1, 1]), np.array([0, 1, 0.5, 1])
+    kind = np.arange(prompts) % 4
+    return Known([before[kind] if step < steps // 2 else after[kind] for step in range(steps)], seed=seed)
+
+
+def log_of(world: Known, steps: int, *, prompts: int = 8, group: int = 8, seed: int = 0) -> Ledger:
+    """The log of a plain run in this world: shuffled epochs, a batch of `prompts` a step, `group` rollouts each.
+
+    >>> ledger = log_of(three_kinds(6), steps=3, prompts=2, group=4)
+    >>> ledger.ids_R[::4], ledger.rewards_R.reshape(6, 4).sum(axis=1)  # the rates are 0, 0.5, 1, 0, 0.5, 1
+    ([3, 2, 5, 4, 0, 1], array([0., 4., 4., 2., 0., 2.]))
+    """
+    check_integer("prompts", prompts, 1, len(world.ids))
+    rng, whole = np.random.default_rng(seed), len(world.ids) // prompts
+    order_S = [rng.permutation(len(world.ids))[: whole * prompts] for _ in range(-(-steps // whole))]
+    ids_SR = np.repeat(np.concatenate(order_S).reshape(-1, prompts)[:steps], group, axis=1)
+    rewards = []
+    for step_ids in ids_SR:
+        rewards.append(world.rollout(step_ids.tolist()))
+        world.learn(np.zeros(len(step_ids)))
+    rows = ids_SR.size
+    unknown_R, nan_R, count_R = np.full(rows, -1), np.full(rows, np.nan), np.full(rows, group)
+    step_R = np.repeat(np.arange(steps), prompts * group)
+    ids_R: list[Id] = list(ids_SR.ravel().tolist())
+    return Ledger(step_R, ids_R, np.concatenate(rewards), unknown_R, nan_R, count_R)

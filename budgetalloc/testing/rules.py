@@ -1,0 +1,219 @@
+"""What every allocation policy must do, as plain functions that raise `AssertionError`."""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.beliefs.state import load_state, save_state
+from budgetalloc.budget import Budget, IntArray
+from budgetalloc.errors import BudgetError, UnsupportedError
+from budgetalloc.policies import Policy
+
+Build = Callable[..., Policy]
+IDS: list[Id] = [*range(12), *(f"prompt {k}" for k in range(12))]
+_RATES = np.linspace(0.0, 1.0, len(IDS))  # of passing; the first never passes, the last always
+
+
+def play(
+    policy: Policy, ids_P: Sequence[Id], budget: Budget, rates_P: FloatArray, rng: np.random.Generator
+) -> IntArray:
+    """One step with rewards 0 or 1 drawn at these rates, all its rounds; returns each prompt's rollouts, shape (P,).
+
+    >>> import budgetalloc as ba
+    >>> play(ba.uniform(), ["a", "b"], Budget(rollouts=8), np.array([0.0, 1.0]), np.random.default_rng(0))
+    array([4, 4])
+    """
+    total_P = np.zeros(len(ids_P), dtype=np.int64)
+    step = policy.begin(ids_P, budget)
+    while (counts_P := step.request()).any():
+        total_P += counts_P
+        at_R = np.repeat(np.arange(len(ids_P)), counts_P)
+        step.observe([ids_P[at] for at in at_R.tolist()], (rng.random(at_R.size) < rates_P[at_R]).astype(float))
+    step.end()
+    return total_P
+
+
+def trained(build: Build, seed: int = 0, steps: int = 8) -> Policy:
+    """A policy with a short history of some of `IDS`; the last four stay cold."""
+    policy, rng = build(seed=seed), np.random.default_rng([seed, 1])
+    for _ in range(steps):
+        at_V = rng.choice(len(IDS) - 4, 6, replace=False)
+        play(policy, [IDS[at] for at in at_V.tolist()], Budget(rollouts=24), _RATES[at_V], rng)
+    return policy
+
+
+def budgets(count: int, seed: int = 0) -> list[tuple[Budget, int]]:
+    """Budgets of all kinds that can be spent, each with a number of prompts."""
+    rng = np.random.default_rng(seed)
+    found: list[tuple[Budget, int]] = []
+    while len(found) < count:
+        quantum, floor, prompts = int(rng.integers(1, 4)), int(rng.integers(4)), int(rng.integers(1, 14))
+        cap = None if rng.random() < 0.3 else int(rng.integers(1, 25))
+        smallest = int(rng.integers(1, 5)) if floor == 0 else int(rng.integers(1, floor + 1))
+        try:
+            budget = Budget(
+                quantum * int(rng.integers(1, 61)), floor=floor, cap=cap, quantum=quantum, min_group=smallest
+            )
+            budget.check(prompts)
+        except BudgetError:
+            continue
+        found.append((budget, prompts))
+    return found
+
+
+def _check_spent(policy: Policy, budget: Budget, counts_P: IntArray, about: str) -> None:
+    spent, limit = int(counts_P.sum()), int(budget.rollouts or 0)
+    least = limit if policy.needs.generate == 1 else -(-limit // policy.needs.generate)
+    assert least <= spent <= limit, f"{policy}: {spent} rollouts of {budget} ({about}), {counts_P}"
+    assert np.isin(counts_P, budget.grid()).all(), (
+        f"{policy}: counts outside the grid of {budget} ({about}): {counts_P}"
+    )
+
+
+def spends_exactly(build: Build) -> None:
+    """The budget is spent to the last rollout, in portions that it allows; with `needs.generate`, it is a limit."""
+    for at, (budget, prompts) in enumerate(budgets(120)):
+        policy, rng = trained(build, seed=at % 5, steps=3), np.random.default_rng(at)
+        at_P = rng.choice(len(IDS), prompts, replace=False)
+        counts_P = play(policy, [IDS[k] for k in at_P.tolist()], budget, _RATES[at_P], rng)
+        _check_spent(policy, budget, counts_P, f"budget {at}")
+
+
+def serves_every_history(build: Build) -> None:
+    """Cold, solved, hopeless, half-solved, graded and unscored prompts: alone and together."""
+    histories = {"cold": None, "half": 0.5, "never": 0.0, "always": 1.0, "unscored": np.nan}
+    for name, rate in [*histories.items(), ("mixed", None), ("graded", None)]:
+        for budget in (Budget(64), Budget(16, floor=0), Budget(64, floor=0, cap=6), Budget(48, cap=3)):
+            policy, rng = build(seed=0), np.random.default_rng(0)
+            rates_P = np.full(16, 0.5 if rate is None or np.isnan(rate) else rate)
+            if name == "mixed":
+                rates_P = np.tile([0.0, 0.5, 1.0, 0.25], 4)
+            for _ in range(0 if name == "cold" else 3):
+                ids_R, rate_R = np.repeat(np.arange(16), 8).tolist(), np.repeat(rates_P, 8)
+                rewards_R = (rng.random(128) < rate_R).astype(float)
+                if name == "graded":
+                    rewards_R = rng.random(128)
+                if name == "unscored":
+                    rewards_R[:] = np.nan
+                policy.observe(ids_R, rewards_R)
+            _check_spent(policy, budget, play(policy, list(range(16)), budget, rates_P, rng), name)
+
+
+def decides_the_same_again(build: Build) -> None:
+    """Equal seeds and histories give equal counts; asking changes nothing, only observing does."""
+    for seed in range(3):
+        one, other = trained(build, seed), trained(build, seed)
+        for budget in (Budget(96, floor=0), Budget(96)):
+            before = one.state_dict()
+            first_P, again_P = one.allocate(IDS, budget), one.allocate(IDS, budget)
+            assert (first_P == again_P).all(), f"{one}: asked twice, it gave {first_P} and {again_P}"
+            assert same_state(before, one.state_dict()), f"{one}: asking changed its state"
+            other_P = other.allocate(IDS, budget)
+            assert (first_P == other_P).all(), f"{one}: the same seed and history gave {first_P} and {other_P}"
+
+
+def does_not_depend_on_order(build: Build) -> None:
+    """Whatever the order of the ids, each prompt gets the same, in every round."""
+    for seed in range(3):
+        order_P = np.random.default_rng(seed).permutation(len(IDS))
+        shuffled = [IDS[at] for at in order_P.tolist()]
+        for budget in (Budget(96, floor=0), Budget(96)):
+            steps = trained(build, seed).begin(IDS, budget), trained(build, seed).begin(shuffled, budget)
+            for at in range(100):
+                counts_P, shuffled_P = (step.request() for step in steps)
+                assert (counts_P[order_P] == shuffled_P).all(), f"{steps[0].policy}: round {at} depends on the order"
+                if not counts_P.any():
+                    break
+                ids_R = [x for x, n in zip(IDS, counts_P.tolist(), strict=True) for _ in range(n)]
+                rewards_R = (np.random.default_rng(at).random(len(ids_R)) < 0.4).astype(float)
+                for step in steps:
+                    step.observe(ids_R, rewards_R)
+
+
+def goes_on_from_its_state(build: Build) -> None:
+    """A policy restored from a file decides and learns as the one that never stopped; a damaged state is refused."""
+    kept = trained(build, seed=1)
+    with tempfile.TemporaryDirectory() as folder:
+        save_state(Path(folder) / "state.npz", kept.state_dict())
+        state, _ = load_state(Path(folder) / "state.npz")
+    restored = build(seed=1)
+    restored.load_state_dict(state)
+    for at in range(6):
+        budget = Budget(64, floor=0) if at % 2 else Budget(64)
+        rngs = np.random.default_rng(at), np.random.default_rng(at)
+        counts_P = play(kept, IDS, budget, _RATES, rngs[0])
+        restored_P = play(restored, IDS, budget, _RATES, rngs[1])
+        assert (counts_P == restored_P).all(), f"{kept}: restored, it gave {restored_P} and not {counts_P}"
+    assert same_state(kept.state_dict(), restored.state_dict()), f"{kept}: restored, it learned something else"
+
+
+def keeps_to_tokens_or_says_so(build: Build) -> None:
+    """A budget in tokens is never exceeded, or is refused by `UnsupportedError`."""
+    costs_P = 10.0 * np.arange(1, len(IDS) + 1)
+    for budget in (Budget(None, tokens=9000.0, floor=0, cap=16), Budget(None, tokens=9000.0, cap=16)):
+        policy = trained(build)
+        try:
+            counts_P = policy.allocate(IDS, budget, costs_P)
+        except UnsupportedError:
+            continue
+        assert counts_P @ costs_P <= 9000, f"{policy}: {counts_P @ costs_P:g} tokens of {budget}"
+        assert np.isin(counts_P, budget.grid()).all(), f"{policy}: counts outside the grid of {budget}"
+
+
+def survives(build: Build, steps: int = 500) -> None:
+    """Many random steps, with prompts that come and go, rates that move and rewards that are missing."""
+    policy, rng = build(seed=0), np.random.default_rng(0)
+    kinds = budgets(20, seed=1)
+    for at in range(steps):
+        budget, prompts = kinds[at % len(kinds)]
+        at_P = rng.choice(len(IDS), prompts, replace=False)
+        rates_P = np.roll(_RATES, at // 50)[at_P]
+        counts_P = play(policy, [IDS[k] for k in at_P.tolist()], budget, rates_P, rng)
+        _check_spent(policy, budget, counts_P, f"step {at}")
+        if at % 7 == 0:
+            policy.observe([IDS[0], "a stranger"], [np.nan, rng.random()])
+    belief = policy.belief(IDS)
+    assert np.isfinite(belief.alpha_P).all(), f"{policy}: beliefs are no longer finite"
+    assert np.isfinite(belief.beta_P).all(), f"{policy}: beliefs are no longer finite"
+
+
+def starves_nobody(build: Build, prompts: int = 40, steps: int = 1500) -> None:
+    """With `floor=0`, every prompt of a pool is met again in the last two thirds of a run, whatever its rate."""
+    policy, rng = build(seed=0), np.random.default_rng(0)
+    met_P = np.zeros(prompts, dtype=np.int64)
+    for at in range(steps):
+        counts_P = play(policy, list(range(prompts)), Budget(64, floor=0, cap=32), np.linspace(0, 1, prompts), rng)
+        if at >= steps // 3:
+            met_P += counts_P > 0
+    assert met_P.all(), (
+        f"{policy}: prompts {np.flatnonzero(met_P == 0).tolist()} were not met in {steps - steps // 3} steps"
+    )
+
+
+def same_state(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two `state_dict()`s are equal to the bit."""
+    return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray) and one.dtype.kind == "f":
+        return np.array_equal(one, other, equal_nan=True)
+    return np.array_equal(one, other) if isinstance(one, np.ndarray) else bool(one == other)
+
+
+CHECKS: tuple[Callable[[Build], None], ...] = (
+    spends_exactly,
+    serves_every_history,
+    decides_the_same_again,
+    does_not_depend_on_order,
+    goes_on_from_its_state,
+    keeps_to_tokens_or_says_so,
+    survives,
+    starves_nobody,
+)
+"""All of them; `starves_nobody` is not for a method that leaves prompts out for good on purpose."""

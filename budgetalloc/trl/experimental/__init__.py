@@ -1,0 +1,1 @@
+"""What depends on the experimental parts of TRL, and the reuse of stored responses."""

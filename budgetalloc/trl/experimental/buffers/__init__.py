@@ -1,0 +1,7 @@
+"""Responses kept from earlier steps, to be trained on again: bounded in number and in age, saved without pickle."""
+
+from budgetalloc.trl.experimental.buffers.correct import CorrectResponseBuffer as CorrectResponseBuffer
+from budgetalloc.trl.experimental.buffers.correct import Substitution as Substitution
+from budgetalloc.trl.experimental.buffers.selective import SelectiveSampleBuffer as SelectiveSampleBuffer
+from budgetalloc.trl.experimental.buffers.stored import Store as Store
+from budgetalloc.trl.experimental.buffers.stored import Stored as Stored

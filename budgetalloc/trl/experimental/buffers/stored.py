@@ -1,0 +1,228 @@
+"""A stored response, and a store of them that is bounded in number and in age.
+
+A response that was generated some steps ago is off-policy now. To train on it a trainer needs the log-probabilities of
+its tokens *when it was generated* (keep them in `response`), from which it forms the importance ratio with today's
+policy, clipped as for any other row; and a mask that can leave a row out of the loss while it stays in the statistics
+of its group. The buffers hold arrays and choose rows: the ratio, the clipping and the mask are the trainer's.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from budgetalloc.beliefs.ids import Id, check_ids
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.budget import IntArray
+from budgetalloc.errors import InputError, StateError, check_integer, check_number
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """One response of an earlier step, and what a trainer needs to train on it again.
+
+    Args:
+        id: Its prompt, an int or a str.
+        response: Arrays of numbers by name: token ids, their log-probabilities under the policy that wrote them, and
+            whatever else the trainer reads back. They are copied and made read-only.
+        reward: Finite.
+        advantage: As it was in its own group, finite; 0 where the buffer has no use for it.
+        step: When it was generated, at least 0.
+
+    >>> Stored("a", {"tokens": [5, 7], "logprobs": [-0.5, -1.0]}, reward=1, advantage=0.5, step=3).response["tokens"]
+    array([5, 7])
+    """
+
+    id: Id
+    response: Mapping[str, Any]
+    reward: float
+    advantage: float
+    step: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "id", check_ids([self.id], "id")[0])
+        if not isinstance(self.response, Mapping):
+            raise InputError(f"response={self.response!r}: give arrays by name, such as {{'tokens': [5, 7]}}.")
+        object.__setattr__(self, "response", {str(name): _frozen(name, x) for name, x in self.response.items()})
+        for name in ("reward", "advantage"):
+            object.__setattr__(self, name, check_number(name, getattr(self, name), -math.inf, math.inf))
+        object.__setattr__(self, "step", check_integer("step", self.step, 0))
+
+
+class Store:
+    """Stored responses, the oldest first, of which at most so many are kept for at most so long.
+
+    A response is evicted once it is older than `max_age`; then the oldest of a prompt that has more than `per_prompt`;
+    then the oldest of all, until `capacity` are left. Age is counted from the step of generation; of one step, the
+    first that came in is the oldest.
+
+    Args:
+        kind: Which buffer it belongs to; a saved state fits that kind only.
+        capacity: Most responses, at least 1.
+        max_age: In steps, at least 1: generated at step s, a response is last there at step s + `max_age`.
+        per_prompt: Most responses of one prompt; `None` is no limit.
+        seed: Of the draws.
+
+    >>> store = Store("doc", capacity=2, max_age=10)
+    >>> store.add([Stored("a", {}, 1, 0, step) for step in (3, 4, 5)])
+    >>> [kept.step for kept in store.samples], store.step
+    ([4, 5], 5)
+    >>> store.advance(15); [kept.step for kept in store.samples]
+    [5]
+    """
+
+    def __init__(self, kind: str, *, capacity: int, max_age: int, per_prompt: int | None = None, seed: int = 0) -> None:
+        self.kind = kind
+        self.capacity = check_integer("capacity", capacity, 1)
+        self.max_age = check_integer("max_age", max_age, 1)
+        self.per_prompt = None if per_prompt is None else check_integer("per_prompt", per_prompt, 1)
+        self.seed = check_integer("seed", seed, 0)
+        self.samples: list[Stored] = []
+        self.step = 0
+        self._draws = 0
+
+    def advance(self, step: int) -> None:
+        """Makes it step `step`, and evicts what has become too old. The clock never runs backwards."""
+        self.step = check_integer("step", step, self.step)
+        self._evict()
+
+    def add(self, samples: Iterable[Stored]) -> None:
+        """Keeps these too, and evicts what is then too much. One that is generated later than now moves the clock."""
+        new = list(samples)
+        self.samples = sorted([*self.samples, *new], key=lambda kept: kept.step)  # stable: then by arrival
+        self.step = max([self.step, *(kept.step for kept in new)])
+        self._evict()
+
+    def next_rng(self) -> np.random.Generator:
+        """The generator of the next draw: it depends on the seed and on the number of draws before, which is saved."""
+        self._draws += 1
+        return np.random.default_rng([self.seed, self._draws - 1])
+
+    def _evict(self) -> None:
+        kept = [x for x in self.samples if self.step - x.step <= self.max_age]
+        if self.per_prompt is not None:
+            newer: Counter[Id] = Counter()
+            newest_first = []
+            for sample in reversed(kept):
+                newer[sample.id] += 1
+                if newer[sample.id] <= self.per_prompt:
+                    newest_first.append(sample)
+            kept = newest_first[::-1]
+        self.samples = kept[-self.capacity :]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything kept, the seed and the number of draws, as arrays and what JSON can hold; settings are not in it.
+
+        Responses are of any length: arrays of one name, type and number of axes lie end to end in one flat array,
+        beside the rows that they belong to and their shapes.
+        """
+        columns: dict[tuple[str, str, int], list[int]] = {}
+        for row, sample in enumerate(self.samples):
+            for name, array in sample.response.items():
+                columns.setdefault((name, array.dtype.str, array.ndim), []).append(row)
+        state: dict[str, Any] = {
+            "buffer": {
+                "kind": self.kind,
+                "seed": self.seed,
+                "draws": self._draws,
+                "step": self.step,
+                "ids": [sample.id for sample in self.samples],
+                "columns": [list(column) for column in columns],
+            },
+            "buffer/rewards": np.array([sample.reward for sample in self.samples], dtype=np.float64),
+            "buffer/advantages": np.array([sample.advantage for sample in self.samples], dtype=np.float64),
+            "buffer/steps": np.array([sample.step for sample in self.samples], dtype=np.int64),
+        }
+        for at, ((name, _, axes), rows) in enumerate(columns.items()):
+            arrays = [self.samples[row].response[name] for row in rows]
+            state[f"buffer/{at}/rows"] = np.array(rows, dtype=np.int64)
+            state[f"buffer/{at}/shapes"] = np.array([x.shape for x in arrays], dtype=np.int64).reshape(len(rows), axes)
+            state[f"buffer/{at}/flat"] = np.concatenate([x.ravel() for x in arrays])
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any], fits: Callable[[Stored], bool] = lambda sample: True) -> None:
+        """Restores `state_dict()` to the bit; what is above today's limits is evicted.
+
+        Raises:
+            StateError: it is damaged, of another kind or seed, or holds a response that does not fit; then nothing has
+                changed.
+        """
+        try:
+            about = state["buffer"]
+            if about["kind"] != self.kind or about["seed"] != self.seed:
+                raise StateError(
+                    f"saved by kind={about['kind']!r}, seed={about['seed']!r}, and this is kind={self.kind!r}, "
+                    f"seed={self.seed!r}; draws would differ"
+                )
+            step, draws = check_integer("step", about["step"], 0), check_integer("draws", about["draws"], 0)
+            samples = _unpacked(state, about["ids"], about["columns"])
+            steps = [sample.step for sample in samples]
+            if steps != sorted(steps) or max(steps, default=0) > step or not all(map(fits, samples)):
+                raise StateError(f"responses out of order, later than step {step}, or of another kind")
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
+            raise StateError(
+                f"The state cannot be loaded into this buffer ({type(error).__name__}: {error}): it is damaged, or "
+                "belongs to another. An empty buffer does no harm: it fills again within a few steps."
+            ) from error
+        self.samples, self.step, self._draws = samples, step, draws
+        self._evict()
+
+
+def stored_rows(
+    rows: IntArray,
+    ids_R: Sequence[Id],
+    responses_R: Sequence[Mapping[str, Any]],
+    rewards_R: FloatArray,
+    advantages_R: FloatArray,
+    step: int,
+) -> list[Stored]:
+    """These rows of a batch as stored responses; `InputError` if there is not one response a rollout.
+
+    >>> batch = ["a", "b"], [{}, {}], np.array([1.0, 0.0]), np.array([0.5, -0.5])
+    >>> [(row.id, row.advantage, row.step) for row in stored_rows(np.array([1]), *batch, step=2)]
+    [('b', -0.5, 2)]
+    """
+    if len(responses_R) != len(ids_R):
+        raise InputError(f"responses_R has {len(responses_R)} entries for {len(ids_R)} ids: give one a rollout.")
+    step = check_integer("step", step, 0)
+    return [
+        Stored(ids_R[row], responses_R[row], float(rewards_R[row]), float(advantages_R[row]), step)
+        for row in rows.tolist()
+    ]
+
+
+def _frozen(name: Any, value: Any) -> Array:
+    """A read-only copy in this machine's byte order."""
+    array = np.array(value)
+    if array.dtype.kind not in "biuf":
+        raise InputError(
+            f"response[{name!r}] is of type {array.dtype}: an array of bools, integers or floats can be saved. Store "
+            "token ids instead of text, and float32 instead of bfloat16."
+        )
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
+    array.setflags(write=False)
+    return array
+
+
+def _unpacked(state: Mapping[str, Any], ids: Any, columns: Any) -> list[Stored]:
+    """The responses that `state_dict` packed; raises one of many errors if they do not fit together."""
+    responses: list[dict[str, Array]] = [{} for _ in ids]
+    for at, (name, dtype, axes) in enumerate(columns):
+        rows, shapes, flat = (np.asarray(state[f"buffer/{at}/{key}"]) for key in ("rows", "shapes", "flat"))
+        if flat.dtype.str != dtype or flat.ndim != 1 or shapes.shape != (len(rows), axes) or (shapes < 0).any():
+            raise StateError(f"{name!r} holds {flat.dtype.str} in the shapes {shapes.shape}")
+        ends = [0, *np.cumsum(np.prod(shapes, axis=1, dtype=np.int64)).tolist()]
+        if ends[-1] != flat.size:
+            raise StateError(f"{name!r} holds {flat.size} numbers, its shapes {ends[-1]}")
+        for row, start, end, shape in zip(rows.tolist(), ends[:-1], ends[1:], shapes.tolist(), strict=True):
+            if not 0 <= row < len(ids) or name in responses[row]:
+                raise StateError(f"{name!r} belongs to row {row} of {len(ids)}, or does so twice")
+            responses[row][name] = flat[start:end].reshape(shape)
+    numbers = (np.asarray(state[f"buffer/{key}"]).tolist() for key in ("rewards", "advantages", "steps"))
+    return [Stored(*row) for row in zip(ids, responses, *numbers, strict=True)]

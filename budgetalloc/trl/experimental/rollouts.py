@@ -1,0 +1,144 @@
+"""Rollouts of chosen prompts: completions of a vLLM server, and what the reward functions give for them."""
+
+import asyncio
+import inspect
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.errors import InputError
+from budgetalloc.trl.experimental.completions import Server
+from budgetalloc.trl.prompts import Prompts
+
+_GIVEN = ("prompt", "completion", "completion_ids")  # columns that reward functions get in another way
+
+
+@dataclass(frozen=True, eq=False)
+class Rollout:
+    """A row of the dataset, its prompt's tokens, and a completion: its tokens, their log-probabilities, and the text
+    or messages that reward functions see."""
+
+    name: Id
+    row: dict[str, Any]
+    prompt_ids: list[int]
+    ids: list[int]
+    log_probs: list[float]
+    completion: Any
+
+
+class Rollouts:
+    """Makes and scores rollouts, in one thread.
+
+    Args:
+        trainer: Has the tokenizer, and the `AsyncGRPOConfig`.
+        prompts: The pool.
+        reward_funcs: What scores them.
+        server: What completes them.
+        hear: Told of every sign of life, and of what begins.
+    """
+
+    def __init__(
+        self,
+        trainer: Any,
+        prompts: Prompts,
+        reward_funcs: Sequence[Callable[..., Any]],
+        server: Server,
+        hear: Callable[..., None],
+    ) -> None:
+        self.tokenizer, self.template = trainer.processing_class, trainer.args.chat_template_kwargs or {}
+        self.prompts, self.reward_funcs, self.server, self.hear = prompts, reward_funcs, server, hear
+        self.names = [getattr(func, "__name__", type(func).__name__) for func in reward_funcs]
+        self._first_row = prompts.first_rows()
+        self._loop = asyncio.new_event_loop()  # one for all calls: a reward function may hold on to it
+
+    def close(self) -> None:
+        """Ends the loop of asynchronous reward functions."""
+        self._loop.close()
+
+    def make(self, names_R: list[Id], key: list[int]) -> list[Rollout]:
+        """A completion for each of these prompts; `key` seeds them."""
+        self.hear(f"generating {len(names_R)} rollouts")
+        names = list(dict.fromkeys(names_R))
+        rows = dict(zip(names, self.prompts.rows([self._first_row[name] for name in names]), strict=True))
+        tokens = {name: self._tokens(row["prompt"]) for name, row in rows.items()}
+        # Each its own seed: vLLM's engines would draw the same for requests that have none.
+        seeds_R = np.random.default_rng(key).integers(2**63, size=len(names_R)).tolist()
+        made = []
+        found = self.server.complete([tokens[name] for name in names_R], seeds_R, self.hear)
+        for name, (ids, log_probs) in zip(names_R, found, strict=True):
+            text = self.tokenizer.decode(ids, skip_special_tokens=True)
+            completion = text if isinstance(rows[name]["prompt"], str) else _as_messages("assistant", text)
+            made.append(Rollout(name, rows[name], tokens[name], ids, log_probs, completion))
+        return made
+
+    def _tokens(self, prompt: Any) -> list[int]:
+        if isinstance(prompt, str):
+            return list(self.tokenizer(prompt)["input_ids"])
+        render = self.tokenizer.apply_chat_template
+        return list(render(prompt, return_dict=False, add_generation_prompt=True, **self.template))
+
+    def score(self, made: list[Rollout]) -> FloatArray:
+        """What each reward function gives each rollout, shape (R, F), NaN for None."""
+        given: dict[str, list[Any]] = {
+            "prompts": [each.row["prompt"] for each in made],
+            "completions": [each.completion for each in made],
+            "completion_ids": [each.ids for each in made],
+        } | {key: [each.row[key] for each in made] for key in made[0].row if key not in _GIVEN}
+        answers = []
+        for func, name in zip(self.reward_funcs, self.names, strict=True):
+            self.hear(f"scoring {len(made)} rollouts with {name}")
+            answers.append(func(**given))
+        answers = self._loop.run_until_complete(_settled(answers))
+        self.hear()
+        for name, answer in zip(self.names, answers, strict=True):
+            if len(answer) != len(made):
+                raise InputError(f"{name} gave {len(answer)} rewards for {len(made)} completions.")
+        return np.array([[math.nan if x is None else float(x) for x in answer] for answer in answers]).T
+
+
+async def _settled(answers: list[Any]) -> list[Any]:
+    """The answers, after waiting for all that are still to come at once."""
+    waiting = {at: answer for at, answer in enumerate(answers) if inspect.isawaitable(answer)}
+    come = dict(zip(waiting, await asyncio.gather(*waiting.values()), strict=True))
+    return [come.get(at, answer) for at, answer in enumerate(answers)]
+
+
+def as_sample(each: Rollout, advantage: float, version: int, group: int, metrics: dict[str, float]) -> Any:
+    """A rollout as `AsyncGRPOTrainer` takes it from its queue."""
+    from trl.experimental.async_grpo.async_rollout_worker import RolloutSample  # TRL calls it an experiment: it may go
+
+    before = len(each.prompt_ids)
+    return RolloutSample(
+        prompt=_as_messages("user", each.row["prompt"]),
+        completion=_as_messages("assistant", each.completion),
+        input_ids=np.array(each.prompt_ids + each.ids, dtype=np.int64),
+        completion_mask=np.array([0] * before + [1] * len(each.ids), dtype=np.int64),
+        old_log_probs=np.array([0.0] * before + each.log_probs, dtype=np.float32),
+        advantage=float(advantage),
+        model_version=version,
+        group_id=group,
+        metrics={name: float(x) for name, x in metrics.items()},
+        enqueued_at=time.time(),
+    )
+
+
+def _as_messages(role: str, content: Any) -> list[dict[str, Any]]:
+    """A text as a conversation of one message; a conversation as it is."""
+    return [{"role": role, "content": content}] if isinstance(content, str) else list(content)
+
+
+def total(scores_RF: FloatArray) -> FloatArray:
+    """TRL's sum over reward functions; NaN where none scored the rollout."""
+    return np.where(np.isnan(scores_RF).all(axis=1), math.nan, np.nansum(scores_RF, axis=1))
+
+
+def spread(rewards_R: FloatArray) -> float:
+    """The standard deviation as TRL logs it; NaN where there was no reward."""
+    scored_R = rewards_R[~np.isnan(rewards_R)]
+    return float(scored_R.std()) if len(scored_R) else math.nan

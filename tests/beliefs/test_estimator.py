@@ -1,0 +1,522 @@
+"""The estimator against a naive one that walks through every step, and its state."""
+
+import io
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from budgetalloc import BetaEstimator, InputError, StateError
+from budgetalloc.beliefs.state import load_state, save_state
+
+IDS = [0, 1, "1", "a", -3]
+
+
+class Naive:
+    """Step by step: at each tick, every prompt that was not visited loses a share of its evidence."""
+
+    def __init__(self, prior, discount, idle):
+        self.prior, self.discount, self.idle = prior, discount, idle
+        self.evidence: dict[object, list[float]] = {}
+        self.visited: set[object] = set()
+
+    def observe(self, ids, rewards):
+        scored = [(x, r) for x, r in zip(ids, rewards, strict=True) if r is not None and r == r]
+        for x in dict.fromkeys(x for x, _ in scored):
+            if x not in self.visited:
+                self.visited.add(x)
+                self.evidence[x] = [self.discount * e for e in self.evidence.get(x, [0.0, 0.0])]
+        for x, r in scored:
+            self.evidence[x][0] += r
+            self.evidence[x][1] += 1 - r
+
+    def tick(self):
+        for x, e in self.evidence.items():
+            if x not in self.visited:
+                self.evidence[x] = [self.idle * y for y in e]
+        self.visited = set()
+
+    def belief(self, x):
+        s, f = self.evidence.get(x, (0.0, 0.0))
+        return self.prior[0] + s, self.prior[1] + f
+
+
+rewards = st.sampled_from([0.0, 1.0, 0.25, 1 / 3, None, float("nan")])
+events = st.lists(
+    st.one_of(
+        st.none(),  # a tick
+        st.lists(st.tuples(st.sampled_from(IDS), rewards), max_size=6),
+        st.integers(2, 40),  # many idle steps
+    ),
+    max_size=15,
+)
+
+
+@given(events, st.sampled_from([0.0, 0.2, 0.9, 1.0]), st.sampled_from([0.5, 0.999, 1.0]))
+@settings(max_examples=300, deadline=None)
+def test_against_the_naive_estimator(history, discount, idle):
+    prior = (0.5, 1.5)
+    estimator, naive = BetaEstimator(prior=prior, discount=discount, idle=idle), Naive(prior, discount, idle)
+    for event in history:
+        if isinstance(event, list):
+            ids, got = [x for x, _ in event], [r for _, r in event]
+            estimator.observe(ids, got)
+            naive.observe(ids, got)
+        else:
+            for _ in range(event or 1):
+                estimator.tick()
+                naive.tick()
+        belief = estimator.belief(IDS)
+        expected = np.array([naive.belief(x) for x in IDS])
+        # Idle decay of the step under way happens at its end, in both.
+        assert belief.alpha_P == pytest.approx(expected[:, 0], rel=1e-9)
+        assert belief.beta_P == pytest.approx(expected[:, 1], rel=1e-9)
+        assert estimator.cold(IDS).tolist() == [x not in naive.evidence for x in IDS]
+
+
+def test_fractional_rewards():
+    estimator = BetaEstimator(prior=(1, 1))
+    estimator.observe(["a"] * 4, [0.25, 0.5, 1.0, 0.0])
+    belief = estimator.belief(["a"])
+    assert (belief.alpha_P[0], belief.beta_P[0]) == (2.75, 3.25)
+
+
+@pytest.mark.parametrize("nothing", [None, float("nan"), np.nan])
+def test_no_reward_is_no_evidence_and_no_visit(nothing):
+    estimator = BetaEstimator(discount=0.5)
+    estimator.observe(["a"] * 4, [1, 1, 0, 0])
+    estimator.tick()
+    estimator.observe(["a", "b"], [nothing, nothing])
+    estimator.tick()
+    assert estimator.belief(["a"]).alpha_P[0] == 2.5
+    assert estimator.cold(["a", "b"]).tolist() == [False, True]
+    assert len(estimator) == 1
+
+
+def test_several_observes_within_a_step_are_one_visit():
+    parts, whole = BetaEstimator(discount=0.2), BetaEstimator(discount=0.2)
+    for _ in range(3):
+        parts.observe(["a", "b"], [1, 0])
+        parts.observe(["a"], [0])
+        parts.observe(["b"], [None])
+        whole.observe(["a", "a", "b"], [1, 0, 0])
+        parts.tick()
+        whole.tick()
+    assert parts.belief(["a", "b"]).alpha_P.tolist() == whole.belief(["a", "b"]).alpha_P.tolist()
+    assert parts.belief(["a", "b"]).beta_P.tolist() == whole.belief(["a", "b"]).beta_P.tolist()
+
+
+def test_cold_is_neither_zero_nor_one():
+    estimator = BetaEstimator()
+    estimator.observe([0] * 8 + [1] * 8, [0] * 8 + [1] * 8)
+    belief = estimator.belief(["new", 0, 1])
+    assert estimator.cold(["new", 0, 1]).tolist() == [True, False, False]
+    assert belief.mean[0] == 0.5
+    assert belief.mean[1] < 0.06
+    assert belief.mean[2] > 0.94
+    assert belief.var[0] > 20 * belief.var[1]
+
+
+def test_effective_size_under_a_strong_discount():
+    """8 rollouts a visit with discount 0.2 hold 8 / (1 - 0.2) = 10 rollouts' worth of evidence."""
+    estimator = BetaEstimator(prior=(1, 1), discount=0.2, idle=0.999)
+    for _ in range(10):
+        estimator.observe(["a"] * 8, [1, 0] * 4)
+        estimator.tick()
+    belief = estimator.belief(["a"])
+    assert belief.alpha_P[0] + belief.beta_P[0] - 2 == pytest.approx(10, abs=0.1)
+
+
+def test_vades_idle_half_life():
+    estimator = BetaEstimator(prior=(1, 1), discount=0.2, idle=0.999)
+    estimator.observe(["a"] * 9, [0] * 9)
+    estimator.tick()
+    estimator.tick()
+    assert estimator.belief(["a"]).beta_P[0] - 1 == pytest.approx(8.991)
+    for _ in range(692):
+        estimator.tick()
+    assert estimator.belief(["a"]).beta_P[0] - 1 == pytest.approx(4.5, abs=0.01)
+
+
+def test_int_and_str_ids_are_distinct():
+    estimator = BetaEstimator(prior=(1, 1))
+    estimator.observe([1, "1", "1"], [1, 0, 0])
+    assert len(estimator) == 2
+    assert estimator.belief([1, "1"]).alpha_P.tolist() == [2, 1]
+    assert estimator.belief(np.array([1, 1])).beta_P.tolist() == [1, 1]
+
+
+def seen(steps=30, seed=0, **settings_):
+    estimator = BetaEstimator(**settings_)
+    rng = np.random.default_rng(seed)
+    for _ in range(steps):
+        rows = rng.integers(0, len(IDS), size=6)
+        estimator.observe([IDS[r] for r in rows], rng.random(6))
+        estimator.tick()
+    return estimator
+
+
+def same(a, b):
+    return (
+        a.keys() == b.keys()
+        and all(list(a[key]) == list(b[key]) for key in ("prior", "drift") if key in a)
+        and np.array_equal(a.get("visits", ()), b.get("visits", ()))
+        and a["step"] == b["step"]
+        and a["ids"] == b["ids"]
+        and list(map(type, a["ids"])) == list(map(type, b["ids"]))
+        and np.array_equal(a["evidence"], b["evidence"])
+        and np.array_equal(a["last"], b["last"])
+    )
+
+
+def through_json(state):
+    lists = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in state.items()}
+    return json.loads(json.dumps(lists))
+
+
+def through_npz(state):
+    file = io.BytesIO()
+    np.savez(file, **{**state, "ids": json.dumps(state["ids"])})
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as data:
+        return {**data, "ids": json.loads(str(data["ids"]))}
+
+
+@pytest.mark.parametrize("travel", [lambda s: s, through_json, through_npz], ids=["dict", "json", "npz"])
+def test_state_round_trips_to_the_bit(travel):
+    settings_ = {"discount": 0.7, "idle": 0.999}
+    first, second = seen(**settings_), BetaEstimator(**settings_)
+    second.load_state_dict(travel(first.state_dict()))
+    assert same(first.state_dict(), second.state_dict())
+    for estimator in (first, second):  # and they go on alike
+        estimator.observe(["a", "new"], [1 / 3, 1])
+        estimator.tick()
+    assert same(first.state_dict(), second.state_dict())
+    assert (first.belief([*IDS, "new"]).alpha_P == second.belief([*IDS, "new"]).alpha_P).all()
+
+
+def test_the_empty_state_round_trips():
+    estimator = seen()
+    estimator.load_state_dict(through_json(BetaEstimator().state_dict()))
+    assert len(estimator) == 0
+    assert estimator.step == 0
+    assert estimator.cold(["a"]).all()
+
+
+def test_the_state_is_a_copy():
+    estimator = seen()
+    state, before = estimator.state_dict(), estimator.state_dict()
+    estimator.observe(["a"] * 3, [1, 1, 1])
+    assert same(state, before)
+    state["evidence"][:] = 7
+    other = BetaEstimator()
+    other.load_state_dict(state)
+    state["evidence"][:] = 9
+    assert (other.state_dict()["evidence"] == 7).all()
+
+
+DAMAGE = {
+    "lacks": (lambda s: {k: v for k, v in s.items() if k != "last"}, r"lacks \['last'\]"),
+    "version": (lambda s: {**s, "version": 99}, "version 99"),
+    "short evidence": (lambda s: {**s, "evidence": s["evidence"][:-1]}, "5 ids .* evidence for 4"),
+    "odd evidence": (lambda s: {**s, "evidence": s["evidence"].ravel()[:-1]}, "damaged"),
+    "short visits": (lambda s: {**s, "last": s["last"][:-1]}, "damaged"),
+    "id twice": (lambda s: {**s, "ids": ["a"] * len(s["ids"])}, "1 distinct"),
+    "id of a wrong type": (lambda s: {**s, "ids": [None, *s["ids"][1:]]}, r"state\['ids'\]\[0\] is None"),
+    "nan": (lambda s: {**s, "evidence": s["evidence"] * np.nan}, "not finite"),
+    "negative": (lambda s: {**s, "evidence": -s["evidence"]}, "negative"),
+    "text": (lambda s: {**s, "evidence": "text"}, "damaged"),
+    "no step": (lambda s: {**s, "step": "soon"}, "soon"),
+    "visits to come": (lambda s: {**s, "step": 3}, "step 3"),
+    "visits before the first step": (lambda s: {**s, "last": s["last"] - 100}, "damaged"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_state_is_refused_and_changes_nothing(name):
+    damage, text = DAMAGE[name]
+    estimator = seen(steps=7, seed=1)
+    before = estimator.state_dict()
+    with pytest.raises(StateError, match=text) as caught:
+        estimator.load_state_dict(damage(seen().state_dict()))
+    assert isinstance(caught.value, ValueError)
+    assert same(before, estimator.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("settings_", "text"),
+    [
+        ({"prior": (0, 1)}, "prior=(0, 1)"),
+        ({"prior": (1,)}, "prior=(1,)"),
+        ({"prior": (1, float("inf"))}, "prior=(1, inf)"),
+        ({"discount": 1.5}, "discount=1.5"),
+        ({"discount": -0.1}, "discount=-0.1"),
+        ({"idle": 0}, "idle=0"),
+        ({"idle": 1.01}, "idle=1.01"),
+        ({"prior": "poool"}, "prior='poool': give two positive numbers, such as (0.5, 0.5), or \"pool\""),
+        ({"drift": "yes"}, "drift='yes': use True"),
+        ({"drift": 0.003}, "drift=0.003: use True"),
+    ],
+)
+def test_bad_settings(settings_, text):
+    with pytest.raises(InputError, match=re.escape(text)):
+        BetaEstimator(**settings_)
+
+
+@pytest.mark.parametrize(
+    ("ids", "rewards_R", "text"),
+    [
+        (["a", "b"], [1.0], "rewards_R has shape (1,) for 2 ids"),
+        (["a"], [[1.0]], "rewards_R has shape (1, 1) for 1 ids"),
+        (["a", "b"], [0.0, 1.5], "rewards_R[1] = 1.5 lies outside [0, 1]"),
+        (["a"], [-1], "rewards_R[0] = -1 lies outside"),
+        (["a"], [float("inf")], "rewards_R[0] = inf"),
+        (["a"], ["good"], "rewards_R=['good']"),
+        ([1.5], [1.0], "ids_R[0] is 1.5"),
+    ],
+)
+def test_bad_rows_change_nothing(ids, rewards_R, text):
+    estimator = seen(steps=5)
+    before = estimator.state_dict()
+    with pytest.raises(InputError, match=re.escape(text)):
+        estimator.observe(ids, rewards_R)
+    assert same(before, estimator.state_dict())
+
+
+def test_belief_takes_repeats():
+    estimator = seen()
+    assert (estimator.belief(["a", 0, "a"]).alpha_P == estimator.belief(["a", 0]).alpha_P[[0, 1, 0]]).all()
+    with pytest.raises(InputError, match=r"ids_P\[1\]"):
+        estimator.belief(["a", None])
+
+
+POOL = {"prior": "pool", "discount": 0.9, "idle": 0.99, "drift": True}
+
+
+class NaivePool(Naive):
+    """The pool's prior and the drift, one prompt at a time. Evidence is kept as of the last visit."""
+
+    def __init__(self, discount, idle):
+        super().__init__((0.5, 0.5), discount, idle)
+        self.step, self.total, self.score, self.information = 0, 0.0, 0.0, 0.0
+        self.last: dict[object, tuple[int, float]] = {}
+        self.open: dict[object, dict[str, float]] = {}
+
+    def now(self, x):
+        if x not in self.evidence:
+            return 0.0, 0.0
+        (s, f), (step, level) = self.evidence[x], self.last[x]
+        fade, moved = self.idle ** max(self.step - step - 1, 0), self.total - level
+        return s * fade * math.exp(min(moved, 0)), f * fade * math.exp(-max(moved, 0))
+
+    def observe(self, ids, rewards):
+        for x, r in zip(ids, rewards, strict=True):
+            if r is None or r != r:
+                continue
+            if x not in self.open:
+                a, b = self.belief(x)
+                step, level = self.last.get(x, (self.step, self.total))
+                self.open[x] = {
+                    "gap": self.step - step,
+                    "moved": self.total - level,
+                    "mean": a / (a + b),
+                    "n": 0,
+                    "s": 0,
+                }
+                self.evidence[x] = [self.discount * e for e in self.now(x)]
+                self.last[x] = (self.step, self.total)
+            self.open[x]["n"] += 1
+            self.open[x]["s"] += r
+            self.evidence[x][0] += r
+            self.evidence[x][1] += 1 - r
+
+    def tick(self):
+        self.score, self.information = 0.99 * self.score, 0.99 * self.information
+        for v in self.open.values():
+            weight = v["n"] * v["mean"] * (1 - v["mean"])
+            self.score += v["gap"] * (v["s"] - v["n"] * v["mean"] + weight * v["moved"])
+            self.information += v["gap"] ** 2 * weight
+        self.total += self.score / (self.information + 1e4)
+        self.open = {}
+        self.step += 1
+        first, second = 16 * 0.5, 16 * 0.375  # sums of E[p] and E[p^2], of 16 prompts at Beta(0.5, 0.5)
+        for x in self.evidence:
+            a, b = self.belief(x)
+            first += a / (a + b)
+            second += a * (a + 1) / (a + b) / (a + b + 1)
+        mean = first / (16 + len(self.evidence))
+        var = second / (16 + len(self.evidence)) - mean**2
+        strength = mean * (1 - mean) / var - 1
+        self.prior = (mean * strength, (1 - mean) * strength)
+
+    def belief(self, x):
+        s, f = self.now(x)
+        return self.prior[0] + s, self.prior[1] + f
+
+
+@given(events, st.sampled_from([0.0, 0.2, 0.9, 1.0]), st.sampled_from([0.5, 0.999, 1.0]))
+@settings(max_examples=200, deadline=None)
+def test_the_pool_against_the_naive_one(history, discount, idle):
+    estimator = BetaEstimator(prior="pool", discount=discount, idle=idle, drift=True)
+    naive = NaivePool(discount, idle)
+    for event in history:
+        if isinstance(event, list):
+            ids, got = [x for x, _ in event], [r for _, r in event]
+            estimator.observe(ids, got)
+            naive.observe(ids, got)
+        else:
+            for _ in range(event or 1):
+                estimator.tick()
+                naive.tick()
+        belief = estimator.belief(IDS)
+        expected = np.array([naive.belief(x) for x in IDS])
+        assert belief.alpha_P == pytest.approx(expected[:, 0], rel=1e-6)
+        assert belief.beta_P == pytest.approx(expected[:, 1], rel=1e-6)
+
+
+def rising(estimators, rate, steps=300, prompts=600, seen_a_step=60):
+    """Feeds groups of 8 from a pool whose log-odds rise by `rate` a step; returns the rates at the end."""
+    rng = np.random.default_rng(0)
+    logit = rng.normal(-1, 2, prompts)
+    for step in range(steps):
+        at = rng.choice(prompts, seen_a_step, replace=False)
+        p = 1 / (1 + np.exp(-logit[at] - rate * step))
+        passed = rng.random(8 * seen_a_step) < np.repeat(p, 8)
+        for estimator in estimators:
+            estimator.observe(np.repeat(at, 8), passed)
+            estimator.tick()
+    return 1 / (1 + np.exp(-logit - rate * steps))
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.004, -0.004])
+@pytest.mark.parametrize("discount", [0.7, 1.0])
+def test_the_drift_is_found(rate, discount):
+    moving = BetaEstimator(prior="pool", discount=discount, drift=True)
+    still = BetaEstimator(prior="pool", discount=discount)
+    p = rising([moving, still], rate)
+    assert moving.state_dict()["drift"][0] == pytest.approx(300 * rate, abs=0.3)
+    error, late = (abs(e.belief(range(600)).mean.mean() - p.mean()) for e in (moving, still))
+    assert error < 0.015
+    assert late > 3 * error or rate == 0
+
+
+def test_idle_prompts_move_with_the_drift_and_gain_no_evidence():
+    estimator = BetaEstimator(drift=True)
+    estimator.observe(["idle"] * 8, [1] * 3 + [0] * 5)
+    before = estimator.belief(["idle"])
+    for passed in range(1, 40):  # the others rise
+        ids = np.repeat(np.arange(300), 8)
+        estimator.observe(ids, np.tile(np.arange(8) < passed // 5, 300))
+        estimator.tick()
+    after, total = estimator.belief(["idle"]), estimator.state_dict()["drift"][0]
+    assert total > 0.5
+    assert after.alpha_P[0] == before.alpha_P[0] == 3.5
+    assert after.beta_P[0] == pytest.approx(0.5 + 5 * math.exp(-total))
+
+
+def test_cold_prompts_get_the_pools_prior():
+    """Half of 2,000 prompts always pass, half never do: a U with mean 1/2. Then only one in ten passes."""
+    estimator = BetaEstimator(prior="pool")
+    assert estimator.belief(["new"]).alpha_P[0] == 0.5
+    ids = np.repeat(np.arange(2000), 32)
+    estimator.observe(ids, ids % 2 == 0)
+    for _ in range(50):
+        estimator.tick()
+    cold = estimator.belief(["new"])
+    assert cold.mean[0] == pytest.approx(0.5)
+    assert cold.alpha_P[0] < 0.05  # surely one or the other
+    tenth = BetaEstimator(prior="pool")
+    tenth.observe(ids, np.tile(np.arange(32) % 10 == 0, 2000))  # 4 of 32 in each: no spread at all
+    for _ in range(200):
+        tenth.tick()
+    cold = tenth.belief(["new"])
+    assert cold.mean[0] == pytest.approx(0.125, abs=0.01)
+    assert cold.alpha_P[0] + cold.beta_P[0] > 20  # 16 prompts at (0.5, 0.5) keep it from being sure
+    assert tenth.belief([0]).mean[0] == pytest.approx(0.125, abs=0.01)
+
+
+@given(st.permutations(range(12)), st.integers(0, 2**32 - 1), st.integers(0, 35))
+@settings(max_examples=60, deadline=None)
+@example([1, 2, 5, 3, 4, 0, 6, 7, 8, 9, 10, 11], 435, 3)  # cut through a group, where sums are rounded otherwise
+def test_the_pool_does_not_depend_on_the_order_of_ids_or_calls(order, seed, cut):
+    """To the bit, unless a call ends within a prompt's group: then up to rounding."""
+    rng = np.random.default_rng(seed)
+    one, other = BetaEstimator(**POOL), BetaEstimator(**POOL)
+    for _ in range(8):
+        rewards_ = {x: rng.integers(0, 2, 5) for x in rng.choice(12, 7, replace=False).tolist()}
+        straight, turned = sorted(rewards_), [x for x in order if x in rewards_]
+        one.observe(np.repeat(straight, 5), np.concatenate([rewards_[x] for x in straight]))
+        rows = [(x, r) for x in turned for r in rewards_[x]]
+        for part in (rows[:cut], rows[cut:]):
+            other.observe([x for x, _ in part], [r for _, r in part])
+        one.tick()
+        other.tick()
+    a, b = one.state_dict(), other.state_dict()
+    rounding = 0.0 if cut % 5 == 0 else 1e-9
+    np.testing.assert_allclose([*a["prior"], *a["drift"]], [*b["prior"], *b["drift"]], rtol=rounding, atol=rounding)
+    believed, turned = one.belief(range(13)), other.belief(range(13))
+    np.testing.assert_allclose(believed.alpha_P, turned.alpha_P, rtol=rounding)
+    np.testing.assert_allclose(believed.beta_P, turned.beta_P, rtol=rounding)
+
+
+def through_a_file(tmp_path):
+    def travel(state):
+        save_state(tmp_path / "state.npz", state)
+        return load_state(tmp_path / "state.npz")[0]
+
+    return travel
+
+
+@pytest.mark.parametrize("under_way", [False, True])
+@pytest.mark.parametrize("travel", [through_json, through_npz, through_a_file], ids=["json", "npz", "file"])
+def test_the_pools_state_round_trips_to_the_bit(travel, under_way, tmp_path):
+    travel = travel(tmp_path) if travel is through_a_file else travel
+    first, second = seen(**POOL), BetaEstimator(**POOL)
+    if under_way:
+        first.observe(["a", "a", 0], [1, 0.25, 0])
+    second.load_state_dict(travel(first.state_dict()))
+    assert same(first.state_dict(), second.state_dict())
+    for _ in range(3):
+        for estimator in (first, second):
+            estimator.observe(["a", "new", -3], [1 / 3, 1, 0])
+            estimator.tick()
+    assert same(first.state_dict(), second.state_dict())
+    assert (first.belief([*IDS, "new", "x"]).alpha_P == second.belief([*IDS, "new", "x"]).alpha_P).all()
+
+
+def test_a_state_without_a_pool_fits_and_one_with_a_pool_is_not_forced_on_others():
+    plain, pool = seen(discount=0.9, idle=0.99), BetaEstimator(**POOL)
+    pool.load_state_dict(plain.state_dict())
+    assert (pool.belief([*IDS, "x"]).alpha_P == plain.belief([*IDS, "x"]).alpha_P).all()
+    pool.tick()
+    assert pool.belief(["x"]).alpha_P[0] != 0.5
+    back = BetaEstimator(discount=0.9, idle=0.99)
+    back.load_state_dict(seen(**POOL).state_dict())
+    assert back.belief(["x"]).alpha_P[0] == 0.5
+    assert set(back.state_dict()) == {"version", "step", "ids", "evidence", "last"}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"prior": [0.5]},
+        {"prior": [0.5, -1]},
+        {"prior": [0.5, float("nan")]},
+        {"drift": [0.0, 0.0]},
+        {"drift": [0.0, float("inf"), 0.0]},
+        {"drift": [0.0, 0.0, -1.0]},
+        {"drift": "text"},
+        {"visits": [[0.0] * 6]},
+        {"visits": np.full((5, 6), np.nan)},
+    ],
+)
+def test_a_damaged_pool_is_refused_and_changes_nothing(damage):
+    estimator = seen(steps=7, seed=1, **POOL)
+    before = estimator.state_dict()
+    with pytest.raises(StateError, match="damaged"):
+        estimator.load_state_dict({**seen(**POOL).state_dict(), **damage})
+    assert same(before, estimator.state_dict())

@@ -1,0 +1,134 @@
+"""Beliefs: closed forms against quadrature and draws."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate, stats
+
+from budgetalloc import Beta, InputError, Point
+from budgetalloc.beliefs.posterior import Belief
+
+PARAMETERS = [(0.5, 0.5), (1.0, 1.0), (0.5, 8.5), (3.2, 1.7), (40.0, 2.5)]
+COUNTS = [0, 1, 2, 3, 7, 16]
+positive = st.floats(0.05, 200.0)
+
+
+def expectation(f, a, b):
+    """E[f(p)] under Beta(a, b) by quadrature; the algebraic weights take care of the poles at 0 and 1."""
+    norm, _ = integrate.quad(lambda p: 1.0, 0, 1, weight="alg", wvar=(a - 1, b - 1), epsabs=0, epsrel=1e-10)
+    total, _ = integrate.quad(f, 0, 1, weight="alg", wvar=(a - 1, b - 1), epsabs=0, epsrel=1e-10)
+    return total / norm
+
+
+@pytest.mark.parametrize(("a", "b"), PARAMETERS)
+def test_beta_against_quadrature(a, b):
+    belief = Beta([a], [b])
+    for at, n in enumerate(COUNTS):
+        assert belief.all_pass(COUNTS)[0, at] == pytest.approx(expectation(lambda p, n=n: p**n, a, b), rel=1e-8)
+        assert belief.all_fail(COUNTS)[0, at] == pytest.approx(expectation(lambda p, n=n: (1 - p) ** n, a, b), rel=1e-8)
+    for i, j in [(0, 0), (1, 0), (1, 1), (1, 2), (3, 0), (2, 4)]:
+        exact = expectation(lambda p, i=i, j=j: p**i * (1 - p) ** j, a, b)
+        assert belief.moment(i, j)[0] == pytest.approx(exact, rel=1e-8)
+    assert belief.mean[0] == pytest.approx(stats.beta.mean(a, b))
+    assert belief.var[0] == pytest.approx(stats.beta.var(a, b))
+
+
+def test_beta_against_draws():
+    a, b = np.array([0.5, 2.0, 9.0]), np.array([0.5, 6.0, 1.5])
+    belief = Beta(a, b)
+    p = np.random.default_rng(0).beta(a, b, size=(200_000, 3))
+    # Each estimate has a standard error of at most 0.5 / sqrt(200,000) = 0.0011.
+    assert belief.all_pass([4])[:, 0] == pytest.approx((p**4).mean(axis=0), abs=0.005)
+    assert belief.all_fail([3])[:, 0] == pytest.approx(((1 - p) ** 3).mean(axis=0), abs=0.005)
+    assert belief.var == pytest.approx(p.var(axis=0), abs=0.005)
+
+
+@given(positive, positive, st.integers(0, 4), st.integers(0, 4), st.integers(0, 9))
+@settings(max_examples=200, deadline=None)
+def test_tilt_identity(a, b, i, j, n):
+    """E[p^i q^j p^n] = moment(i, j) * E_tilted[p^n], and the same for failures."""
+    belief = Beta([a], [b])
+    tilted, weight = belief.tilt(i, j), belief.moment(i, j)[0]
+    assert weight * tilted.all_pass([n])[0, 0] == pytest.approx(belief.moment(i + n, j)[0], rel=1e-9)
+    assert weight * tilted.all_fail([n])[0, 0] == pytest.approx(belief.moment(i, j + n)[0], rel=1e-9)
+
+
+@given(positive, positive)
+@settings(max_examples=200, deadline=None)
+def test_moments_agree_with_each_other(a, b):
+    belief = Beta([a], [b])
+    n = np.arange(12)
+    assert belief.all_pass(n)[0] == pytest.approx([belief.moment(int(k), 0)[0] for k in n], rel=1e-9)
+    assert belief.all_fail(n)[0] == pytest.approx([belief.moment(0, int(k))[0] for k in n], rel=1e-9)
+    assert belief.mean[0] == pytest.approx(belief.moment(1, 0)[0])
+    assert belief.var[0] == pytest.approx(belief.moment(2, 0)[0] - belief.mean[0] ** 2, rel=1e-6, abs=1e-12)
+
+
+def test_counts_need_not_be_a_range():
+    belief = Beta([0.5, 3.0], [2.0, 1.0])
+    full = belief.all_pass(np.arange(20))
+    assert (belief.all_pass([7, 2, 19]) == full[:, [7, 2, 19]]).all()
+    assert (belief.all_pass(np.arange(5, 9)) == full[:, 5:9]).all()
+    assert belief.all_pass(np.arange(0)).shape == (2, 0)
+    assert belief.all_fail(3).shape == (2, 1)
+
+
+def test_a_sharp_beta_is_nearly_a_point():
+    p = np.array([0.1, 0.5, 0.9])
+    sharp = Beta(p * 1e9, (1 - p) * 1e9)
+    assert sharp.all_pass(COUNTS) == pytest.approx(Point(p).all_pass(COUNTS), rel=1e-6)
+    assert sharp.moment(2, 3) == pytest.approx(Point(p).moment(2, 3), rel=1e-6)
+
+
+def test_point():
+    p = np.array([0.0, 0.3, 1.0])
+    belief = Point(p)
+    assert (belief.mean == p).all()
+    assert (belief.var == 0).all()
+    assert belief.all_pass([0, 1, 3]) == pytest.approx(np.stack([p**0, p, p**3], axis=1))
+    assert belief.all_fail([0, 2]) == pytest.approx(np.stack([p**0, (1 - p) ** 2], axis=1))
+    assert belief.moment(1, 2) == pytest.approx(p * (1 - p) ** 2)
+    assert belief.tilt(1, 2) is belief
+
+
+def test_sample_is_deterministic_and_follows_the_belief():
+    belief = Beta(np.full(50_000, 2.0), np.full(50_000, 5.0))
+    draw = belief.sample(np.random.default_rng(7))
+    assert isinstance(draw, Point)
+    assert (draw.p_P == belief.sample(np.random.default_rng(7)).p_P).all()
+    assert (draw.p_P != belief.sample(np.random.default_rng(8)).p_P).any()
+    assert stats.kstest(draw.p_P, stats.beta(2, 5).cdf).pvalue > 1e-3
+
+
+def test_take_repeats_rows():
+    taken = Beta([1.0, 2.0], [3.0, 4.0]).take([1, 1, 0])
+    assert taken.alpha_P.tolist() == [2, 2, 1]
+    assert taken.beta_P.tolist() == [4, 4, 3]
+
+
+def test_both_are_beliefs():
+    beliefs: list[Belief] = [Beta([1.0], [1.0]), Point([0.5])]
+    assert [len(b) for b in beliefs] == [1, 1]
+    assert Beta(1.0, 2.0).mean == pytest.approx([1 / 3])  # a scalar is one prompt
+
+
+@pytest.mark.parametrize(
+    ("build", "text"),
+    [
+        (lambda: Beta([1.0, 0.0], [1.0, 1.0]), r"alpha_P=.*0\.0.*: must be one-dimensional and positive and finite"),
+        (lambda: Beta([1.0], [-2.0]), r"beta_P=.*-2\.0"),
+        (lambda: Beta([np.nan], [1.0]), r"alpha_P=.*nan"),
+        (lambda: Beta([1.0], [np.inf]), r"beta_P=.*inf"),
+        (lambda: Beta([1.0, 1.0], [1.0]), r"alpha_P has 2 entries, beta_P 1"),
+        (lambda: Beta([[1.0]], [[1.0]]), r"alpha_P=\[\[1.0\]\]"),
+        (lambda: Point([0.5, 1.5]), r"p_P=.*1\.5.*: must be one-dimensional and in \[0, 1\]"),
+        (lambda: Point([-0.1]), r"p_P=.*-0\.1"),
+        (lambda: Point([np.nan]), r"p_P=.*nan"),
+        (lambda: Point([0.5]).all_pass([-1]), r"counts_N=\[-1\]: must be a list of non-negative integers"),
+        (lambda: Beta([1.0], [1.0]).all_fail([1.5]), r"counts_N=\[1\.5\]"),
+    ],
+)
+def test_bad_input(build, text):
+    with pytest.raises(InputError, match=text):
+        build()

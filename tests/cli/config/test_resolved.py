@@ -1,0 +1,279 @@
+"""One YAML file for every reader: what it says, what it refuses, and that it reads back as it is shown."""
+
+import inspect
+import json
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import budgetalloc as ba
+from budgetalloc.cli.config import Config
+from budgetalloc.cli.config.settings import ESTIMATOR, PolicySettings, keywords
+from budgetalloc.cli.config.yamlfile import written
+from budgetalloc.errors import BudgetallocError, BudgetError, InputError, UnsupportedError
+from budgetalloc.policies.methods import METHODS
+
+ROOT = Path(__file__).parents[3]
+READABLE = [method.name for method in METHODS if method.name not in ("dump", "sec")]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda path: path.name)
+def test_every_example_reads_and_shows_itself(path):
+    config = Config.read(path)
+    assert Config.parse(config.as_yaml()) == config
+
+
+@pytest.mark.parametrize("name", READABLE)
+def test_a_name_alone_is_the_method_as_python_builds_it(name):
+    config = Config.parse(f"policy: {name}")
+    build = next(method.build for method in METHODS if method.name == name)
+    assert repr(config.build(seed=3)) == repr(build(seed=3))
+    assert set(config.policy.options) == set(keywords(name))
+    assert Config.parse(config.as_yaml()) == config
+
+
+@pytest.mark.parametrize("name", READABLE)
+def test_what_is_left_out_is_what_the_callback_would_take(name):
+    from budgetalloc.trl.options import Options
+
+    plain = next(method.build for method in METHODS if method.name == name)(seed=0)
+    for text, said in [
+        ("", {"candidates": None, "weight": None, "floor": None}),
+        ("callback: {candidates: 1}", {"candidates": 1, "weight": None, "floor": None}),
+        (
+            "callback: {candidates: all, weight: prompt}\nbudget: {floor: 2}",
+            {"candidates": "all", "weight": "prompt", "floor": 2},
+        ),
+    ]:
+        config = Config.parse(f"policy: {name}\n{text}")
+        own = {"baseline": None, "scale": None, "cap": None, "min_group": None, "quantum": 1}
+        own |= {"reward_range": (0.0, 1.0), "hint": None, "buffer": None}
+        expected = Options.resolve(plain.needs, "group", own | said)
+        arguments = own | said | config.callback_arguments(256)
+        arguments = {key: arguments[key] for key in own | said}
+        assert Options.resolve(config.build().needs, "group", arguments) == expected
+        assert config.limits(256, group=8) == expected.budget(256, 32, 8)
+
+
+def test_the_sections_know_all_that_the_callback_takes():
+    from budgetalloc.trl import AdaptiveGRPOCallback
+
+    config = Config.parse(
+        "callback: {prompt_id: id, reward_range: [-1, 1], ledger: x.jsonl, scale: none}\nbudget: {cap: 8}"
+    )
+    taken = set(inspect.signature(AdaptiveGRPOCallback).parameters) - {"trainer", "policy", "hint", "buffer"}
+    assert set(config.callback_arguments(64)) == taken
+
+
+MISTAKES = [
+    ("policy: knapsak", "line 1: policy: policy 'knapsak' is unknown, did you mean knapsack?"),
+    ("policy: {discount: 1}", "line 1: policy: name='': name the policy"),
+    ("policy: [adaptive]", "line 1: policy: ['adaptive'] is a list"),
+    ("policy: {name: vade, grup: 4}", "line 1: policy.grup: unknown key, did you mean group? Known: group, discount"),
+    ("policy: {name: vade, group: 4.5}", "line 1: policy.group: 4.5 is a number, use an integer."),
+    ("policy: {name: vade, group: '4'}", "line 1: policy.group: '4' is a text, use an integer."),
+    ("policy:\n  name: vade\n  group: -1", "line 1: policy: group=-1"),
+    ("policy: {name: knapsack, value: hits}", "'hits' is a text, use 'mixed_group' or 'hit' or 'variance'"),
+    ("policy: {name: knapsack, prior: [1]}", "[1] is a list, use [a number, a number] or 'pool'."),
+    ("policy: dump", "line 1: policy: dump takes domain_of as a function, which a file cannot hold"),
+    ("policy: {name: gate, predict: f}", "line 1: policy.predict: gate takes predict as a function"),
+    ("policy: adaptive\nestimator: {discount: 1}", "line 2: estimator: adaptive has no settings"),
+    ("policy: dapo\nestimator: {drift: true}", "line 2: estimator.drift: unknown key. Known: discount, idle."),
+    (
+        "policy:\n  name: dapo\n  idle: 1\nestimator:\n  idle: 1",
+        "line 5: estimator.idle: given twice, also as policy.idle",
+    ),
+    ("policy: uniform\nestimator: {discount: 2}", "discount=2.0"),
+    ("estimater: {discount: 1}", "line 1: estimater: unknown key, did you mean estimator?"),
+    ("budget: 1024", "line 1: budget: 1024 is an integer, use settings"),
+    ("budget: {rollout: 64}", "line 1: budget.rollout: unknown key, did you mean rollouts?"),
+    ("budget: {cap: 1e3}", "budget.cap: 1000.0 is a number, use an integer or null."),
+    ("\nbudget: {rollouts: 100, quantum: 8}", "line 2: budget: Budget(rollouts=100, quantum=8)"),
+    ("budget: {floor: 8, cap: 4}", "line 1: budget: Budget(cap=4"),
+    ("callback: {candidates: 0}", "callback.candidates: 0: use 1"),
+    ("callback: {candidates: some}", "'some' is a text, use an integer or 'all' or null."),
+    ("callback: {baseline: grup}", "'grup' is a text, use 'group' or 'loo' or 'posterior'"),
+    ("callback: {reward_range: [1, 0]}", "callback.reward_range: [1.0, 0.0]: give the lowest"),
+    ("callback: {hint: my_hint}", "callback.hint: a function or an object, which a file cannot hold"),
+    ("pacing: {name: constant, rollouts: 64}", "line 1: pacing: give steps."),
+    ("pacing: {name: phases, rollouts: 64, steps: 4}", "line 1: pacing: parts=None: phases needs them"),
+    ("pacing: {name: threshold}", "pacing.name: it needs the gains of each step's rollouts"),
+    ("pacing: {name: constant, rollouts: 64, steps: 4, low: 20}", "line 1: pacing: Horizon("),
+    (
+        "pacing: {name: constant, rollouts: 8, steps: 4}\nbudget: {rollouts: 8}",
+        "line 1: pacing: the rollouts of",
+    ),
+    ("pacing: {name: constant, rollouts: 9, steps: 3}\nbudget: {quantum: 2}", "line 2: budget: Budget(rollouts=3"),
+    ("model: 7", "line 1: model: 7 is an integer, use a text or null."),
+    ("grpo: fast", "line 1: grpo: 'fast' is a text"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), MISTAKES, ids=[text[:40] for text, _ in MISTAKES])
+def test_a_mistake_is_named_in_one_line_with_file_and_key(text, said):
+    with pytest.raises((InputError, BudgetError)) as caught:
+        Config.parse(text, "run.yaml")
+    assert str(caught.value).startswith("run.yaml, line ")
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_no_text_is_an_input_error(tmp_path):
+    (tmp_path / "x.yaml").write_bytes(b"\xff\xfe\x00policy")
+    with pytest.raises(InputError, match="not a text in UTF-8"):
+        Config.read(tmp_path / "x.yaml")
+
+
+numbers = {"discount": st.floats(0, 1), "idle": st.floats(0.01, 1), "drift": st.booleans()}
+numbers |= {"prior": st.just("pool") | st.lists(st.floats(1e-3, 1e3), min_size=2, max_size=2)}
+texts = st.none() | st.text(max_size=20)
+
+
+@st.composite
+def files(draw):
+    """A file that somebody could write: any method, some of its settings, and whatever texts."""
+    name = draw(st.sampled_from(READABLE))
+    known = [key for key in keywords(name) if key in ESTIMATOR]
+    chosen = draw(st.lists(st.sampled_from(known), unique=True)) if known else []
+    if name == "cero":  # whose prior is not learned
+        chosen = [key for key in chosen if key != "prior"]
+    quantum = draw(st.integers(1, 4))
+    found = {"policy": {"name": name, "seed": draw(st.integers(0, 2**40))}}
+    found |= {"estimator": {key: draw(numbers[key]) for key in chosen}} if chosen else {}
+    found["budget"] = {"quantum": quantum, "cap": draw(st.none() | st.integers(8, 512))}
+    found["budget"] |= {"floor": draw(st.none() | st.integers(0, 3)), "min_group": draw(st.none() | st.integers(1, 3))}
+    if draw(st.booleans()):
+        parts = draw(st.lists(st.tuples(st.integers(1, 9), st.floats(0.1, 9)), min_size=1, max_size=3))
+        pacing = {"name": "phases", "rollouts": 4000 * quantum, "steps": draw(st.integers(1, 99)), "low": quantum}
+        found["pacing"] = pacing | {"quantum": quantum, "parts": parts}
+    else:
+        found["budget"] |= {"rollouts": draw(st.none() | st.integers(16, 999).map(lambda x: x * quantum))}
+    baseline = draw(st.none() | st.sampled_from(["group", "loo", "posterior"]))
+    candidates = draw(st.none() | st.just("all") | st.integers(1, 9))
+    found["callback"] = {
+        "baseline": baseline,
+        "candidates": candidates,
+        "prompt_id": draw(texts),
+        "ledger": draw(texts),
+    }
+    found |= {"model": draw(texts), "dataset": draw(texts)}
+    simple = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9)
+    found["grpo"] = draw(
+        st.dictionaries(st.text("abc_", min_size=1, max_size=9), simple | st.lists(simple), max_size=4)
+    )
+    return found
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(files())
+def test_what_is_shown_reads_back_to_the_same_config(found):
+    try:
+        config = Config.parse(written(found))
+    except BudgetError:
+        return  # floor, cap, group and quantum that contradict each other
+    again = Config.parse(config.as_yaml())
+    assert again == config
+    assert again.as_yaml() == config.as_yaml()
+    assert (config.model, config.dataset, config.grpo) == (found["model"], found["dataset"], found["grpo"])
+    assert config.policy.options["seed"] == found["policy"]["seed"]
+    assert config.callback.ledger == found["callback"]["ledger"]
+    assert repr(again.build()) == repr(config.build())
+
+
+lines = st.sampled_from([text for text, _ in MISTAKES] + ["policy: vade", "budget: {floor: 2}", "  name: dapo", "- 1"])
+
+
+@given(st.lists(lines | st.text(max_size=15), max_size=4).map("\n".join))
+def test_whatever_is_typed_is_a_config_or_one_line(text):
+    said = "f.yaml"
+    try:
+        Config.parse(text, "f.yaml")
+    except BudgetallocError as error:
+        said = str(error)
+    assert said.startswith("f.yaml")
+
+
+def test_wishes_of_the_file_reach_whoever_asks_the_policy():
+    config = Config.parse("policy: knapsack\ncallback: {candidates: 4, baseline: loo}\nbudget: {min_group: 3}")
+    needs = config.build(seed=2).needs
+    assert (needs.candidates, needs.baseline, needs.min_group, config.build(seed=2).seed) == (4, "loo", 3, 2)
+
+
+def test_a_builder_can_be_sent_to_another_process():
+    config = Config.parse("policy: {name: knapsack, value: hit}\npacing: {name: constant, rollouts: 64, steps: 2}")
+    sent = pickle.loads(pickle.dumps(config.build))  # noqa: S301
+    assert repr(sent(seed=4)) == repr(config.build(seed=4))
+
+
+def test_pacing_spends_the_plan_to_the_last_rollout():
+    config = Config.parse(
+        "policy: thompson\nbudget: {cap: 64}\n"
+        "pacing: {name: phases, rollouts: 1000, steps: 10, low: 8, quantum: 4, parts: [[5, 1], [5, 3]]}"
+    )
+    plan = config.pacing.plan()
+    assert sum(plan) == 1000
+    assert plan[0] < plan[-1]
+    run = list(ba.simulate(config.build(seed=0), ba.Learner(seed=0), config.limits(100, group=4), steps=10))
+    spent = [seen["rollouts"] for seen in run]
+    assert [b - a for a, b in zip([0, *spent], spent, strict=False)] == plan
+
+
+def test_a_pace_in_portions_needs_no_lowest_of_its_own():
+    config = Config.parse("pacing: {name: constant, rollouts: 100, steps: 7, quantum: 4}")
+    assert set(config.pacing.plan()) == {12, 16}
+
+
+def test_a_trainer_refuses_what_its_batches_cannot_do():
+    for text, said in [
+        ("pacing: {name: constant, rollouts: 512, steps: 2}", "the budget cannot move over the run"),
+        ("budget: {tokens: 1000, cap: 8}", "budget.tokens"),
+        ("budget: {rollouts: 128}", "this trainer generates 256 rollouts a step. Use 256"),
+    ]:
+        with pytest.raises(UnsupportedError, match=said):
+            Config.parse(text).callback_arguments(256)
+    assert Config.parse("budget: {rollouts: 256}").callback_arguments(256)["min_group"] == 1
+
+
+def test_grpo_arguments_are_checked_where_they_are_known():
+    config = Config.parse("policy: adaptive\ngrpo:\n  max_steps: 3\n  lerning_rate: 1e-6", "f.yaml")
+    with pytest.raises(InputError, match=r"line 4: grpo\.lerning_rate: unknown key, did you mean learning_rate\?"):
+        config.grpo_arguments({"max_steps": None, "learning_rate": None})
+    assert config.grpo_arguments({"max_steps": 1, "lerning_rate": 1}) == {"max_steps": 3, "lerning_rate": 1e-6}
+
+
+def test_a_rival_has_its_own_rule_under_the_same_budget():
+    config = Config.parse("policy: adaptive\nbudget: {rollouts: 64, cap: 32}\ncallback: {ledger: mine.jsonl}")
+    rival = config.rival("uniform")
+    assert (rival.policy, rival.budget.cap) == (PolicySettings.of("uniform"), 32)
+    assert (rival.callback.ledger, rival.callback.candidates, rival.budget.min_group) == (None, 1, 2)
+
+
+def test_reading_no_file_loads_neither_yaml_nor_torch():
+    code = "import sys, budgetalloc.cli.config; print([m for m in ('yaml', 'torch', 'pandas') if m in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+
+
+def test_the_learning_benchmark_trains_the_policy_of_a_file(tmp_path):
+    path, out = tmp_path / "mine.yaml", tmp_path / "results.jsonl"
+    path.write_text("policy: knapsack\nbudget: {cap: 16}\ncallback: {ledger: nowhere.jsonl}\n")
+    command = [
+        sys.executable,
+        str(ROOT / "benchmarks" / "learning" / "run.py"),
+        "--config",
+        str(path),
+        "--rate",
+        "3e-4",
+    ]
+    command += ["--mix", "u_shape", "--seed", "0", "--steps", "1", "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    row = json.loads(out.read_text())
+    assert row["policy"].startswith("mine-")
+    assert row["curve"][-1]["rollouts"] == 256
+    assert not (tmp_path / "nowhere.jsonl").exists()  # runs side by side would share it

@@ -1,0 +1,110 @@
+"""A YAML file of settings: where it stands, what it refuses, and that nothing is converted silently."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from budgetalloc.cli.config.yamlfile import fitted, nearest, parameters, read_text, words, written
+from budgetalloc.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: 1\nb: 2\na: 3", "f.yaml, line 3: a: given twice, first in line 1."),
+        ("a: {b: 1,\n  b: 2}", "f.yaml, line 2: a.b: given twice, first in line 1."),
+        ("a: [{b: 1}, {b: 2, b: 3}]", "f.yaml, line 1: a[1].b: given twice"),
+        ("a: &x 1\nb: *x", "an alias of YAML"),
+        ("a: &x [*x]", "an alias of YAML"),
+        ("<<: {a: 1}", "a key that is not a plain word"),
+        ("? [a, b]\n: 3", "a key that is not a plain word"),
+        ("a: [1, 2", "f.yaml, line 1: not YAML: "),
+        ("a: !!python/object/apply:os.system [ls]", "f.yaml, line 1: not YAML: could not determine a constructor"),
+        ("a: 2024-13-45", "not YAML: month must be"),
+        ("--- {a: 1}\n--- {a: 2}", "f.yaml, line 2: not YAML: "),
+        ("- 3", "f.yaml: a list, use settings"),
+        ("adaptive", "f.yaml: a text, use settings"),
+        ("[" * 5000, "not YAML"),
+    ],
+)
+def test_what_would_be_read_silently_or_wrongly_is_refused(text, said):
+    with pytest.raises(InputError, match=r"^f\.yaml") as caught:
+        read_text(text, "f.yaml")
+    assert said in str(caught.value)
+
+
+def test_an_empty_file_is_an_empty_section():
+    for text in ("", "# nothing\n", "null"):
+        assert read_text(text, "f.yaml").values == {}
+
+
+def test_numbers_are_those_of_yaml_1_2():
+    """PyYAML alone reads 1e-6 as a text."""
+    read = read_text("a: 1e-6\nb: -2E3\nc: 1.0e-6\nd: '1e-6'\ne: 1e-6x", "f.yaml").values
+    assert read == {"a": 1e-6, "b": -2000.0, "c": 1e-6, "d": "1e-6", "e": "1e-6x"}
+
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+values = st.recursive(scalars, lambda x: st.lists(x, max_size=3) | st.dictionaries(st.text(), x, max_size=3))
+
+
+@given(st.dictionaries(st.text(), values, max_size=4))
+@example({"text": "1e-6", "number": 1e-6, "1e5": [True, "yes", "null", "~", "2024-01-01", "0x1f", "1:30"]})
+def test_what_is_written_is_read_back(content):
+    assert read_text(written(content), "f.yaml").values == content
+
+
+@given(st.text())
+def test_any_text_is_a_mapping_or_an_input_error_of_the_file(text):
+    said = "f.yaml"
+    try:
+        read_text(text, "f.yaml")
+    except InputError as error:
+        said = str(error)
+    assert said.startswith("f.yaml")
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        (int, [(3, 3)], [3.0, "3", True, None]),
+        (float, [(3, 3.0), (0.5, 0.5)], ["0.5", True, None]),
+        (bool, [(True, True)], [1, "yes", None]),
+        (int | None, [(None, None), (2, 2)], [2.5]),
+        (tuple[float, float] | Literal["pool"], [([1, 2], (1.0, 2.0)), ("pool", "pool")], [[1], "pools", [1, 2, 3]]),
+        (int | Literal["all"], [("all", "all"), (4, 4)], ["4", 1.5]),
+        (Sequence[tuple[float, int]], [([[1, 2]], ((1.0, 2),)), ([], ())], [[[1, 2.5]], 3, "ab"]),
+        (tuple[int, ...], [([1, 2, 3], (1, 2, 3))], [[1, "a"]]),
+        (Mapping[str, float], [({"a": 1}, {"a": 1.0})], [{1: 1.0}, [1]]),
+    ],
+)
+def test_values_pass_as_their_type_only(kind, good, bad):
+    for value, expected in good:
+        found = fitted(value, kind)
+        assert found == expected
+        assert type(found) is type(expected)
+    for value in bad:
+        assert fitted(value, kind) is fitted(object(), int), value  # the mark of what does not fit
+    assert words(kind)
+
+
+def test_an_error_says_line_key_value_and_what_would_do():
+    section = read_text("pacing:\n  parts: [[1, two]]\n", "f.yaml").section("pacing")
+    with pytest.raises(InputError) as caught:
+        section.arguments({"parts": Sequence[tuple[int, float]]})
+    said = "f.yaml, line 2: pacing.parts: [[1, 'two']] is a list, use a list of [an integer, a number]."
+    assert str(caught.value) == said
+
+
+def test_nearest_names_nothing_that_is_far():
+    assert nearest("floors", ["rollouts", "floor"]) == ", did you mean floor?"
+    assert nearest("zzz", ["rollouts", "floor"]) == "."
+
+
+def test_parameters_of_a_function_have_types_and_defaults():
+    def rule(*, group: int = 8, of: Callable[[int], int] | None = None) -> None: ...
+
+    assert parameters(rule) == {"group": (int, 8), "of": (Callable[[int], int] | None, None)}

@@ -1,0 +1,392 @@
+"""The command line, and the recipe of integrations/trl, as a user runs them."""
+
+import contextlib
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+import budgetalloc as ba
+from budgetalloc.cli import main
+from budgetalloc.cli.config import Config
+from budgetalloc.cli.testbed.skills import answer, pool, skill_of
+from budgetalloc.cli.testbed.train import WEIGHTS
+from budgetalloc.policies.methods import METHODS
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-m", "budgetalloc.cli"]
+COMMANDS = ("report", "replay", "demo", "methods", "config")
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    """A ledger of 12 steps of 16 prompts x 4 rollouts: one prompt in four fails, passes, and two are mixed."""
+    path = tmp_path_factory.mktemp("log") / "ledger.jsonl"
+    writer = ba.LedgerWriter(path)
+    rewards = np.array([[0, 0, 0, 0], [1, 1, 1, 1], [0, 1, 0, 1], [0, 0, 0, 1]] * 4, dtype=float).ravel()
+    for step in range(12):
+        ids = [f"p{prompt}" for prompt in range(16) for _ in range(4)]
+        writer.append(step, ids, rewards, [10] * 64, [0.5] * 64, [4] * 64)
+    return path
+
+
+def said(capsys, *argv):
+    """Exit status, stdout and stderr of a command in this process."""
+    try:
+        status = main([str(x) for x in argv])
+    except SystemExit as stop:
+        status = stop.code
+    seen = capsys.readouterr()
+    return status, seen.out, seen.err
+
+
+def test_demo_end_to_end(tmp_path, capsys):
+    """Four steps of the real demo: both runs, the table, the picture, the results and the ledgers."""
+    assert main(["demo", "--steps", "4", "--out", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert (tmp_path / "table.md").read_text().strip() in printed
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+    results = json.loads((tmp_path / "results.json").read_text())
+    for name in ("uniform", "adaptive"):
+        assert results[name][0]["rollouts"] == 0
+        assert results[name][-1]["rollouts"] == 4 * 256
+        ledger = ba.Ledger.read(tmp_path / f"{name}_ledger.jsonl")
+        assert len(ledger.ids_R) == 4 * 256
+        assert ledger.lengths_R.sum() == results[name][-1]["tokens"]
+        sizes = set(ledger.counts_R.tolist())  # adaptive: groups of one, of as many prompts as there are rollouts
+        assert sizes == {8} if name == "uniform" else 1 in sizes and max(sizes) < 8
+    assert results["uniform"][0]["success"] == results["adaptive"][0]["success"]
+
+
+def test_usage(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out.strip() == f"budgetalloc {ba.__version__}"
+    with pytest.raises(SystemExit) as stop:
+        main(["nonsense"])
+    assert stop.value.code == 2
+
+
+def test_methods_prints_a_table_of_every_method(capsys):
+    assert main(["methods"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 120
+    assert "\x1b" not in "".join(lines)
+    first = [line.split(" ", 1)[0] for line in lines]
+    for method in METHODS:
+        assert first.count(method.name) == 1
+        assert all(word in " ".join(lines) for word in method.formula.split())
+
+
+def test_methods_as_json(capsys):
+    assert main(["methods", "--json"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert list(rows) == [method.name for method in METHODS]
+    assert rows["adaptive"]["needs"]["baseline"] == "posterior"
+    assert rows["ar3po"]["needs"]["rounds"] is True
+    assert rows["vade"]["source"] == "arXiv 2511.18902"
+
+
+@pytest.mark.parametrize("command", ["methods", "config --show", "report LOG --no-replay", "replay LOG --seeds 1"])
+def test_a_pipe_that_closes_is_quiet(command, log):
+    words = command.replace("LOG", str(log)).split()
+    with subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        run.stdout.close()
+        assert run.stderr.read() == b""
+    assert run.returncode == 0
+
+
+@pytest.mark.parametrize("command", ["methods", "config"])
+def test_small_commands_load_nothing_heavy(command):
+    code = (
+        f"import sys; from budgetalloc.cli import main; main(['{command}']);"
+        "print([m for m in ('torch', 'trl', 'ortools', 'matplotlib', 'pandas', 'pyarrow', 'tqdm') if m in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_help_says_what_to_type(capsys):
+    status, text, errors = said(capsys, "--help")
+    assert (status, errors) == (0, "")
+    assert all(f"    {command} " in text for command in COMMANDS)
+    for command in COMMANDS:
+        status, text, _ = said(capsys, command, "--help")
+        examples = textwrap.dedent(text.split("examples:\n")[1]).splitlines()
+        assert status == 0
+        assert examples
+        assert all(line.startswith(f"budgetalloc {command}") for line in examples)
+
+
+def test_without_a_command_the_help_is_the_error(capsys):
+    status, text, errors = said(capsys)
+    assert (status, text) == (2, "")
+    assert errors.startswith("usage: budgetalloc")
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["report"], "the following arguments are required: RUN"),
+        (["report", "LOG", "--seeds", "0"], "argument --seeds: 0: use at least 1"),
+        (["report", "LOG", "--steps", "-3"], "argument --steps: "),
+        (["replay", "LOG", "--rollouts", "1.5"], "argument --rollouts: '1.5': use a whole number"),
+        (["report", "LOG", "--reward", "a=b"], "argument --reward: 'a=b': the weight is a number, such as a=0.5"),
+        (["report", "LOG", "--kind", "verll"], "argument --kind: invalid choice: 'verll'"),
+        (["config", "a", "b"], "unrecognized arguments: b"),
+    ],
+)
+def test_wrong_usage_is_status_2(words, text, log, capsys):
+    status, out, errors = said(capsys, *[log if word == "LOG" else word for word in words])
+    assert (status, out) == (2, "")
+    assert text in errors.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["report", "NONE"], "there is no such file or folder"),
+        (["replay", "EMPTY"], "EMPTY"),
+        (["report", "SEVERAL"], "holds 2 logs. Give one of them, or kind=:"),
+        (["report", "LOG", "--policy", "unifrm"], "policy 'unifrm' is unknown, did you mean uniform?"),
+        (["replay", "LOG", "--policy", "dump"], "dump takes domain_of as a function"),
+        (["report", "LOG", "--policy", "sec"], "sec takes domain_of as a function"),
+        (["replay", "LOG", "--steps", "999"], "the log has 768"),
+        (["replay", "LOG", "--reward-range", "1", "0"], "reward_range=(1.0, 0.0)"),
+        (["replay", "LOG", "--config", "NONE"], "No such file or directory"),
+        (["replay", "LOG", "--config", "BAD"], "bad.yaml, line 2: budget.rolouts: unknown key, did you mean rollouts?"),
+        (["replay", "LOG", "--config", "PACED"], "pacing: its first 99 steps spend"),
+        (["replay", "LOG", "--config", "PACED", "--rollouts", "64"], "--rollouts 64: the pacing of"),
+        (["demo", "--config", "PACED"], "TRL generates 256 rollouts at every step"),
+        (["demo", "--config", "BAD"], "bad.yaml, line 2: budget.rolouts"),
+        (["config", "BAD"], "bad.yaml, line 2: budget.rolouts"),
+        (["config", "NONE", "--json"], "No such file or directory"),
+        (["config", "FOLDER"], "Is a directory"),
+    ],
+)
+def test_an_error_is_one_line_and_status_1(words, text, log, tmp_path, capsys):
+    (tmp_path / "bad.yaml").write_text("policy: uniform\nbudget: {rolouts: 64}\n")
+    (tmp_path / "EMPTY").write_text("")
+    (tmp_path / "several").mkdir()
+    for name in ("one.jsonl", "other.jsonl"):
+        (tmp_path / "several" / name).write_bytes(log.read_bytes())
+    names = {"LOG": log, "NONE": tmp_path / "none", "BAD": tmp_path / "bad.yaml", "EMPTY": tmp_path / "EMPTY"}
+    names |= {"PACED": ROOT / "configs" / "paced.yaml", "FOLDER": tmp_path}
+    names |= {"SEVERAL": tmp_path / "several"}
+    status, out, errors = said(capsys, *[names.get(word, word) for word in words])
+    assert (status, out) == (1, "")
+    assert errors.startswith(f"budgetalloc {words[0]}: ")
+    assert errors.count("\n") == 1
+    assert text in errors
+
+
+def test_what_is_missing_is_named_with_how_to_install_it(log, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    status, _, errors = said(capsys, "replay", log, "--seeds", 1)
+    assert status == 1
+    assert "pip install 'budgetalloc[logs]'" in errors
+
+
+def test_ctrl_c_is_one_line_and_status_130(tmp_path):
+    """The command waits for its file, a pipe into which nobody writes, when the signal comes."""
+    os.mkfifo(tmp_path / "never.yaml")
+    command = [*COMMAND, "config", str(tmp_path / "never.yaml")]
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run,
+        open(tmp_path / "never.yaml", "w"),  # opens only once the other end does
+    ):
+        run.send_signal(signal.SIGINT)
+        out, errors = run.communicate(timeout=120)
+    assert (run.returncode, out, errors) == (130, "", "budgetalloc config: stopped by Ctrl-C\n")
+
+
+def test_report_says_what_is_true_of_the_log(log, tmp_path, capsys):
+    page = tmp_path / "pages" / "report.html"
+    words = ["--policy", "uniform", "--policy", "knapsack", "--seeds", 2, "--workers", 1, "--html", page]
+    status, out, errors = said(capsys, "report", log, "--json", *words)
+    found = json.loads(out)
+    assert (status, errors) == (0, f"Written: {page}\n")
+    assert (found["version"], found["kind"], found["rollouts"]) == (1, "ledger", 12 * 64)
+    assert (found["share_all_fail"], found["share_all_pass"], found["share_mixed"]) == (0.25, 0.25, 0.5)
+    assert found["wasted_tokens"] == 12 * 32 * 10
+    assert [row["policy"] for row in found["policies"]] == ["uniform", "knapsack"]
+    assert page.read_text().lstrip().lower().startswith("<!doctype html>")
+    status, out, errors = said(capsys, "report", log, "--no-replay")
+    assert (status, errors) == (0, "")
+    assert "50.0 % of the rollouts taught nothing" in " ".join(out.split())
+    assert max(map(len, out.splitlines())) <= 120
+
+
+def test_replay_of_uniform_draws_the_log_again(log, capsys):
+    status, out, errors = said(
+        capsys, "replay", log, "--policy", "uniform", "--policy", "knapsack", "--seeds", 3, "--json"
+    )
+    found = json.loads(out)
+    assert (status, errors) == (0, "")
+    uniform, knapsack = found["policies"]
+    assert (found["step"], uniform["steps"]) == ({"rollouts": 64, "prompts": 16}, 12)
+    assert (uniform["mixed"], uniform["modelled"], uniform["mixed_diff"]) == (8.0, 0.0, 0.0)
+    assert knapsack["mixed_diff"] == knapsack["mixed"] - 8.0
+    assert knapsack["mixed_rollouts"] > uniform["mixed_rollouts"]
+    assert found["settings"]["knapsack"]["estimator"]["discount"] == 0.9
+
+
+def test_replay_in_words_holds_the_table_and_its_limits(log, capsys):
+    status, out, errors = said(capsys, "replay", log, "--seeds", 1, "--steps", 3, "--workers", 1)
+    lines = out.splitlines()
+    assert (status, errors) == (0, "")
+    assert lines[1] == "Replayed: 3 steps of 64 rollouts and 16 prompts, 1 seed."
+    assert [line.split()[0] for line in lines[4:8]] == ["uniform", "knapsack", "thompson", "adaptive"]
+    assert lines[4].split()[1:] == ["8.0", "50.0", "%", "50.0", "%", "50.0", "%", "0.0", "%", "43.8", "%"]
+    assert "learning does not react to the allocation" in " ".join(out.split())
+    assert max(map(len, lines)) <= 120
+
+
+def test_replay_takes_policy_and_budget_from_the_file_and_what_is_typed_from_the_line(log, tmp_path, capsys):
+    path = tmp_path / "mine.yaml"
+    path.write_text("policy: {name: knapsack, value: hit}\nbudget: {rollouts: 32, cap: 6}\ncallback: {candidates: 2}\n")
+    words = ["--seeds", 1, "--workers", 1, "--steps", 2, "--json"]
+    found = json.loads(said(capsys, "replay", log, "--config", path, *words)[1])
+    assert [row["policy"] for row in found["policies"]] == ["uniform", "knapsack"]
+    assert found["step"] == {"rollouts": 32, "prompts": 8}
+    assert found["settings"]["uniform"]["budget"]["cap"] == found["settings"]["knapsack"]["budget"]["cap"] == 6
+    assert found["settings"]["knapsack"]["callback"]["candidates"] == 2
+    more = ["--rollouts", 16, "--prompts", 4, "--policy", "knapsack"]
+    found = json.loads(said(capsys, "replay", log, "--config", path, *more, *words)[1])
+    assert [row["policy"] for row in found["policies"]] == ["knapsack", f"knapsack ({path})"]
+    assert found["step"] == {"rollouts": 16, "prompts": 4}
+
+
+def test_replay_attaches_the_policy_as_the_file_says(log, tmp_path, capsys):
+    """Plain GRPO gives 4 prompts of a batch 16 rollouts each; over all 16 prompts each gets the 4 that were logged."""
+    path = tmp_path / "mine.yaml"
+    path.write_text("policy: uniform\ncallback: {candidates: all}\n")
+    words = ["--prompts", 4, "--rollouts", 64, "--steps", 1, "--seeds", 2, "--workers", 1, "--json"]
+    found = json.loads(said(capsys, "replay", log, "--config", path, *words)[1])
+    batch, everything = found["policies"]
+    assert batch["modelled"] == 0.75
+    assert (everything["modelled"], everything["mixed"]) == (0.0, 8.0)
+
+
+def test_replay_follows_the_pacing_of_the_file(log, tmp_path, capsys):
+    path = tmp_path / "paced.yaml"
+    path.write_text(
+        "policy: knapsack\npacing: {name: phases, rollouts: 480, steps: 6, low: 8, parts: [[3, 1], [3, 4]]}\n"
+    )
+    found = json.loads(said(capsys, "replay", log, "--config", path, "--seeds", 1, "--workers", 1, "--json")[1])
+    assert [(row["steps"], row["rollouts"]) for row in found["policies"]] == [(6, 480.0), (6, 480.0)]
+    found = json.loads(said(capsys, "replay", log, "--config", path, "--seeds", 1, "--steps", 3, "--json")[1])
+    assert [(row["steps"], row["rollouts"]) for row in found["policies"]] == [(3, 96.0), (3, 96.0)]
+
+
+def test_rewards_outside_0_and_1_are_mapped_and_said(tmp_path, capsys):
+    writer = ba.LedgerWriter(tmp_path / "ledger.jsonl")
+    for step in range(4):
+        writer.append(step, ["a"] * 4 + ["b"] * 4, [-1.0, 2.0, -1.0, 0.2] + [2.0] * 4, [1] * 8, [0.5] * 8, [4] * 8)
+    words = ["--policy", "uniform", "--seeds", 1, "--workers", 1, "--json"]
+    found = json.loads(said(capsys, "replay", tmp_path / "ledger.jsonl", *words)[1])
+    assert found["policies"][0]["reward"] == pytest.approx((0 + 1 + 0 + 0.4 + 4) / 8)
+    assert any("-1 and 2" in note for note in found["notes"])
+    found = json.loads(said(capsys, "replay", tmp_path / "ledger.jsonl", "--reward-range", "-2", "2", *words)[1])
+    assert found["policies"][0]["reward"] == pytest.approx((0.25 + 1 + 0.25 + 0.55 + 4) / 8)
+
+
+def test_config_prints_what_a_file_says(capsys):
+    path = ROOT / "configs" / "knapsack.yaml"
+    status, out, errors = said(capsys, "config", path, "--show")
+    assert (status, errors) == (0, "")
+    assert Config.parse(out) == Config.read(path)
+    assert json.loads(said(capsys, "config", path, "--json")[1]) == json.loads(json.dumps(Config.read(path).as_dict()))
+    assert said(capsys, "config", path)[1].startswith(f"{path}: knapsack(value=mixed_group")
+    assert Config.parse(said(capsys, "config", "--show")[1]) == Config.parse("")
+
+
+def test_a_bar_is_shown_at_a_terminal_only(log):
+    """The other tests see an empty stderr, which is no terminal."""
+    fcntl, pty, termios = (pytest.importorskip(name) for name in ("fcntl", "pty", "termios"))
+    watcher, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, b"\x18\x00\x50\x00\x00\x00\x00\x00")  # 24 lines of 80
+    command = [*COMMAND, "replay", str(log), "--seeds", "2", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=terminal) as run:
+        os.close(terminal)
+        shown = b""
+        with contextlib.suppress(OSError):  # how a terminal says that nobody writes to it any more
+            while part := os.read(watcher, 4096):
+                shown += part
+        out = run.stdout.read()
+    os.close(watcher)
+    assert run.returncode == 0
+    assert json.loads(out)["version"] == 1
+    assert b"reading" in shown
+    assert b"replaying" in shown
+    assert shown.endswith(b"\r")  # wiped at its end
+
+
+def test_a_shell_completes_commands_and_policies(log):
+    pytest.importorskip("argcomplete")
+    for line, expected in [("budgetalloc re", "report replay"), (f"budgetalloc replay {log} --policy kn", "knapsack")]:
+        asked = {"_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE_IFS": " "}
+        code = "import os, sys; os.dup2(1, 8); from budgetalloc.cli import main; main([])"
+        run = subprocess.run(
+            [sys.executable, "-c", code], env=os.environ | asked, capture_output=True, text=True, check=False
+        )
+        assert set(expected.split()) <= set(run.stdout.split()), run.stderr
+
+
+def test_demo_holds_the_policy_of_a_file_against_uniform(tmp_path, capsys):
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "policy: {name: thompson, seed: 3}\nbudget: {rollouts: 256, floor: 4, cap: 16}\ncallback: {candidates: 1}\n"
+    )
+    assert main(["demo", "--steps", "1", "--config", str(path), "--out", str(tmp_path / "out")]) == 0
+    assert "seed=3" in capsys.readouterr().out
+    assert set(json.loads((tmp_path / "out" / "results.json").read_text())) == {"uniform", "thompson"}
+    sizes = ba.Ledger.read(tmp_path / "out" / "thompson_ledger.jsonl").counts_R
+    assert 4 <= sizes.min() < 8 < sizes.max() <= 16
+
+
+def test_recipe_names_a_mistake_in_its_file(tmp_path, monkeypatch):
+    spec = importlib.util.spec_from_file_location("train", ROOT / "integrations" / "trl" / "train.py")
+    recipe = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(recipe)
+    path = tmp_path / "mine.yaml"
+    monkeypatch.setattr(sys, "argv", ["train.py", str(path)])
+    for text, mistake in [
+        ("grpo:\n  max_step: 3\n", "line 5: grpo.max_step: unknown key, did you mean max_steps?"),
+        ("callbak: {}\n", "line 4: callbak: unknown key, did you mean callback?"),
+    ]:
+        path.write_text("policy: adaptive\nmodel: m\ndataset: d\n" + text)
+        with pytest.raises(SystemExit, match="did you mean") as stop:
+            recipe.main()
+        assert str(stop.value).startswith(f"train.py: {path}, {mistake}")
+
+
+def test_recipe(tmp_path):
+    """The recipe with its own YAML, changed only where a user must: model, data and sizes. Then it resumes."""
+    rows = [row for row in pool(20) if not skill_of(row["prompt_id"]).is_trap]
+    data = tmp_path / "train.jsonl"
+    data.write_text("".join(json.dumps({"prompt": r["prompt"], "answer": answer(r["prompt"])}) + "\n" for r in rows))
+    config = yaml.safe_load((ROOT / "configs" / "trl_adaptive.yaml").read_text())
+    config |= {"model": str(WEIGHTS), "dataset": str(data), "callback": {"ledger": str(tmp_path / "ledger.jsonl")}}
+    sizes = {"max_completion_length": 5, "max_steps": 4, "save_steps": 2, "use_cpu": True, "bf16": False}
+    config["grpo"] |= {"output_dir": str(tmp_path / "run"), **sizes}
+    path = tmp_path / "config.yaml"
+    for steps, more in ((4, []), (6, ["--resume"])):
+        config["grpo"]["max_steps"] = steps
+        path.write_text(yaml.safe_dump(config))
+        command = [sys.executable, str(ROOT / "integrations" / "trl" / "train.py"), str(path), *more]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+        assert done.returncode == 0, done.stderr[-3000:]
+    ledger = ba.Ledger.read(tmp_path / "ledger.jsonl")
+    assert sorted(set(ledger.step_R.tolist())) == list(range(6))
+    assert ledger.rewards_R.mean() > 0.2  # the model half knows its skills: the recipe's verifier does score it
+    assert (tmp_path / "run" / "model.safetensors").exists()

@@ -1,0 +1,163 @@
+"""Real GRPO steps on the shipped weights: reproducible, undisturbed by its own measurements, and learning."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("trl")
+import torch
+from transformers import TrainerCallback
+from trl import GRPOTrainer
+
+from budgetalloc import policies
+from budgetalloc.cli.testbed.curve import Recorder
+from budgetalloc.cli.testbed.heldout import evaluate, probability, sample
+from budgetalloc.cli.testbed.skills import answer, held_out, make_reward, prompt_id, skill_of
+from budgetalloc.cli.testbed.train import WEIGHTS, Run, train
+from budgetalloc.trl import AdaptiveGRPOCallback
+
+SMALL: dict[str, Any] = {"steps": 4, "prompts": 8, "generations": 4, "held_out_per_skill": 2, "progress": False}
+
+
+def timeless(run: Run) -> list[Any]:
+    return [replace(point, seconds=0.0) for point in run.curve]
+
+
+@pytest.fixture(scope="module")
+def reference() -> Run:
+    return train(seed=1, eval_every=2, **SMALL)
+
+
+@pytest.fixture(scope="module")
+def loaded() -> tuple[Any, Any]:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    return AutoModelForCausalLM.from_pretrained(WEIGHTS), AutoTokenizer.from_pretrained(WEIGHTS)
+
+
+def test_same_seed_same_curve_and_losses(reference: Run) -> None:
+    again = train(seed=1, eval_every=2, **SMALL)
+    assert timeless(again) == timeless(reference)
+    assert again.losses == reference.losses
+
+
+def test_another_seed_another_run(reference: Run) -> None:
+    assert train(seed=2, eval_every=2, **SMALL).losses != reference.losses
+
+
+def test_measuring_does_not_disturb_the_run(reference: Run) -> None:
+    often = train(seed=1, eval_every=1, eval_samples=7, **SMALL)
+    rarely = train(seed=1, eval_every=4, **SMALL)
+    assert len(often.curve) == 5
+    assert len(rarely.curve) == 2
+    assert often.losses == rarely.losses == reference.losses
+    assert any(loss != 0 for loss in reference.losses)
+    for a, b in zip(often.trainer.model.parameters(), rarely.trainer.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+    assert rarely.curve[-1].expected == often.curve[-1].expected
+
+
+def test_the_curve_counts_what_was_generated(reference: Run) -> None:
+    assert [point.step for point in reference.curve] == [0, 2, 4]
+    assert [point.rollouts for point in reference.curve] == [0, 64, 128]
+    logged = [entry for entry in reference.trainer.state.log_history if "completions/mean_length" in entry]
+    tokens = sum(entry["completions/mean_length"] * 32 for entry in logged)
+    assert reference.curve[-1].tokens == pytest.approx(tokens)
+    uniform = [entry["frac_reward_zero_std"] for entry in logged]  # TRL's own count; equal groups, so they must agree
+    assert reference.curve[1].mixed_groups == pytest.approx(1 - sum(uniform[:2]) / 2)
+    assert reference.curve[2].mixed_rollouts == pytest.approx(1 - sum(uniform[2:]) / 2)
+    assert reference.curve[0].mixed_groups is None
+
+
+def test_mixed_shares_of_uneven_groups() -> None:
+    rows = held_out(1)
+    state = type("State", (), {"global_step": 0})()
+    ids = [prompt_id("a1234=")] * 4 + [prompt_id("b1234=")] * 2 + [prompt_id("c4321=")] * 2
+    answers = ["1234", "1234", "1234", "0000", "4321", "4321", "0000", "0000"]
+    recorder = Recorder(rows, eval_every=1, samples=1, progress=False)
+    reward = recorder.watch(make_reward())
+    order = [0, 4, 6, 1, 5, 7, 2, 3]  # the rows of a group need not be neighbours
+    values = reward(
+        completions=[answers[j] for j in order],
+        prompt_id=[ids[j] for j in order],
+        completion_ids=[[0] * 5] * 8,
+        trainer_state=state,
+    )
+    assert values == [1.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0, 0.0]
+    assert recorder.mixed() == (pytest.approx(1 / 3), pytest.approx(4 / 8))
+
+
+def test_attach_gets_the_trainer_and_its_callback_runs() -> None:
+    seen: list[Any] = []
+
+    class Counting(TrainerCallback):  # type: ignore[misc, unused-ignore]
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            seen.append(state.global_step)
+
+    def attach(trainer: Any) -> None:
+        assert isinstance(trainer, GRPOTrainer)
+        trainer.add_callback(Counting())
+
+    train(attach, seed=1, eval_every=4, **SMALL)
+    assert seen == [1, 2, 3, 4]
+
+
+def test_evaluation_leaves_mode_and_random_state_alone(loaded: tuple[Any, Any]) -> None:
+    model, tokenizer = loaded
+    model.train()
+    before = torch.get_rng_state()
+    first = evaluate(model, tokenizer, held_out(2))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert model.training
+    assert evaluate(model, tokenizer, held_out(2)) == first
+    assert evaluate(model, tokenizer, held_out(2), seed=1) != first
+
+
+def test_sampled_success_agrees_with_the_probability_of_the_answer(loaded: tuple[Any, Any]) -> None:
+    model, tokenizer = loaded
+    prompts = [row["prompt"] for row in held_out(2) if not skill_of(row["prompt_id"]).is_trap]
+    expected = probability(model, tokenizer, prompts, [answer(text) for text in prompts])
+    for text, p in zip(prompts, expected, strict=True):
+        drawn = sample(model, tokenizer, [text] * 400, seed=3)
+        share = sum(completion == answer(text) for completion in drawn) / 400
+        assert share == pytest.approx(p, abs=4.5 * (max(p * (1 - p), 1e-3) / 400) ** 0.5)
+
+
+def test_the_shipped_model_leaves_room_to_learn(loaded: tuple[Any, Any]) -> None:
+    model, tokenizer = loaded
+    assert model.dtype == torch.float32  # as GRPO on a CPU needs it, whatever the file holds
+    found = evaluate(model, tokenizer, held_out())
+    assert 0.4 < found.expected < 0.5
+    assert found.skills == pytest.approx(found.expected, abs=0.03)
+    assert 0.1 < found.traps < 0.28
+
+
+@pytest.mark.slow
+def test_plain_grpo_learns_on_prompts_it_never_saw() -> None:
+    run = train(seed=0, learning_rate=3e-4, steps=150, eval_every=10, threads=1, progress=False)
+    assert run.curve[-1].expected > run.curve[0].expected + 0.3
+    first, last = run.curve[1].mixed_groups, run.curve[-1].mixed_groups
+    assert first is not None
+    assert last is not None
+    assert first > 0.45  # half of the groups teach nothing at first,
+    assert last < 0.35  # and most of them in the end
+
+
+def test_errors_name_the_argument() -> None:
+    with pytest.raises(ValueError, match="eval_every=0"):
+        train(eval_every=0)
+    with pytest.raises(FileNotFoundError, match=r"budgetalloc\.testbed\.pretrain --language skills --out nowhere"):
+        train(weights="nowhere")
+
+
+def test_a_run_ends_after_so_many_rollouts_where_a_policy_generates_more_than_it_trains_on():
+    def attach(trainer):
+        trainer.add_callback(AdaptiveGRPOCallback(trainer, policies.dapo(group=4, generate=3)))
+
+    run = train(
+        attach, steps=6, max_rollouts=150, prompts=8, generations=4, eval_every=1, eval_samples=1, progress=False
+    )
+    rollouts = [point.rollouts for point in run.curve]
+    assert rollouts[-2] < 150 <= rollouts[-1]
+    assert len(rollouts) < 6  # 32 rows are trained on in a step, more are generated

@@ -1,0 +1,155 @@
+"""CSV files: groups or rollouts, under the names that people give, in order or not, whole or not."""
+
+import gzip
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from budgetalloc.errors import InputError
+from budgetalloc.logs.names import ID, REWARD, ROLLOUTS, STEP, SUCCESSES
+from budgetalloc.logs.open import open_log, read_all
+
+ROOT = Path(__file__).parents[3]
+DATA = Path(os.environ.get("BUDGETALLOC_DATA", ROOT.parent / "shared" / "data"))
+
+
+def read(path, text=None, **asked):
+    if text is not None:
+        path.write_text(text)
+    log = open_log(path, **asked)
+    assert log.kind == "counts"
+    return read_all(log), {k: v for k, v in log.notes.items() if k != "length unknown"}
+
+
+def test_a_row_is_a_group(tmp_path):
+    ledger, notes = read(tmp_path / "c.csv", "step,prompt_id,successes,rollouts\n0,a,1,3\n0,b,2,2\n1,a,0,1\n")
+    assert ledger.step_R.tolist() == [0] * 5 + [1]
+    assert ledger.ids_R == ["a"] * 3 + ["b"] * 2 + ["a"]
+    assert ledger.rewards_R.tolist() == [1, 0, 0, 1, 1, 0]
+    assert ledger.counts_R.tolist() == [3, 3, 3, 2, 2, 1]
+    assert notes == {}
+
+
+@pytest.mark.parametrize("step", STEP)
+@pytest.mark.parametrize("prompt", ID)
+def test_names_of_steps_and_prompts(tmp_path, step, prompt):
+    ledger, notes = read(tmp_path / "c.csv", f"{step.upper()},{prompt},reward\n7,3,0.5\n")
+    assert (ledger.step_R.tolist(), ledger.ids_R, ledger.rewards_R.tolist(), notes) == ([7], [3], [0.5], {})
+
+
+@pytest.mark.parametrize("successes", SUCCESSES)
+@pytest.mark.parametrize("rollouts", ROLLOUTS)
+def test_names_of_successes_and_rollouts(tmp_path, successes, rollouts):
+    ledger, notes = read(tmp_path / "c.csv", f"step,id,{successes},{rollouts}\n0,x,2,4\n")
+    assert (ledger.rewards_R.tolist(), notes) == ([1, 1, 0, 0], {})
+
+
+@pytest.mark.parametrize("reward", REWARD)
+def test_names_of_rewards(tmp_path, reward):
+    ledger, _ = read(tmp_path / "c.csv", f"step,id,{reward}\n0,x,1\n0,x,True\n0,x,false\n0,x,\n")
+    np.testing.assert_array_equal(ledger.rewards_R, [1, 1, 0, np.nan])
+
+
+@pytest.mark.parametrize("cell", ["011", '"[0, 1.0, 1]"', "0;1;1", "0 1 1", '"0,1,1"'])
+def test_several_rewards_in_one_cell(tmp_path, cell):
+    ledger, _ = read(tmp_path / "c.csv", f"step,id,rewards\n0,x,{cell}\n")
+    assert ledger.rewards_R.tolist() == [0, 1, 1]
+
+
+def test_rewards_in_columns_beside_each_other_and_a_name_in_two(tmp_path):
+    text = "env,idx,step,reward_0,reward_1\na,1,0,0.5,1\nb,1,0,0,\n"
+    ledger, notes = read(tmp_path / "c.csv", text, prompt_id="env,idx")
+    assert ledger.ids_R == ["a/1", "a/1", "b/1"]
+    assert ledger.rewards_R.tolist() == [0.5, 1, 0]
+    assert notes == {}
+    ledger, notes = read(tmp_path / "c.csv", text.replace("idx", "prompt_idx"))
+    assert ledger.ids_R == [1, 1, 1]  # two prompts under one name: it is told
+    assert notes["row of a prompt that has another one in its step: is its name in several columns?"] == 1
+    assert notes["unknown column 'env'"] == 2
+
+
+def test_columns_can_be_named_and_weighed(tmp_path):
+    text = "step;task;accuracy;format\n0;a;1;0.5\n1;a;0;\n2;a;;\n"
+    ledger, _ = read(tmp_path / "c.csv", text, prompt_id="task", reward={"accuracy": 1, "format": 0.2})
+    np.testing.assert_allclose(ledger.rewards_R, [1.1, 0, np.nan])
+    ledger, notes = read(tmp_path / "c.csv", text, prompt_id="task", reward="accuracy")
+    np.testing.assert_array_equal(ledger.rewards_R, [1, 0, np.nan])
+    assert notes == {"unknown column 'format'": 3, "row without a reward": 1}
+    with pytest.raises(InputError, match="prompt_id='tsk': the log has no column 'tsk'"):
+        read(tmp_path / "c.csv", prompt_id="tsk")
+    with pytest.raises(InputError, match="reward='acc': the log has no column 'acc'"):
+        read(tmp_path / "c.csv", prompt_id="task", reward="acc")
+    with pytest.raises(InputError, match=r"has the columns \['step', 'task', 'accuracy', 'format'\]"):
+        read(tmp_path / "c.csv")
+
+
+def test_without_steps_the_rows_of_a_prompt_are_its_visits(tmp_path):
+    ledger, notes = read(tmp_path / "c.csv", "id,correct,n\na,1,1\nb,1,1\na,0,1\nb,0,1\na,0,1\n")
+    assert ledger.step_R.tolist() == [0, 0, 1, 1, 2]
+    assert ledger.ids_R == ["a", "b", "a", "b", "a"]
+    assert notes["no column of steps: the rows of a prompt are taken as its visits"] == 1
+    ledger, notes = read(tmp_path / "c.csv", "id,reward\na,1\nb,1\na,0\n")
+    assert ledger.step_R.tolist() == [0, 0, 0]
+    assert notes == {"no column of steps: all rows are taken as one step": 1}
+
+
+def test_rows_that_cannot_be_are_counted(tmp_path):
+    odd = ["1,a,5,4", "1,a,-1,4", "1,a,1.5,4", "1,a,x,4", "x,a,1,4", "1.5,a,1,4", "1,a,1,1e12", "1,a,1", "1,a,1,4,9"]
+    text = "step,id,successes,rollouts\n0,a,1,4\n" + "\n".join(odd) + "\n1,,1,4\n1,b,0,0\n\n2,a,4,4\n"
+    ledger, notes = read(tmp_path / "c.csv", text)
+    assert ledger.step_R.tolist() == [0] * 4 + [2] * 4
+    assert notes == {"broken row": len(odd), "row without a prompt": 1, "row of no rollouts": 1}
+    assert ledger.broken == len(odd)
+
+
+def test_packed_files_and_other_separators_and_texts_with_commas(tmp_path):
+    text = '\ufeffstep\tprompt\treward\tlength\n3\t"1, 2,\n3?"\t1\t7\n3\tno\t0\t\n'
+    (tmp_path / "c.tsv.gz").write_bytes(gzip.compress(text.encode()))
+    log = open_log(tmp_path / "c.tsv.gz")
+    ledger = read_all(log)
+    assert ledger.step_R.tolist() == [3, 3]  # the mark of Excel before the first name is no part of it
+    assert ledger.rewards_R.tolist() == [1, 0]
+    assert ledger.lengths_R.tolist() == [7, -1]
+    assert len(set(ledger.ids_R)) == 2
+    assert log.done == log.total
+
+
+def test_a_torn_file_is_read_as_far_as_it_goes(tmp_path):
+    rows = "".join(f"{step},p{step % 97},{step % 5},4\n" for step in range(30_000))
+    packed = gzip.compress(f"step,id,successes,rollouts\n{rows}".encode())
+    (tmp_path / "c.csv.gz").write_bytes(packed[: len(packed) // 2])
+    ledger, notes = read(tmp_path / "c.csv.gz")
+    assert 4 * 5_000 < len(ledger.ids_R) < 4 * 25_000
+    assert notes["file that ends early"] == 1
+
+
+def test_an_empty_table_has_no_rollouts(tmp_path):
+    ledger, notes = read(tmp_path / "c.csv", "step,id,reward\n")
+    assert ledger.ids_R == []
+    assert notes == {}
+
+
+def _data(name):
+    if not (DATA / name).exists():
+        pytest.skip(f"no {DATA / name}")
+    return DATA / name
+
+
+def test_the_logged_run_reads_directly_and_has_the_groups_that_are_known():
+    ledger, notes = read(_data("dsr_sub_grpo_history.csv.gz"))
+    assert len(ledger.ids_R) == 512_000
+    assert notes == {"steps out of order, sorted": 1}  # the file goes prompt by prompt
+    passed = ledger.rewards_R.reshape(-1, 8).sum(axis=1)
+    assert (passed == 0).mean() == pytest.approx(0.309, abs=0.0005)
+    assert (passed == 8).mean() == pytest.approx(0.181, abs=0.0005)
+
+
+def test_other_files_of_logged_rewards_read_too():
+    ledger, _ = read(_data("humaneval_codegen16b_rewards.csv.gz"))
+    assert len(ledger.ids_R) == 164 * 100
+    ledger, _ = read(_data("reasoning_gym_llama3b_rl_checkpoints.csv.gz"), prompt_id="benchmark,prompt_id")
+    assert len(set(ledger.ids_R)) * 2 * 50 == len(ledger.ids_R) == 7000
+    ledger, _ = read(_data("reasoning_gym_easy_rewards.csv.gz"), prompt_id="model,env,prompt_idx")
+    assert len(set(ledger.ids_R)) == 45_350

@@ -1,0 +1,146 @@
+"""Our own ledger, read as a stream: resumes, torn lines, foreign columns, steps out of order."""
+
+import gzip
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import budgetalloc as ba
+from budgetalloc.logs.open import open_log, read_all
+
+
+def append(path, steps, reward=1.0, ids=("a", 7)):
+    log = ba.LedgerWriter(path)
+    for step in steps:
+        log.append(step, list(ids), [reward] * len(ids), [5] * len(ids), [0.25] * len(ids), [1] * len(ids))
+
+
+def test_all_columns_are_kept_as_they_are(tmp_path):
+    ba.LedgerWriter(tmp_path / "l").append(3, ["a", 7], [0.5, math.nan], [5, 6], [0.25, math.nan], [8, 9])
+    log = open_log(tmp_path / "l")
+    ledger = read_all(log)
+    assert ledger.step_R.tolist() == [3, 3]
+    assert ledger.ids_R == ["a", 7]
+    assert ledger.lengths_R.tolist() == [5, 6]
+    assert ledger.counts_R.tolist() == [8, 9]  # as written, not counted anew
+    np.testing.assert_array_equal(ledger.rewards_R, [0.5, math.nan])
+    np.testing.assert_array_equal(ledger.predicted_R, [0.25, math.nan])
+    assert log.notes == {"row without a reward": 1}
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(1, 4)), min_size=1, max_size=6), st.integers(1, 9))
+def test_of_a_run_resumed_at_random_each_step_counts_as_it_ran_last(tmp_path_factory, stretches, chunk):
+    path = tmp_path_factory.mktemp("run") / "l"
+    kept = {}
+    for at, (start, steps) in enumerate(stretches):
+        start = min(start, max(kept, default=-1) + 1)
+        ba.LedgerWriter(path).resume(start)
+        kept = {step: x for step, x in kept.items() if step < start}
+        append(path, range(start, start + steps), reward=at / 10)
+        kept |= dict.fromkeys(range(start, start + steps), at / 10)
+    log = open_log(path, chunk=chunk)
+    chunks = list(log)
+    assert "steps out of order, sorted" not in log.notes  # a resume is no disorder
+    got = {int(s): float(r) for x in chunks for s, r in zip(x.step_R, x.rewards_R, strict=True)}
+    assert got == kept
+    assert sum(len(x.ids_R) for x in chunks) == 2 * len(kept)
+
+
+def test_void_rows_broken_lines_and_unknown_columns_are_counted(tmp_path):
+    path = tmp_path / "l"
+    append(path, [0, 1, 2])
+    row = {"step": 3, "id": "a", "reward": 1.0, "length": 5, "predicted": None, "count": 1}
+    odd = [
+        json.dumps(row | {"note": "x"}),
+        json.dumps(row | {"id": None}),
+        json.dumps(row | {"reward": "high"}),
+        json.dumps({k: v for k, v in row.items() if k != "length"}),
+        json.dumps([1, 2]),
+        '{"step": 3, "id": "a", "rew',
+        '{"resumed": null}',
+        "\udcff".encode("utf-8", "surrogateescape").decode("latin-1"),
+        "[" * 100_000,
+        "",
+        "   ",
+    ]
+    with path.open("a") as file:
+        file.write("\n".join(odd) + "\n")
+    ba.LedgerWriter(path).resume(2)
+    append(path, [2])
+    log = open_log(path)
+    ledger = read_all(log)
+    assert ledger.step_R.tolist() == [0, 0, 1, 1, 2, 2]
+    assert log.notes["row voided by a resume"] == 3 + 2  # three of step 3 can be told to be of it before they fail
+    assert log.notes["broken row"] == ledger.broken == 6
+    append(path, [3])
+    with path.open("a") as file:
+        file.write(odd[0] + "\n")
+    log = open_log(path)
+    assert len(read_all(log).ids_R) == 9
+    assert log.notes["unknown column 'note'"] == 1
+
+
+def test_a_record_on_two_lines_is_two_broken_ones(tmp_path):
+    """Joined by the comma that lets many lines be parsed at once, they would be one."""
+    append(tmp_path / "l", [0])
+    with (tmp_path / "l").open("a") as file:
+        file.write('{"step": 0, "id": "x", "reward": 1.0\n"length": 5, "predicted": null, "count": 1}\n')
+    log = open_log(tmp_path / "l")
+    assert read_all(log).ids_R == ["a", 7]
+    assert log.notes == {"broken row": 2}
+
+
+def test_two_runs_in_one_file_without_a_word_are_sorted_and_said(tmp_path):
+    append(tmp_path / "l", [0, 1, 2], reward=0.0)
+    append(tmp_path / "l", [0, 1], reward=1.0)
+    log = open_log(tmp_path / "l", chunk=3)
+    ledger = read_all(log)
+    assert ledger.step_R.tolist() == [0] * 4 + [1] * 4 + [2] * 2
+    assert ledger.rewards_R.tolist() == [0, 0, 1, 1] * 2 + [0, 0]
+    assert log.notes == {"steps out of order, sorted": 1}
+    assert ledger.counts_R.tolist() == [2] * 8 + [1] * 2
+
+
+def test_steps_are_in_order_whatever_the_order_of_keys_and_resumes_among_them(tmp_path):
+    """The pass that looks for the order of steps does not parse; it must see the same steps all the same."""
+    keys = ("id", "count", "step", "reward", "predicted", "length")
+    row = {"id": 'tricky "step": 9', "count": 1, "reward": 1, "predicted": 0.5, "length": 1}
+    text = "".join(json.dumps({k: {**row, "step": s}[k] for k in keys}) + "\n" for s in (2, 1, 3))
+    (tmp_path / "l").write_text(text)
+    assert read_all(open_log(tmp_path / "l")).step_R.tolist() == [1, 2, 3]
+
+
+def test_a_packed_ledger_reads_alike_and_a_torn_one_as_far_as_it_goes(tmp_path):
+    append(tmp_path / "l", range(5000))
+    packed = gzip.compress((tmp_path / "l").read_bytes())
+    (tmp_path / "whole.jsonl.gz").write_bytes(packed)
+    assert len(read_all(open_log(tmp_path / "whole.jsonl.gz")).ids_R) == 10_000
+    (tmp_path / "torn.jsonl.gz").write_bytes(packed[: len(packed) // 2])
+    log = open_log(tmp_path / "torn.jsonl.gz")
+    assert 2000 < len(read_all(log).ids_R) < 8000
+    assert log.notes["file that ends early"] == 1
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_a_run_that_only_resumed_has_no_rows(tmp_path, rows):
+    (tmp_path / "l").write_text('{"resumed": 3}\n' * 2)
+    append(tmp_path / "l", range(rows))
+    assert len(read_all(open_log(tmp_path / "l")).ids_R) == 2 * rows
+
+
+def test_what_a_run_adds_meanwhile_is_left_for_the_next_time(tmp_path):
+    append(tmp_path / "l", range(6000))
+    log = open_log(tmp_path / "l", chunk=1000)
+    seen = []
+    for chunk in log:
+        if not seen:
+            ba.LedgerWriter(tmp_path / "l").resume(3)
+            append(tmp_path / "l", [3], reward=0.5)
+        seen += chunk.step_R.tolist()
+    assert seen == np.repeat(range(6000), 2).tolist()
+    assert read_all(log).step_R.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]

@@ -1,0 +1,119 @@
+"""TRL's completions, as TRL wrote them; a run of the trainer itself is read in tests/trl/test_completions.py."""
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from budgetalloc.beliefs.ids import text_id
+from budgetalloc.errors import InputError
+from budgetalloc.logs.open import open_log, read_all
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+FILES = Path(__file__).parent / "files" / "trl"
+
+
+def read(path, **asked):
+    log = open_log(path, **asked)
+    return read_all(log), dict(log.notes)
+
+
+def test_a_row_is_a_rollout_of_the_prompt_at_the_step_of_its_file():
+    ledger, notes = read(FILES / "two", reward="low_digit")
+    rows = [row for k in (1, 2) for row in pq.read_table(FILES / "two" / f"completions_0000{k}.parquet").to_pylist()]
+    assert ledger.step_R.tolist() == [row["step"] for row in rows] == [1] * 8 + [2] * 8
+    assert ledger.ids_R == [text_id(row["prompt"]) for row in rows]
+    assert ledger.rewards_R.tolist() == [row["low_digit"] for row in rows]
+    assert set(ledger.counts_R.tolist()) == {4}
+    assert set(ledger.lengths_R.tolist()) == {-1}
+    assert notes == {"length unknown": 16, "unknown column 'short'": 16, "unknown column 'note'": 16}
+
+
+def test_several_reward_functions_are_summed_and_it_is_said():
+    ledger, notes = read(FILES / "two")
+    rows = [row for k in (1, 2) for row in pq.read_table(FILES / "two" / f"completions_0000{k}.parquet").to_pylist()]
+    assert any(row["short"] is None for row in rows)  # a function that did not score adds nothing, as in TRL
+    assert ledger.rewards_R.tolist() == [row["low_digit"] + (row["short"] or 0) for row in rows]
+    assert notes["reward taken as the sum of low_digit, short, each with weight 1"] == 1
+    weighted, notes = read(FILES / "two", reward={"low_digit": 1, "short": 0.25})
+    assert weighted.rewards_R.tolist() == [row["low_digit"] + 0.25 * (row["short"] or 0) for row in rows]
+    assert set(notes) == {"length unknown", "unknown column 'note'"}
+
+
+def test_weights_that_do_not_explain_the_advantages_are_told(tmp_path):
+    table = pq.read_table(FILES / "two" / "completions_00001.parquet").to_pandas()
+    table["low_digit"], table["short"] = [0.0, 1, 1, 0] * 2, [1.0, 0, 0, 1] * 2
+    for name, weight in (("ones", 1.0), ("others", 0.25)):
+        total = table["low_digit"] + weight * table["short"]
+        table["advantage"] = total - total.mean()
+        (tmp_path / name).mkdir()
+        table.to_parquet(tmp_path / name / "completions_00001.parquet")
+    told = [any("do not follow that sum" in note for note in read(tmp_path / name)[1]) for name in ("ones", "others")]
+    assert told == [False, True]
+    assert not any("follow" in x for x in read(tmp_path / "others", reward={"low_digit": 1, "short": 0.25})[1])
+
+
+def test_a_batch_that_serves_two_steps_is_taken_once():
+    ledger, notes = read(FILES / "reuse", reward="low_digit")
+    assert ledger.step_R.tolist() == [1] * 16
+    assert notes["row logged again at a step that generated nothing"] == 16
+
+
+def test_chat_messages_are_hashed_as_they_are():
+    ledger, _ = read(FILES / "chat")
+    prompts = [row["prompt"] for row in pq.read_table(FILES / "chat" / "completions_00003.parquet").to_pylist()]
+    assert ledger.ids_R == [text_id(prompt) for prompt in prompts]
+    assert len(set(ledger.ids_R)) == 2
+
+
+def test_the_folder_of_the_trainer_is_enough_and_steps_sort_as_numbers(tmp_path):
+    for step, of in ((99_999, 1), (100_000, 2)):
+        (tmp_path / "completions").mkdir(exist_ok=True)
+        shutil.copy(
+            FILES / "two" / f"completions_0000{of}.parquet", tmp_path / f"completions/completions_{step:05d}.parquet"
+        )
+    (tmp_path / "completions" / "completions_00002.parquet.tmp").write_text("of another program")
+    ledger, _ = read(tmp_path)
+    assert ledger.step_R.tolist() == [99_999] * 8 + [100_000] * 8
+
+
+def test_files_that_differ_or_cannot_be_read_are_counted(tmp_path):
+    folder = shutil.copytree(FILES / "two", tmp_path / "c")
+    other = pq.read_table(folder / "completions_00001.parquet").drop_columns(["short", "note"])
+    pq.write_table(other, folder / "completions_00005.parquet")
+    (folder / "completions_00003.parquet").write_bytes((folder / "completions_00001.parquet").read_bytes()[:2000])
+    os.utime(folder / "completions_00005.parquet", (0, 0))
+    ledger, notes = read(folder)
+    assert ledger.step_R.tolist() == [1] * 8 + [2] * 8 + [5] * 8
+    assert notes["file that cannot be read"] == 1
+    assert notes["step without a file (logging_steps=1 logs every step)"] == 1
+    assert notes["file older than that of an earlier step: left by another run?"] == 1
+    with pytest.raises(InputError, match=r"reward=.*completions_00005.parquet has no column 'short'"):
+        read(folder, reward={"low_digit": 1, "short": 1})
+
+
+def test_a_prompt_id_logged_beside_the_reward_names_the_prompt(tmp_path):
+    table = pq.read_table(FILES / "two" / "completions_00001.parquet")
+    named = table.append_column("uid", pa.array([*range(7), None]))
+    pq.write_table(named, tmp_path / "completions_00001.parquet")
+    ledger, notes = read(tmp_path, prompt_id="uid", reward="short")
+    assert ledger.ids_R == list(range(7))
+    assert notes["row without a prompt"] == 1
+    with pytest.raises(InputError, match="prompt_id='id'"):
+        read(tmp_path, prompt_id="id")
+    pq.write_table(named.rename_columns([*table.column_names, "prompt_id"]), tmp_path / "completions_00001.parquet")
+    assert read(tmp_path, reward="short")[0].ids_R == list(range(7))
+
+
+def test_a_reward_that_no_function_gave_is_none(tmp_path):
+    table = pq.read_table(FILES / "two" / "completions_00001.parquet").drop_columns(["low_digit"])
+    pq.write_table(table, tmp_path / "completions_00001.parquet")
+    ledger, notes = read(tmp_path)
+    assert np.isnan(ledger.rewards_R).tolist() == [x is None for x in table.column("short").to_pylist()]
+    assert notes["row without a reward"] == int(np.isnan(ledger.rewards_R).sum()) > 0
+    pq.write_table(table.drop_columns(["short"]), tmp_path / "completions_00001.parquet")
+    with pytest.raises(InputError, match="none of which is a reward"):
+        read(tmp_path)

@@ -1,0 +1,18 @@
+"""Every method of the table keeps the rules that a policy must keep. A new method is one row there."""
+
+from functools import partial
+
+import pytest
+
+from budgetalloc import testing
+from budgetalloc.policies.methods import METHODS
+
+LONG = 10_000  # random steps
+
+
+@pytest.mark.parametrize("check", testing.CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_a_method_keeps_the_rules(method, check):
+    if check is testing.starves_nobody and method.starves:
+        pytest.skip("its paper leaves prompts out for good")
+    (partial(testing.survives, steps=LONG) if check is testing.survives else check)(method.build)

@@ -1,0 +1,93 @@
+"""The table of methods: whole, printed, and the same as the page that is generated from it."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import budgetalloc as ba
+from budgetalloc import policies
+from budgetalloc.policies import methods
+from budgetalloc.policies.methods import DECIDES, METHODS, Method, published
+
+ROOT = Path(methods.__file__).parents[2]
+FOLDER = Path(policies.__file__).parent
+
+
+def test_names_are_unique_and_grouped_by_what_they_decide():
+    assert len({method.name for method in METHODS}) == len(METHODS)
+    groups = [method.decides for method in METHODS]
+    assert groups == sorted(groups, key=DECIDES.index)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_a_row_is_complete(method):
+    policy = method.build(seed=3)
+    assert isinstance(policy, ba.Policy)
+    assert policy.seed == 3
+    assert policy.name.startswith(f"{method.name}(")
+    assert method.formula
+    assert "\n" not in method.formula + method.source + method.note
+    assert method.source == methods.OURS or re.match(r"arXiv \d{4}\.\d{5}", method.source), method.source
+    assert not method.note or method.note.endswith(".")
+
+
+@pytest.mark.parametrize("method", [m for m in METHODS if m.decides == methods.ROUNDS], ids=lambda method: method.name)
+def test_what_decides_in_rounds_says_so(method):
+    assert method.needs()["rounds"]
+
+
+def test_needs_are_what_differs_from_plain_grpo():
+    by_name = {method.name: method for method in METHODS}
+    assert by_name["uniform"].needs() == {}
+    assert by_name["uniform"].asks() == "nothing"
+    assert by_name["adaptive"].needs() == {
+        "candidates": "all",
+        "baseline": "posterior",
+        "scale": "batch",
+        "min_group": 1,
+    }
+    assert by_name["dapo"].asks() == "candidates 3, baseline group, generate 3, rounds"
+
+
+def returns_policy(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef) and ast.unparse(node.returns or ast.Constant(0)) == "Policy"
+
+
+def test_every_function_that_builds_a_policy_has_a_row():
+    """Read from the sources: a public function of `policies` that returns a Policy and needs no other policy."""
+    found = set()
+    for path in FOLDER.glob("*.py"):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.FunctionDef) and returns_policy(node) and not node.name.startswith("_"):
+                wraps = any(ast.unparse(a.annotation or ast.Constant(0)) == "Policy" for a in node.args.args)
+                if not wraps:
+                    found.add(node.name)
+    assert found == {method.name for method in METHODS}
+
+
+def test_published_is_what_is_not_ours():
+    assert published() == len(METHODS) - sum(method.source == "ours" for method in METHODS)
+    assert published() >= 7
+
+
+def test_the_page_lists_exactly_these_methods():
+    """METHODS.md is written by benchmarks/methods.py; what it measured is not looked at."""
+    page = (ROOT / "METHODS.md").read_text()
+    assert "benchmarks/methods.py --write" in page.splitlines()[0]
+    listed, decides = [], ""
+    for line in page.splitlines():
+        if line.startswith("## Decides "):
+            decides = line.removeprefix("## Decides ")
+        elif line.startswith("| `"):
+            cells = [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+            listed.append((decides, cells[0].strip("`"), cells[1], cells[2], cells[3]))
+    rows = [(m.decides, m.name, m.formula, m.source, m.asks()) for m in METHODS]
+    assert listed == rows, "METHODS.md is out of date: run python benchmarks/methods.py --write --keep"
+
+
+def test_a_method_of_your_own_can_be_a_row():
+    own = Method("own", ba.uniform, decides="which prompts", formula="n = 8", source="ours")
+    assert own.asks() == "nothing"
+    assert not own.in_rounds()

@@ -1,0 +1,79 @@
+"""Systematic sampling: the sum, the sizes and the expectation of the counts."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from budgetalloc import Budget, BudgetError, InputError, UnsupportedError
+from budgetalloc.solvers.systematic import systematic
+
+weights = st.lists(st.sampled_from([0.0, 1e-9, 0.1, 0.5, 1.0, 7.0]), min_size=1, max_size=12)
+
+
+@given(
+    weights=weights,
+    units=st.integers(1, 60),
+    floor=st.integers(0, 3),
+    cap=st.none() | st.integers(1, 24),
+    quantum=st.sampled_from([1, 2, 3]),
+    min_group=st.integers(1, 5),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=400, deadline=None)
+def test_the_budget_is_spent_exactly_in_groups_that_it_allows(weights, units, floor, cap, quantum, min_group, seed):
+    try:
+        budget = Budget(units * quantum, floor=floor, cap=cap, quantum=quantum, min_group=min(min_group, floor or 9))
+        budget.check(len(weights))
+    except BudgetError:
+        assume(False)
+    counts = systematic(weights, budget, np.random.default_rng(seed))
+    assert counts.sum() == budget.rollouts
+    assert set(counts.tolist()) <= {0, *budget.grid().tolist()}
+
+
+@given(weights=weights, rollouts=st.integers(1, 40), seed=st.integers(0, 99))
+@settings(max_examples=200, deadline=None)
+def test_a_count_is_its_share_rounded_down_or_up(weights, rollouts, seed):
+    assume(any(weights))
+    share = np.array(weights) / sum(weights) * rollouts
+    counts = systematic(weights, Budget(rollouts, floor=0, min_group=1), np.random.default_rng(seed))
+    assert (counts >= np.floor(share - 1e-6)).all()
+    assert (counts <= np.ceil(share + 1e-6)).all()
+
+
+@pytest.mark.parametrize("budget", [Budget(7, floor=0, min_group=1), Budget(9, floor=1, min_group=1)])
+def test_the_expectation_of_a_count_is_its_share(budget):
+    weights = np.array([4.0, 2.0, 1.0, 0.5, 0.1])
+    rng = np.random.default_rng(0)
+    draws = np.array([systematic(weights, budget, rng) for _ in range(4000)])
+    if budget.floor == 0:
+        share = weights / weights.sum() * 7
+    else:  # the last two stand at the floor, the rest of 9 is shared
+        share = np.array([4.0, 2.0, 1.0, 1.0, 1.0]) * np.array([1, 1, 1, 1, 1])
+    error = 4 * np.sqrt(np.maximum(share % 1 * (1 - share % 1), 1e-9) / 4000)
+    assert (np.abs(draws.mean(axis=0) - share) <= error + 1e-9).all()
+
+
+def test_every_prompt_of_a_large_pool_is_met_in_proportion_and_in_whole_groups():
+    rng = np.random.default_rng(0)
+    weights = np.r_[np.full(500, 1.0), np.full(500, 3.0)]
+    draws = np.array([systematic(weights, Budget(256, floor=0, min_group=4), rng) for _ in range(200)])
+    assert set(np.unique(draws).tolist()) <= {0, 4, 5, 6, 7}
+    heavy = draws[:, 500:].sum() / draws.sum()
+    assert abs(heavy - 0.75) < 0.02
+
+
+def test_weights_of_zero_are_equal_weights_and_a_lone_zero_gets_nothing():
+    assert systematic([0, 0], Budget(8, floor=0), np.random.default_rng(0)).tolist() == [4, 4]
+    assert systematic([0, 1], Budget(8, floor=0), np.random.default_rng(0)).tolist() == [0, 8]
+
+
+def test_bad_input_is_named():
+    rng = np.random.default_rng(0)
+    with pytest.raises(InputError, match="weights_P"):
+        systematic([1.0, -1.0], Budget(8, floor=0), rng)
+    with pytest.raises(UnsupportedError, match="shares out rollouts only"):
+        systematic([1.0], Budget(None, tokens=9.0, cap=4), rng)
+    with pytest.raises(BudgetError, match="floor=2"):
+        systematic([1.0] * 9, Budget(8, floor=2), rng)
