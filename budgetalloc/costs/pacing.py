@@ -1,9 +1,10 @@
-"""How the budget moves over the training horizon: how many rollouts each step gets.
+"""How a run's rollouts are spread over its steps.
 
-A rule wishes for rollouts; `Horizon.fit` makes of the wish the count of the step, so that the total is exact:
+A rule wishes for a number of rollouts; `Horizon.fit` turns the wish into the step's count, so that the run's total is
+exact:
 
     horizon = Horizon(rollouts=38_400, steps=150, low=128, high=512)
-    count = horizon.fit(constant(horizon, step, spent), step, spent)      # or phases, or what a price demands
+    count = horizon.fit(constant(horizon, step, spent), step, spent)      # or phases, or the demand at a price
     counts_P = policy.allocate(ids_P, Budget(rollouts=count, floor=0))
 """
 
@@ -20,13 +21,13 @@ from budgetalloc.errors import BudgetError, InputError, check_integer, check_num
 
 @dataclass(frozen=True)
 class Horizon:
-    """What a whole training run may spend, and the bounds of one step.
+    """What a training run may spend, and the bounds of one step.
 
     Args:
         rollouts: Of the run, spent exactly.
         steps: Of the run.
         low, high: Fewest and most rollouts of a step; `None` is no limit.
-        quantum: A step's rollouts are a multiple of it, and so are the three numbers above.
+        quantum: Rollouts of a step, `rollouts`, `low` and `high` are multiples of it.
 
     Raises:
         BudgetError: the bounds cannot hold. InputError: a value out of range.
@@ -34,7 +35,7 @@ class Horizon:
     >>> horizon = Horizon(rollouts=100, steps=3, low=20, high=50)
     >>> horizon.fit(90, step=0, spent=0)  # more than a step may have
     50
-    >>> horizon.fit(0, step=1, spent=50), horizon.fit(0, step=2, spent=70)  # the last takes what is left
+    >>> horizon.fit(0, step=1, spent=50), horizon.fit(0, step=2, spent=70)  # the last step takes what is left
     (20, 30)
     """
 
@@ -51,25 +52,17 @@ class Horizon:
             value = getattr(self, name)
             if value is not None and check_integer(name, value, least) % self.quantum:
                 raise BudgetError(f"{self}: {name}={value} is not a multiple of quantum={self.quantum}.")
+        portions = self.rollouts // self.quantum
         if self.steps * self.low > self.rollouts:
             raise BudgetError(
                 f"{self}: {self.steps} steps of at least {self.low} need {self.steps * self.low} rollouts. "
-                f"Use low={self._portions // self.steps * self.quantum} or less."
+                f"Use low={portions // self.steps * self.quantum} or less."
             )
         if self.high is not None and self.steps * self.high < self.rollouts:
             raise BudgetError(
                 f"{self}: {self.steps} steps of at most {self.high} spend {self.steps * self.high} rollouts. "
-                f"Use high={-(-self._portions // self.steps) * self.quantum} or more."
+                f"Use high={-(-portions // self.steps) * self.quantum} or more."
             )
-
-    @property
-    def _portions(self) -> int:
-        return self.rollouts // self.quantum
-
-    @property
-    def mean(self) -> float:
-        """Rollouts of a step on average."""
-        return self.rollouts / self.steps
 
     def bounds(self, step: int, spent: int) -> tuple[int, int]:
         """Fewest and most rollouts of this step that leave the later ones a total they can spend exactly.
@@ -91,7 +84,7 @@ class Horizon:
         return fewest, most
 
     def fit(self, wish: float, step: int, spent: int) -> int:
-        """The rollouts of this step: nearest to the wish, within the bounds, so that the run's total is exact."""
+        """The rollouts of this step: the multiple of `quantum` within the bounds that is nearest to the wish."""
         if math.isnan(wish):
             raise InputError(f"wish={wish!r}: use a number of rollouts.")
         fewest, most = self.bounds(step, spent)
@@ -110,7 +103,7 @@ def constant(horizon: Horizon, step: int, spent: int) -> float:
 
 
 def phases(horizon: Horizon, parts: Sequence[tuple[int, float]], step: int, spent: int) -> float:
-    """A share of what is left in proportion to the weight of the phase that the step is in.
+    """A share of what is left, in proportion to the weight of the phase that the step is in.
 
     Args:
         horizon: Of the run.
@@ -124,12 +117,15 @@ def phases(horizon: Horizon, parts: Sequence[tuple[int, float]], step: int, spen
     horizon.bounds(step, spent)
     if not parts:
         raise InputError(f"parts={parts!r}: give at least one phase, such as (100, 1.0).")
-    for at, (steps, weight) in enumerate(parts):
-        check_integer(f"parts[{at}][0]", steps, 1)
-        check_number(f"parts[{at}][1]", weight, 0, math.inf, without=(0,))
-    weights_S = np.repeat([float(weight) for _, weight in parts], [steps for steps, _ in parts])[: horizon.steps]
-    weights_S = np.append(weights_S, np.full(horizon.steps - len(weights_S), float(parts[-1][1])))
-    return float((horizon.rollouts - spent) * weights_S[step] / weights_S[step:].sum())
+    start, weight_now, weight_left = 0, 0.0, 0.0
+    for at, (steps, part_weight) in enumerate(parts):
+        weight = check_number(f"parts[{at}][1]", part_weight, 0, math.inf, without=(0,))
+        end = min(start + check_integer(f"parts[{at}][0]", steps, 1), horizon.steps)
+        end = horizon.steps if at == len(parts) - 1 else end
+        weight_now = weight if start <= step < end else weight_now
+        weight_left += weight * max(0, end - max(start, step))
+        start = end
+    return (horizon.rollouts - spent) * weight_now / weight_left
 
 
 @dataclass(frozen=True)
@@ -137,22 +133,18 @@ class DualPrice:
     """One price of a rollout for the whole run: a step takes every rollout that gains more than the price.
 
     CERO (arXiv 2606.05606) moves the price by projected online gradient descent with a step of 1 / sqrt(K) over K
-    steps: up where a step took more than its mean share of the budget, down, but not below 0, where it took less. The
-    units are ours: what was taken is measured in mean shares, and the price moves by `scale` where the paper's gains
-    have a largest value of their own.
+    steps: up after a step that took more than its mean share of the budget, down (not below 0) after one that took
+    less. Measuring the excess in mean shares and the price in units of `scale` is not the paper's.
 
     Args:
         price: The price now, not negative.
         scale: About the gain of a rollout that is just worth it, positive.
 
-    >>> horizon, gains = Horizon(rollouts=40, steps=4, low=0), [0.5, 0.3, 0.2, 0.1]
-    >>> dual = DualPrice(price=0.25)
-    >>> dual.demand(gains)
+    >>> horizon, dual = Horizon(rollouts=40, steps=4, low=0), DualPrice(price=0.25)
+    >>> dual.demand([0.5, 0.3, 0.2, 0.1])
     2
     >>> dual.after(20, horizon)  # twice the mean share of 10: the price rises by 1 / sqrt(4)
     DualPrice(price=0.75, scale=1.0)
-    >>> dual.after(0, horizon)
-    DualPrice(price=0.0, scale=1.0)
     """
 
     price: float = 0.0
@@ -166,16 +158,16 @@ class DualPrice:
         """How many rollouts gain more than the price.
 
         Args:
-            gains_G: What each further rollout on offer gains, any shape; with concave values
+            gains_G: Gain of each further rollout on offer, any shape; for concave values
                 `np.diff(value(belief_P, np.arange(65)))` holds the gains of up to 64 rollouts of each prompt.
         """
-        return int((_gains(gains_G) > self.price).sum())
+        return int((_check_gains(gains_G) > self.price).sum())
 
     def after(self, demand: float, horizon: Horizon) -> "DualPrice":
         """The price of the next step. The demand counts as far as the bounds of a step allow it."""
         high = horizon.rollouts if horizon.high is None else horizon.high
         taken = min(max(check_number("demand", demand, 0, math.inf), horizon.low), high)
-        excess = taken / horizon.mean - 1
+        excess = taken / (horizon.rollouts / horizon.steps) - 1
         return replace(self, price=max(0.0, self.price + self.scale * excess / math.sqrt(horizon.steps)))
 
 
@@ -183,22 +175,19 @@ class DualPrice:
 class Threshold:
     """The online-knapsack threshold of Zhou, Chakrabarty and Lukose: it rises with the share of the budget spent.
 
-    With every gain of a rollout in [lowest, highest] = [L, U] and a share z spent, a rollout is taken if its gain is at
-    least Psi(z) = (U e / L)^z L / e, from L / e to U. As portions become small, no stream makes the gain in hindsight
-    more than ln(U / L) + 1 times what was taken; the future need not be known. As applied in arXiv 2510.16499.
-
-    Where `Horizon.fit` makes a step take more or less than it demands, the guarantee is lost; use `low=0`.
+    Gains of a rollout lie in [lowest, highest] = [L, U]. With a share z spent, a rollout is taken if its gain is at
+    least Psi(z) = (U e / L)^z L / e. In the limit of small portions, the best choice in hindsight gains at most
+    ln(U / L) + 1 times as much. Applied in arXiv 2510.16499. The guarantee is lost where `Horizon.fit` makes a step
+    take more or less than its demand; use `low=0`.
 
     Args:
         lowest, highest: Bounds of the gain of a rollout, positive.
 
     >>> rule = Threshold(lowest=0.1, highest=1.0)
-    >>> [round(rule.psi(z), 4) for z in (0, 0.5, 1)]
-    [0.0368, 0.1918, 1.0]
+    >>> [round(rule.psi(z), 4) for z in (0, 0.5, 1)], round(rule.ratio, 3)
+    ([0.0368, 0.1918, 1.0], 3.303)
     >>> rule.demand([0.5, 0.05, 0.3, 0.9], spent=70, rollouts=100)  # psi(0.7) = 0.371
     2
-    >>> round(rule.ratio, 3)
-    3.303
     """
 
     lowest: float
@@ -226,13 +215,13 @@ class Threshold:
             rollouts: Of the whole run.
         """
         check_integer("spent", spent, 0, check_integer("rollouts", rollouts, 1))
-        gains_G = np.sort(_gains(gains_G).ravel())[::-1][: rollouts - spent]
+        gains_G = np.sort(_check_gains(gains_G).ravel())[::-1][: rollouts - spent]
         shares_G = (spent + np.arange(len(gains_G))) / rollouts
         # Gains fall and the threshold rises, so those that pass are the first ones.
         return int((gains_G >= self.lowest * np.exp(shares_G * self.ratio - 1)).sum())
 
 
-def _gains(gains: ArrayLike) -> FloatArray:
+def _check_gains(gains: ArrayLike) -> FloatArray:
     gains_G = np.asarray(gains, dtype=np.float64)
     if np.isnan(gains_G).any():
         raise InputError("gains_G holds NaN: give a number for each rollout.")

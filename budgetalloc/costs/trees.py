@@ -1,7 +1,7 @@
 """What tree rollouts cost: leaves are trajectories to train on, nodes and tokens are what is generated.
 
 Trajectories of a tree share their first tokens, so that a leaf costs less than a chain of its own. Tokens count as
-generated once; what a serving system pays to keep or to read a prefix is not in these numbers.
+generated once; what a serving system pays to keep or to read a prefix is not counted.
 """
 
 import math
@@ -14,17 +14,17 @@ from numpy.typing import ArrayLike
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError, check_integer, check_number
 
-LATR_COUNTDOWN = {0: 1.0, 10: 0.75, 20: 0.5, 80: 0.25, 200: 0.0}  # the released scripts'
+LATR_COUNTDOWN = {0: 1.0, 10: 0.75, 20: 0.5, 80: 0.25, 200: 0.0}  # schedules of LATR's released scripts
 LATR_MATH = {0: 1.0, 100: 0.75, 200: 0.5, 300: 0.25}
 
 
 @dataclass(frozen=True)
 class TreeCost:
-    """What a tree, or several, cost.
+    """What one or several trees cost.
 
     Args:
         leaves: Trajectories.
-        nodes: Segments generated. The prompt is none of them.
+        nodes: Segments generated; the prompt is none of them.
         tokens: Tokens generated.
         chain_tokens: Tokens of as many trajectories of the same lengths, each generated alone.
 
@@ -56,18 +56,18 @@ def tree_cost(parents_N: ArrayLike, tokens_N: ArrayLike) -> TreeCost:
     parents, tokens = np.asarray(parents_N), np.asarray(tokens_N, dtype=np.float64)
     if parents.ndim != 1 or not parents.size or parents.dtype.kind != "i" or tokens.shape != parents.shape:
         raise InputError(f"parents_N has shape {parents.shape}, tokens_N {tokens.shape}: give integers, one a node.")
-    if not ((parents >= -1) & (parents < np.arange(parents.size))).all():
-        at = int(np.argmin((parents >= -1) & (parents < np.arange(parents.size))))
+    before_N = (parents >= -1) & (parents < np.arange(parents.size))
+    if not before_N.all():
+        at = int(np.argmin(before_N))
         raise InputError(f"parents_N[{at}]={parents[at]}: a parent comes before its children; -1 is the prompt.")
     if not (np.isfinite(tokens) & (tokens >= 0)).all():
         raise InputError("tokens_N holds a number that is negative or not finite: give tokens of at least 0.")
-    leaf_N = np.ones(parents.size, dtype=np.bool_)
-    leaf_N[parents[parents >= 0]] = False
-    below_N = leaf_N.astype(np.int64)  # trajectories that run through each node
-    for row in range(parents.size - 1, -1, -1):
+    paths_N = (np.bincount(parents[parents >= 0], minlength=parents.size) == 0).astype(np.int64)  # 1 for a leaf
+    leaves = int(paths_N.sum())
+    for row in range(parents.size - 1, -1, -1):  # then: trajectories that run through each node
         if parents[row] >= 0:
-            below_N[parents[row]] += below_N[row]
-    return TreeCost(int(leaf_N.sum()), parents.size, float(tokens.sum()), float((tokens * below_N).sum()))
+            paths_N[parents[row]] += paths_N[row]
+    return TreeCost(leaves, parents.size, float(tokens.sum()), float((tokens * paths_N).sum()))
 
 
 def regular_tree(divisions: Sequence[int], segment: float = 1.0) -> TreeCost:
@@ -83,35 +83,32 @@ def regular_tree(divisions: Sequence[int], segment: float = 1.0) -> TreeCost:
     if not divisions:
         raise InputError("divisions is empty: give the children of each node level by level, such as [2, 2].")
     segment = check_number("segment", segment, 0, math.inf)
-    widths, width = [], 1
+    nodes, width = 0, 1
     for children in divisions:
         width *= check_integer("divisions", children, 1)
-        widths.append(width)
-    return TreeCost(width, sum(widths), sum(widths) * segment, width * len(widths) * segment)
+        nodes += width
+    return TreeCost(width, nodes, nodes * segment, width * len(divisions) * segment)
 
 
 def tree_grpo(
     *, trees: int = 2, expand: int = 2, rounds: int = 1, keep: int = 3, tokens: float = 1.0, depth: int = 1
 ) -> tuple[int, TreeCost]:
-    """Trajectories kept of a prompt, and what its trees are expected to cost (Tree-GRPO; defaults of its scripts).
+    """Trajectories kept of a prompt, and the expected cost of its trees (Tree-GRPO; defaults of its scripts).
 
-    Each tree begins as a chain; each of l rounds grows new branches at n nodes, drawn with replacement among the root
-    and all nodes that are not leaves, so it has 1 + n l leaves, of which k are kept. A branch from a point uniform in
-    depth costs about half a chain, so that a leaf costs (1 + n l / 2) / (1 + n l) of one. That is our arithmetic, not
-    the paper's: with D nodes a chain the half is (D + 1) / (2 D) in the first round, and somewhat less in later ones.
+    A tree begins as a chain; each of l rounds grows branches at n nodes, drawn with replacement among the root and all
+    inner nodes. It then has 1 + n l leaves, of which k are kept. A branch is taken to cost half a chain, which is not
+    stated by the paper: with D nodes a chain it is (D + 1) / (2 D) in the first round and somewhat less later.
 
     Args:
-        trees: M of a prompt.
+        trees: Trees of a prompt.
         expand: n, branches grown a round.
         rounds: l.
-        keep: k, at most 1 + n l; drawn without replacement.
+        keep: k, at most 1 + n l.
         tokens: Of a chain.
         depth: Nodes of a chain; only the number of nodes depends on it.
 
     >>> tree_grpo(tokens=3000, depth=4)
     (6, TreeCost(leaves=6, nodes=16.0, tokens=12000.0, chain_tokens=18000.0))
-    >>> round(tree_grpo()[1].share, 3)
-    0.667
     """
     trees, depth = check_integer("trees", trees, 1), check_integer("depth", depth, 1)
     grown = check_integer("expand", expand, 0) * check_integer("rounds", rounds, 0)
@@ -122,11 +119,9 @@ def tree_grpo(
 
 
 def treepo(*, segment: int = 512, depth: int = 14, divisor: int = 2, first: int = 8, leaves: int = 16) -> TreeCost:
-    """Cost of a TreePO tree that divides until it has its trajectories (defaults of its scripts), none ending early.
+    """Largest cost of a TreePO tree (defaults of its scripts): trajectories that end early cost less.
 
-    The prompt divides into `first` segments (the scripts say up to), later nodes by `divisor`, until there are
-    `leaves`; of a level with too many children, only as many as are missing are grown. Trajectories that end early
-    cost less, and in TreePO others then divide in their place: this is a bound, not a forecast.
+    The prompt divides into `first` segments, later nodes by `divisor`; no level gets more than `leaves` nodes.
 
     Args:
         segment: Tokens.
@@ -140,19 +135,20 @@ def treepo(*, segment: int = 512, depth: int = 14, divisor: int = 2, first: int 
     """
     segment, depth = check_integer("segment", segment, 1), check_integer("depth", depth, 1)
     divisor, leaves = check_integer("divisor", divisor, 1), check_integer("leaves", leaves, 1)
-    width, nodes = check_integer("first", first, 1), 0
-    for _ in range(depth):
-        width = min(width, leaves)
-        nodes, grown, width = nodes + width, width, width * divisor
-    return TreeCost(grown, nodes, nodes * segment, grown * depth * segment)
+    width = min(check_integer("first", first, 1), leaves)
+    nodes = width
+    for _ in range(depth - 1):
+        width = min(width * divisor, leaves)
+        nodes += width
+    return TreeCost(width, nodes, nodes * segment, width * depth * segment)
 
 
 def branch_grpo(splits: Sequence[int] = (0, 3, 6, 9), *, steps: int, branches: int = 2) -> TreeCost:
-    """Cost in denoising steps of a diffusion tree that branches at `splits` (BranchGRPO), before any pruning.
+    """Cost in denoising steps of a diffusion tree that branches at `splits`, before any pruning (BranchGRPO).
 
     Args:
-        splits: Steps at which every trajectory divides, from 0, each once: branches^splits leaves.
-        steps: Denoising steps, more than the last of the splits. Not a default: the sampler's.
+        splits: Steps at which every trajectory divides, from 0, each once.
+        steps: Denoising steps of the sampler, more than the last of the splits.
         branches: Of a trajectory at a split.
 
     >>> branch_grpo((0, 3, 6, 9), steps=16)
@@ -166,11 +162,9 @@ def branch_grpo(splits: Sequence[int] = (0, 3, 6, 9), *, steps: int, branches: i
 
 
 def aepo_split(k: int, entropy_root: float, entropy_tool: float, *, beta: float = 1.0) -> tuple[int, int]:
-    """Rollouts from scratch and branches, m = k sigma(beta (H_root - H_tool)) and k - m (AEPO, arXiv 2510.14545).
+    """Rollouts from scratch and branches: m = k sigmoid(beta (H_root - H_tool)) and k - m (AEPO, arXiv 2510.14545).
 
-    An uncertain start gets more rollouts from scratch, uncertain tool results more branches. beta is not known to us:
-    1 is ours, as is rounding to the nearest (a half up) with one at least from scratch: a branch needs a trajectory.
-    The released code is its predecessor's, with 8 of 16 from scratch always.
+    The paper's beta was not found: 1 is a guess. m is rounded to the nearest and is at least 1.
 
     Args:
         k: Rollouts of the prompt.
@@ -184,9 +178,8 @@ def aepo_split(k: int, entropy_root: float, entropy_tool: float, *, beta: float 
     k, beta = check_integer("k", k, 1), check_number("beta", beta, 0, math.inf)
     root = check_number("entropy_root", entropy_root, 0, math.inf)
     tool = check_number("entropy_tool", entropy_tool, 0, math.inf)
-    scratch = k * (1 + math.tanh(beta * (root - tool) / 2)) / 2  # the sigmoid, without overflow
-    m = max(1, math.floor(scratch + 0.5))
-    return m, k - m
+    scratch = max(1, math.floor(k * (1 + math.tanh(beta * (root - tool) / 2)) / 2 + 0.5))  # a sigmoid without overflow
+    return scratch, k - scratch
 
 
 def aepo_branch_probability(
@@ -194,16 +187,15 @@ def aepo_branch_probability(
 ) -> FloatArray:
     """Probability of a branch at a tool step, (alpha + gamma dH) (1 - penalty l) (AEPO, arXiv 2510.14545).
 
-    The second factor keeps branches from crowding on few trajectories: l is how many the trajectory has grown in a
-    row. AEPO branches where this exceeds a threshold tau. tau and the penalty are not known to us: 0.25 is ours;
-    alpha and gamma are those of the predecessor's code (ARPO). Each factor is kept within [0, 1].
+    The second factor keeps branches from crowding on few trajectories. The paper's penalty was not found: 0.25 is a
+    guess; alpha and gamma are those of the predecessor's code (ARPO). Each factor is kept within [0, 1].
 
     Args:
         entropy_change: dH at the step, any shape, finite.
-        consecutive: l, at least 0, of a shape that fits.
+        consecutive: l, branches that the trajectory has grown in a row, at least 0, of a shape that fits.
         alpha: In [0, 1].
         gamma: At least 0.
-        penalty: gamma', at least 0.
+        penalty: At least 0.
 
     >>> aepo_branch_probability([0.5, 0.5, 0.5, -1.0], [0, 1, 4, 0])
     array([0.6 , 0.45, 0.  , 0.3 ])
@@ -216,29 +208,20 @@ def aepo_branch_probability(
     return np.asarray(np.clip(alpha + gamma * change, 0, 1) * np.clip(1 - penalty * row, 0, 1))
 
 
-def latr_share(step: int, schedule: Mapping[int, float] = LATR_COUNTDOWN) -> float:
-    """Share of tree rollouts at a step; the others are plain samples (LATR, schedules of its released scripts).
+def latr_split(rollouts: int, step: int, schedule: Mapping[int, float] = LATR_COUNTDOWN) -> tuple[int, int]:
+    """Tree rollouts and plain samples of a step (LATR); the tree's share is rounded to the nearest rollout.
 
     Args:
+        rollouts: Of the step.
         step: From 0.
-        schedule: The share from each step on, one of them step 0: `LATR_COUNTDOWN` or `LATR_MATH`.
+        schedule: Share of tree rollouts from each step on, one of them step 0: `LATR_COUNTDOWN` or `LATR_MATH`.
 
-    >>> [latr_share(step) for step in (0, 9, 10, 79, 200)], latr_share(500, LATR_MATH)
-    ([1.0, 1.0, 0.75, 0.5, 0.0], 0.25)
+    >>> [latr_split(8, step) for step in (0, 10, 80, 200)], latr_split(8, 500, LATR_MATH)
+    ([(8, 0), (6, 2), (2, 6), (0, 8)], (2, 6))
     """
-    step = check_integer("step", step, 0)
+    rollouts, step = check_integer("rollouts", rollouts, 1), check_integer("step", step, 0)
     shares = {check_integer("schedule", at, 0): check_number("schedule", x, 0, 1) for at, x in schedule.items()}
     if 0 not in shares:
         raise InputError(f"schedule={dict(schedule)!r} does not say what holds at step 0: add {{0: 1.0}}.")
-    return shares[max(at for at in shares if at <= step)]
-
-
-def latr_split(rollouts: int, step: int, schedule: Mapping[int, float] = LATR_COUNTDOWN) -> tuple[int, int]:
-    """Tree rollouts and plain samples of a step; the share is rounded to the nearest, a half up, which is ours.
-
-    >>> [latr_split(8, step) for step in (0, 10, 80, 200)]
-    [(8, 0), (6, 2), (2, 6), (0, 8)]
-    """
-    rollouts = check_integer("rollouts", rollouts, 1)
-    tree = math.floor(rollouts * latr_share(step, schedule) + 0.5)
+    tree = math.floor(rollouts * shares[max(at for at in shares if at <= step)] + 0.5)
     return tree, rollouts - tree

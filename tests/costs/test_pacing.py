@@ -36,7 +36,12 @@ def test_whatever_is_wished_the_total_is_exact_and_every_step_within_its_bounds(
     rng = np.random.default_rng(seed)
     odd = [0.0, -5.0, math.inf, -math.inf, 1e9]
     for counts in (
-        run(horizon, lambda step, spent: rng.choice(odd) if rng.random() < 0.3 else rng.gamma(1, horizon.mean)),
+        run(
+            horizon,
+            lambda step, spent: (
+                rng.choice(odd) if rng.random() < 0.3 else rng.gamma(1, horizon.rollouts / horizon.steps)
+            ),
+        ),
         run(horizon, lambda step, spent: constant(horizon, step, spent)),
         run(horizon, lambda step, spent: phases(horizon, [(2, 0.5), (3, 4.0), (1, 1.0)], step, spent)),
     ):

@@ -1,12 +1,9 @@
-"""Budgets in tokens: the sheet's numbers, enumeration, and the bias that over-provision has to short answers."""
-
-import itertools
+"""Budgets in tokens: the papers' numbers and enumeration."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import norm
 
 from budgetalloc.costs.tokens import (
     anytime_budgets,
@@ -16,11 +13,9 @@ from budgetalloc.costs.tokens import (
     budget_partition,
     curriculum_budget,
     elastic_split,
-    kept_length,
     length_caps,
     over_provision,
     speculative_saved,
-    stepwise_budget,
 )
 from budgetalloc.errors import InputError
 
@@ -69,11 +64,11 @@ def test_the_curriculum_of_the_paper():
 
 
 def test_the_stepwise_form_starts_and_ends_where_it_should_and_falls_in_equal_ratios():
-    budgets = [stepwise_budget(step, first=10000, last=1000, changes=4, steps=1000) for step in range(1000)]
+    decay, every = (1000 / 10000) ** (1 / 4), 1000 / 5
+    budgets = [curriculum_budget(step, first=10000, decay=decay, every=every, last=1000) for step in range(1000)]
     assert [budgets[at] for at in (0, 199, 200, 999)] == [10000, 10000, 5623, 1000]  # 10^3.75 = 5623.4
-    assert len(set(budgets)) == 5
     assert [budgets.count(x) for x in dict.fromkeys(budgets)] == [200] * 5
-    assert stepwise_budget(10**6, first=7, last=70) == 70
+    assert curriculum_budget(10**6, first=256, last=87) == 87
 
 
 def test_the_solution_always_has_its_share():
@@ -116,48 +111,6 @@ def test_over_provision_rounds_up_but_not_past_a_whole_number():
     assert over_provision(100, 1.1) == 110  # 100 x 1.1 is 110.00000000000001 in floats
 
 
-def test_losing_the_aborted_keeps_the_shortest_of_those_started():
-    # Exact: of two draws from {1, 3} the shorter is 1.5 long on average, the mean is 2.
-    assert kept_length([1, 3], rollouts=1, rounds=20000, resume=False) == pytest.approx(0.75, abs=0.01)
-    assert kept_length([1, 3], rollouts=8, factor=1, rounds=2000, resume=False) == pytest.approx(1, abs=0.02)
-
-
-def test_over_provision_is_biased_to_short_answers_unless_the_aborted_return():
-    lengths = np.random.default_rng(0).lognormal(6, 0.7, size=2000)
-    kept = {
-        (factor, resume): kept_length(lengths, factor=factor, resume=resume, rounds=400)
-        for factor, resume in itertools.product((1.25, 2.0), (False, True))
-    }
-    # Exact for many rollouts a round: the mean of a lognormal's shortest half, and of its shortest 80 %, over its mean.
-    assert kept[2.0, False] == pytest.approx(2 * norm.cdf(-0.7), abs=0.02)  # 0.484; computed 0.493
-    assert kept[1.25, False] == pytest.approx(norm.cdf(norm.ppf(0.8) - 0.7) / 0.8, abs=0.02)  # 0.695; computed 0.709
-    assert kept[2.0, True] == pytest.approx(1, abs=0.015)  # computed 0.994
-    assert kept[1.25, True] == pytest.approx(1, abs=0.015)  # computed 0.996
-
-
-@pytest.mark.parametrize("resume", [False, True])
-def test_the_simulation_does_what_a_clock_of_single_ticks_does(resume):
-    rng, lengths, under_way, kept = np.random.default_rng(3), [2, 5, 9, 30], [], []
-    for _ in range(50):
-        under_way += [[length, length] for length in rng.choice(lengths, size=6 - len(under_way))]
-        done = 0
-        while done < 3:  # of responses that end at the same tick, the first started counts first
-            for response in under_way:
-                response[1] -= 1
-            for response in [x for x in under_way if x[1] <= 0][: 3 - done]:
-                under_way.remove(response)
-                kept.append(response[0])
-                done += 1
-        under_way = under_way if resume else []
-    found = kept_length(lengths, rollouts=3, rounds=50, resume=resume, seed=3)
-    assert found == pytest.approx(np.mean(kept) / np.mean(lengths))
-
-
-def test_a_short_run_that_resumes_still_lacks_long_answers():
-    lengths = np.random.default_rng(0).lognormal(6, 0.7, size=2000)
-    assert kept_length(lengths, rounds=4) < 0.85  # computed: 0.790
-
-
 @given(st.lists(st.floats(-5, 5), max_size=6), st.floats(-1, 1), st.floats(0.1, 3))
 @settings(deadline=None, max_examples=50)
 def test_what_a_draft_saves_is_the_expected_place_of_the_first_rejection(ratios, bias, scale):
@@ -187,7 +140,8 @@ def test_an_unchanged_policy_saves_the_whole_response_and_a_token_that_cannot_be
         (lambda: length_caps(["a"], ["a"], [1], [1], longest=9, factor=0), "factor"),
         (lambda: curriculum_budget(-1), "step=-1"),
         (lambda: curriculum_budget(0, decay=0), "decay=0"),
-        (lambda: stepwise_budget(0, changes=0), "changes=0"),
+        (lambda: curriculum_budget(0, every=0), "every=0"),
+        (lambda: curriculum_budget(0, last=0), "last=0"),
         (lambda: elastic_split(100), "longest=100"),
         (lambda: anytime_budgets(3, 4), "longest=3"),
         (lambda: anytime_prior([1, 2], "geometric"), "prior"),
@@ -196,9 +150,6 @@ def test_an_unchanged_policy_saves_the_whole_response_and_a_token_that_cannot_be
         (lambda: anytime_returns([1], [1, 2]), "rewards_K"),
         (lambda: anytime_cost(8000, 4, summary_tokens=0), "summary_tokens=0"),
         (lambda: over_provision(32, 0.5), "factor"),
-        (lambda: kept_length([]), "lengths"),
-        (lambda: kept_length([0.5]), "lengths"),
-        (lambda: kept_length([5], rounds=0), "rounds=0"),
         (lambda: speculative_saved([np.nan]), "log_ratio_T"),
         (lambda: speculative_saved([0], scale=0), "scale=0"),
     ],

@@ -10,7 +10,6 @@ from budgetalloc.costs.trees import (
     aepo_branch_probability,
     aepo_split,
     branch_grpo,
-    latr_share,
     latr_split,
     regular_tree,
     tree_cost,
@@ -124,10 +123,10 @@ def test_branches_in_a_row_make_the_next_less_likely():
 
 
 def test_latr_trades_trees_for_plain_samples_over_the_run():
-    assert [latr_share(step) for step in (0, 9, 10, 19, 20, 79, 80, 199, 200, 10**6)] == [
-        *(1, 1, 0.75, 0.75, 0.5, 0.5, 0.25, 0.25, 0, 0)
+    assert [latr_split(8, step)[0] for step in (0, 9, 10, 19, 20, 79, 80, 199, 200, 10**6)] == [
+        *(8, 8, 6, 6, 4, 4, 2, 2, 0, 0)
     ]
-    assert [latr_share(step, LATR_MATH) for step in (99, 100, 200, 300)] == [1, 0.75, 0.5, 0.25]
+    assert [latr_split(4, step, LATR_MATH)[0] for step in (99, 100, 200, 300)] == [4, 3, 2, 1]
     assert [latr_split(5, step) for step in (0, 10, 20, 80, 200)] == [(5, 0), (4, 1), (3, 2), (1, 4), (0, 5)]
 
 
@@ -150,9 +149,9 @@ def test_latr_trades_trees_for_plain_samples_over_the_run():
         (lambda: aepo_split(4, float("nan"), 1), "entropy_root"),
         (lambda: aepo_branch_probability(np.nan, 0), "entropy_change"),
         (lambda: aepo_branch_probability(0, -1), "consecutive"),
-        (lambda: latr_share(0, {5: 1.0}), "step 0"),
-        (lambda: latr_share(0, {0: 1.5}), r"schedule=1\.5"),
-        (lambda: latr_share(-1), "step=-1"),
+        (lambda: latr_split(8, 0, {5: 1.0}), "step 0"),
+        (lambda: latr_split(8, 0, {0: 1.5}), r"schedule=1\.5"),
+        (lambda: latr_split(8, -1), "step=-1"),
     ],
 )
 def test_bad_arguments_are_named(call, name):
