@@ -152,7 +152,7 @@ def anytime_prior(budgets_K: ArrayLike, prior: str = "uniform") -> FloatArray:
 
 
 def anytime_returns(rewards_K: ArrayLike, budgets_K: ArrayLike, prior: str = "uniform") -> FloatArray:
-    """Return of the tokens of each segment: the sum of P_j r_j over its own and all later truncations (AnytimeReasoner).
+    """Return of each segment's tokens: the sum of P_j r_j over its own and all later truncations (AnytimeReasoner).
 
     No baseline is subtracted; the method takes one from the same prefix or group.
 
