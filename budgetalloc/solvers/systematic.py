@@ -45,10 +45,8 @@ def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -
     if budget.floor or low == 1:
         return quantum * _round(clipped_shares(weights, total, low if budget.floor else 0, high), start)
     shares = clipped_shares(weights, total, 0, high)
-    large = shares >= low
-    groups = np.where(large, 1, 0)  # shares that make a group of their own; of the others, whole groups are drawn
-    groups[~large] = _round(shares[~large] / low, start)
-    chosen = np.flatnonzero(groups)
+    # A share of a whole group or more is met for sure; of the smaller shares, whole groups are drawn.
+    chosen = np.flatnonzero(_round(np.minimum(shares / low, 1.0), start))
     while len(chosen) * low > total or len(chosen) * high < total:
         chosen = _one_more_or_less(chosen, shares, len(chosen) * low > total)
     counts_P = np.zeros(weights.size, dtype=np.int64)

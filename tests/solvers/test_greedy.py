@@ -1,4 +1,4 @@
-"""Solvers: the budget is conserved, and the value is checked against enumeration and an independent bound."""
+"""The greedy solver: the budget is conserved, and the value is checked by enumeration and an independent bound."""
 
 import itertools
 import re
@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import budgetalloc as ba
-from budgetalloc import Beta, Budget, BudgetError, InputError, Point, UnsupportedError, greedy, proportional
+from budgetalloc import Beta, Budget, BudgetError, InputError, Point, UnsupportedError, greedy
 
 LIMITS = settings(max_examples=200, deadline=None)
 CONCAVE = [ba.mixed_group, ba.hit, ba.variance, ba.knapsack_rl]
@@ -37,7 +37,7 @@ def budgets(draw, prompts, most=40):
 
 @st.composite
 def problems(draw, max_prompts=6, most=40, values=("concave", "monotone")):
-    """A budget, and values for each of its counts: one of ours, or any that does not fall."""
+    """A budget, and values for each of its counts: one of budgetalloc's, or any that does not fall."""
     prompts = draw(st.integers(1, max_prompts))
     budget = draw(budgets(prompts, most))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
@@ -162,6 +162,19 @@ def test_greedy_spends_what_a_large_block_leaves():
     assert counts_P[2] == 6
 
 
+@pytest.mark.parametrize(
+    ("first_N", "second", "counts"),
+    [
+        ([0, 0.1, 0.2, 1.2, 1.2, 1.2], 0.7, [8, 0]),  # growing keeps 1.2; opening the second keeps 0.1 + 0.7
+        ([0, 0.5, 0.6, 1.2, 1.2, 1.2], 1.15, [4, 4]),  # opening the second keeps 0.5 + 1.15
+    ],
+)
+def test_what_no_block_fits_into_is_spent_in_the_better_of_two_ways(first_N, second, counts):
+    """The first prompt's block of 6 leaves 2 of 8: it grows by 2, or it lends 2 to a group of the second."""
+    budget = Budget(rollouts=8, floor=0, min_group=4, cap=8)
+    assert greedy([first_N, [0, *[second] * 5]], None, budget).tolist() == counts
+
+
 @pytest.mark.parametrize("prompts", [16, 1024])
 def test_greedy_at_every_kind_of_belief(prompts):
     """All at .5, all 0, all 1, all cold, mixed, with rollouts to spare, just enough and fewer than prompts."""
@@ -282,93 +295,26 @@ def test_a_floor_beyond_the_tokens_names_tokens_that_would_do():
         greedy(values_PN, costs_P, Budget(rollouts=None, tokens=enough - 1, cap=8))
 
 
-# --- proportional ---
-
-
-@given(st.data())
-@settings(max_examples=300, deadline=None)
-def test_proportional_conserves_the_budget(data):
-    prompts = data.draw(st.integers(1, 8))
-    budget = data.draw(budgets(prompts))
-    weight = st.one_of(st.just(0.0), st.floats(1e-3, 1e3), st.sampled_from([1.0, 2.0]))
-    weights_P = np.array(data.draw(st.lists(weight, min_size=prompts, max_size=prompts)))
-    counts_P = proportional(weights_P, None, budget)
-    check_counts(counts_P, budget, prompts)
-    heavier = weights_P[:, None] > weights_P[None, :]
-    assert (counts_P[:, None] >= counts_P[None, :])[heavier].all()
-
-
-@given(st.lists(st.floats(0.01, 1), min_size=1, max_size=20), st.integers(1, 500))
-@LIMITS
-def test_proportional_is_within_one_of_the_share(weights, rollouts):
-    budget = Budget(rollouts=rollouts, floor=0, min_group=1)
-    shares = np.array(weights) / sum(weights) * rollouts
-    counts_P = proportional(weights, None, budget)
-    if (shares >= 1).all():  # below one rollout a prompt gets nothing, and the others its share
-        assert (abs(counts_P - shares) < 1 + 1e-6).all()
-    assert counts_P.sum() == rollouts
-
-
-def test_proportional_redistributes_what_a_cap_refuses():
-    budget = Budget(rollouts=24, floor=2, cap=10)
-    assert proportional([100, 4, 3], None, budget).tolist() == [10, 8, 6]
-
-
-def test_proportional_without_weights_is_equal():
-    assert proportional(np.zeros(5), None, Budget(rollouts=22)).tolist() == [5, 5, 4, 4, 4]
-
-
-def test_proportional_leaves_light_prompts_out():
-    assert proportional([8, 8, 1, 0], None, Budget(rollouts=16, floor=0, min_group=4)).tolist() == [8, 8, 0, 0]
-
-
 # --- what is refused ---
 
 
 def test_infeasible_budgets_say_what_would_hold():
-    budget = Budget(rollouts=16, floor=4)
     with pytest.raises(BudgetError, match=r"floor=4 need 32 rollouts. Use floor=2 or floor=0 or rollouts=32"):
-        greedy(np.zeros((8, 13)), None, budget)
-    with pytest.raises(BudgetError, match="need 32 rollouts"):
-        proportional(np.ones(8), None, budget)
-    with pytest.raises(BudgetError, match="cap=4 can take only 32 rollouts"):
-        greedy(np.zeros((8, 3)), None, Budget(rollouts=64, cap=4))
-    with pytest.raises(BudgetError, match="no set of groups of 4 to 6"):
-        greedy(np.zeros((8, 4)), None, Budget(rollouts=7, floor=0, min_group=4, cap=6))
-    with pytest.raises(BudgetError, match=r"need 2 rollouts. Use floor=1"):  # not a complaint about the grid's columns
-        greedy(np.zeros((1, 1)), None, Budget(rollouts=1))
-
-
-BOTH = Budget(rollouts=8, tokens=100.0, cap=4)
-TOKENS = Budget(rollouts=None, tokens=100.0, cap=4)
+        greedy(np.zeros((8, 13)), None, Budget(rollouts=16, floor=4))
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "text"),
+    ("budget", "text"),
     [
-        (lambda: greedy(np.zeros(3), None, Budget(rollouts=8)), InputError, "values_PN has shape (3,)"),
-        (lambda: greedy(np.zeros((0, 3)), None, Budget(rollouts=8)), InputError, "values_PN has shape (0, 3)"),
-        (lambda: greedy(np.zeros((2, 9)), None, Budget(rollouts=8)), InputError, "values_PN has shape (2, 9)"),
-        (lambda: greedy([[0, 1, np.nan]] * 2, None, Budget(rollouts=8, cap=4)), InputError, "values_PN holds nan"),
-        (lambda: greedy(np.zeros((2, 2)), None, Budget(rollouts=8)), InputError, "values_PN ends at 3 rollouts"),
-        (
-            lambda: greedy(np.zeros((9, 2)), None, Budget(rollouts=5, floor=0)),
-            InputError,
-            "values_PN ends at 2 rollouts",
-        ),
-        (lambda: greedy(np.zeros((2, 3)), [1, 1], BOTH), UnsupportedError, "rollouts=8, tokens=100.0"),
-        (lambda: greedy(np.zeros((2, 3)), None, TOKENS), InputError, "costs_P=None"),
-        (lambda: greedy(np.zeros((2, 3)), [1.0], TOKENS), InputError, "costs_P=[1.0]"),
-        (lambda: greedy(np.zeros((2, 3)), [1, 0], TOKENS), InputError, "costs_P=[1, 0]"),
-        (lambda: greedy(np.zeros((2, 3)), [1, np.inf], TOKENS), InputError, "costs_P=[1, inf]"),
-        (lambda: proportional([1, -1], None, Budget(rollouts=8)), InputError, "weights_P=[1, -1]"),
-        (lambda: proportional([1, np.nan], None, Budget(rollouts=8)), InputError, "weights_P=[1, nan]"),
-        (lambda: proportional([], None, Budget(rollouts=8)), InputError, "weights_P=[]"),
-        (lambda: proportional([[1]], None, Budget(rollouts=8)), InputError, "weights_P=[[1]]"),
-        (lambda: proportional([1, 1], None, TOKENS), UnsupportedError, "tokens=100.0"),
-        (lambda: proportional([1, 1], [1, 1], Budget(rollouts=8)), UnsupportedError, "rollouts only"),
+        (Budget(rollouts=8, tokens=100.0, cap=4), "greedy spends one resource. Use solver=ortools"),
+        (Budget(rollouts=8, cap=4, quotas={"a": (0, 4)}), "Use solver=ortools"),
     ],
 )
-def test_bad_input(call, error, text):
-    with pytest.raises(error, match=re.escape(text)):
-        call()
+def test_what_greedy_cannot_limit_names_the_solver_that_can(budget, text):
+    with pytest.raises(UnsupportedError, match=re.escape(text)):
+        greedy(np.zeros((2, 3)), [1, 1], budget)
+
+
+def test_tokens_need_costs():
+    with pytest.raises(InputError, match="costs_P=None"):
+        greedy(np.zeros((2, 3)), None, Budget(rollouts=None, tokens=100.0, cap=4))

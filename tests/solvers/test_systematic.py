@@ -64,6 +64,28 @@ def test_every_prompt_of_a_large_pool_is_met_in_proportion_and_in_whole_groups()
     assert abs(heavy - 0.75) < 0.02
 
 
+class Start:
+    """A generator whose one number is known."""
+
+    def __init__(self, start: float) -> None:
+        self.start = start
+
+    def random(self) -> float:
+        return self.start
+
+
+def test_groups_that_are_drawn_whole_have_equal_sizes_however_small_their_shares():
+    """Marks at 0.4, 1.4, 2.4 and 3.4 groups of four hit the first, second, fourth and fifth of the shares / 4."""
+    counts = systematic([2.0, 3.75, 3.75, 3.75, 3.75], Budget(17, floor=0, min_group=4), Start(0.6))
+    assert counts.tolist() == [5, 4, 0, 4, 4]  # 17 / 4 each, the first in the list gets the remainder
+
+
+@pytest.mark.parametrize("start", [0.0, 0.3, 0.999])
+def test_a_share_of_a_whole_group_or_more_is_met_at_every_start(start):
+    counts = systematic([4.0, 6.0, 1.0, 1.0], Budget(12, floor=0, min_group=4), Start(start))
+    assert (counts[:2] >= 4).all()
+
+
 def test_weights_of_zero_are_equal_weights_and_a_lone_zero_gets_nothing():
     assert systematic([0, 0], Budget(8, floor=0), np.random.default_rng(0)).tolist() == [4, 4]
     assert systematic([0, 1], Budget(8, floor=0), np.random.default_rng(0)).tolist() == [0, 8]

@@ -79,6 +79,11 @@ def test_balanced_gives_half_successes_where_there_are_enough():
     assert wins == [1, 4, 6]  # of 8 each: 1 + 7, 4 + 4, 6 + 2
 
 
+def test_balanced_takes_only_a_reward_above_one_half_for_a_success():
+    assert balanced(["a"] * 4, [0.45, 0.5, 0.2, 0.9], 2).tolist() == [0, 3]
+    assert balanced(["a"] * 3, [0.51, 0.6, 0.5], 2).tolist() == [0, 2]
+
+
 @each_rule
 @pytest.mark.parametrize("rows", [0, 5])
 def test_refuses_a_number_of_rows_that_is_not_there(rule, rows):

@@ -1,0 +1,109 @@
+"""Proportional shares: the budget is conserved, a count is close to its share, and heavier prompts get no less."""
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from budgetalloc import Budget, BudgetError, InputError, UnsupportedError, proportional
+from budgetalloc.solvers.proportional import clipped_shares, largest_remainder
+
+weight = st.one_of(st.just(0.0), st.floats(1e-3, 1e3), st.sampled_from([1.0, 2.0]))
+
+
+@given(
+    weights=st.lists(weight, min_size=1, max_size=8),
+    units=st.integers(1, 40),
+    floor=st.integers(0, 4),
+    cap=st.none() | st.integers(1, 12),
+    quantum=st.sampled_from([1, 1, 2, 3]),
+    min_group=st.integers(1, 5),
+)
+@settings(max_examples=300, deadline=None)
+def test_the_budget_is_spent_exactly_and_heavier_prompts_get_no_less(weights, units, floor, cap, quantum, min_group):
+    try:
+        budget = Budget(units * quantum, floor=floor, cap=cap, quantum=quantum, min_group=min(min_group, floor or 9))
+        budget.check(len(weights))
+    except BudgetError:
+        assume(False)
+    counts_P = proportional(weights, None, budget)
+    assert counts_P.shape == (len(weights),)
+    assert counts_P.dtype == np.int64
+    assert np.isin(counts_P, budget.grid()).all()
+    assert counts_P.sum() == budget.rollouts
+    weights_P = np.array(weights)
+    heavier_PP = weights_P[:, None] > weights_P[None, :]
+    assert (counts_P[:, None] >= counts_P[None, :])[heavier_PP].all()
+
+
+@given(st.lists(st.floats(0.01, 1), min_size=1, max_size=20), st.integers(1, 500))
+@settings(max_examples=200, deadline=None)
+def test_a_count_is_within_one_of_its_share(weights, rollouts):
+    budget = Budget(rollouts=rollouts, floor=0, min_group=1)
+    shares_P = np.array(weights) / sum(weights) * rollouts
+    counts_P = proportional(weights, None, budget)
+    if (shares_P >= 1).all():  # below one rollout a prompt gets nothing, and the others its share
+        assert (abs(counts_P - shares_P) < 1 + 1e-6).all()
+    assert counts_P.sum() == rollouts
+
+
+def test_what_a_cap_refuses_goes_to_the_others_in_proportion():
+    budget = Budget(rollouts=24, floor=2, cap=10)
+    assert proportional([100, 4, 3], None, budget).tolist() == [10, 8, 6]
+
+
+def test_weights_of_zero_are_equal_weights():
+    assert proportional(np.zeros(5), None, Budget(rollouts=22)).tolist() == [5, 5, 4, 4, 4]
+
+
+def test_light_prompts_are_left_out():
+    assert proportional([8, 8, 1, 0], None, Budget(rollouts=16, floor=0, min_group=4)).tolist() == [8, 8, 0, 0]
+
+
+@given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=10), st.integers(0, 3), st.integers(0, 9), st.floats(0, 1))
+@settings(max_examples=100, deadline=None)
+def test_clipped_shares_are_proportional_between_their_bounds(weights, low, room, place):
+    high = low + 1 + room
+    total = round(len(weights) * (low + place * (high - low)))
+    weights_P = np.array(weights)
+    assume(total > 0)
+    shares_P = clipped_shares(weights_P, total, low, high)
+    assert shares_P.sum() == pytest.approx(total, rel=1e-6)
+    assert (shares_P >= low).all()
+    assert (shares_P <= high).all()
+    inside_P = (shares_P > low * (1 + 1e-6)) & (shares_P < high * (1 - 1e-6))
+    scale_P = shares_P[inside_P] / weights_P[inside_P]
+    assert scale_P == pytest.approx(scale_P[:1].repeat(scale_P.size), rel=1e-6)
+
+
+def test_remainders_go_to_the_largest_fractions_first():
+    assert largest_remainder(np.array([2.3, 1.2, 1.5]), 5, 0, 9).tolist() == [2, 1, 2]
+    assert largest_remainder(np.array([1.0, 1.0, 1.0]), 5, 1, 9).tolist() == [2, 2, 1]  # ties: first in the list
+
+
+def test_infeasible_budgets_say_what_would_hold():
+    with pytest.raises(BudgetError, match="need 32 rollouts"):
+        proportional(np.ones(8), None, Budget(rollouts=16, floor=4))
+
+
+ROLLOUTS = Budget(rollouts=8)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda: proportional([1, -1], None, ROLLOUTS), InputError, "weights_P=[1, -1]"),
+        (lambda: proportional([1, np.nan], None, ROLLOUTS), InputError, "weights_P=[1, nan]"),
+        (lambda: proportional([], None, ROLLOUTS), InputError, "weights_P=[]"),
+        (lambda: proportional([[1]], None, ROLLOUTS), InputError, "weights_P=[[1]]"),
+        (lambda: proportional([1, 1], None, Budget(None, tokens=100.0, cap=4)), UnsupportedError, "tokens=100.0"),
+        (lambda: proportional([1, 1], None, Budget(8, tokens=100.0, cap=4)), UnsupportedError, "tokens=100.0"),
+        (lambda: proportional([1, 1], None, Budget(8, quotas={"a": (0, 4)})), UnsupportedError, "rollouts only"),
+        (lambda: proportional([1, 1], [1, 1], ROLLOUTS), UnsupportedError, "rollouts only"),
+    ],
+)
+def test_bad_input_is_named(call, error, text):
+    with pytest.raises(error, match=re.escape(text)):
+        call()
