@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.ids import Id, UInt64Array, check_ids, factorize, stable_key
-from budgetalloc.beliefs.pooled import Drift, pooled_prior
+from budgetalloc.beliefs.pooled import Drift, moved_evidence, pooled_prior
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import check_rewards
+from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, StateError
 
 STATE_VERSION = 1
@@ -31,11 +32,12 @@ class BetaEstimator:
 
     Args:
         prior: Pseudo-successes and pseudo-failures of a prompt never seen, both positive; or "pool": the Beta with the
-            mean and variance of the rates of all prompts seen, as believed now. It starts at (0.5, 0.5).
+            mean and variance of the believed rates of all prompts seen, (0.5, 0.5) at the start.
         discount: Share of the evidence kept at a visit, in [0, 1].
         idle: Share of the evidence kept at a step without a visit, in (0, 1].
         drift: Whether to learn the drift and to move beliefs along with it. After a rise by d log-odds since a visit,
-            a failure at that visit counts as exp(-d); after a fall by d, a success does. With "pool" the prior follows.
+            a failure at that visit counts as exp(-d); after a fall by d, a success does. The pool's prior then drifts
+            too.
 
     Raises:
         InputError: a parameter out of range; ids and rewards of different lengths; a reward outside [0, 1].
@@ -52,7 +54,7 @@ class BetaEstimator:
     >>> pool = BetaEstimator(prior="pool", discount=0.9, drift=True)
     >>> for passed in (2, 3, 4):  # of 8, in each of 200 prompts
     ...     pool.observe(np.repeat(np.arange(200), 8), np.tile(np.arange(8) < passed, 200)); pool.tick()
-    >>> pool.belief([0, "new"]).mean.round(2)  # a prompt never seen: the pool's mean, not 0.5
+    >>> pool.belief([0, "new"]).mean.round(2)  # a prompt never seen has the pool's mean, not 0.5
     array([0.39, 0.38])
     """
 
@@ -82,11 +84,12 @@ class BetaEstimator:
         self.idle = float(idle)
         self.drift = bool(drift)
         self.step = 0
-        self._prior = _START if self.prior == "pool" else self.prior  # in force at the step under way
+        self._prior = _START if self.prior == "pool" else self.prior  # used in the step under way
         self._drift = Drift() if drift else None
         self._place: dict[Id, int] = {}
-        self._evidence_P2: FloatArray = np.zeros((0, 2))  # discounted successes and failures, as of the last visit
-        self._last_P: NDArray[np.int64] = np.zeros(0, dtype=np.int64)  # step of the last visit
+        self._successes_P: FloatArray = np.zeros(0)  # discounted, at the last visit
+        self._failures_P: FloatArray = np.zeros(0)
+        self._last_P: IntArray = np.zeros(0, dtype=np.int64)  # step of the last visit, -1 before the first
         self._keys: dict[Id, int] = {}
 
     def __len__(self) -> int:
@@ -99,7 +102,7 @@ class BetaEstimator:
             self._keys[new] = stable_key(new)
         return np.fromiter(map(self._keys.__getitem__, ids_P), dtype=np.uint64, count=len(ids_P))
 
-    def _find(self, ids_P: Iterable[Any]) -> NDArray[np.int64]:
+    def _find(self, ids_P: Iterable[Any]) -> IntArray:
         """The row of each id, -1 for a prompt never seen."""
         ids = check_ids(ids_P, "ids_P")
         return np.fromiter(map(self._place.get, ids, repeat(-1)), dtype=np.int64, count=len(ids))
@@ -109,35 +112,42 @@ class BetaEstimator:
         return self._find(ids_P) < 0
 
     def belief(self, ids_P: Iterable[Any]) -> Beta:
-        """The belief about these prompts now, shape (P,); repeats are allowed, so one a rollout works too."""
+        """The belief about these prompts now, shape (P,); ids may repeat, such as one id a rollout."""
         at_P = self._find(ids_P)
         alpha_P, beta_P = np.full(at_P.size, self._prior[0]), np.full(at_P.size, self._prior[1])
         seen = at_P >= 0
-        carried = self._carried(at_P[seen])
-        alpha_P[seen] += carried[:, 0]
-        beta_P[seen] += carried[:, 1]
+        successes, failures = self._carried(at_P[seen])
+        alpha_P[seen] += successes
+        beta_P[seen] += failures
         return Beta(alpha_P, beta_P)
 
-    def _beliefs(self, at_P: NDArray[np.int64]) -> Beta:
+    def _beliefs(self, at_P: IntArray) -> Beta:
         """The beliefs in these rows."""
-        carried = self._carried(at_P)
-        return Beta(self._prior[0] + carried[:, 0], self._prior[1] + carried[:, 1])
+        successes_P, failures_P = self._carried(at_P)
+        return Beta(self._prior[0] + successes_P, self._prior[1] + failures_P)
 
-    def _carried(self, at_P: NDArray[np.int64], share: float = 1.0) -> FloatArray:
-        """A share of the evidence in these rows, faded and moved since their last visits, shape (P, 2)."""
-        evidence = self._evidence_P2[at_P]
+    def _carried(self, at_P: IntArray, share: float = 1.0) -> tuple[FloatArray, FloatArray]:
+        """A share of the successes and failures in these rows, faded and moved since their last visits."""
+        successes_P, failures_P = self._successes_P[at_P], self._failures_P[at_P]
         if self.idle < 1:
             # The visit's own step is not an idle one, and neither is the step that is under way.
-            idle_steps = np.maximum(self.step - self._last_P[at_P] - 1, 0)
-            evidence = evidence * (share * self.idle**idle_steps)[:, None]
+            idle_steps_P = np.maximum(self.step - self._last_P[at_P] - 1, 0)
+            kept_P = share * self.idle**idle_steps_P
+            successes_P, failures_P = successes_P * kept_P, failures_P * kept_P
         elif share < 1:
-            evidence = evidence * share
-        return evidence if self._drift is None else self._drift.carry(evidence, at_P)
+            successes_P, failures_P = successes_P * share, failures_P * share
+        if self._drift is None:
+            return successes_P, failures_P
+        return moved_evidence(successes_P, failures_P, self._drift.moved(at_P))
 
     def observe(self, ids_R: Iterable[Any], rewards_R: ArrayLike) -> None:
         """Adds rewards, one a rollout, to the step under way; `tick` ends the step. NaN and None are no evidence.
 
-        Several calls within one step count as one visit: evidence is discounted at the first only.
+        Several calls within one step are one visit: evidence is discounted at the first call only.
+
+        Args:
+            ids_R: The prompt of each rollout, shape (R,).
+            rewards_R: Rewards in [0, 1], shape (R,).
         """
         ids = check_ids(ids_R, "ids_R")
         rewards = check_rewards(rewards_R, len(ids))
@@ -152,15 +162,15 @@ class BetaEstimator:
         successes_P = np.bincount(group_R, weights=rewards[scored]).astype(np.float64)
         trials_P = np.bincount(group_R).astype(np.float64)
         returning = at_P[self._last_P[at_P] < self.step]
-        carried = self._carried(returning, self.discount)
+        carried_successes, carried_failures = self._carried(returning, self.discount)
         if self._drift is not None:
             gap_P = np.where(self._last_P[returning] >= 0, self.step - self._last_P[returning], 0)
             self._drift.open(returning, gap_P, self._beliefs(returning).mean)
             self._drift.add(at_P, successes_P, trials_P)
-        self._evidence_P2[returning] = carried
+        self._successes_P[returning], self._failures_P[returning] = carried_successes, carried_failures
         self._last_P[at_P] = self.step
-        self._evidence_P2[at_P, 0] += successes_P
-        self._evidence_P2[at_P, 1] += trials_P - successes_P
+        self._successes_P[at_P] += successes_P
+        self._failures_P[at_P] += trials_P - successes_P
 
     def tick(self) -> None:
         """Ends the step under way: prompts without a visit since the last tick have been idle for one step more.
@@ -178,7 +188,8 @@ class BetaEstimator:
         missing = len(self._place) - len(self._last_P)
         if missing > 0:
             more = max(missing, len(self._last_P))
-            self._evidence_P2 = np.concatenate([self._evidence_P2, np.zeros((more, 2))])
+            self._successes_P = np.concatenate([self._successes_P, np.zeros(more)])
+            self._failures_P = np.concatenate([self._failures_P, np.zeros(more)])
             self._last_P = np.concatenate([self._last_P, np.full(more, -1, dtype=np.int64)])
             if self._drift is not None:
                 self._drift.reserve(len(self._last_P))
@@ -190,7 +201,7 @@ class BetaEstimator:
             "version": STATE_VERSION,
             "step": self.step,
             "ids": list(self._place),
-            "evidence": self._evidence_P2[:n].copy(),
+            "evidence": np.stack([self._successes_P[:n], self._failures_P[:n]], axis=1),
             "last": self._last_P[:n].copy(),
         }
         if self.prior == "pool":
@@ -202,7 +213,7 @@ class BetaEstimator:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Replaces what was learned by a saved state; raises `StateError` and changes nothing if it does not fit.
 
-        A state without a learned prior or drift is one in which they have not begun to be learned.
+        Where the state has no learned prior or drift, learning them begins anew.
         """
         missing = {"version", "step", "ids", "evidence", "last"} - set(state)
         if missing:
@@ -237,6 +248,6 @@ class BetaEstimator:
             self._drift = Drift.from_state(state, len(ids))
         self.step = step
         self._place = {x: at for at, x in enumerate(ids)}
-        self._evidence_P2, self._last_P = evidence, last
+        self._successes_P, self._failures_P, self._last_P = evidence[:, 0].copy(), evidence[:, 1].copy(), last
         if self.prior == "pool":
             self._prior = (float(prior[0]), float(prior[1]))

@@ -284,7 +284,7 @@ def test_graded_weighted_and_missing_rewards(build):
     trainer.train()
     names = [n for n in range(24) if not callback.policy.cold([n])[0]]
     assert names
-    evidence = callback.policy.estimator._evidence_P2
+    evidence = callback.policy.estimator.state_dict()["evidence"]
     assert (evidence.sum(axis=1) > 0).any()
 
     def never(completions, **_):
