@@ -1,4 +1,4 @@
-"""Group-relative advantages for groups of any sizes."""
+"""Group-relative advantages for groups of any size."""
 
 from collections.abc import Iterable
 from typing import Any, Literal, get_args
@@ -26,9 +26,9 @@ def group_advantages(
     *,
     belief_R: Beta | None = None,
 ) -> FloatArray:
-    """Reward minus baseline, scaled and weighted, one a rollout; rows of a group may stand anywhere.
+    """Reward minus baseline, scaled and weighted, one a rollout; the rows of a group need not be adjacent.
 
-    A rollout whose reward is NaN or None is left out of all statistics and gets 0.
+    A rollout whose reward is NaN or None is left out of all statistics and gets advantage 0.
 
     Args:
         rewards_R: Rewards, shape (R,).
@@ -36,15 +36,15 @@ def group_advantages(
         baseline: "group", the mean of the group (GRPO, arXiv 2402.03300); a group of one gets 0.
             "loo", the mean of the others (RLOO, arXiv 2402.14740); a group of one gets 0.
             "posterior", `(a + sum of the other rewards) / (a + b + n - 1)` with Beta(a, b) the belief before this
-            step: it does not depend on the rollout's own reward, hence is unbiased, and serves groups of one.
-            Or an array, shape (R,): any baseline of your own.
-        scale: "none". "group", over the standard deviation of the group (under "posterior", over the Bernoulli
-            deviation sqrt(m(1-m)) of the baseline m, which keeps it free of the own reward).
-            "batch", over the standard deviation of all rewards as TRL does (under "posterior" and a given baseline,
-            over the root mean square of all advantages).
-        weight: "rollout", each the same. "prompt", each prompt the same whatever its n: rows are scaled by mean
-            count / count. With a baseline that is free of the own reward ("loo", "posterior") and no scale, the
-            expected gradient then does not depend on the counts.
+            step. It does not depend on the rollout's own reward, hence it is unbiased, and it serves groups of one.
+            An array, shape (R,): the baseline of each rollout.
+        scale: "none". "group", divided by the standard deviation of the group (under "posterior", by the Bernoulli
+            deviation sqrt(m(1-m)) of the baseline m, which does not depend on the rollout's own reward).
+            "batch", divided by the standard deviation of all rewards as TRL does (under "posterior" and a given
+            baseline, by the root mean square of all advantages).
+        weight: "rollout", every rollout has the same weight. "prompt", every prompt has the same weight whatever its
+            n: rows are multiplied by mean count / count. With "loo" or "posterior" and no scale, the expected gradient
+            then does not depend on the counts (for "loo": of at least 2).
         belief_R: For "posterior": the belief about each row's prompt before this step, `policy.belief(ids_R)`.
 
     Returns:
@@ -56,7 +56,7 @@ def group_advantages(
     >>> group_advantages([1, 0, 0, 0, 1], ["a", "a", "a", "a", "b"], scale="none")
     array([ 0.75, -0.25, -0.25, -0.25,  0.  ])
     >>> group_advantages([0, 0, 1], ["a", "a", "b"], baseline="posterior", scale="none",
-    ...                  belief_R=Beta([3, 3, 1], [3, 3, 1]))  # a used to pass half the time; b is alone
+    ...                  belief_R=Beta([3, 3, 1], [3, 3, 1]))  # before this step, both succeeded half the time
     array([-0.42857143, -0.42857143,  0.5       ])
     """
     ids = check_ids(ids_R, "ids_R")
@@ -66,7 +66,7 @@ def group_advantages(
     _, group_R = factorize(ids)
     scored_R = ~np.isnan(rewards)
     known = np.where(scored_R, rewards, 0.0)
-    n_R = _group_sum(scored_R.astype(np.float64), group_R)  # scored rows of the own group
+    n_R = _group_sum(scored_R.astype(np.float64), group_R)  # scored rows of each row's group
     sum_R = _group_sum(known, group_R)
     others_R = np.maximum(n_R - 1, 1)
 

@@ -1,4 +1,4 @@
-"""How much may be spent, and in what portions."""
+"""How much a training step may spend, and which group sizes it may use."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -16,20 +16,19 @@ class Budget:
     """The rollouts (or tokens) of one training step, and the sizes that a prompt's group may have.
 
     Args:
-        rollouts: Total rollouts of the step, spent exactly. No default: only you know it. `None` where only tokens
-            are limited.
-        tokens: Total expected tokens of the step, never exceeded; needs `costs_P` when allocating. With `rollouts`
-            as well, both hold (and OR-Tools solves).
-        floor: Fewest rollouts of every prompt. 0 lets a policy leave a prompt out, so that it chooses prompts too.
+        rollouts: Total rollouts of the step, spent exactly. It has no default. `None` where only tokens are limited.
+        tokens: Total expected tokens of the step, never exceeded; `allocate` then needs `costs_P`. With `rollouts` as
+            well, both hold, and the solver is OR-Tools.
+        floor: Fewest rollouts of every prompt. With 0 a policy may leave prompts out.
         cap: Most rollouts of one prompt; `None` is no limit.
         quantum: Counts are multiples of it.
         min_group: With `floor=0`, a group has 0 or at least this many rollouts: 2 where the baseline is the mean of
             the group, 1 where it is not.
-        quotas: Fewest and most rollouts of a domain, as `{"math": (256, 512)}`; needs `domains_P` when allocating, and
-            OR-Tools solves. A domain without a quota is free.
+        quotas: Fewest and most rollouts of a domain, as `{"math": (256, 512)}`; `allocate` then needs `domains_P`, and
+            the solver is OR-Tools. A domain without a quota is not limited.
 
     Raises:
-        BudgetError: a value out of range, or two that contradict each other.
+        BudgetError: a value is out of range, or two contradict each other.
 
     >>> Budget(rollouts=1024, floor=2, cap=6).grid()
     array([2, 3, 4, 5, 6])
@@ -76,7 +75,6 @@ class Budget:
                 f"Budget(cap={self.cap}, floor={self.floor}, min_group={self.min_group}, quantum={self.quantum}): the "
                 f"smallest group has {self.smallest_group} rollouts. Use cap={self.smallest_group} or more."
             )
-
         for domain, (fewest, most) in (self.quotas or {}).items():
             if not 0 <= fewest <= most:
                 raise BudgetError(f"Budget(quotas={{{domain!r}: ({fewest}, {most})}}): give 0 <= fewest <= most.")
@@ -99,7 +97,7 @@ class Budget:
         return np.concatenate([[0], counts_N]) if self.floor == 0 else counts_N
 
     def check(self, num_prompts: int) -> None:
-        """Raises `BudgetError`, with a value that would hold, where `num_prompts` prompts cannot spend the rollouts."""
+        """Raises `BudgetError`, naming a value that would hold, if `num_prompts` prompts cannot spend the rollouts."""
         if self.rollouts is None:
             return
         low, total = self.smallest_group, int(self.rollouts)

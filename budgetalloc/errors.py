@@ -14,7 +14,7 @@ class BudgetallocError(Exception):
 
 
 class BudgetError(BudgetallocError, ValueError):
-    """A budget that cannot be spent as asked: the text names the bound that fails and a value that would hold."""
+    """A budget that cannot be spent; the text names the bound that fails and a value that would hold."""
 
 
 class InputError(BudgetallocError, ValueError):
@@ -26,7 +26,7 @@ class StateError(BudgetallocError, ValueError):
 
 
 class UnsupportedError(BudgetallocError, NotImplementedError):
-    """A trainer, version or option that budgetalloc cannot serve correctly, with the reason and what to do."""
+    """A trainer, version or option that budgetalloc does not serve; the text says why and what to do."""
 
 
 def check_integer(name: str, value: Any, low: int, high: int | None = None) -> int:
@@ -35,8 +35,8 @@ def check_integer(name: str, value: Any, low: int, high: int | None = None) -> i
     >>> check_integer("group", np.int64(8), 1)
     8
     """
-    fits = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not fits or value < low or (high is not None and value > high):
+    is_integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not is_integer or value < low or (high is not None and value > high):
         allowed = f"of at least {low}" if high is None else f"from {low} to {high}"
         raise InputError(f"{name}={value!r}: use an integer {allowed}.")
     return int(value)

@@ -1,4 +1,4 @@
-"""What n rollouts of a prompt are worth: pure functions `(belief, counts_N) -> values_PN`.
+"""The value of n rollouts of a prompt: pure functions `(belief, counts_N) -> values_PN`.
 
 Every value is 0 at n = 0 and does not fall as n grows. With a `Beta` it is the expectation under the belief, in closed
 form; with a `Point` it is the value at that rate. Rewards graded in [0, 1] are treated as success rates.
@@ -17,7 +17,7 @@ Value = Callable[[Belief, ArrayLike], FloatArray]
 def mixed_group(belief: Belief, counts_N: ArrayLike) -> FloatArray:
     """The chance that a group of n has both a success and a failure: 1 - E[p^n] - E[(1-p)^n].
 
-    Only such a group teaches under a group baseline. DAPO (arXiv 2503.14476) filters for it; Knapsack RL
+    Under a group baseline only such a group has a gradient. DAPO (arXiv 2503.14476) filters for it; Knapsack RL
     (arXiv 2509.25849) calls it the probability of a non-zero gradient.
 
     Returns:
@@ -69,8 +69,9 @@ def variance(belief: Belief, counts_N: ArrayLike) -> FloatArray:
 def knapsack_rl(belief: Belief, counts_N: ArrayLike) -> FloatArray:
     """Mixed-group chance times the expected rise of p after a step: E[(1 - p^n - (1-p)^n) p (1-p)^2].
 
-    Knapsack RL (arXiv 2509.25849), which takes p as the last visit's mean (a `Point`); under a `Beta` it is
-    E[p q^2] - E[p^(n+1) q^2] - E[p q^(n+2)] with q = 1 - p. Its peak moves from p = 2/5 at n = 2 to p = 1/3.
+    The value of Knapsack RL (arXiv 2509.25849), which takes the last visit's mean as p (a `Point`). Under a `Beta` it
+    is E[p q^2] - E[p^(n+1) q^2] - E[p q^(n+2)] with q = 1 - p. It is largest at p = 2/5 for n = 2, and at p = 1/3 for
+    large n.
 
     Returns:
         Shape (P, N), in [0, 4/27); 0 for n of 0 and 1. Concave in n from n = 1.

@@ -1,4 +1,4 @@
-"""Prompt ids: ints or strings, checked once, with keys that depend neither on the process nor on their order."""
+"""Prompt ids: their checks, and keys that depend neither on the process nor on the order of the ids."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ def check_ids(ids: Iterable[Any], name: str) -> list[Id]:
     if isinstance(ids, str):
         raise InputError(f"{name}={ids!r} is one string: give a list of ids, such as [{ids!r}].")
     listed: list[Any] = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
-    if set(map(type, listed)) <= {int, str}:  # the usual case, at C speed: 100,000 ids pass through here at every step
+    if set(map(type, listed)) <= {int, str}:  # the usual case, at C speed: every step checks up to 100,000 ids
         return listed
     return [_plain_id(value, name, at) for at, value in enumerate(listed)]
 
@@ -43,7 +43,9 @@ def check_distinct(ids_P: Sequence[Id], name: str) -> None:
     if len(set(ids_P)) < len(ids_P):
         seen: set[Id] = set()
         twice = next(x for x in ids_P if x in seen or seen.add(x))  # type: ignore[func-returns-value]
-        raise InputError(f"{name} holds the id {twice!r} twice: give each prompt once; its count covers all its rows.")
+        raise InputError(
+            f"{name} holds the id {twice!r} twice: give each prompt once; its count is that of all its rows."
+        )
 
 
 def factorize(ids_R: Sequence[Id]) -> tuple[list[Id], NDArray[np.int64]]:
@@ -62,7 +64,7 @@ def text_id(prompt: Any, unknown: Callable[[Any], Any] | None = None) -> str:
 
     Args:
         prompt: Plain text, or chat messages.
-        unknown: Called with a part that JSON cannot hold; left out, that is a `TypeError`.
+        unknown: Called with a part that JSON cannot hold; without it such a part is a `TypeError`.
 
     >>> text_id("2 + 2 ="), text_id([{"role": "user", "content": "2 + 2 ="}])
     ('4d4db5bbabf3998a', '5423f57e2469bbd3')
@@ -73,7 +75,7 @@ def text_id(prompt: Any, unknown: Callable[[Any], Any] | None = None) -> str:
 
 def stable_key(value: Id) -> int:
     """64 bits that depend on the id alone: not on `PYTHONHASHSEED`, the process or the machine. 1 and "1" differ."""
-    text = f"{type(value).__name__}:{value}".encode(errors="surrogatepass")  # JSON allows half of a pair
+    text = f"{type(value).__name__}:{value}".encode(errors="surrogatepass")  # JSON allows lone surrogates
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
@@ -82,8 +84,8 @@ def shuffled_order(keys_P: UInt64Array, seed: int, step: int) -> NDArray[np.int6
 
     Deciding in this order makes draws and ties independent of the order of the caller's list, and fair over steps.
     """
-    mixed = keys_P ^ np.random.default_rng([seed, step]).integers(2**64, dtype=np.uint64)
-    # The finaliser of splitmix64 (Steele et al., 2014): neighbouring keys land far apart.
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.argsort(mixed ^ (mixed >> np.uint64(31)), kind="stable")
+    hash_P = keys_P ^ np.random.default_rng([seed, step]).integers(2**64, dtype=np.uint64)
+    # The finaliser of splitmix64 (Steele et al., 2014) maps neighbouring keys far apart.
+    hash_P = (hash_P ^ (hash_P >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    hash_P = (hash_P ^ (hash_P >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.argsort(hash_P ^ (hash_P >> np.uint64(31)), kind="stable")

@@ -1,4 +1,4 @@
-"""What a method remembers of each prompt beside its belief: named columns, and a few named numbers."""
+"""What a method remembers of each prompt in addition to the belief: named columns, and a few named numbers."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,25 +6,23 @@ from itertools import repeat
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.budget import IntArray
 from budgetalloc.errors import StateError
-
-IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Visit:
-    """What one step showed of the prompts that it visited, one entry a prompt.
+    """The rewards of one step, summed over each visited prompt V.
 
     Args:
-        at_V: Their rows in the memory's columns.
-        successes_V: Sum of the rewards, in [0, n].
-        scored_V: Rollouts with a reward, n, at least 1.
+        at_V: Rows of the prompts in the memory's columns, shape (V,).
+        successes_V: Sum of each prompt's rewards, in [0, n], shape (V,).
+        scored_V: Rollouts with a reward, n, at least 1, shape (V,).
         step: Steps ended before this one.
-        ids_V: Their ids.
+        ids_V: The prompts' ids.
     """
 
     at_V: IntArray
@@ -35,7 +33,7 @@ class Visit:
 
     @property
     def mean_V(self) -> FloatArray:
-        """Mean reward of each visit."""
+        """Mean reward of each visit, shape (V,)."""
         return self.successes_V / self.scored_V
 
 
@@ -43,13 +41,13 @@ Learn = Callable[["Memory", Visit], None]
 
 
 class Memory:
-    """Columns that a method updates from what it observes: last means, exposures, runs of equal rewards.
+    """Columns that a method updates from observed rewards: last means, exposures, runs of equal rewards.
 
     Args:
         columns: Name and starting value of each column.
         learn: Called at the end of each step with this memory and the step's `Visit`; it writes to `columns` and
             `numbers`. A step without any reward calls it with an empty visit.
-        numbers: Name and starting value of each number that is not a prompt's.
+        numbers: Name and starting value of each number that all prompts share.
 
     >>> def last_mean(memory, visit):
     ...     memory.columns["last"][visit.at_V] = visit.mean_V
@@ -77,11 +75,11 @@ class Memory:
         ids = list(ids_P)
         at_P = np.fromiter(map(self._place.get, ids, repeat(-1)), dtype=np.int64, count=len(ids))
         known_P = at_P >= 0
-        found = {}
+        recalled = {}
         for name, column in self.columns.items():
-            found[name] = np.full(len(ids), self._start[name])
-            found[name][known_P] = column[at_P[known_P]]
-        return found
+            recalled[name] = np.full(len(ids), self._start[name])
+            recalled[name][known_P] = column[at_P[known_P]]
+        return recalled
 
     def observe(self, ids_R: Sequence[Id], rewards_R: FloatArray) -> None:
         """Rewards of the step under way, one a rollout; NaN is no evidence."""
@@ -104,7 +102,7 @@ class Memory:
         self.step += 1
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything remembered, also of a step under way, under keys that begin with "memory"."""
+        """Everything remembered, the step under way included, under keys that begin with "memory"."""
         return {
             "memory": {
                 "step": self.step,

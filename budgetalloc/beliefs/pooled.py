@@ -4,10 +4,10 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.lib.recfunctions import structured_to_unstructured, unstructured_to_structured
 from numpy.typing import NDArray
 
 from budgetalloc.beliefs.posterior import Beta, FloatArray
+from budgetalloc.budget import IntArray
 from budgetalloc.errors import StateError
 
 _START_PROMPTS = 16.0  # the starting prior counts as this many prompts, so that the first prompts do not settle it
@@ -17,8 +17,6 @@ _COLUMNS = ("level", "gap", "moved", "mean", "successes", "trials")
 _VISIT = np.dtype([(name, np.float64) for name in _COLUMNS])
 """A prompt's last visit: total drift at the visit, steps since the visit before, log-odds by which the belief was moved
 in between, mean believed before the visit, its successes and its rollouts."""
-
-IntArray = NDArray[np.int64]
 
 
 def pooled_prior(beliefs_P: Beta, start: tuple[float, float]) -> tuple[float, float]:
@@ -113,7 +111,7 @@ class Drift:
 
     def state_dict(self, rows: int) -> dict[str, Any]:
         """Three numbers, and one array with a row for each of the first `rows` prompts."""
-        visits = structured_to_unstructured(self.visits_P[:rows], copy=True)
+        visits = self.visits_P[:rows].copy().view(np.float64).reshape(rows, len(_COLUMNS))
         return {"drift": [self.total, self.score, self.information], "visits": visits}
 
     @classmethod
@@ -129,7 +127,7 @@ class Drift:
         if not (np.isfinite([total, score, information]).all() and information >= 0 and np.isfinite(visits).all()):
             raise StateError(f"The state's drift {state['drift']} or its visits are out of range: it is damaged.")
         drift = cls(rows, total, score, information)
-        drift.visits_P = unstructured_to_structured(visits, dtype=_VISIT)
+        drift.visits_P = visits.view(_VISIT).reshape(rows)
         return drift
 
 

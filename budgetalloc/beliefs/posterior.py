@@ -1,7 +1,7 @@
-"""Beliefs about prompts' success rates, as plain values that a value function can ask.
+"""Beliefs about prompts' success rates: plain values from which a value function computes.
 
-A Thompson draw, the plug-in mean and the full posterior differ only in the belief passed on: `beta.sample(rng)`,
-`Point(beta.mean)`, or the `Beta` itself.
+A Thompson draw, the plug-in mean and the full posterior differ only in the belief that is passed on:
+`beta.sample(rng)`, `Point(beta.mean)`, or the `Beta` itself.
 """
 
 from dataclasses import dataclass
@@ -109,11 +109,11 @@ class Beta:
         return Beta(self.alpha_P + i, self.beta_P + j)
 
     def sample(self, rng: np.random.Generator) -> "Point":
-        """One draw of every prompt's rate: what Thompson sampling acts on."""
+        """One draw of every prompt's rate, as Thompson sampling uses it."""
         return Point(rng.beta(self.alpha_P, self.beta_P))
 
     def take(self, index: ArrayLike) -> "Beta":
-        """The beliefs at these places, with repeats: `take(group_R)` gives one belief a rollout."""
+        """The beliefs at these places, which may repeat: `take(group_R)` gives one belief a rollout."""
         at = np.asarray(index, dtype=np.int64)
         return Beta(self.alpha_P[at], self.beta_P[at])
 
@@ -165,7 +165,7 @@ class Point:
         return self.p_P**i * (1 - self.p_P) ** j
 
     def tilt(self, i: int, j: int) -> "Point":
-        """Itself: a known rate does not change when it is reweighted."""
+        """The belief itself: a known rate does not change when it is reweighted."""
         return self
 
 
@@ -180,11 +180,11 @@ def _steps(counts_N: ArrayLike) -> FloatArray:
 def _products(factors_JP: FloatArray, counts_N: ArrayLike) -> FloatArray:
     """The product of the first n factors for each n, shape (P, N).
 
-    Counts run down the rows, so that each call sweeps contiguous memory; the caller sees the transpose.
+    Counts are rows here, so that each step reads contiguous memory; the result is the transpose.
     """
     counts = np.atleast_1d(np.asarray(counts_N))
-    table = np.ones((len(factors_JP) + 1, factors_JP.shape[1]))
+    products_JP = np.ones((len(factors_JP) + 1, factors_JP.shape[1]))
     for j, factor_P in enumerate(factors_JP):  # five times faster than np.cumprod down the rows
-        np.multiply(table[j], factor_P, out=table[j + 1])
-    whole = counts.size == len(table) and (np.diff(counts) == 1).all()
-    return (table if whole else table[counts]).T
+        np.multiply(products_JP[j], factor_P, out=products_JP[j + 1])
+    every_count = counts.size == len(products_JP) and (np.diff(counts) == 1).all()
+    return (products_JP if every_count else products_JP[counts]).T

@@ -1,4 +1,4 @@
-"""A policy's state in one file: written whole or not at all, and read without unpickling."""
+"""A policy's state in one file, which is written whole or not at all and read without unpickling."""
 
 import json
 import os
@@ -13,12 +13,12 @@ _FORMAT = "budgetalloc state"
 
 
 def save_state(path: str | os.PathLike[str], state: dict[str, Any], about: dict[str, Any] | None = None) -> None:
-    """Writes `policy.state_dict()` to an `.npz` file. A crash leaves the old file or the new one, never half of one.
+    """Writes `policy.state_dict()` to an `.npz` file. A crash leaves the old file or the new one, never a part of one.
 
     Args:
         path: The file; its folder is made if it is missing.
         state: Arrays, and anything JSON can hold.
-        about: JSON-able facts to keep beside it, such as which dataset it belongs to.
+        about: Facts in JSON types that are saved with the state, such as the name of the dataset.
 
     >>> import budgetalloc as ba, tempfile
     >>> policy = ba.adaptive()
@@ -47,8 +47,8 @@ def save_state(path: str | os.PathLike[str], state: dict[str, Any], about: dict[
         if isinstance(error, OSError) and error.errno is not None:
             raise OSError(
                 error.errno,
-                f"{os.strerror(error.errno)}: a policy's state could not be written, and what the file held before "
-                "is untouched. Free some space and resume from the last checkpoint",
+                f"{os.strerror(error.errno)}: a policy's state could not be written; the previous content of the file "
+                "is unchanged. Free some space and resume from the last checkpoint",
                 str(path),
             ) from error
         raise

@@ -17,7 +17,7 @@ Solver = Callable[..., IntArray]
 
 
 def check_values(values_PN: ArrayLike, budget: Budget) -> tuple[FloatArray, IntArray]:
-    """The values as floats and the counts that their columns stand for; checks that the budget can be spent."""
+    """The values as floats and the counts of their columns; checks that the budget can be spent."""
     values = np.asarray(values_PN, dtype=np.float64)
     if values.ndim == 2 and len(values):
         budget.check(len(values))
@@ -32,7 +32,7 @@ def check_values(values_PN: ArrayLike, budget: Budget) -> tuple[FloatArray, IntA
     counts_N = counts_N[: values.shape[1]]
     if budget.rollouts is not None:
         low, high, total = budget.smallest_group, int(counts_N[-1]), budget.rollouts
-        # The last column acts as a cap: some number of groups of at most that size must add up, as in `Budget.check`.
+        # The last column is a cap: some number of groups of at most that size must add up, as in `Budget.check`.
         if len(values) * high < total or (not budget.floor and -(-total // high) * low > total):
             raise InputError(f"values_PN ends at {high} rollouts: too few columns to spend {total}.")
     return values, counts_N

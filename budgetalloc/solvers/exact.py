@@ -23,7 +23,7 @@ class Solution:
     Args:
         counts_P: Rollouts of each prompt.
         value: Their total value.
-        bound: No counts that satisfy the constraints have a larger total value.
+        bound: An upper bound on the total value of all counts that satisfy the constraints.
         optimal: Whether the search ended before the time limit.
     """
 
@@ -51,7 +51,7 @@ def certify(
         budget: Rollouts are spent exactly, tokens are never exceeded, quotas hold; all may be given together.
         domains_P: The domain of each prompt; needed where the budget has quotas.
         max_prompts: Most prompts with a group that is not empty.
-        time_limit: Seconds.
+        time_limit: Of the search, in seconds.
         seed: CP-SAT's random seed. One worker is used, so that every rank and every run finds the same counts
             (unless the time limit cuts the search short).
 
@@ -131,12 +131,12 @@ def ortools(values_PN: ArrayLike, costs_P: ArrayLike | None, budget: Budget, **c
 
 
 def _check_floor_tokens(costs_P: FloatArray, counts_N: IntArray, budget: Budget) -> None:
-    """Raises `BudgetError`, with the fewest tokens that would do, where the cheapest prompts cost too much."""
+    """Raises `BudgetError`, naming the fewest tokens that suffice, if even the cheapest counts cost too much."""
     low, high = int(counts_N[0]), int(counts_N[-1])
     cheapest_P = np.sort(costs_P)
     counts_P = np.full(len(costs_P), low)
     if budget.rollouts is not None:
-        low = budget.smallest_group  # as few groups as can be, of the cheapest prompts; the cheapest of them full
+        low = budget.smallest_group  # the fewest groups, of the cheapest prompts; the cheapest groups are full
         groups = len(costs_P) if budget.floor else -(-budget.rollouts // high)
         extra = budget.rollouts - groups * low
         counts_P = low + np.clip(extra - np.arange(groups) * (high - low), 0, high - low)
@@ -167,7 +167,7 @@ def _why_infeasible(
     domains_P: Sequence[Hashable],
     max_prompts: int | None,
 ) -> str:
-    """Names each constraint that cannot hold even alone; where there is none, those that contradict each other."""
+    """Names each constraint that cannot hold even alone, or else all constraints, as they contradict each other."""
     total, least, most = budget.rollouts, int(counts_N[0]), int(counts_N[-1])
     quotas = budget.quotas or {}
     wrong = []
@@ -175,9 +175,7 @@ def _why_infeasible(
         inside = sum(d == domain for d in domains_P)
         if fewest > inside * most or highest < inside * least:
             can = (inside * least, inside * most)
-            wrong.append(
-                f"quotas[{domain!r}]=({fewest}, {highest}) asks {inside} prompts for what they cannot: use {can}"
-            )
+            wrong.append(f"quotas[{domain!r}]=({fewest}, {highest}) cannot hold for {inside} prompts: use {can}")
     if total is not None and (asked := sum(q[0] for q in quotas.values())) > total:
         wrong.append(f"quotas ask for {asked} rollouts: use rollouts={asked}, or quotas that ask for {total}")
     if total is not None and max_prompts is not None and max_prompts * most < total:

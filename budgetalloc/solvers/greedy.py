@@ -1,4 +1,4 @@
-"""The greedy solver: exact for concave values, by a threshold on the gains per rollout."""
+"""The greedy solver: exact for concave values, by a threshold on the gain per rollout."""
 
 import math
 
@@ -37,7 +37,7 @@ def greedy(values_PN: ArrayLike, costs_P: ArrayLike | None, budget: Budget) -> I
     """
     values_PN, counts_N = check_values(values_PN, budget)
     if budget.quotas is not None:
-        raise UnsupportedError(f"{budget}: greedy knows no quotas. Use solver=ortools.")
+        raise UnsupportedError(f"{budget}: greedy does not serve quotas. Use solver=ortools.")
     if budget.tokens is not None:
         if budget.rollouts is not None:
             raise UnsupportedError(f"{budget}: greedy spends one resource. Use solver=ortools for rollouts and tokens.")
@@ -59,17 +59,17 @@ class _Blocks:
 
     def __init__(self, values_PN: FloatArray, counts_N: IntArray, costs_P: FloatArray | None = None) -> None:
         sizes_K = np.diff(counts_N)
-        # Transposed, so that flattening walks over prompts first; contiguous already for values of this package.
+        # Transposed, so that equal gains of one step k are next to each other; values of this package are stored so.
         slopes_KP = np.diff(values_PN.T, axis=0) / sizes_K[:, None]
         self._sizes_K: IntArray = sizes_K
-        self._sizes_KP: IntArray | None = None  # where some prompt has a pooled block
+        self._sizes_KP: IntArray | None = None  # None where no prompt has a pooled block
         if (slopes_KP[1:] > slopes_KP[:-1]).any():
             self._make_concave(slopes_KP)
         self.prompts = values_PN.shape[0]
         self.gains = (slopes_KP if costs_P is None else slopes_KP / costs_P).ravel()
 
     def _make_concave(self, slopes_KP: FloatArray) -> None:
-        """Pools the rising slopes of each prompt, in place; slopes that rise by rounding only are levelled."""
+        """Pools the rising slopes of each prompt, in place; a rise by rounding error only is removed."""
         rises = slopes_KP[1:] > slopes_KP[:-1] + 1e-12 * (1.0 + np.abs(slopes_KP[:-1]))
         rows = np.flatnonzero(rises.any(axis=0))
         if rows.size:
@@ -104,7 +104,7 @@ class _Blocks:
 
 def _pool(slopes_K: FloatArray, sizes_K: IntArray) -> tuple[FloatArray, IntArray]:
     """The concave hull of one prompt's values: each pooled run becomes one block at its first step, the rest empty."""
-    from scipy.optimize import isotonic_regression  # deferred: values are concave as a rule, and it is slow to import
+    from scipy.optimize import isotonic_regression  # deferred: slow to import, and rarely needed
 
     fit = isotonic_regression(slopes_K, weights=sizes_K, increasing=False)
     starts = fit.blocks[:-1]
@@ -114,10 +114,10 @@ def _pool(slopes_K: FloatArray, sizes_K: IntArray) -> tuple[FloatArray, IntArray
 
 
 def _spend_rest(values_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, left: int, budget: Budget) -> IntArray:
-    """Spends the few rollouts that no whole block fits into, by the better of two ways.
+    """Spends the rollouts that are left because no whole block fits, by the better of two ways.
 
-    Either groups grow, and open where that fits, one step at a time; or (where prompts are chosen) one more group opens
-    and other groups give it what is missing.
+    Either groups grow and open, one step at a time; or, where a group may be empty, one more group opens and takes the
+    rollouts that it lacks from other groups.
     """
     quantum, low, cap = budget.quantum, budget.smallest_group, int(counts_N[-1])
     rows = np.arange(len(counts_P))
@@ -138,7 +138,7 @@ def _spend_rest(values_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, l
         return counts, left
 
     def lend(counts: IntArray, left: int) -> IntArray | None:
-        """One more group opens; the groups that lose least give what it lacks."""
+        """One more group opens; the groups that lose least value give the rollouts that it lacks."""
         opening_P = np.where(counts == 0, values_PN[:, np.searchsorted(counts_N, low)], -np.inf)
         opened = int(np.argmax(opening_P))
         for _ in range((low - left) // quantum):

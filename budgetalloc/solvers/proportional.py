@@ -11,8 +11,9 @@ from budgetalloc.errors import InputError, UnsupportedError
 def proportional(weights_P: ArrayLike, costs_P: ArrayLike | None, budget: Budget) -> IntArray:
     """Counts proportional to weights, under floor and cap, rounded by largest remainder (ties: first in the list).
 
-    What a cap refuses goes to the others in proportion. With `floor=0`, prompts whose share falls below the smallest
-    group get nothing, lightest first. CurES (arXiv 2510.01037), E3 (2505.18573) and Neyman allocation use this rule.
+    Rollouts above a cap go to the other prompts in proportion. With `floor=0`, prompts whose share is less than the
+    smallest group get nothing, lightest first. CurES (arXiv 2510.01037), E3 (2505.18573) and Neyman allocation use
+    this rule.
 
     Args:
         weights_P: Non-negative weights, shape (P,); all zero means equal.
@@ -24,7 +25,7 @@ def proportional(weights_P: ArrayLike, costs_P: ArrayLike | None, budget: Budget
 
     >>> proportional([3, 2, 1], None, Budget(rollouts=10, floor=1, min_group=1))
     array([5, 3, 2])
-    >>> proportional([10, 1, 1], None, Budget(rollouts=12, floor=0, cap=8))  # a share of 1 is no group
+    >>> proportional([10, 1, 1], None, Budget(rollouts=12, floor=0, cap=8))  # a share of 1 is less than a group
     array([8, 4, 0])
     """
     if budget.rollouts is None or budget.tokens is not None or costs_P is not None or budget.quotas is not None:
@@ -36,10 +37,12 @@ def proportional(weights_P: ArrayLike, costs_P: ArrayLike | None, budget: Budget
     active = np.arange(weights.size)
     if budget.floor == 0:
         active = np.argsort(-weights, kind="stable")
-        heaviest_K = np.arange(1, weights.size + 1)  # keep the K heaviest, so many that the lightest gets its group
-        holds = weights[active] * total >= low * np.cumsum(weights[active]) * (1 - 1e-12)
-        holds = (holds & (heaviest_K * low <= total)) | (heaviest_K <= -(-total // high))
-        active = np.sort(active[: int(np.flatnonzero(holds)[-1]) + 1])
+        heaviest_K = np.arange(
+            1, weights.size + 1
+        )  # keep as many of the heaviest as leave the lightest of them a group
+        fits_K = weights[active] * total >= low * np.cumsum(weights[active]) * (1 - 1e-12)
+        fits_K = (fits_K & (heaviest_K * low <= total)) | (heaviest_K <= -(-total // high))
+        active = np.sort(active[: int(np.flatnonzero(fits_K)[-1]) + 1])
     counts_P[active] = largest_remainder(weights[active], total, low, high)
     return counts_P * budget.quantum
 
@@ -47,9 +50,9 @@ def proportional(weights_P: ArrayLike, costs_P: ArrayLike | None, budget: Budget
 def clipped_shares(weights: FloatArray, total: int, low: int, high: int) -> FloatArray:
     """Real numbers clip(scale * weights, low, high) that add up to total; weights are not all zero."""
     positive = np.maximum(weights / weights.max(), 1e-12)
-    plain = positive * (total / positive.sum())
-    if low <= plain.min() and plain.max() <= high:
-        return np.asarray(plain)
+    unclipped = positive * (total / positive.sum())
+    if low <= unclipped.min() and unclipped.max() <= high:
+        return np.asarray(unclipped)
     # The sum of clipped shares rises with the scale: bisect in the log domain, which spans any range of weights.
     below, above = np.log(low / 2 / positive.max() + 1e-300), np.log((high + 1) / positive.min())
     for _ in range(200):
@@ -65,7 +68,7 @@ def largest_remainder(weights: FloatArray, total: int, low: int, high: int) -> I
     """Integers in [low, high] that add up to total, close to `clipped_shares`."""
     shares = clipped_shares(weights, total, low, high)
     counts = np.floor(shares + 1e-9).astype(np.int64)
-    for sign in (1, -1):  # rounding leaves a few units to hand out, or (after 1e-9 upwards) to take back
+    for sign in (1, -1):  # rounding leaves a few units to give, or (because of the 1e-9) to take back
         while (left := sign * (total - int(counts.sum()))) > 0:
             room = counts < high if sign > 0 else counts > low
             order = np.argsort(np.where(room, -sign * (shares - counts), np.inf), kind="stable")

@@ -1,4 +1,4 @@
-"""Spending a budget by chance: counts whose expectation is proportional to weights, so that every prompt is met."""
+"""Random counts whose expectation is proportional to weights, so that every prompt is met."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,8 +13,9 @@ def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -
     """Counts drawn by systematic sampling (Madow, 1949): each is its share rounded down or up, the sum is exact.
 
     Shares are proportional to the weights under floor and cap. Where groups of one are allowed (`min_group` at most
-    `quantum`) the expectation of a count is its share exactly; larger groups are drawn whole, so that it holds within
-    one group in all. A solver takes the best prompts again and again; this meets every prompt that has some weight.
+    `quantum`) the expectation of a count is its share exactly; larger groups are drawn whole, and the sum of all
+    deviations is at most one group. Unlike a solver, which takes the best prompts at every step, this meets every
+    prompt whose weight is positive.
 
     Args:
         weights_P: Non-negative weights, shape (P,); all zero means equal.

@@ -249,7 +249,7 @@ def test_quotas_need_domains_and_a_solver_that_knows_them():
         ba.knapsack().allocate(["a", "b"], budget)
     with pytest.raises(ba.InputError, match="domains_P has 1 entries for 2 prompts"):
         ba.knapsack().allocate(["a", "b"], budget, domains_P=["code"])
-    with pytest.raises(ba.UnsupportedError, match="greedy knows no quotas"):
+    with pytest.raises(ba.UnsupportedError, match="greedy does not serve quotas"):
         ba.knapsack(solver=ba.greedy).allocate(["a", "b"], budget, domains_P=["code", "code"])
     with pytest.raises(ba.UnsupportedError, match="proportional shares out rollouts only"):
         ba.proportional([1, 1], None, budget)

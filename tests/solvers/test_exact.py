@@ -65,15 +65,15 @@ def test_against_enumeration_under_every_constraint(seed):
         with pytest.raises(BudgetError):
             certify(values_PN, costs_P, budget, **constraints)
         return
-    found = certify(values_PN, costs_P, budget, **constraints)
-    assert found.optimal
-    assert found.value == pytest.approx(best, abs=1e-6)
-    assert found.value <= found.bound + 1e-12
-    assert best <= found.bound + 1e-9
-    assert found.bound == pytest.approx(best, abs=1e-6)
-    assert np.isin(found.counts_P, budget.grid()).all()
-    assert rollouts is None or found.counts_P.sum() == rollouts
-    assert tokens is None or found.counts_P @ costs_P <= tokens * (1 + 1e-12)
+    solution = certify(values_PN, costs_P, budget, **constraints)
+    assert solution.optimal
+    assert solution.value == pytest.approx(best, abs=1e-6)
+    assert solution.value <= solution.bound + 1e-12
+    assert best <= solution.bound + 1e-9
+    assert solution.bound == pytest.approx(best, abs=1e-6)
+    assert np.isin(solution.counts_P, budget.grid()).all()
+    assert rollouts is None or solution.counts_P.sum() == rollouts
+    assert tokens is None or solution.counts_P @ costs_P <= tokens * (1 + 1e-12)
 
 
 def test_rollouts_and_tokens_and_quotas_at_size():
@@ -83,14 +83,14 @@ def test_rollouts_and_tokens_and_quotas_at_size():
     domains_P = ["math", "code"] * 32
     values_PN = knapsack_rl(Point(rng.random(64)), budget.grid())
     budget = replace(budget, quotas={"code": (96, 128)})
-    found = certify(values_PN, costs_P, budget, domains_P=domains_P, time_limit=5)
-    counts_P = found.counts_P
+    solution = certify(values_PN, costs_P, budget, domains_P=domains_P, time_limit=5)
+    counts_P = solution.counts_P
     assert counts_P.sum() == 256
     assert counts_P @ costs_P <= 300_000
     assert 96 <= counts_P[1::2].sum() <= 128
     assert np.isin(counts_P, budget.grid()).all()
-    assert found.value == pytest.approx(values_PN[np.arange(64), np.searchsorted(budget.grid(), counts_P)].sum())
-    assert found.value <= found.bound < found.value * 1.01
+    assert solution.value == pytest.approx(values_PN[np.arange(64), np.searchsorted(budget.grid(), counts_P)].sum())
+    assert solution.value <= solution.bound < solution.value * 1.01
 
 
 def test_tokens_keep_their_precision_in_a_large_budget():
@@ -109,7 +109,7 @@ def test_a_prompt_beyond_the_budget_gets_nothing():
 
 
 def test_a_search_cut_short_keeps_a_valid_answer_and_bound(monkeypatch):
-    """As when the time limit strikes, but at the same place on every machine: after the first counts found."""
+    """As when the time limit strikes, but at the same place on every machine: after the first counts solution."""
     from ortools.sat.python import cp_model
 
     class Hasty(cp_model.CpSolver):
@@ -121,13 +121,13 @@ def test_a_search_cut_short_keeps_a_valid_answer_and_bound(monkeypatch):
     monkeypatch.setattr(cp_model, "CpSolver", Hasty)
     budget = Budget(rollouts=128, floor=2, cap=16)
     values_PN = mixed_group(Point(np.random.default_rng(1).random(16)), budget.grid())
-    found = certify(values_PN, None, budget)
+    solution = certify(values_PN, None, budget)
     best = values_PN[np.arange(16), greedy(values_PN, None, budget) - 2].sum()  # exact: the values are concave
-    assert not found.optimal
-    assert found.counts_P.sum() == 128
-    assert np.isin(found.counts_P, budget.grid()).all()
-    assert found.value <= best + 1e-9
-    assert best <= found.bound + 1e-9
+    assert not solution.optimal
+    assert solution.counts_P.sum() == 128
+    assert np.isin(solution.counts_P, budget.grid()).all()
+    assert solution.value <= best + 1e-9
+    assert best <= solution.bound + 1e-9
 
 
 def test_no_time_at_all():
@@ -145,9 +145,9 @@ def test_equal_seeds_give_equal_counts():
 
 
 def test_solution_is_frozen():
-    found = Solution(np.array([2]), 0.5, 0.5, True)
+    solution = Solution(np.array([2]), 0.5, 0.5, True)
     with pytest.raises(AttributeError):
-        found.value = 1.0
+        solution.value = 1.0
 
 
 GRID = Budget(rollouts=16, floor=0, cap=8)
@@ -158,7 +158,7 @@ DOMAINS = ["a", "a", "b", "b"]
 @pytest.mark.parametrize(
     ("constraints", "text"),
     [
-        ({"quotas": {"a": (20, 30)}}, r"quotas\['a'\]=\(20, 30\) asks 2 prompts for what they cannot: use \(0, 16\)"),
+        ({"quotas": {"a": (20, 30)}}, r"quotas\['a'\]=\(20, 30\) cannot hold for 2 prompts: use \(0, 16\)"),
         ({"quotas": {"a": (9, 16), "b": (10, 16)}}, "quotas ask for 19 rollouts: use rollouts=19"),
         ({"quotas": {"a": (0, 4), "b": (0, 4)}}, "Loosen quotas"),
         ({"quotas": {"a": (5, 4)}}, r"quotas=\{'a': \(5, 4\)\}\): give 0 <= fewest <= most"),

@@ -80,6 +80,11 @@ def test_groups_that_are_drawn_whole_have_equal_sizes_however_small_their_shares
     assert counts.tolist() == [5, 4, 0, 4, 4]  # 17 / 4 each, the first in the list gets the remainder
 
 
+def test_a_large_share_takes_one_group_and_leaves_the_others_theirs():
+    """Shares / 4 of 1.5 (which counts as 1), 0.75 and 0.75: marks at 0.4, 1.4 and 2.4 hit each of them."""
+    assert systematic([6, 3, 3], Budget(12, floor=0, min_group=4), Start(0.6)).tolist() == [4, 4, 4]
+
+
 @pytest.mark.parametrize("start", [0.0, 0.3, 0.999])
 def test_a_share_of_a_whole_group_or_more_is_met_at_every_start(start):
     counts = systematic([4.0, 6.0, 1.0, 1.0], Budget(12, floor=0, min_group=4), Start(start))
