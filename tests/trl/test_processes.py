@@ -17,7 +17,8 @@ import torch
 from processes import BATCH, FAILURES, NAMES, PROCESSES, PROMPTS, RUNS
 
 import budgetalloc as ba
-from budgetalloc.trl.batches import my_share, part, take
+from budgetalloc.trl.merging import part, take
+from budgetalloc.trl.processes import my_share
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the processes are forked after the imports")
 # Not in the environment itself: accelerate and transformers act otherwise wherever they find it.

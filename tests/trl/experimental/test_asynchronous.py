@@ -22,8 +22,9 @@ from trl import GRPOTrainer
 import budgetalloc as ba
 from budgetalloc import policies
 from budgetalloc.beliefs.state import load_state
-from budgetalloc.trl import AdaptiveGRPOCallback, AdaptiveRolloutWorker, completions
+from budgetalloc.trl import AdaptiveGRPOCallback, AdaptiveRolloutWorker
 from budgetalloc.trl.checkpoints import STATE_FILE
+from budgetalloc.trl.experimental import completions
 
 if Version(trl.__version__).release < (1, 16):
     pytest.skip("AdaptiveRolloutWorker is for TRL 1.16", allow_module_level=True)
