@@ -1,4 +1,4 @@
-"""Beliefs in TRL's checkpoints, and which of those were written to their end."""
+"""Beliefs in TRL's checkpoints, and which checkpoints are complete."""
 
 import json
 import logging

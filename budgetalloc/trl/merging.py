@@ -1,8 +1,8 @@
-"""Several generation batches of TRL made one, of several processes too, and the rows that are trained on taken from it.
+"""TRL's batches of several rounds, and of several processes, merged into one; rows taken from it; even shares of it.
 
-Where there are several processes, a round's rows lie on them in equal, consecutive shares, as TRL gathers rewards. Rows
-that do not divide evenly are filled up at the end, so that every process makes the same calls: fillers are generated
-and scored, but neither observed, trained on nor listed.
+With several processes, each holds an equal, consecutive share of a round's rows, in the order in which TRL gathers
+rewards. Where the rows do not divide evenly, the last one is repeated as a filler, so that every process makes the same
+calls. Fillers are generated and scored, but not observed, trained on or listed.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from trl.trainer.utils import pad
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import UnsupportedError
 
-# What TRL puts into a batch: how a row that is too short is filled up, None for what has no length.
+# The entries of TRL's batch: the side and the value by which a short row is padded; None for one number a row.
 _FILL: dict[str, tuple[str, float] | None] = {
     "prompt_ids": ("left", 0),  # the pad token
     "prompt_mask": ("left", 0),

@@ -1,4 +1,4 @@
-"""What the callback can serve, checked before any GPU time is spent."""
+"""Checks of the trainer, the dataset and the options, made before any GPU time is spent."""
 
 import logging
 import math
@@ -78,7 +78,7 @@ def _attached(trainer: Any) -> list[Any]:
 
 
 def check_served(trainer: Any, options: Options, prompts: Prompts) -> None:
-    """Raises for what uneven groups, a choice among rows, or stored responses would make wrong."""
+    """Raises where uneven groups, a choice among rows, or stored responses would give wrong results."""
     if options.buffer is not None:
         _check_buffer(trainer)
     if options.bounds.candidates != 1 and not prompts.indexable:

@@ -46,9 +46,9 @@ class CompletionSampler:
     Args:
         trainer: Has the tokenizer, and the `AsyncGRPOConfig`.
         prompts: The pool.
-        reward_funcs: What scores them.
-        server: What completes them.
-        hear: Told of every sign of life, and of what begins.
+        reward_funcs: Score the completions.
+        server: Completes the prompts.
+        hear: Called at every sign of life, with what begins or with nothing.
     """
 
     def __init__(
@@ -63,10 +63,10 @@ class CompletionSampler:
         self.prompts, self.reward_funcs, self.server, self.hear = prompts, reward_funcs, server, hear
         self.names = [getattr(func, "__name__", type(func).__name__) for func in reward_funcs]
         self._first_row = prompts.first_rows()
-        self._loop = asyncio.new_event_loop()  # one for all calls: a reward function may hold on to it
+        self._loop = asyncio.new_event_loop()  # one for all calls, as a reward function may keep it
 
     def close(self) -> None:
-        """Ends the loop of asynchronous reward functions."""
+        """Closes the event loop of asynchronous reward functions."""
         self._loop.close()
 
     def sample(self, ids_R: list[Id], key: list[int]) -> list[SampledCompletion]:
@@ -111,7 +111,7 @@ class CompletionSampler:
 
 
 async def _settled(answers: list[Any]) -> list[Any]:
-    """The answers, after waiting for all that are still to come at once."""
+    """The answers, after awaiting all awaitable ones together."""
     waiting = {at: answer for at, answer in enumerate(answers) if inspect.isawaitable(answer)}
     come = dict(zip(waiting, await asyncio.gather(*waiting.values()), strict=True))
     return [come.get(at, answer) for at, answer in enumerate(answers)]
@@ -119,7 +119,7 @@ async def _settled(answers: list[Any]) -> list[Any]:
 
 def as_sample(each: SampledCompletion, advantage: float, version: int, group: int, metrics: dict[str, float]) -> Any:
     """A completion as `AsyncGRPOTrainer` takes it from its queue."""
-    from trl.experimental.async_grpo.async_rollout_worker import RolloutSample  # TRL calls it an experiment: it may go
+    from trl.experimental.async_grpo.async_rollout_worker import RolloutSample  # experimental: TRL may move it
 
     before = len(each.prompt_ids)
     return RolloutSample(
