@@ -87,18 +87,26 @@ class Memory:
         self._seen.append(([x for x, ok in zip(ids_R, scored_R.tolist(), strict=True) if ok], rewards_R[scored_R]))
 
     def tick(self) -> None:
-        """Ends the step: learns from all its rewards."""
+        """Ends the step: learns from all its rewards. If the rule raises, the memory is as before the step."""
         ids_V, group_R = factorize([x for ids, _ in self._seen for x in ids])
         rewards_R = np.concatenate([np.zeros(0), *(rewards for _, rewards in self._seen)])
+        self._seen.clear()
+        columns, numbers = self.columns, dict(self.numbers)
         new = [x for x in ids_V if x not in self._place]
         self._place.update(zip(new, range(len(self._place), len(self._place) + len(new)), strict=True))
-        for name, start in self._start.items():
-            self.columns[name] = np.concatenate([self.columns[name], np.full(len(new), start)])
+        self.columns = {
+            name: np.concatenate([columns[name], np.full(len(new), start)]) for name, start in self._start.items()
+        }
         at_V = np.array([self._place[x] for x in ids_V], dtype=np.int64)
         scored_V = np.bincount(group_R, minlength=len(ids_V)).astype(np.float64)
         successes_V = np.bincount(group_R, weights=rewards_R, minlength=len(ids_V)).astype(np.float64)
-        self._learn(self, Visit(at_V, successes_V, scored_V, self.step, ids_V))
-        self._seen.clear()
+        try:
+            self._learn(self, Visit(at_V, successes_V, scored_V, self.step, ids_V))
+        except BaseException:
+            self.columns, self.numbers = columns, numbers
+            for x in new:
+                del self._place[x]
+            raise
         self.step += 1
 
     def state_dict(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.ids import Id, check_distinct, check_ids, shuffled_order
 from budgetalloc.beliefs.memory import Memory
-from budgetalloc.beliefs.posterior import Beta
+from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import check_rewards
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, InputError, StateError
@@ -88,20 +88,21 @@ class Policy:
         Raises:
             InputError: lengths differ, or a reward lies outside [0, 1].
         """
-        self._see(ids_R, rewards_R)
-        self._tick()
-
-    def _see(self, ids_R: Iterable[Any], rewards_R: ArrayLike) -> None:
         ids = check_ids(ids_R, "ids_R")
-        rewards = check_rewards(rewards_R, len(ids))
-        self.estimator.observe(ids, rewards)
-        if self.memory is not None:
-            self.memory.observe(ids, rewards)
+        self._learn([(ids, check_rewards(rewards_R, len(ids)))])
 
-    def _tick(self) -> None:
-        self.estimator.tick()
+    def _learn(self, rounds: Sequence[tuple[list[Id], FloatArray]]) -> None:
+        """Learns from one step's rewards, checked and round by round, and ends the step.
+
+        The memory comes first: its rule is code of a method, which may raise, and a memory that raises is unchanged.
+        """
         if self.memory is not None:
+            for ids_R, rewards_R in rounds:
+                self.memory.observe(ids_R, rewards_R)
             self.memory.tick()
+        for ids_R, rewards_R in rounds:
+            self.estimator.observe(ids_R, rewards_R)
+        self.estimator.tick()
 
     def belief(self, ids_P: Iterable[Any]) -> Beta:
         """The belief about these prompts now; repeats are allowed, so `belief(ids_R)` gives one a rollout."""
@@ -136,6 +137,8 @@ class Policy:
 class Step:
     """One training step's conversation with a policy.
 
+    The policy learns at `end()`, all at once: a step that is never ended leaves it as it was before the step.
+
     >>> import budgetalloc as ba
     >>> step = ba.uniform().begin(["a", "b"], ba.Budget(rollouts=4))
     >>> while (counts_P := step.request()).any():
@@ -164,6 +167,7 @@ class Step:
         self._order_P = shuffled_order(policy.estimator.keys(self.ids_P), policy.seed, policy.estimator.step)
         self._place = {self.ids_P[at]: k for k, at in enumerate(self._order_P.tolist())}
         self._tally = Tally(np.zeros(len(self.ids_P)), np.zeros(len(self.ids_P)))
+        self._seen: list[tuple[list[Id], FloatArray]] = []  # what the policy learns at the end, round by round
         self._rounds: Rounds | None = None
         self._spent = 0
         self.hinted = False  # whether the rollouts requested last are to be generated with a hint (`on_all_fail`)
@@ -239,17 +243,17 @@ class Step:
             )
         if hinted:
             return
-        self.policy._see(ids, rewards)
+        self._seen.append((ids, rewards))
         at_R = np.array([self._place.get(x, -1) for x in ids], dtype=np.int64)
         known_R = (at_R >= 0) & ~np.isnan(rewards)
         np.add.at(self._tally.successes_P, at_R[known_R], rewards[known_R])
         np.add.at(self._tally.scored_P, at_R[known_R], 1.0)
 
     def end(self) -> None:
-        """Ends the step."""
+        """Ends the step: the policy learns from all that was observed."""
         self._check_open()
         self._open = False
-        self.policy._tick()
+        self.policy._learn(self._seen)
 
     def _check_open(self) -> None:
         if not self._open:

@@ -1,5 +1,5 @@
-"""Attaches an allocation policy to TRL's `GRPOTrainer`, or to its `AsyncGRPOTrainer`. The only part of the core that
-imports torch and trl."""
+"""Attaches an allocation policy to TRL's `GRPOTrainer`, or to its `AsyncGRPOTrainer`. Only this room and the testbed
+import torch and trl."""
 
 from budgetalloc.trl.callback import AdaptiveGRPOCallback as AdaptiveGRPOCallback
 from budgetalloc.trl.checkpoints import last_checkpoint as last_checkpoint

@@ -3,25 +3,30 @@
 import logging
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Any, Literal
 
 import trl
 from transformers import TrainerCallback
-from transformers.trainer import TRAINER_STATE_NAME
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from budgetalloc.advantages import Baseline, Scale, Weight
 from budgetalloc.errors import UnsupportedError
 from budgetalloc.logs.ledger import LedgerWriter
 from budgetalloc.policies import Policy, adaptive
-from budgetalloc.trl.checkpoints import load_beliefs, save_beliefs, whole_or_refused
+from budgetalloc.trl.checkpoints import load_beliefs, restoring_with, save_beliefs, saving_with, whole_or_refused
 from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
-from budgetalloc.trl.generation import Generation
+from budgetalloc.trl.experimental.reuse import Reuse
 from budgetalloc.trl.options import Options
+from budgetalloc.trl.processes import check_alike
 from budgetalloc.trl.prompts import Prompts
+from budgetalloc.trl.standing import standing_in
+from budgetalloc.trl.step import run_step
 from budgetalloc.trl.support import check_only_one, check_served, check_trainer, warn_unaligned_saves
+from budgetalloc.trl.trackers import Trackers
+from budgetalloc.trl.training import Training
 
 logger = logging.getLogger(__name__)
 
@@ -56,10 +61,10 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         reward_range: Lowest and highest total reward, mapped to [0, 1] for the beliefs.
         hint: For `policies.on_all_fail`: from a dataset row to the row with a hint in its prompt. Rollouts with it are
             of their prompt's group, are trained on with the hint in the prompt, and are logged as "ID (hinted)".
-        buffer: Responses of earlier steps that take the place of rows without signal: a `SelectiveSampleBuffer` or
-            a `CorrectResponseBuffer` of `budgetalloc.trl.experimental.buffers`. They are trained on with the log-probabilities of the
-            model that wrote them; beliefs, metrics and ledger see fresh rollouts only. A step is an optimizer step.
-            The buffer's own state is saved in checkpoints beside that of the policy.
+        buffer: Responses of earlier steps that take the place of rows without signal: a `SelectiveSampleBuffer` or a
+            `CorrectResponseBuffer` of `budgetalloc.trl.experimental.buffers`. They are trained on with the
+            log-probabilities of the model that wrote them; beliefs, metrics and ledger see fresh rollouts only. A step
+            is an optimizer step. The buffer's own state is saved in checkpoints beside that of the policy.
         ledger: A file to which every rollout is appended; see `budgetalloc.logs.ledger`.
         allow_dataset_change: Resume with another train dataset than the checkpoint's; known prompts keep their beliefs.
 
@@ -108,68 +113,86 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         self.options = Options.resolve(self.policy.needs, trainer.scale_rewards, given)
         self.prompts = Prompts(trainer.train_dataset, prompt_id)
         check_served(trainer, self.options, self.prompts)
-        # A contradiction between floor, cap and quantum shows now, not after an hour of loading.
-        self.options.budget(trainer.args.generation_batch_size, 1, trainer.num_generations)
-        self.generation = Generation(trainer, self.policy, self.prompts, self.options)
+        # Raises now, not after an hour of loading, where floor, cap and quantum contradict each other.
+        self.options.bounds.budget(trainer.args.generation_batch_size, 1, trainer.num_generations)
+        self.reuse = None if self.options.buffer is None else Reuse(trainer, self.options.buffer)
+        self.trackers = Trackers.of(trainer, self.policy)
         self.ledger_path = ledger
         self.allow_dataset_change = allow_dataset_change
-        self._stand_before(trainer)
+        self._training: Training | None = None
+        self._held = ExitStack()  # what stands in for the trainer's methods while it trains
+        self._wrap_train(trainer)
 
-    def _stand_before(self, trainer: Any) -> None:
-        """Saving, loading and training itself: callbacks hear nothing of folders, nor of a run ended by an exception.
-
-        The beliefs are in a checkpoint's folder before TRL begins to fill it, and transformers writes its own
-        TRAINER_STATE_NAME last: a folder that has it has everything.
-        """
-        train, save, restore = trainer.train, trainer._save_checkpoint, trainer._load_optimizer_and_scheduler
+    def _wrap_train(self, trainer: Any) -> None:
+        """Wraps `train`, and saving and loading while it runs: TRL has no callback event for a run that raises."""
+        train = trainer.train
 
         @wraps(train)
         def train_and_release(resume_from_checkpoint: str | bool | None = None, *more: Any, **named: Any) -> Any:
-            if resume_from_checkpoint is True and self._attached():
-                resume_from_checkpoint = whole_or_refused(trainer.args.output_dir)
-            try:
+            if not self._attached():
                 return train(resume_from_checkpoint, *more, **named)
-            finally:
-                self.generation.release()
+            if resume_from_checkpoint is True:
+                resume_from_checkpoint = whole_or_refused(trainer.args.output_dir)
+            with self._held:
+                self._held.callback(setattr, self, "_training", None)
+                saves = saving_with(trainer, self._save, lambda: trainer.args.should_save and self._attached())
+                self._held.enter_context(standing_in(trainer, "_save_checkpoint", saves))
+                restores = restoring_with(trainer, self._load, self._attached)
+                self._held.enter_context(standing_in(trainer, "_load_optimizer_and_scheduler", restores))
+                return train(resume_from_checkpoint, *more, **named)
 
-        @wraps(save)
-        def save_all(model: Any, trial: Any) -> None:
-            if trainer.args.should_save and self._attached():
-                run = Path(trainer._get_output_dir(trial=trial))
-                folder = run / f"{PREFIX_CHECKPOINT_DIR}-{trainer.state.global_step}"
-                # An older run's folder, written over: half of each must not pass for a checkpoint.
-                (folder / TRAINER_STATE_NAME).unlink(missing_ok=True)
-                self._save(folder)
-            save(model, trial)
-
-        @wraps(restore)
-        def restore_all(checkpoint: str | None) -> None:
-            restore(checkpoint)
-            if checkpoint is not None and self._attached():
-                load_beliefs(Path(checkpoint), self.policy, self.prompts.fingerprint, self.allow_dataset_change)
-                reuse = self.generation.learning.reuse
-                if reuse is not None and not reuse.load(Path(checkpoint)):
-                    logger.warning("%s has no state of a buffer: it starts empty.", checkpoint)
-                if self.generation.learning.reporting is not None:
-                    self.generation.learning.reporting.load(Path(checkpoint))
-
-        trainer.train, trainer._save_checkpoint = train_and_release, save_all
-        trainer._load_optimizer_and_scheduler = restore_all
+        trainer.train = train_and_release
 
     def _attached(self) -> bool:
         return self in self.trainer.callback_handler.callbacks
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Takes hold of generation and scoring for the time of the training."""
-        check_only_one(self.trainer, self)
-        warn_unaligned_saves(self.trainer)
-        if self.generation.learning.reuse is not None:
-            self.generation.learning.reuse.check_clock(state.global_step)
+        """Takes the place of TRL's generation and scoring for the time of the training."""
+        trainer = self.trainer
+        check_only_one(trainer, self)
+        warn_unaligned_saves(trainer)
+        if self.reuse is not None:
+            self.reuse.check_clock(state.global_step)
         self._begun = state.global_step, self.policy.estimator.step
-        self.generation.hold()
-        if self.ledger_path is not None and self.trainer.accelerator.is_main_process:
-            self.generation.learning.ledger = LedgerWriter(self.ledger_path)
-            self.generation.learning.ledger.resume(state.global_step)
+        if trainer.accelerator.num_processes > 1:
+            check_alike(trainer.accelerator, self._given())
+        ledger = None
+        if self.ledger_path is not None and trainer.accelerator.is_main_process:
+            ledger = LedgerWriter(self.ledger_path)
+            ledger.resume(state.global_step)
+        generate = trainer._generate_and_score_completions
+        training = self._training = Training(
+            trainer=trainer,
+            policy=self.policy,
+            prompts=self.prompts,
+            pool={} if self.options.bounds.candidates == 1 else self.prompts.first_rows(),
+            options=self.options,
+            generate=generate,
+            reuse=self.reuse,
+            ledger=ledger,
+            trackers=self.trackers,
+        )
+
+        @wraps(generate)
+        def generate_and_score(inputs: list[dict[str, Any]]) -> dict[str, Any]:
+            # A wrapper that somebody put around this during training outlives it.
+            decides = trainer.model.training and self._training is training
+            return run_step(training, inputs) if decides else generate(inputs)
+
+        self._held.enter_context(standing_in(trainer, "_generate_and_score_completions", generate_and_score))
+
+    def _given(self) -> dict[str, object]:
+        """What all processes must have alike."""
+        estimator = self.policy.estimator
+        return {
+            "policy": self.policy.name,
+            "seed": self.policy.seed,
+            "options": repr(replace(self.options, hint=None)),
+            "hint": self.options.hint is not None,
+            "keep": self.policy.keep is not None,
+            "dataset": self.prompts.fingerprint,
+            "state": f"{estimator.step} steps, {len(estimator)} prompts",
+        }
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Raises `UnsupportedError` where TRL trains on something else than what the policy decided."""
@@ -184,12 +207,19 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
         """Hands histograms and the table of the most expensive prompts to the trackers of `report_to`."""
-        if self.generation.learning.reporting is not None and "loss" in (logs or {}):  # not an evaluation, nor the end
-            self.generation.learning.reporting.log(state.global_step)
+        if self.trackers is not None and "loss" in (logs or {}):  # not an evaluation, nor the end
+            self.trackers.log(state.global_step)
 
     def _save(self, folder: Path) -> None:
         save_beliefs(folder, self.policy.state_dict(), self.policy.name, self.prompts.fingerprint)
-        if self.generation.learning.reuse is not None:
-            self.generation.learning.reuse.save(folder)
-        if self.generation.learning.reporting is not None:
-            self.generation.learning.reporting.save(folder)
+        if self.reuse is not None:
+            self.reuse.save(folder)
+        if self.trackers is not None:
+            self.trackers.save(folder)
+
+    def _load(self, checkpoint: Path) -> None:
+        load_beliefs(checkpoint, self.policy, self.prompts.fingerprint, self.allow_dataset_change)
+        if self.reuse is not None and not self.reuse.load(checkpoint):
+            logger.warning("%s has no state of a buffer: the buffer starts empty.", checkpoint)
+        if self.trackers is not None:
+            self.trackers.load(checkpoint)

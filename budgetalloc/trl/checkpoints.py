@@ -1,8 +1,10 @@
-"""Beliefs in TRL's checkpoints, and which of those were written to their end."""
+"""Beliefs in TRL's checkpoints, and which checkpoints are complete."""
 
 import json
 import logging
 import os
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +19,61 @@ logger = logging.getLogger(__name__)
 STATE_FILE = "budgetalloc_state.npz"
 
 
-def save_beliefs(folder: Path, state: dict[str, Any], policy: str, dataset: str | None) -> None:
-    """Writes the state of the policy of this name into a checkpoint."""
-    save_state(folder / STATE_FILE, state, {"policy": policy, "dataset": dataset})
+def saving_with(trainer: Any, also_save: Callable[[Path], None], applies: Callable[[], bool]) -> Callable[..., None]:
+    """The trainer's `_save_checkpoint`, before which `also_save` writes into the checkpoint's folder.
+
+    TRL has no callback event for the folder. transformers writes its own TRAINER_STATE_NAME last, so that a folder that
+    has it has everything.
+
+    Args:
+        trainer: Whose method.
+        also_save: Is given the folder.
+        applies: Whether to call it.
+    """
+    save = trainer._save_checkpoint
+
+    @wraps(save)
+    def save_all(model: Any, trial: Any) -> None:
+        if applies():
+            run = Path(trainer._get_output_dir(trial=trial))
+            folder = run / f"{PREFIX_CHECKPOINT_DIR}-{trainer.state.global_step}"
+            # Where an older run's folder is written over, half of each must not pass for a checkpoint.
+            (folder / TRAINER_STATE_NAME).unlink(missing_ok=True)
+            also_save(folder)
+        save(model, trial)
+
+    return save_all
 
 
-def load_beliefs(folder: Path, policy: Policy, dataset: str | None, allow_dataset_change: bool) -> None:
+def restoring_with(trainer: Any, also_load: Callable[[Path], None], applies: Callable[[], bool]) -> Callable[..., None]:
+    """The trainer's `_load_optimizer_and_scheduler`, after which `also_load` is given the checkpoint's folder."""
+    restore = trainer._load_optimizer_and_scheduler
+
+    @wraps(restore)
+    def restore_all(checkpoint: str | None) -> None:
+        restore(checkpoint)
+        if checkpoint is not None and applies():
+            also_load(Path(checkpoint))
+
+    return restore_all
+
+
+def save_beliefs(folder: Path, state: dict[str, Any], policy: str, dataset: str | None, **more: int) -> None:
+    """Writes the state of the policy of this name into a checkpoint, with more numbers beside it."""
+    save_state(folder / STATE_FILE, state, {"policy": policy, "dataset": dataset, **more})
+
+
+def load_beliefs(folder: Path, policy: Policy, dataset: str | None, allow_dataset_change: bool) -> dict[str, Any]:
     """Gives the policy the state that the checkpoint holds; a warning where it holds none, or another policy's.
+
+    Args:
+        folder: The checkpoint.
+        policy: Is given the state.
+        dataset: The fingerprint of the train dataset.
+        allow_dataset_change: Whether the state of another dataset will do.
+
+    Returns:
+        What was saved beside the state; empty where there is none.
 
     Raises:
         StateError: a damaged or foreign file, or that of another dataset.
@@ -31,7 +81,7 @@ def load_beliefs(folder: Path, policy: Policy, dataset: str | None, allow_datase
     path = folder / STATE_FILE
     if not path.exists():
         logger.warning("%s does not exist: the checkpoint was made without budgetalloc. Beliefs start cold.", path)
-        return
+        return {}
     state, about = load_state(path)
     if about.get("dataset") != dataset and not allow_dataset_change:
         raise StateError(
@@ -48,6 +98,7 @@ def load_beliefs(folder: Path, policy: Policy, dataset: str | None, allow_datase
             policy.name,
         )
     policy.load_state_dict(state)
+    return about
 
 
 def last_checkpoint(output_dir: str | os.PathLike[str]) -> str | None:
@@ -70,14 +121,14 @@ def whole_or_refused(output_dir: str) -> str | bool:
     Raises:
         StateError: no checkpoint of the folder was written to its end.
     """
-    found = last_checkpoint(output_dir)
+    newest = last_checkpoint(output_dir)
     folders = _folders(output_dir)
-    if found is None and folders:
+    if newest is None and folders:
         raise StateError(
             f"resume_from_checkpoint=True: {folders[0]} was not written to its end, because the run was killed or the "
             "disk was full, and there is no older checkpoint that was. Start anew with resume_from_checkpoint=None."
         )
-    return found or True
+    return newest or True
 
 
 def _whole(folder: Path) -> bool:
@@ -91,6 +142,6 @@ def _whole(folder: Path) -> bool:
 
 def _folders(output_dir: str | os.PathLike[str]) -> list[Path]:
     """All checkpoints, newest first."""
-    found = Path(output_dir).glob(f"{PREFIX_CHECKPOINT_DIR}-*")
-    numbered = [(x.name.rpartition("-")[2], x) for x in found if x.is_dir()]
+    folders = Path(output_dir).glob(f"{PREFIX_CHECKPOINT_DIR}-*")
+    numbered = [(x.name.rpartition("-")[2], x) for x in folders if x.is_dir()]
     return [folder for _, folder in sorted([(int(n), x) for n, x in numbered if n.isdecimal()], reverse=True)]

@@ -1,36 +1,40 @@
 """What the user and the policy ask for, resolved and checked once."""
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 
 from budgetalloc.advantages import Baseline, Scale, Weight, group_advantages
-from budgetalloc.beliefs.ids import Id
-from budgetalloc.beliefs.posterior import Beta, FloatArray
-from budgetalloc.budget import Budget
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.beliefs.rewards import check_range, to_unit
 from budgetalloc.errors import InputError
 from budgetalloc.policies import Needs
+from budgetalloc.policies.bounds import Bounds
+from budgetalloc.trl.batch import Batch
 from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a policy is attached to a trainer; the fields are the arguments of `AdaptiveGRPOCallback`.
+    """How a policy is attached to a trainer: the arguments of `AdaptiveGRPOCallback`, resolved.
 
-    `baseline` is None where TRL's own advantages stay, and `keep_batch` says that its rows stay too.
+    Args:
+        bounds: Which prompts are on offer, and the sizes of their groups.
+        baseline: None where TRL's own advantages stay.
+        scale, weight: As in `budgetalloc.group_advantages`.
+        reward_range: Lowest and highest total reward.
+        keep_batch: Whether the rows of TRL's batch stay as they are.
+        generate: Rollouts that a step may generate for each one that it trains on.
+        hint: From a dataset row to the row with a hint, or None.
+        buffer: Responses of earlier steps, or None.
     """
 
-    candidates: int | Literal["all"]
+    bounds: Bounds
     baseline: Baseline | None
     scale: Scale
     weight: Weight
-    floor: int
-    cap: int | None
-    min_group: int
-    quantum: int
     reward_range: tuple[float, float]
     keep_batch: bool
     generate: int
@@ -39,23 +43,27 @@ class Options:
 
     @classmethod
     def resolve(cls, needs: Needs, trainer_scale: Any, given: dict[str, Any]) -> "Options":
-        """What was given, and for the rest what the policy needs; raises `InputError` for a value out of range."""
-        candidates = _first(given["candidates"], needs.candidates)
-        if candidates != "all" and (isinstance(candidates, bool) or not isinstance(candidates, int) or candidates < 1):
-            raise InputError(f"candidates={candidates!r}: use 1, a larger integer or 'all'.")
-        keep_batch = needs.keep_batch and candidates == 1
-        # A buffer looks for rows without signal, which in TRL's own float32 may be only nearly so.
-        own = keep_batch and given["buffer"] is None
+        """What was given, and for the rest what the policy needs.
+
+        Args:
+            needs: Of the policy.
+            trainer_scale: The trainer's own scale of advantages, used where neither says one.
+            given: The arguments of `AdaptiveGRPOCallback` of these names; None for those left out.
+
+        Raises:
+            InputError: a value out of range.
+        """
+        sizes = {name: given[name] for name in ("candidates", "floor", "cap", "min_group", "quantum")}
+        bounds = Bounds.resolve(needs, **sizes)
+        keep_batch = needs.keep_batch and bounds.candidates == 1
+        # A buffer looks for rows without signal; TRL's float32 advantages may be only nearly 0 there.
+        keep_advantages = keep_batch and given["buffer"] is None
         options = cls(
-            candidates=candidates,
-            baseline=_first(given["baseline"], needs.baseline, None if own else "group"),
+            bounds=bounds,
+            baseline=_first(given["baseline"], needs.baseline, None if keep_advantages else "group"),
             scale=_first(given["scale"], needs.scale, trainer_scale),
             weight=_first(given["weight"], needs.weight),
-            floor=_first(given["floor"], 2 if candidates == 1 else 0),
-            cap=given["cap"],
-            min_group=_first(given["min_group"], needs.min_group),
-            quantum=given["quantum"],
-            reward_range=given["reward_range"],
+            reward_range=check_range(given["reward_range"]),
             keep_batch=keep_batch,
             generate=needs.generate,
             hint=given["hint"],
@@ -67,46 +75,37 @@ class Options:
                 raise InputError(f"{name}={value!r}: use one of {get_args(allowed)}.")
         if not isinstance(options.buffer, SelectiveSampleBuffer | CorrectResponseBuffer | None):
             raise InputError(f"buffer={options.buffer!r}: pass a SelectiveSampleBuffer or a CorrectResponseBuffer.")
-        low, high = options.reward_range
-        if not (math.isfinite(low) and math.isfinite(high) and low < high):
-            raise InputError(
-                f"reward_range={options.reward_range!r}: give the lowest and highest reward, as (0.0, 1.0)."
-            )
         if options.hint is not None and options.baseline == "posterior":
             raise InputError(
                 "hint= with baseline='posterior': a belief is about the prompt without a hint. Use baseline='loo'."
             )
         return options
 
-    def budget(self, rollouts: int, prompts: int, num_generations: int) -> Budget:
-        """The budget of a generation batch with this many prompts on offer."""
-        cap = self.cap
-        if cap is None:
-            widest = max(8 * num_generations, -(-rollouts // prompts), self.floor, self.min_group)
-            cap = -(-widest // self.quantum) * self.quantum
-        return Budget(rollouts, floor=self.floor, cap=cap, quantum=self.quantum, min_group=self.min_group)
+    def advantages(self, batch: Batch, rewards_R: FloatArray | None = None) -> FloatArray:
+        """Advantages of a batch, shape (R,). The posterior baseline is on the beliefs' scale, others on the rewards'.
 
-    def advantages(self, rewards_R: FloatArray, ids_R: Sequence[Id], belief_R: Beta) -> FloatArray:
-        """The posterior's baseline lives on the scale of the beliefs, the others on that of the rewards."""
+        Args:
+            batch: Whose groups and beliefs.
+            rewards_R: Total rewards where they are not the batch's own.
+        """
+        rewards_R = batch.rewards_R if rewards_R is None else rewards_R
         baseline = self.baseline or "group"
         posterior = baseline == "posterior"
         rewards = self.to_unit(rewards_R) if posterior else rewards_R
-        advantages_R = group_advantages(rewards, ids_R, baseline, self.scale, self.weight, belief_R=belief_R)
+        advantages_R = group_advantages(
+            rewards, batch.ids_R, baseline, self.scale, self.weight, belief_R=batch.belief_R
+        )
         low, high = self.reward_range
         return advantages_R * (high - low) if posterior and self.scale == "none" else advantages_R
 
     def to_unit(self, rewards_R: FloatArray) -> FloatArray:
-        """Rewards on the scale of the beliefs; raises `InputError` for one outside `reward_range`."""
-        low, high = self.reward_range
-        unit_R = (rewards_R - low) / (high - low)
-        # TRL's rewards are float32: 0.3 + 0.7 may come out as 1 + 1e-7. Anything further out is for the user to see.
-        near_R = np.clip(unit_R, 0.0, 1.0)
-        unit_R = np.where(np.abs(unit_R - near_R) < 1e-6, near_R, unit_R)
-        outside = (unit_R < 0) | (unit_R > 1)
-        if outside.any():
+        """Total rewards on the scale of the beliefs; raises `InputError` for one outside `reward_range`."""
+        unit_R = to_unit(rewards_R, self.reward_range)
+        outside_R = (unit_R < 0) | (unit_R > 1)  # False for NaN
+        if outside_R.any():
             raise InputError(
-                f"A reward of {rewards_R[outside][0]:g} lies outside reward_range={self.reward_range}: the "
-                "total over all reward functions, with their weights, counts. Pass reward_range=(lowest, highest)."
+                f"A reward of {np.asarray(rewards_R)[outside_R][0]:g} lies outside reward_range={self.reward_range}: "
+                "the total over all reward functions, with their weights, counts. Pass reward_range=(lowest, highest)."
             )
         return unit_R
 

@@ -22,11 +22,11 @@ def prompt_hash(prompt: Any) -> str:
 
 
 def _nameless(part: object) -> None:
-    """Its `repr` may hold an address in memory, or leave most of it out: different names for one prompt, or the same
-    for two."""
+    """Raises: the `repr` of such an object may hold a memory address or leave out most of the content, so that one
+    prompt would get several names, or two prompts the same name."""
     raise UnsupportedError(
         f"A prompt holds a {type(part).__name__}, which has no text to be named by. Add a column 'prompt_id' of ints "
-        "or strings to the dataset, or name yours with prompt_id=."
+        "or strings to the dataset, or pass prompt_id= with the name of such a column."
     )
 
 
@@ -56,7 +56,7 @@ class Prompts:
             if {"image", "images"} & set(columns):
                 raise UnsupportedError(
                     f"The train dataset has images, so that its text alone does not name a prompt. Add a column "
-                    f"{column!r} of ints or strings, or name yours with prompt_id=."
+                    f"{column!r} of ints or strings, or pass prompt_id= with the name of such a column."
                 )
         self._ids: list[Id] | None = None
 

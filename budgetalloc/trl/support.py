@@ -1,4 +1,4 @@
-"""What the callback can serve, checked before any GPU time is spent."""
+"""Checks of the trainer, the dataset and the options, made before any GPU time is spent."""
 
 import logging
 import math
@@ -8,13 +8,13 @@ import trl
 from trl import GRPOTrainer
 
 from budgetalloc.errors import InputError, UnsupportedError
-from budgetalloc.trl.generation import HELD
 from budgetalloc.trl.options import Options
 from budgetalloc.trl.prompts import Prompts
 
 logger = logging.getLogger(__name__)
 
-# The places of TRL that the callback holds on to; read in 1.14.2, 1.15.0 and 1.16.0.
+# The attributes of TRL's trainer that the callback uses; read in 1.14.2, 1.15.0 and 1.16.0.
+HELD = ("_generate_and_score_completions", "_calculate_rewards")
 SEAM = (
     *HELD,
     "train",
@@ -51,15 +51,15 @@ def check_trainer(trainer: Any) -> None:
     """Raises `UnsupportedError` unless it is a `GRPOTrainer` that has every method and attribute needed."""
     if not isinstance(trainer, GRPOTrainer):
         known = [_REFUSED[cls.__name__] for cls in type(trainer).__mro__ if cls.__name__ in _REFUSED]
-        what = known[0] if known else "Pass the trainer itself, as in AdaptiveGRPOCallback(trainer, policy)."
+        advice = known[0] if known else "Pass the trainer itself, as in AdaptiveGRPOCallback(trainer, policy)."
         raise UnsupportedError(
             f"trainer is a {type(trainer).__name__}: AdaptiveGRPOCallback serves trl.GRPOTrainer and its subclasses. "
-            + what
+            + advice
         )
     missing = [name for name in SEAM if not hasattr(trainer, name)]
     if missing:
         raise UnsupportedError(
-            f"TRL {trl.__version__} has no GRPOTrainer.{missing[0]}, which AdaptiveGRPOCallback holds on to (missing: "
+            f"TRL {trl.__version__} has no GRPOTrainer.{missing[0]}, which AdaptiveGRPOCallback needs (missing: "
             f"{missing}). Install trl 1.14 to 1.16, or a newer budgetalloc."
         )
     if _attached(trainer):
@@ -68,9 +68,9 @@ def check_trainer(trainer: Any) -> None:
 
 def check_only_one(trainer: Any, callback: Any) -> None:
     """Raises `InputError` unless the trainer holds this callback, once, and no other of its kind."""
-    found = _attached(trainer)
-    if found != [callback]:
-        raise InputError(f"trainer has {len(found)} AdaptiveGRPOCallbacks: add one, once.")
+    attached = _attached(trainer)
+    if attached != [callback]:
+        raise InputError(f"trainer has {len(attached)} AdaptiveGRPOCallbacks: add one, once.")
 
 
 def _attached(trainer: Any) -> list[Any]:
@@ -78,12 +78,12 @@ def _attached(trainer: Any) -> list[Any]:
 
 
 def check_served(trainer: Any, options: Options, prompts: Prompts) -> None:
-    """Raises for what uneven groups, a choice among rows, or stored responses would make wrong."""
+    """Raises where uneven groups, a choice among rows, or stored responses would give wrong results."""
     if options.buffer is not None:
         _check_buffer(trainer)
-    if options.candidates != 1 and not prompts.indexable:
+    if options.bounds.candidates != 1 and not prompts.indexable:
         raise UnsupportedError(
-            f"candidates={options.candidates!r} chooses rows of the train dataset, which a "
+            f"candidates={options.bounds.candidates!r} chooses rows of the train dataset, which a "
             f"{type(trainer.train_dataset).__name__} does not give. Pass a datasets.Dataset, or candidates=1 to move "
             "rollouts inside each batch."
         )
@@ -138,8 +138,8 @@ def _check_buffer(trainer: Any) -> None:
             "Use 'sum_then_normalize'",
         ),
     ]
-    for found, what in refused:
-        if found:
+    for applies, what in refused:
+        if applies:
             raise UnsupportedError(f"buffer= does not work with {what}, or attach the policy without a buffer.")
 
 

@@ -83,3 +83,24 @@ def test_a_damaged_state_is_refused_and_changes_nothing(damage):
     with pytest.raises(StateError, match="memory"):
         memory.load_state_dict(state)
     np.testing.assert_array_equal(memory.recall(["a"])["visits"], [1])
+
+
+def test_a_rule_that_raises_leaves_the_memory_as_it_was():
+    def learn(memory, visit):
+        memory.columns["seen"][visit.at_V] += visit.scored_V
+        memory.numbers["steps"] += 1
+        if "bad" in visit.ids_V:
+            raise ZeroDivisionError
+
+    memory = Memory({"seen": 0.0}, learn, {"steps": 0.0})
+    memory.observe(["a", "b"], np.array([1.0, 0.0]))
+    memory.tick()
+    before = memory.state_dict()
+    memory.observe(["a", "bad"], np.array([1.0, 0.0]))
+    with pytest.raises(ZeroDivisionError):
+        memory.tick()
+    assert memory.state_dict()["memory"] == before["memory"]
+    np.testing.assert_array_equal(memory.state_dict()["memory/seen"], before["memory/seen"])
+    memory.observe(["c"], np.array([1.0]))
+    memory.tick()
+    np.testing.assert_array_equal(memory.recall(["a", "b", "c", "bad"])["seen"], [1, 1, 1, 0])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import budgetalloc as ba
 from budgetalloc import Budget, BudgetError, InputError, Policy, StateError, policies
+from budgetalloc.beliefs.memory import Memory
 
 POLICIES = {
     "uniform": ba.uniform,
@@ -298,8 +299,54 @@ def test_a_step_keeps_the_belief_from_before_it():
     step = policy.begin(["a"], Budget(rollouts=2))
     step.request()
     step.observe(["a", "a"], [1, 1])
+    assert step.belief_P.alpha_P.tolist() == policy.belief(["a"]).alpha_P.tolist() == [1]
+    step.end()
     assert step.belief_P.alpha_P.tolist() == [1]
     assert policy.belief(["a"]).alpha_P.tolist() == [3]
+
+
+def learn_sum(memory, visit):
+    if len(visit.ids_V) > 3:
+        raise ZeroDivisionError
+    memory.columns["sum"][visit.at_V] += visit.successes_V
+
+
+def with_memory(prior, drift):
+    estimator = ba.BetaEstimator(prior=prior, discount=0.7, idle=0.99, drift=drift)
+    return Policy("rounds", lambda view: None, estimator, memory=Memory({"sum": 0.0}, learn_sum))
+
+
+rounds_of_steps = st.lists(
+    st.lists(
+        st.lists(st.tuples(st.sampled_from([*"abc", 1, 2]), st.sampled_from([0.0, 1.0, 0.3, np.nan])), max_size=6),
+        max_size=4,
+    ),
+    max_size=6,
+)
+
+
+@given(rounds_of_steps, st.sampled_from([(0.5, 0.5), "pool"]), st.booleans())
+def test_a_step_teaches_at_its_end_what_its_rounds_would_teach_one_by_one(steps, prior, drift):
+    """To the bit: the estimator is told round by round in the same order. A step that raises, or is left, teaches
+    nothing."""
+    policy, estimator = with_memory(prior, drift), ba.BetaEstimator(prior=prior, discount=0.7, idle=0.99, drift=drift)
+    for rounds in steps:
+        before = policy.state_dict()
+        step = policy.begin(["a"], Budget(rollouts=2))
+        for rows in rounds:
+            step.observe([x for x, _ in rows], [r for _, r in rows])
+        assert same_state(policy.state_dict(), before)
+        if len({x for rows in rounds for x, r in rows if r == r}) > 3:
+            with pytest.raises(ZeroDivisionError):
+                step.end()
+            assert same_state(policy.state_dict(), before)
+            continue
+        step.end()
+        for rows in rounds:
+            estimator.observe([x for x, _ in rows], [r for _, r in rows])
+        estimator.tick()
+        learned = {key: value for key, value in policy.state_dict().items() if key in estimator.state_dict()}
+        assert same_state(learned, estimator.state_dict())
 
 
 def test_a_step_that_has_ended():

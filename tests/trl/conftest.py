@@ -8,7 +8,7 @@ import pytest
 import torch
 from datasets import Dataset
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 torch.set_num_threads(1)  # the model is so small that a second thread only waits
@@ -62,6 +62,22 @@ def low_digit(completions: list[str], **_: Any) -> list[float]:
 
 def rows(count: int = 24, **columns: Any) -> Dataset:
     return Dataset.from_list([{"prompt": f"{n:03d}=", "prompt_id": n} for n in range(count)])
+
+
+class AroundSteps(TrainerCallback):
+    """Stands around all that the callback does in a step; add it after the callback.
+
+    Args:
+        trainer: Whose steps.
+        whole: Called with a step's inputs and what makes its batch of them; returns the batch.
+    """
+
+    def __init__(self, trainer: GRPOTrainer, whole: Callable[..., Any]) -> None:
+        self.trainer, self.whole = trainer, whole
+
+    def on_train_begin(self, *_: Any, **__: Any) -> None:
+        generate = self.trainer._generate_and_score_completions
+        self.trainer._generate_and_score_completions = lambda inputs: self.whole(inputs, generate)
 
 
 @pytest.fixture

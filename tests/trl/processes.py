@@ -147,21 +147,13 @@ def whole(parameter: Any) -> Any:
 
 
 def failure(folder: Path, name: str, rank: int) -> str:
-    """What this process raises where the last one is not like the others."""
+    """What this process raises where one of the two is not like the other."""
     last = rank == 1
     trainer = make_trainer(folder, "failing", 2)
     trainer.rollout_func = forced
 
-    def at_random(view):
-        return np.array([4, 4, 4, 4] if last else [8, 4, 2, 2])
-
-    def one_more_round(view):
-        yield np.full(4, 4)
-        if last:
-            yield np.full(4, 4)
-
-    def first_or_last(ids_R, rewards_R, rows, scores_RF):
-        return np.arange(rows) + (rows if last else 0)
+    def broken(view):
+        raise ZeroDivisionError("no counts")
 
     def masked(prompts, trainer):
         output = forced(prompts, trainer)
@@ -173,23 +165,56 @@ def failure(folder: Path, name: str, rank: int) -> str:
         policy = ba.thompson()
         if last:
             policy.observe([0], [1.0])
-    elif name == "counts":
-        policy = ba.Policy("at random", at_random, ba.BetaEstimator())
-    elif name == "rounds":
-        policy = policy_of_rounds(one_more_round, generate=2)
-    elif name == "keep":
-        policy = replace(policies.pods(generate=2), keep=first_or_last)
+    elif name == "decide":
+        policy = policy_of_rounds(broken, "broken")
     else:
         policy, trainer.rollout_func = policy_of_rounds(odd), masked
     trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, candidates=1))
     try:
         trainer.train()
-    except ba.BudgetallocError as error:
+    except (ba.BudgetallocError, ZeroDivisionError) as error:
         return f"{type(error).__name__}: {error}"
     return "nothing"
 
 
-FAILURES = ("seed", "state", "counts", "rounds", "keep", "mask")
+def led(folder: Path, name: str, rank: int) -> dict[str, Any]:
+    """What this process did where the last one, asked, would have decided otherwise than process 0."""
+    asked = []
+
+    def counts(view):
+        asked.append(rank)
+        return np.array([8, 4, 2, 2] if rank == 1 else [4, 4, 4, 4])
+
+    def rounds(view):
+        asked.append(rank)
+        yield np.full(4, 4)
+        if rank == 1:
+            yield np.full(4, 4)
+
+    def first_or_last(ids_R, rewards_R, rows, scores_RF):
+        asked.append(rank)
+        return np.arange(rows) + (rows if rank == 1 else 0)
+
+    trainer = make_trainer(folder, "led", 2)
+    trainer.rollout_func = forced
+    policy = {
+        "counts": lambda: ba.Policy("counts", counts, ba.BetaEstimator()),
+        "rounds": lambda: policy_of_rounds(rounds, generate=2),
+        "keep": lambda: replace(policies.pods(generate=2), keep=first_or_last),
+    }[name]()
+    trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, candidates=1))
+    trainer.train()
+    state = policy.state_dict()
+    weights = np.concatenate([p.detach().numpy().ravel() for p in trainer.model.parameters()])
+    return {
+        "asked": len(asked),
+        "learned": [state["step"], state["ids"], state["evidence"].tolist()],
+        "weights": float(np.abs(weights).sum()),
+    }
+
+
+FAILURES = ("seed", "state", "decide", "mask")
+LED = ("counts", "rounds", "keep")
 
 
 def shard() -> None:
@@ -235,6 +260,7 @@ def work(root: str, label: str) -> None:
         results["free"] = run(folder, "adaptive", world, force=False)
     if label == "2":
         results["failures"] = {name: failure(folder, name, rank) for name in FAILURES}
+        results["led"] = {name: led(folder, name, rank) for name in LED}
     (folder / f"rank{rank}.json").write_text(json.dumps(results))
 
 

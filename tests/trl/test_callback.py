@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import low_digit, rows
+from conftest import AroundSteps, low_digit, rows
 from datasets import Dataset
 from trl import GRPOTrainer
 
@@ -168,18 +168,18 @@ def test_advantages_are_those_of_the_true_groups(build):
 
 def test_defaults_are_what_the_policy_asks_for(build):
     options = AdaptiveGRPOCallback(build(scale_rewards="none")).options
-    assert (options.candidates, options.baseline, options.scale, options.weight) == (
+    assert (options.bounds.candidates, options.baseline, options.scale, options.weight) == (
         "all",
         "posterior",
         "batch",
         "rollout",
     )
     options = AdaptiveGRPOCallback(build(scale_rewards="none"), ba.uniform()).options
-    assert (options.candidates, options.baseline, options.scale, options.keep_batch) == (1, None, "none", True)
+    assert (options.bounds.candidates, options.baseline, options.scale, options.keep_batch) == (1, None, "none", True)
     options = AdaptiveGRPOCallback(build(scale_rewards="none"), ba.uniform(), candidates=2).options
     assert (options.baseline, options.scale, options.keep_batch) == ("group", "none", False)
     options = AdaptiveGRPOCallback(build(), baseline="loo", scale="none", weight="prompt", candidates=3).options
-    assert (options.candidates, options.baseline, options.scale, options.weight) == (3, "loo", "none", "prompt")
+    assert (options.bounds.candidates, options.baseline, options.scale, options.weight) == (3, "loo", "none", "prompt")
 
 
 def test_candidates(build):
@@ -319,6 +319,55 @@ def test_trainer_gets_its_methods_back(build):
     assert trainer._generate_and_score_completions.__func__ is GRPOTrainer._generate_and_score_completions
     assert trainer._calculate_rewards.__func__ is GRPOTrainer._calculate_rewards
     assert trainer._generate_single_turn.__func__ is GRPOTrainer._generate_single_turn
+
+
+WRAPPED = ("_generate_and_score_completions", "_calculate_rewards", "_save_checkpoint", "train")
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_wrappers_of_others_are_called_and_stay(build, when):
+    """Put on before the callback was made, or after it: TRL's methods are taken when training begins."""
+    trainer = build(max_steps=2, save_strategy="steps", save_steps=1)
+    calls, wrappers = Counter(), {}
+
+    def wrap(name):
+        own = getattr(trainer, name)
+
+        def wrapper(*args, **named):
+            calls[name] += 1
+            return own(*args, **named)
+
+        wrappers[name] = wrapper
+        setattr(trainer, name, wrapper)
+
+    for late in (False, True):
+        if late:
+            attach(trainer)
+        if late == (when == "after"):
+            for name in WRAPPED:
+                wrap(name)
+    trainer.train()
+    assert calls == {"_generate_and_score_completions": 2, "_calculate_rewards": 2, "_save_checkpoint": 2, "train": 1}
+    still = {name for name in WRAPPED if vars(trainer)[name] is wrappers[name]}
+    assert still == set(WRAPPED) - ({"train"} if when == "before" else set())
+
+
+def test_a_wrapper_put_on_during_training_stays_and_a_second_training_decides_once_a_step(build):
+    trainer, policy = build(max_steps=2), ba.thompson()
+    attach(trainer, policy)
+    seen = []
+
+    def whole(inputs, generate):
+        seen.append(len(inputs))
+        return generate(inputs)
+
+    trainer.add_callback(AroundSteps(trainer, whole))
+    trainer.train()
+    assert seen == [16, 16]
+    assert policy.estimator.step == 2
+    trainer.train()
+    assert seen == [16] * (2 + 2 * 2)  # now there are two wrappers
+    assert policy.estimator.step == 4
 
 
 def test_server_mode_gets_one_generation_a_row(build):

@@ -17,7 +17,7 @@ import budgetalloc as ba
 from budgetalloc import policies
 from budgetalloc.trl import AdaptiveGRPOCallback
 from budgetalloc.trl.checkpoints import STATE_FILE, last_checkpoint
-from budgetalloc.trl.generation import HELD
+from budgetalloc.trl.support import HELD
 
 
 def attach(trainer, *args, **options):

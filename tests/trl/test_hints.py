@@ -32,17 +32,16 @@ def run(build, tmp_path, **attach):
     policy = policies.on_all_fail(ba.uniform(seed=1), hint, rollouts=4, share=0.25, fewest=3)
     ledger = tmp_path / "ledger.jsonl"
     trainer = build(reward=hopeless_without_a_hint, max_steps=4)
-    callback = AdaptiveGRPOCallback(trainer, policy, ledger=ledger, **attach)
-    trainer.add_callback(callback)
+    trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, ledger=ledger, **attach))
     prompts = []
-    own = callback.generation._own["_generate_and_score_completions"]
+    own = trainer._generate_and_score_completions
 
     def generate(inputs):
         output = own(inputs)
         prompts.append(([row["prompt"] for row in inputs], output["advantages"].tolist()))
         return output
 
-    callback.generation._own["_generate_and_score_completions"] = generate
+    trainer._generate_and_score_completions = generate
     trainer.train()
     return trainer, policy, ba.Ledger.read(ledger), asked, prompts
 

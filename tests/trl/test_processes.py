@@ -14,10 +14,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from processes import BATCH, FAILURES, NAMES, PROCESSES, PROMPTS, RUNS
+from processes import BATCH, FAILURES, LED, NAMES, PROCESSES, PROMPTS, RUNS
 
 import budgetalloc as ba
-from budgetalloc.trl.batches import my_share, part, take
+from budgetalloc.trl.merging import part, take
+from budgetalloc.trl.processes import my_share
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the processes are forked after the imports")
 # Not in the environment itself: accelerate and transformers act otherwise wherever they find it.
@@ -158,21 +159,31 @@ def test_zero_3_leaves_a_process_no_weights_of_its_own(seen):
 
 
 EXPECTED = {
-    "seed": "InputError: The processes differ in policy: process 0 has 'thompson(",
-    "state": "InputError: The processes differ in state: process 0 has '0 steps, 0 prompts', process 1 has '1 steps",
-    "counts": "InputError: The processes decided differently: the counts of step 0 are not the same in process 0 and",
-    "rounds": "InputError: The processes decided differently: the counts of step 0 are not the same in process 0 and",
-    "keep": "InputError: The processes decided differently: the rollouts to train on are not the same in process 0",
-    "mask": "UnsupportedError: The rounds of a step cannot be merged: TRL's batch has ['tool_mask'] in some of them",
+    "seed": ["InputError: The processes differ in policy: process 0 has 'thompson("] * 2,
+    "state": ["InputError: The processes differ in state: process 0 has '0 steps, 0 prompts', process 1 has '1 st"] * 2,
+    "decide": [
+        "ZeroDivisionError: no counts",
+        "BudgetallocError: Process 0 could not decide, and all processes stop. It raised ZeroDivisionError: no counts",
+    ],
+    "mask": ["UnsupportedError: The rounds of a step cannot be merged: TRL's batch has ['tool_mask'] in some of t"] * 2,
 }
 
 
 @pytest.mark.parametrize("name", FAILURES)
-def test_a_process_that_differs_stops_all_of_them(seen, name):
+def test_a_process_that_fails_or_differs_stops_all_of_them(seen, name):
     """On every process at once: one that raised alone would leave the others waiting."""
-    first, second = (rank["failures"][name] for rank in seen["2"])
-    assert first.startswith(EXPECTED[name])
-    assert first == second
+    for rank, start in zip(seen["2"], EXPECTED[name], strict=True):
+        assert rank["failures"][name].startswith(start)
+
+
+@pytest.mark.parametrize("name", LED)
+def test_process_0_decides_and_the_other_is_never_asked(seen, name):
+    first, second = (rank["led"][name] for rank in seen["2"])
+    assert first["asked"] == 3
+    assert second["asked"] == 0
+    assert first["learned"] == second["learned"]
+    assert first["learned"][0] == 3
+    assert first["weights"] == second["weights"]
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 4])

@@ -6,11 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from conftest import AroundSteps
 
 import budgetalloc as ba
 from budgetalloc import policies
 from budgetalloc.trl import AdaptiveGRPOCallback
-from budgetalloc.trl.batches import merge, take
+from budgetalloc.trl.merging import merge, take
 
 STAGED = {
     "ar3po": lambda: policies.ar3po(group=4, seed=1),
@@ -35,21 +36,14 @@ def run(build, policy, attach=None, **config):
     trainer._generate_and_score_completions = one_round
     callback = AdaptiveGRPOCallback(trainer, policy, **(attach or {}))
     trainer.add_callback(callback)
-    hold = callback.generation.hold
 
-    def held():
-        hold()
-        merged = trainer._generate_and_score_completions
+    def whole(inputs, generate):
+        output = generate(inputs)
+        batches.append(output)
+        rounds.append([])
+        return output
 
-        def whole(inputs):
-            output = merged(inputs)
-            batches.append(output)
-            rounds.append([])
-            return output
-
-        trainer._generate_and_score_completions = whole
-
-    callback.generation.hold = held
+    trainer.add_callback(AroundSteps(trainer, whole))
     trainer.train()
     return trainer, batches, rounds[:-1]
 

@@ -1,1 +1,1 @@
-"""What depends on the experimental parts of TRL, and the reuse of stored responses."""
+"""The worker for TRL's experimental `AsyncGRPOTrainer`, and the reuse of stored responses."""

@@ -1,4 +1,4 @@
-"""Completions of a vLLM server for `AdaptiveRolloutWorker`, asked for as TRL's own worker asks."""
+"""Completions of a vLLM server for `AdaptiveRolloutWorker`, by the same requests as TRL's own worker makes."""
 
 import json
 import queue
@@ -12,24 +12,24 @@ from typing import Any
 from budgetalloc.errors import UnsupportedError
 
 ATTEMPTS = 8  # of one request, over about a minute
-_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # no proxy, as in TRL: the server is near
-_BROKEN = (urllib.error.URLError, HTTPException, ConnectionError, TimeoutError)  # it may be over in a moment
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # without a proxy, as TRL does it
+_BROKEN = (urllib.error.URLError, HTTPException, ConnectionError, TimeoutError)  # worth another attempt
 
 Completion = tuple[list[int], list[float]]
 """The tokens, and the log-probability of each under the model that wrote it."""
 
 
 class TrainingEnded(Exception):  # noqa: N818
-    """Training has ended while completions were awaited."""
+    """Training ended while a request for completions was under way."""
 
 
 class Server:
     """A vLLM server.
 
     Args:
-        args: An `AsyncGRPOConfig`: where it is, and how to sample.
+        args: An `AsyncGRPOConfig`: the address of the server, and how to sample.
         model: The name under which it serves the model.
-        stopping: When it is set, whoever waits for completions gets `TrainingEnded`.
+        stopping: Once it is set, `complete` raises `TrainingEnded`.
     """
 
     def __init__(self, args: Any, model: str, stopping: threading.Event) -> None:
@@ -67,11 +67,11 @@ class Server:
                 except Exception as error:
                     answers.put((row, error))
 
-        # Daemons, so that no request under way keeps a process alive that wants to end.
+        # Daemon threads: a request under way does not keep the process alive.
         for _ in range(min(self.at_once, len(prompts_R))):
             threading.Thread(target=ask, name="budgetalloc-request", daemon=True).start()
-        found: dict[int, Completion] = {}
-        while len(found) < len(prompts_R):
+        completed: dict[int, Completion] = {}
+        while len(completed) < len(prompts_R):
             if self.stopping.is_set():
                 raise TrainingEnded
             try:
@@ -80,9 +80,9 @@ class Server:
                 continue
             if isinstance(answer, Exception):
                 raise answer
-            found[row] = answer
+            completed[row] = answer
             heard()
-        return [found[row] for row in range(len(prompts_R))]
+        return [completed[row] for row in range(len(prompts_R))]
 
     def _complete(self, what: dict[str, Any]) -> Completion:
         choice = self._post("/v1/completions", self.request | what)["choices"][0]
@@ -97,7 +97,7 @@ class Server:
         return ids, log_probs
 
     def _post(self, path: str, what: dict[str, Any]) -> Any:
-        """Tries again where the server is out of reach or in trouble, not where it finds fault with the request."""
+        """Tries again if the server cannot be reached or answers with a 5xx status; a 4xx status raises at once."""
         body, headers = json.dumps(what).encode(), {"Content-Type": "application/json"}
         for attempt in range(ATTEMPTS):
             request = urllib.request.Request(self.url + path, body, headers)

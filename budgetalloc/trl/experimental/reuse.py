@@ -7,12 +7,13 @@ import numpy as np
 import torch
 from trl.trainer.utils import pad
 
-from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import load_state, save_state
+from budgetalloc.budget import IntArray
 from budgetalloc.errors import StateError, UnsupportedError
-from budgetalloc.trl.batches import merge, take
+from budgetalloc.trl.batch import Batch
 from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer, Stored, Substitution
+from budgetalloc.trl.merging import merge, take
 
 Buffer = SelectiveSampleBuffer | CorrectResponseBuffer
 BUFFER_FILE = "budgetalloc_buffer.npz"
@@ -40,15 +41,15 @@ class Reuse:
 
     # --- AR3PO: a stored correct response for a wrong one, before the advantages ------------------------------------
 
-    def substitute(self, output: dict[str, Any], ids_R: list[Id], rewards_R: FloatArray) -> Substitution | None:
+    def substitute(self, output: dict[str, Any], batch: Batch) -> Substitution | None:
         """Which wrong rows of all that was generated get a stored correct response; keeps the new correct ones."""
         _check_columns(output)
         if not isinstance(self.buffer, CorrectResponseBuffer):
             return None
-        step = self.trainer.state.global_step
-        swap = self.buffer.substitute(ids_R, rewards_R, step)
-        whole_R = np.where(_in_loss(output), rewards_R, np.nan)  # a response that TRL masks has no tokens to keep
-        self.buffer.add(ids_R, _responses(output), whole_R, step)
+        swap = self.buffer.substitute(batch.ids_R, batch.rewards_R, batch.step)
+        # A response that TRL masks has no tokens to keep.
+        unmasked_R = np.where(_in_loss(output), batch.rewards_R, np.nan)
+        self.buffer.add(batch.ids_R, _responses(output), unmasked_R, batch.step)
         self._log(len(swap.rows))
         return swap
 
@@ -75,13 +76,18 @@ class Reuse:
 
     # --- Skywork R1V2: stored samples for rows without signal, after the advantages ---------------------------------
 
-    def refill(self, output: dict[str, Any], ids_R: list[Id], rewards_R: FloatArray) -> dict[str, Any]:
-        """The batch of as many rows, in which stored samples replace rows without signal; keeps those with signal."""
+    def refill(self, output: dict[str, Any], batch: Batch, kept_R: IntArray) -> dict[str, Any]:
+        """The batch of as many rows, in which stored samples replace rows without signal; keeps those with signal.
+
+        Args:
+            output: TRL's batch.
+            batch: The step's.
+            kept_R: Which rollouts of `batch` the rows of `output` are.
+        """
         if not isinstance(self.buffer, SelectiveSampleBuffer):
             return output
-        step = self.trainer.state.global_step
         advantages_R = np.where(_in_loss(output), output["advantages"].cpu().double().numpy(), 0.0)
-        fresh, stored = self.buffer.refill(advantages_R, step)
+        fresh, stored = self.buffer.refill(advantages_R, batch.step)
         given = _OLD in output
         if stored:
             drawn = self._batch(stored, np.array([x.advantage for x in stored]), output)
@@ -92,7 +98,9 @@ class Reuse:
                 old = torch.as_tensor(_column(sample, _OLD), dtype=row.dtype, device=row.device)
                 row[: len(old)] = old
         responses = _responses(output)[: len(fresh)]
-        self.buffer.add([ids_R[at] for at in fresh.tolist()], responses, rewards_R[fresh], advantages_R[fresh], step)
+        fresh_R = kept_R[fresh]
+        ids = [batch.ids_R[at] for at in fresh_R.tolist()]
+        self.buffer.add(ids, responses, batch.rewards_R[fresh_R], advantages_R[fresh], batch.step)
         self._log(len(stored))
         return output
 
@@ -124,8 +132,8 @@ class Reuse:
         keep, portion = batch["completion_ids"].size(1), self.trainer.args.per_device_train_batch_size
         trainer = self.trainer
         with torch.no_grad():
-            found = trainer._get_per_token_logps_and_entropies(trainer.model, ids, mask, keep, batch_size=portion)
-        return found[0]
+            answer = trainer._get_per_token_logps_and_entropies(trainer.model, ids, mask, keep, batch_size=portion)
+        return answer[0]
 
     def _log(self, reused: int) -> None:
         self.trainer._metrics["train"]["budgetalloc/reused"].append(float(reused))

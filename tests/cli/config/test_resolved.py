@@ -57,7 +57,7 @@ def test_what_is_left_out_is_what_the_callback_would_take(name):
         arguments = own | said | config.callback_arguments(256)
         arguments = {key: arguments[key] for key in own | said}
         assert Options.resolve(config.build().needs, "group", arguments) == expected
-        assert config.limits(256, group=8) == expected.budget(256, 32, 8)
+        assert config.limits(256, group=8) == expected.bounds.budget(256, prompts=32, group=8)
 
 
 def test_the_sections_know_all_that_the_callback_takes():

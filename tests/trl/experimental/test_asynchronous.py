@@ -22,8 +22,10 @@ from trl import GRPOTrainer
 import budgetalloc as ba
 from budgetalloc import policies
 from budgetalloc.beliefs.state import load_state
-from budgetalloc.trl import AdaptiveGRPOCallback, AdaptiveRolloutWorker, completions
+from budgetalloc.costs.pacing import Horizon, phases
+from budgetalloc.trl import AdaptiveGRPOCallback, AdaptiveRolloutWorker
 from budgetalloc.trl.checkpoints import STATE_FILE
+from budgetalloc.trl.experimental import completions
 
 if Version(trl.__version__).release < (1, 16):
     pytest.skip("AdaptiveRolloutWorker is for TRL 1.16", allow_module_level=True)
@@ -332,6 +334,32 @@ def test_beliefs_go_into_checkpoints_and_come_back(build, server, tmp_path):
         else:
             with pytest.raises(ba.StateError, match="same dataset"):
                 trainer.train(resume_from_checkpoint=str(checkpoint))
+
+
+@pytest.mark.parametrize("candidates", ["all", 2])
+def test_a_budget_that_moves_over_the_run_and_goes_on_after_a_resume(build, tmp_path, candidates):
+    horizon, ledger, asked = Horizon(rollouts=400, steps=10, low=8, quantum=4), tmp_path / "ledger.jsonl", []
+
+    def paced(step, spent):
+        asked.append((step, spent))
+        return horizon.fit(phases(horizon, [(2, 1), (8, 4)], step, spent), step, spent)
+
+    plan = [horizon.fit(phases(horizon, [(2, 1), (8, 4)], 0, 0), 0, 0)]
+    while len(plan) < 10:
+        plan.append(paced(len(plan), sum(plan)))
+    assert plan[2] > 2 * plan[1]
+    asked.clear()
+    settings = {"reward_funcs": low_digit, "rollouts_per_step": paced, "candidates": candidates, "ledger": ledger}
+    build(AdaptiveRolloutWorker(ba.thompson(), **settings), max_steps=2, save_strategy="steps", save_steps=2).train()
+    build(again := AdaptiveRolloutWorker(ba.thompson(), **settings), max_steps=3)
+    again.trainer.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-2"))
+    sizes = [len(ids) for ids, _ in steps_of(ledger)]
+    assert len(sizes) >= 3
+    assert sizes == plan[: len(sizes)]
+    assert set(asked) <= {(step, sum(plan[:step])) for step in range(10)}
+
+    with pytest.raises(ba.InputError, match=r"rollouts_per_step\(step, spent\)=0: use an integer of at least 1"):
+        build(AdaptiveRolloutWorker(reward_funcs=low_digit, rollouts_per_step=lambda step, spent: 0))
 
 
 def test_what_is_refused_before_anything_is_spent(build, server):

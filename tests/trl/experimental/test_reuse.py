@@ -6,15 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import fresh_model, low_digit, rows
+from conftest import AroundSteps, fresh_model, low_digit, rows
 from trl import RLOOConfig, RLOOTrainer
 
 import budgetalloc as ba
 from budgetalloc import policies
 from budgetalloc.trl import AdaptiveGRPOCallback
-from budgetalloc.trl.batches import take
 from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
 from budgetalloc.trl.experimental.reuse import BUFFER_FILE
+from budgetalloc.trl.merging import take
 
 
 def half_without_signal(completions, prompt_id, **_):
@@ -47,7 +47,7 @@ class Run:
         self.trainer._generate_and_score_completions = generate
         self.callback = AdaptiveGRPOCallback(self.trainer, policy or ba.uniform(), buffer=buffer, **(attach or {}))
         self.trainer.add_callback(self.callback)
-        hold, name = self.callback.generation.hold, "refill" if hasattr(buffer, "refill") else "substitute"
+        name = "refill" if hasattr(buffer, "refill") else "substitute"
         choose = getattr(buffer, name)
 
         def recorded(*args):
@@ -56,19 +56,13 @@ class Run:
 
         setattr(buffer, name, recorded)
 
-        def held():
-            hold()
-            mine = self.trainer._generate_and_score_completions
+        def whole(inputs, generate):
+            self.weights.append({k: v.clone() for k, v in self.trainer.model.state_dict().items()})
+            self.fresh.append([])
+            self.batches.append(generate(inputs))
+            return self.batches[-1]
 
-            def whole(inputs):
-                self.weights.append({k: v.clone() for k, v in self.trainer.model.state_dict().items()})
-                self.fresh.append([])
-                self.batches.append(mine(inputs))
-                return self.batches[-1]
-
-            self.trainer._generate_and_score_completions = whole
-
-        self.callback.generation.hold = held
+        self.trainer.add_callback(AroundSteps(self.trainer, whole))
 
     def train(self, **how):
         self.trainer.train(**how)
@@ -363,7 +357,7 @@ def test_a_checkpoint_without_a_buffer_warns_and_a_damaged_one_is_refused(build,
         Run(build, SelectiveSampleBuffer(seed=1), max_steps=3).train(resume_from_checkpoint=str(path.parent))
     path.unlink()
     later = Run(build, SelectiveSampleBuffer(seed=1), max_steps=3).train(resume_from_checkpoint=str(path.parent))
-    assert "no state of a buffer: it starts empty" in caplog.text
+    assert "no state of a buffer: the buffer starts empty" in caplog.text
     assert len(later.chosen[0][1]) == 0
 
 

@@ -1,4 +1,4 @@
-"""Responses kept from earlier steps, to be trained on again: bounded in number and in age, saved without pickle."""
+"""Buffers of responses from earlier steps that are trained on again, bounded in number and in age."""
 
 from budgetalloc.trl.experimental.buffers.correct import CorrectResponseBuffer as CorrectResponseBuffer
 from budgetalloc.trl.experimental.buffers.correct import Substitution as Substitution

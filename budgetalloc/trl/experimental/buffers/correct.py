@@ -39,14 +39,15 @@ class Substitution:
 class CorrectResponseBuffer:
     """Keeps correct responses of each prompt; where all of a prompt's fail, one stored takes a wrong one's place.
 
-    AR3PO (arXiv 2509.25808) stores every new correct response, and draws at random among those of the prompt. How many
-    it keeps and for how long is not known to us, and no code was released: `capacity`, `per_prompt` and `max_age` and
-    the rule that the oldest are evicted first are ours. The wrong response to go is drawn at random too. A group with
-    fewer than two rewards stays as it is: it would have no contrast either way.
+    AR3PO (arXiv 2509.25808) stores every new correct response, and draws at random among those of the prompt. The paper
+    does not say how many it keeps or for how long, and no code was released: `capacity`, `per_prompt`, `max_age` and
+    the eviction of the oldest first are this package's choice. The wrong response that is replaced is drawn at random
+    too. A group with fewer than two rewards is left as it is, because it would have no contrast either way.
 
-    From the trainer: with "stop_gradient", a loss mask (`train_R`); with "recompute", log-probabilities under the
-    current policy for the rows replaced, which then count as on-policy (biased, low variance). Both compute advantages
-    from `rewards_R` after the substitution. A response that was put back is not new: do not `add` it again.
+    The trainer must apply a loss mask (`train_R`) with "stop_gradient"; with "recompute" it must compute
+    log-probabilities under the current policy for the rows replaced, which then count as on-policy (biased, low
+    variance). Both compute advantages from `rewards_R` after the substitution. Do not `add` a substituted response
+    again.
 
     Args:
         option: "stop_gradient" (the paper's II, reported best) or "recompute" (its I).

@@ -1,4 +1,4 @@
-"""Skywork R1V2's Selective Sample Buffer: samples with signal come back where a batch lacks them."""
+"""Skywork R1V2's Selective Sample Buffer: stored samples with signal replace rows without signal."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,19 +14,19 @@ from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_integer, check_number
 from budgetalloc.trl.experimental.buffers.stored import Store, Stored, stored_rows
 
-SMALLEST = 1e-8  # an advantage of this size is what rounding leaves of zero
+SMALLEST = 1e-8  # smaller advantages are 0 up to rounding
 
 
 class SelectiveSampleBuffer:
     """Keeps samples with a non-zero advantage and draws them again, P(j) proportional to |A_j|^power.
 
     Skywork R1V2 (arXiv 2504.16656) stores such samples and re-introduces them in later updates, weighted by |A|. The
-    exponent, the size, the ratio of old to new and any limit on age are not known to us, and no code was released: the
-    defaults, the rule that the oldest are evicted first, and drawing without replacement are ours. A batch is filled up
-    to its own size: each row without signal gives way to a stored sample. A sample stays after it is drawn.
+    report does not say the exponent, the size, the ratio of old to new or a limit on age, and no code was released: the
+    defaults, the eviction of the oldest first, and drawing without replacement are this package's choice. The batch
+    keeps its size: a stored sample replaces each row without signal. A sample stays in the buffer after it is drawn.
 
-    From the trainer: log-probabilities at generation in `response`, and an importance ratio for the rows drawn. Their
-    advantage is that of their own group then; groups of today are not theirs.
+    The trainer must keep the log-probabilities at generation in `response`, and use an importance ratio for the rows
+    drawn. The advantage of a stored sample is that of its own group when it was generated.
 
     Args:
         capacity: Most samples kept.

@@ -19,8 +19,8 @@ from transformers.integrations import TensorBoardCallback, WandbCallback
 
 import budgetalloc as ba
 from budgetalloc.trl import AdaptiveGRPOCallback
-from budgetalloc.trl.metrics import Spending, histogram_of_counts, histogram_of_rates
-from budgetalloc.trl.reporting import COLUMNS, SPENDING_FILE, as_markdown
+from budgetalloc.trl.spending import Spending, histogram_of_counts, histogram_of_rates
+from budgetalloc.trl.trackers import COLUMNS, SPENDING_FILE, as_markdown
 
 EXPECTED = [
     *("frac_mixed", "frac_all_pass", "frac_all_fail", "frac_mixed_predicted", "brier", "prompts", "seconds"),
@@ -193,7 +193,7 @@ trainer.train()
 
 def test_log_history_is_json(build, tmp_path):
     trainer, callback = train(build, "none")
-    assert callback.generation.learning.reporting is None
+    assert callback.trackers is None
     trainer.state.save_to_json(str(tmp_path / "trainer_state.json"))
     history = json.loads((tmp_path / "trainer_state.json").read_text())["log_history"]
     assert all(f"budgetalloc/{key}" in entry for entry in history if "loss" in entry for key in EXPECTED)
@@ -226,13 +226,13 @@ def test_a_tracker_that_is_not_there_costs_one_warning(build, caplog, offline, n
     with caplog.at_level(logging.WARNING, logger="budgetalloc"):
         trainer.train()
     assert trainer.state.global_step == 3
-    (warning,) = [record for record in caplog.records if record.name == "budgetalloc.trl.reporting"]
+    (warning,) = [record for record in caplog.records if record.name == "budgetalloc.trl.trackers"]
     assert name in warning.getMessage()
 
 
 def test_nothing_is_gathered_that_is_never_logged(build):
     _, callback = train(build, "tensorboard", max_steps=1, logging_strategy="no")
-    assert callback.generation.learning.reporting is None
+    assert callback.trackers is None
 
 
 def test_a_wide_range_of_counts_makes_at_most_128_bins():

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.budget import IntArray
 from budgetalloc.policies import Policy
-from budgetalloc.trl.metrics import Spending, histogram_of_counts, histogram_of_rates
+from budgetalloc.trl.batch import Batch
+from budgetalloc.trl.spending import Spending, histogram_of_counts, histogram_of_rates
 
 logger = logging.getLogger(__name__)
 COLUMNS = ("prompt", "rollouts", "tokens", "success", "believed")
@@ -39,39 +39,37 @@ class Shown:
     rows: list[tuple[Any, ...]]
 
 
-class Reporting:
-    """Gathers what the rollouts of all steps showed, and hands it at logging steps to the trackers of `report_to`.
+class Trackers:
+    """Gathers what the steps showed, and hands it at logging steps to the trackers of `report_to`.
 
-    The table counts every rollout that was generated, by its tokens, since the training began: it is saved in
-    checkpoints. `success` is the mean reward of those without a hint, on the scale of [0, 1], and `believed` the
-    success rate that the policy believes in now.
+    The table counts every rollout that was generated since training began, and is saved in checkpoints. `success` is
+    the mean reward of the rollouts without a hint, on the scale of [0, 1]; `believed` is the posterior mean now.
 
     Args:
         trainer: The `GRPOTrainer`.
         policy: Whose beliefs are shown.
-        trackers: Those of `TRACKERS` to hand it to.
+        names: The trackers to hand it to, of `TRACKERS`.
     """
 
-    def __init__(self, trainer: Any, policy: Policy, trackers: list[str]) -> None:
-        self.trainer, self.policy, self.trackers = trainer, policy, trackers
+    def __init__(self, trainer: Any, policy: Policy, names: list[str]) -> None:
+        self.trainer, self.policy, self.names = trainer, policy, names
         self.spending = Spending()
         self._groups: list[tuple[IntArray, FloatArray]] = []
         self._warned: set[str] = set()
 
     @classmethod
-    def of(cls, trainer: Any, policy: Policy) -> "Reporting | None":
+    def of(cls, trainer: Any, policy: Policy) -> "Trackers | None":
         """None where nothing is reported: another process than the main one, no logging, no tracker of `TRACKERS`."""
         args = trainer.args
-        trackers = [name for name in TRACKERS if name in (args.report_to or [])]
-        reports = trackers and args.logging_strategy != "no" and trainer.accelerator.is_main_process
-        return cls(trainer, policy, trackers) if reports else None
+        names = [name for name in TRACKERS if name in (args.report_to or [])]
+        reports = names and args.logging_strategy != "no" and trainer.accelerator.is_main_process
+        return cls(trainer, policy, names) if reports else None
 
-    def add(self, ids_R: list[Id], rewards_R: FloatArray, lengths_R: IntArray, predicted_R: FloatArray) -> None:
-        """One step's rollouts: rewards in [0, 1] (NaN: none, or with a hint), tokens, success rate believed before."""
-        self.spending.add(ids_R, rewards_R, lengths_R)
-        _, group_R = factorize(ids_R)
-        first_G = np.unique(group_R, return_index=True)[1]
-        self._groups.append((np.bincount(group_R), predicted_R[first_G]))
+    def add(self, batch: Batch) -> None:
+        """Adds a step."""
+        self.spending.add(batch.ids_R, batch.learned_R, batch.lengths_R)
+        first_G = np.unique(batch.group_R, return_index=True)[1]
+        self._groups.append((batch.counts_G, batch.belief_R.mean[first_G]))
 
     def log(self, step: int) -> None:
         """Hands over what was added since the last call. A tracker that fails costs a warning, never the training."""
@@ -86,7 +84,7 @@ class Reporting:
             [(str(row[0]), *row[1:], believed) for row, believed in zip(top, believed_P, strict=True)],
         )
         self._groups.clear()
-        for name in self.trackers:
+        for name in self.names:
             try:
                 TRACKERS[name](self.trainer, shown)
             except Exception as error:

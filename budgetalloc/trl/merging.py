@@ -1,11 +1,10 @@
-"""Several generation batches of TRL made one, of several processes too, and the rows that are trained on taken from it.
+"""TRL's batches of several rounds, and of several processes, merged into one; rows taken from it; even shares of it.
 
-Where there are several processes, a round's rows lie on them in equal, consecutive shares, as TRL gathers rewards. Rows
-that do not divide evenly are filled up at the end, so that every process makes the same calls: fillers are generated
-and scored, but neither observed, trained on nor listed.
+With several processes, each holds an equal, consecutive share of a round's rows, in the order in which TRL gathers
+rewards. Where the rows do not divide evenly, the last one is repeated as a filler, so that every process makes the same
+calls. Fillers are generated and scored, but not observed, trained on or listed.
 """
 
-import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,9 +14,9 @@ from accelerate.utils import gather_object
 from trl.trainer.utils import pad
 
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, UnsupportedError
+from budgetalloc.errors import UnsupportedError
 
-# What TRL puts into a batch: how a row that is too short is filled up, None for what has no length.
+# The entries of TRL's batch: the side and the value by which a short row is padded; None for one number a row.
 _FILL: dict[str, tuple[str, float] | None] = {
     "prompt_ids": ("left", 0),  # the pad token
     "prompt_mask": ("left", 0),
@@ -113,17 +112,6 @@ def part(output: dict[str, Any], process: int, processes: int) -> dict[str, Any]
     return output | {name: output[name][process * share : (process + 1) * share] for name in _by_row(output)}
 
 
-def my_share(ids_R: list[Any], process: int, processes: int) -> list[Any]:
-    """The rows of a round that this process generates; the last of them all is repeated as a filler.
-
-    >>> my_share(["a", "a", "b"], 0, 2), my_share(["a", "a", "b"], 1, 2)
-    (['a', 'a'], ['b', 'b'])
-    """
-    share = -(-len(ids_R) // processes)
-    filled = ids_R + ids_R[-1:] * (share * processes - len(ids_R))
-    return filled[process * share : (process + 1) * share]
-
-
 def drop_fillers(logs: dict[str, Any], fillers: int) -> None:
     """Takes the rows of the round just made that are fillers, its last ones, out of TRL's completions table."""
     columns = [logs["prompt"], logs["completion"], logs["advantages"], *logs["rewards"].values()]
@@ -131,20 +119,6 @@ def drop_fillers(logs: dict[str, Any], fillers: int) -> None:
     for column in [*columns, *logs["extra"].values()]:
         while len(column) > rows:
             column.pop()
-
-
-def check_same(accelerator: Any, what: str, value: object) -> None:
-    """Raises `InputError` on all processes unless all hold the same value; its `repr` must say what it is."""
-    if accelerator.num_processes == 1:
-        return
-    digest = torch.tensor([zlib.crc32(repr(value).encode())], device=accelerator.device)
-    digests = accelerator.gather(digest).tolist()
-    others = [process for process, other in enumerate(digests) if other != digests[0]]
-    if others:
-        raise InputError(
-            f"The processes decided differently: {what} are not the same in process 0 and in {others}. Give all the "
-            "same policy, settings, seed and dataset; a rule may draw from view.rng only."
-        )
 
 
 def _by_row(output: dict[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Rollouts of chosen prompts: completions of a vLLM server, and what the reward functions give for them."""
+"""Completions of chosen prompts by a vLLM server, and what the reward functions give for them."""
 
 import asyncio
 import inspect
@@ -20,11 +20,19 @@ _GIVEN = ("prompt", "completion", "completion_ids")  # columns that reward funct
 
 
 @dataclass(frozen=True, eq=False)
-class Rollout:
-    """A row of the dataset, its prompt's tokens, and a completion: its tokens, their log-probabilities, and the text
-    or messages that reward functions see."""
+class SampledCompletion:
+    """One completion of a row of the dataset.
 
-    name: Id
+    Args:
+        prompt: The prompt's id.
+        row: The row of the dataset.
+        prompt_ids: The prompt's tokens.
+        ids: The completion's tokens.
+        log_probs: The log-probability of each of `ids` under the model that wrote it.
+        completion: The text or messages that reward functions see.
+    """
+
+    prompt: Id
     row: dict[str, Any]
     prompt_ids: list[int]
     ids: list[int]
@@ -32,15 +40,15 @@ class Rollout:
     completion: Any
 
 
-class Rollouts:
-    """Makes and scores rollouts, in one thread.
+class CompletionSampler:
+    """Samples completions and scores them, in one thread.
 
     Args:
         trainer: Has the tokenizer, and the `AsyncGRPOConfig`.
         prompts: The pool.
-        reward_funcs: What scores them.
-        server: What completes them.
-        hear: Told of every sign of life, and of what begins.
+        reward_funcs: Score the completions.
+        server: Completes the prompts.
+        hear: Called at every sign of life, with what begins or with nothing.
     """
 
     def __init__(
@@ -55,27 +63,27 @@ class Rollouts:
         self.prompts, self.reward_funcs, self.server, self.hear = prompts, reward_funcs, server, hear
         self.names = [getattr(func, "__name__", type(func).__name__) for func in reward_funcs]
         self._first_row = prompts.first_rows()
-        self._loop = asyncio.new_event_loop()  # one for all calls: a reward function may hold on to it
+        self._loop = asyncio.new_event_loop()  # one for all calls, as a reward function may keep it
 
     def close(self) -> None:
-        """Ends the loop of asynchronous reward functions."""
+        """Closes the event loop of asynchronous reward functions."""
         self._loop.close()
 
-    def make(self, names_R: list[Id], key: list[int]) -> list[Rollout]:
+    def sample(self, ids_R: list[Id], key: list[int]) -> list[SampledCompletion]:
         """A completion for each of these prompts; `key` seeds them."""
-        self.hear(f"generating {len(names_R)} rollouts")
-        names = list(dict.fromkeys(names_R))
-        rows = dict(zip(names, self.prompts.rows([self._first_row[name] for name in names]), strict=True))
-        tokens = {name: self._tokens(row["prompt"]) for name, row in rows.items()}
-        # Each its own seed: vLLM's engines would draw the same for requests that have none.
-        seeds_R = np.random.default_rng(key).integers(2**63, size=len(names_R)).tolist()
-        made = []
-        found = self.server.complete([tokens[name] for name in names_R], seeds_R, self.hear)
-        for name, (ids, log_probs) in zip(names_R, found, strict=True):
+        self.hear(f"generating {len(ids_R)} rollouts")
+        ids_P = list(dict.fromkeys(ids_R))
+        rows = dict(zip(ids_P, self.prompts.rows([self._first_row[prompt] for prompt in ids_P]), strict=True))
+        tokens = {prompt: self._tokens(row["prompt"]) for prompt, row in rows.items()}
+        # One seed each: vLLM's engines would draw the same for requests that have none.
+        seeds_R = np.random.default_rng(key).integers(2**63, size=len(ids_R)).tolist()
+        sampled = []
+        answers = self.server.complete([tokens[prompt] for prompt in ids_R], seeds_R, self.hear)
+        for prompt, (ids, log_probs) in zip(ids_R, answers, strict=True):
             text = self.tokenizer.decode(ids, skip_special_tokens=True)
-            completion = text if isinstance(rows[name]["prompt"], str) else _as_messages("assistant", text)
-            made.append(Rollout(name, rows[name], tokens[name], ids, log_probs, completion))
-        return made
+            completion = text if isinstance(rows[prompt]["prompt"], str) else _as_messages("assistant", text)
+            sampled.append(SampledCompletion(prompt, rows[prompt], tokens[prompt], ids, log_probs, completion))
+        return sampled
 
     def _tokens(self, prompt: Any) -> list[int]:
         if isinstance(prompt, str):
@@ -83,35 +91,35 @@ class Rollouts:
         render = self.tokenizer.apply_chat_template
         return list(render(prompt, return_dict=False, add_generation_prompt=True, **self.template))
 
-    def score(self, made: list[Rollout]) -> FloatArray:
+    def score(self, sampled: list[SampledCompletion]) -> FloatArray:
         """What each reward function gives each rollout, shape (R, F), NaN for None."""
         given: dict[str, list[Any]] = {
-            "prompts": [each.row["prompt"] for each in made],
-            "completions": [each.completion for each in made],
-            "completion_ids": [each.ids for each in made],
-        } | {key: [each.row[key] for each in made] for key in made[0].row if key not in _GIVEN}
+            "prompts": [each.row["prompt"] for each in sampled],
+            "completions": [each.completion for each in sampled],
+            "completion_ids": [each.ids for each in sampled],
+        } | {key: [each.row[key] for each in sampled] for key in sampled[0].row if key not in _GIVEN}
         answers = []
         for func, name in zip(self.reward_funcs, self.names, strict=True):
-            self.hear(f"scoring {len(made)} rollouts with {name}")
+            self.hear(f"scoring {len(sampled)} rollouts with {name}")
             answers.append(func(**given))
         answers = self._loop.run_until_complete(_settled(answers))
         self.hear()
         for name, answer in zip(self.names, answers, strict=True):
-            if len(answer) != len(made):
-                raise InputError(f"{name} gave {len(answer)} rewards for {len(made)} completions.")
+            if len(answer) != len(sampled):
+                raise InputError(f"{name} gave {len(answer)} rewards for {len(sampled)} completions.")
         return np.array([[math.nan if x is None else float(x) for x in answer] for answer in answers]).T
 
 
 async def _settled(answers: list[Any]) -> list[Any]:
-    """The answers, after waiting for all that are still to come at once."""
+    """The answers, after awaiting all awaitable ones together."""
     waiting = {at: answer for at, answer in enumerate(answers) if inspect.isawaitable(answer)}
     come = dict(zip(waiting, await asyncio.gather(*waiting.values()), strict=True))
     return [come.get(at, answer) for at, answer in enumerate(answers)]
 
 
-def as_sample(each: Rollout, advantage: float, version: int, group: int, metrics: dict[str, float]) -> Any:
-    """A rollout as `AsyncGRPOTrainer` takes it from its queue."""
-    from trl.experimental.async_grpo.async_rollout_worker import RolloutSample  # TRL calls it an experiment: it may go
+def as_sample(each: SampledCompletion, advantage: float, version: int, group: int, metrics: dict[str, float]) -> Any:
+    """A completion as `AsyncGRPOTrainer` takes it from its queue."""
+    from trl.experimental.async_grpo.async_rollout_worker import RolloutSample  # experimental: TRL may move it
 
     before = len(each.prompt_ids)
     return RolloutSample(
@@ -134,7 +142,7 @@ def _as_messages(role: str, content: Any) -> list[dict[str, Any]]:
 
 
 def total(scores_RF: FloatArray) -> FloatArray:
-    """TRL's sum over reward functions; NaN where none scored the rollout."""
+    """TRL's sum over reward functions; NaN where none scored the completion."""
     return np.where(np.isnan(scores_RF).all(axis=1), math.nan, np.nansum(scores_RF, axis=1))
 
 

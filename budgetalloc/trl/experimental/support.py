@@ -1,0 +1,39 @@
+"""What `AdaptiveRolloutWorker` can serve, checked before anything is generated."""
+
+from typing import Any
+
+import trl
+from packaging.version import Version
+
+from budgetalloc.errors import InputError, UnsupportedError
+from budgetalloc.trl.prompts import Prompts
+
+
+def check_version() -> None:
+    """Raises `UnsupportedError` for a TRL before 1.16."""
+    if Version(trl.__version__).release < (1, 16):
+        raise UnsupportedError(
+            f"TRL {trl.__version__}: AdaptiveRolloutWorker is tested with the AsyncGRPOTrainer of TRL 1.16, an "
+            "experiment that changes from version to version. Install trl 1.16, or train with GRPOTrainer."
+        )
+
+
+def check_served(trainer: Any, prompts: Prompts) -> None:
+    """Raises for a dataset or a setting of the trainer that the worker cannot serve."""
+    dataset = trainer.train_dataset
+    if not prompts.indexable:
+        raise UnsupportedError(f"The policy chooses rows, which a {type(dataset).__name__} does not give.")
+    if {"image", "images", "environment"} & set(dataset.column_names):
+        raise UnsupportedError(
+            f"The train dataset has the columns {dataset.column_names}: images and environments are not served "
+            "here. Train with GRPOTrainer and AdaptiveGRPOCallback."
+        )
+    if getattr(trainer, "_lora_sync", False):
+        raise UnsupportedError(
+            "TRL loads each version of the LoRA adapter into the vLLM server under a name of its own, which this "
+            "worker does not follow. Start the server without --enable-lora: TRL then sends the merged weights."
+        )
+    if trainer._epoch_stop_groups is not None:
+        raise InputError(
+            "AsyncGRPOConfig has no max_steps: TRL would count groups, of any size, as an epoch's prompts. Set it."
+        )

@@ -1,0 +1,67 @@
+"""One round of TRL's own generation and scoring."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.errors import InputError
+from budgetalloc.trl.batch import Round
+from budgetalloc.trl.merging import drop_fillers
+from budgetalloc.trl.standing import standing_in
+from budgetalloc.trl.training import Rows, Training
+
+
+def generate(training: Training, ids_R: list[Id], rows: Rows, hinted: bool) -> tuple[Round, dict[str, Any]]:
+    """One round of TRL's own generation and scoring: what was made in all processes, and TRL's batch of this one.
+
+    TRL's means of lengths count the fillers; everything about rewards does not.
+    """
+    trainer, options, wanted = training.trainer, training.options, len(ids_R)
+    if hinted and options.hint is None:
+        raise InputError(
+            f"{training.policy} asks for rollouts with a hint: pass AdaptiveGRPOCallback(..., hint=), a function "
+            "from a dataset row to the row with the hint in its prompt."
+        )
+    if hinted and options.hint is not None:
+        rows = [options.hint(row) for row in rows]
+    scored: list[tuple[torch.Tensor, torch.Tensor]] = []
+    score = trainer._calculate_rewards
+
+    def score_and_keep(inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> torch.Tensor:
+        rewards: torch.Tensor = score(inputs, prompts, completions, completion_ids_list)
+        lengths = torch.tensor([len(ids) for ids in completion_ids_list], device=rewards.device)
+        lengths = trainer.accelerator.gather(lengths)  # TRL gathered the rewards already, in the same order
+        scored.append((rewards[:wanted], lengths[:wanted]))
+        rewards = rewards.clone()
+        rewards[wanted:] = torch.nan  # TRL leaves a filler out as it does a rollout that nobody scored
+        return rewards
+
+    # With the rows of several prompts in any order each row is a prompt of its own: TRL's vLLM server takes each
+    # num_generations-th row for a prompt, and TRL folds rewards into groups of that size, for advantages that are
+    # replaced afterwards.
+    size = trainer.num_generations if options.keep_batch else 1
+    with standing_in(trainer, "_calculate_rewards", score_and_keep), standing_in(trainer, "num_generations", size):
+        output = training.generate(rows)
+    if not scored:
+        raise RuntimeError("TRL did not call _calculate_rewards: budgetalloc saw no rewards of this step.")
+    drop_fillers(trainer._logs, len(rows) * trainer.accelerator.num_processes - wanted)
+    rewards_per_func, lengths = scored[-1]
+    made = Round(
+        ids_R=ids_R,
+        rewards_R=total_rewards(trainer, rewards_per_func),
+        scores_RF=rewards_per_func.cpu().double().numpy(),
+        lengths_R=lengths.cpu().numpy(),
+        hinted=hinted,
+    )
+    return made, output
+
+
+def total_rewards(trainer: Any, rewards_per_func: torch.Tensor) -> FloatArray:
+    """TRL's weighted sum; NaN where no reward function scored the rollout."""
+    weights = trainer.reward_weights.to(rewards_per_func.device)
+    rewards_R = (rewards_per_func * weights).nansum(dim=1)
+    rewards_R[torch.isnan(rewards_per_func).all(dim=1)] = torch.nan
+    return np.asarray(rewards_R.cpu().double().numpy())  # on the CPU first: MPS has no float64

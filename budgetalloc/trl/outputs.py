@@ -1,0 +1,58 @@
+"""TRL's batch to train on, made of the rounds of a step: the true groups' advantages, and the rows that are kept."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.trl.batch import Batch, Round
+from budgetalloc.trl.merging import collect, merge, part, take
+from budgetalloc.trl.processes import decided_by_first
+from budgetalloc.trl.training import Training
+
+
+def batch_to_train_on(
+    training: Training, batch: Batch, rounds: list[Round], outputs: list[dict[str, Any]], total: int
+) -> dict[str, Any]:
+    """TRL's batches of the rounds as one of `total` rows in all processes, with the advantages of the true groups."""
+    policy, options, reuse = training.policy, training.options, training.reuse
+    trainer, accelerator = training.trainer, training.trainer.accelerator
+    pad_token_id = trainer._tokenizer.pad_token_id
+    # Where rows change places, every process makes the whole batch and takes its share of it at the end.
+    shared = accelerator.num_processes > 1 and (len(rounds) > 1 or len(batch) != total)
+    if shared:
+        output = collect(outputs, [len(each.ids_R) for each in rounds], accelerator, pad_token_id)
+    else:
+        output = merge(outputs, pad_token_id)
+    # The advantages are those of the rows trained on; beliefs, metrics and ledger see fresh rollouts, once.
+    swap = None if reuse is None else reuse.substitute(output, batch)
+    trained_R = batch.rewards_R if swap is None else swap.rewards_R
+    if options.baseline is not None:
+        advantages_R = options.advantages(batch, trained_R)
+        fresh_R = advantages_R.copy()
+        if swap is not None:
+            fresh_R[swap.rows] = 0.0  # these wrong responses are not trained on
+        put_advantages(trainer, output, fresh_R)
+        if reuse is not None and swap is not None:
+            output = reuse.put_back(output, swap, advantages_R)
+    kept_R = np.arange(len(batch))
+    if policy.keep is not None and len(batch) > total:
+        keep, scores_RF = policy.keep, batch.scores_RF
+        kept_R = decided_by_first(accelerator, lambda: np.asarray(keep(batch.ids_R, trained_R, total, scores_RF)))
+        output = take(output, kept_R)
+    if shared:
+        output = part(output, accelerator.process_index, accelerator.num_processes)
+    return output if reuse is None else reuse.refill(output, batch, kept_R)
+
+
+def put_advantages(trainer: Any, output: dict[str, Any], advantages_R: FloatArray) -> None:
+    """Puts advantages into TRL's batch, of this process or of all, and into TRL's table of completions."""
+    old = output["advantages"]
+    start = 0 if len(old) == len(advantages_R) else trainer.accelerator.process_index * len(old)
+    mine = advantages_R[start : start + len(old)]
+    output["advantages"] = torch.as_tensor(mine, dtype=old.dtype, device=old.device)
+    table = trainer._logs["advantages"]  # its last rows are this batch's
+    shown_R = advantages_R[-len(table) :].tolist()  # it keeps no more rows than a batch is trained on
+    for at, value in enumerate(shown_R, start=len(table) - len(shown_R)):
+        table[at] = value

@@ -1,0 +1,65 @@
+"""Several processes: rank 0 decides and tells the others, who must have been given the same."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from accelerate.utils import broadcast_object_list, gather_object
+
+from budgetalloc.errors import BudgetallocError, InputError
+
+T = TypeVar("T")
+
+
+def gather(accelerator: Any, items: list[Any]) -> list[Any]:
+    """The lists of all processes one after the other, in the order in which TRL gathers rewards."""
+    return list(gather_object(items)) if accelerator.num_processes > 1 else items
+
+
+def decided_by_first(accelerator: Any, decide: Callable[[], T]) -> T:
+    """What `decide` gives in process 0, in all processes; where it raises there, all of them raise.
+
+    The answer is pickled by torch's own broadcast between the processes of one run.
+    """
+    if accelerator.num_processes == 1:
+        return decide()
+    answer: T | None = None
+    error: Exception | None = None
+    if accelerator.process_index == 0:
+        try:
+            answer = decide()
+        except Exception as raised:  # the others wait for the answer: they are told before this process stops
+            error = raised
+    told = broadcast_object_list([answer, None if error is None else f"{type(error).__name__}: {error}"])
+    if error is not None:
+        raise error
+    if told[1] is not None:
+        raise BudgetallocError(f"Process 0 could not decide, and all processes stop. It raised {told[1]}")
+    return told[0]  # type: ignore[no-any-return]
+
+
+def my_share(ids_R: list[T], process: int, processes: int) -> list[T]:
+    """The rows of a round that this process generates; the last row of all is repeated as a filler.
+
+    >>> my_share(["a", "a", "b"], 0, 2), my_share(["a", "a", "b"], 1, 2)
+    (['a', 'a'], ['b', 'b'])
+    """
+    share = -(-len(ids_R) // processes)
+    filled = ids_R + ids_R[-1:] * (share * processes - len(ids_R))
+    return filled[process * share : (process + 1) * share]
+
+
+def check_alike(accelerator: Any, mine: Mapping[str, object]) -> None:
+    """Raises `InputError` in all processes where one was given something else than process 0.
+
+    Args:
+        accelerator: The trainer's.
+        mine: What this process was given, by name, in values that can be pickled and compared.
+    """
+    everyone = gather(accelerator, [dict(mine)])
+    for name, first in everyone[0].items():
+        for rank, other in enumerate(everyone):
+            if other[name] != first:
+                raise InputError(
+                    f"The processes differ in {name}: process 0 has {first!r}, process {rank} has {other[name]!r}. "
+                    "Give all the same policy, settings, seed and dataset, and the same checkpoint to resume from."
+                )

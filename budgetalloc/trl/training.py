@@ -1,0 +1,41 @@
+"""What the steps of one training need."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from budgetalloc.beliefs.ids import Id
+from budgetalloc.logs.ledger import LedgerWriter
+from budgetalloc.policies import Policy
+from budgetalloc.trl.experimental.reuse import Reuse
+from budgetalloc.trl.options import Options
+from budgetalloc.trl.prompts import Prompts
+from budgetalloc.trl.trackers import Trackers
+
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """A training with a policy attached.
+
+    Args:
+        trainer: The `GRPOTrainer`.
+        policy: Decides and learns.
+        prompts: Names rows.
+        pool: Each distinct prompt of the dataset with its first row; empty where only the batch's own are on offer.
+        options: How the policy is attached.
+        generate: The trainer's `_generate_and_score_completions` as it was when training began.
+        reuse: Puts stored responses into batches, or None.
+        ledger, trackers: What reads the steps in this process, or None.
+    """
+
+    trainer: Any
+    policy: Policy
+    prompts: Prompts
+    pool: dict[Id, int]
+    options: Options
+    generate: Callable[[Rows], dict[str, Any]]
+    reuse: Reuse | None
+    ledger: LedgerWriter | None
+    trackers: Trackers | None
