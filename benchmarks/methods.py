@@ -11,6 +11,8 @@ which other programs on the machine disturb less than the clock.
 """
 
 import argparse
+import ast
+import inspect
 import json
 import statistics
 import sys
@@ -24,7 +26,8 @@ from numpy.typing import NDArray
 
 import budgetalloc as ba
 from budgetalloc.beliefs.ids import Id
-from budgetalloc.policies.methods import DECIDES, METHODS, WHICH, Method, published
+from budgetalloc.costs import bandits, pacing, tokens, trees
+from budgetalloc.policies.methods import CHECKED, MEANINGS, METHODS, SECTIONS, WHICH, Method, published
 
 ROOT = Path(__file__).parents[1]
 PAGE, MEASURED = ROOT / "METHODS.md", ROOT / "benchmarks" / "measured.json"
@@ -64,7 +67,7 @@ def seconds(policy: ba.Policy, ids_P: Sequence[Id], rates_P: NDArray[np.float64]
 def measure(method: Method, times: int) -> dict[str, float]:
     """Milliseconds of a decision; with `candidates`, of one over 100,000."""
     rng = np.random.default_rng(1)
-    found = {}
+    times_of: dict[str, float] = {}
     sizes = {"milliseconds": (PROMPTS, 4, 8, times)}
     if method.decides == WHICH:
         sizes["candidates"] = (CANDIDATES, 2, 2, max(times // 3, 2))
@@ -73,8 +76,8 @@ def measure(method: Method, times: int) -> dict[str, float]:
         rates_P = rng.beta(0.5, 0.5, prompts)
         policy = trained(method, ids_P, rates_P, visits, size)
         took = [seconds(policy, ids_P, rates_P, rng) for _ in range(repeats + 1)]
-        found[name] = round(1e3 * statistics.median(took[1:]), 3)  # the first also loads and warms up
-    return found
+        times_of[name] = round(1e3 * statistics.median(took[1:]), 3)  # the first also loads and warms up
+    return times_of
 
 
 def standings() -> dict[str, str]:
@@ -89,21 +92,21 @@ def standings() -> dict[str, str]:
     rows = read(folder / "results.jsonl")
     mixes = list(dict.fromkeys(row["mix"] for row in rows))
     tables = {mix: collect(rows, mix)[0] for mix in mixes}
-    found = {}
+    standing = {}
     for method in METHODS:
         name = LEARNED_AS.get(method.name, method.name)
         ran = {mix: curves for mix, curves in tables.items() if name in curves and "uniform" in curves}
         if ran:
             seeds = min(len(curves[name]) for curves in ran.values())
             gain = "0" if name == "uniform" else over_mixes(ran, name, "uniform")
-            found[method.name] = f"{gain}; {_number(len(ran), 'mix')}, {_number(seeds, 'seed')}"
-    return found
+            standing[method.name] = f"{gain}; {_number(len(ran), 'mix')}, {_number(seeds, 'seed')}"
+    return standing
 
 
 def replayed() -> dict[str, str]:
     """Share of the oracle's gain over uniform on logged rewards: inside the batch, and among candidates."""
-    found = json.loads(REPLAYED.read_text()) if REPLAYED.exists() else {}
-    inside, among = (found.get(setting, {}) for setting in ("inside the batch of 128", "among 512 candidates"))
+    settings = json.loads(REPLAYED.read_text()) if REPLAYED.exists() else {}
+    inside, among = (settings.get(setting, {}) for setting in ("inside the batch of 128", "among 512 candidates"))
     names = {"knapsack": "knapsack, posterior", "sampled": "adaptive"}
     cells = {}
     for method in METHODS:
@@ -120,14 +123,18 @@ def _number(count: int, what: str) -> str:
 def page(measured: dict[str, dict[str, Any]]) -> str:
     """METHODS.md."""
     lines = [
-        "<!-- Written by `python benchmarks/methods.py --write` from `budgetalloc/policies/methods.py`: do not edit. -->",
+        "<!-- Written by `python benchmarks/methods.py --write` from budgetalloc/policies/methods.py: do not edit. -->",
         "",
         "# Methods",
         "",
         f"{len(METHODS)} allocation methods, {published()} of them published; `budgetalloc methods` prints the same. "
-        "Each is a function of `budgetalloc.policies` that returns a policy. p is a prompt's rate of success, n its "
+        "Each is a function of `budgetalloc.policies` that returns a policy; the published methods of a section lie in "
+        "the folder of `budgetalloc/policies/published/` that has its name. p is a prompt's rate of success, n its "
         "rollouts.",
         "",
+        "- *Checked against*, by which each section is sorted: "
+        + "; ".join(f"{name}: {MEANINGS[name].removesuffix('.')}" for name in CHECKED)
+        + ".",
         "- *Asks of a trainer*: beyond plain GRPO, the arguments of `Needs`; *rounds* means that a step generates more "
         "than once.",
         f"- *Decides in*: a step of {ROLLOUTS:,} rollouts over {PROMPTS:,} prompts, all its rounds; for methods that "
@@ -140,17 +147,50 @@ def page(measured: dict[str, dict[str, Any]]) -> str:
         "learning: groups of one, which `adaptive` and `pvpo` ask for, are never mixed.",
         "- *Starves*: the rule may leave a prompt without rollouts for ever.",
     ]
-    titles = ("method", "rule", "source", "asks of a trainer", "decides in", "learning", "logged rewards", "note")
-    for decides in DECIDES:
-        chosen = [method for method in METHODS if method.decides == decides]
-        if chosen:
-            lines += ["", f"## Decides {decides}", "", _row(titles), _row(["---"] * len(titles))]
-        for method in chosen:
+    titles = ("method", "rule", "source", "checked against", "asks of a trainer", "decides in", "learning")
+    titles += ("logged rewards", "note")
+    for decides, what in SECTIONS.items():
+        lines += ["", f"## {decides.capitalize()}", "", what, "", _row(titles), _row(["---"] * len(titles))]
+        for method in (method for method in METHODS if method.decides == decides):
             known = measured.get(method.name, {})
             note = " ".join(filter(None, [method.note, "Starves." if method.starves else ""]))
-            cells = (f"`{method.name}`", method.formula, method.source, method.asks())
+            cells = (f"`{method.name}`", method.formula, method.source, method.checked, method.asks())
             lines.append(_row([*cells, _times(known), known.get("learning", ""), known.get("replayed", ""), note]))
+    lines += ["", "## Functions of `budgetalloc.costs`", "", "What rollouts cost, and how a budget moves over a run."]
+    lines += ["", _row(("function", "what it gives", "called by")), _row(["---"] * 3)]
+    lines += [_row((f"`{name}`", what, called)) for name, what, called in cost_functions()]
     return "\n".join(lines) + "\n"
+
+
+def cost_functions() -> list[tuple[str, str, str]]:
+    """The public functions of `budgetalloc.costs`: name, first line of the docstring, and the modules that call it."""
+    package = Path(ba.__file__).parent
+    sources = {path.relative_to(package).as_posix(): ast.parse(path.read_text()) for path in package.rglob("*.py")}
+    rows = []
+    for module in (tokens, trees, bandits, pacing):
+        short = module.__name__.rpartition(".")[2]
+        for name, function in vars(module).items():
+            if name.startswith("_") or not inspect.isfunction(function) or function.__module__ != module.__name__:
+                continue
+            callers = [path for path, tree in sources.items() if not path.startswith("costs/") and _uses(tree, name)]
+            what = (function.__doc__ or "").splitlines()[0]
+            called = ", ".join(f"`{path}`" for path in sorted(callers))
+            rows.append((f"{short}.{name}", what, called or "a pure function, no trainer calls it"))
+    return rows
+
+
+def _uses(tree: ast.AST, name: str) -> bool:
+    """Whether a module imports this function of `budgetalloc.costs`, or takes it from one of its modules."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("budgetalloc.costs."):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("tokens", "trees", "bandits", "pacing"):
+            names = [node.attr]
+        else:
+            continue
+        if name in names:
+            return True
+    return False
 
 
 def _times(known: dict[str, Any]) -> str:

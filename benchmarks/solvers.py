@@ -27,7 +27,7 @@ SIZES = [
     (100_000, 800_000, 64, 5, 0, 60.0),
 ]
 CP_SAT_COLUMNS = 2_000_000  # booleans that OR-Tools' Python model holds within a few gigabytes
-VALUES = {"mixed_group": ba.mixed_group, "knapsack_rl": ba.knapsack_rl}
+VALUES = {"mixed_group": ba.mixed_group, "success_gain": ba.success_gain}
 
 
 def heap_greedy(values_PN: NDArray[np.float64], rollouts: int) -> NDArray[np.int64]:

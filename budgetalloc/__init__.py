@@ -40,8 +40,8 @@ from budgetalloc.solvers.exact import ortools as ortools
 from budgetalloc.solvers.greedy import greedy as greedy
 from budgetalloc.solvers.proportional import proportional as proportional
 from budgetalloc.values import hit as hit
-from budgetalloc.values import knapsack_rl as knapsack_rl
 from budgetalloc.values import mixed_group as mixed_group
+from budgetalloc.values import success_gain as success_gain
 from budgetalloc.values import variance as variance
 
 __version__ = "0.1.0"

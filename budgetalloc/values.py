@@ -66,7 +66,7 @@ def variance(belief: Belief, counts_N: ArrayLike) -> FloatArray:
     return (belief.moment(1, 1) * (1.0 - 1.0 / np.maximum(counts, 1.0))[:, None]).T
 
 
-def knapsack_rl(belief: Belief, counts_N: ArrayLike) -> FloatArray:
+def success_gain(belief: Belief, counts_N: ArrayLike) -> FloatArray:
     """Mixed-group chance times the expected rise of p after a step: E[(1 - p^n - (1-p)^n) p (1-p)^2].
 
     The value of Knapsack RL (arXiv 2509.25849), which takes the last visit's mean as p (a `Point`). Under a `Beta` it
@@ -77,10 +77,10 @@ def knapsack_rl(belief: Belief, counts_N: ArrayLike) -> FloatArray:
         Shape (P, N), in [0, 4/27); 0 for n of 0 and 1. Concave in n from n = 1.
 
     >>> from budgetalloc import Beta, Point
-    >>> knapsack_rl(Point([1 / 3, 0.5]), [2, 64]).round(4)
+    >>> success_gain(Point([1 / 3, 0.5]), [2, 64]).round(4)
     array([[0.0658, 0.1481],
            [0.0625, 0.125 ]])
-    >>> knapsack_rl(Beta([1.0], [1.0]), [2, 8]).round(4)  # E[p q^2 * 2 p q] = 2 E[p^2 q^3] = 1/30
+    >>> success_gain(Beta([1.0], [1.0]), [2, 8]).round(4)  # E[p q^2 * 2 p q] = 2 E[p^2 q^3] = 1/30
     array([[0.0333, 0.0742]])
     """
     values_PN = mixed_group(belief.tilt(1, 2), counts_N)

@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate
 
-from budgetalloc import Beta, Point, hit, knapsack_rl, mixed_group, variance
+from budgetalloc import Beta, Point, hit, mixed_group, success_gain, variance
 
 # The definition of each value at a known rate p, for n >= 1.
 FORMULAS = {
     mixed_group: lambda p, n: 1 - p**n - (1 - p) ** n,
     hit: lambda p, n: 1 - (1 - p) ** n,
     variance: lambda p, n: p * (1 - p) * (1 - 1 / n),
-    knapsack_rl: lambda p, n: (1 - p**n - (1 - p) ** n) * p * (1 - p) ** 2,
+    success_gain: lambda p, n: (1 - p**n - (1 - p) ** n) * p * (1 - p) ** 2,
 }
 VALUES = list(FORMULAS)
 N = np.arange(0, 33)
@@ -69,9 +69,9 @@ def test_known_outcomes_are_worth_nothing_mixed(value):
     assert (values_PN[1, 1:] == (1.0 if value is hit else 0.0)).all()
 
 
-def test_the_peak_of_knapsack_rl_moves_from_two_fifths_to_a_third():
+def test_the_peak_of_success_gain_moves_from_two_fifths_to_a_third():
     p = np.linspace(0, 1, 30_001)
-    values_PN = knapsack_rl(Point(p), [2, 4, 8, 16, 512])
+    values_PN = success_gain(Point(p), [2, 4, 8, 16, 512])
     peaks = p[values_PN.argmax(axis=0)]
     assert peaks[0] == pytest.approx(2 / 5, abs=1e-4)
     assert peaks[-1] == pytest.approx(1 / 3, abs=1e-4)
@@ -82,15 +82,15 @@ def test_the_peak_of_knapsack_rl_moves_from_two_fifths_to_a_third():
 
 def test_a_cold_prompt_under_vades_prior():
     """Beta(1, 1): E[p(1-p)^2] = 1/12, against 4/27 at the peak; many rollouts approach it."""
-    assert knapsack_rl(Beta([1.0], [1.0]), [100_000])[0, 0] == pytest.approx(1 / 12, abs=1e-5)
+    assert success_gain(Beta([1.0], [1.0]), [100_000])[0, 0] == pytest.approx(1 / 12, abs=1e-5)
 
 
-def test_knapsack_rl_under_a_beta_is_the_sheet_of_beta_functions():
+def test_success_gain_under_a_beta_is_the_sheet_of_beta_functions():
     """E[pq^2] - E[p^(n+1) q^2] - E[p q^(n+2)]."""
     belief = Beta([0.7, 5.0], [2.2, 1.1])
     for n in (2, 5, 13):
         expected = belief.moment(1, 2) - belief.moment(n + 1, 2) - belief.moment(1, n + 2)
-        assert knapsack_rl(belief, [n])[:, 0] == pytest.approx(expected)
+        assert success_gain(belief, [n])[:, 0] == pytest.approx(expected)
 
 
 def test_rollouts_for_a_mixed_group_with_nine_tenths():

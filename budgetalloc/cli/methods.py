@@ -6,7 +6,7 @@ import json
 import textwrap
 from collections.abc import Sequence
 
-from budgetalloc.policies.methods import DECIDES, METHODS, published
+from budgetalloc.policies.methods import METHODS, SECTIONS, published
 
 
 def run(args: argparse.Namespace) -> None:
@@ -15,18 +15,19 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _json() -> str:
-    names = ("name", "decides", "formula", "source", "starves", "note")
+    names = ("name", "decides", "formula", "source", "checked", "starves", "note")
     return json.dumps([{name: getattr(m, name) for name in names} | {"needs": m.needs()} for m in METHODS], indent=1)
 
 
 def _table(width: int = 120) -> str:
     """The table in plain text, no line longer than `width`."""
-    sizes = [max(len(m.name) for m in METHODS), 0, 24, 26]
+    sizes = [max(len(m.name) for m in METHODS), 0, 16, 17, 26]
     sizes[1] = width - sum(sizes) - 2 * (len(sizes) - 1)
     lines = [f"{len(METHODS)} methods, {published()} of them published."]
-    for decides in DECIDES:
-        cells = [(m.name, m.formula, m.source, m.asks()) for m in METHODS if m.decides == decides]
-        lines += ["", f"Decides {decides}", "", *_wrapped(("method", "rule", "source", "asks of a trainer"), sizes)]
+    titles = ("method", "rule", "source", "checked against", "asks of a trainer")
+    for decides, what in SECTIONS.items():
+        cells = [(m.name, m.formula, m.source, m.checked, m.asks()) for m in METHODS if m.decides == decides]
+        lines += ["", f"{decides.capitalize()}: {what[0].lower()}{what[1:]}", "", *_wrapped(titles, sizes)]
         lines += [line for cell in cells for line in _wrapped(cell, sizes)]
     return "\n".join(lines)
 

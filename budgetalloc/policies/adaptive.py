@@ -12,7 +12,7 @@ from budgetalloc.errors import InputError
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.compose import spend
 from budgetalloc.policies.decision import Needs, View
-from budgetalloc.policies.selection import top
+from budgetalloc.policies.ranking import top
 from budgetalloc.solvers.systematic import systematic
 
 

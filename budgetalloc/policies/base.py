@@ -13,7 +13,7 @@ from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import check_rewards
 from budgetalloc.budget import Budget, IntArray
-from budgetalloc.errors import BudgetError, InputError, StateError
+from budgetalloc.errors import BudgetError, InputError, StateError, UnsupportedError
 from budgetalloc.policies.decision import Decide, Hinted, Keep, Needs, Rounds, Tally, View
 from budgetalloc.solvers.base import check_costs
 
@@ -79,8 +79,20 @@ class Policy:
         costs_P: ArrayLike | None = None,
         domains_P: Sequence[Hashable] | None = None,
     ) -> IntArray:
-        """Counts for these prompts, shape (P,): the sum is `budget.rollouts` exactly. Arguments as in `begin`."""
-        return self.begin(ids_P, budget, costs_P, domains_P).request()
+        """Counts for these prompts, shape (P,): the sum is `budget.rollouts` exactly. Arguments as in `begin`.
+
+        Raises:
+            UnsupportedError: the policy decides in rounds, so that no counts are known before the first rewards.
+            InputError, BudgetError: as `begin`.
+        """
+        step = self.begin(ids_P, budget, costs_P, domains_P)
+        if step.in_rounds():
+            raise UnsupportedError(
+                f"{self} decides in rounds, each on the rewards of the rounds before: allocate() has no counts to "
+                "return. Use step = policy.begin(ids_P, budget), then while (counts_P := step.request()).any(): "
+                "step.observe(ids_R, rewards_R), and step.end()."
+            )
+        return step.request()
 
     def observe(self, ids_R: Iterable[Any], rewards_R: ArrayLike) -> None:
         """Learns from one step's rewards, one row a rollout, shape (R,); NaN and None rewards are no evidence.
@@ -168,6 +180,7 @@ class Step:
         self._place = {self.ids_P[at]: k for k, at in enumerate(self._order_P.tolist())}
         self._tally = Tally(np.zeros(len(self.ids_P)), np.zeros(len(self.ids_P)))
         self._seen: list[tuple[list[Id], FloatArray]] = []  # what the policy learns at the end, round by round
+        self._plan: IntArray | Rounds | None = None
         self._rounds: Rounds | None = None
         self._spent = 0
         self.hinted = False  # whether the rollouts requested last are to be generated with a hint (`on_all_fail`)
@@ -191,14 +204,25 @@ class Step:
             numbers={} if policy.memory is None else policy.memory.numbers,
         )
 
+    def in_rounds(self) -> bool:
+        """Whether the policy decides again on this step's rewards, so that every request but the last is a part."""
+        self._check_open()
+        return not isinstance(self._decision(), np.ndarray)
+
+    def _decision(self) -> IntArray | Rounds:
+        """What the policy decides for this step; it is asked once."""
+        if self._plan is None:
+            self._plan = self.policy.decide(self._view())
+        return self._plan
+
     def _next_round(self) -> IntArray | Hinted | None:
         """Counts in the view's order, or None when the decision has ended."""
-        try:
-            if self._rounds is not None:
-                return self._rounds.send(self._tally)
-            plan = self.policy.decide(self._view())
+        first = self._rounds is None
+        if self._rounds is None:
+            plan = self._decision()
             self._rounds = _one_round(plan) if isinstance(plan, np.ndarray) else plan
-            return next(self._rounds)
+        try:
+            return next(self._rounds) if first else self._rounds.send(self._tally)
         except StopIteration:
             return None
 

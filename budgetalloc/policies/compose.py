@@ -15,7 +15,7 @@ from budgetalloc.solvers.base import Solver
 from budgetalloc.solvers.exact import ortools
 from budgetalloc.solvers.greedy import greedy
 from budgetalloc.solvers.proportional import proportional
-from budgetalloc.values import Value, knapsack_rl, mixed_group
+from budgetalloc.values import Value, mixed_group, success_gain
 
 _FIRST_LIMIT = 64  # counts up to here are priced first; few prompts ever get more
 _FIRST_CELLS = 1_600_000  # and fewer where there are very many prompts
@@ -96,7 +96,7 @@ def knapsack(
 
 def thompson(
     *,
-    value: Value = knapsack_rl,
+    value: Value = success_gain,
     solver: Solver | None = None,
     prior: tuple[float, float] | Literal["pool"] = (0.5, 0.5),
     discount: float = 0.7,

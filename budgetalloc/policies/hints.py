@@ -10,7 +10,7 @@ from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, InputError, check_integer, check_number
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Hinted, Rounds, Tally, View
-from budgetalloc.policies.rounds import Rollouts
+from budgetalloc.policies.rounds import Spending
 
 Hint = Callable[[list[Id]], Iterable[Id] | None]
 """Prompts that nothing solved, those with most failures first -> the ones that it has a hint for; None is all."""
@@ -75,21 +75,21 @@ def on_all_fail(
 
     def with_hints(view: View, plan: IntArray | Rounds, reserve: int) -> Rounds:
         spent_P, tally = yield from _counted(plan, len(view.ids_P))
-        given = Rollouts(replace(view.budget, rollouts=int(spent_P.sum()) + reserve), len(spent_P), spent_P)
-        failed_P = (tally.successes_P == 0) & (tally.scored_P >= fewest) & (spent_P < given.budget.largest_group)
+        spending = Spending(replace(view.budget, rollouts=int(spent_P.sum()) + reserve), len(spent_P), spent_P)
+        failed_P = (tally.successes_P == 0) & (tally.scored_P >= fewest) & (spent_P < spending.budget.largest_group)
         failed = np.flatnonzero(failed_P)
         failed = failed[np.argsort(-tally.scored_P[failed], kind="stable")]
         helped = _helped(hint, view, failed)[: max(reserve // rollouts, 1)]
-        given.give_each(helped, rollouts - unhinted)
-        hinted_P = given.counts_P - spent_P
+        spending.give_each(helped, rollouts - unhinted)
+        hinted_P = spending.counts_P - spent_P
         if hinted_P.any():
             yield Hinted(hinted_P)
         if unhinted:
-            given.give_each(helped, unhinted)
-        by_count = np.argsort(given.counts_P, kind="stable")
-        given.spread(by_count[given.counts_P[by_count] > 0])  # new groups only where the open ones are full
-        given.spread(by_count)
-        yield given.counts_P - spent_P - hinted_P
+            spending.give_each(helped, unhinted)
+        by_count = np.argsort(spending.counts_P, kind="stable")
+        spending.spread(by_count[spending.counts_P[by_count] > 0])  # new groups only where the open ones are full
+        spending.spread(by_count)
+        yield spending.counts_P - spent_P - hinted_P
 
     name = f"on_all_fail({policy.name}, rollouts={rollouts}, unhinted={unhinted}, share={share}, fewest={fewest})"
     return replace(policy, name=name, decide=decide, needs=replace(policy.needs, keep_batch=False))

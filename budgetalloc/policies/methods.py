@@ -1,43 +1,71 @@
-"""Every allocation method, in one table: what it decides, by which rule, whose it is, and what it asks of a trainer.
+"""Every allocation method in one table: what it decides, by which rule, its source, and what it asks of a trainer.
 
-A new method is one function and one row here; the row brings the tests that every policy must pass.
+A new method is one function and one row here; the row brings the tests that every policy must pass. The published
+methods of a section lie in the folder of `published/` that has the section's name.
 """
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal, get_args
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.budget import Budget
-from budgetalloc.policies import (
-    Needs,
-    Policy,
-    categories,
-    chosen,
-    compose,
-    explorable,
-    exposure,
-    focus,
-    gates,
-    generate_more,
-    hardness,
-    planner,
-    selection,
-    staged,
-    valued,
-    variance,
-)
 from budgetalloc.policies.adaptive import adaptive, sampled
+from budgetalloc.policies.base import Policy
+from budgetalloc.policies.compose import knapsack, thompson, uniform
+from budgetalloc.policies.decision import Needs
+from budgetalloc.policies.gates import gate
+from budgetalloc.policies.published.across_prompts.cero import cero
+from budgetalloc.policies.published.across_prompts.coba_rl import coba_rl
+from budgetalloc.policies.published.across_prompts.dart import dart
+from budgetalloc.policies.published.across_prompts.e3 import e3
+from budgetalloc.policies.published.across_prompts.gvm import gvm
+from budgetalloc.policies.published.across_prompts.knapsack_rl import knapsack_rl
+from budgetalloc.policies.published.across_prompts.vip import vip
+from budgetalloc.policies.published.in_rounds.ar3po import ar3po
+from budgetalloc.policies.published.in_rounds.dapo import dapo
+from budgetalloc.policies.published.in_rounds.dars import dars
+from budgetalloc.policies.published.in_rounds.hora import hora
+from budgetalloc.policies.published.in_rounds.pilot_commit import pilot_commit
+from budgetalloc.policies.published.in_rounds.reinforce_ada import reinforce_ada
+from budgetalloc.policies.published.in_rounds.speed import speed
+from budgetalloc.policies.published.in_rounds.xrpo import xrpo
+from budgetalloc.policies.published.which_prompts.brorl import brorl
+from budgetalloc.policies.published.which_prompts.categories import dump, sec
+from budgetalloc.policies.published.which_prompts.cures import cures
+from budgetalloc.policies.published.which_prompts.depo import depo
+from budgetalloc.policies.published.which_prompts.drive import drive
+from budgetalloc.policies.published.which_prompts.greso import greso
+from budgetalloc.policies.published.which_prompts.masa import masa
+from budgetalloc.policies.published.which_prompts.mopps import mopps
+from budgetalloc.policies.published.which_prompts.pvpo import pvpo
+from budgetalloc.policies.published.which_prompts.vade import vade
+from budgetalloc.policies.published.which_rollouts.cppo import cppo
+from budgetalloc.policies.published.which_rollouts.pods import d3s, pods
+from budgetalloc.policies.published.which_rollouts.roc import roc
+from budgetalloc.policies.published.which_rollouts.shuffle_r1 import shuffle_r1
+from budgetalloc.policies.published.which_rollouts.whole_groups import keep_mixed, top_p
 
-ACROSS, WHICH, ROUNDS, TRAIN = (
-    "rollouts across prompts",
-    "which prompts",
-    "rounds within a step",
-    "which rollouts to train on",
-)
-DECIDES = (ACROSS, WHICH, ROUNDS, TRAIN)
-OURS = "ours"
+Decides = Literal["across prompts", "which prompts", "in rounds", "which rollouts"]
+ACROSS, WHICH, ROUNDS, ROLLOUTS = DECIDES = get_args(Decides)
+SECTIONS: dict[Decides, str] = {
+    ACROSS: "How many rollouts each prompt of a batch gets.",
+    WHICH: "Which prompts are rolled out at all.",
+    ROUNDS: "How a step goes on after the rewards of its first rollouts: these methods decide in rounds.",
+    ROLLOUTS: "Which of the rollouts that were generated are trained on.",
+}
+"""What a method decides in the first place: the sections of the table, and the folders of `published/`."""
+
+Checked = Literal["ours", "released code", "paper's formulas", "a description"]
+OURS, CODE, FORMULAS, DESCRIBED = CHECKED = get_args(Checked)
+MEANINGS: dict[Checked, str] = {
+    OURS: "our own rule, there is nothing to check it against.",
+    CODE: "compared with the code that the authors released; the docstring names the differences.",
+    FORMULAS: "follows the formulas that the paper prints; no code was compared.",
+    DESCRIBED: "follows an abstract, a figure or a summary by others; a formula or a constant may be guessed.",
+}
+"""What a method was checked against, the surest first."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +75,10 @@ class Method:
     Args:
         name: Of the function.
         build: The function, called with `seed=`.
-        decides: One of `DECIDES`, the main one.
+        decides: What it decides in the first place: a section of the table.
         formula: The rule in one line.
-        source: Of the rule, or "ours".
+        source: The paper that the rule is from, or "ours".
+        checked: What the implementation was checked against (`MEANINGS`).
         starves: The rule may leave a prompt without rollouts for ever.
         note: What a user should know.
 
@@ -60,17 +89,18 @@ class Method:
 
     name: str
     build: Callable[..., Policy]
-    decides: str
+    decides: Decides
     formula: str
     source: str
+    checked: Checked = OURS
     starves: bool = False
     note: str = ""
 
     def needs(self) -> dict[str, Any]:
         """What it asks of a trainer beyond plain GRPO: the entries of `Needs` that differ, and "rounds"."""
         plain = asdict(Needs(keep_batch=True))
-        found = {k: v for k, v in asdict(self.build(seed=0).needs).items() if v != plain[k] and k != "keep_batch"}
-        return found | ({"rounds": True} if self.in_rounds() else {})
+        needs = {k: v for k, v in asdict(self.build(seed=0).needs).items() if v != plain[k] and k != "keep_batch"}
+        return needs | ({"rounds": True} if self.in_rounds() else {})
 
     def asks(self) -> str:
         """The same in words, such as "candidates all, baseline posterior"."""
@@ -89,34 +119,37 @@ class Method:
 
 
 def _category(prompt: Id) -> str:
-    """Stands for the user's own categories where the table is tested and measured: the last letter of the id."""
+    """The category of a prompt where the table is tested and measured: the last letter of its id."""
     return str(prompt)[-1]
 
 
 METHODS: tuple[Method, ...] = (
     Method(
         "uniform",
-        compose.uniform,
+        uniform,
         decides=ACROSS,
         formula="n = budget / prompts",
         source=OURS,
+        checked=OURS,
         note="Plain GRPO; attached to a trainer it changes nothing.",
     ),
     Method(
         "knapsack",
-        compose.knapsack,
+        knapsack,
         decides=ACROSS,
         formula="greedy on E[1 - p^n - (1-p)^n] under the belief",
         source=OURS,
+        checked=OURS,
         starves=True,
-        note="Moves rollouts inside a batch; over a pool it returns to the prompts it knows.",
+        note="Moves rollouts inside a batch; over a pool it returns to the prompts that it knows.",
     ),
     Method(
         "thompson",
-        compose.thompson,
+        thompson,
         decides=ACROSS,
         formula="greedy on (1 - p^n - (1-p)^n) p (1-p)^2, p a Thompson draw",
         source=OURS,
+        checked=OURS,
         note="The value of Knapsack RL (arXiv 2509.25849) at a draw.",
     ),
     Method(
@@ -125,6 +158,7 @@ METHODS: tuple[Method, ...] = (
         decides=ACROSS,
         formula="n drawn in proportion to sqrt(p (1-p)^2), p a Thompson draw",
         source=OURS,
+        checked=OURS,
         note="Systematic sampling, in groups of one with the leave-one-out posterior baseline.",
     ),
     Method(
@@ -133,300 +167,340 @@ METHODS: tuple[Method, ...] = (
         decides=ACROSS,
         formula="sampled, with the settings that the learning benchmark picked",
         source=OURS,
+        checked=OURS,
         note="The recommended policy.",
     ),
     Method(
         "knapsack_rl",
-        valued.knapsack_rl,
+        knapsack_rl,
         decides=ACROSS,
         formula="greedy on (1 - p^n - (1-p)^n) p (1-p)^2, p the mean of the last visit (of the last 16 rewards)",
         source="arXiv 2509.25849",
-        note="From summaries and code, the full text was not read. The surplus goes to unsolved prompts first.",
+        checked=CODE,
+        note="The rule is taken from summaries and the released code; the full text was not read. The surplus goes"
+        " to unsolved prompts first.",
     ),
     Method(
         "coba_rl",
-        valued.coba_rl,
+        coba_rl,
         decides=ACROSS,
         formula="greedy on (1 - exp(-n p(1-p) / tau)) Beta(p; a, kappa - a), a = 1 + (kappa - 2) F, F the failure rate",
         source="arXiv 2602.03048",
-        note="tau, the window and p as in the released code, without its 20 to 40 % for hard prompts.",
-    ),
-    Method(
-        "cero",
-        exposure.cero,
-        decides=ACROSS,
-        formula="slope of 1 - exp(-4 lambda q z / R) above a learned price, z all rollouts so far, q = E[p(1-p)]",
-        source="arXiv 2606.05606",
-        note="Each step's budget is spent exactly. lambda, R, rho and the prior are ours. Far beyond R rollouts each, "
-        "most go to solved and hopeless prompts.",
-    ),
-    Method(
-        "vip",
-        variance.vip,
-        decides=ACROSS,
-        formula="minimise the sum of E[p(1-p)] / n",
-        source="arXiv 2602.01601",
-        note="The belief stands for the paper's Gaussian process. With floor=0 a batch is drawn at random first. The "
-        "forms dr_grpo and rloo are derived here.",
+        checked=CODE,
+        note="tau, the window and p are those of the released code, without its 20 to 40 % for hard prompts.",
     ),
     Method(
         "gvm",
-        variance.gvm,
+        gvm,
         decides=ACROSS,
         formula="n in proportion to G / sqrt(p + alpha / p^(beta - 1)), G the gradient norm",
         source="arXiv 2505.02391",
-        note="G = 1 unless norm_of gives it; the posterior mean stands for a pilot. With floor=0 a batch is drawn at "
-        "random first.",
+        checked=CODE,
+        note="G = 1 unless norm_of gives it; the posterior mean replaces the pilot. With floor=0 a batch is drawn "
+        "at random first.",
     ),
     Method(
         "e3",
-        hardness.e3,
+        e3,
         decides=ACROSS,
         formula="G_min + (B - P G_min) k / sum of k, at most G_max; k the rank by cumulative mean reward",
         source="arXiv 2505.18573, Algorithm 1",
-        note="The total is exact and a cold prompt gets the default share, unlike in the released code. The bounds "
-        "widen by 2 an epoch, to 4 and 12.",
+        checked=CODE,
+        note="The total is exact and a cold prompt gets the default share, unlike in the released code. The bounds"
+        " widen by 2 an epoch, to 4 and 12.",
+    ),
+    Method(
+        "cero",
+        cero,
+        decides=ACROSS,
+        formula="slope of 1 - exp(-4 lambda q z / R) above a learned price, z all rollouts so far, q = E[p(1-p)]",
+        source="arXiv 2606.05606",
+        checked=FORMULAS,
+        note="Each step's budget is spent exactly. lambda, R, rho and the prior are our defaults. Far beyond R "
+        "rollouts for each prompt, most rollouts go to solved and hopeless prompts.",
+    ),
+    Method(
+        "vip",
+        vip,
+        decides=ACROSS,
+        formula="minimise the sum of E[p(1-p)] / n",
+        source="arXiv 2602.01601",
+        checked=FORMULAS,
+        note="The belief replaces the paper's Gaussian process. With floor=0 a batch is drawn at random first. The"
+        " forms dr_grpo and rloo are derived here.",
     ),
     Method(
         "dart",
-        hardness.dart,
+        dart,
         decides=ACROSS,
         formula="n = 8 if p <= 0.6, else 4",
         source="arXiv 2509.23866",
-        note="The paper's formula for the reduction was not found: 4 is ours.",
-    ),
-    Method(
-        "vade",
-        selection.vade,
-        decides=WHICH,
-        formula="a group each to the largest p (1-p)^2, p a Thompson draw",
-        source="arXiv 2511.18902",
-        note="Discount 0.2, idle 0.999 and groups of 8 are read off a figure.",
-    ),
-    Method(
-        "mopps",
-        chosen.mopps,
-        decides=WHICH,
-        formula="a group each to the smallest (p - 1/2)^2, p a Thompson draw",
-        source="arXiv 2507.04632",
-        starves=True,
-        note="Lambda is ours. Beliefs do not fade while a prompt waits: a solved one is drawn near 1/2 with a chance "
-        "that is positive but tiny.",
-    ),
-    Method(
-        "cures",
-        selection.cures,
-        decides=WHICH,
-        formula="drawn by exp(sqrt(p(1-p)) / tau), then n in proportion to sqrt(p(1-p))",
-        source="arXiv 2510.01037",
-        note="The released code samples uniformly to within 0.5 % and never updates its posterior; this is the paper's "
-        "rule.",
-    ),
-    Method(
-        "depo",
-        explorable.depo,
-        decides=WHICH,
-        formula="the share alpha_0 - d e with the largest mean |A| of the last visits, and the share rho least visited",
-        source="arXiv 2509.01321",
-        note="Without the entropy factor, which needs the trainer; all shares are ours.",
-    ),
-    Method(
-        "greso",
-        chosen.greso,
-        decides=WHICH,
-        formula="skipped with probability 1 - p_e^z after z visits in a row without variance",
-        source="arXiv 2506.02177",
-        note="Constants from the released code; the least chance to keep a prompt is 1 %.",
+        checked=DESCRIBED,
+        note="The paper's formula for the reduction was not found: 4 is our default. The released code has no such"
+        " rule.",
     ),
     Method(
         "gate",
-        gates.gate,
+        gate,
         decides=WHICH,
         formula="lo < p < hi for a predicted p, by default the posterior mean; others with a small chance",
         source=OURS,
+        checked=OURS,
         note="Takes any predictor of success rates.",
     ),
     Method(
-        "masa",
-        gates.masa,
+        "mopps",
+        mopps,
         decides=WHICH,
-        formula="0 < p < 1 for the p that the model predicts",
-        source="arXiv 2510.03259",
-        note="Without predictions the posterior mean in (0.1, 0.9) stands in, bounds of ours.",
-    ),
-    Method(
-        "pvpo",
-        gates.pvpo,
-        decides=WHICH,
-        formula="dropped at a reference mean of 1, kept between, at 0 kept only with a demonstration",
-        source="arXiv 2508.21104",
-        note="Groups of 1 and 2 with the posterior baseline. The chance to explore is ours; without it dropped prompts "
-        "stay out.",
-    ),
-    Method(
-        "drive",
-        focus.drive,
-        decides=WHICH,
-        formula="phases (keep, steps, n): the share `keep` with the lowest E[p], n rollouts each",
-        source="arXiv 2511.06307",
+        formula="a group each to the smallest (p - 1/2)^2, p a Thompson draw",
+        source="arXiv 2507.04632",
+        checked=CODE,
         starves=True,
-        note="72, 50 and 25 of 175 prompts with n = 64 (the paper also says 80). The rest is left out on purpose.",
+        note="lambda is our default. Beliefs do not fade while a prompt waits: the chance that a solved prompt is "
+        "drawn near 1/2 is positive but tiny.",
     ),
     Method(
-        "brorl",
-        focus.brorl,
+        "cures",
+        cures,
         decides=WHICH,
-        formula="budget / n prompts at random, n = 512 each",
-        source="arXiv 2510.01180",
-        note="Breadth against depth at a fixed budget; `breadth_depth` and `lr_scale` are functions of their own.",
+        formula="drawn by exp(sqrt(p(1-p)) / tau), then n in proportion to sqrt(p(1-p))",
+        source="arXiv 2510.01037",
+        checked=CODE,
+        note="The paper's rule. The released code samples uniformly to within 0.5 % and never updates its posterior. The temperature is our default.",
+    ),
+    Method(
+        "greso",
+        greso,
+        decides=WHICH,
+        formula="skipped with probability 1 - p_e^z after z visits in a row without variance",
+        source="arXiv 2506.02177",
+        checked=CODE,
+        note="Constants from the released code; the least chance to keep a prompt is 1 %.",
     ),
     Method(
         "dump",
-        partial(categories.dump, domain_of=_category),
+        partial(dump, domain_of=_category),
         decides=WHICH,
         formula="category by softmax((mean |A| of its window + sqrt(2 ln(n + 1) / (n_c + 1))) / temperature)",
         source="arXiv 2504.09710",
+        checked=CODE,
         note="Needs domain_of=. Categories without signal are met ever more rarely, but never with probability 0.",
     ),
     Method(
+        "drive",
+        drive,
+        decides=WHICH,
+        formula="phases (keep, steps, n): the share `keep` with the lowest E[p], n rollouts each",
+        source="arXiv 2511.06307",
+        checked=FORMULAS,
+        starves=True,
+        note="72, 50 and 25 of 175 prompts with n = 64 (the paper also says 80). All other prompts are left out on"
+        " purpose.",
+    ),
+    Method(
+        "brorl",
+        brorl,
+        decides=WHICH,
+        formula="budget / n prompts at random, n = 512 each",
+        source="arXiv 2510.01180",
+        checked=FORMULAS,
+        note="Breadth against depth at a fixed budget; `breadth_depth` and `lr_scale` are functions of their own.",
+    ),
+    Method(
         "sec",
-        partial(categories.sec, domain_of=_category),
+        partial(sec, domain_of=_category),
         decides=WHICH,
         formula="category by softmax(Q / tau), Q <- alpha mean |A| + (1 - alpha) Q",
         source="arXiv 2505.14970",
+        checked=FORMULAS,
         note="Needs domain_of=.",
     ),
     Method(
-        "ar3po",
-        staged.ar3po,
-        decides=ROUNDS,
-        formula="k rollouts a round until the first success, S rounds at most, S k = 8",
-        source="arXiv 2509.25808",
-        note="The group mean is biased, in two rounds by (1-p)^k p / 2: use a baseline from before the step. Responses "
-        "are not reused here.",
+        "vade",
+        vade,
+        decides=WHICH,
+        formula="a group each to the largest p (1-p)^2, p a Thompson draw",
+        source="arXiv 2511.18902",
+        checked=DESCRIBED,
+        note="The rule is read off the paper's figure, whose numbers suggest discount 0.2, idle 0.999 and groups "
+        "of 8; the full text was not read.",
+    ),
+    Method(
+        "depo",
+        depo,
+        decides=WHICH,
+        formula="the share alpha_0 - d e with the largest mean |A| of the last visits, and the share rho least visited",
+        source="arXiv 2509.01321",
+        checked=DESCRIBED,
+        note="Without the entropy factor, which needs the trainer; all shares are our defaults.",
+    ),
+    Method(
+        "masa",
+        masa,
+        decides=WHICH,
+        formula="0 < p < 1 for the p that the model predicts",
+        source="arXiv 2510.03259",
+        checked=DESCRIBED,
+        note="Without predictions the rule is a posterior mean in (0.1, 0.9), which are our bounds. The released "
+        "code has no gate.",
+    ),
+    Method(
+        "pvpo",
+        pvpo,
+        decides=WHICH,
+        formula="dropped at a reference mean of 1, kept between, at 0 kept only with a demonstration",
+        source="arXiv 2508.21104",
+        checked=DESCRIBED,
+        note="Groups of 1 and 2 with the posterior baseline. The chance to explore is our default; with 0, dropped"
+        " prompts stay out.",
     ),
     Method(
         "pilot_commit",
-        staged.pilot_commit,
+        pilot_commit,
         decides=ROUNDS,
         formula="a pilot of 4, then up to 16 for the largest r (1-r) of the pilots' means r",
         source="arXiv 2605.26606",
-        note="The released code commits at random to means in [0.125, 0.75], from a buffer, and leaves solved prompts "
-        "out for an epoch; neither is part of it.",
-    ),
-    Method(
-        "hora",
-        exposure.hora,
-        decides=ROUNDS,
-        formula="a pilot, then greedy on 1 - E[(1-p)^m] under Beta(1 + s, 1 + f)",
-        source="arXiv 2605.07114",
-        note="The size of the pilot is ours. What came before the step does not count.",
-    ),
-    Method(
-        "xrpo",
-        planner.xrpo,
-        decides=ROUNDS,
-        formula="after a base of 4, to the largest h(n) - h(n+1) + lambda sqrt(log(1+T) / n), h = t s / sqrt(n)",
-        source="arXiv 2510.06672",
-        note="From transcriptions, which disagree on the bonus and on T: both are arguments. lambda, the base and the "
-        "sizes of rounds are ours.",
+        checked=CODE,
+        note="The paper's rule. The released code commits at random to means in [0.125, 0.75], from a buffer, and "
+        "leaves solved prompts out for an epoch.",
     ),
     Method(
         "dars",
-        hardness.dars,
+        dars,
         decides=ROUNDS,
         formula="after a pilot of N with share a < 1/2 of successes, ET: n = N / (4 a (1-a)), HW: n = N / (2 a)",
         source="arXiv 2508.13755",
-        note="As in its code; extras are scaled to the budget. The group mean is biased, a baseline from before the "
-        "step is not.",
+        checked=CODE,
+        note="The extras are scaled to the budget. The group mean is biased; a baseline from before the step is not.",
     ),
     Method(
         "speed",
-        gates.speed,
+        speed,
         decides=ROUNDS,
         formula="4 rollouts screen a prompt, 20 more if 0 < mean < 1",
         source="arXiv 2506.09016",
+        checked=FORMULAS,
         note="Screening draws the group mean towards 1/2. A step may take a dozen rounds, the last ones small.",
     ),
     Method(
         "reinforce_ada",
-        staged.reinforce_ada,
+        reinforce_ada,
         decides=ROUNDS,
         formula="rounds of n until n/2 successes and n/2 failures; n rows are trained on",
         source="arXiv 2510.04996",
-        note="quota='positive' stops at one success. The estimation variant is not part of it.",
+        checked=FORMULAS,
+        note="quota='positive' stops at one success. The number of rounds is our default. The estimation variant "
+        "is not part of it.",
     ),
     Method(
         "dapo",
-        staged.dapo,
+        dapo,
         decides=ROUNDS,
         formula="whole batches of groups of new prompts until the mixed groups fill a batch",
         source="arXiv 2503.14476",
-        note="The limit of generated batches is ours.",
+        checked=FORMULAS,
+        note="The limit of generated batches is our default.",
+    ),
+    Method(
+        "ar3po",
+        ar3po,
+        decides=ROUNDS,
+        formula="k rollouts a round until the first success, S rounds at most, S k = 8",
+        source="arXiv 2509.25808",
+        checked=DESCRIBED,
+        note="S is our default. The group mean is biased, in two rounds by (1-p)^k p / 2: use a baseline from "
+        "before the step. Responses are not reused.",
+    ),
+    Method(
+        "hora",
+        hora,
+        decides=ROUNDS,
+        formula="a pilot, then greedy on 1 - E[(1-p)^m] under Beta(1 + s, 1 + f)",
+        source="arXiv 2605.07114",
+        checked=DESCRIBED,
+        note="The size of the pilot is our default. Rewards from before the step do not count.",
+    ),
+    Method(
+        "xrpo",
+        xrpo,
+        decides=ROUNDS,
+        formula="after a base of 4, to the largest h(n) - h(n+1) + lambda sqrt(log(1+T) / n), h = t s / sqrt(n)",
+        source="arXiv 2510.06672",
+        checked=DESCRIBED,
+        note="From transcriptions, which disagree on the bonus and on T: both are arguments. lambda, the base and "
+        "the sizes of rounds are our defaults.",
+    ),
+    Method(
+        "pods",
+        pods,
+        decides=ROLLOUTS,
+        formula="of each group the m rewards of largest variance: the j lowest and the m - j highest",
+        source="arXiv 2504.13818",
+        checked=CODE,
+        note="Advantages are taken over all that was generated, in the released code over the rows kept. Uniform "
+        "counts.",
+    ),
+    Method(
+        "shuffle_r1",
+        shuffle_r1,
+        decides=ROLLOUTS,
+        formula="pairs (k-th largest, k-th smallest advantage), then 8 draws without replacement by |A1| + |A2|",
+        source="arXiv 2508.05612",
+        checked=CODE,
+        note="A rollout may be trained on several times. Too few positive weights do not fail as in the released "
+        "code. Uniform counts.",
+    ),
+    Method(
+        "roc",
+        roc,
+        decides=ROLLOUTS,
+        formula="round(m |positive| / n) successes of lowest penalty and the first failures, at least 2 of each kind",
+        source="arXiv 2508.20722",
+        checked=CODE,
+        note="The rule of the released code; choose='drawn' draws as the paper is quoted, whose text was not read."
+        " Uniform counts.",
     ),
     Method(
         "keep_mixed",
-        generate_more.keep_mixed,
-        decides=TRAIN,
+        keep_mixed,
+        decides=ROLLOUTS,
         formula="groups of unequal rewards first",
         source="arXiv 2503.14476",
+        checked=FORMULAS,
         note="The filter of dapo in one round, without resampling. Uniform counts.",
     ),
     Method(
         "top_p",
-        generate_more.top_p,
-        decides=TRAIN,
+        top_p,
+        decides=ROLLOUTS,
         formula="the fewest groups whose reward variances add up to a share p of all",
         source="arXiv 2604.06268",
-        note="Filled up from the groups of least variance. Uniform counts.",
-    ),
-    Method(
-        "pods",
-        generate_more.pods,
-        decides=TRAIN,
-        formula="of each group the m rewards of largest variance: the j lowest and the m - j highest",
-        source="arXiv 2504.13818",
-        note="Advantages are taken over all that was generated, in the released code over the rows kept. "
-        "Uniform counts.",
+        checked=FORMULAS,
+        note="Filled up from the groups of least variance. p is our default. Uniform counts.",
     ),
     Method(
         "cppo",
-        generate_more.cppo,
-        decides=TRAIN,
+        cppo,
+        decides=ROLLOUTS,
         formula="of each group the rows of largest |(r - mean) / std|",
         source="arXiv 2503.22342",
+        checked=DESCRIBED,
         note="Uniform counts.",
     ),
     Method(
         "d3s",
-        generate_more.d3s,
-        decides=TRAIN,
+        d3s,
+        decides=ROLLOUTS,
         formula="of the whole batch the rows of largest variance of (r - mean) / std of their group",
         source="arXiv 2509.22115",
+        checked=DESCRIBED,
         note="Without the token level; the schedule is `downselect.d3s_schedule`. Uniform counts.",
-    ),
-    Method(
-        "shuffle_r1",
-        generate_more.shuffle_r1,
-        decides=TRAIN,
-        formula="pairs (k-th largest, k-th smallest advantage), then 8 draws without replacement by |A1| + |A2|",
-        source="arXiv 2508.05612",
-        note="A rollout may be trained on several times. Too few positive weights do not fail as in the released code. "
-        "Uniform counts.",
-    ),
-    Method(
-        "roc",
-        generate_more.roc,
-        decides=TRAIN,
-        formula="round(m |positive| / n) successes of lowest penalty and the first failures, at least 2 of each kind",
-        source="arXiv 2508.20722",
-        note="The released rule; choose='drawn' draws as the paper is quoted. Uniform counts.",
     ),
 )
 
 
 def published() -> int:
-    """How many of the methods are other people's published rules.
+    """The number of methods that implement a published rule.
 
     >>> published() + sum(method.source == "ours" for method in METHODS) == len(METHODS)
     True

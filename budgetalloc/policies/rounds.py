@@ -10,15 +10,15 @@ from budgetalloc.errors import UnsupportedError
 from budgetalloc.policies.decision import Rounds, Tally, View
 
 
-class Rollouts:
+class Spending:
     """What a step has handed out so far: never more than the budget, and always so that the rest can be spent.
 
-    >>> given = Rollouts(Budget(rollouts=9, floor=0, cap=8), prompts=3)
-    >>> given.give(0, 8), given.give(1, 8)  # 8 would leave one rollout, which is no group
+    >>> spending = Spending(Budget(rollouts=9, floor=0, cap=8), prompts=3)
+    >>> spending.give(0, 8), spending.give(1, 8)  # 8 would leave one rollout, which is no group
     (7, 2)
-    >>> given = Rollouts(Budget(rollouts=16, floor=0, cap=8), prompts=3)
-    >>> given.give_each([2, 0, 1], 6)
-    >>> given.counts_P, given.left
+    >>> spending = Spending(Budget(rollouts=16, floor=0, cap=8), prompts=3)
+    >>> spending.give_each([2, 0, 1], 6)
+    >>> spending.counts_P, spending.left
     (array([6, 4, 6]), 0)
     """
 
@@ -85,7 +85,7 @@ class Rollouts:
                 self.give(at, quantum)
 
 
-def in_rounds(
+def until_finished(
     view: View,
     first: int,
     more: int,
@@ -107,24 +107,24 @@ def in_rounds(
         least: Fewest rollouts of the step.
     """
     prompts = len(view.belief_P)
-    given = Rollouts(view.budget, prompts)
-    total, started, most = given.left, 0, min(most, view.budget.largest_group)
+    spending = Spending(view.budget, prompts)
+    total, started, most = spending.left, 0, min(most, view.budget.largest_group)
     tally = Tally(np.zeros(prompts), np.zeros(prompts))
-    while given.left:
-        before_P = given.counts_P.copy()
+    while spending.left:
+        before_P = spending.counts_P.copy()
         if view.budget.floor and not started:
-            share = given.left // prompts // view.budget.quantum * view.budget.quantum
-            given.give_each(np.arange(prompts), min(first, share))
+            share = spending.left // prompts // view.budget.quantum * view.budget.quantum
+            spending.give_each(np.arange(prompts), min(first, share))
             started = prompts
         open_P = (before_P > 0) & (before_P < most) & ~finished(tally)
-        given.give_each(np.flatnonzero(open_P), np.minimum(more, most - before_P[open_P]))
-        owed = int(np.maximum(most - given.counts_P[open_P], 0).sum())  # if none of them finishes
-        starts = max(given.left - owed, 0) // most or int((given.counts_P == before_P).all())
-        given.give_each(np.arange(started, min(started + starts, prompts)), first)
+        spending.give_each(np.flatnonzero(open_P), np.minimum(more, most - before_P[open_P]))
+        owed = int(np.maximum(most - spending.counts_P[open_P], 0).sum())  # if none of them finishes
+        starts = max(spending.left - owed, 0) // most or int((spending.counts_P == before_P).all())
+        spending.give_each(np.arange(started, min(started + starts, prompts)), first)
         started = min(started + starts, prompts)
-        if (given.counts_P == before_P).all():  # nobody to continue or to start
+        if (spending.counts_P == before_P).all():  # nobody to continue or to start
             keep = max(total - least, 0)
-            given.spread(np.argsort(given.counts_P, kind="stable"), keep)
-            if (given.counts_P == before_P).all():
+            spending.spread(np.argsort(spending.counts_P, kind="stable"), keep)
+            if (spending.counts_P == before_P).all():
                 return
-        tally = yield given.counts_P - before_P
+        tally = yield spending.counts_P - before_P

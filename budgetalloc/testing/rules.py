@@ -12,11 +12,11 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, UnsupportedError
-from budgetalloc.policies import Policy
+from budgetalloc.policies.base import Policy, Step
 
 Build = Callable[..., Policy]
 IDS: list[Id] = [*range(12), *(f"prompt {k}" for k in range(12))]
-_RATES = np.linspace(0.0, 1.0, len(IDS))  # of passing; the first never passes, the last always
+_RATES = np.linspace(0.0, 1.0, len(IDS))  # success rates; the first prompt never passes, the last always
 
 
 def play(
@@ -28,12 +28,16 @@ def play(
     >>> play(ba.uniform(), ["a", "b"], Budget(rollouts=8), np.array([0.0, 1.0]), np.random.default_rng(0))
     array([4, 4])
     """
-    total_P = np.zeros(len(ids_P), dtype=np.int64)
-    step = policy.begin(ids_P, budget)
+    return _play(policy.begin(ids_P, budget), lambda at_R: (rng.random(at_R.size) < rates_P[at_R]).astype(float))
+
+
+def _play(step: Step, reward: Callable[[IntArray], FloatArray]) -> IntArray:
+    """All rounds of a step; `reward` gives the rewards of rollouts of the prompts at these places."""
+    total_P = np.zeros(len(step.ids_P), dtype=np.int64)
     while (counts_P := step.request()).any():
         total_P += counts_P
-        at_R = np.repeat(np.arange(len(ids_P)), counts_P)
-        step.observe([ids_P[at] for at in at_R.tolist()], (rng.random(at_R.size) < rates_P[at_R]).astype(float))
+        at_R = np.repeat(np.arange(len(step.ids_P)), counts_P)
+        step.observe([step.ids_P[at] for at in at_R.tolist()], reward(at_R), hinted=step.hinted)
     step.end()
     return total_P
 
@@ -50,8 +54,8 @@ def trained(build: Build, seed: int = 0, steps: int = 8) -> Policy:
 def budgets(count: int, seed: int = 0) -> list[tuple[Budget, int]]:
     """Budgets of all kinds that can be spent, each with a number of prompts."""
     rng = np.random.default_rng(seed)
-    found: list[tuple[Budget, int]] = []
-    while len(found) < count:
+    kinds: list[tuple[Budget, int]] = []
+    while len(kinds) < count:
         quantum, floor, prompts = int(rng.integers(1, 4)), int(rng.integers(4)), int(rng.integers(1, 14))
         cap = None if rng.random() < 0.3 else int(rng.integers(1, 25))
         smallest = int(rng.integers(1, 5)) if floor == 0 else int(rng.integers(1, floor + 1))
@@ -62,8 +66,8 @@ def budgets(count: int, seed: int = 0) -> list[tuple[Budget, int]]:
             budget.check(prompts)
         except BudgetError:
             continue
-        found.append((budget, prompts))
-    return found
+        kinds.append((budget, prompts))
+    return kinds
 
 
 def _check_spent(policy: Policy, budget: Budget, counts_P: IntArray, about: str) -> None:
@@ -110,10 +114,10 @@ def decides_the_same_again(build: Build) -> None:
         one, other = trained(build, seed), trained(build, seed)
         for budget in (Budget(96, floor=0), Budget(96)):
             before = one.state_dict()
-            first_P, again_P = one.allocate(IDS, budget), one.allocate(IDS, budget)
+            first_P, again_P = (one.begin(IDS, budget).request() for _ in range(2))
             assert (first_P == again_P).all(), f"{one}: asked twice, it gave {first_P} and {again_P}"
             assert same_state(before, one.state_dict()), f"{one}: asking changed its state"
-            other_P = other.allocate(IDS, budget)
+            other_P = other.begin(IDS, budget).request()
             assert (first_P == other_P).all(), f"{one}: the same seed and history gave {first_P} and {other_P}"
 
 
@@ -158,7 +162,7 @@ def keeps_to_tokens_or_says_so(build: Build) -> None:
     for budget in (Budget(None, tokens=9000.0, floor=0, cap=16), Budget(None, tokens=9000.0, cap=16)):
         policy = trained(build)
         try:
-            counts_P = policy.allocate(IDS, budget, costs_P)
+            counts_P = _play(policy.begin(IDS, budget, costs_P), lambda at_R: (at_R % 2).astype(float))
         except UnsupportedError:
             continue
         assert counts_P @ costs_P <= 9000, f"{policy}: {counts_P @ costs_P:g} tokens of {budget}"
@@ -166,20 +170,39 @@ def keeps_to_tokens_or_says_so(build: Build) -> None:
 
 
 def survives(build: Build, steps: int = 500) -> None:
-    """Many random steps, with prompts that come and go, rates that move and rewards that are missing."""
-    policy, rng = build(seed=0), np.random.default_rng(0)
-    kinds = budgets(20, seed=1)
-    for at in range(steps):
-        budget, prompts = kinds[at % len(kinds)]
+    """Many random steps, no two alike: budgets, prompts that come and go, rates that move, missing and graded rewards.
+
+    A quarter of the steps each is played by a policy of its own, so that cold and long histories both occur often.
+    """
+    rng, kinds = np.random.default_rng(0), budgets(steps, seed=1)
+    for at, (budget, prompts) in enumerate(kinds):
+        if at % -(-steps // 4) == 0:
+            policy = build(seed=at)
         at_P = rng.choice(len(IDS), prompts, replace=False)
-        rates_P = np.roll(_RATES, at // 50)[at_P]
-        counts_P = play(policy, [IDS[k] for k in at_P.tolist()], budget, rates_P, rng)
+        reward = _rewards(at, np.roll(_RATES, at // 50)[at_P], rng)
+        counts_P = _play(policy.begin([IDS[k] for k in at_P.tolist()], budget), reward)
         _check_spent(policy, budget, counts_P, f"step {at}")
         if at % 7 == 0:
             policy.observe([IDS[0], "a stranger"], [np.nan, rng.random()])
-    belief = policy.belief(IDS)
-    assert np.isfinite(belief.alpha_P).all(), f"{policy}: beliefs are no longer finite"
-    assert np.isfinite(belief.beta_P).all(), f"{policy}: beliefs are no longer finite"
+        if at % -(-steps // 8) == 0:
+            belief = policy.belief(IDS)
+            assert np.isfinite([belief.alpha_P, belief.beta_P]).all(), f"{policy}: beliefs are no longer finite"
+
+
+def _rewards(kind: int, rates_P: FloatArray, rng: np.random.Generator) -> Callable[[IntArray], FloatArray]:
+    """Rewards at these rates: of five steps, one has graded ones, one missing ones, one the same for all rollouts."""
+
+    def reward(at_R: IntArray) -> FloatArray:
+        rewards_R = (rng.random(at_R.size) < rates_P[at_R]).astype(float)
+        if kind % 5 == 0:
+            rewards_R = rng.integers(0, 5, at_R.size) / 4 * rewards_R
+        elif kind % 5 == 1:
+            rewards_R[rng.random(at_R.size) < 0.3] = np.nan
+        elif kind % 5 == 2:
+            rewards_R[:] = (kind // 5) % 3 / 2
+        return rewards_R
+
+    return reward
 
 
 def starves_nobody(build: Build, prompts: int = 40, steps: int = 1500) -> None:

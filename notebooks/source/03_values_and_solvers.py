@@ -24,12 +24,12 @@ plt.style.use(["seaborn-v0_8-colorblind", LOOK])
 # %% [markdown]
 # ## Four values
 #
-# `mixed_group` is the chance of a success and a failure in the same group; `knapsack_rl` multiplies it by p(1-p)^2, the
+# `mixed_group` is the chance of a success and a failure in the same group; `success_gain` multiplies it by p(1-p)^2, the
 # room that is left to learn; `variance` is how much n rollouts lower the variance of the gradient; `hit` is the chance
 # of at least one success.
 
 # %%
-VALUES = {"mixed_group": ba.mixed_group, "knapsack_rl": ba.knapsack_rl, "variance": ba.variance, "hit": ba.hit}
+VALUES = {"mixed_group": ba.mixed_group, "success_gain": ba.success_gain, "variance": ba.variance, "hit": ba.hit}
 rate = np.linspace(0, 1, 201)
 counts = np.arange(0, 33)
 figure, axes = plt.subplots(2, 4, figsize=(11, 5.2), sharex="row")
@@ -48,7 +48,7 @@ plt.show()
 
 # %% [markdown]
 # Each rises with n and bends over, so that a rollout is worth less the more the prompt has (**concave**, from the
-# smallest group on). They disagree about p: `variance` likes one half, `knapsack_rl` leans to prompts that mostly fail,
+# smallest group on). They disagree about p: `variance` likes one half, `success_gain` leans to prompts that mostly fail,
 # and `hit` likes whatever passes, so that a prompt is worth *more* rollouts only until its first success is sure.
 #
 # ## One batch, six ways to spend
@@ -97,7 +97,7 @@ plt.show()
 #
 # - `mixed_group` spends most on prompts that are *nearly* hopeless or nearly solved: a prompt at one half is mixed with
 #   a few rollouts already. At the very ends, where a mixed group is too dear, it falls to the floor.
-# - `knapsack_rl` does the same on the left, and leaves prompts that nearly always pass at the floor.
+# - `success_gain` does the same on the left, and leaves prompts that nearly always pass at the floor.
 # - `hit` looks at the left alone.
 # - `variance` and the proportional rule with Neyman's weight sqrt(p(1-p)) ask for the same counts: counts in proportion
 #   to the standard deviations minimise the total variance. `proportional` needs weights only and no value of every
@@ -111,7 +111,7 @@ plt.show()
 # %%
 proofs = {}
 for name, value in VALUES.items():
-    if SMALL and name != "knapsack_rl":
+    if SMALL and name != "success_gain":
         continue
     values_PN = value(prompts, budget.grid(24))
     best = ba.certify(values_PN, None, budget, time_limit=300)

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 import budgetalloc as ba
 from budgetalloc import Budget, BudgetError, InputError, Policy, StateError, policies
 from budgetalloc.beliefs.memory import Memory
+from budgetalloc.beliefs.estimator import BetaEstimator
 
 POLICIES = {
     "uniform": ba.uniform,
     "knapsack": ba.knapsack,
-    "knapsack of means": lambda **kw: ba.knapsack(belief="mean", value=ba.knapsack_rl, **kw),
+    "knapsack of means": lambda **kw: ba.knapsack(belief="mean", value=ba.success_gain, **kw),
     "thompson": ba.thompson,
     "adaptive": ba.adaptive,
     "vade": policies.vade,
@@ -386,3 +387,41 @@ def test_bad_observations_do_not_count_as_a_step():
         policy.observe(["a"], [2.0])
     assert policy.estimator.step == 0
     assert policy.cold(["a"]).all()
+
+
+def pairs(view):
+    """Two rollouts each, and two more where a prompt has failed."""
+    tally = yield np.full(len(view.ids_P), 2)
+    yield np.where(tally.successes_P == 0, 2, 0)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        policies.dapo(),
+        policies.hora(),
+        policies.on_all_fail(ba.uniform(), lambda ids: None),
+        Policy("pairs", pairs, BetaEstimator()),
+    ],
+    ids=lambda policy: policy.name.split("(")[0],
+)
+def test_allocate_of_a_decision_in_rounds_raises_and_names_begin(policy):
+    """Its first round would not add up to the budget."""
+    budget = Budget(32, floor=0)
+    with pytest.raises(ba.UnsupportedError, match=r"decides in rounds.*policy\.begin\(ids_P, budget\)"):
+        policy.allocate(range(8), budget)
+    step = policy.begin(range(8), budget)
+    assert step.in_rounds()
+    assert 0 < step.request().sum() <= 32
+
+
+def test_allocate_adds_up_where_there_is_one_round_even_if_rounds_were_asked_for():
+    policy = policies.on_all_fail(ba.uniform(), lambda ids: None, share=0.01)  # too little for a round of its own
+    assert policy.allocate(range(8), Budget(32, floor=0)).sum() == 32
+    assert not ba.uniform().begin(range(8), Budget(32)).in_rounds()
+
+
+def test_asking_whether_a_step_is_in_rounds_changes_no_draw():
+    plain, asked = (ba.thompson(seed=3).begin(range(9), Budget(24, floor=0)) for _ in range(2))
+    asked.in_rounds()
+    assert plain.request().tolist() == asked.request().tolist()

@@ -10,7 +10,7 @@ from budgetalloc import Budget, BudgetError, InputError, Point
 from budgetalloc.policies.base import View
 from budgetalloc.policies.compose import spend
 
-VALUES = [ba.mixed_group, ba.knapsack_rl, ba.hit, ba.variance]
+VALUES = [ba.mixed_group, ba.success_gain, ba.hit, ba.variance]
 each_value = pytest.mark.parametrize("value", VALUES, ids=lambda v: v.__name__)
 
 
@@ -32,7 +32,7 @@ def test_sixteen_prompts_at_one_half(value, belief):
     assert counts_P.tolist() == [8] * 16
 
 
-@pytest.mark.parametrize("value", [ba.mixed_group, ba.knapsack_rl], ids=lambda v: v.__name__)
+@pytest.mark.parametrize("value", [ba.mixed_group, ba.success_gain], ids=lambda v: v.__name__)
 def test_cold_prompts_do_not_get_the_surplus(value):
     """There 4 cold prompts, taken for p = 0, get 17 rollouts each, and 12 at one half get 5."""
     counts_P = observed(ba.knapsack(value=value), [0.5] * 12 + [None] * 4).allocate(range(16), Budget(rollouts=128))
@@ -42,14 +42,14 @@ def test_cold_prompts_do_not_get_the_surplus(value):
 
 
 def test_a_cold_prompt_is_not_taken_for_a_hopeless_one():
-    policy = observed(ba.knapsack(value=ba.knapsack_rl), [0.0] * 4 + [None] * 4, rollouts=32)
+    policy = observed(ba.knapsack(value=ba.success_gain), [0.0] * 4 + [None] * 4, rollouts=32)
     counts_P = policy.allocate(range(8), Budget(rollouts=64))
     assert counts_P[4:].min() > counts_P[:4].max()
 
 
 def test_the_solved_prompt_does_not_get_the_surplus():
     """There the one solved prompt among 16 gets 53 rollouts."""
-    for value, most in ((ba.knapsack_rl, 8), (ba.mixed_group, 10)):
+    for value, most in ((ba.success_gain, 8), (ba.mixed_group, 10)):
         counts_P = observed(ba.knapsack(value=value), [0.5] * 15 + [1.0]).allocate(range(16), Budget(rollouts=128))
         assert counts_P.sum() == 128
         assert counts_P[15] <= most
@@ -130,7 +130,7 @@ def test_thompson_explores_what_knapsack_starves():
     """Over a pool much larger than the budget, the expectation returns to the prompts it knows; the draw does not."""
     visited = {}
     for make in (ba.thompson, ba.knapsack):
-        policy = make(value=ba.knapsack_rl, discount=0.7)
+        policy = make(value=ba.success_gain, discount=0.7)
         seen = np.zeros(256, dtype=bool)
         for _ in range(100):
             counts_P = policy.allocate(range(256), Budget(rollouts=32, floor=0))

@@ -7,7 +7,7 @@ import pytest
 from budgetalloc import testing
 from budgetalloc.policies.methods import METHODS
 
-LONG = 10_000  # random steps
+LONG = 2_000  # random steps, each with another budget
 
 
 @pytest.mark.parametrize("check", testing.CHECKS, ids=lambda check: check.__name__)

@@ -1,4 +1,4 @@
-"""Policies that generate more than they train on: equal counts, and what each keeps."""
+"""Methods that generate more than they train on: uniform counts, and rows kept the same each time."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,11 @@ from hypothesis import strategies as st
 
 import budgetalloc as ba
 from budgetalloc import Budget, BudgetError, InputError
-from budgetalloc.policies.generate_more import cppo, d3s, keep_mixed, pods, roc, shuffle_r1, top_p
+from budgetalloc.policies.published.which_rollouts.cppo import cppo
+from budgetalloc.policies.published.which_rollouts.pods import d3s, pods
+from budgetalloc.policies.published.which_rollouts.roc import roc
+from budgetalloc.policies.published.which_rollouts.shuffle_r1 import shuffle_r1
+from budgetalloc.policies.published.which_rollouts.whole_groups import keep_mixed, top_p
 
 POLICIES = {
     "pods": pods,
@@ -19,6 +23,8 @@ POLICIES = {
     "keep_mixed": keep_mixed,
     "top_p": top_p,
 }
+
+
 each_policy = pytest.mark.parametrize("name", POLICIES)
 
 
@@ -69,64 +75,6 @@ def test_asks_a_trainer_for_more_than_it_trains_on(name):
     assert not policy.needs.keep_batch
     assert "generate=3" in policy.name
     assert "seed=2" in policy.name
-
-
-def step(groups):
-    """Ids and rewards of groups given as (successes, failures)."""
-    ids = [at for at, n in enumerate(groups) for _ in range(sum(n))]
-    return ids, np.array([x for wins, losses in groups for x in [1.0] * wins + [0.0] * losses])
-
-
-def kept_of(policy, groups, rows, scores_RF=None):
-    """The (successes, failures) kept of each group."""
-    ids, rewards = step(groups)
-    kept = policy.keep(ids, rewards, rows, scores_RF)
-    return [
-        (sum(ids[k] == at and rewards[k] == 1 for k in kept), sum(ids[k] == at and rewards[k] == 0 for k in kept))
-        for at in range(len(groups))
-    ]
-
-
-GROUPS = [(1, 7), (4, 4), (8, 0), (0, 8)]
-
-
-def test_inside_groups_every_group_keeps_its_share():
-    assert kept_of(pods(), GROUPS, 16) == [(1, 3), (2, 2), (4, 0), (0, 4)]
-    assert kept_of(cppo(), GROUPS, 8) == [(1, 1), (2, 0), (2, 0), (0, 2)]
-
-
-def test_across_groups_only_mixed_groups_are_kept():
-    kept = kept_of(d3s(), GROUPS, 8)
-    assert kept[0][0] == 1
-    assert kept[2:] == [(0, 0), (0, 0)]
-    assert kept_of(keep_mixed(), GROUPS, 16) == [(1, 7), (4, 4), (0, 0), (0, 0)]
-    assert kept_of(top_p(share=0.6), GROUPS, 8) == [(0, 0), (4, 4), (0, 0), (0, 0)]  # variances 1/8, 2/7: 70 %
-
-
-def test_roc_keeps_proportions():
-    assert kept_of(roc(), GROUPS, 16) == [(1, 3), (2, 2), (4, 0), (0, 4)]
-
-
-def test_shuffle_r1_repeats_the_pairs_that_matter():
-    ids, rewards = step(GROUPS)
-    kept = shuffle_r1(draws=4).keep(ids, rewards, 16, None)
-    counts = np.bincount(kept, minlength=32)
-    assert counts[:16].sum() == 16  # every draw finds positive weights enough
-    assert counts.max() > 1
-    assert counts.max() <= 4
-    other = shuffle_r1(draws=4, seed=1).keep(ids, rewards, 16, None)
-    assert not np.array_equal(kept, other)
-
-
-def test_roc_reads_the_penalty_from_the_column_of_its_reward_function():
-    ids, rewards = ["a"] * 6, np.array([1.0, 1, 1, 0, 0, 0])
-    scores_RF = np.stack([rewards, [0.5, 0.2, 0.0, 0, 0, 0]], axis=1)
-    assert roc(penalty=1).keep(ids, rewards, 4, scores_RF).tolist() == [1, 2, 3, 4]
-    assert roc().keep(ids, rewards, 4, scores_RF).tolist() == [0, 1, 3, 4]
-    with pytest.raises(InputError, match=r"penalty=2: of the columns .* there are 2"):
-        roc(penalty=2).keep(ids, rewards, 4, scores_RF)
-    with pytest.raises(InputError, match="none was passed"):
-        roc(penalty=1).keep(ids, rewards, 4, None)
 
 
 def test_a_simulated_step_trains_on_a_part_of_what_it_generates():

@@ -18,9 +18,9 @@ from budgetalloc import (
     certify,
     greedy,
     hit,
-    knapsack_rl,
     mixed_group,
     ortools,
+    success_gain,
 )
 
 
@@ -81,7 +81,7 @@ def test_rollouts_and_tokens_and_quotas_at_size():
     budget = Budget(rollouts=256, tokens=300_000, floor=0, cap=16)
     costs_P = rng.integers(200, 4000, 64)
     domains_P = ["math", "code"] * 32
-    values_PN = knapsack_rl(Point(rng.random(64)), budget.grid())
+    values_PN = success_gain(Point(rng.random(64)), budget.grid())
     budget = replace(budget, quotas={"code": (96, 128)})
     solution = certify(values_PN, costs_P, budget, domains_P=domains_P, time_limit=5)
     counts_P = solution.counts_P

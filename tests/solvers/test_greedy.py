@@ -12,7 +12,7 @@ import budgetalloc as ba
 from budgetalloc import Beta, Budget, BudgetError, InputError, Point, UnsupportedError, greedy
 
 LIMITS = settings(max_examples=200, deadline=None)
-CONCAVE = [ba.mixed_group, ba.hit, ba.variance, ba.knapsack_rl]
+CONCAVE = [ba.mixed_group, ba.hit, ba.variance, ba.success_gain]
 
 
 @st.composite
@@ -209,7 +209,7 @@ def test_greedy_equals_cp_sat():
     budget = Budget(rollouts=512, floor=2, cap=32)
     rng = np.random.default_rng(3)
     belief = Beta(rng.uniform(0.5, 9, 64), rng.uniform(0.5, 9, 64))
-    for value in (ba.mixed_group, ba.knapsack_rl):
+    for value in (ba.mixed_group, ba.success_gain):
         values_PN = value(belief, budget.grid())
         best = ba.certify(values_PN, None, budget, time_limit=20)
         got = total(values_PN, greedy(values_PN, None, budget), budget)
@@ -219,7 +219,7 @@ def test_greedy_equals_cp_sat():
 
 def test_greedy_chooses_prompts_as_cp_sat_does():
     budget = Budget(rollouts=96, floor=0, cap=16)
-    values_PN = ba.knapsack_rl(Point(np.random.default_rng(5).random(64)), budget.grid())
+    values_PN = ba.success_gain(Point(np.random.default_rng(5).random(64)), budget.grid())
     best = ba.certify(values_PN, None, budget, time_limit=20)
     _, block = hull_bound(values_PN, budget)
     got = total(values_PN, greedy(values_PN, None, budget), budget)

@@ -91,7 +91,7 @@ def test_counts_follow_the_newest_posterior(build):
         rows(4), reward, max_steps=6, per_device_train_batch_size=32, num_generations=8, shuffle_dataset=False
     )
     seen = watch(trainer)
-    callback = attach(trainer, ba.knapsack(value=ba.knapsack_rl, discount=1.0))
+    callback = attach(trainer, ba.knapsack(value=ba.success_gain, discount=1.0))
     beliefs = []
     begin = ba.Policy.begin
 

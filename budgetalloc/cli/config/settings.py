@@ -17,11 +17,11 @@ from budgetalloc.policies import Policy, Step
 from budgetalloc.policies.methods import METHODS
 from budgetalloc.solvers.exact import ortools
 from budgetalloc.solvers.greedy import greedy
-from budgetalloc.values import hit, knapsack_rl, mixed_group, variance
+from budgetalloc.values import hit, mixed_group, success_gain, variance
 
 # The functions that a file can name; others, such as domain_of=, belong to Python.
 NAMED: dict[str, dict[str, Callable[..., Any]]] = {
-    "value": {"mixed_group": mixed_group, "hit": hit, "variance": variance, "knapsack_rl": knapsack_rl},
+    "value": {"mixed_group": mixed_group, "hit": hit, "variance": variance, "success_gain": success_gain},
     "solver": {"greedy": greedy, "ortools": ortools},
 }
 ESTIMATOR = tuple(parameters(BetaEstimator))

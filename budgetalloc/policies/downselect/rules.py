@@ -5,6 +5,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from budgetalloc.beliefs.rewards import mixed_groups
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_number
 from budgetalloc.policies.downselect.groups import check_rows, scored_first, share_rows, turn
@@ -33,13 +34,8 @@ def mixed_first(
     array([2, 3])
     """
     group_R, rewards = check_rows(ids_R, rewards_R, rows)
-    low = np.full(group_R.max() + 1, np.inf)
-    high = -low
-    scored_R = ~np.isnan(rewards)
-    np.minimum.at(low, group_R[scored_R], rewards[scored_R])
-    np.maximum.at(high, group_R[scored_R], rewards[scored_R])
-    equal_R = (low >= high)[group_R]
-    return np.sort(np.argsort(equal_R, kind="stable")[:rows])
+    mixed_R = mixed_groups(rewards, group_R, int(group_R.max()) + 1)[group_R]
+    return np.sort(np.argsort(~mixed_R, kind="stable")[:rows])
 
 
 def balanced(
@@ -65,7 +61,7 @@ def balanced(
     return np.sort(np.lexsort((np.arange(len(group_R)), place_R))[:rows])
 
 
-def cppo(ids_R: Sequence[Hashable], advantages_R: ArrayLike, rows: int) -> IntArray:
+def largest_advantages(ids_R: Sequence[Hashable], advantages_R: ArrayLike, rows: int) -> IntArray:
     """Of every group the rows of largest |advantage|: completion pruning (CPPO, arXiv 2503.22342).
 
     A pruning rate P keeps `rows = (1 - P) R`; each group keeps that share of its own rows, rounded by largest
@@ -79,7 +75,7 @@ def cppo(ids_R: Sequence[Hashable], advantages_R: ArrayLike, rows: int) -> IntAr
     Returns:
         Indices of the rows kept, ascending, shape (rows,).
 
-    >>> cppo(["a"] * 4 + ["b"] * 4, [1.5, -0.5, -0.5, -0.5, 0.9, -1.1, 0.9, -0.7], rows=4)
+    >>> largest_advantages(["a"] * 4 + ["b"] * 4, [1.5, -0.5, -0.5, -0.5, 0.9, -1.1, 0.9, -0.7], rows=4)
     array([0, 1, 4, 5])
     """
     group_R, advantages = check_rows(ids_R, advantages_R, rows)
@@ -125,11 +121,8 @@ def top_p_variance(
     size_G = np.bincount(group_S, minlength=groups)
     mean_G = np.bincount(group_S, weights=rewards_S, minlength=groups) / np.maximum(size_G, 1)
     squares_G = np.bincount(group_S, weights=(rewards_S - mean_G[group_S]) ** 2, minlength=groups)
-    low, high = np.full(groups, np.inf), np.full(groups, -np.inf)
-    np.minimum.at(low, group_S, rewards_S)
-    np.maximum.at(high, group_S, rewards_S)
     # The mean of equal rewards may be off in the last digit, which is no variance.
-    variance_G = np.where(high > low, squares_G / np.maximum(size_G - 1, 1), 0.0)
+    variance_G = np.where(mixed_groups(rewards, group_R, groups), squares_G / np.maximum(size_G - 1, 1), 0.0)
     order = np.argsort(-variance_G, kind="stable")
     reached = np.cumsum(variance_G[order])
     number = int(np.searchsorted(reached, share * reached[-1] * (1 - 1e-12))) + 1 if variance_G.any() else 0

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from budgetalloc import InputError
 from budgetalloc.policies.downselect import (
     balanced,
-    cppo,
+    largest_advantages,
     max_variance,
     mixed_first,
     pairwise_extremes,
@@ -27,7 +27,16 @@ def top_p(ids, rewards, rows):
     return top_p_variance(ids, rewards, rows=rows)
 
 
-RULES = [mixed_first, balanced, cppo, max_variance, batch_variance, pairwise_extremes, resample_on_correct, top_p]
+RULES = [
+    mixed_first,
+    balanced,
+    largest_advantages,
+    max_variance,
+    batch_variance,
+    pairwise_extremes,
+    resample_on_correct,
+    top_p,
+]
 each_rule = pytest.mark.parametrize("rule", RULES)
 
 
@@ -93,8 +102,8 @@ def test_refuses_a_number_of_rows_that_is_not_there(rule, rows):
 
 def test_a_group_is_cut_to_its_largest_advantages():
     advantages = [0.1, -0.9, 0.5, -0.5, 3.0, 0.0, 0.0, 0.0]
-    assert cppo(["a"] * 4 + ["b"] * 4, advantages, 4).tolist() == [1, 2, 4, 5]  # of equal ones the first
-    assert cppo(["a"] * 4, [0.1, np.nan, np.nan, 0.2], 3).tolist() == [0, 1, 3]
+    assert largest_advantages(["a"] * 4 + ["b"] * 4, advantages, 4).tolist() == [1, 2, 4, 5]  # of equal ones the first
+    assert largest_advantages(["a"] * 4, [0.1, np.nan, np.nan, 0.2], 3).tolist() == [0, 1, 3]
 
 
 @given(
@@ -133,7 +142,7 @@ def test_top_p_names_a_share_out_of_range():
         top_p_variance(["a"], [1], 0)
 
 
-@pytest.mark.parametrize("rule", [cppo, max_variance, batch_variance, pairwise_extremes])
+@pytest.mark.parametrize("rule", [largest_advantages, max_variance, batch_variance, pairwise_extremes])
 def test_the_order_of_the_rows_does_not_matter_where_none_are_equal(rule):
     rng = np.random.default_rng(0)
     ids, rewards, mixed = np.repeat(list("abcd"), 8), rng.random(32), rng.permutation(32)

@@ -1,0 +1,1 @@
+"""Published methods that decide how many rollouts each prompt of a batch gets."""

@@ -1,0 +1,111 @@
+"""CERO: prompts whose value still rises above a price, by all the rollouts that they have had in the run."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.posterior import Belief, Beta, FloatArray
+from budgetalloc.budget import IntArray
+from budgetalloc.errors import InputError, check_integer, check_number
+from budgetalloc.policies.base import Policy
+from budgetalloc.policies.decision import Needs, View
+from budgetalloc.policies.gains import START, per_rollout, spend_gains, token_prices
+
+
+def cero(
+    *,
+    rate: float = 1.0,
+    saturation: float = 64.0,
+    high: int = 16,
+    rho: float = 0.9,
+    prior: tuple[float, float] = (1.0, 1.0),
+    horizon: int = 500,
+    seed: int = 0,
+) -> Policy:
+    """Prompts whose value still rises above a price, by all the rollouts they ever had (CERO, arXiv 2606.05606).
+
+    A prompt is worth 1 - exp(-4 lambda q z / R) after z rollouts in the whole run, where q = E[p(1-p)] under Beta(a, b)
+    and a <- a0 + rho (a - a0) + successes at a visit, and so b. Its slope (`log_slopes`) is compared with one price for
+    all, and the price follows by projected online gradient descent with step 1 / sqrt(K).
+
+    The paper may spend more or less than its mean in a step; here a step's budget is spent exactly. So the price tells
+    who is taken, and the budget how much they get: greedy on the value, up to `high` each, among the prompts with
+    slope > price; the others have only the budget's floor unless all of those are full. Slope and price are in units
+    of lambda / R, so that both lie in [0, 1]. After a step the price rises by (wanted - spent) / max(wanted, spent) /
+    sqrt(K), where the visited prompts want rollouts until their slopes fall to the price (at most `high` each). A
+    prompt's own dual variable, which the paper learns too, is its slope, known in closed form.
+
+    The step size and the horizon of 500 steps are the paper's. lambda, R, rho, the prior, `high` and the scaling of the
+    price's step are not known to us: they are our choices. A value that saturates is meant for a run that ends: R is
+    to be about the rollouts that a prompt has in all of it. Far beyond that, q z is about the same for all: most
+    rollouts go to solved and hopeless prompts.
+
+    Args:
+        rate: lambda, positive.
+        saturation: R, positive: with lambda = 1, after R rollouts a prompt at p = 1/2 has 63 % of its value.
+        high: Most rollouts of a prompt in a step, at least 1; the budget's own bounds come first.
+        rho: Share of the evidence kept at a visit, in [0, 1].
+        prior: a0 and b0, positive.
+        horizon: K, steps of the run, at least 1.
+        seed: Of ties.
+
+    >>> from budgetalloc import Budget
+    >>> policy = cero(seed=1)
+    >>> policy.observe(["solved"] * 16 + ["half"] * 16, [1] * 16 + [0, 1] * 8)
+    >>> policy.allocate(["solved", "half", "new"], Budget(rollouts=24, floor=0))  # slopes 0.19, 0.74 and 0.67
+    array([ 0, 14, 10])
+    """
+    check_number("rate", rate, 0, 1e6, without=(0,))
+    check_number("saturation", saturation, 0, 1e9, without=(0,))
+    check_integer("high", high, 1)
+    check_number("rho", rho, 0, 1)
+    check_integer("horizon", horizon, 1)
+    if isinstance(prior, str):
+        raise InputError(f"prior={prior!r}: give two positive numbers, such as (1.0, 1.0).")
+    estimator, speed = BetaEstimator(prior=prior, discount=rho), rate / saturation
+
+    def learn(memory: Memory, visit: Visit) -> None:
+        at_V, columns, price = visit.at_V, memory.columns, memory.numbers["price"]
+        old = Beta(columns["alpha"][at_V], columns["beta"][at_V])
+        q_V = old.moment(1, 1)
+        lead_V = log_slopes(q_V, columns["exposure"][at_V], speed) - np.log(max(price, 1e-300))
+        wanted = float(np.clip(lead_V / (4 * speed * q_V), 0, high).sum())
+        spent = float(visit.scored_V.sum())
+        if spent:
+            move = (wanted - spent) / max(wanted, spent) / np.sqrt(horizon)
+            memory.numbers["price"] = float(np.clip(price + move, 0.0, 1.0))
+        columns["exposure"][at_V] += visit.scored_V
+        columns["alpha"][at_V] = prior[0] + rho * (old.alpha_P - prior[0]) + visit.successes_V
+        columns["beta"][at_V] = prior[1] + rho * (old.beta_P - prior[1]) + visit.scored_V - visit.successes_V
+
+    def decide(view: View) -> IntArray:
+        q_P, price = view.belief_P.moment(1, 1), view.numbers["price"]
+        slope_P, speed_P = log_slopes(q_P, view.recall["exposure"], speed), 4 * speed * q_P
+        taken_P = slope_P > np.log(max(price, 1e-300)) if price else np.ones(len(q_P), dtype=bool)
+        first_P = np.where(taken_P, START / 2, 0)[:, None]  # more than any gain of a prompt that is not taken
+        # Only ratios of gains count; scaled by the largest, they stay apart however much all have saturated.
+        scale_P = START / 4 * np.exp(slope_P - slope_P.max()) / token_prices(view) / speed_P
+
+        def value(belief: Belief, counts_N: ArrayLike) -> FloatArray:
+            return np.asarray(-np.expm1(-np.outer(speed_P, np.asarray(counts_N))) * scale_P[:, None])
+
+        def gain(counts_N: IntArray) -> FloatArray:
+            return first_P + per_rollout(value, view.belief_P, counts_N)
+
+        return spend_gains(gain, np.zeros(len(q_P), dtype=np.int64), high, view)
+
+    memory = Memory({"exposure": 0.0, "alpha": prior[0], "beta": prior[1]}, learn, {"price": 0.0})
+    settings = f"rate={rate}, saturation={saturation}, high={high}, rho={rho}, prior={prior}, horizon={horizon}"
+    needs = Needs(candidates="all", baseline="group")
+    return Policy(f"cero({settings}, seed={seed})", decide, estimator, seed, needs, memory=memory)
+
+
+def log_slopes(q_P: ArrayLike, exposure_P: ArrayLike, speed: float) -> FloatArray:
+    """The logarithm of the slope of 1 - exp(-4 speed q z) at z = exposure, in units of speed = lambda / R: shape (P,).
+
+    >>> np.exp(log_slopes([0.25, 0.25, 0.05], [0, 64, 64], 1 / 64)).round(4)  # 4 q exp(-4 q z / 64)
+    array([1.    , 0.3679, 0.1637])
+    """
+    share_P = 4 * np.asarray(q_P, dtype=np.float64)
+    return np.asarray(np.log(share_P) - speed * share_P * np.asarray(exposure_P))

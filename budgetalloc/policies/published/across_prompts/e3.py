@@ -1,0 +1,118 @@
+"""E3: rollouts by rank of the mean reward, the hardest prompts most."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.budget import IntArray
+from budgetalloc.errors import InputError, check_integer
+from budgetalloc.policies.base import Policy
+from budgetalloc.policies.batches import batch, in_proportion, keep_only
+from budgetalloc.policies.decision import Needs, View
+from budgetalloc.solvers.proportional import clipped_shares
+
+
+def hardness_ranks(rates_P: ArrayLike) -> FloatArray:
+    """Each prompt's place from the easiest to the hardest, divided by their number; equal rates share a place.
+
+    >>> hardness_ranks([1.0, 0.5, 0.0, 0.5])
+    array([0.25 , 0.625, 1.   , 0.625])
+    """
+    ease = -np.asarray(rates_P, dtype=np.float64)
+    ordered = np.sort(ease)
+    places = np.searchsorted(ordered, ease, side="left") + np.searchsorted(ordered, ease, side="right") + 1
+    return np.asarray(places / (2 * max(1, ease.size)))
+
+
+def rank_shares(ranks_P: ArrayLike, rollouts: int, fewest: int, most: int) -> IntArray:
+    """E3's counts: `fewest` each, the rest in proportion to rank, at most `most` each; the sum is `rollouts`.
+
+    Shares are rounded down, and the few rollouts left fill the hardest prompts first. Where a share is above `most`
+    even then, it is clipped, and what that refuses is shared again by rank. A rank of NaN stands for the mean of the
+    known ones.
+
+    Args:
+        ranks_P: Larger is harder, positive or NaN.
+        rollouts: From P * fewest to P * most.
+        fewest, most: G_min and G_max.
+
+    >>> rank_shares([0.25, 0.5, 0.75, 1.0], 32, 4, 12)  # 4 + floor(16 k / 2.5) = 5, 7, 8, 10; two left for the hardest
+    array([ 5,  7,  8, 12])
+    >>> rank_shares([0.1, 0.1, 0.1, 1.0], 32, 4, 12)  # unclipped, the last would have 16
+    array([ 8,  6,  6, 12])
+    """
+    ranks = np.asarray(ranks_P, dtype=np.float64)
+    if not len(ranks) * fewest <= rollouts <= len(ranks) * most:
+        raise InputError(
+            f"rollouts={rollouts!r}: {len(ranks)} prompts with {fewest} to {most} rollouts each use "
+            f"{len(ranks) * fewest} to {len(ranks) * most}."
+        )
+    known = ~np.isnan(ranks)
+    ranks = np.where(known, ranks, ranks[known].mean() if known.any() else 1.0)
+    rest, room = rollouts - len(ranks) * fewest, most - fewest
+    shares = clipped_shares(ranks, rest, 0, room + 1)  # below room + 1 they round down to at most `room`
+    extra_P = np.minimum(np.floor(shares + 1e-9).astype(np.int64), room)
+    hardest = np.argsort(-ranks, kind="stable")
+    free = room - extra_P[hardest]
+    extra_P[hardest] += np.clip(rest - int(extra_P.sum()) - (np.cumsum(free) - free), 0, free)
+    return fewest + extra_P
+
+
+def e3(*, group: int = 8, fewest: int = 4, most: int = 12, change: int = 2, epoch: int = 160, seed: int = 0) -> Policy:
+    """Rollouts by rank of the mean reward, the hardest prompts most (E3, arXiv 2505.18573, Algorithm 1).
+
+    A prompt's mean is over all its rewards so far, with no decay; ranks are over all prompts seen and are taken anew
+    when an epoch ends. In the first epoch all get `group`; in each later one the bounds G_min and G_max move apart by
+    `change`, down to `fewest` and up to `most`. They are meant for a mean of `group` rollouts a prompt, and are scaled
+    to the mean that the budget has. With `floor=0` a batch of budget / `group` prompts is drawn at random first.
+
+    Unlike the paper's algorithm and code, shares are clipped at G_max and the total is exact (`rank_shares`). In the
+    code a prompt without a rank counts as the easiest and gets G_min; here it counts as the mean of its batch and gets
+    the default share, since nothing is known about it. The rule does not look at variance: prompts that never pass get
+    the most. The paper's temperature control is not part of this.
+
+    Args:
+        group: Mean rollouts of a prompt, G.
+        fewest, most: The last G_min and G_max, 1 <= fewest <= group <= most.
+        change: By which both bounds move an epoch, at least 0.
+        epoch: Steps of an epoch, at least 1: prompts of the dataset / prompts of a step. The paper's runs have 480
+            steps in 3 epochs.
+        seed: Of the batch and ties.
+
+    >>> from budgetalloc import Budget
+    >>> policy, ids = e3(epoch=1), ["easy", "half", "never", "new"]
+    >>> policy.allocate(ids, Budget(rollouts=32))
+    array([8, 8, 8, 8])
+    >>> policy.observe(["easy"] * 8 + ["half"] * 8 + ["never"] * 8, [1] * 8 + [0, 1] * 4 + [0] * 8)
+    >>> policy.allocate(ids, Budget(rollouts=32))  # G_min = 6, G_max = 10
+    array([7, 8, 9, 8])
+    """
+    check_integer("group", group, 1)
+    check_integer("fewest", fewest, 1, group)
+    check_integer("most", most, group)
+    check_integer("change", change, 0)
+    check_integer("epoch", epoch, 1)
+
+    def learn(memory: Memory, visit: Visit) -> None:
+        columns = memory.columns
+        columns["rewards"][visit.at_V] += visit.successes_V
+        columns["scored"][visit.at_V] += visit.scored_V
+        if (visit.step + 1) % epoch == 0:
+            columns["rank"] = hardness_ranks(columns["rewards"] / columns["scored"])
+
+    def decide(view: View) -> IntArray:
+        budget, everybody_P = view.budget, np.full(len(view.belief_P), group)
+        chosen = np.arange(len(everybody_P)) if budget.floor else batch(everybody_P, view)
+        apart = change * (view.step // epoch)
+        low, high = max(fewest, group - apart), min(most, group + apart)
+        usual = group * len(chosen)
+        total = usual if budget.rollouts is None else int(budget.rollouts)
+        low, high = max(1, total * low // usual), -(-total * high // usual)
+        everybody_P[chosen] = rank_shares(view.recall["rank"][chosen], total, low, high)
+        return in_proportion(keep_only(everybody_P, chosen), view)
+
+    memory = Memory({"rewards": 0.0, "scored": 0.0, "rank": np.nan}, learn)
+    name = f"e3(group={group}, fewest={fewest}, most={most}, change={change}, epoch={epoch}, seed={seed})"
+    return Policy(name, decide, BetaEstimator(), seed, Needs(baseline="group"), memory=memory)

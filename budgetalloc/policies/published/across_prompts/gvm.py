@@ -1,0 +1,102 @@
+"""GVM: counts that minimise the variance of a gradient from successes only."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.posterior import Belief, FloatArray
+from budgetalloc.budget import IntArray
+from budgetalloc.errors import InputError, check_integer, check_number
+from budgetalloc.policies.base import Policy
+from budgetalloc.policies.batches import drawn_batch
+from budgetalloc.policies.compose import spend
+from budgetalloc.policies.decision import Needs, View
+
+
+def gvm_weights(p_P: ArrayLike, norm_P: ArrayLike = 1.0, alpha: float = 1e-3, beta: float = 2.0) -> FloatArray:
+    """GVM's share of each prompt before it is normalised: G / sqrt(p + alpha / p^(beta - 1)); 0 at p = 0.
+
+    It falls with p, save for the penalty on prompts that hardly ever succeed: its peak is at
+    p = (alpha (beta - 1))^(1 / beta), which is 0.032 with the default constants.
+
+    >>> gvm_weights([0.0, 0.001, 0.25, 1.0]).round(3)
+    array([0.   , 1.   , 1.984, 1.   ])
+    """
+    p = np.asarray(p_P, dtype=np.float64)
+    norm = np.asarray(norm_P, dtype=np.float64)
+    safe = np.where(p > 0, p, 1.0)
+    with np.errstate(over="ignore"):  # an infinite penalty is a share of 0
+        return np.asarray(np.where(p > 0, norm / np.sqrt(safe + alpha * safe ** (1.0 - beta)), 0.0))
+
+
+def gvm(
+    *,
+    alpha: float = 1e-3,
+    beta: float = 2.0,
+    norm_of: Callable[[Id], float] | None = None,
+    group: int = 8,
+    prior: tuple[float, float] | Literal["pool"] = (0.5, 0.5),
+    discount: float = 0.9,
+    idle: float = 1.0,
+    seed: int = 0,
+) -> Policy:
+    """Counts proportional to G / sqrt(p + alpha / p^(beta-1)): hard prompts get more (GVM-RAFT, arXiv 2505.02391).
+
+    Rejection sampling trains on successes only, so that a prompt's gradient has variance of about G^2 / (p n), with p
+    its accept rate and G the norm of its gradient; alpha and beta hold back prompts that hardly ever succeed. With
+    w = `gvm_weights`, the counts minimise sum w^2 / n over integers; the released code rounds the shares instead,
+    gives nothing to a prompt whose pilot had no success, and may drop more by thresholds. There p is the share
+    of a pilot's rollouts that succeeded; here it is the posterior mean, so that it is never 0 and no pilot is needed.
+
+    Every prompt gets at least the smallest group. With `floor=0` a batch is drawn first: prompts at random, as many as
+    groups of `group` fit into the budget. A budget in tokens or with quotas instead chooses among all.
+
+    Args:
+        alpha: Weight of the penalty, at least 0; the default is the released code's.
+        beta: Its power, at least 1; the default is the released code's.
+        norm_of: The gradient norm of a prompt, not negative; None is 1 for all. It must give the same numbers on every
+            process and after a resume.
+        group: Mean rollouts of a drawn prompt, at least 1; ours.
+        prior, discount, idle: Of `BetaEstimator`; ours.
+        seed: Of the drawn batch and ties.
+
+    >>> from budgetalloc import Budget
+    >>> policy = gvm(prior=(0.01, 0.01))
+    >>> policy.observe(["easy"] * 16 + ["quarter"] * 16, [1] * 16 + [0, 0, 0, 1] * 4)
+    >>> policy.allocate(["easy", "quarter"], Budget(rollouts=12))
+    array([4, 8])
+    """
+    check_number("alpha", alpha, 0, np.inf)
+    check_number("beta", beta, 1, np.inf)
+    check_integer("group", group, 1)
+
+    def decide(view: View) -> IntArray:
+        batch = drawn_batch(view, group)
+        norm_P = np.ones(len(batch.ids_P)) if norm_of is None else _norms(norm_of, batch.ids_P)
+        squares_P = gvm_weights(batch.belief_P.mean, norm_P, alpha, beta) ** 2
+
+        def value(belief: Belief, counts_N: ArrayLike) -> FloatArray:
+            return np.outer(1.0 - 1.0 / np.maximum(np.asarray(counts_N), 1), squares_P).T
+
+        counts_P = np.zeros(len(view.belief_P), dtype=np.int64)
+        counts_P[: len(batch.belief_P)] = spend(batch.belief_P, value, batch, None)
+        return counts_P
+
+    estimator = BetaEstimator(prior=prior, discount=discount, idle=idle)
+    named = None if norm_of is None else getattr(norm_of, "__name__", type(norm_of).__name__)
+    settings = f"alpha={alpha}, beta={beta}, norm_of={named}, group={group}"
+    name = f"gvm({settings}, prior={estimator.prior!r}, discount={discount}, idle={idle}, seed={seed})"
+    return Policy(name, decide, estimator, seed, Needs(baseline="group"))
+
+
+def _norms(norm_of: Callable[[Id], float], ids_P: list[Id]) -> FloatArray:
+    norm_P = np.array([norm_of(x) for x in ids_P], dtype=np.float64)
+    wrong_P = ~(np.isfinite(norm_P) & (norm_P >= 0))
+    if wrong_P.any():
+        at = int(np.argmax(wrong_P))
+        raise InputError(f"norm_of({ids_P[at]!r}) = {norm_P[at]}: a gradient norm is finite and not negative.")
+    return norm_P

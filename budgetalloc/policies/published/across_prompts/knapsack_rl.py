@@ -1,0 +1,139 @@
+"""Knapsack RL: the chance of a mixed group times the expected gain in success, at the last visit's mean."""
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from budgetalloc import values
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.posterior import FloatArray, Point
+from budgetalloc.budget import IntArray
+from budgetalloc.errors import check_choice, check_integer, check_number
+from budgetalloc.policies.base import Policy
+from budgetalloc.policies.decision import Needs, View
+from budgetalloc.policies.gains import START, UNIT, mean_rollouts, per_rollout, smallest, spend_gains, token_prices
+
+# Gains per rollout that put one purpose before another. No gain of `values.success_gain` is above 0.07, which is the
+# second rollout's at p = 2/5.
+_SOLVED, _UNKNOWN, _UNSOLVED, _NO_GAIN = (k * UNIT for k in range(2, 6))
+
+
+def rollouts_to_mix(p_P: ArrayLike, confidence: float, most: int) -> IntArray:
+    """The fewest rollouts whose group is mixed with this probability, 1 - p^n - (1-p)^n >= confidence; at most `most`.
+
+    Knapsack RL's code takes ln(1 - confidence) / ln(max(p, 1-p)), which leaves out the smaller of the two terms: 3.3
+    instead of 5 at p = 1/2.
+
+    >>> rollouts_to_mix([0.01, 0.05, 0.1, 0.25, 0.5, 0.0], 0.9, 256)
+    array([230,  45,  22,   9,   5, 256])
+    """
+    enough_PN = values.mixed_group(Point(np.asarray(p_P, dtype=np.float64)), np.arange(most + 1)) >= confidence
+    return np.where(enough_PN.any(axis=1), enough_PN.argmax(axis=1), most).astype(np.int64)
+
+
+def knapsack_rl(
+    *,
+    low: int = 2,
+    high: int = 128,
+    recent: int = 16,
+    fewest: int = 8,
+    confidence: float = 0.9,
+    surplus: Literal["unsolved", "effective"] = "unsolved",
+    seed: int = 0,
+) -> Policy:
+    """Shares out a batch by (1 - p^n - (1-p)^n) p (1-p)^2, p the last visit's mean (Knapsack RL, arXiv 2509.25849).
+
+    Every prompt gets `low` rollouts; one with fewer than `fewest` rewards so far gets the mean budget of a prompt. The
+    rest maximises the sum of values over the *effective* prompts, those with 0 < p < 1, up to `high` each; the value is
+    concave, so that greedy is exact. p is the mean reward of the last visit or, where that had fewer than `recent`
+    rollouts, of the `recent` latest rewards; a visit of which only a part is that recent counts with its mean. There is
+    no prior and no forgetting in it: p = 0 after 16 failures is taken as certain.
+
+    The fallback: together the effective prompts can use as many rollouts as they need to be mixed with `confidence`
+    each (`rollouts_to_mix`). What the budget has beyond that is the surplus. With "unsolved" it goes evenly to the
+    prompts with p = 0, up to `high` each; with "effective" there is no such limit. What then remains goes, up to
+    `high`, to effective, unsolved, unknown and solved prompts in this order, and in the end to all alike. Where the
+    budget does not even have `low` for all, prompts are not ranked: those left out change from step to step.
+
+    The released code differs. Its dynamic programme takes "nothing extra" to be worth 0 instead of Value(min_n, p), it
+    stops with an error where all prompts are effective and easy, takes prompts never seen for unsolved, gives the
+    surplus to solved prompts where none is unsolved, and compares the need, which includes `low`, with what is left
+    after `low`. The paper's full text was not read: its rule is taken from summaries and the code.
+
+    Args:
+        low, high: N_low and N_up, the fewest and most rollouts of a prompt, 1 <= low <= high; the budget's own bounds
+            come first.
+        recent: At least 1; 1 always takes the last visit alone.
+        fewest: Rewards that make p valid, at least 1.
+        confidence: alpha, in (0, 1).
+        surplus: To whom it goes.
+        seed: Of ties.
+
+    >>> from budgetalloc import Budget
+    >>> policy = knapsack_rl()
+    >>> rewards = {"solved": [1] * 16, "unsolved": [0] * 16, "quarter": [1, 0, 0, 0] * 4, "half": [1, 0] * 8}
+    >>> policy.observe([x for x in rewards for _ in range(16)], sum(rewards.values(), []))
+    >>> policy.allocate([*rewards, "new"], Budget(rollouts=40))  # "quarter" and "half" can use 9 + 5
+    array([ 2, 16,  8,  6,  8])
+    >>> knapsack_rl(surplus="effective").needs.candidates
+    1
+    """
+    check_integer("low", low, 1)
+    check_integer("high", high, low)
+    check_integer("recent", recent, 1)
+    check_integer("fewest", fewest, 1)
+    check_number("confidence", confidence, 0, 1, without=(0, 1))
+    check_choice("surplus", surplus, ("unsolved", "effective"))
+
+    def learn(memory: Memory, visit: Visit) -> None:
+        at_V, columns = visit.at_V, memory.columns
+        window = [f"recent_{k}" for k in range(recent)]  # the latest rewards first
+        before_VK = np.stack([columns[name][at_V] for name in window], axis=1)
+        from_VK = np.arange(recent) - visit.scored_V.astype(np.int64)[:, None]
+        older_VK = np.take_along_axis(before_VK, np.maximum(from_VK, 0), axis=1)
+        latest_VK = np.where(from_VK < 0, visit.mean_V[:, None], older_VK)
+        for name, latest_V in zip(window, latest_VK.T, strict=True):
+            columns[name][at_V] = latest_V
+        filled_V = np.maximum((~np.isnan(latest_VK)).sum(axis=1), 1)
+        rate_V = np.where(visit.scored_V >= recent, visit.mean_V, np.nansum(latest_VK, axis=1) / filled_V)
+        columns["rate"][at_V] = np.clip(rate_V, 0.0, 1.0)
+        columns["scored"][at_V] += visit.scored_V
+
+    def decide(view: View) -> IntArray:
+        rate_P, known_P = np.nan_to_num(view.recall["rate"]), view.recall["scored"] >= fewest
+        effective_P, unsolved_P = known_P & (rate_P > 0) & (rate_P < 1), known_P & (rate_P == 0)
+        budget, (rates, at_P) = view.budget, np.unique(rate_P[effective_P], return_inverse=True)  # few differ
+        least = smallest(low, budget)
+        start_P = np.where(known_P, least, max(min(mean_rollouts(view), high), least))
+        other_P = np.select([~known_P, unsolved_P], [_UNKNOWN, _UNSOLVED], _SOLVED)
+        price_P = token_prices(view)[effective_P]
+
+        def effective(counts_N: ArrayLike) -> FloatArray:
+            each_PN = per_rollout(values.success_gain, Point(rates), counts_N)[at_P] / price_P[:, None]
+            return np.maximum(np.rint(each_PN / UNIT) * UNIT, _NO_GAIN)
+
+        if surplus == "unsolved":
+            counts_N = budget.grid(high)
+            counts_N = counts_N[counts_N > least]
+            need_P = rollouts_to_mix(rates, confidence, max([least, *counts_N[-1:].tolist()]))[at_P]
+            steps = int(np.maximum(need_P - least, 0).sum()) // budget.quantum
+            other_P[unsolved_P] = _last_gain(effective(counts_N), steps) if steps else START - UNIT
+
+        def gain(counts_N: IntArray) -> FloatArray:
+            gain_PN = np.repeat(other_P[:, None], counts_N.size, axis=1)
+            gain_PN[effective_P] = effective(counts_N)
+            return gain_PN
+
+        return spend_gains(gain, start_P, high, view)
+
+    start = {"rate": np.nan, "scored": 0.0} | {f"recent_{k}": np.nan for k in range(recent)}
+    settings = f"low={low}, high={high}, recent={recent}, fewest={fewest}, confidence={confidence}, surplus={surplus!r}"
+    name, memory = f"knapsack_rl({settings}, seed={seed})", Memory(start, learn)
+    return Policy(name, decide, BetaEstimator(), seed, Needs(baseline="group"), memory=memory)
+
+
+def _last_gain(gain_PN: FloatArray, steps: int) -> float:
+    """Just below the gain of the last of so many steps, best first: where the surplus begins."""
+    return float(np.partition(gain_PN, gain_PN.size - steps, axis=None)[gain_PN.size - steps]) - UNIT

@@ -1,0 +1,66 @@
+"""HORA: a pilot, then rollouts where one more success is most likely."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.posterior import Beta
+from budgetalloc.budget import Budget
+from budgetalloc.errors import check_integer
+from budgetalloc.policies.base import Policy
+from budgetalloc.policies.compose import spend
+from budgetalloc.policies.decision import Needs, Rounds, View
+from budgetalloc.values import hit
+
+
+def hora(*, pilot: int = 4, seed: int = 0) -> Policy:
+    """A pilot of every prompt, then the rest where one more success is most likely (HORA, arXiv 2605.07114).
+
+    After a pilot with s successes and f failures the belief is Beta(1 + s, 1 + f), whatever came before the step; m
+    more rollouts are worth the chance of at least one success among them, 1 - E[(1-p)^m] (`values.hit`). The second
+    round maximises the sum exactly. The size of the pilot is not known to us: 4 is our choice.
+
+    The pilot is smaller where the budget has not as many for all; without a floor, prompts drawn anew at each step are
+    left out where it has not even the smallest group for all.
+
+    Args:
+        pilot: Rollouts of a pilot, at least 1.
+        seed: Of ties.
+
+    >>> from budgetalloc import Budget
+    >>> step = hora(pilot=4).begin(["none", "half", "all"], Budget(rollouts=24))
+    >>> step.request()
+    array([4, 4, 4])
+    >>> step.observe(["none"] * 4 + ["half"] * 4 + ["all"] * 4, [0] * 4 + [0, 1] * 2 + [1] * 4); step.request()
+    array([6, 4, 2])
+    """
+    check_integer("pilot", pilot, 1)
+
+    def decide(view: View) -> Rounds:
+        rollouts, prompts = view.rollouts_only("hora"), len(view.ids_P)
+        first, number = pilots(pilot, view.budget, prompts)
+        counts_P = first * (np.arange(prompts) < number)
+        tally = yield counts_P
+        left, quantum = rollouts - first * number, view.budget.quantum
+        if left:
+            seen = Beta(1 + tally.successes_P[:number], 1 + (tally.scored_P - tally.successes_P)[:number])
+            rest = Budget(left, floor=0, min_group=1, quantum=quantum, cap=view.budget.largest_group - first)
+            more_P = np.zeros(prompts, dtype=np.int64)
+            more_P[:number] = spend(seen, hit, replace(view, budget=rest), None)
+            yield more_P
+
+    estimator = BetaEstimator(prior=(1.0, 1.0))
+    return Policy(f"hora(pilot={pilot}, seed={seed})", decide, estimator, seed, Needs(baseline="group"))
+
+
+def pilots(pilot: int, budget: Budget, prompts: int) -> tuple[int, int]:
+    """Rollouts of each pilot, and how many prompts have one: so that the rest of the budget can be spent on them.
+
+    >>> pilots(4, Budget(rollouts=24), 3), pilots(4, Budget(rollouts=9), 3), pilots(4, Budget(9, floor=0), 8)
+    ((4, 3), (3, 3), (2, 4))
+    """
+    low, quantum, rollouts = budget.smallest_group, budget.quantum, int(budget.rollouts or 0)
+    share = rollouts // prompts // quantum * quantum
+    size = max(low, min(-(-pilot // quantum) * quantum, share, budget.largest_group))
+    return size, min(prompts, rollouts // size)

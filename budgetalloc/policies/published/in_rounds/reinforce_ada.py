@@ -1,0 +1,54 @@
+"""Reinforce-Ada: rounds until a prompt has enough successes and failures."""
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.errors import check_choice, check_integer
+from budgetalloc.policies.base import Policy
+from budgetalloc.policies.decision import Needs, Rounds, Tally, View
+from budgetalloc.policies.downselect.rules import balanced
+from budgetalloc.policies.rounds import until_finished
+
+
+def reinforce_ada(
+    *, group: int = 8, stages: int = 4, quota: Literal["balanced", "positive"] = "balanced", seed: int = 0
+) -> Policy:
+    """Samples a prompt until it has `group / 2` successes and as many failures (Reinforce-Ada, arXiv 2510.04996).
+
+    Each of up to `stages` rounds gives `group` rollouts to every prompt that lacks either; `group` rows a prompt are
+    then trained on, balanced where it can be. A step generates up to `stages` times what it trains on, all of it
+    counted; the budget is a limit and may not be spent, beyond its share `1 / stages` that a trainer trains on.
+    Advantages are taken over all that was generated. With `quota="positive"` one success is enough, the paper's lighter
+    rule. Its estimation-based variant is not part of this; the number of rounds is our default.
+
+    Args:
+        group: Rollouts of a round, and of a prompt in training.
+        stages: Most rounds.
+        quota: "balanced" as above, or "positive".
+        seed: Of ties.
+
+    >>> from budgetalloc import Budget
+    >>> step = reinforce_ada(group=2, stages=3, seed=0).begin(["a", "b"], Budget(rollouts=12, floor=2))
+    >>> step.request()
+    array([2, 2])
+    >>> step.observe(["a", "a", "b", "b"], [0, 0, 0, 1]); step.request()
+    array([2, 0])
+    """
+    check_integer("group", group, 1)
+    check_integer("stages", stages, 1)
+    check_choice("quota", quota, ("balanced", "positive"))
+    wins, fails = (max(1, group // 2), max(1, group // 2)) if quota == "balanced" else (1, 0)
+
+    def finished(tally: Tally) -> NDArray[np.bool_]:
+        return np.asarray((tally.successes_P >= wins) & (tally.scored_P - tally.successes_P >= fails))
+
+    def decide(view: View) -> Rounds:
+        trained = -(-view.rollouts_only("reinforce_ada") // stages)
+        return until_finished(view, group, group, group * stages, finished, trained)
+
+    needs = Needs(baseline="group", generate=stages)
+    name = f"reinforce_ada(group={group}, stages={stages}, quota={quota!r}, seed={seed})"
+    return Policy(name, decide, BetaEstimator(), seed, needs, keep=balanced)

@@ -1,0 +1,1 @@
+"""Published methods that decide which prompts are rolled out."""

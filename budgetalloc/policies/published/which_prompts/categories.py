@@ -1,0 +1,200 @@
+"""DUMP and SEC, bandits over categories of prompts (domains, levels): which category the next prompts come from."""
+
+from collections.abc import Callable, Hashable, Mapping
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.budget import IntArray
+from budgetalloc.errors import InputError, check_integer, check_number
+from budgetalloc.policies.base import Policy
+from budgetalloc.policies.compose import spend
+from budgetalloc.policies.decision import Needs, View
+from budgetalloc.policies.ranking import top
+from budgetalloc.policies.signal import mean_advantage
+
+CategoryOf = Callable[[Id], Hashable]
+
+
+def upper_bounds(gain_C: ArrayLike, rollouts_C: ArrayLike, total: float) -> FloatArray:
+    """DUMP's score of each category: gain + sqrt(2 ln(total + 1) / (rollouts + 1)).
+
+    >>> upper_bounds([0.5, 0.0], [9, 0], 9).round(4)  # 0.5 + sqrt(2 ln 10 / 10), sqrt(2 ln 10)
+    array([1.1786, 2.146 ])
+    """
+    rollouts = np.asarray(rollouts_C, dtype=np.float64)
+    return np.asarray(gain_C + np.sqrt(2.0 * np.log1p(total) / (rollouts + 1.0)))
+
+
+def draw_order(logits_C: ArrayLike, category_P: IntArray, rng: np.random.Generator) -> IntArray:
+    """The prompts in the order of draws: a category by softmax of the logits, then its next prompt, until none is left.
+
+    A category that runs out is left out of later draws. Each category is a Poisson process with its weight as the rate
+    and the arrivals are merged, which has this distribution in one call of `rng`.
+
+    >>> order = draw_order([0.0, -50.0], np.array([1, 0, 1, 0]), np.random.default_rng(0))
+    >>> order.tolist()  # category 0 is all but certain to come first; inside, as listed
+    [1, 3, 0, 2]
+    """
+    logits = np.asarray(logits_C, dtype=np.float64)
+    by_category = np.argsort(category_P, kind="stable")
+    sizes_C = np.bincount(category_P, minlength=logits.size)
+    waits = np.cumsum(rng.exponential(size=len(category_P))[by_category])
+    before_C = np.concatenate([[0.0], waits])[np.cumsum(sizes_C) - sizes_C]
+    arrived = waits - np.repeat(before_C, sizes_C)
+    # Compared as logarithms: weights may be too far apart for the exponential function.
+    times = np.log(np.maximum(arrived, 1e-300)) - np.repeat(logits, sizes_C)
+    return np.asarray(by_category[np.argsort(times, kind="stable")])
+
+
+def dump(
+    *, domain_of: CategoryOf, window: int = 300, temperature: float = 0.1, group: int = 8, seed: int = 0
+) -> Policy:
+    """Categories by the softmax of an upper confidence bound on their mean |advantage| (DUMP, arXiv 2504.09710).
+
+    A category's score is its mean |advantage| over its last `window` rollouts plus sqrt(2 ln(n + 1) / (n_c + 1)), with
+    n_c of n rollouts so far; each prompt's category is drawn with probability proportional to exp(score /
+    temperature), then a prompt of it at random, without replacement within a step. `window` and `temperature` are the
+    released code's. That code draws with replacement, and a whole pass of its loader with the weights of its start;
+    here the weights are those of the step. Advantages are taken from the mean of each group: see `mean_advantage`.
+
+    A category's rollouts of one step have no order: where the window's end falls among them they count in proportion.
+
+    Args:
+        domain_of: The category of a prompt; the same on every process and after a resume. Categories whose `str` is
+            the same are one.
+        window: Rollouts of a category that its gain is the mean of, at least 1.
+        temperature: Positive; large is uniform over categories.
+        group: Rollouts of a chosen prompt, at least 1; ours.
+        seed: Of the draws.
+
+    >>> from budgetalloc import Budget
+    >>> policy = dump(domain_of=lambda prompt: prompt[0], seed=0)
+    >>> for _ in range(50):
+    ...     policy.observe(["a1"] * 8 + ["b1"] * 8, [1] * 8 + [0, 1] * 4)  # "a" is solved
+    >>> policy.allocate(["a1", "a2", "b1", "b2"], Budget(rollouts=16, floor=0))
+    array([0, 0, 8, 8])
+    """
+    check_integer("window", window, 1)
+
+    def learn(memory: Memory, visit: Visit) -> None:
+        for category, (gain, rollouts) in category_gains(domain_of, visit).items():
+            numbers = memory.numbers
+            add_to_window(numbers, category, gain, rollouts, window)
+            numbers[f"n:{category}"] = numbers.get(f"n:{category}", 0.0) + rollouts
+            numbers["n"] = numbers.get("n", 0.0) + rollouts
+
+    def score(numbers: Mapping[str, float], names: list[str]) -> FloatArray:
+        gain_C, rollouts_C = (np.array([numbers.get(f"{key}:{c}", 0.0) for c in names]) for key in ("q", "n"))
+        return upper_bounds(gain_C, rollouts_C, numbers.get("n", 0.0))
+
+    settings = f"window={window}, temperature={temperature}, group={group}"
+    return _bandit("dump", settings, domain_of, learn, score, temperature, group, seed)
+
+
+def sec(*, domain_of: CategoryOf, rate: float = 0.5, temperature: float = 0.4, group: int = 8, seed: int = 0) -> Policy:
+    """Categories by the softmax of a running mean of their |advantage| (Self-Evolving Curriculum, arXiv 2505.14970).
+
+    After a step, each category that was rolled out has Q <- rate * r + (1 - rate) * Q, with r its rollouts' mean
+    |advantage| (TD(0); Q starts at 0); each prompt's category is drawn with probability proportional to
+    exp(Q / temperature), then a prompt of it at random, without replacement within a step. The commands in a
+    public copy of the code have rate 0.5 throughout, and temperature 1.0 on Countdown, 0.4 on mathematics and 0.2 on
+    puzzles with two kinds of category. Advantages are taken from the mean of each group: see `mean_advantage`.
+
+    Args:
+        domain_of: The category of a prompt; the same on every process and after a resume. Categories whose `str` is
+            the same are one.
+        rate: alpha, in (0, 1].
+        temperature: tau, positive; large is uniform over categories.
+        group: Rollouts of a chosen prompt, at least 1; ours.
+        seed: Of the draws.
+
+    >>> policy = sec(domain_of=lambda prompt: prompt[0])
+    >>> for _ in range(2):
+    ...     policy.observe(["a1"] * 8 + ["b1"] * 8, [1] * 8 + [0, 1] * 4)
+    >>> policy.memory.numbers
+    {'q:a': 0.0, 'q:b': 0.75}
+    """
+    check_number("rate", rate, 0, 1, without=(0,))
+
+    def learn(memory: Memory, visit: Visit) -> None:
+        for category, (gain, _) in category_gains(domain_of, visit).items():
+            before = memory.numbers.get(f"q:{category}", 0.0)
+            memory.numbers[f"q:{category}"] = rate * gain + (1 - rate) * before
+
+    def score(numbers: Mapping[str, float], names: list[str]) -> FloatArray:
+        return np.array([numbers.get(f"q:{c}", 0.0) for c in names])
+
+    settings = f"rate={rate}, temperature={temperature}, group={group}"
+    return _bandit("sec", settings, domain_of, learn, score, temperature, group, seed)
+
+
+def category_gains(domain_of: CategoryOf, visit: Visit) -> dict[str, tuple[float, float]]:
+    """Of each category in a step's visit: the mean |advantage| of its rollouts, and how many they are."""
+    sums: dict[str, tuple[float, float]] = {}
+    total_V = mean_advantage(visit.mean_V) * visit.scored_V
+    for x, total, rollouts in zip(visit.ids_V, total_V.tolist(), visit.scored_V.tolist(), strict=True):
+        category = str(domain_of(x))
+        before = sums.get(category, (0.0, 0.0))
+        sums[category] = (before[0] + total, before[1] + rollouts)
+    return {category: (total / rollouts, rollouts) for category, (total, rollouts) in sums.items()}
+
+
+def add_to_window(numbers: dict[str, float], category: str, gain: float, rollouts: float, window: int) -> None:
+    """Adds a step to a category's window, drops what has left it, and writes the window's mean to `q:category`.
+
+    >>> numbers = {}
+    >>> for gain in (0.0, 1.0, 1.0):
+    ...     add_to_window(numbers, "a", gain, rollouts=8, window=20)
+    >>> numbers["q:a"]  # 8 and 8 rollouts of gain 1, and 4 of the 8 before
+    0.8
+    """
+    newest = int(numbers.get(f"steps:{category}", 0)) + 1
+    numbers[f"steps:{category}"] = newest
+    numbers[f"gain:{category}:{newest}"], numbers[f"size:{category}:{newest}"] = gain, rollouts
+    total, left, at = 0.0, float(window), newest
+    while f"size:{category}:{at}" in numbers:
+        taken = min(numbers[f"size:{category}:{at}"], left)
+        total, left = total + taken * numbers[f"gain:{category}:{at}"], left - taken
+        if not taken:
+            del numbers[f"gain:{category}:{at}"], numbers[f"size:{category}:{at}"]
+        at -= 1
+    numbers[f"q:{category}"] = total / (window - left)
+
+
+def _bandit(
+    method: str,
+    settings: str,
+    domain_of: CategoryOf,
+    learn: Callable[[Memory, Visit], None],
+    score: Callable[[Mapping[str, float], list[str]], FloatArray],
+    temperature: float,
+    group: int,
+    seed: int,
+) -> Policy:
+    """The policy that draws prompts by the softmax of their categories' scores."""
+    if not callable(domain_of):
+        raise InputError(f"domain_of={domain_of!r}: give a function from a prompt's id to its category.")
+    check_number("temperature", temperature, 0, np.inf, without=(0,))
+    check_integer("group", group, 1)
+
+    def decide(view: View) -> IntArray:
+        place: dict[str, int] = {}
+        named = (str(domain_of(x)) for x in view.ids_P)
+        category_P = np.fromiter((place.setdefault(c, len(place)) for c in named), dtype=np.int64)
+        order = draw_order(score(view.numbers, list(place)) / temperature, category_P, view.rng)
+        # Scores that fall along the order: a solver fills the groups of the prompts drawn first.
+        scores_P = np.empty(len(order))
+        scores_P[order] = np.linspace(2.0, 1.0, len(order))
+        if view.budget.tokens is not None and view.costs_P is not None:
+            scores_P *= view.costs_P  # a cheap prompt is not drawn earlier for that
+        return spend(view.belief_P, top(scores_P, group), view, None)
+
+    named = getattr(domain_of, "__name__", type(domain_of).__name__)
+    name = f"{method}(domain_of={named}, {settings}, seed={seed})"
+    needs = Needs(candidates="all", baseline="group")
+    return Policy(name, decide, BetaEstimator(), seed, needs, memory=Memory({}, learn))

@@ -1,0 +1,66 @@
+"""CurES: prompts drawn by their deviation, counts by Neyman's rule."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.budget import IntArray
+from budgetalloc.errors import InputError, check_integer
+from budgetalloc.policies.base import Policy
+from budgetalloc.policies.compose import spend
+from budgetalloc.policies.decision import Needs, View
+from budgetalloc.policies.ranking import top
+from budgetalloc.solvers.proportional import proportional
+
+
+def cures(*, group: int = 8, fewest: int = 4, temperature: float = 0.1, seed: int = 0) -> Policy:
+    """Prompts drawn with probability proportional to exp(sqrt(p(1-p)) / temperature), then counts by Neyman's rule.
+
+    CurES (arXiv 2510.01037): counts are proportional to sigma, for which the Bernoulli deviation sqrt(p(1-p)) stands
+    where gradient norms are not known; p is the posterior mean under Beta(1, 1) with no forgetting. Prompts are drawn
+    without replacement, as many as groups of `group` fit into the budget. The released code differs: its temperature
+    grows with the successes, so that it samples uniformly to within 0.5 %, its posterior is never updated, and a
+    prompt without spread gets nothing; here it keeps `fewest`, and the total is exact.
+
+    Args:
+        group: Mean rollouts of a drawn prompt, at least `fewest`.
+        fewest: Fewest rollouts of a drawn prompt.
+        temperature: tau, positive; large is uniform. The paper's value is not known to us.
+        seed: Of the draws and ties.
+
+    >>> from budgetalloc import Budget
+    >>> policy = cures(seed=0)
+    >>> policy.observe(["half"] * 8 + ["easy"] * 8, [0, 1] * 4 + [1] * 8)
+    >>> policy.allocate(["half", "easy"], Budget(rollouts=16, floor=0))
+    array([10,  6])
+    """
+    check_integer("group", group, 1)
+    if not 1 <= fewest <= group:
+        raise InputError(f"fewest={fewest!r}: use 1 to group={group}.")
+    if not temperature > 0:
+        raise InputError(f"temperature={temperature!r}: use a positive number, such as 0.1.")
+
+    def decide(view: View) -> IntArray:
+        mean_P = view.belief_P.mean
+        spread_P = np.sqrt(mean_P * (1 - mean_P))
+        if view.budget.rollouts is None or view.budget.tokens is not None or view.budget.quotas is not None:
+            return spend(view.belief_P, top(spread_P + 1e-12, group), view, None)
+        budget, rollouts = view.budget, int(view.budget.rollouts)
+        chosen_P = np.arange(len(mean_P))
+        if budget.floor == 0:
+            low = max(budget.smallest_group, fewest // budget.quantum * budget.quantum)
+            number = max(rollouts // max(group, low), -(-rollouts // budget.largest_group))
+            if number * low > rollouts:
+                low = budget.smallest_group
+            # Gumbel noise and the largest: a draw without replacement with these probabilities.
+            keys_P = spread_P / temperature + view.rng.gumbel(size=len(mean_P))
+            chosen_P = np.sort(np.argsort(-keys_P, kind="stable")[:number])
+            budget = replace(budget, floor=low)
+        counts_P = np.zeros(len(mean_P), dtype=np.int64)
+        counts_P[chosen_P] = proportional(spread_P[chosen_P], None, budget)
+        return counts_P
+
+    name = f"cures(group={group}, fewest={fewest}, temperature={temperature}, seed={seed})"
+    estimator = BetaEstimator(prior=(1.0, 1.0))
+    return Policy(name, decide, estimator, seed, Needs(candidates="all", baseline="group"))

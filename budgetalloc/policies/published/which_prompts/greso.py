@@ -1,0 +1,88 @@
+"""GRESO: prompts whose rewards last varied."""
+
+import numpy as np
+
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.budget import IntArray
+from budgetalloc.errors import check_integer, check_number
+from budgetalloc.policies.base import Policy
+from budgetalloc.policies.decision import Needs, View
+from budgetalloc.policies.ranking import ranked
+
+
+def greso_keep(run_P: FloatArray, explore_P: FloatArray, least: float = 0.01) -> FloatArray:
+    """The chance to keep a prompt after `run_P` visits without variance in a row: p_e^z, at least `least`.
+
+    >>> greso_keep(np.array([0.0, 1.0, 3.0, 9.0]), np.full(4, 0.5))
+    array([1.   , 0.5  , 0.125, 0.01 ])
+    """
+    return np.asarray(np.maximum(explore_P**run_P, least))
+
+
+def greso(
+    *,
+    group: int = 8,
+    explore: float = 0.5,
+    target: float = 0.25,
+    change: float = 0.01,
+    least: float = 0.01,
+    seed: int = 0,
+) -> Policy:
+    """Skips a prompt by chance, the more visits in a row had no variance (GRESO, arXiv 2506.02177).
+
+    A prompt whose last z visits each had all rewards equal is skipped with probability 1 - p_e^z. There is one p_e for
+    prompts last seen always to pass and one for always to fail; after each step it falls by `change` if their share of
+    the step's groups is at least its target, else it rises. Of those kept, as many as groups of `group` fit into the
+    budget are taken at random; if they are too few, skipped ones follow at random, where the paper would load more
+    prompts. The paper's adaptive batch size is not needed: a budget is spent exactly.
+
+    The values of explore, target, change and least, the split of the target (a third for easy prompts, two thirds for
+    hard ones) and the bounds of p_e, 0.05 and 0.95, are those of the released code. The code differs: it counts runs
+    of easy and hard visits apart, by mean rewards from 0.98 and up to 0.11, and changes p_e after the first epoch only.
+    Ours: a visit of one rollout shows no variance either way and changes nothing. Graded rewards count as equal where
+    all are 0 or all are 1.
+
+    Args:
+        group: Rollouts of a chosen prompt, at least 1.
+        explore: p_e at the start, in [0.05, 0.95].
+        target: Share of the step's groups that may have no variance, in [0, 1].
+        change: By which p_e moves in a step, in [0, 1].
+        least: Smallest chance to keep a prompt, in (0, 1].
+        seed: Of the draws and ties.
+
+    >>> from budgetalloc import Budget
+    >>> policy = greso(seed=0)
+    >>> for _ in range(5):
+    ...     policy.observe(["solved"] * 8 + ["half"] * 8, [1] * 8 + [0, 1] * 4)
+    >>> policy.allocate(["solved", "half", "new"], Budget(rollouts=16, floor=0))
+    array([0, 8, 8])
+    """
+    check_integer("group", group, 1)
+    check_number("explore", explore, 0.05, 0.95)
+    check_number("target", target, 0, 1)
+    check_number("change", change, 0, 1)
+    check_number("least", least, 0, 1, without=(0,))
+    targets = {"easy": target / 3, "hard": target * 2 / 3}
+
+    def learn(memory: Memory, visit: Visit) -> None:
+        many = visit.scored_V >= 2
+        at, mean = visit.at_V[many], visit.mean_V[many]
+        flat = {"easy": mean == 1, "hard": mean == 0}
+        memory.columns["run"][at] = np.where(flat["easy"] | flat["hard"], memory.columns["run"][at] + 1, 0)
+        memory.columns["easy"][at] = flat["easy"]
+        for kind, is_flat in flat.items():
+            if at.size:
+                moved = memory.numbers[kind] - (change if is_flat.mean() >= targets[kind] else -change)
+                memory.numbers[kind] = min(max(moved, 0.05), 0.95)
+
+    def decide(view: View) -> IntArray:
+        explore_P = np.where(view.recall["easy"] > 0, view.numbers["easy"], view.numbers["hard"])
+        draws_2P = view.rng.random((2, len(view.ids_P)))
+        kept_P = draws_2P[0] < greso_keep(view.recall["run"], explore_P, least)
+        return ranked(kept_P + draws_2P[1] + 1e-12, group, view)
+
+    name = f"greso(group={group}, explore={explore}, target={target}, change={change}, least={least}, seed={seed})"
+    memory = Memory({"run": 0.0, "easy": 0.0}, learn, {"easy": explore, "hard": explore})
+    return Policy(name, decide, BetaEstimator(), seed, Needs(candidates="all", baseline="group"), memory=memory)

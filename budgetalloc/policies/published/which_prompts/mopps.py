@@ -1,0 +1,45 @@
+"""MoPPS: prompts whose Thompson draw is nearest to a target."""
+
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.budget import IntArray
+from budgetalloc.errors import check_integer, check_number
+from budgetalloc.policies.base import Policy
+from budgetalloc.policies.decision import Needs, View
+from budgetalloc.policies.ranking import ranked
+
+
+def mopps(*, group: int = 8, target: float = 0.5, discount: float = 0.5, seed: int = 0) -> Policy:
+    """The prompts whose Thompson draw is nearest to `target`, a group of equal size each (MoPPS, arXiv 2507.04632).
+
+    At a visit alpha becomes lambda alpha + (1 - lambda) alpha_0 + successes, and beta likewise, from Beta(1, 1): the
+    prior plus evidence of which a visit keeps the share lambda, which is `discount`. The smallest (draw - target)^2 are
+    taken. The paper's lambda is not known to us; 0.5 is ours. With explicit evidence alone (rho = 0) the update of BOTS
+    (arXiv 2510.26374) is the same with 1 - lambda for lambda. The released code draws for a few times as many prompts
+    as fit, not for the pool, and with one rollout a prompt it sets alpha and beta to 8 at each visit. Beliefs do not
+    fade while a prompt waits: in a large pool one that was just solved may hardly be met again.
+
+    Args:
+        group: Rollouts of a chosen prompt, at least 1.
+        target: Success rate to be near, in [0, 1].
+        discount: lambda, in [0, 1].
+        seed: Of the draws and ties.
+
+    >>> from budgetalloc import Budget
+    >>> policy = mopps(seed=0)
+    >>> policy.observe(["solved"] * 16 + ["half"] * 16, [1] * 16 + [0, 1] * 8)
+    >>> policy.allocate(["solved", "half"], Budget(rollouts=8, floor=0))
+    array([0, 8])
+    """
+    check_integer("group", group, 1)
+    check_number("target", target, 0, 1)
+    check_number("discount", discount, 0, 1)
+    farthest = max(target, 1 - target)
+
+    def decide(view: View) -> IntArray:
+        drawn_P = view.belief_P.sample(view.rng).mean
+        # Positive, and largest where the square is smallest; p (1-p) for a target of 1/2.
+        return ranked(farthest**2 - (drawn_P - target) ** 2 + 1e-12, group, view)
+
+    name = f"mopps(group={group}, target={target}, discount={discount}, seed={seed})"
+    estimator = BetaEstimator(prior=(1.0, 1.0), discount=discount)
+    return Policy(name, decide, estimator, seed, Needs(candidates="all", baseline="group"))

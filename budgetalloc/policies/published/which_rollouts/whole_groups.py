@@ -1,0 +1,52 @@
+"""Whole groups: those of unequal rewards first, or those that hold most of the variance."""
+
+from collections.abc import Sequence
+
+from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.budget import IntArray
+from budgetalloc.errors import check_number
+from budgetalloc.policies.base import Policy
+from budgetalloc.policies.downselect.rules import mixed_first, top_p_variance
+from budgetalloc.policies.generate_more import generate_and_keep
+
+
+def keep_mixed(*, generate: int = 2, seed: int = 0) -> Policy:
+    """Trains on groups of unequal rewards first: DAPO's filter (arXiv 2503.14476) in one round, without resampling.
+
+    Where there are too few such rows the others fill the batch, with advantage 0. `dapo` resamples until it is full.
+
+    Args:
+        generate: Rollouts generated for each one trained on, at least 2. The default is ours.
+        seed: Of ties.
+
+    >>> import numpy as np
+    >>> policy = keep_mixed(generate=2)
+    >>> policy.keep(["a"] * 2 + ["b"] * 2, np.array([1.0, 1, 0, 1]), 2)
+    array([2, 3])
+    """
+    return generate_and_keep("keep_mixed", generate, mixed_first, seed)
+
+
+def top_p(*, generate: int = 2, share: float = 0.9, seed: int = 0) -> Policy:
+    """Trains on the groups that hold `share` of all reward variance: SNR-aware filter (RAGEN-2, arXiv 2604.06268).
+
+    The batch has a fixed size. Too many rows are cut from the kept groups of least variance, too few are filled up
+    from the dropped groups of least variance: as a rule equal rewards, hence advantage 0.
+
+    Args:
+        generate: Rollouts generated for each one trained on, at least 2. The default is ours.
+        share: p in (0, 1]. The default is ours.
+        seed: Of ties.
+
+    >>> import numpy as np
+    >>> policy = top_p(generate=2, share=0.5)
+    >>> policy.keep(["a"] * 4 + ["b"] * 4, np.array([0.0, 0, 0, 1, 1, 1, 0, 0]), 4)
+    array([4, 5, 6, 7])
+    """
+    share = check_number("share", share, 0, 1, without=(0,))
+
+    def keep(ids_R: Sequence[Id], rewards_R: FloatArray, rows: int, scores_RF: FloatArray | None = None) -> IntArray:
+        return top_p_variance(ids_R, rewards_R, share, rows)
+
+    return generate_and_keep("top_p", generate, keep, seed, f", share={share}")

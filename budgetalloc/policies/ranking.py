@@ -1,0 +1,49 @@
+"""The best-scored prompts, a group of equal size each."""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from budgetalloc.beliefs.posterior import Belief, FloatArray
+from budgetalloc.budget import IntArray
+from budgetalloc.policies.compose import spend
+from budgetalloc.policies.decision import View
+from budgetalloc.values import Value
+
+
+def top(scores_P: FloatArray, group: int) -> Value:
+    """The value that makes a solver take the best-scored prompts, `group` rollouts each; scores are positive.
+
+    Worth `score` a rollout up to `group` and nothing beyond, so that a surplus is spread only where all are full.
+
+    >>> from budgetalloc import Budget, Point
+    >>> from budgetalloc import greedy
+    >>> budget, belief = Budget(rollouts=10, floor=0, cap=8), Point([0.5, 0.5, 0.5])
+    >>> greedy(top(np.array([0.1, 0.3, 0.2]), 4)(belief, budget.grid()), None, budget)
+    array([2, 4, 4])
+    """
+
+    def value(belief: Belief, counts_N: ArrayLike) -> FloatArray:
+        return np.outer(scores_P, np.minimum(np.asarray(counts_N, dtype=np.float64), group))
+
+    return value
+
+
+def ranked(scores_P: FloatArray, group: int, view: View) -> IntArray:
+    """The best-scored prompts, `group` rollouts each; scores are positive.
+
+    A rule that ranks prompts says nothing about tokens: under a budget in tokens the order is the same, whatever a
+    rollout costs.
+    """
+    budget, prompts = view.budget, len(scores_P)
+    if budget.rollouts is None and view.costs_P is not None:
+        scores_P = scores_P * view.costs_P
+    fits = prompts  # no more groups than these have room: pricing them alone makes a pool of 100,000 fast
+    if budget.rollouts is not None and budget.tokens is None and budget.quotas is None and budget.floor == 0:
+        fits = min(prompts, budget.rollouts // budget.smallest_group + 1)
+    best = np.sort(np.argsort(-scores_P, kind="stable")[:fits])
+    counts_P = np.zeros(prompts, dtype=np.int64)
+    few = replace(view, costs_P=None if view.costs_P is None else view.costs_P[best])
+    counts_P[best] = spend(view.belief_P.take(best), top(scores_P[best], group), few, None)
+    return counts_P

@@ -1,0 +1,54 @@
+"""DART: fewer rollouts for easy prompts."""
+
+import pytest
+
+from budgetalloc import Budget, InputError
+from budgetalloc.policies.published.across_prompts.dart import dart
+
+
+def observe(policy, rates, group=8):
+    """One step with the given mean reward of each prompt."""
+    ids_R = [x for x in rates for _ in range(group)]
+    policy.observe(ids_R, [float(k < round(r * group)) for r in rates.values() for k in range(group)])
+
+
+def test_dart_reduces_prompts_that_pass_more_than_60_percent():
+    policy = dart()
+    observe(policy, {"sixty": 0.6, "more": 0.75, "never": 0.0}, group=40)
+    assert policy.allocate(["sixty", "more", "never", "cold"], Budget(28)).tolist() == [8, 4, 8, 8]
+
+
+def test_dart_takes_exactly_the_threshold_for_not_easy():
+    policy = dart(easy=0.5)
+    assert policy.allocate(["cold a", "cold b"], Budget(16)).tolist() == [8, 8]
+    policy.observe(["up"], [1.0])
+    assert policy.allocate(["up", "cold"], Budget(12)).tolist() == [4, 8]
+
+
+def test_dart_gives_what_it_saves_to_further_prompts():
+    policy, ids = dart(), list(range(100))
+    assert (policy.allocate(ids, Budget(160, floor=0)) > 0).sum() == 20
+    observe(policy, dict.fromkeys(ids, 1.0))
+    counts = policy.allocate(ids, Budget(160, floor=0))
+    assert (counts > 0).sum() == 40
+    assert counts.max() == 4
+
+
+def test_dart_shares_a_batch_in_proportion_under_a_floor():
+    policy = dart()
+    observe(policy, {"easy": 1.0, "hard": 0.0})
+    assert policy.allocate(["easy", "hard"], Budget(36)).tolist() == [12, 24]
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: dart(group=0), "group=0"),
+        (lambda: dart(reduced=9), "reduced=9"),
+        (lambda: dart(easy=1.5), "easy=1.5"),
+        (lambda: dart(discount=2), "discount=2"),
+    ],
+)
+def test_a_bad_setting_is_named(make, text):
+    with pytest.raises(InputError, match=text):
+        make()

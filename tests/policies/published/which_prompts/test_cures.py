@@ -1,0 +1,82 @@
+"""CurES: what its paper and its released code draw."""
+
+from math import sqrt
+
+import numpy as np
+import pytest
+
+import budgetalloc as ba
+from budgetalloc import Budget, InputError
+from budgetalloc.policies.published.which_prompts.cures import cures
+
+
+def believing(policy, evidence):
+    """The policy after one step that left this evidence, as successes and failures of each prompt."""
+    policy.observe(list(evidence), [0.0] * len(evidence))
+    state = policy.state_dict()
+    state["evidence"] = np.array(list(evidence.values()), dtype=float)
+    policy.load_state_dict(state)
+    return policy
+
+
+def test_cures_counts_are_neymans():
+    """Exact: deviations of 1/2 and sqrt(0.1 * 0.9) = 0.3 share 64 as 5 to 3; Beta(1, 1) is next to nothing."""
+    policy = believing(cures(group=32), {"half": (5e7, 5e7), "tenth": (1e7, 9e7)})
+    assert policy.allocate(["half", "tenth"], Budget(64)).tolist() == [40, 24]
+    assert policy.allocate(["half", "tenth"], Budget(64, floor=0)).tolist() == [40, 24]
+
+
+def test_cures_draws_prompts_by_the_softmax_of_the_deviation():
+    """Computed: exp(0.5 / 0.2) against exp(0.3 / 0.2); 1,000 steps of one prompt, four standard errors."""
+    policy = believing(cures(temperature=0.2), {"half": (5e7, 5e7), "tenth": (1e7, 9e7)})
+    expected, n, halves = 1 / (1 + np.exp(-0.2 / 0.2)), 1000, 0
+    for _ in range(n):
+        halves += policy.allocate(["half", "tenth"], Budget(8, floor=0)).tolist() == [8, 0]
+        policy.observe([], [])
+    assert abs(halves / n - expected) < 4 * sqrt(expected * (1 - expected) / n)
+
+
+def test_the_released_cures_samples_uniformly_within_half_a_percent_and_this_does_not():
+    """There the temperature is 100 (successes + 1) after a pilot of 4: exp(0.5 / 100) is the most that it can do."""
+    successes = np.arange(5)
+    difficulty = (successes + 1) / 6
+    deviation = np.sqrt(difficulty * (1 - difficulty))
+    released = np.exp(deviation / (100.0 * (successes + 1)))
+    assert 1 < released.max() / released.min() < 1.005
+    policy = believing(cures(), {k: (k, 4 - k) for k in range(5)})
+    n, drawn = 600, np.zeros(5)
+    for _ in range(n):
+        drawn += policy.allocate(range(5), Budget(8, floor=0)) > 0
+        policy.observe([], [])
+    paper = np.exp(deviation / 0.1)  # from 42 (1/6) to 148 (1/2)
+    np.testing.assert_allclose(drawn / n, paper / paper.sum(), atol=4 * 0.5 / sqrt(n))
+    assert drawn.max() > 2 * drawn.min()
+
+
+def test_cures_forgets_nothing():
+    policy = cures()
+    for _ in range(3):
+        policy.observe(["a"] * 4, [1, 0, 0, 1])
+        policy.observe([], [])
+    belief = policy.belief(["a"])
+    assert (belief.alpha_P.tolist(), belief.beta_P.tolist()) == ([7.0], [7.0])
+
+
+def test_cures_keeps_a_drawn_prompt_without_spread():
+    """There a prompt that always or never passed is dropped; here it keeps the fewest, and the total holds."""
+    policy = believing(cures(), {"half": (5e3, 5e3), "solved": (1e6, 0), "hopeless": (0, 1e6)})
+    counts_P = policy.allocate(["half", "solved", "hopeless"], Budget(24, floor=0))
+    assert counts_P.tolist() == [16, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: ba.policies.cures(fewest=9), "fewest=9"),
+        (lambda: ba.policies.cures(temperature=0), "temperature=0"),
+        (lambda: ba.policies.vade(group=2.5), "group=2.5"),
+    ],
+)
+def test_a_bad_setting_is_named(make, text):
+    with pytest.raises(InputError, match=text):
+        make()

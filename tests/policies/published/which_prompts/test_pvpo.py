@@ -1,0 +1,66 @@
+"""PVPO: routes by a reference mean, or by a prompt's own rollouts."""
+
+import pytest
+
+from budgetalloc import Budget, InputError
+from budgetalloc.policies.published.which_prompts.pvpo import pvpo, pvpo_route
+
+NAN = float("nan")
+
+
+def chosen(build, history, ids, budget=None, seeds=60):
+    """The prompts that are ever met, over many seeds of the same history."""
+    met = set()
+    for seed in range(seeds):
+        policy = build(seed=seed)
+        for ids_R, rewards_R in history:
+            policy.observe(ids_R, rewards_R)
+        counts_P = policy.allocate(ids, budget or Budget(8, floor=0))
+        assert counts_P.sum() == (budget or Budget(8)).rollouts
+        met |= {x for x, n in zip(ids, counts_P.tolist(), strict=True) if n}
+    return met
+
+
+IDS = ["solved", "half", "failed", "new"]
+
+
+def test_pvpo_routes_by_the_reference_mean():
+    assert pvpo_route([0.0, 1e-9, 1 - 1e-9, 1.0, NAN]).tolist() == ["demonstrate", "keep", "keep", "drop", "keep"]
+    reference = {"solved": 1.0, "half": 0.5, "failed": 0.0}
+    two = Budget(2, floor=0)
+    assert chosen(lambda seed: pvpo(reference=reference, explore=0.0, seed=seed), [], IDS, two) == {"half", "new"}
+    shown = lambda seed: pvpo(reference=reference, explore=0.0, demonstrations=True, seed=seed)  # noqa: E731
+    assert chosen(shown, [], IDS, two) == {"half", "failed", "new"}
+
+
+def test_pvpo_without_a_reference_goes_by_enough_own_rollouts_in_a_row_also_in_groups_of_one():
+    one = Budget(1, floor=0, min_group=1)
+    build = lambda seed: pvpo(enough=3, explore=0.0, group=1, seed=seed)  # noqa: E731
+    twice, thrice = [(["x", "y", "z"], [1.0, 0.0, 1.0])] * 2, [(["x", "y", "z"], [1.0, 0.0, 1.0])] * 3
+    assert chosen(build, twice, ["x", "y"], one) == {"x", "y"}
+    assert chosen(build, thrice, ["x", "y", "new"], one) == {"new"}
+    turned = [*thrice, (["x", "y", "z"], [0.0, NAN, 1.0])]  # x fails once; y without a reward; z goes on
+    assert chosen(build, turned, ["x", "y", "z"], one) == {"x"}
+    graded = [(["x"] * 4 + ["y"] * 4, [0.5] * 4 + [1.0] * 4)]
+    assert chosen(build, graded, ["x", "y"], one) == {"x"}
+
+
+def test_pvpo_a_success_ends_a_run_of_failures_and_starts_its_own():
+    policy = pvpo()
+    for reward in (0.0, 0.0, 1.0):
+        policy.observe(["x", "x"], [reward] * 2)
+    assert policy.memory.recall(["x"])["run"].tolist() == [2.0]
+    policy.observe(["x"] * 3, [0.0] * 3)
+    assert policy.memory.recall(["x"])["run"].tolist() == [-3.0]
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: pvpo(enough=0), "enough=0"),
+        (lambda: pvpo(reference={"a": 2.0}), r"reference\['a'\]=2.0"),
+    ],
+)
+def test_a_bad_setting_is_named(make, text):
+    with pytest.raises(InputError, match=text):
+        make()

@@ -1,0 +1,107 @@
+"""What all rules that rank prompts must keep."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from budgetalloc import Budget, BudgetError
+from budgetalloc.policies.compose import spend
+from budgetalloc.policies.gates import gate
+from budgetalloc.policies.published.which_prompts.depo import depo
+from budgetalloc.policies.published.which_prompts.greso import greso
+from budgetalloc.policies.published.which_prompts.masa import masa
+from budgetalloc.policies.published.which_prompts.mopps import mopps
+from budgetalloc.policies.published.which_prompts.pvpo import pvpo
+from budgetalloc.policies.ranking import ranked, top
+
+RANKED = {"mopps": mopps, "depo": depo, "greso": greso, "gate": gate, "masa": masa, "pvpo": pvpo}
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize("name", RANKED)
+@given(
+    prompts=st.integers(1, 13),
+    units=st.integers(1, 60),
+    floor=st.integers(0, 3),
+    cap=st.none() | st.integers(1, 24),
+    quantum=st.sampled_from([1, 2, 3]),
+    min_group=st.integers(1, 4),
+    seed=st.integers(0, 9),
+)
+@settings(max_examples=30, deadline=None)
+def test_the_budget_is_spent_exactly_and_in_groups_that_it_allows(
+    name, prompts, units, floor, cap, quantum, min_group, seed
+):
+    try:
+        budget = Budget(units * quantum, floor=floor, cap=cap, quantum=quantum, min_group=min(min_group, floor or 9))
+        budget.check(prompts)
+    except BudgetError:
+        assume(False)
+    policy, rng = RANKED[name](seed=seed), np.random.default_rng(seed)
+    ids = list(range(prompts))
+    for _ in range(3):
+        counts_P = policy.allocate(ids, budget)
+        assert counts_P.sum() == budget.rollouts
+        assert set(counts_P.tolist()) <= set(budget.grid().tolist())
+        rates_R = np.repeat(rng.choice([0.0, 0.5, 1.0], prompts), counts_P)
+        policy.observe(np.repeat(ids, counts_P), np.where(rng.random(rates_R.size) < 0.1, NAN, rates_R))
+
+
+@given(
+    scores=st.lists(st.floats(1e-9, 1), min_size=1, max_size=30, unique=True),
+    units=st.integers(1, 40),
+    cap=st.none() | st.integers(1, 12),
+    quantum=st.sampled_from([1, 2]),
+    min_group=st.integers(1, 4),
+    group=st.integers(1, 9),
+)
+@settings(max_examples=50, deadline=None)
+def test_pricing_only_what_can_be_chosen_is_worth_as_much_as_pricing_the_whole_pool(
+    scores, units, cap, quantum, min_group, group
+):
+    scores_P = np.array(scores)
+    try:
+        budget = Budget(units * quantum, floor=0, cap=cap, quantum=quantum, min_group=min_group)
+        budget.check(len(scores))
+    except BudgetError:
+        assume(False)
+    view = mopps().begin(list(range(len(scores))), budget)._view()
+    value = top(scores_P, group)
+    whole, cut = spend(view.belief_P, value, view, None), ranked(scores_P, group, view)
+    counts_N, rows = budget.grid(), np.arange(len(scores))
+    values_PN = value(view.belief_P, counts_N)
+    worth = [values_PN[rows, np.searchsorted(counts_N, counts_P)].sum() for counts_P in (whole, cut)]
+    assert worth[1] == pytest.approx(worth[0], rel=1e-9)
+
+
+def test_the_best_scored_prompts_get_a_group_each():
+    scores_P = np.random.default_rng(0).permutation(40) + 1.0
+    view = mopps().begin(list(range(40)), Budget(32, floor=0))._view()
+    assert ranked(scores_P, 8, view).tolist() == np.where(scores_P > 36, 8, 0).tolist()
+    floored = mopps().begin(list(range(4)), Budget(20, floor=2))._view()
+    assert ranked(np.array([1.0, 4.0, 3.0, 2.0]), 8, floored).tolist() == [2, 8, 8, 2]
+
+
+@pytest.mark.parametrize("name", RANKED)
+def test_under_tokens_the_order_does_not_depend_on_what_a_rollout_costs(name):
+    costs_P = np.where(np.arange(20) % 2, 1.0, 5.0)
+    dear = 0
+    for seed in range(20):
+        policy = RANKED[name](seed=seed)
+        counts_P = policy.allocate(list(range(20)), Budget(None, tokens=160, floor=0, cap=16), costs_P=costs_P)
+        assert counts_P @ costs_P <= 160
+        dear += (counts_P[::2] > 0).sum()
+    assert dear > 20 * (2 if name == "pvpo" else 1)  # cheap first would leave them nothing: 10 groups at a price of 1
+
+
+def test_a_restored_policy_decides_the_same():
+    for build in RANKED.values():
+        policy, other = build(seed=4), build(seed=4)
+        policy.observe(np.repeat(np.arange(20), 8), np.random.default_rng(1).random(160) < 0.3)
+        other.load_state_dict(policy.state_dict())
+        budget = Budget(64, floor=0)
+        assert policy.allocate(range(25), budget).tolist() == other.allocate(range(25), budget).tolist()
+        assert policy.allocate(range(25), budget).tolist() == other.allocate(range(24, -1, -1), budget)[::-1].tolist()

@@ -1,0 +1,156 @@
+"""Decisions in rounds: the budget, group sizes, stop rules, and what is handed out piece by piece."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from budgetalloc import Budget, BudgetError, Policy, UnsupportedError
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.policies.published.in_rounds.ar3po import ar3po
+from budgetalloc.policies.published.in_rounds.dapo import dapo
+from budgetalloc.policies.published.in_rounds.pilot_commit import pilot_commit
+from budgetalloc.policies.published.in_rounds.reinforce_ada import reinforce_ada
+from budgetalloc.policies.rounds import Spending
+
+STAGED = {
+    "ar3po": ar3po,
+    "ar3po in 4": lambda **kw: ar3po(stages=4, **kw),
+    "pilot_commit": pilot_commit,
+    "reinforce_ada": reinforce_ada,
+    "reinforce_ada of successes": lambda **kw: reinforce_ada(quota="positive", stages=3, **kw),
+    "dapo": dapo,
+    "thompson dapo": lambda **kw: dapo(order="thompson", **kw),
+}
+
+
+SPENDS_ALL = {"ar3po", "ar3po in 4", "pilot_commit"}
+
+
+each_policy = pytest.mark.parametrize("name", STAGED)
+
+
+def play(policy, ids, budget, rates, seed=0):
+    """One step against prompts of known rates: the counts of each round, and the rewards."""
+    rng = np.random.default_rng(seed)
+    step = policy.begin(ids, budget)
+    counts, rewards = [], []
+    while (counts_P := step.request()).any():
+        ids_R = [x for x, n in zip(ids, counts_P.tolist(), strict=True) for _ in range(n)]
+        rewards_R = (rng.random(len(ids_R)) < np.array([rates[x] for x in ids_R])).astype(float)
+        step.observe(ids_R, rewards_R)
+        counts.append(counts_P)
+        rewards.append(rewards_R)
+    step.end()
+    return np.array(counts).reshape(-1, len(ids)), rewards
+
+
+@each_policy
+@given(
+    prompts=st.integers(1, 13),
+    units=st.integers(1, 60),
+    floor=st.integers(0, 3),
+    cap=st.none() | st.integers(1, 24),
+    quantum=st.sampled_from([1, 2, 3]),
+    min_group=st.integers(1, 5),
+    seed=st.integers(0, 9),
+)
+@settings(max_examples=50, deadline=None)
+def test_every_round_keeps_the_budget_and_the_group_sizes(name, prompts, units, floor, cap, quantum, min_group, seed):
+    try:
+        budget = Budget(units * quantum, floor=floor, cap=cap, quantum=quantum, min_group=min(min_group, floor or 9))
+        budget.check(prompts)
+    except BudgetError:
+        assume(False)
+    ids = list(range(prompts))
+    rates = np.random.default_rng(seed).choice([0.0, 0.1, 0.5, 1.0], prompts)
+    counts, _ = play(STAGED[name](seed=seed), ids, budget, rates, seed)
+    total = counts.sum(axis=0)
+    assert counts.sum() == budget.rollouts if name in SPENDS_ALL else 0 < counts.sum() <= budget.rollouts
+    assert set(total.tolist()) <= {0, *budget.grid().tolist()}
+    if floor:
+        assert (total >= floor).all()
+
+
+@each_policy
+def test_the_same_history_gives_the_same_rounds_in_any_order_of_ids(name):
+    ids = [f"prompt {k}" for k in range(40)]
+    rates = {x: k / 40 for k, x in enumerate(ids)}
+    budget = Budget(64, floor=0)
+    first, _ = play(STAGED[name](seed=3), ids, budget, dict.fromkeys(ids, 1.0))
+    other, _ = play(STAGED[name](seed=3), ids[::-1], budget, dict.fromkeys(ids, 1.0))
+    assert np.array_equal(first, other[:, ::-1])
+    assert rates  # rates of 1 make the rewards independent of the order in which rows are drawn
+
+
+@pytest.mark.parametrize("make", [reinforce_ada, dapo])
+@pytest.mark.parametrize("rate", [0.0, 0.5, 1.0])
+def test_few_prompts_still_fill_what_a_trainer_trains_on(make, rate):
+    policy = make(group=4, seed=0)
+    limit = 60 * policy.needs.generate
+    counts, _ = play(policy, ["a", "b", "c"], Budget(limit, floor=0), dict.fromkeys("abc", rate))
+    assert 60 <= counts.sum() <= limit
+
+
+def test_nothing_is_handed_out_that_leaves_a_rest_which_is_no_group():
+    given = Spending(Budget(12, floor=0, cap=5, min_group=4), prompts=4)  # only 4 + 4 + 4 will do
+    assert [given.give(at, 5) for at in range(3)] == [4, 4, 4]
+    assert given.left == 0
+
+
+@given(
+    units=st.integers(1, 60),
+    floor=st.sampled_from([0, 2]),
+    cap=st.none() | st.integers(1, 24),
+    quantum=st.sampled_from([1, 2, 3]),
+    min_group=st.integers(1, 5),
+    gifts=st.lists(st.lists(st.tuples(st.integers(0, 12), st.integers(1, 12)), unique_by=lambda x: x[0]), max_size=4),
+    order=st.permutations(range(13)),
+)
+@settings(max_examples=50, deadline=None)
+def test_many_gifts_at_once_are_those_given_one_by_one(units, floor, cap, quantum, min_group, gifts, order):
+    try:
+        budget = Budget(units * quantum, floor=floor, cap=cap, quantum=quantum, min_group=min(min_group, floor or 9))
+        budget.check(13)
+    except BudgetError:
+        assume(False)
+    at_once, single = Spending(budget, 13), Spending(budget, 13)
+    for gift in gifts:
+        at_once.give_each([at for at, _ in gift], [wanted for _, wanted in gift])
+        for at, wanted in gift:
+            single.give(at, wanted)
+        assert at_once.counts_P.tolist() == single.counts_P.tolist()
+        assert at_once.left == single.left
+    resumed = Spending(budget, 13, at_once.counts_P)
+    for given_ in (at_once, resumed):
+        given_.spread(np.array(order))
+    while single.left:
+        for at in order:
+            single.give(at, quantum)
+    assert at_once.counts_P.tolist() == resumed.counts_P.tolist() == single.counts_P.tolist()
+    assert at_once.left == 0
+
+
+def test_what_is_to_be_kept_is_kept():
+    given = Spending(Budget(100, floor=0), prompts=4)
+    given.give_each([0, 1, 2], 10)
+    given.spread(np.array([2, 0]), keep=35)
+    assert given.counts_P.tolist() == [27, 10, 28, 0]
+    assert given.left == 35
+
+
+def test_a_rule_that_asks_for_more_than_the_budget_is_stopped():
+    def greedy(view):
+        while True:
+            yield np.full(len(view.belief_P), 4)
+
+    policy = Policy("greedy one", greedy, BetaEstimator())
+    step = policy.begin(["a", "b"], Budget(10, floor=0))
+    assert step.request().tolist() == [4, 4]
+    with pytest.raises(BudgetError, match="ask for 16 rollouts"):
+        step.request()
+
+
+def test_rounds_need_a_budget_in_rollouts():
+    with pytest.raises(UnsupportedError, match="spends rollouts only"):
+        ar3po().begin(["a"], Budget(None, tokens=100, cap=8), costs_P=[1.0]).request()
