@@ -77,6 +77,10 @@ class Bounds:
             cap = -(-widest // self.quantum) * self.quantum
         return Budget(rollouts, floor=self.floor, cap=cap, quantum=self.quantum, min_group=self.min_group)
 
+    def on_offer(self, batch: int, pool: int) -> int:
+        """How many prompts `offer` gives for a batch and a pool of these sizes."""
+        return pool if self.candidates == "all" else min(self.candidates * batch, pool)
+
     def offer(self, batch_P: Sequence[Id], pool_P: Iterable[Id], seed: int, step: int) -> list[Id]:
         """The prompts to choose among: the batch's own, these and others drawn from the pool, or the whole pool.
 

@@ -45,10 +45,11 @@ def test_the_offer_holds_the_batch_and_as_many_others_as_asked_for():
     three = Bounds.resolve(Needs(), candidates=3)
     offered = three.offer(batch, pool, 0, 0)
     assert offered[:4] == batch
-    assert len(set(offered)) == 12
+    assert len(set(offered)) == three.on_offer(4, 20) == 12
     assert set(offered) < set(pool)
     assert three.offer(batch, dict.fromkeys(pool), 0, 0) == offered
     assert three.offer(batch, pool, 0, 1) != offered != three.offer(batch, pool, 1, 0)
+    assert Bounds.resolve(Needs(), candidates="all").on_offer(4, 20) == three.on_offer(7, 20) == 20
     assert sorted(Bounds.resolve(Needs(), candidates=99).offer(batch, pool, 0, 0)) == sorted(pool)
 
 
