@@ -19,7 +19,7 @@ from budgetalloc.offline.compare import comparisons, summarise
 from budgetalloc.offline.replay import Replay
 from budgetalloc.report.rivals import LIMITS, POLICIES, joined
 
-SHARES = {"rollouts in them": "mixed_rollouts", "at least": "pessimistic", "at most": "optimistic"}
+SHARES = {"rollouts in them": "mixed_rollouts", "at least": "at_least", "at most": "at_most"}
 SHARES |= {"modelled": "modelled", "signal": "signal"}
 HEADS = ("policy", "mixed groups a step", "less the first's", *SHARES)
 MEANING = (

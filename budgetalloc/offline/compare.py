@@ -1,4 +1,4 @@
-"""Allocation policies compared on a logged run: several seeds, several processes, one table."""
+"""Compare policies on a log: several seeds, several processes, one table."""
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from budgetalloc.beliefs.ids import Id, check_ids, factorize
-from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import Budget
 from budgetalloc.errors import InputError, check_integer
 from budgetalloc.logs.ledger import Ledger
+from budgetalloc.offline.figures import Watched
 from budgetalloc.offline.parallel import in_processes
 from budgetalloc.offline.replay import Replay
 from budgetalloc.offline.simulate import simulate
 from budgetalloc.policies import Policy
+from budgetalloc.policies.bounds import Bounds
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Builder = Callable[..., Policy]
 Progress = Callable[[int, int], None]
-FIGURES = ("reward", "mixed", "mixed_rollouts", "signal", "drawn", "modelled", "pessimistic", "optimistic")
+FIGURES = ("reward", "mixed", "mixed_rollouts", "signal", "drawn", "modelled", "at_least", "at_most")
 """What `compare` gives for each policy, with intervals and differences."""
 
 
@@ -40,32 +40,35 @@ def comparisons(
 ) -> Iterator[dict[str, Any]]:
     """Replays a log for each policy and seed; yields a dict for each policy, seed and step, in that order.
 
-    A seed is that of the policy and of the replay, so that policies with the same seed meet the same prompts and the
-    same order of logged rewards. Each run starts from the beginning of the log. The answers are the same for any number
-    of workers.
+    The policy and the replay get the same seed, so that policies with the same seed meet the same prompts and the same
+    order of logged rewards. Each run starts from the beginning of the log. The results are the same for any number of
+    workers.
 
     Args:
-        policies: Name and policy. Of a `Policy` each seed gets a copy, with what it has learned so far; of a function
-            such as `ba.knapsack` it gets `function(seed=seed)`.
+        policies: Policies by name. A value is a `Policy`, of which each seed gets a copy with what it has learned so
+            far, or a function such as `ba.knapsack`, which is called with `seed=`.
         world: The log.
-        budget: What a step may *generate*: a policy that trains on a part of it gets no more. A `floor` that all
-            prompts on offer could not have holds for those that get any.
+        budget: What a step may *generate*: a policy that trains on a part of it gets no more. If not all prompts on
+            offer can have the `floor`, it holds for those that get any rollouts.
         steps: Training steps; by default as many as the log has rollouts for.
-        seeds: Each once.
-        prompts: Different prompts that a step's batch hands out; by default as many as make groups of the size that the
-            log has (the median).
-        workers: Processes; by default one for each core. 1 stays in this process.
-        progress: Called with the runs ended and the runs in all.
+        seeds: Integers of at least 0, each once.
+        prompts: Different prompts in the batch of a step; by default as many as make groups of the size that the log
+            has (the median).
+        workers: Processes; by default one for each core. 1 runs everything in this process.
+        progress: Called with the number of runs that have ended and the number of all runs.
 
     Yields:
-        `policy`, `seed` and what `simulate` yields. Beside it, for this step alone: `generated` rollouts; `drawn` and
-        `modelled`, the shares of them that the log and its model answered; `mixed`, the number of groups with unequal
-        rewards; `signal`, the mean over rollouts of 4 p (1-p), p being the prompt's rate (see `Replay.rates`): 1 where
-        each prompt passes half of the time, and fair to groups of one, which are never mixed; and bounds of
-        `mixed_rollouts`: `pessimistic`, in which a group is mixed only if its logged rewards alone are unequal, and
-        `optimistic`, in which one of two rollouts or more is mixed as soon as one of them was modelled. Whatever the
-        modelled rewards had been, the share of *these* groups would lie between the two; other rewards would also have
-        led to other decisions later.
+        `policy`, `seed` and what `simulate` yields, and for this step alone:
+
+        - `generated`: rollouts;
+        - `drawn` and `modelled`: the shares of them that the log and its model answered;
+        - `mixed`: the number of groups with unequal rewards;
+        - `signal`: the mean over rollouts of 4 p (1-p), where p is the prompt's rate (see `Replay.rates`). It is 1
+          where each prompt passes half of the time. It is defined for groups of one too, which are never mixed;
+        - `at_least` and `at_most`: bounds of `mixed_rollouts`. For `at_least`, a group is mixed only if its logged
+          rewards alone are unequal. For `at_most`, a group of two or more is also mixed if one of its rewards was
+          modelled. The share of *these* groups lies between the two whatever the modelled rewards had been; other
+          rewards would also have led to other decisions later.
 
     Raises:
         InputError: no policy or seed, a seed twice, or more rollouts than the log has.
@@ -116,7 +119,7 @@ def compare(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> "pd.DataFrame":
-    """`summarise(comparisons(...))`: the policies on a log as a `pandas.DataFrame`, a row for each.
+    """Compares policies on a log: `summarise(comparisons(...))`, a `pandas.DataFrame` with a row for each policy.
 
     Args:
         policies, world, budget, steps, seeds, prompts, workers, progress: As in `comparisons`. Differences are from the
@@ -129,12 +132,12 @@ def compare(
     >>> ids_R, rewards_R = np.tile(np.repeat(np.arange(4), 4), 3), np.tile([0, 1.0, 1, 1] * 3 + [0.0] * 4, 3)
     >>> log = ba.Ledger(np.repeat([0, 1, 2], 16), ids_R.tolist(), rewards_R, *np.zeros((3, 48)))
     >>> table = compare({"uniform": ba.uniform(), "knapsack": ba.knapsack()}, log, 16, seeds=range(3), workers=1)
-    >>> table.T.loc[["mixed", "pessimistic", "mixed_rollouts", "optimistic", "modelled"]].round(2)
+    >>> table.T.loc[["mixed", "at_least", "mixed_rollouts", "at_most", "modelled"]].round(2)
     policy          uniform  knapsack
     mixed              3.00      3.00
-    pessimistic        0.75      0.81
+    at_least           0.75      0.81
     mixed_rollouts     0.75      0.81
-    optimistic         0.75      0.81
+    at_most            0.75      0.81
     modelled           0.00      0.06
     """
     return summarise(
@@ -145,16 +148,16 @@ def compare(
 
 
 def summarise(steps: Iterable[dict[str, Any]]) -> "pd.DataFrame":
-    """What `comparisons` yields as a `pandas.DataFrame`: a row for each policy, with 95 % intervals over seeds.
+    """The steps of `comparisons` as a `pandas.DataFrame`: a row for each policy, with 95 % intervals over seeds.
 
-    Intervals are Student's t over the seeds' means, NaN for one seed. They say what another draw of the same log would
-    give, not what another run of the trainer would. Differences are from the first policy, paired by seed.
+    Intervals are Student's t over the seeds' means, NaN for one seed. They tell how much another draw from the same log
+    would differ, not how much another training run would. Differences are from the first policy, paired by seed.
 
     Returns:
         Index `policy`; columns `seeds`, `steps` and `rollouts` (generated by one seed), then for each figure x of
         `reward` (mean), `mixed` (groups a step with unequal rewards), `mixed_rollouts` (share of rollouts in them),
         `signal` (see `comparisons`), `drawn` and `modelled` (shares answered by the log and by its model),
-        `pessimistic` and `optimistic` (bounds of `mixed_rollouts`): `x`, `x_low`, `x_high` and, as differences,
+        `at_least` and `at_most` (bounds of `mixed_rollouts`): `x`, `x_low`, `x_high` and, as differences,
         `x_diff`, `x_diff_low`, `x_diff_high`.
     """
     import pandas as pd
@@ -198,41 +201,6 @@ def interval(values_S: ArrayLike, level: float = 0.95) -> tuple[float, float]:
     return float(values.mean()) - half, float(values.mean()) + half
 
 
-def bounds(
-    ids_R: Iterable[Any], rewards_R: ArrayLike, modelled_R: ArrayLike
-) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which groups of a step are mixed, and which are for the least and the most favourable modelled rewards.
-
-    Args:
-        ids_R: The prompt of each rollout; a prompt's rollouts are a group.
-        rewards_R: Its reward.
-        modelled_R: Whether a model gave it.
-
-    Returns:
-        One entry a group, in order of first appearance: its rollouts; whether its rewards are unequal; whether those
-        that were not modelled are; and whether they are, or it has two rollouts or more with a modelled one.
-
-    >>> bounds(["a", "a", "b", "b", "c", "d", "d"], [0, 1, 0, 1, 1, 0, 0], [0, 0, 0, 1, 1, 0, 0])
-    (array([2, 2, 1, 2]), array([ True,  True, False, False]), array([ True, False, False, False]),
-     array([ True,  True, False, False]))
-    """
-    _, group_R = factorize(check_ids(ids_R, "ids_R"))
-    rewards, modelled = np.asarray(rewards_R, dtype=np.float64), np.asarray(modelled_R, dtype=bool)
-    size_G = np.bincount(group_R)
-    mixed_G = _unequal(group_R, rewards, len(size_G))
-    sure_G = _unequal(group_R[~modelled], rewards[~modelled], len(size_G))
-    any_G = np.bincount(group_R, weights=modelled, minlength=len(size_G)) > 0
-    return size_G, mixed_G, sure_G, sure_G | (any_G & (size_G > 1))
-
-
-def _unequal(group_R: NDArray[np.int64], rewards_R: FloatArray, groups: int) -> NDArray[np.bool_]:
-    """Which groups have unequal rewards, shape (G,)."""
-    low_G, high_G = np.full(groups, np.inf), np.full(groups, -np.inf)
-    np.minimum.at(low_G, group_R, rewards_R)
-    np.maximum.at(high_G, group_R, rewards_R)
-    return np.asarray(high_G > low_G + 1e-6)
-
-
 class _Run(NamedTuple):
     name: str
     policy: Policy | Builder
@@ -247,42 +215,6 @@ class _Work(NamedTuple):
     prompts: int
 
 
-class _Watched:
-    """A replay that remembers what it answered in the step under way, as a `World`."""
-
-    def __init__(self, world: Replay) -> None:
-        self.world, self.ids = world, world.ids
-        self._rounds: list[tuple[list[Id], FloatArray, NDArray[np.bool_]]] = []
-        self.seen: dict[str, float] = {}
-
-    def rollout(self, ids_R: Iterable[Any]) -> FloatArray:
-        ids = list(ids_R)
-        rewards_R = self.world.rollout(ids)
-        self._rounds.append((ids, rewards_R, self.world.modelled_R))
-        return rewards_R
-
-    def learn(self, advantages_R: ArrayLike) -> None:
-        ids_R = [x for ids, _, _ in self._rounds for x in ids]
-        rewards_R, modelled_R = (np.concatenate([part[at] for part in self._rounds]) for at in (1, 2))
-        self._rounds.clear()
-        size_G, mixed_G, sure_G, open_G = bounds(ids_R, rewards_R, modelled_R)
-        modelled = float(modelled_R.mean())
-        rates_R = self.world.rates(ids_R)
-        self.seen = {
-            "generated": len(ids_R),
-            "signal": float(np.mean(4 * rates_R * (1 - rates_R))),
-            "drawn": 1.0 - modelled,
-            "modelled": modelled,
-            "mixed": int(mixed_G.sum()),
-            "pessimistic": float(size_G[sure_G].sum() / len(ids_R)),
-            "optimistic": float(size_G[open_G].sum() / len(ids_R)),
-        }
-        self.world.learn(advantages_R)
-
-    def success(self) -> float:
-        return self.world.success()
-
-
 def _play(work: _Work, at: int) -> list[dict[str, Any]]:
     """One run: its dicts, a step each."""
     name, given, seed = work.runs[at]
@@ -292,10 +224,10 @@ def _play(work: _Work, at: int) -> list[dict[str, Any]]:
             f"policies[{name!r}] gives {policy!r} of type {type(policy).__name__}: use a Policy such as ba.uniform(), "
             "or a function of seed= that returns one."
         )
-    world = _Watched(work.world.again(seed))
-    budget = _own(work.budget, policy, work.prompts, len(world.ids))
+    world = Watched(work.world.again(seed))
+    budget = _affordable(work.budget, policy, work.prompts, len(world.ids))
     run = simulate(policy, world, budget, work.steps, prompts=work.prompts)
-    return [{"policy": name, "seed": seed, **seen, **world.seen} for seen in run]
+    return [{"policy": name, "seed": seed, **step, **world.figures} for step in run]
 
 
 def _seeded(given: Policy | Builder, seed: int) -> Policy:
@@ -305,13 +237,13 @@ def _seeded(given: Policy | Builder, seed: int) -> Policy:
     return replace(copy.deepcopy(given), name=name, seed=seed)
 
 
-def _own(budget: Budget | int, policy: Policy, prompts: int, pool: int) -> Budget | int:
-    """The budget as this policy can take it: what it generates counts, and a floor that all on offer could have."""
-    share = policy.needs.generate  # `simulate` multiplies by it
+def _affordable(budget: Budget | int, policy: Policy, prompts: int, pool: int) -> Budget | int:
+    """The budget as `simulate` takes it for this policy: what is generated counts, and the floor can be met."""
+    generate = policy.needs.generate  # `simulate` multiplies by it
     if not isinstance(budget, Budget):
-        return max(budget // share, 1)
-    rollouts = max(int(budget.rollouts or 0) // share // budget.quantum, 1) * budget.quantum
-    offered = pool if policy.needs.candidates == "all" else min(policy.needs.candidates * prompts, pool)
-    if budget.floor and offered * budget.smallest_group > rollouts * share:
+        return max(budget // generate, 1)
+    rollouts = max(int(budget.rollouts or 0) // generate // budget.quantum, 1) * budget.quantum
+    on_offer = Bounds.resolve(policy.needs).on_offer(prompts, pool)
+    if budget.floor and on_offer * budget.smallest_group > rollouts * generate:
         return replace(budget, rollouts=rollouts, floor=0, min_group=max(budget.floor, budget.min_group))
     return replace(budget, rollouts=rollouts)

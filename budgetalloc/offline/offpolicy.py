@@ -1,10 +1,10 @@
-"""Estimates from groups and prompts that another allocation policy chose to roll out: pure functions of arrays.
+"""Off-policy estimates: from groups and prompts that another policy chose to roll out. Pure functions of arrays.
 
-From a group of n that was logged, the mean over its sub-samples of m <= n is an unbiased estimate of any figure of a
-group of m (a U-statistic: Hoeffding, Annals of Mathematical Statistics 1948). Of prompts that were not logged, those
-that were stand for them with the inverse of their probability to be logged (Horvitz and Thompson, JASA 1952), or a
-model does, or both: the doubly robust estimate is right if one of the two is (Dudik, Langford and Li, arXiv 1103.4601).
-`budgetalloc.offline.one_step` applies them to a policy and a log.
+The mean over the sub-samples of m <= n rollouts of a logged group of n is an unbiased estimate of any figure of a
+group of m (a U-statistic: Hoeffding, Annals of Mathematical Statistics 1948). Prompts that were not logged are
+represented by those that were, weighted by the inverse of the probability to be logged (Horvitz and Thompson, JASA
+1952), or by a model, or by both: the doubly robust estimate is right if one of the two is (Dudik, Langford and Li,
+arXiv 1103.4601). `budgetalloc.offline.one_step` applies them to a policy and a log.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def mixed_within(passed_G: ArrayLike, rollouts_G: ArrayLike, counts_G: ArrayLike
         counts_G: m, at least 0. The three broadcast.
 
     Returns:
-        In [0, 1]; 0 for m of 0 and 1; NaN where m > n, of which the group says nothing without a model.
+        In [0, 1]; 0 for m of 0 and 1; NaN where m > n, for which a model is needed.
 
     >>> mixed_within([4, 4, 1, 8, 4], 8, [2, 4, 8, 4, 9]).round(4)
     array([0.5714, 0.9714, 1.    , 0.    ,    nan])
@@ -41,7 +41,7 @@ def mixed_within(passed_G: ArrayLike, rollouts_G: ArrayLike, counts_G: ArrayLike
 def all_within(part_G: ArrayLike, rollouts_G: ArrayLike, counts_G: ArrayLike) -> FloatArray:
     """C(k, m) / C(n, m): the chance that m of n rollouts, drawn without replacement, are all among k of them.
 
-    NaN where m > n. Where rewards have many values, 1 less its sum over the values is the chance of unequal rewards.
+    NaN where m > n. For rewards of many values, 1 minus the sum over the values is the chance of unequal rewards.
 
     >>> all_within([4, 4], 8, [2, 5]).round(4)
     array([0.2143, 0.    ])
@@ -73,10 +73,10 @@ def mean_within(statistic: Statistic, passed_G: ArrayLike, rollouts_G: ArrayLike
 
 
 def mixed_variance(rates_G: ArrayLike, rollouts_G: ArrayLike, counts_G: ArrayLike) -> FloatArray:
-    """The variance of `mixed_within` at a success rate p: how surely n logged rollouts tell of a group of m.
+    """The variance of `mixed_within` at a success rate p, for n logged rollouts and a group of m.
 
-    Hoeffding's formula: the sum over c = 1 to m of C(m,c) C(n-m,m-c) / C(n,m) times the variance of what c rollouts
-    tell of a group of m, p^(2m-c) + q^(2m-c) - (p^m + q^m)^2. At m = n it is that of one look, v (1 - v).
+    Hoeffding's formula: the sum over c = 1 to m of C(m,c) C(n-m,m-c) / C(n,m) times the variance that c common
+    rollouts explain, p^(2m-c) + q^(2m-c) - (p^m + q^m)^2. At m = n it is the variance of one observation, v (1 - v).
 
     Args:
         rates_G: p, in [0, 1].
@@ -100,14 +100,13 @@ def mixed_variance(rates_G: ArrayLike, rollouts_G: ArrayLike, counts_G: ArrayLik
 
 
 def horvitz_thompson(outcomes_P: ArrayLike, propensities_P: ArrayLike) -> float:
-    """The sum of the outcomes of all prompts from those logged: each is divided by its probability to be logged.
+    """The sum of the outcomes of all prompts: those logged, each divided by its probability to be logged.
 
     Unbiased for the true propensities, whatever the outcomes.
 
     Args:
-        outcomes_P: What each prompt was worth, NaN where it was not logged: one entry for every prompt that the
-            policy in question would give rollouts.
-        propensities_P: The probability that it would be logged with rollouts enough for an outcome, in (0, 1].
+        outcomes_P: The outcome of each prompt that the policy would give rollouts, NaN where it was not logged.
+        propensities_P: The probability that it was logged with enough rollouts for an outcome, in (0, 1].
 
     Raises:
         InputError: a propensity outside (0, 1], with the share of prompts; shapes that differ.
@@ -120,10 +119,10 @@ def horvitz_thompson(outcomes_P: ArrayLike, propensities_P: ArrayLike) -> float:
 
 
 def self_normalised(outcomes_P: ArrayLike, propensities_P: ArrayLike) -> float:
-    """The same by the weighted mean of the outcomes, times the number of prompts (Hajek): NaN where none was logged.
+    """The weighted mean of the outcomes times the number of prompts (Hajek); NaN where none was logged.
 
-    Biased in small samples, consistent, and of less variance where outcomes are alike: its weights add up, so that a
-    step in which many prompts happened to be logged is not worth more.
+    It is biased in small samples, consistent, and has less variance than `horvitz_thompson` where outcomes are alike:
+    its weights sum to one, so that a step in which many prompts happened to be logged is not worth more.
 
     >>> self_normalised([0.5, np.nan, 1.0, 1.0], [0.5, 0.5, 0.5, 0.5])  # 4 (0.5 + 1 + 1) / 3
     3.3333333333333335
@@ -134,10 +133,10 @@ def self_normalised(outcomes_P: ArrayLike, propensities_P: ArrayLike) -> float:
 
 
 def doubly_robust(outcomes_P: ArrayLike, propensities_P: ArrayLike, model_P: ArrayLike) -> float:
-    """The sum of what a model expects of all prompts, corrected by what the logged ones showed: m + (y - m) / pi.
+    """The sum of what a model expects of all prompts, corrected by the logged outcomes: m + (y - m) / pi.
 
-    Unbiased if the propensities are right, whatever the model, and if the model is right, whatever the propensities; a
-    good model makes the variance small. The model must not have seen the outcomes.
+    It is unbiased if the propensities are right or the model is; a good model makes the variance small. The model must
+    not have been trained on the outcomes.
 
     Args:
         outcomes_P, propensities_P: As in `horvitz_thompson`.
@@ -190,7 +189,7 @@ def _logged(outcomes_P: ArrayLike, propensities_P: ArrayLike) -> tuple[FloatArra
     if wrong.any():
         raise InputError(
             f"propensities_P[{int(np.argmax(wrong))}]={propensities[wrong][0]:g}: {wrong.mean():.1%} of the prompts "
-            "lie outside (0, 1]. Of a prompt that could not be logged the log says nothing: leave such prompts out and "
-            "say so, or take a model for them."
+            "lie outside (0, 1]. The log has no answer for a prompt that could not be logged: leave such prompts out "
+            "and say so, or use a model for them."
         )
     return outcomes, propensities

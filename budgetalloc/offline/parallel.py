@@ -1,10 +1,6 @@
-"""Runs that do not depend on each other, in several processes."""
+"""Independent runs in several processes, closures included, with the results in order."""
 
-import os
-import pickle
 import signal
-import sys
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -13,53 +9,46 @@ from budgetalloc.errors import check_integer
 Result = TypeVar("Result")
 
 
-def cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def in_processes(
     run: Callable[[Any, int], Result], given: Any, runs: int, workers: int | None = None
 ) -> Iterator[Result]:
     """Yields `run(given, k)` for k = 0 to runs - 1, in this order.
 
-    On Linux the processes are forked, unless `multiprocessing.set_start_method` said otherwise: they have `given` at
-    once, whatever it is. Elsewhere they are spawned, and it is pickled; what cannot be (a closure, such as the rule of
-    a `Policy`) runs in this process after a warning, and a script needs its `if __name__ == "__main__"`.
+    Each worker process receives `run` and `given` once, pickled by cloudpickle, so that closures such as the rule of a
+    `Policy` may be in them on every platform, and a script needs no `if __name__ == "__main__"`. When the caller stops
+    early, or a run raises, the other runs are ended at once.
 
     Args:
-        run: A function of a module.
-        given: What all runs share; read only.
+        run: Called in a worker process.
+        given: What all runs share. A run must not change it.
         runs: How many.
-        workers: Processes; by default one for each core. 1 stays in this process.
+        workers: Processes; by default one for each core. 1 runs everything in this process.
+
+    Raises:
+        InputError: `workers` is not a positive integer. What a run raises is raised here.
 
     >>> list(in_processes(pow, 3, 4, workers=2))  # pow(3, 0) to pow(3, 3)
     [1, 3, 9, 27]
     """
-    import multiprocessing  # deferred: `import budgetalloc` stays light
-    from concurrent.futures import ProcessPoolExecutor
+    import loky  # deferred: `import budgetalloc` stays light
 
-    workers = min(cores() if workers is None else check_integer("workers", workers, 1), runs)
-    method = multiprocessing.get_start_method(allow_none=True) or ("fork" if sys.platform == "linux" else "spawn")
-    if workers > 1 and method != "fork" and not _pickles((run, given)):
-        warnings.warn(
-            "What runs cannot be sent to other processes, so everything runs in this one, run after run. Of policies "
-            "give functions, such as ba.knapsack instead of ba.knapsack(), or functools.partial of one.",
-            stacklevel=2,
-        )
-        workers = 1
+    workers = min(loky.cpu_count() if workers is None else check_integer("workers", workers, 1), runs)
     if workers <= 1:
         yield from (run(given, at) for at in range(runs))
         return
-    context = multiprocessing.get_context(method)
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_receive, initargs=(run, given))
+    # An executor of its own for each call: loky's reusable one cannot serve two callers at the same time.
+    pool = loky.ProcessPoolExecutor(workers, initializer=_receive, initargs=(run, given))
+    ended = False
     try:
-        yield from pool.map(_run, range(runs))
+        results = [pool.submit(_run, at) for at in range(runs)]
+        for result in results:
+            yield result.result()
+        ended = True
     finally:
-        pool.shutdown(cancel_futures=True)  # also when the caller has seen enough
+        pool.shutdown(kill_workers=not ended)
 
 
-_received: list[Any] = []  # of a worker process, what it was started with
+_received: list[Any] = []  # in a worker process: the function and what all its runs share
 
 
 def _receive(run: Callable[[Any, int], Any], given: Any) -> None:
@@ -70,11 +59,3 @@ def _receive(run: Callable[[Any, int], Any], given: Any) -> None:
 def _run(at: int) -> Any:
     run, given = _received
     return run(given, at)
-
-
-def _pickles(value: Any) -> bool:
-    try:
-        pickle.dumps(value)
-    except (pickle.PicklingError, AttributeError, TypeError):
-        return False
-    return True

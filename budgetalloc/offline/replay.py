@@ -1,4 +1,4 @@
-"""Replay: a world in which the logged rewards of a finished run answer a policy's requests."""
+"""Replay: a world that answers the requests of a policy with the logged rewards of a finished run."""
 
 import copy
 from collections.abc import Iterable
@@ -14,34 +14,36 @@ from budgetalloc.logs.ledger import Ledger
 
 _NEAR = 2  # visits before and after the present one that the model and `rates` look at
 # Jeffreys' prior of the model. On a logged run of Qwen2.5-Math-1.5B (benchmarks/learning/replay.py) it predicts a visit
-# from its four neighbours as well as the best of (c, c): 0.53 mixed groups of 8 where 0.51 were, -1.100 nats a visit.
+# from its four neighbours as well as the best prior (c, c): 0.53 mixed groups of 8 (0.51 in the log), -1.100 nats.
 _PRIOR = 0.5
 
 Ints = NDArray[np.int64]
 
 
 class Replay:
-    """A world on a `Ledger`: what a prompt's visits in a finished run showed answers requests for its rollouts.
+    """A world made of a `Ledger`: a request for rollouts of a prompt is answered with the rewards of its logged visits.
 
-    A *sweep* is the i-th visit of every prompt, a visit being a step of the log in which the prompt was rolled out. In
-    sweep v a prompt answers with the rewards logged at its v-th visit, in random order, each once; when they are used
-    up, by a model: its rate is drawn once a sweep from Beta(1/2 + successes, 1/2 + failures) of its visits v-2 to v+2,
-    so that modelled rewards are beta-binomial (and 0 or 1, even where the log has graded ones). A prompt with fewer
-    visits than v is answered by the model alone, from its last ones. `drawn` and `modelled` count the two, and
-    `modelled_R` tells them apart in the last answer: say how much was modelled with every figure from a replay.
+    A *visit* is a step of the log in which the prompt was rolled out, and *sweep* v is the v-th visit of every prompt.
+    In sweep v a prompt is answered with the rewards logged at its v-th visit, in random order, each once. When they are
+    used up, a model answers: the prompt's rate is drawn once a sweep from Beta(1/2 + successes, 1/2 + failures) of its
+    visits v-2 to v+2, so that modelled rewards are beta-binomial (and 0 or 1, even if the log has graded ones). A
+    prompt with fewer visits than v is answered by the model alone, from its last visits. `drawn` and `modelled` count
+    the two kinds of answers, and `modelled_R` tells them apart in the last answer: give the modelled share with every
+    figure from a replay.
 
     **Learning does not react to the allocation.** Sweep v has the rewards of the v-th visits whatever the policy chose
-    before, so that the drift is that of the logged run. A replay can say what a policy would have found out and how
-    many groups would have been mixed; it cannot say what the language model would have learned.
+    before, so the drift is that of the logged run. A replay can say what a policy would have observed and how many
+    groups would have been mixed; it cannot say what the language model would have learned.
 
-    In `simulate` time is measured in rollouts: `learn` moves on to the next sweep when as many have been answered as
-    the log generated up to it, and after the last one the log has ended. Or set `sweep` yourself.
+    In `simulate`, time is measured in rollouts: `learn` moves on to the next sweep when as many have been answered as
+    the log generated up to it. After the last sweep the log has ended. Or set `sweep` yourself.
 
     Args:
         ledger: One row a rollout, rewards in [0, 1]. NaN rewards answer nothing, and a prompt without any other is left
             out of `ids`.
-        seed: Of the order of rewards and of the model, 0 or larger. An answer depends on the seed, the id, the sweep
-            and how many rollouts the prompt had in it, neither on other prompts nor on the order of ids or rows.
+        seed: Of the order of rewards and of the model, at least 0. An answer depends on the seed, the id, the sweep
+            and how many rollouts the prompt had in it. It depends neither on other prompts nor on the order of ids or
+            rows.
 
     Raises:
         InputError: no or bad rewards, an unknown id, a sweep beyond the log.
@@ -104,7 +106,7 @@ class Replay:
         self.sweep = 0
 
     def again(self, seed: int) -> "Replay":
-        """The same log from its beginning with another seed; this world stays as it is, and the log is not copied.
+        """The same log from its beginning with another seed. This world is not changed, and the log is not copied.
 
         >>> import budgetalloc as ba
         >>> rewards_R = np.array([0, 1.0] * 10)
@@ -126,12 +128,12 @@ class Replay:
 
     @property
     def rollouts(self) -> int:
-        """The rollouts that the log generated for the prompts of `ids`: as many may be asked for before it ends."""
+        """The rollouts that the log has for the prompts of `ids`: as many may be asked for before the log ends."""
         return int(self._ends_V[-1])
 
     @property
     def sweep(self) -> int:
-        """The present sweep, from 0. Setting it begins that sweep afresh, with all its logged rewards."""
+        """The current sweep, from 0. Setting it starts that sweep again, with all its logged rewards."""
         return self._sweep
 
     @sweep.setter
@@ -142,7 +144,7 @@ class Replay:
         self._open(int(sweep))
 
     def rollout(self, ids_R: Iterable[Any]) -> FloatArray:
-        """The next logged or modelled reward of each of these prompts in the present sweep, shape (R,)."""
+        """The next logged or modelled reward of each of these prompts in the current sweep, shape (R,)."""
         at_R = self._find(ids_R, "ids_R")
         if self._sweep >= self.sweeps:
             raise InputError(
@@ -166,22 +168,22 @@ class Replay:
         return rewards_R
 
     def learn(self, advantages_R: ArrayLike) -> None:
-        """Ends a step; the advantages change nothing. Moves on when the rollouts of the present sweep are spent."""
+        """Ends a step and moves on when the rollouts of the current sweep are spent; the advantages change nothing."""
         sweep = int(np.searchsorted(self._ends_V, self._clock, side="right"))
         if sweep > self._sweep:
             self._open(sweep)
 
     def rates(self, ids_P: Iterable[Any], *, back: int = _NEAR, ahead: int = _NEAR) -> FloatArray:
-        """The mean reward of each prompt over its visits v-back to v+ahead, v being the present sweep, shape (P,).
+        """The mean reward of each prompt over its visits v-back to v+ahead, v being the current sweep, shape (P,).
 
-        It stands for the known answer where a policy's value is computed, but it is an *estimate*: from 40 rollouts
-        where visits have 8. A rate of 0 or 1 need not be exact, whoever maximises a value of these rates (an oracle)
-        is flattered, and so is a policy that has seen some of the same rewards: `back=0` leaves out earlier visits.
+        It is used as the true rate where the value of a policy is computed, but it is an *estimate*: from 40 rollouts
+        if a visit has 8. A rate of 0 or 1 need not be exact. The value is too high for an oracle that maximises it on
+        these rates, and for a policy that has observed some of the same rewards: `back=0` leaves out earlier visits.
 
         Args:
             ids_P: Prompts; repeats are allowed.
-            back, ahead: How many visits before and after, at least 0; more where those have no reward. Beyond a
-                prompt's last visit, that one is v.
+            back, ahead: How many visits before and after, at least 0; more if those have no reward. Beyond a prompt's
+                last visit, v is its last visit.
 
         Raises:
             InputError: an unknown id, or a negative number of visits.
@@ -198,7 +200,7 @@ class Replay:
 
     def _open(self, sweep: int) -> None:
         self._sweep = sweep
-        # Of each prompt asked in this sweep: its logged rewards not yet drawn, what draws, and the model's rate.
+        # Of each prompt asked in this sweep: its logged rewards not yet drawn, its generator, and the model's rate.
         self._left: dict[int, tuple[FloatArray, np.random.Generator, float]] = {}
 
     def _meet(self, at_P: Ints) -> None:
@@ -220,14 +222,14 @@ class Replay:
         return (np.concatenate([drawn, rng.random(modelled) < rate]) if modelled else drawn), len(drawn)
 
     def _logged(self, at: int) -> FloatArray:
-        """The rewards of a prompt's visit in the present sweep, none beyond its last."""
+        """The rewards of a prompt's visit in the current sweep, none beyond its last."""
         if self._sweep >= self._visits_P[at]:
             return np.zeros(0)
         g = self._first_P[at] + self._sweep
         return self._rewards[int(self._scored_G1[g]) : int(self._scored_G1[g + 1])]
 
     def _near(self, at_P: Ints, back: int, ahead: int) -> tuple[FloatArray, FloatArray]:
-        """The sums of rewards and their numbers over the visits around the present one, shapes (P,), (P,)."""
+        """The sums of rewards and their numbers over the visits around the current one, shapes (P,), (P,)."""
         first_P, visits_P = self._first_P[at_P], self._visits_P[at_P]
         visit_P = np.minimum(self._sweep, visits_P - 1)
         low_P = first_P + np.maximum(visit_P - back, 0)

@@ -1,4 +1,4 @@
-"""What a log says about the same prompts at one visit after another: how fast they drift."""
+"""How fast prompts drift in a log: the change of a prompt's mean reward from visit to visit."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,11 +9,10 @@ from budgetalloc.logs.ledger import Ledger
 
 
 def drift(ledger: Ledger, *, lag: int = 1) -> list[dict[str, float]]:
-    """How far the same prompts move from visit to visit: a row for each visit but the first.
+    """How far prompts drift from visit to visit: a row for each visit but the first.
 
-    A visit is a step in which a prompt was rolled out. Of a change in its mean reward a part is sampling noise, known
-    from the spread inside the groups; what is left is drift. Prompts count that have two rewards or more in both
-    visits.
+    A visit is a step in which a prompt was rolled out. A part of the change in its mean reward is sampling noise, which
+    the spread inside the groups tells; the rest is drift. Only prompts with two rewards or more in both visits count.
 
     Args:
         ledger: A whole run.
@@ -21,9 +20,9 @@ def drift(ledger: Ledger, *, lag: int = 1) -> list[dict[str, float]]:
 
     Returns:
         `visit` (from `lag`, the first being 0), `prompts`, `mean` (reward at the visit), `change` (of the mean since
-        the visit before), `sd` (standard deviation over prompts of the change, the noise taken out; 0 where the noise
-        explains all) and `noise` (of sampling alone), in units of the reward. The `sd` of a single visit is itself
-        uncertain: `discount` takes all together.
+        the visit before), `sd` (standard deviation over prompts of the change, without the noise; 0 where the noise
+        explains all of it) and `noise` (standard deviation of sampling alone), in units of the reward. The `sd` of a
+        single visit is uncertain: `discount` uses all visits together.
 
     >>> step_R, ids_R = np.repeat([0, 1], 3200), np.tile(np.repeat(np.arange(400), 8), 2)
     >>> even_R = np.arange(6400) % 2  # at first all pass 4 of 8; then every other prompt 8, the rest none
@@ -40,19 +39,19 @@ def drift(ledger: Ledger, *, lag: int = 1) -> list[dict[str, float]]:
 
 
 def discount(ledger: Ledger, *, lag: int = 4) -> float:
-    """The discount a visit that follows this log's drift best, in [0, 1]; NaN without two prompts of two visits.
+    """The discount per visit that fits the drift of this log best, in [0, 1]; NaN without two prompts of two visits.
 
-    Take each prompt for a random walk with a step of variance q a visit, seen through sampling noise of variance r.
-    The best estimate of such a walk is an exponential average that keeps 1 - k of the past at each visit,
-    k = P / (P + r), P = (q + sqrt(q^2 + 4 q r)) / 2 (Muth, JASA 1960). A log in which nothing moves gives 1.
+    The model: each prompt is a random walk with a step of variance q per visit, observed with sampling noise of
+    variance r. The best estimate of such a walk is an exponential average that keeps 1 - k of the past at each visit,
+    k = P / (P + r), P = (q + sqrt(q^2 + 4 q r)) / 2 (Muth, JASA 1960). A log without drift gives 1.
 
-    It is rough: it supposes visits of about the same size and one drift for all prompts and the whole run, and where q
-    is far below r it takes thousands of visits to see it.
+    The result is rough: the model assumes visits of about the same size, and the same drift for all prompts during the
+    whole run. If q is far below r, an estimate takes thousands of visits.
 
     Args:
         ledger: A whole run.
-        lag: How many visits apart the changes are from which q is estimated (a quarter of their variance, at 4), at
-            least 1; as many as there are where a run has fewer. More show a slow drift more surely.
+        lag: How many visits apart the changes are from which q is estimated (at 4, q is a quarter of their variance),
+            at least 1; fewer if the run has fewer visits. A larger lag measures a slow drift better.
 
     >>> rng = np.random.default_rng(0)
     >>> rates_VP = np.clip(0.5 + rng.normal(0, 0.05, (10, 2000)).cumsum(axis=0), 0, 1)  # q = 0.05^2, r = 0.24 / 8
@@ -74,7 +73,7 @@ def discount(ledger: Ledger, *, lag: int = 4) -> float:
 
 
 def _changes(ledger: Ledger, lag: int) -> list[tuple[int, int, float, float, float, float]]:
-    """For each visit from `lag` on: visit, prompts, mean, mean change, its variance, and that of sampling alone."""
+    """For each visit from `lag` on: visit, prompts, mean, mean change, its variance, the variance of sampling alone."""
     _, prompt_R = factorize(check_ids(ledger.ids_R, "ledger.ids_R"))
     _, step_R = np.unique(np.asarray(ledger.step_R), return_inverse=True)
     steps = int(step_R.max(initial=0)) + 1
@@ -92,7 +91,7 @@ def _changes(ledger: Ledger, lag: int) -> list[tuple[int, int, float, float, flo
         noise_G = total((rewards_R - mean_G[group_R]) ** 2) / (scored_G * (scored_G - 1))  # of the mean
     first_G = np.maximum.accumulate(np.where(np.diff(prompt_G, prepend=-1) > 0, np.arange(len(key_G)), 0))
     visit_G = np.arange(len(key_G)) - first_G
-    found = []
+    changes = []
     for visit in range(lag, int(visit_G.max(initial=0)) + 1):
         now_P = np.flatnonzero(visit_G == visit)
         now_P = now_P[(scored_G[now_P] > 1) & (scored_G[now_P - lag] > 1)]
@@ -100,5 +99,5 @@ def _changes(ledger: Ledger, lag: int) -> list[tuple[int, int, float, float, flo
             change_P = mean_G[now_P] - mean_G[now_P - lag]
             spread = float(change_P.var(ddof=1)) if len(now_P) > 1 else 0.0
             noise = float((noise_G[now_P] + noise_G[now_P - lag]).mean())
-            found.append((visit, len(now_P), float(mean_G[now_P].mean()), float(change_P.mean()), spread, noise))
-    return found
+            changes.append((visit, len(now_P), float(mean_G[now_P].mean()), float(change_P.mean()), spread, noise))
+    return changes

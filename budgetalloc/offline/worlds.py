@@ -1,4 +1,4 @@
-"""Worlds: what answers a request for rollouts where there is no language model."""
+"""Worlds: they return rewards for requested rollouts without a language model."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _SPEED = 31.0  # moves of a parameter for a learning rate of 1: see `Task`
 
 
 class World(Protocol):
-    """What `simulate` talks to."""
+    """What `simulate` needs of a world."""
 
     @property
     def ids(self) -> list[Id]:
@@ -39,8 +39,8 @@ class World(Protocol):
 class Task:
     """The settings of a `Learner`. The presets are `U_SHAPE`, `HARD_TAIL` and `SEEN_ONCE`.
 
-    The last six were set so that *uniform* allocation has about the curves that it has on the tiny language model of
-    `budgetalloc demo`; no policies were compared for it.
+    The last six were set so that *uniform* allocation has about the same curves as on the tiny language model of
+    `budgetalloc demo`. No policies were compared to choose them.
 
     Args:
         skills: The right strategy of each skill, the wrong one (both 0 to 7), and how often the start takes the right
@@ -49,9 +49,9 @@ class Task:
         per_skill: Prompts of each skill and trap.
         held_out: Prompts of each skill that success is measured on.
         dims: Shared dimensions.
-        own: Share of a prompt's features that its skill does not share with all others, in (0, 1): small is much
-            transfer and much interference.
-        doubt: Strength of the shared direction that moves every skill away from what it was inclined to.
+        own: Share of a prompt's features that its skill does not share with all other skills, in (0, 1): a small value
+            gives much transfer and much interference.
+        doubt: Strength of the shared direction that moves every skill away from its preferred strategy at the start.
         noise: Share of `own` that is the prompt's own, not its skill's, in [0, 1).
         offset: Standard deviation of a prompt's starting logits around its skill's.
         other: Probability of the six other strategies at the start, in (0, 1).
@@ -106,14 +106,14 @@ SEEN_ONCE = Task(_SKILLS, _COINS, per_skill=185)
 
 
 class Learner:
-    """A softmax policy over eight strategies whose skills share all parameters: a language model for screening ideas.
+    """A softmax policy over eight strategies whose skills share all parameters: a toy language model to screen ideas.
 
-    The logits of prompt i are `start_i + f_i @ theta[:, :8] + doubt_i * (c @ theta[:, 8])`. The features f_i are a
-    part c that all prompts have in common, a random part of the skill, and a little of the prompt: where skills have
-    the same right strategy one helps the other, where one's right is the other's wrong they hurt each other. doubt_i
-    points from what the skill is inclined to at the start to the alternative, so that rare skills help each other and
-    hurt mastered ones; both effects were seen on the tiny language model. `learn` is one exact policy-gradient step
-    by Adam with the gradient's norm clipped at 1, as TRL's trainer makes it.
+    The logits of prompt i are `start_i + f_i @ theta[:, :8] + doubt_i * (c @ theta[:, 8])`. The features f_i are the
+    sum of a part c that all prompts have in common, a random part of the skill, and a small part of the prompt. So two
+    skills with the same right strategy help each other, and two skills of which one's right strategy is the other's
+    wrong one hurt each other. doubt_i points from the skill's preferred strategy at the start to the alternative, so
+    that rare skills help each other and hurt mastered ones. Both effects were seen on the tiny language model. `learn`
+    is one exact policy-gradient step by Adam with the gradient's norm clipped at 1, as in TRL's trainer.
 
     Args:
         task: What is to be learned.
@@ -196,7 +196,7 @@ class Learner:
         self.theta += self.rate * _SPEED * mean / (np.sqrt(square) + _EPS)
 
     def gradient(self, advantages_R: ArrayLike) -> FloatArray:
-        """What `learn` would follow: of mean(advantage * log probability) over the rollouts since the last update."""
+        """The gradient that `learn` follows: of mean(advantage * log probability) since the last update."""
         rows = sum(len(at_R) for at_R, _ in self._rows)
         advantages = np.asarray(advantages_R, dtype=np.float64)
         if advantages.shape != (rows,) or not rows or not np.isfinite(advantages).all():

@@ -1,8 +1,12 @@
 """Which prompts are on offer, and which sizes their groups may have: what every attachment of a policy resolves."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
+from budgetalloc.beliefs.ids import Id
 from budgetalloc.budget import Budget
 from budgetalloc.errors import InputError
 from budgetalloc.policies.decision import Needs
@@ -72,3 +76,32 @@ class Bounds:
             widest = max(8 * group, -(-rollouts // prompts), self.floor, self.min_group)
             cap = -(-widest // self.quantum) * self.quantum
         return Budget(rollouts, floor=self.floor, cap=cap, quantum=self.quantum, min_group=self.min_group)
+
+    def on_offer(self, batch: int, pool: int) -> int:
+        """How many prompts `offer` gives for a batch and a pool of these sizes."""
+        return pool if self.candidates == "all" else min(self.candidates * batch, pool)
+
+    def offer(self, batch_P: Sequence[Id], pool_P: Iterable[Id], seed: int, step: int) -> list[Id]:
+        """The prompts to choose among: the batch's own, these and others drawn from the pool, or the whole pool.
+
+        Args:
+            batch_P: The prompts of the loader's batch, each once.
+            pool_P: All prompts that may be asked for, each once, in an order that is the same on every process.
+            seed: Of the policy.
+            step: Number of the step; the draw depends on the seed, the step, the batch and the pool.
+
+        Returns:
+            The batch first, then those drawn; `pool_P` in its order where `candidates` is "all".
+
+        >>> Bounds.resolve(Needs(), candidates=2).offer(["a", "b"], ["a", "b", "c", "d", "e"], seed=0, step=0)
+        ['a', 'b', 'e', 'd']
+        """
+        if self.candidates == "all":
+            return list(pool_P)
+        own, more = list(batch_P), (self.candidates - 1) * len(batch_P)
+        if not more:
+            return own
+        taken = set(own)
+        others = [name for name in pool_P if name not in taken]
+        order = np.random.default_rng([seed, step, 2]).permutation(len(others))
+        return own + [others[at] for at in order[:more].tolist()]

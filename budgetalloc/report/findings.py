@@ -1,4 +1,4 @@
-"""What the numbers of a report say, in plain sentences that the terminal and the page share."""
+"""The numbers of a report in sentences, which the terminal and the page share."""
 
 import math
 from collections.abc import Mapping
@@ -13,16 +13,16 @@ from budgetalloc.report.waste import ALONE, FAILED, MIXED, PASSED, TIED, Waste
 
 LABELS = {MIXED: "mixed", FAILED: "all fail", PASSED: "all pass", TIED: "all equal", ALONE: "alone"}
 MEANING = {
-    MIXED: "rewards differ: the group teaches",
+    MIXED: "unequal rewards: the group has a gradient",
     FAILED: "every rollout has the lowest reward",
     PASSED: "every rollout has the highest reward",
     TIED: "equal rewards between lowest and highest",
-    ALONE: "one rollout of its prompt, no group",
+    ALONE: "the only rollout of its prompt in a step",
 }
 
 
 def percent(part: float) -> str:
-    """A share in per cent, "-" for one that is not defined.
+    """A share in per cent; "-" if it is not defined.
 
     >>> percent(0.4897), percent(float("nan"))
     ('49.0 %', '-')
@@ -40,85 +40,91 @@ def counted(number: int, noun: str) -> str:
 
 
 def headline(waste: Waste) -> str:
-    """How much was wasted, in one sentence."""
+    """How many rollouts were wasted, in one sentence."""
     shares = waste.shares()
     words = {FAILED: "all failed", PASSED: "all passed", TIED: "had equal rewards in between"}
     parts = [f"{percent(shares[kind])} in groups that {said}" for kind, said in words.items() if shares[kind]]
     wasted = share(waste.wasted, waste.rollouts)
     if not parts:
-        return "No rollout lies in a group of equal rewards: none was wasted for a group baseline."
-    return f"{percent(wasted)} of the rollouts taught nothing under a group baseline: {', '.join(parts)}."
+        return "No group has equal rewards: no rollout was wasted under a group baseline."
+    return f"{percent(wasted)} of the rollouts gave no gradient under a group baseline: {', '.join(parts)}."
 
 
 def tokens_sentence(waste: Waste) -> str:
-    """The tokens of wasted groups, or that they are unknown."""
+    """How many tokens wasted groups have, or that this is unknown."""
     if waste.tokens is None or waste.wasted_tokens is None:
-        return "The log has no lengths, so the tokens wasted are unknown."
-    known = "" if not waste.unmeasured else f", lengths of {percent(1 - waste.unmeasured / waste.rollouts)} known"
+        return "The log has no lengths, so the number of wasted tokens is unknown."
+    known = (
+        "" if not waste.unmeasured else f"; the lengths of {percent(1 - waste.unmeasured / waste.rollouts)} are known"
+    )
     part = percent(share(waste.wasted_tokens, waste.tokens))
     return f"Tokens in wasted groups: {waste.wasted_tokens:,} of {waste.tokens:,} ({part}{known})."
 
 
 def alone_sentence(waste: Waste) -> str:
-    """What a log of groups of one can say; empty where there are none."""
+    """What is known of single rollouts; empty if there are none."""
     part = waste.shares()[ALONE]
     if not part:
         return ""
     return (
-        f"{percent(part)} of the rollouts had no other of their prompt in the step, as adaptive() asks for. They learn "
-        "through a baseline from earlier steps, so that mixed groups do not describe them: they count as neither."
+        f"{percent(part)} of the rollouts were the only one of their prompt in the step, as adaptive() asks for. Their "
+        "baseline comes from earlier steps, so they are neither mixed nor wasted here."
     )
 
 
 def prompts_sentences(waste: Waste) -> list[str]:
-    """Prompts never and always solved, and what they took."""
-    found = []
+    """How many prompts were never and always solved, and their share of the rollouts."""
+    lines = []
     for said, at_P in (("Never solved", waste.never()), ("Always solved", waste.always())):
         part = share(len(at_P), len(waste.ids_P))
         took = share(waste.rollouts_P[at_P].sum(), waste.rollouts)
-        each = f", {np.median(waste.rollouts_P[at_P]):.0f} each in the median" if len(at_P) else ""
-        found.append(
+        each = f" (median {np.median(waste.rollouts_P[at_P]):.0f} each)" if len(at_P) else ""
+        lines.append(
             f"{said}: {len(at_P):,} of {len(waste.ids_P):,} prompts ({percent(part)}), with {percent(took)} of the "
             f"rollouts{each}."
         )
-    return found
+    return lines
 
 
 def foresight_sentences(waste: Waste) -> list[str]:
-    """How predictable the waste was one step ahead."""
-    seen = waste.foresight
-    cold = percent(share(seen.cold_wasted_rollouts, waste.wasted))
-    if not seen.groups:
-        return ["No prompt came twice in groups of two or more: from its own history, nothing could be foreseen."]
-    called = seen.called()
+    """How well the waste could be predicted one step ahead."""
+    foresight = waste.foresight
+    cold = percent(share(foresight.cold_wasted_rollouts, waste.wasted))
+    if not foresight.groups:
+        return ["No prompt came twice in groups of two or more, so its history could not predict anything."]
+    called = foresight.called()
     caught = percent(share(called["wasted_rollouts"], waste.wasted))
     right = percent(share(called["wasted"], called["groups"]))
     lines = [
-        f"{caught} of the wasted rollouts could be foreseen with {100 * SURE:.0f} % certainty from earlier steps."
+        f"{caught} of the wasted rollouts could be predicted from earlier steps with a probability of at least "
+        f"{100 * SURE:.0f} %."
         if called["groups"]
-        else f"No group was foreseen as wasted with {100 * SURE:.0f} % certainty.",
+        else f"No group was predicted to be wasted with a probability of at least {100 * SURE:.0f} %.",
     ]
     if called["groups"]:
-        lines.append(f"Of the {called['groups']:,} groups so called, {right} were wasted.")
-    lines.append(f"{cold} of the waste fell on the first visit of a prompt, where there is no history.")
+        lines.append(f"Of the {called['groups']:,} groups predicted so, {right} were wasted.")
+    lines.append(f"{cold} of the wasted rollouts were at the first visit of a prompt, before there was any history.")
     lines.append(
-        f"Brier score {seen.brier:.3f} against {seen.base * (1 - seen.base):.3f} of the best constant forecast; "
-        f"area under the curve {seen.auc:.2f}; {seen.log_loss:.3f} nats a group. Belief: {BELIEF}."
+        f"Brier score of the prediction (mean squared error): {foresight.brier:.3f}; of the best constant: "
+        f"{foresight.base * (1 - foresight.base):.3f}. Area under the ROC curve {foresight.auc:.2f}; log loss "
+        f"{foresight.log_loss:.3f} nats a group. Belief: {BELIEF}."
     )
-    if seen.skill < 0:
-        lines.append("That is worse than the constant: in this log a prompt's past says little about its next group.")
+    if foresight.skill < 0:
+        lines.append("That is worse than the constant: here a prompt's history says little about its next group.")
     if waste.graded:
-        lines.append("Rewards are graded; the belief takes them for shares of a success, so its forecasts are rough.")
+        lines.append(
+            "Rewards are graded. The belief treats a reward of 0.3 as 0.3 successes, so the prediction is rough."
+        )
     return lines
 
 
 def replay_sentences(replayed: Replayed) -> list[str]:
-    """What was replayed, and how to read it."""
+    """What was replayed, and how to read the table."""
     whole = replayed.steps >= replayed.logged
     part = (
         counted(replayed.steps, "step") if whole else f"The first {replayed.steps:,} of about {replayed.logged:,} steps"
     )
-    alike = "fewer prompts than the log, for groups of two" if replayed.narrowed else "as in the log"
+    alike = "fewer prompts than in the log, so that groups of two fit" if replayed.narrowed else "as in the log"
     lines = [
         f"{part}, {replayed.rollouts:,} rollouts and a batch of {counted(replayed.prompts, 'prompt')} in each, "
         f"{alike}; {counted(replayed.seeds, 'seed')}."
@@ -126,14 +132,15 @@ def replay_sentences(replayed: Replayed) -> list[str]:
     if any(row["min_group"] == 1 for row in replayed.rows):
         names = ", ".join(row["policy"] for row in replayed.rows if row["min_group"] == 1)
         lines.append(
-            f"{names} may ask for groups of one, which are never mixed and learn through a baseline from earlier "
-            "steps: mixed groups do not describe it, the signal does."
+            f"{names} may ask for groups of one. These are never mixed; their baseline comes from earlier steps. "
+            "Compare it by the signal."
         )
     lines.append(
-        "Signal: how undecided the prompts were, the mean of 4 p (1-p) over the rollouts with p the logged rate of the "
-        "prompt; 100 % where each passes half of the time. Modelled: the part of the rollouts that a model answered, "
-        "not the log. Sure and at best: the part in mixed groups with the least and the most favourable model. "
-        "Intervals: 95 % over seeds; they say what another draw of the same log would give, not another run."
+        "Signal: the mean of 4 p (1-p) over the rollouts, where p is the logged success rate of the prompt; 100 % if "
+        "every prompt is solved half of the time. Modelled: the share of rollouts that a model answered, because the "
+        "log had no more of the prompt. At least and at most: the share of rollouts in mixed groups for the least and "
+        "the most favourable answers of the model. Intervals: 95 % over seeds; they say how much another draw from the "
+        "same log would differ, not how much another training run would."
     )
     return lines
 
@@ -165,7 +172,7 @@ def worst(waste: Waste, most: int = 5) -> list[dict[str, Any]]:
 
 
 def shortened(name: Id, width: int) -> str:
-    """An id on one line of at most so many characters; control characters are left out.
+    """A text on one line of at most `width` characters, without control characters.
 
     >>> shortened("What is\\n2 + 2?", 10)
     'What is...'

@@ -1,4 +1,4 @@
-"""Whether a wasted group could have been foreseen: forecasts made before each group, and how well they did."""
+"""Whether wasted groups could be predicted: forecasts made before each group, and their scores."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,21 +11,22 @@ from budgetalloc.beliefs.posterior import Beta, FloatArray
 
 Ints = NDArray[np.int64]
 BELIEF = "Beta(0.5, 0.5), discount 0.9 a visit"
-SURE = 0.9  # a group is foreseen as wasted from this probability on
+SURE = 0.9  # from this probability on, a group counts as foreseen
 BINS = 100  # of the predicted probability
 
 
 def believer() -> BetaEstimator:
-    """Keeps the beliefs that forecasts are made of: `BELIEF`, those of `knapsack()`."""
+    """The estimator of the beliefs that forecasts are made from: `BELIEF`, the default of `knapsack()`."""
     return BetaEstimator(discount=0.9)
 
 
 @dataclass(frozen=True, eq=False)
 class Foresight:
-    """How well a belief kept from earlier steps predicted which groups would be wasted, before each was seen.
+    """How well the belief before each step predicted which groups of the step were wasted.
 
-    A group of n is wasted if its rewards are equal; predicted is E[p^n] + E[(1-p)^n] under the prompt's belief. Bins
-    are of the predicted probability, equal ones from 0 to 1. Prompts met for the first time are *cold*: apart.
+    A group of n is wasted if its rewards are equal; the predicted probability is E[p^n] + E[(1-p)^n] under the prompt's
+    belief. B are equal bins of the predicted probability, from 0 to 1. Prompts met for the first time are *cold*, and
+    counted separately.
 
     Args:
         groups_B, wasted_B: Groups in each bin, and how many of them were wasted; shape (B,).
@@ -54,7 +55,7 @@ class Foresight:
 
     @property
     def base(self) -> float:
-        """The share of them that was wasted: the best constant forecast, known only afterwards."""
+        """The share of the predicted groups that was wasted: the best constant forecast, known only afterwards."""
         return share(self.wasted_B.sum(), self.groups)
 
     @property
@@ -86,7 +87,7 @@ class Foresight:
         return [{"groups": n, "predicted": p / n, "wasted": w / n} for n, p, w in tenths if n]
 
     def called(self, sure: float = SURE) -> dict[str, float]:
-        """Groups predicted to be wasted with at least this probability: how many, how many were, and in rollouts."""
+        """Groups predicted to be wasted with at least this probability: how many, how many were, and their rollouts."""
         sums = (self.groups_B, self.wasted_B, self.rollouts_B, self.wasted_rollouts_B)
         groups, wasted, rollouts, wasted_rollouts = (int(x[bin_of(np.array([sure]))[0] :].sum()) for x in sums)
         return {"groups": groups, "wasted": wasted, "rollouts": rollouts, "wasted_rollouts": wasted_rollouts}

@@ -32,7 +32,7 @@ _IN = {
     FAILED: "in groups that all failed",
     PASSED: "in groups that all passed",
     TIED: "in groups of equal rewards",
-    ALONE: "alone in their step",
+    ALONE: "the only one of their prompt",
 }
 _RUNS = 60  # of steps in a plot
 # Colours of Okabe and Ito, which colour-blind readers tell apart; each is named by text as well.
@@ -80,18 +80,18 @@ td.name, th.name { text-align: left; } td.name { white-space: normal; overflow-w
 """
 
 
-def as_html(found: Report) -> str:
+def as_html(report: Report) -> str:
     """The report as one self-contained HTML page.
 
-    All text of the log is escaped, and the page's own policy forbids scripts and loading, so that a prompt cannot do
-    anything.
+    All text of the log is escaped, and the page's content security policy forbids scripts and loading, so that the
+    text of a prompt cannot do anything.
     """
-    waste = found.waste
+    waste = report.waste
     body = [
-        f"<h1>{_escaped(found.name)}</h1>",
+        f"<h1>{_escaped(report.name)}</h1>",
         f'<p class="first">{_escaped(headline(waste))}</p>',
         f'<p class="soft">{waste.rollouts:,} rollouts in {waste.groups:,} groups of {len(waste.ids_P):,} prompts, '
-        f"{counted(len(waste.step_S), 'step')}; read as {_escaped(found.kind)}.</p>",
+        f"{counted(len(waste.step_S), 'step')}; read as {_escaped(report.kind)}.</p>",
         *_paragraphs([tokens_sentence(waste), alone_sentence(waste)]),
         _cards(waste),
         "<h2>Where the rollouts went</h2>",
@@ -99,23 +99,23 @@ def as_html(found: Report) -> str:
         "<h2>Prompts</h2>",
         *_paragraphs(prompts_sentences(waste)),
         _prompts(waste),
-        "<h2>Could the waste be foreseen?</h2>",
+        "<h2>Could the waste be predicted?</h2>",
         *_paragraphs(foresight_sentences(waste)),
         _foresight(waste),
         "<h2>What other policies would have drawn</h2>",
     ]
-    if found.replayed is None:
-        body.append(f"<p>Not replayed: {_escaped(found.why_not.rstrip('.'))}.</p>")
+    if report.replayed is None:
+        body.append(f"<p>Not replayed: {_escaped(report.why_not.rstrip('.'))}.</p>")
     else:
-        body.append(_rivals(found.replayed))
-    notes = "".join(f"<li>{_escaped(text)}</li>" for text in notes_sentences(waste, found.notes))
+        body.append(_rivals(report.replayed))
+    notes = "".join(f"<li>{_escaped(text)}</li>" for text in notes_sentences(waste, report.notes))
     body += ["<h2>What was left out or assumed</h2>", f"<ul>{notes}</ul>"]
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
         'img-src data:">\n<link rel="icon" href="data:,">\n'
-        f"<title>budgetalloc report: {_escaped(found.name)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
+        f"<title>budgetalloc report: {_escaped(report.name)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
         + "\n".join(body)
         + "\n</body>\n</html>\n"
     )
@@ -168,8 +168,8 @@ def _time(waste: Waste) -> str:
     two = plots.line(rewards, _ticks(time), "Mean reward over training steps", "training step", "foreseen")
     return (
         f'<ul class="legend">{keys}</ul><div class="plots">'
-        + _figure("Share of rollouts by kind of group", one, "From the bottom up in the order of the legend.")
-        + _figure("Mean reward", two, "0 % is the lowest reward and 100 % the highest, over all rollouts of a step.")
+        + _figure("Share of rollouts by kind of group", one, "From bottom to top in the order of the legend.")
+        + _figure("Mean reward", two, "0 % is the lowest reward, 100 % the highest.")
         + "</div>"
     )
 
@@ -191,7 +191,9 @@ def _prompts(waste: Waste) -> str:
         for row in worst(waste, 8)
     ]
     table = f'<div class="beside"><h3>Most rollouts in wasted groups</h3>{_table(head, rows)}</div>' if rows else ""
-    caption = "Prompts by their mean reward over the whole run; the first and the last column never changed."
+    caption = (
+        "Prompts by their mean reward over the whole run. Those in the first and the last column got one reward only."
+    )
     return f'<div class="plots">{_figure("Prompts", picture, caption)}{table}</div>'
 
 
@@ -203,13 +205,15 @@ def _foresight(waste: Waste) -> str:
     one = plots.calibration(points, "Predicted against observed share of wasted groups", "predicted chance of waste")
     time = waste.over_time(_RUNS)
     foreseen = [row["foreseen"] for row in time]
-    title = f"Waste foreseen with {100 * SURE:.0f} % certainty"
+    title = f"Waste predicted with {100 * SURE:.0f} % probability or more"
     two = plots.line(foreseen, _ticks(time), title, "training step", "foreseen")
-    caption = "Groups in tenths of the prediction; a larger dot has more of them. On the dashed line, it was right."
+    caption = "Groups in tenths of the prediction; a larger dot has more. Right predictions lie on the dashed line."
     return (
         '<div class="plots">'
         + _figure("Predicted and observed waste", one, caption)
-        + _figure(title, two, "Share of the wasted rollouts. A belief needs some visits of a prompt to be certain.")
+        + _figure(
+            title, two, "Share of the wasted rollouts. A belief needs several visits of a prompt for such a prediction."
+        )
         + "</div>"
     )
 
@@ -218,20 +222,20 @@ def _rivals(replayed: Replayed) -> str:
     first = replayed.rows[0]["policy"]
     figures = (
         ("mixed_rollouts", "Rollouts in mixed groups", "share of rollouts"),
-        ("signal", "Signal: how undecided the prompts were", "mean of 4 p (1-p)"),
+        ("signal", "Signal: 4 p (1-p) of the prompts", "mean of 4 p (1-p)"),
     )
     pictures = []
     for figure, title, under in figures:
         rows = [plots.Dot(x["policy"], x[figure], x[f"{figure}_low"], x[f"{figure}_high"]) for x in replayed.rows]
         picture = plots.dots(rows, f"{title}, by policy", under)
-        pictures.append(_figure(title, picture, "Lines are 95 % intervals over seeds, where wider than the dot."))
-    head = ["policy", "in mixed groups", f"more than {first}", "signal", "modelled", "sure", "at best"]
+        pictures.append(_figure(title, picture, "Lines are 95 % intervals over seeds, if wider than the dot."))
+    head = ["policy", "in mixed groups", f"more than {first}", "signal", "modelled", "at least", "at most"]
     rows_ = [
         [
             row["policy"],
             spanned(row, "mixed_rollouts"),
             "" if row["policy"] == first else spanned(row, "mixed_rollouts_diff", "+"),
-            *(percent(row[figure]) for figure in ("signal", "modelled", "pessimistic", "optimistic")),
+            *(percent(row[figure]) for figure in ("signal", "modelled", "at_least", "at_most")),
         ]
         for row in replayed.rows
     ]

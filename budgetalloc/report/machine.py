@@ -1,4 +1,4 @@
-"""The report for machines."""
+"""The report as JSON."""
 
 import json
 import math
@@ -14,7 +14,7 @@ VERSION = 1
 """Of the JSON: raised when a key changes its meaning or goes."""
 
 
-def as_json(found: Report, indent: int | None = 1) -> str:
+def as_json(report: Report, indent: int | None = 1) -> str:
     """The report as one flat JSON object; unknown numbers are null.
 
     Keys: `version` (1), `log`, `kind`, `steps`, `prompts`, `groups`, `rollouts` (scored), `unscored`, `broken`; the
@@ -30,13 +30,13 @@ def as_json(found: Report, indent: int | None = 1) -> str:
     `budgetalloc.report.rivals.Replayed`; null without a replay, and `why_not`), `replay_steps`, `replay_rollouts`,
     `replay_prompts`, `replay_seeds`; `limits` and `notes`.
     """
-    waste = found.waste
+    waste = report.waste
     shares = waste.shares()
     group_shares = waste.groups_SK.sum(axis=0) / max(waste.groups, 1)
-    never, always, seen = waste.never(), waste.always(), waste.foresight
-    called = seen.called()
-    replayed = found.replayed
-    flat: dict[str, Any] = {"version": VERSION, "log": found.name, "kind": found.kind}
+    never, always, foresight = waste.never(), waste.always(), waste.foresight
+    called = foresight.called()
+    replayed = report.replayed
+    flat: dict[str, Any] = {"version": VERSION, "log": report.name, "kind": report.kind}
     flat |= {"steps": len(waste.step_S), "prompts": len(waste.ids_P), "groups": waste.groups}
     flat |= {"rollouts": waste.rollouts, "unscored": waste.unscored, "broken": waste.broken}
     flat |= {f"share_{kind}": shares[kind] for kind in KINDS}
@@ -48,17 +48,17 @@ def as_json(found: Report, indent: int | None = 1) -> str:
     flat |= {"never_solved": len(never), "never_solved_rollouts": int(waste.rollouts_P[never].sum())}
     flat |= {"always_solved": len(always), "always_solved_rollouts": int(waste.rollouts_P[always].sum())}
     flat |= {"most_wasted": worst(waste, 20)}
-    flat |= {"forecast_belief": BELIEF, "forecast_groups": seen.groups, "forecast_wasted": seen.base}
-    flat |= {"forecast_brier": seen.brier, "forecast_brier_constant": seen.base * (1 - seen.base)}
-    flat |= {"forecast_skill": seen.skill, "forecast_auc": seen.auc, "forecast_log_loss": seen.log_loss}
-    flat |= {"forecast_deciles": seen.deciles(), "foreseen_at": SURE, "foreseen_groups": called["groups"]}
+    flat |= {"forecast_belief": BELIEF, "forecast_groups": foresight.groups, "forecast_wasted": foresight.base}
+    flat |= {"forecast_brier": foresight.brier, "forecast_brier_constant": foresight.base * (1 - foresight.base)}
+    flat |= {"forecast_skill": foresight.skill, "forecast_auc": foresight.auc, "forecast_log_loss": foresight.log_loss}
+    flat |= {"forecast_deciles": foresight.deciles(), "foreseen_at": SURE, "foreseen_groups": called["groups"]}
     flat |= {"foreseen_right": share(called["wasted"], called["groups"])}
-    flat |= {"foreseen_share": share(called["wasted_rollouts"], waste.wasted), "cold_groups": seen.cold_groups}
-    flat |= {"cold_share": share(seen.cold_wasted_rollouts, waste.wasted), "over_time": waste.over_time(100)}
-    flat |= {"policies": replayed and replayed.rows, "why_not": found.why_not or None}
+    flat |= {"foreseen_share": share(called["wasted_rollouts"], waste.wasted), "cold_groups": foresight.cold_groups}
+    flat |= {"cold_share": share(foresight.cold_wasted_rollouts, waste.wasted), "over_time": waste.over_time(100)}
+    flat |= {"policies": replayed and replayed.rows, "why_not": report.why_not or None}
     for name in ("steps", "rollouts", "prompts", "seeds"):
         flat[f"replay_{name}"] = replayed and getattr(replayed, name)
-    flat |= {"limits": list(LIMITS), "notes": found.notes}
+    flat |= {"limits": list(LIMITS), "notes": report.notes}
     return json.dumps(_plain(flat), indent=indent, allow_nan=False)
 
 

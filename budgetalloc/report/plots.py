@@ -1,4 +1,4 @@
-"""Small plots as inline SVG, coloured by the page's style sheet, so that they follow a dark mode and print.
+"""Small plots as inline SVG. The page's style sheet colours them, so they follow a dark mode and print well.
 
 Sizes are in units of the drawing, which is 420 wide: on a phone a unit is nearly a pixel.
 """
@@ -144,8 +144,8 @@ def _grid() -> list[str]:
 def _across(ticks: Sequence[tuple[float, str]], count: int, x: str) -> list[str]:
     y = HEIGHT - _BOTTOM + 15
     anchors = ["start", *["middle"] * (len(ticks) - 2), "end"] if len(ticks) > 1 else ["middle"]
-    found = [_text(_x(at, count), y, text, anchor) for (at, text), anchor in zip(ticks, anchors, strict=True)]
-    return [*found, _under(x)]
+    labels = [_text(_x(at, count), y, text, anchor) for (at, text), anchor in zip(ticks, anchors, strict=True)]
+    return [*labels, _under(x)]
 
 
 def _under(text: str, height: int = HEIGHT) -> str:

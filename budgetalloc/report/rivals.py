@@ -14,13 +14,13 @@ from budgetalloc.policies.methods import METHODS
 from budgetalloc.report.waste import Waste
 
 POLICIES = ("uniform", "knapsack", "thompson", "adaptive")
-"""Compared unless others are named. `dapo` and its like are not among them: they generate more than they train on."""
+"""Compared unless others are named. Policies such as `dapo`, which generate more than they train on, are left out."""
 LIMITS = (
     "A replay answers each policy with logged rewards, each drawn once, and with a model of the prompt's rate when a "
-    "policy asks for more of a prompt than was logged.",
+    "policy asks for more rollouts of a prompt than were logged.",
     "It can tell which groups a policy would have drawn from the language model as it was. It cannot tell what the "
     "language model would have learned: learning does not react to the allocation here. A policy with fewer mixed "
-    "groups can learn faster, and the other way round; only training runs settle that.",
+    "groups may learn faster, or slower; only training runs can tell.",
 )
 _ANSWERS = 4_000_000  # rollouts that all replays together may answer: about a minute on one core
 _KEPT = 1_000_000  # rollouts of the log that a replay may hold in memory
@@ -31,13 +31,13 @@ class Replayed:
     """Policies against a log, each with the rollouts a step that the log had.
 
     Args:
-        rows: One dict a policy: its name, the smallest group it may ask for, and for each x of
-        `budgetalloc.offline.compare.FIGURES` `x`, `x_low`, `x_high` (95 % over seeds, NaN for one) and the paired differences
-        `x_diff`, `x_diff_low`, `x_diff_high`.
+        rows: One dict for each policy: its name, `min_group` (the smallest group that it may ask for), and for each
+            figure x of `budgetalloc.offline.compare.FIGURES` `x`, `x_low`, `x_high` (95 % over seeds, NaN for one) and
+            the paired differences `x_diff`, `x_diff_low`, `x_diff_high`.
         steps: Steps replayed, of `logged` steps of the log.
-        rollouts, prompts: A step, and the prompts that the loader handed out: medians of the log.
-        narrowed: Fewer prompts than that, because a step had not two rollouts for each.
-        seeds: Of the policies and the worlds.
+        rollouts, prompts: Of a step: medians of the log.
+        seeds: How many seeds each policy was replayed with.
+        narrowed: Whether `prompts` is smaller than the median of the log, so that each may have two rollouts.
     """
 
     rows: list[dict[str, Any]]
@@ -134,6 +134,6 @@ def replay(
     run = comparisons(
         policies, world, rollouts, steps=steps, seeds=seeds, prompts=prompts, workers=workers, progress=progress
     )
-    found = summarise(run).reset_index().to_dict("records")
-    rows = [{**row, "min_group": policies[row["policy"]](seed=0).needs.min_group} for row in found]
+    table = summarise(run).reset_index().to_dict("records")
+    rows = [{**row, "min_group": policies[row["policy"]](seed=0).needs.min_group} for row in table]
     return Replayed(rows, steps, max(waste.rollouts // rollouts, 1), rollouts, prompts, len(seeds), prompts < batch)

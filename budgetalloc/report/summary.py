@@ -1,4 +1,4 @@
-"""What became of a finished run: its waste, whether it was foreseeable, and what other policies would have drawn."""
+"""The report on a finished run: where its rollouts went, what was foreseeable, what other policies would have drawn."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,13 +10,14 @@ import numpy as np
 from budgetalloc.errors import BudgetallocError, InputError
 from budgetalloc.logs.ledger import Ledger
 from budgetalloc.offline.compare import Progress
+from budgetalloc.report.one_pass import measure
 from budgetalloc.report.rivals import POLICIES, Replayed, builders, holding, joined, replay
-from budgetalloc.report.waste import Waste, measure
+from budgetalloc.report.waste import Waste
 
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """What `report` found; `as_text`, `as_json` and `html.as_html` write it.
+    """What `report` returns; `as_text`, `as_json` and `as_html` write it.
 
     Args:
         name: Of the log.
@@ -47,19 +48,19 @@ def report(
     progress: Progress | None = None,
     **reading: Any,
 ) -> Report:
-    """Reads a finished run and says what became of its rollouts.
+    """Reads the log of a finished run and reports what became of its rollouts.
 
     Args:
         source: A path, whatever wrote it (see `budgetalloc.logs.open`), an open `Reading`, or a `Ledger`.
-        policies: Names of `budgetalloc.policies.methods.METHODS` to replay on the log; the others are compared with the first.
-            None of them: no replay.
-        seeds: Of the replays.
-        steps: Of each replay, at least 1. Left out: as many as the log can answer, or fewer where that would take more
-            than about a minute.
+        policies: Names of `budgetalloc.policies.methods.METHODS` to replay on the log; the others are compared with the
+            first. Empty: no replay.
+        seeds: Seeds of the replays.
+        steps: Steps of each replay, at least 1. Left out: as many as the log can answer, or fewer if that would take
+            more than about a minute.
         reward_range: The rewards that stand for failure and success. Left out: 0 and 1, or the lowest and highest
-            reward of the log where those lie outside, with a note.
-        workers: Processes for the replays; left out, all cores.
-        watch: Given the chunks of the log, passes them on, such as a progress bar.
+            reward of the log if rewards lie outside [0, 1], with a note.
+        workers: Processes for the replays; by default one for each core.
+        watch: A function that is given the chunks of the log and passes them on, such as a progress bar.
         progress: Called with the replays ended and the replays in all.
         reading: Passed on to `open_log` with a path, such as `prompt_id="id"`.
 
@@ -72,7 +73,7 @@ def report(
     ...     lengths_R=np.full(32, 10), predicted_R=np.full(32, 0.5), counts_R=np.full(32, 4))
     >>> from budgetalloc.report.findings import headline
     >>> print(headline(report(log, policies=()).waste))
-    50.0 % of the rollouts taught nothing under a group baseline: 50.0 % in groups that all failed.
+    50.0 % of the rollouts gave no gradient under a group baseline: 50.0 % in groups that all failed.
     """
     rivals = builders(policies)
     chunks = _chunks(source, reading)

@@ -30,7 +30,7 @@ _BARS, _PLAIN = "▁▂▃▄▅▆▇█", ".:-=+*#@"
 
 
 def sparkline(values: Sequence[float], unicode: bool = True) -> str:
-    """One character a value, from the lowest to the highest of them; a blank for NaN.
+    """One character for each value, from the lowest to the highest; a blank for NaN.
 
     >>> sparkline([1, 2, 3, float("nan"), 8]), sparkline([1, 2, 3, 8], unicode=False)
     ('▁▂▃ █', '.:-@')
@@ -42,27 +42,27 @@ def sparkline(values: Sequence[float], unicode: bool = True) -> str:
     return "".join(" " if math.isnan(x) else marks[round((x - low) / step)] for x in values)
 
 
-def as_text(found: Report, width: int = 100, *, unicode: bool | None = None) -> str:
+def as_text(report: Report, width: int = 100, *, unicode: bool | None = None) -> str:
     """The report for a terminal.
 
     Args:
-        found: From `report`.
-        width: Of the longest line, in characters, at least 80.
-        unicode: Bars of block characters; None: where the terminal's encoding has them.
+        report: From `report`.
+        width: Characters of the longest line, at least 80.
+        unicode: Whether bars are made of block characters; None: if the terminal's encoding has them.
     """
     if unicode is None:
         unicode = _shows(_BARS)
-    waste, width = found.waste, max(width, 80)
+    waste, width = report.waste, max(width, 80)
     kinds = [kind for kind in KINDS if waste.rollouts_SK[:, KINDS.index(kind)].any()]
     shares = waste.shares()
     full = "█" if unicode else "#"
 
     def said(*sentences: str) -> list[str]:
-        """Wrapped, and no line that begins with a per cent sign."""
+        """The sentences in lines, none of which begins with a per cent sign."""
         texts = [text.replace(" %", "\xa0%") for text in sentences if text]
         return [line.replace("\xa0", " ") for text in texts for line in textwrap.wrap(text, width)]
 
-    lines = said(f"{shortened(found.name, 200)} ({found.kind})")
+    lines = said(f"{shortened(report.name, 200)} ({report.kind})")
     lines += said(
         f"{waste.rollouts:,} rollouts in {waste.groups:,} groups: {len(waste.ids_P):,} prompts, "
         f"{counted(len(waste.step_S), 'step')}."
@@ -76,8 +76,8 @@ def as_text(found: Report, width: int = 100, *, unicode: bool | None = None) -> 
 
     time = waste.over_time(max(width - 44, 10))
     if len(time) > 1:
-        lines += ["", "OVER TIME, each line between its own lowest and highest", ""]
-        names = {kind: LABELS[kind] for kind in kinds} | {"reward": "reward", "foreseen": "foreseen"}
+        lines += ["", "OVER TIME (each line from its own lowest to its own highest)", ""]
+        names = {kind: LABELS[kind] for kind in kinds} | {"reward": "reward", "foreseen": "predicted"}
         for name, label in names.items():
             values = [row[name] for row in time]
             known = [x for x in values if not math.isnan(x)]
@@ -85,24 +85,24 @@ def as_text(found: Report, width: int = 100, *, unicode: bool | None = None) -> 
                 ends = f"{percent(min(known)):>7} to {percent(max(known)):>7}"
                 lines.append(f"  {label:<10}{ends}  {sparkline(values, unicode)}")
         lines += said(
-            f"Steps {waste.step_S[0]} to {waste.step_S[-1]}. Reward: the mean, 100 % is the highest. Foreseen: the "
-            f"part of the waste that was called with {100 * SURE:.0f} % certainty."
+            f"Steps {waste.step_S[0]} to {waste.step_S[-1]}. Reward: the mean; 100 % is the highest. Predicted: the "
+            f"share of the waste that was predicted with a probability of at least {100 * SURE:.0f} %."
         )
     lines += ["", "PROMPTS", "", *said(*prompts_sentences(waste))]
     lines += _worst(waste, width)
-    lines += ["", "COULD IT BE FORESEEN?", "", *said(*foresight_sentences(waste))]
+    lines += ["", "COULD THE WASTE BE PREDICTED?", "", *said(*foresight_sentences(waste))]
     tenths = waste.foresight.deciles()
     if tenths:
         lines += ["", "  predicted   were wasted     groups"]
         for row in tenths:
             bar = full * round(row["wasted"] * max(width - 46, 10))
             lines.append(f"  {percent(row['predicted']):>9}  {percent(row['wasted']):>12}  {row['groups']:>9,}  {bar}")
-    lines += ["", "WHAT OTHER POLICIES WOULD HAVE DRAWN, with the same rollouts a step", ""]
-    if found.replayed is None:
-        lines += said(f"Not replayed: {found.why_not}.".replace("..", "."))
+    lines += ["", "WHAT OTHER POLICIES WOULD HAVE DRAWN (with as many rollouts per step)", ""]
+    if report.replayed is None:
+        lines += said(f"Not replayed: {report.why_not}.".replace("..", "."))
     else:
-        lines += [*_rivals(found.replayed, width), "", *said(*replay_sentences(found.replayed), *LIMITS)]
-    lines += ["", "WHAT WAS LEFT OUT OR ASSUMED", "", *said(*notes_sentences(waste, found.notes))]
+        lines += [*_rivals(report.replayed, width), "", *said(*replay_sentences(report.replayed), *LIMITS)]
+    lines += ["", "WHAT WAS LEFT OUT OR ASSUMED", "", *said(*notes_sentences(waste, report.notes))]
     return "\n".join(lines)
 
 
@@ -128,10 +128,10 @@ def _worst(waste: Waste, width: int) -> list[str]:
 def _rivals(replayed: Replayed, width: int) -> list[str]:
     """The table of policies, with as many columns as there is room for."""
     first = replayed.rows[0]["policy"]
-    table = [("policy", "in mixed groups", f"more than {first}", "signal", "modelled", "sure", "at best")]
+    table = [("policy", "in mixed groups", f"more than {first}", "signal", "modelled", "at least", "at most")]
     for row in replayed.rows:
         more = "" if row["policy"] == first else spanned(row, "mixed_rollouts_diff", "+")
-        shares = [percent(row[figure]) for figure in ("signal", "modelled", "pessimistic", "optimistic")]
+        shares = [percent(row[figure]) for figure in ("signal", "modelled", "at_least", "at_most")]
         table.append((row["policy"], spanned(row, "mixed_rollouts"), more, *shares))
     sizes = [max(len(cells[k]) for cells in table) for k in range(len(table[0]))]
     columns = [k for k in range(len(sizes)) if 2 + sum(sizes[: k + 1]) + 2 * k <= width]

@@ -147,7 +147,7 @@ plt.show()
 rows = found.replayed.rows
 figure, axes = plt.subplots(1, 2, figsize=(10, 2.8), sharey=True)
 for at, row in enumerate(rows):
-    axes[0].plot([row["pessimistic"], row["optimistic"]], [at, at], color="C0", linewidth=7, alpha=0.25)
+    axes[0].plot([row["at_least"], row["at_most"]], [at, at], color="C0", linewidth=7, alpha=0.25)
     for axis, figure_name in zip(axes, ("mixed_rollouts", "signal"), strict=True):
         value, low, high = (row[figure_name + end] for end in ("", "_low", "_high"))
         axis.errorbar(value, at, xerr=[[value - low], [high - value]], fmt="o", color="C0", capsize=3)

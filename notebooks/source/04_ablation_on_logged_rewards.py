@@ -32,7 +32,7 @@ from budgetalloc.logs.open import open_log, read_all
 from budgetalloc.offline.compare import compare
 from budgetalloc.offline.offpolicy import mixed_within
 from budgetalloc.offline.visits import discount, drift
-from budgetalloc.report.waste import measure
+from budgetalloc.report import measure
 
 SMALL = bool(os.environ.get("BUDGETALLOC_SMALL"))  # set by the tests: shorter loops, the same code
 LOOK = {"figure.constrained_layout.use": True, "figure.dpi": 80, "axes.grid": True, "axes.axisbelow": True}
@@ -195,7 +195,7 @@ if SMALL:
 settings = {"steps": 20, "seeds": range(2), "workers": 1} if SMALL else {"steps": 200, "seeds": range(5)}
 inside = compare(INSIDE, ledger, BUDGET, **settings)
 COLUMNS = ["mixed", "mixed_diff", "mixed_diff_low", "mixed_diff_high"]
-COLUMNS += ["modelled", "pessimistic", "mixed_rollouts", "optimistic"]
+COLUMNS += ["modelled", "at_least", "mixed_rollouts", "at_most"]
 display(inside[COLUMNS].round(3))
 
 
@@ -208,7 +208,7 @@ def dots(table, title):
         color = "black" if at == 0 else "C0"
         error = [[row["mixed_diff"] - row["mixed_diff_low"]], [row["mixed_diff_high"] - row["mixed_diff"]]]
         left.errorbar(row["mixed_diff"], at, xerr=error, fmt="o", color=color, capsize=3)
-        right.plot([row["pessimistic"], row["optimistic"]], [at, at], color=color, linewidth=7, alpha=0.25)
+        right.plot([row["at_least"], row["at_most"]], [at, at], color=color, linewidth=7, alpha=0.25)
         right.plot(row["mixed_rollouts"], at, "o", color=color)
     left.axvline(0, color="black", linewidth=1)
     left.set_yticks(range(len(table)), table.index)

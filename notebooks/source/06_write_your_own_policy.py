@@ -145,14 +145,14 @@ RIVALS = {
 }
 seeds = range(2) if SMALL else range(5)
 table = compare(RIVALS, ledger, 256, steps=STEPS * 3 // 4, seeds=seeds, workers=1)
-columns = ["mixed", "mixed_rollouts", "pessimistic", "optimistic", "modelled"]
+columns = ["mixed", "mixed_rollouts", "at_least", "at_most", "modelled"]
 display(table[columns].round(3))
 
 # %%
 figure, axis = plt.subplots(figsize=(8, 3.2))
 for at, name in enumerate(table.index):
     row = table.loc[name]
-    axis.plot([row["pessimistic"], row["optimistic"]], [at, at], color="C0", linewidth=7, alpha=0.25)
+    axis.plot([row["at_least"], row["at_most"]], [at, at], color="C0", linewidth=7, alpha=0.25)
     error = [[row["mixed_rollouts"] - row["mixed_rollouts_low"]], [row["mixed_rollouts_high"] - row["mixed_rollouts"]]]
     axis.errorbar(row["mixed_rollouts"], at, xerr=error, fmt="o", color="C0", capsize=3)
 axis.set_yticks(range(len(table)), table.index)

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import budgetalloc as ba
 from budgetalloc import BudgetError, InputError, Replay, testing
-from budgetalloc.offline.compare import FIGURES, bounds, compare, comparisons, interval, summarise
+from budgetalloc.offline.compare import FIGURES, compare, comparisons, interval, summarise
+from budgetalloc.offline.figures import mixed_bounds
 from budgetalloc.offline.visits import discount
 from budgetalloc.policies import Needs, Policy
 from budgetalloc.policies.methods import METHODS
@@ -45,7 +46,7 @@ def test_a_uniform_replay_of_the_logs_own_size_is_the_log():
     assert np.mean([x["reward"] for x in run]) == pytest.approx(LOG.rewards_R.mean())
     for seen in run:
         assert (seen["drawn"], seen["modelled"], seen["generated"]) == (1, 0, 48)
-        assert seen["pessimistic"] == seen["mixed_rollouts"] == seen["optimistic"]
+        assert seen["at_least"] == seen["mixed_rollouts"] == seen["at_most"]
     assert [x["step"] for x in run] == list(range(1, 25))
 
 
@@ -65,15 +66,15 @@ def test_figures_by_hand():
     assert (seen["generated"], seen["prompts"], seen["seed"], seen["policy"]) == (12, 3, 7, "fixed")
     assert seen["modelled"] == pytest.approx(3 / 12)
     assert seen["drawn"] == pytest.approx(9 / 12)
-    assert seen["pessimistic"] == pytest.approx(6 / 12)  # 1's logged rewards are all 1
-    assert seen["optimistic"] == pytest.approx(11 / 12)  # its fifth could be 0; a group of one is never mixed
+    assert seen["at_least"] == pytest.approx(6 / 12)  # 1's logged rewards are all 1
+    assert seen["at_most"] == pytest.approx(11 / 12)  # its fifth could be 0; a group of one is never mixed
     assert seen["mixed_rollouts"] in (pytest.approx(6 / 12), pytest.approx(11 / 12))
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from([0, 0.5, 1]), st.booleans()), min_size=1, max_size=25))
 def test_bounds_are_the_extremes_of_whatever_the_model_had_answered(rows):
     ids_R, rewards_R, modelled_R = (np.array(column) for column in zip(*rows, strict=True))
-    size_G, mixed_G, sure_G, open_G = bounds(ids_R, rewards_R, modelled_R)
+    size_G, mixed_G, at_least_G, at_most_G = mixed_bounds(ids_R, rewards_R, modelled_R)
     names = list(dict.fromkeys(ids_R.tolist()))
     for at, name in enumerate(names):
         own = ids_R == name
@@ -82,7 +83,7 @@ def test_bounds_are_the_extremes_of_whatever_the_model_had_answered(rows):
         logged = rewards_R[own & ~modelled_R]
         worlds = [np.concatenate([logged, x]) for x in _fillings(int((own & modelled_R).sum()))]
         mixed = [len(set(world.tolist())) > 1 for world in worlds]
-        assert (sure_G[at], open_G[at]) == (all(mixed), any(mixed))
+        assert (at_least_G[at], at_most_G[at]) == (all(mixed), any(mixed))
 
 
 def _fillings(n):
@@ -92,7 +93,7 @@ def _fillings(n):
 
 def test_the_share_lies_between_its_bounds_at_every_step():
     for seen in comparisons(KINDS, LOG, 96, seeds=[0, 1], steps=10, prompts=4):
-        assert seen["pessimistic"] <= seen["mixed_rollouts"] <= seen["optimistic"]
+        assert seen["at_least"] <= seen["mixed_rollouts"] <= seen["at_most"]
         assert seen["drawn"] + seen["modelled"] == pytest.approx(1)
     assert seen["modelled"] > 0
 

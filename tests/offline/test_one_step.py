@@ -153,6 +153,43 @@ def test_graded_and_missing_rewards():
     assert found.logged == pytest.approx(4 / 6)
 
 
+@pytest.mark.parametrize("candidates", [1, 2, "all"])
+@pytest.mark.parametrize("name", ["uniform", "knapsack", "adaptive"])
+def test_an_integer_takes_the_bounds_that_simulate_gives_it(monkeypatch, name, candidates):
+    """adaptive() asks for groups of one: `simulate` and the trainer give it such, and so does this."""
+    limits = {"one step": set(), "simulate": set()}
+    begin = Policy.begin
+
+    def watched(self, ids_P, budget, *rest):
+        limits[where].add(budget)
+        return begin(self, ids_P, budget, *rest)
+
+    monkeypatch.setattr(Policy, "begin", watched)
+    where, log = "one step", draw(np.random.default_rng(0), "epochs", 8)
+    one_step_value(build(name), log, 40, candidates=candidates)
+    where = "simulate"
+    list(ba.simulate(build(name), ba.Replay(log), 40, 2, prompts=BATCH, candidates=candidates))
+    assert limits["one step"] == limits["simulate"]
+    (limit,) = limits["simulate"]
+    assert limit.min_group == (1 if name == "adaptive" else 2)
+
+
+def test_groups_of_one_are_never_mixed():
+    one_each = Policy(
+        "one each", lambda view: np.ones(len(view.ids_P), int), ba.BetaEstimator(), needs=Needs("all", min_group=1)
+    )
+    found = one_step_value(one_each, draw(np.random.default_rng(0), "epochs", 8), POOL)
+    assert (found.value, found.rollouts) == (0, POOL)
+
+
+@pytest.mark.parametrize("gap", [1e-8, 0.1])
+def test_rewards_that_differ_by_rounding_alone_are_equal(gap):
+    """As everywhere else: trainers hand over float32."""
+    log = log_of([0, 1], [0.2, 0.2 + gap, 0.2, 0.2 + gap, 1, 1, 1, 1], batch=2)
+    found = one_step_value(ba.uniform(), log, estimate="horvitz-thompson")
+    assert found.value == (gap > 1e-6)
+
+
 def test_the_policy_is_not_changed():
     policy = middling()
     one_step_value(policy, draw(np.random.default_rng(0), "epochs", 8), ba.Budget(24, floor=0))

@@ -1,81 +1,124 @@
-"""Runs in several processes: the same results in the same order, whatever starts the processes."""
+"""Runs in several processes: the same results in the same order, closures included, whatever ends them."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
 
+import loky
 import pytest
 
 import budgetalloc as ba
 from budgetalloc import InputError
-from budgetalloc.offline.parallel import cores, in_processes
+from budgetalloc.offline.parallel import in_processes
+
+HERE = os.path.dirname(os.path.dirname(ba.__file__))
+ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([HERE, os.environ.get("PYTHONPATH", "")])}
 
 
-def named(given, at):
-    time.sleep(0.01 * (at % 3))  # so that they end in another order
-    return given["name"], at, os.getpid()
+def named_after(name):
+    """A run that is a closure, which pickle alone cannot send; the runs end in another order than they begin."""
+
+    def run(given, at):
+        time.sleep(0.01 * (at % 3))
+        return name, given(at), os.getpid()
+
+    return run
 
 
-def failing(given, at):
-    if at == 2:
-        raise InputError(f"run {at} failed")
-    return at
+def failing_at(bad):
+    def run(given, at):
+        if at == bad:
+            raise InputError(f"run {at} failed")
+        return at
+
+    return run
 
 
 @pytest.mark.parametrize("workers", [1, 2, 7, None])
-def test_results_come_in_order(workers):
-    found = list(in_processes(named, {"name": "x", "closure": lambda: 0}, 6, workers))
-    assert [(name, at) for name, at, _ in found] == [("x", at) for at in range(6)]
-    alone = {pid for _, _, pid in found} == {os.getpid()}
-    assert alone == (workers == 1 or cores() == 1)
+def test_results_of_closures_come_in_order(workers):
+    rows = list(in_processes(named_after("x"), lambda at: 10 * at, 6, workers))
+    assert [(name, value) for name, value, _ in rows] == [("x", 10 * at) for at in range(6)]
+    alone = {pid for _, _, pid in rows} == {os.getpid()}
+    assert alone == (workers == 1 or loky.cpu_count() == 1)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_an_error_of_a_run_is_the_callers(workers):
-    runs, seen = in_processes(failing, None, 4, workers), []
+def test_an_error_of_a_run_is_raised_here(workers):
+    runs, seen = in_processes(failing_at(2), None, 4, workers), []
     with pytest.raises(InputError, match="run 2 failed"):
         seen.extend(runs)
-    assert list(in_processes(failing, None, 2, workers)) == [0, 1]
+    assert seen == [0, 1]
+    assert list(in_processes(failing_at(2), None, 2, workers)) == [0, 1]
 
 
 def test_no_runs_are_no_results():
-    assert list(in_processes(named, None, 0)) == []
+    assert list(in_processes(pow, 2, 0)) == []
 
 
-def test_workers_are_a_number():
+def test_workers_are_a_positive_integer():
     with pytest.raises(InputError, match="workers=0"):
-        list(in_processes(named, None, 3, 0))
+        list(in_processes(pow, 2, 3, 0))
 
 
-SPAWNED = """
-import multiprocessing, sys, warnings
-import budgetalloc as ba
-from budgetalloc.offline.compare import comparisons
-from budgetalloc.testing import log_of, three_kinds
+def test_two_callers_do_not_disturb_each_other():
+    one, other = in_processes(pow, 2, 6, 2), in_processes(pow, 3, 6, 3)
+    assert (next(one), next(other)) == (1, 1)
+    one.close()
+    assert list(other) == [3, 9, 27, 81, 243]
 
-if __name__ == "__main__":
-    multiprocessing.set_start_method("spawn")
-    warnings.simplefilter("always")
-    policies = {"uniform": ba.uniform, "knapsack": ba.knapsack} if sys.argv[1] == "functions" else {"k": ba.knapsack()}
-    log = log_of(three_kinds(12), 12)
-    one, two = (list(comparisons(policies, log, 64, seeds=[0, 1], workers=n)) for n in (1, 2))
-    print(one == two, len(one))
+
+def test_importing_the_package_does_not_import_loky():
+    script = "import sys, budgetalloc; sys.exit('loky' in sys.modules or 'cloudpickle' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], env=ENVIRONMENT).returncode == 0
+
+
+STOPPED = """
+import sys, time, warnings
+from pathlib import Path
+from budgetalloc.offline.parallel import in_processes
+
+def run(folder, at):
+    if at < 2:
+        return at
+    (folder / str(at)).touch()
+    time.sleep(3600)
+
+warnings.simplefilter("always")
+folder = Path(sys.argv[2])
+runs = in_processes(run, folder, 6, 2)
+try:
+    seen = next(runs), next(runs)
+    while len(list(folder.iterdir())) < 2:  # until both workers are in a run that takes an hour
+        time.sleep(0.01)
+    print(*seen, flush=True)
+    if sys.argv[1] == "early":
+        runs.close()
+    else:
+        next(runs)
+except KeyboardInterrupt:
+    print("interrupted")
 """
 
 
-@pytest.mark.parametrize("given", ["functions", "policies"])
-def test_spawned_processes_do_the_same(given, tmp_path):
-    """What cannot be pickled, the closure of a policy, runs in this process and says so."""
+@pytest.mark.parametrize("how", ["early", "ctrl-c"])
+def test_runs_that_are_stopped_end_at_once_and_in_silence(how, tmp_path):
+    """The script has no `if __name__ == "__main__"`, and its run is a function of the script itself."""
+    (tmp_path / "begun").mkdir()
     script = tmp_path / "script.py"
-    script.write_text(SPAWNED)
-    run = subprocess.run(
-        [sys.executable, str(script), given],
-        capture_output=True,
+    script.write_text(STOPPED)
+    process = subprocess.Popen(
+        [sys.executable, str(script), how, str(tmp_path / "begun")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=300,
-        env=os.environ | {"PYTHONPATH": os.path.dirname(os.path.dirname(ba.__file__))},
+        start_new_session=True,
+        env=ENVIRONMENT,
     )
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.split() == ["True", "48" if given == "functions" else "24"]
-    assert ("cannot be sent to other processes" in run.stderr) == (given == "policies")
+    assert process.stdout.readline() == "0 1\n"
+    if how == "ctrl-c":
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers too
+    # Returns when nobody has the pipes open any more, so that no worker is left.
+    out, err = process.communicate(timeout=300)
+    assert (process.returncode, out, err) == (0, "interrupted\n" if how == "ctrl-c" else "", "")

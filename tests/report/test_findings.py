@@ -14,7 +14,7 @@ from budgetalloc.report.findings import (
     tokens_sentence,
     worst,
 )
-from budgetalloc.report.waste import measure
+from budgetalloc.report.one_pass import measure
 
 
 def waste(groups, lengths=False):
@@ -29,13 +29,13 @@ def waste(groups, lengths=False):
 def test_the_headline_names_each_kind_of_waste():
     found = waste([(0, "a", [0, 0]), (0, "b", [1, 1]), (0, "c", [0, 1]), (0, "d", [0.5, 0.5])])
     assert headline(found) == (
-        "75.0 % of the rollouts taught nothing under a group baseline: 25.0 % in groups that all failed, 25.0 % in "
+        "75.0 % of the rollouts gave no gradient under a group baseline: 25.0 % in groups that all failed, 25.0 % in "
         "groups that all passed, 25.0 % in groups that had equal rewards in between."
     )
 
 
 def test_a_run_without_waste_is_told_so():
-    assert "none was wasted" in headline(waste([(0, "a", [0, 1])]))
+    assert "no rollout was wasted" in headline(waste([(0, "a", [0, 1])]))
 
 
 def test_tokens_are_unknown_or_counted():
@@ -45,23 +45,23 @@ def test_tokens_are_unknown_or_counted():
 
 def test_groups_of_one_are_neither():
     found = waste([(0, "a", [0]), (0, "b", [0, 1])])
-    assert alone_sentence(found).startswith("33.3 % of the rollouts had no other")
+    assert alone_sentence(found).startswith("33.3 % of the rollouts were the only one of their prompt")
     assert alone_sentence(waste([(0, "b", [0, 1])])) == ""
 
 
 def test_prompts_never_and_always_solved_are_counted():
     never, always = prompts_sentences(waste([(0, "a", [0, 0]), (1, "a", [0, 0]), (0, "b", [0, 1])]))
-    assert never == "Never solved: 1 of 2 prompts (50.0 %), with 66.7 % of the rollouts, 4 each in the median."
+    assert never == "Never solved: 1 of 2 prompts (50.0 %), with 66.7 % of the rollouts (median 4 each)."
     assert always == "Always solved: 0 of 2 prompts (0.0 %), with 0.0 % of the rollouts."
 
 
 def test_what_is_foreseen_needs_a_history():
-    assert "nothing could be foreseen" in foresight_sentences(waste([(0, "a", [0, 0])]))[0]
+    assert "could not predict anything" in foresight_sentences(waste([(0, "a", [0, 0])]))[0]
     steady = waste([(step, "a", [0] * 4) for step in range(40)])
     lines = foresight_sentences(steady)
     assert lines[0].startswith(f"{100 * steady.foresight.called()['wasted'] / 40:.1f} % of the wasted rollouts")
     assert "100.0 % were wasted" in lines[1]
-    assert "2.5 % of the waste fell on the first visit" in lines[2]
+    assert "2.5 % of the wasted rollouts were at the first visit" in lines[2]
     assert not any("graded" in line or "worse than the constant" in line for line in lines)
     fooled = waste([(step, "ab"[step % 2] + str(k), [0, step // 2 % 2]) for step in range(12) for k in range(5)])
     assert (fooled.foresight.skill < 0) == any("worse than the constant" in x for x in foresight_sentences(fooled))

@@ -99,7 +99,7 @@ def test_nothing_is_loaded_and_no_text_of_the_log_becomes_markup(text):
 
 
 def test_the_page_says_what_the_report_says(text):
-    for said in ("taught nothing", "Could the waste be foreseen?", "What a replay can and cannot tell", "thompson"):
+    for said in ("gave no gradient", "Could the waste be predicted?", "What a replay can and cannot tell", "thompson"):
         assert said in text
     assert "Not replayed: no policy was named." in page_of(policies=())
 

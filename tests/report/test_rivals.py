@@ -5,8 +5,8 @@ import pytest
 
 from budgetalloc import InputError, Ledger
 from budgetalloc.offline.compare import FIGURES
+from budgetalloc.report.one_pass import measure
 from budgetalloc.report.rivals import builders, first_steps, holding, joined, replay
-from budgetalloc.report.waste import measure
 
 
 def log(passed_SP, n=4, first=0):

@@ -55,7 +55,7 @@ def test_the_text_fits_the_terminal(found, width, unicode):
 
 def test_the_text_says_what_a_stranger_asks(found):
     text = as_text(found, 100, unicode=True)
-    for heading in ("WHERE THE ROLLOUTS WENT", "OVER TIME", "PROMPTS", "FORESEEN?", "OTHER POLICIES", "LEFT OUT"):
+    for heading in ("WHERE THE ROLLOUTS WENT", "OVER TIME", "PROMPTS", "PREDICTED?", "OTHER POLICIES", "LEFT OUT"):
         assert heading in text
     flat = " ".join(text.split())
     assert "learning does not react to the allocation" in flat

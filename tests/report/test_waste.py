@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from budgetalloc import BetaEstimator, InputError, Ledger
 from budgetalloc.report.foresight import equal_chance
-from budgetalloc.report.waste import KINDS, measure
+from budgetalloc.report.one_pass import measure
+from budgetalloc.report.waste import KINDS
 
 NAN = float("nan")
 DATA = Path(os.environ.get("BUDGETALLOC_DATA", Path(__file__).parents[3] / "shared" / "data"))

@@ -1,0 +1,63 @@
+"""The steps of a log, and from which prompts each batch was drawn: what inverse-propensity estimates need."""
+
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from budgetalloc.beliefs.ids import Id, check_ids, factorize
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.errors import InputError
+from budgetalloc.logs.ledger import Ledger
+
+Inclusion = Literal["epochs", "independent"]
+Ints = NDArray[np.int64]
+
+
+class LoggedStep(NamedTuple):
+    number: int  # from 0
+    at_R: Ints  # the place in the pool of each rollout
+    rewards_R: FloatArray
+    at_P: Ints  # the batch
+    size_P: Ints  # its groups, with rollouts that have no reward
+
+
+def logged_steps(ledger: Ledger, pool: list[Id]) -> tuple[list[Id], list[LoggedStep]]:
+    """The pool and the other prompts of the ledger, and its steps in order."""
+    rewards_R = np.asarray(ledger.rewards_R, dtype=np.float64)
+    ids, at_R = factorize([*pool, *check_ids(ledger.ids_R, "ledger.ids_R")])
+    at_R = at_R[len(pool) :]
+    order = np.argsort(np.asarray(ledger.step_R), kind="stable")
+    opens = np.flatnonzero(np.diff(np.asarray(ledger.step_R)[order])) + 1
+    logged = []
+    for number, rows in enumerate(np.split(order, opens) if len(order) else []):
+        at_P, size_P = np.unique(at_R[rows], return_counts=True)
+        logged.append(LoggedStep(number, at_R[rows], rewards_R[rows], at_P, size_P))
+    return ids, logged
+
+
+def could_be_logged(steps: list[LoggedStep], pool: int, inclusion: Inclusion) -> list[Ints]:
+    """For each step the prompts from which its batch was drawn; raises `InputError` if the log contradicts that."""
+    if inclusion == "independent":
+        pairs = list(pairwise(steps))
+        expected = sum(len(one.at_P) * len(other.at_P) for one, other in pairs) / pool
+        again = sum(int(np.isin(one.at_P, other.at_P).sum()) for one, other in pairs)
+        if again < expected - 5 * expected**0.5:
+            raise InputError(
+                f"inclusion='independent': in {len(steps)} steps {again} times a prompt comes again at the next one, "
+                f"where independent draws give about {expected:.0f}. Use inclusion='epochs'."
+            )
+        return [np.arange(pool)] * len(steps)
+    met_P, could_S = np.zeros(pool, dtype=bool), []
+    for step in steps:
+        if met_P[step.at_P].any():
+            if met_P.mean() < 0.5:
+                raise InputError(
+                    f"inclusion='epochs': at step {step.number} a prompt comes again when {met_P.mean():.0%} of all "
+                    "have been met. Use inclusion='independent' if each batch was drawn for itself."
+                )
+            met_P[:] = False
+        could_S.append(np.flatnonzero(~met_P))
+        met_P[step.at_P] = True
+    return could_S

@@ -1,0 +1,229 @@
+"""One pass over a log: what became of its rollouts, in memory proportional to its prompts and steps."""
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from budgetalloc.beliefs.ids import Id, check_ids
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.beliefs.rewards import EQUAL, check_range, unequal
+from budgetalloc.errors import InputError
+from budgetalloc.logs.ledger import Ledger
+from budgetalloc.report.foresight import BINS, SURE, Foresight, believer, bin_of, equal_chance, share
+from budgetalloc.report.waste import KINDS, Waste
+
+Ints = NDArray[np.int64]
+
+
+def measure(chunks: Iterable[Ledger], *, reward_range: tuple[float, float] = (0.0, 1.0)) -> Waste:
+    """Reads a log once and says where its rollouts went.
+
+    Args:
+        chunks: Parts of the log that hold whole steps, in ascending order; a `Ledger` in a list is one.
+        reward_range: The rewards that stand for failure and success; what lies between is graded.
+
+    Raises:
+        InputError: a reward outside the range, a step in two chunks, or no reward at all.
+
+    >>> log = Ledger(
+    ...     step_R=np.repeat([0, 1], 8), ids_R=(["a"] * 4 + ["b"] * 4) * 2,
+    ...     rewards_R=np.array([0, 0, 0, 0] + [0, 1, 1, 1] + [0, 0, 0, 0] + [1] * 4), lengths_R=np.full(16, 10),
+    ...     predicted_R=np.full(16, 0.5), counts_R=np.full(16, 4))
+    >>> waste = measure([log])
+    >>> waste.rollouts, waste.wasted, waste.wasted_tokens
+    (16, 12, 120)
+    >>> waste.shares()
+    {'mixed': 0.25, 'all_fail': 0.5, 'all_pass': 0.25, 'tied': 0.0, 'alone': 0.0}
+    >>> [waste.ids_P[at] for at in waste.never()]
+    ['a']
+    >>> round(waste.foresight.predicted_B.sum(), 4)  # at the second visits, under Beta(.5, 4.5) and Beta(3.5, 1.5)
+    np.float64(1.0924)
+    """
+    run = _Run(check_range(reward_range))
+    for chunk in chunks:
+        run.add(chunk)
+    return run.result()
+
+
+class _Sums:
+    """Named columns of sums that grow as places are added to."""
+
+    def __init__(self, *names: str) -> None:
+        self._columns = dict.fromkeys(names, np.zeros(0))
+
+    def add(self, at_G: Ints, **values_G: ArrayLike) -> None:
+        """Adds one value at each of these places to each of the named columns."""
+        if not len(at_G):
+            return
+        low, high = int(at_G.min()), int(at_G.max()) + 1
+        for name, values in values_G.items():
+            column = self._columns[name]
+            if high > len(column):
+                column = self._columns[name] = np.append(column, np.zeros(max(high - len(column), len(column))))
+            column[low:high] += np.bincount(at_G - low, weights=np.asarray(values, float), minlength=high - low)
+
+    def floats(self, name: str, size: int) -> FloatArray:
+        column = self._columns[name][:size]
+        return np.append(column, np.zeros(size - len(column)))
+
+    def ints(self, name: str, size: int) -> Ints:
+        return np.rint(self.floats(name, size)).astype(np.int64)
+
+
+class _Run:
+    """What is known of the log so far."""
+
+    def __init__(self, reward_range: tuple[float, float]) -> None:
+        self.low, self.high = reward_range
+        self.place: dict[Id, int] = {}
+        self.prompts = _Sums("visits", "rollouts", "wasted", "wasted_tokens", "successes")
+        self.steps: list[int] = []
+        self.by_step = _Sums("reward", "foreseen", "cold")
+        self.by_kind = _Sums("groups", "rollouts", "tokens")  # of each step, one place a kind
+        self.belief = believer()
+        self.bins = _Sums("groups", "wasted", "predicted", "rollouts", "wasted_rollouts")
+        self.squared = self.surprise = 0.0
+        self.cold = np.zeros(3, dtype=np.int64)  # groups, wasted groups, their rollouts
+        self.seen = (np.inf, -np.inf)
+        self.graded = False
+        self.unscored = self.unmeasured = self.broken = 0
+
+    def add(self, log: Ledger) -> None:
+        self.broken += log.broken
+        rewards_R = np.asarray(log.rewards_R, dtype=np.float64)
+        scored_R = ~np.isnan(rewards_R)
+        self.unscored += int((~scored_R).sum())
+        steps_S = np.unique(log.step_R)
+        if not len(steps_S):
+            return
+        if self.steps and steps_S[0] <= self.steps[-1]:
+            raise InputError(
+                f"chunks: step {steps_S[0]} comes after step {self.steps[-1]}. Give whole steps in ascending order."
+            )
+        rewards_R = rewards_R[scored_R]
+        self._check_range(rewards_R)
+        ids = check_ids(log.ids_R, "ids_R")
+        scored = [name for name, has_reward in zip(ids, scored_R.tolist(), strict=True) if has_reward]
+        prompt_R = np.fromiter((self.place.setdefault(x, len(self.place)) for x in scored), np.int64, len(scored))
+        at_R = len(self.steps) + np.searchsorted(steps_S, log.step_R[scored_R])
+        self.steps += steps_S.tolist()
+        self._groups(at_R, prompt_R, rewards_R, log.lengths_R[scored_R])
+
+    def _check_range(self, rewards_R: FloatArray) -> None:
+        self.seen = float(rewards_R.min(initial=self.seen[0])), float(rewards_R.max(initial=self.seen[1]))
+        if self.seen[0] < self.low or self.seen[1] > self.high:
+            wrong = self.seen[0] if self.seen[0] < self.low else self.seen[1]
+            raise InputError(
+                f"The log has a reward of {wrong:g}, outside reward_range=({self.low:g}, {self.high:g}): give the "
+                "rewards that stand for failure and success."
+            )
+
+    def _groups(self, at_R: Ints, prompt_R: Ints, rewards_R: FloatArray, length_R: Ints) -> None:
+        """Sums by group, then by step and by prompt."""
+        order = np.lexsort((prompt_R, at_R))
+        at_R, prompt_R, rewards_R, length_R = at_R[order], prompt_R[order], rewards_R[order], length_R[order]
+        success_R = (rewards_R - self.low) / (self.high - self.low)
+        self.graded |= bool(((success_R > EQUAL) & (success_R < 1 - EQUAL)).any())
+        opens_R = np.ones(len(order), dtype=bool)
+        opens_R[1:] = (at_R[1:] != at_R[:-1]) | (prompt_R[1:] != prompt_R[:-1])
+        rows_G = np.flatnonzero(opens_R)
+        if not len(rows_G):
+            return
+        at_G, prompt_G, n_G = at_R[rows_G], prompt_R[rows_G], np.diff(np.append(rows_G, len(order)))
+        self.unmeasured += int((length_R < 0).sum())
+        tokens_G = np.add.reduceat(np.maximum(length_R, 0), rows_G)
+        success_G = np.add.reduceat(success_R, rows_G)
+        mixed_G = unequal(np.minimum.reduceat(rewards_R, rows_G), np.maximum.reduceat(rewards_R, rows_G))
+        failed_G = np.maximum.reduceat(success_R, rows_G) <= EQUAL
+        passed_G = np.minimum.reduceat(success_R, rows_G) >= 1 - EQUAL
+        kind_G = np.select([n_G == 1, mixed_G, failed_G, passed_G], [4, 0, 1, 2], 3)  # places in KINDS
+        wasted_G = (kind_G > 0) & (kind_G < 4)
+        predicted_G, cold_G = self._predict(at_G, at_R, prompt_G, prompt_R, success_R, n_G)
+        many_G = n_G > 1
+        self._score(predicted_G[many_G], cold_G[many_G], wasted_G[many_G], n_G[many_G])
+        foreseen_G = wasted_G & ~cold_G & (bin_of(predicted_G) >= bin_of(np.array([SURE]))[0])
+        self.by_kind.add(at_G * len(KINDS) + kind_G, groups=np.ones(len(n_G)), rollouts=n_G, tokens=tokens_G)
+        self.by_step.add(at_G, reward=success_G, foreseen=n_G * foreseen_G, cold=n_G * (wasted_G & cold_G))
+        self.prompts.add(
+            prompt_G,
+            visits=np.ones(len(n_G)),
+            rollouts=n_G,
+            wasted=n_G * wasted_G,
+            wasted_tokens=tokens_G * wasted_G,
+            successes=success_G,
+        )
+
+    def _predict(
+        self, at_G: Ints, at_R: Ints, prompt_G: Ints, prompt_R: Ints, success_R: FloatArray, n_G: Ints
+    ) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """P(equal rewards) of each group as believed before its step, and which prompts were new."""
+        predicted_G, cold_G = np.zeros(len(n_G)), np.zeros(len(n_G), dtype=bool)
+        for step in np.unique(at_G):
+            group, row = (slice(*np.searchsorted(x, [step, step + 1])) for x in (at_G, at_R))
+            names = prompt_G[group].tolist()
+            cold_G[group] = self.belief.cold(names)
+            predicted_G[group] = equal_chance(self.belief.belief(names), n_G[group])
+            self.belief.observe(prompt_R[row].tolist(), np.clip(success_R[row], 0.0, 1.0))
+            self.belief.tick()
+        return predicted_G, cold_G
+
+    def _score(
+        self, predicted_G: FloatArray, cold_G: NDArray[np.bool_], wasted_G: NDArray[np.bool_], n_G: Ints
+    ) -> None:
+        self.cold += [int(cold_G.sum()), int((cold_G & wasted_G).sum()), int(n_G[cold_G & wasted_G].sum())]
+        p_G, wasted_G, n_G = predicted_G[~cold_G], wasted_G[~cold_G], n_G[~cold_G]
+        self.bins.add(
+            bin_of(p_G),
+            groups=np.ones(len(p_G)),
+            wasted=wasted_G,
+            predicted=p_G,
+            rollouts=n_G,
+            wasted_rollouts=n_G * wasted_G,
+        )
+        self.squared += float(((p_G - wasted_G) ** 2).sum())
+        self.surprise -= float(np.log(np.maximum(np.where(wasted_G, p_G, 1 - p_G), 1e-12)).sum())
+
+    def result(self) -> Waste:
+        if not self.place:
+            raise InputError(
+                f"The log holds no rollout with a reward ({self.unscored} without one, {self.broken} broken lines): "
+                "there is nothing to report. Is it the right file, and is the reward's column named?"
+            )
+        steps, prompts, kinds = len(self.steps), len(self.place), len(KINDS)
+        by_kind = {name: self.by_kind.ints(name, steps * kinds) for name in ("groups", "rollouts", "tokens")}
+        groups_B = self.bins.ints("groups", BINS)
+        foresight = Foresight(
+            groups_B=groups_B,
+            wasted_B=self.bins.ints("wasted", BINS),
+            predicted_B=self.bins.floats("predicted", BINS),
+            rollouts_B=self.bins.ints("rollouts", BINS),
+            wasted_rollouts_B=self.bins.ints("wasted_rollouts", BINS),
+            brier=share(self.squared, int(groups_B.sum())),
+            log_loss=share(self.surprise, int(groups_B.sum())),
+            cold_groups=int(self.cold[0]),
+            cold_wasted=int(self.cold[1]),
+            cold_wasted_rollouts=int(self.cold[2]),
+        )
+        return Waste(
+            step_S=np.array(self.steps, dtype=np.int64),
+            groups_SK=by_kind["groups"].reshape(steps, kinds),
+            rollouts_SK=by_kind["rollouts"].reshape(steps, kinds),
+            tokens_SK=by_kind["tokens"].reshape(steps, kinds),
+            reward_S=self.by_step.floats("reward", steps),
+            foreseen_S=self.by_step.ints("foreseen", steps),
+            cold_S=self.by_step.ints("cold", steps),
+            ids_P=list(self.place),
+            visits_P=self.prompts.ints("visits", prompts),
+            rollouts_P=self.prompts.ints("rollouts", prompts),
+            wasted_P=self.prompts.ints("wasted", prompts),
+            wasted_tokens_P=self.prompts.ints("wasted_tokens", prompts),
+            successes_P=self.prompts.floats("successes", prompts),
+            foresight=foresight,
+            reward_range=(self.low, self.high),
+            reward_seen=self.seen,
+            graded=self.graded,
+            unscored=self.unscored,
+            unmeasured=self.unmeasured,
+            broken=self.broken,
+        )
