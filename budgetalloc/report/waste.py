@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError
-from budgetalloc.logs.ledger import Ledger
+from budgetalloc.logs.base import Chunk
 from budgetalloc.report.foresight import BINS, SURE, Foresight, believer, bin_of, equal_chance, share
 
 Ints = NDArray[np.int64]
@@ -121,17 +121,17 @@ class Waste:
         return at_P[np.argsort(-self.rollouts_P[at_P], kind="stable")]
 
 
-def measure(chunks: Iterable[Ledger], *, reward_range: tuple[float, float] = (0.0, 1.0)) -> Waste:
+def measure(chunks: Iterable[Chunk], *, reward_range: tuple[float, float] = (0.0, 1.0)) -> Waste:
     """Reads a log once and says where its rollouts went.
 
     Args:
-        chunks: Parts of the log that hold whole steps, in ascending order; a `Ledger` in a list is one.
+        chunks: Parts of the log that hold whole steps, in ascending order; a whole `Ledger` in a list is one.
         reward_range: The rewards that stand for failure and success; what lies between is graded.
 
     Raises:
         InputError: a reward outside the range, a step in two chunks, or no reward at all.
 
-    >>> log = Ledger(
+    >>> log = Chunk(
     ...     step_R=np.repeat([0, 1], 8), ids_R=(["a"] * 4 + ["b"] * 4) * 2,
     ...     rewards_R=np.array([0, 0, 0, 0] + [0, 1, 1, 1] + [0, 0, 0, 0] + [1] * 4), lengths_R=np.full(16, 10),
     ...     predicted_R=np.full(16, 0.5), counts_R=np.full(16, 4))
@@ -174,7 +174,7 @@ class _Run:
         self.graded = False
         self.unscored = self.unmeasured = self.broken = 0
 
-    def add(self, log: Ledger, low: float, high: float) -> None:
+    def add(self, log: Chunk, low: float, high: float) -> None:
         self.broken += log.broken
         rewards_R = np.asarray(log.rewards_R, dtype=np.float64)
         scored_R = ~np.isnan(rewards_R)

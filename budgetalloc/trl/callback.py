@@ -14,7 +14,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from budgetalloc.advantages import Baseline, Scale, Weight
 from budgetalloc.errors import UnsupportedError
-from budgetalloc.logs.ledger import LedgerWriter
+from budgetalloc.logs.write import LedgerWriter
 from budgetalloc.policies import Policy, adaptive
 from budgetalloc.trl.checkpoints import load_beliefs, save_beliefs, whole_or_refused
 from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.errors import InputError
-from budgetalloc.logs.ledger import LedgerWriter
+from budgetalloc.logs.write import LedgerWriter
 from budgetalloc.policies import Policy, Step
 from budgetalloc.trl.batches import check_same, collect, merge, part, take
 from budgetalloc.trl.experimental.reuse import Reuse

@@ -20,7 +20,7 @@ from budgetalloc.advantages import Baseline, Scale, Weight
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError, UnsupportedError
-from budgetalloc.logs.ledger import LedgerWriter
+from budgetalloc.logs.write import LedgerWriter
 from budgetalloc.policies import Policy, Step, adaptive
 from budgetalloc.trl.checkpoints import load_beliefs, save_beliefs
 from budgetalloc.trl.experimental.completions import Server, TrainingEnded
