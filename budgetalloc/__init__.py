@@ -20,7 +20,7 @@ from budgetalloc.errors import InputError as InputError
 from budgetalloc.errors import StateError as StateError
 from budgetalloc.errors import UnsupportedError as UnsupportedError
 from budgetalloc.logs.ledger import Ledger as Ledger
-from budgetalloc.logs.ledger import LedgerWriter as LedgerWriter
+from budgetalloc.logs.write import LedgerWriter as LedgerWriter
 from budgetalloc.offline.compare import compare as compare
 from budgetalloc.offline.compare import comparisons as comparisons
 from budgetalloc.offline.one_step import one_step_value as one_step_value

@@ -6,8 +6,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from budgetalloc.logs.ledger import Ledger
-from budgetalloc.logs.open import Reading, open_log
+from budgetalloc.logs.base import Chunk
+from budgetalloc.logs.open import open_log
+from budgetalloc.logs.reading import Reading
 
 
 def opened(args: argparse.Namespace, **instead: Any) -> Reading:
@@ -23,10 +24,10 @@ def opened(args: argparse.Namespace, **instead: Any) -> Reading:
     return open_log(args.log, **(instead | {key: value for key, value in asked.items() if value is not None}))
 
 
-def watched(reading: Reading) -> Callable[[Iterable[Ledger]], Iterator[Ledger]]:
+def watched(reading: Reading) -> Callable[[Iterable[Chunk]], Iterator[Chunk]]:
     """Passes the chunks of a log on, with a bar on stderr at a terminal."""
 
-    def chunks(every: Iterable[Ledger]) -> Iterator[Ledger]:
+    def chunks(every: Iterable[Chunk]) -> Iterator[Chunk]:
         with bar("reading", reading.total, reading.unit) as move:
             for chunk in every:
                 move(reading.done)

@@ -14,7 +14,7 @@ from budgetalloc.cli.config import Config
 from budgetalloc.cli.logs import bar, opened, watched
 from budgetalloc.errors import InputError
 from budgetalloc.logs.ledger import Ledger
-from budgetalloc.logs.open import Reading
+from budgetalloc.logs.reading import Reading
 from budgetalloc.offline.compare import comparisons, summarise
 from budgetalloc.offline.replay import Replay
 from budgetalloc.report.rivals import LIMITS, POLICIES, joined

@@ -1,4 +1,4 @@
-"""Rows of a table as rollouts, once `names` has told which column is which.
+"""Rows of a table as rollouts, once `names` has identified the columns.
 
 A row is a rollout (a reward), or a group: successes and rollouts, or several rewards in one cell or in columns
 reward_0, reward_1, ...
@@ -15,22 +15,20 @@ from numpy.typing import NDArray
 
 from budgetalloc.beliefs.ids import Id, text_id
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.logs.names import Columns as Columns
-from budgetalloc.logs.names import identify as identify
-from budgetalloc.logs.open import Rows
-from budgetalloc.logs.rows import Ints, as_id
+from budgetalloc.logs.base import Ints, Rows, as_id
+from budgetalloc.logs.names import Columns
 
 _WORDS = {"true": 1.0, "false": 0.0}
-_LARGEST = 10**7  # rollouts in one row: beyond it, the row is not what it seems
+_LARGEST = 10**7  # rollouts in one row; a row with more is counted as broken
 
 
 def rollouts(table: Mapping[str, Any], columns: Columns, visits: Counter[Id], notes: Counter[str]) -> Rows | None:
-    """Rows of a table as rollouts, in the table's order, None if there are none; what cannot be used is counted.
+    """Rows of a table as rollouts, in the order of the table; None if there are none. Unusable rows are counted.
 
     Args:
         table: The used columns: lists, or arrays of numbers.
-        columns: As `identify` found them.
-        visits: Of each prompt in the rows before these, which this brings up to date: the steps of a table without.
+        columns: From `identify`.
+        visits: Visits of each prompt in earlier rows, updated here: they are the steps of a table that has no steps.
         notes: Counts what was left out.
     """
     ids, named_G = _ids(table, columns)

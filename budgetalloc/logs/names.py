@@ -1,4 +1,4 @@
-"""Tables that nobody agreed on: which column is the step, the prompt, the reward."""
+"""Which column of a table is the step, the prompt, the reward, by its name."""
 
 import re
 from collections.abc import Sequence
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from budgetalloc.errors import InputError
-from budgetalloc.logs.open import Reward
+from budgetalloc.logs.base import Reward
 
-# What each column is called, the first found counts; case and "-" for "_" do not matter.
+# Names of each column in order of preference; case does not matter, nor "-" for "_".
 STEP = ("step", "global_step", "training_step", "train_step", "iteration", "visit")
 ID = ("prompt_id", "example_id", "problem_id", "question_id", "task_id", "prompt_idx", "id", "index")
 TEXT = ("prompt", "question", "problem", "input")
@@ -66,10 +66,10 @@ def identify(names: Sequence[str], prompt_id: str | None = None, reward: Reward 
 
     ids, text = _id_columns(names, prompt_id), False
     if not ids:
-        found = one(ID)
-        text = found is None
-        found = found or one(TEXT)
-        ids = () if found is None else (found,)
+        named = one(ID)
+        text = named is None
+        named = named or one(TEXT)
+        ids = () if named is None else (named,)
     rewards, weights = _reward_columns(names, reward)
     successes, rollouts = one(SUCCESSES), one(ROLLOUTS)
     if rewards or successes is None or rollouts is None:

@@ -9,14 +9,14 @@ from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL, check_range, unequal
 from budgetalloc.errors import InputError
-from budgetalloc.logs.ledger import Ledger
+from budgetalloc.logs.base import Chunk
 from budgetalloc.report.foresight import BINS, SURE, Foresight, believer, bin_of, equal_chance, share
 from budgetalloc.report.waste import KINDS, Waste
 
 Ints = NDArray[np.int64]
 
 
-def measure(chunks: Iterable[Ledger], *, reward_range: tuple[float, float] = (0.0, 1.0)) -> Waste:
+def measure(chunks: Iterable[Chunk], *, reward_range: tuple[float, float] = (0.0, 1.0)) -> Waste:
     """Reads a log once and says where its rollouts went.
 
     Args:
@@ -26,7 +26,7 @@ def measure(chunks: Iterable[Ledger], *, reward_range: tuple[float, float] = (0.
     Raises:
         InputError: a reward outside the range, a step in two chunks, or no reward at all.
 
-    >>> log = Ledger(
+    >>> log = Chunk(
     ...     step_R=np.repeat([0, 1], 8), ids_R=(["a"] * 4 + ["b"] * 4) * 2,
     ...     rewards_R=np.array([0, 0, 0, 0] + [0, 1, 1, 1] + [0, 0, 0, 0] + [1] * 4), lengths_R=np.full(16, 10),
     ...     predicted_R=np.full(16, 0.5), counts_R=np.full(16, 4))
@@ -89,7 +89,7 @@ class _Run:
         self.graded = False
         self.unscored = self.unmeasured = self.broken = 0
 
-    def add(self, log: Ledger) -> None:
+    def add(self, log: Chunk) -> None:
         self.broken += log.broken
         rewards_R = np.asarray(log.rewards_R, dtype=np.float64)
         scored_R = ~np.isnan(rewards_R)

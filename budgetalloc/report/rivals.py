@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.errors import InputError
+from budgetalloc.logs.base import Chunk
 from budgetalloc.logs.ledger import Ledger
 from budgetalloc.offline.compare import Builder, Progress, comparisons, summarise
 from budgetalloc.offline.replay import Replay
@@ -62,7 +63,7 @@ def builders(names: Sequence[str]) -> dict[str, Builder]:
     return {name: known[name] for name in names}
 
 
-def holding(chunks: Iterable[Ledger], held: list[Ledger], rows: int = _KEPT) -> Iterator[Ledger]:
+def holding(chunks: Iterable[Chunk], held: list[Chunk], rows: int = _KEPT) -> Iterator[Chunk]:
     """Passes the chunks on and holds back the log's first steps, about `rows` rollouts, for a replay."""
     held.clear()
     room = rows
@@ -73,7 +74,7 @@ def holding(chunks: Iterable[Ledger], held: list[Ledger], rows: int = _KEPT) -> 
         yield chunk
 
 
-def first_steps(log: Ledger, rows: int) -> Ledger:
+def first_steps(log: Chunk, rows: int) -> Chunk:
     """As many of the log's first steps as fit into so many rollouts, one at least.
 
     >>> log = Ledger(np.array([0, 0, 1, 1]), list("abab"), *np.zeros((4, 4)))
@@ -88,7 +89,7 @@ def first_steps(log: Ledger, rows: int) -> Ledger:
     return _ledger([log], [log.ids_R[k] for k in at.tolist()], at)
 
 
-def joined(parts: Sequence[Ledger], reward_range: tuple[float, float]) -> Ledger:
+def joined(parts: Sequence[Chunk], reward_range: tuple[float, float]) -> Ledger:
     """Parts of a log as one, with rewards mapped to [0, 1]."""
     log = _ledger(parts, [name for part in parts for name in part.ids_R])
     low, high = reward_range
@@ -96,7 +97,7 @@ def joined(parts: Sequence[Ledger], reward_range: tuple[float, float]) -> Ledger
     return log
 
 
-def _ledger(parts: Sequence[Ledger], ids: list[Any], at: Any = slice(None)) -> Ledger:
+def _ledger(parts: Sequence[Chunk], ids: list[Any], at: Any = slice(None)) -> Ledger:
     names = ("step_R", "rewards_R", "lengths_R", "predicted_R", "counts_R")
     return Ledger(ids_R=ids, **{name: np.concatenate([getattr(x, name) for x in parts])[at] for name in names})
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.errors import BudgetallocError, InputError
+from budgetalloc.logs.base import Chunk
 from budgetalloc.logs.ledger import Ledger
 from budgetalloc.offline.compare import Progress
 from budgetalloc.report.one_pass import measure
@@ -44,7 +45,7 @@ def report(
     steps: int | None = None,
     reward_range: tuple[float, float] | None = None,
     workers: int | None = None,
-    watch: Callable[[Iterable[Ledger]], Iterable[Ledger]] | None = None,
+    watch: Callable[[Iterable[Chunk]], Iterable[Chunk]] | None = None,
     progress: Progress | None = None,
     **reading: Any,
 ) -> Report:
@@ -77,8 +78,8 @@ def report(
     """
     rivals = builders(policies)
     chunks = _chunks(source, reading)
-    passing: Iterable[Ledger] = watch(chunks) if watch else chunks
-    held: list[Ledger] = []
+    passing: Iterable[Chunk] = watch(chunks) if watch else chunks
+    held: list[Chunk] = []
     seen = [0.0, 1.0]
     try:
         waste = measure(holding(_noting(passing, seen), held), reward_range=reward_range or (0.0, 1.0))
@@ -103,18 +104,18 @@ def report(
     return Report(str(path or "a log in memory"), kind, waste, notes, replayed, "" if replayed else why_not)
 
 
-def _chunks(source: Any, reading: Mapping[str, Any]) -> Iterable[Ledger]:
+def _chunks(source: Any, reading: Mapping[str, Any]) -> Iterable[Chunk]:
     if isinstance(source, Ledger):
         return [source]
     if isinstance(source, (str, os.PathLike)) or hasattr(source, "column_names"):
         from budgetalloc.logs.open import open_log
 
         return open_log(source, **reading)
-    chunks: Iterable[Ledger] = source
+    chunks: Iterable[Chunk] = source
     return chunks
 
 
-def _noting(chunks: Iterable[Ledger], seen: list[float]) -> Iterator[Ledger]:
+def _noting(chunks: Iterable[Chunk], seen: list[float]) -> Iterator[Chunk]:
     """The chunks; `seen` becomes the lowest and the highest reward so far, 0 and 1 included."""
     for chunk in chunks:
         rewards_R = np.asarray(chunk.rewards_R)[~np.isnan(chunk.rewards_R)]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.logs.ledger import LedgerWriter
+from budgetalloc.logs.write import LedgerWriter
 from budgetalloc.policies import Policy
 
 BoolArray = NDArray[np.bool_]

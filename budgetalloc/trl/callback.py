@@ -14,7 +14,7 @@ from transformers import TrainerCallback
 
 from budgetalloc.advantages import Baseline, Scale, Weight
 from budgetalloc.errors import UnsupportedError
-from budgetalloc.logs.ledger import LedgerWriter
+from budgetalloc.logs.write import LedgerWriter
 from budgetalloc.policies import Policy, adaptive
 from budgetalloc.trl.checkpoints import load_beliefs, restoring_with, save_beliefs, saving_with, whole_or_refused
 from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from budgetalloc.beliefs.ids import Id
-from budgetalloc.logs.ledger import LedgerWriter
+from budgetalloc.logs.write import LedgerWriter
 from budgetalloc.policies import Policy
 from budgetalloc.trl.experimental.reuse import Reuse
 from budgetalloc.trl.options import Options

@@ -11,10 +11,12 @@ from typing import Any
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.errors import InputError
-from budgetalloc.logs.columns import Columns, identify, rollouts
-from budgetalloc.logs.lines import open_bytes
-from budgetalloc.logs.open import Reading, Rows
-from budgetalloc.logs.rows import ascending
+from budgetalloc.logs.base import Rows
+from budgetalloc.logs.columns import rollouts
+from budgetalloc.logs.formats.lines import open_bytes
+from budgetalloc.logs.names import Columns, identify
+from budgetalloc.logs.reading import Reading
+from budgetalloc.logs.steps import ascending
 
 _SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _BATCH = 2048  # rows
@@ -29,6 +31,11 @@ def find(path: Path) -> list[Path]:
     return [path] if path.stat().st_size and (path.name.lower().endswith(_SUFFIXES) or _fits(path)) else []
 
 
+def files(path: Path) -> list[Path]:
+    """The file itself."""
+    return [path]
+
+
 def _fits(path: Path) -> bool:
     try:
         raw, file = open_bytes(path)
@@ -41,9 +48,9 @@ def _fits(path: Path) -> bool:
 
 
 def _header(line: str) -> tuple[list[str], str]:
-    """The names of the columns, and what is between them."""
-    between = max(",;\t", key=line.count)
-    return [name.strip() for name in next(csv.reader([line.rstrip("\r\n")], delimiter=between), [])], between
+    """The names of the columns, and their separator."""
+    separator = max(",;\t", key=line.count)
+    return [name.strip() for name in next(csv.reader([line.rstrip("\r\n")], delimiter=separator), [])], separator
 
 
 def rows(reading: Reading) -> Iterator[Rows]:
@@ -75,11 +82,11 @@ def _in_order(reading: Reading, path: Path) -> Iterator[Rows]:
 
 
 def _batches(reading: Reading, path: Path) -> Iterator[tuple[list[str], list[list[str]]]]:
-    """The header, and rows of as many cells; others are counted as broken."""
+    """The header, with rows of as many cells; other rows are counted as broken."""
     raw, file = open_bytes(path)
     with raw, io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="") as text:
-        names, between = _header(text.readline())
-        reader = csv.reader(text, delimiter=between)
+        names, separator = _header(text.readline())
+        reader = csv.reader(text, delimiter=separator)
         batch: list[list[str]] = []
         while True:
             try:

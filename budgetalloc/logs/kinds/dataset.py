@@ -9,10 +9,12 @@ import numpy as np
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.errors import InputError
-from budgetalloc.logs import arrow
-from budgetalloc.logs.columns import Columns, identify, rollouts
-from budgetalloc.logs.open import Reading, Rows
-from budgetalloc.logs.rows import Ints, ascending
+from budgetalloc.logs.base import Ints, Rows
+from budgetalloc.logs.columns import rollouts
+from budgetalloc.logs.formats import arrow
+from budgetalloc.logs.names import Columns, identify
+from budgetalloc.logs.reading import Reading
+from budgetalloc.logs.steps import ascending
 
 _SUFFIXES = (".parquet", ".arrow")
 _Names = tuple[str, ...]
@@ -59,17 +61,17 @@ def _schemas(reading: Reading) -> _Schemas:
 
 
 def _columns(names: _Names, path: Path | None, reading: Reading) -> Columns:
-    found = identify(names, reading.prompt_id, reading.reward)
-    if found is None:
+    columns = identify(names, reading.prompt_id, reading.reward)
+    if columns is None:
         raise InputError(
             f"source={str(path or reading.source)!r} has the columns {list(names)}: there must be one of prompts and "
             "one of rewards. Name yours with prompt_id= and reward=."
         )
-    return found
+    return columns
 
 
 def _steps(reading: Reading, schemas: _Schemas, columns: dict[_Names, Columns]) -> Iterator[Ints]:
-    """The steps alone. Those that cannot be read do not count: their rows are left out."""
+    """The steps alone, without those that cannot be read, whose rows are left out."""
     for names, batch in _batches(reading, schemas, {names: [x.step or ""] for names, x in columns.items()}):
         values = arrow.column(batch.column(columns[names].step))
         step_R = values if isinstance(values, np.ndarray) else np.array([_number(x) for x in values])

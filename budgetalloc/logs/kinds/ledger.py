@@ -1,4 +1,4 @@
-"""Our own ledger: JSON lines, appended by `LedgerWriter`, in which a resumed run says which of its steps are void."""
+"""The ledger of budgetalloc: JSON lines, appended by `LedgerWriter`; a resumed run marks which steps are void."""
 
 import json
 import math
@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.beliefs.ids import Id
-from budgetalloc.logs.lines import Record, first, lines, parsed_rows
-from budgetalloc.logs.open import Reading, Rows
-from budgetalloc.logs.rows import Ints, as_id, ascending
+from budgetalloc.logs.base import Ints, Rows, as_id
+from budgetalloc.logs.formats.lines import Record, first, lines, parsed_rows
+from budgetalloc.logs.reading import Reading
+from budgetalloc.logs.steps import ascending
 
 _COLUMNS = ("step", "id", "reward", "length", "predicted", "count")
 _KNOWN = {*_COLUMNS, "resumed"}
@@ -23,10 +24,15 @@ _Row = tuple[int, Id, float, int, float, int]
 
 
 def find(path: Path) -> list[Path]:
-    """A ledger; those directly in a folder; or an empty file, which is that of a run that has not begun."""
+    """A ledger; the ledgers directly in a folder; or an empty file, which is the ledger of a run that has not begun."""
     if path.is_dir():
         return [x for x in sorted(path.iterdir()) if x.is_file() and ".jsonl" in x.name and _is_ledger(x)]
     return [path] if _is_ledger(path) or path.stat().st_size == 0 else []
+
+
+def files(path: Path) -> list[Path]:
+    """The file itself."""
+    return [path]
 
 
 def _is_ledger(path: Path) -> bool:
@@ -34,7 +40,7 @@ def _is_ledger(path: Path) -> bool:
 
 
 def rows(reading: Reading) -> Iterator[Rows]:
-    """Two passes: what comes later in the file says which steps before it are void."""
+    """The rollouts, in two passes: later lines of the file say which earlier steps are void."""
     assert reading.path is not None
     path = reading.path
     resumed, ordered, total = _scan(reading, path)
@@ -49,7 +55,7 @@ def rows(reading: Reading) -> Iterator[Rows]:
 def _scan(reading: Reading, path: Path) -> tuple[list[int], bool, int]:
     """The step of each line that resumes, in order; whether the steps between them ascend; how many lines there are.
 
-    The run may go on meanwhile: what it adds after this pass is not looked at.
+    The run may still be writing: lines that it adds after this pass are not read.
     """
     resumed: list[int] = []
     total = 0
@@ -61,8 +67,8 @@ def _scan(reading: Reading, path: Path) -> tuple[list[int], bool, int]:
                 if b'"resumed"' in line and (step := _resumed(line)) is not None:
                     resumed.append(step)
                     last = -(2**63)
-                elif found := _STEP.search(line):
-                    ordered, last = ordered and int(found[1]) >= last, int(found[1])
+                elif match := _STEP.search(line):
+                    ordered, last = ordered and int(match[1]) >= last, int(match[1])
             continue
         step_R = np.array([int(x) for x in _STEP.findall(b"".join(held))])
         if len(step_R):
@@ -114,8 +120,8 @@ def _number(value: Any) -> float:
     return math.nan if value is None else float(value)
 
 
-def _joined(found: list[_Row]) -> Rows:
-    steps, ids, rewards, lengths, predicted, counts = zip(*found, strict=True)
+def _joined(rollouts: list[_Row]) -> Rows:
+    steps, ids, rewards, lengths, predicted, counts = zip(*rollouts, strict=True)
     integers: list[Ints] = [np.array(x, dtype=np.int64) for x in (steps, lengths, counts)]
     return Rows(
         integers[0],

@@ -1,27 +1,28 @@
 """What prime-rl writes: `rollouts/step_7/train_rollouts.jsonl`, or one stream `traces.jsonl` of episodes.
 
-prime-rl drops rollouts that failed, and groups that its filters refuse before a batch, from the files of steps: what a
-run generated is more than what is there. The stream has everything. Rollouts of evaluations are left out.
+The files of steps lack rollouts that failed and groups that prime-rl's filters refused, so a run generated more than
+these files show. The stream has everything. Rollouts of evaluations are left out.
 """
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from budgetalloc.logs.kinds import traces
-from budgetalloc.logs.lines import Record, first, parsed_rows
-from budgetalloc.logs.open import Reading, Rows
-from budgetalloc.logs.rows import ascending, joined
+from budgetalloc.logs.base import Rows
+from budgetalloc.logs.formats import traces
+from budgetalloc.logs.formats.lines import Record, first, parsed_rows
+from budgetalloc.logs.reading import Reading
+from budgetalloc.logs.steps import ascending, joined
 
 _STEP = re.compile(r"step_(\d+)")
 
 
 def find(path: Path) -> list[Path]:
-    """The folder with those of the steps, a file of one step, or the stream of a run, from its output folder too."""
+    """The folder of the steps, the file of one step, or the stream of a run; a run's output folder is searched too."""
     if path.is_file():
         records = first(path, 3)
-        ours = any(traces.of_training(x) for x in records) or path.name.startswith("train_rollouts.jsonl")
-        return [path] if ours and any(traces.is_record(x) for x in records) else []
+        trained = path.name.startswith("train_rollouts.jsonl") or any(traces.of_training(x) for x in records)
+        return [path] if trained and any(traces.is_record(x) for x in records) else []
     steps = [x for x in (path, path / "rollouts", path / "run_default" / "rollouts") if _steps(x)]
     streams = [x for place in ("", "*/", "*/*/") for x in path.glob(f"{place}traces.jsonl") if find(x)]
     return steps + sorted(streams)
@@ -33,8 +34,8 @@ def files(path: Path) -> list[Path]:
 
 
 def _steps(folder: Path) -> list[tuple[int, Path]]:
-    found = [(int(match[1]), x) for x in folder.glob("step_*") if (match := _STEP.fullmatch(x.name))]
-    return sorted((step, file) for step, x in found for file in x.glob("train*.jsonl*"))
+    folders = [(int(match[1]), x) for x in folder.glob("step_*") if (match := _STEP.fullmatch(x.name))]
+    return sorted((step, file) for step, x in folders for file in x.glob("train*.jsonl*"))
 
 
 def rows(reading: Reading) -> Iterator[Rows]:
@@ -58,9 +59,9 @@ def stream(reading: Reading, path: Path) -> Iterator[Rows]:
 
 def _file(reading: Reading, path: Path, step: int | None) -> Iterator[Rows]:
     def parse(record: Record) -> Rows | None:
-        found = traces.parse(record, reading)
-        training = [x for x in found if not x.evaluation]
-        if evaluated := len(found) - len(training):
+        every = traces.parse(record, reading)
+        training = [x for x in every if not x.evaluation]
+        if evaluated := len(every) - len(training):
             reading.notes["row of an evaluation"] += evaluated
         return traces.rows(training, step) if training else None
 

@@ -2,10 +2,10 @@
 
 `completions/completions_00007.parquet` has a row for each rollout of the last batch before step 7 was logged: step,
 prompt, completion, a column for each reward function, what reward functions logged with `log_extra`, and advantage.
-So with `logging_steps` above 1 only the last batch of them is there, and where one generation serves several steps
-the same rows are there again, which are taken once. A step that ran again after a resume overwrote its file. Tokens
-are not logged: lengths are unknown. A run that evaluates writes the evaluation's completions to the file of that step,
-in place of the training's (TRL 1.16); nothing in the file tells.
+With `logging_steps` above 1 only the last batch is logged. Where one generation serves several steps, the same rows
+are logged again; they are taken once. A step that ran again after a resume has overwritten its file. Tokens are not
+logged: lengths are unknown. A run that evaluates writes the evaluation's completions to the file of that step, in place
+of those of training (TRL 1.16); nothing in the file marks them.
 """
 
 import re
@@ -19,10 +19,10 @@ import numpy as np
 from budgetalloc.beliefs.ids import Id, factorize, text_id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError
-from budgetalloc.logs import arrow
+from budgetalloc.logs.base import Rows, as_id
 from budgetalloc.logs.columns import weighted
-from budgetalloc.logs.open import Reading, Rows
-from budgetalloc.logs.rows import as_id
+from budgetalloc.logs.formats import arrow
+from budgetalloc.logs.reading import Reading
 
 _FILE = re.compile(r"completions_(\d+)\.parquet")
 _STALE = 3600.0  # seconds; files of one run may be copied in any order
@@ -39,12 +39,12 @@ def files(path: Path) -> list[Path]:
     """The files in the order of their steps."""
     if path.is_file():
         return [path]
-    found = [(int(match[1]), x) for x in path.iterdir() if (match := _FILE.fullmatch(x.name))]
-    return [x for _, x in sorted(found)]
+    numbered = [(int(match[1]), x) for x in path.iterdir() if (match := _FILE.fullmatch(x.name))]
+    return [x for _, x in sorted(numbered)]
 
 
 def rows(reading: Reading) -> Iterator[Rows]:
-    """The rollouts of each file in turn; of a batch that was logged twice, once."""
+    """The rollouts of each file in turn; a batch that was logged twice is taken once."""
     assert reading.path is not None
     notes, before, newest = reading.notes, None, 0.0
     paths = files(reading.path)
@@ -107,18 +107,18 @@ def _ids(table: Any, path: Path, prompt_id: str | None) -> list[Any]:
     if column is None and "prompt" not in names:
         raise InputError(f"{path} has the columns {names} and no 'prompt': it is no file of TRL's completions.")
     known: dict[str, Id] = {}  # the rollouts of a prompt are many, and its text long
-    found: list[Any] = []
+    ids_R: list[Any] = []
     for value in arrow.names(table.column(column or "prompt")):
         if column is not None:
             try:
-                found.append(as_id(value))
+                ids_R.append(as_id(value))
             except TypeError:
-                found.append(None)
+                ids_R.append(None)
         elif isinstance(value, str):
-            found.append(known.setdefault(value, text_id(value)) if value not in known else known[value])
+            ids_R.append(known.setdefault(value, text_id(value)) if value not in known else known[value])
         else:
-            found.append(None if value is None else text_id(value))
-    return found
+            ids_R.append(None if value is None else text_id(value))
+    return ids_R
 
 
 def _rewards(table: Any, path: Path, reading: Reading, ids_R: Sequence[Any]) -> FloatArray:

@@ -1,15 +1,16 @@
 """Results of `verifiers`: `traces.jsonl` (an episode a line, since 0.4) or `results.jsonl` (a rollout a line, before).
 
-An evaluation has no training steps: all its rollouts are of step 0, unless a trainer stamped the records with its own.
+An evaluation has no training steps: all its rollouts are of step 0, unless a trainer wrote its step into the records.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from budgetalloc.logs.kinds import traces
-from budgetalloc.logs.lines import Record, first, parsed_rows
-from budgetalloc.logs.open import Reading, Rows
-from budgetalloc.logs.rows import ascending, joined
+from budgetalloc.logs.base import Rows
+from budgetalloc.logs.formats import traces
+from budgetalloc.logs.formats.lines import Record, first, parsed_rows
+from budgetalloc.logs.reading import Reading
+from budgetalloc.logs.steps import ascending, joined
 
 _NAMES = ("traces.jsonl", "results.jsonl")
 
@@ -19,12 +20,17 @@ def find(path: Path) -> list[Path]:
     if path.is_dir():
         return [x for name in _NAMES if (x := path / name).is_file() and find(x)]
     records = [x for x in first(path, 3) if traces.is_record(x)]
-    ours = records and not any(traces.of_training(x) for x in records) and not path.name.startswith("train_rollouts")
-    return [path] if ours else []
+    trained = path.name.startswith("train_rollouts") or any(traces.of_training(x) for x in records)
+    return [path] if records and not trained else []
+
+
+def files(path: Path) -> list[Path]:
+    """The file itself."""
+    return [path]
 
 
 def rows(reading: Reading) -> Iterator[Rows]:
-    """The rollouts, evaluations among them."""
+    """The rollouts, including those of evaluations."""
     path = reading.path
     assert path is not None
 

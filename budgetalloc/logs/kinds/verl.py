@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from budgetalloc.beliefs.ids import Id, text_id
-from budgetalloc.logs.lines import Record, first, parsed_rows
-from budgetalloc.logs.open import Reading, Rows
-from budgetalloc.logs.rows import as_id, ascending
+from budgetalloc.logs.base import Rows, as_id
+from budgetalloc.logs.formats.lines import Record, first, parsed_rows
+from budgetalloc.logs.reading import Reading
+from budgetalloc.logs.steps import ascending
 
 _KNOWN = {"input", "output", "gts", "score", "step"}
 _MARKS = ("input", "output", "score")
@@ -76,6 +77,6 @@ def _file(reading: Reading, path: Path, by_name: bool) -> Iterator[Rows]:
     yield from parsed_rows(reading, path, parse, _joined)
 
 
-def _joined(found: list[_Row]) -> Rows:
-    steps, ids, rewards = zip(*found, strict=True)
+def _joined(rollouts: list[_Row]) -> Rows:
+    steps, ids, rewards = zip(*rollouts, strict=True)
     return Rows(np.array(steps, dtype=np.int64), list(ids), np.array(rewards, dtype=np.float64))

@@ -1,6 +1,6 @@
 """A run of W&B on disk: the completions tables that TRL gives it with `log_completions=True`.
 
-Their names are in `run-ID.wandb`, they themselves in `files/media/table/` beside it. Nothing here touches the network.
+`run-ID.wandb` names the tables, which lie in `files/media/table/` beside it. Nothing here uses the network.
 """
 
 import json
@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from budgetalloc.errors import InputError
-from budgetalloc.logs.columns import identify, rollouts
-from budgetalloc.logs.kinds.wandb_file import Run, Table, read_run
-from budgetalloc.logs.open import Reading, Rows
+from budgetalloc.logs.base import Rows
+from budgetalloc.logs.columns import rollouts
+from budgetalloc.logs.formats.wandb_file import Run, Table, read_run
+from budgetalloc.logs.names import identify
+from budgetalloc.logs.reading import Reading
 
 _OWN = {"step", "prompt", "completion", "advantage", "image"}  # the columns of TRL's table that are no reward
 
@@ -23,8 +25,8 @@ def find(path: Path) -> list[Path]:
     """The `.wandb` files at a path: itself, that of a run's folder, or those of the runs in a folder `wandb`."""
     if path.is_file():
         return [path] if path.suffix == ".wandb" else []
-    found = [file for folder in ("", "*run-*/", "wandb/*run-*/") for file in path.glob(f"{folder}run-*.wandb")]
-    return sorted(file for file in found if not file.parent.is_symlink())  # latest-run
+    logs = [file for folder in ("", "*run-*/", "wandb/*run-*/") for file in path.glob(f"{folder}run-*.wandb")]
+    return sorted(file for file in logs if not file.parent.is_symlink())  # latest-run is a link
 
 
 def files(path: Path) -> list[Path]:
@@ -35,8 +37,8 @@ def files(path: Path) -> list[Path]:
 def rows(reading: Reading) -> Iterator[Rows]:
     """The rollouts of the completions tables, step by step.
 
-    The reward is the sum of the reward functions with the run's own `reward_weights`. A table that W&B was given twice
-    is taken once, those of evaluations are left out, and a step that ran again counts as it ran last.
+    The reward is the sum of the reward functions with the run's own `reward_weights`. A table that was logged twice
+    is taken once, tables of evaluations are left out, and of a step that ran again the last run counts.
     """
     path, notes = reading.path, reading.notes
     assert path is not None
@@ -93,7 +95,7 @@ def _in_order(run: Run, path: Path, notes: Counter[str]) -> list[Table]:
 
 
 def _content(table: Table, reading: Reading) -> tuple[list[str], list[list[Any]]]:
-    """The columns and the rows of a table, none where its file is of no use."""
+    """The columns and the rows of a table; none where its file cannot be used."""
     try:
         written = table.path.read_bytes()
         content = json.loads(written)

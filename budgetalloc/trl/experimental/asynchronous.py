@@ -14,7 +14,7 @@ import numpy as np
 from budgetalloc.advantages import Baseline, Scale, Weight
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.errors import InputError, UnsupportedError, check_integer
-from budgetalloc.logs.ledger import LedgerWriter
+from budgetalloc.logs.write import LedgerWriter
 from budgetalloc.policies import Policy, Step, adaptive
 from budgetalloc.trl.batch import Batch, Round, append
 from budgetalloc.trl.checkpoints import load_beliefs, restoring_with, save_beliefs, saving_with

@@ -8,7 +8,8 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
-from budgetalloc.logs.open import Reading, Rows
+from budgetalloc.logs.base import Rows
+from budgetalloc.logs.reading import Reading
 
 Record = dict[str, Any]
 T = TypeVar("T")
@@ -17,7 +18,7 @@ _LOOKED_AT = 1 << 24  # bytes of a line that `first` reads: those of an episode 
 
 
 def open_bytes(path: Path) -> tuple[IO[bytes], IO[bytes]]:
-    """The file, and the file unpacked: the same unless it is gzip. The place in the first one is what was read."""
+    """The file, and the file unpacked: the same unless it is gzip. The position in the first is how much was read."""
     raw = path.open("rb")
     packed = raw.read(2) == b"\x1f\x8b"
     raw.seek(0)
@@ -25,7 +26,7 @@ def open_bytes(path: Path) -> tuple[IO[bytes], IO[bytes]]:
 
 
 def first(path: Path, count: int = 20) -> list[Record]:
-    """The records among the first lines of a file, to tell what wrote it; none if it is no file of JSON lines."""
+    """The records among the first lines of a file, which show what wrote it; none if it is no file of JSON lines."""
     if not path.is_file():
         return []
     held: list[bytes] = []
@@ -66,10 +67,10 @@ def lines(reading: Reading, path: Path, limit: int | None = None) -> Iterator[li
 def records(reading: Reading, path: Path, limit: int | None = None) -> Iterator[list[Record]]:
     """The records of a file, thousands at a time. A line that is none is counted as a broken row."""
     for held in lines(reading, path, limit):
-        found, broken = _parsed([line for line in held if not line.isspace()])
+        batch, broken = _parsed([line for line in held if not line.isspace()])
         if broken:
             reading.notes["broken row"] += broken
-        yield found
+        yield batch
 
 
 def parsed_rows(
@@ -89,7 +90,7 @@ def parsed_rows(
         if (part := at_once(batch)) is not None:
             yield part
             continue
-        found = []
+        parsed = []
         for record in batch:
             try:
                 row = parse(record)
@@ -97,9 +98,9 @@ def parsed_rows(
                 reading.notes["broken row"] += 1
             else:
                 if row is not None:
-                    found.append(row)
-        if found:
-            yield rows(found)
+                    parsed.append(row)
+        if parsed:
+            yield rows(parsed)
 
 
 def _parsed(held: list[bytes]) -> tuple[list[Record], int]:
@@ -110,12 +111,12 @@ def _parsed(held: list[bytes]) -> tuple[list[Record], int]:
             return every, 0
     except (ValueError, RecursionError):
         pass
-    found = []
+    single = []
     for line in held:
         try:
             record = json.loads(line)
         except (ValueError, RecursionError):
             continue
         if isinstance(record, dict):
-            found.append(record)
-    return found, len(held) - len(found)
+            single.append(record)
+    return single, len(held) - len(single)

@@ -1,4 +1,4 @@
-"""Columns of Arrow tables as plain Python and NumPy: what readers of parquet, Arrow and datasets share."""
+"""Columns of Arrow tables as plain Python and NumPy, for readers of parquet, Arrow and datasets."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from budgetalloc.errors import UnsupportedError
-from budgetalloc.logs.open import Reading
+from budgetalloc.logs.reading import Reading
 
 BATCH = 65_536  # rows
 

@@ -1,6 +1,6 @@
 """Records of rollouts in the environments of `verifiers`: its own results, and what prime-rl writes.
 
-Three shapes are about: an episode with its traces (verifiers 0.4, prime-rl since it streams traces), a trace
+There are three shapes: an episode with its traces (verifiers 0.4, prime-rl since it streams traces), a trace
 (prime-rl before), and a flat row with example_id and reward (verifiers before 0.4, prime-rl before that).
 """
 
@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.beliefs.ids import Id, text_id
-from budgetalloc.logs.lines import Record
-from budgetalloc.logs.open import Reading, Rows
-from budgetalloc.logs.rows import as_id
+from budgetalloc.logs.base import Rows, as_id
+from budgetalloc.logs.formats.lines import Record
+from budgetalloc.logs.reading import Reading
 
-# Top-level keys that have nothing to say about rewards; others that are not used are counted as unknown.
+# Top-level keys that do not concern rewards; other keys that are not used are counted as unknown.
 _EPISODE = {"id", "env", "task", "group", "run", "ok", "is_timeout", "errors", "traces"}
 _EPISODE |= {"num_input_tokens", "num_output_tokens", "num_total_tokens"}
 _FLAT = {"example_id", "task", "prompt", "completion", "answer", "info", "reward", "metrics", "token_usage", "timing"}
@@ -24,7 +24,7 @@ _FLAT |= {"trajectory", "env_id", "env_name", "generation_ms", "scoring_ms", "to
 
 
 @dataclass(frozen=True)
-class Rollout:
+class Trace:
     """One rollout of a record; `step` is None where the record does not say."""
 
     step: int | None
@@ -35,20 +35,20 @@ class Rollout:
 
 
 def is_record(record: Record) -> bool:
-    """Whether it has one of the three shapes."""
+    """Whether a record has one of the three shapes."""
     flat = "reward" in record and "example_id" in record and "prompt" in record
     return flat or ("task" in record and ("traces" in record or ("rewards" in record and "nodes" in record)))
 
 
 def of_training(record: Record) -> bool:
-    """Whether it was made by a trainer rather than by an evaluation on its own."""
+    """Whether a trainer made the record, rather than a separate evaluation."""
     traces = record.get("traces") or [record]
     kinds = [_get(trace, "info", "kind") for trace in traces if isinstance(trace, dict)]
     return _get(record, "run", "type") == "train" or any(kinds) or _get(record, "info", "prime_rl") is not None
 
 
-def parse(record: Record, reading: Reading) -> list[Rollout]:
-    """The rollouts of a record; raises `KeyError`, `TypeError` or `ValueError` for one that is none."""
+def parse(record: Record, reading: Reading) -> list[Trace]:
+    """The rollouts of a record; raises `KeyError`, `TypeError` or `ValueError` for a record of another shape."""
     if not is_record(record):
         raise KeyError("no record of a rollout")
     if "traces" not in record:
@@ -63,25 +63,25 @@ def parse(record: Record, reading: Reading) -> list[Rollout]:
     return [_rollout(trace, record, reading) for trace in traces or [{}]]
 
 
-def rows(found: list[Rollout], step: int | None) -> Rows:
+def rows(traces: list[Trace], step: int | None) -> Rows:
     """Rollouts as rows; `step` is that of all of them where it is known from elsewhere."""
-    steps = [step if step is not None else x.step or 0 for x in found]
+    steps = [step if step is not None else x.step or 0 for x in traces]
     return Rows(
         np.array(steps, dtype=np.int64),
-        [x.name for x in found],
-        np.array([x.reward for x in found], dtype=np.float64),
-        np.array([x.length for x in found], dtype=np.int64),
+        [x.name for x in traces],
+        np.array([x.reward for x in traces], dtype=np.float64),
+        np.array([x.length for x in traces], dtype=np.int64),
     )
 
 
-def _rollout(trace: Record, record: Record, reading: Reading) -> Rollout:
+def _rollout(trace: Record, record: Record, reading: Reading) -> Trace:
     info = trace.get("info") or {}
     info = info if isinstance(info, dict) else {}
     # The step in which it arrived comes first: that is when its reward was known.
     places = (_get(info, "arrival", "step"), _get(record, "run", "work", "step"), _get(info, "prime_rl", "step"))
     step = next((x for x in places if x is not None), None)
     kind = info.get("kind") or _get(record, "run", "work", "type") or record.get("kind")
-    return Rollout(
+    return Trace(
         None if step is None else int(step),
         _name(trace, record, reading.prompt_id),
         _reward(trace, reading),

@@ -1,71 +1,25 @@
-"""Rollouts as logs have them, and as chunks of whole steps in ascending order."""
+"""Rows in any portions become chunks of whole steps in ascending order."""
 
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from budgetalloc.beliefs.ids import Id, factorize
-from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.logs.ledger import Ledger
+from budgetalloc.beliefs.rewards import to_unit
+from budgetalloc.logs.base import Chunk, Ints, Rows
 
-Ints = NDArray[np.int64]
 # What a rollout takes on disk while a log that is out of order is sorted.
 _RECORD = np.dtype([("step", "i8"), ("id", "i8"), ("reward", "f8"), ("length", "i8"), ("predicted", "f8")])
-_NEAR = 1e-6  # a sum of float32 rewards such as 0.3 + 0.7 may come out as 1 + 1e-7
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """Some rollouts as a log has them, one entry a rollout: what `rows` of a kind of log yields.
-
-    Args:
-        step_R: Training step, ascending, also from one `Rows` to the next; a step may go on in the next.
-        ids_R: Prompt, int or str.
-        rewards_R: Reward in the log's own units, NaN where there is none.
-        lengths_R: Tokens, -1 where unknown; None where the log has none at all.
-        predicted_R: Success rate believed before the step, NaN where unknown; None as above.
-        counts_R: Rollouts that the prompt had in the step; None to count the rows.
-    """
-
-    step_R: Ints
-    ids_R: list[Id]
-    rewards_R: FloatArray
-    lengths_R: Ints | None = None
-    predicted_R: FloatArray | None = None
-    counts_R: Ints | None = None
-
-    def __len__(self) -> int:
-        return len(self.ids_R)
-
-    def cut(self, part: Any) -> "Rows":
-        """A slice of the rows."""
-        columns = (getattr(self, field.name) for field in fields(self))
-        return Rows(*(None if column is None else column[part] for column in columns))  # type: ignore[arg-type]
-
-
-def as_id(value: Any) -> Id:
-    """An id as a log may hold it; raises `TypeError` for what is none.
-
-    >>> as_id("a"), as_id(3), as_id(3.0)
-    ('a', 3, 3)
-    """
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)) or value != int(value):
-        raise TypeError(f"{value!r} is no prompt id")
-    return int(value)
 
 
 def whole_steps(
     parts: Iterable[Rows], chunk: int, notes: Counter[str], reward_range: tuple[float, float] | None = None
-) -> Iterator[Ledger]:
-    """Rows in any portions as ledgers of whole steps, each of about `chunk` rollouts, or one step if that is larger."""
+) -> Iterator[Chunk]:
+    """Rows in any portions as whole steps: about `chunk` rollouts at a time, or one step where that is larger."""
     held: list[Rows] = []
     size = broken = 0
     last: int | None = None
@@ -81,10 +35,10 @@ def whole_steps(
         if size >= chunk and held[0].step_R[0] != last:
             every = joined(held)
             end = int(np.searchsorted(every.step_R, last))  # the last step may go on in the next part
-            yield _ledger(every.cut(slice(None, end)), notes, reward_range, notes["broken row"] - broken)
+            yield _chunk(every.cut(slice(None, end)), notes, reward_range, notes["broken row"] - broken)
             held, size, broken = [every.cut(slice(end, None))], len(every) - end, notes["broken row"]
     if held:
-        yield _ledger(joined(held), notes, reward_range, notes["broken row"] - broken)
+        yield _chunk(joined(held), notes, reward_range, notes["broken row"] - broken)
 
 
 def joined(parts: list[Rows]) -> Rows:
@@ -111,18 +65,14 @@ def joined(parts: list[Rows]) -> Rows:
     )
 
 
-def _ledger(rows: Rows, notes: Counter[str], reward_range: tuple[float, float] | None, broken: int) -> Ledger:
-    """Rows of whole steps as a ledger, with counts, rewards mapped to [0, 1] if asked, and what is odd in the notes."""
+def _chunk(rows: Rows, notes: Counter[str], reward_range: tuple[float, float] | None, broken: int) -> Chunk:
+    """Rows of whole steps as a chunk, with counts, and rewards mapped to [0, 1] if asked; notes what is odd."""
     rewards_R = np.asarray(rows.rewards_R, dtype=np.float64)
     endless_R = np.isinf(rewards_R)
     if endless_R.any():
         rewards_R = np.where(endless_R, np.nan, rewards_R)
-    if reward_range is not None:
-        low, high = reward_range
-        rewards_R = (rewards_R - low) / (high - low)
-    outside_R = (rewards_R < -_NEAR) | (rewards_R > 1 + _NEAR)
-    if not outside_R.any():
-        rewards_R = np.clip(rewards_R, 0.0, 1.0)  # what is outside by rounding only
+    rewards_R = to_unit(rewards_R, reward_range or (0.0, 1.0))
+    outside_R = (rewards_R < 0) | (rewards_R > 1)
     lengths_R = np.full(len(rows), -1) if rows.lengths_R is None else rows.lengths_R
     for text, where_R in (
         ("row without a reward", np.isnan(rewards_R)),
@@ -134,7 +84,7 @@ def _ledger(rows: Rows, notes: Counter[str], reward_range: tuple[float, float] |
             notes[text] += count
     predicted_R = np.full(len(rows), np.nan) if rows.predicted_R is None else rows.predicted_R
     counts_R = _counts(rows) if rows.counts_R is None else rows.counts_R
-    return Ledger(rows.step_R, rows.ids_R, rewards_R, lengths_R, predicted_R, counts_R, broken)
+    return Chunk(rows.step_R, rows.ids_R, rewards_R, lengths_R, predicted_R, counts_R, broken)
 
 
 def _counts(rows: Rows) -> Ints:
@@ -152,16 +102,16 @@ def ascending(
     notes: Counter[str],
     steps: Callable[[], Iterable[Ints]] | None = None,
 ) -> Iterator[Rows]:
-    """Rows in ascending steps, of a log whose order is not known. It is gone through twice.
+    """Rows in ascending steps, of a log whose order is unknown. The log is read twice.
 
-    A log out of order is sorted on disk, in a temporary folder (40 bytes a rollout), so that memory stays that of a
-    chunk and of one entry a prompt and a step.
+    A log out of order is sorted on disk, in a temporary folder (40 bytes a rollout), so that memory holds one chunk
+    and one entry for each prompt and each step.
 
     Args:
-        make: Goes through the log, from its start at each call; what it notes in its last run stays noted.
+        make: Reads the log from its start at each call; the notes of its last run are kept.
         chunk: Rollouts to hold in memory at a time.
-        notes: Where it is said that the log had to be sorted.
-        steps: The steps of the log in its order, where they can be had faster than by `make`.
+        notes: Says that the log had to be sorted.
+        steps: The steps of the log in its order, where there is a faster way to them than `make`.
     """
     rows_of: Counter[int] = Counter()
     ordered, last = True, -(2**63)

@@ -1,4 +1,4 @@
-"""What the `.wandb` file of a run says: settings, names of reward functions, and where its completions tables lie.
+"""The `.wandb` file of a run: settings, names of reward functions, and the paths of its completions tables.
 
 W&B writes metrics as records into this file, for runs offline and online alike, and tables as JSON files beside it.
 """
@@ -88,7 +88,7 @@ def _name(item: Any) -> str:
 
 
 def _table(row: dict[str, str]) -> dict[str, Any]:
-    """Where the completions table of a row of metrics lies, empty if it has none."""
+    """Path and rows of the completions table that a row of metrics names; empty if it names none."""
     fields = ("path", "nrows")
     return {key: json.loads(row[f"completions/{key}"]) for key in fields} if "completions/path" in row else {}
 
