@@ -1,4 +1,4 @@
-"""Reading the log that a command was given, with a bar where a person is watching."""
+"""Opens the log that a command was given, with a progress bar if stderr is a terminal."""
 
 import argparse
 import contextlib
@@ -12,7 +12,7 @@ from budgetalloc.logs.reading import Reading
 
 
 def opened(args: argparse.Namespace, **instead: Any) -> Reading:
-    """The log, as the options under "reading the log" say; `instead` holds where these are left out."""
+    """The log, opened as the options under "reading the log" say; `instead` has values for those left out."""
     asked = {
         "kind": args.kind,
         "prompt_id": args.prompt_id,
@@ -25,7 +25,7 @@ def opened(args: argparse.Namespace, **instead: Any) -> Reading:
 
 
 def watched(reading: Reading) -> Callable[[Iterable[Chunk]], Iterator[Chunk]]:
-    """Passes the chunks of a log on, with a bar on stderr at a terminal."""
+    """Passes on the chunks of a log, with a progress bar on stderr if it is a terminal."""
 
     def chunks(every: Iterable[Chunk]) -> Iterator[Chunk]:
         with bar("reading", reading.total, reading.unit) as move:
@@ -38,12 +38,13 @@ def watched(reading: Reading) -> Callable[[Iterable[Chunk]], Iterator[Chunk]]:
 
 @contextlib.contextmanager
 def bar(what: str, total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
-    """A bar that is told how far things are, from the first word on; none without a terminal on stderr, or tqdm."""
+    """A progress bar, shown from the first update on; none if stderr is not a terminal or tqdm is missing."""
     try:
         from tqdm import tqdm
     except ImportError:
         tqdm = None
-    if tqdm is None or not sys.stderr.isatty():
+    terminal = getattr(sys.stderr, "stream", sys.stderr)  # a bar moves the cursor, which `Plain` would show as text
+    if tqdm is None or not terminal.isatty():
         yield lambda done: None
         return
     scale = {"unit": "B", "unit_scale": True, "unit_divisor": 1024} if unit == "bytes" else {"unit": f" {unit}"}
@@ -51,7 +52,7 @@ def bar(what: str, total: int | None, unit: str) -> Iterator[Callable[[int], Non
 
     def move(done: int) -> None:
         if not shown:
-            shown.append(tqdm(total=total, desc=what, leave=False, file=sys.stderr, **scale))
+            shown.append(tqdm(total=total, desc=what, leave=False, file=terminal, **scale))
         shown[0].update(done - shown[0].n)
 
     try:

@@ -15,10 +15,9 @@ import pytest
 import yaml
 
 import budgetalloc as ba
-from budgetalloc.cli import main
+from budgetalloc.cli.__main__ import main
 from budgetalloc.cli.config import Config
-from budgetalloc.cli.testbed.skills import answer, pool, skill_of
-from budgetalloc.cli.testbed.train import WEIGHTS
+from budgetalloc.cli.testbed.skills import WEIGHTS, answer, pool, skill_of
 from budgetalloc.policies.methods import METHODS
 
 ROOT = Path(__file__).parents[2]
@@ -48,6 +47,7 @@ def said(capsys, *argv):
     return status, seen.out, seen.err
 
 
+@pytest.mark.slow
 def test_demo_end_to_end(tmp_path, capsys):
     """Four steps of the real demo: both runs, the table, the picture, the results and the ledgers."""
     assert main(["demo", "--steps", "4", "--out", str(tmp_path)]) == 0
@@ -108,7 +108,7 @@ def test_a_pipe_that_closes_is_quiet(command, log):
 @pytest.mark.parametrize("command", ["methods", "config"])
 def test_small_commands_load_nothing_heavy(command):
     code = (
-        f"import sys; from budgetalloc.cli import main; main(['{command}']);"
+        f"import sys; from budgetalloc.cli.__main__ import main; main(['{command}']);"
         "print([m for m in ('torch', 'trl', 'ortools', 'matplotlib', 'pandas', 'pyarrow', 'tqdm') if m in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -187,6 +187,48 @@ def test_an_error_is_one_line_and_status_1(words, text, log, tmp_path, capsys):
     assert errors.startswith(f"budgetalloc {words[0]}: ")
     assert errors.count("\n") == 1
     assert text in errors
+
+
+HOSTILE = {
+    "empty": b"",
+    "binary.yaml": bytes(range(256)),
+    "nul.jsonl": b"\0" * 99,
+    "cut.parquet": b"PAR1" + b"\0" * 40 + b"PAR1",
+    "cut.arrow": b"ARROW1\0\0" + b"\xff" * 40,
+    "number.json": b"7",
+    "lines.csv": b"step,prompt_id\n",
+}
+
+
+@pytest.mark.parametrize("name", [*HOSTILE, "folder", "missing"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["report", "FILE", "--no-replay"],
+        ["replay", "FILE"],
+        ["replay", "LOG", "--seeds", "1", "--config", "FILE"],
+        ["config", "FILE"],
+    ],
+    ids=" ".join,
+)
+def test_a_file_that_cannot_be_read_is_one_line_and_status_1(words, name, log, tmp_path, capsys):
+    if name in HOSTILE:
+        (tmp_path / name).write_bytes(HOSTILE[name])
+    elif name == "folder":
+        (tmp_path / name).mkdir()
+    files = {"FILE": tmp_path / name, "LOG": log}
+    status, out, errors = said(capsys, *[files.get(word, word) for word in words])
+    if name == "empty" and (words[0] == "config" or "--config" in words):
+        assert status == 0  # an empty file of settings has the defaults
+        return
+    assert (status, out, errors.count("\n")) == (1, "", 1)
+    assert errors.startswith(f"budgetalloc {words[0]}: ")
+
+
+def test_a_result_that_cannot_be_written_is_one_line_and_status_1(log, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    status, _, errors = said(capsys, "report", log, "--no-replay", "--html", tmp_path / "file" / "page.html")
+    assert (status, errors.count("\n")) == (1, 1)
 
 
 def test_what_is_missing_is_named_with_how_to_install_it(log, capsys, monkeypatch):
@@ -335,13 +377,24 @@ def test_a_shell_completes_commands_and_policies(log):
     pytest.importorskip("argcomplete")
     for line, expected in [("budgetalloc re", "report replay"), (f"budgetalloc replay {log} --policy kn", "knapsack")]:
         asked = {"_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE_IFS": " "}
-        code = "import os, sys; os.dup2(1, 8); from budgetalloc.cli import main; main([])"
+        code = "import os, sys; os.dup2(1, 8); from budgetalloc.cli.__main__ import main; main([])"
         run = subprocess.run(
             [sys.executable, "-c", code], env=os.environ | asked, capture_output=True, text=True, check=False
         )
         assert set(expected.split()) <= set(run.stdout.split()), run.stderr
 
 
+@pytest.mark.slow
+def test_the_demo_misses_matplotlib_before_it_trains(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setattr("budgetalloc.cli.testbed.demo.train", lambda *args, **named: pytest.fail("trained"))
+    status, _, errors = said(capsys, "demo", "--steps", 1, "--out", tmp_path / "out")
+    assert (status, errors.count("\n")) == (1, 1)
+    assert "pip install 'budgetalloc[demo]'" in errors
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
 def test_demo_holds_the_policy_of_a_file_against_uniform(tmp_path, capsys):
     path = tmp_path / "mine.yaml"
     path.write_text(
@@ -354,10 +407,17 @@ def test_demo_holds_the_policy_of_a_file_against_uniform(tmp_path, capsys):
     assert 4 <= sizes.min() < 8 < sizes.max() <= 16
 
 
-def test_recipe_names_a_mistake_in_its_file(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def recipe():
+    """The module integrations/trl/train.py."""
     spec = importlib.util.spec_from_file_location("train", ROOT / "integrations" / "trl" / "train.py")
-    recipe = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(recipe)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.slow
+def test_recipe_names_a_mistake_in_its_file(recipe, tmp_path, monkeypatch):
     path = tmp_path / "mine.yaml"
     monkeypatch.setattr(sys, "argv", ["train.py", str(path)])
     for text, mistake in [
@@ -370,7 +430,8 @@ def test_recipe_names_a_mistake_in_its_file(tmp_path, monkeypatch):
         assert str(stop.value).startswith(f"train.py: {path}, {mistake}")
 
 
-def test_recipe(tmp_path):
+@pytest.mark.slow
+def test_recipe(recipe, tmp_path, monkeypatch):
     """The recipe with its own YAML, changed only where a user must: model, data and sizes. Then it resumes."""
     rows = [row for row in pool(20) if not skill_of(row["prompt_id"]).is_trap]
     data = tmp_path / "train.jsonl"
@@ -383,9 +444,8 @@ def test_recipe(tmp_path):
     for steps, more in ((4, []), (6, ["--resume"])):
         config["grpo"]["max_steps"] = steps
         path.write_text(yaml.safe_dump(config))
-        command = [sys.executable, str(ROOT / "integrations" / "trl" / "train.py"), str(path), *more]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-        assert done.returncode == 0, done.stderr[-3000:]
+        monkeypatch.setattr(sys, "argv", ["train.py", str(path), *more])
+        recipe.main()
     ledger = ba.Ledger.read(tmp_path / "ledger.jsonl")
     assert sorted(set(ledger.step_R.tolist())) == list(range(6))
     assert ledger.rewards_R.mean() > 0.2  # the model half knows its skills: the recipe's verifier does score it

@@ -6,11 +6,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import budgetalloc as ba
 from budgetalloc.cli.config import Config
 from budgetalloc.cli.testbed.curve import CurvePoint
 from budgetalloc.cli.testbed.train import train
 from budgetalloc.errors import UnsupportedError
+from budgetalloc.policies import Policy, uniform
 from budgetalloc.trl import AdaptiveGRPOCallback
 
 ROLLOUTS = 256  # a step of 32 prompts x 8
@@ -26,14 +26,14 @@ def demo(
 ) -> dict[str, Any]:
     """Trains both, prints the table, writes `curves.png`, `results.json` and `table.md` into `out`.
 
-    Both runs have the same weights, data, seed, learning rate and rollouts a step. `uniform` has the callback attached
-    too: it changes nothing there, but logs the same metrics.
+    Both runs have the same weights, data, seed, learning rate and rollouts per step. The callback is attached to
+    `uniform` too: it does not change that run, but it logs the same metrics.
 
     Args:
         steps, learning_rate, seed: Of both runs.
-        out: The folder for results. Each run's ledger is there too, whatever `config.callback.ledger` says.
-        config: The policy to hold against uniform, and how it is attached; `adaptive` if left out. Its model, dataset
-            and GRPO arguments are not the demo's.
+        out: The folder for results and for the ledger of each run; `config.callback.ledger` is ignored.
+        config: The policy to compare with uniform, and how it is attached; `adaptive` if left out. The demo ignores
+            its model, dataset and GRPO arguments.
 
     Returns:
         The curve of each run, as written to `results.json`.
@@ -41,13 +41,16 @@ def demo(
     Raises:
         UnsupportedError: a config with a budget other than 256 rollouts a step, with pacing or a reward range.
     """
+    import matplotlib  # before the training: without it, `draw` would fail after two minutes
+
+    matplotlib.use("Agg")
     config = config or Config.parse("")
     if config.callback.reward_range not in (None, (0.0, 1.0)):
         raise UnsupportedError(f"{config.file}: callback.reward_range: the demo's rewards are 0 and 1. Leave it out.")
     given = config.callback_arguments(ROLLOUTS)
     name = config.policy.name if config.policy.name != "uniform" else "uniform, as configured"
-    rivals: dict[str, tuple[ba.Policy, dict[str, Any]]] = {
-        "uniform": (ba.uniform(seed=seed), {}),
+    rivals: dict[str, tuple[Policy, dict[str, Any]]] = {
+        "uniform": (uniform(seed=seed), {}),
         name: (config.build(seed), given),
     }
     out.mkdir(parents=True, exist_ok=True)
@@ -56,16 +59,16 @@ def demo(
         print(f"{name}: {policy}", flush=True)
 
         def attach(
-            trainer: Any, policy: ba.Policy = policy, name: str = name, arguments: dict[str, Any] = arguments
+            trainer: Any, policy: Policy = policy, name: str = name, arguments: dict[str, Any] = arguments
         ) -> None:
             ledger = out / f"{name}_ledger.jsonl"
-            ledger.unlink(missing_ok=True)  # of an earlier demo
+            ledger.unlink(missing_ok=True)  # from an earlier demo
             trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, **(arguments | {"ledger": ledger})))
 
         curves[name] = train(attach, steps=steps, learning_rate=learning_rate, seed=seed, threads=1).curve
     text = table(curves)
     print(f"\n{text}\n")
-    print(headline(curves, singles=config.budget.min_group == 1))
+    print(headline(curves, singles=config.bounds.min_group == 1))
     (out / "table.md").write_text(text + "\n")
     results = {name: [asdict(point) for point in curve] for name, curve in curves.items()}
     (out / "results.json").write_text(json.dumps(results, indent=1))
@@ -97,12 +100,12 @@ def table(curves: Mapping[str, Sequence[CurvePoint]]) -> str:
 
 
 def _first(curve: Sequence[CurvePoint]) -> CurvePoint:
-    """The first point after training began: shares of groups are not known before."""
+    """The first point after training began; the start has no groups."""
     return curve[min(1, len(curve) - 1)]
 
 
 def headline(curves: Mapping[str, Sequence[CurvePoint]], singles: bool) -> str:
-    """When the other policy passes uniform's final success, if it does; `singles`: it may draw groups of one."""
+    """After how many rollouts the other policy passes uniform's final success; `singles`: it may draw groups of one."""
     goal, total = curves["uniform"][-1].success, curves["uniform"][-1].rollouts
     name = next(name for name in curves if name != "uniform")
     passed = next((point for point in curves[name] if point.success >= goal), None)
@@ -123,9 +126,6 @@ def headline(curves: Mapping[str, Sequence[CurvePoint]], singles: bool) -> str:
 
 def draw(curves: Mapping[str, Sequence[CurvePoint]], path: Path) -> None:
     """Held-out success, and the share of mixed groups, against rollouts."""
-    import matplotlib
-
-    matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")

@@ -1,12 +1,12 @@
 """One real GRPO run on the testbed by TRL's own GRPOTrainer, and its learning curve.
 
     run = train(seed=0)                                     # uniform: 32 prompts x 8 rollouts a step
-    run = train(seed=0, language=GROWING)                   # the other task language
+    run = train(seed=0, language=growing)                   # another task language, see `language`
     run = train(seed=0, attach=lambda t: t.add_callback(AdaptiveGRPOCallback(t, policy)))
     run.curve[-1].success
 
-The curve is taken from the outside: rewards as they pass through the reward function, success by sampling on held-out
-prompts with a generator of its own. Measuring more or less often leaves the run as it is.
+The curve is recorded without touching the run: rewards are counted in the reward function, and success is measured on
+held-out prompts with a separate random generator. Measuring more or less often does not change the run.
 """
 
 import tempfile
@@ -23,23 +23,22 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback
 from transformers.utils import logging as hf_logging
 from trl import GRPOConfig, GRPOTrainer
 
+from budgetalloc.cli.testbed import skills
 from budgetalloc.cli.testbed.curve import CurvePoint, Recorder
-from budgetalloc.cli.testbed.language import SKILLS, Language
-
-WEIGHTS = SKILLS.weights
+from budgetalloc.cli.testbed.language import Language
 
 
 @dataclass(frozen=True)
 class Run:
-    """What `train` returns."""
+    """The result of `train`."""
 
     curve: tuple[CurvePoint, ...]
     losses: tuple[float, ...]
-    """TRL's logged loss, one a step."""
+    """TRL's logged loss, one per step."""
     trainer: Any
 
     def mean_success(self) -> float:
-        """Mean of the curve's success over the run by the trapezoid rule: high for a run that learns early."""
+        """Mean success over the steps of the run, by the trapezoid rule: high for a run that learns early."""
         pairs = list(zip(self.curve, self.curve[1:], strict=False))
         if not pairs:
             return self.curve[0].success
@@ -49,7 +48,7 @@ class Run:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """No bar for loading 30 tensors, and no warning about a name that TRL and transformers are changing."""
+    """Hides the bar for loading 30 tensors, and a warning about a name that TRL and transformers are changing."""
     bars = hf_logging.is_progress_bar_enabled()
     hf_logging.disable_progress_bar()
     try:
@@ -59,10 +58,6 @@ def _quiet() -> Iterator[None]:
     finally:
         if bars:
             hf_logging.enable_progress_bar()
-
-
-def _given(value: int | None, default: int) -> int:
-    return default if value is None else value
 
 
 def train(
@@ -80,7 +75,7 @@ def train(
     held_out_per_skill: int | None = None,
     rows: Sequence[dict[str, Any]] | None = None,
     held_out_rows: Sequence[dict[str, Any]] | None = None,
-    language: Language = SKILLS,
+    language: Language = skills,
     weights: str | Path | None = None,
     output_dir: str | Path | None = None,
     threads: int | None = None,
@@ -89,22 +84,22 @@ def train(
 ) -> Run:
     """Run GRPO for `steps` steps of `prompts` x `generations` rollouts, and record the curve.
 
-    `max_rollouts` ends it sooner, after the step that reaches so many: a policy may generate more than it trains on.
-    `attach` is given the trainer before it starts. `seed` moves the pool, its order, the sampling and the traps' coins;
-    the held-out prompts stay, so that runs compare. `overrides` go to GRPOConfig last. `threads` is torch's number of
-    CPU threads: 1 where runs go side by side. `language` brings its own sizes, weights, reward and rows; `rows` and
-    `held_out_rows` replace the usual pool and held-out prompts, and must be of that language.
-    A GPU is used where there is one. One process only: the curve would miss the rewards of other ranks.
+    `max_rollouts` ends the run after the step that reaches it: a policy may generate more rollouts than it trains on.
+    `attach` gets the trainer before training starts. `seed` changes the pool, its order, the sampling and the traps'
+    coins, but not the held-out prompts, so that runs can be compared. `overrides` replace arguments of GRPOConfig.
+    `threads` is torch's number of CPU threads: use 1 if several runs share the machine. `language` has the weights, the
+    reward and the rows; `rows` and `held_out_rows` replace its usual rows, and must be of that language.
+    Uses a GPU if there is one. Supports one process only: the curve would miss the rewards of other ranks.
     """
     if eval_every < 1:
         raise ValueError(
             f"train(eval_every={eval_every}): no curve without points. Use 10, or {steps} for the ends only."
         )
-    weights = weights or language.weights
+    weights = weights or language.WEIGHTS
     if not (Path(weights) / "config.json").is_file():
         raise FileNotFoundError(
             f"train(weights={str(weights)!r}): no model there. Make one with "
-            f"`python -m budgetalloc.cli.testbed.pretrain --language {language.name} --out {weights}`."
+            f"`python benchmarks/learning/pretrain.py --out {weights}`."
         )
     if threads is not None:
         torch.set_num_threads(threads)
@@ -113,14 +108,14 @@ def train(
             "output_dir": str(output_dir or scratch),
             "max_steps": steps,
             "learning_rate": learning_rate,
-            "lr_scheduler_type": "constant",  # so that a longer run begins as a shorter one
+            "lr_scheduler_type": "constant",  # the first steps do not depend on the number of steps
             "per_device_train_batch_size": prompts * generations,
             "num_generations": generations,
-            "max_completion_length": language.answer_length + 1,  # and the end of text
+            "max_completion_length": language.ANSWER_LENGTH + 1,  # and the end of text
             "temperature": 1.0,
             "beta": 0.0,
             "use_cpu": not torch.cuda.is_available(),
-            "bf16": False,  # 340 k parameters: nothing to save
+            "bf16": False,  # 340 k parameters need no savings
             "gradient_checkpointing": False,
             "seed": seed,
             "logging_steps": 1,
@@ -129,9 +124,9 @@ def train(
             "save_strategy": "no",
         }
         if held_out_rows is None:
-            held_out_rows = language.held_out(_given(held_out_per_skill, language.held_out_per_skill))
+            held_out_rows = language.held_out() if held_out_per_skill is None else language.held_out(held_out_per_skill)
         if rows is None:
-            rows = language.pool(_given(pool_per_skill, language.pool_per_skill), seed)
+            rows = language.pool(seed=seed) if pool_per_skill is None else language.pool(pool_per_skill, seed=seed)
         recorder = Recorder(held_out_rows, eval_every, eval_samples, progress, language, max_rollouts)
         trainer = GRPOTrainer(
             model=AutoModelForCausalLM.from_pretrained(weights, dtype=torch.float32),

@@ -1,6 +1,6 @@
-"""Make a model of the testbed: `python -m budgetalloc.cli.testbed.pretrain --language NAME --out DIR`, in a few minutes.
+"""Pretrains a model of the testbed in minutes: `python benchmarks/learning/pretrain.py --language NAME --out DIR`.
 
-Without other options it follows the recipe of the shipped weights. The folder holds an ordinary tokenizer and an
+Without other options it uses the recipe of the shipped weights. The folder holds an ordinary tokenizer and an
 ordinary Llama of 340 k parameters, which `AutoTokenizer.from_pretrained` and `AutoModelForCausalLM.from_pretrained`
 read without a network.
 """
@@ -12,21 +12,23 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+import growing  # beside this file
 import numpy as np
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from tqdm import tqdm
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from budgetalloc.cli.testbed import skills
 from budgetalloc.cli.testbed.heldout import answer_logits, evaluate, probability
-from budgetalloc.cli.testbed.language import LANGUAGES, SKILLS, Language
 
 PAD, EOS = "<pad>", "<eos>"
+LANGUAGES: dict[str, Any] = {"skills": skills, "growing": growing}
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How shipped weights were made; the defaults are those of `skills`."""
+    """How the shipped weights were made; the defaults are those of `skills`."""
 
     steps: int = 2500
     rows: int = 256
@@ -44,17 +46,17 @@ class Recipe:
 RECIPES = {"skills": Recipe(), "growing": Recipe(steps=3000, rows=128, threads=1)}
 """By the name of the language.
 
-`growing` is the second of two that were tried. The first (2500 x 256 lines; one length more for `add`, `subtract` and
-the guesses; no task shown more often than another; right answers in 0.85, 0.55, 0.25 and 0.08 of the text by length)
-began at an expected success of 0.335, too low, and took longer, so it was not trained further. This one begins at
+The recipe of `growing` is the second of two that were tried. The first (2500 x 256 lines; one length more for `add`,
+`subtract` and the guesses; no task shown more often than another; right answers in 0.85, 0.55, 0.25 and 0.08 of the
+text by length) began at an expected success of 0.335, too low, and took longer, so it was not trained further. This one begins at
 0.446. Plain GRPO takes it in 150 steps to 0.657 at 5e-5, 0.682 at 1e-4, 0.647 at 2e-4 and 0.607 at 3e-4 (seed 100), on
 seed 101 to 0.686 at 1e-4 and 0.642 at 2e-4. No policies were compared.
 """
 
 
-def build_tokenizer(language: Language = SKILLS) -> PreTrainedTokenizerFast:
+def build_tokenizer(language: Any = skills) -> PreTrainedTokenizerFast:
     """One token a character; nothing is added to a prompt, and padding goes to the left, as generation wants it."""
-    vocabulary = {token: i for i, token in enumerate([PAD, EOS, *language.alphabet])}
+    vocabulary = {token: i for i, token in enumerate([PAD, EOS, *language.ALPHABET])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=PAD))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     tokenizer.decoder = decoders.Fuse()
@@ -87,9 +89,9 @@ def build_model(tokenizer: Any) -> Any:
 
 
 def pretrain(
-    recipe: Recipe, device: str | None = None, progress: bool = True, language: Language = SKILLS
+    recipe: Recipe, device: str | None = None, progress: bool = True, language: Any = skills
 ) -> tuple[Any, Any]:
-    """Model and tokenizer after `recipe.steps` steps on the text; the loss is on the answer, for prompts are noise."""
+    """Model and tokenizer after `recipe.steps` steps on the text; the loss is on the answers only."""
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     torch.manual_seed(recipe.seed)
     rng = np.random.default_rng(recipe.seed)
@@ -130,12 +132,12 @@ def save(model: Any, tokenizer: Any, out: Path) -> None:
     tokenizer.save_pretrained(out)
 
 
-def report(model: Any, tokenizer: Any, language: Language = SKILLS) -> str:
+def report(model: Any, tokenizer: Any, language: Any = skills) -> str:
     """A line a skill and prompt length: the probability of the right answer, held out; then the means."""
-    rows, lines = language.held_out(language.held_out_per_skill), list[str]()
+    rows, lines = language.held_out(), list[str]()
     groups: dict[tuple[str, int], list[str]] = {}
     for row in rows:
-        if language is not SKILLS or not language.is_trap(row["prompt_id"]):  # a coin has no right answer
+        if language is not skills or not language.is_trap(row["prompt_id"]):  # a coin has no right answer
             groups.setdefault((row["skill"], len(row["prompt"])), []).append(row["prompt"])
     for (skill, _), prompts in groups.items():
         right = np.mean(probability(model, tokenizer, prompts, [language.answer(text) for text in prompts]))

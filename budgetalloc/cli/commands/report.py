@@ -14,7 +14,7 @@ def run(args: argparse.Namespace) -> None:
     """Reads the log, prints the report, writes the page."""
     policies = () if args.no_replay else tuple(dict.fromkeys(args.policy or POLICIES))
     for name in policies:
-        Config.of(name)  # an unknown name shows before the log is read
+        Config.of(name)  # raises for an unknown name before the log is read
     reading = opened(args)
     with bar("replaying", len(policies) * args.seeds, "runs") as move:
         found = report(
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> None:
         from budgetalloc.report.html import as_html
 
         args.html.parent.mkdir(parents=True, exist_ok=True)
-        args.html.write_text(as_html(found), encoding="utf-8")
+        args.html.write_text(as_html(found), encoding="utf-8", errors="backslashreplace")
         print(f"Written: {args.html}", file=sys.stderr)
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)
     print(as_json(found) if args.json else as_text(found, width))
