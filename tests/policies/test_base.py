@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import budgetalloc as ba
 from budgetalloc import Budget, BudgetError, InputError, Policy, StateError, policies
-from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.memory import Memory
 
 POLICIES = {
     "uniform": ba.uniform,
