@@ -18,7 +18,7 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError, StateError, check_integer, check_number
 
 Scores = Callable[[FloatArray, FloatArray, int, np.random.Generator], FloatArray]
-"""(pulls_K, rewards_K, time, rng) -> scores_K; faded pulls and faded sums of rewards of each arm."""
+"""(pulls_A, rewards_A, time, rng) -> scores_A; faded pulls and faded sums of rewards of each arm."""
 
 
 class Bandit:
@@ -49,17 +49,17 @@ class Bandit:
             raise InputError(f"arms={arms!r}: give at least one, and each once.")
         self.name, self.arms, self.time = name, arms, 0
         self._scores, self._discount, self._window, self._seed = scores, discount, window, seed
-        self._pulls_K = np.zeros(len(arms))
-        self._rewards_K = np.zeros(len(arms))
+        self._pulls_A = np.zeros(len(arms))
+        self._rewards_A = np.zeros(len(arms))
         self._recent: deque[tuple[int, float]] = deque()
 
     def __repr__(self) -> str:
         return self.name
 
     def scores(self) -> FloatArray:
-        """The score of each arm now, shape (K,)."""
+        """The score of each arm now, shape (A,)."""
         rng = np.random.default_rng([self._seed, self.time])
-        return self._scores(self._pulls_K, self._rewards_K, self.time, rng)
+        return self._scores(self._pulls_A, self._rewards_A, self.time, rng)
 
     def choose(self) -> Any:
         """The arm to use next."""
@@ -70,17 +70,17 @@ class Bandit:
         if arm not in self.arms:
             raise InputError(f"arm={arm!r}: use one of {self.arms}.")
         at, reward = self.arms.index(arm), check_number("reward", reward, 0, 1)
-        self._pulls_K *= self._discount
-        self._rewards_K *= self._discount
-        self._pulls_K[at] += 1.0
-        self._rewards_K[at] += reward
+        self._pulls_A *= self._discount
+        self._rewards_A *= self._discount
+        self._pulls_A[at] += 1.0
+        self._rewards_A[at] += reward
         if self._window is not None:  # sums are made anew, so that no rounding error is carried along
             self._recent.append((at, reward))
             while len(self._recent) > self._window:
                 self._recent.popleft()
             arm_W = np.array([row for row, _ in self._recent])
-            self._pulls_K = np.bincount(arm_W, minlength=len(self.arms)).astype(np.float64)
-            self._rewards_K = np.bincount(arm_W, [r for _, r in self._recent], minlength=len(self.arms)).astype(float)
+            self._pulls_A = np.bincount(arm_W, minlength=len(self.arms)).astype(np.float64)
+            self._rewards_A = np.bincount(arm_W, [r for _, r in self._recent], minlength=len(self.arms)).astype(float)
         self.time += 1
 
     def state_dict(self) -> dict[str, Any]:
@@ -88,8 +88,8 @@ class Bandit:
         return {
             "name": self.name,
             "time": self.time,
-            "pulls": self._pulls_K.tolist(),
-            "rewards": self._rewards_K.tolist(),
+            "pulls": self._pulls_A.tolist(),
+            "rewards": self._rewards_A.tolist(),
             "recent": [[at, reward] for at, reward in self._recent],
         }
 
@@ -97,17 +97,17 @@ class Bandit:
         """Restores `state_dict()` to the bit; raises `StateError` and changes nothing if it does not fit."""
         try:
             name, time = state["name"], int(state["time"])
-            pulls_K, rewards_K = (np.array(state[key], dtype=np.float64) for key in ("pulls", "rewards"))
+            pulls_A, rewards_A = (np.array(state[key], dtype=np.float64) for key in ("pulls", "rewards"))
             recent = deque((int(at), float(reward)) for at, reward in state["recent"])
         except (KeyError, TypeError, ValueError) as error:
             raise StateError(f"This is no state of a bandit, or damaged ({type(error).__name__}: {error}).") from error
         if name != self.name:
             raise StateError(f"The state was saved by {name}, this is {self.name}: build it with the same arguments.")
         arms = len(self.arms)
-        whole = pulls_K.shape == rewards_K.shape == (arms,) and all(0 <= at < arms for at, _ in recent)
-        if not whole or not ((rewards_K >= 0) & (rewards_K <= pulls_K)).all():
+        whole = pulls_A.shape == rewards_A.shape == (arms,) and all(0 <= at < arms for at, _ in recent)
+        if not whole or not ((rewards_A >= 0) & (rewards_A <= pulls_A)).all():
             raise StateError(f"The state of {name} does not hold pulls and rewards of {arms} arms: it is damaged.")
-        self.time, self._pulls_K, self._rewards_K, self._recent = time, pulls_K, rewards_K, recent
+        self.time, self._pulls_A, self._rewards_A, self._recent = time, pulls_A, rewards_A, recent
 
 
 def discounted_ucb(arms: Iterable[Hashable], *, discount: float = 0.99, xi: float = 0.6, bound: float = 1.0) -> Bandit:
@@ -132,8 +132,8 @@ def discounted_ucb(arms: Iterable[Hashable], *, discount: float = 0.99, xi: floa
     check_number("discount", discount, 0, 1, without=(0,))
     _check_bonus(xi, bound)
 
-    def scores(pulls_K: FloatArray, rewards_K: FloatArray, time: int, rng: np.random.Generator) -> FloatArray:
-        return _upper_bounds(pulls_K, rewards_K, 2 * bound, xi * np.log(max(pulls_K.sum(), 1.0)))
+    def scores(pulls_A: FloatArray, rewards_A: FloatArray, time: int, rng: np.random.Generator) -> FloatArray:
+        return _upper_bounds(pulls_A, rewards_A, 2 * bound, xi * np.log(max(pulls_A.sum(), 1.0)))
 
     return Bandit(f"discounted_ucb({arms}, discount={discount}, xi={xi}, bound={bound})", arms, scores, discount)
 
@@ -158,8 +158,8 @@ def sliding_window_ucb(arms: Iterable[Hashable], *, window: int = 200, xi: float
     check_integer("window", window, 1)
     _check_bonus(xi, bound)
 
-    def scores(pulls_K: FloatArray, rewards_K: FloatArray, time: int, rng: np.random.Generator) -> FloatArray:
-        return _upper_bounds(pulls_K, rewards_K, bound, xi * np.log(max(min(time, window), 1)))
+    def scores(pulls_A: FloatArray, rewards_A: FloatArray, time: int, rng: np.random.Generator) -> FloatArray:
+        return _upper_bounds(pulls_A, rewards_A, bound, xi * np.log(max(min(time, window), 1)))
 
     return Bandit(f"sliding_window_ucb({arms}, window={window}, xi={xi}, bound={bound})", arms, scores, window=window)
 
@@ -192,8 +192,8 @@ def discounted_thompson(
     check_number("discount", discount, 0, 1, without=(0,))
     a0, b0 = (check_number(f"prior[{k}]", prior[k], 0, np.finfo(float).max, without=(0,)) for k in (0, 1))
 
-    def scores(pulls_K: FloatArray, rewards_K: FloatArray, time: int, rng: np.random.Generator) -> FloatArray:
-        return rng.beta(a0 + rewards_K, b0 + np.maximum(pulls_K - rewards_K, 0.0))
+    def scores(pulls_A: FloatArray, rewards_A: FloatArray, time: int, rng: np.random.Generator) -> FloatArray:
+        return rng.beta(a0 + rewards_A, b0 + np.maximum(pulls_A - rewards_A, 0.0))
 
     name = f"discounted_thompson({arms}, discount={discount}, prior={prior}, seed={seed})"
     return Bandit(name, arms, scores, discount, seed=check_integer("seed", seed, 0))
@@ -204,9 +204,9 @@ def _check_bonus(xi: float, bound: float) -> None:
     check_number("bound", bound, 0, 1, without=(0,))
 
 
-def _upper_bounds(pulls_K: FloatArray, rewards_K: FloatArray, width: float, spread: float) -> FloatArray:
+def _upper_bounds(pulls_A: FloatArray, rewards_A: FloatArray, width: float, spread: float) -> FloatArray:
     """Mean reward plus width * sqrt(spread / pulls); infinite for an arm without pulls."""
-    pulled_K = pulls_K > 0
-    scores_K = np.full(len(pulls_K), np.inf)
-    scores_K[pulled_K] = rewards_K[pulled_K] / pulls_K[pulled_K] + width * np.sqrt(spread / pulls_K[pulled_K])
-    return scores_K
+    pulled_A = pulls_A > 0
+    scores_A = np.full(len(pulls_A), np.inf)
+    scores_A[pulled_A] = rewards_A[pulled_A] / pulls_A[pulled_A] + width * np.sqrt(spread / pulls_A[pulled_A])
+    return scores_A

@@ -154,14 +154,14 @@ class DualPrice:
         check_number("price", self.price, 0, math.inf)
         check_number("scale", self.scale, 0, math.inf, without=(0,))
 
-    def demand(self, gains_G: ArrayLike) -> int:
+    def demand(self, gains_R: ArrayLike) -> int:
         """How many rollouts gain more than the price.
 
         Args:
-            gains_G: Gain of each further rollout on offer, any shape; for concave values
+            gains_R: Gain of each further rollout on offer, any shape; for concave values
                 `np.diff(value(belief_P, np.arange(65)))` holds the gains of up to 64 rollouts of each prompt.
         """
-        return int((_check_gains(gains_G) > self.price).sum())
+        return int((_check_gains(gains_R) > self.price).sum())
 
     def after(self, demand: float, horizon: Horizon) -> "DualPrice":
         """The price of the next step. The demand counts as far as the bounds of a step allow it."""
@@ -206,23 +206,23 @@ class Threshold:
         """The least gain that is taken once this share of the budget is spent."""
         return self.lowest * math.exp(check_number("share", share, 0, 1) * self.ratio - 1)
 
-    def demand(self, gains_G: ArrayLike, spent: int, rollouts: int) -> int:
+    def demand(self, gains_R: ArrayLike, spent: int, rollouts: int) -> int:
         """How many of a step's rollouts are taken, the largest gains first; never more than are left.
 
         Args:
-            gains_G: As in `DualPrice.demand`.
+            gains_R: As in `DualPrice.demand`.
             spent: Rollouts before this step.
             rollouts: Of the whole run.
         """
         check_integer("spent", spent, 0, check_integer("rollouts", rollouts, 1))
-        gains_G = np.sort(_check_gains(gains_G).ravel())[::-1][: rollouts - spent]
-        shares_G = (spent + np.arange(len(gains_G))) / rollouts
+        gains_R = np.sort(_check_gains(gains_R).ravel())[::-1][: rollouts - spent]
+        shares_R = (spent + np.arange(len(gains_R))) / rollouts
         # Gains fall and the threshold rises, so those that pass are the first ones.
-        return int((gains_G >= self.lowest * np.exp(shares_G * self.ratio - 1)).sum())
+        return int((gains_R >= self.lowest * np.exp(shares_R * self.ratio - 1)).sum())
 
 
 def _check_gains(gains: ArrayLike) -> FloatArray:
-    gains_G = np.asarray(gains, dtype=np.float64)
-    if np.isnan(gains_G).any():
-        raise InputError("gains_G holds NaN: give a number for each rollout.")
-    return gains_G
+    gains_R = np.asarray(gains, dtype=np.float64)
+    if np.isnan(gains_R).any():
+        raise InputError("gains_R holds NaN: give a number for each rollout.")
+    return gains_R

@@ -55,35 +55,35 @@ def greedy(values_PN: ArrayLike, costs_P: ArrayLike | None, budget: Budget) -> I
 
 
 class _Blocks:
-    """Steps from one count to the next, as flat arrays in the order (step k, prompt): ties spread over the prompts."""
+    """Steps from one count to the next, as flat arrays in the order (block k, prompt): ties spread over the prompts."""
 
     def __init__(self, values_PN: FloatArray, counts_N: IntArray, costs_P: FloatArray | None = None) -> None:
-        sizes_K = np.diff(counts_N)
-        # Transposed, so that equal gains of one step k are next to each other; values of this package are stored so.
-        slopes_KP = np.diff(values_PN.T, axis=0) / sizes_K[:, None]
-        self._sizes_K: IntArray = sizes_K
-        self._sizes_KP: IntArray | None = None  # None where no prompt has a pooled block
-        if (slopes_KP[1:] > slopes_KP[:-1]).any():
-            self._make_concave(slopes_KP)
+        sizes_B = np.diff(counts_N)
+        # Transposed, so that equal gains of one block k are next to each other; values of this package are stored so.
+        slopes_BP = np.diff(values_PN.T, axis=0) / sizes_B[:, None]
+        self._sizes_B: IntArray = sizes_B
+        self._sizes_BP: IntArray | None = None  # None where no prompt has a pooled block
+        if (slopes_BP[1:] > slopes_BP[:-1]).any():
+            self._make_concave(slopes_BP)
         self.prompts = values_PN.shape[0]
-        self.gains = (slopes_KP if costs_P is None else slopes_KP / costs_P).ravel()
+        self.gains = (slopes_BP if costs_P is None else slopes_BP / costs_P).ravel()
 
-    def _make_concave(self, slopes_KP: FloatArray) -> None:
+    def _make_concave(self, slopes_BP: FloatArray) -> None:
         """Pools the rising slopes of each prompt, in place; a rise by rounding error only is removed."""
-        rises = slopes_KP[1:] > slopes_KP[:-1] + 1e-12 * (1.0 + np.abs(slopes_KP[:-1]))
+        rises = slopes_BP[1:] > slopes_BP[:-1] + 1e-12 * (1.0 + np.abs(slopes_BP[:-1]))
         rows = np.flatnonzero(rises.any(axis=0))
         if rows.size:
-            self._sizes_KP = np.repeat(self._sizes_K[:, None], slopes_KP.shape[1], axis=1)
+            self._sizes_BP = np.repeat(self._sizes_B[:, None], slopes_BP.shape[1], axis=1)
             for row in rows:
-                slopes_KP[:, row], self._sizes_KP[:, row] = _pool(slopes_KP[:, row], self._sizes_K)
-        for k in range(1, len(slopes_KP)):
-            np.minimum(slopes_KP[k], slopes_KP[k - 1], out=slopes_KP[k])
+                slopes_BP[:, row], self._sizes_BP[:, row] = _pool(slopes_BP[:, row], self._sizes_B)
+        for k in range(1, len(slopes_BP)):
+            np.minimum(slopes_BP[k], slopes_BP[k - 1], out=slopes_BP[k])
 
     def size(self, at: NDArray[np.int64]) -> NDArray[np.int64]:
         """Rollouts in each of these blocks."""
-        if self._sizes_KP is not None:
-            return self._sizes_KP.ravel()[at]
-        return np.asarray(self._sizes_K[at // self.prompts])
+        if self._sizes_BP is not None:
+            return self._sizes_BP.ravel()[at]
+        return np.asarray(self._sizes_B[at // self.prompts])
 
     def counts(self, at: NDArray[np.int64]) -> NDArray[np.int64]:
         """Rollouts of each prompt in these blocks."""
@@ -102,14 +102,14 @@ class _Blocks:
         return np.concatenate([above[np.argsort(-gains[above], kind="stable")], ties])
 
 
-def _pool(slopes_K: FloatArray, sizes_K: IntArray) -> tuple[FloatArray, IntArray]:
+def _pool(slopes_B: FloatArray, sizes_B: IntArray) -> tuple[FloatArray, IntArray]:
     """The concave hull of one prompt's values: each pooled run becomes one block at its first step, the rest empty."""
     from scipy.optimize import isotonic_regression  # deferred: slow to import, and rarely needed
 
-    fit = isotonic_regression(slopes_K, weights=sizes_K, increasing=False)
+    fit = isotonic_regression(slopes_B, weights=sizes_B, increasing=False)
     starts = fit.blocks[:-1]
-    sizes = np.zeros_like(sizes_K)
-    sizes[starts] = np.add.reduceat(sizes_K, starts)
+    sizes = np.zeros_like(sizes_B)
+    sizes[starts] = np.add.reduceat(sizes_B, starts)
     return np.asarray(fit.x, dtype=np.float64), sizes
 
 

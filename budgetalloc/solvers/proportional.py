@@ -37,12 +37,12 @@ def proportional(weights_P: ArrayLike, costs_P: ArrayLike | None, budget: Budget
     active = np.arange(weights.size)
     if budget.floor == 0:
         active = np.argsort(-weights, kind="stable")
-        heaviest_K = np.arange(
+        heaviest_P = np.arange(
             1, weights.size + 1
         )  # keep as many of the heaviest as leave the lightest of them a group
-        fits_K = weights[active] * total >= low * np.cumsum(weights[active]) * (1 - 1e-12)
-        fits_K = (fits_K & (heaviest_K * low <= total)) | (heaviest_K <= -(-total // high))
-        active = np.sort(active[: int(np.flatnonzero(fits_K)[-1]) + 1])
+        fits_P = weights[active] * total >= low * np.cumsum(weights[active]) * (1 - 1e-12)
+        fits_P = (fits_P & (heaviest_P * low <= total)) | (heaviest_P <= -(-total // high))
+        active = np.sort(active[: int(np.flatnonzero(fits_P)[-1]) + 1])
     counts_P[active] = largest_remainder(weights[active], total, low, high)
     return counts_P * budget.quantum
 

@@ -85,6 +85,22 @@ def test_a_large_share_takes_one_group_and_leaves_the_others_theirs():
     assert systematic([6, 3, 3], Budget(12, floor=0, min_group=4), Start(0.6)).tolist() == [4, 4, 4]
 
 
+@pytest.mark.parametrize("start", [0.0, 0.5, 0.8, 0.999])
+@pytest.mark.parametrize(("rollouts", "groups"), [(9, 2), (8, 2), (4, 1)])
+def test_as_many_groups_are_met_as_the_rollouts_fill(rollouts, groups, start):
+    """9 / 4 groups are drawn as two or three, of which the budget fills two."""
+    counts = systematic([1, 1, 1, 1, 0.9], Budget(rollouts, floor=0, min_group=4), Start(start))
+    assert counts.sum() == rollouts
+    assert (counts > 0).sum() == groups
+
+
+def test_a_cap_opens_one_more_group():
+    """Shares of 6 (the cap) and 0.5, 0.5, 2: one whole group is drawn beside the first where the cap needs it."""
+    counts = systematic([90, 1, 1, 4], Budget(9, floor=0, min_group=3, cap=6), Start(0.0))
+    assert counts.sum() == 9
+    assert counts[0] >= 3
+
+
 @pytest.mark.parametrize("start", [0.0, 0.3, 0.999])
 def test_a_share_of_a_whole_group_or_more_is_met_at_every_start(start):
     counts = systematic([4.0, 6.0, 1.0, 1.0], Budget(12, floor=0, min_group=4), Start(start))

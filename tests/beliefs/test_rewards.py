@@ -1,0 +1,86 @@
+"""Rewards: their checks, the map to [0, 1], and which groups are mixed."""
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from budgetalloc import InputError
+from budgetalloc.beliefs.rewards import as_rewards, check_range, check_rewards, extremes, mixed_groups, to_unit, unequal
+
+
+def test_none_is_nan_and_the_ends_of_the_range_are_allowed():
+    np.testing.assert_array_equal(check_rewards([0, None, 1, 0.5], 4), [0, np.nan, 1, 0.5])
+    np.testing.assert_array_equal(as_rewards([-5, None], 2), [-5, np.nan])
+
+
+@pytest.mark.parametrize(
+    ("rewards_R", "rows", "text"),
+    [
+        ([0.5, 1.5, 2.5], 3, "rewards_R[1] = 1.5 lies outside [0, 1]"),
+        ([-0.25], 1, "rewards_R[0] = -0.25 lies outside [0, 1]"),
+        ([0.5, np.inf], 2, "rewards_R[1] = inf: a reward is finite"),
+        (["good"], 1, "rewards_R=['good']"),
+        ([[0.5]], 1, "rewards_R has shape (1, 1) for 1 ids"),
+        ([0.5], 2, "rewards_R has shape (1,) for 2 ids"),
+    ],
+)
+def test_bad_rewards_are_named(rewards_R, rows, text):
+    with pytest.raises(InputError, match=re.escape(text)):
+        check_rewards(rewards_R, rows)
+
+
+@pytest.mark.parametrize("bad", [None, 3, (1,), (0, 1, 2), (1, 1), (2, 1), (0, np.inf), (np.nan, 1), ("a", "b")])
+def test_a_bad_range_is_named(bad):
+    with pytest.raises(InputError, match=re.escape(f"reward_range={bad!r}: give the lowest and highest reward")):
+        check_range(bad)
+
+
+def test_a_range_is_two_floats():
+    assert check_range([-3, 3]) == (-3.0, 3.0)
+    assert check_range(np.array([0.0, 1e-3])) == (0.0, 1e-3)
+
+
+@given(st.floats(-100, 100), st.floats(0.01, 100), st.lists(st.floats(0, 1), min_size=1, max_size=9))
+@settings(max_examples=100, deadline=None)
+def test_the_range_becomes_zero_to_one(low, width, shares):
+    np.testing.assert_allclose(to_unit(low + np.array(shares) * width, (low, low + width)), shares, atol=1e-6)
+
+
+def test_only_a_rounding_error_beyond_the_range_is_moved_to_its_edge():
+    assert to_unit([-5e-7, 1 + 5e-7], (0, 1)).tolist() == [0.0, 1.0]
+    assert to_unit([-5e-6, 1 + 5e-6, 0.5], (0, 1)).tolist() == [-5e-6, 1 + 5e-6, 0.5]
+    assert np.isnan(to_unit([np.nan], (0, 1))).all()
+
+
+rewards = st.sampled_from([0.0, 1.0, 0.2, -3.0, 1e6, float("nan")])
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), rewards), max_size=20))
+@settings(max_examples=100, deadline=None)
+def test_mixed_groups_are_those_with_unequal_rewards(rows):
+    group_R = np.array([group for group, _ in rows], dtype=np.int64)
+    rewards_R = np.array([reward for _, reward in rows])
+    scored = [{reward for at, reward in rows if at == group and reward == reward} for group in range(4)]
+    low_G, high_G = extremes(rewards_R, group_R, 4)
+    assert low_G.tolist() == [min(s, default=np.inf) for s in scored]
+    assert high_G.tolist() == [max(s, default=-np.inf) for s in scored]
+    assert mixed_groups(rewards_R, group_R, 4).tolist() == [len(s) > 1 for s in scored]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "mixed"),
+    [
+        (0.2, float(np.float32(0.2)), False),  # the same reward in two types
+        (0.0, 5e-7, False),
+        (0.0, 2e-6, True),
+        (1000.0, 1000.0005, False),  # relative to the largest
+        (1000.0, 1000.002, True),
+        (-1000.0, -999.9995, False),
+        (0.0, 0.0, False),
+    ],
+)
+def test_equality_is_relative_to_the_largest_reward_or_to_one(low, high, mixed):
+    assert unequal(np.array([low]), np.array([high])).tolist() == [mixed]
