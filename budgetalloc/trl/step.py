@@ -28,11 +28,11 @@ def run_step(training: Training, inputs: Rows) -> dict[str, Any]:
         step.observe(made.ids_R, options.to_unit(made.rewards_R), hinted=made.hinted)
         rounds.append(made)
         outputs.append(output)
-    total = len(inputs) * trainer.accelerator.num_processes
-    if sum(len(each.ids_R) for each in rounds) < total:
+    total, generated = len(inputs) * trainer.accelerator.num_processes, sum(len(each.ids_R) for each in rounds)
+    if generated < total:
         raise InputError(
-            f"{training.policy} asked for {sum(len(each.ids_R) for each in rounds)} rollouts in one step, and the "
-            f"trainer trains on {total}: a decision may generate more, never fewer."
+            f"{training.policy} asked for {generated} rollouts in one step, and the trainer trains on {total}: a "
+            "decision may generate more, never fewer."
         )
     batch = Batch.of(rounds, training.policy, options.to_unit, trainer.state.global_step)
     output = batch_to_train_on(training, batch, rounds, outputs, total)

@@ -1,0 +1,53 @@
+"""The one record of a step, and what its readers are told."""
+
+from dataclasses import FrozenInstanceError
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import budgetalloc as ba
+from budgetalloc.trl.batch import Batch, Round, append
+
+rollouts = st.tuples(st.sampled_from(["a", "b", 7]), st.sampled_from([0.0, 1.0, 0.25, np.nan]), st.integers(1, 9))
+
+
+def as_round(rows, hinted=False):
+    ids_R, rewards_R, lengths_R = ([row[at] for row in rows] for at in range(3))
+    return Round(ids_R, np.array(rewards_R), np.array(rewards_R)[:, None], np.array(lengths_R), hinted)
+
+
+@given(st.lists(st.tuples(st.lists(rollouts, min_size=1, max_size=6), st.booleans()), min_size=1, max_size=4))
+def test_rounds_become_one_batch_in_order(rounds):
+    policy = ba.knapsack()
+    policy.observe(["a", "a", 7], [1, 0, 1])
+    batch = Batch.of([as_round(*each) for each in rounds], policy, lambda rewards_R: rewards_R / 2, step=5)
+    rows = [(*row, hinted) for made, hinted in rounds for row in made]
+    assert len(batch) == len(rows)
+    assert batch.ids_R == [row[0] for row in rows]
+    np.testing.assert_array_equal(batch.rewards_R, [row[1] for row in rows])
+    np.testing.assert_array_equal(batch.scores_RF[:, 0], batch.rewards_R)
+    np.testing.assert_array_equal(batch.lengths_R, [row[2] for row in rows])
+    np.testing.assert_array_equal(batch.hinted_R, [row[3] for row in rows])
+    np.testing.assert_array_equal(batch.learned_R, [np.nan if row[3] else row[1] / 2 for row in rows])
+    assert batch.counts_R.tolist() == [batch.ids_R.count(row[0]) for row in rows]
+    np.testing.assert_array_equal(batch.belief_R.mean, policy.belief(batch.ids_R).mean)
+    assert (batch.step, batch.policy_step) == (5, 1)
+
+
+def test_a_batch_does_not_change():
+    batch = Batch.of([as_round([("a", 1.0, 3)])], ba.uniform(), lambda rewards_R: rewards_R, step=0)
+    with pytest.raises(FrozenInstanceError):
+        batch.step = 1
+
+
+def test_the_ledger_names_rollouts_with_a_hint_apart_and_predicts_nothing_of_them(tmp_path):
+    plain, hinted = as_round([("a", 0.0, 3)] * 2), as_round([("a", 1.0, 4)], hinted=True)
+    batch = Batch.of([plain, hinted], ba.uniform(), lambda rewards_R: rewards_R, step=2)
+    append(ba.LedgerWriter(tmp_path / "ledger.jsonl"), batch)
+    log = ba.Ledger.read(tmp_path / "ledger.jsonl")
+    assert log.ids_R == ["a", "a", "a (hinted)"]
+    assert log.step_R.tolist() == [2, 2, 2]
+    assert log.counts_R.tolist() == [3, 3, 3]
+    np.testing.assert_array_equal(log.predicted_R, [0.5, 0.5, np.nan])
