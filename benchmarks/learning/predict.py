@@ -228,17 +228,17 @@ def main(arguments: list[str] | None = None) -> None:
     log = read(folder / LOG)
     report(log, partial(sweeps, log))
 
-    ours, base = ESTIMATORS["pool, discount 0.9, drift"], ESTIMATORS[BASE]
+    pooled, base = ESTIMATORS["pool, discount 0.9, drift"], ESTIMATORS[BASE]
     print("\npool, discount 0.9, drift less Beta(.5,.5), discount 0.9, in random epochs instead of sweeps")
     for seed in range(3):
-        print(f"    draw {seed}: {gain(log, partial(epochs, log, seed), ours, base)}")
+        print(f"    draw {seed}: {gain(log, partial(epochs, log, seed), pooled, base)}")
 
     print("\nOther models, visits of 8 rollouts, pool and drift less Beta(.5,.5), both with the discount given")
     for file, what in OTHERS.items():
         if (folder / file).exists():
             other = read_samples(folder / file)
             for discount in (1.0, 0.9):
-                cell = gain(other, partial(sweeps, other, 32), {**ours, "discount": discount}, {"discount": discount})
+                cell = gain(other, partial(sweeps, other, 32), {**pooled, "discount": discount}, {"discount": discount})
                 print(f"    {what}, discount {discount}: {cell}")
 
 

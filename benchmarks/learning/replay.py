@@ -84,15 +84,15 @@ def ledger(log: Log) -> ba.Ledger:
 def offers(log: Log, times: int, seed: int, step: int = STEP) -> list[Offer]:
     """The steps of the sweeps that all prompts have; with `times` above 1, more prompts to choose among."""
     every, visits = np.unique(log.prompt_G, return_counts=True)
-    found = []
+    offered = []
     for at in sweeps(log, step):
         sweep, own_P = int(log.visit_G[at[0]]), log.prompt_G[at]
         if sweep >= visits.min():
             break
         others = np.setdiff1d(every, own_P)
-        drawn = np.random.default_rng([seed, len(found)]).permutation(others)[: (times - 1) * len(own_P)]
-        found.append(Offer(sweep, [*own_P.tolist(), *drawn.tolist()], len(own_P)))
-    return found
+        drawn = np.random.default_rng([seed, len(offered)]).permutation(others)[: (times - 1) * len(own_P)]
+        offered.append(Offer(sweep, [*own_P.tolist(), *drawn.tolist()], len(own_P)))
+    return offered
 
 
 def worth(rates_P: Floats, counts_P: Ints) -> float:
@@ -237,9 +237,9 @@ def main(arguments: list[str] | None = None) -> None:
     )
     near = {"back": args.back, "ahead": args.ahead}
     names = args.policy or list(RIVALS)
-    found = {setting: report(log, setting, names, args.seed, near) for setting in args.setting or SETTINGS}
+    figures = {setting: report(log, setting, names, args.seed, near) for setting in args.setting or SETTINGS}
     if args.json:
-        args.json.write_text(json.dumps(found, indent=1) + "\n")
+        args.json.write_text(json.dumps(figures, indent=1) + "\n")
 
 
 if __name__ == "__main__":

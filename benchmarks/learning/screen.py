@@ -28,11 +28,12 @@ from scipy.stats import spearmanr
 from table import collect, summary
 from tqdm import tqdm
 
-import budgetalloc as ba
 from budgetalloc.offline.simulate import simulate
 from budgetalloc.offline.worlds import HARD_TAIL, SEEN_ONCE, U_SHAPE, Learner
+from budgetalloc.policies.bounds import Bounds
 
 PRESETS = {"u_shape": U_SHAPE, "hard_tail": HARD_TAIL, "seen_once": SEEN_ONCE}
+PROMPTS = 32  # of a batch
 POINTS = 16  # of a curve, the start and the end among them
 TUNING_SEEDS = 1000  # and on
 Job = tuple[str, str, float, int, int]  # policy, mix, learning rate, seed, steps
@@ -43,17 +44,17 @@ def run(job: Job) -> tuple[Job, list[float], float]:
     """One simulated run: its job, success at `POINTS` equal distances of rollouts, and the share of mixed groups."""
     name, mix, rate, seed, steps = job
     build, options = RIVALS[name]
-    bounds = {key: value for key, value in options.items() if key in _BOUNDS}
+    given = {key: value for key, value in options.items() if key in _BOUNDS}
     policy, world = build(seed), Learner(PRESETS[mix], rate=rate, seed=seed)
-    offer = options.get("candidates", policy.needs.candidates)
     budget: Any = ROLLOUTS
-    if bounds:
-        budget = ba.Budget(ROLLOUTS, **{"floor": 2 if offer == 1 else 0, "cap": 64, **bounds})
+    if given:
+        bounds = Bounds.resolve(policy.needs, candidates=options.get("candidates"), **given)
+        budget = bounds.budget(ROLLOUTS, bounds.on_offer(PROMPTS, len(world.ids)), ROLLOUTS // PROMPTS)
     total = steps * ROLLOUTS
     rollouts, success, mixed = [0], [world.success()], []
     rest = {key: value for key, value in options.items() if key not in _BOUNDS}
     # A policy may spend less than its budget in a step; it then gets more steps.
-    for seen in simulate(policy, world, budget, 100 * steps, **rest):
+    for seen in simulate(policy, world, budget, 100 * steps, prompts=PROMPTS, **rest):
         rollouts.append(seen["rollouts"])
         success.append(seen["success"])
         mixed.append(seen["mixed_groups"])
@@ -66,24 +67,24 @@ def run(job: Job) -> tuple[Job, list[float], float]:
 def run_all(jobs: list[Job], processes: int, label: str) -> dict[Job, tuple[list[float], float]]:
     """All runs, in this process or a pool, with a bar."""
     bar = tqdm(total=len(jobs), desc=label, unit="run")
-    found = {}
+    curves = {}
     if processes == 1:
         for job in jobs:
-            found[job] = run(job)[1:]
+            curves[job] = run(job)[1:]
             bar.update(1)
     else:
         with multiprocessing.get_context("spawn").Pool(processes) as pool:
             for job, *rest in pool.imap_unordered(run, jobs, chunksize=4):
-                found[job] = (rest[0], rest[1])
+                curves[job] = (rest[0], rest[1])
                 bar.update(1)
     bar.close()
-    return found
+    return curves
 
 
-def tuned(found: dict[Job, tuple[list[float], float]]) -> dict[tuple[str, str], float]:
+def tuned(curves: dict[Job, tuple[list[float], float]]) -> dict[tuple[str, str], float]:
     """For each policy and mix the rate with the largest mean success."""
     scores: dict[tuple[str, str], dict[float, list[float]]] = {}
-    for (name, mix, rate, _, _), (curve, _) in found.items():
+    for (name, mix, rate, _, _), (curve, _) in curves.items():
         scores.setdefault((name, mix), {}).setdefault(rate, []).append(float(np.mean(curve)))
     return {which: max(rates, key=lambda rate: float(np.mean(rates[rate]))) for which, rates in scores.items()}
 
@@ -122,10 +123,10 @@ def main() -> None:
         tuning = [(*one, rate, seed, args.steps) for one in which for rate in rates for seed in seeds]
         best = tuned(run_all(tuning, args.jobs, "tuning"))
     jobs = [(*one, best[one], seed, args.steps) for one in which for seed in range(args.seeds)]
-    found = run_all(jobs, args.jobs, "table")
+    curves = run_all(jobs, args.jobs, "table")
     if args.out:
         keys = ("policy", "mix", "rate", "seed", "steps")
-        lines = [dict(zip(keys, job, strict=True)) | {"success": curve} for job, (curve, _) in found.items()]
+        lines = [dict(zip(keys, job, strict=True)) | {"success": curve} for job, (curve, _) in curves.items()]
         args.out.write_text("".join(json.dumps(line) + "\n" for line in lines))
     print("Simulated, no language model: these are not learning results.")
     rollouts = np.linspace(0, args.steps * ROLLOUTS, POINTS)
@@ -136,7 +137,7 @@ def main() -> None:
         print("| policy | rate | mixed groups | final | mean | mean less uniform's | to uniform's end |")
         print("|---|---|---|---|---|---|---|")
         for name in names:
-            runs = [found[name, mix, best[name, mix], seed, args.steps] for seed in range(args.seeds)]
+            runs = [curves[name, mix, best[name, mix], seed, args.steps] for seed in range(args.seeds)]
             curves[name] = np.array([curve for curve, _ in runs])
             cells = summary(curves[name], curves["uniform"], rollouts).values()
             mixed = np.mean([share for _, share in runs])
