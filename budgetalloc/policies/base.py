@@ -26,13 +26,13 @@ class Policy:
     of the ids, on every process and after `load_state_dict`; deciding changes nothing, only observing does.
 
     Args:
-        name: As it is called, with its settings.
+        name: The function that built it, with its settings.
         decide: The rule: counts, or a generator of counts for a decision in rounds (`Rounds`).
         estimator: Keeps the beliefs.
         seed: Seeds draws and ties.
-        needs: What it asks of a trainer.
+        needs: What the policy asks of a trainer.
         keep: Which of the step's rollouts to train on, where it generates more than that.
-        memory: What it remembers of prompts beside the beliefs, if anything.
+        memory: What the policy remembers of prompts beside the beliefs, if anything.
 
     >>> import budgetalloc as ba
     >>> policy = ba.knapsack(seed=0)

@@ -37,7 +37,7 @@ class Needs:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What a decision may look at. Prompts stand in an order that does not depend on the caller's.
+    """What a decision may look at. The order of the prompts does not depend on the caller's order.
 
     Args:
         belief_P: Beliefs before the step.

@@ -42,8 +42,9 @@ def on_all_fail(
         hint: Your code. It has to give the same answer on every process.
         rollouts: Further rollouts of a prompt that is helped, at least 1.
         unhinted: How many of them are without the hint, 0 to `rollouts - 1`.
-        share: Of the budget, reserved, in (0, 1); ours. It is lowered where what is left could not be spent.
-        fewest: Fewest failures of this step to call a prompt unsolved, at least 1; ours. NuRL's are whole groups.
+        share: Of the budget, reserved, in (0, 1); our default. It is lowered where what is left could not be spent.
+        fewest: Fewest failures of this step to call a prompt unsolved, at least 1; our default.
+            NuRL waits for a whole group of failures.
 
     >>> import budgetalloc as ba
     >>> policy = on_all_fail(ba.uniform(), lambda ids: [x for x in ids if x != "lost"], rollouts=4, share=0.25)

@@ -54,20 +54,20 @@ def resample_on_correct(
     group_R, rewards = check_rows(ids_R, rewards_R, rows)
     penalties = _penalties(penalties_R, len(rewards))
     scored, rest = scored_first(rewards, rows)
-    group_S, positive_S, penalty_S = group_R[scored], rewards[scored] > 0, penalties[scored]
+    group_K, positive_K, penalty_K = group_R[scored], rewards[scored] > 0, penalties[scored]
     groups = group_R.max() + 1
-    size_G = np.bincount(group_S, minlength=groups)
-    has_G = np.bincount(group_S, weights=positive_S, minlength=groups).astype(np.int64)
+    size_G = np.bincount(group_K, minlength=groups)
+    has_G = np.bincount(group_K, weights=positive_K, minlength=groups).astype(np.int64)
     m_G = share_rows(size_G, rows - len(rest))
     positive_G = _positives(size_G, has_G, m_G, min_zero, min_positive)
 
-    key_S = np.where(positive_S, penalty_S, 0.0)
+    key_K = np.where(positive_K, penalty_K, 0.0)
     if rng is not None:  # the smallest of -log(weight) - Gumbel: a draw without replacement
-        key_S = np.log(np.maximum(key_S, _SMALLEST)) - rng.gumbel(size=len(key_S))
-    kind_S = 2 * group_S + positive_S
-    order = np.lexsort((key_S, kind_S))
-    keep_K = np.stack([m_G - positive_G, positive_G], axis=1).ravel()
-    kept = order[turn(kind_S[order]) < keep_K[kind_S[order]]]
+        key_K = np.log(np.maximum(key_K, _SMALLEST)) - rng.gumbel(size=len(key_K))
+    kind_K = 2 * group_K + positive_K
+    order = np.lexsort((key_K, kind_K))
+    keep_by_kind = np.stack([m_G - positive_G, positive_G], axis=1).ravel()
+    kept = order[turn(kind_K[order]) < keep_by_kind[kind_K[order]]]
     return np.sort(np.r_[scored[kept], rest])
 
 

@@ -80,10 +80,10 @@ def largest_advantages(ids_R: Sequence[Hashable], advantages_R: ArrayLike, rows:
     """
     group_R, advantages = check_rows(ids_R, advantages_R, rows)
     scored, rest = scored_first(advantages, rows)
-    group_S = group_R[scored]
-    keep_G = share_rows(np.bincount(group_S, minlength=group_R.max() + 1), rows - len(rest))
-    order = np.lexsort((-np.abs(advantages[scored]), group_S))
-    kept = order[turn(group_S[order]) < keep_G[group_S[order]]]
+    group_K = group_R[scored]
+    keep_G = share_rows(np.bincount(group_K, minlength=group_R.max() + 1), rows - len(rest))
+    order = np.lexsort((-np.abs(advantages[scored]), group_K))
+    kept = order[turn(group_K[order]) < keep_G[group_K[order]]]
     return np.sort(np.r_[scored[kept], rest])
 
 
@@ -100,7 +100,7 @@ def top_p_variance(
     Args:
         ids_R: The prompt of each rollout, shape (R,).
         rewards_R: Rewards, shape (R,); NaN is no reward.
-        share: p in (0, 1]. The default is ours.
+        share: p in (0, 1]. The default is our choice.
         rows: How many to keep, 1 to R; None is as many as the groups have.
 
     Returns:
@@ -117,10 +117,10 @@ def top_p_variance(
     share = check_number("share", share, 0, 1, without=(0,))
     group_R, rewards = check_rows(ids_R, rewards_R, len(ids_R) if rows is None else rows)
     groups, scored_R = int(group_R.max(initial=-1)) + 1, ~np.isnan(rewards)
-    group_S, rewards_S = group_R[scored_R], rewards[scored_R]
-    size_G = np.bincount(group_S, minlength=groups)
-    mean_G = np.bincount(group_S, weights=rewards_S, minlength=groups) / np.maximum(size_G, 1)
-    squares_G = np.bincount(group_S, weights=(rewards_S - mean_G[group_S]) ** 2, minlength=groups)
+    group_K, rewards_K = group_R[scored_R], rewards[scored_R]
+    size_G = np.bincount(group_K, minlength=groups)
+    mean_G = np.bincount(group_K, weights=rewards_K, minlength=groups) / np.maximum(size_G, 1)
+    squares_G = np.bincount(group_K, weights=(rewards_K - mean_G[group_K]) ** 2, minlength=groups)
     # The mean of equal rewards may be off in the last digit, which is no variance.
     variance_G = np.where(mixed_groups(rewards, group_R, groups), squares_G / np.maximum(size_G - 1, 1), 0.0)
     order = np.argsort(-variance_G, kind="stable")

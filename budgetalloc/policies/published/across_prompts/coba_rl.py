@@ -42,7 +42,7 @@ def coba_rl(
         low, high: Fewest and most rollouts of a prompt, 1 <= low <= high; the budget's own bounds come first.
         window: Visits and steps that p and F look back, at least 1.
         tau: Positive, the first not above the second.
-        seed: Of ties.
+        seed: Seeds the ties.
 
     >>> from budgetalloc import Budget
     >>> policy = coba_rl()

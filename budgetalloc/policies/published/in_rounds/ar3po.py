@@ -19,7 +19,7 @@ def ar3po(*, group: int = 8, stages: int = 2, seed: int = 0) -> Policy:
     Args:
         group: Most rollouts of a prompt, at least 1.
         stages: Rounds to reach it, 1 to `group`.
-        seed: Of ties.
+        seed: Seeds the ties.
 
     >>> from budgetalloc import Budget
     >>> step = ar3po(seed=0).begin(["a", "b", "c", "d"], Budget(rollouts=16, floor=0))

@@ -108,8 +108,8 @@ def xrpo(
         weight: lambda, the weight of the bonus, at least 0.
         bonus: "sqrt", sqrt(log(1+T) / n), or "linear", log(1+T) / n.
         clock: What T counts: "rollouts" of this step before the round, or training "steps" before this one.
-        share: Of the budget, for bases, in (0, 1), where a floor of 0 leaves open how many prompts start; ours.
-        seed: Of ties.
+        share: Of the budget, for bases, in (0, 1), where a floor of 0 leaves open how many prompts start; our default.
+        seed: Seeds the ties.
 
     >>> step = xrpo(rounds=1, seed=0).begin(["half", "solved"], Budget(rollouts=16))
     >>> step.request()

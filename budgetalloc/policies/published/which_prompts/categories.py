@@ -69,8 +69,8 @@ def dump(
             the same are one.
         window: Rollouts of a category that its gain is the mean of, at least 1.
         temperature: Positive; large is uniform over categories.
-        group: Rollouts of a chosen prompt, at least 1; ours.
-        seed: Of the draws.
+        group: Rollouts of a chosen prompt, at least 1; our default.
+        seed: Seeds the draws.
 
     >>> from budgetalloc import Budget
     >>> policy = dump(domain_of=lambda prompt: prompt[0], seed=0)
@@ -110,8 +110,8 @@ def sec(*, domain_of: CategoryOf, rate: float = 0.5, temperature: float = 0.4, g
             the same are one.
         rate: alpha, in (0, 1].
         temperature: tau, positive; large is uniform over categories.
-        group: Rollouts of a chosen prompt, at least 1; ours.
-        seed: Of the draws.
+        group: Rollouts of a chosen prompt, at least 1; our default.
+        seed: Seeds the draws.
 
     >>> policy = sec(domain_of=lambda prompt: prompt[0])
     >>> for _ in range(2):

@@ -73,7 +73,7 @@ def depo(
         decay: d, what the share loses in an epoch, in [0, 1].
         lowest: Smallest that the share becomes, in [0, 1].
         replay: rho, share of the least visited, in (0, 1]; it is what brings a prompt without signal back.
-        seed: Of the draws and ties.
+        seed: Seeds the draws and the ties.
 
     >>> from budgetalloc import Budget
     >>> policy = depo(alpha=0.25, replay=0.25, seed=0)

@@ -50,7 +50,7 @@ def greso(
         target: Share of the step's groups that may have no variance, in [0, 1].
         change: By which p_e moves in a step, in [0, 1].
         least: Smallest chance to keep a prompt, in (0, 1].
-        seed: Of the draws and ties.
+        seed: Seeds the draws and the ties.
 
     >>> from budgetalloc import Budget
     >>> policy = greso(seed=0)
@@ -79,9 +79,9 @@ def greso(
 
     def decide(view: View) -> IntArray:
         explore_P = np.where(view.recall["easy"] > 0, view.numbers["easy"], view.numbers["hard"])
-        draws_2P = view.rng.random((2, len(view.ids_P)))
-        kept_P = draws_2P[0] < greso_keep(view.recall["run"], explore_P, least)
-        return ranked(kept_P + draws_2P[1] + 1e-12, group, view)
+        keep_draw_P, order_draw_P = view.rng.random((2, len(view.ids_P)))
+        kept_P = keep_draw_P < greso_keep(view.recall["run"], explore_P, least)
+        return ranked(kept_P + order_draw_P + 1e-12, group, view)
 
     name = f"greso(group={group}, explore={explore}, target={target}, change={change}, least={least}, seed={seed})"
     memory = Memory({"run": 0.0, "easy": 0.0}, learn, {"easy": explore, "hard": explore})

@@ -18,7 +18,7 @@ def cppo(*, generate: int = 4, seed: int = 0) -> Policy:
 
     Args:
         generate: Rollouts generated for each one trained on, at least 2. 4 is P = 75 %.
-        seed: Of ties.
+        seed: Seeds the ties.
 
     >>> import numpy as np
     >>> policy = cppo(generate=4)

@@ -16,8 +16,8 @@ def pods(*, generate: int = 4, seed: int = 0) -> Policy:
     The released code takes the advantages over the rows kept; here they are taken over the whole group.
 
     Args:
-        generate: Rollouts generated for each one trained on, at least 2. The default is ours.
-        seed: Of ties.
+        generate: Rollouts generated for each one trained on, at least 2. The default is our choice.
+        seed: Seeds the ties.
 
     >>> import numpy as np
     >>> policy = pods(generate=2)
@@ -39,8 +39,8 @@ def d3s(*, generate: int = 4, seed: int = 0) -> Policy:
     of training (`downselect.d3s_schedule`), which a batch of fixed size does not allow: neither is part of this.
 
     Args:
-        generate: Rollouts generated for each one trained on, at least 2. The default is ours.
-        seed: Of ties.
+        generate: Rollouts generated for each one trained on, at least 2. The default is our choice.
+        seed: Seeds the ties.
 
     >>> import numpy as np
     >>> policy = d3s(generate=2)

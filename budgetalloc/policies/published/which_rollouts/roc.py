@@ -33,7 +33,7 @@ def roc(
         penalty: Which reward function returns the penalty, counted from 0; None is no penalty.
         choose: "lowest", the released rule; "drawn", failures uniformly and successes with chances inverse to their
             penalty. The draws depend on the seed and on the ids and rewards of the step.
-        seed: Of the draws and ties.
+        seed: Seeds the draws and the ties.
 
     >>> policy = roc(generate=2, penalty=1)
     >>> scores_RF = np.array([[0, 0.0], [1, 0.5], [1, 0.1], [0, 0.0], [1, 0.9], [1, 0.2], [0, 0.0], [0, 0.0]])
