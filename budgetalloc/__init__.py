@@ -4,7 +4,7 @@ The nouns: a **policy** keeps a **belief** about each prompt, prices rollouts wi
 to spend the **budget**. `budgetalloc.trl.AdaptiveGRPOCallback` attaches a policy to TRL's `GRPOTrainer`.
 """
 
-from typing import TYPE_CHECKING, Any
+import typing
 
 from budgetalloc.advantages import group_advantages as group_advantages
 from budgetalloc.beliefs.estimator import BetaEstimator as BetaEstimator
@@ -46,27 +46,38 @@ from budgetalloc.values import variance as variance
 
 __version__ = "0.1.0"
 
-if TYPE_CHECKING:
+if typing.TYPE_CHECKING:
     from budgetalloc import cli as cli
     from budgetalloc import costs as costs
-    from budgetalloc import logs as logs
+    from budgetalloc import offline as offline
     from budgetalloc import report as report
     from budgetalloc import testing as testing
+    from budgetalloc import trl as trl
+    from budgetalloc.cli import config as config
     from budgetalloc.costs import bandits as bandits
     from budgetalloc.costs import pacing as pacing
     from budgetalloc.costs import tokens as tokens
     from budgetalloc.costs import trees as trees
     from budgetalloc.policies import downselect as downselect
+    from budgetalloc.trl.experimental import buffers as buffers
 
-# Modules that `import budgetalloc` leaves to their first use, by the name under which they are found.
-_LATER = {name: f"budgetalloc.{name}" for name in ("cli", "costs", "logs", "offline", "report", "testing", "trl")}
+# Modules that are imported at their first use, so that `import budgetalloc` stays light.
+_LATER = {name: f"budgetalloc.{name}" for name in ("cli", "costs", "offline", "report", "testing", "trl")}
 _LATER |= {name: f"budgetalloc.costs.{name}" for name in ("bandits", "pacing", "tokens", "trees")}
-_LATER["downselect"] = "budgetalloc.policies.downselect"
+_LATER |= {
+    "buffers": "budgetalloc.trl.experimental.buffers",
+    "config": "budgetalloc.cli.config",
+    "downselect": "budgetalloc.policies.downselect",
+}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> typing.Any:
     if name not in _LATER:
         raise AttributeError(f"module 'budgetalloc' has no attribute {name!r}")
     import importlib
 
     return importlib.import_module(_LATER[name])
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

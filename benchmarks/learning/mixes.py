@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from budgetalloc.cli.testbed import growing
-from budgetalloc.cli.testbed.language import GROWING, LANGUAGES, Language
+import growing  # beside this file
+
+from budgetalloc.cli.testbed import skills
+from budgetalloc.cli.testbed.language import Language, Rows
 from budgetalloc.cli.testbed.skills import SKILLS, held_out, pool
-
-Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -18,7 +17,7 @@ class Mix:
     rows: Callable[[int], Rows]
     held_out: Callable[[], Rows]
     about: str
-    language: Language = LANGUAGES["skills"]
+    language: Language = skills
     rates: tuple[float, ...] = (2e-4, 3e-4, 4.5e-4)
     """Learning rates that every policy is tuned over; below and above, uniform and the first policies did worse."""
 
@@ -51,7 +50,7 @@ MIXES: dict[str, Mix] = {
         rows=lambda seed: growing.pool(52, seed),
         held_out=lambda: growing.held_out(14),
         about="real arithmetic and string tasks of growing length, and two that can be guessed but not learned",
-        language=GROWING,
+        language=growing,
         rates=(1e-4, 2e-4),
     ),
 }

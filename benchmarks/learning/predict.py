@@ -10,9 +10,9 @@ earlier steps only. As a check, visits are also spread over random epochs, with 
 Scored is the log-likelihood of the successes of 8 under the beta-binomial that follows from the belief, over visits 1
 to 49 of each prompt, 0 being its first. Intervals are 95 % bootstraps over prompts. "Tuned" is the discount chosen on
 the prompts whose hash is even; "held out" are the others. The shape of the pooled estimator was found on this log. No
-other number of it was fitted: the prior and the drift learn while it is replayed, and the constants in
-`budgetalloc/beliefs/pooled.py` are round ones. Of `adaptive()`, idle=0.98 was chosen by learning runs, and the prior (0.3, 0.3)
-among five on this log (all prompts), because runs with (0.5, 0.5), (0.4, 0.4) and (0.3, 0.3) learned alike.
+other number of it was fitted: the prior and the drift learn during the replay, and the constants in
+`budgetalloc/beliefs/pooled.py` are round ones. Of `adaptive()`, idle=0.98 was chosen by learning runs, and the prior
+(0.3, 0.3) among five on this log (all prompts), because runs with (0.5, 0.5), (0.4, 0.4) and (0.3, 0.3) learned alike.
 """
 
 import argparse

@@ -1,7 +1,62 @@
-"""`python -m budgetalloc.cli`, the same as `budgetalloc`."""
+"""`budgetalloc COMMAND`, the same as `python -m budgetalloc.cli COMMAND`."""
 
+import argparse
+import contextlib
+import importlib
+import os
 import sys
+from collections.abc import Sequence
 
-from budgetalloc.cli import main
+from budgetalloc.cli.parser import parser
+from budgetalloc.errors import BudgetallocError
 
-sys.exit(main())
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command; the answer goes to stdout, everything else to stderr.
+
+    Returns:
+        The exit status: 0; 1 for an error, which is one line; 2 for wrong usage; 130 after Ctrl-C.
+    """
+    options = parser()
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions, where the user has installed argcomplete
+        with contextlib.suppress(ImportError):
+            importlib.import_module("argcomplete").autocomplete(options)
+        return 1
+    args = options.parse_args(argv)
+    if args.command is None:
+        options.print_help(sys.stderr)
+        return 2
+    try:
+        run(args)
+        sys.stdout.flush()
+    except BrokenPipeError:  # a reader such as head has seen enough; Python must not flush into the pipe at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        return _said(args, "stopped by Ctrl-C", INTERRUPTED)
+    except BudgetallocError as error:
+        return _said(args, error, 1)
+    except OSError as error:
+        return _said(args, f"{error.filename}: {error.strerror}" if error.filename else error, 1)
+    except ImportError as error:
+        if (error.name or "budgetalloc").startswith("budgetalloc"):
+            raise  # a defect of ours, not something to install
+        extra = "demo" if args.command == "demo" else "logs"
+        return _said(args, f"{error}. Install what it needs: pip install 'budgetalloc[{extra}]'", 1)
+    return 0
+
+
+def run(args: argparse.Namespace) -> None:
+    """Prints a command's answer. What a command needs is imported only here: `methods` loads no pandas."""
+    module = importlib.import_module(f"budgetalloc.cli.commands.{args.command}")
+    module.run(args)
+
+
+def _said(args: argparse.Namespace, text: object, status: int) -> int:
+    print(f"budgetalloc {args.command}: {' '.join(str(text).split())}", file=sys.stderr)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,10 +1,10 @@
 """What can be typed: commands, their options, and a help that needs no other page."""
 
 import argparse
+import pkgutil
 from pathlib import Path
 from typing import Any
 
-from budgetalloc import __version__
 from budgetalloc.logs.open import KINDS
 
 LOG = (
@@ -24,7 +24,9 @@ def parser() -> argparse.ArgumentParser:
         "`budgetalloc COMMAND --help` explains a command.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    top.add_argument("--version", action="version", version=f"budgetalloc {__version__}")
+    top.add_argument(
+        "--version", action="version", version=f"budgetalloc {pkgutil.resolve_name('budgetalloc:__version__')}"
+    )
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     _report(commands)
     _replay(commands)

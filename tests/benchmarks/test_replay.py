@@ -136,7 +136,7 @@ def test_without_the_log_it_says_so(replay, tmp_path, capsys):
 
 
 def test_the_model_on_the_real_log(replay):
-    """The figures that `budgetalloc/offline/replay.py` gives for its prior, and that priors around it predict no better."""
+    """The figures of the prior in `budgetalloc/offline/replay.py`; priors around it predict no better."""
     if not (replay.DATA / replay.LOG).exists():
         pytest.skip(f"no {replay.DATA / replay.LOG}")
     log = replay.read(replay.DATA / replay.LOG)

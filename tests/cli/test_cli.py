@@ -15,10 +15,9 @@ import pytest
 import yaml
 
 import budgetalloc as ba
-from budgetalloc.cli import main
+from budgetalloc.cli.__main__ import main
 from budgetalloc.cli.config import Config
-from budgetalloc.cli.testbed.skills import answer, pool, skill_of
-from budgetalloc.cli.testbed.train import WEIGHTS
+from budgetalloc.cli.testbed.skills import WEIGHTS, answer, pool, skill_of
 from budgetalloc.policies.methods import METHODS
 
 ROOT = Path(__file__).parents[2]
@@ -108,7 +107,7 @@ def test_a_pipe_that_closes_is_quiet(command, log):
 @pytest.mark.parametrize("command", ["methods", "config"])
 def test_small_commands_load_nothing_heavy(command):
     code = (
-        f"import sys; from budgetalloc.cli import main; main(['{command}']);"
+        f"import sys; from budgetalloc.cli.__main__ import main; main(['{command}']);"
         "print([m for m in ('torch', 'trl', 'ortools', 'matplotlib', 'pandas', 'pyarrow', 'tqdm') if m in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -335,7 +334,7 @@ def test_a_shell_completes_commands_and_policies(log):
     pytest.importorskip("argcomplete")
     for line, expected in [("budgetalloc re", "report replay"), (f"budgetalloc replay {log} --policy kn", "knapsack")]:
         asked = {"_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE_IFS": " "}
-        code = "import os, sys; os.dup2(1, 8); from budgetalloc.cli import main; main([])"
+        code = "import os, sys; os.dup2(1, 8); from budgetalloc.cli.__main__ import main; main([])"
         run = subprocess.run(
             [sys.executable, "-c", code], env=os.environ | asked, capture_output=True, text=True, check=False
         )

@@ -1,6 +1,6 @@
-"""A real tiny language model on which plain TRL GRPO generalises: the place to watch an allocation policy learn.
+"""A tiny language model on which TRL's plain GRPO generalises, so that allocation policies can be compared by training.
 
-`skills` and `growing` are two task languages (no torch) and `language` makes values of them, `pretrain` made the
-weights shipped in `weights/` and `weights_growing/`, `train` runs TRL's GRPOTrainer once and returns its learning
-curve, `heldout` measures success on prompts that neither pretraining nor reinforcement ever shows.
+`skills` is the task language (no torch), and `language` says what a run needs of any task language. `weights/` holds
+the pretrained model. `train` runs TRL's GRPOTrainer once and returns the learning curve, `heldout` measures success on
+prompts that neither pretraining nor training shows, and `demo` compares two policies.
 """

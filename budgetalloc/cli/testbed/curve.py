@@ -9,8 +9,9 @@ from typing import Any
 from tqdm import tqdm
 from transformers import TrainerCallback
 
+from budgetalloc.cli.testbed import skills
 from budgetalloc.cli.testbed.heldout import evaluate
-from budgetalloc.cli.testbed.language import SKILLS, Language
+from budgetalloc.cli.testbed.language import Language
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc, unused-ignore]
         eval_every: int,
         samples: int,
         progress: bool,
-        language: Language = SKILLS,
+        language: Language = skills,
         max_rollouts: int | None = None,
     ) -> None:
         self.language, self.max_rollouts = language, max_rollouts

@@ -6,11 +6,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import budgetalloc as ba
 from budgetalloc.cli.config import Config
 from budgetalloc.cli.testbed.curve import CurvePoint
 from budgetalloc.cli.testbed.train import train
 from budgetalloc.errors import UnsupportedError
+from budgetalloc.policies import Policy, uniform
 from budgetalloc.trl import AdaptiveGRPOCallback
 
 ROLLOUTS = 256  # a step of 32 prompts x 8
@@ -46,8 +46,8 @@ def demo(
         raise UnsupportedError(f"{config.file}: callback.reward_range: the demo's rewards are 0 and 1. Leave it out.")
     given = config.callback_arguments(ROLLOUTS)
     name = config.policy.name if config.policy.name != "uniform" else "uniform, as configured"
-    rivals: dict[str, tuple[ba.Policy, dict[str, Any]]] = {
-        "uniform": (ba.uniform(seed=seed), {}),
+    rivals: dict[str, tuple[Policy, dict[str, Any]]] = {
+        "uniform": (uniform(seed=seed), {}),
         name: (config.build(seed), given),
     }
     out.mkdir(parents=True, exist_ok=True)
@@ -56,7 +56,7 @@ def demo(
         print(f"{name}: {policy}", flush=True)
 
         def attach(
-            trainer: Any, policy: ba.Policy = policy, name: str = name, arguments: dict[str, Any] = arguments
+            trainer: Any, policy: Policy = policy, name: str = name, arguments: dict[str, Any] = arguments
         ) -> None:
             ledger = out / f"{name}_ledger.jsonl"
             ledger.unlink(missing_ok=True)  # of an earlier demo

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from budgetalloc.cli.testbed.language import SKILLS, Language
+from budgetalloc.cli.testbed import skills
+from budgetalloc.cli.testbed.language import Language
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def padding(real_RT: Any) -> dict[str, Any]:
 
 
 def sample(
-    model: Any, tokenizer: Any, prompts_R: Sequence[str], seed: int = 0, language: Language = SKILLS
+    model: Any, tokenizer: Any, prompts_R: Sequence[str], seed: int = 0, language: Language = skills
 ) -> list[str]:
     """One completion at temperature 1 for each prompt, from a generator of its own: the global random state stays put.
 
@@ -53,7 +54,7 @@ def sample(
     tokens_RT, real_RT = rows["input_ids"], rows["attention_mask"]
     chosen, cache = [], None
     with _evaluating(model):
-        for _ in range(language.answer_length + 1):
+        for _ in range(language.ANSWER_LENGTH + 1):
             more = padding(real_RT)
             if more and cache is not None:
                 more["position_ids"] = more["position_ids"][:, -1:]
@@ -100,7 +101,7 @@ def evaluate(
     rows: Sequence[dict[str, Any]],
     samples: int = 4,
     seed: int = 0,
-    language: Language = SKILLS,
+    language: Language = skills,
 ) -> Success:
     """Measure the model on `rows` of the language, `samples` completions a prompt; same seed, same numbers."""
     if samples < 1:

@@ -12,12 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+WEIGHTS = Path(__file__).parent / "weights"  # of the model that was pretrained on this language
 DIGITS = string.digits
-LENGTH = 4  # digits in a prompt, and in an answer
+LENGTH = ANSWER_LENGTH = 4  # digits in a prompt, and in an answer
 STRINGS: int = 10**LENGTH
 ALPHABET = DIGITS + "=" + string.ascii_lowercase  # one token a character
 
@@ -96,6 +98,11 @@ def skill_of(prompt_id: int) -> Skill:
     if not 0 <= prompt_id < len(SKILLS) * STRINGS:
         raise ValueError(f"skill_of(prompt_id={prompt_id}): no such prompt. Use the ids of pool() and held_out().")
     return SKILLS[prompt_id // STRINGS]
+
+
+def is_trap(prompt_id: int) -> bool:
+    """Whether the prompt is of a trap, whose reward no answer improves."""
+    return skill_of(prompt_id).is_trap
 
 
 def answer(text: str) -> str:

@@ -1,7 +1,7 @@
 """One real GRPO run on the testbed by TRL's own GRPOTrainer, and its learning curve.
 
     run = train(seed=0)                                     # uniform: 32 prompts x 8 rollouts a step
-    run = train(seed=0, language=GROWING)                   # the other task language
+    run = train(seed=0, language=growing)                   # another task language, see `language`
     run = train(seed=0, attach=lambda t: t.add_callback(AdaptiveGRPOCallback(t, policy)))
     run.curve[-1].success
 
@@ -23,10 +23,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback
 from transformers.utils import logging as hf_logging
 from trl import GRPOConfig, GRPOTrainer
 
+from budgetalloc.cli.testbed import skills
 from budgetalloc.cli.testbed.curve import CurvePoint, Recorder
-from budgetalloc.cli.testbed.language import SKILLS, Language
-
-WEIGHTS = SKILLS.weights
+from budgetalloc.cli.testbed.language import Language
 
 
 @dataclass(frozen=True)
@@ -61,10 +60,6 @@ def _quiet() -> Iterator[None]:
             hf_logging.enable_progress_bar()
 
 
-def _given(value: int | None, default: int) -> int:
-    return default if value is None else value
-
-
 def train(
     attach: Callable[[Any], object] | None = None,
     *,
@@ -80,7 +75,7 @@ def train(
     held_out_per_skill: int | None = None,
     rows: Sequence[dict[str, Any]] | None = None,
     held_out_rows: Sequence[dict[str, Any]] | None = None,
-    language: Language = SKILLS,
+    language: Language = skills,
     weights: str | Path | None = None,
     output_dir: str | Path | None = None,
     threads: int | None = None,
@@ -100,11 +95,11 @@ def train(
         raise ValueError(
             f"train(eval_every={eval_every}): no curve without points. Use 10, or {steps} for the ends only."
         )
-    weights = weights or language.weights
+    weights = weights or language.WEIGHTS
     if not (Path(weights) / "config.json").is_file():
         raise FileNotFoundError(
             f"train(weights={str(weights)!r}): no model there. Make one with "
-            f"`python -m budgetalloc.cli.testbed.pretrain --language {language.name} --out {weights}`."
+            f"`python benchmarks/learning/pretrain.py --out {weights}`."
         )
     if threads is not None:
         torch.set_num_threads(threads)
@@ -116,7 +111,7 @@ def train(
             "lr_scheduler_type": "constant",  # so that a longer run begins as a shorter one
             "per_device_train_batch_size": prompts * generations,
             "num_generations": generations,
-            "max_completion_length": language.answer_length + 1,  # and the end of text
+            "max_completion_length": language.ANSWER_LENGTH + 1,  # and the end of text
             "temperature": 1.0,
             "beta": 0.0,
             "use_cpu": not torch.cuda.is_available(),
@@ -129,9 +124,9 @@ def train(
             "save_strategy": "no",
         }
         if held_out_rows is None:
-            held_out_rows = language.held_out(_given(held_out_per_skill, language.held_out_per_skill))
+            held_out_rows = language.held_out() if held_out_per_skill is None else language.held_out(held_out_per_skill)
         if rows is None:
-            rows = language.pool(_given(pool_per_skill, language.pool_per_skill), seed)
+            rows = language.pool(seed=seed) if pool_per_skill is None else language.pool(pool_per_skill, seed=seed)
         recorder = Recorder(held_out_rows, eval_every, eval_samples, progress, language, max_rollouts)
         trainer = GRPOTrainer(
             model=AutoModelForCausalLM.from_pretrained(weights, dtype=torch.float32),

@@ -13,8 +13,8 @@ from trl import GRPOTrainer
 from budgetalloc import policies
 from budgetalloc.cli.testbed.curve import Recorder
 from budgetalloc.cli.testbed.heldout import evaluate, probability, sample
-from budgetalloc.cli.testbed.skills import answer, held_out, make_reward, prompt_id, skill_of
-from budgetalloc.cli.testbed.train import WEIGHTS, Run, train
+from budgetalloc.cli.testbed.skills import WEIGHTS, answer, held_out, make_reward, prompt_id, skill_of
+from budgetalloc.cli.testbed.train import Run, train
 from budgetalloc.trl import AdaptiveGRPOCallback
 
 SMALL: dict[str, Any] = {"steps": 4, "prompts": 8, "generations": 4, "held_out_per_skill": 2, "progress": False}
@@ -147,7 +147,7 @@ def test_plain_grpo_learns_on_prompts_it_never_saw() -> None:
 def test_errors_name_the_argument() -> None:
     with pytest.raises(ValueError, match="eval_every=0"):
         train(eval_every=0)
-    with pytest.raises(FileNotFoundError, match=r"budgetalloc\.testbed\.pretrain --language skills --out nowhere"):
+    with pytest.raises(FileNotFoundError, match=r"benchmarks/learning/pretrain\.py --out nowhere"):
         train(weights="nowhere")
 
 

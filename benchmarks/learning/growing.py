@@ -14,10 +14,12 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+WEIGHTS = Path(__file__).parent / "weights_growing"  # of the model that was pretrained on this language
 ALPHABET = "0123456789=+-cdhkmprst"  # one token a character
 ANSWER_LENGTH = 5  # at most: five digits, copied
 _ALL = 10**8  # numbers of up to eight digits, the most that a prompt has

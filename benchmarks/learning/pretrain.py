@@ -1,4 +1,4 @@
-"""Make a model of the testbed: `python -m budgetalloc.cli.testbed.pretrain --language NAME --out DIR`, in a few minutes.
+"""Make a model of the testbed: `python benchmarks/learning/pretrain.py --language NAME --out DIR`, in a few minutes.
 
 Without other options it follows the recipe of the shipped weights. The folder holds an ordinary tokenizer and an
 ordinary Llama of 340 k parameters, which `AutoTokenizer.from_pretrained` and `AutoModelForCausalLM.from_pretrained`
@@ -12,16 +12,18 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+import growing  # beside this file
 import numpy as np
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from tqdm import tqdm
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from budgetalloc.cli.testbed import skills
 from budgetalloc.cli.testbed.heldout import answer_logits, evaluate, probability
-from budgetalloc.cli.testbed.language import LANGUAGES, SKILLS, Language
 
 PAD, EOS = "<pad>", "<eos>"
+LANGUAGES: dict[str, Any] = {"skills": skills, "growing": growing}
 
 
 @dataclass(frozen=True)
@@ -52,9 +54,9 @@ seed 101 to 0.686 at 1e-4 and 0.642 at 2e-4. No policies were compared.
 """
 
 
-def build_tokenizer(language: Language = SKILLS) -> PreTrainedTokenizerFast:
+def build_tokenizer(language: Any = skills) -> PreTrainedTokenizerFast:
     """One token a character; nothing is added to a prompt, and padding goes to the left, as generation wants it."""
-    vocabulary = {token: i for i, token in enumerate([PAD, EOS, *language.alphabet])}
+    vocabulary = {token: i for i, token in enumerate([PAD, EOS, *language.ALPHABET])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=PAD))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     tokenizer.decoder = decoders.Fuse()
@@ -87,7 +89,7 @@ def build_model(tokenizer: Any) -> Any:
 
 
 def pretrain(
-    recipe: Recipe, device: str | None = None, progress: bool = True, language: Language = SKILLS
+    recipe: Recipe, device: str | None = None, progress: bool = True, language: Any = skills
 ) -> tuple[Any, Any]:
     """Model and tokenizer after `recipe.steps` steps on the text; the loss is on the answer, for prompts are noise."""
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -130,12 +132,12 @@ def save(model: Any, tokenizer: Any, out: Path) -> None:
     tokenizer.save_pretrained(out)
 
 
-def report(model: Any, tokenizer: Any, language: Language = SKILLS) -> str:
+def report(model: Any, tokenizer: Any, language: Any = skills) -> str:
     """A line a skill and prompt length: the probability of the right answer, held out; then the means."""
-    rows, lines = language.held_out(language.held_out_per_skill), list[str]()
+    rows, lines = language.held_out(), list[str]()
     groups: dict[tuple[str, int], list[str]] = {}
     for row in rows:
-        if language is not SKILLS or not language.is_trap(row["prompt_id"]):  # a coin has no right answer
+        if language is not skills or not language.is_trap(row["prompt_id"]):  # a coin has no right answer
             groups.setdefault((row["skill"], len(row["prompt"])), []).append(row["prompt"])
     for (skill, _), prompts in groups.items():
         right = np.mean(probability(model, tokenizer, prompts, [language.answer(text) for text in prompts]))

@@ -1,17 +1,19 @@
 """The folder that pretraining writes: read without a network, one token a character, half precision."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("transformers")
 pytest.importorskip("trl")
+import growing  # of benchmarks/learning
 import torch
+from pretrain import Recipe, build_model, build_tokenizer, pretrain, save
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from budgetalloc.cli.testbed import skills
 from budgetalloc.cli.testbed.heldout import answer_logits
-from budgetalloc.cli.testbed.language import GROWING, SKILLS, Language
-from budgetalloc.cli.testbed.pretrain import Recipe, build_model, build_tokenizer, pretrain, save
 from budgetalloc.cli.testbed.skills import ALPHABET
 
 
@@ -28,15 +30,15 @@ def test_one_token_a_character() -> None:
 
 
 def test_the_other_language_has_its_own_letters() -> None:
-    tokenizer = build_tokenizer(GROWING)
+    tokenizer = build_tokenizer(growing)
     ids = tokenizer(["47+85=", "c4="], padding=True)["input_ids"]
     assert tokenizer.decode(ids[0]) == "47+85="
     assert ids[1][:3] == [tokenizer.pad_token_id] * 3
-    assert tokenizer(GROWING.alphabet)["input_ids"] == list(range(2, 2 + len(GROWING.alphabet)))
+    assert tokenizer(growing.ALPHABET)["input_ids"] == list(range(2, 2 + len(growing.ALPHABET)))
 
 
 def test_padding_counts_for_nothing_in_the_loss() -> None:
-    tokenizer = build_tokenizer(GROWING)
+    tokenizer = build_tokenizer(growing)
     torch.manual_seed(0)
     model = build_model(tokenizer).eval()
     prompts, answers = ["4+7=", "r4708="], ["11", "8074"]
@@ -48,8 +50,8 @@ def test_padding_counts_for_nothing_in_the_loss() -> None:
         torch.testing.assert_close(logits_PTV[k, : alone.shape[1]], alone[0], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("language", [SKILLS, GROWING], ids=lambda language: language.name)
-def test_a_short_pretraining_is_reproducible_in_either_language(language: Language) -> None:
+@pytest.mark.parametrize("language", [skills, growing], ids=lambda language: language.__name__)
+def test_a_short_pretraining_is_reproducible_in_either_language(language: Any) -> None:
     models = [pretrain(Recipe(steps=3, rows=16), progress=False, language=language)[0] for _ in range(2)]
     for a, b in zip(models[0].parameters(), models[1].parameters(), strict=True):
         assert torch.equal(a, b)

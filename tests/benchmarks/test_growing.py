@@ -4,13 +4,13 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
+import growing  # of benchmarks/learning
 import numpy as np
 import pytest
-
-from budgetalloc.cli.testbed import growing
-from budgetalloc.cli.testbed.growing import (
+from growing import (
     CELLS,
     TASKS,
     answer,
@@ -155,8 +155,9 @@ def test_errors_name_the_argument_and_the_way_out() -> None:
 
 
 def test_the_task_language_needs_no_torch() -> None:
-    code = "import sys, budgetalloc.cli.testbed.language; print('torch' in sys.modules, 'transformers' in sys.modules)"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    code = "import sys, growing; print('torch' in sys.modules, 'transformers' in sys.modules)"
+    folder = Path(growing.__file__).parent
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=folder)
     assert out.stdout.split() == ["False", "False"]
 
 
@@ -165,9 +166,7 @@ def loaded() -> tuple[Any, Any]:
     pytest.importorskip("trl")
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from budgetalloc.cli.testbed.language import GROWING
-
-    return AutoModelForCausalLM.from_pretrained(GROWING.weights), AutoTokenizer.from_pretrained(GROWING.weights)
+    return AutoModelForCausalLM.from_pretrained(growing.WEIGHTS), AutoTokenizer.from_pretrained(growing.WEIGHTS)
 
 
 def test_padded_probability_is_that_of_each_prompt_alone() -> None:
@@ -186,11 +185,10 @@ def test_padded_probability_is_that_of_each_prompt_alone() -> None:
 def test_padded_samples_agree_with_the_probability_of_the_answer() -> None:
     model, tokenizer = loaded()
     from budgetalloc.cli.testbed.heldout import probability, sample
-    from budgetalloc.cli.testbed.language import GROWING
 
     prompts = [row["prompt"] for row in held_out(1)][::4]
     expected = [probability(model, tokenizer, [text], [answer(text)])[0] for text in prompts]  # without padding
-    drawn = sample(model, tokenizer, prompts * 400, seed=3, language=GROWING)
+    drawn = sample(model, tokenizer, prompts * 400, seed=3, language=growing)
     for k, (text, p) in enumerate(zip(prompts, expected, strict=True)):
         share = sum(completion == answer(text) for completion in drawn[k :: len(prompts)]) / 400
         assert share == pytest.approx(p, abs=4.5 * (max(p * (1 - p), 1e-3) / 400) ** 0.5)
@@ -199,10 +197,9 @@ def test_padded_samples_agree_with_the_probability_of_the_answer() -> None:
 def test_the_shipped_model_half_knows_the_tasks_and_guesses_the_traps() -> None:
     model, tokenizer = loaded()
     from budgetalloc.cli.testbed.heldout import evaluate, probability
-    from budgetalloc.cli.testbed.language import GROWING
 
     rows = held_out()
-    found = evaluate(model, tokenizer, rows, language=GROWING)
+    found = evaluate(model, tokenizer, rows, language=growing)
     assert 0.43 < found.expected < 0.46
     assert found.skills == pytest.approx(found.expected, abs=0.04)
     right = probability(model, tokenizer, [row["prompt"] for row in rows], [answer(row["prompt"]) for row in rows])
@@ -222,21 +219,19 @@ def test_the_shipped_model_half_knows_the_tasks_and_guesses_the_traps() -> None:
 @pytest.mark.slow
 def test_plain_grpo_learns_the_tasks_and_not_the_traps() -> None:
     pytest.importorskip("trl")
-    from budgetalloc.cli.testbed.language import GROWING
     from budgetalloc.cli.testbed.train import train
 
-    run = train(seed=0, learning_rate=1e-4, steps=150, eval_every=50, threads=1, progress=False, language=GROWING)
+    run = train(seed=0, learning_rate=1e-4, steps=150, eval_every=50, threads=1, progress=False, language=growing)
     assert run.curve[-1].expected > run.curve[0].expected + 0.15
     assert run.curve[-1].trap_success == pytest.approx(run.curve[0].trap_success, abs=0.06)
 
 
 def test_a_few_real_steps_are_reproducible_and_move_the_model() -> None:
     pytest.importorskip("trl")
-    from budgetalloc.cli.testbed.language import GROWING
     from budgetalloc.cli.testbed.train import train
 
     small: dict[str, Any] = {"steps": 2, "prompts": 8, "generations": 4, "eval_every": 1, "progress": False}
-    runs = [train(seed=1, held_out_per_skill=1, language=GROWING, **small) for _ in range(2)]
+    runs = [train(seed=1, held_out_per_skill=1, language=growing, **small) for _ in range(2)]
     assert runs[0].losses == runs[1].losses
     curves = [[replace(point, seconds=0.0) for point in run.curve] for run in runs]
     assert curves[0] == curves[1]
