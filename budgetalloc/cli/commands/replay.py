@@ -106,10 +106,6 @@ def terms(
 ) -> tuple[int, int, int | None]:
     """Rollouts and prompts of a step, and steps: as typed, else as in the file, else as in the log."""
     steps: int | None = args.steps
-    if config is not None and config.budget.tokens is not None:
-        raise InputError(
-            f"{args.config}: budget.tokens: a log knows no tokens of rollouts that were not made. Leave it out."
-        )
     if config is not None and config.pacing is not None:
         if args.rollouts is not None:
             raise InputError(f"--rollouts {args.rollouts}: the pacing of {args.config} says how many a step has.")
@@ -120,11 +116,11 @@ def terms(
                 f"{args.config}: pacing: its first {steps - 1} steps spend {needed} rollouts, the log has "
                 f"{world.rollouts}. Use --steps, or fewer rollouts."
             )
-        portion = config.budget.quantum
+        portion = config.bounds.quantum
         rollouts = max(sum(plan) // steps // portion, 1) * portion  # on average; each step's are the plan's
     else:
         _, rows_S = np.unique(ledger.step_R, return_counts=True)
-        given = args.rollouts or (config.budget.rollouts if config else None)
+        given = args.rollouts or (config.rollouts if config else None)
         rollouts = given or max(int(np.median(rows_S)), 2)
     return rollouts, args.prompts or min(max(rollouts // max(world.group, 1), 1), len(world.ids)), steps
 

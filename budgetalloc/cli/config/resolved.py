@@ -1,4 +1,4 @@
-"""One YAML file that says policy, budget, estimator and pacing, for the demo, the replay, the benchmark and TRL.
+"""One YAML file with policy, budget, estimator and pacing, for the demo, the replay, the benchmarks and TRL.
 
     policy: {name: knapsack, seed: 0}     # or `policy: knapsack`; the keyword arguments of the function beside the name
     estimator: {discount: 0.9}            # how evidence fades, where the policy has a choice
@@ -8,43 +8,50 @@
 `budgetalloc config FILE --show` prints every setting with its value; `configs/` has examples.
 """
 
+import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from inspect import Parameter
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from budgetalloc.advantages import Baseline
+from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.budget import Budget
 from budgetalloc.cli.config.settings import (
-    ESTIMATOR,
-    BudgetSettings,
     CallbackSettings,
     Paced,
     PacingSettings,
     PolicySettings,
     keywords,
     method_of,
+    parameters,
 )
-from budgetalloc.cli.config.yamlfile import Section, parameters, read_text, written
+from budgetalloc.cli.config.yamlfile import Section, read_text, written
 from budgetalloc.errors import BudgetallocError, InputError, UnsupportedError
 from budgetalloc.policies import Policy
+from budgetalloc.policies.bounds import Bounds
 
 SECTIONS = ("policy", "estimator", "budget", "pacing", "callback", "model", "dataset", "grpo")
+ESTIMATOR = tuple(parameters(BetaEstimator))
+BUDGET = {"rollouts": int | None, "floor": int | None, "cap": int | None, "quantum": int, "min_group": int | None}
+CALLBACK = {"candidates": int | Literal["all"] | None}
+CALLBACK |= {key: kind for key, (kind, _) in parameters(CallbackSettings).items()}
+PACING = {key: kind for key, (kind, _) in parameters(PacingSettings).items()}
 
 
 @dataclass(frozen=True)
 class Config:
-    """What a file says, with every default resolved; two that are equal behave the same.
+    """The settings of a file with every default resolved; two configs that are equal behave the same.
 
     Args:
         policy: The allocation policy; the `estimator` section of a file is among its options.
-        budget: Of one step. `rollouts` may be left out where the trainer, the log or the command line says.
-        pacing: How the rollouts move over a run, for the replay; a trainer's batches have one size.
+        rollouts: Of one step; None where the trainer, the log or the command line decides.
+        bounds: The prompts on offer and the sizes of their groups, from the sections `budget` and `callback`.
+        pacing: How the rollouts change over a run, for the replay; a trainer's batches have one size.
         callback: How the policy is attached.
         model, dataset, grpo: For `integrations/trl/train.py` alone; `grpo` are arguments of `trl.GRPOConfig`.
-        file: Where it was read.
+        file: The name of the file.
 
     Raises:
         InputError: an unknown key, a wrong type or a value out of range, with file, line and key. BudgetError: a budget
@@ -53,7 +60,7 @@ class Config:
     >>> config = Config.parse("policy: {name: knapsack, value: hit}\\nestimator: {discount: 0.8}\\nbudget: {floor: 4}")
     >>> config.build(seed=1)
     knapsack(value=hit, belief='posterior', prior=(0.5, 0.5), discount=0.8, idle=1.0, seed=1)
-    >>> config.callback.candidates, config.callback.baseline, config.budget.min_group
+    >>> config.bounds.candidates, config.callback.baseline, config.bounds.min_group
     (1, 'group', 2)
     >>> Config.parse(config.as_yaml()) == config
     True
@@ -64,14 +71,15 @@ class Config:
     """
 
     policy: PolicySettings
-    budget: BudgetSettings
+    rollouts: int | None
+    bounds: Bounds
     pacing: PacingSettings | None
     callback: CallbackSettings
     model: str | None = None
     dataset: str | None = None
     grpo: Mapping[str, Any] = field(default_factory=dict)
     file: str = field(default="config", compare=False)
-    grpo_lines: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
+    lines: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "Config":
@@ -93,66 +101,70 @@ class Config:
         """Reads the text of a file; `file` is its name in errors."""
         top = read_text(text, file)
         top.only(SECTIONS)
-        policy = _policy(top)
-        budget = BudgetSettings(**top.section("budget").arguments(_kinds(BudgetSettings)))
-        callback = CallbackSettings(**_callback(top.section("callback")))
-        pacing = _pacing(top) if top.values.get("pacing") is not None else None
+        policy, pacing = _policy(top), _pacing(top)
+        budget, callback = top.section("budget").arguments(BUDGET), _callback(top.section("callback"))
         names = {key: top.values[key] for key in ("model", "dataset") if key in top.values}
-        Section(file, "", names, top.lines).arguments({"model": str | None, "dataset": str | None})
-        grpo = top.section("grpo")
-        lines = {key: line for key in grpo.values if (line := top.lines.get(grpo.path(str(key)))) is not None}
-        config = cls(policy, budget, pacing, callback, **names, grpo=dict(grpo.values), file=file, grpo_lines=lines)
+        replace(top, values=names).arguments({"model": str | None, "dataset": str | None})
+        rollouts, candidates = budget.pop("rollouts", None), callback.pop("candidates", None)
+        if pacing is not None and rollouts is not None:
+            raise top.error("the rollouts of a step follow from it: leave out budget.rollouts.", "pacing")
         try:
-            policy.build()
+            needs = policy.build().needs
         except BudgetallocError as error:
             raise top.error(error, "policy") from error
-        config = _resolved(config)
-        if pacing is not None and (budget.rollouts is not None or budget.tokens is not None):
-            raise top.error("the rollouts of a step follow from it: leave out budget.rollouts and .tokens.", "pacing")
         try:
-            # Where nothing says how many rollouts a step has, enough for any cap: the bounds must hold together.
-            unknown = budget.rollouts is None and budget.tokens is None
-            for rollouts in set(pacing.plan()) if pacing else {budget.quantum * 10**6 if unknown else budget.rollouts}:
-                config.limits(rollouts)
+            bounds = Bounds.resolve(needs, candidates=candidates, **budget)
+        except InputError as error:
+            raise top.error(error, "callback") from error
+        trl_baseline = needs.keep_batch and bounds.candidates == 1
+        attached = CallbackSettings(
+            **callback
+            | {
+                "baseline": callback.get("baseline") or needs.baseline or (None if trl_baseline else "group"),
+                "scale": callback.get("scale") or needs.scale,
+                "weight": callback.get("weight") or needs.weight,
+            }
+        )
+        grpo = dict(top.section("grpo").values)
+        config = cls(policy, rollouts, bounds, pacing, attached, **names, grpo=grpo, file=file, lines=top.lines)
+        try:
+            # Where nothing says how many rollouts a step has, enough for any cap: the bounds must not contradict.
+            for count in set(pacing.plan()) if pacing else {rollouts or bounds.quantum * 10**6}:
+                config.limits(count)
         except BudgetallocError as error:
-            raise top.error(error, "budget" if budget != BudgetSettings() else "pacing", type(error)) from error
+            raise top.error(error, "budget" if top.values.get("budget") else "pacing", type(error)) from error
         return config
 
     def build(self, seed: int | None = None) -> Policy:
-        """A fresh policy that asks for what `callback` and `budget.min_group` say; picklable as `config.build`."""
+        """A fresh policy that asks for what the file says; picklable as `config.build`."""
         policy, callback = self.policy.build(seed), self.callback
         needs = replace(
             policy.needs,
-            candidates=callback.candidates or policy.needs.candidates,
+            candidates=self.bounds.candidates,
             baseline=callback.baseline,
             scale=callback.scale,
             weight=callback.weight or policy.needs.weight,
-            min_group=self.budget.min_group or policy.needs.min_group,
+            min_group=self.bounds.min_group,
         )
         policy = replace(policy, needs=needs)
-        return policy if self.pacing is None else Paced.of(policy, self.pacing.plan())
+        return policy if self.pacing is None else Paced(**vars(policy), plan=tuple(self.pacing.plan()))
 
     def rival(self, name: str) -> "Config":
         """Another method by name with its own defaults, under the same budget and pacing."""
-        plain = Config.of(name)
-        group = plain.budget.min_group
-        if self.budget.floor and group:
-            group = min(group, self.budget.floor)  # the floor of all may be below what this method asks for
-        return replace(plain, budget=replace(self.budget, min_group=group), pacing=self.pacing)
+        other = Config.of(name)
+        # The floor of all may be below the smallest group that this method asks for.
+        group = min(other.bounds.min_group, self.bounds.floor or other.bounds.min_group)
+        bounds = replace(self.bounds, candidates=other.bounds.candidates, min_group=group)
+        return replace(other, rollouts=self.rollouts, bounds=bounds, pacing=self.pacing)
 
-    def limits(self, rollouts: int | None, group: int | None = None) -> Budget:
+    def limits(self, rollouts: int, group: int | None = None) -> Budget:
         """The budget of one step.
 
         Args:
-            rollouts: Of the step; None is a step limited by `budget.tokens` alone.
+            rollouts: Of the step.
             group: Rollouts of a prompt on average. Where the file gives no cap, it is 8 times as many.
         """
-        b = self.budget
-        floor, min_group = 0 if b.floor is None else b.floor, b.min_group or 2
-        cap = b.cap
-        if cap is None and group is not None:
-            cap = -(-max(8 * group, floor, min_group) // b.quantum) * b.quantum
-        return Budget(rollouts, b.tokens, floor=floor, cap=cap, quantum=b.quantum, min_group=min_group)
+        return self.bounds.budget(rollouts, prompts=rollouts if group else 1, group=group or 1)
 
     def callback_arguments(self, rollouts: int) -> dict[str, Any]:
         """The keyword arguments of `AdaptiveGRPOCallback` for a trainer of so many rollouts a generation batch.
@@ -162,19 +174,16 @@ class Config:
         """
         if self.pacing is not None:
             raise UnsupportedError(
-                f"{self.file}: pacing: TRL generates {rollouts} rollouts at every step, so the budget cannot move over "
-                "the run. Leave out `pacing`; `budgetalloc replay` serves it."
+                f"{self.file}: pacing: TRL generates {rollouts} rollouts at every step, so the budget cannot change "
+                "over the run. Leave out `pacing`; `budgetalloc replay` serves it."
             )
-        if self.budget.tokens is not None:
-            raise UnsupportedError(f"{self.file}: budget.tokens: TRL's batches are so many rollouts. Leave it out.")
-        if self.budget.rollouts not in (None, rollouts):
+        if self.rollouts not in (None, rollouts):
             raise UnsupportedError(
-                f"{self.file}: budget.rollouts={self.budget.rollouts}: this trainer generates {rollouts} rollouts a "
+                f"{self.file}: budget.rollouts={self.rollouts}: this trainer generates {rollouts} rollouts a "
                 f"step. Use {rollouts}, leave it out, or change the trainer's batch size."
             )
-        bounds = {key: getattr(self.budget, key) for key in ("floor", "cap", "quantum", "min_group")}
-        given = bounds | asdict(self.callback)
-        return {key: value for key, value in given.items() if value is not None}
+        arguments = asdict(self.bounds) | asdict(self.callback)
+        return {key: value for key, value in arguments.items() if value is not None}
 
     def grpo_arguments(self, known: Mapping[str, Any]) -> dict[str, Any]:
         """The `grpo` section as keyword arguments; `InputError` for one that is not known.
@@ -182,116 +191,83 @@ class Config:
         Args:
             known: By name, such as `trl.GRPOConfig.__dataclass_fields__`.
         """
-        Section(self.file, "grpo", self.grpo, {f"grpo.{k}": at for k, at in self.grpo_lines.items()}).only(known)
+        Section(self.file, "grpo", self.grpo, self.lines).only(known)
         return dict(self.grpo)
 
     def as_dict(self) -> dict[str, Any]:
         """Every setting with its value, in the sections of a file."""
-        options = dict(self.policy.options)
-        estimator = {key: options.pop(key) for key in ESTIMATOR if key in options}
-        found: dict[str, Any] = {"policy": {"name": self.policy.name, **options}}
-        found |= {"estimator": estimator} if estimator else {}
-        found |= {"budget": asdict(self.budget)}
-        found |= {"pacing": asdict(self.pacing)} if self.pacing else {}
-        found |= {"callback": asdict(self.callback)}
-        own = {"model": self.model, "dataset": self.dataset, "grpo": dict(self.grpo) or None}
-        return found | {key: value for key, value in own.items() if value is not None}
+        options, bounds = dict(self.policy.options), asdict(self.bounds)
+        callback = {"candidates": bounds.pop("candidates")} | asdict(self.callback)
+        sections = {
+            "estimator": {key: options.pop(key) for key in ESTIMATOR if key in options},
+            "budget": {"rollouts": self.rollouts} | bounds,
+            "pacing": asdict(self.pacing) if self.pacing else None,
+            "callback": callback,
+            "model": self.model,
+            "dataset": self.dataset,
+            "grpo": dict(self.grpo),
+        }
+        kept = {key: value for key, value in sections.items() if value is not None and value != {}}
+        return {"policy": {"name": self.policy.name, **options}} | kept
 
     def as_yaml(self) -> str:
         """The same as YAML, which `parse` reads back to an equal config."""
         return written(self.as_dict())
 
 
-def _kinds(function: Callable[..., Any]) -> dict[str, Any]:
-    return {key: kind for key, (kind, _) in parameters(function).items()}
-
-
 def _policy(top: Section) -> PolicySettings:
     """The sections `policy` and `estimator` together."""
-    given = top.values.get("policy")
-    if given is None or isinstance(given, str):
-        name, section = given or "adaptive", Section(top.file, "policy", {}, top.lines)
-    else:
+    name = top.values.get("policy") or "adaptive"
+    section = Section(top.file, "policy", {"name": name}, top.lines)
+    if not isinstance(name, str):
         section = top.section("policy")
         name = section.values.get("name", "")
         if not isinstance(name, str) or not name:
             raise top.error(f"name={name!r}: name the policy, such as `policy: {{name: knapsack}}`.", "policy")
     try:
-        known = {key: kind for key, (kind, _) in keywords(name).items()}
+        kinds = {key: kind for key, (kind, _) in keywords(name).items()}
     except InputError as error:
         raise top.error(error, "policy") from error
-    every = parameters(method_of(name))
-    for key, (_, default) in every.items():
-        if key not in known and (key in section.values or default is Parameter.empty):
+    for key, (_, default) in parameters(method_of(name)).items():
+        if key not in kinds and (default is Parameter.empty or key in section.values):
             raise section.error(
                 f"{name} takes {key} as a function, which a file cannot hold: build the policy in Python, "
                 f"budgetalloc.policies.{name}({key}=...).",
                 key if key in section.values else None,
             )
-    options = section.arguments(known | {"name": str})
-    estimator = top.section("estimator")
-    if estimator.values:
-        own = {key: kind for key, kind in known.items() if key in ESTIMATOR}
-        if not own:
-            raise top.error(f"{name} has no settings for how evidence fades. Leave this section out.", "estimator")
-        for key in estimator.values:
-            if key in options:
-                raise estimator.error(f"given twice, also as {section.path(str(key))}.", key)
-        options |= estimator.arguments(own)
-    options.pop("name", None)
+    options, estimator = section.arguments(kinds | {"name": str}), top.section("estimator")
+    fading = {key: kind for key, kind in kinds.items() if key in ESTIMATOR}
+    if estimator.values and not fading:
+        raise top.error(f"{name} has no settings for how evidence fades. Leave this section out.", "estimator")
+    for key in estimator.values:
+        if key in options:
+            raise estimator.error(f"given twice, also as {section.path(key)}.", key)
+    options |= estimator.arguments(fading)
+    del options["name"]
     return PolicySettings.of(name, **options)
 
 
 def _callback(section: Section) -> dict[str, Any]:
     for key in ("hint", "buffer"):
         if key in section.values:
-            raise section.error(
-                f"a function or an object, which a file cannot hold: give it in Python, AdaptiveGRPOCallback({key}=).",
-                key,
-            )
-    given = section.arguments(_kinds(CallbackSettings))
-    if type(given.get("candidates")) is int and given["candidates"] < 1:
-        raise section.error(f"{given['candidates']}: use 1, a larger integer or all.", "candidates")
-    low, high = given.get("reward_range") or (0.0, 1.0)
-    if not -float("inf") < low < high < float("inf"):
+            raise section.error(f"not a plain value: give it in Python, AdaptiveGRPOCallback({key}=...).", key)
+    callback = section.arguments(CALLBACK)
+    low, high = callback.get("reward_range") or (0.0, 1.0)
+    if not -math.inf < low < high < math.inf:
         raise section.error(f"[{low}, {high}]: give the lowest and the highest reward, as [0.0, 1.0].", "reward_range")
-    return given
+    return callback
 
 
-def _pacing(top: Section) -> PacingSettings:
+def _pacing(top: Section) -> PacingSettings | None:
     section = top.section("pacing")
-    if section.values.get("name") in ("dual_price", "threshold", "DualPrice", "Threshold"):
-        raise section.error(
-            "it needs the gains of each step's rollouts, so it belongs into a loop of your own: see "
-            "budgetalloc.costs.pacing. Use constant or phases.",
-            "name",
-        )
-    given = section.arguments(_kinds(PacingSettings))
-    if missing := [key for key in ("name", "rollouts", "steps") if key not in given]:
+    if top.values.get("pacing") is None:
+        return None
+    pacing = section.arguments(PACING)
+    if missing := [key for key in ("name", "rollouts", "steps") if key not in pacing]:
         raise top.error(f"give {' and '.join(missing)}.", "pacing")
-    pacing = PacingSettings(**{"low": given.get("quantum", 1)} | given)  # 1, the horizon's own, fits no quantum but 1
+    settings = PacingSettings(**{"low": pacing.get("quantum", 1)} | pacing)  # low must be a multiple of quantum
     try:
-        pacing.plan()
+        settings.plan()
     except BudgetallocError as error:
         raise top.error(error, "pacing", type(error)) from error
-    return pacing
-
-
-def _resolved(config: Config) -> Config:
-    """What was left out takes what the policy asks for, by the rules of `budgetalloc.trl.options`."""
-    needs, callback, budget = config.policy.build().needs, config.callback, config.budget
-    candidates = needs.candidates if callback.candidates is None else callback.candidates
-    own: Baseline | None = None if needs.keep_batch and candidates == 1 else "group"
-    callback = replace(
-        callback,
-        candidates=candidates,
-        baseline=callback.baseline or needs.baseline or own,
-        scale=callback.scale or needs.scale,
-        weight=callback.weight or needs.weight,
-    )
-    budget = replace(
-        budget,
-        floor=(2 if candidates == 1 else 0) if budget.floor is None else budget.floor,
-        min_group=needs.min_group if budget.min_group is None else budget.min_group,
-    )
-    return replace(config, budget=budget, callback=callback)
+    return settings

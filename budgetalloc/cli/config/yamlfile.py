@@ -1,35 +1,37 @@
-"""A YAML file of settings in which a mistake is an error with the file, the line, the key and the nearest known one."""
+"""A YAML file of settings in which a mistake is an error with the file, the line, the key and the nearest known key."""
 
 import difflib
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from types import NoneType, SimpleNamespace, UnionType
+from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 from budgetalloc.errors import InputError
 
 _UNFIT = object()
+# The core schema of YAML 1.2, in which 010 is ten and 1:30 a text; PyYAML's own rules are those of YAML 1.1.
+_PLAIN: tuple[tuple[str, Callable[[str], Any]], ...] = (
+    (r"~|null|Null|NULL|", lambda text: None),
+    (r"true|True|TRUE|false|False|FALSE", lambda text: text.lower() == "true"),
+    (r"[-+]?[0-9]+", int),
+    (r"0o[0-7]{1,999}|0x[0-9a-fA-F]{1,999}", lambda text: int(text, 0)),
+    (r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", float),
+    (r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", lambda text: float(text.replace(".", ""))),
+)
 
 
 @dataclass(frozen=True)
 class Section:
-    """A mapping of a YAML file, which knows where it stands.
-
-    Args:
-        file: Name of the file, for errors.
-        name: Dotted path of the mapping, "" for the whole file.
-        values: What it holds.
-        lines: The line of every key of the file by its dotted path, from 1.
+    """A mapping of a file: its dotted path ("" for the whole file), its values, and the line of every key of the file.
 
     >>> section = read_text("budget: {rollouts: 1024, cap: 64}", "run.yaml").section("budget")
     >>> section.values, section.lines["budget.cap"]
     ({'rollouts': 1024, 'cap': 64}, 1)
-    >>> section.only(["rollouts", "floor", "caps"])
+    >>> section.arguments({"rollouts": int, "caps": int})
     Traceback (most recent call last):
-    budgetalloc.errors.InputError: run.yaml, line 1: budget.cap: unknown key, did you mean caps? Known: rollouts, floor,
-        caps.
+    budgetalloc.errors.InputError: run.yaml, line 1: budget.cap: unknown key, did you mean caps? Known: rollouts, caps.
     """
 
     file: str
@@ -38,45 +40,38 @@ class Section:
     lines: Mapping[str, int]
 
     def path(self, key: str) -> str:
-        """The dotted path of a key."""
         return f"{self.name}.{key}" if self.name else key
 
     def error(self, text: object, key: str | None = None, kind: type[Exception] = InputError) -> Exception:
         """An error about this mapping, or about one of its keys."""
         path = self.name if key is None else self.path(key)
-        line = self.lines.get(path)
-        where = self.file if line is None else f"{self.file}, line {line}"
-        return kind(f"{where}: {path}: {text}" if path else f"{where}: {text}")
+        line = f", line {self.lines[path]}" if path in self.lines else ""
+        return kind(f"{self.file}{line}: {path}: {text}" if path else f"{self.file}{line}: {text}")
 
-    def only(self, known: Iterable[str]) -> None:
+    def only(self, known: Collection[str]) -> None:
         """Raises `InputError` for a key that is not known."""
-        known = list(known)
         for key in self.values:
             if key not in known:
-                raise self.error(f"unknown key{nearest(str(key), known)} Known: {', '.join(known)}.", key)
+                raise self.error(f"unknown key{nearest(key, known)} Known: {', '.join(known)}.", key)
 
     def section(self, key: str) -> "Section":
         """The mapping under a key, empty where the key is missing or null."""
         value = self.values.get(key)
         if value is not None and not isinstance(value, Mapping):
-            raise self.error(f"{value!r} is {_what(value)}, use settings of the form `name: value`.", key)
+            raise self.error(f"{value!r}: use settings of the form `name: value`.", key)
         return Section(self.file, self.path(key), value or {}, self.lines)
 
     def arguments(self, kinds: Mapping[str, Any]) -> dict[str, Any]:
-        """The values as these types, such as those of a function's parameters; raises `InputError` for others.
-
-        Whole numbers pass for `float` and lists for tuples, nothing else is converted.
-        """
+        """The values as these types; integers pass for `float`, lists for tuples. Raises `InputError` for others."""
         self.only(kinds)
-        found = {}
+        values = {key: fitted(value, kinds[key]) for key, value in self.values.items()}
         for key, value in self.values.items():
-            found[key] = fitted(value, kinds[key])
-            if found[key] is _UNFIT:
-                raise self.error(f"{value!r} is {_what(value)}, use {words(kinds[key])}.", key)
-        return found
+            if values[key] is _UNFIT:
+                raise self.error(f"{value!r}: use {inspect.formatannotation(kinds[key])}.", key)
+        return values
 
 
-def nearest(word: str, known: Sequence[str]) -> str:
+def nearest(word: str, known: Collection[str]) -> str:
     """The end of a sentence that names the known word nearest to this one, if any is near.
 
     >>> nearest("knapsak", ["uniform", "knapsack"]), nearest("x", ["uniform"])
@@ -86,145 +81,103 @@ def nearest(word: str, known: Sequence[str]) -> str:
     return f", did you mean {near[0]}?" if near else "."
 
 
-def parameters(function: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
-    """The type and the default (`inspect.Parameter.empty` for none) of each parameter of a function or dataclass.
-
-    >>> def rule(*, group: int = 8) -> None: ...
-    >>> parameters(rule)
-    {'group': (<class 'int'>, 8)}
-    """
-    found = inspect.signature(function, eval_str=True).parameters.values()
-    return {parameter.name: (parameter.annotation, parameter.default) for parameter in found}
-
-
 def fitted(value: Any, kind: Any) -> Any:
-    """The value as a type, with tuples for lists and floats for integers where those are asked for."""
+    """The value as a type, with tuples for lists and floats for integers where the type asks for these."""
     origin, args = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         return next((x for x in (fitted(value, arg) for arg in args) if x is not _UNFIT), _UNFIT)
     if origin is Literal:
         return value if any(type(value) is type(arg) and value == arg for arg in args) else _UNFIT
-    if origin is tuple or (origin is not None and origin is get_origin(Sequence[int])):
+    if origin in (tuple, Sequence):
         if not isinstance(value, (list, tuple)):
             return _UNFIT
         kinds = args if origin is tuple and args[-1] is not ... else [args[0]] * len(value)
         items = tuple(fitted(*pair) for pair in zip(value, kinds, strict=False))
-        return _UNFIT if len(value) != len(kinds) or any(x is _UNFIT for x in items) else items
-    if origin is get_origin(Mapping[str, int]):
+        return _UNFIT if len(value) != len(kinds) or _UNFIT in items else items
+    if origin is Mapping:
         if not isinstance(value, Mapping):
             return _UNFIT
-        pairs = [(fitted(k, args[0]), fitted(x, args[1])) for k, x in value.items()]
+        pairs = [(fitted(key, args[0]), fitted(item, args[1])) for key, item in value.items()]
         return _UNFIT if any(_UNFIT in pair for pair in pairs) else dict(pairs)
-    if kind is Any:
-        return value
-    if kind is float and type(value) is int:
+    if kind is float and type(value) is int and abs(value) < 2**53:
         return float(value)
-    return value if type(value) is kind else _UNFIT
-
-
-def words(kind: Any) -> str:
-    """A type in words.
-
-    >>> words(int | None), words(tuple[float, float] | Literal["pool"])
-    ('an integer or null', "[a number, a number] or 'pool'")
-    """
-    origin, args = get_origin(kind), get_args(kind)
-    if origin in (Union, UnionType):
-        return " or ".join(words(arg) for arg in args)
-    if origin is Literal:
-        return " or ".join(repr(arg) for arg in args)
-    if origin is tuple or (origin is not None and origin is get_origin(Sequence[int])):
-        every = origin is not tuple or args[-1] is ...
-        return f"a list of {words(args[0])}" if every else f"[{', '.join(words(arg) for arg in args)}]"
-    plain = {int: "an integer", float: "a number", bool: "true or false", str: "a text", NoneType: "null"}
-    return plain.get(kind, "settings of the form `name: value`")
-
-
-def _what(value: Any) -> str:
-    names = {bool: "true or false", int: "an integer", float: "a number", str: "a text", list: "a list"}
-    return names.get(type(value), "a mapping" if isinstance(value, Mapping) else "null" if value is None else "a date")
+    return value if kind in (Any, type(value)) or (kind is None and value is None) else _UNFIT
 
 
 def read_text(text: str, file: str) -> Section:
-    """The whole file as a section; raises `InputError` where it is not YAML, not a mapping, or has a key twice."""
-    yaml = _yaml()
+    """The whole file as a section.
+
+    Raises:
+        InputError: the text is not YAML or not a mapping, has a key twice, or an anchor, an alias or a tag.
+    """
+    import yaml  # deferred: few commands read a file
+
+    lines: dict[str, int] = {}
+
+    def read(node: Any, path: str) -> Any:
+        here = f"{file}, line {node.start_mark.line + 1}"
+        if text.startswith(("&", "!"), node.start_mark.index):
+            raise InputError(f"{here}: an anchor or a tag of YAML (&name, !!type). Write the value without it.")
+        if node.id == "sequence":
+            return [read(item, f"{path}[{at}]") for at, item in enumerate(node.value)]
+        if node.id == "scalar":
+            try:
+                return node.value if node.style else _plain(node.value)
+            except ValueError as error:  # an integer of more than 4,300 digits
+                raise InputError(f"{here}: not YAML: {error}") from error
+        values: dict[str, Any] = {}
+        for key, item in node.value:
+            if key.id != "scalar" or key.value == "<<":
+                raise InputError(f"{here}: a key that is not a plain word. Use `name: value`.")
+            below, line = f"{path}.{key.value}" if path else key.value, key.start_mark.line + 1
+            if key.value in values:
+                raise InputError(f"{file}, line {line}: {below}: given twice, first in line {lines[below]}.")
+            lines[below] = line
+            values[key.value] = read(item, below)
+        return values
+
     try:
-        loader = yaml.Loader(text)
-        node = loader.get_single_node()
-        lines: dict[str, int] = {}
-        if node is not None:
-            _walk(node, "", lines, file, set())
-        value = None if node is None else loader.construct_document(node)
+        node = yaml.compose(text, Loader=yaml.BaseLoader)
+        values = None if node is None else read(node, "")
     except InputError:
         raise
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = file if mark is None else f"{file}, line {mark.line + 1}"
         raise InputError(f"{where}: not YAML: {getattr(error, 'problem', None) or error}") from error
-    if value is not None and not isinstance(value, dict):
-        raise InputError(f"{file}: {_what(value)}, use settings of the form `name: value`, such as `policy: adaptive`.")
-    return Section(file, "", value or {}, lines)
+    if values is not None and not isinstance(values, dict):
+        raise InputError(f"{file}: use settings of the form `name: value`, such as `policy: adaptive`.")
+    return Section(file, "", values or {}, lines)
+
+
+def _plain(text: str) -> Any:
+    """The value of a text without quotes."""
+    return next((convert(text) for pattern, convert in _PLAIN if re.fullmatch(pattern, text)), text)
 
 
 def written(values: Mapping[str, Any]) -> str:
-    """Plain values as YAML that `read_text` reads back.
+    """Mappings, lists and plain values as YAML that `read_text` reads back.
 
-    >>> print(written({"rate": 1e-6, "prior": (0.5, 0.5)}), end="")
+    >>> print(written({"rate": 1e-6, "prior": (0.5, 0.5), "name": "010"}), end="")
     rate: 1.0e-06
     prior: [0.5, 0.5]
+    name: '010'
     """
-    yaml = _yaml()
-    return str(yaml.dump(_plain(values), Dumper=yaml.Dumper, sort_keys=False, default_flow_style=False, width=110))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(x) for key, x in value.items()}
-    return [_plain(x) for x in value] if isinstance(value, (list, tuple)) else value
-
-
-def _walk(node: Any, path: str, lines: dict[str, int], file: str, seen: set[int]) -> None:
-    """Notes the line of every key, and refuses what would be read silently: a key twice, an alias, a merge."""
-    here = f"{file}, line {node.start_mark.line + 1}"
-    if id(node) in seen:
-        raise InputError(f"{here}: an alias of YAML (&name, *name), which is not read. Write the values again.")
-    seen.add(id(node))
-    if node.id == "sequence":
-        for at, item in enumerate(node.value):
-            _walk(item, f"{path}[{at}]", lines, file, seen)
-    elif node.id == "mapping":
-        own: dict[str, int] = {}
-        for key, value in node.value:
-            if key.id != "scalar" or key.value == "<<":
-                raise InputError(f"{here}: a key that is not a plain word. Use `name: value`.")
-            below = f"{path}.{key.value}" if path else key.value
-            line = key.start_mark.line + 1
-            if key.value in own:
-                raise InputError(f"{file}, line {line}: {below}: given twice, first in line {own[key.value]}.")
-            own[key.value] = lines[below] = line
-            _walk(value, below, lines, file, seen)
-
-
-@cache
-def _yaml() -> Any:
-    """PyYAML's safe loader and dumper, with 1e-6 for a number as in YAML 1.2, where PyYAML takes it for a text."""
-    import re
-
     import yaml
 
-    class Loader(yaml.SafeLoader):  # type: ignore[misc]
-        """As `yaml.SafeLoader`."""
-
     class Dumper(yaml.SafeDumper):  # type: ignore[misc]
-        """As `yaml.SafeDumper`, lists on one line."""
+        """As `yaml.SafeDumper`, with lists on one line and quotes around texts that `read_text` takes for a value."""
 
         def ignore_aliases(self, data: Any) -> bool:
             return True
 
-    number = re.compile(r"[-+]?(\d[\d_]*)(\.[\d_]*)?[eE][-+]?\d+$")
-    for kind in (Loader, Dumper):
-        kind.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+0123456789"))
-    Dumper.add_representer(
-        list, lambda dumper, data: dumper.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=True)
-    )
-    return SimpleNamespace(Loader=Loader, Dumper=Dumper, dump=yaml.dump, YAMLError=yaml.YAMLError)
+    def listed(dumper: Any, items: Sequence[Any]) -> Any:
+        return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=True)
+
+    def quoted(dumper: Any, text: str) -> Any:
+        style = None if _plain(text) is text else "'"
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    for kind, represent in ((list, listed), (tuple, listed), (str, quoted)):
+        Dumper.add_representer(kind, represent)
+    return str(yaml.dump(dict(values), Dumper=Dumper, sort_keys=False, default_flow_style=False, width=110))

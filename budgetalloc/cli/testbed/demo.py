@@ -65,7 +65,7 @@ def demo(
         curves[name] = train(attach, steps=steps, learning_rate=learning_rate, seed=seed, threads=1).curve
     text = table(curves)
     print(f"\n{text}\n")
-    print(headline(curves, singles=config.budget.min_group == 1))
+    print(headline(curves, singles=config.bounds.min_group == 1))
     (out / "table.md").write_text(text + "\n")
     results = {name: [asdict(point) for point in curve] for name, curve in curves.items()}
     (out / "results.json").write_text(json.dumps(results, indent=1))

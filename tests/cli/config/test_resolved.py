@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import budgetalloc as ba
 from budgetalloc.cli.config import Config
-from budgetalloc.cli.config.settings import ESTIMATOR, PolicySettings, keywords
+from budgetalloc.cli.config.resolved import ESTIMATOR
+from budgetalloc.cli.config.settings import PolicySettings, keywords
 from budgetalloc.cli.config.yamlfile import written
 from budgetalloc.errors import BudgetallocError, BudgetError, InputError, UnsupportedError
 from budgetalloc.policies.methods import METHODS
@@ -73,13 +74,16 @@ def test_the_sections_know_all_that_the_callback_takes():
 MISTAKES = [
     ("policy: knapsak", "line 1: policy: policy 'knapsak' is unknown, did you mean knapsack?"),
     ("policy: {discount: 1}", "line 1: policy: name='': name the policy"),
-    ("policy: [adaptive]", "line 1: policy: ['adaptive'] is a list"),
+    ("policy: [adaptive]", "line 1: policy: ['adaptive']: use settings of the form"),
     ("policy: {name: vade, grup: 4}", "line 1: policy.grup: unknown key, did you mean group? Known: group, discount"),
-    ("policy: {name: vade, group: 4.5}", "line 1: policy.group: 4.5 is a number, use an integer."),
-    ("policy: {name: vade, group: '4'}", "line 1: policy.group: '4' is a text, use an integer."),
+    ("policy: {name: vade, group: 4.5}", "line 1: policy.group: 4.5: use int."),
+    ("policy: {name: vade, group: '4'}", "line 1: policy.group: '4': use int."),
     ("policy:\n  name: vade\n  group: -1", "line 1: policy: group=-1"),
-    ("policy: {name: knapsack, value: hits}", "'hits' is a text, use 'mixed_group' or 'hit' or 'variance'"),
-    ("policy: {name: knapsack, prior: [1]}", "[1] is a list, use [a number, a number] or 'pool'."),
+    (
+        "policy: {name: knapsack, value: hits}",
+        "policy.value: 'hits': use Literal['mixed_group', 'hit', 'variance', 'knapsack_rl'].",
+    ),
+    ("policy: {name: knapsack, prior: [1]}", "policy.prior: [1]: use Union[tuple[float, float], Literal['pool']]."),
     ("policy: dump", "line 1: policy: dump takes domain_of as a function, which a file cannot hold"),
     ("policy: {name: gate, predict: f}", "line 1: policy.predict: gate takes predict as a function"),
     ("policy: adaptive\nestimator: {discount: 1}", "line 2: estimator: adaptive has no settings"),
@@ -90,27 +94,28 @@ MISTAKES = [
     ),
     ("policy: uniform\nestimator: {discount: 2}", "discount=2.0"),
     ("estimater: {discount: 1}", "line 1: estimater: unknown key, did you mean estimator?"),
-    ("budget: 1024", "line 1: budget: 1024 is an integer, use settings"),
+    ("budget: 1024", "line 1: budget: 1024: use settings"),
     ("budget: {rollout: 64}", "line 1: budget.rollout: unknown key, did you mean rollouts?"),
-    ("budget: {cap: 1e3}", "budget.cap: 1000.0 is a number, use an integer or null."),
+    ("budget: {cap: 1e3}", "budget.cap: 1000.0: use int | None."),
     ("\nbudget: {rollouts: 100, quantum: 8}", "line 2: budget: Budget(rollouts=100, quantum=8)"),
     ("budget: {floor: 8, cap: 4}", "line 1: budget: Budget(cap=4"),
-    ("callback: {candidates: 0}", "callback.candidates: 0: use 1"),
-    ("callback: {candidates: some}", "'some' is a text, use an integer or 'all' or null."),
-    ("callback: {baseline: grup}", "'grup' is a text, use 'group' or 'loo' or 'posterior'"),
+    ("callback: {candidates: 0}", "line 1: callback: candidates=0: use 1"),
+    ("callback: {candidates: some}", "callback.candidates: 'some': use Union[int, Literal['all'], NoneType]."),
+    ("callback: {baseline: grup}", "callback.baseline: 'grup': use Optional[Literal['group', 'loo', 'posterior'"),
     ("callback: {reward_range: [1, 0]}", "callback.reward_range: [1.0, 0.0]: give the lowest"),
-    ("callback: {hint: my_hint}", "callback.hint: a function or an object, which a file cannot hold"),
+    ("callback: {hint: my_hint}", "callback.hint: not a plain value: give it in Python"),
     ("pacing: {name: constant, rollouts: 64}", "line 1: pacing: give steps."),
     ("pacing: {name: phases, rollouts: 64, steps: 4}", "line 1: pacing: parts=None: phases needs them"),
-    ("pacing: {name: threshold}", "pacing.name: it needs the gains of each step's rollouts"),
+    ("pacing: {name: threshold}", "pacing.name: 'threshold': use Literal['constant', 'phases']."),
+    ("budget: {tokens: 1000}", "line 1: budget.tokens: unknown key. Known: rollouts, floor"),
     ("pacing: {name: constant, rollouts: 64, steps: 4, low: 20}", "line 1: pacing: Horizon("),
     (
         "pacing: {name: constant, rollouts: 8, steps: 4}\nbudget: {rollouts: 8}",
         "line 1: pacing: the rollouts of",
     ),
     ("pacing: {name: constant, rollouts: 9, steps: 3}\nbudget: {quantum: 2}", "line 2: budget: Budget(rollouts=3"),
-    ("model: 7", "line 1: model: 7 is an integer, use a text or null."),
-    ("grpo: fast", "line 1: grpo: 'fast' is a text"),
+    ("model: 7", "line 1: model: 7: use str | None."),
+    ("grpo: fast", "line 1: grpo: 'fast': use settings"),
 ]
 
 
@@ -230,8 +235,7 @@ def test_a_pace_in_portions_needs_no_lowest_of_its_own():
 
 def test_a_trainer_refuses_what_its_batches_cannot_do():
     for text, said in [
-        ("pacing: {name: constant, rollouts: 512, steps: 2}", "the budget cannot move over the run"),
-        ("budget: {tokens: 1000, cap: 8}", "budget.tokens"),
+        ("pacing: {name: constant, rollouts: 512, steps: 2}", "the budget cannot change over the run"),
         ("budget: {rollouts: 128}", "this trainer generates 256 rollouts a step. Use 256"),
     ]:
         with pytest.raises(UnsupportedError, match=said):
@@ -249,8 +253,8 @@ def test_grpo_arguments_are_checked_where_they_are_known():
 def test_a_rival_has_its_own_rule_under_the_same_budget():
     config = Config.parse("policy: adaptive\nbudget: {rollouts: 64, cap: 32}\ncallback: {ledger: mine.jsonl}")
     rival = config.rival("uniform")
-    assert (rival.policy, rival.budget.cap) == (PolicySettings.of("uniform"), 32)
-    assert (rival.callback.ledger, rival.callback.candidates, rival.budget.min_group) == (None, 1, 2)
+    assert (rival.policy, rival.bounds.cap, rival.rollouts) == (PolicySettings.of("uniform"), 32, 64)
+    assert (rival.callback.ledger, rival.bounds.candidates, rival.bounds.min_group) == (None, 1, 2)
 
 
 def test_reading_no_file_loads_neither_yaml_nor_torch():

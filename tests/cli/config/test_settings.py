@@ -18,7 +18,7 @@ def test_the_named_functions_are_all_there_are():
 
 
 def test_after_the_plan_the_budget_holds_again():
-    policy = Paced.of(PolicySettings.of("uniform").build(), [4])
+    policy = Paced(**vars(PolicySettings.of("uniform").build()), plan=(4,))
     assert policy.allocate(["a"], ba.Budget(9)).tolist() == [4]
     policy.observe(["a"], [1.0])
     assert policy.allocate(["a"], ba.Budget(9)).tolist() == [9]
