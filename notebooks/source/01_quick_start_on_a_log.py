@@ -15,6 +15,7 @@ import numpy as np
 from matplotlib import pyplot as plt
 
 import budgetalloc as ba
+from budgetalloc.offline.worlds import U_SHAPE, Task
 from budgetalloc.report import as_text, report
 
 SMALL = bool(os.environ.get("BUDGETALLOC_SMALL"))  # set by the tests: shorter loops, the same code
@@ -25,15 +26,17 @@ plt.style.use(["seaborn-v0_8-colorblind", LOOK])
 # %% [markdown]
 # ## The run
 #
-# Put the path of your own here: TRL's `completions` folder (`log_completions=True`), verl's rollout dump, result files
-# of prime-rl or verifiers, a W&B offline run, a `datasets` folder, a CSV of counts, or a ledger of budgetalloc.
+# Set `LOG` to the path of your own run: TRL's `completions` folder (`log_completions=True`), verl's rollout dump,
+# result files of prime-rl or verifiers, a W&B offline run, a `datasets` folder, a CSV of counts, or a ledger of
+# budgetalloc.
 
 # %%
 LOG = None  # such as "outputs/my_run/completions"
 
 # %% [markdown]
-# Without one, a run is made up: uniform GRPO with 32 prompts x 8 rollouts a step in `ba.Learner`, a small softmax
-# policy that learns from its advantages. It is no language model, and its figures say nothing about yours.
+# Without a path, the notebook makes up a run: uniform GRPO with 32 prompts x 8 rollouts a step in `ba.Learner`, a small
+# softmax policy that learns from its advantages. It is not a language model, and its figures say nothing about your
+# run.
 
 
 # %%
@@ -58,15 +61,15 @@ class Logged(ba.Learner):
 if LOG is None:
     os.chdir(tempfile.mkdtemp())
     LOG = Path("ledger.jsonl")
-    task = ba.worlds.Task(ba.worlds.U_SHAPE.skills, coins=(0.25, 0.12), per_skill=20, offset=2.0)
+    task = Task(U_SHAPE.skills, coins=(0.25, 0.12), per_skill=20, offset=2.0)
     for _ in ba.simulate(ba.uniform(seed=0), Logged(LOG, task=task, rate=2e-5), 256, steps=60 if SMALL else 400):
         pass
 
 # %% [markdown]
 # ## The report
 #
-# The same as `budgetalloc report LOG` in a terminal; `--html page.html` writes a page to pass on, `--json` is for
-# machines.
+# The same as `budgetalloc report LOG` in a terminal. `--html page.html` writes a page to share, and `--json` prints the
+# figures for other programs.
 
 # %%
 found = report(LOG, seeds=range(2) if SMALL else range(5), workers=1 if SMALL else None)
@@ -100,7 +103,7 @@ plt.show()
 # %% [markdown]
 # ## Which prompts
 #
-# One point a prompt: its mean reward over the run, and how many of its rollouts were in groups that taught nothing.
+# One point per prompt: its mean reward over the run, and how many of its rollouts were in groups that taught nothing.
 
 # %%
 rate_P = waste.successes_P / waste.rollouts_P
@@ -117,13 +120,14 @@ half = np.searchsorted(waste.wasted_P[order].cumsum(), waste.wasted / 2) + 1
 print(f"half of the waste was in {half} of {len(order)} prompts ({half / len(order):.0%})")
 
 # %% [markdown]
-# The nearer a prompt's mean is to 0 or 1, the more of it was wasted; prompts that the run taught (or unlearned) lie
-# between: wasted while they failed, again when they passed. The grey line on the right is waste that is spread evenly.
+# The nearer a prompt's mean reward is to 0 or 1, the more of its rollouts were wasted. Prompts that the model learned
+# (or unlearned) during the run lie in between: their rollouts were wasted while all failed, and again when all passed.
+# The grey line on the right shows waste that is spread evenly over the prompts.
 #
 # ## Could it have been foreseen?
 #
-# Before each group, a belief kept from the earlier steps forecasts whether it will be wasted. The report has the table;
-# as a picture:
+# Before each group, a belief from the earlier steps forecasts whether the group will be wasted. The report has the
+# table; this is the same as a picture:
 
 # %%
 tenths = waste.foresight.deciles()
@@ -138,8 +142,8 @@ axis.set(
 plt.show()
 
 # %% [markdown]
-# The larger a point, the more groups. On the grey line, forecasts come true as often as they say; above it on the left,
-# waste came as a surprise. How to match the belief to your run: notebook 02.
+# The larger a point, the more groups. On the grey line the forecasts are calibrated; above it on the left, waste was
+# not foreseen. Notebook 02 shows how to match the belief to your run.
 #
 # ## What other policies would have drawn
 
@@ -159,12 +163,12 @@ for row in rows:
     print(f"{row['policy']:<10} {row['modelled']:.0%} of its answers from the model of the replay")
 
 # %% [markdown]
-# Points have 95 % intervals over seeds; bands are where the share would lie whatever the modelled answers had been.
-# `adaptive` asks for groups of one as well, which are never mixed: its baseline is what was believed of the prompt, so
-# that mixed groups do not describe it. The signal on the right is defined for all.
+# Points have 95 % intervals over seeds; bands show the share for the lowest and highest possible modelled rewards.
+# `adaptive` also asks for groups of one, which are never mixed: its baseline is the prompt's posterior mean before the
+# step, so mixed groups do not describe it. The signal on the right is defined for all policies.
 #
-# **What a replay cannot tell**: whether the language model would have learned more. Learning does not react to the
-# allocation here, and the share of mixed groups ranks policies otherwise than training does (notebook 05). If much of
-# your run was wasted, and the waste could be foreseen, a training run with `AdaptiveGRPOCallback` is worth trying.
+# **What a replay cannot tell**: whether the language model would have learned more. In a replay, learning does not
+# react to the allocation, and the share of mixed groups ranks policies differently from training (notebook 05). If much
+# of your run was wasted, and the waste could be foreseen, a training run with `AdaptiveGRPOCallback` is worth trying.
 #
 # Next: 02 beliefs, 03 values and solvers, 04 ablations on a log, 05 ablations on training, 06 your own policy.

@@ -2,8 +2,8 @@
 # # 02 Beliefs and calibration
 #
 # Before a step, an allocation policy holds a **belief** about each prompt's success rate p: a Beta distribution, kept
-# by an **estimator** from the rewards seen so far. Everything else follows from it. This notebook shows what a belief
-# says, how it keeps up with a language model that learns, and how to tell whether it can be trusted.
+# by an **estimator** from the rewards seen so far. All decisions follow from the belief. This notebook shows what a
+# belief says, how it follows a language model that learns, and how to test whether it is calibrated.
 
 # %%
 import os
@@ -15,7 +15,7 @@ from matplotlib import pyplot as plt
 from scipy import stats
 
 import budgetalloc as ba
-from budgetalloc.offline.worlds import Task
+from budgetalloc.offline.worlds import U_SHAPE, Task
 
 SMALL = bool(os.environ.get("BUDGETALLOC_SMALL"))  # set by the tests: shorter loops, the same code
 LOOK = {"figure.constrained_layout.use": True, "figure.dpi": 80, "axes.grid": True, "axes.axisbelow": True}
@@ -53,11 +53,11 @@ plt.show()
 
 # %% [markdown]
 # A group teaches under GRPO's own baseline only if it is **mixed**: at least one success and one failure. Under a Beta
-# its chance has a closed form, `1 - E[p^n] - E[(1-p)^n]`. After "0 of 8" and after "8 of 8" the chances are the same:
-# the dashed line lies on the other.
+# the probability of a mixed group has a closed form, `1 - E[p^n] - E[(1-p)^n]`. After "0 of 8" and after "8 of 8" the
+# probabilities are the same: the dashed line covers the other one.
 #
-# The dotted lines put the mean of the belief in the place of the belief. They are too high, most of all for a prompt
-# never seen: its mean is one half, like that after "4 of 8" (one dotted line for both), but much of the belief lies
+# The dotted lines use the mean of the belief instead of the belief. They are too high, most of all for a prompt that
+# was never seen: its mean is one half, like that after "4 of 8" (one dotted line for both), but much of the belief lies
 # near 0 and 1, where hardly any group is mixed. The same numbers at n = 8, with what a **Thompson draw** does: one p
 # drawn from the belief and taken as true for a step.
 
@@ -88,7 +88,7 @@ display(table.round(3))
 
 # %%
 STEPS = 60 if SMALL else 300
-SKILLS = ba.worlds.U_SHAPE.skills  # from nearly mastered to nearly unknown
+SKILLS = U_SHAPE.skills  # from nearly mastered to nearly unknown
 TASK = Task(SKILLS, coins=(0.25, 0.12), per_skill=20)
 
 
@@ -143,9 +143,9 @@ axis.legend(loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 # %% [markdown]
-# An estimator that forgets nothing is sure of what has long ceased to be true. One that forgets follows the truth at a
-# distance, with a wider band that holds it more often, though still less often than it should: a belief knows nothing
-# of what the language model learns from *other* prompts.
+# An estimator that forgets nothing is certain of rates that are no longer true. One that forgets follows the true rate
+# with a delay, and its wider band contains the true rate more often, though still less often than it should: a belief
+# knows nothing of what the language model learns from *other* prompts.
 #
 # ## Calibration: are the forecasts right as often as they say?
 #
@@ -239,4 +239,4 @@ plt.show()
 # mixed. Forgetting brings the points to the line.
 #
 # **What to take along.** Pass a belief, not its mean, to a value; match `discount` to how far your prompts move between
-# visits, by the log-loss one step ahead; and where prompts come once, let the prior learn from the pool.
+# visits, by the log-loss one step ahead; and where each prompt is seen once, let the prior learn from the pool.

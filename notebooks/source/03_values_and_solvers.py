@@ -2,8 +2,8 @@
 # # 03 Values and solvers
 #
 # A **value** says what n rollouts of a prompt are worth: `value(belief, counts_N) -> values_PN`. A **solver** spends
-# the budget on values: `solver(values_PN, costs_P, budget) -> counts_P`. Both are pure functions, so that they can be
-# looked at alone. To keep beliefs out of it, success rates are known here (`ba.Point`).
+# the budget on values: `solver(values_PN, costs_P, budget) -> counts_P`. Both are pure functions, so each can be
+# examined alone. Success rates are known here (`ba.Point`), so that beliefs play no role.
 
 # %%
 import os
@@ -24,9 +24,9 @@ plt.style.use(["seaborn-v0_8-colorblind", LOOK])
 # %% [markdown]
 # ## Four values
 #
-# `mixed_group` is the chance of a success and a failure in the same group; `success_gain` multiplies it by p(1-p)^2, the
-# room that is left to learn; `variance` is how much n rollouts lower the variance of the gradient; `hit` is the chance
-# of at least one success.
+# `mixed_group` is the chance of a success and a failure in the same group; `success_gain` multiplies it by p(1-p)^2,
+# the room that is left to learn; `variance` is how much n rollouts lower the variance of the gradient; `hit` is the
+# chance of at least one success.
 
 # %%
 VALUES = {"mixed_group": ba.mixed_group, "success_gain": ba.success_gain, "variance": ba.variance, "hit": ba.hit}
@@ -47,9 +47,9 @@ axes[1, 3].legend(loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 # %% [markdown]
-# Each rises with n and bends over, so that a rollout is worth less the more the prompt has (**concave**, from the
-# smallest group on). They disagree about p: `variance` likes one half, `success_gain` leans to prompts that mostly fail,
-# and `hit` likes whatever passes, so that a prompt is worth *more* rollouts only until its first success is sure.
+# Each rises with n, and each further rollout adds less (**concave**, from the smallest group on). They disagree about
+# p: `variance` likes one half, `success_gain` leans to prompts that mostly fail, and `hit` prefers prompts that pass,
+# so that further rollouts are worth something only until the first success is certain.
 #
 # ## One batch, six ways to spend
 #
@@ -124,9 +124,9 @@ display(pd.DataFrame(proofs, index=["greedy", "CP-SAT", "bound that CP-SAT prove
 #
 # ## Where greedy is not exact
 #
-# Suppose that a prompt counts only if it gives at least four correct answers, to fine-tune on, say. The first three
-# rollouts are then worth nothing: the value is not concave. `greedy` replaces it by its concave hull, opens whole
-# groups, and repairs what is left over at the end.
+# Suppose that a prompt counts only if it gives at least four correct answers, for example to fine-tune on them. The
+# first three rollouts are then worth nothing: the value is not concave. `greedy` replaces it by its concave hull, opens
+# whole groups, and repairs what is left over at the end.
 
 
 # %%
@@ -219,6 +219,6 @@ plt.show()
 # | a budget in rollouts *or* in tokens, a value of this package or another concave one | `ba.greedy`, the default |
 # | weights and no value, such as Neyman's | `ba.proportional` |
 # | rollouts *and* tokens, quotas, a limit on prompts, or a value that is not concave and few prompts | `ba.ortools` |
-# | a doubt about any of them | `ba.certify`, and compare with its bound |
+# | a doubt about the result of any of them | `ba.certify`, and compare with its bound |
 #
 # `ba.knapsack(value=..., solver=...)` and `ba.thompson(value=..., solver=...)` take both as arguments.

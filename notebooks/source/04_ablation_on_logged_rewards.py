@@ -1,15 +1,15 @@
 # %% [markdown]
 # # 04 Ablation of allocation policies on logged rewards
 #
-# Which part of a policy matters: the belief, the value, the solver, whom it may choose among? On a log, such questions
-# cost minutes and no GPU. This notebook asks them of a public log of real GRPO training, and says at each step how much
-# of the answer is logged and how much is a model's.
+# Which part of a policy matters: the belief, the value, the solver, or the prompts on offer? A log answers such
+# questions in minutes and without a GPU. This notebook uses a public log of real GRPO training, and says at each step
+# how much of the answer is logged and how much is modelled.
 #
 # **The log.** *Reinforcement Learning for Reasoning in Large Language Models with One Training Example* (arXiv
 # 2504.20571) publishes, under Apache-2.0, how often each prompt passed at each of its visits while Qwen2.5-Math-1.5B
 # was trained by GRPO on 1,209 problems: 500 steps of 128 prompts x 8 rollouts. The outputs kept in this notebook were
-# made with that file. It is not shipped; the next cells fetch it when asked. Without it, a made-up run stands in, so
-# that everything runs, and the text below about the outcomes is not about it.
+# made with that file. The file is not shipped; the next cells fetch it if `FETCH` is True. Without it, the notebook
+# runs on a made-up log, and the text below about the results does not apply.
 
 # %%
 import csv
@@ -32,6 +32,7 @@ from budgetalloc.logs.open import open_log, read_all
 from budgetalloc.offline.compare import compare
 from budgetalloc.offline.offpolicy import mixed_within
 from budgetalloc.offline.visits import discount, drift
+from budgetalloc.offline.worlds import U_SHAPE, Task
 from budgetalloc.report import measure
 
 SMALL = bool(os.environ.get("BUDGETALLOC_SMALL"))  # set by the tests: shorter loops, the same code
@@ -79,7 +80,7 @@ if LOG is None and FETCH:
 elif LOG is None:
     LOG = FOLDER / "made_up.csv"
     LOG.write_text("prompt_id,visit,successes,rollouts\n")
-    world = Logged(ba.worlds.Task(ba.worlds.U_SHAPE.skills, per_skill=10, offset=2.0), rate=2e-5, seed=0)
+    world = Logged(Task(U_SHAPE.skills, per_skill=10, offset=2.0), rate=2e-5, seed=0)
     world.visits = {}
     for _ in ba.simulate(ba.uniform(seed=0), world, 256, steps=75):
         pass
@@ -126,7 +127,7 @@ print(f"The discount a visit that follows this drift best: {discount(ledger):.2f
 # ## What the log proves without a model
 #
 # From a group of 8, the chance that a *smaller* group of m would have been mixed has an unbiased estimate, the mean
-# over all sub-samples (Hoeffding 1948). No policy and no belief is in this picture:
+# over all sub-samples (Hoeffding 1948). This picture involves no policy and no belief:
 
 # %%
 rollouts = pd.DataFrame({"step": ledger.step_R, "prompt": ledger.ids_R, "reward": ledger.rewards_R})
@@ -253,7 +254,7 @@ display(among[COLUMNS].round(3))
 dots(among, "Among four times the batch")
 
 # %% [markdown]
-# Choosing the prompts is where mixed groups are to be had: most policies get twice as many with the same rollouts.
+# The choice of prompts gains most: most policies get twice as many mixed groups with the same rollouts.
 # `vade` and `cures` have most of their rollouts in mixed groups, but in larger ones, hence fewer.
 #
 # Two warnings. Up to more than half of their answers are modelled, and the lower bounds are *below* uniform's: what the

@@ -4,7 +4,7 @@
 # A replay counts groups; only training shows what is learned. `benchmarks/learning/` trained a tiny language model with
 # TRL's own `GRPOTrainer` many times: policies x task mixes x seeds, each policy at the learning rate that was best for
 # it on other seeds. This notebook reads those result files (nothing is trained for the first four pictures), and ends
-# with a short run of its own, for which it needs the extra `demo`.
+# with a short training run, which needs the extra `demo`.
 
 # %%
 import os
@@ -106,7 +106,7 @@ display(pd.DataFrame(table, index=["all mixes", "low", "high", *mixes]).T[::-1].
 #
 # On `u_shape` there are runs that differ in one thing from their neighbour:
 #
-# | policy | whom it chooses | group | baseline |
+# | policy | which prompts it chooses | group | baseline |
 # |---|---|---|---|
 # | `uniform` | the batch, as the loader gives it | 8 | the group's mean |
 # | `thompson_group` | a Thompson draw, then the knapsack, over the pool | as the knapsack says | the group's mean |
@@ -168,10 +168,11 @@ figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", 
 plt.show()
 
 # %% [markdown]
-# Within each mix, policies with *more* mixed groups learn *less*, even with groups of one left out. Likely reasons: who
-# resamples pays for it, and who chases mixed groups keeps training on the prompts that stay mixed, such as traps, whose
-# reward is a coin. So a count of mixed groups from a log (notebooks 01 and 04) says where rollouts were wasted. It does
-# not say which policy to train with; that takes a run.
+# Within each mix, policies with *more* mixed groups learn *less*, even with groups of one left out. Likely reasons:
+# policies that resample pay for the rollouts that they discard, and policies that maximise mixed groups keep training
+# on the prompts that stay mixed, such as traps, whose reward is a coin toss. So a count of mixed groups from a log
+# (notebooks 01 and 04) says where rollouts were wasted. It does not say which policy to train with; only training runs
+# do.
 #
 # ## A short run of your own
 #
@@ -215,8 +216,8 @@ axis.legend(loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 # %% [markdown]
-# The dotted lines are the benchmark's means over seeds: a single run strays from them, and another processor rounds
-# otherwise. To add a policy of your own to the tables, give it a row in `RIVALS` of `benchmarks/learning/run.py`:
+# The dotted lines are the benchmark's means over seeds: a single run deviates from them, and another processor rounds
+# differently. To add a policy of your own to the tables, give it a row in `RIVALS` of `benchmarks/learning/run.py`:
 #
 #     python benchmarks/learning/run.py --tune --policy mine     # learning rates, on seeds of their own
 #     python benchmarks/learning/run.py --policy mine            # seeds 0 to 4

@@ -17,6 +17,7 @@ from matplotlib import pyplot as plt
 import budgetalloc as ba
 from budgetalloc import testing
 from budgetalloc.offline.compare import compare, interval
+from budgetalloc.offline.worlds import U_SHAPE, Task
 from budgetalloc.policies import Needs, Policy
 from budgetalloc.policies.compose import spend
 
@@ -83,10 +84,10 @@ def checked(build):
 checked(goldilocks)
 
 # %% [markdown]
-# One fails, and rightly. The rule believes the mean of its beliefs and always takes the best: where enough prompts look
-# better, one that failed at first is never asked again, whatever the language model has learned since. Two things mend
-# it: a **Thompson draw** instead of the mean, so that little-known prompts look good now and then; and evidence that
-# **fades** while a prompt is left alone (`idle`), so that it becomes little known again.
+# One check fails. The rule uses the mean of its beliefs and always takes the best prompts: if enough prompts look
+# better, a prompt that failed at first is never tried again, whatever the language model has learned since. Two changes
+# repair it: a **Thompson draw** instead of the mean, so that prompts with little evidence look good now and then; and
+# evidence that **fades** while a prompt is not chosen (`idle`), so that its belief becomes wide again.
 
 # %%
 mended = partial(goldilocks, draw=True, idle=0.98)
@@ -121,7 +122,7 @@ class Logged(ba.Learner):
 
 
 STEPS = 100 if SMALL else 400
-TASK = ba.worlds.Task(ba.worlds.U_SHAPE.skills, coins=(0.25, 0.12), per_skill=20)
+TASK = Task(U_SHAPE.skills, coins=(0.25, 0.12), per_skill=20)
 world = Logged(task=TASK, rate=5e-5, seed=0)
 for _ in ba.simulate(ba.uniform(seed=0), world, 256, steps=STEPS):
     pass
@@ -166,8 +167,8 @@ plt.show()
 # wide band says that the log cannot tell. `uniform` and `knapsack` stay inside the batch, the others choose among all
 # prompts and make smaller groups, hence more of them (`mixed`, a step).
 #
-# On the share the first attempt looks best. It stays with prompts that it knows to be half solved, and the log goes on
-# learning whatever it asks for.
+# By the share of mixed groups, the first attempt looks best. It stays with prompts that it knows to be half solved, and
+# the logged model goes on learning whatever the policy chooses.
 #
 # ## Does it learn?
 #
@@ -205,10 +206,10 @@ axis.legend(loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 # %% [markdown]
-# The check that failed was no formality: after a while the first attempt unlearns what it has learned. The mended one
-# does not; its difference from uniform is within the noise of these seeds (Student's t, paired), `adaptive()`'s is not.
-# `Learner` is a screen: it ranks policies much as real training does (`benchmarks/learning`), and small differences
-# mean nothing.
+# The failed check matters: after a while the model trained by the first attempt unlearns what it has learned. The
+# mended one does not; its difference from uniform is within the noise of these seeds (Student's t, paired),
+# `adaptive()`'s is not. `Learner` is a screen: it ranks policies much as real training does (`benchmarks/learning`),
+# and small differences mean nothing.
 #
 # ## From here
 #
