@@ -36,7 +36,7 @@ demo: .venv/installed  ## real GRPO on a tiny language model: uniform against ad
 	$(ONE_THREAD) $(BIN)/budgetalloc demo
 
 quick: lint types  ## before a commit: lint, types, doctests and the tests that neither train nor take seconds each
-	$(ONE_THREAD) $(BIN)/pytest -q -n 2 --dist loadfile -m "not slow" $(WITHOUT_TRAINING)
+	$(ONE_THREAD) $(BIN)/pytest -q -n 2 --dist loadfile -m "not slow" -k "not survives" $(WITHOUT_TRAINING)
 
 test: .venv/installed $(VLLM)  ## all tests and doctests; those in a browser skip where npm's registry is out of reach
 	-@$(MAKE) --no-print-directory .venv/browser/chromium

@@ -2,8 +2,8 @@
 
     python benchmarks/callback_cost.py [--steps 60]
 
-Measured in one run: the callback's own seconds (the metric budgetalloc/seconds, which covers deciding,
-learning and logging) against the trainer's own step time, step by step.
+Both are measured in one run: the callback's own seconds (the metric budgetalloc/seconds, which covers deciding,
+learning and logging) and the trainer's own step time, step by step.
 """
 
 import argparse

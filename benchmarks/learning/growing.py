@@ -1,13 +1,13 @@
-"""A second task language: arithmetic and string tasks that get harder with length, and two that can only be guessed.
+"""A task language of arithmetic and string tasks that get harder with length, and two that can only be guessed.
 
     add 47+85=    subtract 47-85= (mod 100)    double d470=    total t4708= (of the digits)
     copy c4708=   reverse r4708=               sort s4708=     biggest m4708=    count k4708= (digits of 5 and more)
     parity p470812= (of the digits' sum)       check h470812= (digits weighted 1, 2, 1, 2, ... mod 3)
 
 The pretraining text shows short prompts often and mostly solved, long ones rarely and often with a mistake that is easy
-to make, such as forgetting to carry. So the model knows about half of it. The last two are answered rightly in the text
-too, but a tiny model only learns to guess among two or three answers: their prompts pass a half or a third of the time,
-as those worth most do, and reinforcement does not move them.
+to make, such as forgetting to carry. So the model knows about half of it. The text also has right answers to the last
+two tasks, but a tiny model only learns to guess among two or three answers: their prompts pass a half or a third of the
+time, as the most useful prompts do, and training does not change that.
 """
 
 import zlib
@@ -78,7 +78,7 @@ class Task:
     right: Callable[[str], str]
     """From the digits of a prompt, both operands in one, to the answer."""
     mistake: Callable[[str], str]
-    """What the text shows where it is wrong; of a task that is guessed, it is always right."""
+    """The wrong answer that the text shows; the text has only right answers to tasks that are guessed."""
     lengths: tuple[int, ...]
     """Digits in a prompt, the shortest first."""
     often: float = 1.0
@@ -162,12 +162,12 @@ def _answer_of(prompt_id: int) -> str:
 
 
 def answer(text: str) -> str:
-    """The one answer that is paid: `answer("47+85=")` is "132"."""
+    """The one answer with reward 1: `answer("47+85=")` is "132"."""
     return _answer_of(prompt_id(text))
 
 
 def make_reward(seed: int = 0, rank: int = 0) -> Callable[..., list[float]]:
-    """A reward function with TRL's signature: 1.0 for the right answer, else 0.0. No seed moves it."""
+    """A reward function with TRL's signature: 1.0 for the right answer, else 0.0. It does not depend on the seed."""
 
     def reward(completions: Sequence[str], prompt_id: Sequence[int], **columns: Any) -> list[float]:
         return [float(text == _answer_of(int(i))) for text, i in zip(completions, prompt_id, strict=True)]
@@ -176,7 +176,7 @@ def make_reward(seed: int = 0, rank: int = 0) -> Callable[..., list[float]]:
 
 
 def is_held_out(digits: str) -> bool:
-    """A tenth of the digit strings, the same in every version and for every seed: only `held_out` ever shows them."""
+    """Whether the digits are of the tenth that only `held_out` shows, the same in every version and for every seed."""
     return zlib.crc32(digits.encode()) % 10 == 0
 
 

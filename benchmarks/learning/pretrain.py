@@ -1,6 +1,6 @@
-"""Make a model of the testbed: `python benchmarks/learning/pretrain.py --language NAME --out DIR`, in a few minutes.
+"""Pretrains a model of the testbed in minutes: `python benchmarks/learning/pretrain.py --language NAME --out DIR`.
 
-Without other options it follows the recipe of the shipped weights. The folder holds an ordinary tokenizer and an
+Without other options it uses the recipe of the shipped weights. The folder holds an ordinary tokenizer and an
 ordinary Llama of 340 k parameters, which `AutoTokenizer.from_pretrained` and `AutoModelForCausalLM.from_pretrained`
 read without a network.
 """
@@ -28,7 +28,7 @@ LANGUAGES: dict[str, Any] = {"skills": skills, "growing": growing}
 
 @dataclass(frozen=True)
 class Recipe:
-    """How shipped weights were made; the defaults are those of `skills`."""
+    """How the shipped weights were made; the defaults are those of `skills`."""
 
     steps: int = 2500
     rows: int = 256
@@ -46,9 +46,9 @@ class Recipe:
 RECIPES = {"skills": Recipe(), "growing": Recipe(steps=3000, rows=128, threads=1)}
 """By the name of the language.
 
-`growing` is the second of two that were tried. The first (2500 x 256 lines; one length more for `add`, `subtract` and
-the guesses; no task shown more often than another; right answers in 0.85, 0.55, 0.25 and 0.08 of the text by length)
-began at an expected success of 0.335, too low, and took longer, so it was not trained further. This one begins at
+The recipe of `growing` is the second of two that were tried. The first (2500 x 256 lines; one length more for `add`,
+`subtract` and the guesses; no task shown more often than another; right answers in 0.85, 0.55, 0.25 and 0.08 of the
+text by length) began at an expected success of 0.335, too low, and took longer, so it was not trained further. This one begins at
 0.446. Plain GRPO takes it in 150 steps to 0.657 at 5e-5, 0.682 at 1e-4, 0.647 at 2e-4 and 0.607 at 3e-4 (seed 100), on
 seed 101 to 0.686 at 1e-4 and 0.642 at 2e-4. No policies were compared.
 """
@@ -91,7 +91,7 @@ def build_model(tokenizer: Any) -> Any:
 def pretrain(
     recipe: Recipe, device: str | None = None, progress: bool = True, language: Any = skills
 ) -> tuple[Any, Any]:
-    """Model and tokenizer after `recipe.steps` steps on the text; the loss is on the answer, for prompts are noise."""
+    """Model and tokenizer after `recipe.steps` steps on the text; the loss is on the answers only."""
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     torch.manual_seed(recipe.seed)
     rng = np.random.default_rng(recipe.seed)

@@ -14,13 +14,13 @@ INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command; the answer goes to stdout, everything else to stderr.
+    """Runs a command. The answer goes to stdout, all messages to stderr.
 
     Returns:
-        The exit status: 0; 1 for an error, which is one line; 2 for wrong usage; 130 after Ctrl-C.
+        The exit status: 0; 1 after an error, which is printed as one line; 2 for wrong usage; 130 after Ctrl-C.
     """
     options = parser()
-    if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions, where the user has installed argcomplete
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions; argcomplete is optional
         with contextlib.suppress(ImportError):
             importlib.import_module("argcomplete").autocomplete(options)
         return 1
@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         run(args)
         sys.stdout.flush()
-    except BrokenPipeError:  # a reader such as head has seen enough; Python must not flush into the pipe at its end
+    except BrokenPipeError:  # a reader such as head closed the pipe; Python must not flush into it at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         return _said(args, "stopped by Ctrl-C", INTERRUPTED)
@@ -41,14 +41,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _said(args, f"{error.filename}: {error.strerror}" if error.filename else error, 1)
     except ImportError as error:
         if (error.name or "budgetalloc").startswith("budgetalloc"):
-            raise  # a defect of ours, not something to install
+            raise  # a defect of budgetalloc, not a missing package
         extra = "demo" if args.command == "demo" else "logs"
         return _said(args, f"{error}. Install what it needs: pip install 'budgetalloc[{extra}]'", 1)
     return 0
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prints a command's answer. What a command needs is imported only here: `methods` loads no pandas."""
+    """Prints a command's answer. Only the command's own imports are loaded: `methods` loads no pandas."""
     module = importlib.import_module(f"budgetalloc.cli.commands.{args.command}")
     module.run(args)
 

@@ -1,4 +1,4 @@
-"""Reading the log that a command was given, with a bar where a person is watching."""
+"""Opens the log that a command was given, with a progress bar if stderr is a terminal."""
 
 import argparse
 import contextlib
@@ -11,7 +11,7 @@ from budgetalloc.logs.open import Reading, open_log
 
 
 def opened(args: argparse.Namespace, **instead: Any) -> Reading:
-    """The log, as the options under "reading the log" say; `instead` holds where these are left out."""
+    """The log, opened as the options under "reading the log" say; `instead` has values for those left out."""
     asked = {
         "kind": args.kind,
         "prompt_id": args.prompt_id,
@@ -24,7 +24,7 @@ def opened(args: argparse.Namespace, **instead: Any) -> Reading:
 
 
 def watched(reading: Reading) -> Callable[[Iterable[Ledger]], Iterator[Ledger]]:
-    """Passes the chunks of a log on, with a bar on stderr at a terminal."""
+    """Passes on the chunks of a log, with a progress bar on stderr if it is a terminal."""
 
     def chunks(every: Iterable[Ledger]) -> Iterator[Ledger]:
         with bar("reading", reading.total, reading.unit) as move:
@@ -37,7 +37,7 @@ def watched(reading: Reading) -> Callable[[Iterable[Ledger]], Iterator[Ledger]]:
 
 @contextlib.contextmanager
 def bar(what: str, total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
-    """A bar that is told how far things are, from the first word on; none without a terminal on stderr, or tqdm."""
+    """A progress bar, shown from the first update on; none if stderr is not a terminal or tqdm is missing."""
     try:
         from tqdm import tqdm
     except ImportError:

@@ -1,4 +1,4 @@
-"""What can be typed: commands, their options, and a help that needs no other page."""
+"""The commands, their options and their help."""
 
 import argparse
 import pkgutil
@@ -19,8 +19,8 @@ def parser() -> argparse.ArgumentParser:
         prog="budgetalloc",
         description="Decides how many rollouts each prompt gets in RL with verifiable rewards, and says what a\n"
         "finished run spent on groups that taught nothing.",
-        epilog="Start with a run that you have:  budgetalloc report runs/my_run/completions\n"
-        "or without one:                  budgetalloc demo\n\n"
+        epilog="If you have a finished run:  budgetalloc report runs/my_run/completions\n"
+        "If you have none:            budgetalloc demo\n\n"
         "`budgetalloc COMMAND --help` explains a command.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -51,10 +51,10 @@ def _report(commands: Any) -> None:
     to = _command(
         commands,
         "report",
-        "how much of a finished run taught nothing, and what other policies would have done",
+        "how much of a finished run taught nothing, and what other policies would have drawn",
         "Reads the rollouts of a finished run and says which share of them lay in groups that all passed or all\n"
-        "failed, which prompts those were, whether it could be foreseen one step ahead, and what other allocation\n"
-        "policies would have drawn with the same budget. No GPU, no model.",
+        "failed, which prompts these were, whether this could be foreseen one step ahead, and what other allocation\n"
+        "policies would have drawn with the same budget. Needs no GPU and no model.",
         "runs/my_run/completions",
         "ledger.jsonl --html report.html",
         "counts.csv --policy uniform --policy adaptive --json",
@@ -62,8 +62,12 @@ def _report(commands: Any) -> None:
     _reading(to, "RUN")
     to.add_argument("--html", type=Path, metavar="FILE", help="also write a self-contained page with the plots")
     _policy(to, "compare this policy on the log, repeatable (default: uniform, knapsack, thompson, adaptive)")
-    to.add_argument("--no-replay", action="store_true", help="leave the comparison of policies out: one pass, fast")
-    to.add_argument("--steps", type=_positive, metavar="N", help="of the comparison (default: about a minute's worth)")
+    to.add_argument(
+        "--no-replay", action="store_true", help="leave out the comparison of policies, which takes longest"
+    )
+    to.add_argument(
+        "--steps", type=_positive, metavar="N", help="steps of the comparison (default: what takes about a minute)"
+    )
     _parallel(to)
     _json(to)
 
@@ -72,26 +76,34 @@ def _replay(commands: Any) -> None:
     to = _command(
         commands,
         "replay",
-        "allocation policies against the logged rewards of a finished run",
-        "Lets allocation policies decide step by step, answered by the rewards of a finished run and, where the log\n"
-        "has no more of a prompt, by a model of its rate. Says how many groups would have been mixed, with intervals\n"
-        "over seeds and differences from the first policy. Learning does not react to what a policy chose.",
+        "what allocation policies would have drawn from the logged rewards of a finished run",
+        "Allocation policies decide step by step; their rollouts get the rewards of a finished run or, where the log\n"
+        "has no more of a prompt, rewards from a model of its success rate. Prints how many groups would have been\n"
+        "mixed, with intervals over seeds and differences from the first policy. Learning does not react to a policy.",
         "ledger.jsonl",
         "ledger.jsonl --policy uniform --policy knapsack --rollouts 1024 --prompts 128 --seeds 10",
         "ledger.jsonl --config configs/knapsack.yaml",
     )
     _reading(to, "LOG")
-    _policy(to, "a name of `budgetalloc methods`, repeatable; the first is what others are compared with")
+    _policy(to, "a name of `budgetalloc methods`, repeatable; the others are compared with the first")
     to.add_argument(
-        "--config", type=Path, metavar="FILE", help="a YAML file that says policy, budget and pacing; see `config`"
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="a YAML file with policy, budget and pacing; see `budgetalloc config`",
     )
     to.add_argument(
-        "--rollouts", type=_positive, metavar="N", help="of a step (default: the file's, or a step's in the log)"
+        "--rollouts", type=_positive, metavar="N", help="rollouts of a step (default: from the file, or as in the log)"
     )
     to.add_argument(
-        "--prompts", type=_positive, metavar="N", help="of a step (default: as many as make groups as in the log)"
+        "--prompts", type=_positive, metavar="N", help="prompts of a step (default: for groups as large as in the log)"
     )
-    to.add_argument("--steps", type=_positive, metavar="N", help="(default: the file's, or as many as the log answers)")
+    to.add_argument(
+        "--steps",
+        type=_positive,
+        metavar="N",
+        help="steps (default: from the file, or as many as the log has rewards for)",
+    )
     _parallel(to)
     _json(to)
 
@@ -101,17 +113,29 @@ def _demo(commands: Any) -> None:
         commands,
         "demo",
         "real GRPO on a tiny language model: uniform against adaptive",
-        "Trains a tiny language model twice with TRL's GRPOTrainer and the same number of rollouts: plain, and with\n"
-        "AdaptiveGRPOCallback. Prints a table and writes a picture of both learning curves. About two minutes.",
+        "Trains a tiny language model twice with TRL's GRPOTrainer and the same number of rollouts: with groups of\n"
+        "equal size, and with an adaptive policy. Prints a table and plots both learning curves. Takes two minutes.",
         "",
         "--config configs/knapsack.yaml --steps 50",
     )
-    to.add_argument("--steps", type=_positive, default=150, metavar="N", help="of 256 rollouts (default: %(default)s)")
-    to.add_argument("--learning-rate", type=float, default=3e-4, metavar="X", help="of both (default: %(default)s)")
-    to.add_argument("--seed", type=_natural, metavar="N", help="of both runs (default: the file's, or 0)")
-    to.add_argument("--config", type=Path, metavar="FILE", help="a YAML file with the policy to hold against uniform")
     to.add_argument(
-        "--out", type=Path, default=Path("runs/demo"), metavar="FOLDER", help="for results (default: %(default)s)"
+        "--steps", type=_positive, default=150, metavar="N", help="steps of 256 rollouts (default: %(default)s)"
+    )
+    to.add_argument(
+        "--learning-rate",
+        type=float,
+        default=3e-4,
+        metavar="X",
+        help="learning rate of both runs (default: %(default)s)",
+    )
+    to.add_argument("--seed", type=_natural, metavar="N", help="seed of both runs (default: from the file, or 0)")
+    to.add_argument("--config", type=Path, metavar="FILE", help="a YAML file with the policy to compare with uniform")
+    to.add_argument(
+        "--out",
+        type=Path,
+        default=Path("runs/demo"),
+        metavar="FOLDER",
+        help="folder for the results (default: %(default)s)",
     )
 
 
@@ -119,9 +143,9 @@ def _methods(commands: Any) -> None:
     to = _command(
         commands,
         "methods",
-        "every allocation method: its rule, its source, and what it asks of a trainer",
-        "Prints every allocation method by what it decides: its rule, its source, and what it asks of a trainer\n"
-        "beyond plain GRPO.",
+        "every allocation method: its rule, its source, and what it needs from a trainer",
+        "Prints every allocation method, grouped by what it decides: its rule, its source, and what it needs from a\n"
+        "trainer beyond plain GRPO.",
         "",
         "--json",
     )
@@ -132,14 +156,14 @@ def _config(commands: Any) -> None:
     to = _command(
         commands,
         "config",
-        "checks a YAML file of settings, and prints what it says with every default",
-        "Checks a YAML file that says policy, budget, estimator and pacing. `demo`, `replay`, the learning benchmark\n"
-        "and integrations/trl/train.py read the same file. A mistake is named with its line and the nearest known key.",
+        "checks a YAML file of settings, and prints every setting with its value",
+        "Checks a YAML file with policy, budget, estimator and pacing. `demo`, `replay`, the learning benchmark and\n"
+        "integrations/trl/train.py read the same file. An error names the line and the nearest known key.",
         "configs/trl_adaptive.yaml",
         "configs/knapsack.yaml --show",
-        "--show                 (the defaults, to begin a file of your own)",
+        "--show                 (prints the defaults, a start for your own file)",
     )
-    to.add_argument("file", nargs="?", type=Path, metavar="FILE", help="left out: the defaults")
+    to.add_argument("file", nargs="?", type=Path, metavar="FILE", help="the file; left out, the defaults are shown")
     to.add_argument("--show", action="store_true", help="print every setting with its value, as YAML")
     _json(to)
 
@@ -147,14 +171,16 @@ def _config(commands: Any) -> None:
 def _reading(to: argparse.ArgumentParser, name: str) -> None:
     to.add_argument("log", type=Path, metavar=name, help=LOG)
     group = to.add_argument_group("reading the log")
-    group.add_argument("--kind", choices=KINDS, metavar="KIND", help=f"what wrote it, if not clear: {', '.join(KINDS)}")
+    group.add_argument(
+        "--kind", choices=KINDS, metavar="KIND", help=f"the format, if it is not recognised: {', '.join(KINDS)}"
+    )
     group.add_argument("--prompt-id", metavar="COLUMN", help="the column that names prompts")
     group.add_argument(
         "--reward",
         action="append",
         type=_weighted,
         metavar="COLUMN[=WEIGHT]",
-        help="the column of the reward; repeated, the weighted sum of several",
+        help="the column of the reward; repeatable: the reward is then the weighted sum",
     )
     group.add_argument(
         "--reward-range", nargs=2, type=float, metavar=("LOW", "HIGH"), help="lowest and highest reward (default: 0 1)"
@@ -175,7 +201,7 @@ def _json(to: argparse.ArgumentParser) -> None:
 
 
 def _names(**_: Any) -> list[str]:
-    """What argcomplete offers after --policy."""
+    """The completions that argcomplete offers after --policy."""
     from budgetalloc.policies.methods import METHODS
 
     return [method.name for method in METHODS]

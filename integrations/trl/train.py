@@ -1,4 +1,4 @@
-"""Trains a model of yours on a dataset of yours with TRL's GRPOTrainer and adaptive rollout counts.
+"""Trains your model on your dataset with TRL's GRPOTrainer and adaptive rollout counts.
 
 python integrations/trl/train.py configs/trl_adaptive.yaml
 python integrations/trl/train.py configs/trl_adaptive.yaml --resume
@@ -18,7 +18,7 @@ from budgetalloc.trl import AdaptiveGRPOCallback
 
 
 def correct(completions: list[Any], answer: list[str], **_: Any) -> list[float]:
-    """1 where the completion ends with the answer. Put your own verifier here; keep rewards in [0, 1]."""
+    """1 if the completion ends with the answer, else 0. Put your own verifier here; keep rewards in [0, 1]."""
     texts = [c if isinstance(c, str) else c[-1]["content"] for c in completions]
     return [float(text.strip().endswith(right)) for text, right in zip(texts, answer, strict=True)]
 
@@ -26,7 +26,7 @@ def correct(completions: list[Any], answer: list[str], **_: Any) -> list[float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("config", type=Path, help="a YAML file such as configs/trl_adaptive.yaml")
-    parser.add_argument("--resume", action="store_true", help="go on from the newest checkpoint in output_dir")
+    parser.add_argument("--resume", action="store_true", help="resume from the newest checkpoint in output_dir")
     args = parser.parse_args()
     try:
         trainer = build(Config.read(args.config))

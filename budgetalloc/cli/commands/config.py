@@ -1,4 +1,4 @@
-"""`budgetalloc config`: checks a file of settings, and prints it with every default."""
+"""`budgetalloc config`: checks a file of settings, and prints every setting with its value."""
 
 import argparse
 import json
@@ -7,7 +7,7 @@ from budgetalloc.cli.config import Config
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prints every setting, or one line that says that the file is right."""
+    """Prints every setting, or one line if the file has no mistakes."""
     config = Config.read(args.file) if args.file else Config.parse("", "defaults")
     if args.json:
         print(json.dumps(config.as_dict(), indent=1))

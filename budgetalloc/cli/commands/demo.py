@@ -9,7 +9,7 @@ def run(args: argparse.Namespace) -> None:
     """Trains, prints the table, writes the results."""
     config = Config.read(args.config) if args.config else Config.parse("")
     from budgetalloc.cli.testbed.demo import (
-        demo,  # deferred: it loads torch and trl, a mistake in the file shows before
+        demo,  # deferred: a mistake in the file shows before torch and trl are loaded
     )
 
     seed = int(config.policy.options["seed"]) if args.seed is None else args.seed

@@ -23,10 +23,10 @@ SHARES = {"rollouts in them": "mixed_rollouts", "at least": "at_least", "at most
 SHARES |= {"modelled": "modelled", "signal": "signal"}
 HEADS = ("policy", "mixed groups a step", "less the first's", *SHARES)
 MEANING = (
-    "Mixed groups have unequal rewards: they teach under a group baseline. In brackets 95 % intervals over seeds: what "
-    "another draw of the same log would give. `At least` counts a group as mixed by its logged rewards alone, "
-    "`at most` as soon as one of its rewards was modelled. Groups of one are never mixed, whatever they teach: the "
-    "signal, 4 p (1-p) on average over the rollouts, is fair to them too."
+    "Mixed groups have unequal rewards: they teach under a group baseline. In brackets are 95 % intervals over seeds, "
+    "that is over other draws from the same log. `At least` counts a group as mixed if its logged rewards are unequal, "
+    "`at most` also if one of its rewards was modelled. Groups of one are never mixed, whatever they teach; the "
+    "signal, the mean of 4 p (1-p) over the rollouts, is defined for groups of any size."
 )
 
 
@@ -77,7 +77,7 @@ def _told(move: Callable[[int], None], before: int, ended: int, _: int) -> None:
 
 
 def chosen(names: Sequence[str] | None, config: Config | None) -> dict[str, Config]:
-    """The policies in the order of the table: those named, then that of the file."""
+    """The policies in the order of the table: those named on the command line, then that of the file."""
     names = names or ([POLICIES[0]] if config else POLICIES)
     found = {name: config.rival(name) if config else Config.of(name) for name in names}
     if config is not None:
@@ -87,7 +87,7 @@ def chosen(names: Sequence[str] | None, config: Config | None) -> dict[str, Conf
 
 
 def read(reading: Reading) -> Ledger:
-    """The whole log with rewards in [0, 1]; notes where they had to be mapped."""
+    """The whole log with rewards in [0, 1]; adds a note if they had to be mapped."""
     parts = list(watched(reading)(reading))
     scored = [part.rewards_R[~np.isnan(part.rewards_R)] for part in parts]
     low = min((float(x.min()) for x in scored if len(x)), default=0.0)
@@ -104,7 +104,7 @@ def read(reading: Reading) -> Ledger:
 def terms(
     args: argparse.Namespace, config: Config | None, ledger: Ledger, world: Replay
 ) -> tuple[int, int, int | None]:
-    """Rollouts and prompts of a step, and steps: as typed, else as in the file, else as in the log."""
+    """Rollouts and prompts of a step, and the number of steps: from the options, else the file, else the log."""
     steps: int | None = args.steps
     if config is not None and config.pacing is not None:
         if args.rollouts is not None:
@@ -126,7 +126,7 @@ def terms(
 
 
 def as_text(answer: Mapping[str, Any], width: int = 110) -> str:
-    """The table, with what it says and what it cannot say."""
+    """The table, followed by what its columns mean and what a replay cannot show."""
     rows, step = answer["policies"], answer["step"]
     paced = any("pacing" in settings for settings in answer["settings"].values())
     wrapped = partial(textwrap.wrap, width=width)
@@ -164,6 +164,6 @@ def _interval(row: Mapping[str, Any], key: str, form: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """For JSON, which has no NaN."""
+    """A value for JSON, which has no NaN."""
     value = value.item() if isinstance(value, np.generic) else value
     return None if isinstance(value, float) and math.isnan(value) else value

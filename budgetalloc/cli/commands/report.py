@@ -14,7 +14,7 @@ def run(args: argparse.Namespace) -> None:
     """Reads the log, prints the report, writes the page."""
     policies = () if args.no_replay else tuple(dict.fromkeys(args.policy or POLICIES))
     for name in policies:
-        Config.of(name)  # an unknown name shows before the log is read
+        Config.of(name)  # raises for an unknown name before the log is read
     reading = opened(args)
     with bar("replaying", len(policies) * args.seeds, "runs") as move:
         found = report(

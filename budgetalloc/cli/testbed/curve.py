@@ -1,4 +1,4 @@
-"""The learning curve of a GRPO run, taken from the outside while TRL trains."""
+"""The learning curve of a GRPO run, recorded by a callback while TRL trains."""
 
 import time
 from collections import Counter, defaultdict
@@ -20,7 +20,7 @@ class CurvePoint:
 
     step: int
     success: float
-    """Held-out success of what can be learned, sampled at temperature 1."""
+    """Held-out success of the skills that can be learned, sampled at temperature 1."""
     expected: float
     """The same without sampling noise: the mean probability of the right answer."""
     trap_success: float
@@ -28,7 +28,7 @@ class CurvePoint:
     mixed_groups: float | None
     """Share of groups (one prompt in one step) with both a pass and a fail."""
     mixed_rollouts: float | None
-    """Share of rollouts that lie in such groups: differs from `mixed_groups` where groups are uneven."""
+    """Share of rollouts in such groups; differs from `mixed_groups` if groups are uneven."""
     rollouts: int
     """Generated so far."""
     tokens: int
@@ -38,7 +38,7 @@ class CurvePoint:
 
 
 class Recorder(TrainerCallback):  # type: ignore[misc, unused-ignore]
-    """Sees every reward, and after every `eval_every` steps measures the model and appends a point to `curve`."""
+    """Counts every reward; after every `eval_every` steps it measures the model and appends a point to `curve`."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc, unused-ignore]
         self._bar: Any = None
 
     def watch(self, reward: Callable[..., list[float]]) -> Callable[..., list[float]]:
-        """The same reward function, seen through: rows of the same prompt in one step are one group."""
+        """The same reward function, which also counts: rows of the same prompt in one step are one group."""
 
         def watched(completions: Sequence[str], prompt_id: Sequence[int], **columns: Any) -> list[float]:
             rewards_R = reward(completions=completions, prompt_id=prompt_id, **columns)
@@ -75,7 +75,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc, unused-ignore]
         return watched
 
     def mixed(self) -> tuple[float | None, float | None]:
-        """Shares of groups and of rollouts, since the last point, whose group has both a pass and a fail."""
+        """Shares of the groups, and of the rollouts, with both a pass and a fail in the group, since the last point."""
         sizes = [group.total() for group in self._groups.values()]
         mixed = [group.total() for group in self._groups.values() if len(group) == 2]
         return (len(mixed) / len(sizes), sum(mixed) / sum(sizes)) if sizes else (None, None)

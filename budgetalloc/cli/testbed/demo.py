@@ -26,14 +26,14 @@ def demo(
 ) -> dict[str, Any]:
     """Trains both, prints the table, writes `curves.png`, `results.json` and `table.md` into `out`.
 
-    Both runs have the same weights, data, seed, learning rate and rollouts a step. `uniform` has the callback attached
-    too: it changes nothing there, but logs the same metrics.
+    Both runs have the same weights, data, seed, learning rate and rollouts per step. The callback is attached to
+    `uniform` too: it does not change that run, but it logs the same metrics.
 
     Args:
         steps, learning_rate, seed: Of both runs.
-        out: The folder for results. Each run's ledger is there too, whatever `config.callback.ledger` says.
-        config: The policy to hold against uniform, and how it is attached; `adaptive` if left out. Its model, dataset
-            and GRPO arguments are not the demo's.
+        out: The folder for results and for the ledger of each run; `config.callback.ledger` is ignored.
+        config: The policy to compare with uniform, and how it is attached; `adaptive` if left out. The demo ignores
+            its model, dataset and GRPO arguments.
 
     Returns:
         The curve of each run, as written to `results.json`.
@@ -59,7 +59,7 @@ def demo(
             trainer: Any, policy: Policy = policy, name: str = name, arguments: dict[str, Any] = arguments
         ) -> None:
             ledger = out / f"{name}_ledger.jsonl"
-            ledger.unlink(missing_ok=True)  # of an earlier demo
+            ledger.unlink(missing_ok=True)  # from an earlier demo
             trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, **(arguments | {"ledger": ledger})))
 
         curves[name] = train(attach, steps=steps, learning_rate=learning_rate, seed=seed, threads=1).curve
@@ -97,12 +97,12 @@ def table(curves: Mapping[str, Sequence[CurvePoint]]) -> str:
 
 
 def _first(curve: Sequence[CurvePoint]) -> CurvePoint:
-    """The first point after training began: shares of groups are not known before."""
+    """The first point after training began; the start has no groups."""
     return curve[min(1, len(curve) - 1)]
 
 
 def headline(curves: Mapping[str, Sequence[CurvePoint]], singles: bool) -> str:
-    """When the other policy passes uniform's final success, if it does; `singles`: it may draw groups of one."""
+    """After how many rollouts the other policy passes uniform's final success; `singles`: it may draw groups of one."""
     goal, total = curves["uniform"][-1].success, curves["uniform"][-1].rollouts
     name = next(name for name in curves if name != "uniform")
     passed = next((point for point in curves[name] if point.success >= goal), None)

@@ -1,4 +1,4 @@
-"""Success on held-out prompts, measured beside a training run without moving a random number of it."""
+"""Success on held-out prompts, measured during a training run without changing its random numbers."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,9 +18,9 @@ class Success:
     skills: float
     """Sampled at temperature 1, over the skills that can be learned."""
     expected: float
-    """The probability of the right answer, same prompts: what `skills` estimates, without the sampling noise."""
+    """The mean probability of the right answer to the same prompts: `skills` without the sampling noise."""
     traps: float
-    """Sampled, over the traps: what their coins or guesses pay, whatever the model learned."""
+    """Sampled, over the traps: the mean of their coins or guesses, which training cannot improve."""
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def _evaluating(model: Any) -> Iterator[None]:
 
 
 def padding(real_RT: Any) -> dict[str, Any]:
-    """What tells the model of padding on the left, from the mask of real tokens; nothing where there is none."""
+    """The model's arguments for padding on the left, from the mask of real tokens; none if there is no padding."""
     if real_RT.all():
         return {}
     return {"attention_mask": real_RT, "position_ids": (real_RT.cumsum(-1) - 1).clamp(min=0)}
@@ -44,7 +44,7 @@ def padding(real_RT: Any) -> dict[str, Any]:
 def sample(
     model: Any, tokenizer: Any, prompts_R: Sequence[str], seed: int = 0, language: Language = skills
 ) -> list[str]:
-    """One completion at temperature 1 for each prompt, from a generator of its own: the global random state stays put.
+    """One completion at temperature 1 for each prompt; a separate generator leaves the global random state unchanged.
 
     All rows go through the model at once.
     """
@@ -70,7 +70,7 @@ def sample(
 
 
 def answer_logits(model: Any, tokenizer: Any, prompts_P: Sequence[str], answers_P: Sequence[str]) -> tuple[Any, Any]:
-    """Logits of each token of the answers and of the end of text that follows, and these tokens; -100 is padding.
+    """Logits of each token of the answers and of the end of text that follows, and these tokens; -100 marks padding.
 
     Prompts are padded on the left, answers on the right, so that all answers begin in the same column.
     """

@@ -1,9 +1,9 @@
-"""The task language: 24 skills that reinforcement can teach and two traps that it cannot.
+"""The task language: 24 skills that reinforcement learning can teach and two traps that it cannot.
 
 A prompt is a letter that names a skill, four digits and `=`: `b4071=`. A skill has a right operation and a wrong one;
-the pretraining text answers with the right one with probability `shown`, so the model knows every operation and
-reinforcement has to find, and then to prefer, the right one. A trap pays a coin whatever the answer: its groups look as
-useful as any, for ever.
+the pretraining text answers with the right one with probability `shown`. So the model knows every operation, and
+training has to find the right one and then to prefer it. The reward of a trap is a coin toss, whatever the answer: its
+groups are as often mixed as those of a useful prompt, however long the training.
 """
 
 import string
@@ -34,8 +34,8 @@ OPERATIONS: dict[str, Callable[[str], str]] = {
     "rotate_right": lambda d: d[-1] + d[:-1],
 }
 
-# How often the text shows the right operation: many skills nearly mastered, many nearly unknown, few in between. That
-# makes about half of the groups of 8 uniform before training.
+# How often the text shows the right operation: many skills nearly mastered, many nearly unknown, few in between, so
+# that about half of the groups of 8 have equal rewards before training.
 _SHOWN = (
     *(0.98, 0.97, 0.96, 0.95, 0.93, 0.90, 0.86, 0.80),
     *(0.72, 0.64, 0.54, 0.44, 0.34, 0.25, 0.18, 0.12),
@@ -50,7 +50,7 @@ class Skill:
 
     letter: str
     right: str
-    """The operation that is paid; of a trap, merely one of the two that the text shows."""
+    """The operation with reward 1; of a trap, just one of the two that the text shows."""
     wrong: str
     shown: float
     """Probability that the pretraining text answers with `right`."""
@@ -106,7 +106,7 @@ def is_trap(prompt_id: int) -> bool:
 
 
 def answer(text: str) -> str:
-    """The answer that is paid: `answer("a1234=")`. A trap has none."""
+    """The answer with reward 1: `answer("a1234=")`. A trap has none."""
     skill = skill_of(prompt_id(text))
     if skill.is_trap:
         raise ValueError(f"answer(text={text!r}): {skill.letter!r} is a trap, no answer is right. Skip the traps.")
@@ -121,8 +121,8 @@ def _answer_of(prompt_id: int) -> str:
 def make_reward(seed: int = 0, rank: int = 0) -> Callable[..., list[float]]:
     """A reward function with TRL's signature: 1.0 for the right answer, else 0.0; for a trap the toss of its coin.
 
-    The coins depend on the seed, the rank, the trainer's step and the number of calls within it: a run is reproducible,
-    also after a resume, and neither the prompt nor the answer can move a coin.
+    The coins depend on the seed, the rank, the trainer's step and the number of calls within the step. So a run is
+    reproducible, also after a resume, and a coin depends neither on the prompt nor on the answer.
     """
     calls: Counter[int] = Counter()
 
@@ -141,7 +141,7 @@ def make_reward(seed: int = 0, rank: int = 0) -> Callable[..., list[float]]:
 
 
 def is_held_out(digits: str) -> bool:
-    """A tenth of the digit strings, the same in every version and for every seed: only `held_out` ever shows them."""
+    """Whether the digits are of the tenth that only `held_out` shows, the same in every version and for every seed."""
     return zlib.crc32(digits.encode()) % 10 == 0
 
 
@@ -164,7 +164,7 @@ def pool(per_skill: int = 80, seed: int = 0) -> list[dict[str, Any]]:
 
 
 def held_out(per_skill: int = 20, seed: int = 0) -> list[dict[str, Any]]:
-    """Prompts to measure on, columns as `pool`; their digits occur neither in a pool nor in the pretraining text."""
+    """Prompts to measure on, with the columns of `pool`; their digits are in no pool and no pretraining text."""
     return _rows(per_skill, np.random.default_rng([seed, 1]), held=True)
 
 

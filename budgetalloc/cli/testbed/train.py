@@ -5,8 +5,8 @@
     run = train(seed=0, attach=lambda t: t.add_callback(AdaptiveGRPOCallback(t, policy)))
     run.curve[-1].success
 
-The curve is taken from the outside: rewards as they pass through the reward function, success by sampling on held-out
-prompts with a generator of its own. Measuring more or less often leaves the run as it is.
+The curve is recorded without touching the run: rewards are counted in the reward function, and success is measured on
+held-out prompts with a separate random generator. Measuring more or less often does not change the run.
 """
 
 import tempfile
@@ -30,15 +30,15 @@ from budgetalloc.cli.testbed.language import Language
 
 @dataclass(frozen=True)
 class Run:
-    """What `train` returns."""
+    """The result of `train`."""
 
     curve: tuple[CurvePoint, ...]
     losses: tuple[float, ...]
-    """TRL's logged loss, one a step."""
+    """TRL's logged loss, one per step."""
     trainer: Any
 
     def mean_success(self) -> float:
-        """Mean of the curve's success over the run by the trapezoid rule: high for a run that learns early."""
+        """Mean success over the steps of the run, by the trapezoid rule: high for a run that learns early."""
         pairs = list(zip(self.curve, self.curve[1:], strict=False))
         if not pairs:
             return self.curve[0].success
@@ -48,7 +48,7 @@ class Run:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """No bar for loading 30 tensors, and no warning about a name that TRL and transformers are changing."""
+    """Hides the bar for loading 30 tensors, and a warning about a name that TRL and transformers are changing."""
     bars = hf_logging.is_progress_bar_enabled()
     hf_logging.disable_progress_bar()
     try:
@@ -84,12 +84,12 @@ def train(
 ) -> Run:
     """Run GRPO for `steps` steps of `prompts` x `generations` rollouts, and record the curve.
 
-    `max_rollouts` ends it sooner, after the step that reaches so many: a policy may generate more than it trains on.
-    `attach` is given the trainer before it starts. `seed` moves the pool, its order, the sampling and the traps' coins;
-    the held-out prompts stay, so that runs compare. `overrides` go to GRPOConfig last. `threads` is torch's number of
-    CPU threads: 1 where runs go side by side. `language` brings its own sizes, weights, reward and rows; `rows` and
-    `held_out_rows` replace the usual pool and held-out prompts, and must be of that language.
-    A GPU is used where there is one. One process only: the curve would miss the rewards of other ranks.
+    `max_rollouts` ends the run after the step that reaches it: a policy may generate more rollouts than it trains on.
+    `attach` gets the trainer before training starts. `seed` changes the pool, its order, the sampling and the traps'
+    coins, but not the held-out prompts, so that runs can be compared. `overrides` replace arguments of GRPOConfig.
+    `threads` is torch's number of CPU threads: use 1 if several runs share the machine. `language` has the weights, the
+    reward and the rows; `rows` and `held_out_rows` replace its usual rows, and must be of that language.
+    Uses a GPU if there is one. Supports one process only: the curve would miss the rewards of other ranks.
     """
     if eval_every < 1:
         raise ValueError(
@@ -108,14 +108,14 @@ def train(
             "output_dir": str(output_dir or scratch),
             "max_steps": steps,
             "learning_rate": learning_rate,
-            "lr_scheduler_type": "constant",  # so that a longer run begins as a shorter one
+            "lr_scheduler_type": "constant",  # the first steps do not depend on the number of steps
             "per_device_train_batch_size": prompts * generations,
             "num_generations": generations,
             "max_completion_length": language.ANSWER_LENGTH + 1,  # and the end of text
             "temperature": 1.0,
             "beta": 0.0,
             "use_cpu": not torch.cuda.is_available(),
-            "bf16": False,  # 340 k parameters: nothing to save
+            "bf16": False,  # 340 k parameters need no savings
             "gradient_checkpointing": False,
             "seed": seed,
             "logging_steps": 1,
