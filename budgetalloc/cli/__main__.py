@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from budgetalloc.cli.parser import parser
+from budgetalloc.cli.terminal import Plain
 from budgetalloc.errors import BudgetallocError
 
 INTERRUPTED = 130
@@ -19,11 +20,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0; 1 after an error, which is printed as one line; 2 for wrong usage; 130 after Ctrl-C.
     """
-    options = parser()
     if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions; argcomplete is optional
         with contextlib.suppress(ImportError):
-            importlib.import_module("argcomplete").autocomplete(options)
+            importlib.import_module("argcomplete").autocomplete(parser())
         return 1
+    with contextlib.redirect_stdout(Plain(sys.stdout)), contextlib.redirect_stderr(Plain(sys.stderr)):
+        return answered(parser(), argv)
+
+
+def answered(options: argparse.ArgumentParser, argv: Sequence[str] | None) -> int:
+    """Runs the command that the arguments name; returns the exit status."""
     args = options.parse_args(argv)
     if args.command is None:
         options.print_help(sys.stderr)

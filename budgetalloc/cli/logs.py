@@ -42,7 +42,8 @@ def bar(what: str, total: int | None, unit: str) -> Iterator[Callable[[int], Non
         from tqdm import tqdm
     except ImportError:
         tqdm = None
-    if tqdm is None or not sys.stderr.isatty():
+    terminal = getattr(sys.stderr, "stream", sys.stderr)  # a bar moves the cursor, which `Plain` would show as text
+    if tqdm is None or not terminal.isatty():
         yield lambda done: None
         return
     scale = {"unit": "B", "unit_scale": True, "unit_divisor": 1024} if unit == "bytes" else {"unit": f" {unit}"}
@@ -50,7 +51,7 @@ def bar(what: str, total: int | None, unit: str) -> Iterator[Callable[[int], Non
 
     def move(done: int) -> None:
         if not shown:
-            shown.append(tqdm(total=total, desc=what, leave=False, file=sys.stderr, **scale))
+            shown.append(tqdm(total=total, desc=what, leave=False, file=terminal, **scale))
         shown[0].update(done - shown[0].n)
 
     try:

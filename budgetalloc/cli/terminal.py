@@ -1,0 +1,40 @@
+"""Text from logs, file names and YAML keys, made safe to print: no escape codes, no character that a console lacks."""
+
+import unicodedata
+from typing import Any
+
+
+def shown(text: str) -> str:
+    r"""The text with control characters as escapes, except for tabs and line ends.
+
+    Characters that change the direction of writing count as control characters.
+
+    >>> print(shown("a\x1b[31m\u202eb"))
+    a\x1b[31m\u202eb
+    """
+    if text.isprintable():
+        return text
+    return "".join(x if x in "\t\n" or not _controls(x) else x.encode("unicode_escape").decode() for x in text)
+
+
+def _controls(character: str) -> bool:
+    kind = unicodedata.category(character)
+    return kind in ("Cc", "Zl", "Zp") or unicodedata.bidirectional(character) in _DIRECTIONS
+
+
+_DIRECTIONS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
+
+
+class Plain:
+    """A text stream that writes `shown(text)`, with escapes for characters that its encoding does not have."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        encoding = getattr(self.stream, "encoding", None) or "utf-8"
+        self.stream.write(shown(text).encode(encoding, "backslashreplace").decode(encoding))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
