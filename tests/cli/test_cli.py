@@ -189,6 +189,48 @@ def test_an_error_is_one_line_and_status_1(words, text, log, tmp_path, capsys):
     assert text in errors
 
 
+HOSTILE = {
+    "empty": b"",
+    "binary.yaml": bytes(range(256)),
+    "nul.jsonl": b"\0" * 99,
+    "cut.parquet": b"PAR1" + b"\0" * 40 + b"PAR1",
+    "cut.arrow": b"ARROW1\0\0" + b"\xff" * 40,
+    "number.json": b"7",
+    "lines.csv": b"step,prompt_id\n",
+}
+
+
+@pytest.mark.parametrize("name", [*HOSTILE, "folder", "missing"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["report", "FILE", "--no-replay"],
+        ["replay", "FILE"],
+        ["replay", "LOG", "--seeds", "1", "--config", "FILE"],
+        ["config", "FILE"],
+    ],
+    ids=" ".join,
+)
+def test_a_file_that_cannot_be_read_is_one_line_and_status_1(words, name, log, tmp_path, capsys):
+    if name in HOSTILE:
+        (tmp_path / name).write_bytes(HOSTILE[name])
+    elif name == "folder":
+        (tmp_path / name).mkdir()
+    files = {"FILE": tmp_path / name, "LOG": log}
+    status, out, errors = said(capsys, *[files.get(word, word) for word in words])
+    if name == "empty" and (words[0] == "config" or "--config" in words):
+        assert status == 0  # an empty file of settings has the defaults
+        return
+    assert (status, out, errors.count("\n")) == (1, "", 1)
+    assert errors.startswith(f"budgetalloc {words[0]}: ")
+
+
+def test_a_result_that_cannot_be_written_is_one_line_and_status_1(log, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    status, _, errors = said(capsys, "report", log, "--no-replay", "--html", tmp_path / "file" / "page.html")
+    assert (status, errors.count("\n")) == (1, 1)
+
+
 def test_what_is_missing_is_named_with_how_to_install_it(log, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     status, _, errors = said(capsys, "replay", log, "--seeds", 1)
@@ -340,6 +382,16 @@ def test_a_shell_completes_commands_and_policies(log):
             [sys.executable, "-c", code], env=os.environ | asked, capture_output=True, text=True, check=False
         )
         assert set(expected.split()) <= set(run.stdout.split()), run.stderr
+
+
+@pytest.mark.slow
+def test_the_demo_misses_matplotlib_before_it_trains(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setattr("budgetalloc.cli.testbed.demo.train", lambda *args, **named: pytest.fail("trained"))
+    status, _, errors = said(capsys, "demo", "--steps", 1, "--out", tmp_path / "out")
+    assert (status, errors.count("\n")) == (1, 1)
+    assert "pip install 'budgetalloc[demo]'" in errors
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow

@@ -144,7 +144,8 @@ def read_text(text: str, file: str) -> Section:
     except (yaml.YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = file if mark is None else f"{file}, line {mark.line + 1}"
-        raise InputError(f"{where}: not YAML: {getattr(error, 'problem', None) or error}") from error
+        said = " ".join(str(getattr(error, "problem", None) or error).split())
+        raise InputError(f"{where}: not YAML: {said}") from error
     if values is not None and not isinstance(values, dict):
         raise InputError(f"{file}: use settings of the form `name: value`, such as `policy: adaptive`.")
     return Section(file, "", values or {}, lines)

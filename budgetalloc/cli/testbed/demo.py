@@ -41,6 +41,9 @@ def demo(
     Raises:
         UnsupportedError: a config with a budget other than 256 rollouts a step, with pacing or a reward range.
     """
+    import matplotlib  # before the training: without it, `draw` would fail after two minutes
+
+    matplotlib.use("Agg")
     config = config or Config.parse("")
     if config.callback.reward_range not in (None, (0.0, 1.0)):
         raise UnsupportedError(f"{config.file}: callback.reward_range: the demo's rewards are 0 and 1. Leave it out.")
@@ -123,9 +126,6 @@ def headline(curves: Mapping[str, Sequence[CurvePoint]], singles: bool) -> str:
 
 def draw(curves: Mapping[str, Sequence[CurvePoint]], path: Path) -> None:
     """Held-out success, and the share of mixed groups, against rollouts."""
-    import matplotlib
-
-    matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")

@@ -1,0 +1,104 @@
+"""Any text at all is a `Config` that shows and reads itself, or a `BudgetallocError` of one line."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from budgetalloc.cli.config import Config
+from budgetalloc.cli.config.resolved import BUDGET, CALLBACK, PACING, SECTIONS
+from budgetalloc.cli.config.settings import keywords
+from budgetalloc.cli.config.yamlfile import written
+from budgetalloc.errors import BudgetallocError
+from budgetalloc.policies.methods import METHODS
+
+EXAMPLES = [path.read_text() for path in sorted((Path(__file__).parents[3] / "configs").glob("*.yaml"))]
+NAMES = [method.name for method in METHODS]
+BOUNDED = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+numbers = st.integers(-3, 300) | st.sampled_from([10**12, -(10**12), 2**63, 10**400, 0.5, 1e308, 1e-308, -0.0])
+numbers |= st.sampled_from([float("inf"), float("-inf"), float("nan")])
+words = st.sampled_from(
+    [*NAMES, "pool", "all", "group", "loo", "none", "phases", "", "\x1b[31m", "中", "\ud7ff", "010"]
+)
+plain = st.none() | st.booleans() | numbers | words
+anything = st.recursive(plain, lambda x: st.lists(x, max_size=3) | st.dictionaries(words, x, max_size=2), max_leaves=6)
+
+
+def read(text):
+    """The config, or None where the text is refused as it should be."""
+    said, config = "f.yaml", None
+    try:
+        config = Config.parse(text, "f.yaml")
+    except BudgetallocError as error:
+        said = str(error)
+    assert said.startswith("f.yaml")
+    assert "\n" not in said
+    if config is not None:
+        assert Config.parse(config.as_yaml()) == config
+        config.build()
+    return config
+
+
+@st.composite
+def sections(draw):
+    """Known sections with known keys, whose values are whatever they are."""
+    name = draw(st.sampled_from(NAMES))
+    known = {"policy": ["name", *keywords(name)], "estimator": ["prior", "discount", "idle", "drift"]}
+    known |= {"budget": list(BUDGET), "callback": list(CALLBACK), "pacing": list(PACING), "grpo": ["max_steps"]}
+    chosen = draw(st.lists(st.sampled_from(SECTIONS), unique=True, max_size=3))
+    values = {key: draw(anything) for key in chosen}
+    for key in draw(st.lists(st.sampled_from(sorted(known)), unique=True, max_size=3)):
+        values[key] = draw(st.dictionaries(st.sampled_from(known[key]), anything, max_size=4))
+    if isinstance(values.get("policy"), dict):
+        values["policy"] = {"name": name} | values["policy"]
+    return values
+
+
+@BOUNDED
+@given(sections())
+@example({"policy": {"name": "uniform", "seed": 2**63}})
+@example({"policy": {"name": "knapsack", "prior": [float("nan"), 1.0]}})
+@example({"pacing": {"name": "phases", "rollouts": 10, "steps": 2, "parts": []}})
+@example({"budget": {"cap": 10**400}})
+def test_any_values_of_the_known_keys_are_a_config_or_one_line(values):
+    read(written(values))
+
+
+@BOUNDED
+@given(st.sampled_from(EXAMPLES), st.data())
+def test_a_damaged_file_is_a_config_or_one_line(text, data):
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(text)))
+        end = min(len(text), at + data.draw(st.integers(0, 9)))
+        text = (
+            text[:at]
+            + data.draw(st.text(max_size=6) | st.sampled_from(["!!bool x", "&a", "*a", "<<: ", "---", "\t"]))
+            + text[end:]
+        )
+    read(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "policy: !!bool x",
+        "policy: {name: uniform, seed: !!int '7'}",
+        "? {a: 1}\n: 2",
+        "a: " + "[" * 2000,
+        "{" * 10**5,
+        "policy: {name: uniform, seed: .inf}",
+        "policy: {name: uniform, discount: .nan}",
+        "%YAML 9.9\n--- a",
+        "\x00",
+        "a:\n\t- 1",
+    ],
+    ids=lambda text: text[:20].encode("unicode_escape").decode(),
+)
+def test_known_attacks(text):
+    assert read(text) is None
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_key():
+    assert read("\ufeffpolicy: vade").policy.name == "vade"
