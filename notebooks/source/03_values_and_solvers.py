@@ -25,8 +25,8 @@ plt.style.use(["seaborn-v0_8-colorblind", LOOK])
 # ## Four values
 #
 # `mixed_group` is the chance of a success and a failure in the same group; `success_gain` multiplies it by p(1-p)^2,
-# the room that is left to learn; `variance` is how much n rollouts lower the variance of the gradient; `hit` is the chance
-# of at least one success.
+# the room that is left to learn; `variance` is how much n rollouts lower the variance of the gradient; `hit` is the
+# chance of at least one success.
 
 # %%
 VALUES = {"mixed_group": ba.mixed_group, "success_gain": ba.success_gain, "variance": ba.variance, "hit": ba.hit}

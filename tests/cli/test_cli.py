@@ -264,7 +264,7 @@ def test_report_says_what_is_true_of_the_log(log, tmp_path, capsys):
     assert page.read_text().lstrip().lower().startswith("<!doctype html>")
     status, out, errors = said(capsys, "report", log, "--no-replay")
     assert (status, errors) == (0, "")
-    assert "50.0 % of the rollouts taught nothing" in " ".join(out.split())
+    assert "50.0 % of the rollouts gave no gradient under a group baseline" in " ".join(out.split())
     assert max(map(len, out.splitlines())) <= 120
 
 
