@@ -250,14 +250,8 @@ class Replay:
 
 
 def _checked(ledger: Ledger) -> FloatArray:
-    """The ledger's rewards; raises `InputError` for one outside [0, 1] and for columns of different lengths."""
+    """The ledger's rewards; raises `InputError` for one outside [0, 1]."""
     rewards_R = np.asarray(ledger.rewards_R, dtype=np.float64)
-    rows = len(ledger.ids_R)
-    for name, column in (("rewards_R", rewards_R), ("step_R", ledger.step_R)):
-        if np.shape(column) != (rows,):
-            raise InputError(
-                f"ledger.{name} has shape {np.shape(column)} for {rows} ids: give one entry for each rollout."
-            )
     outside_R = (rewards_R < 0) | (rewards_R > 1)  # False for NaN
     if outside_R.any():
         at = int(np.argmax(outside_R))
