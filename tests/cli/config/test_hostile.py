@@ -93,6 +93,9 @@ def test_a_damaged_file_is_a_config_or_one_line(text, data):
         "%YAML 9.9\n--- a",
         "\x00",
         "a:\n\t- 1",
+        "pacing: {name: constant, rollouts: 1000000000000, steps: 1000000000000}",
+        "pacing: {name: phases, rollouts: 1000000000000, steps: 3, parts: [[1000000000000, 1.0], [1, .nan]]}",
+        "pacing: {name: phases, rollouts: 1000, steps: 3, parts: [[-1, 1.0]]}",
     ],
     ids=lambda text: text[:20].encode("unicode_escape").decode(),
 )
@@ -102,3 +105,13 @@ def test_known_attacks(text):
 
 def test_a_byte_order_mark_is_no_part_of_the_first_key():
     assert read("\ufeffpolicy: vade").policy.name == "vade"
+
+
+VALUES = ["1000000000000", "-1", "0", "1" + "0" * 400, ".nan", ".inf", "-1e308", "x", "true", "{a: 1}", "[.nan, 1]"]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("dump", "sec")])
+def test_every_argument_of_a_method_takes_or_refuses_any_value_at_once(name):
+    for key in keywords(name):
+        for value in [*VALUES, "[1000000000000, 1000000000000]", "[[1000000000000, 1, 2]]"]:
+            read(f"policy: {{name: {name}, {key}: {value}}}")
