@@ -1,5 +1,9 @@
-"""Any text at all is a `Config` that shows and reads itself, or a `BudgetallocError` of one line."""
+"""Any text at all is a `Config` that shows and reads itself, or a `BudgetallocError` of one line.
 
+`make fuzz` draws many more examples.
+"""
+
+import os
 from pathlib import Path
 
 import pytest
@@ -15,7 +19,11 @@ from budgetalloc.policies.methods import METHODS
 
 EXAMPLES = [path.read_text() for path in sorted((Path(__file__).parents[3] / "configs").glob("*.yaml"))]
 NAMES = [method.name for method in METHODS]
-BOUNDED = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+BOUNDED = settings(
+    max_examples=int(os.environ.get("BUDGETALLOC_FUZZ", "80")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 
 numbers = st.integers(-3, 300) | st.sampled_from([10**12, -(10**12), 2**63, 10**400, 0.5, 1e308, 1e-308, -0.0])
 numbers |= st.sampled_from([float("inf"), float("-inf"), float("nan")])
@@ -36,7 +44,8 @@ def read(text):
     assert said.startswith("f.yaml")
     assert "\n" not in said
     if config is not None:
-        assert Config.parse(config.as_yaml()) == config
+        shown = config.as_yaml()
+        assert Config.parse(shown).as_yaml() == shown
         config.build()
     return config
 
