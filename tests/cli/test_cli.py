@@ -342,6 +342,18 @@ def test_rewards_outside_0_and_1_are_mapped_and_said(tmp_path, capsys):
     assert found["policies"][0]["reward"] == pytest.approx((0.25 + 1 + 0.25 + 0.55 + 4) / 8)
 
 
+def test_a_ledger_s_own_range_of_rewards_is_used(tmp_path, capsys):
+    writer = ba.LedgerWriter(tmp_path / "ledger.jsonl")
+    for step in range(4):
+        rewards = [0.0, 2.0, 0.0, 1.0] + [2.0] * 4
+        counts = {"lengths_R": [1] * 8, "predicted_R": [0.5] * 8, "counts_R": [4] * 8}
+        writer.append(step, ["a"] * 4 + ["b"] * 4, rewards, *counts.values(), reward_range=(0.0, 4.0))
+    words = ["--policy", "uniform", "--seeds", 1, "--workers", 1, "--json"]
+    found = json.loads(said(capsys, "replay", tmp_path / "ledger.jsonl", *words)[1])
+    assert found["policies"][0]["reward"] == pytest.approx(11 / 4 / 8)
+    assert not any("taken for failure" in note for note in found["notes"])
+
+
 def test_config_prints_what_a_file_says(capsys):
     path = ROOT / "configs" / "knapsack.yaml"
     status, out, errors = said(capsys, "config", path, "--show")

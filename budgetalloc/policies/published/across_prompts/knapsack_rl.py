@@ -65,7 +65,7 @@ def knapsack_rl(
     Args:
         low, high: N_low and N_up, the fewest and most rollouts of a prompt, 1 <= low <= high; the budget's own bounds
             come first.
-        recent: At least 1; 1 always takes the last visit alone.
+        recent: From 1 to 1,000; 1 always takes the last visit alone.
         fewest: Rewards that make p valid, at least 1.
         confidence: alpha, in (0, 1).
         surplus: To whom it goes.
@@ -82,7 +82,7 @@ def knapsack_rl(
     """
     check_integer("low", low, 1)
     check_integer("high", high, low)
-    check_integer("recent", recent, 1)
+    check_integer("recent", recent, 1, 1000)
     check_integer("fewest", fewest, 1)
     check_number("confidence", confidence, 0, 1, without=(0, 1))
     check_choice("surplus", surplus, ("unsolved", "effective"))

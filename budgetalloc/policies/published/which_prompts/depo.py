@@ -68,7 +68,7 @@ def depo(
 
     Args:
         group: Rollouts of a chosen prompt, at least 1.
-        window: s, visits to average over, at least 1.
+        window: s, visits to average over, 1 to 1,000.
         alpha: alpha_0, share of the prompts at the start, in [0, 1].
         decay: d, what the share loses in an epoch, in [0, 1].
         lowest: Smallest that the share becomes, in [0, 1].
@@ -84,7 +84,7 @@ def depo(
     array([0, 8, 8, 0])
     """
     check_integer("group", group, 1)
-    check_integer("window", window, 1)
+    check_integer("window", window, 1, 1000)
     check_number("alpha", alpha, 0, 1)
     check_number("decay", decay, 0, 1)
     check_number("lowest", lowest, 0, 1)
