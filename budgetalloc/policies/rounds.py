@@ -109,7 +109,7 @@ def until_finished(
     prompts = len(view.belief_P)
     spending = Spending(view.budget, prompts)
     total, started, most = spending.left, 0, min(most, view.budget.largest_group)
-    tally = Tally(np.zeros(prompts), np.zeros(prompts))
+    tally = Tally.empty(prompts)
     while spending.left:
         before_P = spending.counts_P.copy()
         if view.budget.floor and not started:

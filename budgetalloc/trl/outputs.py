@@ -39,7 +39,7 @@ def batch_to_train_on(
     kept_R = np.arange(len(batch))
     if policy.keep is not None and len(batch) > total:
         keep, scores_RF = policy.keep, batch.scores_RF
-        kept_R = decided_by_first(accelerator, lambda: np.asarray(keep(batch.ids_R, trained_R, total, scores_RF)))
+        kept_R = decided_by_first(accelerator, lambda: np.asarray(keep(batch.ids_R, trained_R, total, scores_RF, None)))
         output = take(output, kept_R)
     if shared:
         output = part(output, accelerator.process_index, accelerator.num_processes)

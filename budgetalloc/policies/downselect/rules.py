@@ -12,7 +12,11 @@ from budgetalloc.policies.downselect.groups import check_rows, scored_first, sha
 
 
 def mixed_first(
-    ids_R: Sequence[Hashable], rewards_R: ArrayLike, rows: int, scores_RF: ArrayLike | None = None
+    ids_R: Sequence[Hashable],
+    rewards_R: ArrayLike,
+    rows: int,
+    scores_RF: ArrayLike | None = None,
+    success_R: ArrayLike | None = None,
 ) -> IntArray:
     """Rows of groups with unequal rewards, in the order of generation; only then the rest (DAPO, arXiv 2503.14476).
 
@@ -23,7 +27,7 @@ def mixed_first(
         ids_R: The prompt of each rollout, shape (R,).
         rewards_R: Rewards, shape (R,); NaN is no reward.
         rows: How many to keep, 1 to R.
-        scores_RF: Not used; here so that the rule can be a `Policy.keep`.
+        scores_RF, success_R: Not used; here so that the rule can be a `Policy.keep`.
 
     Returns:
         Indices of the rows kept, ascending, shape (rows,).
@@ -39,21 +43,27 @@ def mixed_first(
 
 
 def balanced(
-    ids_R: Sequence[Hashable], rewards_R: ArrayLike, rows: int, scores_RF: ArrayLike | None = None
+    ids_R: Sequence[Hashable],
+    rewards_R: ArrayLike,
+    rows: int,
+    scores_RF: ArrayLike | None = None,
+    success_R: ArrayLike | None = None,
 ) -> IntArray:
     """Equally many rows of every prompt, half of them successes where there are enough (Reinforce-Ada, 2510.04996).
 
-    A success is a reward above 1/2. Of equal rows the first generated are kept. Where a prompt has too few rows, the
-    others give theirs.
+    A success is a row whose success is above 1/2. Of equal rows the first generated are kept. Where a prompt has too
+    few rows, the others give theirs.
 
-    Args and returns as `mixed_first`.
+    Args and returns as `mixed_first`, and:
+        success_R: Success of each rollout in [0, 1], shape (R,); None where the rewards are the successes.
 
     >>> balanced(["a"] * 6 + ["b"] * 2, [0, 0, 0, 0, 1, 0, 1, 1], rows=4)
     array([0, 4, 6, 7])
     """
     group_R, rewards = check_rows(ids_R, rewards_R, rows)
     # The k-th success and the k-th failure of each prompt come k-th, so that a prefix of any length is balanced.
-    kind_R = group_R * 2 + (rewards > 0.5)
+    success = rewards if success_R is None else check_rows(ids_R, success_R, rows)[1]
+    kind_R = group_R * 2 + (success > 0.5)
     turn_R = turn(kind_R)
     within = np.lexsort((np.arange(len(group_R)), turn_R, group_R))
     place_R = np.empty(len(group_R), dtype=np.int64)

@@ -266,7 +266,7 @@ class AdaptiveRolloutWorker:
         """The rollouts to train on as the trainer takes them: those that the policy keeps and that have a token."""
         kept_R, keep = np.arange(len(batch)), self.policy.keep
         if keep is not None and len(batch) > rows:
-            kept_R = np.asarray(keep(batch.ids_R, batch.rewards_R, rows, batch.scores_RF))
+            kept_R = np.asarray(keep(batch.ids_R, batch.rewards_R, rows, batch.scores_RF, None))
         advantages_R, samples = self.options.advantages(batch), []
         for at in (at for at in kept_R.tolist() if completions[at].ids):
             group = batch.group_R[at]

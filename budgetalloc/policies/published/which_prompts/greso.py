@@ -41,8 +41,8 @@ def greso(
     The values of explore, target, change and least, the split of the target (a third for easy prompts, two thirds for
     hard ones) and the bounds of p_e, 0.05 and 0.95, are those of the released code. The code differs: it counts runs
     of easy and hard visits apart, by mean rewards from 0.98 and up to 0.11, and changes p_e after the first epoch only.
-    Ours: a visit of one rollout shows no variance either way and changes nothing. Graded rewards count as equal where
-    all are 0 or all are 1.
+    Ours: a visit of one rollout shows no variance either way and changes nothing. Equal rewards count as passed where
+    their mean success is at least 1/2, else as failed.
 
     Args:
         group: Rollouts of a chosen prompt, at least 1.
@@ -68,9 +68,9 @@ def greso(
 
     def learn(memory: Memory, visit: Visit) -> None:
         many = visit.scored_V >= 2
-        at, mean = visit.at_V[many], visit.mean_V[many]
-        flat = {"easy": mean == 1, "hard": mean == 0}
-        memory.columns["run"][at] = np.where(flat["easy"] | flat["hard"], memory.columns["run"][at] + 1, 0)
+        at, equal, easy = visit.at_V[many], ~visit.mixed_V[many], visit.mean_V[many] >= 0.5
+        flat = {"easy": equal & easy, "hard": equal & ~easy}
+        memory.columns["run"][at] = np.where(equal, memory.columns["run"][at] + 1, 0)
         memory.columns["easy"][at] = flat["easy"]
         for kind, is_flat in flat.items():
             if at.size:

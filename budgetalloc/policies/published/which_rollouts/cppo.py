@@ -26,7 +26,13 @@ def cppo(*, generate: int = 4, seed: int = 0) -> Policy:
     array([3, 6])
     """
 
-    def keep(ids_R: Sequence[Id], rewards_R: FloatArray, rows: int, scores_RF: FloatArray | None = None) -> IntArray:
+    def keep(
+        ids_R: Sequence[Id],
+        rewards_R: FloatArray,
+        rows: int,
+        scores_RF: FloatArray | None = None,
+        success_R: FloatArray | None = None,
+    ) -> IntArray:
         return largest_advantages(ids_R, scaled_advantages(ids_R, rewards_R), rows)
 
     return generate_and_keep("cppo", generate, keep, seed)

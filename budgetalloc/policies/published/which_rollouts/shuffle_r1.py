@@ -31,7 +31,13 @@ def shuffle_r1(*, generate: int = 2, draws: int = 8, seed: int = 0) -> Policy:
     """
     check_integer("draws", draws, 1)
 
-    def keep(ids_R: Sequence[Id], rewards_R: FloatArray, rows: int, scores_RF: FloatArray | None = None) -> IntArray:
+    def keep(
+        ids_R: Sequence[Id],
+        rewards_R: FloatArray,
+        rows: int,
+        scores_RF: FloatArray | None = None,
+        success_R: FloatArray | None = None,
+    ) -> IntArray:
         advantages_R = scaled_advantages(ids_R, rewards_R)
         pairs_J2 = extreme_pairs(ids_R, advantages_R, rows)
         rest = np.zeros(0, dtype=np.int64)

@@ -46,7 +46,13 @@ def top_p(*, generate: int = 2, share: float = 0.9, seed: int = 0) -> Policy:
     """
     share = check_number("share", share, 0, 1, without=(0,))
 
-    def keep(ids_R: Sequence[Id], rewards_R: FloatArray, rows: int, scores_RF: FloatArray | None = None) -> IntArray:
+    def keep(
+        ids_R: Sequence[Id],
+        rewards_R: FloatArray,
+        rows: int,
+        scores_RF: FloatArray | None = None,
+        success_R: FloatArray | None = None,
+    ) -> IntArray:
         return top_p_variance(ids_R, rewards_R, share, rows)
 
     return generate_and_keep("top_p", generate, keep, seed, f", share={share}")
