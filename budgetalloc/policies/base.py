@@ -152,7 +152,7 @@ class Policy:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores `state_dict()` to the bit. Raises `StateError`, and changes nothing, if it does not fit."""
         check_state(state)
-        if not np.array_equal(state.get("seed"), self.seed):
+        if not _same_seed(state.get("seed"), self.seed):
             raise StateError(
                 f"The state was saved with seed={state.get('seed')!r}, this policy has seed={self.seed!r}: its draws "
                 f"would differ. Build the policy with seed={state.get('seed')!r}."
@@ -307,3 +307,8 @@ class Step:
 
 def _one_round(counts_P: IntArray) -> Rounds:
     yield counts_P
+
+
+def _same_seed(saved: Any, seed: int) -> bool:
+    """Whether a saved seed, which may be anything, is this one."""
+    return isinstance(saved, (int, np.integer)) and not isinstance(saved, bool) and int(saved) == seed
