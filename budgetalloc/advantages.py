@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from budgetalloc.beliefs.ids import check_ids, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import as_rewards, check_rewards
-from budgetalloc.errors import InputError
+from budgetalloc.errors import InputError, check_array, check_choice, shown
 
 Baseline = Literal["group", "loo", "posterior"]
 Scale = Literal["group", "batch", "none"]
@@ -61,8 +61,8 @@ def group_advantages(
     """
     ids = check_ids(ids_R, "ids_R")
     rewards = check_rewards(rewards_R, len(ids)) if _is(baseline, "posterior") else as_rewards(rewards_R, len(ids))
-    _check_option("scale", scale, get_args(Scale))
-    _check_option("weight", weight, get_args(Weight))
+    check_choice("scale", scale, get_args(Scale))
+    check_choice("weight", weight, get_args(Weight))
     _, group_R = factorize(ids)
     scored_R = ~np.isnan(rewards)
     known = np.where(scored_R, rewards, 0.0)
@@ -75,8 +75,8 @@ def group_advantages(
     elif _is(baseline, "loo"):
         base_R = np.where(n_R > 1, (sum_R - known) / others_R, known)
     elif _is(baseline, "posterior"):
-        if belief_R is None or len(belief_R) != len(ids):
-            given = "None" if belief_R is None else f"{len(belief_R)} entries"
+        if not isinstance(belief_R, Beta) or len(belief_R) != len(ids):
+            given = f"{len(belief_R)} entries" if isinstance(belief_R, Beta) else shown(belief_R)
             raise InputError(
                 f"belief_R={given}: baseline='posterior' needs the belief before the step about the prompt of each of "
                 f"the {len(ids)} rows: belief_R=policy.belief(ids_R)."
@@ -118,13 +118,8 @@ def _group_sum(x_R: FloatArray, group_R: NDArray[np.int64]) -> FloatArray:
 
 def _given(baseline: object, rows: int) -> FloatArray:
     if isinstance(baseline, str):
-        raise InputError(f"baseline={baseline!r}: use one of {get_args(Baseline)} or an array, one a rollout.")
-    array = np.asarray(baseline, dtype=np.float64)
+        raise InputError(f"baseline={shown(baseline)}: use one of {get_args(Baseline)} or an array, one a rollout.")
+    array = check_array("baseline", baseline, f"one of {get_args(Baseline)} or one number a rollout")
     if array.shape != (rows,) or not np.isfinite(array).all():
         raise InputError(f"baseline has shape {array.shape} for {rows} rollouts: give a finite number for each.")
     return array
-
-
-def _check_option(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise InputError(f"{name}={value!r}: use one of {allowed}.")

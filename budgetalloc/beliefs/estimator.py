@@ -11,8 +11,9 @@ from budgetalloc.beliefs.ids import Id, UInt64Array, check_ids, factorize, stabl
 from budgetalloc.beliefs.pooled import Drift, moved_evidence, pooled_prior
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import check_rewards
+from budgetalloc.beliefs.state import check_state
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, StateError
+from budgetalloc.errors import InputError, StateError, is_number, shown
 
 STATE_VERSION = 1
 _START = (0.5, 0.5)  # prior="pool" before the first rewards
@@ -68,19 +69,21 @@ class BetaEstimator:
         drift: bool = False,
     ) -> None:
         pooled = isinstance(prior, str)
-        if prior != "pool" and (pooled or len(prior) != 2 or not all(0 < x < np.inf for x in prior)):
+        if prior != "pool" if pooled else not _is_pair(prior):
             raise InputError(
-                f'prior={prior!r}: give two positive numbers, such as (0.5, 0.5), or "pool" to learn them.'
+                f'prior={shown(prior)}: give two positive numbers, such as (0.5, 0.5), or "pool" to learn them.'
             )
-        if not 0 <= discount <= 1:
-            raise InputError(f"discount={discount!r}: the share of evidence kept at a visit lies in [0, 1].")
-        if not 0 < idle <= 1:
-            raise InputError(f"idle={idle!r}: the share of evidence kept at a step without a visit lies in (0, 1].")
+        if not (is_number(discount) and 0 <= discount <= 1):
+            raise InputError(f"discount={shown(discount)}: the share of evidence kept at a visit lies in [0, 1].")
+        if not (is_number(idle) and 0 < idle <= 1):
+            raise InputError(
+                f"idle={shown(idle)}: the share of evidence kept at a step without a visit lies in (0, 1]."
+            )
         if not isinstance(drift, (bool, np.bool_)):
-            raise InputError(f"drift={drift!r}: use True to learn the common drift of all prompts, False for none.")
-        self.prior: tuple[float, float] | Literal["pool"] = (
-            "pool" if prior == "pool" else (float(prior[0]), float(prior[1]))
-        )
+            raise InputError(
+                f"drift={shown(drift)}: use True to learn the common drift of all prompts, False for none."
+            )
+        self.prior: tuple[float, float] | Literal["pool"] = "pool" if pooled else (float(prior[0]), float(prior[1]))
         self.discount = float(discount)
         self.idle = float(idle)
         self.drift = bool(drift)
@@ -216,6 +219,7 @@ class BetaEstimator:
 
         Where the state has no learned prior or drift, learning them begins anew.
         """
+        check_state(state)
         missing = {"version", "step", "ids", "evidence", "last"} - set(state)
         if missing:
             raise StateError(f"The state lacks {sorted(missing)}: it was not written by BetaEstimator.state_dict().")
@@ -252,3 +256,10 @@ class BetaEstimator:
         self._successes_P, self._failures_P, self._last_P = evidence[:, 0].copy(), evidence[:, 1].copy(), last
         if self.prior == "pool":
             self._prior = (float(prior[0]), float(prior[1]))
+
+
+def _is_pair(prior: Any) -> bool:
+    """Whether these are two positive numbers."""
+    return (
+        isinstance(prior, (tuple, list, np.ndarray)) and len(prior) == 2 and all(is_number(x) and x > 0 for x in prior)
+    )

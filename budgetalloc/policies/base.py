@@ -12,10 +12,20 @@ from budgetalloc.beliefs.ids import Id, check_distinct, check_ids, shuffled_orde
 from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import check_outcomes
-from budgetalloc.budget import Budget, IntArray
-from budgetalloc.errors import BudgetError, InputError, StateError, UnsupportedError
+from budgetalloc.beliefs.state import check_state
+from budgetalloc.budget import Budget, IntArray, check_budget
+from budgetalloc.errors import (
+    BudgetError,
+    InputError,
+    StateError,
+    UnsupportedError,
+    check_flag,
+    check_function,
+    check_seed,
+    check_type,
+)
 from budgetalloc.policies.decision import Decide, Hinted, Keep, Needs, Rounds, Tally, View
-from budgetalloc.solvers.base import check_costs
+from budgetalloc.solvers.base import check_costs, check_domains
 
 Seen = tuple[list[Id], FloatArray, FloatArray]
 """The prompts, rewards and successes of one round's rollouts."""
@@ -51,6 +61,16 @@ class Policy:
     needs: Needs = field(default_factory=Needs)
     keep: Keep | None = None
     memory: Memory | None = None
+
+    def __post_init__(self) -> None:
+        check_type("name", self.name, str, "the policy's name")
+        check_function("decide", self.decide, "of a View that returns counts, or yields them in rounds")
+        check_type("estimator", self.estimator, BetaEstimator, "a BetaEstimator")
+        check_seed(self.seed)
+        check_type("needs", self.needs, Needs, "what the policy asks of a trainer, such as ba.Needs()")
+        check_type("memory", self.memory, (Memory, type(None)), "a Memory or None")
+        if self.keep is not None:
+            check_function("keep", self.keep, "(ids_R, rewards_R, rows, scores_RF) -> rows to train on")
 
     def __repr__(self) -> str:
         return self.name
@@ -147,7 +167,8 @@ class Policy:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores `state_dict()` to the bit. Raises `StateError`, and changes nothing, if it does not fit."""
-        if state.get("seed") != self.seed:
+        check_state(state)
+        if not _same_seed(state.get("seed"), self.seed):
             raise StateError(
                 f"The state was saved with seed={state.get('seed')!r}, this policy has seed={self.seed!r}: its draws "
                 f"would differ. Build the policy with seed={state.get('seed')!r}."
@@ -185,12 +206,11 @@ class Step:
         self.policy = policy
         self.ids_P: list[Id] = check_ids(ids_P, "ids_P")
         check_distinct(self.ids_P, "ids_P")
+        check_budget(budget)
         self.budget = budget
         budget.check(len(self.ids_P))
         self.costs_P = None if costs_P is None else check_costs(costs_P, len(self.ids_P))
-        if domains_P is not None and len(domains_P) != len(self.ids_P):
-            raise InputError(f"domains_P has {len(domains_P)} entries for {len(self.ids_P)} prompts: give one each.")
-        self.domains_P = None if domains_P is None else list(domains_P)
+        self.domains_P = None if domains_P is None else check_domains(domains_P, len(self.ids_P))
         self.belief_P = policy.belief(self.ids_P)  # before the step: what an unbiased baseline may use
         self._order_P = shuffled_order(policy.estimator.keys(self.ids_P), policy.seed, policy.estimator.step)
         self._place = {self.ids_P[at]: k for k, at in enumerate(self._order_P.tolist())}
@@ -280,6 +300,7 @@ class Step:
             InputError: as `Policy.observe`, and where `hinted` is not what the last request asked for.
         """
         self._check_open()
+        check_flag("hinted", hinted)
         ids = check_ids(ids_R, "ids_R")
         rewards, success = check_outcomes(rewards_R, success_R, len(ids))
         if bool(hinted) != self.hinted:
@@ -308,3 +329,8 @@ class Step:
 
 def _one_round(counts_P: IntArray) -> Rounds:
     yield counts_P
+
+
+def _same_seed(saved: Any, seed: int) -> bool:
+    """Whether a saved seed, which may be anything, is this one."""
+    return isinstance(saved, (int, np.integer)) and not isinstance(saved, bool) and int(saved) == seed
