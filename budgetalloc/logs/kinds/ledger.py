@@ -19,7 +19,6 @@ from budgetalloc.logs.steps import ascending
 _COLUMNS = ("step", "id", "reward", "length", "predicted", "count")
 _MARKS = ("resumed", "reward_range")  # a line with one of them is no rollout
 _KNOWN = {*_COLUMNS, *_MARKS, "decision", "success"}
-_TORN = "file that ends early"
 _every = itemgetter(*_COLUMNS)
 _Row = tuple[int, Id, float, int, float, int, float, int]
 
@@ -76,14 +75,14 @@ def rows(reading: Reading) -> Iterator[Rows]:
                 f"{argument}={own!r}: {path} is a ledger, which has one reward and one success. Leave it out."
             )
     scan = _scan(reading, path)
-    torn = reading.notes[_TORN]
+    seen = reading.notes.copy()
     if scan.ordered():
         reading.notes.clear()
         yield from _rows(reading, path, scan)
     else:
         yield from ascending(lambda: _rows(reading, path, scan), asked.chunk, reading.notes)
-    if torn:  # the second pass stops before the place
-        reading.notes[_TORN] = torn
+    for text, count in seen.items():  # the second pass stops before what is wrong after the last line
+        reading.notes[text] = max(count, reading.notes[text])
 
 
 def _scan(reading: Reading, path: Path) -> _Scan:
