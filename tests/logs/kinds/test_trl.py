@@ -208,3 +208,22 @@ def test_success_is_the_reward_function_that_is_named(tmp_path):
     alone, _ = read(FILES / "two", reward="low_digit")
     np.testing.assert_array_equal(ledger.success_R, alone.rewards_R)
     np.testing.assert_array_equal(ledger.rewards_R, total.rewards_R)
+
+
+def test_the_texts_of_prompts_are_found_by_their_ids(tmp_path):
+    """Text, chat messages, and a column of ids; a damaged file is left out."""
+    chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is 3 + 3?"}]
+    shared = {"step": [1, 1], "completion": ["x", "y"], "low_digit": [0.0, 1.0], "advantage": [0.0, 0.0]}
+    pq.write_table(pa.table({**shared, "prompt": ["What is 2 + 2?"] * 2}), tmp_path / "completions_00001.parquet")
+    (tmp_path / "completions_00002.parquet").write_bytes(b"PAR1 damaged PAR1")
+    pq.write_table(pa.table({**shared, "prompt": [chat, chat]}), tmp_path / "completions_00003.parquet")
+    wanted = [text_id("What is 2 + 2?"), text_id(chat), "unknown"]
+    texts = {wanted[0]: "What is 2 + 2?", wanted[1]: "What is 3 + 3?"}
+    assert open_log(tmp_path).texts(wanted) == texts
+    assert open_log(tmp_path).texts(wanted[:1]) == {wanted[0]: "What is 2 + 2?"}
+    assert open_log(tmp_path).texts([]) == {}
+    named = tmp_path / "named"
+    named.mkdir()
+    table = pa.table({**shared, "prompt": ["a text", "another"], "prompt_id": [7, 8]})
+    pq.write_table(table, named / "completions_00001.parquet")
+    assert open_log(named).texts([8, 9]) == {8: "another"}
