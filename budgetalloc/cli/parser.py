@@ -125,7 +125,7 @@ def _demo(commands: Any) -> None:
     )
     to.add_argument(
         "--learning-rate",
-        type=float,
+        type=_rate,
         default=3e-4,
         metavar="X",
         help="learning rate of both runs (default: %(default)s)",
