@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from budgetalloc.advantages import Baseline, Scale, Weight, group_advantages
+from budgetalloc.advantages import Baseline, Scale, Weight, batch_advantages
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.rewards import mixed_groups
 from budgetalloc.budget import Budget
@@ -95,9 +95,9 @@ def simulate(
             raise InputError(f"{policy} asked for no rollout at step {at} of {limit}: its rule must spend something.")
         at_R, rewards_R = np.concatenate(rounds), np.concatenate(rewards)
         ids_R = [ids_P[k] for k in at_R.tolist()]
-        belief_R = step.belief_P.take(at_R)
+        belief_R = step.baseline_belief(ids_R, rewards_R)
         step.end()
-        advantages_R = group_advantages(
+        advantages_R = batch_advantages(
             rewards_R, ids_R, estimate, scale or needs.scale or "group", weight or needs.weight, belief_R=belief_R
         )
         if policy.keep is not None and len(ids_R) > rows:
