@@ -50,8 +50,8 @@ class Memory:
         learn: Called at the end of each step with this memory and the step's `Visit`; it writes to `columns` and
             `numbers`. A step without any reward calls it with an empty visit.
         numbers: Name and starting value of each number that all prompts share; `learn` may add others.
-        signed: Columns and numbers that may fall below 0 and below where they start. A loaded state in which another
-            one does is refused, and so is NaN in what does not start as NaN.
+        lowest: Least value of a column or number, where it is not the smaller one of 0 and its start. A loaded state
+            with a smaller value is refused, and so is NaN in what does not start as NaN.
 
     >>> def last_mean(memory, visit):
     ...     memory.columns["last"][visit.at_V] = visit.mean_V
@@ -67,7 +67,7 @@ class Memory:
         learn: Learn,
         numbers: Mapping[str, float] | None = None,
         *,
-        signed: Iterable[str] = (),
+        lowest: Mapping[str, float] | None = None,
     ) -> None:
         for name, start in (("columns", columns), ("numbers", {} if numbers is None else numbers)):
             if not isinstance(start, Mapping) or not all(isinstance(x, str) for x in start):
@@ -79,7 +79,7 @@ class Memory:
         self._learn = learn
         self.columns: dict[str, FloatArray] = {name: np.zeros(0) for name in self._start}
         self._numbers = {name: float(start) for name, start in (numbers or {}).items()}
-        self._signed = frozenset(signed)
+        self._lowest = dict(lowest or {})
         self.numbers: dict[str, float] = dict(self._numbers)
         self.step = 0
         self._place: dict[Id, int] = {}
@@ -128,7 +128,7 @@ class Memory:
             if (wrong := self._unexpected(self.columns, self.numbers)) is not None:  # its state could not be loaded
                 raise InputError(
                     f"The memory's rule wrote {wrong}: a column or number is finite and at least 0, or NaN where it "
-                    "starts as NaN. Name what may be negative in Memory(signed=...)."
+                    "starts as NaN. Name what may be less in Memory(lowest=...)."
                 )
         except BaseException:
             self.columns, self.numbers = columns, numbers
@@ -142,7 +142,7 @@ class Memory:
         start = self._start | self._numbers
         for name, values in (*columns.items(), *((name, np.array([x])) for name, x in numbers.items())):
             first = start.get(name, 0.0)
-            lowest = -np.inf if name in self._signed else min(np.nan_to_num(first), 0.0)
+            lowest = self._lowest.get(name, min(np.nan_to_num(first), 0.0))
             wrong = ~(np.isfinite(values) & (values >= lowest))
             if np.isnan(first):
                 wrong &= ~np.isnan(values)
