@@ -211,7 +211,13 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             self.trackers.log(state.global_step)
 
     def _save(self, folder: Path) -> None:
-        save_beliefs(folder, self.policy.state_dict(), self.policy.name, self.prompts.fingerprint)
+        save_beliefs(
+            folder,
+            self.policy.state_dict(),
+            self.policy.name,
+            self.prompts.fingerprint,
+            trainer_step=self.trainer.state.global_step,
+        )
         if self.reuse is not None:
             self.reuse.save(folder)
         if self.trackers is not None:

@@ -281,7 +281,8 @@ class AdaptiveRolloutWorker:
     def _save(self, folder: Path) -> None:
         with self._learning:
             state, spent = self.policy.state_dict(), self._spent
-        save_beliefs(folder, state, self.policy.name, self.prompts.fingerprint, spent=spent)
+        step = self.trainer.state.global_step
+        save_beliefs(folder, state, self.policy.name, self.prompts.fingerprint, trainer_step=step, spent=spent)
 
     def _load(self, checkpoint: Path) -> None:
         about = load_beliefs(checkpoint, self.policy, self.prompts.fingerprint, self.allow_dataset_change)
