@@ -9,8 +9,24 @@ from typing import Any
 import numpy as np
 
 
+def printable(text: str) -> str:
+    r"""The text without control characters: names of files, columns and ids may hold escape codes of a terminal.
+
+    Lines and tabs stay; everything else that does not print is escaped as in `repr`.
+
+    >>> printable("a\x1b[2J\u202e中")
+    'a\\x1b[2J\\u202e中'
+    """
+    if text.isprintable():
+        return text
+    return "".join(x if x.isprintable() or x in "\n\t" else x.encode("unicode_escape").decode() for x in text)
+
+
 class BudgetallocError(Exception):
-    """Base of every error raised on purpose by budgetalloc."""
+    """Base of every error raised on purpose by budgetalloc. Its text holds no control characters."""
+
+    def __init__(self, *texts: object) -> None:
+        super().__init__(*(printable(text) if isinstance(text, str) else text for text in texts))
 
 
 class BudgetError(BudgetallocError, ValueError):

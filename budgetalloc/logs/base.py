@@ -1,18 +1,29 @@
 """Rollouts in columns: `Rows` as a reader yields them, `Chunk` as whole steps of a log."""
 
+import math
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.beliefs.rewards import to_unit
+from budgetalloc.errors import InputError
 
 Ints = NDArray[np.int64]
+Range = tuple[float, float] | None
 Reward = str | Mapping[str, float] | None
 """The column of the reward, or weights of several columns, or None for what the kind of log has."""
+
+FAULTS = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+"""What a row of unknown content may raise: the row is broken."""
+LARGEST = 2**53
+"""Of steps and lengths: a larger one is no exact float, and no log means it."""
+_NAMED = 20  # unknown columns in the notes
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,12 +31,16 @@ class Rows:
     """Some rollouts as a log has them, one entry a rollout: what `rows` of a kind of log yields.
 
     Args:
-        step_R: Training step, ascending, also from one `Rows` to the next; a step may go on in the next.
+        step_R: Step of the policy, or of the trainer where that is all the log says; ascending, also from one `Rows` to
+            the next. A step may go on in the next.
         ids_R: Prompt, int or str.
         rewards_R: Reward in the log's own units, NaN where there is none.
         lengths_R: Tokens, -1 where unknown; None where the log has none at all.
         predicted_R: Success rate believed before the step, NaN where unknown; None as above.
         counts_R: Rollouts that the prompt had in the step; None to count the rows.
+        success_R: Success in [0, 1], NaN where there is none; None where the log has the reward only.
+        trainer_step_R: Step of the trainer; None where it is `step_R`.
+        reward_range: Lowest and highest reward as the log says, None where it does not.
     """
 
     step_R: Ints
@@ -34,28 +49,45 @@ class Rows:
     lengths_R: Ints | None = None
     predicted_R: FloatArray | None = None
     counts_R: Ints | None = None
+    success_R: FloatArray | None = None
+    trainer_step_R: Ints | None = None
+    reward_range: Range = None
 
     def __len__(self) -> int:
         return len(self.ids_R)
 
     def cut(self, part: Any) -> "Rows":
         """A slice of the rows."""
-        columns = (getattr(self, field.name) for field in fields(self))
-        return Rows(*(None if column is None else column[part] for column in columns))  # type: ignore[arg-type]
+        *names, _ = (field.name for field in fields(self))
+        columns = {name: getattr(self, name) for name in names}
+        cut: dict[str, Any] = {name: None if x is None else x[part] for name, x in columns.items()}
+        return replace(self, **cut)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Chunk:
     """Whole steps of a log, one entry a rollout in order: what a `Reading` yields.
 
     Args:
-        step_R: Training step of each rollout, shape (R,).
+        step_R: Step of the policy in which each rollout was decided, shape (R,); the trainer's step where the log does
+            not say. The rollouts of a prompt in one step are a group.
         ids_R: Prompt of each rollout, R entries.
-        rewards_R: Reward of each rollout, NaN where there was none, shape (R,).
+        rewards_R: Reward of each rollout in the log's own units, NaN where there was none, shape (R,).
         lengths_R: Tokens of each rollout, -1 where unknown, shape (R,).
         predicted_R: Success rate believed before the step, NaN where unknown, shape (R,).
         counts_R: Rollouts that the prompt had in the step, shape (R,).
         broken: Lines that could not be read, such as one torn by a kill.
+        success_R: Success of each rollout in [0, 1], NaN where there was none, shape (R,). Left out: the reward, mapped
+            by `reward_range` and clipped; where the range is unknown too, the reward as it is.
+        trainer_step_R: Step of the trainer, shape (R,). Left out: `step_R`.
+        reward_range: Lowest and highest reward, None where unknown.
+
+    Raises:
+        InputError: columns of unequal length.
+
+    >>> chunk = Chunk(np.zeros(2), ["a", "b"], np.array([-1.0, 3.0]), *np.ones((3, 2)), reward_range=(-1, 1))
+    >>> chunk.success_R, chunk.trainer_step_R
+    (array([0., 1.]), array([0., 0.]))
     """
 
     step_R: Ints
@@ -65,10 +97,66 @@ class Chunk:
     predicted_R: FloatArray
     counts_R: Ints
     broken: int = 0
+    success_R: FloatArray = None  # type: ignore[assignment]  # an array after construction
+    trainer_step_R: Ints = None  # type: ignore[assignment]  # an array after construction
+    reward_range: Range = None
+
+    def __post_init__(self) -> None:
+        if self.success_R is None:
+            object.__setattr__(self, "success_R", mapped(self.rewards_R, self.reward_range))
+        if self.trainer_step_R is None:
+            object.__setattr__(self, "trainer_step_R", self.step_R)
+        for field in fields(self):
+            if field.name.endswith("_R") and len(getattr(self, field.name)) != len(self.ids_R):
+                raise InputError(
+                    f"{field.name} has {len(getattr(self, field.name))} entries, ids_R has {len(self.ids_R)}: give one "
+                    "entry a rollout."
+                )
+
+    def __repr__(self) -> str:
+        prompts, steps = len(set(self.ids_R)), len(np.unique(self.step_R))
+        return f"{type(self).__name__}({len(self.ids_R):,} rollouts of {prompts:,} prompts in {steps:,} steps)"
+
+
+class Notes(Counter[str]):
+    """What a reader left out or assumed, and how often."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.doubts: list[str] = []
+        """The notes which say that the log may hold something else than the figures suggest; they come first."""
+
+    def doubt(self, text: str, count: int) -> None:
+        """Notes something that belongs into the first lines of a report."""
+        self[text] += count
+        if text not in self.doubts:
+            self.doubts.append(text)
+
+    def unknown(self, column: str, count: int) -> None:
+        """Notes a column that is not used, of the first 20 by name."""
+        text = f"unknown column {column if len(column) < 80 else column[:77] + '...'!r}"
+        if text not in self and sum(x.startswith("unknown column ") for x in self) >= _NAMED:
+            text = "unknown columns beyond these"
+        self[text] += count
+
+    def clear(self) -> None:
+        super().clear()
+        self.doubts.clear()
+
+
+def mapped(rewards_R: ArrayLike, reward_range: Range) -> FloatArray:
+    """Rewards mapped to [0, 1] by their range and clipped; unchanged where the range is unknown.
+
+    >>> mapped([-1.0, 0.0, 5.0], (-1, 1)), mapped([-1.0, 1 + 1e-9], None)
+    (array([0. , 0.5, 1. ]), array([-1.,  1.]))
+    """
+    if reward_range is None:
+        return to_unit(rewards_R, (0.0, 1.0))
+    return np.asarray(np.clip(to_unit(rewards_R, reward_range), 0.0, 1.0))
 
 
 def as_id(value: Any) -> Id:
-    """An id as a log may hold it; raises `TypeError` for anything that is no id.
+    """An id as a log may hold it; raises `TypeError`, `ValueError` or `OverflowError` for anything that is no id.
 
     >>> as_id("a"), as_id(3), as_id(3.0)
     ('a', 3, 3)
@@ -76,5 +164,22 @@ def as_id(value: Any) -> Id:
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)) or value != int(value):
-        raise TypeError(f"{value!r} is no prompt id")
+        raise TypeError("no prompt id")
     return int(value)
+
+
+def as_integer(value: Any) -> int:
+    """A step, a length or a count as a log may hold it; raises `TypeError`, `ValueError` or `OverflowError` for others.
+
+    >>> as_integer(3), as_integer(3.0), as_integer("3")
+    (3, 3, 3)
+    """
+    number = int(value)
+    if isinstance(value, bool) or abs(number) > LARGEST or (isinstance(value, float) and value != number):
+        raise ValueError("no integer")
+    return number
+
+
+def as_number(value: Any) -> float:
+    """A number as a log may hold it, None as NaN; raises `TypeError`, `ValueError` or `OverflowError` for others."""
+    return math.nan if value is None else float(value)

@@ -7,7 +7,8 @@ reward_0, reward_1, ...
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,47 +16,81 @@ from numpy.typing import NDArray
 
 from budgetalloc.beliefs.ids import Id, text_id
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.logs.base import Ints, Rows, as_id
+from budgetalloc.logs.base import FAULTS, LARGEST, Ints, Notes, Rows, as_id
 from budgetalloc.logs.names import Columns
+from budgetalloc.logs.reading import Asked
 
+Bools = NDArray[np.bool_]
 _WORDS = {"true": 1.0, "false": 0.0}
-_LARGEST = 10**7  # rollouts in one row; a row with more is counted as broken
+_AT_ONCE = 1_000_000  # rollouts in one `Rows`
+_NONSENSE = 10**9  # rollouts in one row: the row is broken
 
 
-def rollouts(table: Mapping[str, Any], columns: Columns, visits: Counter[Id], notes: Counter[str]) -> Rows | None:
-    """Rows of a table as rollouts, in the order of the table; None if there are none. Unusable rows are counted.
+def rollouts(
+    table: Mapping[str, Any], columns: Columns, visits: Counter[Id], notes: Notes, max_row: int = Asked.max_row
+) -> Iterator[Rows]:
+    """Rows of a table as rollouts, in the order of the table. Unusable rows are counted.
 
     Args:
         table: The used columns: lists, or arrays of numbers.
         columns: From `identify`.
         visits: Visits of each prompt in earlier rows, updated here: they are the steps of a table that has no steps.
         notes: Counts what was left out.
+        max_row: Rollouts that a row may stand for.
     """
     ids, named_G = _ids(table, columns)
     for name in columns.unknown:
-        notes[f"unknown column {name!r}"] += len(ids)
-    step_G, odd_G = _numbers(table[columns.step]) if columns.step else (np.zeros(len(ids)), np.zeros(len(ids), bool))
-    size_G, rewards_R, bad_G = _rewards(table, columns)
-    odd_G |= bad_G | ~np.isfinite(step_G) | (step_G != np.floor(step_G))
-    lengths_G, predicted_G = np.full(len(ids), np.nan), np.full(len(ids), np.nan)
-    if columns.length:
-        lengths_G, bad_G = _numbers(table[columns.length])
-        odd_G |= bad_G
-    if columns.predicted:
-        predicted_G, bad_G = _numbers(table[columns.predicted])
-        odd_G |= bad_G
-    keep_G = named_G & ~odd_G
+        notes.unknown(name, len(ids))
+    numbers = {name: numeric(table[name]) for name in (columns.step, columns.length, columns.predicted) if name}
+    numbers |= {columns.success: numeric(table[columns.success])} if columns.success else {}
+    nothing_G = np.full(len(ids), np.nan), np.zeros(len(ids), dtype=bool)
+    step_G, odd_G = numbers[columns.step] if columns.step else (np.zeros(len(ids)), np.zeros(len(ids), dtype=bool))
+    size_G, rewards, bad_G = _rewards(table, columns, max_row)
+    with np.errstate(invalid="ignore"):
+        odd_G = odd_G | bad_G | ~(np.abs(step_G) <= LARGEST) | (step_G != np.floor(step_G))
+    lengths_G, bad_G = numbers.get(columns.length or "", nothing_G)
+    odd_G |= bad_G | (np.abs(lengths_G) > LARGEST)
+    predicted_G, bad_G = numbers.get(columns.predicted or "", nothing_G)
+    odd_G |= bad_G
+    success_G, bad_G = numbers.get(columns.success or "", nothing_G)
+    odd_G |= bad_G
+    large_G = ~odd_G & (size_G > max_row)
+    keep_G = named_G & ~odd_G & ~large_G
     for text, where_G in (
         ("row without a prompt", ~named_G),
         ("broken row", named_G & odd_G),
+        (f"row of more than max_row={max_row:,} rollouts, skipped", named_G & large_G),
         ("row of no rollouts", keep_G & (size_G == 0)),
     ):
         if count := int(where_G.sum()):
             notes[text] += count
+    _steps(ids, step_G, keep_G, columns, visits, notes)
+    step_G, lengths_G = np.where(keep_G, step_G, 0.0), np.where(np.isfinite(lengths_G), lengths_G, -1.0)
+    size_G = np.where(keep_G, size_G, 0)
+    cuts = np.searchsorted(np.cumsum(size_G), np.arange(_AT_ONCE, size_G.sum() + _AT_ONCE, _AT_ONCE)) + 1
+    for start, end in pairwise([0, *cuts.tolist()]):
+        part = slice(start, end)
+        if not size_G[part].any():
+            continue
+        yield Rows(
+            np.repeat(step_G[part].astype(np.int64), size_G[part]),
+            [name for name, size in zip(ids[part], size_G[part].tolist(), strict=True) for _ in range(size)],
+            rewards(part, size_G[part]),
+            np.repeat(lengths_G[part].astype(np.int64), size_G[part]),
+            np.repeat(predicted_G[part], size_G[part]),
+            None,
+            np.repeat(success_G[part], size_G[part]) if columns.success else None,
+        )
+
+
+def _steps(
+    ids: list[Id], step_G: FloatArray, keep_G: Bools, columns: Columns, visits: Counter[Id], notes: Notes
+) -> None:
+    """Notes groups whose prompt comes twice in a step; numbers the visits, in place, where there are no steps."""
     if columns.groups and columns.step:
         groups = list(zip(step_G[keep_G].tolist(), [ids[at] for at in np.flatnonzero(keep_G).tolist()], strict=True))
         if again := len(groups) - len(set(groups)):  # among rows that are near each other
-            notes["row of a prompt that has another one in its step: is its name in several columns?"] += again
+            notes.doubt("row of a prompt that has another one in its step: is its name in several columns?", again)
     if columns.step is None:
         said = "the rows of a prompt are taken as its visits" if columns.groups else "all rows are taken as one step"
         notes[f"no column of steps: {said}"] = 1
@@ -63,22 +98,9 @@ def rollouts(table: Mapping[str, Any], columns: Columns, visits: Counter[Id], no
             for at in np.flatnonzero(keep_G).tolist():
                 step_G[at] = visits[ids[at]]
                 visits[ids[at]] += 1
-    rewards_R = rewards_R[np.repeat(keep_G, size_G)]
-    size_G = np.where(keep_G, size_G, 0)
-    if not len(rewards_R):
-        return None
-    step_G = np.where(keep_G, step_G, 0.0)
-    lengths_G = np.where(np.isfinite(lengths_G), lengths_G, -1.0)
-    return Rows(
-        np.repeat(step_G.astype(np.int64), size_G),
-        [name for name, size in zip(ids, size_G.tolist(), strict=True) for _ in range(size)],
-        rewards_R,
-        np.repeat(lengths_G.astype(np.int64), size_G),
-        np.repeat(predicted_G, size_G),
-    )
 
 
-def _ids(table: Mapping[str, Any], columns: Columns) -> tuple[list[Id], NDArray[np.bool_]]:
+def _ids(table: Mapping[str, Any], columns: Columns) -> tuple[list[Id], Bools]:
     """The prompt of each row, and where there is one. Several columns are joined by a slash, as in "aime24/7"."""
     parts = [table[name].tolist() if hasattr(table[name], "tolist") else table[name] for name in columns.ids]
     named_G = np.ones(len(parts[0]), dtype=bool)
@@ -93,42 +115,56 @@ def _ids(table: Mapping[str, Any], columns: Columns) -> tuple[list[Id], NDArray[
                 ids.append(text_id(values[0]))
             else:
                 ids.append(as_id(values[0]) if len(values) == 1 else "/".join(str(as_id(x)) for x in values))
-        except (TypeError, ValueError, OverflowError):
+        except FAULTS:
             ids.append("")
             named_G[at] = False
     return ids, named_G
 
 
-def _rewards(table: Mapping[str, Any], columns: Columns) -> tuple[Ints, FloatArray, NDArray[np.bool_]]:
-    """How many rollouts each row has, the rewards of all of them in order, and which rows cannot be read (size 0)."""
+def _rewards(
+    table: Mapping[str, Any], columns: Columns, max_row: int
+) -> tuple[Ints, Callable[[slice, Ints], FloatArray], Bools]:
+    """How many rollouts each row has, their rewards, and which rows cannot be read.
+
+    The rewards are a function of some rows and of their sizes, 0 for rows that are left out.
+    """
     if columns.successes is not None and columns.rollouts is not None:
-        (passed_G, bad_G), (size_G, odd_G) = _numbers(table[columns.successes]), _numbers(table[columns.rollouts])
+        (passed_G, bad_G), (many_G, odd_G) = numeric(table[columns.successes]), numeric(table[columns.rollouts])
         with np.errstate(invalid="ignore"):
-            odd_G |= bad_G | ~((passed_G >= 0) & (passed_G <= size_G))
-            odd_G |= (passed_G != np.floor(passed_G)) | (size_G != np.floor(size_G)) | (size_G > _LARGEST)
-        sizes_G = np.where(odd_G, 0, size_G).astype(np.int64)
-        first_R = np.repeat(np.cumsum(sizes_G) - sizes_G, sizes_G)
-        passed_R = np.repeat(np.where(odd_G, 0, passed_G), sizes_G)
-        return sizes_G, (np.arange(len(first_R)) - first_R < passed_R).astype(np.float64), odd_G
+            odd_G = odd_G | bad_G | ~((passed_G >= 0) & (passed_G <= many_G) & (many_G <= _NONSENSE))
+            odd_G |= (passed_G != np.floor(passed_G)) | (many_G != np.floor(many_G))
+
+        def expanded(part: slice, size_G: Ints) -> FloatArray:
+            first_R = np.repeat(np.cumsum(size_G) - size_G, size_G)
+            return (np.arange(len(first_R)) - first_R < np.repeat(passed_G[part], size_G)).astype(np.float64)
+
+        return np.where(odd_G, 0, many_G).astype(np.int64), expanded, odd_G
     if columns.weights is not None:
-        each = [_numbers(table[name]) for name in columns.rewards]
+        each = [numeric(table[name]) for name in columns.rewards]
         total_G = weighted([values for values, _ in each], columns.weights)
-        return np.ones(len(total_G), dtype=np.int64), total_G, np.any([bad for _, bad in each], axis=0)
-    if not columns.groups:
-        values_G, odd_G = _numbers(table[columns.rewards[0]])
-        return np.where(odd_G, 0, 1), values_G[~odd_G], odd_G
-    if len(columns.rewards) > 1:
-        each = [_numbers(table[name]) for name in columns.rewards]
         odd_G = np.any([bad for _, bad in each], axis=0)
-        matrix = np.stack([values for values, _ in each], axis=1)[~odd_G]
+        return np.ones(len(total_G), dtype=np.int64), lambda part, size_G: total_G[part][size_G > 0], odd_G
+    if not columns.groups:
+        values_G, odd_G = numeric(table[columns.rewards[0]])
+        return np.ones(len(values_G), dtype=np.int64), lambda part, size_G: values_G[part][size_G > 0], odd_G
+    if len(columns.rewards) > 1:
+        each = [numeric(table[name]) for name in columns.rewards]
+        odd_G = np.any([bad for _, bad in each], axis=0)
+        matrix = np.stack([values for values, _ in each], axis=1)
         there = ~np.isnan(matrix)  # a rollout that is missing is no rollout without a reward
-        sizes_G = np.zeros(len(odd_G), dtype=np.int64)
-        sizes_G[~odd_G] = there.sum(axis=1)
-        return sizes_G, matrix[there], odd_G
-    lists = [_several(cell) for cell in table[columns.rewards[0]]]
-    sizes_G = np.array([0 if x is None else len(x) for x in lists], dtype=np.int64)
-    flat = [value for x in lists if x is not None for value in x]
-    return sizes_G, np.array(flat, dtype=np.float64), np.array([x is None for x in lists], dtype=bool)
+
+        def beside(part: slice, size_G: Ints) -> FloatArray:
+            return np.asarray(matrix[part][there[part] & (size_G > 0)[:, None]])
+
+        return np.where(odd_G, 0, there.sum(axis=1)), beside, odd_G
+    lists = [_several(cell, max_row) for cell in table[columns.rewards[0]]]
+
+    def flat(part: slice, size_G: Ints) -> FloatArray:
+        kept = [x for x, size in zip(lists[part], size_G.tolist(), strict=True) if x is not None and size]
+        return np.array([value for x in kept for value in x], dtype=np.float64)
+
+    size_G = np.array([0 if x is None else len(x) for x in lists], dtype=np.int64)
+    return size_G, flat, np.array([x is None for x in lists], dtype=bool)
 
 
 def weighted(values: Sequence[FloatArray], weights: Sequence[float]) -> FloatArray:
@@ -142,31 +178,40 @@ def weighted(values: Sequence[FloatArray], weights: Sequence[float]) -> FloatArr
     return np.where(np.isnan(matrix).all(axis=0), np.nan, total)
 
 
-def _several(cell: Any) -> list[float] | None:
-    """The rewards in one cell: a list, JSON, or a digit 0 or 1 for each rollout; None for anything else."""
+def _several(cell: Any, max_row: int) -> Sequence[float] | None:
+    """The rewards in one cell: a list, JSON, or a digit 0 or 1 for each rollout; None for anything else.
+
+    Of a cell with more than `max_row` rewards, only that they are more is known.
+    """
     try:
         if isinstance(cell, str):
             text = cell.strip()
-            if text and set(text) <= {"0", "1"}:
+            digits = bool(text) and set(text) <= {"0", "1"}
+            if (len(text) if digits else text.count(",") + text.count(";")) > max_row:
+                return range(max_row + 1)
+            if digits:
                 return [float(x) for x in text]
             cell = json.loads(text) if text.startswith("[") else text.replace(";", " ").replace(",", " ").split()
-        return [math.nan if x is None else float(x) for x in cell]
-    except (TypeError, ValueError):
+        if isinstance(cell, Mapping):
+            return None
+        return range(max_row + 1) if len(cell) > max_row else [math.nan if x is None else float(x) for x in cell]
+    except FAULTS:
         return None
 
 
-def _numbers(values: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
+def numeric(values: Any) -> tuple[FloatArray, Bools]:
     """Numbers, NaN where there is none, and where there is something else."""
     try:
         array = np.array(values, dtype=np.float64)
-        return array, np.zeros(len(array), dtype=bool)
-    except (TypeError, ValueError):
+        if array.ndim == 1:
+            return array, np.zeros(len(array), dtype=bool)
+    except FAULTS:
         pass
     array, odd = np.full(len(values), np.nan), np.zeros(len(values), dtype=bool)
     for at, value in enumerate(values):
         text = value.strip().lower() if isinstance(value, str) else value
         try:
-            array[at] = math.nan if text in (None, "") else _WORDS[text] if text in _WORDS else float(text)
-        except (TypeError, ValueError):
+            array[at] = math.nan if text is None or text == "" else _WORDS[text] if text in _WORDS else float(text)
+        except FAULTS:
             odd[at] = True
     return array, odd

@@ -2,15 +2,18 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from budgetalloc.errors import InputError
 from budgetalloc.logs.base import Reward
+from budgetalloc.logs.reading import Asked
 
 # Names of each column in order of preference; case does not matter, nor "-" for "_".
 STEP = ("step", "global_step", "training_step", "train_step", "iteration", "visit")
-ID = ("prompt_id", "example_id", "problem_id", "question_id", "task_id", "prompt_idx", "id", "index")
+ID = ("prompt_id", "example_id", "problem_id", "question_id", "task_id", "prompt_idx")
+NUMBERED = ("id", "index")
+"""Names of a column that may number prompts, or rows."""
 TEXT = ("prompt", "question", "problem", "input")
 SUCCESSES = ("successes", "num_correct", "n_correct", "correct", "passes", "passed", "solved", "success")
 ROLLOUTS = ("rollouts", "num_rollouts", "n_rollouts", "samples", "num_samples", "n_samples", "trials", "attempts", "n")
@@ -23,69 +26,91 @@ _WIDE = re.compile(r"(reward|score)s?_?\d+")
 
 @dataclass(frozen=True)
 class Columns:
-    """The names of the columns that are used; `text` where `ids` is one of texts, `weights` where rewards are added."""
+    """The names of the columns that are used.
+
+    Args:
+        text: Whether `ids` is a column of texts.
+        weights: Of `rewards`, where these are added up.
+        several: Whether a cell of the only column of `rewards` holds several.
+        beside: A column 'id' or 'index' that is not used because the prompts' texts stand beside it.
+    """
 
     step: str | None
     ids: tuple[str, ...]
     text: bool
     rewards: tuple[str, ...]
     weights: tuple[float, ...] | None
+    several: bool
     successes: str | None
     rollouts: str | None
+    success: str | None
     length: str | None
     predicted: str | None
+    beside: str | None
     unknown: tuple[str, ...]
 
     @property
     def used(self) -> list[str]:
         """The columns to read."""
-        every = [self.step, *self.ids, *self.rewards, self.successes, self.rollouts, self.length, self.predicted]
+        every = [self.step, *self.ids, *self.rewards, self.successes, self.rollouts]
+        every += [self.success, self.length, self.predicted]
         return [name for name in dict.fromkeys(every) if name is not None]
 
     @property
     def groups(self) -> bool:
         """Whether a row may have several rollouts."""
-        one = len(self.rewards) == 1 and _plain(self.rewards[0]) not in REWARDS
-        return self.successes is not None or not (one or self.weights)
+        return self.successes is not None or self.several or (len(self.rewards) > 1 and not self.weights)
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
+    """A column's name as it is compared."""
     return name.strip().lower().replace("-", "_").replace(" ", "_")
 
 
-def identify(names: Sequence[str], prompt_id: str | None = None, reward: Reward = None) -> Columns | None:
+def identify(names: Sequence[str], asked: Asked = Asked()) -> Columns | None:  # noqa: B008  # frozen
     """The columns of a table; None where it has no prompts or no rewards.
 
     Raises:
-        InputError: `prompt_id` or `reward` names a column that is not there.
+        InputError: an argument names a column that is not there, or a column that is used is there twice.
     """
-    plain = {_plain(name): name for name in reversed(names)}
+    by_name = {plain(name): name for name in reversed(names)}
 
     def one(choices: Sequence[str]) -> str | None:
-        return next((plain[x] for x in choices if x in plain), None)
+        return next((by_name[x] for x in choices if x in by_name), None)
 
-    ids, text = _id_columns(names, prompt_id), False
+    ids, text, beside = _id_columns(names, asked.prompt_id), False, None
     if not ids:
         named = one(ID)
-        text = named is None
-        named = named or one(TEXT)
+        if named is None:
+            text, beside = one(TEXT) is not None, one(NUMBERED)
+            named = one(TEXT) or beside
+            beside = beside if text else None
         ids = () if named is None else (named,)
-    rewards, weights = _reward_columns(names, reward)
+    rewards, weights = _reward_columns(names, asked.reward)
     successes, rollouts = one(SUCCESSES), one(ROLLOUTS)
     if rewards or successes is None or rollouts is None:
         successes = rollouts = None
         if not rewards:
-            wide = [name for name in names if _WIDE.fullmatch(_plain(name))]
+            wide = [name for name in names if _WIDE.fullmatch(plain(name))]
             single = one(REWARD) or one(REWARDS)
             rewards = (single,) if single is not None else tuple(wide)
     if not ids or not (rewards or successes):
         return None
     step, length, predicted = one(STEP), one(LENGTH), one(PREDICTED)
     step = None if step in ids else step
-    used = {step, *ids, *rewards, successes, rollouts, length, predicted}
-    aside = {one(REWARDS), one(TEXT)}  # what says the same once more is not unknown
-    unknown = tuple(name for name in names if name not in used and name not in aside)
-    return Columns(step, ids, text, rewards, weights, successes, rollouts, length, predicted, unknown)
+    success = None if asked.success is None else _there((asked.success,), names, "success", asked.success)[0]
+    several = len(rewards) == 1 and weights is None and plain(rewards[0]) in REWARDS
+    aside = {one(REWARDS), one(TEXT), beside}  # what says the same once more is not unknown
+    columns = Columns(
+        step, ids, text, rewards, weights, several, successes, rollouts, success, length, predicted, beside, ()
+    )
+    for name in columns.used:
+        if names.count(name) > 1:
+            raise InputError(f"The log has the column {name!r} twice, in {listed(names)}: rename one of them.")
+    if success is not None and columns.groups:
+        raise InputError(f"success={success!r}: rows of this log are groups. It can be read where a row is a rollout.")
+    unknown = tuple(name for name in names if name not in columns.used and name not in aside)
+    return replace(columns, unknown=unknown)
 
 
 def _id_columns(names: Sequence[str], prompt_id: str | None) -> tuple[str, ...]:
@@ -106,5 +131,11 @@ def _reward_columns(names: Sequence[str], reward: Reward) -> tuple[tuple[str, ..
 def _there(wanted: tuple[str, ...], names: Sequence[str], argument: str, value: Any) -> tuple[str, ...]:
     for name in wanted:
         if name not in names:
-            raise InputError(f"{argument}={value!r}: the log has no column {name!r}, it has {list(names)}.")
+            raise InputError(f"{argument}={value!r}: the log has no column {name!r}, it has {listed(names)}.")
     return wanted
+
+
+def listed(names: Sequence[str]) -> str:
+    """The names of columns for the text of an error, at most 30 of them."""
+    shown = [name if len(name) <= 80 else f"{name[:77]}..." for name in names[:30]]
+    return f"{shown}" if len(names) <= 30 else f"{shown} and {len(names) - 30:,} more"

@@ -1,6 +1,8 @@
 """Finds what wrote a log, and opens it: each kind of log is a module of `budgetalloc.logs.kinds` (see `Kind`)."""
 
+import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +10,10 @@ import numpy as np
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.rewards import check_range
-from budgetalloc.errors import InputError, check_choice, check_integer
+from budgetalloc.errors import InputError, check_choice, check_integer, check_number
 from budgetalloc.logs.base import Chunk, Reward
 from budgetalloc.logs.kinds import counts, dataset, ledger, prime_rl, trl, verifiers, verl, wandb_run
-from budgetalloc.logs.reading import Kind, Reading
+from budgetalloc.logs.reading import Asked, Kind, Reading, unreadable
 
 MODULES: dict[str, Kind] = {
     "ledger": ledger,
@@ -25,7 +27,6 @@ MODULES: dict[str, Kind] = {
 }
 KINDS = tuple(MODULES)
 """Names of the kinds of logs, in the order in which errors list them."""
-CHUNK = 100_000
 
 
 def open_log(
@@ -34,8 +35,12 @@ def open_log(
     kind: str | None = None,
     prompt_id: str | None = None,
     reward: Reward = None,
+    success: str | None = None,
     reward_range: tuple[float, float] | None = None,
-    chunk: int = CHUNK,
+    chunk: int = Asked.chunk,
+    max_line: int = Asked.max_line,
+    max_row: int = Asked.max_row,
+    max_step: int = Asked.max_step,
 ) -> Reading:
     """Opens a log of rollouts, whatever wrote it. It reads only what shows the kind of log; iterating reads the log.
 
@@ -47,12 +52,19 @@ def open_log(
             of the TRL callback, so that ids agree).
         reward: The column that holds the reward, or a weight for each of several columns: the reward is their weighted
             sum. None: what the kind has; several reward functions of TRL are summed with weight 1, and a note says so.
+        success: The column that holds success in [0, 1], such as the name of a reward function. None: a ledger's own;
+            in other logs, the reward.
         reward_range: Lowest and highest reward, mapped to 0 and 1. None leaves rewards unchanged. In both cases a note
             counts rewards outside.
         chunk: Rollouts to hold in memory at a time; more where one step has more.
+        max_line: Bytes of a line, a header or a cell (a table of W&B: 16 times that). Longer ones are skipped and
+            counted.
+        max_row: Rollouts that one row may stand for. Rows of more are skipped and counted.
+        max_step: Rollouts of one step, which are held in memory together.
 
     Raises:
-        InputError: there is no log, or there are several (the text lists them), or an argument is out of range.
+        InputError: there is no log, or there are several (the text lists them), or an argument is out of range; while
+            iterating: the file cannot be read, or lacks the columns.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -65,22 +77,45 @@ def open_log(
     >>> sorted(log.notes.items())
     [('broken row', 1), ('length unknown', 8), ("unknown column 'comment'", 3)]
     """
-    chunk = check_integer("chunk", chunk, 1)
-    reward_range = None if reward_range is None else check_range(reward_range)
     if kind is not None:
         check_choice("kind", kind, KINDS)
-    log: Any = source
-    if not isinstance(source, (str, os.PathLike)):
-        if not hasattr(source, "column_names"):
-            raise InputError(
-                f"source is a {type(source).__name__}: give the path of a file or folder, or a datasets.Dataset."
-            )
-        kind = "dataset"
-    elif not Path(source).exists():
-        raise InputError(f"source={str(source)!r}: there is no such file or folder.")
-    else:
-        kind, log = _only(Path(source), kind)
-    return Reading(kind, MODULES[kind], log, prompt_id=prompt_id, reward=reward, reward_range=reward_range, chunk=chunk)
+    asked = Asked(
+        _name("prompt_id", prompt_id),
+        _weights(reward),
+        _name("success", success),
+        None if reward_range is None else check_range(reward_range),
+        check_integer("chunk", chunk, 1),
+        check_integer("max_line", max_line, 1),
+        check_integer("max_row", max_row, 1),
+        check_integer("max_step", max_step, 1),
+    )
+    if isinstance(source, (str, os.PathLike)):
+        try:
+            kind, log = _only(Path(source), kind)
+            return Reading(kind, MODULES[kind], log, asked)
+        except OSError as error:
+            raise unreadable(source, error) from error
+    if not hasattr(source, "column_names"):
+        raise InputError(
+            f"source is a {type(source).__name__}: give the path of a file or folder, or a datasets.Dataset."
+        )
+    return Reading("dataset", MODULES["dataset"], source, asked)
+
+
+def _name(argument: str, value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    raise InputError(f"{argument}={value!r}: give the name of a column.")
+
+
+def _weights(reward: Any) -> Reward:
+    if isinstance(reward, Mapping) and reward and all(isinstance(x, str) for x in reward):
+        return {name: check_number(f"reward[{name!r}]", x, -math.inf, math.inf) for name, x in reward.items()}
+    if reward is None or isinstance(reward, str):
+        return reward
+    raise InputError(
+        f"reward={reward!r}: give the name of a column, or a weight for each of several, as {{name: 1.0}}."
+    )
 
 
 def read_all(reading: Reading) -> Chunk:
@@ -95,11 +130,21 @@ def read_all(reading: Reading) -> Chunk:
         np.concatenate([np.zeros(0), *(x.predicted_R for x in chunks)]),
         np.concatenate([np.zeros(0, dtype=np.int64), *(x.counts_R for x in chunks)]),
         reading.notes["broken row"],
+        np.concatenate([np.zeros(0), *(x.success_R for x in chunks)]),
+        np.concatenate([np.zeros(0, dtype=np.int64), *(x.trainer_step_R for x in chunks)]),
+        chunks[-1].reward_range if chunks else reading.asked.reward_range and (0.0, 1.0),
     )
 
 
 def _only(path: Path, kind: str | None) -> tuple[str, Path]:
     """The one log at this path, and its kind."""
+    if "\0" in str(path) or not path.exists():
+        raise InputError(f"source={str(path)!r}: there is no such file or folder.")
+    if not (path.is_file() or path.is_dir()):
+        raise InputError(
+            f"source={str(path)!r} is neither a file nor a folder but a pipe, a socket or a device. A log is read more "
+            "than once: copy it into a file."
+        )
     if kind and path.is_file():
         return kind, path
     logs = [(name, log) for name in ([kind] if kind else KINDS) for log in MODULES[name].find(path)]

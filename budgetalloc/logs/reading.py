@@ -1,13 +1,14 @@
 """A log that is read in chunks of whole steps, and what a module must have to be a kind of log."""
 
 import os
-from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from budgetalloc.logs.base import Chunk, Reward, Rows
-from budgetalloc.logs.steps import whole_steps
+from budgetalloc.errors import InputError, printable
+from budgetalloc.logs.base import Chunk, Notes, Range, Reward, Rows
+from budgetalloc.logs.steps import MAX_STEP, whole_steps
 
 
 class Kind(Protocol):
@@ -16,7 +17,7 @@ class Kind(Protocol):
     def find(self, path: Path) -> list[Path]:
         """The logs of this kind at a path: the path itself, or what lies in the folder.
 
-        It reads little and never raises for a foreign file.
+        It opens regular files only, reads little, and never raises for a foreign file.
         """
 
     def files(self, path: Path) -> list[Path]:
@@ -25,10 +26,23 @@ class Kind(Protocol):
     def rows(self, reading: "Reading") -> Iterator[Rows]:
         """The rollouts of a log, any number at a time, with ascending steps.
 
-        It reads `reading.path` (or `reading.source`, where that is no path) as `reading.prompt_id` and `reading.reward`
-        ask, moves `reading.done` on, and counts in `reading.notes` what it leaves out or assumes. A single bad row
-        never raises.
+        It reads `reading.path` (or `reading.source`, where that is no path) as `reading.asked` wants, moves
+        `reading.done` on, and counts in `reading.notes` what it leaves out or assumes. A single bad row never raises.
         """
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How a log is read; the arguments of `budgetalloc.logs.open.open_log` of the same names."""
+
+    prompt_id: str | None = None
+    reward: Reward = None
+    success: str | None = None
+    reward_range: Range = None
+    chunk: int = 100_000
+    max_line: int = 1 << 26
+    max_row: int = 100_000
+    max_step: int = MAX_STEP
 
 
 class Reading:
@@ -38,33 +52,23 @@ class Reading:
         name: What wrote the log, one of `budgetalloc.logs.open.KINDS`.
         kind: The module that reads it.
         source: A path, or an object such as a `datasets.Dataset`.
-        prompt_id, reward, reward_range, chunk: As in `budgetalloc.logs.open.open_log`.
+        asked: How it is read.
     """
 
-    def __init__(
-        self,
-        name: str,
-        kind: Kind,
-        source: Any,
-        *,
-        prompt_id: str | None,
-        reward: Reward,
-        reward_range: tuple[float, float] | None,
-        chunk: int,
-    ) -> None:
+    def __init__(self, name: str, kind: Kind, source: Any, asked: Asked) -> None:
         self.kind = name
         """What wrote the log."""
         self.source = source
         self.path = Path(source) if isinstance(source, (str, os.PathLike)) else None
         """Where the log is, None for an object in memory."""
-        self.prompt_id, self.reward, self.reward_range, self.chunk = prompt_id, reward, reward_range, chunk
+        self.asked, self.reward_range = asked, asked.reward_range
         self.unit = "rows" if self.path is None else "bytes"
         """The unit of `total` and `done`: "bytes" of files, "rows" of an object in memory."""
         self.total: int | None = None
         """How much there is to read, None where that is unknown."""
         self.done = 0
         """How much of it was read so far."""
-        self.notes: Counter[str] = Counter()
+        self.notes = Notes()
         """What was left out or assumed, and how often; complete after an iteration, cleared by the next one."""
         self._kind = kind
         if self.path is not None:
@@ -79,7 +83,16 @@ class Reading:
     def __iter__(self) -> Iterator[Chunk]:
         self.notes.clear()
         self.done = 0
-        yield from whole_steps(self._kind.rows(self), self.chunk, self.notes, self.reward_range)
+        asked = self.asked
+        try:
+            yield from whole_steps(self._kind.rows(self), asked.chunk, self.notes, asked.reward_range, asked.max_step)
+        except OSError as error:
+            raise unreadable(self.path, error) from error
 
     def __repr__(self) -> str:
-        return f"Reading({self.kind!r}, {str(self.path or type(self.source).__name__)!r})"
+        return printable(f"Reading({self.kind!r}, {str(self.path or type(self.source).__name__)!r})")
+
+
+def unreadable(path: Any, error: OSError) -> InputError:
+    """The error for a log whose file or folder cannot be opened or read."""
+    return InputError(f"{error.filename or path}: {error.strerror or error}. The log cannot be read.")

@@ -10,16 +10,32 @@ import numpy as np
 
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.rewards import to_unit
-from budgetalloc.logs.base import Chunk, Ints, Rows
+from budgetalloc.errors import InputError
+from budgetalloc.logs.base import Chunk, Ints, Notes, Range, Rows, mapped
 
 # What a rollout takes on disk while a log that is out of order is sorted.
-_RECORD = np.dtype([("step", "i8"), ("id", "i8"), ("reward", "f8"), ("length", "i8"), ("predicted", "f8")])
+_RECORD = np.dtype(
+    [
+        ("step", "i8"),
+        ("id", "i8"),
+        ("reward", "f8"),
+        ("length", "i8"),
+        ("predicted", "f8"),
+        ("success", "f8"),
+        ("trainer_step", "i8"),
+    ]
+)
+MAX_STEP = 10_000_000  # rollouts of one step: some 2 GB
 
 
 def whole_steps(
-    parts: Iterable[Rows], chunk: int, notes: Counter[str], reward_range: tuple[float, float] | None = None
+    parts: Iterable[Rows], chunk: int, notes: Notes, reward_range: Range = None, max_step: int = MAX_STEP
 ) -> Iterator[Chunk]:
-    """Rows in any portions as whole steps: about `chunk` rollouts at a time, or one step where that is larger."""
+    """Rows in any portions as whole steps: about `chunk` rollouts at a time, or one step where that is larger.
+
+    Raises:
+        InputError: a step has more than `max_step` rollouts.
+    """
     held: list[Rows] = []
     size = broken = 0
     last: int | None = None
@@ -37,18 +53,23 @@ def whole_steps(
             end = int(np.searchsorted(every.step_R, last))  # the last step may go on in the next part
             yield _chunk(every.cut(slice(None, end)), notes, reward_range, notes["broken row"] - broken)
             held, size, broken = [every.cut(slice(end, None))], len(every) - end, notes["broken row"]
+        if size > max_step and held[0].step_R[0] == last:
+            raise InputError(
+                f"step {last} has more than max_step={max_step:,} rollouts, which are held in memory together. Is the "
+                "right column its step? If so, pass a larger max_step to Ledger.read or open_log."
+            )
     if held:
         yield _chunk(joined(held), notes, reward_range, notes["broken row"] - broken)
 
 
 def joined(parts: list[Rows]) -> Rows:
-    """Several parts as one. Where only some have lengths, predictions or counts, the others' are unknown."""
+    """Several parts as one. Where only some have lengths, predictions or counts, those of the others are unknown."""
     if len(parts) == 1:
         return parts[0]
 
-    def column(name: str, unknown: float) -> Any:
+    def column(name: str, unknown: float, whole: bool = False) -> Any:
         values = [getattr(part, name) for part in parts]
-        if all(x is None for x in values) or (name == "counts_R" and any(x is None for x in values)):
+        if all(x is None for x in values) or (whole and any(x is None for x in values)):
             return None
         return np.concatenate(
             [np.full(len(p), unknown) if x is None else x for p, x in zip(parts, values, strict=True)]
@@ -61,30 +82,59 @@ def joined(parts: list[Rows]) -> Rows:
         np.concatenate([part.rewards_R for part in parts]),
         None if lengths_R is None else lengths_R.astype(np.int64),
         column("predicted_R", np.nan),
-        column("counts_R", 0),
+        column("counts_R", 0, whole=True),
+        column("success_R", np.nan, whole=True),
+        column("trainer_step_R", 0, whole=True),
+        parts[-1].reward_range,
     )
 
 
-def _chunk(rows: Rows, notes: Counter[str], reward_range: tuple[float, float] | None, broken: int) -> Chunk:
+def _chunk(rows: Rows, notes: Notes, reward_range: Range, broken: int) -> Chunk:
     """Rows of whole steps as a chunk, with counts, and rewards mapped to [0, 1] if asked; notes what is odd."""
     rewards_R = np.asarray(rows.rewards_R, dtype=np.float64)
     endless_R = np.isinf(rewards_R)
     if endless_R.any():
         rewards_R = np.where(endless_R, np.nan, rewards_R)
-    rewards_R = to_unit(rewards_R, reward_range or (0.0, 1.0))
-    outside_R = (rewards_R < 0) | (rewards_R > 1)
+    known = rows.reward_range
+    outside_R = np.zeros(len(rows), dtype=bool)
+    if reward_range is not None or known is None:
+        rewards_R = to_unit(rewards_R, reward_range or (0.0, 1.0))
+        known = None if reward_range is None else (0.0, 1.0)
+        outside_R = (rewards_R < 0) | (rewards_R > 1)
+        said = "reward outside [0, 1]" if reward_range is None else "reward outside reward_range"
+    else:
+        said = f"reward outside the log's range {known[0]:g} to {known[1]:g}"
+        unit_R = to_unit(rewards_R, known)
+        outside_R = (unit_R < 0) | (unit_R > 1)
     lengths_R = np.full(len(rows), -1) if rows.lengths_R is None else rows.lengths_R
+    success_R = rows.success_R
+    wild_R = np.zeros(0, dtype=bool)
+    if success_R is not None:
+        wild_R = (success_R < 0) | (success_R > 1)
+        success_R = np.clip(success_R, 0.0, 1.0)
     for text, where_R in (
         ("row without a reward", np.isnan(rewards_R)),
         ("infinite reward", endless_R),
-        ("reward outside reward_range" if reward_range else "reward outside [0, 1]", outside_R),
+        (said, outside_R),
+        ("success outside [0, 1], clipped", wild_R),
         ("length unknown", lengths_R < 0),
     ):
         if count := int(where_R.sum()):
             notes[text] += count
     predicted_R = np.full(len(rows), np.nan) if rows.predicted_R is None else rows.predicted_R
     counts_R = _counts(rows) if rows.counts_R is None else rows.counts_R
-    return Chunk(rows.step_R, rows.ids_R, rewards_R, lengths_R, predicted_R, counts_R, broken)
+    return Chunk(
+        rows.step_R,
+        rows.ids_R,
+        rewards_R,
+        lengths_R,
+        predicted_R,
+        counts_R,
+        broken,
+        mapped(rewards_R, known) if success_R is None else success_R,
+        rows.step_R if rows.trainer_step_R is None else rows.trainer_step_R,
+        known,
+    )
 
 
 def _counts(rows: Rows) -> Ints:
@@ -99,12 +149,12 @@ def _counts(rows: Rows) -> Ints:
 def ascending(
     make: Callable[[], Iterator[Rows]],
     chunk: int,
-    notes: Counter[str],
+    notes: Notes,
     steps: Callable[[], Iterable[Ints]] | None = None,
 ) -> Iterator[Rows]:
     """Rows in ascending steps, of a log whose order is unknown. The log is read twice.
 
-    A log out of order is sorted on disk, in a temporary folder (40 bytes a rollout), so that memory holds one chunk
+    A log out of order is sorted on disk, in a temporary folder (56 bytes a rollout), so that memory holds one chunk
     and one entry for each prompt and each step.
 
     Args:
@@ -128,6 +178,7 @@ def ascending(
     steps_S = np.array(sorted(rows_of))
     bucket_S = (np.cumsum([rows_of[step] for step in steps_S.tolist()]) - 1) // chunk
     place: dict[Id, int] = {}
+    reward_range, successes = None, False
     with tempfile.TemporaryDirectory(prefix="budgetalloc-") as name:
         folder = Path(name)
         for part in make():
@@ -136,6 +187,9 @@ def ascending(
             table["id"] = [place.setdefault(x, len(place)) for x in part.ids_R]
             table["length"] = -1 if part.lengths_R is None else part.lengths_R
             table["predicted"] = np.nan if part.predicted_R is None else part.predicted_R
+            table["success"] = np.nan if part.success_R is None else part.success_R
+            table["trainer_step"] = part.step_R if part.trainer_step_R is None else part.trainer_step_R
+            reward_range, successes = part.reward_range, part.success_R is not None
             # Steps that a run has added since the first pass go to the last bucket.
             bucket_R = bucket_S[np.minimum(np.searchsorted(steps_S, part.step_R), len(steps_S) - 1)]
             for bucket in np.unique(bucket_R).tolist():
@@ -145,5 +199,14 @@ def ascending(
         for bucket in np.unique(bucket_S).tolist():
             table = np.fromfile(folder / str(bucket), dtype=_RECORD)
             table = table[np.argsort(table["step"], kind="stable")]
-            ids_R = [names[at] for at in table["id"].tolist()]
-            yield Rows(table["step"].copy(), ids_R, table["reward"].copy(), table["length"].copy(), table["predicted"])
+            yield Rows(
+                table["step"].copy(),
+                [names[at] for at in table["id"].tolist()],
+                table["reward"].copy(),
+                table["length"].copy(),
+                table["predicted"].copy(),
+                None,
+                table["success"].copy() if successes else None,
+                table["trainer_step"].copy(),
+                reward_range,
+            )

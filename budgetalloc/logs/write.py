@@ -5,11 +5,15 @@ import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.ids import Id, check_ids
+from budgetalloc.beliefs.rewards import as_rewards, check_range
+from budgetalloc.errors import InputError, check_integer
+from budgetalloc.logs.base import LARGEST, Range, mapped
 
 
 class LedgerWriter:
@@ -25,18 +29,23 @@ class LedgerWriter:
     >>> from budgetalloc.logs.ledger import Ledger
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     log = LedgerWriter(f"{folder}/ledger.jsonl")
-    ...     log.append(0, ["a", "b"], [1.0, float("nan")], [12, 9], [0.5, 0.5], [1, 1])
-    ...     log.append(1, ["a"], [0.0], [11], [0.75], [1])
+    ...     log.append(0, ["a", "b"], [2.0, float("nan")], [12, 9], [0.5, 0.5], [1, 1], reward_range=(0, 2))
+    ...     log.append(1, ["a"], [0.0], [11], [0.75], [1], reward_range=(0, 2))
     ...     log.resume(1)
-    ...     log.append(1, ["a"], [1.0], [10], [0.75], [1])
+    ...     log.append(1, ["a"], [0.5], [10], [0.75], [1], reward_range=(0, 2), success_R=[0.0])
     ...     ledger = Ledger.read(f"{folder}/ledger.jsonl")
     >>> ledger.step_R, ledger.ids_R, ledger.rewards_R
-    (array([0, 0, 1]), ['a', 'b', 'a'], array([ 1., nan,  1.]))
+    (array([0, 0, 1]), ['a', 'b', 'a'], array([2. , nan, 0.5]))
+    >>> ledger.success_R, ledger.reward_range
+    (array([ 1., nan,  0.]), (0.0, 2.0))
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._range: Range = None  # that the file states, as far as this writer knows
+        if self.path.exists() and not self.path.is_file():
+            raise InputError(f"path={str(path)!r} is no regular file: a ledger is read again after a resume.")
         if self.path.exists() and self.path.stat().st_size:
             with self.path.open("rb") as file:
                 file.seek(-1, os.SEEK_END)
@@ -52,45 +61,75 @@ class LedgerWriter:
         lengths_R: ArrayLike,
         predicted_R: ArrayLike,
         counts_R: ArrayLike,
+        *,
+        success_R: ArrayLike | None = None,
+        decision: int | None = None,
+        reward_range: tuple[float, float] | None = None,
     ) -> None:
-        """Appends the rollouts of one step: prompt, reward, tokens, predicted success (NaN: none), prompt's count."""
-        columns = (np.asarray(x).tolist() for x in (rewards_R, lengths_R, predicted_R, counts_R))
-        rows = zip(ids_R, *columns, strict=True)
-        self._write(
-            "".join(
-                json.dumps(
-                    {
-                        "step": step,
-                        "id": name,
-                        "reward": None if math.isnan(reward) else reward,
-                        "length": length,
-                        "predicted": None if math.isnan(predicted) else round(predicted, 6),
-                        "count": count,
-                    }
-                )
-                + "\n"
-                for name, reward, length, predicted, count in rows
-            )
+        """Appends the rollouts of one step.
+
+        Args:
+            step: The trainer's step, from which `resume` counts.
+            ids_R: Prompt of each rollout, R entries.
+            rewards_R: Reward, NaN where there was none, shape (R,).
+            lengths_R: Tokens, shape (R,).
+            predicted_R: Success rate believed before the step, NaN for none, shape (R,).
+            counts_R: Rollouts that the prompt had in the step, shape (R,).
+            success_R: Success in [0, 1] as the belief saw it, NaN where there was none, shape (R,). Left out: the
+                reward mapped by `reward_range` and clipped. It takes space only where it differs from that.
+            decision: The policy's step; left out, the same as `step`. An optimizer step may hold several decisions.
+            reward_range: Lowest and highest reward as known in this step. A line states it whenever it changes.
+
+        Raises:
+            InputError: an argument of the wrong type or length.
+            OSError: the disk is full or the file cannot be written; the file holds nothing of this step then.
+        """
+        step = check_integer("step", step, -LARGEST, LARGEST)
+        decision = step if decision is None else check_integer("decision", decision, -LARGEST, LARGEST)
+        reward_range = None if reward_range is None else check_range(reward_range)
+        names = check_ids(ids_R, "ids_R")
+        rewards = _column("rewards_R", rewards_R, len(names))
+        columns: dict[str, list[Any]] = {
+            "reward": _no_nan(rewards),
+            "length": _column("lengths_R", lengths_R, len(names)).tolist(),
+            "predicted": _no_nan(np.round(_column("predicted_R", predicted_R, len(names)), 6)),
+            "count": _column("counts_R", counts_R, len(names)).tolist(),
+        }
+        if success_R is not None:
+            success = as_rewards(_column("success_R", success_R, len(names)), len(names))
+            if not np.array_equal(success, mapped(rewards, reward_range), equal_nan=True):
+                columns["success"] = _no_nan(success)
+        more = {} if decision == step else {"decision": decision}
+        text = "".join(
+            json.dumps({"step": step, "id": name, **dict(zip(columns, values, strict=True)), **more}) + "\n"
+            for name, *values in zip(names, *columns.values(), strict=True)
         )
+        if reward_range is not None and reward_range != self._range:
+            text = json.dumps({"reward_range": reward_range}) + "\n" + text
+        self._write(text)
+        self._range = reward_range or self._range
 
     def resume(self, step: int) -> None:
         """Marks that the run continues from this step: rows of this step and of later ones written so far are void.
 
         A run that starts at step 0 in the file of an older run calls this too.
         """
+        step = check_integer("step", step, -LARGEST, LARGEST)
         if self.path.exists() and self.path.stat().st_size:
-            self._write(json.dumps({"resumed": int(step)}) + "\n")
+            self._write(json.dumps({"resumed": step}) + "\n")
 
     def _write(self, text: str) -> None:
         # The file is opened for appending without a buffer: the kernel has the bytes when the call returns.
         left = text.encode()
+        parts: list[tuple[int, int]] = []  # where in the file this call has written
         with self.path.open("ab", buffering=0) as file:
-            start = file.seek(0, os.SEEK_END)
             try:
                 while left:  # a full disk may take a part silently, and refuses the next
-                    left = left[file.write(left) :]
+                    size = file.write(left)
+                    parts.append((file.tell() - size, size))
+                    left = left[size:]
             except BaseException as error:
-                file.truncate(start)  # no step in part
+                self._take_back(parts)  # no step in part
                 if isinstance(error, OSError):
                     raise OSError(
                         error.errno,
@@ -99,3 +138,30 @@ class LedgerWriter:
                         str(self.path),
                     ) from error
                 raise
+
+    def _take_back(self, parts: list[tuple[int, int]]) -> None:
+        """Removes these parts of the file: cuts off those at its end, and blanks those that another writer follows."""
+        with self.path.open("r+b", buffering=0) as file:
+            for start, size in reversed(parts):
+                if file.seek(0, os.SEEK_END) == start + size:
+                    file.truncate(start)
+                else:
+                    file.seek(start)
+                    file.write(b" " * (size - 1) + b"\n")
+
+
+def _column(name: str, values: ArrayLike, rows: int) -> Any:
+    """The values as an array of numbers, one for each row."""
+    try:
+        column = np.asarray(values)
+        column = column if column.dtype.kind in "iuf" else column.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name}={values!r}: give one number a rollout.") from error
+    if column.shape != (rows,):
+        length = f"is {'longer' if len(column) > rows else 'shorter'}" if column.ndim == 1 else "has another shape"
+        raise InputError(f"{name} {length} than ids_R, {column.shape} for {rows}: give one number a rollout.")
+    return column
+
+
+def _no_nan(column: Any) -> list[float | None]:
+    return [None if math.isnan(x) else x for x in column.tolist()]

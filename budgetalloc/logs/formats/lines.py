@@ -1,4 +1,4 @@
-"""Files of JSON lines, plain or gzip, record by record."""
+"""Files of lines, plain or gzip: in bounded memory, line by line or as JSON records."""
 
 import gzip
 import json
@@ -8,13 +8,15 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
-from budgetalloc.logs.base import Rows
+from budgetalloc.logs.base import FAULTS, Notes, Rows
 from budgetalloc.logs.reading import Reading
 
 Record = dict[str, Any]
 T = TypeVar("T")
-_BATCH, _BYTES = 4096, 1 << 22  # lines at a time, fewer where they are long
-_LOOKED_AT = 1 << 24  # bytes of a line that `first` reads: those of an episode with all its tokens are long
+BATCH, BYTES = 4096, 1 << 22  # lines at a time, fewer where they are long
+_BLOCK = 1 << 16  # bytes
+_LOOKED_AT = 1 << 24  # bytes that `first` reads: the line of an episode with all its tokens is long
+_TORN = (OSError, EOFError, zlib.error)
 
 
 def open_bytes(path: Path) -> tuple[IO[bytes], IO[bytes]]:
@@ -25,49 +27,77 @@ def open_bytes(path: Path) -> tuple[IO[bytes], IO[bytes]]:
     return raw, cast(IO[bytes], gzip.GzipFile(fileobj=raw)) if packed else raw
 
 
+def single_lines(file: IO[bytes], notes: Notes, max_line: int) -> Iterator[bytes]:
+    """The lines of a file with their ends; a line of more than `max_line` bytes is skipped, counted, and not held.
+
+    A file that cannot be read to its end, such as one packed by a process that was killed, is read as far as it goes.
+    """
+    held: list[bytes] = []  # blocks of the line under way
+    size = 0
+    while True:
+        try:
+            block = file.read1(_BLOCK)  # type: ignore[attr-defined]
+        except _TORN:
+            notes["file that ends early"] += 1
+            return
+        if not block:
+            break
+        ended = block.splitlines(keepends=True)
+        rest = b"" if ended[-1].endswith((b"\n", b"\r")) else ended.pop()
+        for line in ended:
+            if size + len(line) > max_line:
+                notes[f"line of more than max_line={max_line:,} bytes, skipped"] += 1
+            else:
+                yield b"".join([*held, line]) if held else line
+            held, size = [], 0
+        size += len(rest)
+        if size > max_line:
+            held = []
+        elif rest:
+            held.append(rest)
+    if size > max_line:
+        notes[f"line of more than max_line={max_line:,} bytes, skipped"] += 1
+    elif held:
+        yield b"".join(held)
+
+
 def first(path: Path, count: int = 20) -> list[Record]:
     """The records among the first lines of a file, which show what wrote it; none if it is no file of JSON lines."""
     if not path.is_file():
         return []
-    held: list[bytes] = []
+    head = b""
     raw, file = open_bytes(path)
     with raw:
         try:
-            for _ in range(count):
-                held.append(file.readline(_LOOKED_AT))
-        except (OSError, EOFError, zlib.error):
+            while head.count(b"\n") < count and len(head) < _LOOKED_AT and (block := file.read1(_BLOCK)):  # type: ignore[attr-defined]
+                head += block
+        except _TORN:
             pass  # it may be torn further on
-    return _parsed([line for line in held if line.strip()])[0]
+    return parsed([line for line in head.split(b"\n")[:count] if line.strip()])[0]
 
 
 def lines(reading: Reading, path: Path, limit: int | None = None) -> Iterator[list[bytes]]:
-    """The lines of a file, or the first `limit` of them, thousands at a time; moves `reading.done` on.
-
-    A file that cannot be read to its end, such as one packed by a process that was killed, is read as far as it goes.
-    """
+    """The lines of a file, or the first `limit` of them, thousands at a time; moves `reading.done` on."""
     start = reading.done
     raw, file = open_bytes(path)
     with raw:
         held: list[bytes] = []
         size = 0
-        try:
-            for line in islice(file, limit):
-                held.append(line)
-                size += len(line)
-                if len(held) == _BATCH or size > _BYTES:
-                    reading.done = start + raw.tell()
-                    yield held
-                    held, size = [], 0
-        except (OSError, EOFError, zlib.error):
-            reading.notes["file that ends early"] += 1
+        for line in islice(single_lines(file, reading.notes, reading.asked.max_line), limit):
+            held.append(line)
+            size += len(line)
+            if len(held) == BATCH or size > BYTES:
+                reading.done = start + raw.tell()
+                yield held
+                held, size = [], 0
         reading.done = start + raw.tell()
         yield held
 
 
 def records(reading: Reading, path: Path, limit: int | None = None) -> Iterator[list[Record]]:
-    """The records of a file, thousands at a time. A line that is none is counted as a broken row."""
+    """The records of a file, thousands at a time. A line that holds no record is counted as a broken row."""
     for held in lines(reading, path, limit):
-        batch, broken = _parsed([line for line in held if not line.isspace()])
+        batch, broken = parsed([line for line in held if not line.isspace()])
         if broken:
             reading.notes["broken row"] += broken
         yield batch
@@ -83,27 +113,27 @@ def parsed_rows(
 ) -> Iterator[Rows]:
     """The records of a file as rows: `parse` takes one, and returns None where it left it out and noted why.
 
-    A record in which it does not find what it needs (`KeyError`, `TypeError`, `ValueError`) is a broken row. `at_once`
-    may take all records of a batch, and returns None where it meets anything unusual. `limit` is that of lines.
+    A record in which it does not find what it needs (`FAULTS`) is a broken row. `at_once` may take all records of a
+    batch, and returns None where it meets anything unusual. `limit` is that of `lines`.
     """
     for batch in records(reading, path, limit):
         if (part := at_once(batch)) is not None:
             yield part
             continue
-        parsed = []
+        rollouts = []
         for record in batch:
             try:
                 row = parse(record)
-            except (KeyError, TypeError, ValueError, AttributeError):
+            except FAULTS:
                 reading.notes["broken row"] += 1
             else:
                 if row is not None:
-                    parsed.append(row)
-        if parsed:
-            yield rows(parsed)
+                    rollouts.append(row)
+        if rollouts:
+            yield rows(rollouts)
 
 
-def _parsed(held: list[bytes]) -> tuple[list[Record], int]:
+def parsed(held: list[bytes]) -> tuple[list[Record], int]:
     """The records in these lines, and how many lines hold none."""
     try:  # all at once, which is twice as fast; a line too many or too few says that it was not one record a line
         every = json.loads(b"[" + b",".join(held) + b"]")

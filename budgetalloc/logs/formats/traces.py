@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.beliefs.ids import Id, text_id
-from budgetalloc.logs.base import Rows, as_id
+from budgetalloc.logs.base import Reward, Rows, as_id, as_integer
 from budgetalloc.logs.formats.lines import Record
 from budgetalloc.logs.reading import Reading
 
@@ -30,6 +30,7 @@ class Trace:
     step: int | None
     name: Id
     reward: float
+    success: float
     length: int
     evaluation: bool
 
@@ -43,7 +44,7 @@ def is_record(record: Record) -> bool:
 def of_training(record: Record) -> bool:
     """Whether a trainer made the record, rather than a separate evaluation."""
     traces = record.get("traces") or [record]
-    kinds = [_get(trace, "info", "kind") for trace in traces if isinstance(trace, dict)]
+    kinds = [_get(trace, "info", "kind") for trace in traces] if isinstance(traces, list) else []
     return _get(record, "run", "type") == "train" or any(kinds) or _get(record, "info", "prime_rl") is not None
 
 
@@ -63,7 +64,7 @@ def parse(record: Record, reading: Reading) -> list[Trace]:
     return [_rollout(trace, record, reading) for trace in traces or [{}]]
 
 
-def rows(traces: list[Trace], step: int | None) -> Rows:
+def rows(traces: list[Trace], step: int | None, success: str | None) -> Rows:
     """Rollouts as rows; `step` is that of all of them where it is known from elsewhere."""
     steps = [step if step is not None else x.step or 0 for x in traces]
     return Rows(
@@ -71,6 +72,7 @@ def rows(traces: list[Trace], step: int | None) -> Rows:
         [x.name for x in traces],
         np.array([x.reward for x in traces], dtype=np.float64),
         np.array([x.length for x in traces], dtype=np.int64),
+        success_R=None if success is None else np.array([x.success for x in traces], dtype=np.float64),
     )
 
 
@@ -82,9 +84,10 @@ def _rollout(trace: Record, record: Record, reading: Reading) -> Trace:
     step = next((x for x in places if x is not None), None)
     kind = info.get("kind") or _get(record, "run", "work", "type") or record.get("kind")
     return Trace(
-        None if step is None else int(step),
-        _name(trace, record, reading.prompt_id),
-        _reward(trace, reading),
+        None if step is None else as_integer(step),
+        _name(trace, record, reading.asked.prompt_id),
+        _reward(trace, reading.asked.reward),
+        math.nan if reading.asked.success is None else _reward(trace, reading.asked.success),
         _length(trace),
         kind == "eval",
     )
@@ -106,16 +109,16 @@ def _name(trace: Record, record: Record, prompt_id: str | None) -> Id:
     return text_id(data.get("prompt") or record["prompt"])
 
 
-def _reward(trace: Record, reading: Reading) -> float:
+def _reward(trace: Record, reward: Reward) -> float:
     """What was asked for, or the reward, or the weighted sum of the named rewards; NaN where nothing was scored."""
     if trace.get("error") and "example_id" in trace:
         return math.nan  # a flat row of a rollout that failed has the reward 0, which no one gave
     named = {key: x for key, x in (trace.get("rewards") or {}).items() if x is not None}
-    if reading.reward is None:
+    if reward is None:
         if isinstance(trace.get("reward"), (int, float)):
             return float(trace["reward"])
         return _sum([_score(x) * float(x.get("weight", 1.0) if isinstance(x, dict) else 1.0) for x in named.values()])
-    weights = {reading.reward: 1.0} if isinstance(reading.reward, str) else reading.reward
+    weights = {reward: 1.0} if isinstance(reward, str) else reward
     every = {**trace, **(trace.get("metrics") or {}), **named}
     return _sum([weight * _score(every[key]) for key, weight in weights.items() if every.get(key) is not None])
 
@@ -132,12 +135,12 @@ def _length(trace: Record) -> int:
     """Tokens that the model generated, -1 where no one counted."""
     for value in (trace.get("num_output_tokens"), _get(trace, "token_usage", "output_tokens")):
         if value:
-            return int(value)
+            return as_integer(value)
     nodes = [x for x in trace.get("nodes") or () if x.get("sampled")]
     if counted := sum(len(x.get("token_ids") or ()) for x in nodes):
-        return counted
+        return as_integer(counted)
     used = sum(_get(x, "usage", "completion_tokens") or 0 for x in trace.get("calls") or ())
-    return int(used) or -1
+    return as_integer(used) or -1
 
 
 def _get(record: Any, *keys: str) -> Any:
@@ -148,4 +151,4 @@ def _get(record: Any, *keys: str) -> Any:
 
 def _unknown(record: Record, known: set[str], reading: Reading) -> None:
     for key in record.keys() - known:
-        reading.notes[f"unknown column {key!r}"] += 1
+        reading.notes.unknown(key, 1)

@@ -6,13 +6,13 @@ W&B writes metrics as records into this file, for runs offline and online alike,
 import json
 import struct
 import zlib
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from budgetalloc.errors import InputError, UnsupportedError
+from budgetalloc.logs.base import FAULTS, Notes, as_integer
 
 _SETTINGS = {"reward_weights", "log_unique_prompts"}
 _MAGIC = b":W&B\xe1\xbe"
@@ -42,7 +42,7 @@ class Run:
     ended: bool = False
 
 
-def read_run(path: Path, notes: Counter[str]) -> Run:
+def read_run(path: Path, notes: Notes) -> Run:
     """Reads the file from end to end, keeping a few numbers for each completions table; notes what is damaged."""
     try:
         from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
@@ -51,49 +51,57 @@ def read_run(path: Path, notes: Counter[str]) -> Run:
         raise UnsupportedError(
             f"{path}: a run of W&B is read with wandb's own messages. Install them: pip install 'budgetalloc[wandb]'"
         ) from error
-    run, evaluation = Run(), False
-    step: int | None = None
+    reader = _Reader(path.parent / "files", notes)
     for data in records(path, notes):
         try:
-            record = Record.FromString(data)
-        except DecodeError:
+            reader.take(Record.FromString(data))
+        except (DecodeError, *FAULTS):
             notes["broken record of the .wandb file"] += 1
-            continue
+    return reader.run
+
+
+class _Reader:
+    """Takes the records of a run, one at a time."""
+
+    def __init__(self, folder: Path, notes: Notes) -> None:
+        self.run = Run()
+        self.folder, self.notes = folder, notes
+        self.step: int | None = None
+        self.evaluation = False
+
+    def take(self, record: Any) -> None:
+        """Keeps what matters of a record; raises one of `FAULTS` where its values are not what W&B writes."""
         kind = record.WhichOneof("record_type")
         if kind in ("config", "run"):
             update = record.config.update if kind == "config" else record.run.config.update
-            run.settings |= {_name(x): json.loads(x.value_json) for x in update if _name(x) in _SETTINGS}
-        run.ended |= kind == "exit"
+            self.run.settings |= {_name(x): json.loads(x.value_json) for x in update if _name(x) in _SETTINGS}
+        self.run.ended |= kind == "exit"
         if kind != "history":
-            continue
+            return
         row = {_name(item): item.value_json for item in record.history.item}
-        run.metrics += 1
-        if "train/global_step" in row:
-            step = int(json.loads(row["train/global_step"]))
+        self.run.metrics += 1
         if "train/epoch" in row:  # what the trainer logged; an evaluation's table comes after its metrics
-            evaluation = any(key.startswith("eval/") for key in row)
+            self.evaluation = any(key.startswith("eval/") for key in row)
         for key in row:
             if key.startswith("train/rewards/") and key.endswith("/mean"):
-                run.functions.add(key.removeprefix("train/rewards/").removesuffix("/mean"))
-        if table := _table(row):
-            if step is None:
-                notes["completions table without a step"] += 1
-                continue
-            run.tables.append(Table(path.parent / "files" / table["path"], step, table["nrows"], evaluation))
-    return run
+                self.run.functions.add(key.removeprefix("train/rewards/").removesuffix("/mean"))
+        if "train/global_step" in row:
+            self.step = as_integer(json.loads(row["train/global_step"]))
+        if "completions/path" in row:
+            path, rows = json.loads(row["completions/path"]), as_integer(json.loads(row["completions/nrows"]))
+            if not isinstance(path, str):
+                raise TypeError("no path")
+            if self.step is None:
+                self.notes["completions table without a step"] += 1
+            else:
+                self.run.tables.append(Table(self.folder / path, self.step, rows, self.evaluation))
 
 
 def _name(item: Any) -> str:
     return item.key or "/".join(item.nested_key)
 
 
-def _table(row: dict[str, str]) -> dict[str, Any]:
-    """Path and rows of the completions table that a row of metrics names; empty if it names none."""
-    fields = ("path", "nrows")
-    return {key: json.loads(row[f"completions/{key}"]) for key in fields} if "completions/path" in row else {}
-
-
-def records(path: Path, notes: Counter[str]) -> Iterator[bytes]:
+def records(path: Path, notes: Notes) -> Iterator[bytes]:
     """The records of a `.wandb` file, one at a time: LevelDB's log format, which wandb 0.31 has no Python reader for.
 
     After a header, blocks of 32 KiB hold fragments of records: a crc32 of kind and data, the length, the kind (whole,

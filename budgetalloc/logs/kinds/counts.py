@@ -1,7 +1,6 @@
 """A CSV file, plain or gzip: a row a group (successes and rollouts, or several rewards) or a row a rollout."""
 
 import csv
-import io
 import re
 import zlib
 from collections import Counter
@@ -11,17 +10,17 @@ from typing import Any
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.errors import InputError
+from budgetalloc.logs.ambiguous import settle
 from budgetalloc.logs.base import Rows
 from budgetalloc.logs.columns import rollouts
-from budgetalloc.logs.formats.lines import open_bytes
-from budgetalloc.logs.names import Columns, identify
+from budgetalloc.logs.formats.lines import BYTES, open_bytes, single_lines
+from budgetalloc.logs.names import Columns, identify, listed
 from budgetalloc.logs.reading import Reading
 from budgetalloc.logs.steps import ascending
 
 _SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _BATCH = 2048  # rows
 _INTEGER = re.compile(r"-?(0|[1-9]\d{0,17})")
-csv.field_size_limit(1 << 24)  # a cell may be the text of a prompt
 
 
 def find(path: Path) -> list[Path]:
@@ -37,27 +36,32 @@ def files(path: Path) -> list[Path]:
 
 
 def _fits(path: Path) -> bool:
+    if not path.is_file():
+        return False
     try:
         raw, file = open_bytes(path)
         with raw:
             head = file.read(1 << 16)
-        names = _header(head.split(b"\n")[0].decode("utf-8-sig"))[0]
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error):
+        names = _header(head.split(b"\n")[0])[0]
+        return b"\0" not in head and len(names) > 1 and identify(names) is not None
+    except InputError:
+        return True  # a table with a column twice: the error says so when it is read
+    except (OSError, EOFError, zlib.error, csv.Error):
         return False
-    return b"\0" not in head and len(names) > 1 and identify(names) is not None
 
 
-def _header(line: str) -> tuple[list[str], str]:
+def _header(line: bytes) -> tuple[list[str], str]:
     """The names of the columns, and their separator."""
-    separator = max(",;\t", key=line.count)
-    return [name.strip() for name in next(csv.reader([line.rstrip("\r\n")], delimiter=separator), [])], separator
+    text = line.decode("utf-8-sig", errors="replace").rstrip("\r\n")
+    separator = max(",;\t", key=text.count)
+    return [name.strip() for name in next(csv.reader([text], delimiter=separator), [])], separator
 
 
 def rows(reading: Reading) -> Iterator[Rows]:
     """The rows in ascending steps; a file out of order is sorted on disk."""
     assert reading.path is not None
     path = reading.path
-    return ascending(lambda: _in_order(reading, path), reading.chunk, reading.notes)
+    return ascending(lambda: _in_order(reading, path), reading.asked.chunk, reading.notes)
 
 
 def _in_order(reading: Reading, path: Path) -> Iterator[Rows]:
@@ -65,28 +69,45 @@ def _in_order(reading: Reading, path: Path) -> Iterator[Rows]:
     visits: Counter[Id] = Counter()
     columns: Columns | None = None
     for names, batch in _batches(reading, path):
-        if columns is None:
-            columns = identify(names, reading.prompt_id, reading.reward)
+        begun = columns is not None
+        columns = columns or identify(names, reading.asked)
         if columns is None:
             raise InputError(
-                f"source={str(path)!r} has the columns {names}: there must be one of prompts and one of rewards, or "
-                "successes and rollouts. Name yours with prompt_id= and reward=."
+                f"source={str(path)!r} has the columns {listed(names)}: there must be one of prompts and one of "
+                "rewards, or successes and rollouts. Name yours with prompt_id= and reward=."
             )
         cells: list[tuple[Any, ...]] = list(zip(*batch, strict=True)) or [()] * len(names)
         table: dict[str, Any] = {name: list(cells[names.index(name)]) for name in columns.used}
         for name in () if columns.text else columns.ids:
             table[name] = [int(x) if _INTEGER.fullmatch(x) else x for x in table[name]]
-        part = rollouts(table, columns, visits, reading.notes)
-        if part is not None:
-            yield part
+        if not begun:
+            columns = settle(table, columns, reading.notes)
+        yield from rollouts(table, columns, visits, reading.notes, reading.asked.max_row)
 
 
 def _batches(reading: Reading, path: Path) -> Iterator[tuple[list[str], list[list[str]]]]:
     """The header, with rows of as many cells; other rows are counted as broken."""
+    limit = reading.asked.max_line
+    csv.field_size_limit(max(csv.field_size_limit(), limit))  # a cell may be the text of a prompt
     raw, file = open_bytes(path)
-    with raw, io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="") as text:
-        names, separator = _header(text.readline())
-        reader = csv.reader(text, delimiter=separator)
+    with raw:
+        every = single_lines(file, reading.notes, limit)
+        try:
+            header = next(every, b"")
+            if any(text.startswith("line of more") for text in reading.notes):
+                raise InputError(f"{path}: its header is longer than max_line={limit:,} bytes.")
+            names, separator = _header(header)
+        except csv.Error as error:
+            raise InputError(f"{path}: its first line cannot be read as the header of a CSV file ({error}).") from error
+        size = 0
+
+        def texts() -> Iterator[str]:
+            nonlocal size
+            for line in every:
+                size += len(line)
+                yield line.decode("utf-8", errors="replace")
+
+        reader = csv.reader(texts(), delimiter=separator)
         batch: list[list[str]] = []
         while True:
             try:
@@ -96,16 +117,13 @@ def _batches(reading: Reading, path: Path) -> Iterator[tuple[list[str], list[lis
             except csv.Error:
                 reading.notes["broken row"] += 1
                 continue
-            except (OSError, EOFError, zlib.error):
-                reading.notes["file that ends early"] += 1
-                break
             if len(row) == len(names):
                 batch.append(row)
             elif row:
                 reading.notes["broken row"] += 1
-            if len(batch) == _BATCH:
+            if len(batch) == _BATCH or size > BYTES:
                 reading.done = raw.tell()
                 yield names, batch
-                batch = []
+                batch, size = [], 0
         reading.done = raw.tell()
         yield names, batch

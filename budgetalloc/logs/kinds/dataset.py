@@ -9,10 +9,11 @@ import numpy as np
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.errors import InputError
-from budgetalloc.logs.base import Ints, Rows
-from budgetalloc.logs.columns import rollouts
+from budgetalloc.logs.ambiguous import settle
+from budgetalloc.logs.base import LARGEST, Ints, Rows
+from budgetalloc.logs.columns import numeric, rollouts
 from budgetalloc.logs.formats import arrow
-from budgetalloc.logs.names import Columns, identify
+from budgetalloc.logs.names import Columns, identify, listed
 from budgetalloc.logs.reading import Reading
 from budgetalloc.logs.steps import ascending
 
@@ -38,34 +39,39 @@ def files(path: Path) -> list[Path]:
     """The Arrow and parquet files of a dataset, in the order of their names."""
     if path.is_file():
         return [path]
-    return [x for x in sorted(path.iterdir()) if x.suffix in _SUFFIXES and not x.name.startswith("cache-")]
+    return [
+        x for x in sorted(path.iterdir()) if x.suffix in _SUFFIXES and not x.name.startswith("cache-") and x.is_file()
+    ]
 
 
 def rows(reading: Reading) -> Iterator[Rows]:
     """The rows in ascending steps; a dataset out of order is sorted on disk. Files may differ in their columns."""
     schemas = _schemas(reading)
     columns = {names: _columns(names, path, reading) for path, names in schemas.items() if names is not None}
-    stepped = all(x.step is not None for x in columns.values())
-    steps = (lambda: _steps(reading, schemas, columns)) if stepped else None
-    yield from ascending(lambda: _in_order(reading, schemas, columns), reading.chunk, reading.notes, steps)
+    if reading.path is not None and not columns:
+        raise InputError(f"{reading.path}: none of its files can be read as parquet or Arrow: they are damaged.")
+    steps = (lambda: _steps(reading, schemas, columns)) if all(x.step for x in columns.values()) else None
+    yield from ascending(lambda: _in_order(reading, schemas, columns), reading.asked.chunk, reading.notes, steps)
 
 
 def _schemas(reading: Reading) -> _Schemas:
-    """The names of the columns of each file, None for one that cannot be read; one entry for a dataset in memory."""
+    """The columns of each file, None for one that cannot be read; one entry for a dataset in memory."""
     if reading.path is not None:
         return {path: arrow.schema(path) for path in reading.files()}
     names = reading.source.column_names
     if isinstance(names, dict):
-        raise InputError(f"source has the splits {list(names)}: give one of them, as source[{next(iter(names))!r}].")
-    return {None: tuple(names or next(iter(reading.source)))}
+        raise InputError(
+            f"source has the splits {listed(list(names))}: give one of them, as source[{next(iter(names), '')!r}]."
+        )
+    return {None: tuple(names or next(iter(reading.source), ()))}
 
 
 def _columns(names: _Names, path: Path | None, reading: Reading) -> Columns:
-    columns = identify(names, reading.prompt_id, reading.reward)
+    columns = identify(names, reading.asked)
     if columns is None:
         raise InputError(
-            f"source={str(path or reading.source)!r} has the columns {list(names)}: there must be one of prompts and "
-            "one of rewards. Name yours with prompt_id= and reward=."
+            f"source={str(path or type(reading.source).__name__)!r} has the columns {listed(names)}: there must be one "
+            "of prompts and one of rewards. Name yours with prompt_id= and reward=."
         )
     return columns
 
@@ -73,32 +79,33 @@ def _columns(names: _Names, path: Path | None, reading: Reading) -> Columns:
 def _steps(reading: Reading, schemas: _Schemas, columns: dict[_Names, Columns]) -> Iterator[Ints]:
     """The steps alone, without those that cannot be read, whose rows are left out."""
     for names, batch in _batches(reading, schemas, {names: [x.step or ""] for names, x in columns.items()}):
-        values = arrow.column(batch.column(columns[names].step))
-        step_R = values if isinstance(values, np.ndarray) else np.array([_number(x) for x in values])
-        yield step_R[np.isfinite(step_R)].astype(np.int64)
-
-
-def _number(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return np.nan
+        try:
+            step_R, _ = numeric(arrow.column(batch.column(columns[names].step)))
+        except arrow.faults():
+            continue
+        with np.errstate(invalid="ignore"):
+            yield step_R[(np.abs(step_R) <= LARGEST) & (step_R == np.floor(step_R))].astype(np.int64)
 
 
 def _in_order(reading: Reading, schemas: _Schemas, columns: dict[_Names, Columns]) -> Iterator[Rows]:
     visits: Counter[Id] = Counter()
     first = next(iter(columns), ())
+    settled: dict[_Names, Columns] = {}
     for names, batch in _batches(reading, schemas, {names: x.used for names, x in columns.items()}):
         used = columns[names]
-        table = {
-            name: arrow.names(batch.column(name)) if name in used.ids else arrow.column(batch.column(name))
-            for name in used.used
-        }
+        try:
+            table = {
+                name: arrow.names(batch.column(name)) if name in used.ids else arrow.column(batch.column(name))
+                for name in used.used
+            }
+        except arrow.faults():
+            reading.notes["broken row"] += batch.num_rows
+            continue
+        if names not in settled:
+            settled[names] = settle(table, used, reading.notes)
         if names != first:
             reading.notes["row of a file with other columns than the first one"] += batch.num_rows
-        part = rollouts(table, used, visits, reading.notes)
-        if part is not None:
-            yield part
+        yield from rollouts(table, settled[names], visits, reading.notes, reading.asked.max_row)
 
 
 def _batches(reading: Reading, schemas: _Schemas, wanted: dict[_Names, list[str]]) -> Iterator[tuple[_Names, Any]]:

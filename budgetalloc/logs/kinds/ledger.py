@@ -1,26 +1,27 @@
 """The ledger of budgetalloc: JSON lines, appended by `LedgerWriter`; a resumed run marks which steps are void."""
 
-import json
 import math
-import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from budgetalloc.beliefs.ids import Id
-from budgetalloc.logs.base import Ints, Rows, as_id
-from budgetalloc.logs.formats.lines import Record, first, lines, parsed_rows
+from budgetalloc.beliefs.rewards import check_range
+from budgetalloc.errors import InputError
+from budgetalloc.logs.base import FAULTS, LARGEST, Ints, Range, Rows, as_id, as_integer, as_number, mapped
+from budgetalloc.logs.formats.lines import Record, first, lines, parsed, parsed_rows
 from budgetalloc.logs.reading import Reading
 from budgetalloc.logs.steps import ascending
 
 _COLUMNS = ("step", "id", "reward", "length", "predicted", "count")
-_KNOWN = {*_COLUMNS, "resumed"}
-_STEP = re.compile(rb'"step": ?(-?\d+)')
+_MARKS = ("resumed", "reward_range")  # a line with one of them is no rollout
+_KNOWN = {*_COLUMNS, *_MARKS, "decision", "success"}
+_TORN = "file that ends early"
 _every = itemgetter(*_COLUMNS)
-_Row = tuple[int, Id, float, int, float, int]
+_Row = tuple[int, Id, float, int, float, int, float, int]
 
 
 def find(path: Path) -> list[Path]:
@@ -36,98 +37,147 @@ def files(path: Path) -> list[Path]:
 
 
 def _is_ledger(path: Path) -> bool:
-    return any("resumed" in x or all(name in x for name in _COLUMNS) for x in first(path))
+    return any(set(x) in ({"resumed"}, {"reward_range"}) or all(name in x for name in _COLUMNS) for x in first(path))
+
+
+@dataclass
+class _Scan:
+    """What the first pass finds. A stretch is what lies between two lines that resume."""
+
+    resumed: list[int] = field(default_factory=list)
+    """The step of each line that resumes."""
+    lines: int = 0
+    ranges: list[tuple[float, float]] = field(default_factory=list)
+    success: bool = False
+    """Whether a row states its success."""
+    runs: list[Ints] = field(default_factory=list)
+    """Of rows next to each other with the same steps: stretch, trainer's step, policy's step; shape (3, runs) each."""
+
+    def valid_below(self) -> list[float]:
+        """For each stretch, the step below which its rows count: no later line resumes from such a step."""
+        return [*np.minimum.accumulate(np.array(self.resumed, dtype=np.int64)[::-1])[::-1].tolist(), math.inf]
+
+    def ordered(self) -> bool:
+        """Whether the policy's steps of the rows that count ascend."""
+        if not self.runs:
+            return True
+        stretch_R, trainer_R, policy_R = np.concatenate(self.runs, axis=1)
+        counts_R = trainer_R < np.array(self.valid_below())[stretch_R]
+        return bool((np.diff(policy_R[counts_R]) >= 0).all())
 
 
 def rows(reading: Reading) -> Iterator[Rows]:
     """The rollouts, in two passes: later lines of the file say which earlier steps are void."""
     assert reading.path is not None
-    path = reading.path
-    resumed, ordered, total = _scan(reading, path)
-    if ordered:
-        yield from _rows(reading, path, resumed, total)
-        return
-    torn = reading.notes.copy()
-    yield from ascending(lambda: _rows(reading, path, resumed, total), reading.chunk, reading.notes)
-    reading.notes.update(torn)
+    path, asked = reading.path, reading.asked
+    for argument, own in (("reward", asked.reward), ("success", asked.success)):
+        if own not in (None, argument):
+            raise InputError(
+                f"{argument}={own!r}: {path} is a ledger, which has one reward and one success. Leave it out."
+            )
+    scan = _scan(reading, path)
+    torn = reading.notes[_TORN]
+    if scan.ordered():
+        reading.notes.clear()
+        yield from _rows(reading, path, scan)
+    else:
+        yield from ascending(lambda: _rows(reading, path, scan), asked.chunk, reading.notes)
+    if torn:  # the second pass stops before the place
+        reading.notes[_TORN] = torn
 
 
-def _scan(reading: Reading, path: Path) -> tuple[list[int], bool, int]:
-    """The step of each line that resumes, in order; whether the steps between them ascend; how many lines there are.
-
-    The run may still be writing: lines that it adds after this pass are not read.
-    """
-    resumed: list[int] = []
-    total = 0
-    ordered, last = True, -(2**63)
+def _scan(reading: Reading, path: Path) -> _Scan:
+    """The first pass. The run may still be writing: lines that it adds after this pass are not read."""
+    scan = _Scan()
     for held in lines(reading, path):
-        total += len(held)
-        if any(b'"resumed"' in line for line in held):
-            for line in held:
-                if b'"resumed"' in line and (step := _resumed(line)) is not None:
-                    resumed.append(step)
-                    last = -(2**63)
-                elif match := _STEP.search(line):
-                    ordered, last = ordered and int(match[1]) >= last, int(match[1])
-            continue
-        step_R = np.array([int(x) for x in _STEP.findall(b"".join(held))])
-        if len(step_R):
-            ordered = ordered and last <= step_R[0] and bool((np.diff(step_R) >= 0).all())
-            last = int(step_R[-1])
+        scan.lines += len(held)
+        batch, _ = parsed([line for line in held if not line.isspace()])
+        steps: list[tuple[int, int, int]] = []
+        for record in batch:
+            try:
+                if "resumed" in record:
+                    scan.resumed.append(as_integer(record["resumed"]))
+                elif "reward_range" in record:
+                    scan.ranges.append(check_range(record["reward_range"]))
+                else:
+                    trainer = as_integer(record["step"])
+                    steps.append((len(scan.resumed), trainer, as_integer(record.get("decision", trainer))))
+                    scan.success |= "success" in record
+            except FAULTS:
+                pass  # counted in the second pass
+        if steps:
+            step_3R = np.array(steps, dtype=np.int64).T
+            new_R = np.ones(step_3R.shape[1], dtype=bool)
+            new_R[1:] = (np.diff(step_3R) != 0).any(axis=0)
+            scan.runs.append(step_3R[:, new_R])
     reading.done = 0
-    return resumed, ordered, total
+    return scan
 
 
-def _resumed(line: bytes) -> int | None:
-    try:
-        return int(json.loads(line)["resumed"])
-    except (ValueError, KeyError, TypeError):
-        return None
-
-
-def _rows(reading: Reading, path: Path, resumed: list[int], total: int) -> Iterator[Rows]:
+def _rows(reading: Reading, path: Path, scan: _Scan) -> Iterator[Rows]:
     reading.done = 0
-    # A row counts if no later line resumes from its step or an earlier one.
-    valid_below = [*np.minimum.accumulate(np.array(resumed, dtype=np.int64)[::-1])[::-1].tolist(), math.inf]
-    seen = 0
+    valid_below = scan.valid_below()
+    final = scan.ranges[-1] if scan.ranges else None
+    explicit = scan.success or len(set(scan.ranges)) > 1  # else each row's success follows from its reward
+    stretch = 0
+    current: Range = None
 
     def parse(record: Record) -> _Row | None:
-        nonlocal seen
+        nonlocal stretch, current
         if "resumed" in record:
-            int(record["resumed"])
-            seen += 1
+            as_integer(record["resumed"])
+            stretch += 1
+            return None
+        if "reward_range" in record:
+            current = check_range(record["reward_range"])
             return None
         step, name, reward, length, predicted, count = (record[key] for key in _COLUMNS)
-        if int(step) >= valid_below[seen]:
+        step = as_integer(step)
+        decision = as_integer(record.get("decision", step))
+        if step >= valid_below[min(stretch, len(valid_below) - 1)]:
             reading.notes["row voided by a resume"] += 1
             return None
+        name, reward, predicted = as_id(name), as_number(reward), as_number(predicted)
+        length, count = as_integer(length), as_integer(count)
+        if "success" in record:
+            success = as_number(record["success"])
+        else:
+            success = float(mapped([reward], current)[0]) if explicit else math.nan
         for key in record.keys() - _KNOWN:
-            reading.notes[f"unknown column {key!r}"] += 1
-        return int(step), as_id(name), _number(reward), int(length), _number(predicted), int(count)
+            reading.notes.unknown(key, 1)
+        return decision, name, reward, length, predicted, count, success, step
 
     def at_once(batch: list[Record]) -> Rows | None:
+        """A batch of rows with the six columns only."""
         try:
-            part = _joined(list(map(_every, batch)))
-        except (KeyError, TypeError, ValueError, OverflowError):
+            step, ids_R, reward, length, predicted, count = zip(*map(_every, batch), strict=True)
+            if set(map(len, batch)) != {len(_COLUMNS)} or not set(map(type, ids_R)) <= {int, str}:
+                return None
+            if not set(map(type, (*step, *length, *count))) <= {int} or explicit:
+                return None
+            step_R, length_R, count_R = (np.array(x, dtype=np.int64) for x in (step, length, count))
+            rewards_R, predicted_R = np.array(reward, dtype=np.float64), np.array(predicted, dtype=np.float64)
+        except FAULTS:
             return None
-        usual = set(map(len, batch)) == {len(_COLUMNS)} and set(map(type, part.ids_R)) <= {int, str}
-        return part if usual and (part.step_R < valid_below[seen]).all() else None
+        wild = any((np.abs(x) > LARGEST).any() for x in (step_R, length_R, count_R))
+        if wild or (step_R >= valid_below[min(stretch, len(valid_below) - 1)]).any():
+            return None
+        return Rows(step_R, list(ids_R), rewards_R, length_R, predicted_R, count_R, None, step_R, final)
 
-    yield from parsed_rows(reading, path, parse, _joined, at_once, total)
+    def joined(rollouts: list[_Row]) -> Rows:
+        decision, ids_R, reward, length, predicted, count, success, step = zip(*rollouts, strict=True)
+        decision_R, length_R, count_R, step_R = (np.array(x, dtype=np.int64) for x in (decision, length, count, step))
+        rewards_R, predicted_R, success_R = (np.array(x, dtype=np.float64) for x in (reward, predicted, success))
+        return Rows(
+            decision_R,
+            list(ids_R),
+            rewards_R,
+            length_R,
+            predicted_R,
+            count_R,
+            success_R if explicit else None,
+            step_R,
+            final,
+        )
 
-
-def _number(value: Any) -> float:
-    return math.nan if value is None else float(value)
-
-
-def _joined(rollouts: list[_Row]) -> Rows:
-    steps, ids, rewards, lengths, predicted, counts = zip(*rollouts, strict=True)
-    integers: list[Ints] = [np.array(x, dtype=np.int64) for x in (steps, lengths, counts)]
-    return Rows(
-        integers[0],
-        list(ids),
-        np.array(rewards, dtype=float),
-        integers[1],
-        np.array(predicted, dtype=float),
-        integers[2],
-    )
+    yield from parsed_rows(reading, path, parse, joined, at_once, scan.lines)

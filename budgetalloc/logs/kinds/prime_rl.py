@@ -14,7 +14,7 @@ from budgetalloc.logs.formats.lines import Record, first, parsed_rows
 from budgetalloc.logs.reading import Reading
 from budgetalloc.logs.steps import ascending, joined
 
-_STEP = re.compile(r"step_(\d+)")
+_STEP = re.compile(r"step_(\d{1,15})")
 
 
 def find(path: Path) -> list[Path]:
@@ -24,7 +24,7 @@ def find(path: Path) -> list[Path]:
         trained = path.name.startswith("train_rollouts.jsonl") or any(traces.of_training(x) for x in records)
         return [path] if trained and any(traces.is_record(x) for x in records) else []
     steps = [x for x in (path, path / "rollouts", path / "run_default" / "rollouts") if _steps(x)]
-    streams = [x for place in ("", "*/", "*/*/") for x in path.glob(f"{place}traces.jsonl") if find(x)]
+    streams = [x for place in ("", "*/", "*/*/") for x in path.glob(f"{place}traces.jsonl") if x.is_file() and find(x)]
     return steps + sorted(streams)
 
 
@@ -35,7 +35,7 @@ def files(path: Path) -> list[Path]:
 
 def _steps(folder: Path) -> list[tuple[int, Path]]:
     folders = [(int(match[1]), x) for x in folder.glob("step_*") if (match := _STEP.fullmatch(x.name))]
-    return sorted((step, file) for step, x in folders for file in x.glob("train*.jsonl*"))
+    return sorted((step, file) for step, x in folders for file in x.glob("train*.jsonl*") if file.is_file())
 
 
 def rows(reading: Reading) -> Iterator[Rows]:
@@ -48,7 +48,7 @@ def rows(reading: Reading) -> Iterator[Rows]:
     elif match := _STEP.fullmatch(path.parent.name):
         yield from _file(reading, path, int(match[1]))
     else:
-        yield from ascending(lambda: stream(reading, path), reading.chunk, reading.notes)
+        yield from ascending(lambda: stream(reading, path), reading.asked.chunk, reading.notes)
 
 
 def stream(reading: Reading, path: Path) -> Iterator[Rows]:
@@ -63,6 +63,6 @@ def _file(reading: Reading, path: Path, step: int | None) -> Iterator[Rows]:
         training = [x for x in every if not x.evaluation]
         if evaluated := len(every) - len(training):
             reading.notes["row of an evaluation"] += evaluated
-        return traces.rows(training, step) if training else None
+        return traces.rows(training, step, reading.asked.success) if training else None
 
     yield from parsed_rows(reading, path, parse, joined)

@@ -5,9 +5,11 @@ prompt, completion, a column for each reward function, what reward functions log
 With `logging_steps` above 1 only the last batch is logged. Where one generation serves several steps, the same rows
 are logged again; they are taken once. A step that ran again after a resume has overwritten its file. Tokens are not
 logged: lengths are unknown. A run that evaluates writes the evaluation's completions to the file of that step, in place
-of those of training (TRL 1.16); nothing in the file marks them.
+of those of training (TRL 1.16). Nothing in the file marks them: a checkpoint beside it says in which steps that was.
 """
 
+import contextlib
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -18,14 +20,17 @@ import numpy as np
 
 from budgetalloc.beliefs.ids import Id, factorize, text_id
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.errors import InputError
-from budgetalloc.logs.base import Rows, as_id
+from budgetalloc.errors import InputError, printable
+from budgetalloc.logs.base import FAULTS, Notes, Rows, as_id, as_integer
 from budgetalloc.logs.columns import weighted
 from budgetalloc.logs.formats import arrow
+from budgetalloc.logs.names import listed
 from budgetalloc.logs.reading import Reading
 
-_FILE = re.compile(r"completions_(\d+)\.parquet")
+_FILE = re.compile(r"completions_(\d{1,15})\.parquet")
 _STALE = 3600.0  # seconds; files of one run may be copied in any order
+_OWN = {"step", "prompt", "completion", "advantage", "prompt_id"}
+_STATE = 1 << 28  # bytes of a trainer's state that are read
 
 
 def find(path: Path) -> list[Path]:
@@ -39,22 +44,24 @@ def files(path: Path) -> list[Path]:
     """The files in the order of their steps."""
     if path.is_file():
         return [path]
-    numbered = [(int(match[1]), x) for x in path.iterdir() if (match := _FILE.fullmatch(x.name))]
+    numbered = [(int(match[1]), x) for x in path.iterdir() if (match := _FILE.fullmatch(x.name)) and x.is_file()]
     return [x for _, x in sorted(numbered)]
 
 
 def rows(reading: Reading) -> Iterator[Rows]:
-    """The rollouts of each file in turn; a batch that was logged twice is taken once."""
+    """The rollouts of each file in turn; a batch that was logged twice is taken once, evaluations are left out."""
     assert reading.path is not None
     notes, before, newest = reading.notes, None, 0.0
     paths = files(reading.path)
+    evaluated = _evaluated(reading.path)
+    regular = _Regular()
     for path in paths:
-        changed = path.stat().st_mtime
-        if changed < newest - _STALE:
+        stat, step = path.stat(), _step(path)
+        if stat.st_mtime < newest - _STALE:
             notes["file older than that of an earlier step: left by another run?"] += 1
-        newest = max(newest, changed)
+        newest = max(newest, stat.st_mtime)
         batch = _read(path, reading)
-        reading.done += path.stat().st_size
+        reading.done += stat.st_size
         if batch is None:
             notes["file that cannot be read"] += 1
             continue
@@ -62,10 +69,70 @@ def rows(reading: Reading) -> Iterator[Rows]:
             notes["row logged again at a step that generated nothing"] += len(batch[0])
             continue
         before = batch
+        if step in evaluated:
+            notes.doubt(
+                "row of a step that evaluated, left out: TRL writes completions of evaluations over those of training",
+                len(batch[0]),
+            )
+            continue
+        regular.add(batch[0])
         yield batch[0]
-    steps = [int(match[1]) for path in paths if (match := _FILE.fullmatch(path.name))]
+    if not evaluated and (suspects := regular.rows(len(paths))):
+        notes.doubt("row of a prompt that comes at regular steps only: of evaluations?", suspects)
+    steps = [step for path in paths if (step := _step(path)) is not None]
     if silent := max(steps, default=0) - min(steps, default=0) + bool(steps) - len(steps):
         notes["step without a file (logging_steps=1 logs every step)"] += silent
+
+
+def _step(path: Path) -> int | None:
+    match = _FILE.fullmatch(path.name)
+    return int(match[1]) if match else None
+
+
+def _evaluated(path: Path) -> set[int]:
+    """The steps in which the run evaluated, as the trainer's last checkpoint says; none if there is no checkpoint."""
+    folder = path.parent.parent if path.is_file() else path.parent
+    states = [
+        x for x in (*folder.glob("checkpoint-*/trainer_state.json"), folder / "trainer_state.json") if x.is_file()
+    ]
+    evaluated: set[int] = set()
+    for state in sorted(states, key=lambda x: x.stat().st_mtime)[-1:]:
+        try:
+            content = json.loads(state.read_bytes()) if state.stat().st_size <= _STATE else {}
+            for entry in content["log_history"]:
+                if any(key.startswith("eval_") for key in entry):
+                    evaluated.add(as_integer(entry["step"]))
+        except (OSError, *FAULTS):
+            continue
+    return evaluated
+
+
+class _Regular:
+    """Finds prompts that come in every k-th file and in no other, k > 1, as those of evaluations do."""
+
+    def __init__(self) -> None:
+        self.files = 0
+        self.seen: dict[Id, list[int]] = {}  # first file, last file, distance, files, rows; distance -1: irregular
+
+    def add(self, part: Rows) -> None:
+        for name, rows in Counter(part.ids_R).items():
+            entry = self.seen.setdefault(name, [self.files, self.files, 0, 0, 0])
+            apart = self.files - entry[1]
+            entry[2] = apart if entry[3] == 1 else entry[2] if apart == entry[2] else -1 if entry[3] else 0
+            entry[1], entry[3], entry[4] = self.files, entry[3] + 1, entry[4] + rows
+        self.files += 1
+
+    def rows(self, files: int) -> int:
+        """The rows of such prompts, of which at least two keep the same rhythm to the end; 0 if most of all do."""
+        rhythm = Counter(
+            (first, apart)
+            for first, last, apart, times, _ in self.seen.values()
+            if times > 2 and apart > 1 and first < 2 * apart and last + apart >= files
+        )
+        suspects = sum(
+            rows for first, _, apart, times, rows in self.seen.values() if times > 2 and rhythm[first, apart] > 1
+        )
+        return suspects if 2 * suspects < sum(entry[4] for entry in self.seen.values()) else 0
 
 
 def _read(path: Path, reading: Reading) -> tuple[Rows, Any] | None:
@@ -73,19 +140,38 @@ def _read(path: Path, reading: Reading) -> tuple[Rows, Any] | None:
     pa = arrow.pyarrow()
     try:
         table = pa.parquet.read_table(path)
-    except (OSError, pa.ArrowException):
+        table.validate(full=True)
+        names = list(table.column_names)
+        step = _step(path)
+        step = as_integer(table.column("step")[0].as_py()) if step is None else step
+    except arrow.faults():
         return None
-    names = list(table.column_names)
-    match = _FILE.fullmatch(path.name)
-    step = int(match[1]) if match else int(table.column("step")[0].as_py())
-    ids_R = _ids(table, path, reading.prompt_id)
+    asked = reading.asked
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"{path} has the column {name!r} twice, in {listed(names)}: rename one of them.")
+    ids_R = _ids(table, path, asked.prompt_id)
     named_R = np.array([name is not None for name in ids_R], dtype=bool)
     rewards_R = _rewards(table, path, reading, ids_R)
+    success_R = None if asked.success is None else _numbers(table, path, "success", asked.success)[named_R]
     if not named_R.all():
         reading.notes["row without a prompt"] += int((~named_R).sum())
     kept = np.flatnonzero(named_R).tolist()
-    part = Rows(np.full(len(kept), step), [ids_R[at] for at in kept], rewards_R[named_R])
+    part = Rows(np.full(len(kept), step), [ids_R[at] for at in kept], rewards_R[named_R], success_R=success_R)
     return part, table.column("completion") if "completion" in names else None
+
+
+def _numbers(table: Any, path: Path, argument: str, name: str) -> FloatArray:
+    """A column of numbers, NaN where there is none; raises `InputError` if it is no such column."""
+    pa = arrow.pyarrow()
+    if name not in table.column_names:
+        raise InputError(f"{argument}={name!r}: {path} has no column {name!r}, it has {listed(table.column_names)}.")
+    try:
+        return np.array(table.column(name).cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+    except arrow.faults() as error:
+        raise InputError(
+            f"{argument}={name!r}: the column of {path} holds {table.schema.field(name).type}, not numbers."
+        ) from error
 
 
 def _same(batch: tuple[Rows, Any], before: tuple[Rows, Any]) -> bool:
@@ -102,56 +188,56 @@ def _ids(table: Any, path: Path, prompt_id: str | None) -> list[Any]:
     """The prompt of each row: its id if there is a column of ids, else a hash of its text or messages."""
     names = table.column_names
     if prompt_id is not None and prompt_id not in names:
-        raise InputError(f"prompt_id={prompt_id!r}: {path} has no such column, it has {names}.")
+        raise InputError(f"prompt_id={prompt_id!r}: {path} has no such column, it has {listed(names)}.")
     column = prompt_id or ("prompt_id" if "prompt_id" in names else None)
     if column is None and "prompt" not in names:
-        raise InputError(f"{path} has the columns {names} and no 'prompt': it is no file of TRL's completions.")
+        raise InputError(f"{path} has the columns {listed(names)} and no 'prompt': it is no file of TRL's completions.")
     known: dict[str, Id] = {}  # the rollouts of a prompt are many, and its text long
     ids_R: list[Any] = []
     for value in arrow.names(table.column(column or "prompt")):
-        if column is not None:
-            try:
+        try:
+            if column is not None:
                 ids_R.append(as_id(value))
-            except TypeError:
-                ids_R.append(None)
-        elif isinstance(value, str):
-            ids_R.append(known.setdefault(value, text_id(value)) if value not in known else known[value])
-        else:
-            ids_R.append(None if value is None else text_id(value))
+            elif isinstance(value, str):
+                ids_R.append(known[value] if value in known else known.setdefault(value, text_id(value)))
+            else:
+                ids_R.append(None if value is None else text_id(value))
+        except FAULTS:
+            ids_R.append(None)
     return ids_R
 
 
 def _rewards(table: Any, path: Path, reading: Reading, ids_R: Sequence[Any]) -> FloatArray:
     """The total reward of each row, as asked for or the sum of all reward functions, each with weight 1."""
     pa = arrow.pyarrow()
-    names = list(table.column_names)
+    names, asked = list(table.column_names), reading.asked
     first = names.index("completion") + 1 if "completion" in names else 0
     last = names.index("advantage") if "advantage" in names else len(names)
-    own = {"step", "prompt", "completion", "advantage", "prompt_id", reading.prompt_id}
-    among = [name for name in names[first:last] if name not in own]
-    if reading.reward is None:
+    own = _OWN | {asked.prompt_id, asked.success}
+    among = [name for name in names[first:last] if name not in own or name == asked.success]
+    if asked.reward is None:
         number = (pa.types.is_floating, pa.types.is_null)  # null: a function that scored none of the batch
         weights = {name: 1.0 for name in among if any(fits(table.schema.field(name).type) for fits in number)}
         if not weights:
-            raise InputError(f"{path} has the columns {names}, none of which is a reward. Name it with reward=.")
+            raise InputError(
+                f"{path} has the columns {listed(names)}, none of which is a reward. Name it with reward=."
+            )
     else:
-        weights = {reading.reward: 1.0} if isinstance(reading.reward, str) else dict(reading.reward)
-        if missing := [name for name in weights if name not in names]:
-            raise InputError(f"reward={reading.reward!r}: {path} has no column {missing[0]!r}, it has {names}.")
+        weights = {asked.reward: 1.0} if isinstance(asked.reward, str) else dict(asked.reward)
     for name in names:
         if name not in own and name not in weights:
-            reading.notes[f"unknown column {name!r}"] += len(table)
-    values = [np.asarray(table.column(name).cast(pa.float64()).to_numpy(zero_copy_only=False)) for name in weights]
-    total_R = weighted(values, list(weights.values()))
-    if reading.reward is None and len(weights) > 1:
-        reading.notes[f"reward taken as the sum of {', '.join(weights)}, each with weight 1"] = 1
+            reading.notes.unknown(name, len(table))
+    total_R = weighted([_numbers(table, path, "reward", name) for name in weights], list(weights.values()))
+    if asked.reward is None and len(weights) > 1:
+        said = f"reward taken as the sum of {printable(', '.join(weights))}, each with weight 1"
+        reading.notes.doubt(said, 1 - reading.notes[said])
         if "advantage" in names:
-            advantages_R = table.column("advantage").cast(pa.float64()).to_numpy(zero_copy_only=False)
-            _compare(total_R, advantages_R, ids_R, reading.notes)
+            with contextlib.suppress(InputError):  # no numbers: nothing to compare
+                _compare(total_R, _numbers(table, path, "advantage", "advantage"), ids_R, reading.notes)
     return total_R
 
 
-def _compare(rewards_R: FloatArray, advantages_R: FloatArray, ids_R: Sequence[Any], notes: Counter[str]) -> None:
+def _compare(rewards_R: FloatArray, advantages_R: FloatArray, ids_R: Sequence[Any], notes: Notes) -> None:
     """Notes prompts whose advantages are ordered otherwise than the rewards: the weights were others."""
     _, prompt_R = factorize(ids_R)
     order = np.lexsort((advantages_R, rewards_R, prompt_R))

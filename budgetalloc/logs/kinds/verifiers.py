@@ -35,10 +35,10 @@ def rows(reading: Reading) -> Iterator[Rows]:
     assert path is not None
 
     def parse(record: Record) -> Rows:
-        return traces.rows(traces.parse(record, reading), None)
+        return traces.rows(traces.parse(record, reading), None, reading.asked.success)
 
     def make() -> Iterator[Rows]:
         reading.done = 0
         yield from parsed_rows(reading, path, parse, joined)
 
-    yield from ascending(make, reading.chunk, reading.notes)
+    yield from ascending(make, reading.asked.chunk, reading.notes)

@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 
 from budgetalloc.beliefs.ids import Id, text_id
-from budgetalloc.logs.base import Rows, as_id
+from budgetalloc.logs.base import Rows, as_id, as_integer, as_number
 from budgetalloc.logs.formats.lines import Record, first, parsed_rows
 from budgetalloc.logs.reading import Reading
 from budgetalloc.logs.steps import ascending
 
 _KNOWN = {"input", "output", "gts", "score", "step"}
 _MARKS = ("input", "output", "score")
-_Row = tuple[int, Id, float]
+_Row = tuple[int, Id, float, float]
 
 
 def find(path: Path) -> list[Path]:
@@ -36,16 +36,23 @@ def files(path: Path) -> list[Path]:
     """The dumps in the order of their steps."""
     if path.is_file():
         return [path]
-    return sorted((x for x in path.glob("*.jsonl") if x.stem.isdecimal()), key=lambda x: int(x.stem))
+    numbered = ((_number(x), x) for x in path.glob("*.jsonl") if x.is_file())
+    return [x for number, x in sorted((number, x) for number, x in numbered if number is not None)]
+
+
+def _number(path: Path) -> int | None:
+    """The step that the name of a file says, None where it says none."""
+    return int(path.stem) if path.stem.isdecimal() and len(path.stem) < 16 else None
 
 
 def rows(reading: Reading) -> Iterator[Rows]:
     """The rollouts of each step; a file that holds several steps out of order is sorted on disk."""
-    assert reading.path is not None
-    if reading.path.is_file():
-        yield from ascending(lambda: _rows(reading, [reading.path]), reading.chunk, reading.notes)  # type: ignore[list-item]
+    path = reading.path
+    assert path is not None
+    if path.is_file():
+        yield from ascending(lambda: _rows(reading, [path]), reading.asked.chunk, reading.notes)
     else:
-        yield from _rows(reading, files(reading.path))
+        yield from _rows(reading, files(path))
 
 
 def _rows(reading: Reading, paths: list[Path]) -> Iterator[Rows]:
@@ -56,27 +63,28 @@ def _rows(reading: Reading, paths: list[Path]) -> Iterator[Rows]:
 
 def _file(reading: Reading, path: Path, by_name: bool) -> Iterator[Rows]:
     known: dict[str, Id] = {}
-    step = int(path.stem) if path.stem.isdecimal() else 0
-    weights = {"score": 1.0} if reading.reward is None else reading.reward
-    weights = {weights: 1.0} if isinstance(weights, str) else weights
-    used = {*weights, reading.prompt_id, *_KNOWN}
+    asked, step = reading.asked, _number(path) or 0
+    weights = {asked.reward: 1.0} if isinstance(asked.reward, str) else asked.reward or {"score": 1.0}
+    used = {*weights, asked.prompt_id, asked.success, *_KNOWN}
 
     def parse(record: Record) -> _Row:
-        name = record[reading.prompt_id or "input"]
-        if reading.prompt_id is None:
+        name = record[asked.prompt_id or "input"]
+        if asked.prompt_id is None:
             if not isinstance(name, str):
                 raise TypeError("no text")
             name = known.get(name) or known.setdefault(name, text_id(name))
-        scores = [record.get(key) for key in weights]
-        reward = sum(w * float(x) for w, x in zip(weights.values(), scores, strict=True) if x is not None)
+        scores = [(weight, float(record[key])) for key, weight in weights.items() if record.get(key) is not None]
+        reward = sum(weight * score for weight, score in scores) if scores else np.nan
+        success = np.nan if asked.success is None else as_number(record.get(asked.success))
+        row = step if by_name else as_integer(record.get("step", step)), as_id(name), float(reward), success
         for key in record.keys() - used:
-            reading.notes[f"unknown column {key!r}"] += 1
-        missing = all(x is None for x in scores)
-        return step if by_name else int(record.get("step", step)), as_id(name), np.nan if missing else reward
+            reading.notes.unknown(key, 1)
+        return row
 
-    yield from parsed_rows(reading, path, parse, _joined)
+    def joined(rollouts: list[_Row]) -> Rows:
+        steps, ids_R, rewards, successes = zip(*rollouts, strict=True)
+        rewards_R, success_R = np.array(rewards, dtype=np.float64), np.array(successes, dtype=np.float64)
+        success = None if asked.success is None else success_R
+        return Rows(np.array(steps, dtype=np.int64), list(ids_R), rewards_R, success_R=success)
 
-
-def _joined(rollouts: list[_Row]) -> Rows:
-    steps, ids, rewards = zip(*rollouts, strict=True)
-    return Rows(np.array(steps, dtype=np.int64), list(ids), np.array(rewards, dtype=np.float64))
+    yield from parsed_rows(reading, path, parse, joined)

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from budgetalloc.errors import InputError
-from budgetalloc.logs.base import Rows
+from budgetalloc.logs.base import FAULTS, Notes, Rows
 from budgetalloc.logs.columns import rollouts
 from budgetalloc.logs.formats.wandb_file import Run, Table, read_run
-from budgetalloc.logs.names import identify
+from budgetalloc.logs.names import identify, listed
 from budgetalloc.logs.reading import Reading
 
 _OWN = {"step", "prompt", "completion", "advantage", "image"}  # the columns of TRL's table that are no reward
@@ -26,7 +26,7 @@ def find(path: Path) -> list[Path]:
     if path.is_file():
         return [path] if path.suffix == ".wandb" else []
     logs = [file for folder in ("", "*run-*/", "wandb/*run-*/") for file in path.glob(f"{folder}run-*.wandb")]
-    return sorted(file for file in logs if not file.parent.is_symlink())  # latest-run is a link
+    return sorted(x for x in logs if x.is_file() and not x.parent.is_symlink())  # latest-run is a link
 
 
 def files(path: Path) -> list[Path]:
@@ -47,16 +47,12 @@ def rows(reading: Reading) -> Iterator[Rows]:
     reading.done = path.stat().st_size
     before, any_rows = b"", False
     for table in tables:
-        columns, data = _content(table, reading)
-        # TRL logs again what it has, at the end of a run and after a step that generates nothing.
-        at = columns.index("step") if "step" in columns else len(columns)
-        body = blake2b(repr([row[:at] + row[at + 1 :] for row in data]).encode("utf-8", "replace")).digest()
-        again, before = body == before, body
+        columns, data, body = _content(table, reading)
+        again, before = body == before and bool(data), body
         if again or table.evaluation:
             notes["row shown again" if again else "row of an evaluation"] += len(data)
         elif data:
-            part = _rows(columns, data, table.step, run, reading)
-            if part is not None:
+            for part in _rows(columns, data, table.step, run, reading):
                 any_rows = True
                 yield part
     if not any_rows:
@@ -72,7 +68,7 @@ def rows(reading: Reading) -> Iterator[Rows]:
     reading.done = reading.total or reading.done
 
 
-def _in_order(run: Run, path: Path, notes: Counter[str]) -> list[Table]:
+def _in_order(run: Run, path: Path, notes: Notes) -> list[Table]:
     """The tables in ascending steps, without those of steps that ran again; raises `InputError` if there is nothing."""
     if not run.tables:
         raise InputError(
@@ -94,35 +90,48 @@ def _in_order(run: Run, path: Path, notes: Counter[str]) -> list[Table]:
     return kept
 
 
-def _content(table: Table, reading: Reading) -> tuple[list[str], list[list[Any]]]:
-    """The columns and the rows of a table; none where its file cannot be used."""
+def _content(table: Table, reading: Reading) -> tuple[list[str], list[list[Any]], bytes]:
+    """The columns of a table, its rows and a digest of them; no rows where its file cannot be used."""
+    assert reading.path is not None
+    notes, limit = reading.notes, 16 * reading.asked.max_line
+    inside = table.path.resolve().is_relative_to((reading.path.parent / "files").resolve())
+    if not inside or not table.path.is_file():
+        notes["completions table whose file is missing"] += 1
+        return [], [], b""
+    if table.path.stat().st_size > limit:
+        notes[f"completions table of more than 16 * max_line={limit:,} bytes, skipped"] += 1
+        return [], [], b""
     try:
         written = table.path.read_bytes()
         content = json.loads(written)
-        columns, listed = list(content["columns"]), list(content["data"])
-    except FileNotFoundError:
-        reading.notes["completions table whose file is missing"] += 1
-        return [], []
-    except (ValueError, KeyError, TypeError):
-        reading.notes["completions table whose file is broken"] += 1
-        return [], []
+        columns, listed_rows = list(content["columns"]), list(content["data"])
+        if not all(isinstance(name, str) for name in columns):
+            raise TypeError("no names of columns")
+        data = [row for row in listed_rows if isinstance(row, list) and len(row) == len(columns)]
+        # TRL logs again what it has, at the end of a run and after a step that generates nothing.
+        at = columns.index("step") if "step" in columns else len(columns)
+        body = blake2b(repr([row[:at] + row[at + 1 :] for row in data]).encode("utf-8", "replace")).digest()
+    except (OSError, *FAULTS):
+        notes["completions table whose file is broken"] += 1
+        return [], [], b""
     reading.done += len(written)
-    data = [row for row in listed if isinstance(row, list) and len(row) == len(columns)]
-    for text, count in (("broken row", len(listed) - len(data)), ("row that W&B cut off", table.rows - len(listed))):
+    broken, cut = len(listed_rows) - len(data), table.rows - len(listed_rows)
+    for text, count in (("broken row", broken), ("row that W&B cut off", cut)):
         if count > 0:
-            reading.notes[text] += count
-    return columns, data
+            notes[text] += count
+    return columns, data, body
 
 
-def _rows(names: list[str], data: list[list[Any]], step: int, run: Run, reading: Reading) -> Rows | None:
+def _rows(names: list[str], data: list[list[Any]], step: int, run: Run, reading: Reading) -> Iterator[Rows]:
     """One table's rollouts."""
-    reward = _weights(names, run, reading) if reading.reward is None else reading.reward
-    columns = identify(names, reading.prompt_id, reward)
+    asked = reading.asked
+    reward = _weights(names, run, reading) if asked.reward is None else asked.reward
+    columns = identify(names, replace(asked, reward=reward))
     if columns is None:
-        raise InputError(f"{reading.path}: no column of {names} names prompts. Name it with prompt_id=.")
+        raise InputError(f"{reading.path}: no column of {listed(names)} names prompts. Name it with prompt_id=.")
     columns = replace(columns, step="step", unknown=tuple(x for x in columns.unknown if x not in _OWN))
     table = dict(zip(names, zip(*data, strict=True), strict=True)) | {"step": [step] * len(data)}
-    return rollouts(table, columns, Counter(), reading.notes)
+    yield from rollouts(table, columns, Counter(), reading.notes, asked.max_row)
 
 
 def _weights(columns: list[str], run: Run, reading: Reading) -> dict[str, float]:
@@ -130,13 +139,14 @@ def _weights(columns: list[str], run: Run, reading: Reading) -> dict[str, float]
     functions = [column for column in columns if column in run.functions]
     if not functions:
         raise InputError(
-            f"{reading.path}: the run's metrics name none of the columns {columns} of its completions tables as a "
-            "reward function. Name the reward's with reward=."
+            f"{reading.path}: the run's metrics name none of the columns {listed(columns)} of its completions tables "
+            "as a reward function. Name the reward's with reward=."
         )
     weights = run.settings.get("reward_weights") or [1.0] * len(functions)
-    if len(weights) != len(functions):
+    try:
+        return dict(zip(functions, map(float, weights), strict=True))
+    except FAULTS as error:
         raise InputError(
-            f"{reading.path}: the run's reward_weights={weights} do not fit its reward functions {functions}. Say how "
-            "they add up with reward={name: weight}."
-        )
-    return dict(zip(functions, map(float, weights), strict=True))
+            f"{reading.path}: the run's reward_weights={weights!r:.200} do not fit its reward functions "
+            f"{listed(functions)}. Say how they add up with reward={{name: weight}}."
+        ) from error
