@@ -58,8 +58,8 @@ def restoring_with(trainer: Any, also_load: Callable[[Path], None], applies: Cal
     return restore_all
 
 
-def save_beliefs(folder: Path, state: dict[str, Any], policy: str, dataset: str | None, **more: int) -> None:
-    """Writes the state of the policy of this name into a checkpoint, with more numbers beside it."""
+def save_beliefs(folder: Path, state: dict[str, Any], policy: str, dataset: str | None, **more: Any) -> None:
+    """Writes the state of the policy of this name into a checkpoint, with more facts in JSON types beside it."""
     save_state(folder / STATE_FILE, state, {"policy": policy, "dataset": dataset, **more})
 
 
