@@ -6,6 +6,7 @@ VLLM := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),.venv-vllm/ins
 ONE_THREAD := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false  # tiny models: a second thread only waits
 WITHOUT_TRAINING := --ignore=budgetalloc/trl --ignore=budgetalloc/cli/testbed --ignore=tests/trl --ignore=tests/cli/testbed \
     --ignore=tests/benchmarks --ignore=tests/test_notebooks.py
+FUZZED := tests/logs/test_fuzz.py tests/beliefs/test_state.py tests/cli/config/test_fuzz.py
 
 .DELETE_ON_ERROR:
 .PHONY: demo quick test check lint types mutants fuzz bench soak trl-matrix clean
@@ -54,8 +55,9 @@ check: lint types test  ## what continuous integration runs
 mutants: .venv/installed  ## breaks solvers, beliefs, advantages and adaptive() on purpose: do the tests notice?
 	$(ONE_THREAD) $(BIN)/python benchmarks/mutants.py
 
-fuzz: .venv/installed  ## hostile logs, states, ledgers and YAML files, for an hour: FUZZ_MINUTES=60
-	$(ONE_THREAD) $(BIN)/python benchmarks/fuzz.py
+EXAMPLES ?= 20000
+fuzz: .venv/installed  ## so many new damaged or hostile logs, states, ledgers and YAML files for each of their tests
+	BUDGETALLOC_FUZZ=$(EXAMPLES) HYPOTHESIS_PROFILE=explore $(ONE_THREAD) $(BIN)/pytest -q -n 2 $(FUZZED)
 
 bench: .venv/installed  ## the figures of benchmarks/README.md
 	$(ONE_THREAD) $(BIN)/python benchmarks/solvers.py

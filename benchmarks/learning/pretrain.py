@@ -48,9 +48,9 @@ RECIPES = {"skills": Recipe(), "growing": Recipe(steps=3000, rows=128, threads=1
 
 The recipe of `growing` is the second of two that were tried. The first (2500 x 256 lines; one length more for `add`,
 `subtract` and the guesses; no task shown more often than another; right answers in 0.85, 0.55, 0.25 and 0.08 of the
-text by length) began at an expected success of 0.335, too low, and took longer, so it was not trained further. This one begins at
-0.446. Plain GRPO takes it in 150 steps to 0.657 at 5e-5, 0.682 at 1e-4, 0.647 at 2e-4 and 0.607 at 3e-4 (seed 100), on
-seed 101 to 0.686 at 1e-4 and 0.642 at 2e-4. No policies were compared.
+text by length) began at an expected success of 0.335, too low, and took longer, so it was not trained further. This
+one begins at 0.446. Plain GRPO takes it in 150 steps to 0.657 at 5e-5, 0.682 at 1e-4, 0.647 at 2e-4 and 0.607 at 3e-4
+(seed 100), on seed 101 to 0.686 at 1e-4 and 0.642 at 2e-4. No policies were compared.
 """
 
 

@@ -22,8 +22,9 @@ class BetaEstimator:
     """A Beta posterior of each prompt's success rate, with evidence that fades as the language model changes.
 
     A prompt's belief is Beta(prior[0] + s, prior[1] + f), with s and f its discounted successes and failures. At a
-    visit they are multiplied by `discount` before the new rewards are added; at each step without a visit, by `idle`.
-    Rewards graded in [0, 1] count as fractions of a success. VADE (arXiv 2511.18902) uses discount 0.2 and idle 0.999.
+    visit they are multiplied by `discount` before the new ones are added; at each step without a visit, by `idle`.
+    Success graded in [0, 1] counts as a fraction of a success. VADE (arXiv 2511.18902) uses discount 0.2 and idle
+    0.999.
 
     Two things may be learned from all prompts together, at each `tick` and from earlier rewards alone: the prior
     (empirical Bayes) and the drift, by which the log-odds of all prompts rise a step while the language model learns.
@@ -40,11 +41,11 @@ class BetaEstimator:
             too.
 
     Raises:
-        InputError: a parameter out of range; ids and rewards of different lengths; a reward outside [0, 1].
+        InputError: a parameter out of range; ids and successes of different lengths; a success outside [0, 1].
 
     >>> estimator = BetaEstimator(prior=(0.5, 0.5), discount=0.9)
     >>> estimator.observe(["a"] * 4, [1, 1, 1, 0]); estimator.tick()
-    >>> estimator.observe(["a"] * 2, [0.5, float("nan")]); estimator.tick()  # a NaN reward is no evidence
+    >>> estimator.observe(["a"] * 2, [0.5, float("nan")]); estimator.tick()  # NaN is no evidence
     >>> belief = estimator.belief(["a", "b"])
     >>> belief.alpha_P, belief.beta_P  # 0.5 + 0.9 * 3 + 0.5 and 0.5 + 0.9 * 1 + 0.5
     (array([3.7, 0.5]), array([1.9, 0.5]))
@@ -140,18 +141,18 @@ class BetaEstimator:
             return successes_P, failures_P
         return moved_evidence(successes_P, failures_P, self._drift.moved(at_P))
 
-    def observe(self, ids_R: Iterable[Any], rewards_R: ArrayLike) -> None:
-        """Adds rewards, one a rollout, to the step under way; `tick` ends the step. NaN and None are no evidence.
+    def observe(self, ids_R: Iterable[Any], success_R: ArrayLike) -> None:
+        """Adds successes, one a rollout, to the step under way; `tick` ends the step. NaN and None are no evidence.
 
         Several calls within one step are one visit: evidence is discounted at the first call only.
 
         Args:
             ids_R: The prompt of each rollout, shape (R,).
-            rewards_R: Rewards in [0, 1], shape (R,).
+            success_R: Successes in [0, 1], shape (R,).
         """
         ids = check_ids(ids_R, "ids_R")
-        rewards = check_rewards(rewards_R, len(ids))
-        scored = ~np.isnan(rewards)
+        success = check_rewards(success_R, len(ids), "success_R")
+        scored = ~np.isnan(success)
         ids_P, group_R = factorize([x for x, ok in zip(ids, scored.tolist(), strict=True) if ok])
         if not ids_P:
             return
@@ -159,7 +160,7 @@ class BetaEstimator:
             self._place.setdefault(x, len(self._place))
         self._reserve()
         at_P = self._find(ids_P)
-        successes_P = np.bincount(group_R, weights=rewards[scored]).astype(np.float64)
+        successes_P = np.bincount(group_R, weights=success[scored]).astype(np.float64)
         trials_P = np.bincount(group_R).astype(np.float64)
         returning = at_P[self._last_P[at_P] < self.step]
         carried_successes, carried_failures = self._carried(returning, self.discount)

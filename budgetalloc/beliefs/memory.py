@@ -6,23 +6,27 @@ from itertools import repeat
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.beliefs.rewards import mixed_groups
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import StateError
 
 
 @dataclass(frozen=True, eq=False)
 class Visit:
-    """The rewards of one step, summed over each visited prompt V.
+    """The rollouts of one step that have a success, and their sums over each visited prompt V.
 
     Args:
         at_V: Rows of the prompts in the memory's columns, shape (V,).
-        successes_V: Sum of each prompt's rewards, in [0, n], shape (V,).
-        scored_V: Rollouts with a reward, n, at least 1, shape (V,).
+        successes_V: Sum of each prompt's successes, in [0, n], shape (V,).
+        scored_V: Rollouts with a success, n, at least 1, shape (V,).
         step: Steps ended before this one.
         ids_V: The prompts' ids.
+        rewards_R: The rewards, on the trainer's scale, shape (R,).
+        group_R: The place of each rollout's prompt among the V, shape (R,).
     """
 
     at_V: IntArray
@@ -30,11 +34,18 @@ class Visit:
     scored_V: FloatArray
     step: int
     ids_V: list[Id]
+    rewards_R: FloatArray
+    group_R: IntArray
 
     @property
     def mean_V(self) -> FloatArray:
-        """Mean reward of each visit, shape (V,)."""
+        """Mean success of each visit, shape (V,)."""
         return self.successes_V / self.scored_V
+
+    @property
+    def mixed_V(self) -> NDArray[np.bool_]:
+        """Which visits are mixed: have unequal rewards, shape (V,)."""
+        return mixed_groups(self.rewards_R, self.group_R, len(self.ids_V))
 
 
 Learn = Callable[["Memory", Visit], None]
@@ -64,7 +75,7 @@ class Memory:
         self.numbers: dict[str, float] = dict(numbers or {})
         self.step = 0
         self._place: dict[Id, int] = {}
-        self._seen: list[tuple[list[Id], FloatArray]] = []  # rewards of the step under way
+        self._seen: list[tuple[list[Id], FloatArray, FloatArray]] = []  # ids, rewards, successes of the step under way
 
     def __len__(self) -> int:
         """Number of prompts seen at least once."""
@@ -81,15 +92,21 @@ class Memory:
             recalled[name][known_P] = column[at_P[known_P]]
         return recalled
 
-    def observe(self, ids_R: Sequence[Id], rewards_R: FloatArray) -> None:
-        """Rewards of the step under way, one a rollout; NaN is no evidence."""
-        scored_R = ~np.isnan(rewards_R)
-        self._seen.append(([x for x, ok in zip(ids_R, scored_R.tolist(), strict=True) if ok], rewards_R[scored_R]))
+    def observe(self, ids_R: Sequence[Id], rewards_R: FloatArray, success_R: FloatArray | None = None) -> None:
+        """Rewards and successes of the step under way, one a rollout; a rollout where either is NaN is no evidence.
+
+        Without `success_R` the rewards are the successes.
+        """
+        success_R = rewards_R if success_R is None else success_R
+        scored_R = ~np.isnan(rewards_R) & ~np.isnan(success_R)
+        ids = [x for x, ok in zip(ids_R, scored_R.tolist(), strict=True) if ok]
+        self._seen.append((ids, rewards_R[scored_R], success_R[scored_R]))
 
     def tick(self) -> None:
         """Ends the step: learns from all its rewards. If the rule raises, the memory is as before the step."""
-        ids_V, group_R = factorize([x for ids, _ in self._seen for x in ids])
-        rewards_R = np.concatenate([np.zeros(0), *(rewards for _, rewards in self._seen)])
+        ids_V, group_R = factorize([x for ids, _, _ in self._seen for x in ids])
+        rewards_R = np.concatenate([np.zeros(0), *(rewards for _, rewards, _ in self._seen)])
+        success_R = np.concatenate([np.zeros(0), *(success for _, _, success in self._seen)])
         self._seen.clear()
         columns, numbers = self.columns, dict(self.numbers)
         new = [x for x in ids_V if x not in self._place]
@@ -99,9 +116,9 @@ class Memory:
         }
         at_V = np.array([self._place[x] for x in ids_V], dtype=np.int64)
         scored_V = np.bincount(group_R, minlength=len(ids_V)).astype(np.float64)
-        successes_V = np.bincount(group_R, weights=rewards_R, minlength=len(ids_V)).astype(np.float64)
+        successes_V = np.bincount(group_R, weights=success_R, minlength=len(ids_V)).astype(np.float64)
         try:
-            self._learn(self, Visit(at_V, successes_V, scored_V, self.step, ids_V))
+            self._learn(self, Visit(at_V, successes_V, scored_V, self.step, ids_V, rewards_R, group_R))
         except BaseException:
             self.columns, self.numbers = columns, numbers
             for x in new:
@@ -116,7 +133,7 @@ class Memory:
                 "step": self.step,
                 "ids": list(self._place),
                 "numbers": dict(self.numbers),
-                "seen": [[ids, rewards.tolist()] for ids, rewards in self._seen],
+                "seen": [[ids, rewards.tolist(), success.tolist()] for ids, rewards, success in self._seen],
             },
             **{f"memory/{name}": column.copy() for name, column in self.columns.items()},
         }
@@ -127,7 +144,7 @@ class Memory:
             about = state["memory"]
             ids, numbers = list(about["ids"]), {str(k): float(v) for k, v in about["numbers"].items()}
             columns = {name: np.array(state[f"memory/{name}"], dtype=np.float64) for name in self._start}
-            seen = [(list(names), np.array(rewards, dtype=np.float64)) for names, rewards in about["seen"]]
+            seen = [(list(x), np.array(r, dtype=np.float64), np.array(s, np.float64)) for x, r, s in about["seen"]]
             step = int(about["step"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StateError(

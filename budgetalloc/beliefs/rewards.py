@@ -12,30 +12,56 @@ EQUAL = 1e-6
 """Rewards closer than this, in units of the largest of them or of 1, are equal: trainers hand over float32."""
 
 
-def check_rewards(rewards_R: ArrayLike, rows: int) -> FloatArray:
-    """Rewards as floats, None as NaN; raises `InputError` for a wrong length or a reward outside [0, 1]."""
-    rewards = as_rewards(rewards_R, rows)
-    outside = (rewards < 0) | (rewards > 1)  # False for NaN
+def check_rewards(rewards_R: ArrayLike, rows: int, name: str = "rewards_R") -> FloatArray:
+    """Rewards or successes in [0, 1] as floats, None as NaN; one outside by rounding lies on the edge.
+
+    Raises:
+        InputError: a wrong length, or a value outside [0, 1] by more than `EQUAL`.
+
+    >>> check_rewards([np.float32(1) + np.float32(1.2e-7), None], 2)
+    array([ 1., nan])
+    """
+    rewards = as_rewards(rewards_R, rows, name)
+    outside = (rewards < -EQUAL) | (rewards > 1 + EQUAL)  # False for NaN
     if outside.any():
         at = int(np.argmax(outside))
         raise InputError(
-            f"rewards_R[{at}] = {rewards[at]:g} lies outside [0, 1], which a Beta belief needs. Rescale with "
-            "(r - low) / (high - low); in the TRL callback, pass reward_range=(low, high)."
+            f"{name}[{at}] = {rewards[at]:.8g} lies outside [0, 1], which a Beta belief needs. Rescale with "
+            "(r - low) / (high - low), or pass the success of each rollout as success_R beside rewards of any size; "
+            "in the TRL callback, pass reward_range=(low, high) or success=."
         )
-    return rewards
+    return np.clip(rewards, 0.0, 1.0)
 
 
-def as_rewards(rewards_R: ArrayLike, rows: int) -> FloatArray:
-    """Rewards as floats, None as NaN, of the given length."""
+def check_outcomes(rewards_R: ArrayLike, success_R: ArrayLike | None, rows: int) -> tuple[FloatArray, FloatArray]:
+    """The rewards and the successes of rollouts as floats, None as NaN.
+
+    Without `success_R` the rewards are the successes. A rollout without a reward has no success either.
+
+    Raises:
+        InputError: a wrong length, a reward that is not finite, or a success outside [0, 1].
+
+    >>> check_outcomes([0.2, 1.0, None], [0, 1, 1], 3)
+    (array([0.2, 1. , nan]), array([ 0.,  1., nan]))
+    """
+    if success_R is None:
+        success = check_rewards(rewards_R, rows)
+        return success, success
+    rewards, success = as_rewards(rewards_R, rows), check_rewards(success_R, rows, "success_R")
+    return rewards, np.where(np.isnan(rewards), np.nan, success)
+
+
+def as_rewards(rewards_R: ArrayLike, rows: int, name: str = "rewards_R") -> FloatArray:
+    """Rewards as floats, None as NaN, of the given length; raises `InputError` for anything else."""
     try:
         rewards = np.asarray(rewards_R, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(f"rewards_R={rewards_R!r}: give one number, NaN or None for each rollout.") from error
+        raise InputError(f"{name}={rewards_R!r}: give one number, NaN or None for each rollout.") from error
     if rewards.shape != (rows,):
-        raise InputError(f"rewards_R has shape {rewards.shape} for {rows} ids: give one reward a rollout.")
+        raise InputError(f"{name} has shape {rewards.shape} for {rows} ids: give one number a rollout.")
     if np.isinf(rewards).any():
         at = int(np.argmax(np.isinf(rewards)))
-        raise InputError(f"rewards_R[{at}] = {rewards[at]:g}: a reward is finite; NaN or None stands for no reward.")
+        raise InputError(f"{name}[{at}] = {rewards[at]:g}: a reward is finite; NaN or None stands for no reward.")
     return rewards
 
 

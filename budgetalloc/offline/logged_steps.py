@@ -19,6 +19,7 @@ class LoggedStep(NamedTuple):
     number: int  # from 0
     at_R: Ints  # the place in the pool of each rollout
     rewards_R: FloatArray
+    success_R: FloatArray  # in [0, 1]
     at_P: Ints  # the batch
     size_P: Ints  # its groups, with rollouts that have no reward
 
@@ -33,7 +34,7 @@ def logged_steps(ledger: Ledger, pool: list[Id]) -> tuple[list[Id], list[LoggedS
     logged = []
     for number, rows in enumerate(np.split(order, opens) if len(order) else []):
         at_P, size_P = np.unique(at_R[rows], return_counts=True)
-        logged.append(LoggedStep(number, at_R[rows], rewards_R[rows], at_P, size_P))
+        logged.append(LoggedStep(number, at_R[rows], rewards_R[rows], ledger.success_R[rows], at_P, size_P))
     return ids, logged
 
 

@@ -69,7 +69,8 @@ def one_step_value(
 
     Args:
         policy: It is copied. A policy that decides in rounds is refused.
-        ledger: A run that gave every prompt of its batch the same number of rollouts.
+        ledger: A run that gave every prompt of its batch the same number of rollouts. Groups are mixed by its rewards;
+            the policy learns from its success.
         budget: The budget of a step; by default what the run generated. An integer takes the same bounds as in
             `simulate`.
         candidates: The prompts on offer, by default what `policy.needs` says: 1, the logged batch; k, k times as many;
@@ -118,8 +119,8 @@ def one_step_value(
             limit = _limit(budget, bounds, step, len(offered_P))
             terms.append(_decide(policy, belief, ids, step, could_P, offered_P, limit))
         ids_R = [ids[at] for at in step.at_R.tolist()]
-        policy.observe(ids_R, step.rewards_R)
-        belief.observe(ids_R, step.rewards_R)
+        policy.observe(ids_R, step.success_R)
+        belief.observe(ids_R, step.success_R)
         belief.tick()
     if not terms:
         raise InputError(f"skip={skip!r}: the log has {len(steps)} steps, none with a reward is left to score.")

@@ -39,7 +39,8 @@ class Replay:
     the log generated up to it. After the last sweep the log has ended. Or set `sweep` yourself.
 
     Args:
-        ledger: One row a rollout, rewards in [0, 1]. NaN rewards answer nothing, and a prompt without any other is left
+        ledger: One row a rollout. The world's rewards are its `success_R`, which is what policies learn from: the
+            rewards, mapped to [0, 1] where they have a range. NaN answers nothing; a prompt without any other is left
             out of `ids`.
         seed: Of the order of rewards and of the model, at least 0. An answer depends on the seed, the id, the sweep
             and how many rollouts the prompt had in it. It depends neither on other prompts nor on the order of ids or
@@ -250,22 +251,17 @@ class Replay:
 
 
 def _checked(ledger: Ledger) -> FloatArray:
-    """The ledger's rewards; raises `InputError` for one outside [0, 1] and for columns of different lengths."""
-    rewards_R = np.asarray(ledger.rewards_R, dtype=np.float64)
-    rows = len(ledger.ids_R)
-    for name, column in (("rewards_R", rewards_R), ("step_R", ledger.step_R)):
-        if np.shape(column) != (rows,):
-            raise InputError(
-                f"ledger.{name} has shape {np.shape(column)} for {rows} ids: give one entry for each rollout."
-            )
-    outside_R = (rewards_R < 0) | (rewards_R > 1)  # False for NaN
+    """The ledger's success; raises `InputError` for one outside [0, 1]."""
+    success_R = np.asarray(ledger.success_R, dtype=np.float64)
+    outside_R = (success_R < 0) | (success_R > 1)  # False for NaN
     if outside_R.any():
         at = int(np.argmax(outside_R))
         raise InputError(
-            f"ledger.rewards_R[{at}] = {rewards_R[at]:g} lies outside [0, 1], which the beta-binomial model needs. "
-            "Rescale with (r - low) / (high - low)."
+            f"ledger.success_R[{at}] = {success_R[at]:g} lies outside [0, 1], which the beta-binomial model needs. "
+            "Give the ledger the range of its rewards, Ledger(..., reward_range=(lowest, highest)) or "
+            "Ledger.read(..., reward_range=)."
         )
-    return rewards_R
+    return success_R
 
 
 def _reach(values_G: NDArray[Any]) -> NDArray[Any]:

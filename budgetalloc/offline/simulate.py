@@ -91,7 +91,7 @@ def simulate(
         if policy.keep is not None and len(ids_R) > rows:
             # A row counts as often as it is kept. The factor turns the world's mean over all rows into one over the
             # kept rows.
-            kept = policy.keep(ids_R, rewards_R, rows, None)
+            kept = policy.keep(ids_R, rewards_R, rows, None, None)
             advantages_R = advantages_R * np.bincount(kept, minlength=len(ids_R)) * len(ids_R) / len(kept)
         world.learn(advantages_R)
         rollouts += len(ids_R)

@@ -1,4 +1,4 @@
-"""How fast prompts drift in a log: the change of a prompt's mean reward from visit to visit."""
+"""How fast prompts drift in a log: the change of a prompt's mean success from visit to visit."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,17 +11,18 @@ from budgetalloc.logs.ledger import Ledger
 def drift(ledger: Ledger, *, lag: int = 1) -> list[dict[str, float]]:
     """How far prompts drift from visit to visit: a row for each visit but the first.
 
-    A visit is a step in which a prompt was rolled out. A part of the change in its mean reward is sampling noise, which
-    the spread inside the groups tells; the rest is drift. Only prompts with two rewards or more in both visits count.
+    A visit is a step in which a prompt was rolled out. A part of the change in its mean success is sampling noise,
+    which the spread inside the groups tells; the rest is drift. Only prompts with two scored rollouts or more in both
+    visits count.
 
     Args:
         ledger: A whole run.
         lag: How many visits back a visit is compared with, at least 1.
 
     Returns:
-        `visit` (from `lag`, the first being 0), `prompts`, `mean` (reward at the visit), `change` (of the mean since
+        `visit` (from `lag`, the first being 0), `prompts`, `mean` (success at the visit), `change` (of the mean since
         the visit before), `sd` (standard deviation over prompts of the change, without the noise; 0 where the noise
-        explains all of it) and `noise` (standard deviation of sampling alone), in units of the reward. The `sd` of a
+        explains all of it) and `noise` (standard deviation of sampling alone), in units of success. The `sd` of a
         single visit is uncertain: `discount` uses all visits together.
 
     >>> step_R, ids_R = np.repeat([0, 1], 3200), np.tile(np.repeat(np.arange(400), 8), 2)
@@ -79,16 +80,16 @@ def _changes(ledger: Ledger, lag: int) -> list[tuple[int, int, float, float, flo
     steps = int(step_R.max(initial=0)) + 1
     key_G, group_R = np.unique(prompt_R * steps + step_R, return_inverse=True)  # by prompt, then step
     prompt_G = key_G // steps
-    rewards_R = np.asarray(ledger.rewards_R, dtype=np.float64)
-    scored_R = ~np.isnan(rewards_R)
+    success_R = np.asarray(ledger.success_R, dtype=np.float64)
+    scored_R = ~np.isnan(success_R)
 
     def total(values_R: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.bincount(group_R[scored_R], weights=values_R[scored_R], minlength=len(key_G)).astype(np.float64)
 
-    scored_G = total(np.ones(len(rewards_R)))
+    scored_G = total(np.ones(len(success_R)))
     with np.errstate(divide="ignore", invalid="ignore"):
-        mean_G = total(rewards_R) / scored_G
-        noise_G = total((rewards_R - mean_G[group_R]) ** 2) / (scored_G * (scored_G - 1))  # of the mean
+        mean_G = total(success_R) / scored_G
+        noise_G = total((success_R - mean_G[group_R]) ** 2) / (scored_G * (scored_G - 1))  # of the mean
     first_G = np.maximum.accumulate(np.where(np.diff(prompt_G, prepend=-1) > 0, np.arange(len(key_G)), 0))
     visit_G = np.arange(len(key_G)) - first_G
     changes = []

@@ -40,8 +40,8 @@ def sampled(
     Args:
         power: i and j, not negative.
         draw: Draw p from the belief; otherwise E[p^i (1-p)^j] under the belief is used.
-        prior, discount, idle, drift: Of `BetaEstimator`.
-        seed: Of the draws.
+        prior, discount, idle, drift: As in `BetaEstimator`.
+        seed: Seeds the draws.
 
     >>> from budgetalloc import Budget
     >>> policy = sampled(seed=0)

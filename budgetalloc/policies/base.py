@@ -11,11 +11,14 @@ from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.ids import Id, check_distinct, check_ids, shuffled_order
 from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.posterior import Beta, FloatArray
-from budgetalloc.beliefs.rewards import check_rewards
+from budgetalloc.beliefs.rewards import check_outcomes
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, InputError, StateError, UnsupportedError
 from budgetalloc.policies.decision import Decide, Hinted, Keep, Needs, Rounds, Tally, View
 from budgetalloc.solvers.base import check_costs
+
+Seen = tuple[list[Id], FloatArray, FloatArray]
+"""The prompts, rewards and successes of one round's rollouts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,13 +29,13 @@ class Policy:
     of the ids, on every process and after `load_state_dict`; deciding changes nothing, only observing does.
 
     Args:
-        name: As it is called, with its settings.
+        name: The function that built it, with its settings.
         decide: The rule: counts, or a generator of counts for a decision in rounds (`Rounds`).
         estimator: Keeps the beliefs.
         seed: Seeds draws and ties.
-        needs: What it asks of a trainer.
+        needs: What the policy asks of a trainer.
         keep: Which of the step's rollouts to train on, where it generates more than that.
-        memory: What it remembers of prompts beside the beliefs, if anything.
+        memory: What the policy remembers of prompts beside the beliefs, if anything.
 
     >>> import budgetalloc as ba
     >>> policy = ba.knapsack(seed=0)
@@ -94,26 +97,39 @@ class Policy:
             )
         return step.request()
 
-    def observe(self, ids_R: Iterable[Any], rewards_R: ArrayLike) -> None:
-        """Learns from one step's rewards, one row a rollout, shape (R,); NaN and None rewards are no evidence.
+    def observe(self, ids_R: Iterable[Any], rewards_R: ArrayLike, success_R: ArrayLike | None = None) -> None:
+        """Learns from one step's rollouts, one row a rollout.
+
+        Args:
+            ids_R: The prompt of each rollout, shape (R,).
+            rewards_R: The reward that the trainer optimises, shape (R,): any finite number; NaN and None are no
+                evidence. A group of unequal rewards is mixed.
+            success_R: How far each rollout succeeded, in [0, 1], shape (R,), which is what beliefs are about; NaN and
+                None are no evidence. Left out, the rewards are the successes and must lie in [0, 1] themselves.
 
         Raises:
-            InputError: lengths differ, or a reward lies outside [0, 1].
+            InputError: lengths differ, a reward is not finite, or a success lies outside [0, 1].
+
+        >>> import budgetalloc as ba
+        >>> policy = ba.adaptive()
+        >>> policy.observe(["a", "a"], [0.2, 1.0], success_R=[0, 1])  # 0.2 for the format, 0.8 for the answer
+        >>> policy.belief(["a"]).mean
+        array([0.5])
         """
         ids = check_ids(ids_R, "ids_R")
-        self._learn([(ids, check_rewards(rewards_R, len(ids)))])
+        self._learn([(ids, *check_outcomes(rewards_R, success_R, len(ids)))])
 
-    def _learn(self, rounds: Sequence[tuple[list[Id], FloatArray]]) -> None:
-        """Learns from one step's rewards, checked and round by round, and ends the step.
+    def _learn(self, rounds: Sequence[Seen]) -> None:
+        """Learns from one step's rewards and successes, checked and round by round, and ends the step.
 
         The memory comes first: its rule is code of a method, which may raise, and a memory that raises is unchanged.
         """
         if self.memory is not None:
-            for ids_R, rewards_R in rounds:
-                self.memory.observe(ids_R, rewards_R)
+            for ids_R, rewards_R, success_R in rounds:
+                self.memory.observe(ids_R, rewards_R, success_R)
             self.memory.tick()
-        for ids_R, rewards_R in rounds:
-            self.estimator.observe(ids_R, rewards_R)
+        for ids_R, _, success_R in rounds:
+            self.estimator.observe(ids_R, success_R)
         self.estimator.tick()
 
     def belief(self, ids_P: Iterable[Any]) -> Beta:
@@ -178,8 +194,8 @@ class Step:
         self.belief_P = policy.belief(self.ids_P)  # before the step: what an unbiased baseline may use
         self._order_P = shuffled_order(policy.estimator.keys(self.ids_P), policy.seed, policy.estimator.step)
         self._place = {self.ids_P[at]: k for k, at in enumerate(self._order_P.tolist())}
-        self._tally = Tally(np.zeros(len(self.ids_P)), np.zeros(len(self.ids_P)))
-        self._seen: list[tuple[list[Id], FloatArray]] = []  # what the policy learns at the end, round by round
+        self._tally = Tally.empty(len(self.ids_P))
+        self._seen: list[Seen] = []  # what the policy learns at the end, round by round
         self._plan: IntArray | Rounds | None = None
         self._rounds: Rounds | None = None
         self._spent = 0
@@ -245,11 +261,18 @@ class Step:
             )
         return counts_P
 
-    def observe(self, ids_R: Iterable[Any], rewards_R: ArrayLike, *, hinted: bool = False) -> None:
+    def observe(
+        self,
+        ids_R: Iterable[Any],
+        rewards_R: ArrayLike,
+        success_R: ArrayLike | None = None,
+        *,
+        hinted: bool = False,
+    ) -> None:
         """Rewards of rollouts of this step, one row a rollout, shape (R,). A decision in rounds sees them next.
 
         Args:
-            ids_R, rewards_R: As in `Policy.observe`.
+            ids_R, rewards_R, success_R: As in `Policy.observe`.
             hinted: Whether the rollouts were generated with a hint, as `Step.hinted` asked. Their rewards say nothing
                 about the prompt without it: neither the beliefs nor the memory nor the next round see them.
 
@@ -258,7 +281,7 @@ class Step:
         """
         self._check_open()
         ids = check_ids(ids_R, "ids_R")
-        rewards = check_rewards(rewards_R, len(ids))
+        rewards, success = check_outcomes(rewards_R, success_R, len(ids))
         if bool(hinted) != self.hinted:
             raise InputError(
                 f"observe(..., hinted={hinted!r}): {self.policy} requested rollouts "
@@ -267,11 +290,10 @@ class Step:
             )
         if hinted:
             return
-        self._seen.append((ids, rewards))
+        self._seen.append((ids, rewards, success))
         at_R = np.array([self._place.get(x, -1) for x in ids], dtype=np.int64)
-        known_R = (at_R >= 0) & ~np.isnan(rewards)
-        np.add.at(self._tally.successes_P, at_R[known_R], rewards[known_R])
-        np.add.at(self._tally.scored_P, at_R[known_R], 1.0)
+        known_R = at_R >= 0
+        self._tally.add(at_R[known_R], rewards[known_R], success[known_R])
 
     def end(self) -> None:
         """Ends the step: the policy learns from all that was observed."""

@@ -25,7 +25,7 @@ def batch(wanted_P: IntArray, view: View, order_P: IntArray | None = None, most:
     """
     budget, prompts = view.budget, len(wanted_P)
     order = np.arange(prompts) if order_P is None else order_P
-    floor = budget.smallest_group if budget.floor else 0  # everybody has it
+    floor = budget.smallest_group if budget.floor else 0  # every prompt has it
     extra_P = np.clip(wanted_P, budget.smallest_group, budget.largest_group) - floor
     number = prompts if most is None else most
     if budget.rollouts is not None:
@@ -48,7 +48,8 @@ def keep_only(wanted_P: IntArray, chosen: IntArray) -> IntArray:
 
 
 def in_proportion(wanted_P: IntArray, view: View) -> IntArray:
-    """Counts in proportion to what is wanted; who wants 0 gets only what the budget gives to all, or cannot place.
+    """Counts in proportion to what is wanted; a prompt that wants 0 gets only what the budget
+    gives to all prompts, or cannot place elsewhere.
 
     Wants that add up to the budget and keep to its sizes are met exactly. With `floor=0`, wants come from `batch`.
     """
@@ -64,9 +65,10 @@ def in_proportion(wanted_P: IntArray, view: View) -> IntArray:
 
 
 def _shares(wanted_P: IntArray, view: View) -> Value:
-    """Webster's rule as a value: the n-th rollout is worth less the larger (n - 1/2) / wanted; who wants 0 comes last.
+    """Webster's rule as a value: the n-th rollout is worth less the larger (n - 1/2) / wanted.
 
-    Gains are positive, and per token where only tokens are limited, so that any budget is spent.
+    Prompts that want 0 come last. Gains are positive, and per token where only tokens are limited, so that any budget
+    is spent.
     """
     prices_P = np.ones(len(wanted_P))
     if view.budget.rollouts is None:

@@ -35,8 +35,8 @@ def uniform(
     Attached to a trainer it changes nothing; the estimator only feeds the metrics.
 
     Args:
-        prior, discount, idle, drift: Of `BetaEstimator`.
-        seed: Of ties.
+        prior, discount, idle, drift: As in `BetaEstimator`.
+        seed: Seeds the ties.
 
     >>> from budgetalloc import Budget
     >>> uniform().allocate(["a", "b", "c", "d"], Budget(rollouts=32))
@@ -73,8 +73,8 @@ def knapsack(
         value: What n rollouts of a prompt are worth, such as `mixed_group`.
         belief: "posterior", the expectation under the Beta; "mean", the value at its mean.
         solver: `greedy`, or `ortools` where rollouts and tokens are limited or there are quotas, unless given.
-        prior, discount, idle, drift: Of `BetaEstimator`. 0.9 predicts best on a logged run of Qwen2.5-Math-1.5B.
-        seed: Of ties.
+        prior, discount, idle, drift: As in `BetaEstimator`. 0.9 predicts best on a logged run of Qwen2.5-Math-1.5B.
+        seed: Seeds the ties.
 
     >>> from budgetalloc import Budget
     >>> policy = knapsack(seed=1)
@@ -113,8 +113,8 @@ def thompson(
     Args:
         value: What n rollouts of a prompt are worth.
         solver: `greedy`, or `ortools` where rollouts and tokens are limited or there are quotas, unless given.
-        prior, discount, idle, drift: Of `BetaEstimator`.
-        seed: Of the draws and ties.
+        prior, discount, idle, drift: As in `BetaEstimator`.
+        seed: Seeds the draws and the ties.
 
     >>> from budgetalloc import Budget
     >>> policy = thompson(seed=0)
@@ -161,7 +161,7 @@ def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> In
 
 
 def _fair_share(view: View) -> Value:
-    """Gains per token that are the same for all and fall with n: everybody gets the n-th before one gets one more."""
+    """Gains per token that are equal for all prompts and fall with n: no prompt is two rollouts ahead of another."""
     two_resources = view.budget.rollouts is not None
     price_P = np.ones(len(view.belief_P)) if two_resources or view.costs_P is None else view.costs_P
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from budgetalloc.advantages import Baseline, Scale, Weight
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import Beta, FloatArray
+from budgetalloc.beliefs.rewards import unequal
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import UnsupportedError
 
@@ -37,7 +38,7 @@ class Needs:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What a decision may look at. Prompts stand in an order that does not depend on the caller's.
+    """What a decision may look at. The order of the prompts does not depend on the caller's order.
 
     Args:
         belief_P: Beliefs before the step.
@@ -78,16 +79,37 @@ class Tally:
     """What the rounds of a step have shown so far, one entry a prompt in the order of the `View`.
 
     Args:
-        successes_P: Sum of the rewards, in [0, n].
-        scored_P: Rollouts with a reward, n.
+        successes_P: Sum of the successes, in [0, n].
+        scored_P: Rollouts with a success in [0, 1], n.
+        low_P, high_P: Lowest and highest reward, on the trainer's scale; inf and -inf without any.
+
+    >>> tally = Tally.empty(2)
+    >>> tally.add(np.array([0, 0, 1, 1]), np.array([0.2, 0.2, 0.2, 1.0]), np.array([0.0, 0.0, 0.0, 1.0]))
+    >>> tally.successes_P, tally.mixed()
+    (array([0., 1.]), array([False,  True]))
     """
 
     successes_P: FloatArray
     scored_P: FloatArray
+    low_P: FloatArray
+    high_P: FloatArray
+
+    @classmethod
+    def empty(cls, prompts: int) -> "Tally":
+        """Of this many prompts without any rollout."""
+        return cls(np.zeros(prompts), np.zeros(prompts), np.full(prompts, np.inf), np.full(prompts, -np.inf))
+
+    def add(self, at_R: IntArray, rewards_R: FloatArray, success_R: FloatArray) -> None:
+        """Rewards and successes of rollouts of the prompts at these places; NaN is none."""
+        scored_R = ~np.isnan(success_R)
+        np.add.at(self.successes_P, at_R[scored_R], success_R[scored_R])
+        np.add.at(self.scored_P, at_R[scored_R], 1.0)
+        np.fmin.at(self.low_P, at_R, rewards_R)
+        np.fmax.at(self.high_P, at_R, rewards_R)
 
     def mixed(self) -> NDArray[np.bool_]:
-        """Which groups have both a success and a failure (of graded rewards: are neither all 0 nor all 1)."""
-        return np.asarray((self.successes_P > 0) & (self.successes_P < self.scored_P))
+        """Which groups are mixed: have unequal rewards, whatever their successes."""
+        return unequal(self.low_P, self.high_P)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,5 +126,6 @@ class Hinted:
 Rounds = Generator[IntArray | Hinted, Tally, None]
 """A decision in rounds: yields counts, is sent what they showed, and ends when it wants no more."""
 Decide = Callable[[View], IntArray | Rounds]
-Keep = Callable[[Sequence[Id], FloatArray, int, FloatArray | None], IntArray]
-"""Which rollouts to train on: (ids_R, rewards_R, rows, scores_RF of each reward function) -> indices, ascending."""
+Keep = Callable[[Sequence[Id], FloatArray, int, FloatArray | None, FloatArray | None], IntArray]
+"""Which rollouts to train on: (ids_R, rewards_R, rows, scores_RF of each reward function, success_R) -> indices,
+ascending. Where success_R is None, the rewards are the successes."""

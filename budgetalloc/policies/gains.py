@@ -13,7 +13,7 @@ from budgetalloc.values import Value
 
 # Gains are multiples of one unit, so that their sums are exact and equal gains are ties.
 UNIT = 2.0**-40
-START = 2.0**-3  # of each rollout that everybody gets first: above every other gain
+START = 2.0**-3  # of each rollout that every prompt gets first: above every other gain
 
 
 def spend_gains(gain: Callable[[IntArray], FloatArray], start_P: IntArray, high: int, view: View) -> IntArray:
@@ -22,7 +22,7 @@ def spend_gains(gain: Callable[[IntArray], FloatArray], start_P: IntArray, high:
     Args:
         gain: For counts_N, what each rollout between one of them and the next brings for its price, shape (P, N):
             below `START` and not rising with n.
-        start_P: Rollouts that everybody gets first, shape (P,).
+        start_P: Rollouts that every prompt gets first, shape (P,).
         high: Most rollouts by gain; the budget's smallest group, where that is more.
         view: Of the decision.
     """

@@ -32,8 +32,8 @@ def gate(
 
     A prompt outside passes all the same with the chance `explore`, so that one which the model has learned or forgotten
     is met again. Of those that pass, as many as groups of `group` fit into the budget are taken at random. If they are
-    too few, or none, prompts that did not pass follow, at random too: the budget is spent exactly. All defaults are
-    ours.
+    too few, or none, prompts that did not pass follow, at random too: the budget is spent exactly. The rule and its
+    defaults are our own.
 
     Args:
         group: Rollouts of a chosen prompt, at least 1.
@@ -41,8 +41,8 @@ def gate(
         predict: Gives the rates, from the view's `ids_P` for example; NaN passes. Without it they are the means of the
             beliefs, and prompts never seen pass. It must depend on nothing else that changes, or a resumed run differs.
         explore: Chance of a prompt outside to pass, in [0, 1]. With 0 it may never be met again.
-        discount, idle: Of `BetaEstimator`.
-        seed: Of the draws.
+        discount, idle: As in `BetaEstimator`.
+        seed: Seeds the draws.
 
     >>> from budgetalloc import Budget
     >>> policy = gate(seed=0)
@@ -78,8 +78,8 @@ def pass_or_explore(
     check_number("explore", explore, 0, 1)
 
     def decide(view: View) -> IntArray:
-        draws_2P = view.rng.random((2, len(view.ids_P)))
-        return ranked((passes(view) | (draws_2P[0] < explore)) + draws_2P[1] + 1e-12, group, view)
+        explore_draw_P, order_draw_P = view.rng.random((2, len(view.ids_P)))
+        return ranked((passes(view) | (explore_draw_P < explore)) + order_draw_P + 1e-12, group, view)
 
     return decide
 

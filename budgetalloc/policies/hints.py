@@ -26,14 +26,14 @@ def on_all_fail(
     gradient treats its tokens, is yours: Guide corrects the ratio to the prompt without the hint, NuRL hints only in a
     second stage of training.
 
-    `policy` spends all but `share` of the budget. Then `hint(ids)` is asked once, with every prompt whose rewards of
-    this step are all 0, and says which of them it can help. Those get `rollouts - unhinted` rollouts in a round of
-    their own, for which `step.hinted` is True, as far as the reserve goes; what it keeps goes in a last plain round to
-    `unhinted` for each of them, and to all prompts. Their rewards are passed with `hinted=True`: they are spent, but
-    reach neither the beliefs, nor the memory, nor the trigger. A trainer that knows nothing of hints does not go on in
-    silence: its `step.observe(ids_R, rewards_R)` raises `InputError`. In `group_advantages` hinted rollouts need ids of
-    their own, unless their groups are to be mixed with the plain ones, as NuRL's are; the posterior baseline is that of
-    the prompt without a hint.
+    `policy` spends all but `share` of the budget. Then `hint(ids)` is asked once, with every prompt whose successes of
+    this step are all 0 (whatever its rewards), and says which of them it can help. Those get `rollouts - unhinted`
+    rollouts in a round of their own, for which `step.hinted` is True, as far as the reserve goes; what it keeps goes in
+    a last plain round to `unhinted` for each of them, and to all prompts. Their rewards are passed with `hinted=True`:
+    they are spent, but reach neither the beliefs, nor the memory, nor the trigger. A trainer that knows nothing of
+    hints does not go on in silence: its `step.observe(ids_R, rewards_R)` raises `InputError`. In `group_advantages`
+    hinted rollouts need ids of their own, unless their groups are to be mixed with the plain ones, as NuRL's are; the
+    posterior baseline is that of the prompt without a hint.
 
     The two policies share what they learn: go on with one of them.
 
@@ -42,8 +42,9 @@ def on_all_fail(
         hint: Your code. It has to give the same answer on every process.
         rollouts: Further rollouts of a prompt that is helped, at least 1.
         unhinted: How many of them are without the hint, 0 to `rollouts - 1`.
-        share: Of the budget, reserved, in (0, 1); ours. It is lowered where what is left could not be spent.
-        fewest: Fewest failures of this step to call a prompt unsolved, at least 1; ours. NuRL's are whole groups.
+        share: Of the budget, reserved, in (0, 1); our default. It is lowered where what is left could not be spent.
+        fewest: Fewest failures of this step to call a prompt unsolved, at least 1; our default.
+            NuRL waits for a whole group of failures.
 
     >>> import budgetalloc as ba
     >>> policy = on_all_fail(ba.uniform(), lambda ids: [x for x in ids if x != "lost"], rollouts=4, share=0.25)
@@ -111,7 +112,7 @@ def _reserve(budget: Budget, prompts: int, share: float) -> int:
 
 def _counted(plan: IntArray | Rounds, prompts: int) -> Generator[IntArray | Hinted, Tally, tuple[IntArray, Tally]]:
     """The rounds of another decision; returns their counts in all, and what they showed."""
-    spent_P, tally = np.zeros(prompts, dtype=np.int64), Tally(np.zeros(prompts), np.zeros(prompts))
+    spent_P, tally = np.zeros(prompts, dtype=np.int64), Tally.empty(prompts)
     if isinstance(plan, np.ndarray):
         tally = yield plan
         return spent_P + plan, tally

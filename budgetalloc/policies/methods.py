@@ -266,7 +266,8 @@ METHODS: tuple[Method, ...] = (
         formula="drawn by exp(sqrt(p(1-p)) / tau), then n in proportion to sqrt(p(1-p))",
         source="arXiv 2510.01037",
         checked=CODE,
-        note="The paper's rule. The released code samples uniformly to within 0.5 % and never updates its posterior. The temperature is our default.",
+        note="The paper's rule. The released code samples uniformly to within 0.5 % and never updates its posterior. "
+        "The temperature is our default.",
     ),
     Method(
         "greso",

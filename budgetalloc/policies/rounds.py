@@ -75,7 +75,7 @@ class Spending:
         while self.left > keep and self.left != before:
             before = self.left
             at_K = at_K[self.counts_P[at_K] < high]
-            if self.counts_P[at_K].all():  # nobody starts a group: many turns at once
+            if self.counts_P[at_K].all():  # no prompt starts a group: many turns at once
                 turns = -(-(self.left - keep) // quantum)
                 self.give_each(at_K[:turns], quantum * max(turns // max(len(at_K), 1), 1))
                 continue
@@ -97,7 +97,7 @@ def until_finished(
 
     Prompts start in the order of the view, no more than could all be continued to `most`: at most the last is left
     half-way, at the price of more and smaller rounds. With a floor all start at once, and some may be left half-way.
-    Where nobody is left to continue or to start, `least` rollouts are spent all the same, on the prompts that have
+    Where no prompt is left to continue or to start, `least` rollouts are spent all the same, on the prompts that have
     fewest.
 
     Args:
@@ -109,7 +109,7 @@ def until_finished(
     prompts = len(view.belief_P)
     spending = Spending(view.budget, prompts)
     total, started, most = spending.left, 0, min(most, view.budget.largest_group)
-    tally = Tally(np.zeros(prompts), np.zeros(prompts))
+    tally = Tally.empty(prompts)
     while spending.left:
         before_P = spending.counts_P.copy()
         if view.budget.floor and not started:
@@ -122,7 +122,7 @@ def until_finished(
         starts = max(spending.left - owed, 0) // most or int((spending.counts_P == before_P).all())
         spending.give_each(np.arange(started, min(started + starts, prompts)), first)
         started = min(started + starts, prompts)
-        if (spending.counts_P == before_P).all():  # nobody to continue or to start
+        if (spending.counts_P == before_P).all():  # no prompt to continue or to start
             keep = max(total - least, 0)
             spending.spread(np.argsort(spending.counts_P, kind="stable"), keep)
             if (spending.counts_P == before_P).all():

@@ -1,21 +1,37 @@
 """How much signal a group's rewards hold: the mean absolute advantage."""
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.beliefs.rewards import extremes, unequal
 
 
-def mean_advantage(mean_V: ArrayLike) -> FloatArray:
-    """The mean absolute advantage of a group with this mean reward: 2 sqrt(m (1-m)), 0 where all are equal.
+def mean_advantage(rewards_R: ArrayLike, group_R: NDArray[np.int64], groups: int) -> FloatArray:
+    """The mean absolute advantage of each group, 0 where all rewards are equal: shape (groups,), in [0, 1].
 
-    Of n rewards of 0 or 1, m n have |r - m| = 1 - m and the others m: the mean is 2 m (1-m). GRPO divides by the
-    group's deviation, sqrt(m (1-m)). With the deviation of n - 1 it would be sqrt((n-1) / n) times that. Only the mean
-    is kept of a group, so that graded rewards count as if they were 0 and 1 with the same mean, which can be far off: a
-    group of equal rewards of 1/2 counts 1 instead of 0.
+    Advantages are (r - mean) / deviation, as GRPO's, with the deviation of n: with that of n - 1 they would be
+    sqrt((n-1) / n) times as large. Rewards that take two values, a share m of them the higher one, give
+    2 sqrt(m (1-m)), whatever the values are.
 
-    >>> mean_advantage([0.0, 0.125, 0.5, 1.0]).round(4)
-    array([0.    , 0.6614, 1.    , 0.    ])
+    Args:
+        rewards_R: Finite rewards on any scale, shape (R,).
+        group_R: The group of each, from 0 to groups - 1, shape (R,).
+        groups: How many there are.
+
+    >>> mean_advantage([0, 0, 0, 1, 0.2, 1.0, 0.5, 0.5], np.repeat([0, 1, 2], [4, 2, 2]), 3).round(4)
+    array([0.866, 1.   , 0.   ])
     """
-    mean = np.asarray(mean_V, dtype=np.float64)
-    return np.asarray(2.0 * np.sqrt(np.maximum(mean * (1.0 - mean), 0.0)))
+    rewards = np.asarray(rewards_R, dtype=np.float64)
+    low_G, high_G = extremes(rewards, group_R, groups)
+    n_G = np.maximum(np.bincount(group_R, minlength=groups), 1)
+    high_R = rewards == high_G[group_R]
+    share_G = np.bincount(group_R[high_R], minlength=groups) / n_G
+    between_G = np.bincount(group_R[~high_R & (rewards != low_G[group_R])], minlength=groups) > 0
+    away_R = rewards - (np.bincount(group_R, weights=rewards, minlength=groups) / n_G)[group_R]
+    mean_G = np.bincount(group_R, weights=np.abs(away_R), minlength=groups) / n_G
+    square_G = np.bincount(group_R, weights=away_R**2, minlength=groups) / n_G
+    with np.errstate(invalid="ignore"):  # 0 / 0 where all are equal
+        many_G = mean_G / np.sqrt(square_G)
+    two_G = 2.0 * np.sqrt(share_G * (1.0 - share_G))  # exact where rewards are 0 and 1
+    return np.where(unequal(low_G, high_G), np.where(between_G, many_G, two_G), 0.0)

@@ -1,23 +1,26 @@
 """The numbers of a report in sentences, which the terminal and the page share."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from budgetalloc.beliefs.ids import Id
+from budgetalloc.report.forecast import NEAR
 from budgetalloc.report.foresight import BELIEF, SURE, share
 from budgetalloc.report.rivals import Replayed
-from budgetalloc.report.waste import ALONE, FAILED, MIXED, PASSED, TIED, Waste
+from budgetalloc.report.waste import EXPECTED, FAILED, MIXED, PASSED, SINGLE, TIED, Waste
 
-LABELS = {MIXED: "mixed", FAILED: "all fail", PASSED: "all pass", TIED: "all equal", ALONE: "alone"}
+LABELS = {MIXED: "mixed", FAILED: "all fail", PASSED: "all pass", TIED: "all equal"}
+LABELS |= {SINGLE: "single", EXPECTED: "expected"}
 MEANING = {
     MIXED: "unequal rewards: the group has a gradient",
-    FAILED: "every rollout has the lowest reward",
-    PASSED: "every rollout has the highest reward",
-    TIED: "equal rewards between lowest and highest",
-    ALONE: "the only rollout of its prompt in a step",
+    FAILED: "equal rewards, no rollout has success",
+    PASSED: "equal rewards, every rollout has success",
+    TIED: "equal rewards between the two",
+    SINGLE: "single rollout, success not as predicted",
+    EXPECTED: "single rollout, success as predicted",
 }
 
 
@@ -39,15 +42,31 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def size_sentence(waste: Waste) -> str:
+    """How large the log is."""
+    steps = counted(len(waste.step_S), "step")
+    if waste.trainer_steps < len(waste.step_S):
+        steps = f"{counted(len(waste.step_S), 'decision')} in {counted(waste.trainer_steps, 'training step')}"
+    return f"{waste.rollouts:,} rollouts in {waste.groups:,} groups: {len(waste.ids_P):,} prompts, {steps}."
+
+
 def headline(waste: Waste) -> str:
     """How many rollouts were wasted, in one sentence."""
     shares = waste.shares()
-    words = {FAILED: "all failed", PASSED: "all passed", TIED: "had equal rewards in between"}
-    parts = [f"{percent(shares[kind])} in groups that {said}" for kind, said in words.items() if shares[kind]]
+    words = {FAILED: "in groups that all failed", PASSED: "in groups that all passed"}
+    words |= {TIED: "in groups that had equal rewards in between"}
+    words |= {
+        EXPECTED: "as the only rollout of their prompt in the step, with a success that was predicted to within "
+        f"{NEAR:g}"
+    }
+    parts = [f"{percent(shares[kind])} {said}" for kind, said in words.items() if shares[kind]]
     wasted = share(waste.wasted, waste.rollouts)
+    if not parts and shares[SINGLE]:
+        return f"No group has equal rewards, and no single rollout was predicted to within {NEAR:g}: none was wasted."
     if not parts:
         return "No group has equal rewards: no rollout was wasted under a group baseline."
-    return f"{percent(wasted)} of the rollouts gave no gradient under a group baseline: {', '.join(parts)}."
+    gradient = "no or almost no gradient" if shares[EXPECTED] else "no gradient under a group baseline"
+    return f"{percent(wasted)} of the rollouts gave {gradient}: {', '.join(parts)}."
 
 
 def tokens_sentence(waste: Waste) -> str:
@@ -58,24 +77,28 @@ def tokens_sentence(waste: Waste) -> str:
         "" if not waste.unmeasured else f"; the lengths of {percent(1 - waste.unmeasured / waste.rollouts)} are known"
     )
     part = percent(share(waste.wasted_tokens, waste.tokens))
-    return f"Tokens in wasted groups: {waste.wasted_tokens:,} of {waste.tokens:,} ({part}{known})."
+    where = "of wasted rollouts" if waste.wasted > waste.wasted_in_groups else "in wasted groups"
+    return f"Tokens {where}: {waste.wasted_tokens:,} of {waste.tokens:,} ({part}{known})."
 
 
-def alone_sentence(waste: Waste) -> str:
-    """What is known of single rollouts; empty if there are none."""
-    part = waste.shares()[ALONE]
+def singles_sentence(waste: Waste) -> str:
+    """How single rollouts get their gradient; empty if there are none."""
+    shares = waste.shares()
+    part = shares[SINGLE] + shares[EXPECTED]
     if not part:
         return ""
     return (
         f"{percent(part)} of the rollouts were the only one of their prompt in the step, as adaptive() asks for. Their "
-        "baseline comes from earlier steps, so they are neither mixed nor wasted here."
+        "baseline is a prediction from earlier steps: the gradient is in the difference between success and prediction."
     )
 
 
 def prompts_sentences(waste: Waste) -> list[str]:
-    """How many prompts were never and always solved, and their share of the rollouts."""
+    """How many prompts were never, sometimes and always solved, and their share of the rollouts."""
     lines = []
-    for said, at_P in (("Never solved", waste.never()), ("Always solved", waste.always())):
+    never, always = waste.never(), waste.always()
+    sometimes = np.setdiff1d(np.arange(len(waste.ids_P)), np.concatenate([never, always]))
+    for said, at_P in (("Never solved", never), ("Sometimes solved", sometimes), ("Always solved", always)):
         part = share(len(at_P), len(waste.ids_P))
         took = share(waste.rollouts_P[at_P].sum(), waste.rollouts)
         each = f" (median {np.median(waste.rollouts_P[at_P]):.0f} each)" if len(at_P) else ""
@@ -87,23 +110,27 @@ def prompts_sentences(waste: Waste) -> list[str]:
 
 
 def foresight_sentences(waste: Waste) -> list[str]:
-    """How well the waste could be predicted one step ahead."""
+    """How well wasted groups could be predicted one step ahead; empty for a run in single rollouts."""
     foresight = waste.foresight
-    cold = percent(share(foresight.cold_wasted_rollouts, waste.wasted))
+    cold = percent(share(foresight.cold_wasted_rollouts, waste.wasted_in_groups))
+    if not waste.grouped:
+        return []
     if not foresight.groups:
         return ["No prompt came twice in groups of two or more, so its history could not predict anything."]
     called = foresight.called()
-    caught = percent(share(called["wasted_rollouts"], waste.wasted))
+    caught = percent(share(called["wasted_rollouts"], waste.wasted_in_groups))
     right = percent(share(called["wasted"], called["groups"]))
     lines = [
-        f"{caught} of the wasted rollouts could be predicted from earlier steps with a probability of at least "
-        f"{100 * SURE:.0f} %."
+        f"{caught} of the rollouts in wasted groups could be predicted from earlier steps with a probability of at "
+        f"least {100 * SURE:.0f} %."
         if called["groups"]
         else f"No group was predicted to be wasted with a probability of at least {100 * SURE:.0f} %.",
     ]
     if called["groups"]:
         lines.append(f"Of the {called['groups']:,} groups predicted so, {right} were wasted.")
-    lines.append(f"{cold} of the wasted rollouts were at the first visit of a prompt, before there was any history.")
+    lines.append(
+        f"{cold} of the rollouts in wasted groups were at the first visit of a prompt, before there was any history."
+    )
     lines.append(
         f"Brier score of the prediction (mean squared error): {foresight.brier:.3f}; of the best constant: "
         f"{foresight.base * (1 - foresight.base):.3f}. Area under the ROC curve {foresight.auc:.2f}; log loss "
@@ -113,8 +140,26 @@ def foresight_sentences(waste: Waste) -> list[str]:
         lines.append("That is worse than the constant: here a prompt's history says little about its next group.")
     if waste.graded:
         lines.append(
-            "Rewards are graded. The belief treats a reward of 0.3 as 0.3 successes, so the prediction is rough."
+            "Success is graded. The belief treats a success of 0.3 as 0.3 successes, so the prediction is rough."
         )
+    return lines
+
+
+def forecast_sentences(waste: Waste) -> list[str]:
+    """How well the success of rollouts was predicted, and how much was left to learn from."""
+    forecast = waste.forecast
+    who = "by the policy of the run" if 2 * forecast.logged >= forecast.rollouts else f"by the belief {BELIEF}"
+    if math.isnan(forecast.explained):
+        return ["Every rollout had the same success, so there was nothing to predict."]
+    lines = [
+        f"Success of each rollout, as predicted {who} before its step. The prediction explained "
+        f"{percent(forecast.explained)} of the variance of success (Brier score {forecast.brier:.3f}; of the best "
+        f"constant {forecast.constant:.3f}).",
+        f"Mean surprise {forecast.surprise:.2f}: it is |success - prediction|, the size of the advantage under a "
+        "baseline from earlier steps.",
+    ]
+    if forecast.explained < 0:
+        lines.append("That is worse than the constant: single rollouts are better compared with their group.")
     return lines
 
 
@@ -132,8 +177,8 @@ def replay_sentences(replayed: Replayed) -> list[str]:
     if any(row["min_group"] == 1 for row in replayed.rows):
         names = ", ".join(row["policy"] for row in replayed.rows if row["min_group"] == 1)
         lines.append(
-            f"{names} may ask for groups of one. These are never mixed; their baseline comes from earlier steps. "
-            "Compare it by the signal."
+            f"{names} may ask for groups of one. These are never mixed; their baseline comes from earlier steps. So "
+            "no share of mixed groups is given: compare by the signal."
         )
     lines.append(
         "Signal: the mean of 4 p (1-p) over the rollouts, where p is the logged success rate of the prompt; 100 % if "
@@ -145,9 +190,14 @@ def replay_sentences(replayed: Replayed) -> list[str]:
     return lines
 
 
-def notes_sentences(waste: Waste, notes: Mapping[str, int]) -> list[str]:
-    """What the reader left out or assumed, and how often."""
-    lines = [f"{shortened(text, 200)}: {count:,}" for text, count in notes.items()]
+def doubts_sentences(notes: Mapping[str, int], doubts: Sequence[str]) -> list[str]:
+    """The notes which say that the figures may be of something else than they seem."""
+    return [f"CAREFUL: {shortened(text, 300)}: {notes.get(text, 0):,}" for text in doubts]
+
+
+def notes_sentences(waste: Waste, notes: Mapping[str, int], doubts: Sequence[str] = ()) -> list[str]:
+    """What the reader left out or assumed, and how often; `doubts` are said elsewhere."""
+    lines = [f"{shortened(text, 200)}: {count:,}" for text, count in notes.items() if text not in doubts]
     if waste.unscored:
         lines.append(f"rollouts without a reward, left out: {waste.unscored:,}")
     if waste.broken and "broken row" not in notes:
@@ -156,14 +206,14 @@ def notes_sentences(waste: Waste, notes: Mapping[str, int]) -> list[str]:
 
 
 def worst(waste: Waste, most: int = 5) -> list[dict[str, Any]]:
-    """The prompts with most rollouts in wasted groups: `id`, `rollouts`, `wasted`, mean `reward`, `tokens` wasted."""
+    """The prompts with most wasted rollouts: `id`, `rollouts`, `wasted`, mean `success`, `wasted_tokens`."""
     order = np.argsort(-waste.wasted_P, kind="stable")[:most]
     return [
         {
             "id": waste.ids_P[at],
             "rollouts": int(waste.rollouts_P[at]),
             "wasted": int(waste.wasted_P[at]),
-            "reward": float(waste.successes_P[at] / waste.rollouts_P[at]),
+            "success": float(waste.successes_P[at] / waste.rollouts_P[at]),
             "wasted_tokens": int(waste.wasted_tokens_P[at]) if waste.tokens is not None else None,
         }
         for at in order.tolist()

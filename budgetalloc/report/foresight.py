@@ -1,6 +1,6 @@
 """Whether wasted groups could be predicted: forecasts made before each group, and their scores."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,14 +77,7 @@ class Foresight:
 
     def deciles(self) -> list[dict[str, float]]:
         """`groups`, mean `predicted` and `wasted` share in tenths of the predicted probability, empty ones left out."""
-        tenths = [
-            (int(groups), float(predicted), int(wasted))
-            for groups, predicted, wasted in (
-                (self.groups_B[at].sum(), self.predicted_B[at].sum(), self.wasted_B[at].sum())
-                for at in np.array_split(np.arange(BINS), 10)
-            )
-        ]
-        return [{"groups": n, "predicted": p / n, "wasted": w / n} for n, p, w in tenths if n]
+        return tenths("groups", self.groups_B, {"predicted": self.predicted_B, "wasted": self.wasted_B})
 
     def called(self, sure: float = SURE) -> dict[str, float]:
         """Groups predicted to be wasted with at least this probability: how many, how many were, and their rollouts."""
@@ -106,6 +99,16 @@ def equal_chance(belief: Beta, counts_P: Sequence[int] | Ints) -> FloatArray:
         believed = belief.take(of_n)
         chance_P[of_n] = (believed.all_pass([n]) + believed.all_fail([n]))[:, 0]
     return chance_P
+
+
+def tenths(name: str, number_B: Ints, sums_B: Mapping[str, FloatArray | Ints]) -> list[dict[str, float]]:
+    """Bins in tenths: how many there are, under `name`, and the mean of each column; empty tenths are left out."""
+    rows = []
+    for at in np.array_split(np.arange(BINS), 10):
+        number = int(number_B[at].sum())
+        if number:
+            rows.append({name: number} | {key: float(column[at].sum()) / number for key, column in sums_B.items()})
+    return rows
 
 
 def bin_of(p_G: FloatArray) -> Ints:

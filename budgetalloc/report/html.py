@@ -9,8 +9,8 @@ from budgetalloc.report import plots
 from budgetalloc.report.findings import (
     LABELS,
     MEANING,
-    alone_sentence,
-    counted,
+    doubts_sentences,
+    forecast_sentences,
     foresight_sentences,
     headline,
     notes_sentences,
@@ -18,29 +18,33 @@ from budgetalloc.report.findings import (
     prompts_sentences,
     replay_sentences,
     shortened,
+    singles_sentence,
+    size_sentence,
     tokens_sentence,
     worst,
 )
 from budgetalloc.report.foresight import SURE, share
 from budgetalloc.report.rivals import LIMITS, Replayed
 from budgetalloc.report.summary import Report
-from budgetalloc.report.text import spanned
-from budgetalloc.report.waste import ALONE, FAILED, KINDS, MIXED, PASSED, TIED, Waste
+from budgetalloc.report.text import cells_of
+from budgetalloc.report.waste import EXPECTED, FAILED, KINDS, MIXED, PASSED, SINGLE, TIED, Waste
 
 _IN = {
     MIXED: "in mixed groups",
     FAILED: "in groups that all failed",
     PASSED: "in groups that all passed",
     TIED: "in groups of equal rewards",
-    ALONE: "the only one of their prompt",
+    SINGLE: "single, not as predicted",
+    EXPECTED: "single, as predicted",
 }
 _RUNS = 60  # of steps in a plot
 # Colours of Okabe and Ito, which colour-blind readers tell apart; each is named by text as well.
 _STYLE = """
 :root { color-scheme: light dark; --page: #fdfdfc; --text: #1d1f21; --soft: #5c6166; --rule: #d9dcdf;
-  --mixed: #0072b2; --all_fail: #d55e00; --all_pass: #009e73; --tied: #cc79a7; --alone: #8a8f94; }
+  --mixed: #0072b2; --all_fail: #d55e00; --all_pass: #009e73; --tied: #cc79a7; --single: #56b4e9; --expected: #8a8f94; }
 @media (prefers-color-scheme: dark) { :root { --page: #16181a; --text: #e8e9ea; --soft: #a4abb1; --rule: #373c40;
-  --mixed: #4aa8e0; --all_fail: #f08a3c; --all_pass: #2cc295; --tied: #e59cc6; --alone: #7d848a; } }
+  --mixed: #4aa8e0; --all_fail: #f08a3c; --all_pass: #2cc295; --tied: #e59cc6; --single: #8fd0f5;
+  --expected: #7d848a; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 1.2rem 1rem 3rem; max-width: 56rem; background: var(--page); color: var(--text);
   font: 16px/1.5 system-ui, "Segoe UI", Roboto, "Open Sans", sans-serif; overflow-wrap: anywhere; }
@@ -65,7 +69,8 @@ svg text { fill: var(--text); font-size: 12px; }
 .point { fill: var(--mixed); } .span { stroke: var(--mixed); stroke-width: 3; }
 .line { fill: none; stroke-width: 2.5; }
 .mixed { fill: var(--mixed); } .all_fail { fill: var(--all_fail); } .all_pass { fill: var(--all_pass); }
-.tied { fill: var(--tied); } .alone { fill: var(--alone); } .foreseen { stroke: var(--mixed); fill: none; }
+.tied { fill: var(--tied); } .single { fill: var(--single); }
+.expected { fill: var(--expected); } .foreseen { stroke: var(--mixed); fill: none; }
 .key { display: inline-block; width: .8rem; height: .8rem; border-radius: .15rem; margin-right: .35rem;
   background: var(--edge); vertical-align: -.05rem; print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 .legend { display: flex; flex-wrap: wrap; gap: .2rem 1rem; list-style: none; padding: 0; font-size: .9rem; }
@@ -90,25 +95,27 @@ def as_html(report: Report) -> str:
     body = [
         f"<h1>{_escaped(report.name)}</h1>",
         f'<p class="first">{_escaped(headline(waste))}</p>',
-        f'<p class="soft">{waste.rollouts:,} rollouts in {waste.groups:,} groups of {len(waste.ids_P):,} prompts, '
-        f"{counted(len(waste.step_S), 'step')}; read as {_escaped(report.kind)}.</p>",
-        *_paragraphs([tokens_sentence(waste), alone_sentence(waste)]),
+        f'<p class="soft">{_escaped(size_sentence(waste))} Read as {_escaped(report.kind)}.</p>',
+        *(f'<p class="limits">{_escaped(text)}</p>' for text in doubts_sentences(report.notes, report.doubts)),
+        *_paragraphs([tokens_sentence(waste), singles_sentence(waste)]),
         _cards(waste),
         "<h2>Where the rollouts went</h2>",
         _time(waste),
         "<h2>Prompts</h2>",
         *_paragraphs(prompts_sentences(waste)),
         _prompts(waste),
-        "<h2>Could the waste be predicted?</h2>",
+        "<h2>What could be predicted?</h2>",
         *_paragraphs(foresight_sentences(waste)),
         _foresight(waste),
+        *_paragraphs(forecast_sentences(waste)),
+        _forecast(waste),
         "<h2>What other policies would have drawn</h2>",
     ]
     if report.replayed is None:
         body.append(f"<p>Not replayed: {_escaped(report.why_not.rstrip('.'))}.</p>")
     else:
         body.append(_rivals(report.replayed))
-    notes = "".join(f"<li>{_escaped(text)}</li>" for text in notes_sentences(waste, report.notes))
+    notes = "".join(f"<li>{_escaped(text)}</li>" for text in notes_sentences(waste, report.notes, report.doubts))
     body += ["<h2>What was left out or assumed</h2>", f"<ul>{notes}</ul>"]
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -141,7 +148,7 @@ def _cards(waste: Waste) -> str:
     cards.append((f"{len(waste.never()):,}", "prompts never solved", "var(--rule)"))
     cards.append((f"{len(waste.always()):,}", "prompts always solved", "var(--rule)"))
     if waste.tokens and waste.wasted_tokens is not None:
-        cards.append((percent(share(waste.wasted_tokens, waste.tokens)), "of tokens in wasted groups", "var(--rule)"))
+        cards.append((percent(share(waste.wasted_tokens, waste.tokens)), "of tokens in wasted rollouts", "var(--rule)"))
     cells = [f'<div class="card" style="--edge:{edge}"><b>{_escaped(x)}</b>{text}</div>' for x, text, edge in cards]
     return f'<div class="cards">{"".join(cells)}</div>'
 
@@ -164,12 +171,12 @@ def _time(waste: Waste) -> str:
         for kind in kinds
     )
     one = plots.areas(layers, _ticks(time), "Shares of rollouts by kind of group over training steps", "training step")
-    rewards = [row["reward"] for row in time]
-    two = plots.line(rewards, _ticks(time), "Mean reward over training steps", "training step", "foreseen")
+    success = [row["success"] for row in time]
+    two = plots.line(success, _ticks(time), "Mean success over training steps", "training step", "foreseen")
     return (
         f'<ul class="legend">{keys}</ul><div class="plots">'
         + _figure("Share of rollouts by kind of group", one, "From bottom to top in the order of the legend.")
-        + _figure("Mean reward", two, "0 % is the lowest reward, 100 % the highest.")
+        + _figure("Mean success", two, "The mean over all rollouts of a step.")
         + "</div>"
     )
 
@@ -182,24 +189,22 @@ def _prompts(waste: Waste) -> str:
     bars = [("all_fail", len(never), "never")]
     bars += [("mixed", count, "40-50" if k == 4 else "") for k, count in enumerate(counts)]
     bars.append(("all_pass", len(always), "always"))
-    picture = plots.columns(bars, "Number of prompts by mean reward", "mean reward over the run, %")
+    picture = plots.columns(bars, "Number of prompts by mean success", "mean success over the run, %")
     tokens = waste.tokens is not None
-    head = ["prompt", "rollouts wasted", "of", "mean reward", *(["tokens wasted"] if tokens else [])]
+    head = ["prompt", "rollouts wasted", "of", "mean success", *(["tokens wasted"] if tokens else [])]
     rows = [
-        [shortened(row["id"], 70), f"{row['wasted']:,}", f"{row['rollouts']:,}", f"{row['reward']:.2f}"]
+        [shortened(row["id"], 70), f"{row['wasted']:,}", f"{row['rollouts']:,}", f"{row['success']:.2f}"]
         + ([f"{row['wasted_tokens']:,}"] if tokens else [])
         for row in worst(waste, 8)
     ]
-    table = f'<div class="beside"><h3>Most rollouts in wasted groups</h3>{_table(head, rows)}</div>' if rows else ""
-    caption = (
-        "Prompts by their mean reward over the whole run. Those in the first and the last column got one reward only."
-    )
+    table = f'<div class="beside"><h3>Most wasted rollouts</h3>{_table(head, rows)}</div>' if rows else ""
+    caption = "Prompts by their mean success over the whole run."
     return f'<div class="plots">{_figure("Prompts", picture, caption)}{table}</div>'
 
 
 def _foresight(waste: Waste) -> str:
     tenths = waste.foresight.deciles()
-    if not tenths:
+    if not tenths or not waste.grouped:
         return ""
     points = [(row["predicted"], row["wasted"], row["groups"]) for row in tenths]
     one = plots.calibration(points, "Predicted against observed share of wasted groups", "predicted chance of waste")
@@ -214,6 +219,22 @@ def _foresight(waste: Waste) -> str:
         + _figure(
             title, two, "Share of the wasted rollouts. A belief needs several visits of a prompt for such a prediction."
         )
+        + "</div>"
+    )
+
+
+def _forecast(waste: Waste) -> str:
+    rows = waste.forecast.deciles()
+    points = [(row["predicted"], row["success"], row["rollouts"]) for row in rows]
+    one = plots.calibration(points, "Predicted against observed success", "predicted success")
+    time = waste.over_time(_RUNS)
+    surprise = [row["surprise"] for row in time]
+    two = plots.line(surprise, _ticks(time), "Mean surprise over training steps", "training step", "foreseen")
+    caption = "Rollouts in tenths of the prediction; a larger dot has more. Right predictions lie on the dashed line."
+    return (
+        '<div class="plots">'
+        + _figure("Predicted and observed success", one, caption)
+        + _figure("Mean surprise", two, "The mean of |success - prediction|: what is left to learn from.")
         + "</div>"
     )
 
@@ -233,9 +254,7 @@ def _rivals(replayed: Replayed) -> str:
     rows_ = [
         [
             row["policy"],
-            spanned(row, "mixed_rollouts"),
-            "" if row["policy"] == first else spanned(row, "mixed_rollouts_diff", "+"),
-            *(percent(row[figure]) for figure in ("signal", "modelled", "at_least", "at_most")),
+            *cells_of(row, first),
         ]
         for row in replayed.rows
     ]

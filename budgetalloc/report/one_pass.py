@@ -10,18 +10,21 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL, check_range, unequal
 from budgetalloc.errors import InputError
 from budgetalloc.logs.base import Chunk
+from budgetalloc.report.forecast import Forecast, expected
 from budgetalloc.report.foresight import BINS, SURE, Foresight, believer, bin_of, equal_chance, share
+from budgetalloc.report.success import success_of
 from budgetalloc.report.waste import KINDS, Waste
 
 Ints = NDArray[np.int64]
 
 
-def measure(chunks: Iterable[Chunk], *, reward_range: tuple[float, float] = (0.0, 1.0)) -> Waste:
+def measure(chunks: Iterable[Chunk], *, reward_range: tuple[float, float] | None = None) -> Waste:
     """Reads a log once and says where its rollouts went.
 
     Args:
         chunks: Parts of the log that hold whole steps, in ascending order; a `Ledger` in a list is one.
-        reward_range: The rewards that stand for failure and success; what lies between is graded.
+        reward_range: The rewards that stand for failure and success; what lies between is graded. Left out: the range
+            that the log has, else (0, 1). A log that has success beside the reward needs none.
 
     Raises:
         InputError: a reward outside the range, a step in two chunks, or no reward at all.
@@ -34,13 +37,13 @@ def measure(chunks: Iterable[Chunk], *, reward_range: tuple[float, float] = (0.0
     >>> waste.rollouts, waste.wasted, waste.wasted_tokens
     (16, 12, 120)
     >>> waste.shares()
-    {'mixed': 0.25, 'all_fail': 0.5, 'all_pass': 0.25, 'tied': 0.0, 'alone': 0.0}
+    {'mixed': 0.25, 'all_fail': 0.5, 'all_pass': 0.25, 'tied': 0.0, 'single': 0.0, 'expected': 0.0}
     >>> [waste.ids_P[at] for at in waste.never()]
     ['a']
     >>> round(waste.foresight.predicted_B.sum(), 4)  # at the second visits, under Beta(.5, 4.5) and Beta(3.5, 1.5)
     np.float64(1.0924)
     """
-    run = _Run(check_range(reward_range))
+    run = _Run(None if reward_range is None else check_range(reward_range))
     for chunk in chunks:
         run.add(chunk)
     return run.result()
@@ -74,16 +77,19 @@ class _Sums:
 class _Run:
     """What is known of the log so far."""
 
-    def __init__(self, reward_range: tuple[float, float]) -> None:
-        self.low, self.high = reward_range
+    def __init__(self, reward_range: tuple[float, float] | None) -> None:
+        self.given = self.range = reward_range
         self.place: dict[Id, int] = {}
         self.prompts = _Sums("visits", "rollouts", "wasted", "wasted_tokens", "successes")
         self.steps: list[int] = []
-        self.by_step = _Sums("reward", "foreseen", "cold")
+        self.trainer_steps: set[int] = set()
+        self.by_step = _Sums("reward", "success", "surprise", "foreseen", "cold")
         self.by_kind = _Sums("groups", "rollouts", "tokens")  # of each step, one place a kind
         self.belief = believer()
         self.bins = _Sums("groups", "wasted", "predicted", "rollouts", "wasted_rollouts")
         self.squared = self.surprise = 0.0
+        self.predictions = _Sums("rollouts", "predicted", "success")  # of the success of rollouts
+        self.forecast = dict.fromkeys(("squared", "surprises", "squares", "logged"), 0.0)
         self.cold = np.zeros(3, dtype=np.int64)  # groups, wasted groups, their rollouts
         self.seen = (np.inf, -np.inf)
         self.graded = False
@@ -92,7 +98,8 @@ class _Run:
     def add(self, log: Chunk) -> None:
         self.broken += log.broken
         rewards_R = np.asarray(log.rewards_R, dtype=np.float64)
-        scored_R = ~np.isnan(rewards_R)
+        success_R = success_of(log, self.given)
+        scored_R = ~np.isnan(rewards_R) & ~np.isnan(success_R)
         self.unscored += int((~scored_R).sum())
         steps_S = np.unique(log.step_R)
         if not len(steps_S):
@@ -101,53 +108,72 @@ class _Run:
             raise InputError(
                 f"chunks: step {steps_S[0]} comes after step {self.steps[-1]}. Give whole steps in ascending order."
             )
+        self.range = self.given or log.reward_range or self.range
         rewards_R = rewards_R[scored_R]
-        self._check_range(rewards_R)
+        self.seen = float(rewards_R.min(initial=self.seen[0])), float(rewards_R.max(initial=self.seen[1]))
+        self.trainer_steps.update(np.unique(log.trainer_step_R).tolist())
         ids = check_ids(log.ids_R, "ids_R")
         scored = [name for name, has_reward in zip(ids, scored_R.tolist(), strict=True) if has_reward]
         prompt_R = np.fromiter((self.place.setdefault(x, len(self.place)) for x in scored), np.int64, len(scored))
         at_R = len(self.steps) + np.searchsorted(steps_S, log.step_R[scored_R])
         self.steps += steps_S.tolist()
-        self._groups(at_R, prompt_R, rewards_R, log.lengths_R[scored_R])
-
-    def _check_range(self, rewards_R: FloatArray) -> None:
-        self.seen = float(rewards_R.min(initial=self.seen[0])), float(rewards_R.max(initial=self.seen[1]))
-        if self.seen[0] < self.low or self.seen[1] > self.high:
-            wrong = self.seen[0] if self.seen[0] < self.low else self.seen[1]
-            raise InputError(
-                f"The log has a reward of {wrong:g}, outside reward_range=({self.low:g}, {self.high:g}): give the "
-                "rewards that stand for failure and success."
-            )
-
-    def _groups(self, at_R: Ints, prompt_R: Ints, rewards_R: FloatArray, length_R: Ints) -> None:
-        """Sums by group, then by step and by prompt."""
         order = np.lexsort((prompt_R, at_R))
-        at_R, prompt_R, rewards_R, length_R = at_R[order], prompt_R[order], rewards_R[order], length_R[order]
-        success_R = (rewards_R - self.low) / (self.high - self.low)
-        self.graded |= bool(((success_R > EQUAL) & (success_R < 1 - EQUAL)).any())
-        opens_R = np.ones(len(order), dtype=bool)
+        rows_R = np.flatnonzero(scored_R)[order]
+        self._groups(
+            at_R[order],
+            prompt_R[order],
+            rewards_R[order],
+            success_R[rows_R],
+            log.predicted_R[rows_R],
+            log.lengths_R[rows_R],
+        )
+
+    def _groups(
+        self,
+        at_R: Ints,
+        prompt_R: Ints,
+        rewards_R: FloatArray,
+        success_R: FloatArray,
+        logged_R: FloatArray,
+        length_R: Ints,
+    ) -> None:
+        """Sums by group, then by step and by prompt, of rows sorted by step and prompt."""
+        opens_R = np.ones(len(at_R), dtype=bool)
         opens_R[1:] = (at_R[1:] != at_R[:-1]) | (prompt_R[1:] != prompt_R[:-1])
         rows_G = np.flatnonzero(opens_R)
         if not len(rows_G):
             return
-        at_G, prompt_G, n_G = at_R[rows_G], prompt_R[rows_G], np.diff(np.append(rows_G, len(order)))
+        self.graded |= bool(((success_R > EQUAL) & (success_R < 1 - EQUAL)).any())
+        at_G, prompt_G, n_G = at_R[rows_G], prompt_R[rows_G], np.diff(np.append(rows_G, len(at_R)))
         self.unmeasured += int((length_R < 0).sum())
         tokens_G = np.add.reduceat(np.maximum(length_R, 0), rows_G)
-        success_G = np.add.reduceat(success_R, rows_G)
         mixed_G = unequal(np.minimum.reduceat(rewards_R, rows_G), np.maximum.reduceat(rewards_R, rows_G))
         failed_G = np.maximum.reduceat(success_R, rows_G) <= EQUAL
         passed_G = np.minimum.reduceat(success_R, rows_G) >= 1 - EQUAL
-        kind_G = np.select([n_G == 1, mixed_G, failed_G, passed_G], [4, 0, 1, 2], 3)  # places in KINDS
-        wasted_G = (kind_G > 0) & (kind_G < 4)
-        predicted_G, cold_G = self._predict(at_G, at_R, prompt_G, prompt_R, success_R, n_G)
+        chance_G, mean_G, cold_G = self._predict(at_G, at_R, prompt_G, prompt_R, success_R, n_G)
+        known_R = (logged_R >= 0) & (logged_R <= 1)  # False for NaN
+        predicted_R = np.where(known_R, logged_R, np.repeat(mean_G, n_G))
+        self._predicted(success_R, predicted_R, int(known_R.sum()))
+        expected_G = (n_G == 1) & expected(success_R, predicted_R)[rows_G]
+        conditions = [expected_G, n_G == 1, mixed_G, failed_G, passed_G]
+        kind_G = np.select(conditions, [5, 4, 0, 1, 2], 3)  # places in KINDS
+        equal_G = (kind_G > 0) & (kind_G < 4)
         many_G = n_G > 1
-        self._score(predicted_G[many_G], cold_G[many_G], wasted_G[many_G], n_G[many_G])
-        foreseen_G = wasted_G & ~cold_G & (bin_of(predicted_G) >= bin_of(np.array([SURE]))[0])
-        self.by_kind.add(at_G * len(KINDS) + kind_G, groups=np.ones(len(n_G)), rollouts=n_G, tokens=tokens_G)
-        self.by_step.add(at_G, reward=success_G, foreseen=n_G * foreseen_G, cold=n_G * (wasted_G & cold_G))
+        self._score(chance_G[many_G], cold_G[many_G], equal_G[many_G], n_G[many_G])
+        foreseen_G = equal_G & ~cold_G & (bin_of(chance_G) >= bin_of(np.array([SURE]))[0])
+        ones_G, wasted_G, success_G = np.ones(len(n_G)), equal_G | expected_G, np.add.reduceat(success_R, rows_G)
+        self.by_kind.add(at_G * len(KINDS) + kind_G, groups=ones_G, rollouts=n_G, tokens=tokens_G)
+        self.by_step.add(
+            at_G,
+            reward=np.add.reduceat(rewards_R, rows_G),
+            success=success_G,
+            surprise=np.add.reduceat(np.abs(success_R - predicted_R), rows_G),
+            foreseen=n_G * foreseen_G,
+            cold=n_G * (equal_G & cold_G),
+        )
         self.prompts.add(
             prompt_G,
-            visits=np.ones(len(n_G)),
+            visits=ones_G,
             rollouts=n_G,
             wasted=n_G * wasted_G,
             wasted_tokens=tokens_G * wasted_G,
@@ -156,17 +182,25 @@ class _Run:
 
     def _predict(
         self, at_G: Ints, at_R: Ints, prompt_G: Ints, prompt_R: Ints, success_R: FloatArray, n_G: Ints
-    ) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """P(equal rewards) of each group as believed before its step, and which prompts were new."""
-        predicted_G, cold_G = np.zeros(len(n_G)), np.zeros(len(n_G), dtype=bool)
+    ) -> tuple[FloatArray, FloatArray, NDArray[np.bool_]]:
+        """As believed before each step: P(equal rewards) and mean success of each group, and which prompts were new."""
+        chance_G, mean_G, cold_G = np.zeros(len(n_G)), np.zeros(len(n_G)), np.zeros(len(n_G), dtype=bool)
         for step in np.unique(at_G):
             group, row = (slice(*np.searchsorted(x, [step, step + 1])) for x in (at_G, at_R))
             names = prompt_G[group].tolist()
             cold_G[group] = self.belief.cold(names)
-            predicted_G[group] = equal_chance(self.belief.belief(names), n_G[group])
-            self.belief.observe(prompt_R[row].tolist(), np.clip(success_R[row], 0.0, 1.0))
+            belief = self.belief.belief(names)
+            chance_G[group], mean_G[group] = equal_chance(belief, n_G[group]), belief.mean
+            self.belief.observe(prompt_R[row].tolist(), success_R[row])
             self.belief.tick()
-        return predicted_G, cold_G
+        return chance_G, mean_G, cold_G
+
+    def _predicted(self, success_R: FloatArray, predicted_R: FloatArray, logged: int) -> None:
+        bins, error_R = bin_of(predicted_R), success_R - predicted_R
+        self.predictions.add(bins, rollouts=np.ones(len(bins)), predicted=predicted_R, success=success_R)
+        sums = {"squared": (error_R**2).sum(), "surprises": np.abs(error_R).sum(), "squares": (success_R**2).sum()}
+        for name, value in (sums | {"logged": logged}).items():
+            self.forecast[name] += float(value)
 
     def _score(
         self, predicted_G: FloatArray, cold_G: NDArray[np.bool_], wasted_G: NDArray[np.bool_], n_G: Ints
@@ -205,12 +239,23 @@ class _Run:
             cold_wasted=int(self.cold[1]),
             cold_wasted_rollouts=int(self.cold[2]),
         )
+        forecast = Forecast(
+            rollouts_B=self.predictions.ints("rollouts", BINS),
+            predicted_B=self.predictions.floats("predicted", BINS),
+            success_B=self.predictions.floats("success", BINS),
+            squared=self.forecast["squared"],
+            surprises=self.forecast["surprises"],
+            squares=self.forecast["squares"],
+            logged=int(self.forecast["logged"]),
+        )
         return Waste(
             step_S=np.array(self.steps, dtype=np.int64),
             groups_SK=by_kind["groups"].reshape(steps, kinds),
             rollouts_SK=by_kind["rollouts"].reshape(steps, kinds),
             tokens_SK=by_kind["tokens"].reshape(steps, kinds),
             reward_S=self.by_step.floats("reward", steps),
+            success_S=self.by_step.floats("success", steps),
+            surprise_S=self.by_step.floats("surprise", steps),
             foreseen_S=self.by_step.ints("foreseen", steps),
             cold_S=self.by_step.ints("cold", steps),
             ids_P=list(self.place),
@@ -220,9 +265,11 @@ class _Run:
             wasted_tokens_P=self.prompts.ints("wasted_tokens", prompts),
             successes_P=self.prompts.floats("successes", prompts),
             foresight=foresight,
-            reward_range=(self.low, self.high),
+            forecast=forecast,
+            reward_range=self.range or (0.0, 1.0),
             reward_seen=self.seen,
             graded=self.graded,
+            trainer_steps=len(self.trainer_steps),
             unscored=self.unscored,
             unmeasured=self.unmeasured,
             broken=self.broken,

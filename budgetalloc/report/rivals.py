@@ -12,6 +12,7 @@ from budgetalloc.logs.ledger import Ledger
 from budgetalloc.offline.compare import Builder, Progress, comparisons, summarise
 from budgetalloc.offline.replay import Replay
 from budgetalloc.policies.methods import METHODS
+from budgetalloc.report.success import success_of
 from budgetalloc.report.waste import Waste
 
 POLICIES = ("uniform", "knapsack", "thompson", "adaptive")
@@ -86,20 +87,21 @@ def first_steps(log: Chunk, rows: int) -> Chunk:
     steps_S, rows_S = np.unique(log.step_R, return_counts=True)
     fits = max(int(np.searchsorted(rows_S.cumsum(), rows, side="right")), 1)
     at = np.flatnonzero(log.step_R <= steps_S[fits - 1])
-    return _ledger([log], [log.ids_R[k] for k in at.tolist()], at)
+    return Ledger(ids_R=[log.ids_R[k] for k in at.tolist()], **_columns([log], at))
 
 
-def joined(parts: Sequence[Chunk], reward_range: tuple[float, float]) -> Ledger:
-    """Parts of a log as one, with rewards mapped to [0, 1]."""
-    log = _ledger(parts, [name for part in parts for name in part.ids_R])
-    low, high = reward_range
-    log.rewards_R[:] = np.clip((log.rewards_R - low) / (high - low), 0.0, 1.0)
-    return log
+def joined(parts: Sequence[Chunk], reward_range: tuple[float, float] | None) -> Ledger:
+    """Parts of a log as one whose rewards are the success of each rollout, in [0, 1]: what policies learn from."""
+    success_R = np.concatenate([success_of(part, reward_range) for part in parts])
+    whole = _columns(parts) | {"rewards_R": success_R, "success_R": success_R, "reward_range": (0.0, 1.0)}
+    return Ledger(ids_R=[name for part in parts for name in part.ids_R], **whole)
 
 
-def _ledger(parts: Sequence[Chunk], ids: list[Any], at: Any = slice(None)) -> Ledger:
-    names = ("step_R", "rewards_R", "lengths_R", "predicted_R", "counts_R")
-    return Ledger(ids_R=ids, **{name: np.concatenate([getattr(x, name) for x in parts])[at] for name in names})
+def _columns(parts: Sequence[Chunk], rows: Any = slice(None)) -> dict[str, Any]:
+    """All columns but the ids, as the arguments of a `Chunk`."""
+    names = ("step_R", "rewards_R", "lengths_R", "predicted_R", "counts_R", "success_R", "trainer_step_R")
+    columns = {name: np.concatenate([getattr(part, name) for part in parts])[rows] for name in names}
+    return columns | {"reward_range": parts[-1].reward_range}
 
 
 def replay(

@@ -27,6 +27,8 @@ class Report:
         notes: What was left out or assumed when reading, and how often.
         replayed: What other policies would have drawn; None where `why_not` says why not.
         why_not: The reason.
+        doubts: Those of the notes which say that the figures may be of something else than they seem, such as an
+            ambiguous column.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Report:
     notes: dict[str, int]
     replayed: Replayed | None
     why_not: str = ""
+    doubts: tuple[str, ...] = ()
 
 
 def report(
@@ -58,8 +61,8 @@ def report(
         seeds: Seeds of the replays.
         steps: Steps of each replay, at least 1. Left out: as many as the log can answer, or fewer if that would take
             more than about a minute.
-        reward_range: The rewards that stand for failure and success. Left out: 0 and 1, or the lowest and highest
-            reward of the log if rewards lie outside [0, 1], with a note.
+        reward_range: The rewards that stand for failure and success. Left out: the range that the log has, else 0 and
+            1, or the lowest and highest reward of the log if rewards lie outside [0, 1], with a note.
         workers: Processes for the replays; by default one for each core.
         watch: A function that is given the chunks of the log and passes them on, such as a progress bar.
         progress: Called with the replays ended and the replays in all.
@@ -80,28 +83,30 @@ def report(
     chunks = _chunks(source, reading)
     passing: Iterable[Chunk] = watch(chunks) if watch else chunks
     held: list[Chunk] = []
-    seen = [0.0, 1.0]
+    seen, guessed = [0.0, 1.0], False
     try:
-        waste = measure(holding(_noting(passing, seen), held), reward_range=reward_range or (0.0, 1.0))
+        waste = measure(holding(_noting(passing, seen), held), reward_range=reward_range)
     except InputError:
         if reward_range is not None or seen == [0.0, 1.0] or iter(chunks) is chunks:
             raise
         for _ in _noting(chunks, seen):  # rewards of another range: look at all of them, then begin again
             pass
-        waste = measure(holding(watch(chunks) if watch else chunks, held), reward_range=(seen[0], seen[1]))
+        reward_range, guessed = (seen[0], seen[1]), True
+        waste = measure(holding(watch(chunks) if watch else chunks, held), reward_range=reward_range)
     notes = dict(getattr(chunks, "notes", {}))
-    if reward_range is None and seen != [0.0, 1.0]:
+    if guessed:
         notes[f"rewards from {seen[0]:g} to {seen[1]:g}: taken for failure and success"] = waste.rollouts
     replayed, why_not = None, "no policy was named"
     if rivals:
         try:
-            log, own = joined(held, waste.reward_range), list(seeds)
+            log, own = joined(held, reward_range), list(seeds)
             replayed = replay(log, rivals, waste, seeds=own, steps=steps, workers=workers, progress=progress)
         except (BudgetallocError, ImportError) as error:  # the rest of the report stands
             why_not = str(error)
+    doubts = tuple(getattr(getattr(chunks, "notes", None), "doubts", ()))
     path = getattr(chunks, "path", None)
     kind = getattr(chunks, "kind", "ledger")
-    return Report(str(path or "a log in memory"), kind, waste, notes, replayed, "" if replayed else why_not)
+    return Report(str(path or "a log in memory"), kind, waste, notes, replayed, "" if replayed else why_not, doubts)
 
 
 def _chunks(source: Any, reading: Mapping[str, Any]) -> Iterable[Chunk]:

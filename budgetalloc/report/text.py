@@ -9,8 +9,8 @@ from typing import Any
 from budgetalloc.report.findings import (
     LABELS,
     MEANING,
-    alone_sentence,
-    counted,
+    doubts_sentences,
+    forecast_sentences,
     foresight_sentences,
     headline,
     notes_sentences,
@@ -18,6 +18,8 @@ from budgetalloc.report.findings import (
     prompts_sentences,
     replay_sentences,
     shortened,
+    singles_sentence,
+    size_sentence,
     tokens_sentence,
     worst,
 )
@@ -63,11 +65,8 @@ def as_text(report: Report, width: int = 100, *, unicode: bool | None = None) ->
         return [line.replace("\xa0", " ") for text in texts for line in textwrap.wrap(text, width)]
 
     lines = said(f"{shortened(report.name, 200)} ({report.kind})")
-    lines += said(
-        f"{waste.rollouts:,} rollouts in {waste.groups:,} groups: {len(waste.ids_P):,} prompts, "
-        f"{counted(len(waste.step_S), 'step')}."
-    )
-    lines += ["", *said(headline(waste), tokens_sentence(waste), alone_sentence(waste))]
+    lines += said(size_sentence(waste), *doubts_sentences(report.notes, report.doubts))
+    lines += ["", *said(headline(waste), tokens_sentence(waste), singles_sentence(waste))]
     room = max(width - 64, 10)
     lines += ["", "WHERE THE ROLLOUTS WENT", ""]
     for kind in kinds:
@@ -77,32 +76,33 @@ def as_text(report: Report, width: int = 100, *, unicode: bool | None = None) ->
     time = waste.over_time(max(width - 44, 10))
     if len(time) > 1:
         lines += ["", "OVER TIME (each line from its own lowest to its own highest)", ""]
-        names = {kind: LABELS[kind] for kind in kinds} | {"reward": "reward", "foreseen": "predicted"}
+        names = {kind: LABELS[kind] for kind in kinds} | {"success": "success", "surprise": "surprise"}
+        names |= {"foreseen": "predicted"} if waste.grouped else {}
         for name, label in names.items():
             values = [row[name] for row in time]
             known = [x for x in values if not math.isnan(x)]
             if known:
                 ends = f"{percent(min(known)):>7} to {percent(max(known)):>7}"
                 lines.append(f"  {label:<10}{ends}  {sparkline(values, unicode)}")
-        lines += said(
-            f"Steps {waste.step_S[0]} to {waste.step_S[-1]}. Reward: the mean; 100 % is the highest. Predicted: the "
-            f"share of the waste that was predicted with a probability of at least {100 * SURE:.0f} %."
-        )
+        told = "Success: the mean. Surprise: the mean of |success - prediction|."
+        if waste.grouped:
+            told += " Predicted: the share of the rollouts in wasted groups that was predicted to be wasted with a "
+            told += f"probability of at least {100 * SURE:.0f} %."
+        lines += said(f"Steps {waste.step_S[0]} to {waste.step_S[-1]}. {told}")
     lines += ["", "PROMPTS", "", *said(*prompts_sentences(waste))]
     lines += _worst(waste, width)
-    lines += ["", "COULD THE WASTE BE PREDICTED?", "", *said(*foresight_sentences(waste))]
-    tenths = waste.foresight.deciles()
-    if tenths:
-        lines += ["", "  predicted   were wasted     groups"]
-        for row in tenths:
-            bar = full * round(row["wasted"] * max(width - 46, 10))
-            lines.append(f"  {percent(row['predicted']):>9}  {percent(row['wasted']):>12}  {row['groups']:>9,}  {bar}")
+    lines += ["", "WHAT COULD BE PREDICTED?"]
+    if waste.grouped:
+        lines += ["", *said(*foresight_sentences(waste))]
+        lines += _tenths(waste.foresight.deciles(), ("groups", "predicted", "were wasted", "wasted"), width, full)
+    lines += ["", *said(*forecast_sentences(waste))]
+    lines += _tenths(waste.forecast.deciles(), ("rollouts", "predicted", "success", "success"), width, full)
     lines += ["", "WHAT OTHER POLICIES WOULD HAVE DRAWN (with as many rollouts per step)", ""]
     if report.replayed is None:
         lines += said(f"Not replayed: {report.why_not}.".replace("..", "."))
     else:
         lines += [*_rivals(report.replayed, width), "", *said(*replay_sentences(report.replayed), *LIMITS)]
-    lines += ["", "WHAT WAS LEFT OUT OR ASSUMED", "", *said(*notes_sentences(waste, report.notes))]
+    lines += ["", "WHAT WAS LEFT OUT OR ASSUMED", "", *said(*notes_sentences(waste, report.notes, report.doubts))]
     return "\n".join(lines)
 
 
@@ -114,13 +114,23 @@ def _shows(characters: str) -> bool:
     return True
 
 
+def _tenths(rows: Sequence[Mapping[str, float]], names: tuple[str, str, str, str], width: int, full: str) -> list[str]:
+    """Predicted against observed shares, with a bar for what was observed; an empty line before them."""
+    number, predicted, head, observed = names
+    lines = ["", f"  {predicted:>9}  {head:>12}  {number:>9}"] if rows else []
+    for row in rows:
+        bar = full * round(row[observed] * max(width - 46, 10))
+        lines.append(f"  {percent(row[predicted]):>9}  {percent(row[observed]):>12}  {row[number]:>9,}  {bar}".rstrip())
+    return lines
+
+
 def _worst(waste: Waste, width: int) -> list[str]:
     rows = worst(waste)
     if not rows:
         return []
-    lines = ["", "  most wasted rollouts  of all  reward  prompt"]
+    lines = ["", "  most wasted rollouts  of all  success  prompt"]
     for row in rows:
-        cells = f"  {row['wasted']:>20,}  {row['rollouts']:>6,}  {row['reward']:>6.2f}  "
+        cells = f"  {row['wasted']:>20,}  {row['rollouts']:>6,}  {row['success']:>7.2f}  "
         lines.append(cells + shortened(row["id"], max(width - len(cells), 20)))
     return lines
 
@@ -130,13 +140,21 @@ def _rivals(replayed: Replayed, width: int) -> list[str]:
     first = replayed.rows[0]["policy"]
     table = [("policy", "in mixed groups", f"more than {first}", "signal", "modelled", "at least", "at most")]
     for row in replayed.rows:
-        more = "" if row["policy"] == first else spanned(row, "mixed_rollouts_diff", "+")
-        shares = [percent(row[figure]) for figure in ("signal", "modelled", "at_least", "at_most")]
-        table.append((row["policy"], spanned(row, "mixed_rollouts"), more, *shares))
+        table.append((row["policy"], *cells_of(row, first)))
     sizes = [max(len(cells[k]) for cells in table) for k in range(len(table[0]))]
     columns = [k for k in range(len(sizes)) if 2 + sum(sizes[: k + 1]) + 2 * k <= width]
     rows = [[f"{cells[k]:{'<' if k == 0 else '>'}{sizes[k]}}" for k in columns] for cells in table]
     return ["  " + "  ".join(cells).rstrip() for cells in rows]
+
+
+def cells_of(row: Mapping[str, Any], first: str) -> tuple[str, ...]:
+    """A row of the table of policies; a policy that may ask for groups of one has "-" for its mixed groups."""
+    signal, modelled = percent(row["signal"]), percent(row["modelled"])
+    if row["min_group"] == 1:
+        return "-", "-", signal, modelled, "-", "-"
+    more = "" if row["policy"] == first else spanned(row, "mixed_rollouts_diff", "+")
+    bounds = (percent(row[figure]) for figure in ("at_least", "at_most"))
+    return spanned(row, "mixed_rollouts"), more, signal, modelled, *bounds
 
 
 def spanned(row: Mapping[str, Any], figure: str, sign: str = "-") -> str:

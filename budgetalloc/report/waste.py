@@ -8,11 +8,13 @@ from numpy.typing import NDArray
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL
+from budgetalloc.report.forecast import Forecast
 from budgetalloc.report.foresight import Foresight, share
 
 Ints = NDArray[np.int64]
-KINDS = MIXED, FAILED, PASSED, TIED, ALONE = ("mixed", "all_fail", "all_pass", "tied", "alone")
-"""Of a group: unequal rewards; all lowest; all highest; all equal in between; a single rollout."""
+KINDS = MIXED, FAILED, PASSED, TIED, SINGLE, EXPECTED = ("mixed", "all_fail", "all_pass", "tied", "single", "expected")
+"""Of a group of two or more: unequal rewards; equal rewards with success 0, with success 1, in between. Of a single
+rollout: a success that was not predicted, and one that was, to within 0.1 (see `Forecast`)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,16 +24,20 @@ class Waste:
     Args:
         step_S: The steps of the log.
         groups_SK, rollouts_SK, tokens_SK: Groups, their rollouts and their tokens by kind, shape (S, K).
-        reward_S: The sum of rewards, mapped to [0, 1].
-        foreseen_S: Wasted rollouts that were predicted to be wasted with a probability of at least 90 %.
-        cold_S: Wasted rollouts of prompts met for the first time.
+        reward_S: The sum of rewards, in the log's own units.
+        success_S: The sum of success, in [0, 1] each.
+        surprise_S: The sum of |success - prediction|.
+        foreseen_S: Rollouts in wasted groups that were predicted to be wasted with a probability of at least 90 %.
+        cold_S: Rollouts in wasted groups of prompts met for the first time.
         ids_P: The prompts with a reward.
-        visits_P, rollouts_P, wasted_P, wasted_tokens_P: Groups, rollouts, rollouts in wasted groups and their tokens.
-        successes_P: The sum of rewards, mapped to [0, 1].
-        foresight: Whether waste was foreseeable.
-        reward_range: The rewards that stand for failure and success.
+        visits_P, rollouts_P, wasted_P, wasted_tokens_P: Groups, rollouts, wasted rollouts and their tokens.
+        successes_P: The sum of success.
+        foresight: Whether wasted groups were predicted.
+        forecast: Whether the success of rollouts was predicted.
+        reward_range: The rewards that stand for failure and success, where success is the reward mapped by them.
         reward_seen: Lowest and highest reward in the log, in its own units.
-        graded: Whether rewards between those two occurred.
+        graded: Whether success between 0 and 1 occurred.
+        trainer_steps: Steps of the trainer; fewer than decisions where a step has several generation batches.
         unscored: Rollouts without a reward, left out of everything else.
         unmeasured: Scored rollouts whose length is unknown; they count no tokens.
         broken: Lines of the log that could not be read.
@@ -42,6 +48,8 @@ class Waste:
     rollouts_SK: Ints
     tokens_SK: Ints
     reward_S: FloatArray
+    success_S: FloatArray
+    surprise_S: FloatArray
     foreseen_S: Ints
     cold_S: Ints
     ids_P: list[Id]
@@ -51,9 +59,11 @@ class Waste:
     wasted_tokens_P: Ints
     successes_P: FloatArray
     foresight: Foresight
+    forecast: Forecast
     reward_range: tuple[float, float]
     reward_seen: tuple[float, float]
     graded: bool
+    trainer_steps: int
     unscored: int
     unmeasured: int
     broken: int
@@ -69,8 +79,22 @@ class Waste:
 
     @property
     def wasted(self) -> int:
-        """Rollouts in groups of at least two with equal rewards: their advantage under a group baseline is 0."""
+        """Rollouts in groups of two or more with equal rewards, and single rollouts whose success was as predicted.
+
+        The advantage of the first under a group baseline is 0. That of the others under a baseline from earlier steps
+        is at most 0.1.
+        """
         return int(_wasted(self.rollouts_SK).sum())
+
+    @property
+    def wasted_in_groups(self) -> int:
+        """Rollouts in groups of two or more with equal rewards."""
+        return int(_equal(self.rollouts_SK).sum())
+
+    @property
+    def grouped(self) -> bool:
+        """Whether groups of two or more hold at least a tenth of the rollouts, so that their figures say something."""
+        return bool(10 * self.rollouts_SK[:, :4].sum() >= self.rollouts)
 
     @property
     def tokens(self) -> int | None:
@@ -86,10 +110,14 @@ class Waste:
         return dict(zip(KINDS, (self.rollouts_SK.sum(axis=0) / max(self.rollouts, 1)).tolist(), strict=True))
 
     def over_time(self, bins: int) -> list[dict[str, float]]:
-        """Shares of rollouts by kind, mean `reward` and `foreseen` share of the waste, in at most `bins` runs of steps.
+        """What happened in runs of steps, at most `bins` of them.
 
-        Runs of steps have about equally many rollouts, so that a last step with few of them is no run of its own. Each
-        has its `first` and `last` step and its `rollouts`; `foreseen` is NaN where nothing was wasted.
+        Runs of steps have about equally many rollouts, so that a last step with few of them is no run of its own.
+
+        Returns:
+            For each run its `first` and `last` step, its `rollouts`, the shares of rollouts by kind, the means `reward`
+            (in the log's units), `success` and `surprise` (|success - prediction|), and the share of the rollouts in
+            wasted groups that was `foreseen`, NaN where there are none.
         """
         rollouts_S = self.rollouts_SK.sum(axis=1)
         reached_S = rollouts_S.cumsum() - rollouts_S / 2
@@ -98,22 +126,32 @@ class Waste:
         for at in np.split(np.arange(len(run_S)), np.flatnonzero(np.diff(run_S.astype(np.int64))) + 1):
             rollouts = int(rollouts_S[at].sum())
             kinds = (self.rollouts_SK[at].sum(axis=0) / max(rollouts, 1)).tolist()
-            row = {"first": int(self.step_S[at[0]]), "last": int(self.step_S[at[-1]]), "rollouts": rollouts}
-            row |= dict(zip(KINDS, kinds, strict=True)) | {"reward": share(self.reward_S[at].sum(), rollouts)}
-            runs.append(row | {"foreseen": share(self.foreseen_S[at].sum(), _wasted(self.rollouts_SK[at]).sum())})
+            row: dict[str, float] = {
+                "first": int(self.step_S[at[0]]),
+                "last": int(self.step_S[at[-1]]),
+                "rollouts": rollouts,
+            }
+            row |= dict(zip(KINDS, kinds, strict=True))
+            for name in ("reward", "success", "surprise"):
+                row[name] = share(getattr(self, f"{name}_S")[at].sum(), rollouts)
+            runs.append(row | {"foreseen": share(self.foreseen_S[at].sum(), _equal(self.rollouts_SK[at]).sum())})
         return runs
 
     def never(self) -> Ints:
-        """Places in `ids_P` of the prompts whose rewards were all the lowest; those with most rollouts come first."""
+        """Places in `ids_P` of the prompts that never had success; those with most rollouts come first."""
         return self._most(np.flatnonzero(self.successes_P <= EQUAL * self.rollouts_P))
 
     def always(self) -> Ints:
-        """Places in `ids_P` of the prompts whose rewards were all the highest; those with most rollouts come first."""
+        """Places in `ids_P` of the prompts whose success was always 1; those with most rollouts come first."""
         return self._most(np.flatnonzero(self.successes_P >= (1 - EQUAL) * self.rollouts_P))
 
     def _most(self, at_P: Ints) -> Ints:
         return at_P[np.argsort(-self.rollouts_P[at_P], kind="stable")]
 
 
-def _wasted(x_SK: Ints) -> Ints:
+def _equal(x_SK: Ints) -> Ints:
     return np.asarray(x_SK[:, 1:4].sum(axis=1))  # all_fail, all_pass, tied
+
+
+def _wasted(x_SK: Ints) -> Ints:
+    return np.asarray(x_SK[:, 1:4].sum(axis=1) + x_SK[:, 5])  # and expected

@@ -79,11 +79,7 @@ def certify(
     if budget.rollouts is not None:
         model.add(sum(rollouts_P) == int(budget.rollouts))
     if budget.tokens is not None:
-        # CP-SAT counts in integers: whole tokens where the costs are whole, else a millionth of a millionth of the
-        # budget, with costs rounded up, so that the true tokens never exceed it.
-        scale = 1.0 if (costs == np.rint(costs)).all() and budget.tokens < 10**12 else 10**12 / budget.tokens
-        limit = int(np.floor(budget.tokens * scale))
-        price_P = np.ceil(np.minimum(costs, 2 * budget.tokens) * scale).astype(np.int64).tolist()
+        price_P, limit = _whole_tokens(costs, budget.tokens)
         model.add(cp_model.LinearExpr.weighted_sum(rollouts_P, price_P) <= limit)
     for domain, (fewest, most) in _check_quotas(domains_P, budget, len(values_PN)).items():
         inside = [r for r, d in zip(rollouts_P, domains_P or (), strict=True) if d == domain]
@@ -128,6 +124,23 @@ def ortools(values_PN: ArrayLike, costs_P: ArrayLike | None, budget: Budget, **c
     array([12,  4])
     """
     return certify(values_PN, costs_P, budget, **constraints).counts_P  # type: ignore[arg-type]
+
+
+def _whole_tokens(costs_P: FloatArray, tokens: float) -> tuple[list[int], int]:
+    """Costs and budget as the integers that CP-SAT needs: exact for costs of up to 6 decimals, to 1e-12 of a cost.
+
+    Costs with more decimals become multiples of 1e-12 of the budget, rounded up, so the true tokens never exceed it.
+
+    >>> _whole_tokens(np.array([0.3, 1.8]), 9.0)
+    ([3, 18], 90)
+    """
+    for decimals in range(7):
+        scale = 10.0**decimals
+        if tokens * scale < 10**12 and np.allclose(np.round(costs_P, decimals), costs_P, rtol=1e-12, atol=0.0):
+            dear_P = np.minimum(costs_P, 2 * tokens + 1)  # a prompt that not even one rollout of fits in
+            return np.rint(dear_P * scale).astype(np.int64).tolist(), int(np.floor(round(tokens * scale, 6)))
+    scale = 10**12 / tokens
+    return np.ceil(np.minimum(costs_P, 2 * tokens) * scale).astype(np.int64).tolist(), 10**12
 
 
 def _check_floor_tokens(costs_P: FloatArray, counts_N: IntArray, budget: Budget) -> None:

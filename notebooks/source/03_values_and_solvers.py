@@ -24,9 +24,9 @@ plt.style.use(["seaborn-v0_8-colorblind", LOOK])
 # %% [markdown]
 # ## Four values
 #
-# `mixed_group` is the chance of a success and a failure in the same group; `success_gain` multiplies it by p(1-p)^2, the
-# room that is left to learn; `variance` is how much n rollouts lower the variance of the gradient; `hit` is the chance
-# of at least one success.
+# `mixed_group` is the chance of a success and a failure in the same group; `success_gain` multiplies it by p(1-p)^2,
+# the room that is left to learn; `variance` is how much n rollouts lower the variance of the gradient; `hit` is the
+# chance of at least one success.
 
 # %%
 VALUES = {"mixed_group": ba.mixed_group, "success_gain": ba.success_gain, "variance": ba.variance, "hit": ba.hit}
@@ -48,8 +48,8 @@ plt.show()
 
 # %% [markdown]
 # Each rises with n, and each further rollout adds less (**concave**, from the smallest group on). They disagree about
-# p: `variance` likes one half, `success_gain` leans to prompts that mostly fail, and `hit` prefers prompts that pass, so
-# that further rollouts are worth something only until the first success is certain.
+# p: `variance` likes one half, `success_gain` leans to prompts that mostly fail, and `hit` prefers prompts that pass,
+# so that further rollouts are worth something only until the first success is certain.
 #
 # ## One batch, six ways to spend
 #

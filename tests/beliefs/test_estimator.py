@@ -270,12 +270,12 @@ def test_bad_settings(settings_, text):
 @pytest.mark.parametrize(
     ("ids", "rewards_R", "text"),
     [
-        (["a", "b"], [1.0], "rewards_R has shape (1,) for 2 ids"),
-        (["a"], [[1.0]], "rewards_R has shape (1, 1) for 1 ids"),
-        (["a", "b"], [0.0, 1.5], "rewards_R[1] = 1.5 lies outside [0, 1]"),
-        (["a"], [-1], "rewards_R[0] = -1 lies outside"),
-        (["a"], [float("inf")], "rewards_R[0] = inf"),
-        (["a"], ["good"], "rewards_R=['good']"),
+        (["a", "b"], [1.0], "success_R has shape (1,) for 2 ids"),
+        (["a"], [[1.0]], "success_R has shape (1, 1) for 1 ids"),
+        (["a", "b"], [0.0, 1.5], "success_R[1] = 1.5 lies outside [0, 1]"),
+        (["a"], [-1], "success_R[0] = -1 lies outside"),
+        (["a"], [float("inf")], "success_R[0] = inf"),
+        (["a"], ["good"], "success_R=['good']"),
         ([1.5], [1.0], "ids_R[0] is 1.5"),
     ],
 )

@@ -264,7 +264,7 @@ def test_report_says_what_is_true_of_the_log(log, tmp_path, capsys):
     assert page.read_text().lstrip().lower().startswith("<!doctype html>")
     status, out, errors = said(capsys, "report", log, "--no-replay")
     assert (status, errors) == (0, "")
-    assert "50.0 % of the rollouts taught nothing" in " ".join(out.split())
+    assert "50.0 % of the rollouts gave no gradient under a group baseline" in " ".join(out.split())
     assert max(map(len, out.splitlines())) <= 120
 
 
@@ -340,6 +340,18 @@ def test_rewards_outside_0_and_1_are_mapped_and_said(tmp_path, capsys):
     assert any("-1 and 2" in note for note in found["notes"])
     found = json.loads(said(capsys, "replay", tmp_path / "ledger.jsonl", "--reward-range", "-2", "2", *words)[1])
     assert found["policies"][0]["reward"] == pytest.approx((0.25 + 1 + 0.25 + 0.55 + 4) / 8)
+
+
+def test_a_ledger_s_own_range_of_rewards_is_used(tmp_path, capsys):
+    writer = ba.LedgerWriter(tmp_path / "ledger.jsonl")
+    for step in range(4):
+        rewards = [0.0, 2.0, 0.0, 1.0] + [2.0] * 4
+        counts = {"lengths_R": [1] * 8, "predicted_R": [0.5] * 8, "counts_R": [4] * 8}
+        writer.append(step, ["a"] * 4 + ["b"] * 4, rewards, *counts.values(), reward_range=(0.0, 4.0))
+    words = ["--policy", "uniform", "--seeds", 1, "--workers", 1, "--json"]
+    found = json.loads(said(capsys, "replay", tmp_path / "ledger.jsonl", *words)[1])
+    assert found["policies"][0]["reward"] == pytest.approx(11 / 4 / 8)
+    assert not any("taken for failure" in note for note in found["notes"])
 
 
 def test_config_prints_what_a_file_says(capsys):

@@ -13,6 +13,7 @@ from budgetalloc.values import mixed_group
 POOL, BATCH, GROUP = 24, 6, 4
 RATES = np.linspace(0, 1, POOL)
 NAN = float("nan")
+COLUMNS = ("step_R", "ids_R", "rewards_R", "lengths_R", "predicted_R", "counts_R")
 
 
 def log_of(order_S, rewards_R, group=GROUP, batch=BATCH):
@@ -188,6 +189,22 @@ def test_rewards_that_differ_by_rounding_alone_are_equal(gap):
     log = log_of([0, 1], [0.2, 0.2 + gap, 0.2, 0.2 + gap, 1, 1, 1, 1], batch=2)
     found = one_step_value(ba.uniform(), log, estimate="horvitz-thompson")
     assert found.value == (gap > 1e-6)
+
+
+def test_groups_are_mixed_by_rewards_and_the_policy_learns_from_success():
+    """Prompt 0 fails always but its format differs; prompt 1 succeeds and fails at the same total."""
+    seen = []
+
+    def decide(view):
+        seen.append(dict(zip(view.ids_P, view.belief_P.mean.tolist(), strict=True)))
+        return np.full(len(view.ids_P), 4)
+
+    log = log_of([0, 1, 0, 1], [0, 1, 0, 1, 1, 1, 1, 1] * 2, batch=2)
+    success_R = np.array([0, 0, 0, 0, 0, 1, 0, 1] * 2, float)
+    log = ba.Ledger(*(vars(log)[x] for x in COLUMNS), success_R=success_R, reward_range=(0, 2))
+    found = one_step_value(Policy("watching", decide, ba.BetaEstimator()), log, estimate="horvitz-thompson")
+    assert found.value == 1  # prompt 0's, at each step
+    assert seen[1] == {0: 0.1, 1: 0.5}
 
 
 def test_the_policy_is_not_changed():

@@ -173,6 +173,17 @@ def test_nan_rewards_answer_nothing():
         world.rollout(["b"])
 
 
+def test_answers_are_success_not_the_total_reward():
+    """Accuracy and format: a prompt that always earns the format's 1 of 2 never has success."""
+    rewards_R, success_R = np.array([1, 1, 1, 2.0] * 2), np.array([0, 0, 0, 1.0] * 2)
+    columns = np.zeros(8, int), ["never"] * 3 + ["once"] * 5, rewards_R, *np.zeros((3, 8))
+    world = Replay(ba.Ledger(*columns, success_R=success_R, reward_range=(0, 2)))
+    assert world.rollout(["never"] * 3).tolist() == [0, 0, 0]
+    assert world.rollout(["once"] * 5).sum() == 2
+    ranged = Replay(ba.Ledger(*columns, reward_range=(0, 2)))
+    assert ranged.rollout(["never"] * 3).tolist() == [0.5] * 3
+
+
 def test_rates_by_hand():
     world = Replay(ledger(TINY))
     world.sweep = 1
@@ -254,11 +265,11 @@ def broken(**columns):
         (lambda: Replay(ledger(TINY), seed=-1), r"seed=-1: use an integer of at least 0"),
         (lambda: Replay(ledger(TINY), seed=0.5), r"seed=0.5"),
         (lambda: Replay(ledger(TINY)).again(True), r"seed=True"),
-        (lambda: Replay(broken(rewards_R=np.full(21, 2.0))), r"ledger.rewards_R\[0\] = 2 lies outside \[0, 1\]"),
-        (lambda: Replay(broken(rewards_R=np.zeros(3))), r"ledger.rewards_R has shape \(3,\) for 21 ids"),
-        (lambda: Replay(broken(step_R=np.zeros(3, int))), r"ledger.step_R has shape \(3,\) for 21 ids"),
+        (lambda: Replay(broken(rewards_R=np.full(21, 2.0))), r"ledger.success_R\[0\] = 2 lies outside \[0, 1\]"),
+        (lambda: Replay(broken(rewards_R=np.zeros(3))), r"rewards_R has 3 entries, ids_R has 21"),
+        (lambda: Replay(broken(step_R=np.zeros(3, int))), r"step_R has 3 entries, ids_R has 21"),
         (lambda: Replay(broken(rewards_R=np.full(21, NAN))), r"ledger has 21 rows and none with a reward"),
-        (lambda: Replay(broken(step_R=[], ids_R=[], rewards_R=[])), r"ledger has 0 rows"),
+        (lambda: Replay(ba.Ledger([], [], [], [], [], [])), r"ledger has 0 rows"),
         (lambda: Replay(ledger(TINY)).rollout(["a", "z"]), r"ids_R: 'z' has no reward in this log"),
         (lambda: Replay(ledger(TINY)).rates(["z"]), r"ids_P: 'z'"),
         (lambda: Replay(ledger(TINY)).rates(["a"], back=-1), r"back=-1"),

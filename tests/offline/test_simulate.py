@@ -123,7 +123,7 @@ def test_a_rule_that_spends_nothing_is_refused():
 def test_rows_that_are_not_kept_do_not_move_the_world():
     """Twice the budget is generated and counted; the update is that of the kept rows alone."""
 
-    def keep(ids_R, rewards_R, rows, scores_RF):
+    def keep(ids_R, rewards_R, rows, scores_RF, success_R):
         return np.arange(rows)
 
     policy = replace(ba.uniform(), needs=Needs(generate=2), keep=keep)
@@ -141,13 +141,15 @@ def test_rows_that_are_not_kept_do_not_move_the_world():
 
 
 def test_a_row_that_is_kept_twice_counts_twice():
-    def keep(ids_R, rewards_R, rows, scores_RF):
+    def keep(ids_R, rewards_R, rows, scores_RF, success_R):
         return np.repeat(np.arange(rows // 2), 2)
 
     policy = replace(ba.uniform(), needs=Needs(generate=2), keep=keep)
     world, _ = watched(policy, steps=1)
     assert (world.told[0][32:] == 0).all()
-    all_told = watched(replace(policy, keep=lambda ids_R, rewards_R, rows, scores_RF: np.arange(rows)), steps=1)[0].told
+    all_told = watched(
+        replace(policy, keep=lambda ids_R, rewards_R, rows, scores_RF, success_R: np.arange(rows)), steps=1
+    )[0].told
     np.testing.assert_allclose(world.told[0][:32], 2 * all_told[0][:32])
 
 

@@ -5,12 +5,12 @@ import pytest
 
 from budgetalloc import Ledger
 from budgetalloc.report.findings import (
-    alone_sentence,
     foresight_sentences,
     headline,
     notes_sentences,
     prompts_sentences,
     shortened,
+    singles_sentence,
     tokens_sentence,
     worst,
 )
@@ -45,13 +45,14 @@ def test_tokens_are_unknown_or_counted():
 
 def test_groups_of_one_are_neither():
     found = waste([(0, "a", [0]), (0, "b", [0, 1])])
-    assert alone_sentence(found).startswith("33.3 % of the rollouts were the only one of their prompt")
-    assert alone_sentence(waste([(0, "b", [0, 1])])) == ""
+    assert singles_sentence(found).startswith("33.3 % of the rollouts were the only one of their prompt")
+    assert singles_sentence(waste([(0, "b", [0, 1])])) == ""
 
 
 def test_prompts_never_and_always_solved_are_counted():
-    never, always = prompts_sentences(waste([(0, "a", [0, 0]), (1, "a", [0, 0]), (0, "b", [0, 1])]))
+    never, sometimes, always = prompts_sentences(waste([(0, "a", [0, 0]), (1, "a", [0, 0]), (0, "b", [0, 1])]))
     assert never == "Never solved: 1 of 2 prompts (50.0 %), with 66.7 % of the rollouts (median 4 each)."
+    assert sometimes == "Sometimes solved: 1 of 2 prompts (50.0 %), with 33.3 % of the rollouts (median 2 each)."
     assert always == "Always solved: 0 of 2 prompts (0.0 %), with 0.0 % of the rollouts."
 
 
@@ -59,9 +60,11 @@ def test_what_is_foreseen_needs_a_history():
     assert "could not predict anything" in foresight_sentences(waste([(0, "a", [0, 0])]))[0]
     steady = waste([(step, "a", [0] * 4) for step in range(40)])
     lines = foresight_sentences(steady)
-    assert lines[0].startswith(f"{100 * steady.foresight.called()['wasted'] / 40:.1f} % of the wasted rollouts")
+    assert lines[0].startswith(
+        f"{100 * steady.foresight.called()['wasted'] / 40:.1f} % of the rollouts in wasted groups"
+    )
     assert "100.0 % were wasted" in lines[1]
-    assert "2.5 % of the wasted rollouts were at the first visit" in lines[2]
+    assert "2.5 % of the rollouts in wasted groups were at the first visit" in lines[2]
     assert not any("graded" in line or "worse than the constant" in line for line in lines)
     fooled = waste([(step, "ab"[step % 2] + str(k), [0, step // 2 % 2]) for step in range(12) for k in range(5)])
     assert (fooled.foresight.skill < 0) == any("worse than the constant" in x for x in foresight_sentences(fooled))

@@ -99,7 +99,7 @@ def test_nothing_is_loaded_and_no_text_of_the_log_becomes_markup(text):
 
 
 def test_the_page_says_what_the_report_says(text):
-    for said in ("gave no gradient", "Could the waste be predicted?", "What a replay can and cannot tell", "thompson"):
+    for said in ("gave no gradient", "What could be predicted?", "What a replay can and cannot tell", "thompson"):
         assert said in text
     assert "Not replayed: no policy was named." in page_of(policies=())
 
@@ -174,7 +174,7 @@ def test_the_plots_have_size_and_nothing_hangs_over(page, width, columns):
     page.set_viewport_size({"width": width, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     boxes = [box.bounding_box() for box in page.locator("svg").all()]
-    assert len(boxes) == 7
+    assert len(boxes) == 9
     for box in boxes:
         assert box["width"] > 0.4 * width / columns
         assert box["height"] > 60

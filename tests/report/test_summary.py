@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from budgetalloc import InputError, Ledger, LedgerWriter
-from budgetalloc.report import as_json, as_text, report
+from budgetalloc.logs.base import Notes
+from budgetalloc.report import as_html, as_json, as_text, report
 from budgetalloc.report.text import sparkline
 
 NAN = float("nan")
@@ -84,7 +85,9 @@ def test_the_json_is_flat_and_documented(found):
     named = set(re.findall(r"`(\w+)`", as_json.__doc__))
     named |= {name.replace("share_", "group_share_") for name in named if name.startswith("share_")}
     assert set(flat) <= named
-    assert sum(flat[f"share_{kind}"] for kind in ("mixed", "all_fail", "all_pass", "tied", "alone")) == pytest.approx(1)
+    assert sum(
+        flat[f"share_{kind}"] for kind in ("mixed", "all_fail", "all_pass", "tied", "single", "expected")
+    ) == pytest.approx(1)
     assert flat["share_wasted"] == pytest.approx(flat["share_all_fail"] + flat["share_all_pass"])
     assert flat["never_solved"] == 2
     assert len(flat["policies"]) == 4
@@ -138,3 +141,26 @@ def test_ledgers_in_memory_and_watched_chunks_are_read_too(tmp_path):
     whole = report(log, policies=(), watch=watch)
     assert seen == [8 * 48]
     assert report(iter([log]), policies=()).waste.wasted == whole.waste.wasted
+
+
+def test_doubts_about_the_log_stand_in_the_first_lines(tmp_path):
+    """A table with a row number beside the question: prompts may be named by the wrong column."""
+
+    class Doubtful:
+        kind, path = "dataset", tmp_path / "rows"
+
+        def __init__(self):
+            self.notes = Notes({"unknown column 'x'": 3})
+            self.notes.doubt("no value of the column 'id' comes twice", 8)
+
+        def __iter__(self):
+            yield Ledger.read(write(tmp_path / "ledger.jsonl", steps=2))
+
+    run = report(Doubtful(), policies=())
+    text = as_text(run, 100)
+    assert "CAREFUL: no value of the column 'id' comes twice: 8" in text.split("\n\n")[0]
+    assert text.count("comes twice") == 1
+    assert "unknown column 'x': 3" in text.split("LEFT OUT")[1]
+    assert json.loads(as_json(run))["doubts"] == ["no value of the column 'id' comes twice"]
+    page = as_html(run)
+    assert page.index("comes twice") < page.index("<h2>")

@@ -34,11 +34,11 @@ def brute(rows):
     for step, name, reward in rows:
         if reward == reward:
             groups[step, name].append(reward)
-    found = dict.fromkeys(KINDS, 0)
+    counted = dict.fromkeys(KINDS, 0)
     for rewards in groups.values():
         kind = "mixed" if len(set(rewards)) > 1 else {0.0: "all_fail", 1.0: "all_pass"}.get(rewards[0], "tied")
-        found["alone" if len(rewards) == 1 else kind] += len(rewards)
-    return found
+        counted["single" if len(rewards) == 1 else kind] += len(rewards)
+    return counted
 
 
 ROWS = st.lists(
@@ -53,8 +53,12 @@ def test_every_rollout_is_counted_once_under_its_kind(rows):
         rows = [*rows, (0, "a", 1.0)]
     waste = measure([log(rows)])
     expected = brute(rows)
-    assert dict(zip(KINDS, waste.rollouts_SK.sum(axis=0).tolist(), strict=True)) == expected
-    assert waste.wasted == expected["all_fail"] + expected["all_pass"] + expected["tied"]
+    by_kind = dict(zip(KINDS, waste.rollouts_SK.sum(axis=0).tolist(), strict=True))
+    as_predicted = by_kind.pop("expected")
+    by_kind["single"] += as_predicted
+    assert by_kind == {kind: expected[kind] for kind in by_kind}
+    assert waste.wasted_in_groups == expected["all_fail"] + expected["all_pass"] + expected["tied"]
+    assert waste.wasted == waste.wasted_in_groups + as_predicted
     assert waste.wasted == waste.wasted_P.sum()
     assert waste.rollouts + waste.unscored == len(rows)
     assert waste.rollouts_P.sum() == waste.rollouts == sum(row["rollouts"] for row in waste.over_time(3))
@@ -115,7 +119,7 @@ def test_tokens_are_counted_where_lengths_are_known():
 def test_rewards_of_another_range_are_mapped():
     rows = [(0, "a", -1.0), (0, "a", -1.0), (0, "b", 1.0), (0, "b", 1.0), (0, "c", 0.0), (0, "c", 0.0)]
     waste = measure([log(rows)], reward_range=(-1, 1))
-    assert waste.rollouts_SK.tolist() == [[0, 2, 2, 2, 0]]
+    assert waste.rollouts_SK.tolist() == [[0, 2, 2, 2, 0, 0]]
     assert waste.graded
     assert waste.reward_seen == (-1, 1)
 

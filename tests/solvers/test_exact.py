@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from budgetalloc import (
@@ -41,6 +41,7 @@ def enumerate_best(values_PN, budget, costs_P=None, domains_P=None, max_prompts=
 
 
 @given(st.integers(0, 2**32 - 1))
+@example(900)  # costs of 0.3 and 1.8 that fill a budget of 9 exactly
 @settings(max_examples=60, deadline=None)
 def test_against_enumeration_under_every_constraint(seed):
     rng = np.random.default_rng(seed)

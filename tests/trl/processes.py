@@ -191,7 +191,7 @@ def led(folder: Path, name: str, rank: int) -> dict[str, Any]:
         if rank == 1:
             yield np.full(4, 4)
 
-    def first_or_last(ids_R, rewards_R, rows, scores_RF):
+    def first_or_last(ids_R, rewards_R, rows, scores_RF, success_R):
         asked.append(rank)
         return np.arange(rows) + (rows if rank == 1 else 0)
 

@@ -110,8 +110,8 @@ def test_generating_more_trains_on_what_the_rule_keeps(build, tmp_path, name):
     seen = []
     policy = policies.roc(penalty=1, seed=1) if name == "roc" else getattr(policies, name)(seed=1)
 
-    def keep(ids_R, rewards_R, rows, scores_RF):
-        kept_R = policy.keep(ids_R, rewards_R, rows, scores_RF)
+    def keep(ids_R, rewards_R, rows, scores_RF, success_R):
+        kept_R = policy.keep(ids_R, rewards_R, rows, scores_RF, success_R)
         seen.append((np.array(rewards_R), np.array(scores_RF), np.array(kept_R)))
         return kept_R
 

@@ -95,6 +95,8 @@ def read(reading: Reading) -> Ledger:
     if not parts:
         left = "".join(f" {text}: {count}." for text, count in reading.notes.items())
         raise InputError(f"{reading.path}: read as {reading.kind}, there is no rollout in it.{left}")
+    if ranges := [part.reward_range for part in parts if part.reward_range is not None]:
+        return joined(parts, (min(a for a, _ in ranges), max(b for _, b in ranges)))
     if low >= 0 and high <= 1:
         return joined(parts, (0.0, 1.0))
     reading.notes[f"lowest and highest reward, {low:g} and {high:g}, taken for failure and success: --reward-range"] = 1

@@ -10,7 +10,7 @@ from budgetalloc.advantages import Baseline, Scale, Weight
 from budgetalloc.budget import Budget
 from budgetalloc.cli.config.yamlfile import nearest
 from budgetalloc.costs.pacing import Horizon, constant, phases
-from budgetalloc.errors import InputError
+from budgetalloc.errors import InputError, check_integer
 from budgetalloc.policies import Policy, Step
 from budgetalloc.policies.methods import METHODS
 from budgetalloc.solvers.exact import ortools
@@ -68,11 +68,11 @@ class PacingSettings:
         """The rollouts of each step."""
         if (self.parts is None) != (self.name == "constant"):
             raise InputError(f"parts={self.parts!r}: phases needs them, as [[100, 1.0], [50, 2.0]]; constant has none.")
-        horizon, counts = Horizon(self.rollouts, self.steps, self.low, self.high, self.quantum), list[int]()
-        for step in range(self.steps):
-            at = {"step": step, "spent": sum(counts)}
-            wish = constant(horizon, **at) if self.parts is None else phases(horizon, self.parts, **at)
-            counts.append(horizon.fit(wish, **at))
+        horizon, counts, spent = Horizon(self.rollouts, self.steps, self.low, self.high, self.quantum), list[int](), 0
+        for step in range(check_integer("steps", self.steps, 1, 10**6)):
+            wish = constant(horizon, step, spent) if self.parts is None else phases(horizon, self.parts, step, spent)
+            counts.append(horizon.fit(wish, step, spent))
+            spent += counts[-1]
         return counts
 
 

@@ -41,9 +41,9 @@ def max_variance(ids_R: Sequence[Hashable], values_R: ArrayLike, rows: int, *, a
     scored, rest = scored_first(values, rows)
     if not len(scored):
         return rest
-    _, group_S = np.unique(np.zeros_like(scored) if across else group_R[scored], return_inverse=True)
-    keep_G = share_rows(np.bincount(group_S), rows - len(rest))
-    return np.sort(np.r_[scored[_spread(group_S, values[scored], keep_G)], rest])
+    _, group_K = np.unique(np.zeros_like(scored) if across else group_R[scored], return_inverse=True)
+    keep_G = share_rows(np.bincount(group_K), rows - len(rest))
+    return np.sort(np.r_[scored[_spread(group_K, values[scored], keep_G)], rest])
 
 
 def _spread(group_R: IntArray, values_R: FloatArray, keep_G: IntArray) -> IntArray:
@@ -58,21 +58,21 @@ def _spread(group_R: IntArray, values_R: FloatArray, keep_G: IntArray) -> IntArr
     unit = (ordered - np.repeat(middle_G, size_G)) / np.repeat(np.where(scale_G > 0, scale_G, 1.0), size_G)
     sums, squares = np.r_[0.0, np.cumsum(unit)], np.r_[0.0, np.cumsum(unit**2)]
 
-    # Each split of each group, as flat arrays: the `low` lowest and the `keep - low` highest.
+    # Each split of each group, as flat arrays L: the `low` lowest and the `keep - low` highest.
     splits_G = keep_G + 1
     first_G = np.cumsum(splits_G) - splits_G
-    group_K = np.repeat(np.arange(len(keep_G)), splits_G)
-    low_K = np.arange(len(group_K)) - first_G[group_K]
-    start_K, end_K, keep_K = start_G[group_K], end_G[group_K], keep_G[group_K]
-    high_K = end_K - (keep_K - low_K)
+    group_L = np.repeat(np.arange(len(keep_G)), splits_G)
+    low_L = np.arange(len(group_L)) - first_G[group_L]
+    start_L, end_L, keep_L = start_G[group_L], end_G[group_L], keep_G[group_L]
+    high_L = end_L - (keep_L - low_L)
 
     def kept(prefix: FloatArray) -> FloatArray:
-        return np.asarray(prefix[start_K + low_K] - prefix[start_K] + prefix[end_K] - prefix[high_K])
+        return np.asarray(prefix[start_L + low_L] - prefix[start_L] + prefix[end_L] - prefix[high_L])
 
-    spread_K = keep_K * kept(squares) - kept(sums) ** 2  # keep^2 times the variance
-    best_G = np.maximum.reduceat(spread_K, first_G)
-    best = np.flatnonzero(spread_K >= best_G[group_K] - 1e-9 * np.abs(best_G[group_K]))
-    low_G = low_K[best[turn(group_K[best]) == 0]]  # the first of the best
+    spread_L = keep_L * kept(squares) - kept(sums) ** 2  # keep^2 times the variance
+    best_G = np.maximum.reduceat(spread_L, first_G)
+    best = np.flatnonzero(spread_L >= best_G[group_L] - 1e-9 * np.abs(best_G[group_L]))
+    low_G = low_L[best[turn(group_L[best]) == 0]]  # the first of the best
 
     place = np.arange(len(order)) - np.repeat(start_G, size_G)
     taken = (place < np.repeat(low_G, size_G)) | (place >= np.repeat(size_G - keep_G + low_G, size_G))

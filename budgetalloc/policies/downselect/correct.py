@@ -19,13 +19,14 @@ def resample_on_correct(
     rows: int,
     penalties_R: ArrayLike | None = None,
     *,
+    success_R: ArrayLike | None = None,
     min_zero: int = 2,
     min_positive: int = 2,
     rng: np.random.Generator | None = None,
 ) -> IntArray:
     """Keeps each group's proportion of successes, and of them those of lowest penalty (GRPO-RoC, arXiv 2508.20722).
 
-    A group that keeps m of its n rows keeps `round(m |positive| / n)` of reward above 0 and the rest of the others;
+    A group that keeps m of its n rows keeps `round(m |positive| / n)` of success above 0 and the rest of the others;
     but at least `min_zero` and `min_positive` of each kind, or all that it has. In the released code failures are the
     first to arrive and successes those of lowest penalty: nothing is drawn. The paper is quoted as drawing failures
     uniformly and successes with chances inverse to their penalty (we have not verified its text): pass `rng` for that.
@@ -40,6 +41,7 @@ def resample_on_correct(
         rows: How many to keep, 1 to R.
         penalties_R: Penalties, at least 0, shape (R,); NaN is the worst. In the paper the share of tool calls with an
             error plus a penalty of the format. None is 0 for all.
+        success_R: Success of each rollout in [0, 1], shape (R,); None where the rewards are the successes.
         min_zero, min_positive: Fewest of each kind where there are so many.
         rng: Draws; None is the released rule. Penalties below 0.01 (our choice) are drawn as 0.01.
 
@@ -54,20 +56,21 @@ def resample_on_correct(
     group_R, rewards = check_rows(ids_R, rewards_R, rows)
     penalties = _penalties(penalties_R, len(rewards))
     scored, rest = scored_first(rewards, rows)
-    group_S, positive_S, penalty_S = group_R[scored], rewards[scored] > 0, penalties[scored]
+    success = rewards if success_R is None else check_rows(ids_R, success_R, rows)[1]
+    group_K, positive_K, penalty_K = group_R[scored], success[scored] > 0, penalties[scored]
     groups = group_R.max() + 1
-    size_G = np.bincount(group_S, minlength=groups)
-    has_G = np.bincount(group_S, weights=positive_S, minlength=groups).astype(np.int64)
+    size_G = np.bincount(group_K, minlength=groups)
+    has_G = np.bincount(group_K, weights=positive_K, minlength=groups).astype(np.int64)
     m_G = share_rows(size_G, rows - len(rest))
     positive_G = _positives(size_G, has_G, m_G, min_zero, min_positive)
 
-    key_S = np.where(positive_S, penalty_S, 0.0)
+    key_K = np.where(positive_K, penalty_K, 0.0)
     if rng is not None:  # the smallest of -log(weight) - Gumbel: a draw without replacement
-        key_S = np.log(np.maximum(key_S, _SMALLEST)) - rng.gumbel(size=len(key_S))
-    kind_S = 2 * group_S + positive_S
-    order = np.lexsort((key_S, kind_S))
-    keep_K = np.stack([m_G - positive_G, positive_G], axis=1).ravel()
-    kept = order[turn(kind_S[order]) < keep_K[kind_S[order]]]
+        key_K = np.log(np.maximum(key_K, _SMALLEST)) - rng.gumbel(size=len(key_K))
+    kind_K = 2 * group_K + positive_K
+    order = np.lexsort((key_K, kind_K))
+    keep_by_kind = np.stack([m_G - positive_G, positive_G], axis=1).ravel()
+    kept = order[turn(kind_K[order]) < keep_by_kind[kind_K[order]]]
     return np.sort(np.r_[scored[kept], rest])
 
 

@@ -91,10 +91,10 @@ def weighted_resample(weights_J: ArrayLike, size: int, *, draws: int = 8, rng: n
         raise InputError(f"weights_J={weights_J!r}: give one non-negative finite weight a pair.")
     check_integer("draws", draws, 1)
     check_integer("size", size, 1, draws * weights.size)
-    keys_SJ = _log(weights) + rng.gumbel(size=(draws, weights.size))  # the largest keys: a draw without replacement
-    order_SJ = np.argsort(-keys_SJ, axis=1, kind="stable")
-    sizes_S = size // draws + (np.arange(draws) < size % draws)
-    return np.sort(order_SJ[np.arange(weights.size) < sizes_S[:, None]])
+    keys_DJ = _log(weights) + rng.gumbel(size=(draws, weights.size))  # the largest keys: a draw without replacement
+    order_DJ = np.argsort(-keys_DJ, axis=1, kind="stable")
+    sizes_D = size // draws + (np.arange(draws) < size % draws)
+    return np.sort(order_DJ[np.arange(weights.size) < sizes_D[:, None]])
 
 
 def _log(weights_J: FloatArray) -> FloatArray:

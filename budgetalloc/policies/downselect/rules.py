@@ -12,7 +12,11 @@ from budgetalloc.policies.downselect.groups import check_rows, scored_first, sha
 
 
 def mixed_first(
-    ids_R: Sequence[Hashable], rewards_R: ArrayLike, rows: int, scores_RF: ArrayLike | None = None
+    ids_R: Sequence[Hashable],
+    rewards_R: ArrayLike,
+    rows: int,
+    scores_RF: ArrayLike | None = None,
+    success_R: ArrayLike | None = None,
 ) -> IntArray:
     """Rows of groups with unequal rewards, in the order of generation; only then the rest (DAPO, arXiv 2503.14476).
 
@@ -23,7 +27,7 @@ def mixed_first(
         ids_R: The prompt of each rollout, shape (R,).
         rewards_R: Rewards, shape (R,); NaN is no reward.
         rows: How many to keep, 1 to R.
-        scores_RF: Not used; here so that the rule can be a `Policy.keep`.
+        scores_RF, success_R: Not used; here so that the rule can be a `Policy.keep`.
 
     Returns:
         Indices of the rows kept, ascending, shape (rows,).
@@ -39,21 +43,27 @@ def mixed_first(
 
 
 def balanced(
-    ids_R: Sequence[Hashable], rewards_R: ArrayLike, rows: int, scores_RF: ArrayLike | None = None
+    ids_R: Sequence[Hashable],
+    rewards_R: ArrayLike,
+    rows: int,
+    scores_RF: ArrayLike | None = None,
+    success_R: ArrayLike | None = None,
 ) -> IntArray:
     """Equally many rows of every prompt, half of them successes where there are enough (Reinforce-Ada, 2510.04996).
 
-    A success is a reward above 1/2. Of equal rows the first generated are kept. Where a prompt has too few rows, the
-    others give theirs.
+    A success is a row whose success is above 1/2. Of equal rows the first generated are kept. Where a prompt has too
+    few rows, the others give theirs.
 
-    Args and returns as `mixed_first`.
+    Args and returns as `mixed_first`, and:
+        success_R: Success of each rollout in [0, 1], shape (R,); None where the rewards are the successes.
 
     >>> balanced(["a"] * 6 + ["b"] * 2, [0, 0, 0, 0, 1, 0, 1, 1], rows=4)
     array([0, 4, 6, 7])
     """
     group_R, rewards = check_rows(ids_R, rewards_R, rows)
     # The k-th success and the k-th failure of each prompt come k-th, so that a prefix of any length is balanced.
-    kind_R = group_R * 2 + (rewards > 0.5)
+    success = rewards if success_R is None else check_rows(ids_R, success_R, rows)[1]
+    kind_R = group_R * 2 + (success > 0.5)
     turn_R = turn(kind_R)
     within = np.lexsort((np.arange(len(group_R)), turn_R, group_R))
     place_R = np.empty(len(group_R), dtype=np.int64)
@@ -80,10 +90,10 @@ def largest_advantages(ids_R: Sequence[Hashable], advantages_R: ArrayLike, rows:
     """
     group_R, advantages = check_rows(ids_R, advantages_R, rows)
     scored, rest = scored_first(advantages, rows)
-    group_S = group_R[scored]
-    keep_G = share_rows(np.bincount(group_S, minlength=group_R.max() + 1), rows - len(rest))
-    order = np.lexsort((-np.abs(advantages[scored]), group_S))
-    kept = order[turn(group_S[order]) < keep_G[group_S[order]]]
+    group_K = group_R[scored]
+    keep_G = share_rows(np.bincount(group_K, minlength=group_R.max() + 1), rows - len(rest))
+    order = np.lexsort((-np.abs(advantages[scored]), group_K))
+    kept = order[turn(group_K[order]) < keep_G[group_K[order]]]
     return np.sort(np.r_[scored[kept], rest])
 
 
@@ -100,7 +110,7 @@ def top_p_variance(
     Args:
         ids_R: The prompt of each rollout, shape (R,).
         rewards_R: Rewards, shape (R,); NaN is no reward.
-        share: p in (0, 1]. The default is ours.
+        share: p in (0, 1]. The default is our choice.
         rows: How many to keep, 1 to R; None is as many as the groups have.
 
     Returns:
@@ -117,10 +127,10 @@ def top_p_variance(
     share = check_number("share", share, 0, 1, without=(0,))
     group_R, rewards = check_rows(ids_R, rewards_R, len(ids_R) if rows is None else rows)
     groups, scored_R = int(group_R.max(initial=-1)) + 1, ~np.isnan(rewards)
-    group_S, rewards_S = group_R[scored_R], rewards[scored_R]
-    size_G = np.bincount(group_S, minlength=groups)
-    mean_G = np.bincount(group_S, weights=rewards_S, minlength=groups) / np.maximum(size_G, 1)
-    squares_G = np.bincount(group_S, weights=(rewards_S - mean_G[group_S]) ** 2, minlength=groups)
+    group_K, rewards_K = group_R[scored_R], rewards[scored_R]
+    size_G = np.bincount(group_K, minlength=groups)
+    mean_G = np.bincount(group_K, weights=rewards_K, minlength=groups) / np.maximum(size_G, 1)
+    squares_G = np.bincount(group_K, weights=(rewards_K - mean_G[group_K]) ** 2, minlength=groups)
     # The mean of equal rewards may be off in the last digit, which is no variance.
     variance_G = np.where(mixed_groups(rewards, group_R, groups), squares_G / np.maximum(size_G - 1, 1), 0.0)
     order = np.argsort(-variance_G, kind="stable")

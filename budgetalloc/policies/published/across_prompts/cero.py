@@ -48,7 +48,7 @@ def cero(
         rho: Share of the evidence kept at a visit, in [0, 1].
         prior: a0 and b0, positive.
         horizon: K, steps of the run, at least 1.
-        seed: Of ties.
+        seed: Seeds the ties.
 
     >>> from budgetalloc import Budget
     >>> policy = cero(seed=1)

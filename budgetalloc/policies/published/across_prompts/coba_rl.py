@@ -40,9 +40,9 @@ def coba_rl(
     Args:
         kappa: Sum of the density's parameters, at least 2; 2 is a uniform density.
         low, high: Fewest and most rollouts of a prompt, 1 <= low <= high; the budget's own bounds come first.
-        window: Visits and steps that p and F look back, at least 1.
+        window: Visits and steps that p and F look back, 1 to 1,000.
         tau: Positive, the first not above the second.
-        seed: Of ties.
+        seed: Seeds the ties.
 
     >>> from budgetalloc import Budget
     >>> policy = coba_rl()
@@ -53,7 +53,7 @@ def coba_rl(
     check_number("kappa", kappa, 2, 1e6)
     check_integer("low", low, 1)
     check_integer("high", high, low)
-    check_integer("window", window, 1)
+    check_integer("window", window, 1, 1000)
     if not (isinstance(tau, tuple) and len(tau) == 2):
         raise InputError(f"tau={tau!r}: give two positive numbers, such as (3.0, 12.0).")
     check_number("tau", tau[0], 0, 1e6, without=(0,))

@@ -20,10 +20,10 @@ def dart(*, group: int = 8, reduced: int = 4, easy: float = 0.6, discount: float
 
     Args:
         group: Rollouts of a prompt, at least `reduced`.
-        reduced: Rollouts of an easy prompt, at least 1; ours.
+        reduced: Rollouts of an easy prompt, at least 1; our default.
         easy: Success rate above which a prompt is easy, in [0, 1].
-        discount: Of `BetaEstimator`; ours.
-        seed: Of the batch and ties.
+        discount: As in `BetaEstimator`; our default.
+        seed: Seeds the batch and the ties.
 
     >>> from budgetalloc import Budget
     >>> policy = dart(seed=0)

@@ -30,8 +30,8 @@ def rank_shares(ranks_P: ArrayLike, rollouts: int, fewest: int, most: int) -> In
     """E3's counts: `fewest` each, the rest in proportion to rank, at most `most` each; the sum is `rollouts`.
 
     Shares are rounded down, and the few rollouts left fill the hardest prompts first. Where a share is above `most`
-    even then, it is clipped, and what that refuses is shared again by rank. A rank of NaN stands for the mean of the
-    known ones.
+    even then, it is clipped, and what that refuses is shared again by rank. A rank of NaN is replaced by the mean
+    of the known ones.
 
     Args:
         ranks_P: Larger is harder, positive or NaN.
@@ -79,7 +79,7 @@ def e3(*, group: int = 8, fewest: int = 4, most: int = 12, change: int = 2, epoc
         change: By which both bounds move an epoch, at least 0.
         epoch: Steps of an epoch, at least 1: prompts of the dataset / prompts of a step. The paper's runs have 480
             steps in 3 epochs.
-        seed: Of the batch and ties.
+        seed: Seeds the batch and the ties.
 
     >>> from budgetalloc import Budget
     >>> policy, ids = e3(epoch=1), ["easy", "half", "never", "new"]

@@ -60,9 +60,9 @@ def gvm(
         beta: Its power, at least 1; the default is the released code's.
         norm_of: The gradient norm of a prompt, not negative; None is 1 for all. It must give the same numbers on every
             process and after a resume.
-        group: Mean rollouts of a drawn prompt, at least 1; ours.
-        prior, discount, idle: Of `BetaEstimator`; ours.
-        seed: Of the drawn batch and ties.
+        group: Mean rollouts of a drawn prompt, at least 1; our default.
+        prior, discount, idle: As in `BetaEstimator`; our default.
+        seed: Seeds the drawn batch and the ties.
 
     >>> from budgetalloc import Budget
     >>> policy = gvm(prior=(0.01, 0.01))

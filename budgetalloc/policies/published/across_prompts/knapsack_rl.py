@@ -65,11 +65,11 @@ def knapsack_rl(
     Args:
         low, high: N_low and N_up, the fewest and most rollouts of a prompt, 1 <= low <= high; the budget's own bounds
             come first.
-        recent: At least 1; 1 always takes the last visit alone.
+        recent: From 1 to 1,000; 1 always takes the last visit alone.
         fewest: Rewards that make p valid, at least 1.
         confidence: alpha, in (0, 1).
         surplus: To whom it goes.
-        seed: Of ties.
+        seed: Seeds the ties.
 
     >>> from budgetalloc import Budget
     >>> policy = knapsack_rl()
@@ -82,7 +82,7 @@ def knapsack_rl(
     """
     check_integer("low", low, 1)
     check_integer("high", high, low)
-    check_integer("recent", recent, 1)
+    check_integer("recent", recent, 1, 1000)
     check_integer("fewest", fewest, 1)
     check_number("confidence", confidence, 0, 1, without=(0, 1))
     check_choice("surplus", surplus, ("unsolved", "effective"))
@@ -90,14 +90,14 @@ def knapsack_rl(
     def learn(memory: Memory, visit: Visit) -> None:
         at_V, columns = visit.at_V, memory.columns
         window = [f"recent_{k}" for k in range(recent)]  # the latest rewards first
-        before_VK = np.stack([columns[name][at_V] for name in window], axis=1)
-        from_VK = np.arange(recent) - visit.scored_V.astype(np.int64)[:, None]
-        older_VK = np.take_along_axis(before_VK, np.maximum(from_VK, 0), axis=1)
-        latest_VK = np.where(from_VK < 0, visit.mean_V[:, None], older_VK)
-        for name, latest_V in zip(window, latest_VK.T, strict=True):
+        before_VM = np.stack([columns[name][at_V] for name in window], axis=1)
+        from_VM = np.arange(recent) - visit.scored_V.astype(np.int64)[:, None]
+        older_VM = np.take_along_axis(before_VM, np.maximum(from_VM, 0), axis=1)
+        latest_VM = np.where(from_VM < 0, visit.mean_V[:, None], older_VM)
+        for name, latest_V in zip(window, latest_VM.T, strict=True):
             columns[name][at_V] = latest_V
-        filled_V = np.maximum((~np.isnan(latest_VK)).sum(axis=1), 1)
-        rate_V = np.where(visit.scored_V >= recent, visit.mean_V, np.nansum(latest_VK, axis=1) / filled_V)
+        filled_V = np.maximum((~np.isnan(latest_VM)).sum(axis=1), 1)
+        rate_V = np.where(visit.scored_V >= recent, visit.mean_V, np.nansum(latest_VM, axis=1) / filled_V)
         columns["rate"][at_V] = np.clip(rate_V, 0.0, 1.0)
         columns["scored"][at_V] += visit.scored_V
 

@@ -80,7 +80,7 @@ def vip(
 ) -> Policy:
     """Counts that minimise the total variance of the gradient, sum of E[p(1-p)] / n (VIP, arXiv 2602.01601).
 
-    The paper predicts p with a Gaussian process over prompt embeddings; here the belief stands for it, so that nothing
+    The paper predicts p with a Gaussian process over prompt embeddings; here the belief replaces it, so that nothing
     is shared between similar prompts (with `prior="pool"`, the pool's mean is). The forms "dr_grpo" and "rloo", the
     variances under those two estimators, are derived by us: see `gradient_variance`. The paper solves a convex
     problem; here its integers are solved for, exactly where the form is convex over the counts allowed ("dr_grpo":
@@ -91,9 +91,9 @@ def vip(
 
     Args:
         form: "neyman", "dr_grpo" or "rloo".
-        group: Mean rollouts of a drawn prompt, at least 1; ours.
-        prior, discount, idle: Of `BetaEstimator`; ours.
-        seed: Of the drawn batch and ties.
+        group: Mean rollouts of a drawn prompt, at least 1; our default.
+        prior, discount, idle: As in `BetaEstimator`; our default.
+        seed: Seeds the drawn batch and the ties.
 
     >>> from budgetalloc import Budget
     >>> policy = vip(seed=0)

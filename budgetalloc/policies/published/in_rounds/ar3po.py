@@ -13,13 +13,13 @@ def ar3po(*, group: int = 8, stages: int = 2, seed: int = 0) -> Policy:
     Each stage gives `group / stages` rollouts to every prompt that has no success yet. What that saves starts further
     prompts, so that the budget is spent exactly. Only failures are waited out: an all-pass group stays without
     signal. The group's mean is biased upwards (for two stages of k, by (1-p)^k p / 2). How many stages the paper uses
-    is not known to us, only that group = 8: two is our default. Its response reuse is not part of this. A success is
-    any reward above 0.
+    is not known to us, only that group = 8: two is our default. Its response reuse is not part of this. A rollout is a
+    success where its success is above 0.
 
     Args:
         group: Most rollouts of a prompt, at least 1.
         stages: Rounds to reach it, 1 to `group`.
-        seed: Of ties.
+        seed: Seeds the ties.
 
     >>> from budgetalloc import Budget
     >>> step = ar3po(seed=0).begin(["a", "b", "c", "d"], Budget(rollouts=16, floor=0))

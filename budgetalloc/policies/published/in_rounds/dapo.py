@@ -32,8 +32,8 @@ def dapo(
         group: Rollouts of a prompt.
         generate: Most batches that a step may generate, at least 1.
         order: In which prompts are tried.
-        discount, idle: Of `BetaEstimator`, for the draw.
-        seed: Of ties and draws.
+        discount, idle: As in `BetaEstimator`, for the draw.
+        seed: Seeds the ties and draws.
 
     >>> from budgetalloc import Budget
     >>> step = dapo(group=4, generate=2, seed=0).begin(["a", "b", "c", "d"], Budget(rollouts=16, floor=0))
@@ -52,7 +52,7 @@ def dapo(
         queue = list(range(len(view.belief_P)))[::-1]
         if order == "thompson":
             queue = np.argsort(view.belief_P.sample(view.rng).moment(1, 2), kind="stable").tolist()
-        if view.budget.floor:  # every prompt has its floor: there is nobody to resample
+        if view.budget.floor:  # every prompt has its floor: there is no prompt to resample
             batch = spending.left
         useful = 0
         while queue and spending.left and useful < batch:

@@ -80,9 +80,9 @@ def dars(
         variant: "ET" or "HW", as in `dars_counts`.
         most: N_max, at least `group`. None is that of the released scripts, 32 for ET and 64 for HW (or `group`).
         std: As in `dars_counts`.
-        share: Of the budget, spent on pilots, in (0, 1); ours. 0.625 is 8 of the 12.8 rollouts that a prompt has on
-            average with ET and Qwen2.5-Math-7B.
-        seed: Of the batch and ties.
+        share: Of the budget, spent on pilots, in (0, 1); our default. 0.625 is 8 of the 12.8 rollouts that a prompt has
+            on average with ET and Qwen2.5-Math-7B.
+        seed: Seeds the batch and the ties.
 
     >>> from budgetalloc import Budget
     >>> step = dars(group=4, share=0.5, seed=0).begin(["a", "b", "c", "d"], Budget(rollouts=16, floor=0))

@@ -26,7 +26,7 @@ def hora(*, pilot: int = 4, seed: int = 0) -> Policy:
 
     Args:
         pilot: Rollouts of a pilot, at least 1.
-        seed: Of ties.
+        seed: Seeds the ties.
 
     >>> from budgetalloc import Budget
     >>> step = hora(pilot=4).begin(["none", "half", "all"], Budget(rollouts=24))

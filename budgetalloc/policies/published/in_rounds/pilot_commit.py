@@ -13,7 +13,7 @@ def pilot_commit(*, pilot: int = 4, group: int = 16, share: float = 0.5, seed: i
     """A pilot of every prompt, then the rest to those whose rewards varied most (Pilot-Commit, arXiv 2605.26606).
 
     The pilots take `share` of the budget; the prompts with the largest variance of pilot rewards are then filled up to
-    `group`, in all. Prompts that all passed or all failed get more only where nobody else can take it. The released
+    `group`, in all. Prompts that all passed or all failed get more only where no other prompt can take it. The released
     code differs: it commits, at random from a buffer of recent pilots, to prompts whose pilot mean lies in
     [0.125, 0.75], and leaves prompts that all passed out of the next epoch. Buffer and eviction are not part of this: a
     prompt that was not committed to is met again when the loader offers it. Its runs pilot with a quarter of the group
@@ -23,7 +23,7 @@ def pilot_commit(*, pilot: int = 4, group: int = 16, share: float = 0.5, seed: i
         pilot: Rollouts of a pilot, at least 2.
         group: Rollouts of a prompt that is committed to, more than `pilot`.
         share: Of the budget, spent on pilots, in (0, 1).
-        seed: Of ties.
+        seed: Seeds the ties.
 
     >>> from budgetalloc import Budget
     >>> step = pilot_commit(pilot=2, group=6, seed=0).begin(["a", "b", "c", "d"], Budget(rollouts=8, floor=0))
@@ -41,7 +41,7 @@ def pilot_commit(*, pilot: int = 4, group: int = 16, share: float = 0.5, seed: i
         spending = Spending(view.budget, prompts)
         rest = (1 - share) * spending.left
         for at in range(prompts):
-            if view.budget.floor:  # everybody has a pilot, as large as there is room for
+            if view.budget.floor:  # every prompt has a pilot, as large as there is room for
                 spending.give(at, min(pilot, spending.left // (prompts - at)))
             elif at == 0 or spending.left > rest:
                 spending.give(at, pilot)

@@ -28,7 +28,7 @@ def reinforce_ada(
         group: Rollouts of a round, and of a prompt in training.
         stages: Most rounds.
         quota: "balanced" as above, or "positive".
-        seed: Of ties.
+        seed: Seeds the ties.
 
     >>> from budgetalloc import Budget
     >>> step = reinforce_ada(group=2, stages=3, seed=0).begin(["a", "b"], Budget(rollouts=12, floor=2))

@@ -11,7 +11,7 @@ def speed(*, init: int = 4, cont: int = 20, seed: int = 0) -> Policy:
     """Screens prompts with `init` rollouts and continues those with both outcomes by `cont` (SPEED, arXiv 2506.09016).
 
     A round continues the prompts that the last one screened and screens new ones, as the paper does in one call of the
-    inference engine, until the budget is spent; all that is generated counts. What nobody wants goes to the prompts
+    inference engine, until the budget is spent; all that is generated counts. What no prompt wants goes to the prompts
     that have fewest. A step may take a dozen rounds, the last of them small. The paper trains on continued prompts
     only; here a prompt that was shut out stays in the batch, with `init` rollouts of equal reward. 4 and 20 are the
     examples of the paper's project page.
@@ -23,7 +23,7 @@ def speed(*, init: int = 4, cont: int = 20, seed: int = 0) -> Policy:
     Args:
         init: Rollouts to screen a prompt with, at least 2.
         cont: Rollouts to continue it with, at least 1.
-        seed: Of the order in which prompts are screened.
+        seed: Seeds the order in which prompts are screened.
 
     >>> from budgetalloc import Budget
     >>> step = speed(init=2, cont=4, seed=0).begin(["a", "b", "c", "d"], Budget(rollouts=12, floor=0))

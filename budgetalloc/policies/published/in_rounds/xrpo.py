@@ -49,16 +49,17 @@ def half_width(counts_N: ArrayLike, *, alpha: float = 0.05) -> FloatArray:
 
 
 def deviation(tally: Tally) -> FloatArray:
-    """The sample deviation s of each prompt's rewards if they are 0 or 1: s^2 = n / (n-1) r (1-r), shape (P,).
+    """The sample deviation s of each prompt's successes if they are 0 or 1: s^2 = n / (n-1) r (1-r), shape (P,).
 
-    Of graded rewards it is the most that their mean r allows. Below two rewards it is 0.
+    Of graded success it is the most that the mean r allows. It is 0 below two rollouts, and where rewards are equal.
 
-    >>> deviation(Tally(np.array([0.0, 1.0, 2.0, 4.0]), np.array([4.0, 4.0, 4.0, 4.0]))).round(3)
+    >>> low_P, high_P = np.array([0.0, 0, 0, 1]), np.array([0.0, 1, 1, 1])
+    >>> deviation(Tally(np.array([0.0, 1, 2, 4]), np.full(4, 4.0), low_P, high_P)).round(3)
     array([0.   , 0.5  , 0.577, 0.   ])
     """
     n = np.maximum(tally.scored_P, 2)
     rate_P = np.clip(tally.successes_P / n, 0, 1)
-    return np.where(tally.scored_P >= 2, np.sqrt(n / (n - 1) * rate_P * (1 - rate_P)), 0.0)
+    return np.where(tally.mixed() & (tally.scored_P >= 2), np.sqrt(n / (n - 1) * rate_P * (1 - rate_P)), 0.0)
 
 
 def exploration(counts_N: ArrayLike, total: float, *, weight: float = 0.1, bonus: Bonus = "sqrt") -> FloatArray:
@@ -108,8 +109,8 @@ def xrpo(
         weight: lambda, the weight of the bonus, at least 0.
         bonus: "sqrt", sqrt(log(1+T) / n), or "linear", log(1+T) / n.
         clock: What T counts: "rollouts" of this step before the round, or training "steps" before this one.
-        share: Of the budget, for bases, in (0, 1), where a floor of 0 leaves open how many prompts start; ours.
-        seed: Of ties.
+        share: Of the budget, for bases, in (0, 1), where a floor of 0 leaves open how many prompts start; our default.
+        seed: Seeds the ties.
 
     >>> step = xrpo(rounds=1, seed=0).begin(["half", "solved"], Budget(rollouts=16))
     >>> step.request()

@@ -47,7 +47,7 @@ def brorl(*, group: int = 512, seed: int = 0) -> Policy:
 
     Args:
         group: Rollouts of a drawn prompt, at least 1. Set it to what the budget can bear; the paper's is 512.
-        seed: Of the draws.
+        seed: Seeds the draws.
 
     >>> from budgetalloc import Budget
     >>> brorl(group=16, seed=0).allocate(["a", "b", "c", "d"], Budget(rollouts=32, floor=0))

@@ -60,7 +60,7 @@ def dump(
     n_c of n rollouts so far; each prompt's category is drawn with probability proportional to exp(score /
     temperature), then a prompt of it at random, without replacement within a step. `window` and `temperature` are the
     released code's. That code draws with replacement, and a whole pass of its loader with the weights of its start;
-    here the weights are those of the step. Advantages are taken from the mean of each group: see `mean_advantage`.
+    here the weights are those of the step. Advantages are those of `mean_advantage`.
 
     A category's rollouts of one step have no order: where the window's end falls among them they count in proportion.
 
@@ -69,8 +69,8 @@ def dump(
             the same are one.
         window: Rollouts of a category that its gain is the mean of, at least 1.
         temperature: Positive; large is uniform over categories.
-        group: Rollouts of a chosen prompt, at least 1; ours.
-        seed: Of the draws.
+        group: Rollouts of a chosen prompt, at least 1; our default.
+        seed: Seeds the draws.
 
     >>> from budgetalloc import Budget
     >>> policy = dump(domain_of=lambda prompt: prompt[0], seed=0)
@@ -103,15 +103,15 @@ def sec(*, domain_of: CategoryOf, rate: float = 0.5, temperature: float = 0.4, g
     |advantage| (TD(0); Q starts at 0); each prompt's category is drawn with probability proportional to
     exp(Q / temperature), then a prompt of it at random, without replacement within a step. The commands in a
     public copy of the code have rate 0.5 throughout, and temperature 1.0 on Countdown, 0.4 on mathematics and 0.2 on
-    puzzles with two kinds of category. Advantages are taken from the mean of each group: see `mean_advantage`.
+    puzzles with two kinds of category. Advantages are those of `mean_advantage`.
 
     Args:
         domain_of: The category of a prompt; the same on every process and after a resume. Categories whose `str` is
             the same are one.
         rate: alpha, in (0, 1].
         temperature: tau, positive; large is uniform over categories.
-        group: Rollouts of a chosen prompt, at least 1; ours.
-        seed: Of the draws.
+        group: Rollouts of a chosen prompt, at least 1; our default.
+        seed: Seeds the draws.
 
     >>> policy = sec(domain_of=lambda prompt: prompt[0])
     >>> for _ in range(2):
@@ -136,7 +136,7 @@ def sec(*, domain_of: CategoryOf, rate: float = 0.5, temperature: float = 0.4, g
 def category_gains(domain_of: CategoryOf, visit: Visit) -> dict[str, tuple[float, float]]:
     """Of each category in a step's visit: the mean |advantage| of its rollouts, and how many they are."""
     sums: dict[str, tuple[float, float]] = {}
-    total_V = mean_advantage(visit.mean_V) * visit.scored_V
+    total_V = mean_advantage(visit.rewards_R, visit.group_R, len(visit.ids_V)) * visit.scored_V
     for x, total, rollouts in zip(visit.ids_V, total_V.tolist(), visit.scored_V.tolist(), strict=True):
         category = str(domain_of(x))
         before = sums.get(category, (0.0, 0.0))

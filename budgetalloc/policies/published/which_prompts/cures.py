@@ -27,7 +27,7 @@ def cures(*, group: int = 8, fewest: int = 4, temperature: float = 0.1, seed: in
         group: Mean rollouts of a drawn prompt, at least `fewest`.
         fewest: Fewest rollouts of a drawn prompt.
         temperature: tau, positive; large is uniform. The paper's value is not known to us.
-        seed: Of the draws and ties.
+        seed: Seeds the draws and the ties.
 
     >>> from budgetalloc import Budget
     >>> policy = cures(seed=0)

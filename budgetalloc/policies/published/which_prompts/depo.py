@@ -16,18 +16,6 @@ from budgetalloc.policies.ranking import ranked
 from budgetalloc.policies.signal import mean_advantage
 
 
-def explorability(successes_P: FloatArray, scored_P: FloatArray) -> FloatArray:
-    """Mean |A| over a group whose advantages are (r - mean) / std: 2 sqrt(p (1-p)) at a success rate p.
-
-    Exact for rewards of 0 and 1. Graded rewards are taken as success rates, so that it is above 0 even where all are
-    equal but neither 0 nor 1.
-
-    >>> explorability(np.array([0.0, 1.0, 4.0, 8.0]), np.full(4, 8.0)).round(4)
-    array([0.    , 0.6614, 1.    , 0.    ])
-    """
-    return mean_advantage(successes_P / scored_P)
-
-
 def depo_eligible(explorable_P: FloatArray, visits_P: FloatArray, share: float, replay: float) -> NDArray[np.bool_]:
     """The share of the prompts that is most explorable, and of the others the share `replay` with the fewest visits.
 
@@ -68,12 +56,12 @@ def depo(
 
     Args:
         group: Rollouts of a chosen prompt, at least 1.
-        window: s, visits to average over, at least 1.
+        window: s, visits to average over, 1 to 1,000.
         alpha: alpha_0, share of the prompts at the start, in [0, 1].
         decay: d, what the share loses in an epoch, in [0, 1].
         lowest: Smallest that the share becomes, in [0, 1].
         replay: rho, share of the least visited, in (0, 1]; it is what brings a prompt without signal back.
-        seed: Of the draws and ties.
+        seed: Seeds the draws and the ties.
 
     >>> from budgetalloc import Budget
     >>> policy = depo(alpha=0.25, replay=0.25, seed=0)
@@ -84,7 +72,7 @@ def depo(
     array([0, 8, 8, 0])
     """
     check_integer("group", group, 1)
-    check_integer("window", window, 1)
+    check_integer("window", window, 1, 1000)
     check_number("alpha", alpha, 0, 1)
     check_number("decay", decay, 0, 1)
     check_number("lowest", lowest, 0, 1)
@@ -95,7 +83,7 @@ def depo(
         at_V, columns = visit.at_V, memory.columns
         for newer, older in zip(recent[-2::-1], recent[:0:-1], strict=True):
             columns[older][at_V] = columns[newer][at_V]
-        columns[recent[0]][at_V] = explorability(visit.successes_V, visit.scored_V)
+        columns[recent[0]][at_V] = mean_advantage(visit.rewards_R, visit.group_R, len(at_V))
         columns["visits"][at_V] += 1
 
     def decide(view: View) -> IntArray:

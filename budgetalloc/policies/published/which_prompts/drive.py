@@ -33,8 +33,8 @@ def drive(*, phases: Sequence[Phase] = _DRIVE, discount: float = 0.9, seed: int 
 
     Args:
         phases: At least one of (keep, steps, n): keep in (0, 1], steps and n at least 1.
-        discount: Of `BetaEstimator`; ours.
-        seed: Of the draws and ties.
+        discount: As in `BetaEstimator`; our default.
+        seed: Seeds the draws and the ties.
 
     >>> from budgetalloc import Budget
     >>> policy = drive(phases=[(1.0, 1, 8), (0.25, 1, 16)], seed=0)

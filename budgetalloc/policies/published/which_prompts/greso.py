@@ -41,8 +41,8 @@ def greso(
     The values of explore, target, change and least, the split of the target (a third for easy prompts, two thirds for
     hard ones) and the bounds of p_e, 0.05 and 0.95, are those of the released code. The code differs: it counts runs
     of easy and hard visits apart, by mean rewards from 0.98 and up to 0.11, and changes p_e after the first epoch only.
-    Ours: a visit of one rollout shows no variance either way and changes nothing. Graded rewards count as equal where
-    all are 0 or all are 1.
+    Ours: a visit of one rollout shows no variance either way and changes nothing. Equal rewards count as passed where
+    their mean success is at least 1/2, else as failed.
 
     Args:
         group: Rollouts of a chosen prompt, at least 1.
@@ -50,7 +50,7 @@ def greso(
         target: Share of the step's groups that may have no variance, in [0, 1].
         change: By which p_e moves in a step, in [0, 1].
         least: Smallest chance to keep a prompt, in (0, 1].
-        seed: Of the draws and ties.
+        seed: Seeds the draws and the ties.
 
     >>> from budgetalloc import Budget
     >>> policy = greso(seed=0)
@@ -68,9 +68,9 @@ def greso(
 
     def learn(memory: Memory, visit: Visit) -> None:
         many = visit.scored_V >= 2
-        at, mean = visit.at_V[many], visit.mean_V[many]
-        flat = {"easy": mean == 1, "hard": mean == 0}
-        memory.columns["run"][at] = np.where(flat["easy"] | flat["hard"], memory.columns["run"][at] + 1, 0)
+        at, equal, easy = visit.at_V[many], ~visit.mixed_V[many], visit.mean_V[many] >= 0.5
+        flat = {"easy": equal & easy, "hard": equal & ~easy}
+        memory.columns["run"][at] = np.where(equal, memory.columns["run"][at] + 1, 0)
         memory.columns["easy"][at] = flat["easy"]
         for kind, is_flat in flat.items():
             if at.size:
@@ -79,9 +79,9 @@ def greso(
 
     def decide(view: View) -> IntArray:
         explore_P = np.where(view.recall["easy"] > 0, view.numbers["easy"], view.numbers["hard"])
-        draws_2P = view.rng.random((2, len(view.ids_P)))
-        kept_P = draws_2P[0] < greso_keep(view.recall["run"], explore_P, least)
-        return ranked(kept_P + draws_2P[1] + 1e-12, group, view)
+        keep_draw_P, order_draw_P = view.rng.random((2, len(view.ids_P)))
+        kept_P = keep_draw_P < greso_keep(view.recall["run"], explore_P, least)
+        return ranked(kept_P + order_draw_P + 1e-12, group, view)
 
     name = f"greso(group={group}, explore={explore}, target={target}, change={change}, least={least}, seed={seed})"
     memory = Memory({"run": 0.0, "easy": 0.0}, learn, {"easy": explore, "hard": explore})

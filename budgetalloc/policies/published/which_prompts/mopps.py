@@ -13,16 +13,16 @@ def mopps(*, group: int = 8, target: float = 0.5, discount: float = 0.5, seed: i
 
     At a visit alpha becomes lambda alpha + (1 - lambda) alpha_0 + successes, and beta likewise, from Beta(1, 1): the
     prior plus evidence of which a visit keeps the share lambda, which is `discount`. The smallest (draw - target)^2 are
-    taken. The paper's lambda is not known to us; 0.5 is ours. With explicit evidence alone (rho = 0) the update of BOTS
-    (arXiv 2510.26374) is the same with 1 - lambda for lambda. The released code draws for a few times as many prompts
-    as fit, not for the pool, and with one rollout a prompt it sets alpha and beta to 8 at each visit. Beliefs do not
-    fade while a prompt waits: in a large pool one that was just solved may hardly be met again.
+    taken. The paper's lambda is not known to us; 0.5 is our default. With explicit evidence alone (rho = 0) the update
+    of BOTS (arXiv 2510.26374) is the same with 1 - lambda for lambda. The released code draws for a few times as many
+    prompts as fit, not for the pool, and with one rollout a prompt it sets alpha and beta to 8 at each visit. Beliefs
+    do not fade while a prompt waits: in a large pool one that was just solved may hardly be met again.
 
     Args:
         group: Rollouts of a chosen prompt, at least 1.
         target: Success rate to be near, in [0, 1].
         discount: lambda, in [0, 1].
-        seed: Of the draws and ties.
+        seed: Seeds the draws and the ties.
 
     >>> from budgetalloc import Budget
     >>> policy = mopps(seed=0)

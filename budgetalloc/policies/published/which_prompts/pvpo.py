@@ -40,7 +40,7 @@ def pvpo(
 
     The paper rolls out a reference model M times a prompt, renewed from time to time. A mean reward of 1 drops the
     prompt; of 0 sends it to a larger model whose answer replaces one rollout; the rest is kept (`pvpo_route`). Such
-    means are `reference`; prompts without one are judged by their own rollouts, a stand-in of ours: `enough` in a row
+    means are `reference`; prompts without one are judged by their own rollouts, which is our rule: `enough` in a row
     of reward 1 are a mean of 1, of reward 0 a mean of 0, and anything else is mixed. A prompt dropped by its own
     rollouts returns when it is explored and does otherwise; one dropped by `reference` when you renew that.
 
@@ -53,8 +53,8 @@ def pvpo(
         enough: M, at least 1, of a prompt's own rollouts. The paper's is not known to us.
         demonstrations: Whether the trainer puts a demonstration into the group of a prompt of mean 0, which is then
             kept; otherwise it is dropped as well.
-        explore: Chance of a dropped prompt to pass, in [0, 1]; ours.
-        seed: Of the draws.
+        explore: Chance of a dropped prompt to pass, in [0, 1]; our default.
+        seed: Seeds the draws.
 
     >>> from budgetalloc import Budget
     >>> reference = {"solved": 1.0, "failed": 0.0, "half": 0.5}

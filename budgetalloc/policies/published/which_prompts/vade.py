@@ -17,8 +17,8 @@ def vade(*, group: int = 8, discount: float = 0.2, idle: float = 0.999, seed: in
 
     Args:
         group: Rollouts of a chosen prompt, at least 1.
-        discount, idle: Of `BetaEstimator`.
-        seed: Of the draws and ties.
+        discount, idle: As in `BetaEstimator`.
+        seed: Seeds the draws and the ties.
 
     >>> from budgetalloc import Budget
     >>> vade(seed=0).allocate(["a", "b", "c", "d"], Budget(rollouts=16, floor=0))

@@ -18,7 +18,7 @@ def cppo(*, generate: int = 4, seed: int = 0) -> Policy:
 
     Args:
         generate: Rollouts generated for each one trained on, at least 2. 4 is P = 75 %.
-        seed: Of ties.
+        seed: Seeds the ties.
 
     >>> import numpy as np
     >>> policy = cppo(generate=4)
@@ -26,7 +26,13 @@ def cppo(*, generate: int = 4, seed: int = 0) -> Policy:
     array([3, 6])
     """
 
-    def keep(ids_R: Sequence[Id], rewards_R: FloatArray, rows: int, scores_RF: FloatArray | None = None) -> IntArray:
+    def keep(
+        ids_R: Sequence[Id],
+        rewards_R: FloatArray,
+        rows: int,
+        scores_RF: FloatArray | None = None,
+        success_R: FloatArray | None = None,
+    ) -> IntArray:
         return largest_advantages(ids_R, scaled_advantages(ids_R, rewards_R), rows)
 
     return generate_and_keep("cppo", generate, keep, seed)

@@ -16,8 +16,8 @@ def pods(*, generate: int = 4, seed: int = 0) -> Policy:
     The released code takes the advantages over the rows kept; here they are taken over the whole group.
 
     Args:
-        generate: Rollouts generated for each one trained on, at least 2. The default is ours.
-        seed: Of ties.
+        generate: Rollouts generated for each one trained on, at least 2. The default is our choice.
+        seed: Seeds the ties.
 
     >>> import numpy as np
     >>> policy = pods(generate=2)
@@ -25,7 +25,13 @@ def pods(*, generate: int = 4, seed: int = 0) -> Policy:
     array([0, 3, 4, 6])
     """
 
-    def keep(ids_R: Sequence[Id], rewards_R: FloatArray, rows: int, scores_RF: FloatArray | None = None) -> IntArray:
+    def keep(
+        ids_R: Sequence[Id],
+        rewards_R: FloatArray,
+        rows: int,
+        scores_RF: FloatArray | None = None,
+        success_R: FloatArray | None = None,
+    ) -> IntArray:
         return max_variance(ids_R, rewards_R, rows)
 
     return generate_and_keep("pods", generate, keep, seed)
@@ -39,8 +45,8 @@ def d3s(*, generate: int = 4, seed: int = 0) -> Policy:
     of training (`downselect.d3s_schedule`), which a batch of fixed size does not allow: neither is part of this.
 
     Args:
-        generate: Rollouts generated for each one trained on, at least 2. The default is ours.
-        seed: Of ties.
+        generate: Rollouts generated for each one trained on, at least 2. The default is our choice.
+        seed: Seeds the ties.
 
     >>> import numpy as np
     >>> policy = d3s(generate=2)
@@ -48,7 +54,13 @@ def d3s(*, generate: int = 4, seed: int = 0) -> Policy:
     array([0, 1, 2, 3])
     """
 
-    def keep(ids_R: Sequence[Id], rewards_R: FloatArray, rows: int, scores_RF: FloatArray | None = None) -> IntArray:
+    def keep(
+        ids_R: Sequence[Id],
+        rewards_R: FloatArray,
+        rows: int,
+        scores_RF: FloatArray | None = None,
+        success_R: FloatArray | None = None,
+    ) -> IntArray:
         return max_variance(ids_R, scaled_advantages(ids_R, rewards_R), rows, across=True)
 
     return generate_and_keep("d3s", generate, keep, seed)

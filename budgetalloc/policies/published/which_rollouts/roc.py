@@ -23,17 +23,17 @@ def roc(
 ) -> Policy:
     """Keeps each group's share of successes, and of them the cleanest (GRPO-RoC of rStar2-Agent, arXiv 2508.20722).
 
-    A success is a total reward above 0. A reward function may return the penalty: give it weight 0, so that it does
-    not enter the reward. The released code keeps the successes of lowest penalty and the first failures; the paper is
-    quoted as drawing both (`choose="drawn"`; we have not verified its text). The code then rejects groups of equal
-    rewards, which here have advantage 0.
+    A rollout is a success where its success is above 0. A reward function may return the penalty: give it weight 0, so
+    that it does not enter the reward. The released code keeps the successes of lowest penalty and the first failures;
+    the paper is quoted as drawing both (`choose="drawn"`; we have not verified its text). The code then rejects groups
+    of equal rewards, which here have advantage 0.
 
     Args:
         generate: Rollouts generated for each one trained on, at least 2; 32 for 16 in the paper.
         penalty: Which reward function returns the penalty, counted from 0; None is no penalty.
         choose: "lowest", the released rule; "drawn", failures uniformly and successes with chances inverse to their
             penalty. The draws depend on the seed and on the ids and rewards of the step.
-        seed: Of the draws and ties.
+        seed: Seeds the draws and the ties.
 
     >>> policy = roc(generate=2, penalty=1)
     >>> scores_RF = np.array([[0, 0.0], [1, 0.5], [1, 0.1], [0, 0.0], [1, 0.9], [1, 0.2], [0, 0.0], [0, 0.0]])
@@ -44,10 +44,16 @@ def roc(
     if penalty is not None:
         check_integer("penalty", penalty, 0)
 
-    def keep(ids_R: Sequence[Id], rewards_R: FloatArray, rows: int, scores_RF: FloatArray | None = None) -> IntArray:
+    def keep(
+        ids_R: Sequence[Id],
+        rewards_R: FloatArray,
+        rows: int,
+        scores_RF: FloatArray | None = None,
+        success_R: FloatArray | None = None,
+    ) -> IntArray:
         penalties_R = None if penalty is None else _column(scores_RF, penalty)
         rng = rng_of_step(seed, ids_R, rewards_R) if choose == "drawn" else None
-        return resample_on_correct(ids_R, rewards_R, rows, penalties_R, rng=rng)
+        return resample_on_correct(ids_R, rewards_R, rows, penalties_R, success_R=success_R, rng=rng)
 
     return generate_and_keep("roc", generate, keep, seed, f", penalty={penalty}, choose={choose!r}")
 

@@ -23,7 +23,7 @@ def shuffle_r1(*, generate: int = 2, draws: int = 8, seed: int = 0) -> Policy:
     Args:
         generate: Rollouts generated for each one trained on, at least 2. 2 is the paper's alpha = 0.5.
         draws: S, at least 1.
-        seed: Of the draws and ties.
+        seed: Seeds the draws and the ties.
 
     >>> policy = shuffle_r1(generate=2, draws=2)  # b has no signal: the pair of a comes twice
     >>> policy.keep(["a"] * 4 + ["b"] * 4, np.array([0.0, 0, 0, 1, 1, 1, 1, 1]), 4)
@@ -31,7 +31,13 @@ def shuffle_r1(*, generate: int = 2, draws: int = 8, seed: int = 0) -> Policy:
     """
     check_integer("draws", draws, 1)
 
-    def keep(ids_R: Sequence[Id], rewards_R: FloatArray, rows: int, scores_RF: FloatArray | None = None) -> IntArray:
+    def keep(
+        ids_R: Sequence[Id],
+        rewards_R: FloatArray,
+        rows: int,
+        scores_RF: FloatArray | None = None,
+        success_R: FloatArray | None = None,
+    ) -> IntArray:
         advantages_R = scaled_advantages(ids_R, rewards_R)
         pairs_J2 = extreme_pairs(ids_R, advantages_R, rows)
         rest = np.zeros(0, dtype=np.int64)

@@ -17,8 +17,8 @@ def keep_mixed(*, generate: int = 2, seed: int = 0) -> Policy:
     Where there are too few such rows the others fill the batch, with advantage 0. `dapo` resamples until it is full.
 
     Args:
-        generate: Rollouts generated for each one trained on, at least 2. The default is ours.
-        seed: Of ties.
+        generate: Rollouts generated for each one trained on, at least 2. The default is our choice.
+        seed: Seeds the ties.
 
     >>> import numpy as np
     >>> policy = keep_mixed(generate=2)
@@ -35,9 +35,9 @@ def top_p(*, generate: int = 2, share: float = 0.9, seed: int = 0) -> Policy:
     from the dropped groups of least variance: as a rule equal rewards, hence advantage 0.
 
     Args:
-        generate: Rollouts generated for each one trained on, at least 2. The default is ours.
-        share: p in (0, 1]. The default is ours.
-        seed: Of ties.
+        generate: Rollouts generated for each one trained on, at least 2. The default is our choice.
+        share: p in (0, 1]. The default is our choice.
+        seed: Seeds the ties.
 
     >>> import numpy as np
     >>> policy = top_p(generate=2, share=0.5)
@@ -46,7 +46,13 @@ def top_p(*, generate: int = 2, share: float = 0.9, seed: int = 0) -> Policy:
     """
     share = check_number("share", share, 0, 1, without=(0,))
 
-    def keep(ids_R: Sequence[Id], rewards_R: FloatArray, rows: int, scores_RF: FloatArray | None = None) -> IntArray:
+    def keep(
+        ids_R: Sequence[Id],
+        rewards_R: FloatArray,
+        rows: int,
+        scores_RF: FloatArray | None = None,
+        success_R: FloatArray | None = None,
+    ) -> IntArray:
         return top_p_variance(ids_R, rewards_R, share, rows)
 
     return generate_and_keep("top_p", generate, keep, seed, f", share={share}")

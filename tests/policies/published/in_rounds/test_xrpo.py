@@ -37,15 +37,18 @@ def test_the_half_widths_are_those_of_student():
 @given(rewards=st.lists(st.sampled_from([0.0, 1.0]), min_size=2, max_size=40))
 @settings(max_examples=50, deadline=None)
 def test_the_deviation_of_binary_rewards_is_the_sample_deviation(rewards):
-    tally = Tally(np.array([sum(rewards)]), np.array([float(len(rewards))]))
+    tally = Tally.empty(1)
+    tally.add(np.zeros(len(rewards), dtype=np.int64), np.array(rewards), np.array(rewards))
     assert deviation(tally)[0] == pytest.approx(np.std(rewards, ddof=1))
 
 
 def test_the_deviation_is_largest_at_one_half_and_zero_where_nothing_varied():
-    s_P = deviation(Tally(np.arange(9.0), np.full(9, 8.0)))
+    passed_P = np.arange(9.0)
+    s_P = deviation(Tally(passed_P, np.full(9, 8.0), (passed_P == 8) * 1.0, (passed_P > 0) * 1.0))
     assert s_P.argmax() == 4
     assert s_P[0] == s_P[8] == 0
-    assert deviation(Tally(np.array([0.0, 1.0]), np.array([0.0, 1.0]))).tolist() == [0, 0]
+    none_P, one_P = np.array([np.inf, 1.0]), np.array([-np.inf, 1.0])
+    assert deviation(Tally(np.array([0.0, 1.0]), np.array([0.0, 1.0]), none_P, one_P)).tolist() == [0, 0]
 
 
 def test_both_forms_of_the_bonus_fall_with_n_and_vanish_before_the_first_rollout():

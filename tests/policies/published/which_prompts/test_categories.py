@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from budgetalloc import Budget, BudgetError, InputError
 from budgetalloc.policies.published.which_prompts.categories import add_to_window, draw_order, dump, sec, upper_bounds
-from budgetalloc.policies.signal import mean_advantage
 
 
 def first(prompt):
@@ -23,21 +22,6 @@ def levels(prompt):
 
 BOTH = [dump, sec]
 each_method = pytest.mark.parametrize("make", BOTH, ids=lambda make: make.__name__)
-
-
-# --- the mean |advantage| ---
-
-
-@pytest.mark.parametrize("n", [2, 5, 8])
-def test_the_mean_advantage_is_that_of_the_group(n):
-    """Known answer: the advantages of each possible group of 0 and 1, divided by its deviation."""
-    for passed in range(1, n):
-        rewards = np.r_[np.ones(passed), np.zeros(n - passed)]
-        advantages = (rewards - rewards.mean()) / rewards.std()
-        assert mean_advantage(passed / n) == pytest.approx(np.abs(advantages).mean(), rel=1e-12)
-        unbiased = np.abs(rewards - rewards.mean()).mean() / rewards.std(ddof=1)
-        assert mean_advantage(passed / n) * sqrt((n - 1) / n) == pytest.approx(unbiased, rel=1e-12)
-    assert mean_advantage([0.0, 1.0]).tolist() == [0, 0]
 
 
 # --- the order of draws ---

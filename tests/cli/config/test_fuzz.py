@@ -1,5 +1,9 @@
-"""Any text at all is a `Config` that shows and reads itself, or a `BudgetallocError` of one line."""
+"""Any text at all is a `Config` that shows and reads itself, or a `BudgetallocError` of one line.
 
+`make fuzz` draws many more examples.
+"""
+
+import os
 from pathlib import Path
 
 import pytest
@@ -15,7 +19,11 @@ from budgetalloc.policies.methods import METHODS
 
 EXAMPLES = [path.read_text() for path in sorted((Path(__file__).parents[3] / "configs").glob("*.yaml"))]
 NAMES = [method.name for method in METHODS]
-BOUNDED = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+BOUNDED = settings(
+    max_examples=int(os.environ.get("BUDGETALLOC_FUZZ", "80")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 
 numbers = st.integers(-3, 300) | st.sampled_from([10**12, -(10**12), 2**63, 10**400, 0.5, 1e308, 1e-308, -0.0])
 numbers |= st.sampled_from([float("inf"), float("-inf"), float("nan")])
@@ -36,7 +44,8 @@ def read(text):
     assert said.startswith("f.yaml")
     assert "\n" not in said
     if config is not None:
-        assert Config.parse(config.as_yaml()) == config
+        shown = config.as_yaml()
+        assert Config.parse(shown).as_yaml() == shown
         config.build()
     return config
 
@@ -93,6 +102,9 @@ def test_a_damaged_file_is_a_config_or_one_line(text, data):
         "%YAML 9.9\n--- a",
         "\x00",
         "a:\n\t- 1",
+        "pacing: {name: constant, rollouts: 1000000000000, steps: 1000000000000}",
+        "pacing: {name: phases, rollouts: 1000000000000, steps: 3, parts: [[1000000000000, 1.0], [1, .nan]]}",
+        "pacing: {name: phases, rollouts: 1000, steps: 3, parts: [[-1, 1.0]]}",
     ],
     ids=lambda text: text[:20].encode("unicode_escape").decode(),
 )
@@ -102,3 +114,13 @@ def test_known_attacks(text):
 
 def test_a_byte_order_mark_is_no_part_of_the_first_key():
     assert read("\ufeffpolicy: vade").policy.name == "vade"
+
+
+VALUES = ["1000000000000", "-1", "0", "1" + "0" * 400, ".nan", ".inf", "-1e308", "x", "true", "{a: 1}", "[.nan, 1]"]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("dump", "sec")])
+def test_every_argument_of_a_method_takes_or_refuses_any_value_at_once(name):
+    for key in keywords(name):
+        for value in [*VALUES, "[1000000000000, 1000000000000]", "[[1000000000000, 1, 2]]"]:
+            read(f"policy: {{name: {name}, {key}: {value}}}")
