@@ -8,8 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.ids import check_ids, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray
-from budgetalloc.beliefs.rewards import as_rewards, check_rewards
-from budgetalloc.errors import InputError
+from budgetalloc.beliefs.rewards import as_rewards, check_range, check_rewards, extremes, to_unit, unequal
+from budgetalloc.errors import InputError, check_array, check_choice, shown
 
 Baseline = Literal["group", "loo", "posterior"]
 Scale = Literal["group", "batch", "none"]
@@ -43,8 +43,10 @@ def group_advantages(
             "batch", divided by the standard deviation of all rewards as TRL does (under "posterior" and a given
             baseline, by the root mean square of all advantages).
         weight: "rollout", every rollout has the same weight. "prompt", every prompt has the same weight whatever its
-            n: rows are multiplied by mean count / count. With "loo" or "posterior" and no scale, the expected gradient
-            then does not depend on the counts (for "loo": of at least 2).
+            n: rows are multiplied by mean count / count. With "posterior" and no scale, the expected gradient then
+            does not depend on the counts. With "loo" it does not among counts of at least 2, but a group of one gets 0.
+            All this holds for a loss that averages over rollouts. Under a mean over tokens (TRL's default, "dapo")
+            rollouts weigh as much as they are long, so that a prompt with longer completions still weighs more.
         belief_R: For "posterior": the belief about each row's prompt before this step, `policy.belief(ids_R)`.
 
     Returns:
@@ -61,8 +63,8 @@ def group_advantages(
     """
     ids = check_ids(ids_R, "ids_R")
     rewards = check_rewards(rewards_R, len(ids)) if _is(baseline, "posterior") else as_rewards(rewards_R, len(ids))
-    _check_option("scale", scale, get_args(Scale))
-    _check_option("weight", weight, get_args(Weight))
+    check_choice("scale", scale, get_args(Scale))
+    check_choice("weight", weight, get_args(Weight))
     _, group_R = factorize(ids)
     scored_R = ~np.isnan(rewards)
     known = np.where(scored_R, rewards, 0.0)
@@ -75,14 +77,7 @@ def group_advantages(
     elif _is(baseline, "loo"):
         base_R = np.where(n_R > 1, (sum_R - known) / others_R, known)
     elif _is(baseline, "posterior"):
-        if belief_R is None or len(belief_R) != len(ids):
-            given = "None" if belief_R is None else f"{len(belief_R)} entries"
-            raise InputError(
-                f"belief_R={given}: baseline='posterior' needs the belief before the step about the prompt of each of "
-                f"the {len(ids)} rows: belief_R=policy.belief(ids_R)."
-            )
-        evidence_R = belief_R.alpha_P + belief_R.beta_P + n_R - scored_R
-        base_R = (belief_R.alpha_P + sum_R - known) / evidence_R
+        base_R = _posterior_mean(rewards, group_R, belief_R)
     else:
         base_R = _given(baseline, len(ids))
     advantages = np.where(scored_R, rewards - base_R, 0.0)
@@ -107,6 +102,119 @@ def group_advantages(
     return advantages
 
 
+def batch_advantages(
+    rewards_R: ArrayLike,
+    ids_R: Iterable[Any],
+    baseline: Baseline = "group",
+    scale: Scale = "group",
+    weight: Weight = "rollout",
+    *,
+    success_R: ArrayLike | None = None,
+    belief_R: Beta | None = None,
+    reward_range: tuple[float, float] = (0.0, 1.0),
+) -> FloatArray:
+    """The advantages that trainers use: `group_advantages` of a whole batch, with rewards on any scale.
+
+    Where all rewards of the batch are equal, all advantages are exactly 0, whatever was believed. The posterior
+    baseline is formed from successes, on the scale of the beliefs, and carried over to that of the rewards: by
+    `reward_range` where success is the reward, else by the line through the rewards and successes of the batch's other
+    prompts (`reward_line`). It does not depend on the rollout's own reward.
+
+    Args:
+        rewards_R: Rewards on the trainer's scale, shape (R,); a row whose reward is NaN or None gets 0.
+        ids_R, baseline, scale, weight: As in `group_advantages`.
+        success_R: The success of each rollout in [0, 1], shape (R,). Left out, it is the reward as a share of
+            `reward_range`, clipped.
+        belief_R: For "posterior": `step.baseline_belief(ids_R, success_R)`.
+        reward_range: The rewards at success 0 and at success 1, for "posterior".
+
+    Returns:
+        Advantages, shape (R,); without a scale in units of the rewards.
+
+    Raises:
+        InputError: as `group_advantages`.
+
+    >>> batch_advantages([2.0, 2.0], ["a", "b"], "posterior", "none", belief_R=Beta([1, 1], [1, 1]))
+    array([0., 0.])
+    >>> batch_advantages([0.0, 10.0], ["a", "b"], "posterior", "none", belief_R=Beta([1, 1], [3, 1]),
+    ...                  reward_range=(0.0, 10.0))  # 0 - 10 / 4, 10 - 10 / 2
+    array([-2.5,  5. ])
+    """
+    ids = check_ids(ids_R, "ids_R")
+    rewards = as_rewards(rewards_R, len(ids))
+    _, group_R = factorize(ids)
+    if not unequal(*extremes(rewards, np.zeros(len(ids), dtype=np.int64), 1))[0]:
+        return np.zeros(len(ids))
+    if not _is(baseline, "posterior"):
+        return group_advantages(rewards, ids, baseline, scale, weight)
+    low, high = check_range(reward_range)
+    if success_R is None:
+        success = np.clip(to_unit(rewards, (low, high)), 0.0, 1.0)
+        start_R, slope_R, rest_R = np.full(len(ids), low), np.full(len(ids), high - low), np.zeros(len(ids))
+    else:
+        success = check_rewards(success_R, len(ids), "success_R")
+        start_R, slope_R, rest_R = reward_line(rewards, success, group_R, (low, high))
+    share_R = _posterior_mean(success, group_R, belief_R)
+    advantages_R = group_advantages(
+        rewards, ids, start_R + slope_R * share_R, "none" if scale == "group" else scale, weight
+    )
+    if scale == "group":
+        advantages_R /= np.sqrt(slope_R**2 * share_R * (1 - share_R) + rest_R) + EPS
+    return advantages_R
+
+
+def reward_line(
+    rewards_R: FloatArray, success_R: FloatArray, group_R: NDArray[np.int64], reward_range: tuple[float, float]
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The reward expected at success 0, its rise to success 1, and the variance around that line, for each row.
+
+    A least-squares line through the rows of all other prompts, and a point at each end of `reward_range` that counts
+    as a hundredth of a row: of the total of an answer's 0.8 and a format's 0.2 it finds that a failure with the format
+    earns 0.2. Rows with NaN are left out.
+
+    Args:
+        rewards_R, success_R: Shape (R,).
+        group_R: The prompt of each row, from 0 on, shape (R,).
+        reward_range: Rewards at success 0 and 1, where no row says otherwise.
+
+    Returns:
+        Three arrays of shape (R,).
+
+    >>> rewards_R, success_R = np.array([0.2, 1.0] * 500), np.array([0.0, 1.0] * 500)
+    >>> [x[:1].round(2) for x in reward_line(rewards_R, success_R, np.arange(1000), (0.0, 1.0))]
+    [array([0.2]), array([0.8]), array([0.])]
+    """
+    low, high = reward_range
+    known_R = ~np.isnan(rewards_R) & ~np.isnan(success_R)
+    r_R, s_R = np.where(known_R, rewards_R - low, 0.0), np.where(known_R, success_R, 0.0)
+
+    def others(x_R: FloatArray, ends: float) -> FloatArray:
+        own_G = np.bincount(group_R, weights=x_R)
+        return np.asarray((own_G.sum() - own_G)[group_R] + ends)
+
+    top, w = high - low, 0.01
+    n_R, s1_R, s2_R = others(known_R.astype(np.float64), 2 * w), others(s_R, w), others(s_R**2, w)
+    r1_R, rs_R, r2_R = others(r_R, w * top), others(r_R * s_R, w * top), others(r_R**2, w * top**2)
+    slope_R = (n_R * rs_R - s1_R * r1_R) / (n_R * s2_R - s1_R**2)
+    start_R = (r1_R - slope_R * s1_R) / n_R
+    rest_R = np.maximum(r2_R - start_R * r1_R - slope_R * rs_R, 0.0) / n_R
+    return low + start_R, slope_R, rest_R
+
+
+def _posterior_mean(success_R: FloatArray, group_R: NDArray[np.int64], belief_R: Beta | None) -> FloatArray:
+    """The posterior mean of each row's prompt after the other rows of its group; NaN rows are no evidence."""
+    if not isinstance(belief_R, Beta) or len(belief_R) != len(success_R):
+        given = f"{len(belief_R)} entries" if isinstance(belief_R, Beta) else shown(belief_R)
+        raise InputError(
+            f"belief_R={given}: baseline='posterior' needs the belief before the step about the prompt of each of "
+            f"the {len(success_R)} rows: belief_R=policy.belief(ids_R)."
+        )
+    scored_R = ~np.isnan(success_R)
+    known_R = np.where(scored_R, success_R, 0.0)
+    evidence_R = belief_R.alpha_P + belief_R.beta_P + _group_sum(scored_R.astype(np.float64), group_R) - scored_R
+    return np.asarray((belief_R.alpha_P + _group_sum(known_R, group_R) - known_R) / evidence_R)
+
+
 def _is(baseline: object, name: str) -> bool:
     return isinstance(baseline, str) and baseline == name
 
@@ -118,13 +226,8 @@ def _group_sum(x_R: FloatArray, group_R: NDArray[np.int64]) -> FloatArray:
 
 def _given(baseline: object, rows: int) -> FloatArray:
     if isinstance(baseline, str):
-        raise InputError(f"baseline={baseline!r}: use one of {get_args(Baseline)} or an array, one a rollout.")
-    array = np.asarray(baseline, dtype=np.float64)
+        raise InputError(f"baseline={shown(baseline)}: use one of {get_args(Baseline)} or an array, one a rollout.")
+    array = check_array("baseline", baseline, f"one of {get_args(Baseline)} or one number a rollout")
     if array.shape != (rows,) or not np.isfinite(array).all():
         raise InputError(f"baseline has shape {array.shape} for {rows} rollouts: give a finite number for each.")
     return array
-
-
-def _check_option(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise InputError(f"{name}={value!r}: use one of {allowed}.")

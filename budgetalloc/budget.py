@@ -1,14 +1,17 @@
 """How much a training step may spend, and which group sizes it may use."""
 
+import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from budgetalloc.errors import BudgetError
+from budgetalloc.errors import MOST, BudgetError, InputError, check_integer, check_type, is_number, shown
 
 IntArray = NDArray[np.int64]
+_MOST_COUNTS = 2**27  # of a grid: 1 GiB
 
 
 @dataclass(frozen=True)
@@ -50,16 +53,19 @@ class Budget:
             if value is None and name in ("rollouts", "cap"):
                 continue
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < lowest:
-                raise BudgetError(f"Budget({name}={value!r}): {name} must be an integer of at least {lowest}.")
+                raise BudgetError(f"Budget({name}={shown(value)}): {name} must be an integer of at least {lowest}.")
+            if value > MOST:
+                raise BudgetError(f"Budget({name}={shown(value)}): {name} must be an integer of at most {MOST}.")
+            object.__setattr__(self, name, int(value))  # an np.int8 would overflow in products
         if self.rollouts is None and self.tokens is None:
             raise BudgetError("Budget(rollouts=None): nothing limits the step. Give rollouts=, tokens= or both.")
-        if self.tokens is not None and not 0 < self.tokens < float("inf"):
-            raise BudgetError(f"Budget(tokens={self.tokens!r}): tokens must be positive and finite.")
+        if self.tokens is not None and not (is_number(self.tokens) and self.tokens > 0):
+            raise BudgetError(f"Budget(tokens={shown(self.tokens)}): tokens must be positive and finite.")
         if self.rollouts is None and self.cap is None:
             raise BudgetError("Budget(rollouts=None, cap=None): a budget in tokens needs cap=, such as cap=64.")
         if self.rollouts is not None and self.rollouts % self.quantum:
             below = self.rollouts // self.quantum * self.quantum
-            fits = next(q for q in range(self.quantum, 0, -1) if self.rollouts % q == 0)
+            fits = _divisor(self.rollouts, self.quantum)
             near = f"rollouts={below} or {below + self.quantum}" if below else f"rollouts={self.quantum}"
             raise BudgetError(
                 f"Budget(rollouts={self.rollouts}, quantum={self.quantum}): {self.rollouts} is not a multiple of "
@@ -75,9 +81,14 @@ class Budget:
                 f"Budget(cap={self.cap}, floor={self.floor}, min_group={self.min_group}, quantum={self.quantum}): the "
                 f"smallest group has {self.smallest_group} rollouts. Use cap={self.smallest_group} or more."
             )
-        for domain, (fewest, most) in (self.quotas or {}).items():
-            if not 0 <= fewest <= most:
-                raise BudgetError(f"Budget(quotas={{{domain!r}: ({fewest}, {most})}}): give 0 <= fewest <= most.")
+        if self.quotas is not None and not isinstance(self.quotas, Mapping):
+            raise BudgetError(f"Budget(quotas={shown(self.quotas)}): give a mapping such as {{'math': (256, 512)}}.")
+        for domain, quota in (self.quotas or {}).items():
+            if not _is_quota(quota):
+                raise BudgetError(
+                    f"Budget(quotas={{{domain!r}: {shown(quota)}}}): give 0 <= fewest <= most, two integers of at most "
+                    f"{MOST}, such as {{{domain!r}: (256, 512)}}."
+                )
 
     @property
     def smallest_group(self) -> int:
@@ -90,14 +101,22 @@ class Budget:
         limits = [x // self.quantum * self.quantum for x in (self.cap, self.rollouts) if x is not None]
         return int(min(limits))
 
+    @property
+    def counts(self) -> int:
+        """How many counts `grid` has."""
+        return max((self.largest_group - self.smallest_group) // self.quantum + 1, 0) + (self.floor == 0)
+
     def grid(self, limit: int | None = None) -> IntArray:
         """The counts that a prompt may have, ascending, shape (N,): 0 first where `floor` is 0; none above `limit`."""
-        top = self.largest_group if limit is None else min(limit, self.largest_group)
+        top = self.largest_group if limit is None else min(check_integer("limit", limit, 0), self.largest_group)
+        if (top - self.smallest_group) // self.quantum > _MOST_COUNTS:
+            raise BudgetError(f"{self}: it allows counts up to {top}, too many to list. Use a smaller cap or limit.")
         counts_N = np.arange(self.smallest_group, top + 1, self.quantum, dtype=np.int64)
         return np.concatenate([[0], counts_N]) if self.floor == 0 else counts_N
 
     def check(self, num_prompts: int) -> None:
         """Raises `BudgetError`, naming a value that would hold, if `num_prompts` prompts cannot spend the rollouts."""
+        num_prompts = check_integer("num_prompts", num_prompts, 1)
         if self.rollouts is None:
             return
         low, total = self.smallest_group, int(self.rollouts)
@@ -125,6 +144,30 @@ class Budget:
                 f"{self}: no set of groups of {low} to {high} rollouts adds up to {total}. "
                 f"Use rollouts={f'{groups * high} or ' if groups else ''}{(groups + 1) * low}, or another cap."
             )
+
+
+def check_budget(budget: Any, name: str = "budget") -> None:
+    """Raises `InputError` unless this is a `Budget`."""
+    check_type(name, budget, Budget, "a budget such as ba.Budget(rollouts=256)")
+
+
+def _is_quota(quota: Any) -> bool:
+    """Whether this is (fewest, most), two integers in order."""
+    if not isinstance(quota, (tuple, list)) or len(quota) != 2:
+        return False
+    try:
+        fewest, most = (check_integer("quotas", x, 0) for x in quota)
+    except InputError:
+        return False
+    return fewest <= most
+
+
+def _divisor(total: int, most: int) -> int:
+    """The largest divisor of `total` that is at most `most`."""
+    small = np.arange(1, math.isqrt(total) + 1)
+    small = small[total % small == 0]
+    divisors = np.concatenate([small, total // small])
+    return int(divisors[divisors <= most].max())
 
 
 def _adds_up(total: int, low: int, high: int) -> bool:

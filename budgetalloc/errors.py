@@ -7,6 +7,10 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
+MOST = 2**40
+"""The largest integer that an argument may be unless it says otherwise: sums of such counts fit into 64 bits."""
 
 
 def printable(text: str) -> str:
@@ -45,17 +49,45 @@ class UnsupportedError(BudgetallocError, NotImplementedError):
     """A trainer, version or option that budgetalloc does not serve; the text says why and what to do."""
 
 
-def check_integer(name: str, value: Any, low: int, high: int | None = None) -> int:
+def shown(value: Any) -> str:
+    """The value as an error's text shows it: its `repr`, cut off where it is long.
+
+    >>> shown([0.5] * 100)
+    '[0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5 ...'
+    """
+    try:
+        text = repr(value)
+    except Exception:  # an int of more digits than Python prints, or a broken __repr__
+        return f"an object of type {type(value).__name__}"
+    return text if len(text) <= 200 else f"{text[:99]} ..."
+
+
+def check_integer(name: str, value: Any, low: int, high: int = MOST) -> int:
     """An integer in [low, high]; raises `InputError` for anything else, True and False included.
 
     >>> check_integer("group", np.int64(8), 1)
     8
     """
     is_integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not is_integer or value < low or (high is not None and value > high):
-        allowed = f"of at least {low}" if high is None else f"from {low} to {high}"
-        raise InputError(f"{name}={value!r}: use an integer {allowed}.")
+    if not is_integer or not low <= value <= high:
+        allowed = f"of at least {low}" if high == MOST and (not is_integer or value < low) else f"from {low} to {high}"
+        raise InputError(f"{name}={shown(value)}: use an integer {allowed}.")
     return int(value)
+
+
+def check_seed(value: Any, name: str = "seed") -> int:
+    """A seed: an integer from 0 to 2^63 - 1, which every generator takes."""
+    return check_integer(name, value, 0, 2**63 - 1)
+
+
+def is_number(value: Any) -> bool:
+    """Whether the value is one finite real number; True and False are none."""
+    if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an int that no float can hold
+        return False
 
 
 def check_number(name: str, value: Any, low: float, high: float, *, without: tuple[float, ...] = ()) -> float:
@@ -64,17 +96,65 @@ def check_number(name: str, value: Any, low: float, high: float, *, without: tup
     >>> check_number("share", 0.5, 0, 1, without=(0, 1))
     0.5
     """
-    fits = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not fits or not math.isfinite(value) or not low <= value <= high or value in without:
+    if not is_number(value) or not low <= value <= high or value in without:
         left, right = (
             "(" if low in without or low == -math.inf else "[",
             ")" if high in without or high == math.inf else "]",
         )
-        raise InputError(f"{name}={value!r}: use a number in {left}{low:g}, {high:g}{right}.")
+        raise InputError(f"{name}={shown(value)}: use a number in {left}{low:g}, {high:g}{right}.")
     return float(value)
 
 
 def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     """Raises `InputError` unless the value is one of the names allowed."""
     if not isinstance(value, str) or value not in allowed:
-        raise InputError(f"{name}={value!r}: use one of {allowed}.")
+        raise InputError(f"{name}={shown(value)}: use one of {allowed}.")
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """True or False; raises `InputError` for anything else."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise InputError(f"{name}={shown(value)}: use True or False.")
+    return bool(value)
+
+
+def check_function(name: str, value: Any, what: str) -> None:
+    """Raises `InputError` unless the value can be called; `what` says what it is called with and returns."""
+    if not callable(value):
+        raise InputError(f"{name}={shown(value)}: give a function {what}.")
+
+
+def check_type(name: str, value: Any, kind: type | tuple[type, ...], what: str) -> None:
+    """Raises `InputError` unless the value is an instance of `kind`; `what` says what to give instead."""
+    if not isinstance(value, kind):
+        raise InputError(f"{name}={shown(value)} is of type {type(value).__name__}: give {what}.")
+
+
+def check_list(name: str, values: Any, what: str) -> list[Any]:
+    """The entries of any iterable but a string; raises `InputError` for anything else.
+
+    >>> check_list("budgets", (512, 1024), "a list of token limits")
+    [512, 1024]
+    """
+    try:
+        if isinstance(values, (str, bytes, bytearray, memoryview)):
+            raise TypeError
+        return list(values)
+    except TypeError as error:  # numbers, None, arrays of no dimension
+        raise InputError(f"{name}={shown(values)}: give {what}.") from error
+
+
+def check_array(name: str, values: Any, what: str) -> NDArray[np.float64]:
+    """Numbers of any shape as floats, None as NaN; raises `InputError` for text, rows of unequal lengths and objects.
+
+    >>> check_array("rewards_R", [1, None], "one number a rollout")
+    array([ 1., nan])
+    """
+    try:
+        array = np.asarray(values)
+        text = array.dtype.kind == "O" and any(isinstance(x, (str, bytes)) for x in array.flat)
+        if array.dtype.kind not in "biufO" or text or isinstance(values, (bytes, bytearray, memoryview, dict)):
+            raise TypeError(f"not numbers, but {array.dtype}")
+        return array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"{name}={shown(values)}: give {what}.") from error

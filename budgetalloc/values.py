@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from budgetalloc.beliefs.posterior import Belief, FloatArray
+from budgetalloc.beliefs.posterior import Belief, FloatArray, check_belief, check_counts
 
 Value = Callable[[Belief, ArrayLike], FloatArray]
 
@@ -29,10 +29,11 @@ def mixed_group(belief: Belief, counts_N: ArrayLike) -> FloatArray:
     >>> mixed_group(Beta([1.0], [1.0]), [2, 4, 8]).round(4)
     array([[0.3333, 0.6   , 0.7778]])
     """
+    check_belief(belief)
     values_PN = belief.all_pass(counts_N)
     values_PN += belief.all_fail(counts_N)
     np.subtract(1.0, values_PN, out=values_PN)
-    values_PN[:, np.asarray(counts_N) <= 1] = 0.0
+    values_PN[:, np.atleast_1d(counts_N) <= 1] = 0.0
     return np.maximum(values_PN, 0.0, out=values_PN)
 
 
@@ -46,6 +47,7 @@ def hit(belief: Belief, counts_N: ArrayLike) -> FloatArray:
     >>> hit(Point([0.25]), [0, 1, 2])
     array([[0.    , 0.25  , 0.4375]])
     """
+    check_belief(belief)
     return 1.0 - belief.all_fail(counts_N)
 
 
@@ -62,7 +64,8 @@ def variance(belief: Belief, counts_N: ArrayLike) -> FloatArray:
     >>> variance(Point([0.5]), [0, 1, 2, 4])
     array([[0.    , 0.    , 0.125 , 0.1875]])
     """
-    counts = np.asarray(counts_N, dtype=np.float64)
+    check_belief(belief)
+    counts = check_counts(counts_N, len(belief)).astype(np.float64)
     return (belief.moment(1, 1) * (1.0 - 1.0 / np.maximum(counts, 1.0))[:, None]).T
 
 
@@ -83,5 +86,6 @@ def success_gain(belief: Belief, counts_N: ArrayLike) -> FloatArray:
     >>> success_gain(Beta([1.0], [1.0]), [2, 8]).round(4)  # E[p q^2 * 2 p q] = 2 E[p^2 q^3] = 1/30
     array([[0.0333, 0.0742]])
     """
+    check_belief(belief)
     values_PN = mixed_group(belief.tilt(1, 2), counts_N)
     return np.multiply(values_PN, belief.moment(1, 2)[:, None], out=values_PN)

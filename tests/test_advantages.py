@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from budgetalloc import Beta, InputError, group_advantages
+from budgetalloc.advantages import batch_advantages
 
 LIMITS = settings(max_examples=150, deadline=None)
 nan = float("nan")
@@ -287,3 +288,58 @@ def test_the_group_baseline_shrinks_the_gradient(n):
 def test_bad_input(call, text):
     with pytest.raises(InputError, match=re.escape(text)):
         call()
+
+
+# --- a whole batch, as trainers use it ---
+
+
+@pytest.mark.parametrize("baseline", ["group", "loo", "posterior"])
+@pytest.mark.parametrize("scale", ["none", "group", "batch"])
+@pytest.mark.parametrize("reward", [0.0, 0.2, 1.0, -3.0])
+def test_rewards_that_are_all_equal_give_no_gradient_whatever_was_believed(baseline, scale, reward):
+    ids, belief = ["a", "a", "b", "c"], Beta([1, 1, 50, 0.1], [1, 1, 1, 9])
+    advantages = batch_advantages([reward, reward + 1e-9, reward, nan], ids, baseline, scale, belief_R=belief)
+    assert advantages.tolist() == [0, 0, 0, 0]
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=rollouts())
+@pytest.mark.parametrize("scale", ["none", "group", "batch"])
+@pytest.mark.parametrize("weight", ["rollout", "prompt"])
+@pytest.mark.parametrize("baseline", ["group", "loo", "posterior"])
+def test_rewards_in_the_unit_interval_are_as_group_advantages_has_them(data, baseline, scale, weight):
+    ids, rewards = data
+    belief_R = beliefs(ids)
+    batch = batch_advantages(rewards, ids, baseline, scale, weight, belief_R=belief_R)
+    plain = group_advantages(rewards, ids, baseline, scale, weight, belief_R=belief_R)
+    if batch.any():
+        assert batch == pytest.approx(plain, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("given_success", [False, True])
+def test_the_posterior_baseline_is_in_the_units_of_the_rewards(given_success):
+    unit, ids = np.array([0.0, 0.25, 1.0, 1.0, 0.0, 0.5]), ["a", "a", "b", "b", 1, "1"]
+    rewards, belief = -3 + 6 * unit, beliefs(ids)
+    given = {"success_R": unit} if given_success else {}
+    plain = group_advantages(unit, ids, "posterior", "none", belief_R=belief)
+    got = batch_advantages(rewards, ids, "posterior", "none", belief_R=belief, reward_range=(-3, 3), **given)
+    assert got == pytest.approx(6 * plain, abs=1e-9)
+    scaled = group_advantages(unit, ids, "posterior", "group", belief_R=belief)
+    got = batch_advantages(rewards, ids, "posterior", "group", belief_R=belief, reward_range=(-3, 3), **given)
+    assert got == pytest.approx(scaled, rel=1e-3)
+
+
+def test_a_reward_outside_the_range_counts_in_full_and_is_clipped_for_the_baseline():
+    got = batch_advantages([9.0, 0.0], ["a", "a"], "posterior", "none", belief_R=Beta([1, 1], [1, 1]))
+    assert got == pytest.approx([9 - 1 / 3, 0 - 2 / 3])
+
+
+def test_a_format_reward_that_all_have_is_no_advantage():
+    """0.2 for the format and 0.8 for the answer: known prompts of success 0, 1/2 and 1, with the range (0, 1)."""
+    success = np.array([0.0] * 20 + [0.0, 1.0] * 10 + [1.0] * 20)
+    ids = np.repeat(["never", "half", "always"], 20)
+    belief = Beta(np.repeat([0.3, 50, 99.7], 20), np.repeat([99.7, 50, 0.3], 20))
+    got = batch_advantages(0.2 + 0.8 * success, ids, "posterior", "none", belief_R=belief, success_R=success)
+    assert got == pytest.approx(0.8 * (success - np.repeat([0, 0.5, 1], 20)), abs=0.02)
+    mapped = batch_advantages(0.2 + 0.8 * success, ids, "posterior", "none", belief_R=belief)
+    assert mapped[:20].mean() > 0.1  # taken for success, the format's 0.2 counts as an advantage of hopeless prompts

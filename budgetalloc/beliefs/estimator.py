@@ -1,5 +1,6 @@
 """The estimator keeps the belief about each prompt: the only stateful part of a decision."""
 
+import math
 from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import Any, Literal
@@ -7,14 +8,16 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from budgetalloc.beliefs.cold import KEPT
 from budgetalloc.beliefs.ids import Id, UInt64Array, check_ids, factorize, stable_key
 from budgetalloc.beliefs.pooled import Drift, moved_evidence, pooled_prior
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import check_rewards
+from budgetalloc.beliefs.state import check_state
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, StateError
+from budgetalloc.errors import InputError, StateError, is_number, shown
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 _START = (0.5, 0.5)  # prior="pool" before the first rewards
 
 
@@ -68,23 +71,27 @@ class BetaEstimator:
         drift: bool = False,
     ) -> None:
         pooled = isinstance(prior, str)
-        if prior != "pool" and (pooled or len(prior) != 2 or not all(0 < x < np.inf for x in prior)):
+        if prior != "pool" if pooled else not _is_pair(prior):
             raise InputError(
-                f'prior={prior!r}: give two positive numbers, such as (0.5, 0.5), or "pool" to learn them.'
+                f'prior={shown(prior)}: give two positive numbers, such as (0.5, 0.5), or "pool" to learn them.'
             )
-        if not 0 <= discount <= 1:
-            raise InputError(f"discount={discount!r}: the share of evidence kept at a visit lies in [0, 1].")
-        if not 0 < idle <= 1:
-            raise InputError(f"idle={idle!r}: the share of evidence kept at a step without a visit lies in (0, 1].")
+        if not (is_number(discount) and 0 <= discount <= 1):
+            raise InputError(f"discount={shown(discount)}: the share of evidence kept at a visit lies in [0, 1].")
+        if not (is_number(idle) and 0 < idle <= 1):
+            raise InputError(
+                f"idle={shown(idle)}: the share of evidence kept at a step without a visit lies in (0, 1]."
+            )
         if not isinstance(drift, (bool, np.bool_)):
-            raise InputError(f"drift={drift!r}: use True to learn the common drift of all prompts, False for none.")
-        self.prior: tuple[float, float] | Literal["pool"] = (
-            "pool" if prior == "pool" else (float(prior[0]), float(prior[1]))
-        )
+            raise InputError(
+                f"drift={shown(drift)}: use True to learn the common drift of all prompts, False for none."
+            )
+        self.prior: tuple[float, float] | Literal["pool"] = "pool" if pooled else (float(prior[0]), float(prior[1]))
         self.discount = float(discount)
         self.idle = float(idle)
         self.drift = bool(drift)
         self.step = 0
+        self.earned = (0.0, 0.0)  # faded successes and rollouts of first visits, for `cold.warmed`
+        self._met = 0  # prompts seen before the step under way: those after it are on their first visit
         self._prior = _START if self.prior == "pool" else self.prior  # used in the step under way
         self._drift = Drift() if drift else None
         self._place: dict[Id, int] = {}
@@ -180,6 +187,11 @@ class BetaEstimator:
         """
         if self._drift is not None:
             self._drift.end_step(np.flatnonzero(self._last_P == self.step))
+        if self._met < len(self):
+            first = slice(self._met, len(self))
+            successes = KEPT * self.earned[0] + math.fsum(self._successes_P[first])
+            failures = KEPT * (self.earned[1] - self.earned[0]) + math.fsum(self._failures_P[first])
+            self.earned, self._met = (successes, successes + failures), len(self)
         self.step += 1
         if self.prior == "pool":
             self._prior = pooled_prior(self._beliefs(np.arange(len(self))), _START)
@@ -204,6 +216,8 @@ class BetaEstimator:
             "ids": list(self._place),
             "evidence": np.stack([self._successes_P[:n], self._failures_P[:n]], axis=1),
             "last": self._last_P[:n].copy(),
+            "earned": list(self.earned),
+            "met": self._met,
         }
         if self.prior == "pool":
             state["prior"] = list(self._prior)
@@ -216,7 +230,8 @@ class BetaEstimator:
 
         Where the state has no learned prior or drift, learning them begins anew.
         """
-        missing = {"version", "step", "ids", "evidence", "last"} - set(state)
+        check_state(state)
+        missing = {"version", "step", "ids", "evidence", "last", "earned", "met"} - set(state)
         if missing:
             raise StateError(f"The state lacks {sorted(missing)}: it was not written by BetaEstimator.state_dict().")
         if state["version"] != STATE_VERSION:
@@ -228,7 +243,8 @@ class BetaEstimator:
             ids = check_ids(state["ids"], "state['ids']")
             evidence = np.array(state["evidence"], dtype=np.float64).reshape(-1, 2)
             last = np.array(state["last"], dtype=np.int64).reshape(-1)
-            step = int(state["step"])
+            step, met = int(state["step"]), int(state["met"])
+            earned = np.array(state["earned"], dtype=np.float64).reshape(2)
             prior = np.array(state.get("prior", _START), dtype=np.float64).reshape(2)
         except (TypeError, ValueError) as error:  # InputError is a ValueError
             raise StateError(
@@ -245,10 +261,19 @@ class BetaEstimator:
             raise StateError(f"The state's prior {prior} is not two positive numbers: it is damaged.")
         if (last < 0).any() or (last > step).any():
             raise StateError(f"The state is of step {step}, its visits are not at steps 0 to {step}: it is damaged.")
+        if not (0 <= met <= len(ids) and 0 <= earned[0] <= earned[1] < np.inf):
+            raise StateError(f"The state's first visits, {earned} of {met} prompts, are out of range: it is damaged.")
         if self._drift is not None:
             self._drift = Drift.from_state(state, len(ids))
-        self.step = step
+        self.step, self._met, self.earned = step, met, (float(earned[0]), float(earned[1]))
         self._place = {x: at for at, x in enumerate(ids)}
         self._successes_P, self._failures_P, self._last_P = evidence[:, 0].copy(), evidence[:, 1].copy(), last
         if self.prior == "pool":
             self._prior = (float(prior[0]), float(prior[1]))
+
+
+def _is_pair(prior: Any) -> bool:
+    """Whether these are two positive numbers."""
+    return (
+        isinstance(prior, (tuple, list, np.ndarray)) and len(prior) == 2 and all(is_number(x) and x > 0 for x in prior)
+    )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from budgetalloc.errors import InputError
+from budgetalloc.errors import InputError, check_list, shown
 
 Id = int | str
 UInt64Array = NDArray[np.uint64]
@@ -22,7 +22,8 @@ def check_ids(ids: Iterable[Any], name: str) -> list[Id]:
     """
     if isinstance(ids, str):
         raise InputError(f"{name}={ids!r} is one string: give a list of ids, such as [{ids!r}].")
-    listed: list[Any] = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
+    what = "a list of ids, each an int or a str"
+    listed: list[Any] = ids.tolist() if isinstance(ids, np.ndarray) and ids.ndim == 1 else check_list(name, ids, what)
     if set(map(type, listed)) <= {int, str}:  # the usual case, at C speed: every step checks up to 100,000 ids
         return listed
     return [_plain_id(value, name, at) for at, value in enumerate(listed)]
@@ -33,7 +34,7 @@ def _plain_id(value: Any, name: str, at: int) -> Id:
         return str(value)
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return int(value)
-    raise InputError(f"{name}[{at}] is {value!r} of type {type(value).__name__}: a prompt id is an int or a str.")
+    raise InputError(f"{name}[{at}] is {shown(value)} of type {type(value).__name__}: a prompt id is an int or a str.")
 
 
 def check_distinct(ids_P: Sequence[Id], name: str) -> None:
@@ -64,12 +65,17 @@ def text_id(prompt: Any, unknown: Callable[[Any], Any] | None = None) -> str:
 
     Args:
         prompt: Plain text, or chat messages.
-        unknown: Called with a part that JSON cannot hold; without it such a part is a `TypeError`.
+        unknown: Called with a part that JSON cannot hold; without it such a part is an `InputError`.
 
     >>> text_id("2 + 2 ="), text_id([{"role": "user", "content": "2 + 2 ="}])
     ('4d4db5bbabf3998a', '5423f57e2469bbd3')
     """
-    text = json.dumps(prompt, sort_keys=True, ensure_ascii=False, default=unknown)
+    try:
+        text = json.dumps(prompt, sort_keys=True, ensure_ascii=False, default=unknown)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(
+            f"prompt={shown(prompt)}: use text or chat messages, which JSON can hold ({error})."
+        ) from error
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 

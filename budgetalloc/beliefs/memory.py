@@ -12,7 +12,7 @@ from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import mixed_groups
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import StateError
+from budgetalloc.errors import InputError, StateError, check_function, shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,13 @@ class Memory:
     """
 
     def __init__(self, columns: Mapping[str, float], learn: Learn, numbers: Mapping[str, float] | None = None) -> None:
-        self._start = dict(columns)
+        for name, start in (("columns", columns), ("numbers", {} if numbers is None else numbers)):
+            if not isinstance(start, Mapping) or not all(isinstance(x, str) for x in start):
+                raise InputError(f"{name}={shown(start)}: give a mapping from names to starting values.")
+            if not all(isinstance(x, (int, float)) for x in start.values()):
+                raise InputError(f"{name}={shown(start)}: every starting value is a number, NaN included.")
+        check_function("learn", learn, "(memory, visit) that updates the memory")
+        self._start = {name: float(start) for name, start in columns.items()}
         self._learn = learn
         self.columns: dict[str, FloatArray] = {name: np.zeros(0) for name in self._start}
         self.numbers: dict[str, float] = dict(numbers or {})

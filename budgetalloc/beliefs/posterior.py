@@ -5,14 +5,16 @@ A Thompson draw, the plug-in mean and the full posterior differ only in the beli
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from budgetalloc.errors import InputError
+from budgetalloc.errors import InputError, check_array, check_integer, check_type, shown
 
 FloatArray = NDArray[np.float64]
+_MOST_CELLS = 200_000_000  # values of 8 bytes in one table
+_MOST_POWER = 64
 
 
 class Belief(Protocol):
@@ -30,12 +32,12 @@ class Belief(Protocol):
 
 
 def _check(values: ArrayLike, name: str, low: float, high: float) -> FloatArray:
-    array = np.atleast_1d(np.asarray(values, dtype=np.float64))
+    array = np.atleast_1d(check_array(name, values, "one number a prompt"))
     ok = (array > low) & (array < high) if high == np.inf else (array >= low) & (array <= high)
     if array.ndim != 1 or not ok.all():
-        bad = values if array.ndim != 1 else float(array[~ok][0])
+        bad = shown(values) if array.ndim != 1 else float(array[~ok][0])
         allowed = "positive and finite" if high == np.inf else f"in [{low:g}, {high:g}]"
-        raise InputError(f"{name}={bad!r}: must be one-dimensional and {allowed}.")
+        raise InputError(f"{name}={bad}: must be one-dimensional and {allowed}.")
     return array
 
 
@@ -83,12 +85,12 @@ class Beta:
 
     def all_pass(self, counts_N: ArrayLike) -> FloatArray:
         """E[p^n], the chance that all of n rollouts succeed, shape (P, N)."""
-        j = _steps(counts_N)
+        j = _steps(counts_N, len(self))
         return _products((self.alpha_P + j) / (self.alpha_P + self.beta_P + j), counts_N)
 
     def all_fail(self, counts_N: ArrayLike) -> FloatArray:
         """E[(1-p)^n], the chance that all of n rollouts fail, shape (P, N)."""
-        j = _steps(counts_N)
+        j = _steps(counts_N, len(self))
         return _products((self.beta_P + j) / (self.alpha_P + self.beta_P + j), counts_N)
 
     def moment(self, i: int, j: int) -> FloatArray:
@@ -97,6 +99,7 @@ class Beta:
         >>> Beta([1.0], [1.0]).moment(1, 1)  # E[p(1-p)] of a uniform p is 1/6
         array([0.16666667])
         """
+        _check_powers(i, j)
         result_P = np.ones(len(self))
         for k in range(i):
             result_P *= (self.alpha_P + k) / (self.alpha_P + self.beta_P + k)
@@ -106,15 +109,24 @@ class Beta:
 
     def tilt(self, i: int, j: int) -> "Beta":
         """The belief reweighted by p^i (1-p)^j: E[p^i (1-p)^j f(p)] = moment(i, j) * E_tilted[f(p)]."""
+        _check_powers(i, j)
         return Beta(self.alpha_P + i, self.beta_P + j)
 
     def sample(self, rng: np.random.Generator) -> "Point":
         """One draw of every prompt's rate, as Thompson sampling uses it."""
+        check_type("rng", rng, np.random.Generator, "a generator such as np.random.default_rng(0)")
         return Point(rng.beta(self.alpha_P, self.beta_P))
 
     def take(self, index: ArrayLike) -> "Beta":
         """The beliefs at these places, which may repeat: `take(group_R)` gives one belief a rollout."""
-        at = np.asarray(index, dtype=np.int64)
+        try:
+            at = np.asarray(index)
+        except ValueError:  # rows of unequal lengths
+            at = np.zeros(1)
+        if at.size == 0 and at.ndim == 1:
+            at = at.astype(np.int64)
+        if at.dtype.kind not in "iu" or at.ndim != 1 or ((at < 0) | (at >= len(self))).any():
+            raise InputError(f"index={shown(index)}: give a list of places from 0 to {len(self) - 1}.")
         return Beta(self.alpha_P[at], self.beta_P[at])
 
 
@@ -154,14 +166,15 @@ class Point:
 
     def all_pass(self, counts_N: ArrayLike) -> FloatArray:
         """p^n, shape (P, N)."""
-        return _products(self.p_P + 0 * _steps(counts_N), counts_N)  # much faster than the power function
+        return _products(self.p_P + 0 * _steps(counts_N, len(self)), counts_N)  # much faster than the power function
 
     def all_fail(self, counts_N: ArrayLike) -> FloatArray:
         """(1-p)^n, shape (P, N)."""
-        return _products((1 - self.p_P) + 0 * _steps(counts_N), counts_N)
+        return _products((1 - self.p_P) + 0 * _steps(counts_N, len(self)), counts_N)
 
     def moment(self, i: int, j: int) -> FloatArray:
         """p^i (1-p)^j, shape (P,)."""
+        _check_powers(i, j)
         return self.p_P**i * (1 - self.p_P) ** j
 
     def tilt(self, i: int, j: int) -> "Point":
@@ -169,12 +182,44 @@ class Point:
         return self
 
 
-def _steps(counts_N: ArrayLike) -> FloatArray:
+def _steps(counts_N: ArrayLike, prompts: int) -> FloatArray:
     """0, 1, ... below the largest count, as a column: shape (J, 1). Raises `InputError` for bad counts."""
-    counts = np.atleast_1d(np.asarray(counts_N))
-    if counts.ndim != 1 or not np.issubdtype(counts.dtype, np.integer) or (counts < 0).any():
-        raise InputError(f"counts_N={counts_N!r}: must be a list of non-negative integers.")
+    counts = check_counts(counts_N, prompts)
     return np.arange(counts.max(initial=0), dtype=np.float64)[:, None]
+
+
+def check_counts(counts_N: ArrayLike, prompts: int = 1) -> NDArray[np.int64]:
+    """Counts of rollouts, shape (N,); raises `InputError` for anything but integers of at least 0 that can be priced.
+
+    Args:
+        counts_N: The counts.
+        prompts: How many prompts they are priced for.
+    """
+    try:
+        counts = np.atleast_1d(np.asarray(counts_N))
+    except ValueError:  # rows of unequal lengths
+        counts = np.zeros(1)
+    if counts.size == 0 and counts.ndim == 1:
+        return counts.astype(np.int64)
+    if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts < 0).any():
+        raise InputError(f"counts_N={shown(counts_N)}: must be a list of non-negative integers.")
+    if int(counts.max()) * max(prompts, 1) > _MOST_CELLS:
+        raise InputError(
+            f"counts_N={shown(counts_N)}: {int(counts.max())} rollouts of {prompts} prompts are too many to price. Use "
+            f"counts up to {_MOST_CELLS // max(prompts, 1)}."
+        )
+    return counts.astype(np.int64)
+
+
+def check_belief(belief: Any) -> None:
+    """Raises `InputError` unless this is a belief such as a `Beta` or a `Point`."""
+    if isinstance(belief, type) or not all(hasattr(belief, name) for name in ("all_pass", "all_fail", "moment")):
+        raise InputError(f"belief={shown(belief)}: give a belief, such as ba.Beta([1.0], [1.0]) or ba.Point([0.5]).")
+
+
+def _check_powers(i: Any, j: Any) -> None:
+    check_integer("i", i, 0, _MOST_POWER)
+    check_integer("j", j, 0, _MOST_POWER)
 
 
 def _products(factors_JP: FloatArray, counts_N: ArrayLike) -> FloatArray:
@@ -182,7 +227,7 @@ def _products(factors_JP: FloatArray, counts_N: ArrayLike) -> FloatArray:
 
     Counts are rows here, so that each step reads contiguous memory; the result is the transpose.
     """
-    counts = np.atleast_1d(np.asarray(counts_N))
+    counts = check_counts(counts_N, factors_JP.shape[1])
     products_JP = np.ones((len(factors_JP) + 1, factors_JP.shape[1]))
     for j, factor_P in enumerate(factors_JP):  # five times faster than np.cumprod down the rows
         np.multiply(products_JP[j], factor_P, out=products_JP[j + 1])

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.errors import InputError
+from budgetalloc.errors import InputError, check_array, is_number, shown
 
 EQUAL = 1e-6
 """Rewards closer than this, in units of the largest of them or of 1, are equal: trainers hand over float32."""
@@ -53,10 +53,7 @@ def check_outcomes(rewards_R: ArrayLike, success_R: ArrayLike | None, rows: int)
 
 def as_rewards(rewards_R: ArrayLike, rows: int, name: str = "rewards_R") -> FloatArray:
     """Rewards as floats, None as NaN, of the given length; raises `InputError` for anything else."""
-    try:
-        rewards = np.asarray(rewards_R, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name}={rewards_R!r}: give one number, NaN or None for each rollout.") from error
+    rewards = check_array(name, rewards_R, "one number, NaN or None for each rollout")
     if rewards.shape != (rows,):
         raise InputError(f"{name} has shape {rewards.shape} for {rows} ids: give one number a rollout.")
     if np.isinf(rewards).any():
@@ -72,12 +69,12 @@ def check_range(reward_range: Any) -> tuple[float, float]:
     (-3.0, 3.0)
     """
     try:
-        low, high = (float(x) for x in reward_range)
+        low, high = reward_range
     except (TypeError, ValueError):
         low, high = 0.0, -1.0
-    if not (np.isfinite([low, high]).all() and low < high):
-        raise InputError(f"reward_range={reward_range!r}: give the lowest and highest reward, as (0.0, 1.0).")
-    return low, high
+    if not (is_number(low) and is_number(high) and low < high):
+        raise InputError(f"reward_range={shown(reward_range)}: give the lowest and highest reward, as (0.0, 1.0).")
+    return float(low), float(high)
 
 
 def to_unit(rewards_R: ArrayLike, reward_range: tuple[float, float]) -> FloatArray:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from budgetalloc.errors import StateError
+from budgetalloc.errors import StateError, shown
 
 _FORMAT = "budgetalloc state"
 
@@ -52,6 +52,12 @@ def save_state(path: str | os.PathLike[str], state: dict[str, Any], about: dict[
                 str(path),
             ) from error
         raise
+
+
+def check_state(state: Any) -> None:
+    """Raises `StateError` unless this is a dict with names as keys, as `state_dict` gives it."""
+    if not isinstance(state, dict) or not all(isinstance(key, str) for key in state):
+        raise StateError(f"state={shown(state)}: give what `state_dict()` returned or `load_state` read.")
 
 
 def load_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -1,7 +1,9 @@
 """The commands, their options and their help."""
 
 import argparse
+import math
 import pkgutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +125,7 @@ def _demo(commands: Any) -> None:
     )
     to.add_argument(
         "--learning-rate",
-        type=float,
+        type=_rate,
         default=3e-4,
         metavar="X",
         help="learning rate of both runs (default: %(default)s)",
@@ -192,8 +194,14 @@ def _policy(to: argparse.ArgumentParser, text: str) -> None:
 
 
 def _parallel(to: argparse.ArgumentParser) -> None:
-    to.add_argument("--seeds", type=_positive, default=5, metavar="N", help="repetitions (default: %(default)s)")
-    to.add_argument("--workers", type=_positive, metavar="N", help="processes (default: all cores)")
+    to.add_argument(
+        "--seeds",
+        type=partial(_positive, most=10_000),
+        default=5,
+        metavar="N",
+        help="repetitions (default: %(default)s)",
+    )
+    to.add_argument("--workers", type=partial(_positive, most=1024), metavar="N", help="processes (default: all cores)")
 
 
 def _json(to: argparse.ArgumentParser) -> None:
@@ -207,17 +215,29 @@ def _names(**_: Any) -> list[str]:
     return [method.name for method in METHODS]
 
 
-def _positive(text: str) -> int:
-    value = _natural(text)
-    if value == 0:
+def _positive(text: str, most: int = 10**9) -> int:
+    value = _natural(text, most)
+    if not value:
         raise argparse.ArgumentTypeError("0: use at least 1")
     return value
 
 
-def _natural(text: str) -> int:
+def _natural(text: str, most: int = 2**32 - 1) -> int:
     if not (text.isascii() and text.isdigit()):
         raise argparse.ArgumentTypeError(f"{text!r}: use a whole number that is not negative")
+    if len(text) > 10 or int(text) > most:
+        raise argparse.ArgumentTypeError(f"{text[:20]}: use at most {most:,}")
     return int(text)
+
+
+def _rate(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r}: use a number that is not negative, such as 3e-4")
+    return value
 
 
 def _weighted(text: str) -> tuple[str, float]:

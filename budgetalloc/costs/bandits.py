@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.errors import InputError, StateError, check_integer, check_number
+from budgetalloc.errors import InputError, StateError, check_integer, check_list, check_number, shown
 
 Scores = Callable[[FloatArray, FloatArray, int, np.random.Generator], FloatArray]
 """(pulls_A, rewards_A, time, rng) -> scores_A; faded pulls and faded sums of rewards of each arm."""
@@ -45,8 +45,8 @@ class Bandit:
         window: int | None = None,
         seed: int = 0,
     ) -> None:
-        if not arms or len(set(arms)) < len(arms):
-            raise InputError(f"arms={arms!r}: give at least one, and each once.")
+        if not arms or not all(isinstance(arm, Hashable) for arm in arms) or len(set(arms)) < len(arms):
+            raise InputError(f"arms={shown(arms)}: give at least one, each once, such as [4, 8, 16].")
         self.name, self.arms, self.time = name, arms, 0
         self._scores, self._discount, self._window, self._seed = scores, discount, window, seed
         self._pulls_A = np.zeros(len(arms))
@@ -67,8 +67,8 @@ class Bandit:
 
     def observe(self, arm: Hashable, reward: float) -> None:
         """A reward in [0, 1] of one use of an arm."""
-        if arm not in self.arms:
-            raise InputError(f"arm={arm!r}: use one of {self.arms}.")
+        if not isinstance(arm, Hashable) or arm not in self.arms:
+            raise InputError(f"arm={shown(arm)}: use one of {self.arms}.")
         at, reward = self.arms.index(arm), check_number("reward", reward, 0, 1)
         self._pulls_A *= self._discount
         self._rewards_A *= self._discount
@@ -96,13 +96,15 @@ class Bandit:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores `state_dict()` to the bit; raises `StateError` and changes nothing if it does not fit."""
         try:
-            name, time = state["name"], int(state["time"])
+            name, time = state["name"], check_integer("time", state["time"], 0, 2**62)
             pulls_A, rewards_A = (np.array(state[key], dtype=np.float64) for key in ("pulls", "rewards"))
-            recent = deque((int(at), float(reward)) for at, reward in state["recent"])
-        except (KeyError, TypeError, ValueError) as error:
+            recent = deque((int(at), check_number("recent", reward, 0, 1)) for at, reward in state["recent"])
+        except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
             raise StateError(f"This is no state of a bandit, or damaged ({type(error).__name__}: {error}).") from error
-        if name != self.name:
-            raise StateError(f"The state was saved by {name}, this is {self.name}: build it with the same arguments.")
+        if not isinstance(name, str) or name != self.name:
+            raise StateError(
+                f"The state was saved by {shown(name)}, this is {self.name}: build it with equal arguments."
+            )
         arms = len(self.arms)
         whole = pulls_A.shape == rewards_A.shape == (arms,) and all(0 <= at < arms for at, _ in recent)
         if not whole or not ((rewards_A >= 0) & (rewards_A <= pulls_A)).all():
@@ -128,7 +130,7 @@ def discounted_ucb(arms: Iterable[Hashable], *, discount: float = 0.99, xi: floa
     >>> bandit.choose(), bandit.state_dict()["pulls"]
     ('short', [0.25, 1.5])
     """
-    arms = list(arms)
+    arms = check_list("arms", arms, "the values to choose among, such as [4, 8, 16]")
     check_number("discount", discount, 0, 1, without=(0,))
     _check_bonus(xi, bound)
 
@@ -154,7 +156,7 @@ def sliding_window_ucb(arms: Iterable[Hashable], *, window: int = 200, xi: float
     >>> bandit.state_dict()["recent"]
     [[1, 0.5], [0, 0.5], [1, 0.5]]
     """
-    arms = list(arms)
+    arms = check_list("arms", arms, "the values to choose among, such as [4, 8, 16]")
     check_integer("window", window, 1)
     _check_bonus(xi, bound)
 
@@ -188,8 +190,10 @@ def discounted_thompson(
     >>> bandit.state_dict()["rewards"], bandit.choose()
     ([1.75, 0.0], 0.6)
     """
-    arms = list(arms)
+    arms = check_list("arms", arms, "the values to choose among, such as [4, 8, 16]")
     check_number("discount", discount, 0, 1, without=(0,))
+    if not isinstance(prior, (tuple, list)) or len(prior) != 2:
+        raise InputError(f"prior={shown(prior)}: give two positive numbers, such as (1.0, 1.0).")
     a0, b0 = (check_number(f"prior[{k}]", prior[k], 0, np.finfo(float).max, without=(0,)) for k in (0, 1))
 
     def scores(pulls_A: FloatArray, rewards_A: FloatArray, time: int, rng: np.random.Generator) -> FloatArray:

@@ -16,7 +16,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.errors import BudgetError, InputError, check_integer, check_number
+from budgetalloc.errors import (
+    BudgetError,
+    InputError,
+    check_array,
+    check_integer,
+    check_list,
+    check_number,
+    check_type,
+    shown,
+)
 
 
 @dataclass(frozen=True)
@@ -50,7 +59,9 @@ class Horizon:
         check_integer("steps", self.steps, 1)
         for name, least in (("rollouts", 1), ("low", 0), ("high", 1)):
             value = getattr(self, name)
-            if value is not None and check_integer(name, value, least) % self.quantum:
+            if value is None and name == "high":
+                continue
+            if check_integer(name, value, least) % self.quantum:
                 raise BudgetError(f"{self}: {name}={value} is not a multiple of quantum={self.quantum}.")
         portions = self.rollouts // self.quantum
         if self.steps * self.low > self.rollouts:
@@ -85,8 +96,8 @@ class Horizon:
 
     def fit(self, wish: float, step: int, spent: int) -> int:
         """The rollouts of this step: the multiple of `quantum` within the bounds that is nearest to the wish."""
-        if math.isnan(wish):
-            raise InputError(f"wish={wish!r}: use a number of rollouts.")
+        if not isinstance(wish, (int, float, np.integer, np.floating)) or wish != wish:
+            raise InputError(f"wish={shown(wish)}: use a number of rollouts.")
         fewest, most = self.bounds(step, spent)
         wish = min(max(wish, fewest), most)
         return min(max(math.floor(wish / self.quantum + 0.5) * self.quantum, fewest), most)
@@ -98,6 +109,7 @@ def constant(horizon: Horizon, step: int, spent: int) -> float:
     >>> constant(Horizon(rollouts=100, steps=4), step=1, spent=40)
     20.0
     """
+    check_type("horizon", horizon, Horizon, "a Horizon")
     horizon.bounds(step, spent)
     return (horizon.rollouts - spent) / (horizon.steps - step)
 
@@ -114,11 +126,16 @@ def phases(horizon: Horizon, parts: Sequence[tuple[int, float]], step: int, spen
     >>> phases(horizon, [(2, 1), (2, 4)], 0, 0), phases(horizon, [(2, 1), (2, 4)], 2, 20)
     (10.0, 40.0)
     """
+    check_type("horizon", horizon, Horizon, "a Horizon")
     horizon.bounds(step, spent)
-    if not parts:
-        raise InputError(f"parts={parts!r}: give at least one phase, such as (100, 1.0).")
+    what = "the steps and the weight of each phase, such as [(100, 1.0), (50, 2.0)]"
+    if not check_list("parts", parts, what):
+        raise InputError(f"parts={shown(parts)}: give at least one phase, such as (100, 1.0).")
     start, weight_now, weight_left = 0, 0.0, 0.0
-    for at, (steps, part_weight) in enumerate(parts):
+    for at, part in enumerate(parts):
+        if not isinstance(part, (tuple, list)) or len(part) != 2:
+            raise InputError(f"parts[{at}]={shown(part)}: give {what}.")
+        steps, part_weight = part
         weight = check_number(f"parts[{at}][1]", part_weight, 0, math.inf, without=(0,))
         end = min(start + check_integer(f"parts[{at}][0]", steps, 1), horizon.steps)
         end = horizon.steps if at == len(parts) - 1 else end
@@ -165,6 +182,7 @@ class DualPrice:
 
     def after(self, demand: float, horizon: Horizon) -> "DualPrice":
         """The price of the next step. The demand counts as far as the bounds of a step allow it."""
+        check_type("horizon", horizon, Horizon, "a Horizon")
         high = horizon.rollouts if horizon.high is None else horizon.high
         taken = min(max(check_number("demand", demand, 0, math.inf), horizon.low), high)
         excess = taken / (horizon.rollouts / horizon.steps) - 1
@@ -222,7 +240,7 @@ class Threshold:
 
 
 def _check_gains(gains: ArrayLike) -> FloatArray:
-    gains_R = np.asarray(gains, dtype=np.float64)
+    gains_R = check_array("gains_R", gains, "a number for each rollout")
     if np.isnan(gains_R).any():
         raise InputError("gains_R holds NaN: give a number for each rollout.")
     return gains_R

@@ -14,7 +14,9 @@ from budgetalloc.beliefs.ids import check_ids, factorize
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import as_rewards
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_choice, check_integer, check_number
+from budgetalloc.errors import InputError, check_array, check_choice, check_integer, check_list, check_number, shown
+
+_MOST_ENTRIES = 10**6  # of an answer that has one entry for each unit of an argument
 
 
 def budget_partition(n: int, budgets: Sequence[int]) -> IntArray:
@@ -29,10 +31,11 @@ def budget_partition(n: int, budgets: Sequence[int]) -> IntArray:
     >>> budget_partition(8, [512, 1024, 2048, 2560])
     array([ 512,  512, 1024, 1024, 2048, 2048, 2560, 2560])
     """
-    if not budgets:
+    given = check_list("budgets", budgets, "the tokens of each subgroup, such as [512, 1024]")
+    if not given:
         raise InputError("budgets is empty: give at least one, such as [512, 1024].")
-    tokens = np.array([check_integer("budgets", budget, 1) for budget in budgets], dtype=np.int64)
-    n = check_integer("n", n, len(tokens))
+    tokens = np.array([check_integer("budgets", budget, 1) for budget in given], dtype=np.int64)
+    n = check_integer("n", n, len(tokens), _MOST_ENTRIES)
     return tokens[np.sort(np.arange(n) % len(tokens))]
 
 
@@ -73,7 +76,7 @@ def length_caps(
     """
     names_P, names_R = check_ids(ids_P, "ids_P"), check_ids(ids_R, "ids_R")
     rewards = as_rewards(rewards_R, len(names_R))
-    lengths = np.asarray(lengths_R, dtype=np.float64)
+    lengths = check_array("lengths_R", lengths_R, "one length a rollout")
     if lengths.shape != rewards.shape or not (np.isfinite(lengths) & (lengths >= 0)).all():
         raise InputError(f"lengths_R has shape {lengths.shape}: give {len(names_R)} finite lengths of at least 0.")
     longest, least = check_integer("longest", longest, 1), check_integer("least", least, 1)
@@ -130,7 +133,7 @@ def anytime_budgets(longest: int = 8000, k: int = 4) -> IntArray:
     >>> anytime_budgets(8000, 4)
     array([2000, 4000, 6000, 8000])
     """
-    k = check_integer("k", k, 1)
+    k = check_integer("k", k, 1, _MOST_ENTRIES)
     return check_integer("longest", longest, k) * np.arange(1, k + 1, dtype=np.int64) // k
 
 
@@ -141,10 +144,12 @@ def anytime_prior(budgets_K: ArrayLike, prior: str = "uniform") -> FloatArray:
     array([0.1, 0.2, 0.3, 0.4])
     """
     check_choice("prior", prior, ("uniform", "linear", "base"))
-    budgets = np.asarray(budgets_K, dtype=np.float64)
+    budgets = check_array("budgets_K", budgets_K, "ascending budgets above 0")
     ascending = budgets.ndim == 1 and budgets.size and (np.diff(budgets, prepend=0) > 0).all()
     if not ascending or not np.isfinite(budgets).all():
-        raise InputError(f"budgets_K={budgets_K!r}: give ascending budgets above 0, such as anytime_budgets(8000, 4).")
+        raise InputError(
+            f"budgets_K={shown(budgets_K)}: give ascending budgets above 0, such as anytime_budgets(8000, 4)."
+        )
     if prior == "base":
         return np.where(np.arange(budgets.size) == budgets.size - 1, 1.0, 0.0)
     weights = budgets if prior == "linear" else np.ones_like(budgets)
@@ -170,7 +175,7 @@ def anytime_returns(rewards_K: ArrayLike, budgets_K: ArrayLike, prior: str = "un
     array([1., 1., 1., 1.])
     """
     weights = anytime_prior(budgets_K, prior)
-    rewards = np.asarray(rewards_K, dtype=np.float64)
+    rewards = check_array("rewards_K", rewards_K, "a mean reward at each truncation")
     if rewards.ndim == 0 or rewards.shape[-1] != weights.size or not np.isfinite(rewards).all():
         raise InputError(
             f"rewards_K has shape {rewards.shape}: give a finite reward for each of {weights.size} budgets."
@@ -215,7 +220,7 @@ def speculative_saved(log_ratio_T: ArrayLike, *, bias: float = -0.5, scale: floa
     >>> speculative_saved([0.0, -0.5, -2.0])  # 1 + 1 + e^-1.5
     2.22313016014843
     """
-    ratios = np.asarray(log_ratio_T, dtype=np.float64)
+    ratios = check_array("log_ratio_T", log_ratio_T, "a number for each token of one response")
     if ratios.ndim != 1 or np.isnan(ratios).any():
         raise InputError(f"log_ratio_T has shape {ratios.shape}: give a number for each token of one response.")
     scale = check_number("scale", scale, 0, math.inf, without=(0,))

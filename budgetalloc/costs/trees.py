@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.errors import InputError, check_integer, check_number
+from budgetalloc.errors import MOST, InputError, check_array, check_integer, check_list, check_number, check_type, shown
 
 LATR_COUNTDOWN = {0: 1.0, 10: 0.75, 20: 0.5, 80: 0.25, 200: 0.0}  # schedules of LATR's released scripts
 LATR_MATH = {0: 1.0, 100: 0.75, 200: 0.5, 300: 0.25}
@@ -37,6 +37,11 @@ class TreeCost:
     tokens: float
     chain_tokens: float
 
+    def __post_init__(self) -> None:
+        check_integer("leaves", self.leaves, 0, 2**200)  # a tree's leaves grow as a power of its depth
+        for name in ("nodes", "tokens", "chain_tokens"):
+            check_number(name, getattr(self, name), 0, math.inf)
+
     @property
     def share(self) -> float:
         """Tokens generated over those of separate chains."""
@@ -53,7 +58,13 @@ def tree_cost(parents_N: ArrayLike, tokens_N: ArrayLike) -> TreeCost:
     >>> tree_cost([-1, 0, 0, 1, 1], [100, 50, 80, 20, 30])  # leaves are rows 2, 3 and 4
     TreeCost(leaves=3, nodes=5, tokens=280.0, chain_tokens=530.0)
     """
-    parents, tokens = np.asarray(parents_N), np.asarray(tokens_N, dtype=np.float64)
+    try:
+        parents = np.asarray(parents_N)
+    except ValueError as error:  # rows of unequal lengths
+        raise InputError(
+            f"parents_N={shown(parents_N)}: give the row of each node's parent, -1 for the prompt."
+        ) from error
+    tokens = check_array("tokens_N", tokens_N, "the tokens of each node")
     if parents.ndim != 1 or not parents.size or parents.dtype.kind != "i" or tokens.shape != parents.shape:
         raise InputError(f"parents_N has shape {parents.shape}, tokens_N {tokens.shape}: give integers, one a node.")
     before_N = (parents >= -1) & (parents < np.arange(parents.size))
@@ -80,12 +91,15 @@ def regular_tree(divisions: Sequence[int], segment: float = 1.0) -> TreeCost:
     >>> regular_tree([2, 1, 2], segment=512)  # 2 + 2 + 4 segments, for 4 trajectories of 3
     TreeCost(leaves=4, nodes=8, tokens=4096.0, chain_tokens=6144.0)
     """
+    divisions = check_list("divisions", divisions, "the children of each node level by level, such as [2, 2]")
     if not divisions:
         raise InputError("divisions is empty: give the children of each node level by level, such as [2, 2].")
     segment = check_number("segment", segment, 0, math.inf)
     nodes, width = 0, 1
     for children in divisions:
         width *= check_integer("divisions", children, 1)
+        if width > MOST:
+            raise InputError(f"divisions={shown(divisions)}: the tree has more than {MOST} leaves.")
         nodes += width
     return TreeCost(width, nodes, nodes * segment, width * len(divisions) * segment)
 
@@ -137,9 +151,11 @@ def treepo(*, segment: int = 512, depth: int = 14, divisor: int = 2, first: int 
     divisor, leaves = check_integer("divisor", divisor, 1), check_integer("leaves", leaves, 1)
     width = min(check_integer("first", first, 1), leaves)
     nodes = width
-    for _ in range(depth - 1):
-        width = min(width * divisor, leaves)
+    levels = depth - 1
+    while levels and divisor > 1 and width < leaves:
+        width, levels = min(width * divisor, leaves), levels - 1
         nodes += width
+    nodes += width * levels  # the other levels are as wide as this one
     return TreeCost(width, nodes, nodes * segment, width * depth * segment)
 
 
@@ -154,7 +170,8 @@ def branch_grpo(splits: Sequence[int] = (0, 3, 6, 9), *, steps: int, branches: i
     >>> branch_grpo((0, 3, 6, 9), steps=16)
     TreeCost(leaves=16, nodes=154, tokens=154.0, chain_tokens=256.0)
     """
-    steps, branches = check_integer("steps", steps, 1), check_integer("branches", branches, 1)
+    steps, branches = check_integer("steps", steps, 1, 10**6), check_integer("branches", branches, 1)
+    splits = check_list("splits", splits, "the steps at which trajectories divide, such as (0, 3, 6, 9)")
     chosen = {check_integer("splits", split, 0, steps - 1) for split in splits}
     if len(chosen) < len(splits):
         raise InputError(f"splits={splits!r} holds a step twice: give each once; `branches` says how many ways.")
@@ -202,7 +219,12 @@ def aepo_branch_probability(
     """
     alpha, gamma = check_number("alpha", alpha, 0, 1), check_number("gamma", gamma, 0, math.inf)
     penalty = check_number("penalty", penalty, 0, math.inf)
-    change, row = np.asarray(entropy_change, dtype=np.float64), np.asarray(consecutive, dtype=np.float64)
+    change = check_array("entropy_change", entropy_change, "a number for each tool step")
+    row = check_array("consecutive", consecutive, "a number of branches for each tool step")
+    try:
+        np.broadcast_shapes(change.shape, row.shape)
+    except ValueError as error:
+        raise InputError(f"consecutive has shape {row.shape}, which does not fit {change.shape} tool steps.") from error
     if not np.isfinite(change).all() or not (np.isfinite(row) & (row >= 0)).all():
         raise InputError("entropy_change and consecutive must be finite, and consecutive at least 0.")
     return np.asarray(np.clip(alpha + gamma * change, 0, 1) * np.clip(1 - penalty * row, 0, 1))
@@ -220,6 +242,7 @@ def latr_split(rollouts: int, step: int, schedule: Mapping[int, float] = LATR_CO
     ([(8, 0), (6, 2), (2, 6), (0, 8)], (2, 6))
     """
     rollouts, step = check_integer("rollouts", rollouts, 1), check_integer("step", step, 0)
+    check_type("schedule", schedule, Mapping, "a mapping from steps to shares, such as LATR_MATH")
     shares = {check_integer("schedule", at, 0): check_number("schedule", x, 0, 1) for at, x in schedule.items()}
     if 0 not in shares:
         raise InputError(f"schedule={dict(schedule)!r} does not say what holds at step 0: add {{0: 1.0}}.")

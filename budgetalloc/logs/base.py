@@ -134,6 +134,8 @@ class Notes(Counter[str]):
 
     def unknown(self, column: str, count: int) -> None:
         """Notes a column that is not used, of the first 20 by name."""
+        if not count:
+            return
         text = f"unknown column {column if len(column) < 80 else column[:77] + '...'!r}"
         if text not in self and sum(x.startswith("unknown column ") for x in self) >= _NAMED:
             text = "unknown columns beyond these"

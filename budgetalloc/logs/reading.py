@@ -1,18 +1,22 @@
 """A log that is read in chunks of whole steps, and what a module must have to be a kind of log."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from budgetalloc.beliefs.ids import Id
 from budgetalloc.errors import InputError, printable
 from budgetalloc.logs.base import Chunk, Notes, Range, Reward, Rows
 from budgetalloc.logs.steps import MAX_STEP, whole_steps
 
 
 class Kind(Protocol):
-    """A kind of log: a module of `budgetalloc.logs.kinds` with these three functions."""
+    """A kind of log: a module of `budgetalloc.logs.kinds` with these three functions.
+
+    It may have a fourth one, `texts(reading, ids)`, where the log has the text of prompts: see `Reading.texts`.
+    """
 
     def find(self, path: Path) -> list[Path]:
         """The logs of this kind at a path: the path itself, or what lies in the folder.
@@ -88,6 +92,11 @@ class Reading:
             yield from whole_steps(self._kind.rows(self), asked.chunk, self.notes, asked.reward_range, asked.max_step)
         except OSError as error:
             raise unreadable(self.path, error) from error
+
+    def texts(self, ids: Iterable[Id]) -> dict[Id, str]:
+        """The text of these prompts, where the log has it: TRL's completions; of chat messages, the last one."""
+        texts = getattr(self._kind, "texts", None)
+        return {} if texts is None else texts(self, ids)
 
     def __repr__(self) -> str:
         return printable(f"Reading({self.kind!r}, {str(self.path or type(self.source).__name__)!r})")

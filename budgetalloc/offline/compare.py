@@ -9,7 +9,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.budget import Budget
-from budgetalloc.errors import InputError, check_integer
+from budgetalloc.errors import (
+    InputError,
+    check_array,
+    check_function,
+    check_integer,
+    check_list,
+    check_number,
+    check_seed,
+    check_type,
+)
 from budgetalloc.logs.ledger import Ledger
 from budgetalloc.offline.figures import Watched
 from budgetalloc.offline.parallel import in_processes
@@ -80,8 +89,13 @@ def comparisons(
     >>> [(seen["step"], seen["mixed"], seen["mixed_rollouts"], seen["drawn"]) for seen in run]
     [(1, 3, 0.75, 1.0), (2, 3, 0.75, 1.0), (3, 3, 0.75, 1.0)]
     """
+    check_type("policies", policies, Mapping, "a mapping from names to policies, such as {'uniform': ba.uniform()}")
     replay = world if isinstance(world, Replay) else Replay(world)
-    seeds = [check_integer("seeds", seed, 0) for seed in seeds]
+    seeds = [
+        check_seed(seed, "seeds") for seed in check_list("seeds", seeds, "integers of at least 0, such as range(5)")
+    ]
+    if progress is not None:
+        check_function("progress", progress, "of the number of runs that have ended and of all runs")
     if not policies or not seeds or len(set(seeds)) < len(seeds):
         raise InputError(f"policies={list(policies)}, seeds={seeds}: give at least one of both, and each seed once.")
     rollouts = budget.rollouts if isinstance(budget, Budget) else check_integer("budget", budget, 1)
@@ -95,6 +109,7 @@ def comparisons(
         )
     if prompts is None:
         prompts = min(max(rollouts // max(replay.group, 1), 1), len(replay.ids))
+    prompts = check_integer("prompts", prompts, 1, len(replay.ids))
     runs = [_Run(name, policy, seed) for name, policy in policies.items() for seed in seeds]
     if workers is not None:
         check_integer("workers", workers, 1)
@@ -192,7 +207,10 @@ def interval(values_S: ArrayLike, level: float = 0.95) -> tuple[float, float]:
     >>> [round(x, 3) for x in interval([1.0, 2.0, 3.0])]  # 2 -+ 4.303 / sqrt(3)
     [-0.484, 4.484]
     """
-    values = np.asarray(values_S, dtype=np.float64)
+    values = check_array("values_S", values_S, "one value a seed")
+    check_number("level", level, 0, 1, without=(0, 1))
+    if values.ndim != 1:
+        raise InputError(f"values_S has shape {values.shape}: give one value a seed.")
     if len(values) < 2:
         return float("nan"), float("nan")
     from scipy.special import stdtrit  # deferred: importing budgetalloc loads no scipy
@@ -232,6 +250,7 @@ def _play(work: _Work, at: int) -> list[dict[str, Any]]:
 
 def _seeded(given: Policy | Builder, seed: int) -> Policy:
     if not isinstance(given, Policy):
+        check_function("policies", given, "of seed= that returns a Policy")
         return given(seed=seed)
     name = given.name.replace(f"seed={given.seed}", f"seed={seed}")
     return replace(copy.deepcopy(given), name=name, seed=seed)

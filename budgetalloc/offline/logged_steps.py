@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from budgetalloc.beliefs.ids import Id, check_ids, factorize
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.errors import InputError
+from budgetalloc.errors import InputError, check_type
 from budgetalloc.logs.ledger import Ledger
 
 Inclusion = Literal["epochs", "independent"]
@@ -26,6 +26,7 @@ class LoggedStep(NamedTuple):
 
 def logged_steps(ledger: Ledger, pool: list[Id]) -> tuple[list[Id], list[LoggedStep]]:
     """The pool and the other prompts of the ledger, and its steps in order."""
+    check_type("ledger", ledger, Ledger, "a log, such as ba.Ledger.read(path)")
     rewards_R = np.asarray(ledger.rewards_R, dtype=np.float64)
     ids, at_R = factorize([*pool, *check_ids(ledger.ids_R, "ledger.ids_R")])
     at_R = at_R[len(pool) :]

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.errors import InputError
+from budgetalloc.errors import InputError, check_array, check_function, shown
 
+_MOST = 100_000  # rollouts of a group: the estimates add up as many terms
 Statistic = Callable[[FloatArray, FloatArray], ArrayLike]
 """(successes_G, rollouts_G) -> a figure of each group, such as 0 < successes < rollouts."""
 
@@ -48,7 +49,7 @@ def all_within(part_G: ArrayLike, rollouts_G: ArrayLike, counts_G: ArrayLike) ->
     """
     part, rollouts, counts = _checked(part_G, rollouts_G, counts_G)
     chance = np.where(counts > rollouts, np.nan, 1.0)
-    for j in range(int(counts.max(initial=0))):
+    for j in range(int(counts[counts <= rollouts].max(initial=0))):
         chance *= np.where(counts > j, np.maximum(part - j, 0.0) / np.maximum(rollouts - j, 1.0), 1.0)
     return chance
 
@@ -62,12 +63,17 @@ def mean_within(statistic: Statistic, passed_G: ArrayLike, rollouts_G: ArrayLike
     >>> mean_within(hit, [1, 3], 8, 4).round(4)
     array([0.5   , 0.9286])
     """
+    check_function("statistic", statistic, "(successes_G, rollouts_G) -> a figure of each group")
     passed, rollouts, counts = _checked(passed_G, rollouts_G, counts_G)
     known = counts <= rollouts
     drawn = np.where(known, counts, 0.0)
     total = np.zeros(drawn.shape)
     for k in range(int(drawn.max(initial=0)) + 1):
-        figure = np.asarray(statistic(np.full(drawn.shape, float(k)), drawn), dtype=np.float64)
+        figure = check_array(
+            "statistic", statistic(np.full(drawn.shape, float(k)), drawn), "a function that gives numbers"
+        )
+        if figure.shape not in ((), drawn.shape):
+            raise InputError(f"statistic gave shape {figure.shape} for {drawn.shape} groups: give one number each.")
         total += np.where(k <= drawn, _hypergeometric(k, rollouts, passed, drawn) * figure, 0.0)
     return np.where(known, total, np.nan)
 
@@ -85,11 +91,11 @@ def mixed_variance(rates_G: ArrayLike, rollouts_G: ArrayLike, counts_G: ArrayLik
     >>> mixed_variance(0.5, [4, 8, 8, 8], [4, 4, 2, 8]).round(4)
     array([0.1094, 0.0203, 0.0089, 0.0078])
     """
-    rate = np.asarray(rates_G, dtype=np.float64)
+    rate = check_array("rates_G", rates_G, "success rates in [0, 1]")
     if not ((rate >= 0) & (rate <= 1)).all():
-        raise InputError(f"rates_G={rates_G!r}: a success rate lies in [0, 1].")
+        raise InputError(f"rates_G={shown(rates_G)}: a success rate lies in [0, 1].")
     _, rollouts, counts = _checked(0, rollouts_G, counts_G)
-    rate, rollouts, counts = np.broadcast_arrays(rate, rollouts, counts)
+    rate, rollouts, counts = _broadcast(rate, rollouts, counts)
     known = (counts <= rollouts) & (counts > 1)
     n, m, total = np.where(known, rollouts, 2.0), np.where(known, counts, 2.0), np.zeros(rate.shape)
     for c in range(1, int(m.max(initial=0)) + 1):
@@ -146,7 +152,7 @@ def doubly_robust(outcomes_P: ArrayLike, propensities_P: ArrayLike, model_P: Arr
     3.0
     """
     outcomes, propensities = _logged(outcomes_P, propensities_P)
-    model = np.asarray(model_P, dtype=np.float64)
+    model = check_array("model_P", model_P, "one number a prompt")
     if model.shape != outcomes.shape or not np.isfinite(model).all():
         raise InputError(
             f"model_P has shape {model.shape} for {outcomes.shape} outcomes: give a finite number for each."
@@ -168,19 +174,33 @@ def _hypergeometric(k: int, whole: FloatArray, part: FloatArray, drawn: FloatArr
 
 
 def _checked(passed_G: ArrayLike, rollouts_G: ArrayLike, counts_G: ArrayLike) -> list[NDArray[np.float64]]:
-    arrays = np.broadcast_arrays(*(np.asarray(x, dtype=np.float64) for x in (passed_G, rollouts_G, counts_G)))
-    passed, rollouts, counts = arrays
-    for array in arrays:
-        if not (array == np.floor(array)).all() or (array < 0).any():
-            raise InputError(f"{array}: successes, rollouts and counts are integers of at least 0.")
+    named = {"passed_G": passed_G, "rollouts_G": rollouts_G, "counts_G": counts_G}
+    arrays = [check_array(name, given, f"integers from 0 to {_MOST}") for name, given in named.items()]
+    for name, array in zip(named, arrays, strict=True):
+        if not ((array == np.floor(array)) & (array >= 0) & (array <= _MOST)).all():
+            raise InputError(
+                f"{name}={shown(named[name])}: successes, rollouts and counts are integers of at least 0 and at most "
+                f"{_MOST}."
+            )
+    passed, rollouts, counts = _broadcast(*arrays)
     if (passed > rollouts).any():
         at = int(np.argmax(passed > rollouts))
         raise InputError(f"passed_G has {passed.flat[at]:g} of {rollouts.flat[at]:g} rollouts: at most all of them.")
     return [passed, rollouts, counts]
 
 
+def _broadcast(*arrays: FloatArray) -> list[FloatArray]:
+    try:
+        return list(np.broadcast_arrays(*arrays))
+    except ValueError as error:
+        raise InputError(
+            f"The arguments have shapes {[x.shape for x in arrays]}: give one number for each group."
+        ) from error
+
+
 def _logged(outcomes_P: ArrayLike, propensities_P: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    outcomes, propensities = np.asarray(outcomes_P, dtype=np.float64), np.asarray(propensities_P, dtype=np.float64)
+    outcomes = check_array("outcomes_P", outcomes_P, "one outcome a prompt, NaN where it was not logged")
+    propensities = check_array("propensities_P", propensities_P, "one probability a prompt")
     if outcomes.ndim != 1 or outcomes.shape != propensities.shape:
         raise InputError(
             f"outcomes_P has shape {outcomes.shape}, propensities_P {propensities.shape}: give one of each a prompt."

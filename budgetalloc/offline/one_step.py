@@ -13,7 +13,7 @@ from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import unequal
 from budgetalloc.budget import Budget
-from budgetalloc.errors import InputError, UnsupportedError, check_choice, check_integer
+from budgetalloc.errors import InputError, UnsupportedError, check_choice, check_integer, check_type
 from budgetalloc.logs.ledger import Ledger
 from budgetalloc.offline.logged_steps import Inclusion, LoggedStep, could_be_logged, logged_steps
 from budgetalloc.offline.offpolicy import all_within, doubly_robust, horvitz_thompson, self_normalised
@@ -102,6 +102,8 @@ def one_step_value(
     >>> mixed_group(ba.Point(np.arange(12) / 11), [4]).sum().round(2) / 3  # the truth: 4 of 12 prompts at each step
     np.float64(2.18)
     """
+    check_type("policy", policy, Policy, "a policy such as ba.uniform()")
+    check_type("model", model, (BetaEstimator, type(None)), "a BetaEstimator or None")
     check_choice("inclusion", inclusion, get_args(Inclusion))
     check_choice("estimate", estimate, get_args(Estimate))
     check_integer("skip", skip, 0)

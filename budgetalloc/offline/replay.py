@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.ids import Id, check_ids, factorize, stable_key
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.errors import InputError, check_integer
+from budgetalloc.errors import InputError, check_integer, check_seed, check_type
 from budgetalloc.logs.ledger import Ledger
 
 _NEAR = 2  # visits before and after the present one that the model and `rates` look at
@@ -67,7 +67,7 @@ class Replay:
     """
 
     def __init__(self, ledger: Ledger, *, seed: int = 0) -> None:
-        self.seed = check_integer("seed", seed, 0)
+        self.seed = check_seed(seed)
         self.drawn = 0
         """Rollouts answered by logged rewards so far."""
         self.modelled = 0
@@ -117,7 +117,7 @@ class Replay:
         (array([1., 0., 1., 1., 1., 0.]), array([0., 1., 1., 0., 1., 0.]), 0)
         """
         other = copy.copy(self)
-        other.seed = check_integer("seed", seed, 0)
+        other.seed = check_seed(seed)
         other.drawn = other.modelled = 0
         other.sweep = 0
         return other
@@ -190,8 +190,7 @@ class Replay:
             InputError: an unknown id, or a negative number of visits.
         """
         for name, value in (("back", back), ("ahead", ahead)):
-            if not value >= 0:
-                raise InputError(f"{name}={value!r}: use a number of visits of at least 0, such as {_NEAR}.")
+            check_integer(name, value, 0)
         passed_P, scored_P = self._near(self._find(ids_P, "ids_P"), back, ahead)
         return np.clip(passed_P / scored_P, 0.0, 1.0)  # sums of graded rewards are off by rounding
 
@@ -252,6 +251,7 @@ class Replay:
 
 def _checked(ledger: Ledger) -> FloatArray:
     """The ledger's success; raises `InputError` for one outside [0, 1]."""
+    check_type("ledger", ledger, Ledger, "a log, such as ba.Ledger.read(path)")
     success_R = np.asarray(ledger.success_R, dtype=np.float64)
     outside_R = (success_R < 0) | (success_R > 1)  # False for NaN
     if outside_R.any():

@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from budgetalloc.advantages import Baseline, Scale, Weight, group_advantages
+from budgetalloc.advantages import Baseline, Scale, Weight, batch_advantages
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.rewards import mixed_groups
 from budgetalloc.budget import Budget
-from budgetalloc.errors import InputError, check_integer
+from budgetalloc.errors import InputError, check_choice, check_integer, check_type, shown
 from budgetalloc.offline.worlds import World
 from budgetalloc.policies import Policy
 from budgetalloc.policies.bounds import Bounds
@@ -60,11 +60,23 @@ def simulate(
     >>> run[-1]["success"] > run[0]["success"]
     True
     """
+    check_type("policy", policy, Policy, "a policy such as ba.uniform()")
+    if isinstance(world, type) or not all(hasattr(world, name) for name in ("ids", "rollout", "learn", "success")):
+        raise InputError(f"world={shown(world)}: give a world, such as ba.Learner() or ba.Replay(ledger).")
+    if baseline is not None:
+        check_choice("baseline", baseline, get_args(Baseline))
+    if scale is not None:
+        check_choice("scale", scale, get_args(Scale))
+    if weight is not None:
+        check_choice("weight", weight, get_args(Weight))
     needs = policy.needs
     bounds = Bounds.resolve(needs, candidates=candidates)
     check_integer("steps", steps, 1)
-    if not 1 <= prompts <= len(world.ids):
-        raise InputError(f"prompts={prompts!r}: the world has {len(world.ids)} prompts, use 1 to {len(world.ids)}.")
+    try:
+        check_integer("prompts", prompts, 1, len(world.ids))
+    except InputError as error:
+        have = len(world.ids)
+        raise InputError(f"prompts={shown(prompts)}: the world has {have} prompts, use 1 to {have}.") from error
     rows, limit = _limit(budget, bounds, prompts, len(world.ids), needs.generate)
     estimate = baseline or needs.baseline or "group"
     loader = _loader(world.ids, prompts, policy.seed)
@@ -83,9 +95,9 @@ def simulate(
             raise InputError(f"{policy} asked for no rollout at step {at} of {limit}: its rule must spend something.")
         at_R, rewards_R = np.concatenate(rounds), np.concatenate(rewards)
         ids_R = [ids_P[k] for k in at_R.tolist()]
-        belief_R = step.belief_P.take(at_R)
+        belief_R = step.baseline_belief(ids_R, rewards_R)
         step.end()
-        advantages_R = group_advantages(
+        advantages_R = batch_advantages(
             rewards_R, ids_R, estimate, scale or needs.scale or "group", weight or needs.weight, belief_R=belief_R
         )
         if policy.keep is not None and len(ids_R) > rows:

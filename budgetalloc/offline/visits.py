@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from budgetalloc.beliefs.ids import check_ids, factorize
-from budgetalloc.errors import check_integer
+from budgetalloc.errors import check_integer, check_type
 from budgetalloc.logs.ledger import Ledger
 
 
@@ -62,7 +62,8 @@ def discount(ledger: Ledger, *, lag: int = 4) -> float:
     0.75
     """
     check_integer("lag", lag, 1)
-    for back in range(lag, 0, -1):
+    check_type("ledger", ledger, Ledger, "a log, such as ba.Ledger.read(path)")
+    for back in range(min(lag, len(ledger.ids_R)), 0, -1):
         rows = [row for row in _changes(ledger, back) if row[1] > 1]  # a variance needs two prompts
         if rows:
             _, prompts_V, _, _, spread_V, noise_V = np.array(rows).T
@@ -75,6 +76,7 @@ def discount(ledger: Ledger, *, lag: int = 4) -> float:
 
 def _changes(ledger: Ledger, lag: int) -> list[tuple[int, int, float, float, float, float]]:
     """For each visit from `lag` on: visit, prompts, mean, mean change, its variance, the variance of sampling alone."""
+    check_type("ledger", ledger, Ledger, "a log, such as ba.Ledger.read(path)")
     _, prompt_R = factorize(check_ids(ledger.ids_R, "ledger.ids_R"))
     _, step_R = np.unique(np.asarray(ledger.step_R), return_inverse=True)
     steps = int(step_R.max(initial=0)) + 1

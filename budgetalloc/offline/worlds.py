@@ -9,7 +9,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.errors import InputError
+from budgetalloc.errors import (
+    InputError,
+    check_array,
+    check_integer,
+    check_list,
+    check_seed,
+    check_type,
+    is_number,
+    shown,
+)
 
 _STRATEGIES = 8
 _CLIP = 1.0  # of the gradient's norm; this and Adam's constants are the defaults of TRL's trainer
@@ -69,23 +78,31 @@ class Task:
     other: float = 0.005
 
     def __post_init__(self) -> None:
-        if not self.skills:
+        if not check_list("Task(skills=...)", self.skills, "(right, wrong, shown) for each skill"):
             raise InputError("Task(skills=()): nothing can be learned. Give (right, wrong, shown) for each skill.")
-        for at, (right, wrong, shown) in enumerate(self.skills):
-            if not (0 <= right < _STRATEGIES and 0 <= wrong < _STRATEGIES and right != wrong and 0 < shown < 1):
+        for at, skill in enumerate(self.skills):
+            if not _is_skill(skill):
                 raise InputError(
-                    f"Task(skills[{at}]={self.skills[at]!r}): give two different strategies from 0 to "
+                    f"Task(skills[{at}]={shown(skill)}): give two different strategies from 0 to "
                     f"{_STRATEGIES - 1} and a probability between 0 and 1, such as (0, 3, 0.25)."
                 )
         for name in ("per_skill", "held_out", "dims"):
-            if not getattr(self, name) >= 1:
-                raise InputError(f"Task({name}={getattr(self, name)!r}): use at least 1.")
+            check_integer(name, getattr(self, name), 1, 10**5)
         bounds = {"own": (1e-6, 1), "noise": (0, 1), "other": (1e-12, 0.99), "doubt": (0, 9), "offset": (0, 9)}
         for name, (low, high) in bounds.items():
-            if not low <= getattr(self, name) <= high:
-                raise InputError(f"Task({name}={getattr(self, name)!r}): use a number from {low:g} to {high:g}.")
-        if not all(0 <= coin <= 1 for coin in self.coins):
-            raise InputError(f"Task(coins={self.coins!r}): each is a probability, from 0 to 1.")
+            if not (is_number(getattr(self, name)) and low <= getattr(self, name) <= high):
+                raise InputError(f"Task({name}={shown(getattr(self, name))}): use a number from {low:g} to {high:g}.")
+        coins = check_list("Task(coins=...)", self.coins, "a probability for each trap")
+        if not all(is_number(coin) and 0 <= coin <= 1 for coin in coins):
+            raise InputError(f"Task(coins={shown(self.coins)}): each is a probability, from 0 to 1.")
+
+
+def _is_skill(skill: Any) -> bool:
+    """Whether this is (right, wrong, shown): two different strategies and a probability."""
+    if not isinstance(skill, (tuple, list)) or len(skill) != 3 or not all(is_number(x) for x in skill):
+        return False
+    right, wrong, chance = skill
+    return right in range(_STRATEGIES) and wrong in range(_STRATEGIES) and right != wrong and 0 < chance < 1
 
 
 # Of the demo's language: every strategy is right for three skills, one common at the start, one middling, one rare.
@@ -94,7 +111,7 @@ _SHOWN = (
     *(0.72, 0.64, 0.54, 0.44, 0.34, 0.25, 0.18, 0.12),
     *(0.08, 0.06, 0.05, 0.04, 0.03, 0.02, 0.01, 0.01),
 )
-_SKILLS = tuple((k % 8, (k + 3 + k // 8) % 8, shown) for k, shown in enumerate(_SHOWN))
+_SKILLS = tuple((k % 8, (k + 3 + k // 8) % 8, start) for k, start in enumerate(_SHOWN))
 _COINS = (0.25, 0.12)
 
 U_SHAPE = Task(_SKILLS, _COINS)
@@ -135,21 +152,23 @@ class Learner:
     """
 
     def __init__(self, task: Task = U_SHAPE, *, rate: float = 3e-4, seed: int = 0) -> None:
-        if not 0 < rate < np.inf:
-            raise InputError(f"rate={rate!r}: use a positive number, such as 3e-4.")
+        check_type("task", task, Task, "a Task, such as budgetalloc.offline.worlds.U_SHAPE")
+        if not (is_number(rate) and rate > 0):
+            raise InputError(f"rate={shown(rate)}: use a positive number, such as 3e-4.")
+        check_seed(seed)
         self.task, self.rate = task, rate
         self._rng = np.random.default_rng([seed, 0])
         build = np.random.default_rng([seed, 1])
         traps = tuple((k % _STRATEGIES, (k + 3) % _STRATEGIES, 0.5) for k in range(len(task.coins)))
-        right, wrong, shown = zip(*task.skills, *traps, strict=True)
+        right, wrong, start = zip(*task.skills, *traps, strict=True)
         self._right_S = np.array(right)
         self._coin_S = np.array([np.nan] * len(task.skills) + list(task.coins))
         each, n = np.arange(len(right)), task.dims
         self._common = _FEATURE_NORM * build.normal(size=n) / np.sqrt(n)
         own_SD = _FEATURE_NORM * build.normal(size=(len(right), n)) / np.sqrt(n)
         start_SK = np.full((len(right), _STRATEGIES), np.log(task.other / (_STRATEGIES - 2)))
-        start_SK[each, wrong] = np.log(1 - np.array(shown)) + np.log1p(-task.other)
-        start_SK[each, right] = np.log(shown) + np.log1p(-task.other)
+        start_SK[each, wrong] = np.log(1 - np.array(start)) + np.log1p(-task.other)
+        start_SK[each, right] = np.log(start) + np.log1p(-task.other)
         lean_S = start_SK[each, right] - start_SK[each, wrong]
         self._doubt_SK = np.zeros_like(start_SK)
         self._doubt_SK[each, wrong] = lean_S * task.doubt / 4
@@ -198,7 +217,7 @@ class Learner:
     def gradient(self, advantages_R: ArrayLike) -> FloatArray:
         """The gradient that `learn` follows: of mean(advantage * log probability) since the last update."""
         rows = sum(len(at_R) for at_R, _ in self._rows)
-        advantages = np.asarray(advantages_R, dtype=np.float64)
+        advantages = check_array("advantages_R", advantages_R, "one number a rollout")
         if advantages.shape != (rows,) or not rows or not np.isfinite(advantages).all():
             raise InputError(
                 f"advantages_R has shape {advantages.shape} for {rows} rollouts since the last update: roll out first, "

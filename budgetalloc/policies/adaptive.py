@@ -8,7 +8,7 @@ import numpy as np
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.posterior import Belief
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError
+from budgetalloc.errors import InputError, check_flag, check_integer, shown
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.compose import spend
 from budgetalloc.policies.decision import Needs, View
@@ -38,7 +38,7 @@ def sampled(
     so that forgetting is noticed.
 
     Args:
-        power: i and j, not negative.
+        power: i and j, integers from 0 to 16.
         draw: Draw p from the belief; otherwise E[p^i (1-p)^j] under the belief is used.
         prior, discount, idle, drift: As in `BetaEstimator`.
         seed: Seeds the draws.
@@ -49,9 +49,11 @@ def sampled(
     >>> policy.allocate(["mastered", "half", "new"], Budget(rollouts=16, floor=0, min_group=1))
     array([ 0, 11,  5])
     """
-    i, j = power
-    if not (i >= 0 and j >= 0):
-        raise InputError(f"power={power!r}: use two numbers that are not negative, such as (1, 2).")
+    try:
+        i, j = (check_integer("power", x, 0, 16) for x in power)
+    except (TypeError, ValueError) as error:  # InputError is a ValueError
+        raise InputError(f"power={shown(power)}: use two integers from 0 to 16, such as (1, 2).") from error
+    check_flag("draw", draw)
 
     def decide(view: View) -> IntArray:
         belief: Belief = view.belief_P.sample(view.rng) if draw else view.belief_P
@@ -72,8 +74,9 @@ def adaptive(*, seed: int = 0) -> Policy:
     The learning benchmark (`benchmarks/learning`) picked it. It asks a trainer for `candidates="all"`,
     `baseline="posterior"`, `scale="batch"` and `min_group=1`.
 
+    It takes a seed alone: its other settings are those that were measured. To change one, use `sampled`.
+
     >>> adaptive()
-    adaptive(power=(1, 2), draw=True, prior=(0.3, 0.3), discount=1.0, idle=0.98, drift=False, seed=0)
+    adaptive(seed=0)
     """
-    policy = sampled(seed=seed)
-    return replace(policy, name=policy.name.replace("sampled", "adaptive", 1))
+    return replace(sampled(seed=seed), name=f"adaptive(seed={seed})")

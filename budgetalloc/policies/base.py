@@ -7,15 +7,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from budgetalloc.beliefs.cold import warmed
 from budgetalloc.beliefs.estimator import BetaEstimator
-from budgetalloc.beliefs.ids import Id, check_distinct, check_ids, shuffled_order
+from budgetalloc.beliefs.ids import Id, check_distinct, check_ids, factorize, shuffled_order
 from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.posterior import Beta, FloatArray
-from budgetalloc.beliefs.rewards import check_outcomes
-from budgetalloc.budget import Budget, IntArray
-from budgetalloc.errors import BudgetError, InputError, StateError, UnsupportedError
+from budgetalloc.beliefs.rewards import check_outcomes, check_rewards
+from budgetalloc.beliefs.state import check_state
+from budgetalloc.budget import Budget, IntArray, check_budget
+from budgetalloc.errors import (
+    BudgetError,
+    InputError,
+    StateError,
+    UnsupportedError,
+    check_flag,
+    check_function,
+    check_seed,
+    check_type,
+)
 from budgetalloc.policies.decision import Decide, Hinted, Keep, Needs, Rounds, Tally, View
-from budgetalloc.solvers.base import check_costs
+from budgetalloc.solvers.base import check_costs, check_domains
 
 Seen = tuple[list[Id], FloatArray, FloatArray]
 """The prompts, rewards and successes of one round's rollouts."""
@@ -51,6 +62,16 @@ class Policy:
     needs: Needs = field(default_factory=Needs)
     keep: Keep | None = None
     memory: Memory | None = None
+
+    def __post_init__(self) -> None:
+        check_type("name", self.name, str, "the policy's name")
+        check_function("decide", self.decide, "of a View that returns counts, or yields them in rounds")
+        check_type("estimator", self.estimator, BetaEstimator, "a BetaEstimator")
+        check_seed(self.seed)
+        check_type("needs", self.needs, Needs, "what the policy asks of a trainer, such as ba.Needs()")
+        check_type("memory", self.memory, (Memory, type(None)), "a Memory or None")
+        if self.keep is not None:
+            check_function("keep", self.keep, "(ids_R, rewards_R, rows, scores_RF) -> rows to train on")
 
     def __repr__(self) -> str:
         return self.name
@@ -147,7 +168,8 @@ class Policy:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores `state_dict()` to the bit. Raises `StateError`, and changes nothing, if it does not fit."""
-        if state.get("seed") != self.seed:
+        check_state(state)
+        if not _same_seed(state.get("seed"), self.seed):
             raise StateError(
                 f"The state was saved with seed={state.get('seed')!r}, this policy has seed={self.seed!r}: its draws "
                 f"would differ. Build the policy with seed={state.get('seed')!r}."
@@ -185,13 +207,14 @@ class Step:
         self.policy = policy
         self.ids_P: list[Id] = check_ids(ids_P, "ids_P")
         check_distinct(self.ids_P, "ids_P")
+        check_budget(budget)
         self.budget = budget
         budget.check(len(self.ids_P))
         self.costs_P = None if costs_P is None else check_costs(costs_P, len(self.ids_P))
-        if domains_P is not None and len(domains_P) != len(self.ids_P):
-            raise InputError(f"domains_P has {len(domains_P)} entries for {len(self.ids_P)} prompts: give one each.")
-        self.domains_P = None if domains_P is None else list(domains_P)
+        self.domains_P = None if domains_P is None else check_domains(domains_P, len(self.ids_P))
         self.belief_P = policy.belief(self.ids_P)  # before the step: what an unbiased baseline may use
+        self.cold_P = policy.cold(self.ids_P)  # before the step
+        self._earned = policy.estimator.earned
         self._order_P = shuffled_order(policy.estimator.keys(self.ids_P), policy.seed, policy.estimator.step)
         self._place = {self.ids_P[at]: k for k, at in enumerate(self._order_P.tolist())}
         self._tally = Tally.empty(len(self.ids_P))
@@ -214,7 +237,7 @@ class Step:
             domains_P=domains_P,
             rng=np.random.default_rng([policy.seed, policy.estimator.step, 1]),
             ids_P=ids_P,
-            cold_P=policy.cold(ids_P),
+            cold_P=self.cold_P[order_P],
             step=policy.estimator.step,
             recall={} if policy.memory is None else policy.memory.recall(ids_P),
             numbers={} if policy.memory is None else policy.memory.numbers,
@@ -280,6 +303,7 @@ class Step:
             InputError: as `Policy.observe`, and where `hinted` is not what the last request asked for.
         """
         self._check_open()
+        check_flag("hinted", hinted)
         ids = check_ids(ids_R, "ids_R")
         rewards, success = check_outcomes(rewards_R, success_R, len(ids))
         if bool(hinted) != self.hinted:
@@ -295,6 +319,36 @@ class Step:
         known_R = at_R >= 0
         self._tally.add(at_R[known_R], rewards[known_R], success[known_R])
 
+    def baseline_belief(self, ids_R: Iterable[Any], success_R: ArrayLike) -> Beta:
+        """The belief about each row's prompt before this step, for `baseline="posterior"`: shape (R,).
+
+        Prompts that were cold before this step have the mean of what cold prompts have earned lately, in earlier steps
+        and in this one, without the prompt's own rollouts (`beliefs.cold.warmed`): not 1/2, which a large pool of hard
+        prompts, met once each, may never come near.
+
+        Args:
+            ids_R: The prompt of each rollout of this step, shape (R,), of all rounds.
+            success_R: The success of each rollout in [0, 1], as observed; NaN and None are none.
+
+        Raises:
+            InputError: a prompt that is not of this step, lengths that differ, a success outside [0, 1].
+
+        >>> import budgetalloc as ba
+        >>> policy = ba.adaptive()
+        >>> policy.observe(range(100), [0] * 100)  # 100 prompts, met once each, none of them solved
+        >>> step = policy.begin(["new", "also new"], ba.Budget(rollouts=2, min_group=1, floor=0))
+        >>> step.baseline_belief(["new", "also new"], [0, 1]).mean.round(3)  # the prior's mean is 0.5
+        array([0.013, 0.003])
+        """
+        ids = check_ids(ids_R, "ids_R")
+        success = check_rewards(success_R, len(ids), "success_R")
+        ids_G, group_R = factorize(ids)
+        unknown = [x for x in ids_G if x not in self._place]
+        if unknown:
+            raise InputError(f"ids_R holds {unknown[0]!r}, which is not a prompt of this step.")
+        at_R = self._order_P[[self._place[x] for x in ids_G]][group_R]
+        return warmed(self.belief_P.take(at_R), self.cold_P[at_R], success, group_R, self._earned)
+
     def end(self) -> None:
         """Ends the step: the policy learns from all that was observed."""
         self._check_open()
@@ -308,3 +362,8 @@ class Step:
 
 def _one_round(counts_P: IntArray) -> Rounds:
     yield counts_P
+
+
+def _same_seed(saved: Any, seed: int) -> bool:
+    """Whether a saved seed, which may be anything, is this one."""
+    return isinstance(saved, (int, np.integer)) and not isinstance(saved, bool) and int(saved) == seed

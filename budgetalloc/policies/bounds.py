@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.budget import Budget
-from budgetalloc.errors import InputError
+from budgetalloc.errors import InputError, check_integer, check_seed, shown
 from budgetalloc.policies.decision import Needs
 
 
@@ -47,11 +47,19 @@ class Bounds:
         """What was given, and for the rest what the policy needs. The floor left out is 2 with one candidate, else 0.
 
         Raises:
-            InputError: `candidates` is neither a positive integer nor "all".
+            InputError: `candidates` is neither a positive integer nor "all", or a bound is not an integer of at least 1
+                (the floor: 0).
         """
         candidates = needs.candidates if candidates is None else candidates
-        if candidates != "all" and (isinstance(candidates, bool) or not isinstance(candidates, int) or candidates < 1):
-            raise InputError(f"candidates={candidates!r}: use 1, a larger integer or 'all'.")
+        if not (isinstance(candidates, str) and candidates == "all"):
+            try:
+                candidates = check_integer("candidates", candidates, 1)
+            except InputError as error:
+                raise InputError(f"candidates={shown(candidates)}: use 1, a larger integer or 'all'.") from error
+        check_integer("quantum", quantum, 1)
+        for name, value, low in (("floor", floor, 0), ("cap", cap, 1), ("min_group", min_group, 1)):
+            if value is not None:
+                check_integer(name, value, low)
         return cls(
             candidates=candidates,
             floor=(2 if candidates == 1 else 0) if floor is None else floor,
@@ -71,7 +79,8 @@ class Bounds:
         Raises:
             BudgetError: the bounds contradict each other, or `rollouts`.
         """
-        cap = self.cap
+        rollouts, prompts = check_integer("rollouts", rollouts, 1), check_integer("prompts", prompts, 1)
+        group, cap = check_integer("group", group, 0), self.cap
         if cap is None:
             widest = max(8 * group, -(-rollouts // prompts), self.floor, self.min_group)
             cap = -(-widest // self.quantum) * self.quantum
@@ -96,12 +105,15 @@ class Bounds:
         >>> Bounds.resolve(Needs(), candidates=2).offer(["a", "b"], ["a", "b", "c", "d", "e"], seed=0, step=0)
         ['a', 'b', 'e', 'd']
         """
+        own, pool = check_ids(batch_P, "batch_P"), check_ids(pool_P, "pool_P")
+        check_seed(seed)
+        check_seed(step, "step")
         if self.candidates == "all":
-            return list(pool_P)
-        own, more = list(batch_P), (self.candidates - 1) * len(batch_P)
+            return pool
+        more = (self.candidates - 1) * len(own)
         if not more:
             return own
         taken = set(own)
-        others = [name for name in pool_P if name not in taken]
+        others = [name for name in pool if name not in taken]
         order = np.random.default_rng([seed, step, 2]).permutation(len(others))
         return own + [others[at] for at in order[:more].tolist()]

@@ -1,6 +1,6 @@
 """Policies composed of a belief, a value and a solver."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.posterior import Belief, FloatArray, Point
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import BudgetError, InputError
+from budgetalloc.errors import BudgetError, InputError, check_choice, check_function, shown
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, View
 from budgetalloc.solvers.base import Solver
@@ -82,8 +82,8 @@ def knapsack(
     >>> policy.allocate(["solved", "hopeless", "half", "new"], Budget(rollouts=32))
     array([8, 8, 7, 9])
     """
-    if belief not in ("posterior", "mean"):
-        raise InputError(f"belief={belief!r}: use 'posterior' or 'mean'.")
+    check_choice("belief", belief, ("posterior", "mean"))
+    _check_rule(value, solver)
 
     def decide(view: View) -> IntArray:
         believed: Belief = view.belief_P if belief == "posterior" else Point(view.belief_P.mean)
@@ -122,6 +122,8 @@ def thompson(
     array([5, 0, 6, 5])
     """
 
+    _check_rule(value, solver)
+
     def decide(view: View) -> IntArray:
         return spend(view.belief_P.sample(view.rng), value, view, solver)
 
@@ -154,7 +156,10 @@ def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> In
             )
         counts_N = budget.grid(limit)
         costs_P = view.costs_P if budget.tokens is not None else None
-        counts_P = solve(value(belief, counts_N), costs_P, budget, **domains)
+        values_PN = value(belief, counts_N)
+        counts_P = solve(values_PN, costs_P, budget, **domains)
+        if solver is not None and not _are_counts(counts_P, len(belief)):
+            raise InputError(f"solver={_name(solver)} gave {shown(counts_P)}: return an integer count for each prompt.")
         if limit >= budget.largest_group or counts_P.max() < counts_N[-1]:
             return counts_P
         limit *= 2
@@ -172,7 +177,17 @@ def _fair_share(view: View) -> Value:
     return value
 
 
-def _name(value: Value) -> str:
+def _check_rule(value: Any, solver: Any) -> None:
+    check_function("value", value, "(belief, counts_N) -> values_PN, such as ba.mixed_group")
+    if solver is not None:
+        check_function("solver", solver, "(values_PN, costs_P, budget) -> counts_P, such as ba.greedy")
+
+
+def _are_counts(counts_P: Any, prompts: int) -> bool:
+    return isinstance(counts_P, np.ndarray) and counts_P.shape == (prompts,) and counts_P.dtype.kind in "iu"
+
+
+def _name(value: Value | Solver) -> str:
     return getattr(value, "__name__", repr(value))
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import unequal
 from budgetalloc.budget import Budget, IntArray
-from budgetalloc.errors import UnsupportedError
+from budgetalloc.errors import UnsupportedError, check_choice, check_flag, check_integer
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,18 @@ class Needs:
     keep_batch: bool = False
     generate: int = 1
     min_group: int = 2
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.candidates, str) and self.candidates == "all"):
+            check_integer("candidates", self.candidates, 1)
+        if self.baseline is not None:
+            check_choice("baseline", self.baseline, get_args(Baseline))
+        if self.scale is not None:
+            check_choice("scale", self.scale, get_args(Scale))
+        check_choice("weight", self.weight, get_args(Weight))
+        check_flag("keep_batch", self.keep_batch)
+        check_integer("generate", self.generate, 1)
+        check_integer("min_group", self.min_group, 1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_integer, check_number
+from budgetalloc.errors import InputError, check_array, check_function, check_integer, check_number
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, View
 from budgetalloc.policies.ranking import ranked
@@ -50,6 +50,8 @@ def gate(
     >>> policy.allocate(["solved", "half", "failed", "new"], Budget(rollouts=16, floor=0))
     array([0, 8, 0, 8])
     """
+    if predict is not None:
+        check_function("predict", predict, "of a View that returns one rate for each of its prompts")
     check_number("lo", lo, 0, 1, without=(1,))
     check_number("hi", hi, lo, 1, without=(lo,))
 
@@ -57,7 +59,7 @@ def gate(
         if predict is None:
             rate_P = np.where(view.cold_P, math.nan, view.belief_P.mean)
         else:
-            rate_P = np.asarray(predict(view), dtype=np.float64)
+            rate_P = check_array("predict(view)", predict(view), "one rate for each prompt")
         if rate_P.shape != (len(view.ids_P),):
             raise InputError(
                 f"predict={predictor_name(predict)} gave shape {rate_P.shape}: give one rate for each prompt."

@@ -15,7 +15,7 @@ from budgetalloc.advantages import group_advantages
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import check_integer
+from budgetalloc.errors import check_integer, check_seed
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.compose import uniform
 from budgetalloc.policies.decision import Keep, Needs
@@ -24,6 +24,7 @@ from budgetalloc.policies.decision import Keep, Needs
 def generate_and_keep(name: str, generate: int, keep: Callable[..., IntArray], seed: int, settings: str = "") -> Policy:
     """Uniform counts of a budget that is `generate` times what is trained on."""
     check_integer("generate", generate, 2)
+    check_seed(seed)
     kept: Keep = keep
     needs = Needs(baseline="group", generate=generate)
     name = f"{name}(generate={generate}{settings}, seed={seed})"

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.budget import Budget, IntArray
-from budgetalloc.errors import BudgetError, InputError, check_integer, check_number
+from budgetalloc.errors import BudgetError, InputError, check_function, check_integer, check_number, check_type
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Hinted, Rounds, Tally, View
 from budgetalloc.policies.rounds import Spending
@@ -61,6 +61,8 @@ def on_all_fail(
     >>> policy.belief(["hard"]).alpha_P  # as before: three successes with the hint are not its own
     array([0.5])
     """
+    check_type("policy", policy, Policy, "a policy such as ba.uniform()")
+    check_function("hint", hint, "from a list of prompts to those that it has a hint for")
     check_integer("rollouts", rollouts, 1)
     check_integer("unhinted", unhinted, 0, rollouts - 1)
     check_number("share", share, 0, 1, without=(0, 1))
@@ -133,7 +135,7 @@ def _helped(hint: Hint, view: View, failed: IntArray) -> IntArray:
     answer = hint(list(ids)) if ids else []
     if answer is None:
         return failed
-    wanted = set(answer)
+    wanted = set(check_ids(answer, "hint(ids)"))
     if not wanted <= set(ids):
         raise InputError(f"hint returned {sorted(map(str, wanted - set(ids)))}: return ids that it was given, or None.")
     return failed[[x in wanted for x in ids]]

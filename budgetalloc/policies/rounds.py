@@ -38,14 +38,14 @@ class Spending:
         least = 0 if had else low
         most = min(max(-(-wanted // quantum) * quantum, least), high - had, self.left)
         room = self._room - (high - had if had else 0)
-        for given in range(most, max(least, 1) - 1, -quantum):
-            left = self.left - given
-            short = left - (room + high - had - given)  # what new groups would have to take
-            if -(-max(short, 0) // high) * low <= left:
-                self.counts_P[at] += given
-                self.left, self._room = left, room + high - had - given
-                return given
-        return 0
+        short = self.left - (room + high - had)  # what new groups would have to take, however much is given here
+        excess = max(most - (self.left - -(-max(short, 0) // high) * low), 0)
+        given = most - -(-excess // quantum) * quantum
+        if given < max(least, 1):
+            return 0
+        self.counts_P[at] += given
+        self.left, self._room = self.left - given, room + high - had - given
+        return given
 
     def give_each(self, at_K: ArrayLike, wanted_K: ArrayLike) -> None:
         """As `give` for each of these prompts, all different, one after the other."""

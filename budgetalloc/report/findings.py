@@ -14,6 +14,8 @@ from budgetalloc.report.waste import EXPECTED, FAILED, MIXED, PASSED, SINGLE, TI
 
 LABELS = {MIXED: "mixed", FAILED: "all fail", PASSED: "all pass", TIED: "all equal"}
 LABELS |= {SINGLE: "single", EXPECTED: "expected"}
+NAMED = 20
+"""The most prompts that a report names."""
 MEANING = {
     MIXED: "unequal rewards: the group has a gradient",
     FAILED: "equal rewards, no rollout has success",
@@ -205,12 +207,13 @@ def notes_sentences(waste: Waste, notes: Mapping[str, int], doubts: Sequence[str
     return lines or ["Nothing."]
 
 
-def worst(waste: Waste, most: int = 5) -> list[dict[str, Any]]:
-    """The prompts with most wasted rollouts: `id`, `rollouts`, `wasted`, mean `success`, `wasted_tokens`."""
+def worst(waste: Waste, texts: Mapping[Id, str], most: int = 5) -> list[dict[str, Any]]:
+    """The prompts with most wasted rollouts: `id`, `text`, `rollouts`, `wasted`, mean `success`, `wasted_tokens`."""
     order = np.argsort(-waste.wasted_P, kind="stable")[:most]
     return [
         {
             "id": waste.ids_P[at],
+            "text": texts[waste.ids_P[at]][:200] if waste.ids_P[at] in texts else None,
             "rollouts": int(waste.rollouts_P[at]),
             "wasted": int(waste.wasted_P[at]),
             "success": float(waste.successes_P[at] / waste.rollouts_P[at]),
@@ -219,6 +222,18 @@ def worst(waste: Waste, most: int = 5) -> list[dict[str, Any]]:
         for at in order.tolist()
         if waste.wasted_P[at]
     ]
+
+
+def named(row: Mapping[str, Any], width: int) -> str:
+    """A prompt of `worst` by its id and, if it is known, the beginning of its text, in at most `width` characters.
+
+    >>> named({"id": "4d4db5bbabf3998a", "text": "2 + 2 ="}, 40)
+    '4d4db5bbabf3998a  2 + 2 ='
+    """
+    if not row["text"]:
+        return shortened(row["id"], width)
+    name = shortened(row["id"], 20)
+    return f"{name}  {shortened(row['text'], min(width - len(name) - 2, 60))}"
 
 
 def shortened(name: Id, width: int) -> str:

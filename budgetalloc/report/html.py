@@ -1,10 +1,11 @@
 """The report as one page of HTML: no script, nothing loaded, readable on a phone, in the dark, on paper."""
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from budgetalloc.beliefs.ids import Id
 from budgetalloc.report import plots
 from budgetalloc.report.findings import (
     LABELS,
@@ -13,6 +14,7 @@ from budgetalloc.report.findings import (
     forecast_sentences,
     foresight_sentences,
     headline,
+    named,
     notes_sentences,
     percent,
     prompts_sentences,
@@ -103,7 +105,7 @@ def as_html(report: Report) -> str:
         _time(waste),
         "<h2>Prompts</h2>",
         *_paragraphs(prompts_sentences(waste)),
-        _prompts(waste),
+        _prompts(waste, report.texts),
         "<h2>What could be predicted?</h2>",
         *_paragraphs(foresight_sentences(waste)),
         _foresight(waste),
@@ -181,7 +183,7 @@ def _time(waste: Waste) -> str:
     )
 
 
-def _prompts(waste: Waste) -> str:
+def _prompts(waste: Waste, texts: Mapping[Id, str]) -> str:
     rate_P = waste.successes_P / waste.rollouts_P
     never, always = set(waste.never().tolist()), set(waste.always().tolist())
     between = np.array([at not in never and at not in always for at in range(len(rate_P))])
@@ -193,9 +195,14 @@ def _prompts(waste: Waste) -> str:
     tokens = waste.tokens is not None
     head = ["prompt", "rollouts wasted", "of", "mean success", *(["tokens wasted"] if tokens else [])]
     rows = [
-        [shortened(row["id"], 70), f"{row['wasted']:,}", f"{row['rollouts']:,}", f"{row['success']:.2f}"]
+        [
+            named(row, 80) if row["text"] else shortened(row["id"], 70),
+            f"{row['wasted']:,}",
+            f"{row['rollouts']:,}",
+            f"{row['success']:.2f}",
+        ]
         + ([f"{row['wasted_tokens']:,}"] if tokens else [])
-        for row in worst(waste, 8)
+        for row in worst(waste, texts, 8)
     ]
     table = f'<div class="beside"><h3>Most wasted rollouts</h3>{_table(head, rows)}</div>' if rows else ""
     caption = "Prompts by their mean success over the whole run."

@@ -4,7 +4,7 @@ import json
 import math
 from typing import Any
 
-from budgetalloc.report.findings import worst
+from budgetalloc.report.findings import NAMED, worst
 from budgetalloc.report.foresight import BELIEF, SURE, share
 from budgetalloc.report.rivals import LIMITS
 from budgetalloc.report.summary import Report
@@ -52,7 +52,7 @@ def as_json(report: Report, indent: int | None = 1) -> str:
     flat |= {"tokens": waste.tokens, "wasted_tokens": waste.wasted_tokens, "unmeasured": waste.unmeasured}
     flat |= {"never_solved": len(never), "never_solved_rollouts": int(waste.rollouts_P[never].sum())}
     flat |= {"always_solved": len(always), "always_solved_rollouts": int(waste.rollouts_P[always].sum())}
-    flat |= {"most_wasted": worst(waste, 20)}
+    flat |= {"most_wasted": worst(waste, report.texts, NAMED)}
     flat |= {"explained": forecast.explained, "surprise": forecast.surprise, "success_brier": forecast.brier}
     flat |= {"success_brier_constant": forecast.constant, "success_logged": forecast.logged}
     flat |= {"success_deciles": forecast.deciles()}

@@ -2,15 +2,17 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from budgetalloc.beliefs.ids import Id
 from budgetalloc.errors import BudgetallocError, InputError
 from budgetalloc.logs.base import Chunk
 from budgetalloc.logs.ledger import Ledger
 from budgetalloc.offline.compare import Progress
+from budgetalloc.report.findings import NAMED, worst
 from budgetalloc.report.one_pass import measure
 from budgetalloc.report.rivals import POLICIES, Replayed, builders, holding, joined, replay
 from budgetalloc.report.waste import Waste
@@ -29,6 +31,7 @@ class Report:
         why_not: The reason.
         doubts: Those of the notes which say that the figures may be of something else than they seem, such as an
             ambiguous column.
+        texts: The text of prompts that are named, where the log has it.
     """
 
     name: str
@@ -38,6 +41,7 @@ class Report:
     replayed: Replayed | None
     why_not: str = ""
     doubts: tuple[str, ...] = ()
+    texts: Mapping[Id, str] = field(default_factory=dict)
 
 
 def report(
@@ -104,9 +108,13 @@ def report(
         except (BudgetallocError, ImportError) as error:  # the rest of the report stands
             why_not = str(error)
     doubts = tuple(getattr(getattr(chunks, "notes", None), "doubts", ()))
+    known = getattr(chunks, "texts", None)
+    texts = {} if known is None else known(row["id"] for row in worst(waste, {}, NAMED))
     path = getattr(chunks, "path", None)
     kind = getattr(chunks, "kind", "ledger")
-    return Report(str(path or "a log in memory"), kind, waste, notes, replayed, "" if replayed else why_not, doubts)
+    return Report(
+        str(path or "a log in memory"), kind, waste, notes, replayed, "" if replayed else why_not, doubts, texts
+    )
 
 
 def _chunks(source: Any, reading: Mapping[str, Any]) -> Iterable[Chunk]:

@@ -13,6 +13,7 @@ from budgetalloc.report.findings import (
     forecast_sentences,
     foresight_sentences,
     headline,
+    named,
     notes_sentences,
     percent,
     prompts_sentences,
@@ -26,7 +27,7 @@ from budgetalloc.report.findings import (
 from budgetalloc.report.foresight import SURE
 from budgetalloc.report.rivals import LIMITS, Replayed
 from budgetalloc.report.summary import Report
-from budgetalloc.report.waste import KINDS, Waste
+from budgetalloc.report.waste import KINDS
 
 _BARS, _PLAIN = "▁▂▃▄▅▆▇█", ".:-=+*#@"
 
@@ -90,7 +91,7 @@ def as_text(report: Report, width: int = 100, *, unicode: bool | None = None) ->
             told += f"probability of at least {100 * SURE:.0f} %."
         lines += said(f"Steps {waste.step_S[0]} to {waste.step_S[-1]}. {told}")
     lines += ["", "PROMPTS", "", *said(*prompts_sentences(waste))]
-    lines += _worst(waste, width)
+    lines += _worst(worst(waste, report.texts), width)
     lines += ["", "WHAT COULD BE PREDICTED?"]
     if waste.grouped:
         lines += ["", *said(*foresight_sentences(waste))]
@@ -124,14 +125,13 @@ def _tenths(rows: Sequence[Mapping[str, float]], names: tuple[str, str, str, str
     return lines
 
 
-def _worst(waste: Waste, width: int) -> list[str]:
-    rows = worst(waste)
+def _worst(rows: Sequence[Mapping[str, Any]], width: int) -> list[str]:
     if not rows:
         return []
     lines = ["", "  most wasted rollouts  of all  success  prompt"]
     for row in rows:
         cells = f"  {row['wasted']:>20,}  {row['rollouts']:>6,}  {row['success']:>7.2f}  "
-        lines.append(cells + shortened(row["id"], max(width - len(cells), 20)))
+        lines.append(cells + named(row, max(width - len(cells), 20)))
     return lines
 
 

@@ -3,14 +3,15 @@
 Column k of `values_PN` is the value of `budget.grid()[k]` rollouts.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.budget import Budget, IntArray
-from budgetalloc.errors import InputError
+from budgetalloc.budget import Budget, IntArray, check_budget
+from budgetalloc.errors import InputError, check_array, check_list, shown
 
 Solver = Callable[..., IntArray]
 """(values_PN, costs_P, budget), and domains_P= where there are quotas."""
@@ -18,14 +19,16 @@ Solver = Callable[..., IntArray]
 
 def check_values(values_PN: ArrayLike, budget: Budget) -> tuple[FloatArray, IntArray]:
     """The values as floats and the counts of their columns; checks that the budget can be spent."""
-    values = np.asarray(values_PN, dtype=np.float64)
+    check_budget(budget)
+    values = check_array("values_PN", values_PN, "a row for each prompt and a column for each count of budget.grid()")
     if values.ndim == 2 and len(values):
         budget.check(len(values))
-    counts_N = budget.grid()
+    columns = values.shape[1] if values.ndim == 2 else 0  # a grid may be far longer than the table
+    counts_N = budget.grid(budget.smallest_group + columns * budget.quantum)
     if values.ndim != 2 or not values.shape[0] or not 1 <= values.shape[1] <= counts_N.size:
         raise InputError(
             f"values_PN has shape {values.shape}: give a row for each prompt and a column for each of the "
-            f"{counts_N.size} counts of budget.grid()."
+            f"{budget.counts} counts of budget.grid()."
         )
     if not np.isfinite(values).all():
         raise InputError(f"values_PN holds {values[~np.isfinite(values)][0]}: values must be finite.")
@@ -42,7 +45,22 @@ def check_costs(costs_P: ArrayLike | None, prompts: int) -> FloatArray:
     """Costs as floats; raises `InputError` unless there is a positive one for each prompt."""
     if costs_P is None:
         raise InputError("costs_P=None: a budget in tokens needs the expected tokens of a rollout of each prompt.")
-    costs = np.asarray(costs_P, dtype=np.float64)
+    costs = check_array("costs_P", costs_P, f"a positive number of tokens for each of the {prompts} prompts")
     if costs.shape != (prompts,) or not (np.isfinite(costs).all() and (costs > 0).all()):
-        raise InputError(f"costs_P={costs_P!r}: give a positive number of tokens for each of the {prompts} prompts.")
+        raise InputError(f"costs_P={shown(costs_P)}: give a positive number of tokens for each of {prompts} prompts.")
     return costs
+
+
+def check_domains(domains_P: Any, prompts: int) -> list[Hashable]:
+    """The domain of each prompt; raises `InputError` unless there is one for each that can be a key."""
+    domains = check_list("domains_P", domains_P, f"the domain of each of the {prompts} prompts")
+    if len(domains) != prompts:
+        raise InputError(f"domains_P has {len(domains)} entries for {prompts} prompts: give one each.")
+    for at, domain in enumerate(domains):
+        try:
+            hash(domain)
+        except TypeError as error:
+            raise InputError(
+                f"domains_P[{at}]={shown(domain)} cannot name a domain: use a str, an int or another hashable value."
+            ) from error
+    return domains

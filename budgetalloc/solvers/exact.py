@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import Budget, IntArray
-from budgetalloc.errors import BudgetError, InputError
-from budgetalloc.solvers.base import check_costs, check_values
+from budgetalloc.errors import BudgetError, InputError, check_integer, check_number
+from budgetalloc.solvers.base import check_costs, check_domains, check_values
 from budgetalloc.solvers.greedy import greedy
 
 _UNITS = 10**9  # CP-SAT counts in integers: values become integers below this
@@ -66,6 +66,11 @@ def certify(
     (array([10,  6,  0]), True)
     """
     values_PN, counts_N = check_values(values_PN, budget)
+    if max_prompts is not None:
+        check_integer("max_prompts", max_prompts, 0)
+    check_number("time_limit", time_limit, 0, 1e6, without=(0,))
+    check_integer("seed", seed, 0, 2**31 - 1)  # CP-SAT's own bound
+    domains_P = None if domains_P is None else check_domains(domains_P, len(values_PN))
     if budget.tokens is not None:
         costs = check_costs(costs_P, len(values_PN))
         _check_floor_tokens(costs, counts_N, budget)
@@ -165,9 +170,8 @@ def _check_quotas(
 ) -> Mapping[Hashable, tuple[int, int]]:
     if budget.quotas is None:
         return {}
-    if domains_P is None or len(domains_P) != prompts:
-        given = "None" if domains_P is None else f"{len(domains_P)} entries"
-        raise InputError(f"domains_P={given}: quotas need the domain of each of the {prompts} prompts.")
+    if domains_P is None:
+        raise InputError(f"domains_P=None: quotas need the domain of each of the {prompts} prompts.")
     for domain in budget.quotas:
         if domain not in domains_P:
             raise InputError(f"quotas name {domain!r}, which is the domain of no prompt: {set(domains_P)}.")

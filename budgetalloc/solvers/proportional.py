@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.budget import Budget, IntArray
-from budgetalloc.errors import InputError, UnsupportedError
+from budgetalloc.budget import Budget, IntArray, check_budget
+from budgetalloc.errors import InputError, UnsupportedError, check_array, shown
 
 
 def proportional(weights_P: ArrayLike, costs_P: ArrayLike | None, budget: Budget) -> IntArray:
@@ -28,6 +28,7 @@ def proportional(weights_P: ArrayLike, costs_P: ArrayLike | None, budget: Budget
     >>> proportional([10, 1, 1], None, Budget(rollouts=12, floor=0, cap=8))  # a share of 1 is less than a group
     array([8, 4, 0])
     """
+    check_budget(budget)
     if budget.rollouts is None or budget.tokens is not None or costs_P is not None or budget.quotas is not None:
         raise UnsupportedError(f"{budget}: proportional shares out rollouts only. Use solver=ortools for the rest.")
     weights = check_weights(weights_P, budget)
@@ -78,8 +79,8 @@ def largest_remainder(weights: FloatArray, total: int, low: int, high: int) -> I
 
 def check_weights(weights_P: ArrayLike, budget: Budget) -> FloatArray:
     """Weights as floats, all ones where all are zero; raises unless they are valid and the budget can be spent."""
-    weights = np.asarray(weights_P, dtype=np.float64)
+    weights = check_array("weights_P", weights_P, "one non-negative finite weight a prompt")
     if weights.ndim != 1 or not weights.size or not (np.isfinite(weights).all() and (weights >= 0).all()):
-        raise InputError(f"weights_P={weights_P!r}: give one non-negative finite weight a prompt.")
+        raise InputError(f"weights_P={shown(weights_P)}: give one non-negative finite weight a prompt.")
     budget.check(weights.size)
     return weights if weights.any() else np.ones_like(weights)

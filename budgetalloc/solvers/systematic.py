@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.budget import Budget, IntArray
-from budgetalloc.errors import UnsupportedError
+from budgetalloc.budget import Budget, IntArray, check_budget
+from budgetalloc.errors import UnsupportedError, check_type
 from budgetalloc.solvers.proportional import check_weights, clipped_shares, largest_remainder
 
 
@@ -35,6 +35,8 @@ def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -
     >>> np.mean([systematic([3, 1, 1], Budget(rollouts=1, floor=0, min_group=1), rng) for _ in range(2000)], axis=0)
     array([0.5925, 0.198 , 0.2095])
     """
+    check_budget(budget)
+    check_type("rng", rng, np.random.Generator, "a generator such as np.random.default_rng(0)")
     if budget.rollouts is None or budget.tokens is not None or budget.quotas is not None:
         raise UnsupportedError(
             f"{budget}: systematic sampling shares out rollouts only. Use solver=ortools for the rest."

@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.errors import InputError, check_integer
+from budgetalloc.errors import InputError, check_array, check_integer, check_seed, check_type, shown
 from budgetalloc.logs.ledger import Ledger
+
+_MOST = 10**7  # entries of a world or rows of its log
 
 
 class Known:
@@ -28,17 +30,23 @@ class Known:
     """
 
     def __init__(self, rates_SP: ArrayLike, *, seed: int = 0) -> None:
-        self.rates_SP = np.atleast_2d(np.asarray(rates_SP, dtype=np.float64))
+        self.rates_SP = np.atleast_2d(check_array("rates_SP", rates_SP, "rates in [0, 1], a row a step"))
         if self.rates_SP.ndim != 2 or not self.rates_SP.size or not ((self.rates_SP >= 0) & (self.rates_SP <= 1)).all():
-            raise InputError(f"rates_SP={rates_SP!r}: give rates in [0, 1], a row a step, such as [[0.0, 0.5, 1.0]].")
+            raise InputError(
+                f"rates_SP={shown(rates_SP)}: give rates in [0, 1], a row a step, such as [[0.0, 0.5, 1.0]]."
+            )
         self.ids: list[Id] = list(range(self.rates_SP.shape[1]))
         self.step = 0
-        self._rng = np.random.default_rng(seed)
+        self._rng = np.random.default_rng(check_seed(seed))
 
     def rates(self, ids_P: Iterable[Any]) -> FloatArray:
         """The rate of these prompts now, shape (P,)."""
         now_P = self.rates_SP[min(self.step, len(self.rates_SP) - 1)]
-        return np.asarray(now_P[np.fromiter(ids_P, dtype=np.int64)])
+        ids = check_ids(ids_P, "ids_P")
+        wrong = next((x for x in ids if isinstance(x, str) or not 0 <= x < len(now_P)), None)
+        if wrong is not None:
+            raise InputError(f"The id {shown(wrong)} is not in this world: use 0 to {len(now_P) - 1} (world.ids).")
+        return np.asarray(now_P[np.array(ids, dtype=np.int64)])
 
     def rollout(self, ids_R: Iterable[Any]) -> FloatArray:
         """Rewards of 0 or 1 at these rates, shape (R,)."""
@@ -62,6 +70,7 @@ def three_kinds(prompts: int = 24, *, seed: int = 0) -> Known:
     >>> three_kinds(6).rates_SP
     array([[0. , 0.5, 1. , 0. , 0.5, 1. ]])
     """
+    check_integer("prompts", prompts, 1, _MOST)
     return Known(np.arange(prompts) % 3 / 2, seed=seed)
 
 
@@ -73,6 +82,8 @@ def rising(prompts: int = 24, steps: int = 40, *, seed: int = 0) -> Known:
            [0.25, 0.5 , 0.75],
            [0.5 , 0.75, 1.  ]])
     """
+    check_integer("prompts", prompts, 1, _MOST)
+    check_integer("steps", steps, 1, _MOST // prompts)
     return Known(np.linspace(0, 0.5, steps)[:, None] + np.linspace(0, 0.5, prompts), seed=seed)
 
 
@@ -85,6 +96,8 @@ def turning(prompts: int = 24, steps: int = 40, *, seed: int = 0) -> Known:
     array([[0. , 0.5, 1. , 1. ],
            [0. , 1. , 0.5, 1. ]])
     """
+    check_integer("prompts", prompts, 1, _MOST)
+    check_integer("steps", steps, 1, _MOST // prompts)
     before, after = np.array([0, 0.5, 1, 1]), np.array([0, 1, 0.5, 1])
     kind = np.arange(prompts) % 4
     return Known([before[kind] if step < steps // 2 else after[kind] for step in range(steps)], seed=seed)
@@ -97,8 +110,11 @@ def log_of(world: Known, steps: int, *, prompts: int = 8, group: int = 8, seed: 
     >>> ledger.ids_R[::4], ledger.rewards_R.reshape(6, 4).sum(axis=1)  # the rates are 0, 0.5, 1, 0, 0.5, 1
     ([3, 2, 5, 4, 0, 1], array([0., 4., 4., 2., 0., 2.]))
     """
+    check_type("world", world, Known, "a Known, such as three_kinds()")
     check_integer("prompts", prompts, 1, len(world.ids))
-    rng, whole = np.random.default_rng(seed), len(world.ids) // prompts
+    check_integer("steps", steps, 1, _MOST // prompts)
+    check_integer("group", group, 1, _MOST // (steps * prompts))
+    rng, whole = np.random.default_rng(check_seed(seed)), len(world.ids) // prompts
     order_S = [rng.permutation(len(world.ids))[: whole * prompts] for _ in range(-(-steps // whole))]
     ids_SR = np.repeat(np.concatenate(order_S).reshape(-1, prompts)[:steps], group, axis=1)
     rewards = []

@@ -232,6 +232,9 @@ DAMAGE = {
     "text": (lambda s: {**s, "evidence": "text"}, "damaged"),
     "no step": (lambda s: {**s, "step": "soon"}, "soon"),
     "visits to come": (lambda s: {**s, "step": 3}, "step 3"),
+    "first visits of nobody": (lambda s: {**s, "met": 6}, "first visits"),
+    "more earned than tried": (lambda s: {**s, "earned": [2.0, 1.0]}, "first visits"),
+    "earned nan": (lambda s: {**s, "earned": [np.nan, 1.0]}, "first visits"),
     "visits before the first step": (lambda s: {**s, "last": s["last"] - 100}, "damaged"),
 }
 
@@ -497,7 +500,7 @@ def test_a_state_without_a_pool_fits_and_one_with_a_pool_is_not_forced_on_others
     back = BetaEstimator(discount=0.9, idle=0.99)
     back.load_state_dict(seen(**POOL).state_dict())
     assert back.belief(["x"]).alpha_P[0] == 0.5
-    assert set(back.state_dict()) == {"version", "step", "ids", "evidence", "last"}
+    assert set(back.state_dict()) == {"version", "step", "ids", "evidence", "last", "earned", "met"}
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,12 @@ def test_without_a_command_the_help_is_the_error(capsys):
         (["report", "LOG", "--reward", "a=b"], "argument --reward: 'a=b': the weight is a number, such as a=0.5"),
         (["report", "LOG", "--kind", "verll"], "argument --kind: invalid choice: 'verll'"),
         (["config", "a", "b"], "unrecognized arguments: b"),
+        (["report", "LOG", "--seeds", "9" * 25], "argument --seeds: 99999999999999999999: use at most 10,000"),
+        (["report", "LOG", "--seeds", "9" * 5000], "use at most 10,000"),
+        (["report", "LOG", "--workers", "1025"], "argument --workers: 1025: use at most 1,024"),
+        (["demo", "--seed", "4294967296"], "argument --seed: 4294967296: use at most 4,294,967,295"),
+        (["demo", "--learning-rate", "nan"], "argument --learning-rate: 'nan': use a number that is not negative"),
+        (["demo", "--learning-rate", "-1"], "argument --learning-rate: '-1': use a number"),
     ],
 )
 def test_wrong_usage_is_status_2(words, text, log, capsys):
@@ -161,6 +167,8 @@ def test_wrong_usage_is_status_2(words, text, log, capsys):
         (["replay", "LOG", "--policy", "dump"], "dump takes domain_of as a function"),
         (["report", "LOG", "--policy", "sec"], "sec takes domain_of as a function"),
         (["replay", "LOG", "--steps", "999"], "the log has 768"),
+        (["replay", "LOG", "--rollouts", "1000000"], "1000000 rollouts of a step: the whole log has 768"),
+        (["config", "/dev/zero"], "/dev/zero: more than 1,000,000 characters"),
         (["replay", "LOG", "--reward-range", "1", "0"], "reward_range=(1.0, 0.0)"),
         (["replay", "LOG", "--config", "NONE"], "No such file or directory"),
         (["replay", "LOG", "--config", "BAD"], "bad.yaml, line 2: budget.rolouts: unknown key, did you mean rollouts?"),

@@ -70,3 +70,9 @@ def test_memory_does_not_grow_with_the_log(tmp_path, make):
         assert total == steps * 100
         peaks.append(peak)
     assert peaks[1] < 1.5 * peaks[0], peaks
+
+
+def test_a_kind_of_log_without_texts_has_none(tmp_path):
+    path = tmp_path / "counts.csv"
+    path.write_text("step,prompt_id,successes,rollouts\n0,a,1,4\n")
+    assert open_log(path).texts(["a"]) == {}

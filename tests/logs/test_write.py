@@ -129,3 +129,148 @@ def test_what_a_ledger_leaves_out_is_said_once(tmp_path, caplog):
     assert "row voided by a resume: 4" in said
     assert "broken row: 1" in said
     assert "row without a reward: 2" in said
+
+
+def rollouts(path, steps, **more):
+    log = ba.LedgerWriter(path)
+    for step in steps:
+        log.append(step, ["a", "a", "b"], [0.0, 1.0, 2.0], [5] * 3, [0.5] * 3, [2, 2, 1], **more)
+    return log
+
+
+def test_several_decisions_of_one_step_are_several_groups(tmp_path):
+    path = tmp_path / "l"
+    log = ba.LedgerWriter(path)
+    for decision in range(6):  # two decisions in each of the trainer's steps
+        log.append(decision // 2, ["a", "a"], [0.0, 1.0], [5, 5], [0.5, 0.5], [2, 2], decision=decision)
+    ledger = ba.Ledger.read(path)
+    assert ledger.step_R.tolist() == np.repeat(range(6), 2).tolist()
+    assert ledger.trainer_step_R.tolist() == np.repeat([0, 1, 2], 4).tolist()
+    assert ledger.counts_R.tolist() == [2] * 12
+    assert '"decision"' not in path.read_text().splitlines()[0]  # where it is the step, it takes no space
+    ba.LedgerWriter(path).resume(1)  # voids by the trainer's step
+    log.append(1, ["a", "a"], [1.0, 1.0], [5, 5], [0.5, 0.5], [2, 2], decision=2)
+    ledger = ba.Ledger.read(path)
+    assert ledger.step_R.tolist() == [0, 0, 1, 1, 2, 2]
+    assert ledger.trainer_step_R.tolist() == [0, 0, 0, 0, 1, 1]
+    assert ledger.rewards_R.tolist() == [0, 1, 0, 1, 1, 1]
+
+
+def test_decisions_out_of_order_are_sorted_with_the_steps_of_the_trainer(tmp_path):
+    log = ba.LedgerWriter(tmp_path / "l")
+    for step, decision in ((0, 7), (1, 3)):
+        log.append(step, ["a"], [0.5], [5], [0.5], [1], decision=decision, success_R=[decision / 10])
+    ledger = ba.Ledger.read(tmp_path / "l")
+    assert ledger.step_R.tolist() == [3, 7]
+    assert ledger.trainer_step_R.tolist() == [1, 0]
+    assert ledger.success_R.tolist() == [0.3, 0.7]
+
+
+def test_success_is_the_reward_in_its_range_unless_it_is_stated(tmp_path):
+    path = tmp_path / "l"
+    rollouts(path, [0], reward_range=(0, 2))
+    assert '"success"' not in path.read_text()
+    rollouts(path, [1], reward_range=(0, 2), success_R=[0.0, 0.5, 1.0])  # what follows from the rewards
+    assert '"success"' not in path.read_text()
+    rollouts(path, [2], reward_range=(0, 2), success_R=[0, 0, 1])
+    ledger = ba.Ledger.read(path)
+    assert ledger.reward_range == (0.0, 2.0)
+    assert ledger.rewards_R.tolist() == [0, 1, 2] * 3  # in their own units
+    assert ledger.success_R.tolist() == [0, 0.5, 1, 0, 0.5, 1, 0, 0, 1]
+
+
+def test_a_range_that_grows_is_stated_when_it_changes_and_belongs_to_the_rows_after_it(tmp_path, caplog):
+    path = tmp_path / "l"
+    log = rollouts(path, [0, 1], reward_range=(0, 1))
+    rollouts(path, [2], reward_range=(0, 1))  # another process, which states it again
+    rollouts(path, [3], reward_range=(0, 4))
+    assert sum("reward_range" in line for line in path.read_text().splitlines()) == 3
+    ledger = ba.Ledger.read(path)
+    assert ledger.reward_range == (0.0, 4.0)
+    assert ledger.success_R.tolist() == [0, 1, 1] * 3 + [0, 0.25, 0.5]
+    assert caplog.messages == []  # nothing lies outside
+    assert log.path == path
+
+
+def test_a_range_asked_for_comes_before_the_ledgers(tmp_path):
+    rollouts(tmp_path / "l", [0], reward_range=(0, 1))
+    ledger = ba.Ledger.read(tmp_path / "l", reward_range=(0, 4))
+    assert ledger.rewards_R.tolist() == ledger.success_R.tolist() == [0, 0.25, 0.5]
+    assert ledger.reward_range == (0.0, 1.0)
+
+
+def test_rewards_outside_the_ledgers_range_are_counted(tmp_path, caplog):
+    rollouts(tmp_path / "l", [0], reward_range=(0, 1))
+    assert ba.Ledger.read(tmp_path / "l").success_R.tolist() == [0, 1, 1]
+    assert "reward outside the log's range 0 to 1: 1" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"step": 1.5}, "step"),
+        ({"decision": "x"}, "decision"),
+        ({"reward_range": (1, 0)}, "reward_range"),
+        ({"success_R": [1.0]}, "success_R"),
+        ({"success_R": ["x"] * 3}, "success_R"),
+        ({"ids_R": [None] * 3}, "ids_R"),
+        ({"rewards_R": [[1]] * 3}, "rewards_R"),
+        ({"lengths_R": [1] * 4}, "lengths_R"),
+    ],
+)
+def test_a_wrong_argument_is_named_and_nothing_is_written(tmp_path, wrong, named):
+    given = {"step": 0, "ids_R": ["a"] * 3, "rewards_R": [1] * 3, "lengths_R": [1] * 3, "predicted_R": [1] * 3}
+    log = ba.LedgerWriter(tmp_path / "l")
+    with pytest.raises(ba.InputError, match=named):
+        log.append(**(given | {"counts_R": [1] * 3} | wrong))
+    assert not (tmp_path / "l").exists()
+
+
+def test_ids_and_steps_of_numpy_are_written_as_numbers(tmp_path):
+    ba.LedgerWriter(tmp_path / "l").append(np.int64(3), np.array([4]), [None], [5], [math.nan], np.array([1]))
+    ledger = ba.Ledger.read(tmp_path / "l")
+    assert (ledger.step_R.tolist(), ledger.ids_R) == ([3], [4])
+    assert np.isnan(ledger.rewards_R[0])
+
+
+def test_a_full_disk_takes_back_only_what_this_writer_appended(tmp_path, monkeypatch):
+    """Another writer's lines come between the part that fits and the part that does not."""
+    path = tmp_path / "l"
+    log, other = write(path, [0]), ba.LedgerWriter(path)
+    plain_open = type(path).open
+
+    def opened(self, mode="r", *args, **more):
+        file = plain_open(self, mode, *args, **more)
+        return Full(file) if mode == "ab" and not Full.used else file
+
+    class Full:
+        used = False
+
+        def __init__(self, file):
+            self.file = file
+            Full.used = True
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            self.file.close()
+
+        def tell(self):
+            return self.file.tell()
+
+        def write(self, data):
+            if self.file.tell() > whole:
+                raise OSError(28, "No space left on device")
+            size = self.file.write(data[:30])
+            other.append(1, ["b"], [1.0], [5], [0.5], [1])
+            return size
+
+    whole = path.stat().st_size
+    monkeypatch.setattr(type(path), "open", opened)
+    with pytest.raises(OSError, match="nothing of this one"):
+        log.append(1, ["a"] * 9, [1.0] * 9, [5] * 9, [0.5] * 9, [9] * 9)
+    monkeypatch.undo()
+    ledger = ba.Ledger.read(path)
+    assert ledger.ids_R == ["a", 7, "b"]
+    assert ledger.broken == 0

@@ -89,7 +89,8 @@ def test_what_a_policy_needs_is_what_it_gets_unless_told_otherwise():
         settings = {"baseline": "posterior", "scale": "batch", "weight": "rollout", **options}
         for ids_R, told_R in zip(world.asked, world.told, strict=True):
             rewards_R = twin.rollout(ids_R)
-            expected_R = ba.group_advantages(rewards_R, ids_R, **settings, belief_R=shadow.belief(ids_R))
+            belief_R = shadow.begin(world.ids, ba.Budget(64, floor=0)).baseline_belief(ids_R, rewards_R)
+            expected_R = ba.group_advantages(rewards_R, ids_R, **settings, belief_R=belief_R)
             np.testing.assert_allclose(told_R, expected_R)
             shadow.observe(ids_R, rewards_R)
             twin.learn(expected_R)

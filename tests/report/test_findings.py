@@ -74,7 +74,7 @@ def test_what_is_foreseen_needs_a_history():
 
 def test_the_worst_prompts_come_first():
     found = waste([(0, "a", [0, 0]), (0, "b", [0] * 5), (0, "c", [0, 1])])
-    assert [(row["id"], row["wasted"]) for row in worst(found)] == [("b", 5), ("a", 2)]
+    assert [(row["id"], row["wasted"]) for row in worst(found, {})] == [("b", 5), ("a", 2)]
 
 
 def test_notes_are_never_silent():

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from budgetalloc import InputError, Ledger, LedgerWriter
+from budgetalloc.beliefs.ids import text_id
 from budgetalloc.logs.base import Notes
 from budgetalloc.report import as_html, as_json, as_text, report
 from budgetalloc.report.text import sparkline
@@ -164,3 +165,31 @@ def test_doubts_about_the_log_stand_in_the_first_lines(tmp_path):
     assert json.loads(as_json(run))["doubts"] == ["no value of the column 'id' comes twice"]
     page = as_html(run)
     assert page.index("comes twice") < page.index("<h2>")
+
+
+def test_prompts_that_are_named_by_hashes_are_shown_with_their_text(tmp_path):
+    """TRL's completions have the text: the first characters of it stand beside the hash, harmless in a terminal."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    import pyarrow as pa
+
+    prompts = ["What is 2 + 2? \x1b[31m" + "x" * 200, "<b>bold</b>"]
+    for step in (1, 2):
+        columns = {"step": [step] * 4, "prompt": [prompts[0]] * 2 + [prompts[1]] * 2, "completion": ["x"] * 4}
+        columns |= {"exact": [0.0, 0.0, 1.0, 1.0], "advantage": [0.0] * 4}
+        pq.write_table(pa.table(columns), tmp_path / f"completions_{step:05}.parquet")
+    run = report(tmp_path, policies=())
+    ids = [text_id(text) for text in prompts]
+    assert set(run.texts) == set(ids)
+    text = as_text(run, 100)
+    assert f"{ids[0]}  What is 2 + 2?" in text
+    assert "\x1b" not in text
+    assert max(map(len, text.splitlines())) <= 100
+    assert json.loads(as_json(run))["most_wasted"][0]["text"] == prompts[0][:200]
+    page = as_html(run)
+    assert "&lt;b&gt;bold&lt;/b&gt;" in page
+    assert "<b>bold" not in page
+
+
+def test_without_texts_prompts_are_shown_by_their_names(found):
+    assert found.texts == {}
+    assert json.loads(as_json(found))["most_wasted"][0]["text"] is None

@@ -124,6 +124,10 @@ def terms(
         _, rows_S = np.unique(ledger.step_R, return_counts=True)
         given = args.rollouts or (config.rollouts if config else None)
         rollouts = given or max(int(np.median(rows_S)), 2)
+    if rollouts > world.rollouts:
+        raise InputError(
+            f"{rollouts} rollouts of a step: the whole log has {world.rollouts}. Use --rollouts with less."
+        )
     return rollouts, args.prompts or min(max(rollouts // max(world.group, 1), 1), len(world.ids)), steps
 
 

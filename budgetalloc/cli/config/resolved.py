@@ -13,7 +13,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from inspect import Parameter
-from pathlib import Path
 from typing import Any, Literal
 
 from budgetalloc.beliefs.estimator import BetaEstimator
@@ -33,6 +32,7 @@ from budgetalloc.policies import Policy
 from budgetalloc.policies.bounds import Bounds
 
 SECTIONS = ("policy", "estimator", "budget", "pacing", "callback", "model", "dataset", "grpo")
+_LONGEST = 10**6  # characters of a file
 ESTIMATOR = tuple(parameters(BetaEstimator))
 BUDGET = {"rollouts": int | None, "floor": int | None, "cap": int | None, "quantum": int, "min_group": int | None}
 CALLBACK = {"candidates": int | Literal["all"] | None}
@@ -84,11 +84,15 @@ class Config:
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "Config":
         """Reads a file; `OSError` where there is none."""
+        name = os.fspath(path)
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            with open(path, encoding="utf-8") as file:
+                text = file.read(_LONGEST + 1)
         except UnicodeDecodeError as error:
-            raise InputError(f"{os.fspath(path)}: not a text in UTF-8, so not a YAML file.") from error
-        return cls.parse(text, os.fspath(path))
+            raise InputError(f"{name}: not a text in UTF-8, so not a YAML file.") from error
+        if len(text) > _LONGEST:
+            raise InputError(f"{name}: more than {_LONGEST:,} characters, so not a file of settings.")
+        return cls.parse(text, name)
 
     @classmethod
     def of(cls, name: str) -> "Config":

@@ -38,7 +38,8 @@ class Trace:
 def is_record(record: Record) -> bool:
     """Whether a record has one of the three shapes."""
     flat = "reward" in record and "example_id" in record and "prompt" in record
-    return flat or ("task" in record and ("traces" in record or ("rewards" in record and "nodes" in record)))
+    episode = isinstance(record.get("traces"), list)
+    return flat or ("task" in record and (episode or ("rewards" in record and "nodes" in record)))
 
 
 def of_training(record: Record) -> bool:

@@ -19,9 +19,8 @@ from budgetalloc.logs.steps import ascending
 _COLUMNS = ("step", "id", "reward", "length", "predicted", "count")
 _MARKS = ("resumed", "reward_range")  # a line with one of them is no rollout
 _KNOWN = {*_COLUMNS, *_MARKS, "decision", "success"}
-_TORN = "file that ends early"
 _every = itemgetter(*_COLUMNS)
-_Row = tuple[int, Id, float, int, float, int, float, int]
+_Row = tuple[int, Id, float, int, float, int, int, float, tuple[Range] | None]
 
 
 def find(path: Path) -> list[Path]:
@@ -53,6 +52,12 @@ class _Scan:
     runs: list[Ints] = field(default_factory=list)
     """Of rows next to each other with the same steps: stretch, trainer's step, policy's step; shape (3, runs) each."""
 
+    def add(self, steps: Ints) -> None:
+        """Adds stretch, trainer's step and policy's step of some rows, shape (3, R)."""
+        new_R = np.ones(steps.shape[1], dtype=bool)
+        new_R[1:] = (np.diff(steps) != 0).any(axis=0)
+        self.runs.append(steps[:, new_R])
+
     def valid_below(self) -> list[float]:
         """For each stretch, the step below which its rows count: no later line resumes from such a step."""
         return [*np.minimum.accumulate(np.array(self.resumed, dtype=np.int64)[::-1])[::-1].tolist(), math.inf]
@@ -76,14 +81,14 @@ def rows(reading: Reading) -> Iterator[Rows]:
                 f"{argument}={own!r}: {path} is a ledger, which has one reward and one success. Leave it out."
             )
     scan = _scan(reading, path)
-    torn = reading.notes[_TORN]
+    seen = reading.notes.copy()
     if scan.ordered():
         reading.notes.clear()
         yield from _rows(reading, path, scan)
     else:
         yield from ascending(lambda: _rows(reading, path, scan), asked.chunk, reading.notes)
-    if torn:  # the second pass stops before the place
-        reading.notes[_TORN] = torn
+    for text, count in seen.items():  # the second pass stops before what is wrong after the last line
+        reading.notes[text] = max(count, reading.notes[text])
 
 
 def _scan(reading: Reading, path: Path) -> _Scan:
@@ -92,6 +97,9 @@ def _scan(reading: Reading, path: Path) -> _Scan:
     for held in lines(reading, path):
         scan.lines += len(held)
         batch, _ = parsed([line for line in held if not line.isspace()])
+        if (step_R := _plain_steps(batch)) is not None:
+            scan.add(np.stack([np.full(len(step_R), len(scan.resumed)), step_R, step_R]))
+            continue
         steps: list[tuple[int, int, int]] = []
         for record in batch:
             try:
@@ -106,12 +114,20 @@ def _scan(reading: Reading, path: Path) -> _Scan:
             except FAULTS:
                 pass  # counted in the second pass
         if steps:
-            step_3R = np.array(steps, dtype=np.int64).T
-            new_R = np.ones(step_3R.shape[1], dtype=bool)
-            new_R[1:] = (np.diff(step_3R) != 0).any(axis=0)
-            scan.runs.append(step_3R[:, new_R])
+            scan.add(np.array(steps, dtype=np.int64).T)
     reading.done = 0
     return scan
+
+
+def _plain_steps(batch: list[Record]) -> Ints | None:
+    """The steps of a batch of rows with the six columns only, None for any other batch."""
+    try:
+        step, *_ = zip(*map(_every, batch), strict=True)
+    except FAULTS:
+        return None
+    if set(map(len, batch)) != {len(_COLUMNS)} or set(map(type, step)) != {int}:
+        return None
+    return np.array(step, dtype=np.int64) if max(step) <= LARGEST and min(step) >= -LARGEST else None
 
 
 def _rows(reading: Reading, path: Path, scan: _Scan) -> Iterator[Rows]:
@@ -139,35 +155,38 @@ def _rows(reading: Reading, path: Path, scan: _Scan) -> Iterator[Rows]:
             return None
         name, reward, predicted = as_id(name), as_number(reward), as_number(predicted)
         length, count = as_integer(length), as_integer(count)
-        if "success" in record:
-            success = as_number(record["success"])
-        else:
-            success = float(mapped([reward], current)[0]) if explicit else math.nan
+        stated, success = "success" in record, as_number(record.get("success"))
         for key in record.keys() - _KNOWN:
             reading.notes.unknown(key, 1)
-        return decision, name, reward, length, predicted, count, success, step
+        return decision, name, reward, length, predicted, count, step, success, None if stated else (current,)
 
     def at_once(batch: list[Record]) -> Rows | None:
         """A batch of rows with the six columns only."""
+        step_R = None if explicit else _plain_steps(batch)
+        if step_R is None:
+            return None
         try:
-            step, ids_R, reward, length, predicted, count = zip(*map(_every, batch), strict=True)
-            if set(map(len, batch)) != {len(_COLUMNS)} or not set(map(type, ids_R)) <= {int, str}:
+            _, ids_R, reward, length, predicted, count = zip(*map(_every, batch), strict=True)
+            if not (set(map(type, ids_R)) <= {int, str} and set(map(type, length)) == set(map(type, count)) == {int}):
                 return None
-            if not set(map(type, (*step, *length, *count))) <= {int} or explicit:
-                return None
-            step_R, length_R, count_R = (np.array(x, dtype=np.int64) for x in (step, length, count))
+            length_R, count_R = (np.array(x, dtype=np.int64) for x in (length, count))
             rewards_R, predicted_R = np.array(reward, dtype=np.float64), np.array(predicted, dtype=np.float64)
         except FAULTS:
             return None
-        wild = any((np.abs(x) > LARGEST).any() for x in (step_R, length_R, count_R))
+        wild = any((np.abs(x) > LARGEST).any() for x in (length_R, count_R))
         if wild or (step_R >= valid_below[min(stretch, len(valid_below) - 1)]).any():
             return None
         return Rows(step_R, list(ids_R), rewards_R, length_R, predicted_R, count_R, None, step_R, final)
 
     def joined(rollouts: list[_Row]) -> Rows:
-        decision, ids_R, reward, length, predicted, count, success, step = zip(*rollouts, strict=True)
+        decision, ids_R, reward, length, predicted, count, step, success, ranges = zip(*rollouts, strict=True)
         decision_R, length_R, count_R, step_R = (np.array(x, dtype=np.int64) for x in (decision, length, count, step))
         rewards_R, predicted_R, success_R = (np.array(x, dtype=np.float64) for x in (reward, predicted, success))
+        for of_reward in set(ranges) - {
+            None
+        }:  # success follows from the reward, in the range that stood before the row
+            at_R = np.array([x == of_reward for x in ranges])
+            success_R[at_R] = mapped(rewards_R[at_R], *of_reward)
         return Rows(
             decision_R,
             list(ids_R),

@@ -12,7 +12,7 @@ import contextlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +82,31 @@ def rows(reading: Reading) -> Iterator[Rows]:
     steps = [step for path in paths if (step := _step(path)) is not None]
     if silent := max(steps, default=0) - min(steps, default=0) + bool(steps) - len(steps):
         notes["step without a file (logging_steps=1 logs every step)"] += silent
+
+
+def texts(reading: Reading, ids: Iterable[Id]) -> dict[Id, str]:
+    """The text of these prompts; files are read until all are known, and those that cannot be read are left out."""
+    assert reading.path is not None
+    wanted, known = set(ids), dict[Id, str]()
+    for path in files(reading.path):
+        if wanted <= known.keys():
+            break
+        with contextlib.suppress(InputError, *arrow.faults()):
+            names = arrow.schema(path) or ()
+            columns = [name for name in ("prompt", "prompt_id", reading.asked.prompt_id) if name in names]
+            table = arrow.pyarrow().parquet.read_table(path, columns=columns)
+            prompts = arrow.names(table.column("prompt"))
+            for name, prompt in zip(_ids(table, path, reading.asked.prompt_id), prompts, strict=True):
+                if name in wanted and name not in known:
+                    known[name] = _text(prompt)
+    return known
+
+
+def _text(prompt: Any) -> str:
+    """A prompt's text; of chat messages, that of the last one."""
+    last = prompt[-1] if isinstance(prompt, list) and prompt else prompt
+    text = last.get("content") if isinstance(last, dict) else last
+    return text if isinstance(text, str) else json.dumps(text, ensure_ascii=False, default=str)
 
 
 def _step(path: Path) -> int | None:

@@ -94,14 +94,14 @@ def _content(table: Table, reading: Reading) -> tuple[list[str], list[list[Any]]
     """The columns of a table, its rows and a digest of them; no rows where its file cannot be used."""
     assert reading.path is not None
     notes, limit = reading.notes, 16 * reading.asked.max_line
-    inside = table.path.resolve().is_relative_to((reading.path.parent / "files").resolve())
-    if not inside or not table.path.is_file():
-        notes["completions table whose file is missing"] += 1
-        return [], [], b""
-    if table.path.stat().st_size > limit:
-        notes[f"completions table of more than 16 * max_line={limit:,} bytes, skipped"] += 1
-        return [], [], b""
     try:
+        inside = table.path.resolve().is_relative_to((reading.path.parent / "files").resolve())
+        if not inside or not table.path.is_file():
+            notes["completions table whose file is missing"] += 1
+            return [], [], b""
+        if table.path.stat().st_size > limit:
+            notes[f"completions table of more than 16 * max_line={limit:,} bytes, skipped"] += 1
+            return [], [], b""
         written = table.path.read_bytes()
         content = json.loads(written)
         columns, listed_rows = list(content["columns"]), list(content["data"])

@@ -1,5 +1,6 @@
 """The rows whose rewards or advantages vary most: PODS inside a group, D3S over the whole batch."""
 
+import math
 from collections.abc import Hashable, Sequence
 
 import numpy as np
@@ -7,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import check_number
+from budgetalloc.errors import check_flag, check_number
 from budgetalloc.policies.downselect.groups import check_rows, scored_first, share_rows, turn
 
 
@@ -37,6 +38,7 @@ def max_variance(ids_R: Sequence[Hashable], values_R: ArrayLike, rows: int, *, a
     >>> max_variance(["rare"] * 6 + ["never"] * 6, advantages, rows=2, across=True)
     array([0, 1])
     """
+    check_flag("across", across)
     group_R, values = check_rows(ids_R, values_R, rows)
     scored, rest = scored_first(values, rows)
     if not len(scored):
@@ -95,4 +97,6 @@ def d3s_schedule(progress: float, first: float, last: float) -> float:
     10.0
     """
     progress = check_number("progress", progress, 0, 1)
+    first = check_number("first", first, -math.inf, math.inf)
+    last = check_number("last", last, -math.inf, math.inf)
     return (1 - progress) * first + progress * last

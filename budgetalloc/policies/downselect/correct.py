@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_integer
+from budgetalloc.errors import InputError, check_array, check_integer, check_type
 from budgetalloc.policies.downselect.groups import check_rows, scored_first, share_rows, turn
 
 _SMALLEST = 0.01  # a penalty of 0 is drawn as this one, so that its weight is finite
@@ -53,6 +53,7 @@ def resample_on_correct(
     """
     check_integer("min_zero", min_zero, 0)
     check_integer("min_positive", min_positive, 0)
+    check_type("rng", rng, (np.random.Generator, type(None)), "a generator such as np.random.default_rng(0), or None")
     group_R, rewards = check_rows(ids_R, rewards_R, rows)
     penalties = _penalties(penalties_R, len(rewards))
     scored, rest = scored_first(rewards, rows)
@@ -86,7 +87,7 @@ def _positives(size_G: IntArray, has_G: IntArray, m_G: IntArray, min_zero: int, 
 def _penalties(penalties_R: ArrayLike | None, rows: int) -> FloatArray:
     if penalties_R is None:
         return np.zeros(rows)
-    penalties = np.asarray(penalties_R, dtype=np.float64)
+    penalties = check_array("penalties_R", penalties_R, "one penalty a rollout")
     if penalties.shape != (rows,):
         raise InputError(f"penalties_R has shape {penalties.shape} for {rows} rollouts: give one a rollout.")
     if (penalties < 0).any() or np.isinf(penalties).any():

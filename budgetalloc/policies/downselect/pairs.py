@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_integer
+from budgetalloc.errors import InputError, check_array, check_integer, check_type, shown
 from budgetalloc.policies.downselect.groups import check_rows, scored_first, share_rows, turn
 
 
@@ -86,10 +86,11 @@ def weighted_resample(weights_J: ArrayLike, size: int, *, draws: int = 8, rng: n
     >>> weighted_resample([3.0, 0.0, 0.0, 0.0], 4, draws=2, rng=np.random.default_rng(0))
     array([0, 0, 2, 3])
     """
-    weights = np.asarray(weights_J, dtype=np.float64)
+    weights = check_array("weights_J", weights_J, "one non-negative finite weight a pair")
     if weights.ndim != 1 or not weights.size or not (np.isfinite(weights).all() and (weights >= 0).all()):
-        raise InputError(f"weights_J={weights_J!r}: give one non-negative finite weight a pair.")
-    check_integer("draws", draws, 1)
+        raise InputError(f"weights_J={shown(weights_J)}: give one non-negative finite weight a pair.")
+    check_integer("draws", draws, 1, 1024)
+    check_type("rng", rng, np.random.Generator, "a generator such as np.random.default_rng(0)")
     check_integer("size", size, 1, draws * weights.size)
     keys_DJ = _log(weights) + rng.gumbel(size=(draws, weights.size))  # the largest keys: a draw without replacement
     order_DJ = np.argsort(-keys_DJ, axis=1, kind="stable")

@@ -153,3 +153,55 @@ def test_other_files_of_logged_rewards_read_too():
     assert len(set(ledger.ids_R)) * 2 * 50 == len(ledger.ids_R) == 7000
     ledger, _ = read(_data("reasoning_gym_easy_rewards.csv.gz"), prompt_id="model,env,prompt_idx")
     assert len(set(ledger.ids_R)) == 45_350
+
+
+def doubts(path, text, **asked):
+    path.write_text(text)
+    log = open_log(path, **asked)
+    return read_all(log), log.notes.doubts
+
+
+def test_a_number_of_rows_beside_the_texts_of_prompts_is_no_prompt(tmp_path):
+    rows = "".join(f"{k // 8},{k},what is {k // 4}?,{k % 4 == 0:d}\n" for k in range(32))
+    ledger, said = doubts(tmp_path / "c.csv", "step,id,question,reward\n" + rows)
+    assert set(ledger.counts_R.tolist()) == {4}
+    assert said == [
+        "column 'id' stands beside 'question': prompts are named by the latter; prompt_id='id' takes the former"
+    ]
+    ledger, said = doubts(tmp_path / "c.csv", "step,id,question,reward\n" + rows, prompt_id="id")
+    assert set(ledger.counts_R.tolist()) == {1}
+
+
+def test_a_column_that_seems_to_number_rows_is_said(tmp_path):
+    rows = "".join(f"{k // 8},{k},1\n" for k in range(32))
+    _, said = doubts(tmp_path / "c.csv", "step,id,reward\n" + rows)
+    assert said == [
+        "no value of the column 'id' comes twice in the first rows: does it number rows? Name the column of prompts "
+        "with prompt_id="
+    ]
+    _, said = doubts(tmp_path / "c.csv", "step,id,reward\n" + rows.replace(",31,", ",30,"))
+    assert said == []
+
+
+@pytest.mark.parametrize("start", [0, 1])
+@pytest.mark.parametrize("step", ["", "0,"])
+def test_a_column_n_that_numbers_the_rollouts_of_a_prompt_is_no_count(tmp_path, start, step):
+    rows = "".join(f"{step}p{k // 8},{k % 8 + start},{k % 3 == 0:d}\n" for k in range(64))
+    head = "step,problem_id,n,correct\n" if step else "problem_id,n,correct\n"
+    ledger, said = doubts(tmp_path / "c.csv", head + rows)
+    assert len(ledger.ids_R) == 64
+    assert set(ledger.counts_R.tolist()) == {8}
+    assert ledger.rewards_R.sum() == 22
+    assert said == [
+        "column 'n' numbers the rollouts of a prompt: a row is read as one rollout with the reward 'correct'"
+    ]
+
+
+def test_a_column_n_of_groups_stays_a_count_and_is_said_where_it_could_be_otherwise(tmp_path):
+    groups = "".join(f"{k // 4},p{k % 4},8,{k % 2}\n" for k in range(16))
+    ledger, (said,) = doubts(tmp_path / "c.csv", "step,problem_id,n,correct\n" + groups)
+    assert len(ledger.ids_R) == 128
+    assert "read as successes of so many rollouts; if a row is one rollout, pass reward='correct'" in said
+    ledger, said = doubts(tmp_path / "c.csv", "step,problem_id,n,correct\n" + groups.replace(",1\n", ",3\n"))
+    assert len(ledger.ids_R) == 128
+    assert said == []

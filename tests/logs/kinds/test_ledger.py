@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import budgetalloc as ba
+from budgetalloc.errors import InputError
 from budgetalloc.logs.open import open_log, read_all
 
 
@@ -144,3 +145,35 @@ def test_what_a_run_adds_meanwhile_is_left_for_the_next_time(tmp_path):
         seen += chunk.step_R.tolist()
     assert seen == np.repeat(range(6000), 2).tolist()
     assert read_all(log).step_R.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_any_writers_json_is_read(tmp_path):
+    """Steps are those of the parsed line: spaces, order of keys, escapes and keys that come twice do not matter."""
+    lines = [
+        '{ "step" : 1, "id" : "a", "reward" : 1, "length" : 1, "predicted" : null, "count" : 1 }',
+        '{"id": "\\"step\\": 9", "step": 3, "reward": 1, "length": 1, "predicted": null, "count": 1}',
+        '{"\\u0073tep": 2, "id": "a", "reward": 1, "length": 1, "predicted": null, "count": 1}',
+        '{"step": 9, "id": "a", "reward": 1, "length": 1, "predicted": null, "count": 1, "step": 0}',
+    ]
+    (tmp_path / "l").write_text("\n".join(lines) + "\n")
+    log = open_log(tmp_path / "l")
+    assert read_all(log).step_R.tolist() == [0, 1, 2, 3]
+    assert log.notes == {"steps out of order, sorted": 1}
+
+
+def test_rows_that_come_after_a_resume_from_a_later_step_are_sorted(tmp_path):
+    append(tmp_path / "l", range(6))
+    ba.LedgerWriter(tmp_path / "l").resume(3)
+    append(tmp_path / "l", [1])
+    log = open_log(tmp_path / "l")
+    assert read_all(log).step_R.tolist() == [0, 0, 1, 1, 1, 1, 2, 2]
+
+
+def test_a_ledger_has_its_own_reward_and_success(tmp_path):
+    append(tmp_path / "l", [0])
+    for argument in ("reward", "success"):
+        with pytest.raises(InputError, match=f"{argument}='x': .* is a ledger"):
+            read_all(open_log(tmp_path / "l", **{argument: "x"}))
+    assert (
+        len(read_all(open_log(tmp_path / "l", prompt_id="x")).ids_R) == 2
+    )  # ids were taken from it when it was written

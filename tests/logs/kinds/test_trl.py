@@ -1,5 +1,6 @@
 """TRL's completions, as TRL wrote them; a run of the trainer itself is read in tests/trl/test_completions.py."""
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -117,3 +118,112 @@ def test_a_reward_that_no_function_gave_is_none(tmp_path):
     pq.write_table(table.drop_columns(["short"]), tmp_path / "completions_00001.parquet")
     with pytest.raises(InputError, match="none of which is a reward"):
         read(tmp_path)
+
+
+def logged(folder, steps, every, evaluated=4, size=16):
+    """Completions as TRL writes them: at an evaluation the last rows of that step's file are the evaluation's."""
+    folder.mkdir(parents=True)
+    for step in range(1, steps + 1):
+        prompts = [f"train {step} {k // 4}" for k in range(size)]
+        if step % every == 0:
+            prompts = prompts[evaluated * 4 :] + [f"eval {k // 4}" for k in range(evaluated * 4)]
+        columns = {"step": [step] * size, "prompt": prompts, "completion": [f"{step} {k}" for k in range(size)]}
+        columns |= {"reward_func": [float(k % 3 == 0) for k in range(size)], "advantage": [0.0] * size}
+        pq.write_table(pa.table(columns), folder / f"completions_{step:05d}.parquet")
+
+
+def test_steps_that_evaluated_are_left_out_where_a_checkpoint_tells(tmp_path):
+    logged(tmp_path / "completions", 6, every=2, evaluated=1)
+    (tmp_path / "checkpoint-6").mkdir()
+    history = [{"step": step, "loss": 1.0} for step in range(1, 7)] + [{"step": s, "eval_loss": 1.0} for s in (2, 4, 6)]
+    (tmp_path / "checkpoint-6" / "trainer_state.json").write_text(json.dumps({"log_history": history}))
+    log = open_log(tmp_path)
+    assert set(read_all(log).step_R.tolist()) == {1, 3, 5}
+    said = "row of a step that evaluated, left out: TRL writes completions of evaluations over those of training"
+    assert log.notes[said] == 48
+    assert log.notes.doubts == [said]
+    for broken in ("{", "[]", '{"log_history": 5}', '{"log_history": [{"eval_loss": 1, "step": 1e400}]}'):
+        (tmp_path / "checkpoint-6" / "trainer_state.json").write_text(broken)
+        assert len(set(read_all(open_log(tmp_path)).step_R.tolist())) == 6
+
+
+def test_without_a_checkpoint_prompts_that_come_at_regular_steps_are_said(tmp_path):
+    logged(tmp_path / "completions", 9, every=2, evaluated=2)
+    log = open_log(tmp_path)
+    assert len(read_all(log).ids_R) == 9 * 16
+    assert log.notes.doubts == ["row of a prompt that comes at regular steps only: of evaluations?"]
+    assert log.notes[log.notes.doubts[0]] == 4 * 8
+
+
+@pytest.mark.parametrize("pool", [4, 8, 20])
+def test_epochs_in_a_fixed_or_random_order_are_no_evaluations(tmp_path, pool):
+    rng = np.random.default_rng(pool)
+    for name, order in (("fixed", np.arange(pool)), ("random", None)):
+        folder = tmp_path / name / "completions"
+        folder.mkdir(parents=True)
+        drawn = np.concatenate([rng.permutation(pool) if order is None else order for _ in range(12)]).reshape(-1, 4)
+        for step, prompts in enumerate(drawn.tolist(), start=1):
+            texts = [f"{x}" for x in prompts for _ in range(4)]
+            rewards = [float(k % 3 == 0) for k in range(16)]
+            table = {"prompt": texts, "completion": [f"{step} {k}" for k in range(16)], "f": rewards}
+            pq.write_table(pa.table(table), folder / f"completions_{step:05d}.parquet")
+        log = open_log(tmp_path / name)
+        read_all(log)
+        assert log.notes.doubts == []
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "asked", "said"),
+    [
+        ("prompt_id", [1.0, float("nan"), 2.0, None], {}, {"row without a prompt": 2}),
+        ("prompt", [b"x", b"\xff", b"y", None], {}, {"row without a prompt": 4}),
+        ("advantage", ["a", "b", "c", "d"], {}, {}),
+        ("advantage", [[1.0], [], None, [2.0]], {}, {}),
+        ("f", ["x", "y", "z", ""], {"reward": "f"}, "reward='f': the column .* holds string, not numbers"),
+        ("f", [[1.0]] * 4, {"reward": "f"}, "holds list.*, not numbers"),
+        ("f", [[1.0]] * 4, {"success": "f"}, "success='f': .* not numbers"),
+        ("step", pa.array([2**63 + 5] * 4, pa.uint64()), {}, {}),
+    ],
+)
+def test_columns_of_other_types_are_counted_or_named(tmp_path, column, values, asked, said):
+    columns = {
+        "step": [1] * 4,
+        "prompt": ["a", "a", "b", "b"],
+        "completion": ["w", "x", "y", "z"],
+        "f": [1.0, 0.0, 1.0, 1.0],
+    }
+    columns |= {"g": [0.5] * 4, "advantage": [0.0] * 4, column: values}
+    pq.write_table(pa.table(columns), tmp_path / "completions_00001.parquet")
+    if isinstance(said, str):
+        with pytest.raises(InputError, match=said):
+            read(tmp_path, **asked)
+        return
+    _, notes = read(tmp_path, **asked)
+    assert {text: notes.get(text) for text in said} == said
+
+
+def test_success_is_the_reward_function_that_is_named(tmp_path):
+    ledger, _ = read(FILES / "two", success="low_digit")
+    total, _ = read(FILES / "two")
+    alone, _ = read(FILES / "two", reward="low_digit")
+    np.testing.assert_array_equal(ledger.success_R, alone.rewards_R)
+    np.testing.assert_array_equal(ledger.rewards_R, total.rewards_R)
+
+
+def test_the_texts_of_prompts_are_found_by_their_ids(tmp_path):
+    """Text, chat messages, and a column of ids; a damaged file is left out."""
+    chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is 3 + 3?"}]
+    shared = {"step": [1, 1], "completion": ["x", "y"], "low_digit": [0.0, 1.0], "advantage": [0.0, 0.0]}
+    pq.write_table(pa.table({**shared, "prompt": ["What is 2 + 2?"] * 2}), tmp_path / "completions_00001.parquet")
+    (tmp_path / "completions_00002.parquet").write_bytes(b"PAR1 damaged PAR1")
+    pq.write_table(pa.table({**shared, "prompt": [chat, chat]}), tmp_path / "completions_00003.parquet")
+    wanted = [text_id("What is 2 + 2?"), text_id(chat), "unknown"]
+    texts = {wanted[0]: "What is 2 + 2?", wanted[1]: "What is 3 + 3?"}
+    assert open_log(tmp_path).texts(wanted) == texts
+    assert open_log(tmp_path).texts(wanted[:1]) == {wanted[0]: "What is 2 + 2?"}
+    assert open_log(tmp_path).texts([]) == {}
+    named = tmp_path / "named"
+    named.mkdir()
+    table = pa.table({**shared, "prompt": ["a text", "another"], "prompt_id": [7, 8]})
+    pq.write_table(table, named / "completions_00001.parquet")
+    assert open_log(named).texts([8, 9]) == {8: "another"}

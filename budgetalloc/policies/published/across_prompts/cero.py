@@ -7,7 +7,7 @@ from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import Belief, Beta, FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_integer, check_number
+from budgetalloc.errors import InputError, check_array, check_integer, check_number
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, View
 from budgetalloc.policies.gains import START, per_rollout, spend_gains, token_prices
@@ -107,5 +107,8 @@ def log_slopes(q_P: ArrayLike, exposure_P: ArrayLike, speed: float) -> FloatArra
     >>> np.exp(log_slopes([0.25, 0.25, 0.05], [0, 64, 64], 1 / 64)).round(4)  # 4 q exp(-4 q z / 64)
     array([1.    , 0.3679, 0.1637])
     """
-    share_P = 4 * np.asarray(q_P, dtype=np.float64)
-    return np.asarray(np.log(share_P) - speed * share_P * np.asarray(exposure_P))
+    share_P = 4 * check_array("q_P", q_P, "one number a prompt")
+    exposure = check_array("exposure_P", exposure_P, "the rollouts that each prompt has had")
+    if exposure.shape not in ((), (1,), share_P.shape):
+        raise InputError(f"exposure_P has shape {exposure.shape}, q_P {share_P.shape}: give one number a prompt.")
+    return np.asarray(np.log(share_P) - check_number("speed", speed, 0, np.inf) * share_P * exposure)

@@ -10,7 +10,7 @@ from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_integer, check_number
+from budgetalloc.errors import InputError, check_array, check_integer, check_number
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, View
 from budgetalloc.policies.gains import START, per_rollout, smallest, spend_gains, token_prices
@@ -102,7 +102,9 @@ def capability(p_P: ArrayLike, failure: float, kappa: float) -> FloatArray:
     >>> capability([0.1, 0.9], 1.0, 11.0).round(4)  # Beta(10, 1), which is 10 p^9
     array([0.    , 3.8742])
     """
-    p_P = np.asarray(p_P, dtype=np.float64)
+    p_P = check_array("p_P", p_P, "one success rate a prompt")
+    check_number("failure", failure, 0, 1)
+    check_number("kappa", kappa, 2, 1e6)
     share = failure if failure > 0.5 else 1 / (1 + math.exp(-10 * (failure - 0.5)))
     a = 1 + (kappa - 2) * share
     b = kappa - a

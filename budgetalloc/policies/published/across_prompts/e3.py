@@ -7,7 +7,7 @@ from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_integer
+from budgetalloc.errors import InputError, check_array, check_integer, shown
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.batches import batch, in_proportion, keep_only
 from budgetalloc.policies.decision import Needs, View
@@ -20,7 +20,7 @@ def hardness_ranks(rates_P: ArrayLike) -> FloatArray:
     >>> hardness_ranks([1.0, 0.5, 0.0, 0.5])
     array([0.25 , 0.625, 1.   , 0.625])
     """
-    ease = -np.asarray(rates_P, dtype=np.float64)
+    ease = -_one_each("rates_P", rates_P)
     ordered = np.sort(ease)
     places = np.searchsorted(ordered, ease, side="left") + np.searchsorted(ordered, ease, side="right") + 1
     return np.asarray(places / (2 * max(1, ease.size)))
@@ -43,7 +43,11 @@ def rank_shares(ranks_P: ArrayLike, rollouts: int, fewest: int, most: int) -> In
     >>> rank_shares([0.1, 0.1, 0.1, 1.0], 32, 4, 12)  # unclipped, the last would have 16
     array([ 8,  6,  6, 12])
     """
-    ranks = np.asarray(ranks_P, dtype=np.float64)
+    ranks = _one_each("ranks_P", ranks_P)
+    fewest, rollouts = check_integer("fewest", fewest, 0), check_integer("rollouts", rollouts, 0)
+    most = check_integer("most", most, fewest)
+    if not (ranks[~np.isnan(ranks)] > 0).all() or np.isinf(ranks).any():
+        raise InputError(f"ranks_P={shown(ranks_P)}: give positive numbers; NaN where the rank is not known.")
     if not len(ranks) * fewest <= rollouts <= len(ranks) * most:
         raise InputError(
             f"rollouts={rollouts!r}: {len(ranks)} prompts with {fewest} to {most} rollouts each use "
@@ -116,3 +120,10 @@ def e3(*, group: int = 8, fewest: int = 4, most: int = 12, change: int = 2, epoc
     memory = Memory({"rewards": 0.0, "scored": 0.0, "rank": np.nan}, learn)
     name = f"e3(group={group}, fewest={fewest}, most={most}, change={change}, epoch={epoch}, seed={seed})"
     return Policy(name, decide, BetaEstimator(), seed, Needs(baseline="group"), memory=memory)
+
+
+def _one_each(name: str, values_P: ArrayLike) -> FloatArray:
+    values = check_array(name, values_P, "one number a prompt")
+    if values.ndim != 1:
+        raise InputError(f"{name} has shape {values.shape}: give one number a prompt.")
+    return values

@@ -10,7 +10,7 @@ from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_integer, check_number
+from budgetalloc.errors import InputError, check_array, check_function, check_integer, check_number, shown
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.batches import drawn_batch
 from budgetalloc.policies.compose import spend
@@ -26,8 +26,12 @@ def gvm_weights(p_P: ArrayLike, norm_P: ArrayLike = 1.0, alpha: float = 1e-3, be
     >>> gvm_weights([0.0, 0.001, 0.25, 1.0]).round(3)
     array([0.   , 1.   , 1.984, 1.   ])
     """
-    p = np.asarray(p_P, dtype=np.float64)
-    norm = np.asarray(norm_P, dtype=np.float64)
+    p = check_array("p_P", p_P, "one success rate a prompt")
+    norm = check_array("norm_P", norm_P, "one gradient norm, or one a prompt")
+    if not ((p >= 0) & (p <= 1)).all() or norm.shape not in ((), (1,), p.shape):
+        raise InputError(f"p_P={shown(p_P)}, norm_P={shown(norm_P)}: give rates in [0, 1], and one norm or one a rate.")
+    check_number("alpha", alpha, 0, np.inf)
+    check_number("beta", beta, 1, np.inf)
     safe = np.where(p > 0, p, 1.0)
     with np.errstate(over="ignore"):  # an infinite penalty is a share of 0
         return np.asarray(np.where(p > 0, norm / np.sqrt(safe + alpha * safe ** (1.0 - beta)), 0.0))
@@ -72,6 +76,8 @@ def gvm(
     """
     check_number("alpha", alpha, 0, np.inf)
     check_number("beta", beta, 1, np.inf)
+    if norm_of is not None:
+        check_function("norm_of", norm_of, "from a prompt's id to the norm of its gradient")
     check_integer("group", group, 1)
 
     def decide(view: View) -> IntArray:
@@ -94,7 +100,7 @@ def gvm(
 
 
 def _norms(norm_of: Callable[[Id], float], ids_P: list[Id]) -> FloatArray:
-    norm_P = np.array([norm_of(x) for x in ids_P], dtype=np.float64)
+    norm_P = check_array("norm_of", [norm_of(x) for x in ids_P], "a function that returns a number")
     wrong_P = ~(np.isfinite(norm_P) & (norm_P >= 0))
     if wrong_P.any():
         at = int(np.argmax(wrong_P))

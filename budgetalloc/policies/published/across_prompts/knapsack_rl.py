@@ -8,9 +8,9 @@ from numpy.typing import ArrayLike
 from budgetalloc import values
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.memory import Memory, Visit
-from budgetalloc.beliefs.posterior import FloatArray, Point
+from budgetalloc.beliefs.posterior import FloatArray, Point, check_counts
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import check_choice, check_integer, check_number
+from budgetalloc.errors import check_array, check_choice, check_integer, check_number
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, View
 from budgetalloc.policies.gains import START, UNIT, mean_rollouts, per_rollout, smallest, spend_gains, token_prices
@@ -29,7 +29,11 @@ def rollouts_to_mix(p_P: ArrayLike, confidence: float, most: int) -> IntArray:
     >>> rollouts_to_mix([0.01, 0.05, 0.1, 0.25, 0.5, 0.0], 0.9, 256)
     array([230,  45,  22,   9,   5, 256])
     """
-    enough_PN = values.mixed_group(Point(np.asarray(p_P, dtype=np.float64)), np.arange(most + 1)) >= confidence
+    check_number("confidence", confidence, 0, 1)
+    check_integer("most", most, 1)
+    rates = Point(check_array("p_P", p_P, "one success rate a prompt"))
+    check_counts(most, len(rates))
+    enough_PN = values.mixed_group(rates, np.arange(most + 1)) >= confidence
     return np.where(enough_PN.any(axis=1), enough_PN.argmax(axis=1), most).astype(np.int64)
 
 

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import check_choice, check_integer
+from budgetalloc.errors import check_array, check_choice, check_integer
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.batches import drawn_batch
 from budgetalloc.policies.compose import spend
@@ -41,7 +41,7 @@ def gradient_variance(counts_N: ArrayLike, form: Form = "neyman") -> FloatArray:
     array([1.  , 0.5 , 0.25])
     """
     check_choice("form", form, get_args(Form))
-    n = np.asarray(counts_N, dtype=np.float64)
+    n = check_array("counts_N", counts_N, "counts of rollouts")
     if form == "neyman":
         return 1.0 / n
     if form == "dr_grpo":

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_choice, check_integer, check_number
+from budgetalloc.errors import InputError, check_array, check_choice, check_flag, check_integer, check_number
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, Rounds, View
 from budgetalloc.policies.rounds import Spending
@@ -38,7 +38,8 @@ def dars_counts(
     """
     check_integer("group", group, 1)
     check_choice("variant", variant, ("ET", "HW"))
-    successes = np.asarray(successes_P, dtype=np.float64)
+    check_flag("std", std)
+    successes = check_array("successes_P", successes_P, f"sums of rewards from 0 to group={group}")
     if not ((successes >= 0) & (successes <= group)).all():
         raise InputError(f"successes_P={successes_P!r}: give sums of rewards from 0 to group={group}.")
     totals_P = _deepened(successes / group, np.full(successes.shape, group), variant, std)
@@ -94,6 +95,7 @@ def dars(
     """
     check_integer("group", group, 1)
     check_choice("variant", variant, ("ET", "HW"))
+    check_flag("std", std)
     top = max(group, 32 if variant == "ET" else 64) if most is None else check_integer("most", most, group)
     check_number("share", share, 0, 1, without=(0, 1))
 

@@ -2,15 +2,15 @@
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.estimator import BetaEstimator
-from budgetalloc.beliefs.posterior import Belief, FloatArray
+from budgetalloc.beliefs.posterior import Belief, FloatArray, check_counts
 from budgetalloc.budget import Budget, IntArray
-from budgetalloc.errors import check_choice, check_integer, check_number
+from budgetalloc.errors import check_array, check_choice, check_integer, check_number
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.compose import spend
 from budgetalloc.policies.decision import Needs, Rounds, Tally, View
@@ -43,7 +43,8 @@ def half_width(counts_N: ArrayLike, *, alpha: float = 0.05) -> FloatArray:
     >>> half_width([1, 2, 3, 4]).round(3)
     array([8.985, 8.985, 2.484, 1.591])
     """
-    counts = np.asarray(counts_N, dtype=np.int64)
+    counts = check_counts(counts_N)
+    check_number("alpha", alpha, 0, 1, without=(0, 1))
     # A table up to a power of two serves all later calls.
     return _half_widths(1 << int(counts.max(initial=2)).bit_length(), alpha)[counts]
 
@@ -74,7 +75,10 @@ def exploration(counts_N: ArrayLike, total: float, *, weight: float = 0.1, bonus
     >>> exploration([1, 4], np.e - 1, weight=1.0), exploration([1, 4], np.e - 1, weight=1.0, bonus="linear")
     (array([1. , 0.5]), array([1.  , 0.25]))
     """
-    share_N = np.log1p(total) / np.maximum(np.asarray(counts_N, dtype=np.float64), 1)
+    check_number("total", total, 0, np.inf)
+    check_number("weight", weight, 0, np.inf)
+    check_choice("bonus", bonus, get_args(Bonus))
+    share_N = np.log1p(total) / np.maximum(check_array("counts_N", counts_N, "counts of rollouts"), 1)
     return np.asarray(weight * (np.sqrt(share_N) if bonus == "sqrt" else share_N))
 
 

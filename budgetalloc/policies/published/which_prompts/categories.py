@@ -10,7 +10,7 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_integer, check_number
+from budgetalloc.errors import InputError, check_array, check_integer, check_number, shown
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.compose import spend
 from budgetalloc.policies.decision import Needs, View
@@ -26,8 +26,12 @@ def upper_bounds(gain_C: ArrayLike, rollouts_C: ArrayLike, total: float) -> Floa
     >>> upper_bounds([0.5, 0.0], [9, 0], 9).round(4)  # 0.5 + sqrt(2 ln 10 / 10), sqrt(2 ln 10)
     array([1.1786, 2.146 ])
     """
-    rollouts = np.asarray(rollouts_C, dtype=np.float64)
-    return np.asarray(gain_C + np.sqrt(2.0 * np.log1p(total) / (rollouts + 1.0)))
+    rollouts = check_array("rollouts_C", rollouts_C, "the rollouts of each category")
+    gain = check_array("gain_C", gain_C, "the gain of each category")
+    if gain.shape != rollouts.shape or not (rollouts >= 0).all():
+        raise InputError(f"rollouts_C={shown(rollouts_C)}: give a number of at least 0 for each of {gain.shape} gains.")
+    check_number("total", total, 0, np.inf)
+    return np.asarray(gain + np.sqrt(2.0 * np.log1p(total) / (rollouts + 1.0)))
 
 
 def draw_order(logits_C: ArrayLike, category_P: IntArray, rng: np.random.Generator) -> IntArray:

@@ -1,12 +1,13 @@
 """CurES: prompts drawn by their deviation, counts by Neyman's rule."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
 
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_integer
+from budgetalloc.errors import check_integer, check_number
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.compose import spend
 from budgetalloc.policies.decision import Needs, View
@@ -36,10 +37,8 @@ def cures(*, group: int = 8, fewest: int = 4, temperature: float = 0.1, seed: in
     array([10,  6])
     """
     check_integer("group", group, 1)
-    if not 1 <= fewest <= group:
-        raise InputError(f"fewest={fewest!r}: use 1 to group={group}.")
-    if not temperature > 0:
-        raise InputError(f"temperature={temperature!r}: use a positive number, such as 0.1.")
+    check_integer("fewest", fewest, 1, group)
+    check_number("temperature", temperature, 0, math.inf, without=(0,))
 
     def decide(view: View) -> IntArray:
         mean_P = view.belief_P.mean

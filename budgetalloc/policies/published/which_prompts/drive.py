@@ -6,7 +6,7 @@ import numpy as np
 
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_integer, check_number
+from budgetalloc.errors import InputError, check_integer, check_list, check_number
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.batches import batch, in_proportion, keep_only
 from budgetalloc.policies.decision import Needs, View
@@ -45,7 +45,7 @@ def drive(*, phases: Sequence[Phase] = _DRIVE, discount: float = 0.9, seed: int 
     >>> policy.allocate(ids, budget)
     array([ 0,  0, 16,  0])
     """
-    checked = [_check_phase(phase) for phase in phases]
+    checked = [_check_phase(phase) for phase in check_list("phases", phases, "(keep, steps, n) for each phase")]
     if not checked:
         raise InputError(f"phases={phases!r}: give at least one (keep, steps, n), such as (0.4, 64, 64).")
     ends = np.cumsum([steps for _, steps, _ in checked[:-1]])

@@ -11,7 +11,7 @@ from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.errors import check_integer, check_number
+from budgetalloc.errors import check_array, check_flag, check_integer, check_number, check_type
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, View
 from budgetalloc.policies.gates import pass_or_explore
@@ -23,7 +23,7 @@ def pvpo_route(rates_P: ArrayLike) -> NDArray[np.str_]:
     >>> pvpo_route([1.0, 0.5, 0.0, np.nan]).tolist()
     ['drop', 'keep', 'demonstrate', 'keep']
     """
-    rates = np.asarray(rates_P, dtype=np.float64)
+    rates = check_array("rates_P", rates_P, "the mean reference reward of each prompt")
     return np.select([rates == 1, rates == 0], ["drop", "demonstrate"], "keep")
 
 
@@ -64,6 +64,9 @@ def pvpo(
     array([0, 2, 2])
     """
     check_integer("enough", enough, 1)
+    check_flag("demonstrations", demonstrations)
+    if reference is not None:
+        check_type("reference", reference, Mapping, "a mapping from a prompt's id to its mean reward")
     for x, rate in (reference or {}).items():
         check_number(f"reference[{x!r}]", rate, 0, 1)
 

@@ -29,7 +29,7 @@ def shuffle_r1(*, generate: int = 2, draws: int = 8, seed: int = 0) -> Policy:
     >>> policy.keep(["a"] * 4 + ["b"] * 4, np.array([0.0, 0, 0, 1, 1, 1, 1, 1]), 4)
     array([1, 1, 3, 3])
     """
-    check_integer("draws", draws, 1)
+    check_integer("draws", draws, 1, 1024)
 
     def keep(
         ids_R: Sequence[Id],

@@ -1,0 +1,323 @@
+"""Bad rows are counted and a bad file is one error; nothing hangs, fills the memory or reaches the terminal."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+import tracemalloc
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import budgetalloc as ba
+from budgetalloc.errors import InputError
+from budgetalloc.logs.open import open_log, read_all
+
+ROW = {"step": 0, "id": "a", "reward": 1, "length": 2, "predicted": 0.5, "count": 1}
+
+
+def line(**changes):
+    return json.dumps(ROW | changes)
+
+
+def read(path, **asked):
+    log = open_log(path, **asked)
+    return read_all(log), log.notes
+
+
+# Rows
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        '{"step":0,"id":"a","reward":1,"length":Infinity,"predicted":0.5,"count":1}',
+        '{"step":0,"id":"a","reward":1,"length":1e19,"predicted":0.5,"count":1}',
+        line(reward=10**400),
+        line(reward={}),
+        line(id=float("inf")),
+        line(id=[1]),
+        line(step=2**63),
+        line(step=float("nan")),
+        line(step=0.5),
+        line(step=True),
+        line(count=-(2**70)),
+        '{"resumed": 1e400}',
+        '{"resumed": [1]}',
+        '{"reward_range": [1, 0]}',
+        '{"reward_range": "ab"}',
+        '{"step": ' + "[" * 100_000,
+        line(step="STEP").replace('"STEP"', "9" * 5000),
+        line(success="x"),
+        line(decision=1e300),
+        "\udcff",
+    ],
+)
+def test_a_ledger_counts_a_row_that_cannot_be_read(tmp_path, bad):
+    text = "\n".join([line(), bad, line(step=1)]) + "\n"
+    (tmp_path / "l.jsonl").write_text(text, errors="surrogateescape")
+    ledger, notes = read(tmp_path)
+    assert ledger.step_R.tolist() == [0, 1]
+    assert ledger.broken == notes["broken row"] == 1
+
+
+@pytest.mark.parametrize(
+    "record", ['{"traces": 5}', '{"task": 1, "traces": 5}', '{"traces": [5]}', "[5]", '{"a": 1e400}']
+)
+def test_a_foreign_file_beside_a_log_does_not_matter(tmp_path, record):
+    (tmp_path / "other.jsonl").write_text(record + "\n")
+    (tmp_path / "traces.jsonl").write_text(record + "\n")
+    (tmp_path / "c.csv").write_text("step,prompt_id,reward\n0,a,1\n")
+    ledger, _ = read(tmp_path)
+    assert ledger.ids_R == ["a"]
+
+
+def test_what_a_killed_gzip_leaves_is_read_as_far_as_it_goes(tmp_path):
+    whole = gzip.compress(b"step,prompt_id,reward\n0,a,1\n", mtime=0)
+    for size in range(1, len(whole)):
+        (tmp_path / "c.csv.gz").write_bytes(whole[:size])
+        try:
+            ledger, notes = read(tmp_path / "c.csv.gz")
+        except InputError:
+            continue
+        assert len(ledger.ids_R) <= 1
+        assert notes["file that ends early"] == 1
+
+
+@pytest.mark.parametrize("cell", ["[" * 100_000, "1e400x", "9" * 5000, '"{""a"": 1}"', "[[1]]"])
+def test_a_cell_of_rewards_that_cannot_be_read_costs_its_row(tmp_path, cell):
+    (tmp_path / "c.csv").write_text(f"step,id,rewards\n0,a,1;0\n0,b,{cell}\n1,a,01\n")
+    ledger, notes = read(tmp_path / "c.csv", max_row=6000)
+    assert set(ledger.ids_R) == {"a"} or cell == "9" * 5000
+    assert notes["broken row"] == (cell != "9" * 5000)  # a number above all, and so an infinite reward
+    assert notes["infinite reward"] == (cell == "9" * 5000)
+
+
+@pytest.mark.parametrize("column", ["step", "length", "predicted", "successes"])
+def test_lists_where_numbers_should_be_are_broken_rows(tmp_path, column):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = {"step": [0, 1], "prompt_id": ["a", "b"], "successes": [1, 1], "rollouts": [2, 2], "length": [1, 1]}
+    table |= {"predicted": [0.5, 0.5]}
+    pq.write_table(pa.table(table | {column: [[1, 1], [1, 0]]}), tmp_path / "d.parquet")
+    ledger, notes = read(tmp_path)
+    assert ledger.ids_R == []
+    assert notes["broken row"] == 2
+
+
+@pytest.mark.parametrize("lengths", [(2, 2), (1, 3)])
+def test_lists_in_a_column_of_one_reward_are_groups(tmp_path, lengths):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    lists = [[0.0, 1.0, 0.0][:size] for size in lengths]
+    pq.write_table(pa.table({"step": [0, 0], "prompt_id": ["a", "b"], "reward": lists}), tmp_path / "d.parquet")
+    ledger, _ = read(tmp_path)
+    assert Counter(ledger.ids_R) == {"a": lengths[0], "b": lengths[1]}
+    assert ledger.rewards_R.tolist() == [x for part in lists for x in part]
+
+
+def test_columns_of_all_types_are_no_reason_to_stop(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    words = pa.array([f"p{k}" for k in range(128)] + [None], pa.dictionary(pa.int8(), pa.string()))
+    ones = pa.array([1.0] * 129)
+    pq.write_table(pa.table({"prompt_id": words, "reward": ones}), tmp_path / "words.parquet")
+    ledger, notes = read(tmp_path / "words.parquet")
+    assert len(ledger.ids_R) == 128
+    assert notes["row without a prompt"] == 1
+    large = pa.array([2**63 + 1, 0, 1], pa.uint64())
+    pq.write_table(pa.table({"step": large, "prompt_id": ["a"] * 3, "reward": [1, 0, 1]}), tmp_path / "large.parquet")
+    ledger, notes = read(tmp_path / "large.parquet")
+    assert ledger.step_R.tolist() == [0, 1]
+    assert notes["broken row"] == 1
+
+
+def test_a_column_twice_is_an_error_that_names_it(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    columns = [pa.array([0, 1]), pa.array(["a", "b"]), pa.array([1.0, 0.0]), pa.array([1.0, 0.0])]
+    pq.write_table(pa.Table.from_arrays(columns, ["step", "prompt_id", "reward", "reward"]), tmp_path / "d.parquet")
+    (tmp_path / "d.csv").write_text("step,prompt_id,reward,reward\n0,a,1,0\n")
+    for name in ("d.parquet", "d.csv"):
+        with pytest.raises(InputError, match=r"the column 'reward' twice"):
+            read(tmp_path / name)
+
+
+# Files
+
+
+DAMAGED = """
+import sys, random
+from pathlib import Path
+import budgetalloc as ba
+from budgetalloc.logs.open import open_log
+import logging; logging.disable()
+whole, random_ = Path(sys.argv[1]).read_bytes(), random.Random(0)
+path, outcomes = Path(sys.argv[1] + "-damaged.arrow"), {}
+for _ in range(int(sys.argv[2])):
+    damaged = bytearray(whole)
+    for _ in range(random_.randint(1, 3)):
+        damaged[random_.randrange(len(damaged))] = random_.randrange(256)
+    path.write_bytes(damaged)
+    try:
+        for chunk in open_log(path):
+            sum(map(len, map(str, chunk.ids_R)))
+        outcome = "read"
+    except ba.BudgetallocError:
+        outcome = "refused"
+    outcomes[outcome] = outcomes.get(outcome, 0) + 1
+print(outcomes)
+"""
+
+
+@pytest.mark.parametrize("form", ["stream", "file"])
+def test_a_damaged_arrow_file_never_ends_the_process(tmp_path, form):
+    pa = pytest.importorskip("pyarrow")
+    columns = {
+        "step": [0, 0, 1, 1] * 20,
+        "prompt_id": ["a", "bb", None, "cccc"] * 20,
+        "reward": [1.0, 0.0, None, 0.5] * 20,
+    }
+    columns |= {"rewards": [[1.0, 0.0], [], None, [0.5]] * 20}
+    table = pa.table(columns).append_column("word", pa.array(["x", "y", None, "x"] * 20).dictionary_encode())
+    with (pa.ipc.new_stream if form == "stream" else pa.ipc.new_file)(str(tmp_path / "d"), table.schema) as writer:
+        writer.write_table(table, max_chunksize=30)
+    run = subprocess.run(
+        [sys.executable, "-c", DAMAGED, str(tmp_path / "d"), "400"], capture_output=True, text=True, timeout=600
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    assert "read" in run.stdout
+
+
+def test_a_file_without_permission_is_one_error(tmp_path, monkeypatch):
+    (tmp_path / "l.jsonl").write_text(line() + "\n")
+    log = open_log(tmp_path / "l.jsonl")
+
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied", str(tmp_path / "l.jsonl"))
+
+    monkeypatch.setattr("pathlib.Path.open", refuse)
+    with pytest.raises(InputError, match=r"l.jsonl: Permission denied. The log cannot be read"):
+        list(log)
+    with pytest.raises(InputError, match="Permission denied"):
+        open_log(tmp_path / "l.jsonl")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_is_never_opened(tmp_path):
+    (tmp_path / "l.jsonl").write_text(line() + "\n")
+    for name in (
+        "x.csv",
+        "y.jsonl",
+        "traces.jsonl",
+        "1.jsonl",
+        "d.parquet",
+        "d.arrow",
+        "completions_00001.parquet",
+        "run-x.wandb",
+    ):
+        os.mkfifo(tmp_path / name)
+    assert open_log(tmp_path).path == tmp_path / "l.jsonl"
+    with pytest.raises(InputError, match="neither a file nor a folder but a pipe"):
+        open_log(tmp_path / "x.csv")
+    with pytest.raises(InputError, match="no regular file"):
+        ba.LedgerWriter(tmp_path / "y.jsonl")
+
+
+def test_a_path_that_cannot_be_is_refused(tmp_path):
+    for path in ("a\0b", str(tmp_path / ("x" * 5000))):
+        with pytest.raises(InputError):
+            open_log(path)
+
+
+# Memory
+
+
+def _peak(path, **asked):
+    """The most memory that reading takes, in bytes, and the notes."""
+    tracemalloc.start()
+    try:
+        log = open_log(path, **asked)
+        rollouts = sum(len(x.ids_R) for x in log)
+        return rollouts, tracemalloc.get_traced_memory()[1], log.notes
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_one_long_line_is_skipped_in_little_memory(tmp_path, place):
+    rows = [line().encode(), line(step=1).encode()]
+    with gzip.open(tmp_path / "l.jsonl.gz", "wb", compresslevel=1) as file:
+        for at in range(3):
+            if at == place:
+                file.write(b'{"id": "' + b"x" * 50_000_000 + b'"}\n')
+            file.write(b"".join(x + b"\n" for x in rows[at : at + 1]))
+    rollouts, peak, notes = _peak(tmp_path / "l.jsonl.gz", max_line=100_000, kind="ledger")
+    assert rollouts == 2
+    assert peak < 10_000_000
+    assert notes["line of more than max_line=100,000 bytes, skipped"] == 1
+
+
+def test_a_row_of_too_many_rollouts_is_skipped_and_said(tmp_path):
+    rows = "".join(f"{k},a,5,{10**7}\n" for k in range(300))
+    (tmp_path / "c.csv").write_text(f"step,id,successes,rollouts\n{rows}300,a,1,4\n")
+    rollouts, peak, notes = _peak(tmp_path / "c.csv")
+    assert rollouts == 4
+    assert peak < 20_000_000
+    assert notes["row of more than max_row=100,000 rollouts, skipped"] == 300
+    assert _peak(tmp_path / "c.csv", max_row=3)[0] == 0
+
+
+def test_large_rows_of_a_table_are_not_all_in_memory_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr("budgetalloc.logs.columns._AT_ONCE", 10_000)
+    rows = "".join(f"{k},a,5,5000\n" for k in range(100))
+    (tmp_path / "c.csv").write_text(f"step,id,successes,rollouts\n{rows}")
+    rollouts, peak, _ = _peak(tmp_path / "c.csv", chunk=10_000)
+    assert rollouts == 500_000
+    assert peak < 8_000_000  # all of them take more than 20 MB
+
+
+def test_a_header_and_a_step_have_bounds(tmp_path):
+    (tmp_path / "c.csv").write_text("step,id,reward," + "x" * 5000 + "\n0,a,1,\n")
+    with pytest.raises(InputError, match=r"its header is longer than max_line=1,000 bytes"):
+        list(open_log(tmp_path / "c.csv", kind="counts", max_line=1000))
+    (tmp_path / "c.csv").write_text("id,reward\n" + "a,1\n" * 5000)
+    with pytest.raises(InputError, match=r"step 0 has more than max_step=4,000 rollouts"):
+        list(open_log(tmp_path / "c.csv", max_step=4000, chunk=10))
+    assert len(read(tmp_path / "c.csv", max_step=5000)[0].ids_R) == 5000
+
+
+def test_notes_name_few_of_many_unknown_columns(tmp_path):
+    (tmp_path / "l.jsonl").write_text("".join(line(**{f"key{k}": 1}) + "\n" for k in range(500)))
+    _, notes = read(tmp_path)
+    assert len(notes) < 30
+    assert notes["unknown columns beyond these"] == 480
+
+
+# The terminal
+
+
+def test_no_escape_code_comes_out_of_a_name(tmp_path):
+    code = "\x1b[2J\x07"
+    (tmp_path / f"a{code}.csv").write_text(f"step,id,reward,x{code}\n0,a,1,\n")
+    (tmp_path / f"b{code}.csv").write_text(f"step,id,reward,x{code}\n0,a,1,\n")
+    with pytest.raises(InputError) as caught:
+        open_log(tmp_path)
+    assert r"\x1b[2J\x07" in str(caught.value)
+    log = open_log(tmp_path / f"a{code}.csv")
+    list(log)
+    with pytest.raises(InputError) as other:
+        list(open_log(tmp_path / f"a{code}.csv", prompt_id=f"y{code}"))
+    for text in (str(caught.value).replace("\n", ""), str(other.value), repr(log), *log.notes):
+        assert text.isprintable()
+
+
+def test_success_may_be_a_column_of_its_own(tmp_path):
+    (tmp_path / "c.csv").write_text("step,id,accuracy,format\n0,a,1,1\n0,a,0,1\n1,b,,1\n")
+    ledger, notes = read(tmp_path / "c.csv", reward={"accuracy": 0.8, "format": 0.2}, success="accuracy")
+    np.testing.assert_allclose(ledger.rewards_R, [1, 0.2, 0.2])
+    np.testing.assert_array_equal(ledger.success_R, [1, 0, np.nan])
+    assert "unknown column 'accuracy'" not in notes
+    with pytest.raises(InputError, match="success='x': the log has no column 'x'"):
+        read(tmp_path / "c.csv", reward="accuracy", success="x")
+    (tmp_path / "g.csv").write_text("step,id,successes,rollouts,ok\n0,a,1,2,1\n")
+    with pytest.raises(InputError, match="success='ok': rows of this log are groups"):
+        read(tmp_path / "g.csv", success="ok")

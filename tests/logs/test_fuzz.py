@@ -1,0 +1,376 @@
+"""Readers on damaged and hostile files: the answer is a result or a `BudgetallocError`, never another exception.
+
+`BUDGETALLOC_FUZZ=100000 HYPOTHESIS_PROFILE=explore pytest tests/logs/test_fuzz.py --hypothesis-show-statistics` draws
+so many new files for each test and says how many there were.
+"""
+
+import copy
+import gzip
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import budgetalloc as ba
+from budgetalloc.logs.open import KINDS, open_log
+
+FILES = Path(__file__).parent / "kinds" / "files"
+fuzzed = settings(
+    max_examples=int(os.environ.get("BUDGETALLOC_FUZZ", "150")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
+)
+
+
+def outcome(path, **asked):
+    """Reads a log to its end and checks what comes out."""
+    refused = ""
+    try:
+        log = open_log(path, **asked)
+        last = None
+        for chunk in log:
+            columns = (chunk.step_R, chunk.rewards_R, chunk.success_R, chunk.lengths_R, chunk.predicted_R)
+            sizes = {len(x) for x in (*columns, chunk.ids_R, chunk.counts_R, chunk.trainer_step_R)}
+            assert sizes == {len(chunk.ids_R)}
+            assert all(type(x) in (int, str) for x in chunk.ids_R)
+            assert (np.diff(chunk.step_R) >= 0).all()
+            assert last is None or last < chunk.step_R[0]
+            assert not np.isinf(chunk.rewards_R).any()
+            last = chunk.step_R[-1]
+        assert all(text.isprintable() and count > 0 for text, count in log.notes.items())
+        assert set(log.notes.doubts) <= set(log.notes)
+    except ba.BudgetallocError as error:
+        refused = str(error)
+    assert refused.replace("\n", "").isprintable()
+
+
+HOSTILE = [None, True, "", "x", "1", "\x1b[2J", "\ud800", float("inf"), float("nan"), -float("inf"), 1e19, 1e300, -1, 0]
+HOSTILE += [2**53 + 1, 2**63, 2**64, 10**400, "9" * 5000, [], [[]], {}, {"a": 1}, [1, 2], 0.5, 1.5, "[[[", b"x"]
+hostile = st.sampled_from(HOSTILE)
+
+
+def texts(value):
+    """A value as JSON, with what JSON has no word for."""
+    return json.dumps(value, default=lambda x: "bytes")
+
+
+# JSON lines
+
+
+def _records(path):
+    content = path.read_bytes()
+    content = gzip.decompress(content) if path.suffix == ".gz" else content
+    return [json.loads(line) for line in content.splitlines()]
+
+
+LEDGER = [
+    {
+        "step": k,
+        "id": "ab"[k % 2],
+        "reward": 1.0,
+        "length": 3,
+        "predicted": 0.5,
+        "count": 1,
+        "decision": k + 1,
+        "success": 0,
+    }
+    for k in range(3)
+]
+LEDGER += [{"resumed": 1}, {"reward_range": [0, 2]}]
+LEDGER += [{key: LEDGER[0][key] for key in ("step", "id", "reward", "length", "predicted", "count")}]
+SHAPES = {
+    "ledger": LEDGER,
+    "verl": _records(FILES / "verl" / "1.jsonl")[:3],
+    "traces": _records(FILES / "verifiers" / "traces.jsonl.gz")[:2]
+    + _records(FILES / "prime_rl" / "traces.jsonl.gz")[:2],
+    "flat": _records(FILES / "verifiers" / "results.jsonl.gz")[:3],
+}
+
+
+def _places(value, place=()):
+    yield place
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, x in inner:
+        yield from _places(x, (*place, key))
+
+
+PLACES = {name: [list(_places(x)) for x in records] for name, records in SHAPES.items()}
+
+
+@st.composite
+def damaged_records(draw, name):
+    """Some records of a kind, in each of which some values were replaced or removed."""
+    lines = []
+    for _ in range(draw(st.integers(1, 6))):
+        at = draw(st.integers(0, len(SHAPES[name]) - 1))
+        record = copy.deepcopy(SHAPES[name][at])
+        for _ in range(draw(st.integers(0, 2))):
+            *way, last = draw(st.sampled_from(PLACES[name][at])) or ("extra",)
+            value = draw(hostile)
+            inner = record
+            try:
+                for key in way:
+                    inner = inner[key]
+                if draw(st.booleans()):
+                    inner[last] = value
+                else:
+                    del inner[last]
+            except (LookupError, TypeError):
+                pass  # an earlier replacement took the place away
+        lines.append(texts(record))
+    odd = [
+        "{",
+        "5",
+        "[]",
+        "",
+        "[" * 5000,
+        '{"traces": 5}',
+        '{"step": 1e400}',
+        '{"resumed": 1e400}',
+        "\x00",
+        '{"a": "\\ud800"}',
+    ]
+    lines += draw(st.lists(st.sampled_from(odd), max_size=2))
+    return "\n".join(draw(st.permutations(lines))) + "\n"
+
+
+@st.composite
+def damaged_bytes(draw, content):
+    """The bytes with some of them changed, or cut off."""
+    content = bytearray(content)
+    for _ in range(draw(st.integers(0, 3))):
+        if content:
+            content[draw(st.integers(0, len(content) - 1))] = draw(st.integers(0, 255))
+    return bytes(content[: draw(st.integers(0, len(content)))] if draw(st.booleans()) else content)
+
+
+asked = st.fixed_dictionaries(
+    {},
+    optional={
+        "prompt_id": st.sampled_from(["id", "input", "prompt", "x", "step", "id,step"]),
+        "reward": st.sampled_from(["reward", "score", "low", "completion", {"reward": 1, "score": 2.0}]),
+        "success": st.sampled_from(["reward", "success", "score", "prompt"]),
+        "reward_range": st.just((0, 2)),
+        "chunk": st.integers(1, 3),
+        "kind": st.sampled_from(KINDS),
+        "max_line": st.sampled_from([1, 30, 1000]),
+        "max_row": st.integers(1, 4),
+        "max_step": st.integers(1, 6),
+    },
+)
+
+
+@fuzzed
+@given(st.data(), st.sampled_from(sorted(SHAPES)), asked, st.booleans())
+def test_json_lines(tmp_path, data, name, options, packed):
+    content = data.draw(damaged_records(name)).encode("utf-8", "surrogatepass")
+    content = gzip.compress(content, mtime=0) if packed else content
+    path = tmp_path / ("1.jsonl.gz" if packed else "1.jsonl")
+    path.write_bytes(data.draw(damaged_bytes(content)) if data.draw(st.booleans()) else content)
+    outcome(path, **options)
+    if "kind" not in options:
+        outcome(tmp_path, **options)
+
+
+# Tables
+
+NAMES = [
+    "step",
+    "prompt_id",
+    "id",
+    "prompt",
+    "reward",
+    "rewards",
+    "reward_0",
+    "reward_1",
+    "score",
+    "correct",
+    "n",
+    "length",
+]
+NAMES += ["predicted", "success", "completion", "advantage", "accuracy", "\x1b[31m", ""]
+CELLS = [
+    "",
+    "0",
+    "1",
+    "a",
+    "1e400",
+    "-1",
+    "0.5",
+    "nan",
+    "inf",
+    "10000000",
+    "9" * 400,
+    "[1, 0]",
+    "[[",
+    "011",
+    "1;x",
+    '"',
+    "\x00",
+]
+CELLS += ["[" * 3000, "true", "\ufeff", "é" * 50, "1" * 300, "18446744073709551616", "1e308", '"a\r\nb"', "\x1b[2J"]
+
+
+@fuzzed
+@given(st.data(), asked)
+def test_csv(tmp_path, data, options):
+    names = data.draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=6))
+    rows = data.draw(st.lists(st.lists(st.sampled_from(CELLS), min_size=1, max_size=7), max_size=9))
+    end, separator = data.draw(st.sampled_from(["\n", "\r\n", "\r"])), data.draw(st.sampled_from(",;\t"))
+    content = end.join(separator.join(row) for row in (names, *rows)).encode()
+    packed = data.draw(st.booleans())
+    content = gzip.compress(content, mtime=0) if packed else content
+    path = tmp_path / ("c.csv.gz" if packed else "c.csv")
+    path.write_bytes(data.draw(damaged_bytes(content)) if data.draw(st.booleans()) else content)
+    outcome(path, **options)
+
+
+def _columns(pa):
+    """Columns of three rows of many types."""
+    far = pa.array([2**62, 0, None], pa.timestamp("s"))
+    yield from (pa.array(x) for x in ([0, 1, 1], [1.0, 0.0, None], ["a", "b", None], [True, False, None], [None] * 3))
+    yield from (
+        pa.array(x)
+        for x in ([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [[1], [], None], [{"a": 1}] * 3, [b"x", b"\xff", None])
+    )
+    yield from (pa.array(["a", None, "b"]).dictionary_encode(), pa.array([2**63 + 5, 0, 1], pa.uint64()), far)
+    yield from (
+        pa.array([1e300, float("nan"), float("inf")]),
+        pa.array([[["a"]], None, [[]]]),
+        pa.array(["1", "0.5", "\x1b"]),
+    )
+    yield pa.array([{"role": "user", "content": "x"}] * 3)
+    yield pa.array([[{"role": "user", "content": "x"}]] * 3)
+
+
+@st.composite
+def tables(draw, names):
+    pa = pytest.importorskip("pyarrow")
+    chosen = draw(st.lists(st.sampled_from(names), min_size=1, max_size=6))
+    columns = list(_columns(pa))
+    return pa.Table.from_arrays([columns[draw(st.integers(0, len(columns) - 1))] for _ in chosen], chosen)
+
+
+@fuzzed
+@given(st.data(), asked, st.sampled_from(["parquet", "stream", "file", "trl"]))
+def test_parquet_and_arrow(tmp_path, data, options, form):
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    table = data.draw(tables(NAMES))
+    path = tmp_path / {"parquet": "d.parquet", "trl": "completions_00001.parquet"}.get(form, "d.arrow")
+    try:
+        if form in ("parquet", "trl"):
+            pq.write_table(table, path)
+        else:
+            with (pa.ipc.new_stream if form == "stream" else pa.ipc.new_file)(str(path), table.schema) as writer:
+                writer.write_table(table)
+    except (pa.ArrowException, ValueError):
+        return  # a table that this format cannot hold
+    if data.draw(st.booleans()):
+        path.write_bytes(data.draw(damaged_bytes(path.read_bytes())))
+    outcome(path, **options)
+    path.unlink()
+
+
+# Runs of W&B
+
+
+@fuzzed
+@given(st.data(), asked)
+def test_wandb(framed, data, options):
+    pb = pytest.importorskip("wandb.proto.wandb_internal_pb2")
+    words = st.sampled_from(
+        ["null", "NaN", "1", "2", "1e400", '"x"', "[1.0]", "{", "[[", '"../../x"', '"media/table/t.json"', "true"]
+    )
+    keys = [
+        "train/global_step",
+        "train/epoch",
+        "eval/reward",
+        "train/rewards/f/mean",
+        "completions/path",
+        "completions/nrows",
+    ]
+    records = []
+    for _ in range(data.draw(st.integers(0, 5))):
+        record = pb.Record()
+        for key in data.draw(st.lists(st.sampled_from(keys), max_size=6)):
+            good = {"completions/path": '"media/table/t.json"', "completions/nrows": "2", "train/global_step": "1"}.get(
+                key, "1"
+            )
+            record.history.item.add(key=key, value_json=data.draw(words) if data.draw(st.booleans()) else good)
+        records.append(record.SerializeToString())
+    config = pb.Record()
+    config.config.update.add(
+        key=data.draw(st.sampled_from(["reward_weights", "log_unique_prompts"])), value_json=data.draw(words)
+    )
+    content = framed([config.SerializeToString(), *records])
+    cells = st.lists(st.lists(hostile, min_size=4, max_size=5), max_size=4)
+    names = data.draw(st.permutations(["step", "prompt", "completion", "f"])) + data.draw(st.lists(hostile, max_size=1))
+    table = texts({"columns": names, "data": data.draw(cells)}).encode("utf-8", "surrogatepass")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "run-1-x"
+        (folder / "files" / "media" / "table").mkdir(parents=True)
+        (folder / "files" / "media" / "table" / "t.json").write_bytes(data.draw(damaged_bytes(table)))
+        (folder / "run-x.wandb").write_bytes(data.draw(damaged_bytes(content)) if data.draw(st.booleans()) else content)
+        outcome(folder, **options)
+
+
+# Folders
+
+
+@fuzzed
+@given(st.data(), asked)
+def test_folders(data, options):
+    names = [
+        "1.jsonl",
+        "x.csv",
+        "a.parquet",
+        "b.arrow",
+        "completions_00001.parquet",
+        "completions",
+        "rollouts",
+        "step_1",
+    ]
+    names += [
+        "train_rollouts.jsonl",
+        "traces.jsonl",
+        "results.jsonl",
+        "dataset_dict.json",
+        "run-x.wandb",
+        "trainer_state.json",
+    ]
+    contents = [
+        b"",
+        b"x",
+        b"{}\n",
+        b'{"traces": 5}\n',
+        b"step,id,reward\n0,a,1\n",
+        b"\x1f\x8b\x08",
+        b"PAR1",
+        b"ARROW1\0\0",
+        b":W&B",
+    ]
+    with tempfile.TemporaryDirectory() as name:
+        for _ in range(data.draw(st.integers(0, 5))):
+            place = Path(name, *data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=3)))
+            if place.exists() or place.is_symlink():
+                continue
+            try:
+                place.parent.mkdir(parents=True, exist_ok=True)
+                kind = data.draw(st.sampled_from(["file", "file", "file", "folder", "pipe", "link"]))
+                if kind == "file":
+                    place.write_bytes(data.draw(st.sampled_from(contents)))
+                elif kind == "folder":
+                    place.mkdir()
+                elif kind == "pipe" and hasattr(os, "mkfifo"):
+                    os.mkfifo(place)
+                elif kind == "link":
+                    place.symlink_to(data.draw(st.sampled_from(["nothing", "1.jsonl", ".", "/dev/zero"])))
+            except OSError:
+                continue  # something else has the name
+        outcome(Path(name), **options)
