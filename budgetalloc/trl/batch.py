@@ -11,7 +11,7 @@ from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.logs.write import LedgerWriter
 from budgetalloc.policies import Step
-from budgetalloc.trl.expected import Sums, expected_reward
+from budgetalloc.trl.expected import Sums, expected_reward, firmer
 from budgetalloc.trl.scoring import Measure
 
 BoolArray = NDArray[np.bool_]
@@ -55,7 +55,7 @@ class Batch:
         hinted_R: Whether it was generated with a hint; the belief does not learn from those.
         belief_R: The belief about its prompt before the step.
         prior: The belief about a prompt never met before the step, one entry.
-        baseline_R: The belief that a baseline starts from: that of a prompt never seen knows what such prompts earn.
+        baseline_R: The belief that a baseline starts from (`Step.baseline_belief`, and `expected.firmer`).
         measure: How rewards became success.
         earlier: Rewards and success of earlier steps.
         step: The trainer's step.
@@ -129,6 +129,8 @@ class Batch:
         """
         ids_R = [name for each in rounds for name in each.ids_R]
         success_R = np.concatenate([each.success_R for each in rounds])
+        prior = step.policy.belief([_UNKNOWN])
+        baseline_R = step.baseline_belief(ids_R, success_R)
         return cls(
             ids_R=ids_R,
             group_R=factorize(ids_R)[1],
@@ -138,8 +140,8 @@ class Batch:
             lengths_R=np.concatenate([each.lengths_R for each in rounds]),
             hinted_R=np.repeat([each.hinted for each in rounds], [len(each.ids_R) for each in rounds]),
             belief_R=step.policy.belief(ids_R),
-            prior=step.policy.belief([_UNKNOWN]),
-            baseline_R=step.baseline_belief(ids_R, success_R),
+            prior=prior,
+            baseline_R=firmer(baseline_R, prior, step.policy.cold(ids_R), earlier.spread),
             measure=measure,
             earlier=earlier,
             step=trainer_step,

@@ -50,7 +50,7 @@ class Rule:
             return np.where(np.isnan(rewards_R), np.nan, rewards_R >= self.threshold - EQUAL)
         if not self.functions:
             return rewards_R
-        return np.fmin.reduce(scores_RF[:, list(self.functions)], axis=1)
+        return np.asarray(np.fmin.reduce(scores_RF[:, list(self.functions)], axis=1))
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ class Scoring:
         functions = measure.rule.functions
         chosen_RF = scores_RF[:, list(functions)]
         outside_RF = (chosen_RF < -EQUAL) | (chosen_RF > 1 + EQUAL)  # False for NaN
-        outside = [f for f, out in zip(functions, outside_RF.any(axis=0).tolist(), strict=True) if out]
+        outside = [functions[k] for k in np.flatnonzero(outside_RF.any(axis=0)).tolist()]
         if outside:
             self._say(
                 "%s, taken for success so far, gives rewards outside [0, 1]. Success is chosen anew.",

@@ -81,7 +81,7 @@ REWARDS = {
 @pytest.mark.parametrize("name", REWARDS)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_trains_as_the_readme_shows_it(build, losses, policy, name):
-    """What TRL's own tests do, which knows of no range: `trainer.add_callback(AdaptiveGRPOCallback(trainer, policy))`."""
+    """What TRL's own tests do, where nobody has said what range the rewards have."""
     reward, weights = REWARDS[name]
     trainer = build(reward=reward, reward_weights=weights, max_steps=3)
     before = {key: value.clone() for key, value in trainer.model.named_parameters()}
