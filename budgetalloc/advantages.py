@@ -77,7 +77,7 @@ def group_advantages(
     elif _is(baseline, "loo"):
         base_R = np.where(n_R > 1, (sum_R - known) / others_R, known)
     elif _is(baseline, "posterior"):
-        base_R = _posterior_mean(rewards, group_R, belief_R)
+        base_R = posterior_mean(rewards, group_R, belief_R)
     else:
         base_R = _given(baseline, len(ids))
     advantages = np.where(scored_R, rewards - base_R, 0.0)
@@ -105,7 +105,7 @@ def group_advantages(
 def batch_advantages(
     rewards_R: ArrayLike,
     ids_R: Iterable[Any],
-    baseline: Baseline = "group",
+    baseline: Baseline | ArrayLike = "group",
     scale: Scale = "group",
     weight: Weight = "rollout",
     *,
@@ -154,7 +154,7 @@ def batch_advantages(
     else:
         success = check_rewards(success_R, len(ids), "success_R")
         start_R, slope_R, rest_R = reward_line(rewards, success, group_R, (low, high))
-    share_R = _posterior_mean(success, group_R, belief_R)
+    share_R = posterior_mean(success, group_R, belief_R)
     advantages_R = group_advantages(
         rewards, ids, start_R + slope_R * share_R, "none" if scale == "group" else scale, weight
     )
@@ -201,7 +201,7 @@ def reward_line(
     return low + start_R, slope_R, rest_R
 
 
-def _posterior_mean(success_R: FloatArray, group_R: NDArray[np.int64], belief_R: Beta | None) -> FloatArray:
+def posterior_mean(success_R: FloatArray, group_R: NDArray[np.int64], belief_R: Beta | None) -> FloatArray:
     """The posterior mean of each row's prompt after the other rows of its group; NaN rows are no evidence."""
     if not isinstance(belief_R, Beta) or len(belief_R) != len(success_R):
         given = f"{len(belief_R)} entries" if isinstance(belief_R, Beta) else shown(belief_R)

@@ -1,6 +1,6 @@
 """The one record of a training step: what was generated, what it earned, and what was believed before it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,9 +10,12 @@ from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.logs.write import LedgerWriter
-from budgetalloc.policies import Policy
+from budgetalloc.policies import Step
+from budgetalloc.trl.expected import Sums, expected_reward, firmer
+from budgetalloc.trl.scoring import Measure
 
 BoolArray = NDArray[np.bool_]
+_UNKNOWN = "\0"  # no prompt has this id
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +26,7 @@ class Round:
         ids_R: Prompt of each rollout.
         rewards_R: Its total reward, NaN where no reward function scored it.
         scores_RF: Its reward by reward function, shape (R, F), NaN where a function gave none.
+        success_R: How far it succeeded, in [0, 1], which is what the beliefs learn; NaN where it was not scored.
         lengths_R: Its tokens.
         hinted: Whether the rollouts were generated with the user's hint.
     """
@@ -30,6 +34,7 @@ class Round:
     ids_R: list[Id]
     rewards_R: FloatArray
     scores_RF: FloatArray
+    success_R: FloatArray
     lengths_R: IntArray
     hinted: bool = False
 
@@ -45,28 +50,39 @@ class Batch:
         group_R: Number of its group: prompts count from 0 in the order in which they first appear.
         rewards_R: Its total reward, NaN where no reward function scored it.
         scores_RF: Its reward by reward function, shape (R, F).
-        unit_R: What the belief learns: the total reward mapped to [0, 1], NaN where there was none.
+        success_R: How far it succeeded, in [0, 1]; NaN where it was not scored.
         lengths_R: Its tokens.
         hinted_R: Whether it was generated with a hint; the belief does not learn from those.
         belief_R: The belief about its prompt before the step.
-        step: The trainer's step, as the ledger counts.
+        prior: The belief about a prompt never met before the step, one entry.
+        baseline_R: The belief that a baseline starts from (`Step.baseline_belief`, and `expected.firmer`).
+        measure: How rewards became success.
+        earlier: Rewards and success of earlier steps.
+        step: The trainer's step.
         policy_step: Steps that the policy had ended before this one.
 
     >>> import budgetalloc as ba
-    >>> made = Round(["a", "b", "a"], np.array([2.0, 0.0, np.nan]), np.zeros((3, 1)), np.array([4, 4, 2]))
-    >>> batch = Batch.of([made], ba.uniform(), lambda rewards_R: rewards_R / 2, step=7)
-    >>> batch.group_R, batch.counts_R, batch.unit_R, batch.belief_R.mean
-    (array([0, 1, 0]), array([2, 1, 2]), array([ 1.,  0., nan]), array([0.5, 0.5, 0.5]))
+    >>> from budgetalloc.trl.scoring import Rule
+    >>> rewards_R, success_R = np.array([2.0, 0.0, np.nan]), np.array([1.0, 0.0, np.nan])
+    >>> made = Round(["a", "b", "a"], rewards_R, rewards_R[:, None], success_R, np.array([4, 4, 2]))
+    >>> step = ba.uniform().begin(["a", "b"], ba.Budget(rollouts=4))
+    >>> batch = Batch.of([made], step, Measure(Rule(), (0.0, 2.0), ("reward",), slope=1.0), Sums(), trainer_step=7)
+    >>> batch.group_R, batch.counts_R, batch.belief_R.mean, batch.expected(batch.belief_R.mean)[0]
+    (array([0, 1, 0]), array([2, 1, 2]), array([0.5, 0.5, 0.5]), array([1., 1., 1.]))
     """
 
     ids_R: list[Id]
     group_R: IntArray
     rewards_R: FloatArray
     scores_RF: FloatArray
-    unit_R: FloatArray
+    success_R: FloatArray
     lengths_R: IntArray
     hinted_R: BoolArray
     belief_R: Beta
+    prior: Beta
+    baseline_R: Beta
+    measure: Measure
+    earlier: Sums
     step: int
     policy_step: int
 
@@ -86,34 +102,50 @@ class Batch:
 
     @property
     def learned_R(self) -> FloatArray:
-        """What the belief learns from each rollout: `unit_R`, and NaN where there was a hint."""
-        return np.where(self.hinted_R, np.nan, self.unit_R)
+        """What the belief learns from each rollout: `success_R`, and NaN where there was a hint."""
+        return np.where(self.hinted_R, np.nan, self.success_R)
+
+    def expected(self, mean_R: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The reward expected of each rollout, in the rewards' own units, and the standard deviation around it.
+
+        Args:
+            mean_R: The success expected of it, in [0, 1], shape (R,).
+        """
+        if self.measure.reward_range is None:
+            return expected_reward(mean_R, self.success_R, self.rewards_R, self.group_R, self.earlier)
+        low, high = self.measure.reward_range
+        return low + (high - low) * mean_R, (high - low) * np.sqrt(mean_R * (1 - mean_R))
 
     @classmethod
-    def of(
-        cls, rounds: Sequence[Round], policy: Policy, to_unit: Callable[[FloatArray], FloatArray], step: int
-    ) -> "Batch":
-        """The rounds of a step that the policy has not learned from yet, as one batch.
+    def of(cls, rounds: Sequence[Round], step: Step, measure: Measure, earlier: Sums, trainer_step: int) -> "Batch":
+        """The rounds of a step that has not ended, as one batch.
 
         Args:
             rounds: In the order in which they were generated, at least one.
-            policy: Whose beliefs they are.
-            to_unit: From total rewards to the scale of the beliefs.
-            step: The trainer's step.
+            step: The policy's.
+            measure: How rewards became success.
+            earlier: Rewards and success of earlier steps.
+            trainer_step: The trainer's step.
         """
         ids_R = [name for each in rounds for name in each.ids_R]
-        rewards_R = np.concatenate([each.rewards_R for each in rounds])
+        success_R = np.concatenate([each.success_R for each in rounds])
+        prior = step.policy.belief([_UNKNOWN])
+        baseline_R = step.baseline_belief(ids_R, success_R)
         return cls(
             ids_R=ids_R,
             group_R=factorize(ids_R)[1],
-            rewards_R=rewards_R,
+            rewards_R=np.concatenate([each.rewards_R for each in rounds]),
             scores_RF=np.concatenate([each.scores_RF for each in rounds]),
-            unit_R=to_unit(rewards_R),
+            success_R=success_R,
             lengths_R=np.concatenate([each.lengths_R for each in rounds]),
             hinted_R=np.repeat([each.hinted for each in rounds], [len(each.ids_R) for each in rounds]),
-            belief_R=policy.belief(ids_R),
-            step=step,
-            policy_step=policy.estimator.step,
+            belief_R=step.policy.belief(ids_R),
+            prior=prior,
+            baseline_R=firmer(baseline_R, prior, step.policy.cold(ids_R), earlier.spread),
+            measure=measure,
+            earlier=earlier,
+            step=trainer_step,
+            policy_step=step.policy.estimator.step,
         )
 
 
@@ -122,4 +154,14 @@ def append(ledger: LedgerWriter, batch: Batch) -> None:
     hinted = batch.hinted_R.tolist()
     names_R = [f"{name} (hinted)" if with_hint else name for name, with_hint in zip(batch.ids_R, hinted, strict=True)]
     predicted_R = np.where(batch.hinted_R, np.nan, batch.belief_R.mean)
-    ledger.append(batch.step, names_R, batch.rewards_R, batch.lengths_R, predicted_R, batch.counts_R)
+    ledger.append(
+        batch.step,
+        names_R,
+        batch.rewards_R,
+        batch.lengths_R,
+        predicted_R,
+        batch.counts_R,
+        success_R=batch.success_R,
+        decision=batch.policy_step,
+        reward_range=batch.measure.reward_range,
+    )

@@ -22,11 +22,13 @@ from budgetalloc.trl.experimental.reuse import Reuse
 from budgetalloc.trl.options import Options
 from budgetalloc.trl.processes import check_alike
 from budgetalloc.trl.prompts import Prompts
+from budgetalloc.trl.scoring import Success
 from budgetalloc.trl.standing import standing_in
 from budgetalloc.trl.step import run_step
 from budgetalloc.trl.support import check_only_one, check_served, check_trainer, warn_unaligned_saves
 from budgetalloc.trl.trackers import Trackers
 from budgetalloc.trl.training import Training
+from budgetalloc.trl.watch import Watch
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +60,14 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         quantum: Counts are multiples of it.
         prompt_id: The dataset column that names prompts. Without it a prompt is named by its hash. Rows with the same
             name are one prompt, of which the first row is used.
-        reward_range: Lowest and highest total reward, mapped to [0, 1] for the beliefs.
+        success: What the beliefs learn of a rollout, and what "solved" means: the name of a reward function, or its
+            place in `reward_funcs` (an int); a threshold on the total reward (a float); or a function that is given
+            the rewards by function name, shape (R,) each, and returns success in [0, 1], shape (R,). Left out: the
+            reward itself where there is one function; of several, those of the largest weight whose values are 0 and 1
+            only, all of which must be 1, as the log says once. Advantages use the total reward in any case.
+        reward_range: Lowest and highest total reward, mapped to [0, 1] for the beliefs where success is the total; a
+            reward outside is clipped there and counted. Left out, it is learned. Policies that decide nothing, as
+            `uniform()`, do not look at it.
         hint: For `policies.on_all_fail`: from a dataset row to the row with a hint in its prompt. Rollouts with it are
             of their prompt's group, are trained on with the hint in the prompt, and are logged as "ID (hinted)".
         buffer: Responses of earlier steps that take the place of rows without signal: a `SelectiveSampleBuffer` or a
@@ -88,7 +97,8 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         min_group: int | None = None,
         quantum: int = 1,
         prompt_id: str = "prompt_id",
-        reward_range: tuple[float, float] = (0.0, 1.0),
+        success: Success = None,
+        reward_range: tuple[float, float] | None = None,
         hint: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
         buffer: SelectiveSampleBuffer | CorrectResponseBuffer | None = None,
         ledger: str | os.PathLike[str] | None = None,
@@ -106,11 +116,15 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             "cap": cap,
             "min_group": min_group,
             "quantum": quantum,
+            "success": success,
             "reward_range": reward_range,
             "hint": hint,
             "buffer": buffer,
         }
         self.options = Options.resolve(self.policy.needs, trainer.scale_rewards, given)
+        main = trainer.accelerator.is_main_process
+        weights = trainer.reward_weights.tolist()
+        self.scoring = self.options.scoring(trainer.reward_func_names, weights, quiet=not main)
         self.prompts = Prompts(trainer.train_dataset, prompt_id)
         check_served(trainer, self.options, self.prompts)
         # Raises now, not after an hour of loading, where floor, cap and quantum contradict each other.
@@ -161,16 +175,21 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             ledger = LedgerWriter(self.ledger_path)
             ledger.resume(state.global_step)
         generate = trainer._generate_and_score_completions
+        pool = {} if self.options.bounds.candidates == 1 else self.prompts.first_rows()
+        listed = self.prompts.indexable and getattr(trainer.train_dataset, "column_names", None)
         training = self._training = Training(
             trainer=trainer,
             policy=self.policy,
             prompts=self.prompts,
-            pool={} if self.options.bounds.candidates == 1 else self.prompts.first_rows(),
+            pool=pool,
+            pool_size=len(pool) or (len(self.prompts.first_rows()) if listed else 0),
             options=self.options,
+            scoring=self.scoring,
             generate=generate,
             reuse=self.reuse,
             ledger=ledger,
             trackers=self.trackers,
+            watch=Watch(),
         )
 
         @wraps(generate)
@@ -187,7 +206,8 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         return {
             "policy": self.policy.name,
             "seed": self.policy.seed,
-            "options": repr(replace(self.options, hint=None)),
+            "options": repr(replace(self.options, hint=None, success=None)),
+            "success": repr(self.scoring.state_dict()),
             "hint": self.options.hint is not None,
             "keep": self.policy.keep is not None,
             "dataset": self.prompts.fingerprint,
@@ -217,6 +237,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             self.policy.name,
             self.prompts.fingerprint,
             trainer_step=self.trainer.state.global_step,
+            scoring=self.scoring.state_dict(),
         )
         if self.reuse is not None:
             self.reuse.save(folder)
@@ -224,7 +245,8 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             self.trackers.save(folder)
 
     def _load(self, checkpoint: Path) -> None:
-        load_beliefs(checkpoint, self.policy, self.prompts.fingerprint, self.allow_dataset_change)
+        about = load_beliefs(checkpoint, self.policy, self.prompts.fingerprint, self.allow_dataset_change)
+        self.scoring.load_state_dict(about.get("scoring", {}), self.policy.estimator)
         if self.reuse is not None and not self.reuse.load(checkpoint):
             logger.warning("%s has no state of a buffer: the buffer starts empty.", checkpoint)
         if self.trackers is not None:

@@ -59,7 +59,7 @@ def restoring_with(trainer: Any, also_load: Callable[[Path], None], applies: Cal
 
 
 def save_beliefs(
-    folder: Path, state: dict[str, Any], policy: str, dataset: str | None, *, trainer_step: int, **more: int
+    folder: Path, state: dict[str, Any], policy: str, dataset: str | None, *, trainer_step: int, **more: Any
 ) -> None:
     """Writes the state of the policy of this name into a checkpoint.
 
@@ -69,7 +69,7 @@ def save_beliefs(
         policy: Its name.
         dataset: The fingerprint of the train dataset.
         trainer_step: The trainer's step that the checkpoint is of; `load_beliefs` compares it.
-        more: Numbers that are saved beside the state.
+        more: Facts in JSON types that are saved beside the state.
     """
     about = {"policy": policy, "dataset": dataset, "trainer_step": trainer_step, **more}
     save_state(folder / STATE_FILE, state, about)

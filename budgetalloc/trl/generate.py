@@ -1,5 +1,6 @@
 """One round of TRL's own generation and scoring."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import torch
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError
 from budgetalloc.trl.batch import Round
 from budgetalloc.trl.merging import drop_fillers
@@ -14,7 +16,22 @@ from budgetalloc.trl.standing import standing_in
 from budgetalloc.trl.training import Rows, Training
 
 
-def generate(training: Training, ids_R: list[Id], rows: Rows, hinted: bool) -> tuple[Round, dict[str, Any]]:
+@dataclass(frozen=True, eq=False)
+class Generated:
+    """One round of a step before it is known what counts as success: columns as in `Round`."""
+
+    ids_R: list[Id]
+    rewards_R: FloatArray
+    scores_RF: FloatArray
+    lengths_R: IntArray
+    hinted: bool
+
+    def with_success(self, success_R: FloatArray) -> Round:
+        """The round, with the success of each rollout."""
+        return Round(self.ids_R, self.rewards_R, self.scores_RF, success_R, self.lengths_R, self.hinted)
+
+
+def generate(training: Training, ids_R: list[Id], rows: Rows, hinted: bool) -> tuple[Generated, dict[str, Any]]:
     """One round of TRL's own generation and scoring: what was made in all processes, and TRL's batch of this one.
 
     TRL's means of lengths count the fillers; everything about rewards does not.
@@ -49,7 +66,7 @@ def generate(training: Training, ids_R: list[Id], rows: Rows, hinted: bool) -> t
         raise RuntimeError("TRL did not call _calculate_rewards: budgetalloc saw no rewards of this step.")
     drop_fillers(trainer._logs, len(rows) * trainer.accelerator.num_processes - wanted)
     rewards_per_func, lengths = scored[-1]
-    made = Round(
+    made = Generated(
         ids_R=ids_R,
         rewards_R=total_rewards(trainer, rewards_per_func),
         scores_RF=rewards_per_func.cpu().double().numpy(),

@@ -1,10 +1,10 @@
-"""The metrics of a step: what its groups showed, and how well the beliefs foresaw it."""
+"""The metrics of a step: what its groups showed, and how well the beliefs foresaw it.
 
-from collections.abc import Sequence
+A metric that says nothing in a step (the share of mixed groups where every group is one rollout) is left out of it.
+"""
 
 import numpy as np
 
-from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import EQUAL, extremes, mixed_groups, unequal
 from budgetalloc.budget import IntArray
@@ -12,56 +12,106 @@ from budgetalloc.trl.batch import Batch
 from budgetalloc.values import mixed_group
 
 
-def describe(batch: Batch, *, hints: bool = False) -> dict[str, float]:
+def describe(batch: Batch, *, hints: bool = False, pool_met: float | None = None) -> dict[str, float]:
     """The metrics of a step. Rollouts with a hint are left out, as a hint says nothing of what was foreseen.
 
     Args:
         batch: The step.
         hints: Whether to count the rollouts with a hint.
+        pool_met: Share of the dataset's prompts met before the step, if it is known.
     """
-    rows = np.flatnonzero(~batch.hinted_R)
-    metrics = group_metrics([batch.ids_R[k] for k in rows.tolist()], batch.unit_R[rows], batch.belief_R.take(rows))
+    rows = np.flatnonzero(~batch.hinted_R & ~np.isnan(batch.success_R))
+    success_R, belief_R = batch.success_R[rows], batch.belief_R.take(rows)
+    metrics = {"prompts": float(len(batch.counts_G))}
+    if rows.size:
+        metrics |= _of_groups(batch) | _of_beliefs(success_R, belief_R, batch.earlier.mean_success)
+        foreseen_R = batch.expected(batch.belief_R.mean)[0][rows]
+        metrics |= explained(batch.rewards_R[rows], foreseen_R)
+        metrics |= by_kind(success_R, belief_R, batch.prior)
+    metrics["rewards_clipped"] = float(batch.measure.count_clipped(batch.rewards_R, batch.scores_RF))
+    low, high = extremes(batch.rewards_R, np.zeros(len(batch), dtype=np.int64), 1)
+    metrics["all_equal"] = float(not unequal(low, high)[0])
+    if pool_met is not None:
+        metrics["pool_met"] = pool_met
     return metrics | {"hinted": float(np.sum(batch.hinted_R))} if hints else metrics
 
 
-def group_metrics(ids_R: Sequence[Id], rewards_R: FloatArray, belief_R: Beta) -> dict[str, float]:
-    """Metrics of one step, by group; rewards lie in [0, 1], NaN where there was none.
+def _of_groups(batch: Batch) -> dict[str, float]:
+    """What groups of several rollouts showed; nothing where every group is one rollout."""
+    unhinted = np.flatnonzero(~batch.hinted_R)
+    _, first, group_R = np.unique(batch.group_R[unhinted], return_index=True, return_inverse=True)
+    n_G = np.bincount(group_R)
+    if n_G.max() == 1:
+        return {}
+    low_G, high_G = extremes(batch.success_R[unhinted], group_R, len(n_G))
+    mixed_G = mixed_groups(batch.rewards_R[unhinted], group_R, len(n_G))
+    scored_G = np.isfinite(low_G)
+    chance_G = _at_count(batch.belief_R.take(unhinted[first]), n_G)
+    counts = {"min": n_G.min(), "mean": n_G.mean(), "max": n_G.max()}
+    return {
+        "frac_mixed": float(np.mean(mixed_G[scored_G])),
+        "frac_all_pass": float(np.mean(low_G[scored_G] > 1 - EQUAL)),
+        "frac_all_fail": float(np.mean(high_G[scored_G] < EQUAL)),
+        "frac_mixed_predicted": float(np.mean(chance_G[scored_G])),
+        **{f"count/{key}": float(x) for key, x in counts.items()},
+    }
+
+
+def _of_beliefs(success_R: FloatArray, belief_R: Beta, pool_mean: float) -> dict[str, float]:
+    """Brier score of the beliefs, and of one rate for all prompts: the mean of what earlier steps showed."""
+    return {
+        "success": float(np.mean(success_R)),
+        "brier": float(np.mean((belief_R.mean - success_R) ** 2)),
+        "brier_pool_mean": float(np.mean((pool_mean - success_R) ** 2)),
+    }
+
+
+def explained(rewards_R: FloatArray, foreseen_R: FloatArray) -> dict[str, float]:
+    """Share of the rewards' variance that was foreseen; nothing where the rewards are equal.
+
+    >>> explained(np.array([0.0, 0.0, 1.0, 1.0]), np.array([0.25, 0.25, 0.75, 0.75]))
+    {'explained': 0.75}
+    """
+    spread = float(np.var(rewards_R))
+    if not unequal(rewards_R.min(keepdims=True), rewards_R.max(keepdims=True))[0]:
+        return {}
+    return {"explained": 1.0 - float(np.mean((rewards_R - foreseen_R) ** 2)) / spread}
+
+
+def by_kind(success_R: FloatArray, belief_R: Beta, prior: Beta) -> dict[str, float]:
+    """Mean success of prompts that until now were never, sometimes and always solved; of those met before.
 
     Args:
-        ids_R: Prompt of each rollout.
-        rewards_R: Its reward.
-        belief_R: The belief about its prompt before the step.
+        success_R: In [0, 1], shape (R,).
+        belief_R: The belief about each prompt before the step.
+        prior: The belief about a prompt never met, one entry.
 
-    >>> from budgetalloc import Beta
-    >>> m = group_metrics(["a", "a", "b", "b"], np.array([1.0, 0.0, 0.0, 0.0]), Beta([1] * 4, [1] * 4))
-    >>> {k: round(v, 3) for k, v in m.items()}
-    {'frac_mixed': 0.5, 'frac_all_pass': 0.0, 'frac_all_fail': 0.5, 'frac_mixed_predicted': 0.333, 'brier': 0.25,
-     'prompts': 2.0, 'count/min': 2.0, 'count/mean': 2.0, 'count/max': 2.0}
+    >>> by_kind(np.array([1.0, 0.0, 1.0]), Beta([0.5, 0.5, 1.5], [2.5, 4.5, 0.5]), Beta([0.5], [0.5]))
+    {'success/never': 0.5, 'success/always': 1.0}
     """
-    ids_P, group_R = factorize(ids_R)
-    n_P = np.bincount(group_R)
-    metrics = {}
-    lowest_P, highest_P = extremes(rewards_R, group_R, len(ids_P))
-    scored_P = np.isfinite(lowest_P)
-    if scored_P.any():
-        low, high = lowest_P[scored_P], highest_P[scored_P]
-        first_P = np.unique(group_R, return_index=True)[1]
-        chance_P = _at_count(belief_R.take(first_P), n_P)
-        error_R = (belief_R.mean - rewards_R)[~np.isnan(rewards_R)]
-        metrics = {
-            "frac_mixed": float(np.mean(unequal(low, high))),
-            "frac_all_pass": float(np.mean(low > 1 - EQUAL)),
-            "frac_all_fail": float(np.mean(high < EQUAL)),
-            "frac_mixed_predicted": float(np.mean(chance_P[scored_P])),
-            "brier": float(np.mean(error_R**2)),
-        }
-    counts = {"min": n_P.min(), "mean": n_P.mean(), "max": n_P.max()}
-    return {**metrics, "prompts": float(len(ids_P)), **{f"count/{key}": float(x) for key, x in counts.items()}}
+    solved_R, failed_R = belief_R.alpha_P > prior.alpha_P, belief_R.beta_P > prior.beta_P
+    kinds = {"never": failed_R & ~solved_R, "sometimes": failed_R & solved_R, "always": solved_R & ~failed_R}
+    return {f"success/{kind}": float(np.mean(success_R[of_R])) for kind, of_R in kinds.items() if of_R.any()}
+
+
+def of_advantages(advantages_R: FloatArray) -> dict[str, float]:
+    """The share of advantages that are not 0, their mean size, and the share of negative ones by size.
+
+    >>> of_advantages(np.array([1.5, -0.5, 0.0, 0.0]))
+    {'advantage/frac_nonzero': 0.5, 'advantage/mean_abs': 0.5, 'advantage/share_negative': 0.25}
+    """
+    size_R = np.abs(advantages_R)
+    metrics = {
+        "advantage/frac_nonzero": float(np.mean(size_R > EQUAL)),
+        "advantage/mean_abs": float(np.mean(size_R)),
+    }
+    mass = float(size_R.sum())
+    return metrics | ({"advantage/share_negative": float(size_R[advantages_R < 0].sum()) / mass} if mass > 0 else {})
 
 
 def share_without_spread(batch: Batch) -> float:
     """Share of rollouts whose group has equal rewards: TRL's `frac_reward_zero_std`, by the true groups."""
-    mixed_G = mixed_groups(batch.unit_R, batch.group_R, len(batch.counts_G))
+    mixed_G = mixed_groups(batch.rewards_R, batch.group_R, len(batch.counts_G))
     return float(np.mean(~mixed_G[batch.group_R]))
 
 

@@ -1,19 +1,20 @@
 """What the user and the policy ask for, resolved and checked once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
 import numpy as np
 
-from budgetalloc.advantages import Baseline, Scale, Weight, group_advantages
+from budgetalloc.advantages import EPS, Baseline, Scale, Weight, batch_advantages, posterior_mean
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.beliefs.rewards import check_range, to_unit
+from budgetalloc.beliefs.rewards import check_range
 from budgetalloc.errors import InputError
 from budgetalloc.policies import Needs
 from budgetalloc.policies.bounds import Bounds
 from budgetalloc.trl.batch import Batch
 from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
+from budgetalloc.trl.scoring import Scoring, Success, check_success
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,8 @@ class Options:
         bounds: Which prompts are on offer, and the sizes of their groups.
         baseline: None where TRL's own advantages stay.
         scale, weight: As in `budgetalloc.group_advantages`.
-        reward_range: Lowest and highest total reward.
+        success: How success is told from rewards, as the user said.
+        reward_range: Lowest and highest total reward; None, to learn it.
         keep_batch: Whether the rows of TRL's batch stay as they are.
         generate: Rollouts that a step may generate for each one that it trains on.
         hint: From a dataset row to the row with a hint, or None.
@@ -35,7 +37,8 @@ class Options:
     baseline: Baseline | None
     scale: Scale
     weight: Weight
-    reward_range: tuple[float, float]
+    success: Success
+    reward_range: tuple[float, float] | None
     keep_batch: bool
     generate: int
     hint: Callable[[dict[str, Any]], dict[str, Any]] | None
@@ -63,7 +66,8 @@ class Options:
             baseline=_first(given["baseline"], needs.baseline, None if keep_advantages else "group"),
             scale=_first(given["scale"], needs.scale, trainer_scale),
             weight=_first(given["weight"], needs.weight),
-            reward_range=check_range(given["reward_range"]),
+            success=given["success"],
+            reward_range=None if given["reward_range"] is None else check_range(given["reward_range"]),
             keep_batch=keep_batch,
             generate=needs.generate,
             hint=given["hint"],
@@ -73,6 +77,7 @@ class Options:
             value = getattr(options, name)
             if value not in get_args(allowed) and not (name == "baseline" and value is None):
                 raise InputError(f"{name}={value!r}: use one of {get_args(allowed)}.")
+        check_success(options.success)
         if not isinstance(options.buffer, SelectiveSampleBuffer | CorrectResponseBuffer | None):
             raise InputError(f"buffer={options.buffer!r}: pass a SelectiveSampleBuffer or a CorrectResponseBuffer.")
         if options.hint is not None and options.baseline == "posterior":
@@ -81,33 +86,32 @@ class Options:
             )
         return options
 
+    def scoring(self, names: Sequence[str], weights: Sequence[float], quiet: bool) -> Scoring:
+        """What tells success from the rewards of these functions; where nothing is decided, no range is looked at."""
+        return Scoring(names, weights, self.success, None if self.keep_batch else self.reward_range, quiet)
+
     def advantages(self, batch: Batch, rewards_R: FloatArray | None = None) -> FloatArray:
-        """Advantages of a batch, shape (R,). The posterior baseline is on the beliefs' scale, others on the rewards'.
+        """Advantages of a batch in units of the total reward, shape (R,); 0 where all rewards of the batch are equal.
+
+        The posterior baseline is the reward expected of the rollout, from what is believed of its prompt's success.
 
         Args:
             batch: Whose groups and beliefs.
-            rewards_R: Total rewards where they are not the batch's own.
+            rewards_R: Total rewards where they are not the batch's own: those of correct responses put in.
         """
-        rewards_R = batch.rewards_R if rewards_R is None else rewards_R
+        success_R = batch.success_R
+        if rewards_R is None:
+            rewards_R = batch.rewards_R
+        else:
+            success_R = np.where(np.isnan(rewards_R) | (rewards_R == batch.rewards_R), success_R, 1.0)
         baseline = self.baseline or "group"
-        posterior = baseline == "posterior"
-        rewards = self.to_unit(rewards_R) if posterior else rewards_R
-        advantages_R = group_advantages(
-            rewards, batch.ids_R, baseline, self.scale, self.weight, belief_R=batch.belief_R
-        )
-        low, high = self.reward_range
-        return advantages_R * (high - low) if posterior and self.scale == "none" else advantages_R
-
-    def to_unit(self, rewards_R: FloatArray) -> FloatArray:
-        """Total rewards on the scale of the beliefs; raises `InputError` for one outside `reward_range`."""
-        unit_R = to_unit(rewards_R, self.reward_range)
-        outside_R = (unit_R < 0) | (unit_R > 1)  # False for NaN
-        if outside_R.any():
-            raise InputError(
-                f"A reward of {np.asarray(rewards_R)[outside_R][0]:g} lies outside reward_range={self.reward_range}: "
-                "the total over all reward functions, with their weights, counts. Pass reward_range=(lowest, highest)."
-            )
-        return unit_R
+        if baseline != "posterior":
+            return batch_advantages(rewards_R, batch.ids_R, baseline, self.scale, self.weight)
+        mean_R = posterior_mean(success_R, batch.group_R, batch.baseline_R)
+        expected_R, deviation_R = batch.expected(mean_R)
+        scale = "none" if self.scale == "group" else self.scale
+        advantages_R = batch_advantages(rewards_R, batch.ids_R, expected_R, scale, self.weight)
+        return advantages_R / (deviation_R + EPS) if self.scale == "group" else advantages_R
 
 
 def _first(*values: Any) -> Any:

@@ -38,12 +38,19 @@ def batch_to_train_on(
             output = reuse.put_back(output, swap, advantages_R)
     kept_R = np.arange(len(batch))
     if policy.keep is not None and len(batch) > total:
-        keep, scores_RF = policy.keep, batch.scores_RF
-        kept_R = decided_by_first(accelerator, lambda: np.asarray(keep(batch.ids_R, trained_R, total, scores_RF, None)))
+        keep, scores_RF, success_R = policy.keep, batch.scores_RF, batch.success_R
+        kept_R = decided_by_first(
+            accelerator, lambda: np.asarray(keep(batch.ids_R, trained_R, total, scores_RF, success_R))
+        )
         output = take(output, kept_R)
     if shared:
         output = part(output, accelerator.process_index, accelerator.num_processes)
     return output if reuse is None else reuse.refill(output, batch, kept_R)
+
+
+def everyones_advantages(trainer: Any, output: dict[str, Any]) -> FloatArray:
+    """The advantages that all processes train on, one a row."""
+    return np.asarray(trainer.accelerator.gather(output["advantages"]).cpu().double().numpy())
 
 
 def put_advantages(trainer: Any, output: dict[str, Any], advantages_R: FloatArray) -> None:

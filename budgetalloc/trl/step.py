@@ -10,47 +10,64 @@ from budgetalloc.errors import InputError
 from budgetalloc.trl.batch import Batch, append
 from budgetalloc.trl.decide import decide, open_step
 from budgetalloc.trl.generate import generate
-from budgetalloc.trl.metrics import describe, share_without_spread
-from budgetalloc.trl.outputs import batch_to_train_on
+from budgetalloc.trl.metrics import describe, of_advantages, share_without_spread
+from budgetalloc.trl.outputs import batch_to_train_on, everyones_advantages
+from budgetalloc.trl.scoring import Measure
 from budgetalloc.trl.training import Rows, Training
 
 
 def run_step(training: Training, inputs: Rows) -> dict[str, Any]:
     """TRL's batch to train on, in place of `_generate_and_score_completions`: as many rows as `inputs`."""
-    trainer, options = training.trainer, training.options
+    trainer, options, scoring = training.trainer, training.options, training.scoring
     started, generating = time.perf_counter(), 0.0
     step, own_ids_R = open_step(training, inputs)
     rounds, outputs = [], []
+    measure: Measure | None = None
     for ids_R, rows in decide(training, step, own_ids_R, inputs):
         generation_started = time.perf_counter()
         made, output = generate(training, ids_R, rows, step.hinted)
         generating += time.perf_counter() - generation_started
-        step.observe(made.ids_R, options.to_unit(made.rewards_R), hinted=made.hinted)
-        rounds.append(made)
+        measure = measure or scoring.measure(made.rewards_R, made.scores_RF)
+        scored = made.with_success(measure.success(made.rewards_R, made.scores_RF))
+        step.observe(scored.ids_R, scored.rewards_R, scored.success_R, hinted=scored.hinted)
+        rounds.append(scored)
         outputs.append(output)
     total, generated = len(inputs) * trainer.accelerator.num_processes, sum(len(each.ids_R) for each in rounds)
-    if generated < total:
+    if measure is None or generated < total:
         raise InputError(
             f"{training.policy} asked for {generated} rollouts in one step, and the trainer trains on {total}: a "
             "decision may generate more, never fewer."
         )
-    batch = Batch.of(rounds, training.policy, options.to_unit, trainer.state.global_step)
+    batch = Batch.of(rounds, step, measure, scoring.sums, trainer.state.global_step)
     output = batch_to_train_on(training, batch, rounds, outputs, total)
-    metrics = describe(batch, hints=options.hint is not None)
+    advantages_R = everyones_advantages(trainer, output)
+    met = min(1.0, len(training.policy.estimator) / training.pool_size) if training.pool_size else None
+    metrics = describe(batch, hints=options.hint is not None, pool_met=met) | of_advantages(advantages_R)
     if training.ledger is not None:
         append(training.ledger, batch)
     step.end()
+    scoring.learn(measure, batch.rewards_R, batch.scores_RF, batch.learned_R, training.policy.estimator)
     if training.trackers is not None:
         training.trackers.add(batch)
+    if trainer.accelerator.is_main_process:
+        training.watch.look(advantages_R)
     metrics["seconds"] = time.perf_counter() - started - generating
     log(training, batch, len(rounds), metrics)
     return output
 
 
 def log(training: Training, batch: Batch, rounds: int, metrics: dict[str, float]) -> None:
-    """Hands the step's metrics to the trainer's own log."""
+    """Hands the step's metrics to the trainer's own log.
+
+    TRL's `frac_reward_zero_std` is right where its rows are untouched. Elsewhere TRL took each row for a group: its
+    entry is taken back, and the share by the true groups is `budgetalloc/frac_reward_zero_std`.
+    """
     logged = training.trainer._metrics["train"]
+    if not training.options.keep_batch:
+        del logged["frac_reward_zero_std"][-rounds:]
+        if not logged["frac_reward_zero_std"]:  # TRL divides by the number of entries
+            del logged["frac_reward_zero_std"]
+        if batch.counts_G.max() > 1:
+            metrics = metrics | {"frac_reward_zero_std": share_without_spread(batch)}
     for key, value in metrics.items():
         logged[f"budgetalloc/{key}"].append(value)
-    if not training.options.keep_batch:  # TRL took each row for a group
-        logged["frac_reward_zero_std"][-rounds:] = [share_without_spread(batch)] * rounds

@@ -10,7 +10,9 @@ from budgetalloc.policies import Policy
 from budgetalloc.trl.experimental.reuse import Reuse
 from budgetalloc.trl.options import Options
 from budgetalloc.trl.prompts import Prompts
+from budgetalloc.trl.scoring import Scoring
 from budgetalloc.trl.trackers import Trackers
+from budgetalloc.trl.watch import Watch
 
 Rows = list[dict[str, Any]]
 
@@ -24,18 +26,24 @@ class Training:
         policy: Decides and learns.
         prompts: Names rows.
         pool: Each distinct prompt of the dataset with its first row; empty where only the batch's own are on offer.
+        pool_size: Distinct prompts of the dataset; 0 where its rows cannot be listed.
         options: How the policy is attached.
+        scoring: Tells success from rewards.
         generate: The trainer's `_generate_and_score_completions` as it was when training began.
         reuse: Puts stored responses into batches, or None.
         ledger, trackers: What reads the steps in this process, or None.
+        watch: Looks out for what does harm.
     """
 
     trainer: Any
     policy: Policy
     prompts: Prompts
     pool: dict[Id, int]
+    pool_size: int
     options: Options
+    scoring: Scoring
     generate: Callable[[Rows], dict[str, Any]]
     reuse: Reuse | None
     ledger: LedgerWriter | None
     trackers: Trackers | None
+    watch: Watch

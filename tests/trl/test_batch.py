@@ -9,20 +9,31 @@ from hypothesis import strategies as st
 
 import budgetalloc as ba
 from budgetalloc.trl.batch import Batch, Round, append
+from budgetalloc.trl.expected import Sums
+from budgetalloc.trl.scoring import Measure, Rule
 
 rollouts = st.tuples(st.sampled_from(["a", "b", 7]), st.sampled_from([0.0, 1.0, 0.25, np.nan]), st.integers(1, 9))
 
 
 def as_round(rows, hinted=False):
     ids_R, rewards_R, lengths_R = ([row[at] for row in rows] for at in range(3))
-    return Round(ids_R, np.array(rewards_R), np.array(rewards_R)[:, None], np.array(lengths_R), hinted)
+    rewards_R = np.array(rewards_R)
+    return Round(ids_R, rewards_R, rewards_R[:, None], rewards_R / 2, np.array(lengths_R), hinted)
+
+
+def as_batch(rounds, policy=None, step=0, measure=None):
+    """A batch of these rounds, in which the total reward is success on a range of (0, 2)."""
+    policy = policy or ba.uniform()
+    ids_P = list(dict.fromkeys(name for each in rounds for name in each.ids_R))
+    opened = policy.begin(ids_P, ba.Budget(rollouts=2 * len(ids_P)))
+    return Batch.of(rounds, opened, measure or Measure(Rule(), (0.0, 2.0), ("reward",), slope=1.0), Sums(), step)
 
 
 @given(st.lists(st.tuples(st.lists(rollouts, min_size=1, max_size=6), st.booleans()), min_size=1, max_size=4))
 def test_rounds_become_one_batch_in_order(rounds):
     policy = ba.knapsack()
     policy.observe(["a", "a", 7], [1, 0, 1])
-    batch = Batch.of([as_round(*each) for each in rounds], policy, lambda rewards_R: rewards_R / 2, step=5)
+    batch = as_batch([as_round(*each) for each in rounds], policy, step=5)
     rows = [(*row, hinted) for made, hinted in rounds for row in made]
     assert len(batch) == len(rows)
     assert batch.ids_R == [row[0] for row in rows]
@@ -37,17 +48,20 @@ def test_rounds_become_one_batch_in_order(rounds):
 
 
 def test_a_batch_does_not_change():
-    batch = Batch.of([as_round([("a", 1.0, 3)])], ba.uniform(), lambda rewards_R: rewards_R, step=0)
+    batch = as_batch([as_round([("a", 1.0, 3)])])
     with pytest.raises(FrozenInstanceError):
         batch.step = 1
 
 
 def test_the_ledger_names_rollouts_with_a_hint_apart_and_predicts_nothing_of_them(tmp_path):
     plain, hinted = as_round([("a", 0.0, 3)] * 2), as_round([("a", 1.0, 4)], hinted=True)
-    batch = Batch.of([plain, hinted], ba.uniform(), lambda rewards_R: rewards_R, step=2)
+    batch = as_batch([plain, hinted], step=2)
     append(ba.LedgerWriter(tmp_path / "ledger.jsonl"), batch)
     log = ba.Ledger.read(tmp_path / "ledger.jsonl")
     assert log.ids_R == ["a", "a", "a (hinted)"]
-    assert log.step_R.tolist() == [2, 2, 2]
+    assert log.trainer_step_R.tolist() == [2, 2, 2]
+    assert log.step_R.tolist() == [0, 0, 0]  # the policy's
+    assert log.success_R.tolist() == [0.0, 0.0, 0.5]
+    assert log.reward_range == (0.0, 2.0)
     assert log.counts_R.tolist() == [3, 3, 3]
     np.testing.assert_array_equal(log.predicted_R, [0.5, 0.5, np.nan])

@@ -258,7 +258,8 @@ def test_metrics_and_completions_table(build, tmp_path):
         assert entry["budgetalloc/brier"] == pytest.approx(
             np.mean((log.predicted_R - log.rewards_R)[here] ** 2), abs=1e-5
         )
-        assert entry["frac_reward_zero_std"] == pytest.approx(
+        assert "frac_reward_zero_std" not in entry  # TRL took each row for a group
+        assert entry["budgetalloc/frac_reward_zero_std"] == pytest.approx(
             sum(len(g) for g in groups.values() if len(set(g)) == 1) / here.sum()
         )
         assert 0 < entry["budgetalloc/seconds"] < 1
@@ -295,13 +296,6 @@ def test_graded_weighted_and_missing_rewards(build):
     trainer.train()
     assert len(callback.policy.estimator) == 0  # nothing was scored: nothing was learned, and nothing broke
     assert all(entry["loss"] == 0 for entry in trainer.state.log_history if "loss" in entry)
-
-
-def test_reward_out_of_range_says_what_to_do(build):
-    trainer = build(reward=lambda completions, **_: [2.0 * x for x in low_digit(completions)])
-    attach(trainer)
-    with pytest.raises(ba.InputError, match=r"A reward of 2 lies outside reward_range=\(0.0, 1.0\).*reward_range="):
-        trainer.train()
 
 
 def test_posterior_baseline_without_scale_is_in_units_of_the_reward(build):

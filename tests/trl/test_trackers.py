@@ -23,8 +23,8 @@ from budgetalloc.trl.spending import Spending, histogram_of_counts, histogram_of
 from budgetalloc.trl.trackers import COLUMNS, SPENDING_FILE, as_markdown
 
 EXPECTED = [
-    *("frac_mixed", "frac_all_pass", "frac_all_fail", "frac_mixed_predicted", "brier", "prompts", "seconds"),
-    *("count/min", "count/mean", "count/max"),
+    *("success", "brier", "brier_pool_mean", "prompts", "pool_met", "rewards_clipped", "all_equal", "seconds"),
+    *("advantage/frac_nonzero", "advantage/mean_abs"),
 ]
 COUNTS, PREDICTED, TABLE = (f"train/budgetalloc/{name}" for name in ("counts", "predicted", "most_expensive_prompts"))
 

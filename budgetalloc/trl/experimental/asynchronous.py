@@ -13,17 +13,27 @@ import numpy as np
 
 from budgetalloc.advantages import Baseline, Scale, Weight
 from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError, UnsupportedError, check_integer
 from budgetalloc.logs.write import LedgerWriter
 from budgetalloc.policies import Policy, Step, adaptive
 from budgetalloc.trl.batch import Batch, Round, append
 from budgetalloc.trl.checkpoints import load_beliefs, restoring_with, save_beliefs, saving_with
 from budgetalloc.trl.experimental.completions import Server, TrainingEnded
-from budgetalloc.trl.experimental.sampling import CompletionSampler, SampledCompletion, as_sample, spread, total
+from budgetalloc.trl.experimental.sampling import (
+    CompletionSampler,
+    SampledCompletion,
+    as_sample,
+    names_of,
+    spread,
+    total,
+)
 from budgetalloc.trl.experimental.support import check_served, check_version
-from budgetalloc.trl.metrics import describe
+from budgetalloc.trl.metrics import describe, of_advantages
 from budgetalloc.trl.options import Options
 from budgetalloc.trl.prompts import Prompts
+from budgetalloc.trl.scoring import Measure, Success
+from budgetalloc.trl.watch import Watch
 
 logger = logging.getLogger(__name__)
 
@@ -54,8 +64,8 @@ class AdaptiveRolloutWorker:
             optimizer steps. `AsyncGRPOConfig.queue_maxsize` plays no part.
         candidates: "all", or k: k times as many prompts as `num_generations` would take of the step's rollouts, in a
             shuffled order that goes round the dataset.
-        baseline, scale, weight, floor, cap, min_group, quantum, prompt_id, reward_range, allow_dataset_change: As in
-            `AdaptiveGRPOCallback`.
+        baseline, scale, weight, floor, cap, min_group, quantum, prompt_id, success, reward_range,
+            allow_dataset_change: As in `AdaptiveGRPOCallback`.
         ledger: A file to which every rollout is appended; its steps are those of the policy.
         tools, environment_factory: Refused.
 
@@ -79,7 +89,8 @@ class AdaptiveRolloutWorker:
         min_group: int | None = None,
         quantum: int = 1,
         prompt_id: str = "prompt_id",
-        reward_range: tuple[float, float] = (0.0, 1.0),
+        success: Success = None,
+        reward_range: tuple[float, float] | None = None,
         ledger: str | os.PathLike[str] | None = None,
         allow_dataset_change: bool = False,
         tools: Any = None,
@@ -105,11 +116,15 @@ class AdaptiveRolloutWorker:
             "cap": cap,
             "min_group": min_group,
             "quantum": quantum,
+            "success": success,
             "reward_range": reward_range,
             "hint": None,
             "buffer": None,
         }
         self.options = Options.resolve(self.policy.needs, "group", given)
+        names = names_of(self.reward_funcs)
+        self.scoring = self.options.scoring(names, [1.0] * len(names), quiet=False)
+        self._watch = Watch()
         self.rollouts_per_step, self.ahead, self.prompt_id = rollouts_per_step, ahead, prompt_id
         self.ledger_path, self.allow_dataset_change = ledger, allow_dataset_change
         self.rollout_buffer: queue.Queue[Any] = queue.Queue()
@@ -203,30 +218,40 @@ class AdaptiveRolloutWorker:
     def _step(self) -> None:
         """One step of the policy: decide, sample, one `Batch`, advantages, and its rollouts into the trainer's queue.
 
-        As in `trl.step`, the policy learns at the end: a step that fails teaches nothing.
+        As in `trl.step`, the policy learns at the end: if a step raises, its state is as before the step.
         """
         rows, key = self._rows(), [self.trainer.args.seed, self.policy.estimator.step]
         step = self._begin(rows)
         rounds: list[Round] = []
+        measure: Measure | None = None
         completions: list[SampledCompletion] = []
         versions: dict[Id, int] = {}  # that of a group is the oldest of its rounds
         for ids_R in self._requests(step):
             versions = dict.fromkeys(ids_R, self._version) | versions
             sampled = self._sampler.sample(ids_R, [*key, len(rounds)])
             scores_RF = self._sampler.score(sampled)
-            rounds.append(Round(ids_R, total(scores_RF), scores_RF, np.array([len(each.ids) for each in sampled])))
-            step.observe(ids_R, self.options.to_unit(rounds[-1].rewards_R))
+            rewards_R, lengths_R = total(scores_RF), np.array([len(each.ids) for each in sampled])
+            measure = measure or self.scoring.measure(rewards_R, scores_RF)
+            success_R = measure.success(rewards_R, scores_RF)
+            rounds.append(Round(ids_R, rewards_R, scores_RF, success_R, lengths_R))
+            step.observe(ids_R, rewards_R, success_R)
             completions += sampled
-        if not rounds:
+        if measure is None:
             raise InputError(f"{self.policy} asked for no rollouts: a step must spend its budget.")
-        batch = Batch.of(rounds, self.policy, self.options.to_unit, self.policy.estimator.step)
-        samples = self._samples(batch, completions, versions, rows)
-        metrics = {f"budgetalloc/{key}": value for key, value in describe(batch).items()}
+        batch = Batch.of(rounds, step, measure, self.scoring.sums, self.policy.estimator.step)
+        advantages_R = self.options.advantages(batch)
+        samples = self._samples(batch, advantages_R, completions, versions, rows)
+        met = min(1.0, len(self.policy.estimator) / len(self._pool))
+        metrics = describe(batch, pool_met=met) | of_advantages(advantages_R)
         if self.ledger is not None:
             append(self.ledger, batch)
         with self._learning:  # before the trainer can train on the rollouts, and save
             step.end()
+            estimator = self.policy.estimator
+            self.scoring.learn(measure, batch.rewards_R, batch.scores_RF, batch.success_R, estimator)
             self._spent += rows
+        self._watch.look(advantages_R)
+        metrics = {f"budgetalloc/{key}": value for key, value in metrics.items()}
         self.metrics_queue.put(metrics | {"completions/mean_length": (int(batch.lengths_R.sum()), len(batch))})
         for sample in samples:
             self.rollout_buffer.put(sample)
@@ -261,13 +286,18 @@ class AdaptiveRolloutWorker:
             yield [step.ids_P[at] for at in np.repeat(np.arange(len(counts_P)), counts_P).tolist()]
 
     def _samples(
-        self, batch: Batch, completions: list[SampledCompletion], versions: dict[Id, int], rows: int
+        self,
+        batch: Batch,
+        advantages_R: FloatArray,
+        completions: list[SampledCompletion],
+        versions: dict[Id, int],
+        rows: int,
     ) -> list[Any]:
         """The rollouts to train on as the trainer takes them: those that the policy keeps and that have a token."""
         kept_R, keep = np.arange(len(batch)), self.policy.keep
         if keep is not None and len(batch) > rows:
-            kept_R = np.asarray(keep(batch.ids_R, batch.rewards_R, rows, batch.scores_RF, None))
-        advantages_R, samples = self.options.advantages(batch), []
+            kept_R = np.asarray(keep(batch.ids_R, batch.rewards_R, rows, batch.scores_RF, batch.success_R))
+        samples = []
         for at in (at for at in kept_R.tolist() if completions[at].ids):
             group = batch.group_R[at]
             metrics = {"reward": batch.rewards_R[at], "reward_std": spread(batch.rewards_R[batch.group_R == group])}
@@ -280,10 +310,11 @@ class AdaptiveRolloutWorker:
 
     def _save(self, folder: Path) -> None:
         with self._learning:
-            state, spent = self.policy.state_dict(), self._spent
-        step = self.trainer.state.global_step
-        save_beliefs(folder, state, self.policy.name, self.prompts.fingerprint, trainer_step=step, spent=spent)
+            state, scoring, spent = self.policy.state_dict(), self.scoring.state_dict(), self._spent
+        step, about = self.trainer.state.global_step, {"scoring": scoring, "spent": spent}
+        save_beliefs(folder, state, self.policy.name, self.prompts.fingerprint, trainer_step=step, **about)
 
     def _load(self, checkpoint: Path) -> None:
         about = load_beliefs(checkpoint, self.policy, self.prompts.fingerprint, self.allow_dataset_change)
+        self.scoring.load_state_dict(about.get("scoring", {}), self.policy.estimator)
         self._spent = int(about.get("spent", 0))

@@ -61,7 +61,7 @@ class CompletionSampler:
     ) -> None:
         self.tokenizer, self.template = trainer.processing_class, trainer.args.chat_template_kwargs or {}
         self.prompts, self.reward_funcs, self.server, self.hear = prompts, reward_funcs, server, hear
-        self.names = [getattr(func, "__name__", type(func).__name__) for func in reward_funcs]
+        self.names = names_of(reward_funcs)
         self._first_row = prompts.first_rows()
         self._loop = asyncio.new_event_loop()  # one for all calls, as a reward function may keep it
 
@@ -139,6 +139,11 @@ def as_sample(each: SampledCompletion, advantage: float, version: int, group: in
 def _as_messages(role: str, content: Any) -> list[dict[str, Any]]:
     """A text as a conversation of one message; a conversation as it is."""
     return [{"role": role, "content": content}] if isinstance(content, str) else list(content)
+
+
+def names_of(reward_funcs: Sequence[Callable[..., Any]]) -> list[str]:
+    """The reward functions by name, as the metrics show them."""
+    return [getattr(func, "__name__", type(func).__name__) for func in reward_funcs]
 
 
 def total(scores_RF: FloatArray) -> FloatArray:

@@ -1,0 +1,144 @@
+"""The reward expected of a rollout, in the rewards' own units, from the success that is expected of it."""
+
+from dataclasses import astuple, dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from budgetalloc.beliefs.posterior import Beta, FloatArray
+from budgetalloc.budget import IntArray
+from budgetalloc.errors import StateError
+
+_KEPT = 0.9  # share of the sums kept at a step
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums over rollouts with a reward r and a success s, faded from step to step.
+
+    Args:
+        n: Rollouts.
+        s, r, ss, sr, rr: Sums of s, r, s*s, s*r and r*r.
+    """
+
+    n: Any = 0.0
+    s: Any = 0.0
+    r: Any = 0.0
+    ss: Any = 0.0
+    sr: Any = 0.0
+    rr: Any = 0.0
+
+    @classmethod
+    def of(cls, success_R: FloatArray, rewards_R: FloatArray, group_R: IntArray, groups: int) -> "Sums":
+        """The sums of each group, shape (groups,)."""
+        scored_R = ~(np.isnan(success_R) | np.isnan(rewards_R))
+        s, r, group = success_R[scored_R], rewards_R[scored_R], group_R[scored_R]
+        columns = (np.ones(len(s)), s, r, s * s, s * r, r * r)
+        return cls(*(np.bincount(group, weights=column, minlength=groups) for column in columns))
+
+    def plus(self, success_R: FloatArray, rewards_R: FloatArray) -> "Sums":
+        """With the rollouts of a step."""
+        added = Sums.of(success_R, rewards_R, np.zeros(len(rewards_R), dtype=np.int64), 1)
+        return Sums(*(a + float(b[0]) for a, b in zip(astuple(self), astuple(added), strict=True)))
+
+    def faded(self) -> "Sums":
+        """As they count one step later."""
+        return Sums(*(_KEPT * x for x in astuple(self)))
+
+    def rescaled(self, scale: float, shift: float) -> "Sums":
+        """With scale * s + shift in place of s."""
+        return Sums(
+            self.n,
+            scale * self.s + shift * self.n,
+            self.r,
+            scale**2 * self.ss + 2 * scale * shift * self.s + shift**2 * self.n,
+            scale * self.sr + shift * self.r,
+            self.rr,
+        )
+
+    @property
+    def mean_success(self) -> float:
+        """The mean of s; 1/2 where there is none."""
+        return float(self.s / self.n) if self.n > 0 else 0.5
+
+    @property
+    def spread(self) -> float:
+        """The variance of s as a share of m (1 - m), m its mean: 1 where s is 0 or 1, and where there is none.
+
+        >>> Sums().plus(np.array([0.0, 1.0]), np.zeros(2)).spread, Sums().plus(np.array([0.4, 0.6]), np.zeros(2)).spread
+        (1.0, 0.04)
+        """
+        largest = self.s * (1 - self.s / self.n) if self.n > 0 else 0.0
+        return round(float(np.clip(1 - (self.s - self.ss) / largest, 0.0, 1.0)), 12) if largest > 1e-12 else 1.0
+
+    def state_dict(self) -> dict[str, float]:
+        """The numbers by name."""
+        return {each.name: float(getattr(self, each.name)) for each in fields(self)}
+
+    @classmethod
+    def from_state(cls, state: Any) -> "Sums":
+        """What `state_dict` gave; raises `StateError` for anything else."""
+        try:
+            sums = cls(**{each.name: float(state[each.name]) for each in fields(cls)})
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(f"The state's sums of rewards are damaged: {error}") from error
+        if not np.isfinite(astuple(sums)).all():
+            raise StateError("The state's sums of rewards are not finite: it is damaged.")
+        return sums
+
+
+def firmer(baseline_R: Beta, prior: Beta, cold_R: NDArray[np.bool_], spread: float) -> Beta:
+    """The beliefs about known prompts with a weaker prior, as successes that hardly vary tell more than coins do.
+
+    A prior of the mass of a coin or two would hold the baseline near 1/2 for a dozen visits of a prompt whose rewards
+    are all about a tenth of `reward_range`.
+
+    Args:
+        baseline_R: The beliefs for a baseline, shape (R,).
+        prior: The belief about a prompt never met, one entry, which is part of those about known prompts.
+        cold_R: Which prompts are not known, shape (R,).
+        spread: As `Sums.spread` has it; at 1, for rewards of 0 and 1, nothing changes.
+
+    >>> firmer(Beta([1.5, 0.5], [0.5, 0.5]), Beta([0.5], [0.5]), np.array([False, True]), 0.1).alpha_P
+    array([1.05, 0.5 ])
+    """
+    less = np.where(cold_R, 0.0, 1 - max(spread, 1e-6))
+    return Beta(baseline_R.alpha_P - less * prior.alpha_P, baseline_R.beta_P - less * prior.beta_P)
+
+
+def expected_reward(
+    mean_R: FloatArray, success_R: FloatArray, rewards_R: FloatArray, group_R: IntArray, earlier: Sums
+) -> tuple[FloatArray, FloatArray]:
+    """The reward expected of each rollout, and the standard deviation around it, both shape (R,).
+
+    A line through reward against success, by least squares over earlier steps and over the other prompts of this step:
+    never over the rollout's own group, so that the expectation stays free of its own reward.
+
+    Args:
+        mean_R: The success expected of each rollout.
+        success_R, rewards_R: What was seen of it, NaN where there was none.
+        group_R: Its group, from 0.
+        earlier: The sums over earlier steps.
+
+    >>> success, rewards = np.array([1.0, 0.0, 1.0, 0.0]), np.array([1.5, 0.5, 1.5, 0.5])  # accuracy, 0.5 for format
+    >>> expected_reward(np.full(4, 0.25), success, rewards, np.array([0, 0, 1, 1]), Sums())[0]
+    array([0.75, 0.75, 0.75, 0.75])
+    """
+    groups = int(group_R.max()) + 1 if len(group_R) else 0
+    own = Sums.of(success_R, rewards_R, group_R, groups)
+    rest = [past + each.sum() - each for past, each in zip(astuple(earlier), astuple(own), strict=True)]
+    n_G = np.maximum(rest[0], 0.0)
+    some_G = n_G > 1e-9
+    n, s, r, ss, sr, rr = (np.where(some_G, x, 0.0) for x in rest)
+    n = np.where(some_G, n, 1.0)
+    var_s, cov, var_r = ss / n - (s / n) ** 2, sr / n - s * r / n**2, np.maximum(rr / n - (r / n) ** 2, 0.0)
+    slope_G = np.where(var_s > 1e-9, cov / np.maximum(var_s, 1e-9), 0.0)  # nobody, or everybody, has succeeded
+    offset_G = r / n - slope_G * s / n
+    around_G = np.maximum(var_r - slope_G * cov, 0.0)
+    bernoulli_R = mean_R * (1 - mean_R)
+    expected_R = offset_G[group_R] + slope_G[group_R] * mean_R
+    deviation_R = np.sqrt(slope_G[group_R] ** 2 * bernoulli_R + around_G[group_R])
+    # With nothing to compare with, in a first step of one prompt, there is no baseline, and no advantage.
+    known_R = np.where(np.isnan(rewards_R), 0.0, rewards_R)
+    return np.where(some_G[group_R], expected_R, known_R), np.where(some_G[group_R], deviation_R, 1.0)

@@ -1,0 +1,356 @@
+"""What the beliefs learn: which rollouts succeeded, told from the rewards of one or several reward functions."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.beliefs.rewards import EQUAL
+from budgetalloc.errors import InputError, StateError
+from budgetalloc.trl.expected import Sums
+from budgetalloc.trl.ranges import Range, RewardRange, clipped
+
+logger = logging.getLogger(__name__)
+BoolArray = NDArray[np.bool_]
+Judge = Callable[[Mapping[str, FloatArray]], Any]
+Success = str | int | float | Judge | None
+_ENOUGH = 1000  # rollouts after which a function that never gave 1 is said
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How success is told from rewards. One of the three is set, or none: then success is the total reward.
+
+    Args:
+        functions: Reward functions by number: all that scored the rollout must give 1 (of graded ones, the lowest
+            counts).
+        threshold: Success is a total reward of at least this.
+        judge: From the rewards by function name, shape (R,) each, to success in [0, 1].
+    """
+
+    functions: tuple[int, ...] = ()
+    threshold: float | None = None
+    judge: Judge | None = None
+
+    @property
+    def fixed(self) -> bool:
+        """Whether it gives success itself, so that no range plays a part."""
+        return self.threshold is not None or self.judge is not None
+
+    def values(self, rewards_R: FloatArray, scores_RF: FloatArray, names: Sequence[str]) -> FloatArray:
+        """What a range maps to success, shape (R,), NaN where nothing was scored."""
+        if self.judge is not None:
+            return _judged(self.judge, scores_RF, names)
+        if self.threshold is not None:
+            return np.where(np.isnan(rewards_R), np.nan, rewards_R >= self.threshold - EQUAL)
+        if not self.functions:
+            return rewards_R
+        return np.asarray(np.fmin.reduce(scores_RF[:, list(self.functions)], axis=1))
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How the rewards of one step become success: the rule and the range, fixed for the step.
+
+    Args:
+        rule: Tells success from rewards.
+        range: What is mapped to [0, 1].
+        names: Of the reward functions.
+        slope: The total reward is `slope` times what the range maps; None where it is not determined by it.
+
+    >>> measure = Measure(Rule(functions=(0,)), (0.0, 1.0), ("accuracy", "format"))
+    >>> measure.success(np.array([1.5, 0.5]), np.array([[1.0, 0.5], [0.0, 0.5]]))
+    array([1., 0.])
+    """
+
+    rule: Rule
+    range: Range
+    names: tuple[str, ...]
+    slope: float | None = None
+
+    def success(self, rewards_R: FloatArray, scores_RF: FloatArray) -> FloatArray:
+        """Success of each rollout in [0, 1], shape (R,), NaN where nothing was scored.
+
+        Raises:
+            InputError: the user's function does not give a success for each rollout.
+        """
+        return clipped(self.rule.values(rewards_R, scores_RF, self.names), self.range)[0]
+
+    def count_clipped(self, rewards_R: FloatArray, scores_RF: FloatArray) -> int:
+        """How many rollouts lie outside the range."""
+        return 0 if self.rule.fixed else clipped(self.rule.values(rewards_R, scores_RF, self.names), self.range)[1]
+
+    @property
+    def reward_range(self) -> Range | None:
+        """The range of the total reward, where success is nothing but its place in it."""
+        return None if self.slope is None else (self.slope * self.range[0], self.slope * self.range[1])
+
+
+@dataclass(eq=False)
+class Scoring:
+    """Tells success from rewards, and keeps what that needs to know of all rewards so far.
+
+    Everything changes at `learn` only, when the step has ended.
+
+    Args:
+        names, weights: Of the reward functions.
+        success: As in `AdaptiveGRPOCallback`.
+        reward_range: Of the total reward; None, to learn it.
+        quiet: Whether to log nothing: in all processes but one.
+
+    >>> scoring = Scoring(["accuracy", "format"], [1.0, 0.5], quiet=True)
+    >>> rewards_R, scores_RF = np.array([0.5, 1.5]), np.array([[0.0, 0.5], [1.0, 0.5]])
+    >>> scoring.measure(rewards_R, scores_RF).rule
+    Rule(functions=(0,), threshold=None, judge=None)
+    """
+
+    names: Sequence[str]
+    weights: Sequence[float]
+    success: Success = None
+    reward_range: Range | None = None
+    quiet: bool = False
+    sums: Sums = field(default_factory=Sums)
+    rule: Rule | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rule = asked_for(self.success, self.names)
+        if self.rule is None and len(self.names) == 1:
+            self.rule = Rule(functions=(0,) if self.reward_range is None and self.weights[0] > 0 else ())
+        self.range = RewardRange(self.reward_range if self.rule in (None, Rule()) else None)
+        self._only_01_F = np.ones(len(self.names), dtype=bool)
+        self._gave_1_F = np.zeros(len(self.names), dtype=bool)
+        self._rollouts = 0
+        self._said: set[str] = set()
+
+    # --- a step -----------------------------------------------------------------------------------------------------
+
+    def measure(self, rewards_R: FloatArray, scores_RF: FloatArray) -> Measure:
+        """How this step's rewards become success, given those of its first round; changes nothing."""
+        rule = self.rule or self._chosen(*self._shown(scores_RF))
+        in_force = (0.0, 1.0) if rule.fixed else self.range.of(rule.values(rewards_R, scores_RF, self.names))
+        alone = len(self.names) == 1 and rule.functions == (0,)
+        slope = 1.0 if rule == Rule() else float(self.weights[0]) if alone and self.weights[0] > 0 else None
+        return Measure(rule, in_force, tuple(self.names), slope)
+
+    def learn(
+        self,
+        measure: Measure,
+        rewards_R: FloatArray,
+        scores_RF: FloatArray,
+        success_R: FloatArray,
+        estimator: BetaEstimator,
+    ) -> None:
+        """Learns from a step that has ended, all rounds together; beliefs follow a range that has grown."""
+        self.sums = self.sums.faded().plus(success_R, rewards_R)
+        self._only_01_F, self._gave_1_F = self._shown(scores_RF)
+        self._rollouts += len(rewards_R)
+        if self.rule is None:
+            self.rule = measure.rule
+            self._say_choice(measure.rule)
+        if self._automatic() and measure.rule.functions:
+            self._look_after(measure, scores_RF)
+        if self.rule == measure.rule and not self.rule.fixed:
+            values_R = measure.rule.values(rewards_R, scores_RF, self.names)
+            self._rescale(self.range.learn(values_R, measure.range, self.quiet), estimator)
+
+    def _rescale(self, by: tuple[float, float], estimator: BetaEstimator) -> None:
+        if by != (1.0, 0.0):
+            estimator.rescale(*by)
+            self.sums = self.sums.rescaled(*by)
+
+    # --- the rule where none was asked for --------------------------------------------------------------------------
+
+    def _automatic(self) -> bool:
+        return self.success is None and len(self.names) > 1
+
+    def _shown(self, scores_RF: FloatArray) -> tuple[BoolArray, BoolArray]:
+        """Which functions have given 0 and 1 only, and which have given a 1, with these rewards among the others."""
+        zero_RF, one_RF = np.abs(scores_RF) < EQUAL, np.abs(scores_RF - 1) < EQUAL
+        only_F = (zero_RF | one_RF | np.isnan(scores_RF)).all(axis=0)
+        return self._only_01_F & only_F, self._gave_1_F | one_RF.any(axis=0)
+
+    def _chosen(self, only_01_F: BoolArray, gave_1_F: BoolArray) -> Rule:
+        """Of the functions that gave 0 and 1 only, those of the largest weight; the total where there is none."""
+        binary = [f for f in np.flatnonzero(only_01_F).tolist() if self.weights[f] > 0]
+        largest = max((self.weights[f] for f in binary), default=0.0)
+        return Rule(functions=tuple(f for f in binary if self.weights[f] == largest))
+
+    def _say_choice(self, rule: Rule) -> None:
+        if rule.functions:
+            self._say(
+                "Success, which the beliefs learn, is %s: the reward functions of the largest weight whose values were "
+                "0 and 1 only. Advantages use the total reward. Pass success= to choose otherwise.",
+                " and ".join(f"{self.names[f]}=1" for f in rule.functions),
+            )
+        else:
+            self._say(
+                "No reward function of %s gives 0 and 1 only: the beliefs learn the total reward, so that a constant "
+                "part of it passes for success. Pass success= with the name of the reward function that says whether a "
+                "rollout succeeded, a threshold on the total, or a function of all rewards.",
+                list(self.names),
+            )
+
+    def _look_after(self, measure: Measure, scores_RF: FloatArray) -> None:
+        """What was chosen at the first step may turn out to be no success."""
+        functions = measure.rule.functions
+        chosen_RF = scores_RF[:, list(functions)]
+        outside_RF = (chosen_RF < -EQUAL) | (chosen_RF > 1 + EQUAL)  # False for NaN
+        outside = [functions[k] for k in np.flatnonzero(outside_RF.any(axis=0)).tolist()]
+        if outside:
+            self._say(
+                "%s, taken for success so far, gives rewards outside [0, 1]. Success is chosen anew.",
+                [self.names[f] for f in outside],
+            )
+            left = tuple(f for f in functions if f not in outside)
+            self.rule = Rule(functions=left) if left else self._chosen(self._only_01_F, self._gave_1_F)
+            self._say_choice(self.rule)
+            self.range = RewardRange(self.reward_range if self.rule == Rule() else None)
+            return
+        never = [self.names[f] for f in functions if not self._gave_1_F[f]]
+        if self._rollouts >= _ENOUGH and never and len(never) < len(functions) and "never" not in self._said:
+            self._said.add("never")
+            self._say(
+                "%s gave 0 for all of the first %d rollouts, so that nothing counts as success. If it is a penalty, "
+                "pass success= with the name of the reward function that says whether a rollout succeeded.",
+                never,
+                self._rollouts,
+            )
+
+    def _say(self, text: str, *values: object) -> None:
+        if not self.quiet:
+            logger.warning(text, *values)
+
+    # --- the state --------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """All of it in JSON types, for `load_state_dict`."""
+        return {
+            "names": list(self.names),
+            "rule": None if self.rule is None else self._described(self.rule),
+            "range": self.range.state_dict(),
+            "sums": self.sums.state_dict(),
+            "only_01": self._only_01_F.tolist(),
+            "gave_1": self._gave_1_F.tolist(),
+            "rollouts": self._rollouts,
+        }
+
+    def _described(self, rule: Rule) -> dict[str, Any]:
+        judge = None if rule.judge is None else getattr(rule.judge, "__qualname__", type(rule.judge).__qualname__)
+        return {"functions": list(rule.functions), "threshold": rule.threshold, "judge": judge}
+
+    def load_state_dict(self, state: Mapping[str, Any], estimator: BetaEstimator) -> None:
+        """Restores a saved state, and moves the beliefs to the range in force now.
+
+        Raises:
+            StateError: damaged; or success was told in another way; or another range is given than can be moved to.
+        """
+        if not state:  # a checkpoint from before the first step, or of a version without it
+            return
+        try:
+            names, saved = list(state["names"]), state["rule"]
+            only_F, gave_F = (np.array(state[key], dtype=bool) for key in ("only_01", "gave_1"))
+            rollouts, sums = int(state["rollouts"]), Sums.from_state(state["sums"])
+            rule = None if saved is None else Rule(tuple(int(f) for f in saved["functions"]), saved["threshold"])
+            judge = None if saved is None else saved["judge"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(f"The state does not hold how success is told: it is damaged. {error}") from error
+        if rule is not None:
+            self._check_same(names, rule, judge)
+        by = self.range.load_state_dict(state["range"])
+        self.sums = sums
+        self._rescale(by, estimator)
+        if self.rule is None:
+            self.rule = rule
+        if names == list(self.names):
+            self._only_01_F, self._gave_1_F, self._rollouts = only_F, gave_F, rollouts
+
+    def _check_same(self, names: list[str], rule: Rule, judge: str | None) -> None:
+        """Raises `StateError` where the beliefs of the state are about another success than the one asked for."""
+        was = _in_words(names, rule, judge)
+        if self.rule is None:  # chosen at the first step: go on with what was chosen
+            if judge is not None or (rule.functions and names != list(self.names)):
+                raise StateError(
+                    f"The beliefs of the checkpoint are about {was}, and this trainer has the reward functions "
+                    f"{list(self.names)}. Pass success= as in the run that saved it."
+                )
+            return
+        described = self._described(self.rule)
+        now = _in_words(list(self.names), Rule(self.rule.functions, self.rule.threshold), described["judge"])
+        single = len(self.names) == len(names) == 1 and self.success is None  # the total by another name
+        if now != was and not single:
+            raise StateError(
+                f"The beliefs of the checkpoint are about {was}, this trainer's about {now}. Pass success= as in the "
+                "run that saved it, or delete budgetalloc_state.npz from the checkpoint to start with cold beliefs."
+            )
+
+
+def _in_words(names: list[str], rule: Rule, judge: str | None) -> str:
+    """A rule in a few words, by which two are compared."""
+    if judge is not None:
+        return f"the success that {judge}() tells"
+    if rule.threshold is not None:
+        return f"a total reward of at least {rule.threshold:g}"
+    if rule.functions:
+        return " and ".join(f"{names[f]}=1" for f in rule.functions)
+    return "the total reward"
+
+
+def asked_for(success: Success, names: Sequence[str]) -> Rule | None:
+    """The rule that the user asks for by `success=`; None where it was left out.
+
+    >>> asked_for("accuracy", ["format", "accuracy"]), asked_for(0.5, ["format", "accuracy"])
+    (Rule(functions=(1,), threshold=None, judge=None), Rule(functions=(), threshold=0.5, judge=None))
+    """
+    check_success(success)
+    if success is None:
+        return None
+    if callable(success):
+        if len(set(names)) < len(names):
+            raise InputError(f"success= is a function of rewards by name, and {list(names)} has a name twice.")
+        return Rule(judge=success)
+    if isinstance(success, float):
+        return Rule(threshold=success)
+    if isinstance(success, str):
+        if list(names).count(success) != 1:
+            how = "no" if success not in names else "more than one"
+            raise InputError(
+                f"success={success!r}: the trainer has {how} reward function of this name: {list(names)}. Pass one of "
+                "the names, or its place in the list as an int."
+            )
+        return Rule(functions=(list(names).index(success),))
+    if not 0 <= success < len(names):
+        raise InputError(
+            f"success={success!r}: the trainer has {len(names)} reward functions, {list(names)}, counted from 0. An "
+            "int is a place in that list; a threshold on the total reward is a float, such as 1.0."
+        )
+    return Rule(functions=(int(success),))
+
+
+def check_success(success: Any) -> None:
+    """Raises `InputError` for what is neither None, a name, a place, a threshold nor a function."""
+    number = isinstance(success, int | float | np.integer) and not isinstance(success, bool)
+    if success is None or isinstance(success, str) or callable(success) or (number and np.isfinite(success)):
+        return
+    raise InputError(
+        f"success={success!r}: pass the name of a reward function, its place in the list (an int), a threshold on the "
+        "total reward (a float), or a function from the rewards by name to success in [0, 1]."
+    )
+
+
+def _judged(judge: Judge, scores_RF: FloatArray, names: Sequence[str]) -> FloatArray:
+    given = judge({name: scores_RF[:, f].copy() for f, name in enumerate(names)})
+    try:
+        success_R = np.array(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"success= gave {given!r}: give one number in [0, 1], or NaN, for each rollout.") from error
+    inside = success_R.shape == (len(scores_RF),) and not ((success_R < -EQUAL) | (success_R > 1 + EQUAL)).any()
+    if not inside:
+        raise InputError(
+            f"success= gave {given!r} for {len(scores_RF)} rollouts: give one number in [0, 1], or NaN, for each."
+        )
+    return success_R

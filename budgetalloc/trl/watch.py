@@ -1,0 +1,45 @@
+"""What should not go on for many steps in a row, said once."""
+
+import logging
+
+import numpy as np
+
+from budgetalloc.beliefs.posterior import FloatArray
+
+logger = logging.getLogger(__name__)
+_LEAN, _STEPS = 0.3, 10
+
+
+class Watch:
+    """Warns once where the advantages have leaned to one side for ten steps: the baseline is off, and does harm."""
+
+    def __init__(self) -> None:
+        self._leaning, self._said = 0, False
+
+    def look(self, advantages_R: FloatArray) -> None:
+        """Looks at the advantages of a step that has ended, shape (R,)."""
+        lean = leaning(advantages_R)
+        self._leaning = self._leaning + 1 if abs(lean) > _LEAN else 0
+        if self._leaning >= _STEPS and not self._said:
+            self._said = True
+            logger.warning(
+                "The mean advantage has been above %g of their root mean square for %d steps in a row (now %+.2f): the "
+                "baseline lies %s the rewards, and the gradient pushes %s whatever was sampled. The beliefs may be "
+                "about another success than the reward (pass success=), most prompts may be met once only, or the "
+                "range of rewards may be wrong. baseline='loo' with min_group=2 does not need beliefs.",
+                _LEAN,
+                self._leaning,
+                lean,
+                "above" if lean < 0 else "below",
+                "down" if lean < 0 else "up",
+            )
+
+
+def leaning(advantages_R: FloatArray) -> float:
+    """Mean advantage in units of the root mean square, in [-1, 1]; 0 where all are 0.
+
+    >>> leaning(np.array([-1.0, -1.0, -1.0, 1.0])), leaning(np.zeros(4))
+    (-0.5, 0.0)
+    """
+    spread = float(np.sqrt(np.mean(advantages_R**2))) if len(advantages_R) else 0.0
+    return float(np.mean(advantages_R)) / spread if spread > 0 else 0.0

@@ -1,0 +1,66 @@
+"""The reward expected of a rollout is in the rewards' units, and never looks at the rollout's own group."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import budgetalloc as ba
+from budgetalloc.trl.expected import Sums, expected_reward
+
+rollouts = st.lists(
+    st.tuples(st.integers(0, 4), st.sampled_from([0.0, 1.0, 0.5, np.nan]), st.floats(-5, 5)), min_size=1, max_size=20
+)
+
+
+def columns(rows):
+    group, success, rewards = (np.array(x) for x in zip(*rows, strict=True))
+    return np.unique(group, return_inverse=True)[1], success, np.where(np.isnan(success), np.nan, rewards)
+
+
+@given(rollouts, st.floats(-5, 5))
+def test_free_of_the_own_group(rows, other):
+    group_R, success_R, rewards_R = columns(rows)
+    mean_R, earlier = np.full(len(rows), 0.3), Sums(4.0, 2.0, 3.0, 2.0, 2.5, 5.0)
+    before, around = expected_reward(mean_R, success_R, rewards_R, group_R, earlier)
+    own = group_R == 0
+    changed, changed_around = expected_reward(
+        mean_R, np.where(own, 1 - success_R, success_R), np.where(own, other, rewards_R), group_R, earlier
+    )
+    np.testing.assert_allclose(changed[own], before[own], atol=1e-9)
+    np.testing.assert_allclose(changed_around[own], around[own], atol=1e-6)
+
+
+@given(st.floats(-3, 3), st.floats(-3, 3), st.lists(st.booleans(), min_size=3, max_size=12))
+def test_a_total_that_is_a_line_through_success(offset, slope, solved):
+    success_R = np.array([0.0, 1.0, *solved])
+    rewards_R = offset + slope * success_R
+    earlier = Sums().plus(np.array([0.0, 1.0]), np.array([offset, offset + slope]))
+    mean_R = np.linspace(0, 1, len(success_R))
+    expected_R, _ = expected_reward(mean_R, success_R, rewards_R, np.arange(len(success_R)), earlier)
+    np.testing.assert_allclose(expected_R, offset + slope * mean_R, atol=1e-6)
+
+
+def test_where_nobody_has_succeeded_the_expected_reward_is_the_mean():
+    expected_R, _ = expected_reward(np.full(3, 0.5), np.zeros(3), np.array([1.0, 1.0, 0.4]), np.arange(3), Sums())
+    np.testing.assert_allclose(expected_R, [0.7, 0.7, 1.0])
+
+
+def test_with_nothing_to_compare_there_is_no_advantage():
+    expected_R, around_R = expected_reward(np.array([0.5]), np.array([1.0]), np.array([7.0]), np.array([0]), Sums())
+    assert expected_R.tolist() == [7.0]
+    assert around_R.tolist() == [1.0]
+
+
+@given(st.floats(0.01, 1), st.floats(0, 1))
+def test_rescaled(scale, shift):
+    success_R, rewards_R = np.array([0.0, 1.0, 0.5]), np.array([1.0, 4.0, -2.0])
+    moved = Sums().plus(scale * success_R + shift, rewards_R)
+    scaled = Sums().plus(success_R, rewards_R).rescaled(scale, shift)
+    assert scaled.state_dict() == pytest.approx(moved.state_dict())
+
+
+@pytest.mark.parametrize("state", [None, {}, {"n": 1}, {**Sums().state_dict(), "s": float("inf")}])
+def test_a_damaged_state(state):
+    with pytest.raises(ba.StateError):
+        Sums.from_state(state)
