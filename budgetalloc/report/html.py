@@ -231,6 +231,8 @@ def _foresight(waste: Waste) -> str:
 
 
 def _forecast(waste: Waste) -> str:
+    if not waste.predictable:
+        return ""
     rows = waste.forecast.deciles()
     points = [(row["predicted"], row["success"], row["rollouts"]) for row in rows]
     one = plots.calibration(points, "Predicted against observed success", "predicted success")

@@ -93,11 +93,16 @@ def as_text(report: Report, width: int = 100, *, unicode: bool | None = None) ->
     lines += ["", "PROMPTS", "", *said(*prompts_sentences(waste))]
     lines += _worst(worst(waste, report.texts), width)
     lines += ["", "WHAT COULD BE PREDICTED?"]
-    if waste.grouped:
-        lines += ["", *said(*foresight_sentences(waste))]
+    if history := foresight_sentences(waste):
+        lines += ["", *said(*history)]
         lines += _tenths(waste.foresight.deciles(), ("groups", "predicted", "were wasted", "wasted"), width, full)
     lines += ["", *said(*forecast_sentences(waste))]
-    lines += _tenths(waste.forecast.deciles(), ("rollouts", "predicted", "success", "success"), width, full)
+    lines += _tenths(
+        waste.forecast.deciles() if waste.predictable else [],
+        ("rollouts", "predicted", "success", "success"),
+        width,
+        full,
+    )
     lines += ["", "WHAT OTHER POLICIES WOULD HAVE DRAWN (with as many rollouts per step)", ""]
     if report.replayed is None:
         lines += said(f"Not replayed: {report.why_not}.".replace("..", "."))

@@ -124,3 +124,13 @@ def test_the_page_of_a_run_in_singles_shows_its_prediction(adaptive):
     page = as_html(report(adaptive, policies=()))
     assert "Predicted and observed success" in page
     assert "nan" not in page.split("</style>")[1]
+
+
+def test_a_log_that_meets_each_prompt_once_is_not_judged_by_a_prior():
+    """Every prediction would be 1/2, that of the prior: it says nothing about the run."""
+    run = report(singles(steps=1), policies=())
+    text = " ".join(as_text(run, 100).split())
+    assert "No prompt came twice, and the log has no predictions: nothing could be predicted." in text
+    assert "Brier" not in text
+    assert "Predicted and observed success" not in as_html(run)
+    assert "Brier" in " ".join(as_text(report(singles([0.5] * 4, steps=1), policies=()), 100).split())
