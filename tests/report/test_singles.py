@@ -118,6 +118,17 @@ def test_a_policy_of_single_rollouts_is_not_judged_by_mixed_groups(adaptive):
     assert row.split()[3] != "-"  # the signal
     page = as_html(run)
     assert '<td class="name">adaptive</td><td>-</td><td>-</td><td>' in page
+    mixed, signal = page.split("<h3>Rollouts in mixed groups</h3>")[1].split("<h3>Signal")[:2]
+    assert (mixed.count(">adaptive<"), signal.split("</svg>")[0].count(">adaptive<")) == (0, 1)
+
+
+def test_no_policy_is_compared_with_the_mixed_groups_of_single_rollouts(adaptive):
+    run = report(adaptive, policies=["adaptive", "uniform"], seeds=[0], workers=1)
+    row = next(line for line in as_text(run, 120).splitlines() if line.startswith("  uniform"))
+    assert row.split()[3] == "-"
+    alone = as_html(report(adaptive, policies=["adaptive"], seeds=[0], workers=1))
+    assert "<h3>Rollouts in mixed groups</h3>" not in alone
+    assert "<h3>Signal" in alone
 
 
 def test_the_page_of_a_run_in_singles_shows_its_prediction(adaptive):
