@@ -128,6 +128,8 @@ class Notes(Counter[str]):
 
     def doubt(self, text: str, count: int) -> None:
         """Notes something that belongs into the first lines of a report."""
+        if not count:
+            return
         self[text] += count
         if text not in self.doubts:
             self.doubts.append(text)

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.ids import Id, check_ids
-from budgetalloc.beliefs.rewards import as_rewards, check_range
-from budgetalloc.errors import InputError, check_integer
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.beliefs.rewards import check_range, check_rewards
+from budgetalloc.errors import InputError, check_array, check_integer
 from budgetalloc.logs.base import LARGEST, Range, mapped
 
 
@@ -91,12 +92,12 @@ class LedgerWriter:
         rewards = _column("rewards_R", rewards_R, len(names))
         columns: dict[str, list[Any]] = {
             "reward": _no_nan(rewards),
-            "length": _column("lengths_R", lengths_R, len(names)).tolist(),
+            "length": _integers("lengths_R", lengths_R, len(names)),
             "predicted": _no_nan(np.round(_column("predicted_R", predicted_R, len(names)), 6)),
-            "count": _column("counts_R", counts_R, len(names)).tolist(),
+            "count": _integers("counts_R", counts_R, len(names)),
         }
         if success_R is not None:
-            success = as_rewards(_column("success_R", success_R, len(names)), len(names))
+            success = check_rewards(_column("success_R", success_R, len(names)), len(names), "success_R")
             if not np.array_equal(success, mapped(rewards, reward_range), equal_nan=True):
                 columns["success"] = _no_nan(success)
         more = {} if decision == step else {"decision": decision}
@@ -150,18 +151,24 @@ class LedgerWriter:
                     file.write(b" " * (size - 1) + b"\n")
 
 
-def _column(name: str, values: ArrayLike, rows: int) -> Any:
+def _column(name: str, values: ArrayLike, rows: int) -> FloatArray:
     """The values as an array of numbers, one for each row."""
-    try:
-        column = np.asarray(values)
-        column = column if column.dtype.kind in "iuf" else column.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name}={values!r}: give one number a rollout.") from error
+    column = check_array(name, values, "one number a rollout")
     if column.shape != (rows,):
         length = f"is {'longer' if len(column) > rows else 'shorter'}" if column.ndim == 1 else "has another shape"
         raise InputError(f"{name} {length} than ids_R, {column.shape} for {rows}: give one number a rollout.")
     return column
 
 
-def _no_nan(column: Any) -> list[float | None]:
+def _integers(name: str, values: ArrayLike, rows: int) -> list[int]:
+    """The values as integers, one for each row."""
+    column = _column(name, values, rows)
+    with np.errstate(invalid="ignore"):
+        fits_R = (np.abs(column) <= LARGEST) & (column == np.floor(column))
+    if not fits_R.all():
+        raise InputError(f"{name} holds {column[~fits_R][0]}: give an integer, -1 where it is unknown.")
+    return [int(x) for x in column.tolist()]
+
+
+def _no_nan(column: FloatArray) -> list[float | None]:
     return [None if math.isnan(x) else x for x in column.tolist()]

@@ -374,3 +374,46 @@ def test_folders(data, options):
             except OSError:
                 continue  # something else has the name
         outcome(Path(name), **options)
+
+
+# The ledger's writer
+
+mostly = {
+    "step": st.integers(0, 3),
+    "ids_R": st.lists(st.sampled_from(["a", "b", 7, "\ud800", "\x1b"]), max_size=3),
+    "decision": st.none() | st.integers(0, 9),
+    "reward_range": st.sampled_from([None, (0, 1), (-3, 2.5)]),
+    "numbers": st.floats(-2, 2) | st.integers(-3, 3) | st.sampled_from([None, float("nan")]),
+}
+
+
+@fuzzed
+@given(st.data())
+def test_what_the_writer_takes_is_read_whole(data):
+    """It refuses what a ledger cannot hold, and nothing that it took is broken when it is read."""
+    rows, resumed = 0, False
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "ledger.jsonl"
+        log = ba.LedgerWriter(path)
+        for _ in range(data.draw(st.integers(1, 4))):
+            call = {key: data.draw(mostly[key]) for key in ("step", "ids_R", "decision", "reward_range")}
+            numbers = st.lists(mostly["numbers"], min_size=len(call["ids_R"]), max_size=len(call["ids_R"]))
+            for key in ("rewards_R", "lengths_R", "predicted_R", "counts_R", "success_R"):
+                call[key] = data.draw(numbers)
+            if data.draw(st.integers(0, 3)) == 0:
+                call[data.draw(st.sampled_from(sorted(call)))] = data.draw(hostile | st.lists(hostile, max_size=3))
+            refused = ""
+            try:
+                log.append(**call)
+                rows += len(call["ids_R"])
+                if data.draw(st.integers(0, 9)) == 0:
+                    log.resume(data.draw(st.integers(0, 3) | hostile))
+                    resumed = True
+            except ba.BudgetallocError as error:
+                refused = str(error)
+            assert refused.replace("\n", "").isprintable()
+        outcome(path)
+        if path.exists():
+            ledger = ba.Ledger.read(path)
+            assert ledger.broken == 0
+            assert len(ledger.ids_R) <= rows if resumed else len(ledger.ids_R) == rows
