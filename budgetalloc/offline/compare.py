@@ -23,7 +23,7 @@ from budgetalloc.logs.ledger import Ledger
 from budgetalloc.offline.figures import Watched
 from budgetalloc.offline.parallel import in_processes
 from budgetalloc.offline.replay import Replay
-from budgetalloc.offline.simulate import check_prompts, simulate
+from budgetalloc.offline.simulate import simulate
 from budgetalloc.policies import Policy
 from budgetalloc.policies.bounds import Bounds
 
@@ -109,7 +109,7 @@ def comparisons(
         )
     if prompts is None:
         prompts = min(max(rollouts // max(replay.group, 1), 1), len(replay.ids))
-    check_prompts(prompts, len(replay.ids))
+    check_integer("prompts", prompts, 1, len(replay.ids))
     runs = [_Run(name, policy, seed) for name, policy in policies.items() for seed in seeds]
     if workers is not None:
         check_integer("workers", workers, 1)
