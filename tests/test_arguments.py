@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import budgetalloc as ba
-from budgetalloc import testing
+from budgetalloc import advantages, testing
 from budgetalloc.beliefs import ids, rewards
 from budgetalloc.beliefs.memory import Memory
 from budgetalloc.costs import bandits, pacing, tokens, trees
@@ -227,6 +227,10 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "group_advantages, posterior": (
         partial(ba.group_advantages, baseline="posterior"),
         {"rewards_R": [0.0, 1, 1], "ids_R": ["a", "a", "b"], "belief_R": BELIEF},
+    ),
+    "batch_advantages": (
+        advantages.batch_advantages,
+        {"rewards_R": REWARDS, "ids_R": IDS, "baseline": "loo", "scale": "batch", "weight": "prompt"},
     ),
     "greedy": (ba.greedy, {"values_PN": VALUES, "costs_P": None, "budget": BUDGET}),
     "greedy, tokens": (
