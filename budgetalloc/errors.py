@@ -130,6 +130,12 @@ def check_type(name: str, value: Any, kind: type | tuple[type, ...], what: str) 
         raise InputError(f"{name}={shown(value)} is of type {type(value).__name__}: give {what}.")
 
 
+def check_rng(rng: Any) -> None:
+    """Raises `InputError` unless this is a generator of random numbers."""
+    if isinstance(rng, type) or not callable(getattr(rng, "random", None)):
+        raise InputError(f"rng={shown(rng)}: give a generator such as np.random.default_rng(0).")
+
+
 def check_list(name: str, values: Any, what: str) -> list[Any]:
     """The entries of any iterable but a string; raises `InputError` for anything else.
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import budgetalloc as ba
-from budgetalloc import testing
+from budgetalloc import advantages, testing
 from budgetalloc.beliefs import ids, rewards
 from budgetalloc.beliefs.memory import Memory
 from budgetalloc.costs import bandits, pacing, tokens, trees
@@ -136,10 +136,10 @@ def _begin(**given: Any) -> None:
     step.request()
 
 
-def _observe_step(hinted: Any, ids_R: Any, rewards_R: Any) -> None:
+def _observe_step(hinted: Any, ids_R: Any, rewards_R: Any, success_R: Any) -> None:
     step = ba.uniform().begin(["a", "b"], ba.Budget(6))
     step.request()
-    step.observe(ids_R, rewards_R, hinted=hinted)
+    step.observe(ids_R, rewards_R, success_R, hinted=hinted)
     step.end()
 
 
@@ -207,7 +207,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "BetaEstimator": (ba.BetaEstimator, {"prior": (0.5, 0.5), "discount": 0.9, "idle": 0.9, "drift": True}),
     "BetaEstimator.observe": (
         lambda **given: ba.BetaEstimator().observe(**given),
-        {"ids_R": IDS, "rewards_R": REWARDS},
+        {"ids_R": IDS, "success_R": REWARDS},
     ),
     "BetaEstimator.belief": (lambda **given: ba.BetaEstimator().belief(**given), {"ids_P": IDS}),
     "BetaEstimator.cold": (lambda **given: ba.BetaEstimator().cold(**given), {"ids_P": IDS}),
@@ -227,6 +227,10 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "group_advantages, posterior": (
         partial(ba.group_advantages, baseline="posterior"),
         {"rewards_R": [0.0, 1, 1], "ids_R": ["a", "a", "b"], "belief_R": BELIEF},
+    ),
+    "batch_advantages": (
+        advantages.batch_advantages,
+        {"rewards_R": REWARDS, "ids_R": IDS, "baseline": "loo", "scale": "batch", "weight": "prompt"},
     ),
     "greedy": (ba.greedy, {"values_PN": VALUES, "costs_P": None, "budget": BUDGET}),
     "greedy, tokens": (
@@ -288,14 +292,20 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         ba.thompson().allocate,
         {"ids_P": ["a", "b"], "budget": BUDGET, "costs_P": None, "domains_P": None},
     ),
-    "Policy.observe": (lambda **given: ba.adaptive().observe(**given), {"ids_R": IDS, "rewards_R": REWARDS}),
+    "Policy.observe": (
+        lambda **given: ba.adaptive().observe(**given),
+        {"ids_R": IDS, "rewards_R": REWARDS, "success_R": REWARDS},
+    ),
     "Policy.belief": (ba.adaptive().belief, {"ids_P": IDS}),
     "Policy.cold": (ba.adaptive().cold, {"ids_P": IDS}),
     "Policy.load_state_dict": (
         lambda **given: ba.adaptive().load_state_dict(**given),
         {"state": ba.adaptive().state_dict()},
     ),
-    "Step.observe": (_observe_step, {"ids_R": ["a", "b"], "rewards_R": [0.0, 1], "hinted": False}),
+    "Step.observe": (
+        _observe_step,
+        {"ids_R": ["a", "b"], "rewards_R": [0.0, 1], "success_R": [0.0, 1], "hinted": False},
+    ),
     "Bounds": (
         _resolve,
         {

@@ -240,9 +240,10 @@ class BetaEstimator:
         missing = {"version", "step", "ids", "evidence", "last", "earned", "met"} - set(state)
         if missing:
             raise StateError(f"The state lacks {sorted(missing)}: it was not written by BetaEstimator.state_dict().")
-        if not isinstance(state["version"], int) or state["version"] != STATE_VERSION:
+        version = _plain(state["version"])
+        if not isinstance(version, int) or version != STATE_VERSION:
             raise StateError(
-                f"The state has version {shown(state['version'])}, this budgetalloc reads version {STATE_VERSION}: "
+                f"The state has version {shown(version)}, this budgetalloc reads version {STATE_VERSION}: "
                 "load it with the version of budgetalloc that wrote it."
             )
         try:
@@ -252,7 +253,7 @@ class BetaEstimator:
             if last.size and last.dtype.kind not in "iu":
                 raise TypeError(f"last={shown(state['last'])} are no steps")
             last = last.astype(np.int64).reshape(-1)
-            step, met = check_integer("step", state["step"], 0), check_integer("met", state["met"], 0)
+            step, met = (check_integer(name, _plain(state[name]), 0) for name in ("step", "met"))
             earned = check_array("earned", state["earned"], "successes and rollouts").reshape(2)
             prior = check_array("prior", state.get("prior", _START), "two positive numbers").reshape(2)
         except (TypeError, ValueError, OverflowError) as error:  # InputError is a ValueError
@@ -286,3 +287,8 @@ def _is_pair(prior: Any) -> bool:
     return (
         isinstance(prior, (tuple, list, np.ndarray)) and len(prior) == 2 and all(is_number(x) and x > 0 for x in prior)
     )
+
+
+def _plain(value: Any) -> Any:
+    """The entry of an array without dimensions, as which an .npz file of someone else's holds a number."""
+    return value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value

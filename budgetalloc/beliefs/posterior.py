@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from budgetalloc.errors import InputError, check_array, check_integer, check_type, shown
+from budgetalloc.errors import InputError, check_array, check_integer, check_rng, shown
 
 FloatArray = NDArray[np.float64]
 _MOST_CELLS = 200_000_000  # values of 8 bytes in one table
@@ -114,7 +114,7 @@ class Beta:
 
     def sample(self, rng: np.random.Generator) -> "Point":
         """One draw of every prompt's rate, as Thompson sampling uses it."""
-        check_type("rng", rng, np.random.Generator, "a generator such as np.random.default_rng(0)")
+        check_rng(rng)
         return Point(rng.beta(self.alpha_P, self.beta_P))
 
     def take(self, index: ArrayLike) -> "Beta":

@@ -109,7 +109,7 @@ def comparisons(
         )
     if prompts is None:
         prompts = min(max(rollouts // max(replay.group, 1), 1), len(replay.ids))
-    prompts = check_integer("prompts", prompts, 1, len(replay.ids))
+    check_integer("prompts", prompts, 1, len(replay.ids))
     runs = [_Run(name, policy, seed) for name, policy in policies.items() for seed in seeds]
     if workers is not None:
         check_integer("workers", workers, 1)
@@ -248,10 +248,9 @@ def _play(work: _Work, at: int) -> list[dict[str, Any]]:
     return [{"policy": name, "seed": seed, **step, **world.figures} for step in run]
 
 
-def _seeded(given: Policy | Builder, seed: int) -> Policy:
+def _seeded(given: Policy | Builder, seed: int) -> Any:
     if not isinstance(given, Policy):
-        check_function("policies", given, "of seed= that returns a Policy")
-        return given(seed=seed)
+        return given(seed=seed) if callable(given) else given  # which the caller names
     name = given.name.replace(f"seed={given.seed}", f"seed={seed}")
     return replace(copy.deepcopy(given), name=name, seed=seed)
 

@@ -72,11 +72,7 @@ def simulate(
     needs = policy.needs
     bounds = Bounds.resolve(needs, candidates=candidates)
     check_integer("steps", steps, 1)
-    try:
-        check_integer("prompts", prompts, 1, len(world.ids))
-    except InputError as error:
-        have = len(world.ids)
-        raise InputError(f"prompts={shown(prompts)}: the world has {have} prompts, use 1 to {have}.") from error
+    check_prompts(prompts, len(world.ids))
     rows, limit = _limit(budget, bounds, prompts, len(world.ids), needs.generate)
     estimate = baseline or needs.baseline or "group"
     loader = _loader(world.ids, prompts, policy.seed)
@@ -108,6 +104,14 @@ def simulate(
         world.learn(advantages_R)
         rollouts += len(ids_R)
         yield {"step": at, "rollouts": rollouts, "success": world.success(), **_figures(at_R, rewards_R, len(rounds))}
+
+
+def check_prompts(prompts: Any, have: int) -> None:
+    """Raises `InputError` unless a batch of so many different prompts can be drawn from the world's."""
+    try:
+        check_integer("prompts", prompts, 1, have)
+    except InputError as error:
+        raise InputError(f"prompts={shown(prompts)}: the world has {have} prompts, use 1 to {have}.") from error
 
 
 def _limit(budget: Budget | int, bounds: Bounds, prompts: int, pool: int, generate: int) -> tuple[int, Budget]:

@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import Budget, IntArray, check_budget
-from budgetalloc.errors import UnsupportedError, check_type
+from budgetalloc.errors import UnsupportedError, check_rng
 from budgetalloc.solvers.proportional import check_weights, clipped_shares, largest_remainder
 
 
@@ -36,7 +36,7 @@ def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -
     array([0.5925, 0.198 , 0.2095])
     """
     check_budget(budget)
-    check_type("rng", rng, np.random.Generator, "a generator such as np.random.default_rng(0)")
+    check_rng(rng)
     if budget.rollouts is None or budget.tokens is not None or budget.quotas is not None:
         raise UnsupportedError(
             f"{budget}: systematic sampling shares out rollouts only. Use solver=ortools for the rest."

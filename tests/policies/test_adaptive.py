@@ -51,7 +51,7 @@ def test_adaptive_is_sampled_with_its_defaults_and_asks_for_groups_of_one():
     policy = ba.adaptive(seed=2)
     assert policy.allocate(range(99), budget).tolist() == sampled(seed=2).allocate(range(99), budget).tolist()
     assert policy.needs == ba.Needs(candidates="all", baseline="posterior", scale="batch", min_group=1)
-    assert policy.name == "adaptive(seed=0)"
+    assert policy.name == "adaptive(seed=2)"
 
 
 @pytest.mark.parametrize("power", [(-1, 2), (1, float("nan"))])

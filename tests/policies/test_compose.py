@@ -111,7 +111,7 @@ def test_knapsack_takes_a_solver():
 
 
 def test_knapsack_refuses_an_unknown_belief():
-    with pytest.raises(InputError, match="belief='median': use 'posterior' or 'mean'"):
+    with pytest.raises(InputError, match=r"belief='median': use one of \('posterior', 'mean'\)"):
         ba.knapsack(belief="median")
 
 

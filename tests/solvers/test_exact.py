@@ -207,7 +207,7 @@ def test_max_prompts_needs_floor_zero():
     ("constraints", "text"),
     [
         ({"quotas": {"a": (0, 4)}}, "domains_P=None"),
-        ({"quotas": {"a": (0, 4)}, "domains_P": ["a"]}, "domains_P=1 entries"),
+        ({"quotas": {"a": (0, 4)}, "domains_P": ["a"]}, "domains_P has 1 entries"),
         ({"quotas": {"c": (0, 4)}, "domains_P": DOMAINS}, "quotas name 'c'"),
     ],
 )

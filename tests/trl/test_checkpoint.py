@@ -38,6 +38,16 @@ def test_every_checkpoint_holds_the_state_of_its_step(saved):
     state, about = ba.load_state(f"{trainer.args.output_dir}/checkpoint-4/{STATE_FILE}")
     assert (state["evidence"] == callback.policy.state_dict()["evidence"]).all()
     assert about["policy"] == callback.policy.name
+    assert about["trainer_step"] == 4
+
+
+def test_beliefs_of_another_step_of_the_trainer_are_warned_of(saved, build, caplog):
+    folder = Path(saved[0].args.output_dir)
+    resume(build)
+    assert "belong together" not in caplog.text
+    (folder / "checkpoint-2" / STATE_FILE).replace(folder / "checkpoint-4" / STATE_FILE)
+    resume(build)
+    assert "was saved at step 2 of the trainer, the checkpoint is of step 4" in caplog.text
 
 
 def test_resume_goes_on_from_the_saved_beliefs(saved, build):

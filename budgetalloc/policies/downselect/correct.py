@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_array, check_integer, check_type
+from budgetalloc.errors import InputError, check_array, check_integer, check_rng
 from budgetalloc.policies.downselect.groups import check_rows, scored_first, share_rows, turn
 
 _SMALLEST = 0.01  # a penalty of 0 is drawn as this one, so that its weight is finite
@@ -53,7 +53,8 @@ def resample_on_correct(
     """
     check_integer("min_zero", min_zero, 0)
     check_integer("min_positive", min_positive, 0)
-    check_type("rng", rng, (np.random.Generator, type(None)), "a generator such as np.random.default_rng(0), or None")
+    if rng is not None:
+        check_rng(rng)
     group_R, rewards = check_rows(ids_R, rewards_R, rows)
     penalties = _penalties(penalties_R, len(rewards))
     scored, rest = scored_first(rewards, rows)

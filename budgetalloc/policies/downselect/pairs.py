@@ -7,8 +7,10 @@ from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_array, check_integer, check_type, shown
+from budgetalloc.errors import InputError, check_array, check_integer, check_rng, shown
 from budgetalloc.policies.downselect.groups import check_rows, scored_first, share_rows, turn
+
+_MOST_DRAWN = 10**8  # random numbers: one for each draw and entry
 
 
 def extreme_pairs(ids_R: Sequence[Hashable], advantages_R: ArrayLike, rows: int) -> IntArray:
@@ -89,8 +91,8 @@ def weighted_resample(weights_J: ArrayLike, size: int, *, draws: int = 8, rng: n
     weights = check_array("weights_J", weights_J, "one non-negative finite weight a pair")
     if weights.ndim != 1 or not weights.size or not (np.isfinite(weights).all() and (weights >= 0).all()):
         raise InputError(f"weights_J={shown(weights_J)}: give one non-negative finite weight a pair.")
-    check_integer("draws", draws, 1, 1024)
-    check_type("rng", rng, np.random.Generator, "a generator such as np.random.default_rng(0)")
+    check_integer("draws", draws, 1, max(_MOST_DRAWN // weights.size, 1))
+    check_rng(rng)
     check_integer("size", size, 1, draws * weights.size)
     keys_DJ = _log(weights) + rng.gumbel(size=(draws, weights.size))  # the largest keys: a draw without replacement
     order_DJ = np.argsort(-keys_DJ, axis=1, kind="stable")
