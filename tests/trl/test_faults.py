@@ -38,12 +38,21 @@ def has_its_own_methods(trainer):
 # --- killed ---------------------------------------------------------------------------------------------------------
 
 
-CHANCES = {"adaptive": 16, "in rounds": 3, "accumulation": 2, "reuse": 2}  # kills at calls drawn by lot
+CHANCES = {  # kills at calls drawn by lot
+    "adaptive": 7,
+    "uniform": 3,
+    "knapsack": 3,
+    "pods": 2,
+    "xrpo": 2,
+    "in rounds": 2,
+    "accumulation": 2,
+    "reuse": 2,
+}
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks after importing torch, which is safe on Linux")
 def test_killed_again_and_again_is_as_never_killed(tmp_path, model_folder):
-    """Twenty kills, by lot and at chosen moments of saving, and a disk that is full: bit for bit the same run.
+    """Twenty-seven kills over many epochs, by lot and at chosen moments of saving, and a full disk: bit for bit the same run.
 
     One test, because importing torch and TRL takes longer than all of it.
     """
@@ -58,13 +67,15 @@ def test_killed_again_and_again_is_as_never_killed(tmp_path, model_folder):
         env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"},
     )
     assert done.returncode == 0, done.stderr[-3000:]
+    epochs = Counter()
     for name, chances in CHANCES.items():
         folder = tmp_path / name
         ended = json.loads((folder / "ended.json").read_text())
         assert ended["whole"] == ended["last"] == "done", (name, done.stderr[-3000:])
-        how = Counter(end for stop, end in ended["stops"] if stop not in ("ledger", "state", "model"))
-        assert how == {"killed": 20 if name == "adaptive" else chances}
-        for stop, end in ended["stops"]:
+        how = Counter(end for stop, end, _ in ended["stops"] if stop not in ("ledger", "state", "model"))
+        assert how == {"killed": chances + 4 if name == "adaptive" else chances}
+        epochs[name] = max(epoch for _, end, epoch in ended["stops"] if end == "killed")
+        for stop, end, _ in ended["stops"]:
             if stop in ("ledger", "state"):
                 assert "File too large" in end
                 assert {"ledger": "ledger.jsonl", "state": STATE_FILE}[stop] in end
@@ -80,7 +91,8 @@ def test_killed_again_and_again_is_as_never_killed(tmp_path, model_folder):
         for column in ("step_R", "rewards_R", "lengths_R", "predicted_R", "counts_R"):
             assert (getattr(one, column) == getattr(other, column)).all()
         if name != "in rounds":
-            assert set(Counter(one.step_R.tolist()).values()) == {16}
+            assert set(Counter(one.step_R.tolist()).values()) == {32 if name == "pods" else 16}
+    assert min(epochs.values()) >= 1, epochs
 
 
 # --- a reward function that raises ----------------------------------------------------------------------------------
