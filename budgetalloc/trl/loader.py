@@ -55,7 +55,7 @@ def restore_order(trainer: Any, loader: Any) -> None:
             state.global_step,
             state.max_steps,
         )
-    if epoch == 0 or not trainer.shuffle_dataset:
+    if epoch == 0 or not getattr(trainer, "shuffle_dataset", True):
         return
     for sampler in _samplers(loader):
         generator = getattr(sampler, "generator", None)

@@ -133,7 +133,7 @@ def test_one_id_with_two_pictures_is_refused():
     data = Dataset.from_list([{"prompt": "?", "prompt_id": 1, "image": each} for each in pictures])
     data = data.cast_column("image", Image())
     Prompts(data.select([0, 1]), "prompt_id").check()
-    with pytest.raises(ba.InputError, match="'image' is .* in row 0 and .* in row 2"):
+    with pytest.raises(ba.InputError, match=r"'image' is .* in row 0 and .* in row 2"):
         Prompts(data, "prompt_id").check()
 
 
