@@ -19,6 +19,7 @@ from budgetalloc.policies import Policy, adaptive
 from budgetalloc.trl.checkpoints import load_beliefs, restoring_with, save_beliefs, saving_with, whole_or_refused
 from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
 from budgetalloc.trl.experimental.reuse import Reuse
+from budgetalloc.trl.loader import check_enough_rows, restore_order
 from budgetalloc.trl.options import Options
 from budgetalloc.trl.processes import check_alike
 from budgetalloc.trl.prompts import Prompts
@@ -27,7 +28,7 @@ from budgetalloc.trl.standing import standing_in
 from budgetalloc.trl.step import run_step
 from budgetalloc.trl.support import check_only_one, check_served, check_trainer, warn_unaligned_saves
 from budgetalloc.trl.trackers import Trackers
-from budgetalloc.trl.training import Training
+from budgetalloc.trl.training import Rows, Training
 from budgetalloc.trl.watch import Watch
 
 logger = logging.getLogger(__name__)
@@ -59,7 +60,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         min_group: Smallest group that is not empty. Left out, what the policy asks for.
         quantum: Counts are multiples of it.
         prompt_id: The dataset column that names prompts. Without it a prompt is named by its hash. Rows with the same
-            name are one prompt, of which the first row is used.
+            name are one prompt and must have the same prompt text; its rollouts are generated from them in turn.
         success: What the beliefs learn of a rollout, and what "solved" means: the name of a reward function, or its
             place in `reward_funcs` (an int); a threshold on the total reward (a float); or a function that is given
             the rewards by function name, shape (R,) each, and returns success in [0, 1], shape (R,). Left out: the
@@ -79,7 +80,8 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
 
     Raises:
         UnsupportedError: not a `GRPOTrainer`; a version of TRL without the methods needed; an option that cannot be
-            served correctly. InputError: a bad argument, or a second callback of this kind. BudgetError: floor, cap,
+            served correctly. InputError: a bad argument; one id with two prompts; fewer rows than a generation batch
+            takes; a second callback of this kind. BudgetError: floor, cap,
             min_group and quantum contradict each other.
     """
 
@@ -126,7 +128,8 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         weights = trainer.reward_weights.tolist()
         self.scoring = self.options.scoring(trainer.reward_func_names, weights, quiet=not main)
         self.prompts = Prompts(trainer.train_dataset, prompt_id)
-        check_served(trainer, self.options, self.prompts)
+        check_enough_rows(trainer)
+        check_served(trainer, self.policy, self.options, self.prompts)
         # Raises now, not after an hour of loading, where floor, cap and quantum contradict each other.
         self.options.bounds.budget(trainer.args.generation_batch_size, 1, trainer.num_generations)
         self.reuse = None if self.options.buffer is None else Reuse(trainer, self.options.buffer)
@@ -160,11 +163,12 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
     def _attached(self) -> bool:
         return self in self.trainer.callback_handler.callbacks
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, train_dataloader: Any = None, **_: Any) -> None:
         """Takes the place of TRL's generation and scoring for the time of the training."""
         trainer = self.trainer
         check_only_one(trainer, self)
         warn_unaligned_saves(trainer)
+        restore_order(trainer, train_dataloader)
         if self.reuse is not None:
             self.reuse.check_clock(state.global_step)
         self._begun = state.global_step, self.policy.estimator.step
@@ -174,9 +178,12 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         if self.ledger_path is not None and trainer.accelerator.is_main_process:
             ledger = LedgerWriter(self.ledger_path)
             ledger.resume(state.global_step)
-        generate = trainer._generate_and_score_completions
+        generate: Callable[[Rows], dict[str, Any]] = trainer._generate_and_score_completions
         pool = {} if self.options.bounds.candidates == 1 else self.prompts.first_rows()
         listed = self.prompts.indexable and getattr(trainer.train_dataset, "column_names", None)
+        merges = listed and not self.options.keep_batch and trainer.accelerator.is_main_process
+        if merges and (shared := self.prompts.said_once()):
+            logger.warning(shared)
         training = self._training = Training(
             trainer=trainer,
             policy=self.policy,
@@ -195,10 +202,24 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         @wraps(generate)
         def generate_and_score(inputs: list[dict[str, Any]]) -> dict[str, Any]:
             # A wrapper that somebody put around this during training outlives it.
-            decides = trainer.model.training and self._training is training
-            return run_step(training, inputs) if decides else generate(inputs)
+            if not trainer.model.training or self._training is not training:
+                return generate(inputs)
+            if not self._attached():
+                self._let_go(training)
+                return generate(inputs)
+            return run_step(training, inputs)
 
         self._held.enter_context(standing_in(trainer, "_generate_and_score_completions", generate_and_score))
+
+    def _let_go(self, training: Training) -> None:
+        """Ends this callback's part in a training that goes on without it."""
+        self._training = None
+        logger.warning(
+            "The AdaptiveGRPOCallback was removed before step %s: from now on TRL generates %s rollouts of each "
+            "prompt, and checkpoints hold no beliefs.",
+            training.trainer.state.global_step,
+            training.trainer.num_generations,
+        )
 
     def _given(self) -> dict[str, object]:
         """What all processes must have alike."""

@@ -1,6 +1,7 @@
 """Whose rollouts a step generates: the prompts on offer, the rounds that the policy asks for, and their rows."""
 
 import copy
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.policies import Step
 from budgetalloc.trl.processes import decided_by_first, gather, my_share
+from budgetalloc.trl.prompts import turns
 from budgetalloc.trl.training import Rows, Training
 
 
@@ -48,32 +50,49 @@ def decide(training: Training, step: Step, own_ids_R: list[Id], inputs: Rows) ->
         yield own_ids_R, inputs
         return
     accelerator = training.trainer.accelerator
-    own_ids = training.prompts.ids(inputs) if training.options.bounds.candidates != "all" else []
-    own_rows = dict(zip(own_ids[::-1], inputs[::-1], strict=False))  # the first row of each prompt
+    own_rows = rows_of_batch(training, inputs) if training.options.bounds.candidates == 1 else {}
 
     def request() -> tuple[list[Id], bool]:
         counts_P = step.request()
         return [step.ids_P[at] for at in np.repeat(np.arange(len(counts_P)), counts_P).tolist()], step.hinted
 
-    while True:
+    for number in itertools.count():
         ids_R, step.hinted = decided_by_first(accelerator, request)
         if not ids_R:
             return
-        mine = my_share(ids_R, accelerator.process_index, accelerator.num_processes)
-        yield ids_R, rows_of(training, mine, own_rows)
+        turn_R = turns(ids_R, [training.policy.seed, training.policy.estimator.step, number, 3])
+        mine_R = my_share(list(zip(ids_R, turn_R, strict=True)), accelerator.process_index, accelerator.num_processes)
+        yield ids_R, rows_of(training, mine_R, own_rows)
 
 
-def rows_of(training: Training, ids_R: list[Id], own_rows: dict[Id, dict[str, Any]]) -> Rows:
-    """A row for each id: deep copies, because TRL writes into rows, and environments and rewards may change lists.
+def rows_of_batch(training: Training, inputs: Rows) -> dict[Id, Rows]:
+    """The distinct rows of each prompt in the batch of all processes, in the batch's order.
 
-    With one candidate the rows are those of the batch. `own_rows` holds this process's, and a prompt's rollouts may
-    move to a process that has none of it.
+    TRL's loader repeats each row of the dataset `num_generations` times, so that rows are told apart by their places.
     """
-    ids_P, group_R = factorize(ids_R)
+    accelerator, size = training.trainer.accelerator, training.trainer.num_generations
+    start = accelerator.process_index * len(inputs)
+    mine: dict[tuple[Id, int], dict[str, Any]] = {}
+    for at, (name, row) in enumerate(zip(training.prompts.ids(inputs), inputs, strict=True), start):
+        mine.setdefault((name, at // size), row)
+    everyones: dict[tuple[Id, int], dict[str, Any]] = {}
+    for key, row in gather(accelerator, list(mine.items())):
+        everyones.setdefault(key, row)
+    rows: dict[Id, Rows] = {}
+    for (name, _), row in everyones.items():
+        rows.setdefault(name, []).append(row)
+    return rows
+
+
+def rows_of(training: Training, ids_R: list[tuple[Id, int]], own_rows: dict[Id, Rows]) -> Rows:
+    """A row for each rollout: deep copies, because TRL writes into rows, and environments and rewards may change lists.
+
+    Args:
+        training: What is trained.
+        ids_R: The prompt of each rollout of this process, and whose turn it is among the prompt's rows.
+        own_rows: The rows of each prompt in the batch of all processes, where those are on offer alone. A prompt's
+            rollouts may move to a process that has none of it.
+    """
     if training.options.bounds.candidates == 1:
-        everyones = gather(training.trainer.accelerator, list(own_rows.items()))
-        rows = dict(everyones[::-1])  # of the first process that has the prompt
-        rows_P = [rows[name] for name in ids_P]
-    else:
-        rows_P = training.prompts.rows([training.pool[name] for name in ids_P])
-    return [copy.deepcopy(rows_P[at]) for at in group_R.tolist()]
+        return [copy.deepcopy(own_rows[name][turn % len(own_rows[name])]) for name, turn in ids_R]
+    return [copy.deepcopy(row) for row in training.prompts.rows_in_turn(ids_R)]

@@ -12,8 +12,11 @@ from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError
 from budgetalloc.trl.batch import Round
 from budgetalloc.trl.merging import drop_fillers
+from budgetalloc.trl.processes import my_share
 from budgetalloc.trl.standing import standing_in
 from budgetalloc.trl.training import Rows, Training
+
+GROUP = "budgetalloc_group"  # the column by which reward functions find the rollouts of a prompt: the prompt's id
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +47,14 @@ def generate(training: Training, ids_R: list[Id], rows: Rows, hinted: bool) -> t
         )
     if hinted and options.hint is not None:
         rows = [options.hint(row) for row in rows]
+    mine_R = my_share(ids_R, trainer.accelerator.process_index, trainer.accelerator.num_processes)
     scored: list[tuple[torch.Tensor, torch.Tensor]] = []
     score = trainer._calculate_rewards
 
     def score_and_keep(inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> torch.Tensor:
-        rewards: torch.Tensor = score(inputs, prompts, completions, completion_ids_list)
+        # Not before: an environment's reset() is given the columns of its row, and may not know this one.
+        grouped = [{GROUP: name, **row} for name, row in zip(mine_R, inputs, strict=True)]
+        rewards: torch.Tensor = score(grouped, prompts, completions, completion_ids_list)
         lengths = torch.tensor([len(ids) for ids in completion_ids_list], device=rewards.device)
         lengths = trainer.accelerator.gather(lengths)  # TRL gathered the rewards already, in the same order
         scored.append((rewards[:wanted], lengths[:wanted]))

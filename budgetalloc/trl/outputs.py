@@ -7,7 +7,7 @@ import torch
 
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.trl.batch import Batch, Round
-from budgetalloc.trl.merging import collect, merge, part, take
+from budgetalloc.trl.merging import check_kept, collect, merge, part, take
 from budgetalloc.trl.processes import decided_by_first
 from budgetalloc.trl.training import Training
 
@@ -40,7 +40,8 @@ def batch_to_train_on(
     if policy.keep is not None and len(batch) > total:
         keep, scores_RF, success_R = policy.keep, batch.scores_RF, batch.success_R
         kept_R = decided_by_first(
-            accelerator, lambda: np.asarray(keep(batch.ids_R, trained_R, total, scores_RF, success_R))
+            accelerator,
+            lambda: check_kept(keep(batch.ids_R, trained_R, total, scores_RF, success_R), len(batch), total, policy),
         )
         output = take(output, kept_R)
     if shared:

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from budgetalloc.beliefs.ids import Id, check_ids, text_id
+from budgetalloc.beliefs.ids import Id, check_ids, factorize, text_id
 from budgetalloc.errors import InputError, UnsupportedError
 
 _FINGERPRINT_ROWS = 1000
+_CONTENT = ("prompt", "image", "images", "environment")  # the columns that are the prompt, as far as a dataset has them
+_CHUNK = 1000  # rows that are compared at once
 
 
 def prompt_hash(prompt: Any) -> str:
@@ -19,6 +21,24 @@ def prompt_hash(prompt: Any) -> str:
     ('4d4db5bbabf3998a', '5423f57e2469bbd3')
     """
     return text_id(prompt, _nameless)
+
+
+def turns(ids_R: list[Id], seed: list[int]) -> list[int]:
+    """Whose turn it is among the rows of a rollout's prompt: they follow one another from a start drawn by lot.
+
+    The start is drawn, so that it needs no state and favours no row over the steps.
+
+    >>> one, two, _, three = turns(["a", "a", "b", "a"], [0])
+    >>> two - one, three - one
+    (1, 2)
+    """
+    ids_P, group_R = factorize(ids_R)
+    turn_P = np.random.default_rng(seed).integers(2**32, size=len(ids_P)).tolist()
+    turn_R = []
+    for at in group_R.tolist():
+        turn_R.append(turn_P[at])
+        turn_P[at] += 1
+    return turn_R
 
 
 def _nameless(part: object) -> None:
@@ -58,7 +78,7 @@ class Prompts:
                     f"The train dataset has images, so that its text alone does not name a prompt. Add a column "
                     f"{column!r} of ints or strings, or pass prompt_id= with the name of such a column."
                 )
-        self._ids: list[Id] | None = None
+        self._rows: tuple[dict[Id, int], dict[Id, list[int]]] | None = None
 
     def ids(self, rows: Sequence[Mapping[str, Any]]) -> list[Id]:
         """The prompt id of each row of a batch."""
@@ -70,19 +90,82 @@ class Prompts:
 
     def first_rows(self) -> dict[Id, int]:
         """Each distinct prompt of the dataset with the index of its first row, in the dataset's order."""
-        if self._ids is None:
-            values = self.dataset[self.column or "prompt"]
-            self._ids = check_ids(list(values), self.name) if self.column else [prompt_hash(x) for x in values]
-        first: dict[Id, int] = {}
-        for index, name in enumerate(self._ids):
-            first.setdefault(name, index)
-        return first
+        return self._index()[0]
+
+    def rows_of_one(self) -> dict[Id, list[int]]:
+        """The prompts that have several rows, such as one for each accepted answer, with the indices of those."""
+        return self._index()[1]
+
+    def _index(self) -> tuple[dict[Id, int], dict[Id, list[int]]]:
+        if self._rows is None:
+            values = list(self.dataset[self.column or "prompt"])
+            first: dict[Id, int] = {}
+            several: dict[Id, list[int]] = {}
+            ids = check_ids(values, self.name) if self.column else [prompt_hash(value) for value in values]
+            for index, name in enumerate(ids):
+                if first.setdefault(name, index) != index:
+                    several.setdefault(name, [first[name]]).append(index)
+            self._rows = first, several
+        return self._rows
+
+    def check(self) -> None:
+        """Raises `InputError` where the id column gives one id to rows with different prompts, and shows both.
+
+        Prompts that are named by their hash cannot differ. Rows that cannot be indexed are not checked.
+        """
+        columns = [name for name in _CONTENT if name in (getattr(self.dataset, "column_names", None) or [])]
+        if self.column is None or not self.indexable or not columns:
+            return
+        # As Arrow holds them, so that no picture is decoded.
+        content = self.dataset.select_columns(columns).with_format("arrow")
+        pairs = [(index, rows[0]) for rows in self.rows_of_one().values() for index in rows[1:]]
+        for start in range(0, len(pairs), _CHUNK):
+            some = pairs[start : start + _CHUNK]
+            wanted = list(dict.fromkeys(index for pair in some for index in pair))
+            read = dict(zip(wanted, content.select(wanted)[:].to_pylist(), strict=True))
+            for index, first in some:
+                if read[index] != read[first]:
+                    column = next(name for name in columns if read[index][name] != read[first][name])
+                    one, other = read[first][column], read[index][column]
+                    raise InputError(
+                        f"{self.column}={self.dataset[first][self.column]!r} names two prompts of the train dataset: "
+                        f"{column!r} is {_shown(one, other)} in row {first} and {_shown(other, one)} in row {index}. "
+                        f"Rows with the same {self.column!r} must have the same prompt. If the column {self.column!r} "
+                        "numbers something else, such as templates, rename it, or pass prompt_id= with a column that "
+                        "names prompts: without such a column each prompt is named by its text."
+                    )
+
+    def said_once(self) -> str | None:
+        """What to tell the user of prompts with several rows; None where there are none."""
+        several = self.rows_of_one()
+        if not several:
+            return None
+        total, merged = len(self.dataset), sum(map(len, several.values()))
+        return (
+            f"{len(several)} prompts of the train dataset have several rows, {merged} of its {total} rows: the rows of "
+            f"a prompt (same {self.column or 'prompt'!r}) share one belief, and its rollouts are generated from them "
+            "in turn."
+        )
 
     def rows(self, indices: Sequence[int]) -> list[dict[str, Any]]:
         """Rows of the dataset, as the trainer's own loader would hand them over."""
         if hasattr(self.dataset, "__getitems__"):
             return list(self.dataset.__getitems__(list(indices)))
         return [self.dataset[index] for index in indices]
+
+    def rows_in_turn(self, turns_R: Sequence[tuple[Id, int]]) -> list[dict[str, Any]]:
+        """A row of the dataset for each rollout; rollouts of one row share the object.
+
+        Args:
+            turns_R: The prompt of each rollout, and whose turn it is among the rows of that prompt; see `turns`.
+        """
+        first, several = self._index()
+        places_R = [
+            several[name][turn % len(several[name])] if name in several else first[name] for name, turn in turns_R
+        ]
+        places, row_R = factorize(places_R)
+        rows = self.rows([int(place) for place in places])
+        return [rows[at] for at in row_R.tolist()]
 
     @cached_property
     def fingerprint(self) -> str | None:
@@ -92,3 +175,18 @@ class Prompts:
         total = len(self.dataset)
         some = np.unique(np.linspace(0, total - 1, min(total, _FINGERPRINT_ROWS)).astype(int)).tolist()
         return f"{total}-{prompt_hash(self.ids(self.rows(some)))}"
+
+
+def _shown(value: Any, other: Any, width: int = 80) -> str:
+    """The part of a value's `repr` in which it begins to differ from another's.
+
+    >>> _shown("a" * 200 + "b" * 200, "a" * 200 + "c" * 200)
+    '...aaaaaaaaaaaaaaaaaaaabbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb...'
+    """
+    text, against = repr(value), repr(other)
+    if len(text) <= 2 * width:
+        return text
+    pairs = enumerate(zip(text, against, strict=False))
+    same = next((at for at, (x, y) in pairs if x != y), min(len(text), len(against)))
+    start = max(0, same - width // 4)
+    return "..." * (start > 0) + text[start : start + width] + "..." * (start + width < len(text))

@@ -8,6 +8,7 @@ import trl
 from trl import GRPOTrainer
 
 from budgetalloc.errors import InputError, UnsupportedError
+from budgetalloc.policies import Policy
 from budgetalloc.trl.options import Options
 from budgetalloc.trl.prompts import Prompts
 
@@ -74,11 +75,19 @@ def check_only_one(trainer: Any, callback: Any) -> None:
 
 
 def _attached(trainer: Any) -> list[Any]:
-    return [c for c in trainer.callback_handler.callbacks if type(c).__name__ == "AdaptiveGRPOCallback"]
+    callbacks = trainer.callback_handler.callbacks
+    return [c for c in callbacks if "AdaptiveGRPOCallback" in (cls.__name__ for cls in type(c).__mro__)]
 
 
-def check_served(trainer: Any, options: Options, prompts: Prompts) -> None:
+def check_served(trainer: Any, policy: Policy, options: Options, prompts: Prompts) -> None:
     """Raises where uneven groups, a choice among rows, or stored responses would give wrong results."""
+    if options.generate > 1 and policy.keep is None:
+        rows = trainer.args.generation_batch_size
+        raise InputError(
+            f"{policy} generates up to {options.generate} times as many rollouts as the trainer trains on, and has no "
+            f"keep= that chooses among them: up to {options.generate * rows} rows would be in the loss, where "
+            f"GRPOConfig asks for {rows}. Give the Policy a keep=, or needs with generate=1."
+        )
     if options.buffer is not None:
         _check_buffer(trainer)
     if options.bounds.candidates != 1 and not prompts.indexable:
@@ -95,7 +104,10 @@ def check_served(trainer: Any, options: Options, prompts: Prompts) -> None:
     if getattr(trainer, "environment_factories", None) is not None and prompts.column is None:
         raise UnsupportedError(
             "With environment_factory the environment's reset() decides what the task is, so that the text of a row "
-            f"alone does not name a prompt. Add a column {prompts.name!r} of ints or strings that names the task."
+            f"alone does not name a prompt. Add a column {prompts.name!r} of ints or strings that names the task. If "
+            "the environment owns the data and there is no dataset, pass a placeholder: train_dataset="
+            'Dataset.from_list([{"prompt": [{"role": "user", "content": ""}], '
+            f'"{prompts.name}": n}} for n in range(1000)]), and let reset({prompts.name}, **_) choose the task by it.'
         )
     columns = set(getattr(trainer.train_dataset, "column_names", None) or [])
     if options.generate > 1 and {"image", "images"} & columns:
@@ -108,6 +120,7 @@ def check_served(trainer: Any, options: Options, prompts: Prompts) -> None:
         raise InputError(
             f"GRPOConfig(remove_unused_columns=True) drops the column {prompts.column!r}. Set it to False."
         )
+    prompts.check()
 
 
 def _check_buffer(trainer: Any) -> None:

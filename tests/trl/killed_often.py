@@ -25,6 +25,10 @@ from budgetalloc.trl.checkpoints import last_checkpoint
 
 POLICIES = {
     "adaptive": (lambda: ba.adaptive(seed=3), {}),
+    "uniform": (lambda: ba.uniform(seed=3), {}),
+    "knapsack": (lambda: ba.knapsack(seed=3), {}),
+    "pods": (lambda: policies.pods(generate=2, seed=3), {}),
+    "xrpo": (lambda: policies.xrpo(seed=3), {}),
     "in rounds": (lambda: policies.reinforce_ada(group=4, stages=3, seed=3), {}),
     "accumulation": (
         lambda: ba.knapsack(seed=3),
@@ -32,6 +36,7 @@ POLICIES = {
     ),
     "reuse": (lambda: ba.uniform(seed=3), {"num_iterations": 2, "save_steps": 2}),
 }
+EPOCH = 8  # rows: two generation batches of 4 prompts, so that most resumes are in a later epoch
 # Where a run is stopped on purpose; the other times are chance. The disk is full for what is named.
 IN_SAVING = ["state half written", "before TRL saves", "_save_optimizer_and_scheduler", "_save_rng_state"]
 FULL_DISK = ["ledger", "state", "model"]
@@ -124,7 +129,7 @@ def train(folder: Path, model: str, name: str, steps: int, fate: Fate) -> None:
         LlamaForCausalLM.from_pretrained(model),
         reward,
         GRPOConfig(**{**settings, **config}),
-        train_dataset=rows(40),
+        train_dataset=rows(EPOCH),
         processing_class=make_tokenizer(),
     )
     trainer.add_callback(fate)
@@ -166,16 +171,23 @@ def one_case(folder: Path, model: str, name: str, chances: int) -> None:
     rng = np.random.default_rng(11)
     stops = ["chance"] * chances + (IN_SAVING + FULL_DISK if name == "adaptive" else [])
     stops = [stops[at] for at in rng.permutation(len(stops)).tolist()]
-    after = rng.integers(1, 3, len(stops)).tolist()  # generations until it is stopped
+    after = rng.integers(2, 4, len(stops)).tolist()  # generations until it is stopped: each life saves at least one
     steps = (sum(after) + 3) * POLICIES[name][1].get("num_iterations", 1)  # always one to be stopped in
     ended = {"whole": live(folder / "whole", model, name, steps)}
     calls = int((folder / "whole" / "calls").read_text())
-    ended["stops"] = [
-        (stop, live(folder / "stopped", model, name, steps, stop, after[at], int(rng.integers(1, calls))))
-        for at, stop in enumerate(stops)
-    ]
+    ended["stops"] = []
+    for at, stop in enumerate(stops):
+        how = live(folder / "stopped", model, name, steps, stop, after[at], int(rng.integers(1, calls)))
+        ended["stops"].append((stop, how, resumed_in_epoch(folder / "stopped", name)))
     ended["last"] = live(folder / "stopped", model, name, steps)
     (folder / "ended.json").write_text(json.dumps(ended))
+
+
+def resumed_in_epoch(folder: Path, name: str) -> int:
+    """The epoch, counted from 0, in which the next life goes on."""
+    newest = last_checkpoint(folder / "run")
+    steps = 0 if newest is None else int(newest.rpartition("-")[2])
+    return steps // (EPOCH // 4 * POLICIES[name][1].get("num_iterations", 1))
 
 
 def main() -> None:

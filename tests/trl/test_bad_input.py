@@ -1,11 +1,15 @@
 """What cannot be served is refused, in words that say what to do."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import trl
 from conftest import rows
 from datasets import Dataset
 
 import budgetalloc as ba
+from budgetalloc import policies
 from budgetalloc.trl import AdaptiveGRPOCallback
 from budgetalloc.trl.support import SEAM
 
@@ -25,6 +29,19 @@ def test_added_twice(build):
     trainer.callback_handler.callbacks.append(callback)
     with pytest.raises(ba.InputError, match="has 2 AdaptiveGRPOCallbacks: add one, once"):
         trainer.train()
+
+
+def test_a_subclass_of_the_callback(build):
+    class Mine(AdaptiveGRPOCallback):
+        pass
+
+    trainer = build(max_steps=2)
+    callback = Mine(trainer)
+    trainer.add_callback(callback)
+    with pytest.raises(ba.InputError, match="has an AdaptiveGRPOCallback already"):
+        AdaptiveGRPOCallback(trainer)
+    trainer.train()
+    assert callback.policy.estimator.step == 2
 
 
 def test_callback_of_another_trainer(build):
@@ -78,6 +95,40 @@ def test_iterable_dataset(build):
     assert trainer.state.global_step == 4
 
 
+def test_a_dataset_smaller_than_a_generation_batch(build):
+    with pytest.raises(ba.InputError, match=r"has 3 rows and a generation batch takes 4 prompts.*at least 4 rows"):
+        AdaptiveGRPOCallback(build(rows(3)), ba.uniform())
+    trainer = build(rows(4), max_steps=1)
+    trainer.add_callback(AdaptiveGRPOCallback(trainer, ba.uniform()))
+    trainer.train()
+    assert trainer.state.global_step == 1
+
+
+def test_a_policy_that_generates_more_without_a_rule_for_what_to_train_on(build):
+    needs = replace(ba.knapsack().needs, generate=2)
+    with pytest.raises(ba.InputError, match=r"2 times as many.*no keep=.*up to 32 rows.*GRPOConfig asks for 16"):
+        AdaptiveGRPOCallback(build(), replace(ba.knapsack(), needs=needs))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        (lambda rows: np.arange(rows - 1), r"returned an array of shape \(15,\).*indices of 16 different rollouts"),
+        (lambda rows: np.arange(rows + 1), r"shape \(17,\)"),
+        (lambda rows: np.zeros(rows, dtype=int), "16 different rollouts of the 32 that were generated"),
+        (lambda rows: np.arange(rows) / 2, "type float64"),
+        (lambda rows: np.arange(rows) + 30, "indices outside 0 to 31: 30, 45"),
+    ],
+)
+def test_a_rule_that_chooses_another_number_of_rows(build, chosen, message):
+    policy = replace(policies.pods(generate=2), keep=lambda ids_R, rewards_R, rows, scores_RF: chosen(rows))
+    trainer = build()
+    trainer.add_callback(AdaptiveGRPOCallback(trainer, policy))
+    with pytest.raises(ba.InputError, match=message):
+        trainer.train()
+    assert (trainer.state.global_step, policy.estimator.step) == (0, 0)
+
+
 def test_normalize_then_sum(build):
     trainer = build(multi_objective_aggregation="normalize_then_sum")
     with pytest.raises(ba.UnsupportedError, match=r"'normalize_then_sum'.*Use 'sum_then_normalize', or attach uniform"):
@@ -101,9 +152,8 @@ def test_images_need_a_prompt_id(build):
 def test_ids_of_a_wrong_type(build):
     data = Dataset.from_list([{"prompt": f"{n}=", "prompt_id": n / 2} for n in range(24)])
     trainer = build(data)
-    trainer.add_callback(AdaptiveGRPOCallback(trainer))
     with pytest.raises(ba.InputError, match=r"prompt_id\[0\] is 0.0 of type float: a prompt id is an int or a str"):
-        trainer.train()
+        AdaptiveGRPOCallback(trainer)
 
 
 def test_too_few_prompts_for_the_cap(build):

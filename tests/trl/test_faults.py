@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import low_digit, rows
+from transformers import TrainerCallback
 from trl import GRPOTrainer
 
 import budgetalloc as ba
@@ -38,12 +39,21 @@ def has_its_own_methods(trainer):
 # --- killed ---------------------------------------------------------------------------------------------------------
 
 
-CHANCES = {"adaptive": 16, "in rounds": 3, "accumulation": 2, "reuse": 2}  # kills at calls drawn by lot
+CHANCES = {  # kills at calls drawn by lot
+    "adaptive": 7,
+    "uniform": 3,
+    "knapsack": 3,
+    "pods": 2,
+    "xrpo": 2,
+    "in rounds": 2,
+    "accumulation": 2,
+    "reuse": 2,
+}
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks after importing torch, which is safe on Linux")
 def test_killed_again_and_again_is_as_never_killed(tmp_path, model_folder):
-    """Twenty kills, by lot and at chosen moments of saving, and a disk that is full: bit for bit the same run.
+    """Twenty-seven kills over many epochs, by lot and in saving, and a full disk: bit for bit the same run.
 
     One test, because importing torch and TRL takes longer than all of it.
     """
@@ -58,13 +68,15 @@ def test_killed_again_and_again_is_as_never_killed(tmp_path, model_folder):
         env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"},
     )
     assert done.returncode == 0, done.stderr[-3000:]
+    epochs = Counter()
     for name, chances in CHANCES.items():
         folder = tmp_path / name
         ended = json.loads((folder / "ended.json").read_text())
         assert ended["whole"] == ended["last"] == "done", (name, done.stderr[-3000:])
-        how = Counter(end for stop, end in ended["stops"] if stop not in ("ledger", "state", "model"))
-        assert how == {"killed": 20 if name == "adaptive" else chances}
-        for stop, end in ended["stops"]:
+        how = Counter(end for stop, end, _ in ended["stops"] if stop not in ("ledger", "state", "model"))
+        assert how == {"killed": chances + 4 if name == "adaptive" else chances}
+        epochs[name] = max(epoch for _, end, epoch in ended["stops"] if end == "killed")
+        for stop, end, _ in ended["stops"]:
             if stop in ("ledger", "state"):
                 assert "File too large" in end
                 assert {"ledger": "ledger.jsonl", "state": STATE_FILE}[stop] in end
@@ -80,7 +92,8 @@ def test_killed_again_and_again_is_as_never_killed(tmp_path, model_folder):
         for column in ("step_R", "rewards_R", "lengths_R", "predicted_R", "counts_R"):
             assert (getattr(one, column) == getattr(other, column)).all()
         if name != "in rounds":
-            assert set(Counter(one.step_R.tolist()).values()) == {16}
+            assert set(Counter(one.step_R.tolist()).values()) == {32 if name == "pods" else 16}
+    assert min(epochs.values()) >= 1, epochs
 
 
 # --- a reward function that raises ----------------------------------------------------------------------------------
@@ -258,6 +271,43 @@ def test_a_callback_that_was_removed_keeps_out_of_checkpoints(build):
     trainer.train()
     state, _ = ba.load_state(f"{trainer.args.output_dir}/checkpoint-2/{STATE_FILE}")
     assert (state["seed"], state["step"]) == (2, 2)
+    assert has_its_own_methods(trainer)
+
+
+class Remove(TrainerCallback):
+    """Removes another callback after a step of the trainer."""
+
+    def __init__(self, trainer, other, step):
+        self.trainer, self.other, self.step = trainer, other, step
+
+    def on_step_end(self, args, state, control, **_):
+        if state.global_step == self.step:
+            self.trainer.remove_callback(self.other)
+            self.step = None  # once
+
+
+@pytest.mark.parametrize("policy", [ba.knapsack, ba.adaptive, policies.pods])
+def test_a_callback_that_is_removed_in_mid_run_lets_go(build, caplog, policy):
+    """From then on every prompt has TRL's number of rollouts, and a checkpoint holds no beliefs that grow old."""
+    groups = []
+
+    def reward(prompts, completions, **_):
+        groups.append(Counter(prompts))
+        return low_digit(completions)
+
+    trainer = build(reward=reward, max_steps=5, save_strategy="steps", save_steps=1)
+    callback = attach(trainer, policy(seed=1))
+    trainer.add_callback(Remove(trainer, callback, 2))
+    trainer.train()
+    assert callback.policy.estimator.step == 2
+    assert all(set(each.values()) == {4} for each in groups[-3:])
+    assert caplog.text.count("removed before step 2: from now on TRL generates 4 rollouts of each prompt") == 1
+    saved = [n for n in range(1, 6) if (Path(trainer.args.output_dir) / f"checkpoint-{n}" / STATE_FILE).exists()]
+    assert saved == [1]  # that of step 2 is saved after the callback is gone
+    assert has_its_own_methods(trainer)
+    trainer.add_callback(callback)
+    trainer.train()
+    assert callback.policy.estimator.step == 2 + 5  # two before, five of the new run
     assert has_its_own_methods(trainer)
 
 

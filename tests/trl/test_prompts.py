@@ -2,12 +2,18 @@
 
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
-from datasets import Dataset
+from conftest import low_digit
+from datasets import Dataset, Image
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image as Picture
 
 import budgetalloc as ba
-from budgetalloc.trl.prompts import Prompts, prompt_hash
+from budgetalloc.trl import AdaptiveGRPOCallback
+from budgetalloc.trl.prompts import Prompts, prompt_hash, turns
 
 
 def test_hash_tells_prompts_apart_and_nothing_else():
@@ -48,3 +54,100 @@ def test_fingerprint_changes_with_the_prompts_only():
 def test_no_name_to_be_had():
     with pytest.raises(ba.UnsupportedError, match=r"columns \['question'\], neither 'prompt_id' nor 'prompt'"):
         Prompts(Dataset.from_list([{"question": "?"}]), "prompt_id")
+
+
+# --- rows that share a name -------------------------------------------------------------------------------------------
+
+
+def answers(texts=6, each=4):
+    """Several rows with the same prompt, each with an answer of its own, in an order that mixes them."""
+    return Dataset.from_list(
+        [{"prompt": f"{text:03d}=", "answer": 10 * text + k} for k in range(each) for text in range(texts)]
+    )
+
+
+def seen_answers(build, policy, data, steps=6, **options):
+    """How many rollouts of each answer a training scored; and the answers of each prompt in each step."""
+    seen, by_step = Counter(), []
+
+    def reward(prompts, completions, answer, **_):
+        assert [int(prompt[:3]) for prompt in prompts] == [each // 10 for each in answer]
+        seen.update(answer)
+        by_step.append(Counter(answer))
+        return low_digit(completions)
+
+    trainer = build(data, reward, max_steps=steps)
+    if policy is not None:
+        trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, **options))
+    trainer.train()
+    return seen, by_step
+
+
+@pytest.mark.parametrize("candidates", [1, 2, "all"])
+def test_each_row_of_a_prompt_is_rolled_out(build, caplog, candidates):
+    seen, by_step = seen_answers(build, ba.knapsack(), answers(), 12, candidates=candidates, floor=2)
+    assert len(seen) == 24
+    for step in by_step:
+        for text in range(6):
+            counts = [step[10 * text + k] for k in range(4) if candidates != 1 or step[10 * text + k]]
+            assert max(counts, default=0) - min(counts, default=0) <= 1  # in turn
+    assert ("6 prompts of the train dataset have several rows, 24 of its 24 rows" in caplog.text) == (candidates != 1)
+
+
+def test_groups_of_one_reach_every_row(build):
+    seen, _ = seen_answers(build, ba.adaptive(), answers(texts=2, each=3), 12, candidates="all")
+    assert len(seen) == 6
+
+
+def test_uniform_trains_on_what_trl_trains_on(build, caplog):
+    assert seen_answers(build, ba.uniform(), answers()) == seen_answers(build, None, answers())
+    assert "several rows" not in caplog.text  # nothing is merged
+
+
+def test_rows_that_do_not_share_a_name_are_not_spoken_of(build, caplog):
+    seen_answers(build, ba.knapsack(), answers(texts=24, each=1), 1, candidates="all")
+    assert "several rows" not in caplog.text
+
+
+@pytest.mark.parametrize("policy", [ba.uniform, ba.knapsack, ba.adaptive])
+def test_one_id_with_two_prompts_is_refused_with_both(build, policy):
+    data = Dataset.from_list([{"prompt": f"{n:03d}=", "prompt_id": n % 12} for n in range(24)])
+    with pytest.raises(ba.InputError, match=r"prompt_id=0 names two.*'000=' in row 0 and '012=' in row 12.*templates"):
+        AdaptiveGRPOCallback(build(data), policy())
+    named = data.rename_column("prompt_id", "template")
+    with pytest.raises(ba.InputError, match=r"template=0 names two prompts"):
+        AdaptiveGRPOCallback(build(named), policy(), prompt_id="template")
+    AdaptiveGRPOCallback(build(named), policy())  # by the hash of the text
+
+
+def test_long_prompts_are_shown_where_they_differ():
+    chat = [[{"role": "user", "content": "x" * 5000 + end}] for end in ("one", "two")]
+    data = Dataset.from_list([{"prompt": each, "prompt_id": "a"} for each in chat])
+    with pytest.raises(ba.InputError, match=r"xone'.*xtwo'") as caught:
+        Prompts(data, "prompt_id").check()
+    assert len(str(caught.value)) < 1000
+
+
+def test_one_id_with_two_pictures_is_refused():
+    pictures = [Picture.new("RGB", (2, 2), (grey,) * 3) for grey in (0, 0, 9)]
+    data = Dataset.from_list([{"prompt": "?", "prompt_id": 1, "image": each} for each in pictures])
+    data = data.cast_column("image", Image())
+    Prompts(data.select([0, 1]), "prompt_id").check()
+    with pytest.raises(ba.InputError, match=r"'image' is .* in row 0 and .* in row 2"):
+        Prompts(data, "prompt_id").check()
+
+
+def test_the_check_reads_more_rows_than_one_chunk():
+    rows = [{"prompt": str(n // 2), "prompt_id": n // 2} for n in range(5000)]
+    Prompts(Dataset.from_list(rows), "prompt_id").check()
+    rows[4999]["prompt"] = "other"
+    with pytest.raises(ba.InputError, match="'2499' in row 4998 and 'other' in row 4999"):
+        Prompts(Dataset.from_list(rows), "prompt_id").check()
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=30), st.integers(0, 5))
+def test_turns_follow_one_another(ids, seed):
+    turn_R = turns(ids, [seed])
+    for name in set(ids):
+        mine = [turn for turn, each in zip(turn_R, ids, strict=True) if each == name]
+        assert mine == list(range(mine[0], mine[0] + len(mine)))

@@ -1,6 +1,7 @@
 """Reward functions of every kind see the columns of the prompt that they score; what they score is learned from."""
 
 import asyncio
+from collections import defaultdict
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,8 @@ from transformers import LlamaConfig, LlamaForSequenceClassification
 
 import budgetalloc as ba
 from budgetalloc import policies
+from budgetalloc.trl import AdaptiveGRPOCallback
+from budgetalloc.trl.prompts import prompt_hash
 
 
 def half(completions, **_):
@@ -121,6 +124,71 @@ def test_columns_are_those_of_the_prompt(build, policy, candidates):
         assert [int(prompt[:3]) for prompt in prompts] == [int(answer) for answer in table["answer_seen"]]
         texts = ["" if text is None else text for text in table["completion"]]
         assert table["reward"].tolist() == even_sum(prompts, texts)
+
+
+def wins(prompts, completions, budgetalloc_group, **_):
+    """The pairwise judge of integrations/trl/README.md: the share of the group's other answers that one beats."""
+    members = defaultdict(list)
+    for at, group in enumerate(budgetalloc_group):
+        members[group].append(at)
+    return [
+        sum(better(completions[at], completions[other]) for other in members[group] if other != at)
+        / max(1, len(members[group]) - 1)
+        for at, group in enumerate(budgetalloc_group)
+    ]
+
+
+def better(one, other):
+    """1 where the first digit of one is larger, half where both are alike."""
+    return 0.5 * ((one[:1] > other[:1]) + (one[:1] >= other[:1]))
+
+
+@pytest.mark.parametrize("policy", [ba.uniform, ba.knapsack, ba.adaptive, policies.reinforce_ada, policies.pods])
+def test_a_judge_of_pairs_is_told_the_groups(build, policy):
+    """Beside any other function, which sees the columns that it always saw."""
+    groups = []
+
+    def judge(prompts, completions, budgetalloc_group, **more):
+        groups.append(list(budgetalloc_group))
+        assert budgetalloc_group == more["prompt_id"] == [int(prompt[:3]) for prompt in prompts]
+        return wins(prompts, completions, budgetalloc_group)
+
+    async def later(completions, budgetalloc_group, **_):
+        assert budgetalloc_group == groups[-1]
+        return [0.0] * len(completions)
+
+    trainer = build(columns(), [judge, later], max_steps=3)
+    _, made = train(trainer, policy(seed=1))
+    assert len(groups) == len(made) >= 3
+    for each, names in zip(made, groups, strict=True):
+        texts = trainer.processing_class.batch_decode(each.completion_ids, skip_special_tokens=True)
+        for name in set(names):
+            mine = [at for at, other in enumerate(names) if other == name]
+            if len(mine) > 1:  # in a tournament every pair shares out one win
+                assert each.rewards_RF[mine, 0].sum() == pytest.approx(len(mine) / 2)
+            best = max(mine, key=lambda at: texts[at][:1])
+            assert each.rewards_RF[best, 0] == max(each.rewards_RF[mine, 0])
+        assert all("budgetalloc_group" not in row for row in each.rows)  # nor does an environment's reset() get it
+
+
+def test_a_judge_of_pairs_where_prompts_are_named_by_their_text(build):
+    def judge(prompts, completions, budgetalloc_group, **_):
+        assert [prompt_hash(prompt) for prompt in prompts] == budgetalloc_group
+        return wins(prompts, completions, budgetalloc_group)
+
+    trainer = build(columns().remove_columns("prompt_id"), judge, max_steps=2)
+    trainer.add_callback(AdaptiveGRPOCallback(trainer, ba.adaptive()))
+    trainer.train()
+
+
+def test_a_column_of_the_users_own_by_that_name_stays(build):
+    def judge(completions, budgetalloc_group, **_):
+        assert set(budgetalloc_group) == {"mine"}
+        return low_digit(completions)
+
+    trainer = build(columns().add_column("budgetalloc_group", ["mine"] * 24), judge, max_steps=2)
+    trainer.add_callback(AdaptiveGRPOCallback(trainer, ba.adaptive()))
+    trainer.train()
 
 
 @pytest.mark.parametrize(

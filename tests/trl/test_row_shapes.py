@@ -257,6 +257,27 @@ def test_an_environment_needs_named_rows(build, data):
         AdaptiveGRPOCallback(trainer)
 
 
+def test_an_environment_without_a_dataset_is_served_with_a_placeholder(build):
+    """What the error tells a user whose environment owns the data to do."""
+
+    class Owner(Board):
+        def reset(self, prompt_id, **_):
+            return super().reset(prompt_id, [])
+
+    trainer = chatting(build, None, [], {"environment_factory": Owner})
+    with pytest.raises(ba.UnsupportedError, match=r"pass a placeholder: train_dataset=(.*), and let reset") as caught:
+        AdaptiveGRPOCallback(trainer)
+    advised = re.search(r"placeholder: train_dataset=(.*), and let reset\(prompt_id, ", str(caught.value))[1]
+    data = eval(advised, {"Dataset": Dataset})  # noqa: S307, the error's own words
+    assert data.column_names == ["prompt", "prompt_id"]
+    for policy in (ba.uniform(), ba.knapsack(), ba.adaptive()):
+        trainer = chatting(build, data, [], {"environment_factory": Owner})
+        trainer.add_callback(AdaptiveGRPOCallback(trainer, policy))
+        trainer.train()
+        assert policy.estimator.step == 2
+        assert set(policy.state_dict()["ids"]) <= set(range(1000))
+
+
 def painted():
     """The same question about 24 pictures of different grey: the picture alone tells the prompt."""
     rows = [
@@ -334,6 +355,33 @@ def test_pictures_stay_with_their_rollouts(build):
                 assert float(batch["advantages"][at]) == pytest.approx(expected[name, tuple(ids)], abs=1e-4)
                 learned += 1
     assert learned == 16
+
+
+@pytest.mark.parametrize("policy", [ba.knapsack, ba.adaptive])
+def test_pictures_of_rows_that_the_policy_chose(build, policy):
+    """With candidates="all" in one round the pixels are those of the chosen prompts."""
+    seen = []
+
+    def reward(prompts, completions, prompt_id, image, **_):
+        assert [grey(each) for each in image] == prompt_id
+        seen.extend(prompt_id)
+        return [float((n + len(text[0]["content"])) % 2) for n, text in zip(prompt_id, completions, strict=True)]
+
+    trainer = seeing(build, painted(), reward, per_device_train_batch_size=8, steps_per_generation=2)
+    callback, made = train(trainer, policy(seed=1), candidates="all")
+    processor = trainer.processing_class.image_processor
+    for each in made:
+        shown = {
+            tuple(ids): processor(images=[row["image"]], return_tensors="pt")["pixel_values"][0]
+            for ids, row in zip(each.completion_ids, each.scored, strict=True)
+            if each.completion_ids.count(ids) == 1
+        }
+        for batch in each.learned:
+            for at, pixels in enumerate(batch["pixel_values"]):
+                ids = tuple(batch["completion_ids"][at][batch["completion_mask"][at].bool()].tolist())
+                assert ids not in shown or torch.equal(pixels, shown[ids])
+    assert len(seen) == 16
+    assert callback.policy.estimator.step == 1
 
 
 @pytest.mark.parametrize("policy", [policies.reinforce_ada, policies.dapo, policies.pods])

@@ -14,7 +14,8 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError
 from budgetalloc.trl.experimental.completions import Server
-from budgetalloc.trl.prompts import Prompts
+from budgetalloc.trl.generate import GROUP
+from budgetalloc.trl.prompts import Prompts, turns
 
 _GIVEN = ("prompt", "completion", "completion_ids")  # columns that reward functions get in another way
 
@@ -62,7 +63,6 @@ class CompletionSampler:
         self.tokenizer, self.template = trainer.processing_class, trainer.args.chat_template_kwargs or {}
         self.prompts, self.reward_funcs, self.server, self.hear = prompts, reward_funcs, server, hear
         self.names = names_of(reward_funcs)
-        self._first_row = prompts.first_rows()
         self._loop = asyncio.new_event_loop()  # one for all calls, as a reward function may keep it
 
     def close(self) -> None:
@@ -72,17 +72,16 @@ class CompletionSampler:
     def sample(self, ids_R: list[Id], key: list[int]) -> list[SampledCompletion]:
         """A completion for each of these prompts; `key` seeds them."""
         self.hear(f"generating {len(ids_R)} rollouts")
-        ids_P = list(dict.fromkeys(ids_R))
-        rows = dict(zip(ids_P, self.prompts.rows([self._first_row[prompt] for prompt in ids_P]), strict=True))
-        tokens = {prompt: self._tokens(row["prompt"]) for prompt, row in rows.items()}
+        rows_R = self.prompts.rows_in_turn(list(zip(ids_R, turns(ids_R, key), strict=True)))
+        tokens = {prompt: self._tokens(row["prompt"]) for prompt, row in dict(zip(ids_R, rows_R, strict=True)).items()}
         # One seed each: vLLM's engines would draw the same for requests that have none.
         seeds_R = np.random.default_rng(key).integers(2**63, size=len(ids_R)).tolist()
         sampled = []
         answers = self.server.complete([tokens[prompt] for prompt in ids_R], seeds_R, self.hear)
-        for prompt, (ids, log_probs) in zip(ids_R, answers, strict=True):
+        for prompt, row, (ids, log_probs) in zip(ids_R, rows_R, answers, strict=True):
             text = self.tokenizer.decode(ids, skip_special_tokens=True)
-            completion = text if isinstance(rows[prompt]["prompt"], str) else _as_messages("assistant", text)
-            sampled.append(SampledCompletion(prompt, rows[prompt], tokens[prompt], ids, log_probs, completion))
+            completion = text if isinstance(row["prompt"], str) else _as_messages("assistant", text)
+            sampled.append(SampledCompletion(prompt, row, tokens[prompt], ids, log_probs, completion))
         return sampled
 
     def _tokens(self, prompt: Any) -> list[int]:
@@ -97,6 +96,7 @@ class CompletionSampler:
             "prompts": [each.row["prompt"] for each in sampled],
             "completions": [each.completion for each in sampled],
             "completion_ids": [each.ids for each in sampled],
+            GROUP: [each.prompt for each in sampled],
         } | {key: [each.row[key] for each in sampled] for key in sampled[0].row if key not in _GIVEN}
         answers = []
         for func, name in zip(self.reward_funcs, self.names, strict=True):

@@ -37,3 +37,4 @@ def check_served(trainer: Any, prompts: Prompts) -> None:
         raise InputError(
             "AsyncGRPOConfig has no max_steps: TRL would count groups, of any size, as an epoch's prompts. Set it."
         )
+    prompts.check()

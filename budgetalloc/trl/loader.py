@@ -1,0 +1,90 @@
+"""The order in which TRL's loader hands out the train dataset, after a resume too."""
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from budgetalloc.errors import InputError
+
+logger = logging.getLogger(__name__)
+
+
+def check_enough_rows(trainer: Any) -> None:
+    """Raises `InputError` where a generation batch takes more prompts than the train dataset has.
+
+    TRL drops a batch that is not full, so that it would train nothing, and end as if all was well.
+    """
+    prompts = trainer.args.generation_batch_size // trainer.num_generations
+    dataset = trainer.train_dataset
+    if hasattr(dataset, "__len__") and len(dataset) < prompts:
+        raise InputError(
+            f"The train dataset has {len(dataset)} rows and a generation batch takes {prompts} prompts "
+            f"(generation_batch_size={trainer.args.generation_batch_size} / num_generations="
+            f"{trainer.num_generations}): TRL drops batches that are not full and would train nothing. Give it a "
+            f"dataset of at least {prompts} rows, or a smaller generation_batch_size."
+        )
+
+
+def restore_order(trainer: Any, loader: Any) -> None:
+    """Brings the loader of a resumed run to the order of the epoch in which the checkpoint was saved.
+
+    transformers skips the batches of that epoch that were trained on, but TRL's `RepeatSampler` draws a new order from
+    one generator for each epoch, and a resumed run starts with a generator that has drawn none: plain TRL goes on with
+    the order of the first epoch.
+    """
+    state = trainer.state
+    if state.global_step == 0:
+        return
+    steps = steps_per_epoch(trainer.args, loader)
+    if steps is None:
+        if (state.epoch or 0) >= 1:
+            logger.warning(
+                "The train dataset is iterable and the checkpoint of step %s lies in its second pass or later: "
+                "transformers cannot skip to there and goes on at the start of the next pass, so that this run sees "
+                "other rows than one that was never stopped.",
+                state.global_step,
+            )
+        return
+    epoch = state.global_step // steps
+    if state.global_step >= state.max_steps and epoch < state.num_train_epochs:
+        logger.warning(
+            "The checkpoint of step %s is that of a finished run (max_steps=%s): transformers trains one more step "
+            "when it is resumed. Raise max_steps or num_train_epochs to go on, or load the model from the checkpoint.",
+            state.global_step,
+            state.max_steps,
+        )
+    if epoch == 0 or not getattr(trainer, "shuffle_dataset", True):
+        return
+    for sampler in _samplers(loader):
+        generator = getattr(sampler, "generator", None)
+        if type(sampler).__name__ == "RepeatSampler" and isinstance(generator, torch.Generator):
+            for _ in range(epoch):
+                torch.randperm(sampler.num_samples, generator=generator)
+            return
+    logger.warning(
+        "The checkpoint of step %s lies in epoch %s (they count from 0), whose order of rows cannot be "
+        "restored, because the trainer's sampler is not TRL's RepeatSampler: this run may see other rows than one that "
+        "was never stopped.",
+        state.global_step,
+        epoch,
+    )
+
+
+def steps_per_epoch(args: Any, loader: Any) -> int | None:
+    """Optimizer steps of an epoch, as transformers counts them; None where the loader has no length."""
+    try:
+        batches: int = len(loader)
+    except TypeError:
+        return None
+    return max(1, -(-batches // int(args.gradient_accumulation_steps)))
+
+
+def _samplers(loader: Any) -> Iterator[Any]:
+    """What is inside a loader, from the outside in; accelerate wraps batch samplers once more for each process."""
+    part = loader
+    while part is not None:
+        yield part
+        inside = getattr(part, "batch_sampler", None)
+        part = getattr(part, "sampler", None) if inside is None else inside
