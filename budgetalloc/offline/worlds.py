@@ -240,14 +240,14 @@ class Learner:
 
     def rates(self, ids_P: Iterable[Any]) -> FloatArray:
         """The known answer: each prompt's probability of reward 1 now, shape (P,)."""
-        at_P = self._find(ids_P)
+        at_P = self._find(ids_P, "ids_P")
         skill_P = self._pool.skill_P[at_P]
         right_P = self.probabilities(at_P)[np.arange(len(at_P)), self._right_S[skill_P]]
         return np.where(np.isnan(self._coin_S[skill_P]), right_P, self._coin_S[skill_P])
 
     def probabilities(self, ids_P: Iterable[Any]) -> FloatArray:
         """The probability of each strategy for these prompts now, shape (P, 8)."""
-        return self._probabilities(self._pool.take(self._find(ids_P)))
+        return self._probabilities(self._pool.take(self._find(ids_P, "ids_P")))
 
     def skills(self, ids_P: Iterable[Any]) -> NDArray[np.int64]:
         """The skill of each prompt, shape (P,); traps come after the skills of the task."""
@@ -259,8 +259,8 @@ class Learner:
         odds_PK = np.exp(logits_PK - logits_PK.max(axis=1, keepdims=True))
         return np.asarray(odds_PK / odds_PK.sum(axis=1, keepdims=True))
 
-    def _find(self, ids_R: Iterable[Any]) -> NDArray[np.int64]:
-        ids = check_ids(ids_R, "ids_R")
+    def _find(self, ids_R: Iterable[Any], name: str = "ids_R") -> NDArray[np.int64]:
+        ids = check_ids(ids_R, name)
         wrong = next((x for x in ids if isinstance(x, str) or not 0 <= x < len(self.ids)), None)
         if wrong is not None:
             raise InputError(

@@ -29,7 +29,9 @@ def proportional(weights_P: ArrayLike, costs_P: ArrayLike | None, budget: Budget
     array([8, 4, 0])
     """
     check_budget(budget)
-    if budget.rollouts is None or budget.tokens is not None or costs_P is not None or budget.quotas is not None:
+    if costs_P is not None:
+        raise UnsupportedError(f"costs_P={shown(costs_P)}: proportional shares out rollouts only. Use costs_P=None.")
+    if budget.rollouts is None or budget.tokens is not None or budget.quotas is not None:
         raise UnsupportedError(f"{budget}: proportional shares out rollouts only. Use solver=ortools for the rest.")
     weights = check_weights(weights_P, budget)
     low, high = budget.smallest_group // budget.quantum, budget.largest_group // budget.quantum

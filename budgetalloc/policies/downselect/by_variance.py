@@ -39,7 +39,7 @@ def max_variance(ids_R: Sequence[Hashable], values_R: ArrayLike, rows: int, *, a
     array([0, 1])
     """
     check_flag("across", across)
-    group_R, values = check_rows(ids_R, values_R, rows)
+    group_R, values = check_rows(ids_R, values_R, rows, "values_R")
     scored, rest = scored_first(values, rows)
     if not len(scored):
         return rest

@@ -9,15 +9,17 @@ from budgetalloc.beliefs.ids import check_ids, factorize
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import as_rewards
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError
+from budgetalloc.errors import InputError, shown
 
 
-def check_rows(ids_R: Sequence[Hashable], values_R: ArrayLike, rows: int) -> tuple[IntArray, FloatArray]:
+def check_rows(
+    ids_R: Sequence[Hashable], values_R: ArrayLike, rows: int, name: str = "rewards_R"
+) -> tuple[IntArray, FloatArray]:
     """The group of each row, and its reward or advantage; raises `InputError` unless `rows` of them can be kept."""
     ids = check_ids(ids_R, "ids_R")
-    values = as_rewards(values_R, len(ids))
+    values = as_rewards(values_R, len(ids), name)
     if isinstance(rows, bool) or not isinstance(rows, (int, np.integer)) or not 1 <= rows <= len(ids):
-        raise InputError(f"rows={rows!r}: {len(ids)} rollouts are there to keep from. Use 1 to {len(ids)}.")
+        raise InputError(f"rows={shown(rows)}: {len(ids)} rollouts are there to keep from. Use 1 to {len(ids)}.")
     _, group_R = factorize(ids)
     return group_R, values
 

@@ -32,7 +32,7 @@ def extreme_pairs(ids_R: Sequence[Hashable], advantages_R: ArrayLike, rows: int)
     array([[2, 1],
            [0, 4]])
     """
-    group_R, advantages = check_rows(ids_R, advantages_R, rows)
+    group_R, advantages = check_rows(ids_R, advantages_R, rows, "advantages_R")
     scored, _ = scored_first(advantages, rows)
     size_G = np.bincount(group_R[scored], minlength=group_R.max() + 1)
     keep_G = share_rows(size_G // 2, min(rows // 2, int((size_G // 2).sum())))
@@ -61,7 +61,7 @@ def pairwise_extremes(ids_R: Sequence[Hashable], advantages_R: ArrayLike, rows: 
     array([0, 1, 2, 4])
     """
     kept = extreme_pairs(ids_R, advantages_R, rows).ravel()
-    _, advantages = check_rows(ids_R, advantages_R, rows)
+    _, advantages = check_rows(ids_R, advantages_R, rows, "advantages_R")
     size_R = np.nan_to_num(np.abs(advantages), nan=-1.0)
     size_R[kept] = np.inf
     return np.sort(np.argsort(-size_R, kind="stable")[:rows])

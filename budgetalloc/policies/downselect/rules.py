@@ -88,7 +88,7 @@ def largest_advantages(ids_R: Sequence[Hashable], advantages_R: ArrayLike, rows:
     >>> largest_advantages(["a"] * 4 + ["b"] * 4, [1.5, -0.5, -0.5, -0.5, 0.9, -1.1, 0.9, -0.7], rows=4)
     array([0, 1, 4, 5])
     """
-    group_R, advantages = check_rows(ids_R, advantages_R, rows)
+    group_R, advantages = check_rows(ids_R, advantages_R, rows, "advantages_R")
     scored, rest = scored_first(advantages, rows)
     group_K = group_R[scored]
     keep_G = share_rows(np.bincount(group_K, minlength=group_R.max() + 1), rows - len(rest))
