@@ -560,3 +560,21 @@ def test_a_bad_value_of_any_argument_is_an_error_that_budgetalloc_raises_on_purp
         if (what := outcome(call, good | {argument: value})) is not None
     ]
     assert not wrong, "\n" + "\n".join(wrong)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_error_names_the_argument_that_is_of_a_wrong_type():
+    elsewhere = {
+        ("comparisons", "world"),
+        ("all_within", "part_G"),
+        ("Known.rollout", "ids_R"),
+    }  # as their use names them
+    unnamed = []
+    for name, (call, good) in CALLS.items():
+        for argument in good:
+            try:
+                drain(call(**good | {argument: object()}))
+            except BudgetallocError as error:
+                if argument not in str(error) and (name, argument) not in elsewhere:
+                    unnamed.append(f"{name}({argument}): {error}")
+    assert not unnamed, "\n" + "\n".join(unnamed)
