@@ -39,7 +39,7 @@ def test_counts_follow_the_root_of_the_value_where_the_rates_are_known():
 
 def test_inside_a_batch_every_prompt_keeps_its_floor():
     policy = sampled(seed=0)
-    policy.observe(np.repeat(np.arange(4), 16), np.repeat([1.0, 1.0, 0.0, 0.5], 16))
+    policy.observe(np.repeat(np.arange(4), 16), [1.0] * 32 + [0.0] * 16 + [0.0, 1.0] * 8)
     counts = policy.allocate(range(4), Budget(32, floor=2))
     assert counts.sum() == 32
     assert counts.min() >= 2
