@@ -15,7 +15,7 @@ from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import check_rewards
 from budgetalloc.beliefs.state import check_state
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, StateError, is_number, shown
+from budgetalloc.errors import InputError, StateError, check_array, check_integer, is_number, shown
 
 STATE_VERSION = 2
 _START = (0.5, 0.5)  # prior="pool" before the first rewards
@@ -103,6 +103,10 @@ class BetaEstimator:
     def __len__(self) -> int:
         """Number of prompts seen at least once."""
         return len(self._place)
+
+    def ids(self) -> list[Id]:
+        """The prompts seen at least once."""
+        return list(self._place)
 
     def keys(self, ids_P: Sequence[Id]) -> UInt64Array:
         """The stable keys of these ids, remembered so that a pool of 100,000 prompts is hashed once."""
@@ -231,22 +235,27 @@ class BetaEstimator:
         Where the state has no learned prior or drift, learning them begins anew.
         """
         check_state(state)
+        # np.savez makes arrays without a dimension of single numbers
+        state = {key: x.item() if isinstance(x, np.ndarray) and x.ndim == 0 else x for key, x in state.items()}
         missing = {"version", "step", "ids", "evidence", "last", "earned", "met"} - set(state)
         if missing:
             raise StateError(f"The state lacks {sorted(missing)}: it was not written by BetaEstimator.state_dict().")
-        if state["version"] != STATE_VERSION:
+        if not isinstance(state["version"], int) or state["version"] != STATE_VERSION:
             raise StateError(
-                f"The state has version {state['version']!r}, this budgetalloc reads version {STATE_VERSION}: load it "
-                "with the version of budgetalloc that wrote it."
+                f"The state has version {shown(state['version'])}, this budgetalloc reads version {STATE_VERSION}: "
+                "load it with the version of budgetalloc that wrote it."
             )
         try:
             ids = check_ids(state["ids"], "state['ids']")
-            evidence = np.array(state["evidence"], dtype=np.float64).reshape(-1, 2)
-            last = np.array(state["last"], dtype=np.int64).reshape(-1)
-            step, met = int(state["step"]), int(state["met"])
-            earned = np.array(state["earned"], dtype=np.float64).reshape(2)
-            prior = np.array(state.get("prior", _START), dtype=np.float64).reshape(2)
-        except (TypeError, ValueError) as error:  # InputError is a ValueError
+            evidence = check_array("evidence", state["evidence"], "successes and failures").reshape(-1, 2)
+            last = np.array(state["last"])
+            if last.size and last.dtype.kind not in "iu":
+                raise TypeError(f"last={shown(state['last'])} are no steps")
+            last = last.astype(np.int64).reshape(-1)
+            step, met = check_integer("step", state["step"], 0), check_integer("met", state["met"], 0)
+            earned = check_array("earned", state["earned"], "successes and rollouts").reshape(2)
+            prior = check_array("prior", state.get("prior", _START), "two positive numbers").reshape(2)
+        except (TypeError, ValueError, OverflowError) as error:  # InputError is a ValueError
             raise StateError(
                 f"The state does not hold ids, evidence, visits and a step: it is damaged. {error}"
             ) from error

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from budgetalloc.beliefs.ids import Id, factorize
+from budgetalloc.beliefs.ids import Id, check_ids, factorize
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.beliefs.rewards import mixed_groups
+from budgetalloc.beliefs.rewards import check_outcomes, mixed_groups
+from budgetalloc.beliefs.state import check_state
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, StateError, check_function, shown
+from budgetalloc.errors import InputError, StateError, check_array, check_function, check_integer, shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +59,9 @@ class Memory:
         columns: Name and starting value of each column.
         learn: Called at the end of each step with this memory and the step's `Visit`; it writes to `columns` and
             `numbers`. A step without any reward calls it with an empty visit.
-        numbers: Name and starting value of each number that all prompts share.
+        numbers: Name and starting value of each number that all prompts share; `learn` may add others.
+        lowest: Least value of a column or number, where it is not the smaller one of 0 and its start. A loaded state
+            with a smaller value is refused, and so is NaN in what does not start as NaN.
 
     >>> def last_mean(memory, visit):
     ...     memory.columns["last"][visit.at_V] = visit.mean_V
@@ -68,7 +71,14 @@ class Memory:
     {'last': array([1. , nan, 0.5])}
     """
 
-    def __init__(self, columns: Mapping[str, float], learn: Learn, numbers: Mapping[str, float] | None = None) -> None:
+    def __init__(
+        self,
+        columns: Mapping[str, float],
+        learn: Learn,
+        numbers: Mapping[str, float] | None = None,
+        *,
+        lowest: Mapping[str, float] | None = None,
+    ) -> None:
         for name, start in (("columns", columns), ("numbers", {} if numbers is None else numbers)):
             if not isinstance(start, Mapping) or not all(isinstance(x, str) for x in start):
                 raise InputError(f"{name}={shown(start)}: give a mapping from names to starting values.")
@@ -78,7 +88,9 @@ class Memory:
         self._start = {name: float(start) for name, start in columns.items()}
         self._learn = learn
         self.columns: dict[str, FloatArray] = {name: np.zeros(0) for name in self._start}
-        self.numbers: dict[str, float] = dict(numbers or {})
+        self._numbers = {name: float(start) for name, start in (numbers or {}).items()}
+        self._lowest = dict(lowest or {})
+        self.numbers: dict[str, float] = dict(self._numbers)
         self.step = 0
         self._place: dict[Id, int] = {}
         self._seen: list[tuple[list[Id], FloatArray, FloatArray]] = []  # ids, rewards, successes of the step under way
@@ -86,6 +98,10 @@ class Memory:
     def __len__(self) -> int:
         """Number of prompts seen at least once."""
         return len(self._place)
+
+    def ids(self) -> list[Id]:
+        """The prompts seen at least once."""
+        return list(self._place)
 
     def recall(self, ids_P: Iterable[Id]) -> dict[str, FloatArray]:
         """Each column for these prompts, shape (P,); its starting value for a prompt never seen."""
@@ -125,12 +141,30 @@ class Memory:
         successes_V = np.bincount(group_R, weights=success_R, minlength=len(ids_V)).astype(np.float64)
         try:
             self._learn(self, Visit(at_V, successes_V, scored_V, self.step, ids_V, rewards_R, group_R))
+            if (wrong := self._unexpected(self.columns, self.numbers)) is not None:  # its state could not be loaded
+                raise InputError(
+                    f"The memory's rule wrote {wrong}: a column or number is finite and at least 0, or NaN where it "
+                    "starts as NaN. Name what may be less in Memory(lowest=...)."
+                )
         except BaseException:
             self.columns, self.numbers = columns, numbers
             for x in new:
                 del self._place[x]
             raise
         self.step += 1
+
+    def _unexpected(self, columns: Mapping[str, FloatArray], numbers: Mapping[str, float]) -> str | None:
+        """The first value that the rule may not write: infinite, negative without need, NaN where none was at first."""
+        start = self._start | self._numbers
+        for name, values in (*columns.items(), *((name, np.array([x])) for name, x in numbers.items())):
+            first = start.get(name, 0.0)
+            lowest = self._lowest.get(name, min(np.nan_to_num(first), 0.0))
+            wrong = ~(np.isfinite(values) & (values >= lowest))
+            if np.isnan(first):
+                wrong &= ~np.isnan(values)
+            if wrong.any():
+                return f"{name}={values[wrong][0]:g}"
+        return None
 
     def state_dict(self) -> dict[str, Any]:
         """Everything remembered, the step under way included, under keys that begin with "memory"."""
@@ -146,18 +180,33 @@ class Memory:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Replaces what is remembered; raises `StateError` and changes nothing if the state does not fit."""
+        check_state(state)
         try:
-            about = state["memory"]
-            ids, numbers = list(about["ids"]), {str(k): float(v) for k, v in about["numbers"].items()}
-            columns = {name: np.array(state[f"memory/{name}"], dtype=np.float64) for name in self._start}
-            seen = [(list(x), np.array(r, dtype=np.float64), np.array(s, np.float64)) for x, r, s in about["seen"]]
-            step = int(about["step"])
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            about = dict(state["memory"])
+            ids = check_ids(about["ids"], "ids")
+            numbers = {str(k): float(v) for k, v in about["numbers"].items()}
+            columns = {name: check_array(name, state[f"memory/{name}"], "numbers") for name in self._start}
+            seen = [
+                (check_ids(names, "seen"), *check_outcomes(rewards, success, len(names)))
+                for names, rewards, success in about["seen"]
+            ]
+            step = check_integer("step", about["step"], 0)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:  # InputError is a ValueError
             raise StateError(
                 f"The state holds no memory with columns {list(self._start)} ({type(error).__name__}: {error}): it was "
                 "saved by another policy, or is damaged."
             ) from error
         if any(column.shape != (len(set(ids)),) for column in columns.values()) or len(set(ids)) != len(ids):
             raise StateError(f"The state's memory has {len(ids)} ids and columns of other lengths: it is damaged.")
+        missing = sorted(self._numbers.keys() - numbers.keys())
+        if missing:
+            raise StateError(
+                f"The state's memory lacks the numbers {missing}: another policy saved it, or it is damaged."
+            )
+        if (wrong := self._unexpected(columns, numbers)) is not None:
+            raise StateError(
+                f"The state's memory holds {wrong}, which this policy never writes: it is damaged. Resume from another "
+                "checkpoint."
+            )
         self.step, self.numbers, self.columns, self._seen = step, numbers, columns, seen
         self._place = {x: at for at, x in enumerate(ids)}

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import StateError
+from budgetalloc.errors import StateError, check_array
 
 _START_PROMPTS = 16.0  # the starting prior counts as this many prompts, so that the first prompts do not settle it
 _MEMORY = 0.99  # share of the drift's evidence that is kept at a step: about the last 100 steps count
@@ -120,9 +120,9 @@ class Drift:
         if "drift" not in state:
             return cls(rows)
         try:
-            total, score, information = (float(x) for x in state["drift"])
-            visits = np.array(state["visits"], dtype=np.float64).reshape(rows, len(_COLUMNS))
-        except (KeyError, TypeError, ValueError) as error:
+            total, score, information = check_array("drift", state["drift"], "three numbers").tolist()
+            visits = check_array("visits", state["visits"], "numbers").reshape(rows, len(_COLUMNS))
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise StateError(f"The state's drift or its visits are damaged. {error}") from error
         if not (np.isfinite([total, score, information]).all() and information >= 0 and np.isfinite(visits).all()):
             raise StateError(f"The state's drift {state['drift']} or its visits are out of range: it is damaged.")

@@ -1,24 +1,41 @@
 """A policy's state in one file, which is written whole or not at all and read without unpickling."""
 
+import errno
 import json
 import os
+import re
+import secrets
+import socket
+import stat
+import zipfile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
 
 from budgetalloc.errors import StateError, shown
 
 _FORMAT = "budgetalloc state"
+_FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
+_FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 def save_state(path: str | os.PathLike[str], state: dict[str, Any], about: dict[str, Any] | None = None) -> None:
     """Writes `policy.state_dict()` to an `.npz` file. A crash leaves the old file or the new one, never a part of one.
 
+    Several threads and processes may save to the same path: the file is then that of one of them. What a killed process
+    left of a file that was not yet complete is removed by the next save to the same path on the same machine.
+
     Args:
         path: The file; its folder is made if it is missing.
         state: Arrays, and anything JSON can hold.
         about: Facts in JSON types that are saved with the state, such as the name of the dataset.
+
+    Raises:
+        StateError: the state is no dict, or holds something that is neither an array of numbers nor JSON.
+        OSError: the file cannot be written; its previous content is unchanged.
 
     >>> import budgetalloc as ba, tempfile
     >>> policy = ba.adaptive()
@@ -29,26 +46,43 @@ def save_state(path: str | os.PathLike[str], state: dict[str, Any], about: dict[
     >>> state["ids"], state["evidence"], about
     (['a'], array([[1., 1.]]), {'dataset': 'gsm8k'})
     """
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    check_state(state)
+    target = _path(path)
     arrays = {key: value for key, value in state.items() if isinstance(value, np.ndarray)}
+    objects = [key for key, value in arrays.items() if value.dtype.hasobject]
     rest = {key: value for key, value in state.items() if key not in arrays}
-    meta = json.dumps({"format": _FORMAT, "state": rest, "about": about or {}, "arrays": sorted(arrays)})
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        with temporary.open("wb") as file:
+        if objects or "meta" in arrays:
+            raise TypeError(f"the arrays {objects or ['meta']} cannot be saved")
+        meta = json.dumps({"format": _FORMAT, "state": rest, "about": about or {}, "arrays": sorted(arrays)})
+    except (TypeError, ValueError, RecursionError) as error:
+        raise StateError(
+            f"The state cannot be saved: use arrays of numbers and what JSON can hold ({error})."
+        ) from error
+    temporary = None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _remove_left_overs(target)
+        temporary, file = _open_new(target)
+        with file:
             packed = {"meta": np.frombuffer(meta.encode(), dtype=np.uint8), **arrays}
             np.savez(file, allow_pickle=False, **packed)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
     except BaseException as error:
-        temporary.unlink(missing_ok=True)
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno is not None:
+            advice = "Check the disk and the path"
+            if error.errno in _FULL:
+                advice = "Free some space and resume from the last checkpoint"
+            elif error.errno in _FORBIDDEN:
+                advice = "Let this user write to the folder, or use another one"
             raise OSError(
                 error.errno,
                 f"{os.strerror(error.errno)}: a policy's state could not be written; the previous content of the file "
-                "is unchanged. Free some space and resume from the last checkpoint",
+                f"is unchanged. {advice}",
                 str(path),
             ) from error
         raise
@@ -61,24 +95,115 @@ def check_state(state: Any) -> None:
 
 
 def load_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Reads what `save_state` wrote: `(state, about)`. Raises `StateError` for a damaged or foreign file."""
+    """Reads what `save_state` wrote: `(state, about)`.
+
+    Nothing is unpickled, and the arrays together are never larger than the file: compressed ones are refused.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        StateError: the file is damaged or foreign, or it cannot be read; the text says which, and what to do.
+    """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {key: file[key] for key in file.files}
+        with _open_regular(_path(path)) as file:
+            arrays = _arrays(file)
         meta = json.loads(arrays.pop("meta").tobytes())
         if sorted(arrays) != meta.get("arrays", sorted(arrays)):  # a damaged archive may list fewer than it holds
             raise ValueError(f"it holds the arrays {sorted(arrays)}, and {meta['arrays']} were saved")
         known = meta["format"] == _FORMAT
-        state, about = {**meta["state"], **arrays}, meta["about"]
-    except FileNotFoundError:
+        state, about = {**meta["state"], **arrays}, dict(meta["about"])
+    except (FileNotFoundError, StateError):
         raise
-    except Exception as error:  # numpy, zipfile and json raise nearly anything on a damaged file
+    except OSError as error:
+        raise StateError(
+            f"{path} cannot be read ({error.strerror or error}). The file itself may be whole: check who may read it, "
+            "and the disk."
+        ) from error
+    except Exception as error:  # zipfile, numpy and json raise nearly anything on a damaged file
         raise StateError(
             f"{path} is damaged or was not written by budgetalloc ({type(error).__name__}: {error}). Resume from "
             "another checkpoint, or delete the file to start with cold beliefs."
         ) from error
     if not known:
         raise StateError(
-            f"{path} has format {meta['format']!r}, expected {_FORMAT!r}: it is not a state of budgetalloc."
+            f"{path} has format {shown(meta['format'])}, expected {_FORMAT!r}: it is not a state of budgetalloc."
         )
     return state, about
+
+
+def _path(path: str | os.PathLike[str]) -> Path:
+    try:
+        return Path(path)
+    except TypeError as error:
+        raise StateError(f"path={shown(path)}: give the path of a file.") from error
+
+
+def _open_new(target: Path) -> tuple[Path, IO[bytes]]:
+    """A new file beside the target, whose name no other process or thread has and which follows no link."""
+    name = f"{_prefix(target)}{os.getpid()}.{secrets.token_hex(8)}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    temporary = target.with_name(name)
+    return temporary, os.fdopen(os.open(temporary, flags, 0o666), "wb")
+
+
+def _prefix(target: Path) -> str:
+    """What the names of a target's temporary files begin with on this machine."""
+    return f".{target.name}.{re.sub('[^A-Za-z0-9-]', '-', socket.gethostname())}."
+
+
+def _remove_left_overs(target: Path) -> None:
+    """Removes what killed processes of this machine left of saves to the same path."""
+    if os.name != "posix":  # elsewhere no signal asks whether a process lives
+        return
+    prefix = _prefix(target)
+    with os.scandir(target.parent) as entries:
+        names = [entry.name for entry in entries if entry.name.startswith(prefix)]
+    for name in names:
+        made_by = re.fullmatch(r"(\d{1,9})\.[0-9a-f]{16}", name[len(prefix) :])
+        if made_by and not _alive(int(made_by[1])):
+            target.with_name(name).unlink(missing_ok=True)
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it belongs to another user
+        return True
+    return True
+
+
+def _open_regular(path: Path) -> IO[bytes]:
+    """The file, open to read; `StateError` for a pipe, a device or a folder, on which a read may wait for ever."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    file = os.fdopen(descriptor, "rb") if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+    if file is None:
+        os.close(descriptor)
+        raise StateError(f"{path} is no regular file: give the path of a file that `save_state` wrote.")
+    return file
+
+
+def _arrays(file: IO[bytes]) -> dict[str, NDArray[Any]]:
+    """The arrays of an .npz file. Sizes are compared with the file's before any of them is read."""
+    with zipfile.ZipFile(file) as archive:
+        members = archive.infolist()
+        if any(x.compress_type != zipfile.ZIP_STORED or x.file_size != x.compress_size for x in members):
+            raise ValueError("it is compressed, which save_state never does")
+        if sum(x.file_size for x in members) > os.fstat(file.fileno()).st_size:
+            raise ValueError("it lists more than it holds")
+        names = [x.filename.removesuffix(".npy") for x in members]
+        if len(set(names)) < len(names):
+            raise ValueError(f"it holds an array twice: {names}")
+        return {name: _array(archive, member) for name, member in zip(names, members, strict=True)}
+
+
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
+    """One array, whose header must give the size that the archive gives."""
+    with archive.open(member) as file:
+        read_header = npy.read_array_header_1_0 if npy.read_magic(file) == (1, 0) else npy.read_array_header_2_0
+        shape, by_column, dtype = read_header(file)
+        content = file.read()  # to its end, where zipfile compares the checksum
+    if dtype.hasobject:
+        raise ValueError(f"{member.filename} holds Python objects")
+    values = np.frombuffer(content, dtype=dtype)
+    return values.reshape(shape, order="F" if by_column else "C").copy()

@@ -17,6 +17,7 @@ def opened(args: argparse.Namespace, **instead: Any) -> Reading:
         "kind": args.kind,
         "prompt_id": args.prompt_id,
         "reward": dict(args.reward) if args.reward else None,
+        "success": args.success,
         "reward_range": tuple(args.reward_range) if args.reward_range else None,
     }
     if asked["reward"] and len(args.reward) == 1 and args.reward[0][1] == 1:

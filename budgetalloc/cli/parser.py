@@ -185,6 +185,11 @@ def _reading(to: argparse.ArgumentParser, name: str) -> None:
         help="the column of the reward; repeatable: the reward is then the weighted sum",
     )
     group.add_argument(
+        "--success",
+        metavar="COLUMN",
+        help="the column of success, from 0 to 1 (default: what the log says, or the reward)",
+    )
+    group.add_argument(
         "--reward-range", nargs=2, type=float, metavar=("LOW", "HIGH"), help="lowest and highest reward (default: 0 1)"
     )
 

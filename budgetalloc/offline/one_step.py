@@ -121,7 +121,7 @@ def one_step_value(
             limit = _limit(budget, bounds, step, len(offered_P))
             terms.append(_decide(policy, belief, ids, step, could_P, offered_P, limit))
         ids_R = [ids[at] for at in step.at_R.tolist()]
-        policy.observe(ids_R, step.success_R)
+        policy.observe(ids_R, step.rewards_R, step.success_R)
         belief.observe(ids_R, step.success_R)
         belief.tick()
     if not terms:

@@ -1,5 +1,6 @@
 """A policy, and one training step's conversation with it."""
 
+import copy
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -175,13 +176,16 @@ class Policy:
                 f"would differ. Build the policy with seed={state.get('seed')!r}."
             )
         before = self.estimator.state_dict()
-        self.estimator.load_state_dict({key: value for key, value in state.items() if key != "seed"})
-        if self.memory is not None:
-            try:
+        try:
+            self.estimator.load_state_dict({key: value for key, value in state.items() if key != "seed"})
+            if self.memory is not None:
+                memory = copy.copy(self.memory)  # loading replaces its columns and changes none of them
+                memory.load_state_dict(state)
+                _check_together(memory, self.estimator)
                 self.memory.load_state_dict(state)
-            except StateError:
-                self.estimator.load_state_dict(before)
-                raise
+        except BaseException:
+            self.estimator.load_state_dict(before)
+            raise
 
 
 class Step:
@@ -362,6 +366,24 @@ class Step:
 
 def _one_round(counts_P: IntArray) -> Rounds:
     yield counts_P
+
+
+def _check_together(memory: Memory, estimator: BetaEstimator) -> None:
+    """Raises `StateError` unless a memory and the beliefs can be of the same run.
+
+    A memory may be younger than the beliefs, which then know prompts that it does not: those of an earlier run.
+    """
+    remembered, believed = set(memory.ids()), set(estimator.ids())
+    if (
+        memory.step > estimator.step
+        or remembered - believed
+        or (memory.step == estimator.step and believed - remembered)
+    ):
+        foreign, lost = len(remembered - believed), len(believed - remembered)
+        raise StateError(
+            f"The state's memory is of step {memory.step}, its beliefs of step {estimator.step}; {foreign} prompts are "
+            f"in the memory alone and {lost} in the beliefs alone: it is damaged. Resume from another checkpoint."
+        )
 
 
 def _same_seed(saved: Any, seed: int) -> bool:

@@ -115,7 +115,7 @@ def foresight_sentences(waste: Waste) -> list[str]:
     """How well wasted groups could be predicted one step ahead; empty for a run in single rollouts."""
     foresight = waste.foresight
     cold = percent(share(foresight.cold_wasted_rollouts, waste.wasted_in_groups))
-    if not waste.grouped:
+    if not waste.grouped or not waste.predictable:
         return []
     if not foresight.groups:
         return ["No prompt came twice in groups of two or more, so its history could not predict anything."]
@@ -150,6 +150,8 @@ def foresight_sentences(waste: Waste) -> list[str]:
 def forecast_sentences(waste: Waste) -> list[str]:
     """How well the success of rollouts was predicted, and how much was left to learn from."""
     forecast = waste.forecast
+    if not waste.predictable:
+        return ["No prompt came twice, and the log has no predictions: nothing could be predicted."]
     who = "by the policy of the run" if 2 * forecast.logged >= forecast.rollouts else f"by the belief {BELIEF}"
     if math.isnan(forecast.explained):
         return ["Every rollout had the same success, so there was nothing to predict."]

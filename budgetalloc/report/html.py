@@ -231,6 +231,8 @@ def _foresight(waste: Waste) -> str:
 
 
 def _forecast(waste: Waste) -> str:
+    if not waste.predictable:
+        return ""
     rows = waste.forecast.deciles()
     points = [(row["predicted"], row["success"], row["rollouts"]) for row in rows]
     one = plots.calibration(points, "Predicted against observed success", "predicted success")
@@ -247,17 +249,23 @@ def _forecast(waste: Waste) -> str:
 
 
 def _rivals(replayed: Replayed) -> str:
-    first = replayed.rows[0]["policy"]
+    first = replayed.rows[0]
     figures = (
         ("mixed_rollouts", "Rollouts in mixed groups", "share of rollouts"),
         ("signal", "Signal: 4 p (1-p) of the prompts", "mean of 4 p (1-p)"),
     )
     pictures = []
     for figure, title, under in figures:
-        rows = [plots.Dot(x["policy"], x[figure], x[f"{figure}_low"], x[f"{figure}_high"]) for x in replayed.rows]
+        rows = [
+            plots.Dot(row["policy"], row[figure], row[f"{figure}_low"], row[f"{figure}_high"])
+            for row in replayed.rows
+            if figure != "mixed_rollouts" or row["min_group"] > 1  # groups of one are never mixed
+        ]
+        if not rows:
+            continue
         picture = plots.dots(rows, f"{title}, by policy", under)
         pictures.append(_figure(title, picture, "Lines are 95 % intervals over seeds, if wider than the dot."))
-    head = ["policy", "in mixed groups", f"more than {first}", "signal", "modelled", "at least", "at most"]
+    head = ["policy", "in mixed groups", f"more than {first['policy']}", "signal", "modelled", "at least", "at most"]
     rows_ = [
         [
             row["policy"],

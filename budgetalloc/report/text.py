@@ -93,11 +93,16 @@ def as_text(report: Report, width: int = 100, *, unicode: bool | None = None) ->
     lines += ["", "PROMPTS", "", *said(*prompts_sentences(waste))]
     lines += _worst(worst(waste, report.texts), width)
     lines += ["", "WHAT COULD BE PREDICTED?"]
-    if waste.grouped:
-        lines += ["", *said(*foresight_sentences(waste))]
+    if history := foresight_sentences(waste):
+        lines += ["", *said(*history)]
         lines += _tenths(waste.foresight.deciles(), ("groups", "predicted", "were wasted", "wasted"), width, full)
     lines += ["", *said(*forecast_sentences(waste))]
-    lines += _tenths(waste.forecast.deciles(), ("rollouts", "predicted", "success", "success"), width, full)
+    lines += _tenths(
+        waste.forecast.deciles() if waste.predictable else [],
+        ("rollouts", "predicted", "success", "success"),
+        width,
+        full,
+    )
     lines += ["", "WHAT OTHER POLICIES WOULD HAVE DRAWN (with as many rollouts per step)", ""]
     if report.replayed is None:
         lines += said(f"Not replayed: {report.why_not}.".replace("..", "."))
@@ -137,8 +142,8 @@ def _worst(rows: Sequence[Mapping[str, Any]], width: int) -> list[str]:
 
 def _rivals(replayed: Replayed, width: int) -> list[str]:
     """The table of policies, with as many columns as there is room for."""
-    first = replayed.rows[0]["policy"]
-    table = [("policy", "in mixed groups", f"more than {first}", "signal", "modelled", "at least", "at most")]
+    first = replayed.rows[0]
+    table = [("policy", "in mixed groups", f"more than {first['policy']}", "signal", "modelled", "at least", "at most")]
     for row in replayed.rows:
         table.append((row["policy"], *cells_of(row, first)))
     sizes = [max(len(cells[k]) for cells in table) for k in range(len(table[0]))]
@@ -147,12 +152,13 @@ def _rivals(replayed: Replayed, width: int) -> list[str]:
     return ["  " + "  ".join(cells).rstrip() for cells in rows]
 
 
-def cells_of(row: Mapping[str, Any], first: str) -> tuple[str, ...]:
+def cells_of(row: Mapping[str, Any], first: Mapping[str, Any]) -> tuple[str, ...]:
     """A row of the table of policies; a policy that may ask for groups of one has "-" for its mixed groups."""
     signal, modelled = percent(row["signal"]), percent(row["modelled"])
     if row["min_group"] == 1:
         return "-", "-", signal, modelled, "-", "-"
-    more = "" if row["policy"] == first else spanned(row, "mixed_rollouts_diff", "+")
+    more = "-" if first["min_group"] == 1 else spanned(row, "mixed_rollouts_diff", "+")
+    more = "" if row is first else more
     bounds = (percent(row[figure]) for figure in ("at_least", "at_most"))
     return spanned(row, "mixed_rollouts"), more, signal, modelled, *bounds
 

@@ -97,6 +97,11 @@ class Waste:
         return bool(10 * self.rollouts_SK[:, :4].sum() >= self.rollouts)
 
     @property
+    def predictable(self) -> bool:
+        """Whether the log has predictions, or prompts that came twice."""
+        return self.forecast.logged > 0 or bool((self.visits_P > 1).any())
+
+    @property
     def tokens(self) -> int | None:
         """Tokens of the scored rollouts whose length is known; None where no length is."""
         return None if self.unmeasured == self.rollouts else int(self.tokens_SK.sum())

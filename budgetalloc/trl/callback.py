@@ -231,8 +231,14 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             self.trackers.log(state.global_step)
 
     def _save(self, folder: Path) -> None:
-        scoring = self.scoring.state_dict()
-        save_beliefs(folder, self.policy.state_dict(), self.policy.name, self.prompts.fingerprint, scoring=scoring)
+        save_beliefs(
+            folder,
+            self.policy.state_dict(),
+            self.policy.name,
+            self.prompts.fingerprint,
+            trainer_step=self.trainer.state.global_step,
+            scoring=self.scoring.state_dict(),
+        )
         if self.reuse is not None:
             self.reuse.save(folder)
         if self.trackers is not None:

@@ -58,9 +58,21 @@ def restoring_with(trainer: Any, also_load: Callable[[Path], None], applies: Cal
     return restore_all
 
 
-def save_beliefs(folder: Path, state: dict[str, Any], policy: str, dataset: str | None, **more: Any) -> None:
-    """Writes the state of the policy of this name into a checkpoint, with more facts in JSON types beside it."""
-    save_state(folder / STATE_FILE, state, {"policy": policy, "dataset": dataset, **more})
+def save_beliefs(
+    folder: Path, state: dict[str, Any], policy: str, dataset: str | None, *, trainer_step: int, **more: Any
+) -> None:
+    """Writes the state of the policy of this name into a checkpoint.
+
+    Args:
+        folder: The checkpoint.
+        state: Of the policy.
+        policy: Its name.
+        dataset: The fingerprint of the train dataset.
+        trainer_step: The trainer's step that the checkpoint is of; `load_beliefs` compares it.
+        more: Facts in JSON types that are saved beside the state.
+    """
+    about = {"policy": policy, "dataset": dataset, "trainer_step": trainer_step, **more}
+    save_state(folder / STATE_FILE, state, about)
 
 
 def load_beliefs(folder: Path, policy: Policy, dataset: str | None, allow_dataset_change: bool) -> dict[str, Any]:
@@ -97,8 +109,26 @@ def load_beliefs(folder: Path, policy: Policy, dataset: str | None, allow_datase
             about.get("policy"),
             policy.name,
         )
+    saved_at, resumed_at = about.get("trainer_step"), _step_of(folder)
+    if saved_at is not None and resumed_at is not None and saved_at != resumed_at:
+        logger.warning(
+            "%s was saved at step %s of the trainer, the checkpoint is of step %s: the beliefs are of another moment "
+            "or another run. If that is not meant, resume from a checkpoint whose files belong together.",
+            path,
+            saved_at,
+            resumed_at,
+        )
     policy.load_state_dict(state)
     return about
+
+
+def _step_of(folder: Path) -> int | None:
+    """The trainer's step that a checkpoint is of: as transformers' state says, else as its folder is named."""
+    try:
+        return int(json.loads((folder / TRAINER_STATE_NAME).read_text(encoding="utf-8"))["global_step"])
+    except (OSError, ValueError, KeyError, TypeError):
+        number = folder.name.rpartition("-")[2]
+        return int(number) if number.isdecimal() else None
 
 
 def last_checkpoint(output_dir: str | os.PathLike[str]) -> str | None:

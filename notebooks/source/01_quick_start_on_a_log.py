@@ -72,20 +72,21 @@ if LOG is None:
 # figures for other programs.
 
 # %%
-found = report(LOG, seeds=range(2) if SMALL else range(5), workers=1 if SMALL else None)
-print(as_text(found, width=100, unicode=True))
+run = report(LOG, seeds=range(2) if SMALL else range(5), workers=1 if SMALL else None)
+print(as_text(run, width=100, unicode=True))
 
 # %% [markdown]
 # ## Where the rollouts went, over time
 #
-# Groups whose rewards are all equal teach nothing under GRPO's own baseline.
+# Groups whose rewards are all equal give no gradient under GRPO's own baseline.
 
 # %%
-waste = found.waste
+waste = run.waste
 time = waste.over_time(40)
 middle = [(row["first"] + row["last"]) / 2 for row in time]
-KINDS = {"mixed": ("C0", "mixed: teaches"), "all_fail": ("C2", "all fail"), "all_pass": ("C5", "all pass")}
-KINDS |= {"tied": ("0.6", "all equal, in between"), "alone": ("0.8", "groups of one")}
+KINDS = {"mixed": ("C0", "mixed"), "all_fail": ("C2", "all fail"), "all_pass": ("C5", "all pass")}
+KINDS |= {"tied": ("0.6", "all equal, in between"), "single": ("C4", "single, not as predicted")}
+KINDS |= {"expected": ("0.8", "single, as predicted")}
 seen = [kind for kind in KINDS if any(row[kind] for row in time)]
 figure, axis = plt.subplots(figsize=(8.5, 3.8))
 axis.stackplot(
@@ -103,14 +104,14 @@ plt.show()
 # %% [markdown]
 # ## Which prompts
 #
-# One point per prompt: its mean reward over the run, and how many of its rollouts were in groups that taught nothing.
+# One point per prompt: its mean success over the run, and how many of its rollouts gave no gradient.
 
 # %%
 rate_P = waste.successes_P / waste.rollouts_P
 share_P = waste.wasted_P / waste.rollouts_P
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.6))
 left.plot(rate_P, share_P, "o", markersize=4, alpha=0.35, color="C0")
-left.set(xlabel="mean reward of the prompt over the run", ylabel="share of its rollouts wasted", ylim=(-0.02, 1.02))
+left.set(xlabel="mean success of the prompt over the run", ylabel="share of its rollouts wasted", ylim=(-0.02, 1.02))
 order = np.argsort(-waste.wasted_P)
 right.plot(np.arange(1, len(order) + 1) / len(order), waste.wasted_P[order].cumsum() / waste.wasted, color="C0")
 right.plot([0, 1], [0, 1], color="0.6", linewidth=1)
@@ -120,7 +121,7 @@ half = np.searchsorted(waste.wasted_P[order].cumsum(), waste.wasted / 2) + 1
 print(f"half of the waste was in {half} of {len(order)} prompts ({half / len(order):.0%})")
 
 # %% [markdown]
-# The nearer a prompt's mean reward is to 0 or 1, the more of its rollouts were wasted. Prompts that the model learned
+# The nearer a prompt's mean success is to 0 or 1, the more of its rollouts were wasted. Prompts that the model learned
 # (or unlearned) during the run lie in between: their rollouts were wasted while all failed, and again when all passed.
 # The grey line on the right shows waste that is spread evenly over the prompts.
 #
@@ -148,7 +149,7 @@ plt.show()
 # ## What other policies would have drawn
 
 # %%
-rows = found.replayed.rows
+rows = run.replayed.rows
 figure, axes = plt.subplots(1, 2, figsize=(10, 2.8), sharey=True)
 for at, row in enumerate(rows):
     axes[0].plot([row["at_least"], row["at_most"]], [at, at], color="C0", linewidth=7, alpha=0.25)

@@ -119,7 +119,7 @@ plt.show()
 print(f"The discount a visit that follows this drift best: {discount(ledger):.2f}")
 
 # %% [markdown]
-# About half of the rollouts were in groups that taught nothing. While the model learns, groups that all fail give way
+# About half of the rollouts were in groups that gave no gradient. While the model learns, groups that all fail give way
 # to groups that all pass: the waste changes its kind and stays. Even over eight visits the rate of a prompt moves less
 # than the noise of the two groups that show it, so that a belief should remember many visits: the discount is high,
 # unlike in the made-up world of notebook 02.

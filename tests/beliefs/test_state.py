@@ -1,11 +1,31 @@
 """State files: bit-exact, atomic, never unpickled."""
 
+import copy
+import functools
+import io
+import os
 import pickle
+import subprocess
+import sys
+import tempfile
+import tracemalloc
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import budgetalloc as ba
+import budgetalloc.policies
+from budgetalloc import testing
+from budgetalloc.beliefs import state as state_file
+
+# `make fuzz` draws many new ones.
+fuzzed = settings(max_examples=int(os.environ.get("BUDGETALLOC_FUZZ", "60")), deadline=None)
 
 
 def trained(seed=0):
@@ -120,3 +140,266 @@ def test_missing_file_and_other_format(tmp_path):
     np.savez(tmp_path / "x.npz", meta=np.frombuffer(b'{"format": "other", "state": {}, "about": {}}', np.uint8))
     with pytest.raises(ba.StateError, match="has format 'other'"):
         ba.load_state(tmp_path / "x.npz")
+
+
+def memory_policy(seed=0):
+    """A policy whose memory has a column that starts as NaN, signed ones and numbers."""
+    policy = ba.policies.coba_rl(seed=seed)
+    for _ in range(3):
+        policy.observe(["a"] * 4 + [1] * 4, [0, 1, 1, 0, 0, 0, 0, 1])
+    return policy
+
+
+def test_four_threads_that_save_at_once_publish_whole_files(tmp_path):
+    states = [trained(seed).state_dict() for seed in range(4)]
+    path = tmp_path / "state.npz"
+
+    def save_often(at):
+        for _ in range(25):
+            ba.save_state(path, states[at], {"by": at})
+            state, about = ba.load_state(path)
+            assert testing.same_state(state, states[about["by"]])
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(save_often, at) for at in range(4)]:
+            done.result()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_under_a_guessed_temporary_name_is_not_followed(tmp_path, monkeypatch):
+    other, path = tmp_path / "other", tmp_path / "folder" / "state.npz"
+    other.write_text("precious")
+    path.parent.mkdir()
+    monkeypatch.setattr("secrets.token_hex", lambda size: "0" * 2 * size)
+    planted = state_file._prefix(path) + f"{os.getpid()}.{'0' * 16}"
+    for name in (planted, f".state.npz.{os.getpid()}"):
+        (path.parent / name).symlink_to(other)
+    with pytest.raises(OSError, match="could not be written"):
+        ba.save_state(path, trained().state_dict())
+    assert other.read_text() == "precious"
+
+
+def test_what_killed_processes_left_is_removed_and_nothing_else(tmp_path):
+    path = tmp_path / "state.npz"
+    script = "import os; print(os.getpid())"
+    dead = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip()
+    prefix = state_file._prefix(path)
+    left = tmp_path / f"{prefix}{dead}.{'a' * 16}"
+    kept = [
+        tmp_path / name for name in (f"{prefix}{os.getpid()}.{'b' * 16}", f"{prefix}{dead}.x", f".state.npz.{dead}")
+    ]
+    kept.append(tmp_path / f".state.npz.another-machine.{dead}.{'c' * 16}")
+    for file in (left, *kept):
+        file.write_bytes(b"half")
+    ba.save_state(path, trained().state_dict())
+    assert sorted(tmp_path.iterdir()) == sorted([path, *kept])
+
+
+def test_a_small_file_that_would_unpack_to_a_large_state_is_refused_before_it_is_read(tmp_path):
+    path = tmp_path / "state.npz"
+    np.savez_compressed(path, meta=np.zeros(50_000_000, dtype=np.uint8))
+    assert path.stat().st_size < 100_000
+    tracemalloc.start()
+    with pytest.raises(ba.StateError, match="compressed"):
+        ba.load_state(path)
+    assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    tracemalloc.stop()
+
+
+def test_a_header_that_claims_more_than_the_file_holds_is_damage(tmp_path):
+    path = tmp_path / "state.npz"
+    ba.save_state(path, {"x": np.zeros(3)})
+    state, _ = ba.load_state(path)
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (2**50,)})
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x.npy", header.getvalue() + bytes(24))
+    with pytest.raises(ba.StateError, match="is damaged"):
+        ba.load_state(path)
+    assert state["x"].tolist() == [0.0] * 3
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_is_not_called_damaged(tmp_path):
+    path = tmp_path / "state.npz"
+    ba.save_state(path, trained().state_dict())
+    path.chmod(0)
+    with pytest.raises(ba.StateError, match="check who may read it"):
+        ba.load_state(path)
+
+
+def test_an_error_of_the_disk_is_not_called_damage(tmp_path, monkeypatch):
+    path = tmp_path / "state.npz"
+    ba.save_state(path, trained().state_dict())
+
+    def forbidden(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("os.open", forbidden)
+    with pytest.raises(ba.StateError, match=r"Permission denied.*may be whole") as caught:
+        ba.load_state(path)
+    assert "delete" not in str(caught.value)
+    with pytest.raises(PermissionError, match="Let this user write"):
+        ba.save_state(path, trained().state_dict())
+
+
+def test_a_pipe_or_a_folder_is_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe.npz")
+    for path in (tmp_path / "pipe.npz", tmp_path):
+        with pytest.raises(ba.StateError, match="no regular file"):
+            ba.load_state(path)
+
+
+def test_a_state_that_cannot_be_saved_is_named_and_leaves_nothing(tmp_path):
+    for state in (None, [], {1: 2}, {"x": object()}, {"x": np.array([object()])}, {"meta": np.zeros(1)}):
+        with pytest.raises(ba.StateError):
+            ba.save_state(tmp_path / "state.npz", state)
+    assert list(tmp_path.iterdir()) == []
+
+
+HOSTILE = [
+    None,
+    True,
+    -1,
+    2**62,
+    10**400,
+    0.5,
+    float("nan"),
+    float("inf"),
+    -float("inf"),
+    "x",
+    "",
+    [],
+    [[]],
+    [None],
+    {},
+]
+HOSTILE += [
+    {"a": 1},
+    [1, 2],
+    [[1, 2], [3]],
+    ["a", "a"],
+    [["a"], [1]],
+    np.zeros(0),
+    np.zeros((2, 2)),
+    np.full(2, np.nan),
+]
+HOSTILE += [
+    np.full(2, -1.0),
+    np.full(2, np.inf),
+    np.array(["x", "y"]),
+    np.array([1j, 2j]),
+    np.zeros((2, 2), dtype=bool),
+]
+BUILD = [
+    memory_policy,
+    partial(ba.uniform, prior="pool", drift=True),
+    ba.policies.pvpo,
+    ba.policies.cero,
+    partial(ba.policies.dump, domain_of=str),
+]
+
+
+def damage(state, draw):
+    """A copy of a state with one of its entries, at any depth, replaced, removed or added to."""
+    state = copy.deepcopy(state)
+    part = state
+    while True:
+        key = draw(st.sampled_from(sorted(part, key=str) if isinstance(part, dict) else list(range(len(part)))))
+        inside = part[key]
+        if isinstance(inside, (dict, list)) and inside and draw(st.booleans()):
+            part = inside
+            continue
+        kind = draw(st.sampled_from(["replace", "remove", "entry"]))
+        if kind == "entry" and isinstance(inside, np.ndarray) and inside.size and inside.dtype.kind in "if":
+            at = draw(st.integers(0, inside.size - 1))
+            values = [-1, 2**62, 0] + ([np.nan, np.inf, -0.5, 1e300] if inside.dtype.kind == "f" else [])
+            inside.flat[at] = draw(st.sampled_from(values))
+        elif kind == "remove" and not isinstance(part, list):
+            del part[key]
+        else:
+            part[key] = draw(st.sampled_from(HOSTILE))
+        return state
+
+
+@fuzzed
+@given(st.data(), st.sampled_from(BUILD))
+def test_any_entry_of_a_state_may_be_wrong_and_the_policy_is_whole(data, build):
+    """Loaded, the policy plays on; refused, nothing of it has changed."""
+    policy, restored = build(), build()
+    for own, rate in ((policy, 1), (restored, 2)):
+        for _ in range(rate):
+            own.observe(["a"] * 4 + [1] * 4, [0, 1, 1, 0, 0, 0, 0, rate - 1])
+    before, state = restored.state_dict(), damage(policy.state_dict(), data.draw)
+    try:
+        restored.load_state_dict(state)
+    except ba.StateError:
+        assert testing.same_state(restored.state_dict(), before)
+    else:
+        testing.play(restored, ["a", 1, "new"], ba.Budget(12), np.array([0, 0.5, 1]), np.random.default_rng(0))
+        belief = restored.belief(["a", 1, "new"])
+        assert np.isfinite([belief.alpha_P, belief.beta_P]).all()
+
+
+@functools.cache
+def saved_bytes():
+    with tempfile.TemporaryDirectory() as folder:
+        ba.save_state(f"{folder}/state.npz", memory_policy().state_dict(), {"dataset": "x"})
+        return Path(folder, "state.npz").read_bytes()
+
+
+@fuzzed
+@given(st.data())
+def test_damaged_bytes_are_told_or_are_the_same_state(data):
+    """Bytes changed, cut out, repeated or moved: a `StateError` or the state that was saved, never another one."""
+    whole, draw = saved_bytes(), data.draw
+    content = bytearray(whole)
+    places = st.integers(0, len(whole))
+    for _ in range(draw(st.integers(1, 4))):
+        start, size, to = draw(places), draw(st.sampled_from([1, 2, 4, 16, 200])), draw(places)
+        piece = content[start : start + size]
+        kind = draw(st.sampled_from(["change", "bits", "cut", "repeat", "move", "end"]))
+        if kind == "change":
+            content[start : start + len(piece)] = draw(st.binary(min_size=len(piece), max_size=len(piece)))
+        elif kind == "bits" and piece:
+            content[start] ^= 1 << draw(st.integers(0, 7))
+        elif kind == "cut":
+            del content[start : start + size]
+        elif kind == "repeat":
+            content[to:to] = piece
+        elif kind == "move":
+            content[to : to + len(piece)] = piece
+        else:
+            del content[start:]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "state.npz")
+        path.write_bytes(whole)
+        state, about = ba.load_state(path)
+        path.write_bytes(bytes(content))
+        try:
+            read, told = ba.load_state(path)
+        except ba.StateError:
+            return
+    assert told == about
+    assert testing.same_state(read, state)
+
+
+def test_a_policy_that_refuses_a_state_keeps_its_own_beliefs_and_memory():
+    policy, other = memory_policy(), ba.policies.coba_rl()
+    other.observe(["z"] * 4, [1, 1, 0, 0])
+    before, state = other.state_dict(), policy.state_dict()
+    for wrong in (
+        {"memory/scored_0": np.array([1.0, "x"], dtype=object)},
+        {"memory/scored_0": np.array([np.nan, 1.0])},
+        {"memory/scored_0": np.array([np.inf, 1.0])},
+        {"memory/scored_0": np.array([-1.0, 1.0])},
+        {"memory": state["memory"] | {"numbers": {}}},
+        {"memory": state["memory"] | {"ids": ["a", "foreign"]}},
+        {"memory": state["memory"] | {"ids": ["a", None]}},
+        {"memory": state["memory"] | {"step": 2**62}},
+        {"step": 2**62},
+        {"step": 3.5},
+    ):
+        with pytest.raises(ba.StateError):
+            other.load_state_dict(state | wrong)
+        assert testing.same_state(other.state_dict(), before)

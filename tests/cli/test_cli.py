@@ -362,6 +362,24 @@ def test_a_ledger_s_own_range_of_rewards_is_used(tmp_path, capsys):
     assert not any("taken for failure" in note for note in found["notes"])
 
 
+def test_success_is_the_column_that_is_asked_for(tmp_path, capsys):
+    """A format reward of 0.5 for every rollout, and accuracy: what never succeeds has failed, whatever its total."""
+    rows = [
+        (step, name, 0.5 + x, x)
+        for step in range(3)
+        for name, xs in (("a", "0000"), ("b", "0101"))
+        for x in map(int, xs)
+    ]
+    text = "step,prompt_id,total,accuracy\n" + "".join(f"{','.join(map(str, row))}\n" for row in rows)
+    (tmp_path / "log.csv").write_text(text)
+    words = [tmp_path / "log.csv", "--reward", "total", "--success", "accuracy", "--json"]
+    found = json.loads(said(capsys, "report", *words, "--no-replay")[1])
+    assert (found["share_all_fail"], found["share_all_pass"], found["share_mixed"]) == (0.5, 0.0, 0.5)
+    status, out, errors = said(capsys, "replay", *words, "--policy", "uniform", "--seeds", 1, "--workers", 1)
+    assert (status, errors) == (0, "")
+    assert json.loads(out)["policies"][0]["mixed"] == 1.0
+
+
 def test_config_prints_what_a_file_says(capsys):
     path = ROOT / "configs" / "knapsack.yaml"
     status, out, errors = said(capsys, "config", path, "--show")

@@ -222,7 +222,7 @@ def test_steps_and_prompts_are_the_logs_own():
         (lambda: comparisons(KINDS, LOG, ba.Budget(None, tokens=100.0, cap=4)), "a log knows neither tokens"),
         (lambda: comparisons(KINDS, LOG, 48, steps=0), "steps=0"),
         (lambda: comparisons(KINDS, LOG, 48, workers=0), "workers=0"),
-        (lambda: list(comparisons(KINDS, LOG, 48, prompts=99)), "prompts=99: the world has 12 prompts"),
+        (lambda: list(comparisons(KINDS, LOG, 48, prompts=99)), "prompts=99: use an integer from 1 to 12"),
         (lambda: list(comparisons({"x": lambda seed: 3}, LOG, 48)), r"policies\['x'\] gives 3 of type int"),
     ],
 )

@@ -262,7 +262,7 @@ def broken(**columns):
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: Replay(ledger(TINY), seed=-1), r"seed=-1: use an integer of at least 0"),
+        (lambda: Replay(ledger(TINY), seed=-1), r"seed=-1: use an integer from 0 to"),
         (lambda: Replay(ledger(TINY), seed=0.5), r"seed=0.5"),
         (lambda: Replay(ledger(TINY)).again(True), r"seed=True"),
         (lambda: Replay(broken(rewards_R=np.full(21, 2.0))), r"ledger.success_R\[0\] = 2 lies outside \[0, 1\]"),

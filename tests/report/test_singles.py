@@ -118,9 +118,30 @@ def test_a_policy_of_single_rollouts_is_not_judged_by_mixed_groups(adaptive):
     assert row.split()[3] != "-"  # the signal
     page = as_html(run)
     assert '<td class="name">adaptive</td><td>-</td><td>-</td><td>' in page
+    mixed, signal = page.split("<h3>Rollouts in mixed groups</h3>")[1].split("<h3>Signal")[:2]
+    assert (mixed.count(">adaptive<"), signal.split("</svg>")[0].count(">adaptive<")) == (0, 1)
+
+
+def test_no_policy_is_compared_with_the_mixed_groups_of_single_rollouts(adaptive):
+    run = report(adaptive, policies=["adaptive", "uniform"], seeds=[0], workers=1)
+    row = next(line for line in as_text(run, 120).splitlines() if line.startswith("  uniform"))
+    assert row.split()[3] == "-"
+    alone = as_html(report(adaptive, policies=["adaptive"], seeds=[0], workers=1))
+    assert "<h3>Rollouts in mixed groups</h3>" not in alone
+    assert "<h3>Signal" in alone
 
 
 def test_the_page_of_a_run_in_singles_shows_its_prediction(adaptive):
     page = as_html(report(adaptive, policies=()))
     assert "Predicted and observed success" in page
     assert "nan" not in page.split("</style>")[1]
+
+
+def test_a_log_that_meets_each_prompt_once_is_not_judged_by_a_prior():
+    """Every prediction would be 1/2, that of the prior: it says nothing about the run."""
+    run = report(singles(steps=1), policies=())
+    text = " ".join(as_text(run, 100).split())
+    assert "No prompt came twice, and the log has no predictions: nothing could be predicted." in text
+    assert "Brier" not in text
+    assert "Predicted and observed success" not in as_html(run)
+    assert "Brier" in " ".join(as_text(report(singles([0.5] * 4, steps=1), policies=()), 100).split())

@@ -1,6 +1,7 @@
 """`budgetalloc replay`: allocation policies on the log of a finished run."""
 
 import argparse
+import contextlib
 import json
 import math
 import textwrap
@@ -62,6 +63,7 @@ def run(args: argparse.Namespace) -> None:
         "rollouts": len(ledger.ids_R),
         "prompts": len(world.ids),
         "notes": dict(reading.notes),
+        "doubts": list(reading.notes.doubts),
         "step": {"rollouts": rollouts, "prompts": prompts},
         "settings": {name: rival.as_dict() for name, rival in policies.items()},
         "policies": [
@@ -87,18 +89,15 @@ def chosen(names: Sequence[str] | None, config: Config | None) -> dict[str, Conf
 
 
 def read(reading: Reading) -> Ledger:
-    """The whole log with rewards in [0, 1]; adds a note if they had to be mapped."""
+    """The whole log, with success in [0, 1] as its rewards; adds a note if rewards had to be mapped."""
     parts = list(watched(reading)(reading))
-    scored = [part.rewards_R[~np.isnan(part.rewards_R)] for part in parts]
-    low = min((float(x.min()) for x in scored if len(x)), default=0.0)
-    high = max((float(x.max()) for x in scored if len(x)), default=1.0)
     if not parts:
         left = "".join(f" {text}: {count}." for text, count in reading.notes.items())
         raise InputError(f"{reading.path}: read as {reading.kind}, there is no rollout in it.{left}")
-    if ranges := [part.reward_range for part in parts if part.reward_range is not None]:
-        return joined(parts, (min(a for a, _ in ranges), max(b for _, b in ranges)))
-    if low >= 0 and high <= 1:
-        return joined(parts, (0.0, 1.0))
+    with contextlib.suppress(InputError):  # rewards outside [0, 1], of a range that the log does not say
+        return joined(parts, None)
+    rewards_R = np.concatenate([part.rewards_R for part in parts])
+    low, high = float(np.nanmin(rewards_R)), float(np.nanmax(rewards_R))
     reading.notes[f"lowest and highest reward, {low:g} and {high:g}, taken for failure and success: --reward-range"] = 1
     return joined(parts, (low, high))
 
@@ -139,6 +138,7 @@ def as_text(answer: Mapping[str, Any], width: int = 110) -> str:
     seeds = f"{rows[0]['seeds']} {'seeds' if rows[0]['seeds'] > 1 else 'seed'}"
     lines = [
         f"{answer['log']} ({answer['kind']}): {answer['rollouts']:,} rollouts, {answer['prompts']:,} prompts.",
+        *(line for text in answer["doubts"] for line in wrapped(f"CAREFUL: {text}: {answer['notes'][text]:,}")),
         f"Replayed: {rows[0]['steps']:,} steps of {step['rollouts']:,} rollouts{' on average' if paced else ''} and "
         f"{step['prompts']:,} prompts, {seeds}.",
         "",
@@ -149,8 +149,8 @@ def as_text(answer: Mapping[str, Any], width: int = 110) -> str:
         texts = [f"{x:<{n}}" if at == 0 else f"{x:>{n}}" for at, (x, n) in enumerate(zip(row, sizes, strict=True))]
         lines.append("  ".join(texts).rstrip())
     lines += ["", *wrapped(MEANING), *(line for text in answer["limits"] for line in wrapped(text))]
-    if answer["notes"]:
-        lines += ["", "Left out or assumed while reading:", *(f"  {k}: {n:,}" for k, n in answer["notes"].items())]
+    if notes := [f"  {text}: {n:,}" for text, n in answer["notes"].items() if text not in answer["doubts"]]:
+        lines += ["", "Left out or assumed while reading:", *notes]
     return "\n".join(lines)
 
 

@@ -311,7 +311,8 @@ class AdaptiveRolloutWorker:
     def _save(self, folder: Path) -> None:
         with self._learning:
             state, scoring, spent = self.policy.state_dict(), self.scoring.state_dict(), self._spent
-        save_beliefs(folder, state, self.policy.name, self.prompts.fingerprint, scoring=scoring, spent=spent)
+        step, about = self.trainer.state.global_step, {"scoring": scoring, "spent": spent}
+        save_beliefs(folder, state, self.policy.name, self.prompts.fingerprint, trainer_step=step, **about)
 
     def _load(self, checkpoint: Path) -> None:
         about = load_beliefs(checkpoint, self.policy, self.prompts.fingerprint, self.allow_dataset_change)

@@ -95,7 +95,8 @@ def cero(
 
         return spend_gains(gain, np.zeros(len(q_P), dtype=np.int64), high, view)
 
-    memory = Memory({"exposure": 0.0, "alpha": prior[0], "beta": prior[1]}, learn, {"price": 0.0})
+    start = {"exposure": 0.0, "alpha": prior[0], "beta": prior[1]}
+    memory = Memory(start, learn, {"price": 0.0}, lowest={"alpha": prior[0], "beta": prior[1]})
     settings = f"rate={rate}, saturation={saturation}, high={high}, rho={rho}, prior={prior}, horizon={horizon}"
     needs = Needs(candidates="all", baseline="group")
     return Policy(f"cero({settings}, seed={seed})", decide, estimator, seed, needs, memory=memory)

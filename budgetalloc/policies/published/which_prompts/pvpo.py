@@ -88,5 +88,5 @@ def pvpo(
     given = "given" if reference else None
     settings = f"group={group}, reference={given}, enough={enough}, demonstrations={demonstrations}, explore={explore}"
     needs = Needs(candidates="all", baseline="posterior", min_group=1)
-    decide, memory = pass_or_explore(passes, group, explore), Memory({"run": 0.0}, learn)
+    decide, memory = pass_or_explore(passes, group, explore), Memory({"run": 0.0}, learn, lowest={"run": -math.inf})
     return Policy(f"pvpo({settings}, seed={seed})", decide, BetaEstimator(), seed, needs, memory=memory)
