@@ -1,7 +1,9 @@
 """The value of n rollouts of a prompt: pure functions `(belief, counts_N) -> values_PN`.
 
 Every value is 0 at n = 0 and does not fall as n grows. With a `Beta` it is the expectation under the belief, in closed
-form; with a `Point` it is the value at that rate. Rewards graded in [0, 1] are treated as success rates.
+form; with a `Point` it is the value at that rate. Successes graded in [0, 1] are treated as success rates;
+where the value is one of variance it is multiplied by the belief's spread, which is 1 for successes of 0 and 1 and 0
+for a prompt that always earns the same 0.5.
 """
 
 from collections.abc import Callable
@@ -15,7 +17,7 @@ Value = Callable[[Belief, ArrayLike], FloatArray]
 
 
 def mixed_group(belief: Belief, counts_N: ArrayLike) -> FloatArray:
-    """The chance that a group of n has both a success and a failure: 1 - E[p^n] - E[(1-p)^n].
+    """The chance that a group of n has both a success and a failure: 1 - E[p^n] - E[(1-p)^n], times the spread.
 
     Under a group baseline only such a group has a gradient. DAPO (arXiv 2503.14476) filters for it; Knapsack RL
     (arXiv 2509.25849) calls it the probability of a non-zero gradient.
@@ -34,6 +36,7 @@ def mixed_group(belief: Belief, counts_N: ArrayLike) -> FloatArray:
     values_PN += belief.all_fail(counts_N)
     np.subtract(1.0, values_PN, out=values_PN)
     values_PN[:, np.atleast_1d(counts_N) <= 1] = 0.0
+    values_PN *= belief.spread_P[:, None]
     return np.maximum(values_PN, 0.0, out=values_PN)
 
 
@@ -52,7 +55,7 @@ def hit(belief: Belief, counts_N: ArrayLike) -> FloatArray:
 
 
 def variance(belief: Belief, counts_N: ArrayLike) -> FloatArray:
-    """How much n rollouts lower the variance of a prompt's gradient: E[p(1-p)] (1 - 1/n), in units of its norm.
+    """How much n rollouts lower the variance of a prompt's gradient: E[p(1-p)] (1 - 1/n) times the spread.
 
     Maximising the sum minimises sum E[p(1-p)] / n, the total variance of the gradient estimate over prompts that get
     at least one rollout (VIP, arXiv 2602.01601).
@@ -66,7 +69,7 @@ def variance(belief: Belief, counts_N: ArrayLike) -> FloatArray:
     """
     check_belief(belief)
     counts = check_counts(counts_N, len(belief)).astype(np.float64)
-    return (belief.moment(1, 1) * (1.0 - 1.0 / np.maximum(counts, 1.0))[:, None]).T
+    return (belief.moment(1, 1) * belief.spread_P * (1.0 - 1.0 / np.maximum(counts, 1.0))[:, None]).T
 
 
 def success_gain(belief: Belief, counts_N: ArrayLike) -> FloatArray:

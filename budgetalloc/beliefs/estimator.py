@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.cold import KEPT
+from budgetalloc.beliefs.graded import after_move, rescaled, spread
 from budgetalloc.beliefs.ids import Id, UInt64Array, check_ids, factorize, stable_key
 from budgetalloc.beliefs.pooled import Drift, moved_evidence, pooled_prior
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import check_rewards
 from budgetalloc.beliefs.state import check_state
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, StateError, check_array, check_integer, is_number, shown
+from budgetalloc.errors import InputError, StateError, check_array, check_integer, check_number, is_number, shown
 
 STATE_VERSION = 2
 _START = (0.5, 0.5)  # prior="pool" before the first rewards
@@ -28,6 +29,10 @@ class BetaEstimator:
     visit they are multiplied by `discount` before the new ones are added; at each step without a visit, by `idle`.
     Success graded in [0, 1] counts as a fraction of a success. VADE (arXiv 2511.18902) uses discount 0.2 and idle
     0.999.
+
+    Of graded successes it also keeps how much they spread: a prompt that always earns 0.5 is certain, not mixed. The
+    belief's `spread_P` is 1 - n d / (a b), with Beta(a, b) the belief, n = a + b and d the discounted sum of u(1-u)
+    over successes u: their variance as a share of p(1-p), where the prior counts as successes of 0 and 1.
 
     Two things may be learned from all prompts together, at each `tick` and from earlier rewards alone: the prior
     (empirical Bayes) and the drift, by which the log-odds of all prompts rise a step while the language model learns.
@@ -97,6 +102,7 @@ class BetaEstimator:
         self._place: dict[Id, int] = {}
         self._successes_P: FloatArray = np.zeros(0)  # discounted, at the last visit
         self._failures_P: FloatArray = np.zeros(0)
+        self._graded_P: FloatArray = np.zeros(0)  # likewise the sum of u(1-u), 0 for successes of 0 and 1
         self._last_P: IntArray = np.zeros(0, dtype=np.int64)  # step of the last visit, -1 before the first
         self._keys: dict[Id, int] = {}
 
@@ -127,30 +133,31 @@ class BetaEstimator:
         """The belief about these prompts now, shape (P,); ids may repeat, such as one id a rollout."""
         at_P = self._find(ids_P)
         alpha_P, beta_P = np.full(at_P.size, self._prior[0]), np.full(at_P.size, self._prior[1])
-        seen = at_P >= 0
-        successes, failures = self._carried(at_P[seen])
+        graded_P, seen = np.zeros(at_P.size), at_P >= 0
+        successes, failures, graded_P[seen] = self._carried(at_P[seen])
         alpha_P[seen] += successes
         beta_P[seen] += failures
-        return Beta(alpha_P, beta_P)
+        return Beta(alpha_P, beta_P, spread(alpha_P, beta_P, graded_P))
 
     def _beliefs(self, at_P: IntArray) -> Beta:
         """The beliefs in these rows."""
-        successes_P, failures_P = self._carried(at_P)
+        successes_P, failures_P, _ = self._carried(at_P)
         return Beta(self._prior[0] + successes_P, self._prior[1] + failures_P)
 
-    def _carried(self, at_P: IntArray, share: float = 1.0) -> tuple[FloatArray, FloatArray]:
-        """A share of the successes and failures in these rows, faded and moved since their last visits."""
-        successes_P, failures_P = self._successes_P[at_P], self._failures_P[at_P]
+    def _carried(self, at_P: IntArray, share: float = 1.0) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """A share of successes, failures and sums of u(1-u) in these rows, faded and moved since their last visits."""
+        successes_P, failures_P, graded_P = self._successes_P[at_P], self._failures_P[at_P], self._graded_P[at_P]
         if self.idle < 1:
             # The visit's own step is not an idle one, and neither is the step that is under way.
             idle_steps_P = np.maximum(self.step - self._last_P[at_P] - 1, 0)
             kept_P = share * self.idle**idle_steps_P
-            successes_P, failures_P = successes_P * kept_P, failures_P * kept_P
+            successes_P, failures_P, graded_P = successes_P * kept_P, failures_P * kept_P, graded_P * kept_P
         elif share < 1:
-            successes_P, failures_P = successes_P * share, failures_P * share
+            successes_P, failures_P, graded_P = successes_P * share, failures_P * share, graded_P * share
         if self._drift is None:
-            return successes_P, failures_P
-        return moved_evidence(successes_P, failures_P, self._drift.moved(at_P))
+            return successes_P, failures_P, graded_P
+        moved = moved_evidence(successes_P, failures_P, self._drift.moved(at_P))
+        return *moved, after_move(graded_P, (successes_P, failures_P), moved)
 
     def observe(self, ids_R: Iterable[Any], success_R: ArrayLike) -> None:
         """Adds successes, one a rollout, to the step under way; `tick` ends the step. NaN and None are no evidence.
@@ -174,15 +181,17 @@ class BetaEstimator:
         successes_P = np.bincount(group_R, weights=success[scored]).astype(np.float64)
         trials_P = np.bincount(group_R).astype(np.float64)
         returning = at_P[self._last_P[at_P] < self.step]
-        carried_successes, carried_failures = self._carried(returning, self.discount)
+        carried_successes, carried_failures, carried_graded = self._carried(returning, self.discount)
         if self._drift is not None:
             gap_P = np.where(self._last_P[returning] >= 0, self.step - self._last_P[returning], 0)
             self._drift.open(returning, gap_P, self._beliefs(returning).mean)
             self._drift.add(at_P, successes_P, trials_P)
         self._successes_P[returning], self._failures_P[returning] = carried_successes, carried_failures
+        self._graded_P[returning] = carried_graded
         self._last_P[at_P] = self.step
         self._successes_P[at_P] += successes_P
         self._failures_P[at_P] += trials_P - successes_P
+        self._graded_P[at_P] += np.bincount(group_R, weights=success[scored] * (1 - success[scored]))
 
     def tick(self) -> None:
         """Ends the step under way: prompts without a visit since the last tick have been idle for one step more.
@@ -200,6 +209,36 @@ class BetaEstimator:
         if self.prior == "pool":
             self._prior = pooled_prior(self._beliefs(np.arange(len(self))), _START)
 
+    def rescale(self, scale: float, shift: float) -> None:
+        """Reads all evidence as if each success u had been scale u + shift: where a learned range of rewards grows.
+
+        Successes, failures, their spread, the first visits, the pool's prior and the visits of the drift follow. It is
+        exact where all new successes lie in [0, 1] and nothing has drifted; sums are clipped to what is possible. A
+        prior that was given stays. To be called between steps.
+
+        Args:
+            scale: Positive, such as (old high - old low) / (new high - new low).
+            shift: Such as (old low - new low) / (new high - new low).
+
+        >>> estimator = BetaEstimator()
+        >>> estimator.observe(["a"] * 4, [1, 1, 1, 0]); estimator.tick()
+        >>> estimator.rescale(0.5, 0.25)  # as if 0.75, 0.75, 0.75 and 0.25 had been observed
+        >>> estimator.belief(["a"]).alpha_P
+        array([3.])
+        """
+        check_number("scale", scale, 0, math.inf, without=(0, math.inf))
+        check_number("shift", shift, -math.inf, math.inf, without=(-math.inf, math.inf))
+        evidence = rescaled(self._successes_P, self._failures_P, self._graded_P, scale, shift)
+        self._successes_P, self._failures_P, self._graded_P = evidence
+        trials = self.earned[1]
+        self.earned = (min(max(scale * self.earned[0] + shift * trials, 0.0), trials), trials)
+        if self.prior == "pool":
+            mass = sum(self._prior)
+            mean = min(max(scale * self._prior[0] / mass + shift, 1e-6), 1 - 1e-6)
+            self._prior = (mass * mean, mass * (1 - mean))
+        if self._drift is not None:
+            self._drift.rescale(scale, shift)
+
     def _reserve(self) -> None:
         """Makes room for every known prompt; doubling keeps the total cost linear."""
         missing = len(self._place) - len(self._last_P)
@@ -207,6 +246,7 @@ class BetaEstimator:
             more = max(missing, len(self._last_P))
             self._successes_P = np.concatenate([self._successes_P, np.zeros(more)])
             self._failures_P = np.concatenate([self._failures_P, np.zeros(more)])
+            self._graded_P = np.concatenate([self._graded_P, np.zeros(more)])
             self._last_P = np.concatenate([self._last_P, np.full(more, -1, dtype=np.int64)])
             if self._drift is not None:
                 self._drift.reserve(len(self._last_P))
@@ -219,6 +259,7 @@ class BetaEstimator:
             "step": self.step,
             "ids": list(self._place),
             "evidence": np.stack([self._successes_P[:n], self._failures_P[:n]], axis=1),
+            "graded": self._graded_P[:n].copy(),
             "last": self._last_P[:n].copy(),
             "earned": list(self.earned),
             "met": self._met,
@@ -237,7 +278,7 @@ class BetaEstimator:
         check_state(state)
         # np.savez makes arrays without a dimension of single numbers
         state = {key: x.item() if isinstance(x, np.ndarray) and x.ndim == 0 else x for key, x in state.items()}
-        missing = {"version", "step", "ids", "evidence", "last", "earned", "met"} - set(state)
+        missing = {"version", "step", "ids", "evidence", "graded", "last", "earned", "met"} - set(state)
         if missing:
             raise StateError(f"The state lacks {sorted(missing)}: it was not written by BetaEstimator.state_dict().")
         if not isinstance(state["version"], int) or state["version"] != STATE_VERSION:
@@ -248,6 +289,7 @@ class BetaEstimator:
         try:
             ids = check_ids(state["ids"], "state['ids']")
             evidence = check_array("evidence", state["evidence"], "successes and failures").reshape(-1, 2)
+            graded = check_array("graded", state["graded"], "one number a prompt").reshape(-1).copy()
             last = np.array(state["last"])
             if last.size and last.dtype.kind not in "iu":
                 raise TypeError(f"last={shown(state['last'])} are no steps")
@@ -259,13 +301,15 @@ class BetaEstimator:
             raise StateError(
                 f"The state does not hold ids, evidence, visits and a step: it is damaged. {error}"
             ) from error
-        if not len(set(ids)) == len(ids) == len(evidence) == len(last):
+        if not len(set(ids)) == len(ids) == len(evidence) == len(last) == len(graded):
             raise StateError(
                 f"The state holds {len(ids)} ids ({len(set(ids))} distinct), evidence for {len(evidence)} and visits "
                 f"for {len(last)} prompts: it is damaged."
             )
         if not (np.isfinite(evidence).all() and (evidence >= 0).all()):
             raise StateError("The state's evidence is negative or not finite: it is damaged.")
+        if not ((graded >= 0) & (graded <= evidence.min(axis=1) + 1e-6)).all():  # u(1-u) is at most u, and 1 - u
+            raise StateError("The state's graded successes do not fit its evidence: it is damaged.")
         if not ((prior > 0).all() and np.isfinite(prior).all()):
             raise StateError(f"The state's prior {prior} is not two positive numbers: it is damaged.")
         if (last < 0).any() or (last > step).any():
@@ -277,6 +321,7 @@ class BetaEstimator:
         self.step, self._met, self.earned = step, met, (float(earned[0]), float(earned[1]))
         self._place = {x: at for at, x in enumerate(ids)}
         self._successes_P, self._failures_P, self._last_P = evidence[:, 0].copy(), evidence[:, 1].copy(), last
+        self._graded_P = graded
         if self.prior == "pool":
             self._prior = (float(prior[0]), float(prior[1]))
 

@@ -12,6 +12,7 @@ from budgetalloc.errors import StateError, check_array
 
 _START_PROMPTS = 16.0  # the starting prior counts as this many prompts, so that the first prompts do not settle it
 _MEMORY = 0.99  # share of the drift's evidence that is kept at a step: about the last 100 steps count
+_SLICE = 2**22  # prompts added up at once
 _RIDGE = 1e4  # before any data the drift is 0 +- 0.01 log-odds a step, the inverse root of this
 _COLUMNS = ("level", "gap", "moved", "mean", "successes", "trials")
 _VISIT = np.dtype([(name, np.float64) for name in _COLUMNS])
@@ -48,7 +49,9 @@ def pooled_prior(beliefs_P: Beta, start: tuple[float, float]) -> tuple[float, fl
 
 def _sum(shares_P: FloatArray) -> float:
     """The sum of numbers in [0, 1], equal to the bit in any order: integers of 2^-40, faster than `math.fsum`."""
-    return float(np.rint(shares_P * 2.0**40).astype(np.int64).sum()) * 2.0**-40
+    # A slice of 2^22 such integers fits into 63 bits; Python's own integers have no end.
+    slices = (shares_P[at : at + _SLICE] for at in range(0, len(shares_P), _SLICE))
+    return float(sum(int(np.rint(part * 2.0**40).astype(np.int64).sum()) for part in slices)) * 2.0**-40
 
 
 class Drift:
@@ -108,6 +111,12 @@ class Drift:
         self.score = _MEMORY * self.score + math.fsum(score_V)
         self.information = _MEMORY * self.information + math.fsum(gap_V * gap_V * information_V)
         self.total += self.rate
+
+    def rescale(self, scale: float, shift: float) -> None:
+        """Reads each success u of open visits as scale u + shift, and the means believed before them likewise."""
+        trials_P = self.visits_P["trials"]
+        self.visits_P["successes"] = np.clip(scale * self.visits_P["successes"] + shift * trials_P, 0.0, trials_P)
+        self.visits_P["mean"] = np.clip(scale * self.visits_P["mean"] + shift, 0.0, 1.0)
 
     def state_dict(self, rows: int) -> dict[str, Any]:
         """Three numbers, and one array with a row for each of the first `rows` prompts."""

@@ -20,6 +20,8 @@ _MOST_POWER = 64
 class Belief(Protocol):
     """What a value function may ask about P prompts, each with an unknown success rate p."""
 
+    @property
+    def spread_P(self) -> FloatArray: ...
     def __len__(self) -> int: ...
     @property
     def mean(self) -> FloatArray: ...
@@ -41,6 +43,16 @@ def _check(values: ArrayLike, name: str, low: float, high: float) -> FloatArray:
     return array
 
 
+def _spread(spread_P: ArrayLike | None, prompts: int) -> FloatArray:
+    """The spreads, 1 where none are given."""
+    if spread_P is None:
+        return np.ones(prompts)
+    spread = _check(spread_P, "spread_P", 0.0, 1.0)
+    if spread.size != prompts:
+        raise InputError(f"spread_P has {spread.size} entries for {prompts} prompts: give one each.")
+    return spread
+
+
 @dataclass(frozen=True, eq=False)
 class Beta:
     """Beta(alpha, beta) beliefs about P prompts.
@@ -48,9 +60,11 @@ class Beta:
     Args:
         alpha_P: Pseudo-successes, shape (P,), positive.
         beta_P: Pseudo-failures, shape (P,), positive.
+        spread_P: The spread of each prompt's successes, shape (P,), in [0, 1]: their variance as a share of p(1-p),
+            the variance of successes of 0 and 1. Left out it is 1; of a prompt that always earns 0.5 it is 0.
 
     Raises:
-        InputError: a parameter is not positive and finite, or the shapes differ.
+        InputError: a parameter is not positive and finite, a spread lies outside [0, 1], or the shapes differ.
 
     >>> belief = Beta([0.5, 4.5], [0.5, 0.5])
     >>> belief.mean
@@ -62,12 +76,14 @@ class Beta:
 
     alpha_P: FloatArray
     beta_P: FloatArray
+    spread_P: FloatArray = None  # type: ignore[assignment]  # an array after __post_init__
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "alpha_P", _check(self.alpha_P, "alpha_P", 0.0, np.inf))
         object.__setattr__(self, "beta_P", _check(self.beta_P, "beta_P", 0.0, np.inf))
         if self.alpha_P.shape != self.beta_P.shape:
             raise InputError(f"alpha_P has {self.alpha_P.size} entries, beta_P {self.beta_P.size}: one each a prompt.")
+        object.__setattr__(self, "spread_P", _spread(self.spread_P, len(self)))
 
     def __len__(self) -> int:
         return int(self.alpha_P.size)
@@ -110,12 +126,12 @@ class Beta:
     def tilt(self, i: int, j: int) -> "Beta":
         """The belief reweighted by p^i (1-p)^j: E[p^i (1-p)^j f(p)] = moment(i, j) * E_tilted[f(p)]."""
         _check_powers(i, j)
-        return Beta(self.alpha_P + i, self.beta_P + j)
+        return Beta(self.alpha_P + i, self.beta_P + j, self.spread_P)
 
     def sample(self, rng: np.random.Generator) -> "Point":
-        """One draw of every prompt's rate, as Thompson sampling uses it."""
+        """One draw of every prompt's rate, as Thompson sampling uses it; the spread stays."""
         check_type("rng", rng, np.random.Generator, "a generator such as np.random.default_rng(0)")
-        return Point(rng.beta(self.alpha_P, self.beta_P))
+        return Point(rng.beta(self.alpha_P, self.beta_P), self.spread_P)
 
     def take(self, index: ArrayLike) -> "Beta":
         """The beliefs at these places, which may repeat: `take(group_R)` gives one belief a rollout."""
@@ -127,7 +143,7 @@ class Beta:
             at = at.astype(np.int64)
         if at.dtype.kind not in "iu" or at.ndim != 1 or ((at < 0) | (at >= len(self))).any():
             raise InputError(f"index={shown(index)}: give a list of places from 0 to {len(self) - 1}.")
-        return Beta(self.alpha_P[at], self.beta_P[at])
+        return Beta(self.alpha_P[at], self.beta_P[at], self.spread_P[at])
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,9 +152,10 @@ class Point:
 
     Args:
         p_P: Rates in [0, 1], shape (P,).
+        spread_P: As in `Beta`; left out it is 1.
 
     Raises:
-        InputError: a rate outside [0, 1].
+        InputError: a rate or a spread outside [0, 1], or shapes that differ.
 
     >>> Point([0.0, 0.25, 1.0]).all_fail([1, 2])
     array([[1.    , 1.    ],
@@ -147,9 +164,11 @@ class Point:
     """
 
     p_P: FloatArray
+    spread_P: FloatArray = None  # type: ignore[assignment]  # an array after __post_init__
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "p_P", _check(self.p_P, "p_P", 0.0, 1.0))
+        object.__setattr__(self, "spread_P", _spread(self.spread_P, len(self)))
 
     def __len__(self) -> int:
         return int(self.p_P.size)

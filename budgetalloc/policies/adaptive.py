@@ -57,7 +57,8 @@ def sampled(
 
     def decide(view: View) -> IntArray:
         belief: Belief = view.belief_P.sample(view.rng) if draw else view.belief_P
-        weights_P = np.sqrt(belief.moment(i, j)) + 1e-9  # a prompt believed certain is met when nothing else is left
+        variance_P = belief.moment(i, j) * (belief.spread_P if i and j else 1.0)
+        weights_P = np.sqrt(variance_P) + 1e-9  # a prompt believed certain is met when nothing else is left
         if view.budget.rollouts is None or view.budget.tokens is not None or view.budget.quotas is not None:
             return spend(belief, top(weights_P, view.budget.smallest_group), view, None)
         return systematic(weights_P, view.budget, view.rng)

@@ -86,7 +86,7 @@ def knapsack(
     _check_rule(value, solver)
 
     def decide(view: View) -> IntArray:
-        believed: Belief = view.belief_P if belief == "posterior" else Point(view.belief_P.mean)
+        believed: Belief = view.belief_P if belief == "posterior" else Point(view.belief_P.mean, view.belief_P.spread_P)
         return spend(believed, value, view, solver)
 
     estimator = BetaEstimator(prior=prior, discount=discount, idle=idle, drift=drift)

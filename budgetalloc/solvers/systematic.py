@@ -62,7 +62,8 @@ def _round(shares: FloatArray, start: float) -> IntArray:
     ends = np.cumsum(shares)
     if ends.size:
         ends = np.where(np.abs(ends - ends.round()) < 1e-9 * max(1.0, ends[-1]), ends.round(), ends)
-    return np.diff(np.floor(ends + start), prepend=np.floor(start)).astype(np.int64)
+    # The sum of an end and a start just below 1 may be rounded up: no end is passed by more than its ceiling.
+    return np.diff(np.minimum(np.floor(ends + start), np.ceil(ends)), prepend=0.0).astype(np.int64)
 
 
 def _one_more_or_less(chosen: IntArray, shares: FloatArray, less: bool) -> IntArray:

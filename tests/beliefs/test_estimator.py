@@ -500,7 +500,7 @@ def test_a_state_without_a_pool_fits_and_one_with_a_pool_is_not_forced_on_others
     back = BetaEstimator(discount=0.9, idle=0.99)
     back.load_state_dict(seen(**POOL).state_dict())
     assert back.belief(["x"]).alpha_P[0] == 0.5
-    assert set(back.state_dict()) == {"version", "step", "ids", "evidence", "last", "earned", "met"}
+    assert set(back.state_dict()) == {"version", "step", "ids", "evidence", "graded", "last", "earned", "met"}
 
 
 @pytest.mark.parametrize(

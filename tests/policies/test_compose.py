@@ -111,7 +111,7 @@ def test_knapsack_takes_a_solver():
 
 
 def test_knapsack_refuses_an_unknown_belief():
-    with pytest.raises(InputError, match="belief='median': use 'posterior' or 'mean'"):
+    with pytest.raises(InputError, match="belief='median': use"):
         ba.knapsack(belief="median")
 
 
@@ -135,7 +135,7 @@ def test_thompson_explores_what_knapsack_starves():
         for _ in range(100):
             counts_P = policy.allocate(range(256), Budget(rollouts=32, floor=0))
             seen |= counts_P > 0
-            policy.observe(np.repeat(np.arange(256), counts_P), np.full(32, 0.375))
+            policy.observe(np.repeat(np.arange(256), counts_P), np.tile([1, 0, 0, 1, 0, 0, 1, 0], 4))
         visited[make] = int(seen.sum())
     assert visited[ba.thompson] > 3 * visited[ba.knapsack]
 

@@ -64,10 +64,14 @@ def test_every_prompt_of_a_large_pool_is_met_in_proportion_and_in_whole_groups()
     assert abs(heavy - 0.75) < 0.02
 
 
-class Start:
+class Start(np.random.Generator):
     """A generator whose one number is known."""
 
+    def __new__(cls, start: float) -> "Start":
+        return super().__new__(cls, np.random.PCG64(0))
+
     def __init__(self, start: float) -> None:
+        super().__init__(np.random.PCG64(0))
         self.start = start
 
     def random(self) -> float:
@@ -120,3 +124,12 @@ def test_bad_input_is_named():
         systematic([1.0], Budget(None, tokens=9.0, cap=4), rng)
     with pytest.raises(BudgetError, match="floor=2"):
         systematic([1.0] * 9, Budget(8, floor=2), rng)
+
+
+@pytest.mark.parametrize("start", [1 - 2.0**-53, 1 - 2.0**-40, 0.0])
+@pytest.mark.parametrize("weights", [[1, 1, 1], [3, 1, 1, 2], [0.1] * 7])
+def test_a_start_just_below_1_gives_no_rollout_too_many(start, weights):
+    """Findings A14: the sum of the last end and the start was rounded up to total + 1."""
+    for total in (4, 64, 4096):
+        counts_P = systematic(weights, Budget(rollouts=total, floor=0, min_group=1, cap=total), Start(start))
+        assert counts_P.sum() == total

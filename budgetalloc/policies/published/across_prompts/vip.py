@@ -64,7 +64,9 @@ def variance_reduction(form: Form = "neyman") -> Value:
     def value(belief: Belief, counts_N: ArrayLike) -> FloatArray:
         counts = np.asarray(counts_N)
         gain_N = np.where(counts >= 2, _START[form] - gradient_variance(np.maximum(counts, 2), form), 0.0)
-        return np.outer(gain_N, belief.moment(1, 1)).T  # counts run down the rows in memory, as solvers like it
+        return np.outer(
+            gain_N, belief.moment(1, 1) * belief.spread_P
+        ).T  # counts run down the rows in memory, as solvers like it
 
     return value
 

@@ -51,7 +51,8 @@ def dapo(
         total, batch = spending.left, -(-spending.left // generate)
         queue = list(range(len(view.belief_P)))[::-1]
         if order == "thompson":
-            queue = np.argsort(view.belief_P.sample(view.rng).moment(1, 2), kind="stable").tolist()
+            drawn = view.belief_P.sample(view.rng)
+            queue = np.argsort(drawn.moment(1, 2) * drawn.spread_P, kind="stable").tolist()
         if view.budget.floor:  # every prompt has its floor: there is no prompt to resample
             batch = spending.left
         useful = 0

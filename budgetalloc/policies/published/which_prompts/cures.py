@@ -42,7 +42,7 @@ def cures(*, group: int = 8, fewest: int = 4, temperature: float = 0.1, seed: in
 
     def decide(view: View) -> IntArray:
         mean_P = view.belief_P.mean
-        spread_P = np.sqrt(mean_P * (1 - mean_P))
+        spread_P = np.sqrt(mean_P * (1 - mean_P) * view.belief_P.spread_P)
         if view.budget.rollouts is None or view.budget.tokens is not None or view.budget.quotas is not None:
             return spend(view.belief_P, top(spread_P + 1e-12, group), view, None)
         budget, rollouts = view.budget, int(view.budget.rollouts)

@@ -28,7 +28,7 @@ def vade(*, group: int = 8, discount: float = 0.2, idle: float = 0.999, seed: in
 
     def decide(view: View) -> IntArray:
         drawn = view.belief_P.sample(view.rng)
-        return spend(drawn, top(drawn.moment(1, 2) + 1e-12, group), view, None)
+        return spend(drawn, top(drawn.moment(1, 2) * drawn.spread_P + 1e-12, group), view, None)
 
     name = f"vade(group={group}, discount={discount}, idle={idle}, seed={seed})"
     estimator = BetaEstimator(prior=(1.0, 1.0), discount=discount, idle=idle)
