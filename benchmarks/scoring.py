@@ -2,7 +2,7 @@
 
     python benchmarks/scoring.py [--steps 45] [--seeds 3] [--before]
 
-First table: a pool of 48 prompts, a third of which never succeed, half the time, and always. The reward is accuracy
+First table: a pool of 24 prompts, a third of which never succeed, half the time, and always. The reward is accuracy
 alone, accuracy + format (every rollout has the format), or a weighted sum. Shown: shares of rollouts by kind.
 Second table: rewards drawn from binomial(8, 1/2), with a `reward_range` up to 100 times too wide. Shown: the share of
 negative advantages over the first ten steps, and the mean advantage in units of the root mean square.
@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
 import budgetalloc as ba
@@ -76,11 +76,12 @@ def run(policy: ba.Policy, rewards: list[Any], weights: list[float], steps: int,
                 reward_weights=weights,
                 seed=seed,
             ),
-            train_dataset=Dataset.from_list([{"prompt": f"{n:03d}=", "prompt_id": n} for n in range(48)]),
+            train_dataset=Dataset.from_list([{"prompt": f"{n:03d}=", "prompt_id": n} for n in range(24)]),
             processing_class=PreTrainedTokenizerFast(
                 tokenizer_object=raw, pad_token="<pad>", eos_token="<eos>", padding_side="left"
             ),
         )
+        trainer.remove_callback(PrinterCallback)
         advantages: list[Any] = []
         trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, ledger=f"{folder}/ledger.jsonl", **attach))
         loss = trainer._compute_loss

@@ -21,6 +21,7 @@ from trl import GRPOTrainer
 
 import budgetalloc as ba
 from budgetalloc import policies
+from budgetalloc.advantages import batch_advantages
 from budgetalloc.beliefs.state import load_state
 from budgetalloc.costs.pacing import Horizon, phases
 from budgetalloc.trl import AdaptiveGRPOCallback, AdaptiveRolloutWorker
@@ -110,9 +111,11 @@ def assert_right(worker, server, ledger, shadow, baseline, scale, total=16):
     for step, (ids_R, rewards_R) in enumerate(steps_of(ledger)):
         assert len(ids_R) == total
         budget = ba.Budget(total, floor=0, cap=32, min_group=shadow.needs.min_group)
-        wanted = dict(zip(range(24), shadow.allocate(range(24), budget).tolist(), strict=True))
+        opened = shadow.begin(range(24), budget)
+        wanted = dict(zip(range(24), opened.request().tolist(), strict=True))
         assert Counter(ids_R) == {name: n for name, n in wanted.items() if n}
-        expected = ba.group_advantages(rewards_R, ids_R, baseline, scale, belief_R=shadow.belief(ids_R))
+        before = opened.baseline_belief(ids_R, rewards_R)
+        expected = batch_advantages(rewards_R, ids_R, baseline, scale, belief_R=before)
         shadow.observe(ids_R, rewards_R)
         for name, reward, advantage in zip(ids_R, rewards_R, expected, strict=True):
             sample = next(samples)
@@ -127,6 +130,25 @@ def assert_right(worker, server, ledger, shadow, baseline, scale, total=16):
             assert groups.setdefault(sample.group_id, (step, name)) == (step, name)
     assert next(samples, None) is None
     assert worker._version == server.weights
+
+
+@pytest.mark.parametrize("success", ["low_digit", 3.0, lambda rewards: rewards["low_digit"]])
+def test_success_is_what_beliefs_learn_and_the_range_is_learned(build, server, tmp_path, success):
+    def form(completions, **_):
+        return [2.5] * len(completions)
+
+    worker = AdaptiveRolloutWorker(reward_funcs=[low_digit, form], success=success, ledger=tmp_path / "ledger.jsonl")
+    trainer = build(worker, max_steps=2, save_strategy="steps", save_steps=1)
+    trainer.train()
+    worker._thread.join()
+    log = ba.Ledger.read(tmp_path / "ledger.jsonl")
+    np.testing.assert_allclose(log.rewards_R, 2.5 + log.success_R)
+    assert set(log.success_R.tolist()) == {0.0, 1.0}
+    advantages_R = np.array([sample.advantage for sample in worker.samples])
+    assert 0.2 < np.mean(advantages_R < 0) < 0.8
+    again = AdaptiveRolloutWorker(reward_funcs=[low_digit, form], success="form")
+    with pytest.raises(ba.StateError, match=r"this trainer's about form=1. Pass success="):
+        build(again, max_steps=3).train(resume_from_checkpoint=f"{trainer.args.output_dir}/checkpoint-1")
 
 
 @pytest.mark.parametrize("make", [ba.thompson, ba.adaptive])
