@@ -121,7 +121,7 @@ def test_a_policy_that_generates_more_without_a_rule_for_what_to_train_on(build)
     ],
 )
 def test_a_rule_that_chooses_another_number_of_rows(build, chosen, message):
-    policy = replace(policies.pods(generate=2), keep=lambda ids_R, rewards_R, rows, scores_RF: chosen(rows))
+    policy = replace(policies.pods(generate=2), keep=lambda ids_R, rewards_R, rows, *_: chosen(rows))
     trainer = build()
     trainer.add_callback(AdaptiveGRPOCallback(trainer, policy))
     with pytest.raises(ba.InputError, match=message):

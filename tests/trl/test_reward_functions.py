@@ -3,6 +3,8 @@
 import asyncio
 from collections import defaultdict
 from dataclasses import replace
+from pathlib import Path
+from textwrap import dedent
 
 import numpy as np
 import pandas as pd
@@ -228,3 +230,12 @@ def test_a_reward_model(build, tokenizer):
         for row, text, reward in zip(each.scored, texts, each.rewards_RF[:, 0], strict=True):
             ids = torch.tensor([tokenizer(row["prompt"] + text)["input_ids"]])
             assert float(model(ids).logits[0, 0].detach()) == pytest.approx(reward, abs=1e-4)
+
+
+def test_the_judge_of_the_readme():
+    text = (Path(__file__).parents[2] / "integrations/trl/README.md").read_text()
+    code = dedent(text[text.index("    from collections import defaultdict") : text.index("- Such a reward says")])
+    names = {"judge": lambda one, other: float(one > other)}
+    exec(code, names)
+    given = {"prompts": ["p", "q", "p", "p"], "completions": ["b", "a", "c", "a"], "more": 1}
+    assert names["wins"](**given, budgetalloc_group=[3, 4, 3, 3]) == names["wins"](**given) == [0.5, 0.5, 1.0, 0.0]
