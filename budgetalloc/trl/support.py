@@ -29,6 +29,7 @@ SEAM = (
     "num_generations",
     "num_iterations",
     "reward_weights",
+    "reward_func_names",
     "scale_rewards",
     "multi_objective_aggregation",
 )

@@ -281,9 +281,9 @@ def test_an_exception_in_a_reward_function_stops_training_with_its_cause(build):
     assert not worker._thread.is_alive()
 
 
-def test_a_reward_out_of_range_stops_training(build):
+def test_a_success_that_is_none_stops_training(build):
     with pytest.raises(RuntimeError) as raised:
-        build(AdaptiveRolloutWorker(reward_funcs=lambda completions, **_: [2.0] * len(completions))).train()
+        build(AdaptiveRolloutWorker(reward_funcs=low_digit, success=lambda rewards: 2 + rewards["low_digit"])).train()
     assert isinstance(raised.value.__cause__, ba.InputError)
 
 
