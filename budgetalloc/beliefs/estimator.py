@@ -14,9 +14,9 @@ from budgetalloc.beliefs.ids import Id, UInt64Array, check_ids, factorize, stabl
 from budgetalloc.beliefs.pooled import Drift, moved_evidence, pooled_prior
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import check_rewards
-from budgetalloc.beliefs.state import check_state
+from budgetalloc.beliefs.saved import read_evidence
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, StateError, check_array, check_integer, check_number, is_number, shown
+from budgetalloc.errors import InputError, check_number, is_number, shown
 
 STATE_VERSION = 2
 _START = (0.5, 0.5)  # prior="pool" before the first rewards
@@ -275,56 +275,15 @@ class BetaEstimator:
 
         Where the state has no learned prior or drift, learning them begins anew.
         """
-        check_state(state)
-        # np.savez makes arrays without a dimension of single numbers
-        state = {key: x.item() if isinstance(x, np.ndarray) and x.ndim == 0 else x for key, x in state.items()}
-        missing = {"version", "step", "ids", "evidence", "graded", "last", "earned", "met"} - set(state)
-        if missing:
-            raise StateError(f"The state lacks {sorted(missing)}: it was not written by BetaEstimator.state_dict().")
-        version = _plain(state["version"])
-        if not isinstance(version, int) or version != STATE_VERSION:
-            raise StateError(
-                f"The state has version {shown(version)}, this budgetalloc reads version {STATE_VERSION}: "
-                "load it with the version of budgetalloc that wrote it."
-            )
-        try:
-            ids = check_ids(state["ids"], "state['ids']")
-            evidence = check_array("evidence", state["evidence"], "successes and failures").reshape(-1, 2)
-            graded = check_array("graded", state["graded"], "one number a prompt").reshape(-1).copy()
-            last = np.array(state["last"])
-            if last.size and last.dtype.kind not in "iu":
-                raise TypeError(f"last={shown(state['last'])} are no steps")
-            last = last.astype(np.int64).reshape(-1)
-            step, met = (check_integer(name, _plain(state[name]), 0) for name in ("step", "met"))
-            earned = check_array("earned", state["earned"], "successes and rollouts").reshape(2)
-            prior = check_array("prior", state.get("prior", _START), "two positive numbers").reshape(2)
-        except (TypeError, ValueError, OverflowError) as error:  # InputError is a ValueError
-            raise StateError(
-                f"The state does not hold ids, evidence, visits and a step: it is damaged. {error}"
-            ) from error
-        if not len(set(ids)) == len(ids) == len(evidence) == len(last) == len(graded):
-            raise StateError(
-                f"The state holds {len(ids)} ids ({len(set(ids))} distinct), evidence for {len(evidence)} and visits "
-                f"for {len(last)} prompts: it is damaged."
-            )
-        if not (np.isfinite(evidence).all() and (evidence >= 0).all()):
-            raise StateError("The state's evidence is negative or not finite: it is damaged.")
-        if not ((graded >= 0) & (graded <= evidence.min(axis=1) + 1e-6)).all():  # u(1-u) is at most u, and 1 - u
-            raise StateError("The state's graded successes do not fit its evidence: it is damaged.")
-        if not ((prior > 0).all() and np.isfinite(prior).all()):
-            raise StateError(f"The state's prior {prior} is not two positive numbers: it is damaged.")
-        if (last < 0).any() or (last > step).any():
-            raise StateError(f"The state is of step {step}, its visits are not at steps 0 to {step}: it is damaged.")
-        if not (0 <= met <= len(ids) and 0 <= earned[0] <= earned[1] < np.inf):
-            raise StateError(f"The state's first visits, {earned} of {met} prompts, are out of range: it is damaged.")
+        saved = read_evidence(state, STATE_VERSION, _START)
         if self._drift is not None:
-            self._drift = Drift.from_state(state, len(ids))
-        self.step, self._met, self.earned = step, met, (float(earned[0]), float(earned[1]))
-        self._place = {x: at for at, x in enumerate(ids)}
-        self._successes_P, self._failures_P, self._last_P = evidence[:, 0].copy(), evidence[:, 1].copy(), last
-        self._graded_P = graded
+            self._drift = Drift.from_state(state, len(saved.ids))
+        self.step, self._met, self.earned = saved.step, saved.met, saved.earned
+        self._place = {x: at for at, x in enumerate(saved.ids)}
+        self._successes_P, self._failures_P = saved.successes_P, saved.failures_P
+        self._graded_P, self._last_P = saved.graded_P, saved.last_P
         if self.prior == "pool":
-            self._prior = (float(prior[0]), float(prior[1]))
+            self._prior = saved.prior
 
 
 def _is_pair(prior: Any) -> bool:
@@ -332,8 +291,3 @@ def _is_pair(prior: Any) -> bool:
     return (
         isinstance(prior, (tuple, list, np.ndarray)) and len(prior) == 2 and all(is_number(x) and x > 0 for x in prior)
     )
-
-
-def _plain(value: Any) -> Any:
-    """The entry of an array without dimensions, as which an .npz file of someone else's holds a number."""
-    return value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value

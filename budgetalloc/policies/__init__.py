@@ -3,7 +3,6 @@
 from budgetalloc.policies.adaptive import adaptive as adaptive
 from budgetalloc.policies.adaptive import sampled as sampled
 from budgetalloc.policies.base import Policy as Policy
-from budgetalloc.policies.base import Step as Step
 from budgetalloc.policies.compose import knapsack as knapsack
 from budgetalloc.policies.compose import thompson as thompson
 from budgetalloc.policies.compose import uniform as uniform
@@ -46,3 +45,4 @@ from budgetalloc.policies.published.which_rollouts.roc import roc as roc
 from budgetalloc.policies.published.which_rollouts.shuffle_r1 import shuffle_r1 as shuffle_r1
 from budgetalloc.policies.published.which_rollouts.whole_groups import keep_mixed as keep_mixed
 from budgetalloc.policies.published.which_rollouts.whole_groups import top_p as top_p
+from budgetalloc.policies.step import Step as Step

@@ -1,4 +1,4 @@
-"""A policy, and one training step's conversation with it."""
+"""A policy: what it believes, by which rule it decides, and its state."""
 
 import copy
 from collections.abc import Hashable, Iterable, Sequence
@@ -8,29 +8,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from budgetalloc.beliefs.cold import warmed
 from budgetalloc.beliefs.estimator import BetaEstimator
-from budgetalloc.beliefs.ids import Id, check_distinct, check_ids, factorize, shuffled_order
+from budgetalloc.beliefs.ids import check_ids
 from budgetalloc.beliefs.memory import Memory
-from budgetalloc.beliefs.posterior import Beta, FloatArray
-from budgetalloc.beliefs.rewards import check_outcomes, check_rewards
+from budgetalloc.beliefs.posterior import Beta
+from budgetalloc.beliefs.rewards import check_outcomes
 from budgetalloc.beliefs.state import check_state
-from budgetalloc.budget import Budget, IntArray, check_budget
+from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import (
-    BudgetError,
-    InputError,
     StateError,
     UnsupportedError,
-    check_flag,
     check_function,
     check_seed,
     check_type,
 )
-from budgetalloc.policies.decision import Decide, Hinted, Keep, Needs, Rounds, Tally, View
-from budgetalloc.solvers.base import check_costs, check_domains
-
-Seen = tuple[list[Id], FloatArray, FloatArray]
-"""The prompts, rewards and successes of one round's rollouts."""
+from budgetalloc.policies.decision import Decide, Keep, Needs
+from budgetalloc.policies.step import Seen, Step
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,9 +132,9 @@ class Policy:
         array([0.5])
         """
         ids = check_ids(ids_R, "ids_R")
-        self._learn([(ids, *check_outcomes(rewards_R, success_R, len(ids)))])
+        self.learn([(ids, *check_outcomes(rewards_R, success_R, len(ids)))])
 
-    def _learn(self, rounds: Sequence[Seen]) -> None:
+    def learn(self, rounds: Sequence[Seen]) -> None:
         """Learns from one step's rewards and successes, checked and round by round, and ends the step.
 
         The memory comes first: its rule is code of a method, which may raise, and a memory that raises is unchanged.
@@ -186,186 +179,6 @@ class Policy:
         except BaseException:
             self.estimator.load_state_dict(before)
             raise
-
-
-class Step:
-    """One training step's conversation with a policy.
-
-    The policy learns at `end()`, all at once: a step that is never ended leaves it as it was before the step.
-
-    >>> import budgetalloc as ba
-    >>> step = ba.uniform().begin(["a", "b"], ba.Budget(rollouts=4))
-    >>> while (counts_P := step.request()).any():
-    ...     step.observe(["a", "a", "b", "b"], [1, 0, 0, 0])
-    >>> step.end()
-    """
-
-    def __init__(
-        self,
-        policy: Policy,
-        ids_P: Iterable[Any],
-        budget: Budget,
-        costs_P: ArrayLike | None = None,
-        domains_P: Sequence[Hashable] | None = None,
-    ) -> None:
-        self.policy = policy
-        self.ids_P: list[Id] = check_ids(ids_P, "ids_P")
-        check_distinct(self.ids_P, "ids_P")
-        check_budget(budget)
-        self.budget = budget
-        budget.check(len(self.ids_P))
-        self.costs_P = None if costs_P is None else check_costs(costs_P, len(self.ids_P))
-        self.domains_P = None if domains_P is None else check_domains(domains_P, len(self.ids_P))
-        self.belief_P = policy.belief(self.ids_P)  # before the step: what an unbiased baseline may use
-        self.cold_P = policy.cold(self.ids_P)  # before the step
-        self._earned = policy.estimator.earned
-        self._order_P = shuffled_order(policy.estimator.keys(self.ids_P), policy.seed, policy.estimator.step)
-        self._place = {self.ids_P[at]: k for k, at in enumerate(self._order_P.tolist())}
-        self._tally = Tally.empty(len(self.ids_P))
-        self._seen: list[Seen] = []  # what the policy learns at the end, round by round
-        self._plan: IntArray | Rounds | None = None
-        self._rounds: Rounds | None = None
-        self._spent = 0
-        self.hinted = False  # whether the rollouts requested last are to be generated with a hint (`on_all_fail`)
-        self._open = True
-
-    def _view(self) -> View:
-        order_P = self._order_P
-        costs_P = None if self.costs_P is None else self.costs_P[order_P]
-        domains_P = None if self.domains_P is None else [self.domains_P[at] for at in order_P.tolist()]
-        policy, ids_P = self.policy, [self.ids_P[at] for at in order_P.tolist()]
-        return View(
-            belief_P=self.belief_P.take(order_P),
-            budget=self.budget,
-            costs_P=costs_P,
-            domains_P=domains_P,
-            rng=np.random.default_rng([policy.seed, policy.estimator.step, 1]),
-            ids_P=ids_P,
-            cold_P=self.cold_P[order_P],
-            step=policy.estimator.step,
-            recall={} if policy.memory is None else policy.memory.recall(ids_P),
-            numbers={} if policy.memory is None else policy.memory.numbers,
-        )
-
-    def in_rounds(self) -> bool:
-        """Whether the policy decides again on this step's rewards, so that every request but the last is a part."""
-        self._check_open()
-        return not isinstance(self._decision(), np.ndarray)
-
-    def _decision(self) -> IntArray | Rounds:
-        """What the policy decides for this step; it is asked once."""
-        if self._plan is None:
-            self._plan = self.policy.decide(self._view())
-        return self._plan
-
-    def _next_round(self) -> IntArray | Hinted | None:
-        """Counts in the view's order, or None when the decision has ended."""
-        first = self._rounds is None
-        if self._rounds is None:
-            plan = self._decision()
-            self._rounds = _one_round(plan) if isinstance(plan, np.ndarray) else plan
-        try:
-            return next(self._rounds) if first else self._rounds.send(self._tally)
-        except StopIteration:
-            return None
-
-    def request(self) -> IntArray:
-        """The rollouts wanted next, shape (P,); all zero when the step has spent its budget.
-
-        Where `hinted` is True afterwards, they are to be generated with a hint.
-        """
-        self._check_open()
-        counts_P = np.zeros(len(self.ids_P), dtype=np.int64)
-        wanted = self._next_round()
-        self.hinted = isinstance(wanted, Hinted)
-        if wanted is not None:
-            counts_P[self._order_P] = wanted.counts_P if isinstance(wanted, Hinted) else wanted
-        self._spent += int(counts_P.sum())
-        if self.budget.rollouts is not None and self._spent > self.budget.rollouts:
-            raise BudgetError(
-                f"{self.policy}: its rounds ask for {self._spent} rollouts in one step, {self.budget} allows "
-                f"{self.budget.rollouts}. A decision in rounds must keep count of what it has spent."
-            )
-        return counts_P
-
-    def observe(
-        self,
-        ids_R: Iterable[Any],
-        rewards_R: ArrayLike,
-        success_R: ArrayLike | None = None,
-        *,
-        hinted: bool = False,
-    ) -> None:
-        """Rewards of rollouts of this step, one row a rollout, shape (R,). A decision in rounds sees them next.
-
-        Args:
-            ids_R, rewards_R, success_R: As in `Policy.observe`.
-            hinted: Whether the rollouts were generated with a hint, as `Step.hinted` asked. Their rewards say nothing
-                about the prompt without it: neither the beliefs nor the memory nor the next round see them.
-
-        Raises:
-            InputError: as `Policy.observe`, and where `hinted` is not what the last request asked for.
-        """
-        self._check_open()
-        check_flag("hinted", hinted)
-        ids = check_ids(ids_R, "ids_R")
-        rewards, success = check_outcomes(rewards_R, success_R, len(ids))
-        if bool(hinted) != self.hinted:
-            raise InputError(
-                f"observe(..., hinted={hinted!r}): {self.policy} requested rollouts "
-                f"{'with' if self.hinted else 'without'} a hint. Generate them as step.hinted says, observe them "
-                f"before the next request, and pass hinted={self.hinted}."
-            )
-        if hinted:
-            return
-        self._seen.append((ids, rewards, success))
-        at_R = np.array([self._place.get(x, -1) for x in ids], dtype=np.int64)
-        known_R = at_R >= 0
-        self._tally.add(at_R[known_R], rewards[known_R], success[known_R])
-
-    def baseline_belief(self, ids_R: Iterable[Any], success_R: ArrayLike) -> Beta:
-        """The belief about each row's prompt before this step, for `baseline="posterior"`: shape (R,).
-
-        Prompts that were cold before this step have the mean of what cold prompts have earned lately, in earlier steps
-        and in this one, without the prompt's own rollouts (`beliefs.cold.warmed`): not 1/2, which a large pool of hard
-        prompts, met once each, may never come near.
-
-        Args:
-            ids_R: The prompt of each rollout of this step, shape (R,), of all rounds.
-            success_R: The success of each rollout in [0, 1], as observed; NaN and None are none.
-
-        Raises:
-            InputError: a prompt that is not of this step, lengths that differ, a success outside [0, 1].
-
-        >>> import budgetalloc as ba
-        >>> policy = ba.adaptive()
-        >>> policy.observe(range(100), [0] * 100)  # 100 prompts, met once each, none of them solved
-        >>> step = policy.begin(["new", "also new"], ba.Budget(rollouts=2, min_group=1, floor=0))
-        >>> step.baseline_belief(["new", "also new"], [0, 1]).mean.round(3)  # the prior's mean is 0.5
-        array([0.013, 0.003])
-        """
-        ids = check_ids(ids_R, "ids_R")
-        success = check_rewards(success_R, len(ids), "success_R")
-        ids_G, group_R = factorize(ids)
-        unknown = [x for x in ids_G if x not in self._place]
-        if unknown:
-            raise InputError(f"ids_R holds {unknown[0]!r}, which is not a prompt of this step.")
-        at_R = self._order_P[[self._place[x] for x in ids_G]][group_R]
-        return warmed(self.belief_P.take(at_R), self.cold_P[at_R], success, group_R, self._earned)
-
-    def end(self) -> None:
-        """Ends the step: the policy learns from all that was observed."""
-        self._check_open()
-        self._open = False
-        self.policy._learn(self._seen)
-
-    def _check_open(self) -> None:
-        if not self._open:
-            raise InputError("This step has ended: open the next one with policy.begin(ids_P, budget).")
-
-
-def _one_round(counts_P: IntArray) -> Rounds:
-    yield counts_P
 
 
 def _check_together(memory: Memory, estimator: BetaEstimator) -> None:
