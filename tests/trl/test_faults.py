@@ -124,8 +124,9 @@ def test_what_a_reward_function_raises_comes_through_and_training_can_start_agai
     assert calls == [0, 1, 2, 0, 1, 2, 3]
     assert has_its_own_methods(trainer)
     log = ba.Ledger.read(tmp_path / "ledger.jsonl")
-    assert Counter(log.step_R.tolist()) == {0: 16, 1: 16, 2: 16, 3: 16}  # the first attempt is void, not counted twice
-    assert len((tmp_path / "ledger.jsonl").read_text().splitlines()) == 6 * 16 + 1  # and not deleted
+    # The first attempt is void, not counted twice; steps are the policy's, which goes on.
+    assert Counter(log.step_R.tolist()) == {2: 16, 3: 16, 4: 16, 5: 16}
+    assert (tmp_path / "ledger.jsonl").read_text().count('"id"') == 6 * 16  # and not deleted
     assert evidence(policy) == 6 * 16  # what was seen is not forgotten
 
 
@@ -167,10 +168,10 @@ def test_a_ledger_that_cannot_be_written_stops_the_run_and_teaches_nothing(build
     attach(trainer, policy, ledger=tmp_path / "ledger.jsonl")
     append = ba.LedgerWriter.append
 
-    def full_in_step_1(self, step, *columns):
+    def full_in_step_1(self, step, *columns, **more):
         if step == 1:
             raise OSError(28, "No space left on device")
-        append(self, step, *columns)
+        append(self, step, *columns, **more)
 
     monkeypatch.setattr(ba.LedgerWriter, "append", full_in_step_1)
     with pytest.raises(OSError, match="No space left"):
