@@ -62,7 +62,7 @@ class Batch:
         policy_step: Steps that the policy had ended before this one.
 
     >>> import budgetalloc as ba
-    >>> from budgetalloc.trl.scoring import Rule
+    >>> from budgetalloc.trl.success import Rule
     >>> rewards_R, success_R = np.array([2.0, 0.0, np.nan]), np.array([1.0, 0.0, np.nan])
     >>> made = Round(["a", "b", "a"], rewards_R, rewards_R[:, None], success_R, np.array([4, 4, 2]))
     >>> step = ba.uniform().begin(["a", "b"], ba.Budget(rollouts=4))

@@ -23,9 +23,9 @@ from budgetalloc.trl.loader import check_enough_rows, restore_order
 from budgetalloc.trl.options import Options
 from budgetalloc.trl.processes import check_alike
 from budgetalloc.trl.prompts import Prompts
-from budgetalloc.trl.scoring import Success
 from budgetalloc.trl.standing import standing_in
 from budgetalloc.trl.step import run_step
+from budgetalloc.trl.success import Success
 from budgetalloc.trl.support import check_only_one, check_served, check_trainer, warn_unaligned_saves
 from budgetalloc.trl.trackers import Trackers
 from budgetalloc.trl.training import Rows, Training

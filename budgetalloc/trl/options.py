@@ -14,7 +14,8 @@ from budgetalloc.policies import Needs
 from budgetalloc.policies.bounds import Bounds
 from budgetalloc.trl.batch import Batch
 from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
-from budgetalloc.trl.scoring import Scoring, Success, check_success
+from budgetalloc.trl.scoring import Scoring
+from budgetalloc.trl.success import Success, check_success
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 import budgetalloc as ba
 from budgetalloc.trl.batch import Batch, Round, append
 from budgetalloc.trl.expected import Sums
-from budgetalloc.trl.scoring import Measure, Rule
+from budgetalloc.trl.scoring import Measure
+from budgetalloc.trl.success import Rule
 
 rollouts = st.tuples(st.sampled_from(["a", "b", 7]), st.sampled_from([0.0, 1.0, 0.25, np.nan]), st.integers(1, 9))
 

@@ -20,19 +20,19 @@ from budgetalloc.policies import Policy, Step, adaptive
 from budgetalloc.trl.batch import Batch, Round, append
 from budgetalloc.trl.checkpoints import load_beliefs, restoring_with, save_beliefs, saving_with
 from budgetalloc.trl.experimental.completions import Server, TrainingEnded
+from budgetalloc.trl.experimental.samples import samples_of
 from budgetalloc.trl.experimental.sampling import (
     CompletionSampler,
     SampledCompletion,
-    as_sample,
     names_of,
-    spread,
     total,
 )
-from budgetalloc.trl.experimental.support import check_served, check_version
+from budgetalloc.trl.experimental.support import check_no_tools, check_served, check_version
 from budgetalloc.trl.metrics import describe, of_advantages
 from budgetalloc.trl.options import Options
 from budgetalloc.trl.prompts import Prompts
-from budgetalloc.trl.scoring import Measure, Success
+from budgetalloc.trl.scoring import Measure
+from budgetalloc.trl.success import Success
 from budgetalloc.trl.watch import Watch
 
 logger = logging.getLogger(__name__)
@@ -97,11 +97,7 @@ class AdaptiveRolloutWorker:
         environment_factory: Any = None,
     ) -> None:
         check_version()
-        if tools or environment_factory:
-            raise UnsupportedError(
-                "tools and environment_factory: a rollout of several turns may become several rows, which TRL makes of "
-                "it inside its own worker's process. Train them with GRPOTrainer and AdaptiveGRPOCallback."
-            )
+        check_no_tools(tools, environment_factory)
         self.policy = adaptive() if policy is None else policy
         self.reward_funcs = [reward_funcs] if callable(reward_funcs) else list(reward_funcs)
         if not self.reward_funcs:
@@ -297,14 +293,8 @@ class AdaptiveRolloutWorker:
         kept_R, keep = np.arange(len(batch)), self.policy.keep
         if keep is not None and len(batch) > rows:
             kept_R = np.asarray(keep(batch.ids_R, batch.rewards_R, rows, batch.scores_RF, batch.success_R))
-        samples = []
-        for at in (at for at in kept_R.tolist() if completions[at].ids):
-            group = batch.group_R[at]
-            metrics = {"reward": batch.rewards_R[at], "reward_std": spread(batch.rewards_R[batch.group_R == group])}
-            metrics |= {f"rewards/{name}": x for name, x in zip(self._sampler.names, batch.scores_RF[at], strict=True)}
-            version = versions[batch.ids_R[at]]
-            samples.append(as_sample(completions[at], advantages_R[at], version, self._groups + int(group), metrics))
-        return samples
+        names, kept = self._sampler.names, kept_R.tolist()
+        return list(samples_of(batch, kept, completions, advantages_R, versions, self._groups, names))
 
     # --- checkpoints ------------------------------------------------------------------------------------------------
 

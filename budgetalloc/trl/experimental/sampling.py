@@ -3,7 +3,6 @@
 import asyncio
 import inspect
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -80,7 +79,7 @@ class CompletionSampler:
         answers = self.server.complete([tokens[prompt] for prompt in ids_R], seeds_R, self.hear)
         for prompt, row, (ids, log_probs) in zip(ids_R, rows_R, answers, strict=True):
             text = self.tokenizer.decode(ids, skip_special_tokens=True)
-            completion = text if isinstance(row["prompt"], str) else _as_messages("assistant", text)
+            completion = text if isinstance(row["prompt"], str) else as_messages("assistant", text)
             sampled.append(SampledCompletion(prompt, row, tokens[prompt], ids, log_probs, completion))
         return sampled
 
@@ -117,26 +116,7 @@ async def _settled(answers: list[Any]) -> list[Any]:
     return [come.get(at, answer) for at, answer in enumerate(answers)]
 
 
-def as_sample(each: SampledCompletion, advantage: float, version: int, group: int, metrics: dict[str, float]) -> Any:
-    """A completion as `AsyncGRPOTrainer` takes it from its queue."""
-    from trl.experimental.async_grpo.async_rollout_worker import RolloutSample  # experimental: TRL may move it
-
-    before = len(each.prompt_ids)
-    return RolloutSample(
-        prompt=_as_messages("user", each.row["prompt"]),
-        completion=_as_messages("assistant", each.completion),
-        input_ids=np.array(each.prompt_ids + each.ids, dtype=np.int64),
-        completion_mask=np.array([0] * before + [1] * len(each.ids), dtype=np.int64),
-        old_log_probs=np.array([0.0] * before + each.log_probs, dtype=np.float32),
-        advantage=float(advantage),
-        model_version=version,
-        group_id=group,
-        metrics={name: float(x) for name, x in metrics.items()},
-        enqueued_at=time.time(),
-    )
-
-
-def _as_messages(role: str, content: Any) -> list[dict[str, Any]]:
+def as_messages(role: str, content: Any) -> list[dict[str, Any]]:
     """A text as a conversation of one message; a conversation as it is."""
     return [{"role": role, "content": content}] if isinstance(content, str) else list(content)
 
@@ -149,9 +129,3 @@ def names_of(reward_funcs: Sequence[Callable[..., Any]]) -> list[str]:
 def total(scores_RF: FloatArray) -> FloatArray:
     """TRL's sum over reward functions; NaN where none scored the completion."""
     return np.where(np.isnan(scores_RF).all(axis=1), math.nan, np.nansum(scores_RF, axis=1))
-
-
-def spread(rewards_R: FloatArray) -> float:
-    """The standard deviation as TRL logs it; NaN where there was no reward."""
-    scored_R = rewards_R[~np.isnan(rewards_R)]
-    return float(scored_R.std()) if len(scored_R) else math.nan

@@ -18,6 +18,15 @@ def check_version() -> None:
         )
 
 
+def check_no_tools(tools: Any, environment_factory: Any) -> None:
+    """Raises `UnsupportedError` for what makes a rollout one of several turns."""
+    if tools or environment_factory:
+        raise UnsupportedError(
+            "tools and environment_factory: a rollout of several turns may become several rows, which TRL makes of "
+            "it inside its own worker's process. Train them with GRPOTrainer and AdaptiveGRPOCallback."
+        )
+
+
 def check_served(trainer: Any, prompts: Prompts) -> None:
     """Raises for a dataset or a setting of the trainer that the worker cannot serve."""
     dataset = trainer.train_dataset

@@ -1,0 +1,67 @@
+"""The rollouts of a step as TRL's `AsyncGRPOTrainer` takes them from its queue."""
+
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.trl.batch import Batch
+from budgetalloc.trl.experimental.sampling import SampledCompletion, as_messages
+
+
+def samples_of(
+    batch: Batch,
+    kept_R: Iterable[int],
+    completions: Sequence[SampledCompletion],
+    advantages_R: FloatArray,
+    versions: Mapping[Id, int],
+    first_group: int,
+    names: Sequence[str],
+) -> Iterator[Any]:
+    """The rollouts to train on, with what TRL logs of each; without those that have no token.
+
+    Args:
+        batch: Of the step.
+        kept_R: Places of the rollouts to train on.
+        completions, advantages_R: One a rollout.
+        versions: The model's version under which each prompt's group was begun.
+        first_group: Number of the step's first group in the training.
+        names: Of the reward functions.
+    """
+    for at in kept_R:
+        if not completions[at].ids:
+            continue
+        group = int(batch.group_R[at])
+        metrics = {"reward": batch.rewards_R[at], "reward_std": spread(batch.rewards_R[batch.group_R == group])}
+        metrics |= {f"rewards/{name}": x for name, x in zip(names, batch.scores_RF[at], strict=True)}
+        version = versions[batch.ids_R[at]]
+        yield as_sample(completions[at], advantages_R[at], version, first_group + group, metrics)
+
+
+def as_sample(each: SampledCompletion, advantage: float, version: int, group: int, metrics: dict[str, float]) -> Any:
+    """A completion as `AsyncGRPOTrainer` takes it from its queue."""
+    from trl.experimental.async_grpo.async_rollout_worker import RolloutSample  # experimental: TRL may move it
+
+    before = len(each.prompt_ids)
+    return RolloutSample(
+        prompt=as_messages("user", each.row["prompt"]),
+        completion=as_messages("assistant", each.completion),
+        input_ids=np.array(each.prompt_ids + each.ids, dtype=np.int64),
+        completion_mask=np.array([0] * before + [1] * len(each.ids), dtype=np.int64),
+        old_log_probs=np.array([0.0] * before + each.log_probs, dtype=np.float32),
+        advantage=float(advantage),
+        model_version=version,
+        group_id=group,
+        metrics={name: float(x) for name, x in metrics.items()},
+        enqueued_at=time.time(),
+    )
+
+
+def spread(rewards_R: FloatArray) -> float:
+    """The standard deviation as TRL logs it; NaN where there was no reward."""
+    scored_R = rewards_R[~np.isnan(rewards_R)]
+    return float(scored_R.std()) if len(scored_R) else math.nan
