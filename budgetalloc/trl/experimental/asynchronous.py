@@ -13,7 +13,6 @@ import numpy as np
 
 from budgetalloc.advantages import Baseline, Scale, Weight
 from budgetalloc.beliefs.ids import Id
-from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError, UnsupportedError, check_integer
 from budgetalloc.logs.write import LedgerWriter
 from budgetalloc.policies import Policy, Step, adaptive
@@ -236,7 +235,8 @@ class AdaptiveRolloutWorker:
             raise InputError(f"{self.policy} asked for no rollouts: a step must spend its budget.")
         batch = Batch.of(rounds, step, measure, self.scoring.sums, self.policy.estimator.step)
         advantages_R = self.options.advantages(batch)
-        samples = self._samples(batch, advantages_R, completions, versions, rows)
+        kept_R, names = self._kept(batch, rows), self._sampler.names
+        samples = list(samples_of(batch, kept_R, completions, advantages_R, versions, self._groups, names))
         met = min(1.0, len(self.policy.estimator) / len(self._pool))
         metrics = describe(batch, pool_met=met) | of_advantages(advantages_R)
         if self.ledger is not None:
@@ -281,20 +281,12 @@ class AdaptiveRolloutWorker:
                 raise UnsupportedError(f"{self.policy} wants rollouts with a hint: use GRPOTrainer.")
             yield [step.ids_P[at] for at in np.repeat(np.arange(len(counts_P)), counts_P).tolist()]
 
-    def _samples(
-        self,
-        batch: Batch,
-        advantages_R: FloatArray,
-        completions: list[SampledCompletion],
-        versions: dict[Id, int],
-        rows: int,
-    ) -> list[Any]:
-        """The rollouts to train on as the trainer takes them: those that the policy keeps and that have a token."""
-        kept_R, keep = np.arange(len(batch)), self.policy.keep
-        if keep is not None and len(batch) > rows:
-            kept_R = np.asarray(keep(batch.ids_R, batch.rewards_R, rows, batch.scores_RF, batch.success_R))
-        names, kept = self._sampler.names, kept_R.tolist()
-        return list(samples_of(batch, kept, completions, advantages_R, versions, self._groups, names))
+    def _kept(self, batch: Batch, rows: int) -> list[int]:
+        """Places of the rollouts to train on."""
+        keep = self.policy.keep
+        if keep is None or len(batch) <= rows:
+            return list(range(len(batch)))
+        return np.asarray(keep(batch.ids_R, batch.rewards_R, rows, batch.scores_RF, batch.success_R)).tolist()
 
     # --- checkpoints ------------------------------------------------------------------------------------------------
 
