@@ -5,10 +5,10 @@ from numpy.typing import NDArray
 
 from budgetalloc.beliefs.ids import check_ids, factorize
 from budgetalloc.errors import check_integer, check_type
-from budgetalloc.logs.ledger import Ledger
+from budgetalloc.logs.base import Chunk
 
 
-def drift(ledger: Ledger, *, lag: int = 1) -> list[dict[str, float]]:
+def drift(ledger: Chunk, *, lag: int = 1) -> list[dict[str, float]]:
     """How far prompts drift from visit to visit: a row for each visit but the first.
 
     A visit is a step in which a prompt was rolled out. A part of the change in its mean success is sampling noise,
@@ -28,7 +28,7 @@ def drift(ledger: Ledger, *, lag: int = 1) -> list[dict[str, float]]:
     >>> step_R, ids_R = np.repeat([0, 1], 3200), np.tile(np.repeat(np.arange(400), 8), 2)
     >>> even_R = np.arange(6400) % 2  # at first all pass 4 of 8; then every other prompt 8, the rest none
     >>> rewards_R = np.where(step_R == 0, even_R, ids_R % 2) * 1.0
-    >>> log = Ledger(step_R, ids_R.tolist(), rewards_R, *np.zeros((3, 6400)))
+    >>> log = Chunk(step_R, ids_R.tolist(), rewards_R, *np.zeros((3, 6400)))
     >>> [{name: round(x, 2) for name, x in row.items()} for row in drift(log)]
     [{'visit': 1, 'prompts': 400, 'mean': 0.5, 'change': 0.0, 'sd': 0.46, 'noise': 0.19}]
     """
@@ -39,7 +39,7 @@ def drift(ledger: Ledger, *, lag: int = 1) -> list[dict[str, float]]:
     ]
 
 
-def discount(ledger: Ledger, *, lag: int = 4) -> float:
+def discount(ledger: Chunk, *, lag: int = 4) -> float:
     """The discount per visit that fits the drift of this log best, in [0, 1]; NaN without two prompts of two visits.
 
     The model: each prompt is a random walk with a step of variance q per visit, observed with sampling noise of
@@ -58,11 +58,11 @@ def discount(ledger: Ledger, *, lag: int = 4) -> float:
     >>> rates_VP = np.clip(0.5 + rng.normal(0, 0.05, (10, 2000)).cumsum(axis=0), 0, 1)  # q = 0.05^2, r = 0.24 / 8
     >>> rewards_VPR = rng.random((10, 2000, 8)) < rates_VP[..., None]
     >>> step_R, ids_R = np.repeat(np.arange(10), 16_000), np.tile(np.repeat(np.arange(2000), 8), 10)
-    >>> round(discount(Ledger(step_R, ids_R.tolist(), rewards_VPR.ravel() * 1.0, *np.zeros((3, 160_000)))), 2)
+    >>> round(discount(Chunk(step_R, ids_R.tolist(), rewards_VPR.ravel() * 1.0, *np.zeros((3, 160_000)))), 2)
     0.75
     """
     check_integer("lag", lag, 1)
-    check_type("ledger", ledger, Ledger, "a log, such as ba.Ledger.read(path)")
+    check_type("ledger", ledger, Chunk, "a log, such as ba.Ledger.read(path)")
     for back in range(min(lag, len(ledger.ids_R)), 0, -1):
         rows = [row for row in _changes(ledger, back) if row[1] > 1]  # a variance needs two prompts
         if rows:
@@ -74,9 +74,9 @@ def discount(ledger: Ledger, *, lag: int = 4) -> float:
     return float("nan")
 
 
-def _changes(ledger: Ledger, lag: int) -> list[tuple[int, int, float, float, float, float]]:
+def _changes(ledger: Chunk, lag: int) -> list[tuple[int, int, float, float, float, float]]:
     """For each visit from `lag` on: visit, prompts, mean, mean change, its variance, the variance of sampling alone."""
-    check_type("ledger", ledger, Ledger, "a log, such as ba.Ledger.read(path)")
+    check_type("ledger", ledger, Chunk, "a log, such as ba.Ledger.read(path)")
     _, prompt_R = factorize(check_ids(ledger.ids_R, "ledger.ids_R"))
     _, step_R = np.unique(np.asarray(ledger.step_R), return_inverse=True)
     steps = int(step_R.max(initial=0)) + 1

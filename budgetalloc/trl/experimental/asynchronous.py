@@ -20,12 +20,7 @@ from budgetalloc.trl.batch import Batch, Round, append
 from budgetalloc.trl.checkpoints import load_beliefs, restoring_with, save_beliefs, saving_with
 from budgetalloc.trl.experimental.completions import Server, TrainingEnded
 from budgetalloc.trl.experimental.samples import samples_of
-from budgetalloc.trl.experimental.sampling import (
-    CompletionSampler,
-    SampledCompletion,
-    names_of,
-    total,
-)
+from budgetalloc.trl.experimental.sampling import CompletionSampler, SampledCompletion, going_round, names_of, total
 from budgetalloc.trl.experimental.support import check_no_tools, check_served, check_version
 from budgetalloc.trl.metrics import describe, of_advantages
 from budgetalloc.trl.options import Options
@@ -243,8 +238,7 @@ class AdaptiveRolloutWorker:
             append(self.ledger, batch)
         with self._learning:  # before the trainer can train on the rollouts, and save
             step.end()
-            estimator = self.policy.estimator
-            self.scoring.learn(measure, batch.rewards_R, batch.scores_RF, batch.success_R, estimator)
+            self.scoring.learn(measure, batch.rewards_R, batch.scores_RF, batch.success_R, self.policy.estimator)
             self._spent += rows
         self._watch.look(advantages_R)
         metrics = {f"budgetalloc/{key}": value for key, value in metrics.items()}
@@ -268,10 +262,7 @@ class AdaptiveRolloutWorker:
             width = bounds.candidates * max(1, rows // size)
             paced = callable(self.rollouts_per_step)
             start = bounds.candidates * (self._spent // size) if paced else self.policy.estimator.step * width
-            places = [divmod(start + k, len(ids_P)) for k in range(width)]
-            rngs = {lap: np.random.default_rng([self.policy.seed, lap]) for lap, _ in places}
-            orders = {lap: rng.permutation(len(ids_P)) for lap, rng in rngs.items()}
-            ids_P = list(dict.fromkeys(self._pool[orders[lap][at]] for lap, at in places))
+            ids_P = going_round(ids_P, start, width, self.policy.seed)
         return self.policy.begin(ids_P, bounds.budget(self.options.generate * rows, len(ids_P), size))
 
     def _requests(self, step: Step) -> Iterator[list[Id]]:
@@ -283,10 +274,10 @@ class AdaptiveRolloutWorker:
 
     def _kept(self, batch: Batch, rows: int) -> list[int]:
         """Places of the rollouts to train on."""
-        keep = self.policy.keep
-        if keep is None or len(batch) <= rows:
-            return list(range(len(batch)))
-        return np.asarray(keep(batch.ids_R, batch.rewards_R, rows, batch.scores_RF, batch.success_R)).tolist()
+        kept_R, keep = np.arange(len(batch)), self.policy.keep
+        if keep is not None and len(batch) > rows:
+            kept_R = np.asarray(keep(batch.ids_R, batch.rewards_R, rows, batch.scores_RF, batch.success_R))
+        return [int(at) for at in kept_R]
 
     # --- checkpoints ------------------------------------------------------------------------------------------------
 

@@ -129,3 +129,14 @@ def names_of(reward_funcs: Sequence[Callable[..., Any]]) -> list[str]:
 def total(scores_RF: FloatArray) -> FloatArray:
     """TRL's sum over reward functions; NaN where none scored the completion."""
     return np.where(np.isnan(scores_RF).all(axis=1), math.nan, np.nansum(scores_RF, axis=1))
+
+
+def going_round(ids_P: Sequence[Id], start: int, width: int, seed: int) -> list[Id]:
+    """The distinct prompts at `width` places from `start` on of an order that is shuffled anew at each lap.
+
+    >>> going_round(["a", "b", "c"], 0, 3, seed=0), going_round(["a", "b", "c"], 2, 2, seed=0)
+    (['c', 'a', 'b'], ['b', 'c'])
+    """
+    places = [divmod(start + k, len(ids_P)) for k in range(width)]
+    orders = {lap: np.random.default_rng([seed, lap]).permutation(len(ids_P)) for lap, _ in places}
+    return list(dict.fromkeys(ids_P[orders[lap][at]] for lap, at in places))
