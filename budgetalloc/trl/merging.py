@@ -104,14 +104,16 @@ def take(output: dict[str, Any], rows: IntArray) -> dict[str, Any]:
 def check_kept(kept_R: ArrayLike, generated: int, wanted: int, policy: object) -> IntArray:
     """The rows that a policy's `keep` chose to train on; raises `InputError` unless they are as many as wanted.
 
+    A rollout may be trained on several times, as Shuffle-R1 does.
+
     >>> check_kept([0, 2], 3, 2, "pods()")
     array([0, 2])
     """
     rows = np.asarray(kept_R)
-    if rows.shape != (wanted,) or rows.dtype.kind not in "iu" or len(np.unique(rows)) < wanted:
+    if rows.shape != (wanted,) or rows.dtype.kind not in "iu":
         what = f"{rows.tolist()!r}" if rows.size <= 8 else f"an array of shape {rows.shape}, type {rows.dtype}"
         raise InputError(
-            f"keep= of {policy} returned {what}: it must return the indices of {wanted} different rollouts of the "
+            f"keep= of {policy} returned {what}: it must return the indices of {wanted} rollouts of the "
             f"{generated} that were generated."
         )
     if wanted and not (rows.min() >= 0 and rows.max() < generated):
