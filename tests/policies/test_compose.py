@@ -7,8 +7,8 @@ import pytest
 
 import budgetalloc as ba
 from budgetalloc import Budget, BudgetError, InputError, Point
-from budgetalloc.policies.base import View
 from budgetalloc.policies.compose import spend
+from budgetalloc.policies.decision import View
 
 VALUES = [ba.mixed_group, ba.success_gain, ba.hit, ba.variance]
 each_value = pytest.mark.parametrize("value", VALUES, ids=lambda v: v.__name__)
