@@ -28,17 +28,10 @@ def open_step(training: Training, inputs: Rows) -> tuple[Step, list[Id]]:
 
 def offer(training: Training, own_ids_R: list[Id]) -> list[Id]:
     """The prompts to choose among: the batch's own, more drawn from the dataset, or all of it."""
-    candidates = training.options.bounds.candidates
-    if candidates == "all":
+    bounds, policy = training.options.bounds, training.policy
+    if bounds.candidates == "all":
         return list(training.pool)
-    own_ids_P, _ = factorize(own_ids_R)
-    more = (candidates - 1) * len(own_ids_P)
-    if not more:
-        return own_ids_P
-    own = set(own_ids_P)
-    others = [name for name in training.pool if name not in own]
-    rng = np.random.default_rng([training.policy.seed, training.policy.estimator.step, 2])
-    return own_ids_P + [others[at] for at in rng.permutation(len(others))[:more].tolist()]
+    return bounds.offer(factorize(own_ids_R)[0], training.pool, policy.seed, policy.estimator.step)
 
 
 def decide(training: Training, step: Step, own_ids_R: list[Id], inputs: Rows) -> Iterator[tuple[list[Id], Rows]]:
