@@ -321,3 +321,9 @@ def test_success_may_be_a_column_of_its_own(tmp_path):
     (tmp_path / "g.csv").write_text("step,id,successes,rollouts,ok\n0,a,1,2,1\n")
     with pytest.raises(InputError, match="success='ok': rows of this log are groups"):
         read(tmp_path / "g.csv", success="ok")
+
+
+def test_a_packed_file_of_a_killed_process_is_named_as_damaged(tmp_path):
+    (tmp_path / "c.csv.gz").write_bytes(gzip.compress(b"step,prompt_id,reward\n0,a,1\n", mtime=0)[:15])
+    with pytest.raises(InputError, match=r"c.csv.gz is damaged: it ends within its header"):
+        read(tmp_path / "c.csv.gz")

@@ -96,6 +96,8 @@ def _batches(reading: Reading, path: Path) -> Iterator[tuple[list[str], list[lis
             header = next(every, b"")
             if any(text.startswith("line of more") for text in reading.notes):
                 raise InputError(f"{path}: its header is longer than max_line={limit:,} bytes.")
+            if not header and reading.notes["file that ends early"]:
+                raise InputError(f"{path} is damaged: it ends within its header.")
             names, separator = _header(header)
         except csv.Error as error:
             raise InputError(f"{path}: its first line cannot be read as the header of a CSV file ({error}).") from error
