@@ -199,7 +199,9 @@ def led(folder: Path, name: str, rank: int) -> dict[str, Any]:
     trainer.rollout_func = forced
     policy = {
         "counts": lambda: ba.Policy("counts", counts, ba.BetaEstimator()),
-        "rounds": lambda: policy_of_rounds(rounds, generate=2),
+        "rounds": lambda: replace(
+            policy_of_rounds(rounds, generate=2), keep=lambda _, __, rows, *more: np.arange(rows)
+        ),
         "keep": lambda: replace(policies.pods(generate=2), keep=first_or_last),
     }[name]()
     trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, candidates=1))

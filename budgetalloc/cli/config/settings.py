@@ -103,6 +103,7 @@ class CallbackSettings:
     scale: Scale | None = None
     weight: Weight | None = None
     prompt_id: str | None = None
+    success: str | int | float | None = None
     reward_range: tuple[float, float] | None = None
     ledger: str | None = None
     allow_dataset_change: bool = False

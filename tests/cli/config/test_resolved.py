@@ -52,7 +52,7 @@ def test_what_is_left_out_is_what_the_callback_would_take(name):
     ]:
         config = Config.parse(f"policy: {name}\n{text}")
         own = {"baseline": None, "scale": None, "cap": None, "min_group": None, "quantum": 1}
-        own |= {"reward_range": (0.0, 1.0), "hint": None, "buffer": None}
+        own |= {"success": None, "reward_range": None, "hint": None, "buffer": None}
         expected = Options.resolve(plain.needs, "group", own | said)
         arguments = own | said | config.callback_arguments(256)
         arguments = {key: arguments[key] for key in own | said}
@@ -64,7 +64,7 @@ def test_the_sections_know_all_that_the_callback_takes():
     from budgetalloc.trl import AdaptiveGRPOCallback
 
     config = Config.parse(
-        "callback: {prompt_id: id, reward_range: [-1, 1], ledger: x.jsonl, scale: none}\nbudget: {cap: 8}"
+        "callback: {prompt_id: id, success: 0, reward_range: [-1, 1], ledger: x.jsonl, scale: none}\nbudget: {cap: 8}"
     )
     taken = set(inspect.signature(AdaptiveGRPOCallback).parameters) - {"trainer", "policy", "hint", "buffer"}
     assert set(config.callback_arguments(64)) == taken
