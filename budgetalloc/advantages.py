@@ -26,7 +26,7 @@ def group_advantages(
     *,
     belief_R: Beta | None = None,
 ) -> FloatArray:
-    """Reward minus baseline, scaled and weighted, one a rollout; the rows of a group need not be adjacent.
+    """Reward minus baseline, scaled and weighted, one per rollout; the rows of a group need not be adjacent.
 
     A rollout whose reward is NaN or None is left out of all statistics and gets advantage 0.
 
@@ -36,7 +36,7 @@ def group_advantages(
         baseline: "group", the mean of the group (GRPO, arXiv 2402.03300); a group of one gets 0.
             "loo", the mean of the others (RLOO, arXiv 2402.14740); a group of one gets 0.
             "posterior", `(a + sum of the other rewards) / (a + b + n - 1)` with Beta(a, b) the belief before this
-            step. It does not depend on the rollout's own reward, hence it is unbiased, and it serves groups of one.
+            step. It does not depend on the rollout's own reward, hence it is unbiased, and it supports groups of one.
             An array, shape (R,): the baseline of each rollout.
         scale: "none". "group", divided by the standard deviation of the group (under "posterior", by the Bernoulli
             deviation sqrt(m(1-m)) of the baseline m, which does not depend on the rollout's own reward).
@@ -45,8 +45,9 @@ def group_advantages(
         weight: "rollout", every rollout has the same weight. "prompt", every prompt has the same weight whatever its
             n: rows are multiplied by mean count / count. With "posterior" and no scale, the expected gradient then
             does not depend on the counts. With "loo" it does not among counts of at least 2, but a group of one gets 0.
-            All this holds for a loss that averages over rollouts. Under a mean over tokens (TRL's default, "dapo")
-            rollouts weigh as much as they are long, so that a prompt with longer completions still weighs more.
+            These statements hold for a loss that averages over rollouts. Under a mean over tokens (TRL's default,
+            "dapo") the weight of a rollout is proportional to its length, so that a prompt with longer completions has
+            more weight.
         belief_R: For "posterior": the belief about each row's prompt before this step, `policy.belief(ids_R)`.
 
     Returns:
@@ -113,23 +114,23 @@ def batch_advantages(
     belief_R: Beta | None = None,
     reward_range: tuple[float, float] = (0.0, 1.0),
 ) -> FloatArray:
-    """The advantages that trainers use: `group_advantages` of a whole batch, with rewards on any scale.
+    """The advantages that trainers use: `group_advantages` for a whole batch, with rewards on any scale.
 
-    Where all rewards of the batch are equal, all advantages are exactly 0, whatever was believed. The posterior
-    baseline is formed from successes, on the scale of the beliefs, and carried over to that of the rewards: by
-    `reward_range` where success is the reward, else by the line through the rewards and successes of the batch's other
+    If all rewards of the batch are equal, all advantages are exactly 0, whatever the beliefs are. The posterior
+    baseline is computed from successes, on the scale of the beliefs, and converted to the scale of the rewards: by
+    `reward_range` if success is the reward, else by the line through the rewards and successes of the batch's other
     prompts (`reward_line`). It does not depend on the rollout's own reward.
 
     Args:
         rewards_R: Rewards on the trainer's scale, shape (R,); a row whose reward is NaN or None gets 0.
         ids_R, baseline, scale, weight: As in `group_advantages`.
-        success_R: The success of each rollout in [0, 1], shape (R,). Left out, it is the reward as a share of
-            `reward_range`, clipped.
+        success_R: The success of each rollout in [0, 1], shape (R,). By default, the reward mapped by `reward_range`
+            and clipped.
         belief_R: For "posterior": `step.baseline_belief(ids_R, success_R)`.
         reward_range: The rewards at success 0 and at success 1, for "posterior".
 
     Returns:
-        Advantages, shape (R,); without a scale in units of the rewards.
+        Advantages, shape (R,); with scale "none", in units of the rewards.
 
     Raises:
         InputError: as `group_advantages`.
@@ -169,13 +170,13 @@ def reward_line(
     """The reward expected at success 0, its rise to success 1, and the variance around that line, for each row.
 
     A least-squares line through the rows of all other prompts, and a point at each end of `reward_range` that counts
-    as a hundredth of a row: of the total of an answer's 0.8 and a format's 0.2 it finds that a failure with the format
-    earns 0.2. Rows with NaN are left out.
+    as a hundredth of a row: for a total of 0.8 for the answer and 0.2 for the format, the line gives 0.2 for a failure
+    with correct format. Rows with NaN are left out.
 
     Args:
         rewards_R, success_R: Shape (R,).
         group_R: The prompt of each row, from 0 on, shape (R,).
-        reward_range: Rewards at success 0 and 1, where no row says otherwise.
+        reward_range: Rewards at success 0 and 1, used in the absence of data.
 
     Returns:
         Three arrays of shape (R,).

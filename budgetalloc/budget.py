@@ -1,4 +1,4 @@
-"""How much a training step may spend, and which group sizes it may use."""
+"""The budget of a training step, and the group sizes allowed."""
 
 import math
 from collections.abc import Hashable, Mapping
@@ -19,14 +19,14 @@ class Budget:
     """The rollouts (or tokens) of one training step, and the sizes that a prompt's group may have.
 
     Args:
-        rollouts: Total rollouts of the step, spent exactly. It has no default. `None` where only tokens are limited.
+        rollouts: Total rollouts of the step, spent exactly. Required; `None` if only tokens are limited.
         tokens: Total expected tokens of the step, never exceeded; `allocate` then needs `costs_P`. With `rollouts` as
-            well, both hold, and the solver is OR-Tools.
+            well, both limits hold, and the solver is OR-Tools.
         floor: Fewest rollouts of every prompt. With 0 a policy may leave prompts out.
         cap: Most rollouts of one prompt; `None` is no limit.
         quantum: Counts are multiples of it.
-        min_group: With `floor=0`, a group has 0 or at least this many rollouts: 2 where the baseline is the mean of
-            the group, 1 where it is not.
+        min_group: With `floor=0`, a group has 0 or at least this many rollouts: 2 if the baseline is the mean of the
+            group, else 1.
         quotas: Fewest and most rollouts of a domain, as `{"math": (256, 512)}`; `allocate` then needs `domains_P`, and
             the solver is OR-Tools. A domain without a quota is not limited.
 
@@ -103,7 +103,7 @@ class Budget:
 
     @property
     def counts(self) -> int:
-        """How many counts `grid` has."""
+        """The number of counts in `grid`."""
         return max((self.largest_group - self.smallest_group) // self.quantum + 1, 0) + (self.floor == 0)
 
     def grid(self, limit: int | None = None) -> IntArray:
@@ -115,7 +115,7 @@ class Budget:
         return np.concatenate([[0], counts_N]) if self.floor == 0 else counts_N
 
     def check(self, num_prompts: int) -> None:
-        """Raises `BudgetError`, naming a value that would hold, if `num_prompts` prompts cannot spend the rollouts."""
+        """Raises `BudgetError`, naming a feasible value, if `num_prompts` prompts cannot spend the rollouts exactly."""
         num_prompts = check_integer("num_prompts", num_prompts, 1)
         if self.rollouts is None:
             return

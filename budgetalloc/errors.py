@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST = 2**40
-"""The largest integer that an argument may be unless it says otherwise: sums of such counts fit into 64 bits."""
+"""The default upper limit of integer arguments: sums of such counts fit into 64 bits."""
 
 
 def printable(text: str) -> str:
     r"""The text without control characters: names of files, columns and ids may hold escape codes of a terminal.
 
-    Lines and tabs stay; everything else that does not print is escaped as in `repr`.
+    Newlines and tabs are kept; all other non-printable characters are escaped as in `repr`.
 
     >>> printable("a\x1b[2J\u202e中")
     'a\\x1b[2J\\u202e中'
@@ -34,7 +34,7 @@ class BudgetallocError(Exception):
 
 
 class BudgetError(BudgetallocError, ValueError):
-    """A budget that cannot be spent; the text names the bound that fails and a value that would hold."""
+    """A budget that cannot be spent; the text names the bound that fails and a feasible value."""
 
 
 class InputError(BudgetallocError, ValueError):
@@ -46,11 +46,11 @@ class StateError(BudgetallocError, ValueError):
 
 
 class UnsupportedError(BudgetallocError, NotImplementedError):
-    """A trainer, version or option that budgetalloc does not serve; the text says why and what to do."""
+    """A trainer, version or option that budgetalloc does not support; the text says why and what to do."""
 
 
 def shown(value: Any) -> str:
-    """The value as an error's text shows it: its `repr`, cut off where it is long.
+    """The value as shown in error texts: its `repr`, truncated if long.
 
     >>> shown([0.5] * 100)
     '[0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5 ...'
@@ -81,7 +81,7 @@ def check_seed(value: Any, name: str = "seed") -> int:
 
 
 def is_number(value: Any) -> bool:
-    """Whether the value is one finite real number; True and False are none."""
+    """Whether the value is one finite real number; True and False are not numbers."""
     if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, bool):
         return False
     try:

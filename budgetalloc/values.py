@@ -1,9 +1,9 @@
 """The value of n rollouts of a prompt: pure functions `(belief, counts_N) -> values_PN`.
 
 Every value is 0 at n = 0 and does not fall as n grows. With a `Beta` it is the expectation under the belief, in closed
-form; with a `Point` it is the value at that rate. Successes graded in [0, 1] are treated as success rates;
-where the value is one of variance it is multiplied by the belief's spread, which is 1 for successes of 0 and 1 and 0
-for a prompt that always earns the same 0.5.
+form; with a `Point` it is the value at that rate. Successes graded in [0, 1] are treated as success rates; values that
+measure variance are multiplied by the belief's spread, which is 1 for successes of 0 and 1, and 0 for a prompt whose
+success is always 0.5.
 """
 
 from collections.abc import Callable
@@ -55,7 +55,7 @@ def hit(belief: Belief, counts_N: ArrayLike) -> FloatArray:
 
 
 def variance(belief: Belief, counts_N: ArrayLike) -> FloatArray:
-    """How much n rollouts lower the variance of a prompt's gradient: E[p(1-p)] (1 - 1/n) times the spread.
+    """The reduction of the variance of a prompt's gradient by n rollouts: E[p(1-p)] (1 - 1/n) times the spread.
 
     Maximising the sum minimises sum E[p(1-p)] / n, the total variance of the gradient estimate over prompts that get
     at least one rollout (VIP, arXiv 2602.01601).

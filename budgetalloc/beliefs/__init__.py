@@ -1,1 +1,1 @@
-"""What is believed about each prompt's success rate, how it is learned, and how it is saved."""
+"""Beliefs about each prompt's success rate: how they are learned and saved."""

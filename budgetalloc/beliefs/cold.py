@@ -1,4 +1,4 @@
-"""The baseline of prompts that were never seen: what such prompts have earned lately, not the prior's mean."""
+"""The baseline of prompts that were never seen: the recent mean success of such prompts instead of the prior's mean."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 
 KEPT = 0.9
-"""Share of the earlier first visits that is kept at a step with new ones: about the last ten such steps count."""
+"""The share of earlier first visits kept at a step with new first visits: about the last ten such steps count."""
 
 
 def warmed(
@@ -16,12 +16,12 @@ def warmed(
     group_R: NDArray[np.int64],
     earned: tuple[float, float],
 ) -> Beta:
-    """The beliefs for a posterior baseline, in which cold prompts have the mean of what cold prompts earned.
+    """The beliefs for a posterior baseline, in which cold prompts have the mean success of other cold prompts.
 
-    A cold prompt's Beta(a, b) keeps its mass a + b; its mean becomes (a + S + s) / (a + b + N + n), with S of N the
-    faded successes and rollouts of first visits before this step, and s of n those of the other cold prompts of this
-    step. A prompt's own rollouts are left out, so that the baseline stays independent of them. A pool of hard prompts
-    met once each would otherwise earn -a / (a + b) on nearly every rollout.
+    A cold prompt's Beta(a, b) keeps its mass a + b; its mean becomes (a + S + s) / (a + b + N + n), with S and N the
+    faded successes and rollouts of first visits before this step, and s and n those of the other cold prompts of this
+    step. A prompt's own rollouts are left out, so that the baseline is independent of them. In a pool of hard prompts
+    with one visit each, the prior's mean would give nearly every rollout the advantage -a / (a + b).
 
     Args:
         belief_R: The belief about each row's prompt before this step, shape (R,).
@@ -31,7 +31,7 @@ def warmed(
         earned: S and N, as `BetaEstimator.earned` holds them.
 
     Returns:
-        The beliefs, shape (R,): those of known prompts as they were.
+        The beliefs, shape (R,); those about known prompts are unchanged.
 
     >>> belief = Beta(np.full(3, 0.5), np.full(3, 0.5))
     >>> cold_R, success_R, group_R = np.array([True, True, False]), np.array([1.0, 0.0, 1.0]), np.arange(3)

@@ -30,23 +30,22 @@ class BetaEstimator:
     Success graded in [0, 1] counts as a fraction of a success. VADE (arXiv 2511.18902) uses discount 0.2 and idle
     0.999.
 
-    Of graded successes it also keeps how much they spread: a prompt that always earns 0.5 is certain, not mixed. The
+    For graded successes the estimator also keeps their spread: a prompt whose success is always 0.5 is never mixed. The
     belief's `spread_P` is 1 - n d / (a b), with Beta(a, b) the belief, n = a + b and d the discounted sum of u(1-u)
     over successes u: their variance as a share of p(1-p), where the prior counts as successes of 0 and 1.
 
-    Two things may be learned from all prompts together, at each `tick` and from earlier rewards alone: the prior
-    (empirical Bayes) and the drift, by which the log-odds of all prompts rise a step while the language model learns.
-    On a logged run of Qwen2.5-Math-1.5B both together predict the next group 0.016 nats better than a fixed prior with
-    discount 0.9 (`benchmarks/learning/predict.py`).
+    At each `tick`, two quantities may be learned from the earlier rewards of all prompts: the prior (empirical Bayes)
+    and the drift, the rise per step of the log-odds of all prompts while the language model learns. On a logged run of
+    Qwen2.5-Math-1.5B both together predict the next group 0.016 nats better than a fixed prior with discount 0.9
+    (`benchmarks/learning/predict.py`).
 
     Args:
         prior: Pseudo-successes and pseudo-failures of a prompt never seen, both positive; or "pool": the Beta with the
             mean and variance of the believed rates of all prompts seen, (0.5, 0.5) at the start.
         discount: Share of the evidence kept at a visit, in [0, 1].
         idle: Share of the evidence kept at a step without a visit, in (0, 1].
-        drift: Whether to learn the drift and to move beliefs along with it. After a rise by d log-odds since a visit,
-            a failure at that visit counts as exp(-d); after a fall by d, a success does. The pool's prior then drifts
-            too.
+        drift: Whether to learn the drift and to move beliefs by it. After a rise by d log-odds since a visit, a failure
+            at that visit counts as exp(-d); after a fall by d, a success does. The pool's prior then moves too.
 
     Raises:
         InputError: a parameter out of range; ids and successes of different lengths; a success outside [0, 1].
@@ -96,8 +95,8 @@ class BetaEstimator:
         self.drift = bool(drift)
         self.step = 0
         self.earned = (0.0, 0.0)  # faded successes and rollouts of first visits, for `cold.warmed`
-        self._met = 0  # prompts seen before the step under way: those after it are on their first visit
-        self._prior = _START if self.prior == "pool" else self.prior  # used in the step under way
+        self._met = 0  # prompts seen before the current step: later ones are on their first visit
+        self._prior = _START if self.prior == "pool" else self.prior  # used in the current step
         self._drift = Drift() if drift else None
         self._place: dict[Id, int] = {}
         self._successes_P: FloatArray = np.zeros(0)  # discounted, at the last visit
@@ -115,7 +114,7 @@ class BetaEstimator:
         return list(self._place)
 
     def keys(self, ids_P: Sequence[Id]) -> UInt64Array:
-        """The stable keys of these ids, remembered so that a pool of 100,000 prompts is hashed once."""
+        """The stable keys of these ids, cached so that a pool of 100,000 prompts is hashed once."""
         for new in set(ids_P) - self._keys.keys():
             self._keys[new] = stable_key(new)
         return np.fromiter(map(self._keys.__getitem__, ids_P), dtype=np.uint64, count=len(ids_P))
@@ -130,7 +129,7 @@ class BetaEstimator:
         return self._find(ids_P) < 0
 
     def belief(self, ids_P: Iterable[Any]) -> Beta:
-        """The belief about these prompts now, shape (P,); ids may repeat, such as one id a rollout."""
+        """The current belief about these prompts, shape (P,); ids may repeat, for example one id per rollout."""
         at_P = self._find(ids_P)
         alpha_P, beta_P = np.full(at_P.size, self._prior[0]), np.full(at_P.size, self._prior[1])
         graded_P, seen = np.zeros(at_P.size), at_P >= 0
@@ -145,10 +144,11 @@ class BetaEstimator:
         return Beta(self._prior[0] + successes_P, self._prior[1] + failures_P)
 
     def _carried(self, at_P: IntArray, share: float = 1.0) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """A share of successes, failures and sums of u(1-u) in these rows, faded and moved since their last visits."""
+        """A share of the successes, failures and sums of u(1-u) in these rows, with fading and drift since the last
+        visits."""
         successes_P, failures_P, graded_P = self._successes_P[at_P], self._failures_P[at_P], self._graded_P[at_P]
         if self.idle < 1:
-            # The visit's own step is not an idle one, and neither is the step that is under way.
+            # Neither the step of the visit nor the current step is an idle step.
             idle_steps_P = np.maximum(self.step - self._last_P[at_P] - 1, 0)
             kept_P = share * self.idle**idle_steps_P
             successes_P, failures_P, graded_P = successes_P * kept_P, failures_P * kept_P, graded_P * kept_P
@@ -160,7 +160,7 @@ class BetaEstimator:
         return *moved, after_move(graded_P, (successes_P, failures_P), moved)
 
     def observe(self, ids_R: Iterable[Any], success_R: ArrayLike) -> None:
-        """Adds successes, one a rollout, to the step under way; `tick` ends the step. NaN and None are no evidence.
+        """Adds successes, one per rollout, to the current step; `tick` ends the step. NaN and None are no evidence.
 
         Several calls within one step are one visit: evidence is discounted at the first call only.
 
@@ -194,9 +194,9 @@ class BetaEstimator:
         self._graded_P[at_P] += np.bincount(group_R, weights=success[scored] * (1 - success[scored]))
 
     def tick(self) -> None:
-        """Ends the step under way: prompts without a visit since the last tick have been idle for one step more.
+        """Ends the current step: the prompts without a visit since the last tick were idle for one more step.
 
-        With drift or the pool's prior it takes time proportional to the number of prompts seen.
+        With drift or the pool's prior the time is proportional to the number of prompts seen.
         """
         if self._drift is not None:
             self._drift.end_step(np.flatnonzero(self._last_P == self.step))
@@ -210,11 +210,12 @@ class BetaEstimator:
             self._prior = pooled_prior(self._beliefs(np.arange(len(self))), _START)
 
     def rescale(self, scale: float, shift: float) -> None:
-        """Reads all evidence as if each success u had been scale u + shift: where a learned range of rewards grows.
+        """Rescales all evidence as if each success u had been scale u + shift, for a learned range of rewards that
+        grows.
 
-        Successes, failures, their spread, the first visits, the pool's prior and the visits of the drift follow. It is
-        exact where all new successes lie in [0, 1] and nothing has drifted; sums are clipped to what is possible. A
-        prior that was given stays. To be called between steps.
+        Successes, failures, their spread, the first visits, the pool's prior and the drift's visits are rescaled. The
+        result is exact if all new successes lie in [0, 1] and nothing has drifted; sums are clipped to possible values.
+        A prior given by the user is unchanged. Call it between steps.
 
         Args:
             scale: Positive, such as (old high - old low) / (new high - new low).
@@ -273,7 +274,7 @@ class BetaEstimator:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Replaces what was learned by a saved state; raises `StateError` and changes nothing if it does not fit.
 
-        Where the state has no learned prior or drift, learning them begins anew.
+        If the state has no learned prior or drift, learning these restarts.
         """
         saved = read_evidence(state, STATE_VERSION, _START)
         if self._drift is not None:

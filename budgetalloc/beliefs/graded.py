@@ -1,4 +1,4 @@
-"""Graded success: how much a prompt's successes spread, and what becomes of them where their scale changes."""
+"""Graded success: the spread of a prompt's successes, and rescaling when the range of rewards changes."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ def spread(alpha_P: FloatArray, beta_P: FloatArray, graded_P: FloatArray) -> Flo
     """The variance of successes as a share of p(1-p), in [0, 1]: 1 - n d / (a b) with n = a + b.
 
     Args:
-        alpha_P, beta_P: Of the beliefs, prior included; the prior counts as successes of 0 and 1.
+        alpha_P, beta_P: Parameters of the beliefs, prior included; the prior counts as successes of 0 and 1.
         graded_P: d, the sums of u(1-u) over the successes u; 0 where all are 0 or 1, for which the spread is exactly 1.
 
     >>> spread(np.array([32.5, 32.5]), np.array([32.5, 32.5]), np.array([0.0, 16.0])).round(3)  # 64 times 0.5

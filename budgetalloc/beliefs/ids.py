@@ -61,11 +61,11 @@ def factorize(ids_R: Sequence[Id]) -> tuple[list[Id], NDArray[np.int64]]:
 
 
 def text_id(prompt: Any, unknown: Callable[[Any], Any] | None = None) -> str:
-    """The id of a prompt that has no other: a hash of its text or chat messages, the same in every process.
+    """The id of a prompt without an id column: a hash of its text or chat messages, the same in every process.
 
     Args:
         prompt: Plain text, or chat messages.
-        unknown: Called with a part that JSON cannot hold; without it such a part is an `InputError`.
+        unknown: Called with a part that JSON cannot represent; if omitted, such a part raises `InputError`.
 
     >>> text_id("2 + 2 ="), text_id([{"role": "user", "content": "2 + 2 ="}])
     ('4d4db5bbabf3998a', '5423f57e2469bbd3')

@@ -1,4 +1,4 @@
-"""What a method remembers of each prompt in addition to the belief: named columns, and a few named numbers."""
+"""Per-prompt state of a method in addition to the belief: named columns, and a few named numbers."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -60,8 +60,8 @@ class Memory:
         learn: Called at the end of each step with this memory and the step's `Visit`; it writes to `columns` and
             `numbers`. A step without any reward calls it with an empty visit.
         numbers: Name and starting value of each number that all prompts share; `learn` may add others.
-        lowest: Least value of a column or number, where it is not the smaller one of 0 and its start. A loaded state
-            with a smaller value is refused, and so is NaN in what does not start as NaN.
+        lowest: Lower bound of a column or number; the default is the smaller of 0 and its starting value. A loaded
+            state with a smaller value is refused, and so is NaN unless the starting value is NaN.
 
     >>> def last_mean(memory, visit):
     ...     memory.columns["last"][visit.at_V] = visit.mean_V
@@ -104,7 +104,7 @@ class Memory:
         return list(self._place)
 
     def recall(self, ids_P: Iterable[Id]) -> dict[str, FloatArray]:
-        """Each column for these prompts, shape (P,); its starting value for a prompt never seen."""
+        """Each column for these prompts, shape (P,); prompts never seen have its starting value."""
         ids = list(ids_P)
         at_P = np.fromiter(map(self._place.get, ids, repeat(-1)), dtype=np.int64, count=len(ids))
         known_P = at_P >= 0
@@ -115,7 +115,7 @@ class Memory:
         return recalled
 
     def observe(self, ids_R: Sequence[Id], rewards_R: FloatArray, success_R: FloatArray | None = None) -> None:
-        """Rewards and successes of the step under way, one a rollout; a rollout where either is NaN is no evidence.
+        """Adds rewards and successes of the current step, one per rollout; a rollout with NaN in either is no evidence.
 
         Without `success_R` the rewards are the successes.
         """
@@ -154,7 +154,7 @@ class Memory:
         self.step += 1
 
     def _unexpected(self, columns: Mapping[str, FloatArray], numbers: Mapping[str, float]) -> str | None:
-        """The first value that the rule may not write: infinite, negative without need, NaN where none was at first."""
+        """The first value that the rule must not write: infinite, below its bound, or NaN unless it started as NaN."""
         start = self._start | self._numbers
         for name, values in (*columns.items(), *((name, np.array([x])) for name, x in numbers.items())):
             first = start.get(name, 0.0)
@@ -167,7 +167,7 @@ class Memory:
         return None
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything remembered, the step under way included, under keys that begin with "memory"."""
+        """All columns and numbers, the current step included, under keys that begin with "memory"."""
         return {
             "memory": {
                 "step": self.step,
@@ -179,7 +179,7 @@ class Memory:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Replaces what is remembered; raises `StateError` and changes nothing if the state does not fit."""
+        """Replaces all columns and numbers; raises `StateError` and changes nothing if the state does not fit."""
         check_state(state)
         try:
             about = dict(state["memory"])

@@ -1,4 +1,4 @@
-"""What is learned from all prompts together: the prior of a success rate, and its drift over the steps."""
+"""Quantities learned from all prompts together: the prior of a success rate, and its drift over the steps."""
 
 import math
 from typing import Any
@@ -10,14 +10,14 @@ from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import StateError, check_array
 
-_START_PROMPTS = 16.0  # the starting prior counts as this many prompts, so that the first prompts do not settle it
+_START_PROMPTS = 16.0  # the starting prior counts as this many prompts, so that the first prompts do not determine it
 _MEMORY = 0.99  # share of the drift's evidence that is kept at a step: about the last 100 steps count
 _SLICE = 2**22  # prompts added up at once
 _RIDGE = 1e4  # before any data the drift is 0 +- 0.01 log-odds a step, the inverse root of this
 _COLUMNS = ("level", "gap", "moved", "mean", "successes", "trials")
 _VISIT = np.dtype([(name, np.float64) for name in _COLUMNS])
-"""A prompt's last visit: total drift at the visit, steps since the visit before, log-odds by which the belief was moved
-in between, mean believed before the visit, its successes and its rollouts."""
+"""A prompt's last visit: total drift at the visit, steps since the previous visit, log-odds by which the belief moved
+in between, posterior mean before the visit, successes and rollouts."""
 
 
 def pooled_prior(beliefs_P: Beta, start: tuple[float, float]) -> tuple[float, float]:
@@ -49,7 +49,7 @@ def pooled_prior(beliefs_P: Beta, start: tuple[float, float]) -> tuple[float, fl
 
 def _sum(shares_P: FloatArray) -> float:
     """The sum of numbers in [0, 1], equal to the bit in any order: integers of 2^-40, faster than `math.fsum`."""
-    # A slice of 2^22 such integers fits into 63 bits; Python's own integers have no end.
+    # A slice of 2^22 such integers fits into 63 bits; Python's own integers are unbounded.
     slices = (shares_P[at : at + _SLICE] for at in range(0, len(shares_P), _SLICE))
     return float(sum(int(np.rint(part * 2.0**40).astype(np.int64).sum()) for part in slices)) * 2.0**-40
 
@@ -57,10 +57,10 @@ def _sum(shares_P: FloatArray) -> float:
 class Drift:
     """The common drift of all prompts: by how much the log-odds of success rise at a step.
 
-    The s successes of a visit's n rollouts are compared with the mean m that was believed before it, `gap` steps after
-    the visit before, in which the belief was moved by `moved` log-odds. To first order it should have been moved by
-    moved + (s - n m) / (n m (1 - m)). The drift is the ridge regression of that on the gap, with weights n m (1 - m)
-    that fade by 0.99 a step. Prompts are named by their rows; a first visit (gap 0) is no evidence.
+    The s successes of a visit's n rollouts are compared with the posterior mean m before the visit. The belief moved by
+    `moved` log-odds in the `gap` steps since the previous visit; to first order, the correct move is moved + (s - n m)
+    / (n m (1 - m)). The drift is the ridge regression of the correct move on the gap, with weights n m (1 - m) that
+    fade by 0.99 a step. Prompts are named by their rows; a first visit (gap 0) is no evidence.
 
     >>> drift = Drift(rows=1000)
     >>> every = np.arange(1000)
@@ -72,7 +72,7 @@ class Drift:
     """
 
     def __init__(self, rows: int = 0, total: float = 0.0, score: float = 0.0, information: float = 0.0) -> None:
-        self.total = total  # log-odds risen since the first step
+        self.total = total  # rise of the log-odds since the first step
         self.score = score
         self.information = information
         self.visits_P: NDArray[np.void] = np.zeros(rows, dtype=_VISIT)
@@ -91,14 +91,14 @@ class Drift:
         return np.asarray(self.total - self.visits_P["level"][rows_V])
 
     def open(self, rows_V: IntArray, gap_V: IntArray, mean_V: FloatArray) -> None:
-        """A visit begins: steps since the last one (0 if there is none), and the mean believed before it."""
+        """Starts a visit, given the steps since the last visit (0 for none) and the posterior mean before it."""
         visits_V = np.zeros(len(rows_V), dtype=_VISIT)
         visits_V["level"], visits_V["gap"], visits_V["mean"] = self.total, gap_V, mean_V
         visits_V["moved"] = self.moved(rows_V)
         self.visits_P[rows_V] = visits_V
 
     def add(self, rows_V: IntArray, successes_V: FloatArray, trials_V: FloatArray) -> None:
-        """Rewards of an open visit."""
+        """Adds rewards of an open visit."""
         self.visits_P["successes"][rows_V] += successes_V
         self.visits_P["trials"][rows_V] += trials_V
 
@@ -113,7 +113,7 @@ class Drift:
         self.total += self.rate
 
     def rescale(self, scale: float, shift: float) -> None:
-        """Reads each success u of open visits as scale u + shift, and the means believed before them likewise."""
+        """Replaces each success u of open visits by scale u + shift, and the means before the visits likewise."""
         trials_P = self.visits_P["trials"]
         self.visits_P["successes"] = np.clip(scale * self.visits_P["successes"] + shift * trials_P, 0.0, trials_P)
         self.visits_P["mean"] = np.clip(scale * self.visits_P["mean"] + shift, 0.0, 1.0)
@@ -143,7 +143,7 @@ class Drift:
 def moved_evidence(
     successes_P: FloatArray, failures_P: FloatArray, moved_P: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Successes and failures after the log-odds of all prompts moved: evidence against the move fades.
+    """Successes and failures after a move of the log-odds of all prompts: evidence against the move fades.
 
     After a rise by d a failure counts as exp(-d), after a fall by d a success does: the evidence's odds move by d, and
     its size never grows.

@@ -1,4 +1,4 @@
-"""Beliefs about prompts' success rates: plain values from which a value function computes.
+"""Beliefs about prompts' success rates: immutable inputs of value functions.
 
 A Thompson draw, the plug-in mean and the full posterior differ only in the belief that is passed on:
 `beta.sample(rng)`, `Point(beta.mean)`, or the `Beta` itself.
@@ -18,7 +18,7 @@ _MOST_POWER = 64
 
 
 class Belief(Protocol):
-    """What a value function may ask about P prompts, each with an unknown success rate p."""
+    """The interface that value functions use: beliefs about P prompts, each with an unknown success rate p."""
 
     @property
     def spread_P(self) -> FloatArray: ...
@@ -61,7 +61,7 @@ class Beta:
         alpha_P: Pseudo-successes, shape (P,), positive.
         beta_P: Pseudo-failures, shape (P,), positive.
         spread_P: The spread of each prompt's successes, shape (P,), in [0, 1]: their variance as a share of p(1-p),
-            the variance of successes of 0 and 1. Left out it is 1; of a prompt that always earns 0.5 it is 0.
+            the variance of successes of 0 and 1. The default is 1; for a prompt whose success is always 0.5 it is 0.
 
     Raises:
         InputError: a parameter is not positive and finite, a spread lies outside [0, 1], or the shapes differ.
@@ -134,7 +134,7 @@ class Beta:
         return Point(rng.beta(self.alpha_P, self.beta_P), self.spread_P)
 
     def take(self, index: ArrayLike) -> "Beta":
-        """The beliefs at these places, which may repeat: `take(group_R)` gives one belief a rollout."""
+        """The beliefs at these indices, which may repeat: `take(group_R)` gives one belief per rollout."""
         try:
             at = np.asarray(index)
         except ValueError:  # rows of unequal lengths
@@ -152,7 +152,7 @@ class Point:
 
     Args:
         p_P: Rates in [0, 1], shape (P,).
-        spread_P: As in `Beta`; left out it is 1.
+        spread_P: As in `Beta`; the default is 1.
 
     Raises:
         InputError: a rate or a spread outside [0, 1], or shapes that differ.
@@ -212,7 +212,7 @@ def check_counts(counts_N: ArrayLike, prompts: int = 1) -> NDArray[np.int64]:
 
     Args:
         counts_N: The counts.
-        prompts: How many prompts they are priced for.
+        prompts: Number of prompts to price.
     """
     try:
         counts = np.atleast_1d(np.asarray(counts_N))

@@ -9,7 +9,7 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError, check_array, is_number, shown
 
 EQUAL = 1e-6
-"""Rewards closer than this, in units of the largest of them or of 1, are equal: trainers hand over float32."""
+"""Rewards closer than this, in units of the largest of them or of 1, are equal, because trainers pass float32."""
 
 
 def check_rewards(rewards_R: ArrayLike, rows: int, name: str = "rewards_R") -> FloatArray:
@@ -78,7 +78,7 @@ def check_range(reward_range: Any) -> tuple[float, float]:
 
 
 def to_unit(rewards_R: ArrayLike, reward_range: tuple[float, float]) -> FloatArray:
-    """Rewards mapped so that the range becomes [0, 1]; one that a float32 sum puts just outside lies on the edge.
+    """Rewards mapped so that the range becomes [0, 1]; rounding errors of float32 sums just outside are clipped.
 
     Args:
         rewards_R: Rewards, shape (R,), NaN where there is none.
@@ -99,7 +99,7 @@ def extremes(rewards_R: ArrayLike, group_R: NDArray[np.int64], groups: int) -> t
     Args:
         rewards_R: Rewards, shape (R,), NaN where there is none.
         group_R: The group of each, from 0 to groups - 1, shape (R,).
-        groups: How many there are.
+        groups: Number of groups.
 
     >>> extremes([0.0, 1.0, np.nan, 0.5], np.array([0, 0, 1, 2]), 3)
     (array([0. , inf, 0.5]), array([ 1. , -inf,  0.5]))

@@ -1,4 +1,4 @@
-"""What a saved state says of every prompt's evidence, checked entry by entry before anything is replaced."""
+"""The evidence of all prompts in a saved state, checked entry by entry before anything is replaced."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +22,7 @@ class Evidence:
         last_P: Step of the last visit.
         step, met: Steps ended; prompts whose first visit has ended.
         earned: Faded sums of first visits: successes and rollouts.
-        prior: The prior in force.
+        prior: The current prior.
     """
 
     ids: list[Id]
@@ -37,11 +37,11 @@ class Evidence:
 
 
 def read_evidence(state: dict[str, Any], expected: int, start: tuple[float, float]) -> Evidence:
-    """The evidence of a state of this version; raises `StateError` where an entry is missing or cannot be true.
+    """The evidence of a state of this version; raises `StateError` if an entry is missing or inconsistent.
 
     Args:
         state: As `BetaEstimator.state_dict()` gave it.
-        expected: Version.
+        expected: Version of the state.
         start: The prior of a state without a learned one.
     """
     check_state(state)
@@ -96,5 +96,5 @@ def read_evidence(state: dict[str, Any], expected: int, start: tuple[float, floa
 
 
 def _plain(value: Any) -> Any:
-    """The entry of an array without dimensions, as which an .npz file of someone else's holds a number."""
+    """The entry of a zero-dimensional array, which is how an .npz file may store a number."""
     return value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value

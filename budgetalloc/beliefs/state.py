@@ -1,4 +1,4 @@
-"""A policy's state in one file, which is written whole or not at all and read without unpickling."""
+"""A policy's state in one file, written atomically and read without unpickling."""
 
 import errno
 import json
@@ -25,8 +25,8 @@ _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 def save_state(path: str | os.PathLike[str], state: dict[str, Any], about: dict[str, Any] | None = None) -> None:
     """Writes `policy.state_dict()` to an `.npz` file. A crash leaves the old file or the new one, never a part of one.
 
-    Several threads and processes may save to the same path: the file is then that of one of them. What a killed process
-    left of a file that was not yet complete is removed by the next save to the same path on the same machine.
+    Several threads and processes may save to the same path: the file is then complete and written by one of them. The
+    next save to the same path on the same machine removes the incomplete file of a killed process.
 
     Args:
         path: The file; its folder is made if it is missing.
@@ -118,7 +118,7 @@ def load_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
             f"{path} cannot be read ({error.strerror or error}). The file itself may be whole: check who may read it, "
             "and the disk."
         ) from error
-    except Exception as error:  # zipfile, numpy and json raise nearly anything on a damaged file
+    except Exception as error:  # zipfile, numpy and json raise many kinds of errors on a damaged file
         raise StateError(
             f"{path} is damaged or was not written by budgetalloc ({type(error).__name__}: {error}). Resume from "
             "another checkpoint, or delete the file to start with cold beliefs."
@@ -138,7 +138,7 @@ def _path(path: str | os.PathLike[str]) -> Path:
 
 
 def _open_new(target: Path) -> tuple[Path, IO[bytes]]:
-    """A new file beside the target, whose name no other process or thread has and which follows no link."""
+    """A new file in the target's folder, with a name that no other process or thread uses; no link is followed."""
     name = f"{_prefix(target)}{os.getpid()}.{secrets.token_hex(8)}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     temporary = target.with_name(name)
@@ -146,12 +146,12 @@ def _open_new(target: Path) -> tuple[Path, IO[bytes]]:
 
 
 def _prefix(target: Path) -> str:
-    """What the names of a target's temporary files begin with on this machine."""
+    """The prefix of the names of a target's temporary files on this machine."""
     return f".{target.name}.{re.sub('[^A-Za-z0-9-]', '-', socket.gethostname())}."
 
 
 def _remove_left_overs(target: Path) -> None:
-    """Removes what killed processes of this machine left of saves to the same path."""
+    """Removes temporary files that killed processes of this machine left from saves to the same path."""
     if os.name != "posix":  # elsewhere no signal asks whether a process lives
         return
     prefix = _prefix(target)

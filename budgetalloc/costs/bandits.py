@@ -4,8 +4,8 @@
     group = bandit.choose()
     bandit.observe(group, reward)       # a reward in [0, 1], such as the share of mixed groups
 
-The three rules are those compared for payment routing in arXiv 2308.01028, with the standard formulas; ADEPT
-(arXiv 2501.12620) uses the values of a training setting as arms. Neither paper's constants were found.
+The three rules are those compared for payment routing in arXiv 2308.01028, with the standard formulas; ADEPT (arXiv
+2501.12620) uses the values of a training setting as arms. The constants of either paper were not found.
 """
 
 from collections import deque
@@ -22,18 +22,18 @@ Scores = Callable[[FloatArray, FloatArray, int, np.random.Generator], FloatArray
 
 
 class Bandit:
-    """Chooses one of a few arms by the rewards that it brought, of which the old ones count less.
+    """Chooses one of a few arms by the arms' past rewards, with old rewards weighted less.
 
-    Built by the functions below. Choosing changes nothing, only observing does; a reward may come late, or belong to
-    another arm than the one chosen. Of equal arms the first is chosen.
+    Built by the functions below. Only observing changes the state; a reward may arrive late, or belong to an arm other
+    than the one chosen. Ties go to the first arm.
 
     Args:
-        name: With its settings.
+        name: Name of the bandit, with its settings.
         arms: The values to choose among, each once.
         scores: The rule.
         discount: Share of every arm's evidence that is kept at each reward.
-        window: How many rewards are remembered; `None` is all.
-        seed: Of draws.
+        window: Number of rewards kept; `None` keeps all.
+        seed: Seeds the draws.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Bandit:
         self._rewards_A *= self._discount
         self._pulls_A[at] += 1.0
         self._rewards_A[at] += reward
-        if self._window is not None:  # sums are made anew, so that no rounding error is carried along
+        if self._window is not None:  # sums are recomputed, so that rounding errors do not accumulate
             self._recent.append((at, reward))
             while len(self._recent) > self._window:
                 self._recent.popleft()
@@ -120,7 +120,7 @@ def discounted_ucb(arms: Iterable[Hashable], *, discount: float = 0.99, xi: floa
 
     Args:
         arms: The values to choose among; each is used once first, in this order.
-        discount: Of the evidence of all arms at each reward, in (0, 1].
+        discount: Factor on the evidence of all arms at each reward, in (0, 1].
         xi: Width of the bonus, not negative. The default is not the paper's.
         bound: B, the largest reward, in (0, 1]; less than 1 explores less.
 
@@ -143,7 +143,7 @@ def discounted_ucb(arms: Iterable[Hashable], *, discount: float = 0.99, xi: floa
 def sliding_window_ucb(arms: Iterable[Hashable], *, window: int = 200, xi: float = 0.6, bound: float = 1.0) -> Bandit:
     """The arm of the largest X + B sqrt(xi ln(min(t, w)) / N), with N and X its pulls and mean of the last w rewards.
 
-    An arm that left the window is used again at once. 200 is the window of arXiv 2308.01028.
+    An arm without rewards in the window is chosen next. 200 is the window of arXiv 2308.01028.
 
     Args:
         arms: The values to choose among; each is used once first, in this order.
@@ -176,7 +176,7 @@ def discounted_thompson(
     """The arm with the largest draw from Beta(a0 + S, b0 + F), S and F being its faded successes and failures.
 
     At each reward r all arms fade, S <- g S and F <- g F, then the used one gets S + r and F + 1 - r. The prior does
-    not fade, so that an arm left alone returns to it. Discount and prior are not the paper's.
+    not fade, so that the belief about an unused arm returns to it. Discount and prior are not the paper's.
 
     Args:
         arms: The values to choose among.

@@ -1,6 +1,6 @@
-"""How a run's rollouts are spread over its steps.
+"""Distribution of a run's rollouts over its steps.
 
-A rule wishes for a number of rollouts; `Horizon.fit` turns the wish into the step's count, so that the run's total is
+A rule proposes a number of rollouts; `Horizon.fit` rounds the proposal to the step's count, so that the run's total is
 exact:
 
     horizon = Horizon(rollouts=38_400, steps=150, low=128, high=512)
@@ -30,16 +30,16 @@ from budgetalloc.errors import (
 
 @dataclass(frozen=True)
 class Horizon:
-    """What a training run may spend, and the bounds of one step.
+    """The rollouts of a training run, and the bounds of one step.
 
     Args:
-        rollouts: Of the run, spent exactly.
-        steps: Of the run.
+        rollouts: Rollouts of the run, spent exactly.
+        steps: Steps of the run.
         low, high: Fewest and most rollouts of a step; `None` is no limit.
         quantum: Rollouts of a step, `rollouts`, `low` and `high` are multiples of it.
 
     Raises:
-        BudgetError: the bounds cannot hold. InputError: a value out of range.
+        BudgetError: the bounds contradict each other. InputError: a value out of range.
 
     >>> horizon = Horizon(rollouts=100, steps=3, low=20, high=50)
     >>> horizon.fit(90, step=0, spent=0)  # more than a step may have
@@ -95,7 +95,7 @@ class Horizon:
         return fewest, most
 
     def fit(self, wish: float, step: int, spent: int) -> int:
-        """The rollouts of this step: the multiple of `quantum` within the bounds that is nearest to the wish."""
+        """The rollouts of this step: the multiple of `quantum` within the bounds nearest to the proposal."""
         if not isinstance(wish, (int, float, np.integer, np.floating)) or wish != wish:
             raise InputError(f"wish={shown(wish)}: use a number of rollouts.")
         fewest, most = self.bounds(step, spent)
@@ -118,8 +118,8 @@ def phases(horizon: Horizon, parts: Sequence[tuple[int, float]], step: int, spen
     """A share of what is left, in proportion to the weight of the phase that the step is in.
 
     Args:
-        horizon: Of the run.
-        parts: Steps and weight of each phase in turn; the last one goes on to the end of the run.
+        horizon: Horizon of the run.
+        parts: Steps and weight of each phase in order; the last phase continues to the end of the run.
         step, spent: As in `Horizon.bounds`.
 
     >>> horizon = Horizon(rollouts=100, steps=4)
@@ -151,11 +151,11 @@ class DualPrice:
 
     CERO (arXiv 2606.05606) moves the price by projected online gradient descent with a step of 1 / sqrt(K) over K
     steps: up after a step that took more than its mean share of the budget, down (not below 0) after one that took
-    less. Measuring the excess in mean shares and the price in units of `scale` is not the paper's.
+    less. The units, mean shares for the excess and `scale` for the price, are not the paper's.
 
     Args:
         price: The price now, not negative.
-        scale: About the gain of a rollout that is just worth it, positive.
+        scale: Approximate gain of a marginal rollout, positive.
 
     >>> horizon, dual = Horizon(rollouts=40, steps=4, low=0), DualPrice(price=0.25)
     >>> dual.demand([0.5, 0.3, 0.2, 0.1])
@@ -181,7 +181,7 @@ class DualPrice:
         return int((_check_gains(gains_R) > self.price).sum())
 
     def after(self, demand: float, horizon: Horizon) -> "DualPrice":
-        """The price of the next step. The demand counts as far as the bounds of a step allow it."""
+        """The price of the next step. The demand is clipped to the bounds of a step."""
         check_type("horizon", horizon, Horizon, "a Horizon")
         high = horizon.rollouts if horizon.high is None else horizon.high
         taken = min(max(check_number("demand", demand, 0, math.inf), horizon.low), high)
@@ -221,7 +221,7 @@ class Threshold:
         return math.log(self.highest / self.lowest) + 1
 
     def psi(self, share: float) -> float:
-        """The least gain that is taken once this share of the budget is spent."""
+        """The smallest gain that is taken after this share of the budget has been spent."""
         return self.lowest * math.exp(check_number("share", share, 0, 1) * self.ratio - 1)
 
     def demand(self, gains_R: ArrayLike, spent: int, rollouts: int) -> int:
@@ -230,7 +230,7 @@ class Threshold:
         Args:
             gains_R: As in `DualPrice.demand`.
             spent: Rollouts before this step.
-            rollouts: Of the whole run.
+            rollouts: Rollouts of the whole run.
         """
         check_integer("spent", spent, 0, check_integer("rollouts", rollouts, 1))
         gains_R = np.sort(_check_gains(gains_R).ravel())[::-1][: rollouts - spent]

@@ -1,4 +1,4 @@
-"""Budgets in tokens: how long a response may be, how that limit moves over training, and what truncation costs.
+"""Budgets in tokens: limits on response length, schedules of these limits over training, and the cost of truncation.
 
 All functions are pure; rewards that depend on length belong to the trainer.
 """
@@ -112,11 +112,11 @@ def curriculum_budget(step: int, *, first: int = 256, decay: float = 0.7, every:
     first, last = check_integer("first", first, 1), check_integer("last", last, 1)
     decay = check_number("decay", decay, 0, 1, without=(0,))
     changes = math.floor(check_integer("step", step, 0) / check_number("every", every, 0, math.inf, without=(0,)))
-    return max(last, math.floor(first * decay**changes * (1 + 1e-12)))  # a whole number stays whole in floats
+    return max(last, math.floor(first * decay**changes * (1 + 1e-12)))  # keeps whole numbers whole
 
 
 def elastic_split(longest: int = 2048, *, solution: int = 1024) -> tuple[int, int]:
-    """Token limits of the thinking, which is cut by force, and of the solution, which keeps its share.
+    """Token limits of the thinking, which is truncated, and of the solution, whose share is reserved.
 
     Elastic Reasoning trains with 1,024 + 1,024 tokens.
 
@@ -128,7 +128,7 @@ def elastic_split(longest: int = 2048, *, solution: int = 1024) -> tuple[int, in
 
 
 def anytime_budgets(longest: int = 8000, k: int = 4) -> IntArray:
-    """Where one reasoning is truncated: longest * j / k for j = 1..k, rounded down (AnytimeReasoner).
+    """Token counts at which one reasoning is truncated: longest * j / k for j = 1..k, rounded down (AnytimeReasoner).
 
     >>> anytime_budgets(8000, 4)
     array([2000, 4000, 6000, 8000])
@@ -196,8 +196,8 @@ def anytime_cost(longest: int = 8000, k: int = 4, *, summaries: int = 4, summary
 def over_provision(rollouts: int, factor: float = 2.0) -> int:
     """Rollouts to start so that the first `rollouts` to finish can be taken, rounded up (APRIL).
 
-    APRIL starts 64 for 32, aborts the rest and resumes them first in the next round. If they were lost instead, short
-    responses would be preferred: of lognormal lengths with sigma 0.7, the first half has 0.48 of the mean length.
+    APRIL starts 64 rollouts for 32, aborts the rest and resumes the aborted ones first in the next round. Discarding
+    them would favour short responses: with lognormal lengths of sigma 0.7, the first half has 0.48 of the mean length.
 
     >>> over_provision(32)
     64

@@ -1,7 +1,7 @@
-"""What tree rollouts cost: leaves are trajectories to train on, nodes and tokens are what is generated.
+"""The cost of tree rollouts: leaves are trajectories to train on; nodes and tokens are generated.
 
-Trajectories of a tree share their first tokens, so that a leaf costs less than a chain of its own. Tokens count as
-generated once; what a serving system pays to keep or to read a prefix is not counted.
+Trajectories of a tree share their first tokens, so that a leaf costs less than a separate chain. Each token counts
+once; the cost of storing or reading a prefix in the serving system is not counted.
 """
 
 import math
@@ -20,11 +20,11 @@ LATR_MATH = {0: 1.0, 100: 0.75, 200: 0.5, 300: 0.25}
 
 @dataclass(frozen=True)
 class TreeCost:
-    """What one or several trees cost.
+    """The cost of one or several trees.
 
     Args:
         leaves: Trajectories.
-        nodes: Segments generated; the prompt is none of them.
+        nodes: Segments generated, without the prompt.
         tokens: Tokens generated.
         chain_tokens: Tokens of as many trajectories of the same lengths, each generated alone.
 
@@ -44,7 +44,7 @@ class TreeCost:
 
     @property
     def share(self) -> float:
-        """Tokens generated over those of separate chains."""
+        """Tokens generated, divided by those of separate chains."""
         return self.tokens / self.chain_tokens if self.chain_tokens else 1.0
 
 
@@ -85,7 +85,7 @@ def regular_tree(divisions: Sequence[int], segment: float = 1.0) -> TreeCost:
     """Cost of a tree in which every node of a level divides alike, and no trajectory ends early.
 
     Args:
-        divisions: Children of each node, level by level; the first is the prompt's. 1 goes on without dividing.
+        divisions: Children of each node, level by level; the first is the prompt's. 1 continues without dividing.
         segment: Tokens of a node.
 
     >>> regular_tree([2, 1, 2], segment=512)  # 2 + 2 + 4 segments, for 4 trajectories of 3
@@ -110,15 +110,15 @@ def tree_grpo(
     """Trajectories kept of a prompt, and the expected cost of its trees (Tree-GRPO; defaults of its scripts).
 
     A tree begins as a chain; each of l rounds grows branches at n nodes, drawn with replacement among the root and all
-    inner nodes. It then has 1 + n l leaves, of which k are kept. A branch is taken to cost half a chain, which is not
-    stated by the paper: with D nodes a chain it is (D + 1) / (2 D) in the first round and somewhat less later.
+    inner nodes. It then has 1 + n l leaves, of which k are kept. A branch is assumed to cost half a chain, which the
+    paper does not state: with D nodes a chain it is (D + 1) / (2 D) in the first round and somewhat less later.
 
     Args:
         trees: Trees of a prompt.
         expand: n, branches grown a round.
         rounds: l.
         keep: k, at most 1 + n l.
-        tokens: Of a chain.
+        tokens: Tokens of a chain.
         depth: Nodes of a chain; only the number of nodes depends on it.
 
     >>> tree_grpo(tokens=3000, depth=4)
@@ -155,7 +155,7 @@ def treepo(*, segment: int = 512, depth: int = 14, divisor: int = 2, first: int 
     while levels and divisor > 1 and width < leaves:
         width, levels = min(width * divisor, leaves), levels - 1
         nodes += width
-    nodes += width * levels  # the other levels are as wide as this one
+    nodes += width * levels  # the remaining levels have this width
     return TreeCost(width, nodes, nodes * segment, width * depth * segment)
 
 
@@ -181,7 +181,7 @@ def branch_grpo(splits: Sequence[int] = (0, 3, 6, 9), *, steps: int, branches: i
 def aepo_split(k: int, entropy_root: float, entropy_tool: float, *, beta: float = 1.0) -> tuple[int, int]:
     """Rollouts from scratch and branches: m = k sigmoid(beta (H_root - H_tool)) and k - m (AEPO, arXiv 2510.14545).
 
-    The paper's beta was not found: 1 is a guess. m is rounded to the nearest and is at least 1.
+    The paper's beta was not found: 1 is a guess. m is rounded to the nearest integer and is at least 1.
 
     Args:
         k: Rollouts of the prompt.
@@ -204,8 +204,8 @@ def aepo_branch_probability(
 ) -> FloatArray:
     """Probability of a branch at a tool step, (alpha + gamma dH) (1 - penalty l) (AEPO, arXiv 2510.14545).
 
-    The second factor keeps branches from crowding on few trajectories. The paper's penalty was not found: 0.25 is a
-    guess; alpha and gamma are those of the predecessor's code (ARPO). Each factor is kept within [0, 1].
+    The second factor prevents many branches on few trajectories. The paper's penalty was not found: 0.25 is a guess;
+    alpha and gamma are those of the predecessor's code (ARPO). Each factor is kept within [0, 1].
 
     Args:
         entropy_change: dH at the step, any shape, finite.

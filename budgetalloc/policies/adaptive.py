@@ -1,4 +1,4 @@
-"""Rollouts drawn in proportion to a weight: no prompt is starved, and the recommended policy."""
+"""The recommended policy: rollouts drawn in proportion to a weight, so that no prompt is starved."""
 
 from dataclasses import replace
 from typing import Literal
@@ -26,16 +26,16 @@ def sampled(
     drift: bool = False,
     seed: int = 0,
 ) -> Policy:
-    """Gives each prompt, by systematic sampling, rollouts in proportion to sqrt(p^i (1-p)^j) of its drawn rate p.
+    """Draws counts by systematic sampling, in proportion to sqrt(p^i (1-p)^j) at each prompt's drawn rate p.
 
-    The root is Neyman's rule: if one rollout of a prompt has variance v, counts proportional to sqrt(v) make the total
-    variance of the estimate least. With power=(1, 1) v is the variance of the reward; with (1, 2), the default, it is
-    weighted by the room above, as in Knapsack RL (arXiv 2509.25849) and VADE (2511.18902): mastered prompts are met
-    rarely, rare successes often. The draw (Thompson sampling) keeps little-known prompts in play.
+    The square root is Neyman's rule: if one rollout of a prompt has variance v, counts proportional to sqrt(v) minimise
+    the total variance of the estimate. With power=(1, 1) v is the variance of the reward; with (1, 2), the default, it
+    is weighted by 1 - p, as in Knapsack RL (arXiv 2509.25849) and VADE (2511.18902): mastered prompts get few rollouts,
+    prompts with rare successes many. The Thompson draw explores prompts with little evidence.
 
-    In groups of one, which the posterior baseline allows, as many prompts as there are rollouts share a step. Evidence
-    fades with every step and not at a visit, which may be a single rollout; a prompt left alone is drawn again in time,
-    so that forgetting is noticed.
+    The posterior baseline allows groups of one, so that a step can cover as many prompts as it has rollouts. Evidence
+    fades at every step rather than at a visit, because a visit may be a single rollout. The belief about a prompt
+    without visits returns to the prior, so that the prompt is drawn again and forgetting is noticed.
 
     Args:
         power: i and j, integers from 0 to 16.
@@ -58,7 +58,7 @@ def sampled(
     def decide(view: View) -> IntArray:
         belief: Belief = view.belief_P.sample(view.rng) if draw else view.belief_P
         variance_P = belief.moment(i, j) * (belief.spread_P if i and j else 1.0)
-        weights_P = np.sqrt(variance_P) + 1e-9  # a prompt believed certain is met when nothing else is left
+        weights_P = np.sqrt(variance_P) + 1e-9  # prompts believed certain come last, but are possible
         if view.budget.rollouts is None or view.budget.tokens is not None or view.budget.quotas is not None:
             return spend(belief, top(weights_P, view.budget.smallest_group), view, None)
         return systematic(weights_P, view.budget, view.rng)
@@ -75,7 +75,8 @@ def adaptive(*, seed: int = 0) -> Policy:
     The learning benchmark (`benchmarks/learning`) picked it. It asks a trainer for `candidates="all"`,
     `baseline="posterior"`, `scale="batch"` and `min_group=1`.
 
-    It takes a seed alone: its other settings are those that were measured. To change one, use `sampled`.
+    The seed is the only argument: all other settings are those that the benchmark measured. `sampled` has them as
+    arguments.
 
     >>> adaptive()
     adaptive(seed=0)

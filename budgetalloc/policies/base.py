@@ -1,4 +1,4 @@
-"""A policy: what it believes, by which rule it decides, and its state."""
+"""A policy: its beliefs, its decision rule and its state."""
 
 import copy
 from collections.abc import Hashable, Iterable, Sequence
@@ -28,10 +28,10 @@ from budgetalloc.policies.step import Seen, Step
 
 @dataclass(frozen=True, eq=False)
 class Policy:
-    """An allocation policy: an estimator that keeps the beliefs, and a rule that spends the budget on them.
+    """An allocation policy: an estimator that holds the beliefs, and a rule that allocates the budget.
 
     Built by the functions of `budgetalloc.policies`. Equal seeds and histories give equal counts, whatever the order
-    of the ids, on every process and after `load_state_dict`; deciding changes nothing, only observing does.
+    of the ids, on every process and after `load_state_dict`; only observing changes the state.
 
     Args:
         name: The function that built it, with its settings.
@@ -39,8 +39,8 @@ class Policy:
         estimator: Keeps the beliefs.
         seed: Seeds draws and ties.
         needs: What the policy asks of a trainer.
-        keep: Which of the step's rollouts to train on, where it generates more than that.
-        memory: What the policy remembers of prompts beside the beliefs, if anything.
+        keep: Selects the rollouts to train on, if the policy generates more than the trainer trains on.
+        memory: Per-prompt columns that the policy keeps in addition to the beliefs, or None.
 
     >>> import budgetalloc as ba
     >>> policy = ba.knapsack(seed=0)
@@ -81,7 +81,7 @@ class Policy:
 
         Args:
             ids_P: The prompts on offer, each once, shape (P,).
-            budget: What may be spent on them.
+            budget: The budget of the step.
             costs_P: Expected tokens of one rollout of each prompt; needed where the budget limits tokens.
             domains_P: The domain of each prompt; needed where the budget has quotas.
 
@@ -113,14 +113,14 @@ class Policy:
         return step.request()
 
     def observe(self, ids_R: Iterable[Any], rewards_R: ArrayLike, success_R: ArrayLike | None = None) -> None:
-        """Learns from one step's rollouts, one row a rollout.
+        """Updates the beliefs from one step's rollouts, one row per rollout.
 
         Args:
             ids_R: The prompt of each rollout, shape (R,).
             rewards_R: The reward that the trainer optimises, shape (R,): any finite number; NaN and None are no
                 evidence. A group of unequal rewards is mixed.
-            success_R: How far each rollout succeeded, in [0, 1], shape (R,), which is what beliefs are about; NaN and
-                None are no evidence. Left out, the rewards are the successes and must lie in [0, 1] themselves.
+            success_R: The success of each rollout, in [0, 1], shape (R,); the beliefs are about success. NaN and None
+                are no evidence. If omitted, the rewards are used as successes and must lie in [0, 1].
 
         Raises:
             InputError: lengths differ, a reward is not finite, or a success lies outside [0, 1].
@@ -135,9 +135,10 @@ class Policy:
         self.learn([(ids, *check_outcomes(rewards_R, success_R, len(ids)))])
 
     def learn(self, rounds: Sequence[Seen]) -> None:
-        """Learns from one step's rewards and successes, checked and round by round, and ends the step.
+        """Updates memory and beliefs from one step's checked rewards and successes, round by round, and ends the step.
 
-        The memory comes first: its rule is code of a method, which may raise, and a memory that raises is unchanged.
+        The memory is updated first: its update rule belongs to a method and may raise, which leaves the memory
+        unchanged.
         """
         if self.memory is not None:
             for ids_R, rewards_R, success_R in rounds:
@@ -148,7 +149,7 @@ class Policy:
         self.estimator.tick()
 
     def belief(self, ids_P: Iterable[Any]) -> Beta:
-        """The belief about these prompts now; repeats are allowed, so `belief(ids_R)` gives one a rollout."""
+        """The current belief about these prompts; ids may repeat, so that `belief(ids_R)` has one entry per rollout."""
         return self.estimator.belief(ids_P)
 
     def cold(self, ids_P: Iterable[Any]) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -156,7 +157,7 @@ class Policy:
         return self.estimator.cold(ids_P)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything learned, and the seed; settings are not in it."""
+        """Everything learned, and the seed, without the settings."""
         memory = {} if self.memory is None else self.memory.state_dict()
         return {"seed": self.seed, **self.estimator.state_dict(), **memory}
 
@@ -182,9 +183,9 @@ class Policy:
 
 
 def _check_together(memory: Memory, estimator: BetaEstimator) -> None:
-    """Raises `StateError` unless a memory and the beliefs can be of the same run.
+    """Raises `StateError` unless a memory and the beliefs can belong to the same run.
 
-    A memory may be younger than the beliefs, which then know prompts that it does not: those of an earlier run.
+    A memory may start later than the beliefs, which then include prompts of an earlier run that the memory lacks.
     """
     remembered, believed = set(memory.ids()), set(estimator.ids())
     if (
@@ -200,5 +201,5 @@ def _check_together(memory: Memory, estimator: BetaEstimator) -> None:
 
 
 def _same_seed(saved: Any, seed: int) -> bool:
-    """Whether a saved seed, which may be anything, is this one."""
+    """Whether a saved seed, of any type, equals this seed."""
     return isinstance(saved, (int, np.integer)) and not isinstance(saved, bool) and int(saved) == seed

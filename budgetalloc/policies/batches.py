@@ -1,4 +1,4 @@
-"""Which prompts a step has room for, drawn at random or in an order, and counts in proportion to what they want."""
+"""Selection of the prompts that fit into a step, at random or in a given order, and counts in proportion to demand."""
 
 from dataclasses import replace
 
@@ -15,17 +15,17 @@ from budgetalloc.values import Value
 
 
 def batch(wanted_P: IntArray, view: View, order_P: IntArray | None = None, most: int | None = None) -> IntArray:
-    """Places of the first prompts, in this order, whose wants fit into the budget together; at least one.
+    """Indices of the first prompts, in this order, whose wanted rollouts fit into the budget together; at least one.
 
     Args:
         wanted_P: Rollouts that each prompt wants.
-        view: Of the decision; its order, which is random, is the default order.
-        order_P: Places of the prompts.
-        most: Prompts, unless the budget's cap needs more of them.
+        view: The view of the decision; its order is random and is the default order.
+        order_P: Indices of the prompts.
+        most: Largest number of prompts, unless the budget's cap requires more.
     """
     budget, prompts = view.budget, len(wanted_P)
     order = np.arange(prompts) if order_P is None else order_P
-    floor = budget.smallest_group if budget.floor else 0  # every prompt has it
+    floor = budget.smallest_group if budget.floor else 0  # every prompt gets the floor
     extra_P = np.clip(wanted_P, budget.smallest_group, budget.largest_group) - floor
     number = prompts if most is None else most
     if budget.rollouts is not None:
@@ -41,17 +41,18 @@ def batch(wanted_P: IntArray, view: View, order_P: IntArray | None = None, most:
 
 
 def keep_only(wanted_P: IntArray, chosen: IntArray) -> IntArray:
-    """The wants of the chosen prompts, 0 for all others."""
+    """The wanted rollouts of the chosen prompts, 0 for all others."""
     kept_P = np.zeros_like(wanted_P)
     kept_P[chosen] = wanted_P[chosen]
     return kept_P
 
 
 def in_proportion(wanted_P: IntArray, view: View) -> IntArray:
-    """Counts in proportion to what is wanted; a prompt that wants 0 gets only what the budget
-    gives to all prompts, or cannot place elsewhere.
+    """Counts in proportion to `wanted_P`; a prompt that wants 0 gets only what the budget gives to all prompts or no
+    other prompt can take.
 
-    Wants that add up to the budget and keep to its sizes are met exactly. With `floor=0`, wants come from `batch`.
+    If `wanted_P` adds up to the budget and respects its group sizes, it is the result. With `floor=0`, `wanted_P` comes
+    from `batch`.
     """
     budget = view.budget
     if budget.rollouts is None or budget.tokens is not None or budget.quotas is not None:
@@ -65,7 +66,7 @@ def in_proportion(wanted_P: IntArray, view: View) -> IntArray:
 
 
 def _shares(wanted_P: IntArray, view: View) -> Value:
-    """Webster's rule as a value: the n-th rollout is worth less the larger (n - 1/2) / wanted.
+    """Webster's rule as a value: the gain of the n-th rollout falls as (n - 1/2) / wanted rises.
 
     Prompts that want 0 come last. Gains are positive, and per token where only tokens are limited, so that any budget
     is spent.
@@ -87,8 +88,8 @@ def _shares(wanted_P: IntArray, view: View) -> Value:
 def drawn_batch(view: View, group: int) -> View:
     """With `floor=0`, the view of a batch drawn at random, in which every prompt has at least the smallest group.
 
-    The batch is the first prompts of the view, whose order is drawn anew at each step: as many as groups of `group`
-    fit into the budget. With a floor, in tokens or with quotas it is the view itself.
+    The batch is the first prompts of the view, whose order is redrawn at each step: as many prompts as groups of
+    `group` fit into the budget. With a floor, a budget in tokens or quotas, the view is returned unchanged.
     """
     budget = view.budget
     if budget.floor or budget.rollouts is None or budget.tokens is not None or budget.quotas is not None:

@@ -1,4 +1,5 @@
-"""Which prompts are on offer, and which sizes their groups may have: what every attachment of a policy resolves."""
+"""The candidate prompts of a decision and the sizes that their groups may have, with defaults from the policy's
+needs."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,12 +15,12 @@ from budgetalloc.policies.decision import Needs
 
 @dataclass(frozen=True)
 class Bounds:
-    """Candidates and sizes of groups, as the callback, `simulate`, replay, one-step values and configs take them.
+    """Candidates and group sizes, as arguments of the callback, `simulate`, replay, one-step values and configs.
 
     Args:
         candidates: Prompts to choose among: 1, the batch's own; k, k times as many; "all", the whole dataset.
-        floor: Fewest rollouts of each prompt on offer.
-        cap: Most rollouts of a prompt; None is 8 times the trainer's group, and more where there are too few prompts.
+        floor: Fewest rollouts of each candidate prompt.
+        cap: Most rollouts of a prompt; None is 8 times the trainer's group, or more if there are too few prompts.
         min_group: Smallest group that is not empty.
         quantum: Counts are multiples of it.
 
@@ -44,7 +45,7 @@ class Bounds:
         min_group: int | None = None,
         quantum: int = 1,
     ) -> "Bounds":
-        """What was given, and for the rest what the policy needs. The floor left out is 2 with one candidate, else 0.
+        """The bounds as given, with the policy's needs as defaults. The default floor is 2 with one candidate, else 0.
 
         Raises:
             InputError: `candidates` is neither a positive integer nor "all", or a bound is not an integer of at least 1
@@ -72,9 +73,9 @@ class Bounds:
         """The budget of one step.
 
         Args:
-            rollouts: To be spent exactly.
-            prompts: How many are on offer.
-            group: Rollouts that the trainer alone gives a prompt (`num_generations`).
+            rollouts: Rollouts of the step, spent exactly.
+            prompts: Number of candidate prompts.
+            group: Rollouts per prompt of the trainer without a policy (`num_generations`).
 
         Raises:
             BudgetError: the bounds contradict each other, or `rollouts`.
@@ -87,20 +88,20 @@ class Bounds:
         return Budget(rollouts, floor=self.floor, cap=cap, quantum=self.quantum, min_group=self.min_group)
 
     def on_offer(self, batch: int, pool: int) -> int:
-        """How many prompts `offer` gives for a batch and a pool of these sizes."""
+        """The number of prompts that `offer` returns for a batch and a pool of these sizes."""
         return pool if self.candidates == "all" else min(self.candidates * batch, pool)
 
     def offer(self, batch_P: Sequence[Id], pool_P: Iterable[Id], seed: int, step: int) -> list[Id]:
-        """The prompts to choose among: the batch's own, these and others drawn from the pool, or the whole pool.
+        """The candidates: the prompts of the batch, the batch with others drawn from the pool, or the whole pool.
 
         Args:
             batch_P: The prompts of the loader's batch, each once.
-            pool_P: All prompts that may be asked for, each once, in an order that is the same on every process.
-            seed: Of the policy.
+            pool_P: All prompts of the pool, each once, in the same order on every process.
+            seed: Seed of the policy.
             step: Number of the step; the draw depends on the seed, the step, the batch and the pool.
 
         Returns:
-            The batch first, then those drawn; `pool_P` in its order where `candidates` is "all".
+            The batch first, then the prompts drawn; `pool_P` in its order if `candidates` is "all".
 
         >>> Bounds.resolve(Needs(), candidates=2).offer(["a", "b"], ["a", "b", "c", "d", "e"], seed=0, step=0)
         ['a', 'b', 'e', 'd']

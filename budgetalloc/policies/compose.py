@@ -17,8 +17,8 @@ from budgetalloc.solvers.greedy import greedy
 from budgetalloc.solvers.proportional import proportional
 from budgetalloc.values import Value, mixed_group, success_gain
 
-_FIRST_LIMIT = 64  # counts up to here are priced first; few prompts ever get more
-_FIRST_CELLS = 1_600_000  # and fewer where there are very many prompts
+_FIRST_LIMIT = 64  # the first table prices counts up to this limit; few prompts get more
+_FIRST_CELLS = 1_600_000  # values in the first table, which limits its width for large pools
 _MOST_CELLS = 200_000_000  # values of 8 bytes that one decision may hold
 
 
@@ -30,9 +30,9 @@ def uniform(
     drift: bool = False,
     seed: int = 0,
 ) -> Policy:
-    """The same count for every prompt, as plain GRPO; what does not divide goes to prompts drawn anew at each step.
+    """The same count for every prompt, as plain GRPO; the remainder goes to prompts redrawn at each step.
 
-    Attached to a trainer it changes nothing; the estimator only feeds the metrics.
+    Attached to a trainer, this policy does not change the training; the estimator only provides metrics.
 
     Args:
         prior, discount, idle, drift: As in `BetaEstimator`.
@@ -65,9 +65,9 @@ def knapsack(
 ) -> Policy:
     """Spends the budget where the value expected under the belief is largest.
 
-    There is no exploration in it: over a pool much larger than the budget it returns to the prompts it knows, and on
-    real training it then loses to `uniform`. Use it to move rollouts between the prompts of a batch; over a pool use
-    `thompson`.
+    The rule does not explore: over a pool much larger than the budget it keeps choosing prompts that it has seen, and
+    in real training it is then worse than `uniform`. Use `knapsack` to move rollouts between the prompts of a batch,
+    and `thompson` over a pool.
 
     Args:
         value: What n rollouts of a prompt are worth, such as `mixed_group`.
@@ -104,11 +104,11 @@ def thompson(
     drift: bool = False,
     seed: int = 0,
 ) -> Policy:
-    """Draws every prompt's rate from its belief, then spends the budget as if the draw were true.
+    """Draws every prompt's rate from its belief, then spends the budget as if the drawn rates were the true rates.
 
-    The draw explores: a prompt that is little known now and then looks worth a group. Thompson sampling on prompts is
-    VADE's idea (arXiv 2511.18902) and MoPPS' (2507.04632); here the draw feeds the knapsack, so that the counts too
-    follow from it.
+    The draw explores: a prompt with little evidence sometimes gets a draw of high value. VADE (arXiv 2511.18902) and
+    MoPPS (2507.04632) select prompts by Thompson sampling; here the drawn rates enter the knapsack, so that they
+    determine the counts as well.
 
     Args:
         value: What n rollouts of a prompt are worth.
@@ -133,7 +133,7 @@ def thompson(
 
 
 def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> IntArray:
-    """Prices the counts and solves, in a table only as wide as the answer needs.
+    """Computes the values of all counts and solves, in a table only as wide as the solution needs.
 
     For concave values, counts that stay below the width of the table are optimal without the limit too; so the table
     doubles until they do.
@@ -141,7 +141,7 @@ def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> In
     budget = view.budget
     two_resources = budget.rollouts is not None and budget.tokens is not None
     solve = solver or (ortools if two_resources or budget.quotas is not None else greedy)
-    # Any solver may know quotas, such as partial(ortools, time_limit=60); greedy does not, and says so.
+    # A solver given by the user may support quotas, such as partial(ortools, time_limit=60); greedy raises.
     domains = {"domains_P": view.domains_P} if budget.quotas is not None and solve is not greedy else {}
     limit = budget.largest_group
     if solve is greedy and budget.rollouts is not None:
@@ -166,7 +166,7 @@ def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> In
 
 
 def _fair_share(view: View) -> Value:
-    """Gains per token that are equal for all prompts and fall with n: no prompt is two rollouts ahead of another."""
+    """Gains per token that are equal for all prompts and fall with n, so that counts differ by at most one."""
     two_resources = view.budget.rollouts is not None
     price_P = np.ones(len(view.belief_P)) if two_resources or view.costs_P is None else view.costs_P
 

@@ -1,4 +1,4 @@
-"""What a decision may look at and ask for: the nouns that policies and trainers share."""
+"""The inputs and outputs of a decision: the types that policies and trainers share."""
 
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ from budgetalloc.errors import UnsupportedError, check_choice, check_flag, check
 
 @dataclass(frozen=True)
 class Needs:
-    """What a policy asks of a trainer where the user does not say: see `AdaptiveGRPOCallback`.
+    """The trainer settings that a policy needs, used where the user gives none: see `AdaptiveGRPOCallback`.
 
     Args:
         candidates: Prompts to choose among: 1, the batch's own; k, k times as many; "all", the whole dataset.
         baseline, scale, weight: As in `group_advantages`; `None` is the trainer's own.
-        keep_batch: With one candidate, leave the batch's rows as they are: nothing is decided, only observed.
-        generate: Rollouts that a step may generate for each one that it trains on.
+        keep_batch: With one candidate, leave the batch's rows unchanged: the policy observes and decides nothing.
+        generate: Rollouts that a step may generate per rollout that it trains on.
         min_group: Smallest group that is not empty: 1 where the baseline does not need the group.
     """
 
@@ -50,18 +50,18 @@ class Needs:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What a decision may look at. The order of the prompts does not depend on the caller's order.
+    """The inputs of a decision. The order of the prompts does not depend on the caller's order.
 
     Args:
         belief_P: Beliefs before the step.
-        budget: What may be spent.
+        budget: The budget of the step.
         costs_P: Expected tokens of one rollout of each prompt, or None.
         domains_P: The domain of each prompt, or None.
         rng: Seeded by the policy's seed and the step, so that a decision can be repeated.
         ids_P: The prompts.
-        cold_P: Which of them were never seen.
+        cold_P: Which prompts were never seen.
         step: Steps ended before this one.
-        recall: Columns of the policy's memory, one entry a prompt; empty without one.
+        recall: Columns of the policy's memory, one entry per prompt; empty if the policy has no memory.
         numbers: Numbers of the policy's memory.
     """
 
@@ -77,7 +77,7 @@ class View:
     numbers: Mapping[str, float]
 
     def rollouts_only(self, what: str) -> int:
-        """The rollouts to spend; raises `UnsupportedError` where the budget limits tokens or has quotas."""
+        """The rollouts to spend; raises `UnsupportedError` if the budget limits tokens or has quotas."""
         if self.budget.rollouts is None or self.budget.tokens is not None or self.budget.quotas is not None:
             raise UnsupportedError(
                 f"{self.budget}: {what} spends rollouts only. For tokens or quotas use a policy with a value, such as "
@@ -88,7 +88,7 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """What the rounds of a step have shown so far, one entry a prompt in the order of the `View`.
+    """The outcomes of a step's rounds so far, one entry per prompt in the order of the `View`.
 
     Args:
         successes_P: Sum of the successes, in [0, n].
@@ -108,11 +108,11 @@ class Tally:
 
     @classmethod
     def empty(cls, prompts: int) -> "Tally":
-        """Of this many prompts without any rollout."""
+        """The tally of this many prompts without rollouts."""
         return cls(np.zeros(prompts), np.zeros(prompts), np.full(prompts, np.inf), np.full(prompts, -np.inf))
 
     def add(self, at_R: IntArray, rewards_R: FloatArray, success_R: FloatArray) -> None:
-        """Rewards and successes of rollouts of the prompts at these places; NaN is none."""
+        """Adds rewards and successes of rollouts of the prompts at these indices; NaN is a missing value."""
         scored_R = ~np.isnan(success_R)
         np.add.at(self.successes_P, at_R[scored_R], success_R[scored_R])
         np.add.at(self.scored_P, at_R[scored_R], 1.0)
@@ -126,18 +126,19 @@ class Tally:
 
 @dataclass(frozen=True, eq=False)
 class Hinted:
-    """Counts of rollouts that are to be generated with the user's hint: what a decision in rounds yields for them.
+    """Counts of rollouts to generate with the user's hint; a decision in rounds yields this instead of plain counts.
 
     Args:
-        counts_P: Rollouts, one entry a prompt in the order of the `View`.
+        counts_P: Rollouts, one entry per prompt in the order of the `View`.
     """
 
     counts_P: IntArray
 
 
 Rounds = Generator[IntArray | Hinted, Tally, None]
-"""A decision in rounds: yields counts, is sent what they showed, and ends when it wants no more."""
+"""A decision in rounds: a generator that yields counts, receives the tally, and returns when no more rollouts are
+wanted."""
 Decide = Callable[[View], IntArray | Rounds]
 Keep = Callable[[Sequence[Id], FloatArray, int, FloatArray | None, FloatArray | None], IntArray]
 """Which rollouts to train on: (ids_R, rewards_R, rows, scores_RF of each reward function, success_R) -> indices,
-ascending. Where success_R is None, the rewards are the successes."""
+ascending. If success_R is None, the rewards are the successes."""

@@ -1,4 +1,5 @@
-"""Spending by gains per rollout, with a first share for all and a bound: what methods with N_low and N_up share."""
+"""Spending by gains per rollout, with a minimum for all prompts and an upper bound: shared by methods with N_low and
+N_up."""
 
 from collections.abc import Callable
 
@@ -13,18 +14,18 @@ from budgetalloc.values import Value
 
 # Gains are multiples of one unit, so that their sums are exact and equal gains are ties.
 UNIT = 2.0**-40
-START = 2.0**-3  # of each rollout that every prompt gets first: above every other gain
+START = 2.0**-3  # gain of the rollouts that every prompt gets first, above every other gain
 
 
 def spend_gains(gain: Callable[[IntArray], FloatArray], start_P: IntArray, high: int, view: View) -> IntArray:
-    """Counts of largest total gain: first `start_P` rollouts each, then by gain up to `high`, then all alike.
+    """Counts of largest total gain: first `start_P` rollouts each, then by gain up to `high`, then evenly.
 
     Args:
-        gain: For counts_N, what each rollout between one of them and the next brings for its price, shape (P, N):
+        gain: For counts_N, the gain per unit of cost of each rollout between one count and the next, shape (P, N):
             below `START` and not rising with n.
         start_P: Rollouts that every prompt gets first, shape (P,).
-        high: Most rollouts by gain; the budget's smallest group, where that is more.
-        view: Of the decision.
+        high: Most rollouts by gain, or the budget's smallest group if that is larger.
+        view: The view of the decision.
     """
     price_P, high = token_prices(view), max(high, view.budget.smallest_group)
 
@@ -70,9 +71,10 @@ def mean_rollouts(view: View) -> int:
 
 
 def token_prices(view: View) -> FloatArray:
-    """What a rollout costs beside the cheapest prompt's where tokens alone are limited, else 1: shape (P,).
+    """The cost of a rollout relative to the cheapest prompt's if only tokens are limited, else 1: shape (P,).
 
-    The solver divides gains by tokens there: a gain that is to rank a prompt whatever it costs is multiplied by it.
+    Under a budget in tokens the solver divides gains by tokens; multiply a gain by this price to rank prompts
+    regardless of cost.
     """
     if view.budget.rollouts is not None or view.costs_P is None:
         return np.ones(len(view.ids_P))

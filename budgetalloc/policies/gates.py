@@ -1,4 +1,4 @@
-"""Gates: only prompts of middling success rate pass, others with a small chance."""
+"""Gates: prompts of medium success rate pass, other prompts with a small probability."""
 
 import math
 from collections.abc import Callable
@@ -30,17 +30,19 @@ def gate(
 ) -> Policy:
     """Rolls out prompts whose predicted success rate lies between `lo` and `hi`, in groups of equal size.
 
-    A prompt outside passes all the same with the chance `explore`, so that one which the model has learned or forgotten
-    is met again. Of those that pass, as many as groups of `group` fit into the budget are taken at random. If they are
-    too few, or none, prompts that did not pass follow, at random too: the budget is spent exactly. The rule and its
-    defaults are our own.
+    A prompt outside the bounds passes with probability `explore`, so that changes of its success rate are noticed. As
+    many of the passing prompts as groups of `group` fit into the budget are chosen at random. If too few pass, prompts
+    that did not pass are added at random, so that the budget is spent exactly. The rule and its defaults are
+    budgetalloc's.
 
     Args:
         group: Rollouts of a chosen prompt, at least 1.
         lo, hi: Bounds of the rates that pass, both excluded; lo in [0, 1), hi in (lo, 1].
-        predict: Gives the rates, from the view's `ids_P` for example; NaN passes. Without it they are the means of the
-            beliefs, and prompts never seen pass. It must depend on nothing else that changes, or a resumed run differs.
-        explore: Chance of a prompt outside to pass, in [0, 1]. With 0 it may never be met again.
+        predict: Returns the rates, for example from the view's `ids_P`; NaN passes. The default is the means of the
+            beliefs, with which prompts never seen pass. The function must not depend on other changing state, or a
+            resumed run differs.
+        explore: Probability that a prompt outside the bounds passes, in [0, 1]. With 0, such a prompt may never be
+            rolled out again.
         discount, idle: As in `BetaEstimator`.
         seed: Seeds the draws.
 

@@ -1,8 +1,8 @@
 """Published methods that generate more than they train on: equal counts, then a rule of `downselect`.
 
-A step generates `generate` times what it trains on, all of it counted, and all of it observed. The trainer's advantages
-are taken over all that was generated; where a paper takes them over the rows kept, its docstring says so. Nothing is
-saved in generation, only in the update.
+A step generates `generate` times the rollouts that it trains on; all of them count against the budget, and all are
+observed. The trainer computes advantages over all generated rollouts; if a paper computes them over the rows kept, the
+method's docstring says so. These methods reduce the cost of the update, not of generation.
 """
 
 import zlib
@@ -22,7 +22,7 @@ from budgetalloc.policies.decision import Keep, Needs
 
 
 def generate_and_keep(name: str, generate: int, keep: Callable[..., IntArray], seed: int, settings: str = "") -> Policy:
-    """Uniform counts of a budget that is `generate` times what is trained on."""
+    """Uniform counts of a budget that is `generate` times the rollouts trained on."""
     check_integer("generate", generate, 2)
     check_seed(seed)
     kept: Keep = keep
@@ -37,6 +37,6 @@ def scaled_advantages(ids_R: Sequence[Id], rewards_R: FloatArray) -> FloatArray:
 
 
 def rng_of_step(seed: int, ids_R: Sequence[Id], rewards_R: FloatArray) -> np.random.Generator:
-    """Seeded by what the step showed, so that all processes and every repetition draw the same."""
+    """A generator seeded by the step's ids and rewards, so that all processes and every repetition draw the same."""
     shown = repr(list(ids_R)).encode() + np.ascontiguousarray(rewards_R, dtype=np.float64).tobytes()
     return np.random.default_rng([seed, zlib.crc32(shown)])

@@ -1,4 +1,4 @@
-"""Prompts that nothing solves go to the user's own hints, with their rollouts counted."""
+"""Prompts whose rollouts all failed get rollouts with the user's hints, which count against the budget."""
 
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import replace
@@ -13,7 +13,7 @@ from budgetalloc.policies.decision import Hinted, Rounds, Tally, View
 from budgetalloc.policies.rounds import Spending
 
 Hint = Callable[[list[Id]], Iterable[Id] | None]
-"""Prompts that nothing solved, those with most failures first -> the ones that it has a hint for; None is all."""
+"""Prompts without a success, those with most failures first -> the prompts that have a hint; None is all."""
 
 
 def on_all_fail(
@@ -22,27 +22,28 @@ def on_all_fail(
     """Hands prompts whose rollouts of the step all failed to your hints, and pays for rollouts with them.
 
     The trigger is that of NuRL (arXiv 2509.25666), which regenerates an all-fail group with a hint in all but one of
-    its rollouts; Guide (2506.13923) and XRPO's seeding (2510.06672) wait for the same. What a hint is, and how a policy
-    gradient treats its tokens, is yours: Guide corrects the ratio to the prompt without the hint, NuRL hints only in a
-    second stage of training.
+    its rollouts; Guide (2506.13923) and XRPO's seeding (2510.06672) wait for the same. The content of a hint, and how
+    the policy gradient treats its tokens, are the user's choice: Guide corrects the ratio to the prompt without the
+    hint, NuRL gives hints only in a second stage of training.
 
     `policy` spends all but `share` of the budget. Then `hint(ids)` is asked once, with every prompt whose successes of
-    this step are all 0 (whatever its rewards), and says which of them it can help. Those get `rollouts - unhinted`
-    rollouts in a round of their own, for which `step.hinted` is True, as far as the reserve goes; what it keeps goes in
-    a last plain round to `unhinted` for each of them, and to all prompts. Their rewards are passed with `hinted=True`:
-    they are spent, but reach neither the beliefs, nor the memory, nor the trigger. A trainer that knows nothing of
-    hints does not go on in silence: its `step.observe(ids_R, rewards_R)` raises `InputError`. In `group_advantages`
-    hinted rollouts need ids of their own, unless their groups are to be mixed with the plain ones, as NuRL's are; the
-    posterior baseline is that of the prompt without a hint.
+    this step are all 0 (whatever its rewards), and returns those that have a hint. Each of these gets `rollouts -
+    unhinted` rollouts in a separate round with `step.hinted` True, as far as the reserve suffices; a last plain round
+    gives each `unhinted` rollouts and spends the rest on all prompts. Their rewards are passed with `hinted=True`: they
+    count as spent, but are not used by the beliefs, the memory or the trigger. A trainer without support for hints gets
+    an error: its `step.observe(ids_R, rewards_R)` raises `InputError`. In `group_advantages` hinted rollouts need ids
+    of their own, unless their groups are to be mixed with the plain ones, as NuRL's are; the posterior baseline is that
+    of the prompt without a hint.
 
-    The two policies share what they learn: go on with one of them.
+    The two policies share one state: use only one of them afterwards.
 
     Args:
         policy: Decides everything else, in one round or several, with rollouts as its budget.
-        hint: Your code. It has to give the same answer on every process.
-        rollouts: Further rollouts of a prompt that is helped, at least 1.
+        hint: The user's function. It must return the same result on every process.
+        rollouts: Further rollouts of a prompt with a hint, at least 1.
         unhinted: How many of them are without the hint, 0 to `rollouts - 1`.
-        share: Of the budget, reserved, in (0, 1); our default. It is lowered where what is left could not be spent.
+        share: Share of the budget that is reserved, in (0, 1); our default. It is lowered if the rest could not be
+            spent.
         fewest: Fewest failures of this step to call a prompt unsolved, at least 1; our default.
             NuRL waits for a whole group of failures.
 
@@ -90,7 +91,7 @@ def on_all_fail(
         if unhinted:
             spending.give_each(helped, unhinted)
         by_count = np.argsort(spending.counts_P, kind="stable")
-        spending.spread(by_count[spending.counts_P[by_count] > 0])  # new groups only where the open ones are full
+        spending.spread(by_count[spending.counts_P[by_count] > 0])  # new groups only after the open ones are full
         spending.spread(by_count)
         yield spending.counts_P - spent_P - hinted_P
 
@@ -113,7 +114,7 @@ def _reserve(budget: Budget, prompts: int, share: float) -> int:
 
 
 def _counted(plan: IntArray | Rounds, prompts: int) -> Generator[IntArray | Hinted, Tally, tuple[IntArray, Tally]]:
-    """The rounds of another decision; returns their counts in all, and what they showed."""
+    """The rounds of another decision; returns their total counts and their tally."""
     spent_P, tally = np.zeros(prompts, dtype=np.int64), Tally.empty(prompts)
     if isinstance(plan, np.ndarray):
         tally = yield plan

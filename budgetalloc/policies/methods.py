@@ -1,7 +1,7 @@
-"""Every allocation method in one table: what it decides, by which rule, its source, and what it asks of a trainer.
+"""The table of all allocation methods: what each decides, its rule, its source, and its needs of a trainer.
 
-A new method is one function and one row here; the row brings the tests that every policy must pass. The published
-methods of a section lie in the folder of `published/` that has the section's name.
+A new method needs one function and one row here; the row makes the method run through the tests of all policies. The
+published methods of a section lie in the folder of `published/` that has the section's name.
 """
 
 from collections.abc import Callable
@@ -55,7 +55,7 @@ SECTIONS: dict[Decides, str] = {
     ROUNDS: "How a step goes on after the rewards of its first rollouts: these methods decide in rounds.",
     ROLLOUTS: "Which of the rollouts that were generated are trained on.",
 }
-"""What a method decides in the first place: the sections of the table, and the folders of `published/`."""
+"""The main decision of a method: the sections of the table, and the folders of `published/`."""
 
 Checked = Literal["ours", "released code", "paper's formulas", "a description"]
 OURS, CODE, FORMULAS, DESCRIBED = CHECKED = get_args(Checked)
@@ -65,7 +65,7 @@ MEANINGS: dict[Checked, str] = {
     FORMULAS: "follows the formulas that the paper prints; no code was compared.",
     DESCRIBED: "follows an abstract, a figure or a summary by others; a formula or a constant may be guessed.",
 }
-"""What a method was checked against, the surest first."""
+"""What a method was checked against, the most reliable first."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Method:
     Args:
         name: Of the function.
         build: The function, called with `seed=`.
-        decides: What it decides in the first place: a section of the table.
+        decides: The main decision: a section of the table.
         formula: The rule in one line.
         source: The paper that the rule is from, or "ours".
         checked: What the implementation was checked against (`MEANINGS`).
@@ -97,29 +97,30 @@ class Method:
     note: str = ""
 
     def needs(self) -> dict[str, Any]:
-        """What it asks of a trainer beyond plain GRPO: the entries of `Needs` that differ, and "rounds"."""
+        """The method's needs beyond plain GRPO: the entries of `Needs` that differ, and "rounds"."""
         plain = asdict(Needs(keep_batch=True))
         needs = {k: v for k, v in asdict(self.build(seed=0).needs).items() if v != plain[k] and k != "keep_batch"}
         return needs | ({"rounds": True} if self.in_rounds() else {})
 
     def asks(self) -> str:
-        """The same in words, such as "candidates all, baseline posterior"."""
+        """The needs as text, such as "candidates all, baseline posterior"."""
         words = [name if value is True else f"{name} {value}" for name, value in self.needs().items()]
         return ", ".join(words) or "nothing"
 
     def in_rounds(self) -> bool:
-        """Whether it decides again within a step, once the first rewards are in: its trainer must generate again."""
+        """Whether the method decides again within a step, after the first rewards, so that the trainer must generate
+        again."""
         ids, requests = list(range(16)), 0
         step = self.build(seed=0).begin(ids, Budget(rollouts=256, floor=0, min_group=1))
         while (counts_P := step.request()).any():
             requests += 1
             ids_R = [x for x, count in zip(ids, counts_P.tolist(), strict=True) for _ in range(count)]
-            step.observe(ids_R, [0.0] * len(ids_R))  # whoever decides in rounds goes on where all fail
+            step.observe(ids_R, [0.0] * len(ids_R))  # a method in rounds continues after a round of failures
         return requests > 1
 
 
 def _category(prompt: Id) -> str:
-    """The category of a prompt where the table is tested and measured: the last letter of its id."""
+    """The category of a prompt in tests and measurements of the table: the last letter of its id."""
     return str(prompt)[-1]
 
 

@@ -15,7 +15,8 @@ from budgetalloc.values import Value
 def top(scores_P: FloatArray, group: int) -> Value:
     """The value that makes a solver take the best-scored prompts, `group` rollouts each; scores are positive.
 
-    Worth `score` a rollout up to `group` and nothing beyond, so that a surplus is spread only where all are full.
+    Each rollout up to `group` has the value `score`, further rollouts 0, so that a surplus is spread only after all
+    groups are full.
 
     >>> from budgetalloc import Budget, Point
     >>> from budgetalloc import greedy
@@ -33,13 +34,12 @@ def top(scores_P: FloatArray, group: int) -> Value:
 def ranked(scores_P: FloatArray, group: int, view: View) -> IntArray:
     """The best-scored prompts, `group` rollouts each; scores are positive.
 
-    A rule that ranks prompts says nothing about tokens: under a budget in tokens the order is the same, whatever a
-    rollout costs.
+    The order of the prompts does not depend on their costs, also under a budget in tokens.
     """
     budget, prompts = view.budget, len(scores_P)
     if budget.rollouts is None and view.costs_P is not None:
         scores_P = scores_P * view.costs_P
-    fits = prompts  # no more groups than these have room: pricing them alone makes a pool of 100,000 fast
+    fits = prompts  # at most this many groups fit: pricing only these keeps a pool of 100,000 fast
     if budget.rollouts is not None and budget.tokens is None and budget.quotas is None and budget.floor == 0:
         fits = min(prompts, budget.rollouts // budget.smallest_group + 1)
     best = np.sort(np.argsort(-scores_P, kind="stable")[:fits])

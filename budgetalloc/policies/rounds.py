@@ -1,4 +1,4 @@
-"""The machinery of decisions in rounds: handing out a budget piece by piece so that it can be spent exactly."""
+"""Decisions in rounds: allocation of a budget in portions, such that the whole budget can be spent exactly."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from budgetalloc.policies.decision import Rounds, Tally, View
 
 
 class Spending:
-    """What a step has handed out so far: never more than the budget, and always so that the rest can be spent.
+    """The rollouts allocated so far in a step: never more than the budget, and always such that the rest can be spent.
 
     >>> spending = Spending(Budget(rollouts=9, floor=0, cap=8), prompts=3)
     >>> spending.give(0, 8), spending.give(1, 8)  # 8 would leave one rollout, which is no group
@@ -38,7 +38,7 @@ class Spending:
         least = 0 if had else low
         most = min(max(-(-wanted // quantum) * quantum, least), high - had, self.left)
         room = self._room - (high - had if had else 0)
-        short = self.left - (room + high - had)  # what new groups would have to take, however much is given here
+        short = self.left - (room + high - had)  # what new groups would have to take, for any amount given here
         excess = max(most - (self.left - -(-max(short, 0) // high) * low), 0)
         given = most - -(-excess // quantum) * quantum
         if given < max(least, 1):
@@ -55,7 +55,7 @@ class Spending:
         new_K = had_K == 0
         wanted_K = np.broadcast_to(np.asarray(wanted_K, dtype=np.int64), at_K.shape)
         full_K = np.minimum(np.maximum(-(-wanted_K // quantum) * quantum, np.where(new_K, low, 0)), high - had_K)
-        # Each gift leaves less to spare beside what new groups need: all before the first that cannot be full are full.
+        # Each allocation reduces the slack over what new groups need: all before the first incomplete one are complete.
         left_K = self.left - np.cumsum(full_K)
         short_K = self.left - self._room - high * np.cumsum(new_K)
         ok_K = -(-np.maximum(short_K, 0) // high) * low <= left_K
@@ -69,7 +69,7 @@ class Spending:
             self.give(at, wanted)
 
     def spread(self, at_K: IntArray, keep: int = 0) -> None:
-        """Hands out what is left but `keep`, a quantum to each of these prompts in turn, as far as they take it."""
+        """Allocates all rollouts left but `keep`, a quantum to each of these prompts in turn, up to their caps."""
         quantum, high = self.budget.quantum, self.budget.largest_group
         before = -1
         while self.left > keep and self.left != before:
@@ -95,13 +95,13 @@ def until_finished(
 ) -> Rounds:
     """Rounds in which prompts that are not finished are continued, and new prompts start with what is left.
 
-    Prompts start in the order of the view, no more than could all be continued to `most`: at most the last is left
-    half-way, at the price of more and smaller rounds. With a floor all start at once, and some may be left half-way.
-    Where no prompt is left to continue or to start, `least` rollouts are spent all the same, on the prompts that have
-    fewest.
+    Prompts start in the order of the view, and only as many as could all be continued to `most`, so that at most the
+    last is left incomplete; this takes more and smaller rounds. With a floor all prompts start at once, and some may be
+    left incomplete. If no prompt is left to continue or to start, rollouts up to `least` go to the prompts that have
+    the fewest.
 
     Args:
-        view: Of the decision.
+        view: The view of the decision.
         first, more, most: Rollouts to start a prompt with, to continue it with, and in all.
         finished: Which prompts need no more.
         least: Fewest rollouts of the step.

@@ -1,4 +1,4 @@
-"""How much signal a group's rewards hold: the mean absolute advantage."""
+"""The signal in a group's rewards: the mean absolute advantage."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +17,7 @@ def mean_advantage(rewards_R: ArrayLike, group_R: NDArray[np.int64], groups: int
     Args:
         rewards_R: Finite rewards on any scale, shape (R,).
         group_R: The group of each, from 0 to groups - 1, shape (R,).
-        groups: How many there are.
+        groups: Number of groups.
 
     >>> mean_advantage([0, 0, 0, 1, 0.2, 1.0, 0.5, 0.5], np.repeat([0, 1, 2], [4, 2, 2]), 3).round(4)
     array([0.866, 1.   , 0.   ])

@@ -1,4 +1,4 @@
-"""One training step's conversation with a policy: request counts, observe rewards, end."""
+"""One training step of a policy: request counts, observe rewards, end."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Protocol
@@ -22,7 +22,7 @@ Seen = tuple[list[Id], FloatArray, FloatArray]
 
 
 class Deciding(Protocol):
-    """What a step needs of a `Policy`."""
+    """The part of a `Policy` that a step uses."""
 
     @property
     def decide(self) -> Decide: ...
@@ -38,9 +38,8 @@ class Deciding(Protocol):
 
 
 class Step:
-    """One training step's conversation with a policy.
-
-    The policy learns at `end()`, all at once: a step that is never ended leaves it as it was before the step.
+    """One training step of a policy: request counts, observe rewards, end. The policy learns at `end()`, all at once: a
+    step that is never ended leaves it as it was before the step.
 
     >>> import budgetalloc as ba
     >>> step = ba.uniform().begin(["a", "b"], ba.Budget(rollouts=4))
@@ -65,7 +64,7 @@ class Step:
         budget.check(len(self.ids_P))
         self.costs_P = None if costs_P is None else check_costs(costs_P, len(self.ids_P))
         self.domains_P = None if domains_P is None else check_domains(domains_P, len(self.ids_P))
-        self.belief_P = policy.belief(self.ids_P)  # before the step: what an unbiased baseline may use
+        self.belief_P = policy.belief(self.ids_P)  # before the step, as an unbiased baseline requires
         self.cold_P = policy.cold(self.ids_P)  # before the step
         self._earned = policy.estimator.earned
         self._order_P = shuffled_order(policy.estimator.keys(self.ids_P), policy.seed, policy.estimator.step)
@@ -97,12 +96,12 @@ class Step:
         )
 
     def in_rounds(self) -> bool:
-        """Whether the policy decides again on this step's rewards, so that every request but the last is a part."""
+        """Whether the policy decides again on this step's rewards, so that a request may be only a part of the step."""
         self._check_open()
         return not isinstance(self._decision(), np.ndarray)
 
     def _decision(self) -> IntArray | Rounds:
-        """What the policy decides for this step; it is asked once."""
+        """The policy's decision for this step, made once."""
         if self._plan is None:
             self._plan = self.policy.decide(self._view())
         return self._plan
@@ -121,7 +120,7 @@ class Step:
     def request(self) -> IntArray:
         """The rollouts wanted next, shape (P,); all zero when the step has spent its budget.
 
-        Where `hinted` is True afterwards, they are to be generated with a hint.
+        If `hinted` is True afterwards, the rollouts are to be generated with a hint.
         """
         self._check_open()
         counts_P = np.zeros(len(self.ids_P), dtype=np.int64)
@@ -145,12 +144,12 @@ class Step:
         *,
         hinted: bool = False,
     ) -> None:
-        """Rewards of rollouts of this step, one row a rollout, shape (R,). A decision in rounds sees them next.
+        """Adds rewards of this step's rollouts, one row per rollout, shape (R,). A decision in rounds uses them next.
 
         Args:
             ids_R, rewards_R, success_R: As in `Policy.observe`.
-            hinted: Whether the rollouts were generated with a hint, as `Step.hinted` asked. Their rewards say nothing
-                about the prompt without it: neither the beliefs nor the memory nor the next round see them.
+            hinted: Whether the rollouts were generated with a hint, as `Step.hinted` asked. The beliefs, the memory and
+                the next round do not use these rewards, which say nothing about the prompt without a hint.
 
         Raises:
             InputError: as `Policy.observe`, and where `hinted` is not what the last request asked for.
@@ -175,9 +174,9 @@ class Step:
     def baseline_belief(self, ids_R: Iterable[Any], success_R: ArrayLike) -> Beta:
         """The belief about each row's prompt before this step, for `baseline="posterior"`: shape (R,).
 
-        Prompts that were cold before this step have the mean of what cold prompts have earned lately, in earlier steps
-        and in this one, without the prompt's own rollouts (`beliefs.cold.warmed`): not 1/2, which a large pool of hard
-        prompts, met once each, may never come near.
+        The mean of a prompt that was cold before this step is the recent mean success of cold prompts, in earlier steps
+        and in this one, without the prompt's own rollouts (`beliefs.cold.warmed`). A mean of 1/2 would be far off in a
+        large pool of hard prompts that are rolled out once each.
 
         Args:
             ids_R: The prompt of each rollout of this step, shape (R,), of all rounds.
@@ -203,7 +202,7 @@ class Step:
         return warmed(self.belief_P.take(at_R), self.cold_P[at_R], success, group_R, self._earned)
 
     def end(self) -> None:
-        """Ends the step: the policy learns from all that was observed."""
+        """Ends the step: the policy learns from all observed rewards."""
         self._check_open()
         self._open = False
         self.policy.learn(self._seen)

@@ -1,4 +1,4 @@
-"""What the solvers share: pure functions `(values_PN, costs_P, budget) -> counts_P`, and the checks of their arguments.
+"""The interface of the solvers, pure functions `(values_PN, costs_P, budget) -> counts_P`, and argument checks.
 
 Column k of `values_PN` is the value of `budget.grid()[k]` rollouts.
 """

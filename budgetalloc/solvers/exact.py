@@ -18,7 +18,7 @@ _UNITS = 10**9  # CP-SAT counts in integers: values become integers below this
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Counts with what CP-SAT proved of them.
+    """Counts, and what CP-SAT proved about them.
 
     Args:
         counts_P: Rollouts of each prompt.
@@ -43,7 +43,7 @@ def certify(
     time_limit: float = 10.0,
     seed: int = 0,
 ) -> Solution:
-    """The best counts found within a time limit, and the bound that CP-SAT proved. Needs no concavity.
+    """The best counts found within a time limit, and the bound that CP-SAT proved. Values need not be concave.
 
     Args:
         values_PN: Value of each count of `budget.grid()`, shape (P, N).
@@ -51,7 +51,7 @@ def certify(
         budget: Rollouts are spent exactly, tokens are never exceeded, quotas hold; all may be given together.
         domains_P: The domain of each prompt; needed where the budget has quotas.
         max_prompts: Most prompts with a group that is not empty.
-        time_limit: Of the search, in seconds.
+        time_limit: Time limit of the search, in seconds.
         seed: CP-SAT's random seed. One worker is used, so that every rank and every run finds the same counts
             (unless the time limit cuts the search short).
 
@@ -98,7 +98,7 @@ def certify(
     scaled_PN = np.rint(values_PN / unit).astype(np.int64)
     worth_P = [cp_model.LinearExpr.weighted_sum(row, v.tolist()) for row, v in zip(pick_PN, scaled_PN, strict=True)]
     model.maximize(sum(worth_P))
-    # Greedy's counts as a start: optimal where nothing but the rollouts is limited and values are concave.
+    # Greedy's counts as a start: optimal if only the rollouts are limited and values are concave.
     tokens = budget.tokens if budget.rollouts is None else None
     start_P = greedy(values_PN, costs_P, replace(budget, tokens=tokens, quotas=None))
     for row, count in zip(pick_PN, start_P.tolist(), strict=True):
@@ -142,7 +142,7 @@ def _whole_tokens(costs_P: FloatArray, tokens: float) -> tuple[list[int], int]:
     for decimals in range(7):
         scale = 10.0**decimals
         if tokens * scale < 10**12 and np.allclose(np.round(costs_P, decimals), costs_P, rtol=1e-12, atol=0.0):
-            dear_P = np.minimum(costs_P, 2 * tokens + 1)  # a prompt that not even one rollout of fits in
+            dear_P = np.minimum(costs_P, 2 * tokens + 1)  # a cost at which not even one rollout fits
             return np.rint(dear_P * scale).astype(np.int64).tolist(), int(np.floor(round(tokens * scale, 6)))
     scale = 10**12 / tokens
     return np.ceil(np.minimum(costs_P, 2 * tokens) * scale).astype(np.int64).tolist(), 10**12
@@ -184,7 +184,7 @@ def _why_infeasible(
     domains_P: Sequence[Hashable],
     max_prompts: int | None,
 ) -> str:
-    """Names each constraint that cannot hold even alone, or else all constraints, as they contradict each other."""
+    """Names each constraint that is infeasible alone, or else all constraints, because they contradict each other."""
     total, least, most = budget.rollouts, int(counts_N[0]), int(counts_N[-1])
     quotas = budget.quotas or {}
     wrong = []

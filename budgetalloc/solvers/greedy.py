@@ -59,7 +59,7 @@ class _Blocks:
 
     def __init__(self, values_PN: FloatArray, counts_N: IntArray, costs_P: FloatArray | None = None) -> None:
         sizes_B = np.diff(counts_N)
-        # Transposed, so that equal gains of one block k are next to each other; values of this package are stored so.
+        # Transposed, so that equal gains of one block k are adjacent, which is also the memory layout of our values.
         slopes_BP = np.diff(values_PN.T, axis=0) / sizes_B[:, None]
         self._sizes_B: IntArray = sizes_B
         self._sizes_BP: IntArray | None = None  # None where no prompt has a pooled block
@@ -90,7 +90,7 @@ class _Blocks:
         return np.bincount(at % self.prompts, weights=self.size(at), minlength=self.prompts).astype(np.int64)
 
     def best(self, most: int | None = None) -> NDArray[np.int64]:
-        """Places of the (at least) `most` blocks of highest gain, best first, ties in flat order."""
+        """Indices of (at least) the `most` blocks of highest gain, best first, ties in flat order."""
         gains = self.gains
         if most is None or most >= gains.size:
             return np.argsort(-gains, kind="stable")
@@ -114,10 +114,10 @@ def _pool(slopes_B: FloatArray, sizes_B: IntArray) -> tuple[FloatArray, IntArray
 
 
 def _spend_rest(values_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, left: int, budget: Budget) -> IntArray:
-    """Spends the rollouts that are left because no whole block fits, by the better of two ways.
+    """Spends the rollouts that are left because no whole block fits, by the better of two methods.
 
-    Either groups grow and open, one step at a time; or, where a group may be empty, one more group opens and takes the
-    rollouts that it lacks from other groups.
+    Either groups grow and open one step at a time, or, if groups may be empty, one more group opens and takes missing
+    rollouts from other groups.
     """
     quantum, low, cap = budget.quantum, budget.smallest_group, int(counts_N[-1])
     rows = np.arange(len(counts_P))
@@ -138,7 +138,7 @@ def _spend_rest(values_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, l
         return counts, left
 
     def lend(counts: IntArray, left: int) -> IntArray | None:
-        """One more group opens; the groups that lose least value give the rollouts that it lacks."""
+        """Opens one more group; the groups that lose the least value give it the missing rollouts."""
         opening_P = np.where(counts == 0, values_PN[:, np.searchsorted(counts_N, low)], -np.inf)
         opened = int(np.argmax(opening_P))
         for _ in range((low - left) // quantum):

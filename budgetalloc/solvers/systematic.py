@@ -1,4 +1,4 @@
-"""Random counts whose expectation is proportional to weights, so that every prompt is met."""
+"""Random counts whose expectation is proportional to weights, so that no prompt is starved."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,13 +14,13 @@ def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -
 
     Shares are proportional to the weights under floor and cap. Where groups of one are allowed (`min_group` at most
     `quantum`) the expectation of a count is its share exactly; larger groups are drawn whole, and the sum of all
-    deviations is at most one group. Unlike a solver, which takes the best prompts at every step, this meets every
-    prompt whose weight is positive.
+    deviations is at most one group. Unlike a solver, which takes the best prompts at every step, this function
+    eventually draws every prompt of positive weight.
 
     Args:
         weights_P: Non-negative weights, shape (P,); all zero means equal.
         budget: Limits rollouts.
-        rng: Draws one number a call.
+        rng: Generator; one number is drawn per call.
 
     Returns:
         Counts, shape (P,).
@@ -48,7 +48,7 @@ def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -
     if budget.floor or low == 1:
         return quantum * _round(clipped_shares(weights, total, low if budget.floor else 0, high), start)
     shares = clipped_shares(weights, total, 0, high)
-    # A share of a whole group or more is met for sure; of the smaller shares, whole groups are drawn.
+    # Shares of at least a whole group get rollouts for certain; for smaller shares, whole groups are drawn.
     chosen = np.flatnonzero(_round(np.minimum(shares / low, 1.0), start))
     while len(chosen) * low > total or len(chosen) * high < total:
         chosen = _one_more_or_less(chosen, shares, len(chosen) * low > total)
@@ -58,16 +58,16 @@ def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -
 
 
 def _round(shares: FloatArray, start: float) -> IntArray:
-    """Each share rounded down or up, by where the marks `start`, `start + 1`, ... fall on the line of all shares."""
+    """Each share rounded down or up, by the positions of `start`, `start + 1`, ... among the cumulative shares."""
     ends = np.cumsum(shares)
     if ends.size:
         ends = np.where(np.abs(ends - ends.round()) < 1e-9 * max(1.0, ends[-1]), ends.round(), ends)
-    # The sum of an end and a start just below 1 may be rounded up: no end is passed by more than its ceiling.
+    # An end plus a start just below 1 may be rounded up, so the count is limited by the ceiling of the end.
     return np.diff(np.minimum(np.floor(ends + start), np.ceil(ends)), prepend=0.0).astype(np.int64)
 
 
 def _one_more_or_less(chosen: IntArray, shares: FloatArray, less: bool) -> IntArray:
-    """Without the prompt of the smallest share, or with the largest share that was not chosen."""
+    """The choice without the prompt of smallest share, or with the unchosen prompt of largest share."""
     if less:
         return np.delete(chosen, int(np.argmin(shares[chosen])))
     rest = np.setdiff1d(np.arange(shares.size), chosen)

@@ -1,4 +1,4 @@
-"""What every allocation policy must do, as plain functions for your own tests.
+"""Conformance checks for allocation policies, as plain functions for your own tests.
 
     import pytest
     from budgetalloc import testing
@@ -8,10 +8,10 @@
     def test_mine(check):
         check(mine)
 
-Each check builds policies by `build(seed=...)`, plays steps with simulated rewards, and raises `AssertionError` with
-the budget and the seed that broke the rule. Numbers come from fixed seeds: a check gives the same verdict every time.
+Each check builds policies by `build(seed=...)`, runs steps with simulated rewards, and raises `AssertionError` with the
+budget and the seed that broke the rule. All seeds are fixed, so that a check gives the same result every time.
 
-Three worlds with known answers, for `ba.simulate`, and a log of one, for what reads logs:
+Three worlds with known success rates, for `ba.simulate`, and a log of a run in one of them, for tests of log readers:
 
     *_, last = simulate(mine(), testing.three_kinds(), 64, 30, prompts=8)
     assert last["mixed_rollouts"] > 0.34             # uniform: a third of 1 - 2 / 2**8

@@ -1,4 +1,4 @@
-"""Small worlds whose success rates are given, for tests: what a policy should find in them is known."""
+"""Small worlds with given success rates, for tests: the best allocation is known."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -15,11 +15,11 @@ _MOST = 10**7  # entries of a world or rows of its log
 
 
 class Known:
-    """A world of prompts 0 to P - 1 whose success rates are given, so that every answer is known. Nothing is learned.
+    """A world of prompts 0 to P - 1 with given success rates, so that the true rates are known. Nothing is learned.
 
     Args:
         rates_SP: The rate of each prompt at each step, in [0, 1]; after the last step it stays. Shape (S, P) or (P,).
-        seed: Of the rollouts.
+        seed: Seeds the rollouts.
 
     >>> world = Known([[0.0, 1.0], [1.0, 0.0]])
     >>> world.rollout([0, 1, 1]), world.success()
@@ -40,7 +40,7 @@ class Known:
         self._rng = np.random.default_rng(check_seed(seed))
 
     def rates(self, ids_P: Iterable[Any]) -> FloatArray:
-        """The rate of these prompts now, shape (P,)."""
+        """The current rate of these prompts, shape (P,)."""
         now_P = self.rates_SP[min(self.step, len(self.rates_SP) - 1)]
         ids = check_ids(ids_P, "ids_P")
         wrong = next((x for x in ids if isinstance(x, str) or not 0 <= x < len(now_P)), None)
@@ -65,7 +65,7 @@ class Known:
 def three_kinds(prompts: int = 24, *, seed: int = 0) -> Known:
     """A third of the prompts never passes, a third half of the time, a third always: only the second is ever mixed.
 
-    Uniform groups of n are mixed in a third of 1 - 2^(1-n) of the cases; whoever knows the rates has them all mixed.
+    The share of mixed groups under uniform counts n is (1 - 2^(1-n)) / 3; three times that with known rates.
 
     >>> three_kinds(6).rates_SP
     array([[0. , 0.5, 1. , 0. , 0.5, 1. ]])
@@ -75,7 +75,8 @@ def three_kinds(prompts: int = 24, *, seed: int = 0) -> Known:
 
 
 def rising(prompts: int = 24, steps: int = 40, *, seed: int = 0) -> Known:
-    """Every prompt rises by 0.5 in these steps, from rates of 0 to 0.5: old rewards are too low, and by how much.
+    """The rate of every prompt rises by 0.5 in these steps, from between 0 and 0.5: old rewards are too low by a known
+    amount.
 
     >>> rising(3, 5).rates_SP[[0, 2, 4]]
     array([[0.  , 0.25, 0.5 ],
@@ -88,9 +89,10 @@ def rising(prompts: int = 24, steps: int = 40, *, seed: int = 0) -> Known:
 
 
 def turning(prompts: int = 24, steps: int = 40, *, seed: int = 0) -> Known:
-    """`three_kinds` with a fourth: those that pass half of the time turn solved halfway through, and solved ones turn.
+    """`three_kinds` and a fourth: halfway, prompts of rate 1/2 become solved, and a kind of solved ones gets rate 1/2.
 
-    A policy that never forgets stays with what was mixed; one that never returns to solved prompts finds nothing.
+    A policy without forgetting keeps the prompts that were mixed; one that never returns to solved prompts finds no
+    mixed group.
 
     >>> turning(4, 2).rates_SP
     array([[0. , 0.5, 1. , 1. ],

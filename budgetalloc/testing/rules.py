@@ -1,4 +1,4 @@
-"""What every allocation policy must do, as plain functions that raise `AssertionError`."""
+"""Conformance checks for allocation policies, as plain functions that raise `AssertionError`."""
 
 import tempfile
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ def play(
 
 
 def _play(step: Step, reward: Callable[[IntArray], FloatArray]) -> IntArray:
-    """All rounds of a step; `reward` gives the rewards of rollouts of the prompts at these places."""
+    """All rounds of a step; `reward` returns the rewards of rollouts of the prompts at these indices."""
     total_P = np.zeros(len(step.ids_P), dtype=np.int64)
     while (counts_P := step.request()).any():
         total_P += counts_P
@@ -81,7 +81,7 @@ def _check_spent(policy: Policy, budget: Budget, counts_P: IntArray, about: str)
 
 
 def spends_exactly(build: Build) -> None:
-    """The budget is spent to the last rollout, in portions that it allows; with `needs.generate`, it is a limit."""
+    """The budget is spent exactly, in allowed group sizes; with `needs.generate`, it is a limit."""
     for at, (budget, prompts) in enumerate(budgets(120)):
         policy, rng = trained(build, seed=at % 5, steps=3), np.random.default_rng(at)
         at_P = rng.choice(len(IDS), prompts, replace=False)
@@ -110,7 +110,7 @@ def serves_every_history(build: Build) -> None:
 
 
 def decides_the_same_again(build: Build) -> None:
-    """Equal seeds and histories give equal counts; asking changes nothing, only observing does."""
+    """Equal seeds and histories give equal counts; only observing changes the state."""
     for seed in range(3):
         one, other = trained(build, seed), trained(build, seed)
         for budget in (Budget(96, floor=0), Budget(96)):
@@ -123,7 +123,7 @@ def decides_the_same_again(build: Build) -> None:
 
 
 def does_not_depend_on_order(build: Build) -> None:
-    """Whatever the order of the ids, each prompt gets the same, in every round."""
+    """The count of each prompt does not depend on the order of the ids, in any round."""
     for seed in range(3):
         order_P = np.random.default_rng(seed).permutation(len(IDS))
         shuffled = [IDS[at] for at in order_P.tolist()]
@@ -141,7 +141,7 @@ def does_not_depend_on_order(build: Build) -> None:
 
 
 def goes_on_from_its_state(build: Build) -> None:
-    """A policy restored from a file decides and learns as the one that never stopped; a damaged state is refused."""
+    """A policy restored from a file decides and learns like the original; a damaged state is refused."""
     kept = trained(build, seed=1)
     with tempfile.TemporaryDirectory() as folder:
         save_state(Path(folder) / "state.npz", kept.state_dict())
@@ -171,9 +171,9 @@ def keeps_to_tokens_or_says_so(build: Build) -> None:
 
 
 def survives(build: Build, steps: int = 500) -> None:
-    """Many random steps, no two alike: budgets, prompts that come and go, rates that move, missing and graded rewards.
+    """Many random steps with varying budgets and prompts, changing rates, missing and graded rewards.
 
-    A quarter of the steps each is played by a policy of its own, so that cold and long histories both occur often.
+    Each of four policies runs a quarter of the steps, so that both short and long histories occur often.
     """
     rng, kinds = np.random.default_rng(0), budgets(steps, seed=1)
     for at, (budget, prompts) in enumerate(kinds):
@@ -191,7 +191,7 @@ def survives(build: Build, steps: int = 500) -> None:
 
 
 def _rewards(kind: int, rates_P: FloatArray, rng: np.random.Generator) -> Callable[[IntArray], FloatArray]:
-    """Rewards at these rates: of five steps, one has graded ones, one missing ones, one the same for all rollouts."""
+    """Rewards at these rates: of five steps, one has graded, one missing and one identical rewards."""
 
     def reward(at_R: IntArray) -> FloatArray:
         rewards_R = (rng.random(at_R.size) < rates_P[at_R]).astype(float)
@@ -207,7 +207,7 @@ def _rewards(kind: int, rates_P: FloatArray, rng: np.random.Generator) -> Callab
 
 
 def starves_nobody(build: Build, prompts: int = 40, steps: int = 1500) -> None:
-    """With `floor=0`, every prompt of a pool is met again in the last two thirds of a run, whatever its rate."""
+    """With `floor=0`, every prompt of a pool gets rollouts in the last two thirds of a run, whatever its rate."""
     policy, rng = build(seed=0), np.random.default_rng(0)
     met_P = np.zeros(prompts, dtype=np.int64)
     for at in range(steps):
@@ -240,4 +240,4 @@ CHECKS: tuple[Callable[[Build], None], ...] = (
     survives,
     starves_nobody,
 )
-"""All of them; `starves_nobody` is not for a method that leaves prompts out for good on purpose."""
+"""All checks; `starves_nobody` does not apply to methods that leave prompts out permanently by design."""

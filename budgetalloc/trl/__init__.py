@@ -1,4 +1,4 @@
-"""Attaches an allocation policy to TRL's `GRPOTrainer`, or to its `AsyncGRPOTrainer`. Only this room and the testbed
+"""Attaches an allocation policy to TRL's `GRPOTrainer`, or to its `AsyncGRPOTrainer`. Only this package and the testbed
 import torch and trl."""
 
 from budgetalloc.trl.callback import AdaptiveGRPOCallback as AdaptiveGRPOCallback

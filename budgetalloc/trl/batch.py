@@ -1,4 +1,4 @@
-"""The one record of a training step: what was generated, what it earned, and what was believed before it."""
+"""The record of a training step: its rollouts, their rewards, and the beliefs before the step."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,8 +25,8 @@ class Round:
     Args:
         ids_R: Prompt of each rollout.
         rewards_R: Its total reward, NaN where no reward function scored it.
-        scores_RF: Its reward by reward function, shape (R, F), NaN where a function gave none.
-        success_R: How far it succeeded, in [0, 1], which is what the beliefs learn; NaN where it was not scored.
+        scores_RF: Its reward by reward function, shape (R, F), NaN where a function gave none. success_R: Its success
+            in [0, 1], from which the beliefs learn; NaN where it was not scored.
         lengths_R: Its tokens.
         hinted: Whether the rollouts were generated with the user's hint.
     """
@@ -41,7 +41,7 @@ class Round:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """All rollouts of one step, made once, after generation and before the policy learns from it.
+    """All rollouts of one step, built once, after generation and before the policy learns from them.
 
     The ledger, the metrics and the trackers read it; nothing writes to it.
 
@@ -50,12 +50,12 @@ class Batch:
         group_R: Number of its group: prompts count from 0 in the order in which they first appear.
         rewards_R: Its total reward, NaN where no reward function scored it.
         scores_RF: Its reward by reward function, shape (R, F).
-        success_R: How far it succeeded, in [0, 1]; NaN where it was not scored.
+        success_R: Its success in [0, 1]; NaN where it was not scored.
         lengths_R: Its tokens.
-        hinted_R: Whether it was generated with a hint; the belief does not learn from those.
+        hinted_R: Whether it was generated with a hint; beliefs do not learn from such rollouts.
         belief_R: The belief about its prompt before the step.
-        prior: The belief about a prompt never met before the step, one entry.
-        baseline_R: The belief that a baseline starts from (`Step.baseline_belief`, and `expected.firmer`).
+        prior: The belief about a prompt never seen before the step, one entry.
+        baseline_R: The belief from which the baseline is computed (`Step.baseline_belief`, and `expected.firmer`).
         measure: How rewards became success.
         earlier: Rewards and success of earlier steps.
         step: The trainer's step.
@@ -102,7 +102,7 @@ class Batch:
 
     @property
     def learned_R(self) -> FloatArray:
-        """What the belief learns from each rollout: `success_R`, and NaN where there was a hint."""
+        """The success from which the belief learns: `success_R`, and NaN for rollouts with a hint."""
         return np.where(self.hinted_R, np.nan, self.success_R)
 
     def expected(self, mean_R: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -118,11 +118,11 @@ class Batch:
 
     @classmethod
     def of(cls, rounds: Sequence[Round], step: Step, measure: Measure, earlier: Sums, trainer_step: int) -> "Batch":
-        """The rounds of a step that has not ended, as one batch.
+        """The rounds of an unfinished step as one batch.
 
         Args:
             rounds: In the order in which they were generated, at least one.
-            step: The policy's.
+            step: The policy's step.
             measure: How rewards became success.
             earlier: Rewards and success of earlier steps.
             trainer_step: The trainer's step.

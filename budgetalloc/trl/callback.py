@@ -37,44 +37,43 @@ logger = logging.getLogger(__name__)
 class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
     """Lets an allocation policy decide how many rollouts each prompt gets.
 
-    `trainer.add_callback(AdaptiveGRPOCallback(trainer))` is all that a user adds. Counts are decided when completions
-    are about to be generated, from all rewards seen so far. The rows of a generation batch stay as many as
-    `GRPOConfig` says; only whose they are changes. Evaluation is untouched. With `candidates` other than 1 the
-    trainer's loader still sets the pace: an epoch is as many steps as without the callback, not a visit to every
-    prompt.
+    Attach it by `trainer.add_callback(AdaptiveGRPOCallback(trainer))`. Counts are decided before each generation, from
+    all rewards seen so far. The number of rows in a generation batch is that of `GRPOConfig`; only their assignment to
+    prompts changes. Evaluation is unchanged. With `candidates` other than 1 the length of an epoch is unchanged too: an
+    epoch has as many steps as without the callback, and need not visit every prompt.
 
-    Metrics go through the trainer's log. W&B, trackio and TensorBoard, where `report_to` names them, also get
-    histograms of the counts and of the predicted success rates since the last log, and a table of the 20 prompts that
-    cost most tokens so far.
+    Metrics go to the trainer's log. W&B, trackio and TensorBoard, if listed in `report_to`, also get histograms of the
+    counts and of the predicted success rates since the last log, and a table of the 20 prompts with the most tokens so
+    far.
 
     Args:
         trainer: A `trl.GRPOTrainer`.
-        policy: The allocation policy; `budgetalloc.adaptive()` if left out.
-        candidates: Prompts to choose among. 1: the batch's own; rollouts move between them. k: k times as many, the
-            others drawn from the train dataset. "all": the whole train dataset. Left out, what the policy asks for.
-        baseline, scale, weight: As in `budgetalloc.group_advantages`. Left out, what the policy asks for; where it asks
-            for the trainer's own, `scale` is `GRPOConfig.scale_rewards`, and the advantages of a batch whose rows
-            are untouched stay as TRL computes them.
-        floor: Fewest rollouts of a prompt; left out, 2 with `candidates=1` and 0 otherwise.
-        cap: Most rollouts of a prompt; left out, 8 times `num_generations` (more where there are too few prompts).
-        min_group: Smallest group that is not empty. Left out, what the policy asks for.
+        policy: The allocation policy; `budgetalloc.adaptive()` by default. candidates: Prompts to choose among. 1: the
+            batch's own; rollouts move between them. k: k times as many, the others drawn from the train dataset. "all":
+            the whole train dataset. Default: the policy's needs.
+        baseline, scale, weight: As in `budgetalloc.group_advantages`. Default: the policy's needs; if these are the
+            trainer's own, `scale` is `GRPOConfig.scale_rewards`, and a batch whose rows are unchanged keeps TRL's
+            advantages.
+        floor: Fewest rollouts of a prompt; by default, 2 with `candidates=1` and 0 otherwise.
+        cap: Most rollouts of a prompt; by default, 8 times `num_generations` (more if there are too few prompts).
+        min_group: Smallest group that is not empty. Default: the policy's needs.
         quantum: Counts are multiples of it.
         prompt_id: The dataset column that names prompts. Without it a prompt is named by its hash. Rows with the same
             name are one prompt and must have the same prompt text; its rollouts are generated from them in turn.
-        success: What the beliefs learn of a rollout, and what "solved" means: the name of a reward function, or its
-            place in `reward_funcs` (an int); a threshold on the total reward (a float); or a function that is given
-            the rewards by function name, shape (R,) each, and returns success in [0, 1], shape (R,). Left out: the
-            reward itself where there is one function; of several, those of the largest weight whose values are 0 and 1
-            only, all of which must be 1, as the log says once. Advantages use the total reward in any case.
-        reward_range: Lowest and highest total reward, mapped to [0, 1] for the beliefs where success is the total; a
-            reward outside is clipped there and counted. Left out, it is learned. Policies that decide nothing, as
-            `uniform()`, do not look at it.
-        hint: For `policies.on_all_fail`: from a dataset row to the row with a hint in its prompt. Rollouts with it are
-            of their prompt's group, are trained on with the hint in the prompt, and are logged as "ID (hinted)".
+        success: The success of a rollout, from which the beliefs learn: the name of a reward function, or its index in
+            `reward_funcs` (an int); a threshold on the total reward (a float); or a function of the rewards by function
+            name, shape (R,) each, that returns success in [0, 1], shape (R,). Default: the reward itself if there is
+            one function; of several, those of the largest weight among the functions with values 0 and 1 only, all of
+            which must be 1; the choice is logged once. Advantages use the total reward in any case.
+        reward_range: Lowest and highest total reward, mapped to [0, 1] for the beliefs if success is the total; rewards
+            outside are clipped for the beliefs and counted. By default the range is learned. Policies that decide
+            nothing, such as `uniform()`, ignore it.
+        hint: For `policies.on_all_fail`: from a dataset row to the row with a hint in its prompt. Rollouts with a hint
+            belong to their prompt's group, are trained on with the hint in the prompt, and are logged as "ID (hinted)".
         buffer: Responses of earlier steps that take the place of rows without signal: a `SelectiveSampleBuffer` or a
             `CorrectResponseBuffer` of `budgetalloc.trl.experimental.buffers`. They are trained on with the
-            log-probabilities of the model that wrote them; beliefs, metrics and ledger see fresh rollouts only. A step
-            is an optimizer step. The buffer's own state is saved in checkpoints beside that of the policy.
+            log-probabilities of the model that generated them; beliefs, metrics and ledger use fresh rollouts only. A
+            step is an optimizer step. Checkpoints hold the buffer's state as well as the policy's.
         ledger: A file to which every rollout is appended; see `budgetalloc.logs.ledger`.
         allow_dataset_change: Resume with another train dataset than the checkpoint's; known prompts keep their beliefs.
 
@@ -137,7 +136,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         self.ledger_path = ledger
         self.allow_dataset_change = allow_dataset_change
         self._training: Training | None = None
-        self._held = ExitStack()  # what stands in for the trainer's methods while it trains
+        self._held = ExitStack()  # replacements of the trainer's methods during training
         self._wrap_train(trainer)
 
     def _wrap_train(self, trainer: Any) -> None:
@@ -164,7 +163,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         return self in self.trainer.callback_handler.callbacks
 
     def on_train_begin(self, args: Any, state: Any, control: Any, train_dataloader: Any = None, **_: Any) -> None:
-        """Takes the place of TRL's generation and scoring for the time of the training."""
+        """Replaces TRL's generation and scoring for the duration of the training."""
         trainer = self.trainer
         check_only_one(trainer, self)
         warn_unaligned_saves(trainer)
@@ -201,7 +200,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
 
         @wraps(generate)
         def generate_and_score(inputs: list[dict[str, Any]]) -> dict[str, Any]:
-            # A wrapper that somebody put around this during training outlives it.
+            # A wrapper that other code puts around this function during training may outlive the training.
             if not trainer.model.training or self._training is not training:
                 return generate(inputs)
             if not self._attached():
@@ -212,7 +211,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         self._held.enter_context(standing_in(trainer, "_generate_and_score_completions", generate_and_score))
 
     def _let_go(self, training: Training) -> None:
-        """Ends this callback's part in a training that goes on without it."""
+        """Detaches this callback from a training that continues without it."""
         self._training = None
         logger.warning(
             "The AdaptiveGRPOCallback was removed before step %s: from now on TRL generates %s rollouts of each "
@@ -222,7 +221,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         )
 
     def _given(self) -> dict[str, object]:
-        """What all processes must have alike."""
+        """The settings that must be equal on all processes."""
         estimator = self.policy.estimator
         return {
             "policy": self.policy.name,
@@ -236,7 +235,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         }
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Raises `UnsupportedError` where TRL trains on something else than what the policy decided."""
+        """Raises `UnsupportedError` if TRL does not train on the policy's batch."""
         begun, known = self._begun
         steps = state.global_step - begun
         if self.policy.estimator.step == known and steps >= args.steps_per_generation * self.trainer.num_iterations:
@@ -247,7 +246,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             )
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
-        """Hands histograms and the table of the most expensive prompts to the trackers of `report_to`."""
+        """Passes histograms and the table of the most expensive prompts to the trackers of `report_to`."""
         if self.trackers is not None and "loss" in (logs or {}):  # not an evaluation, nor the end
             self.trackers.log(state.global_step)
 

@@ -22,12 +22,12 @@ STATE_FILE = "budgetalloc_state.npz"
 def saving_with(trainer: Any, also_save: Callable[[Path], None], applies: Callable[[], bool]) -> Callable[..., None]:
     """The trainer's `_save_checkpoint`, before which `also_save` writes into the checkpoint's folder.
 
-    TRL has no callback event for the folder. transformers writes its own TRAINER_STATE_NAME last, so that a folder that
-    has it has everything.
+    TRL has no callback event for the folder. transformers writes TRAINER_STATE_NAME last, so that a folder with this
+    file is complete.
 
     Args:
-        trainer: Whose method.
-        also_save: Is given the folder.
+        trainer: The trainer whose method is wrapped.
+        also_save: Called with the folder.
         applies: Whether to call it.
     """
     save = trainer._save_checkpoint
@@ -37,7 +37,7 @@ def saving_with(trainer: Any, also_save: Callable[[Path], None], applies: Callab
         if applies():
             run = Path(trainer._get_output_dir(trial=trial))
             folder = run / f"{PREFIX_CHECKPOINT_DIR}-{trainer.state.global_step}"
-            # Where an older run's folder is written over, half of each must not pass for a checkpoint.
+            # If an older run's folder is overwritten, a mixture of both must not count as a complete checkpoint.
             (folder / TRAINER_STATE_NAME).unlink(missing_ok=True)
             also_save(folder)
         save(model, trial)
@@ -46,7 +46,7 @@ def saving_with(trainer: Any, also_save: Callable[[Path], None], applies: Callab
 
 
 def restoring_with(trainer: Any, also_load: Callable[[Path], None], applies: Callable[[], bool]) -> Callable[..., None]:
-    """The trainer's `_load_optimizer_and_scheduler`, after which `also_load` is given the checkpoint's folder."""
+    """The trainer's `_load_optimizer_and_scheduler`, after which `also_load` is called with the checkpoint's folder."""
     restore = trainer._load_optimizer_and_scheduler
 
     @wraps(restore)
@@ -65,10 +65,10 @@ def save_beliefs(
 
     Args:
         folder: The checkpoint.
-        state: Of the policy.
+        state: State of the policy.
         policy: Its name.
         dataset: The fingerprint of the train dataset.
-        trainer_step: The trainer's step that the checkpoint is of; `load_beliefs` compares it.
+        trainer_step: The trainer's step at the checkpoint, which `load_beliefs` compares.
         more: Facts in JSON types that are saved beside the state.
     """
     about = {"policy": policy, "dataset": dataset, "trainer_step": trainer_step, **more}
@@ -76,16 +76,16 @@ def save_beliefs(
 
 
 def load_beliefs(folder: Path, policy: Policy, dataset: str | None, allow_dataset_change: bool) -> dict[str, Any]:
-    """Gives the policy the state that the checkpoint holds; a warning where it holds none, or another policy's.
+    """Loads the checkpoint's state into the policy; warns if the checkpoint has none, or that of another policy.
 
     Args:
         folder: The checkpoint.
-        policy: Is given the state.
+        policy: The policy that gets the state.
         dataset: The fingerprint of the train dataset.
-        allow_dataset_change: Whether the state of another dataset will do.
+        allow_dataset_change: Whether the state of another dataset is accepted.
 
     Returns:
-        What was saved beside the state; empty where there is none.
+        The facts saved with the state; empty if there are none.
 
     Raises:
         StateError: a damaged or foreign file, or that of another dataset.
@@ -123,7 +123,7 @@ def load_beliefs(folder: Path, policy: Policy, dataset: str | None, allow_datase
 
 
 def _step_of(folder: Path) -> int | None:
-    """The trainer's step that a checkpoint is of: as transformers' state says, else as its folder is named."""
+    """The trainer's step of a checkpoint: from transformers' state, else from the folder's name."""
     try:
         return int(json.loads((folder / TRAINER_STATE_NAME).read_text(encoding="utf-8"))["global_step"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -132,11 +132,11 @@ def _step_of(folder: Path) -> int | None:
 
 
 def last_checkpoint(output_dir: str | os.PathLike[str]) -> str | None:
-    """The newest checkpoint in the folder that was written to its end; None where there is none.
+    """The newest complete checkpoint in the folder; None if there is none.
 
-    `trainer.train(resume_from_checkpoint=last_checkpoint(output_dir))` starts a run, and goes on with it whenever it
-    was killed. With the callback `resume_from_checkpoint=True` uses it too, where transformers alone takes the newest
-    folder, whole or not.
+    `trainer.train(resume_from_checkpoint=last_checkpoint(output_dir))` starts a run, or resumes it after a kill. With
+    the callback, `resume_from_checkpoint=True` uses this function too, whereas transformers alone takes the newest
+    folder, complete or not.
     """
     for folder in _folders(output_dir):
         if _whole(folder):
@@ -146,7 +146,7 @@ def last_checkpoint(output_dir: str | os.PathLike[str]) -> str | None:
 
 
 def whole_or_refused(output_dir: str) -> str | bool:
-    """What `resume_from_checkpoint=True` stands for: a folder, or True where there is none and transformers says so.
+    """The meaning of `resume_from_checkpoint=True`: a folder, or True if there is none, for which transformers raises.
 
     Raises:
         StateError: no checkpoint of the folder was written to its end.
@@ -162,10 +162,10 @@ def whole_or_refused(output_dir: str) -> str | bool:
 
 
 def _whole(folder: Path) -> bool:
-    """Whether transformers has written its own state, which comes last."""
+    """Whether transformers has written its own state, which it writes last."""
     try:
         json.loads((folder / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):  # not begun, or torn
+    except (FileNotFoundError, ValueError):  # not yet written, or incomplete
         return False
     return True
 

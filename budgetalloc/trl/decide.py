@@ -1,4 +1,4 @@
-"""Whose rollouts a step generates: the prompts on offer, the rounds that the policy asks for, and their rows."""
+"""The rollouts that a step generates: the candidate prompts, the rounds that the policy requests, and their rows."""
 
 import copy
 import itertools
@@ -15,7 +15,7 @@ from budgetalloc.trl.training import Rows, Training
 
 
 def open_step(training: Training, inputs: Rows) -> tuple[Step, list[Id]]:
-    """The policy's step, and the prompt of each row of all processes where the loader's rows are on offer."""
+    """The policy's step, and the prompt of each row of all processes if the loader's rows are the candidates."""
     options, accelerator = training.options, training.trainer.accelerator
     from_loader = options.bounds.candidates != "all"
     own_ids_R = gather(accelerator, training.prompts.ids(inputs) if from_loader else [])
@@ -27,7 +27,7 @@ def open_step(training: Training, inputs: Rows) -> tuple[Step, list[Id]]:
 
 
 def offer(training: Training, own_ids_R: list[Id]) -> list[Id]:
-    """The prompts to choose among: the batch's own, more drawn from the dataset, or all of it."""
+    """The candidates: the prompts of the batch, with more drawn from the dataset, or the whole dataset."""
     bounds, policy = training.options.bounds, training.policy
     if bounds.candidates == "all":
         return list(training.pool)
@@ -37,7 +37,7 @@ def offer(training: Training, own_ids_R: list[Id]) -> list[Id]:
 def decide(training: Training, step: Step, own_ids_R: list[Id], inputs: Rows) -> Iterator[tuple[list[Id], Rows]]:
     """For each round: the prompts of all processes' rows, and the rows of this process.
 
-    Process 0 alone asks the policy; the others are told. All of them observe the rewards of all.
+    Process 0 decides and broadcasts the decision. All processes observe the rewards of all.
     """
     if training.options.keep_batch:
         yield own_ids_R, inputs
@@ -61,7 +61,8 @@ def decide(training: Training, step: Step, own_ids_R: list[Id], inputs: Rows) ->
 def rows_of_batch(training: Training, inputs: Rows) -> dict[Id, Rows]:
     """The distinct rows of each prompt in the batch of all processes, in the batch's order.
 
-    TRL's loader repeats each row of the dataset `num_generations` times, so that rows are told apart by their places.
+    TRL's loader repeats each row of the dataset `num_generations` times, so that rows are distinguished by their
+    positions.
     """
     accelerator, size = training.trainer.accelerator, training.trainer.num_generations
     start = accelerator.process_index * len(inputs)
@@ -81,10 +82,10 @@ def rows_of(training: Training, ids_R: list[tuple[Id, int]], own_rows: dict[Id, 
     """A row for each rollout: deep copies, because TRL writes into rows, and environments and rewards may change lists.
 
     Args:
-        training: What is trained.
-        ids_R: The prompt of each rollout of this process, and whose turn it is among the prompt's rows.
-        own_rows: The rows of each prompt in the batch of all processes, where those are on offer alone. A prompt's
-            rollouts may move to a process that has none of it.
+        training: The training.
+        ids_R: The prompt of each rollout of this process, and the index of its turn among the prompt's rows.
+        own_rows: The rows of each prompt in the batch of all processes, if only these are candidates. A prompt's
+            rollouts may move to a process that has none of its rows.
     """
     if training.options.bounds.candidates == 1:
         return [copy.deepcopy(own_rows[name][turn % len(own_rows[name])]) for name, turn in ids_R]

@@ -1,4 +1,4 @@
-"""The reward expected of a rollout, in the rewards' own units, from the success that is expected of it."""
+"""The expected reward of a rollout, in the units of the rewards, from its expected success."""
 
 from dataclasses import astuple, dataclass, fields
 from typing import Any
@@ -38,16 +38,16 @@ class Sums:
         return cls(*(np.bincount(group, weights=column, minlength=groups) for column in columns))
 
     def plus(self, success_R: FloatArray, rewards_R: FloatArray) -> "Sums":
-        """With the rollouts of a step."""
+        """The sums with the rollouts of a step added."""
         added = Sums.of(success_R, rewards_R, np.zeros(len(rewards_R), dtype=np.int64), 1)
         return Sums(*(a + float(b[0]) for a, b in zip(astuple(self), astuple(added), strict=True)))
 
     def faded(self) -> "Sums":
-        """As they count one step later."""
+        """The sums after the fading of one step."""
         return Sums(*(_KEPT * x for x in astuple(self)))
 
     def rescaled(self, scale: float, shift: float) -> "Sums":
-        """With scale * s + shift in place of s."""
+        """The sums with scale * s + shift in place of s."""
         return Sums(
             self.n,
             scale * self.s + shift * self.n,
@@ -78,7 +78,7 @@ class Sums:
 
     @classmethod
     def from_state(cls, state: Any) -> "Sums":
-        """What `state_dict` gave; raises `StateError` for anything else."""
+        """The sums from the result of `state_dict`; raises `StateError` for anything else."""
         try:
             sums = cls(**{each.name: float(state[each.name]) for each in fields(cls)})
         except (KeyError, TypeError, ValueError) as error:
@@ -89,14 +89,14 @@ class Sums:
 
 
 def firmer(baseline_R: Beta, prior: Beta, cold_R: NDArray[np.bool_], spread: float) -> Beta:
-    """The beliefs about known prompts with a weaker prior, as successes that hardly vary tell more than coins do.
+    """The beliefs about known prompts with a weaker prior if successes vary less than Bernoulli successes.
 
-    A prior of the mass of a coin or two would hold the baseline near 1/2 for a dozen visits of a prompt whose rewards
-    are all about a tenth of `reward_range`.
+    A prior with the mass of one or two Bernoulli successes would keep the baseline near 1/2 for a dozen visits of a
+    prompt whose rewards are all about a tenth of `reward_range`.
 
     Args:
         baseline_R: The beliefs for a baseline, shape (R,).
-        prior: The belief about a prompt never met, one entry, which is part of those about known prompts.
+        prior: The belief about a prompt never seen, one entry, which the beliefs about known prompts contain.
         cold_R: Which prompts are not known, shape (R,).
         spread: As `Sums.spread` has it; at 1, for rewards of 0 and 1, nothing changes.
 
@@ -110,14 +110,14 @@ def firmer(baseline_R: Beta, prior: Beta, cold_R: NDArray[np.bool_], spread: flo
 def expected_reward(
     mean_R: FloatArray, success_R: FloatArray, rewards_R: FloatArray, group_R: IntArray, earlier: Sums
 ) -> tuple[FloatArray, FloatArray]:
-    """The reward expected of each rollout, and the standard deviation around it, both shape (R,).
+    """The expected reward of each rollout, and the standard deviation around it, both shape (R,).
 
     A line through reward against success, by least squares over earlier steps and over the other prompts of this step:
-    never over the rollout's own group, so that the expectation stays free of its own reward.
+    never over the rollout's own group, so that the expectation is independent of its own reward.
 
     Args:
-        mean_R: The success expected of each rollout.
-        success_R, rewards_R: What was seen of it, NaN where there was none.
+        mean_R: The expected success of each rollout.
+        success_R, rewards_R: Its observed success and reward, NaN where there was none.
         group_R: Its group, from 0.
         earlier: The sums over earlier steps.
 
@@ -133,12 +133,12 @@ def expected_reward(
     n, s, r, ss, sr, rr = (np.where(some_G, x, 0.0) for x in rest)
     n = np.where(some_G, n, 1.0)
     var_s, cov, var_r = ss / n - (s / n) ** 2, sr / n - s * r / n**2, np.maximum(rr / n - (r / n) ** 2, 0.0)
-    slope_G = np.where(var_s > 1e-9, cov / np.maximum(var_s, 1e-9), 0.0)  # nobody, or everybody, has succeeded
+    slope_G = np.where(var_s > 1e-9, cov / np.maximum(var_s, 1e-9), 0.0)  # all successes are equal
     offset_G = r / n - slope_G * s / n
     around_G = np.maximum(var_r - slope_G * cov, 0.0)
     bernoulli_R = mean_R * (1 - mean_R)
     expected_R = offset_G[group_R] + slope_G[group_R] * mean_R
     deviation_R = np.sqrt(slope_G[group_R] ** 2 * bernoulli_R + around_G[group_R])
-    # With nothing to compare with, in a first step of one prompt, there is no baseline, and no advantage.
+    # In a first step with one prompt there are no other rollouts: the baseline is undefined, and advantages are 0.
     known_R = np.where(np.isnan(rewards_R), 0.0, rewards_R)
     return np.where(some_G[group_R], expected_R, known_R), np.where(some_G[group_R], deviation_R, 1.0)

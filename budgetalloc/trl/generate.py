@@ -21,7 +21,7 @@ GROUP = "budgetalloc_group"  # the column by which reward functions find the rol
 
 @dataclass(frozen=True, eq=False)
 class Generated:
-    """One round of a step before it is known what counts as success: columns as in `Round`."""
+    """One round of a step before success is computed: columns as in `Round`."""
 
     ids_R: list[Id]
     rewards_R: FloatArray
@@ -35,9 +35,9 @@ class Generated:
 
 
 def generate(training: Training, ids_R: list[Id], rows: Rows, hinted: bool) -> tuple[Generated, dict[str, Any]]:
-    """One round of TRL's own generation and scoring: what was made in all processes, and TRL's batch of this one.
+    """One round of TRL's own generation and scoring: the rollouts of all processes, and TRL's batch of this process.
 
-    TRL's means of lengths count the fillers; everything about rewards does not.
+    TRL's mean lengths include the fillers; all reward statistics exclude them.
     """
     trainer, options, wanted = training.trainer, training.options, len(ids_R)
     if hinted and options.hint is None:
@@ -52,14 +52,14 @@ def generate(training: Training, ids_R: list[Id], rows: Rows, hinted: bool) -> t
     score = trainer._calculate_rewards
 
     def score_and_keep(inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> torch.Tensor:
-        # Not before: an environment's reset() is given the columns of its row, and may not know this one.
+        # Added only here: an environment's reset() gets the columns of its row, and may not accept this one.
         grouped = [{GROUP: name, **row} for name, row in zip(mine_R, inputs, strict=True)]
         rewards: torch.Tensor = score(grouped, prompts, completions, completion_ids_list)
         lengths = torch.tensor([len(ids) for ids in completion_ids_list], device=rewards.device)
         lengths = trainer.accelerator.gather(lengths)  # TRL gathered the rewards already, in the same order
         scored.append((rewards[:wanted], lengths[:wanted]))
         rewards = rewards.clone()
-        rewards[wanted:] = torch.nan  # TRL leaves a filler out as it does a rollout that nobody scored
+        rewards[wanted:] = torch.nan  # TRL treats a filler like a rollout without scores
         return rewards
 
     # With the rows of several prompts in any order each row is a prompt of its own: TRL's vLLM server takes each

@@ -1,4 +1,4 @@
-"""The order in which TRL's loader hands out the train dataset, after a resume too."""
+"""The order in which TRL's loader returns the train dataset, also after a resume."""
 
 import logging
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 def check_enough_rows(trainer: Any) -> None:
     """Raises `InputError` where a generation batch takes more prompts than the train dataset has.
 
-    TRL drops a batch that is not full, so that it would train nothing, and end as if all was well.
+    TRL drops a batch that is not full, so that it would finish without error and without training.
     """
     prompts = trainer.args.generation_batch_size // trainer.num_generations
     dataset = trainer.train_dataset
@@ -31,8 +31,8 @@ def restore_order(trainer: Any, loader: Any) -> None:
     """Brings the loader of a resumed run to the order of the epoch in which the checkpoint was saved.
 
     transformers skips the batches of that epoch that were trained on, but TRL's `RepeatSampler` draws a new order from
-    one generator for each epoch, and a resumed run starts with a generator that has drawn none: plain TRL goes on with
-    the order of the first epoch.
+    one generator for each epoch, and a resumed run starts with a generator that has drawn none: plain TRL continues
+    with the order of the first epoch.
     """
     state = trainer.state
     if state.global_step == 0:
@@ -82,7 +82,7 @@ def steps_per_epoch(args: Any, loader: Any) -> int | None:
 
 
 def _samplers(loader: Any) -> Iterator[Any]:
-    """What is inside a loader, from the outside in; accelerate wraps batch samplers once more for each process."""
+    """The samplers inside a loader, from the outside in; accelerate wraps batch samplers again for each process."""
     part = loader
     while part is not None:
         yield part

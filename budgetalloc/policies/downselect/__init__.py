@@ -1,4 +1,4 @@
-"""Which of the rollouts already generated to train on: pure functions from a step's rows to the rows kept."""
+"""Selection of the generated rollouts to train on: pure functions from a step's rows to the rows kept."""
 
 from budgetalloc.policies.downselect.by_variance import d3s_schedule as d3s_schedule
 from budgetalloc.policies.downselect.by_variance import max_variance as max_variance

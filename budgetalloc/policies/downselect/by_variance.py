@@ -20,8 +20,9 @@ def max_variance(ids_R: Sequence[Hashable], values_R: ArrayLike, rows: int, *, a
     successes and rare failures and drops groups of equal rewards. The best subset is the lowest j and the highest
     `rows - j` values for some j; prefix sums price every j after one sort, O(R log R).
 
-    Inside groups each keeps the share `rows / R` of its rows, rounded by largest remainder. Equally good splits: the
-    one with more high values; of equal values the first generated. Rows without a value (NaN) come last.
+    Inside groups, each group keeps the share `rows / R` of its rows, rounded by largest remainder. Ties between splits
+    go to the split with more high values, ties between values to the row generated first. Rows without a value (NaN)
+    come last.
 
     Args:
         ids_R: The prompt of each rollout, shape (R,).
@@ -49,12 +50,12 @@ def max_variance(ids_R: Sequence[Hashable], values_R: ArrayLike, rows: int, *, a
 
 
 def _spread(group_R: IntArray, values_R: FloatArray, keep_G: IntArray) -> IntArray:
-    """Of each group (none is empty) `keep_G` rows with the largest variance."""
+    """The `keep_G` rows of each group with the largest variance; no group is empty."""
     order = np.lexsort((values_R, group_R))  # ascending in each group, equal values as generated
     ordered, size_G = values_R[order], np.bincount(group_R)
     end_G = np.cumsum(size_G)
     start_G = end_G - size_G
-    # Moved to the middle value and scaled to 1, so that the prefix sums are precise, and 0 where all are equal.
+    # Centred and scaled to 1, so that the prefix sums are precise, and exactly 0 if all values are equal.
     middle_G = ordered[start_G + size_G // 2]
     scale_G = np.maximum(ordered[end_G - 1] - middle_G, middle_G - ordered[start_G])
     unit = (ordered - np.repeat(middle_G, size_G)) / np.repeat(np.where(scale_G > 0, scale_G, 1.0), size_G)
@@ -74,7 +75,7 @@ def _spread(group_R: IntArray, values_R: FloatArray, keep_G: IntArray) -> IntArr
     spread_L = keep_L * kept(squares) - kept(sums) ** 2  # keep^2 times the variance
     best_G = np.maximum.reduceat(spread_L, first_G)
     best = np.flatnonzero(spread_L >= best_G[group_L] - 1e-9 * np.abs(best_G[group_L]))
-    low_G = low_L[best[turn(group_L[best]) == 0]]  # the first of the best
+    low_G = low_L[best[turn(group_L[best]) == 0]]  # the first of equally good splits
 
     place = np.arange(len(order)) - np.repeat(start_G, size_G)
     taken = (place < np.repeat(low_G, size_G)) | (place >= np.repeat(size_G - keep_G + low_G, size_G))
@@ -84,14 +85,14 @@ def _spread(group_R: IntArray, values_R: FloatArray, keep_G: IntArray) -> IntArr
 
 
 def d3s_schedule(progress: float, first: float, last: float) -> float:
-    """D3S' schedule: from `first` at the start of training to `last` at its end, in a line (arXiv 2509.22115).
+    """D3S' schedule: linear from `first` at the start of training to `last` at its end (arXiv 2509.22115).
 
-    The paper moves the rows kept and the share of tokens kept in this way, from few to many. Its ends are not known to
-    us.
+    The paper schedules the rows kept and the share of tokens kept in this way, from few to many. The paper's start and
+    end values are not known to us.
 
     Args:
         progress: Share of training that is done, in [0, 1].
-        first, last: What is scheduled, at both ends.
+        first, last: The scheduled quantity at the start and at the end.
 
     >>> d3s_schedule(0.25, 8, 16)
     10.0

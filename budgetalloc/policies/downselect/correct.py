@@ -1,4 +1,4 @@
-"""Resample on correct: failures as they came, successes by how clean they are."""
+"""Resample on correct: failures in order of generation, successes in order of penalty."""
 
 from collections.abc import Hashable, Sequence
 
@@ -10,7 +10,7 @@ from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_array, check_integer, check_rng
 from budgetalloc.policies.downselect.groups import check_rows, scored_first, share_rows, turn
 
-_SMALLEST = 0.01  # a penalty of 0 is drawn as this one, so that its weight is finite
+_SMALLEST = 0.01  # smaller penalties are raised to this value, so that weights are finite
 
 
 def resample_on_correct(
@@ -24,12 +24,13 @@ def resample_on_correct(
     min_positive: int = 2,
     rng: np.random.Generator | None = None,
 ) -> IntArray:
-    """Keeps each group's proportion of successes, and of them those of lowest penalty (GRPO-RoC, arXiv 2508.20722).
+    """Keeps each group's proportion of successes, choosing those of lowest penalty (GRPO-RoC, arXiv 2508.20722).
 
-    A group that keeps m of its n rows keeps `round(m |positive| / n)` of success above 0 and the rest of the others;
-    but at least `min_zero` and `min_positive` of each kind, or all that it has. In the released code failures are the
-    first to arrive and successes those of lowest penalty: nothing is drawn. The paper is quoted as drawing failures
-    uniformly and successes with chances inverse to their penalty (we have not verified its text): pass `rng` for that.
+    A group that keeps m of its n rows keeps `round(m |positive| / n)` rows with success above 0 and fills the rest with
+    other rows; it keeps at least `min_zero` and `min_positive` of each kind, or all that it has. The released code
+    keeps the first failures and the successes of lowest penalty, without random draws. The paper is quoted as drawing
+    failures uniformly and successes with chances inverse to their penalty (we have not verified its text): pass `rng`
+    for that.
 
     The code rounds both kinds, keeps whole groups where both come out too small, and drops groups of fewer than m
     rows and of equal rewards; here a group keeps m always. m is n `rows` / R, rounded by largest remainder. Rows
@@ -43,7 +44,7 @@ def resample_on_correct(
             error plus a penalty of the format. None is 0 for all.
         success_R: Success of each rollout in [0, 1], shape (R,); None where the rewards are the successes.
         min_zero, min_positive: Fewest of each kind where there are so many.
-        rng: Draws; None is the released rule. Penalties below 0.01 (our choice) are drawn as 0.01.
+        rng: Source of the draws; None is the released rule. Penalties below 0.01 (our choice) are drawn as 0.01.
 
     Returns:
         Indices of the rows kept, ascending, shape (rows,).
@@ -77,7 +78,7 @@ def resample_on_correct(
 
 
 def _positives(size_G: IntArray, has_G: IntArray, m_G: IntArray, min_zero: int, min_positive: int) -> IntArray:
-    """How many successes a group keeps of the `has_G` that it has, and of m_G rows in all."""
+    """The number of its `has_G` successes that each group keeps among `m_G` rows."""
     most_zero_G = np.minimum(min_zero, np.minimum(size_G - has_G, m_G))
     most_positive_G = np.minimum(min_positive, np.minimum(has_G, m_G))
     positive_G = np.rint(has_G * m_G / np.maximum(size_G, 1)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""What the rules share: a step's rows by their prompt, and how a fixed number of rows is shared out."""
+"""Shared steps of the rules: grouping rows by prompt, and dividing a fixed number of rows among groups."""
 
 from collections.abc import Hashable, Sequence
 

@@ -1,4 +1,4 @@
-"""Shuffle-R1: the best of a group paired with the worst, and pairs drawn again by their weight."""
+"""Shuffle-R1: the best rollouts of a group paired with the worst, and pairs resampled by weight."""
 
 from collections.abc import Hashable, Sequence
 
@@ -17,8 +17,9 @@ def extreme_pairs(ids_R: Sequence[Hashable], advantages_R: ArrayLike, rows: int)
     """Pairs of the largest with the smallest advantage of a group, the second with the second, and so on.
 
     Pairwise trajectory sampling of Shuffle-R1 (arXiv 2508.05612) keeps the outermost pairs. Each group gives the same
-    share of its pairs, rounded by largest remainder. Where the groups have fewer than `rows // 2` pairs, all are kept.
-    Of equal rows the upper half takes the first generated, then the lower half, each from the outside.
+    share of its pairs, rounded by largest remainder. If the groups have fewer than `rows // 2` pairs, all pairs are
+    kept. Among equal advantages, the upper half takes the rows generated first, then the lower half, each from the
+    outermost pair inwards.
 
     Args:
         ids_R: The prompt of each rollout, shape (R,).
@@ -39,20 +40,20 @@ def extreme_pairs(ids_R: Sequence[Hashable], advantages_R: ArrayLike, rows: int)
     falling = scored[np.lexsort((-advantages[scored], group_R[scored]))]
     upper = turn(group_R[falling]) < size_G[group_R[falling]] // 2
     lower = np.sort(falling[~upper])
-    rising = lower[np.lexsort((advantages[lower], group_R[lower]))]  # of equal rows the first generated, here too
+    rising = lower[np.lexsort((advantages[lower], group_R[lower]))]  # ties: the row generated first
     return np.stack([_heads(falling, group_R, keep_G), _heads(rising, group_R, keep_G)], axis=1)
 
 
 def _heads(order: IntArray, group_R: IntArray, keep_G: IntArray) -> IntArray:
-    """Of rows sorted by group, the first `keep_G` of each."""
+    """The first `keep_G` rows of each group, from rows sorted by group."""
     return np.asarray(order[turn(group_R[order]) < keep_G[group_R[order]]])
 
 
 def pairwise_extremes(ids_R: Sequence[Hashable], advantages_R: ArrayLike, rows: int) -> IntArray:
     """The rows of `extreme_pairs`: with 2N rollouts a prompt and half of them kept, Shuffle-R1's first step.
 
-    What pairs cannot make up (an odd number, or groups of one) is filled up with the largest |advantage| of the other
-    rows, the first generated of equal ones; rows without an advantage come last. Args as `extreme_pairs`.
+    If pairs do not suffice (an odd number, or groups of one), the rows of largest |advantage| among the others are
+    added; ties go to the row generated first, and rows without an advantage come last. Args as `extreme_pairs`.
 
     Returns:
         Indices of the rows kept, ascending, shape (rows,).
@@ -70,9 +71,9 @@ def pairwise_extremes(ids_R: Sequence[Hashable], advantages_R: ArrayLike, rows: 
 def weighted_resample(weights_J: ArrayLike, size: int, *, draws: int = 8, rng: np.random.Generator) -> IntArray:
     """Several draws by weight, each without replacement: Shuffle-R1's batch shuffle (arXiv 2508.05612).
 
-    A pair's weight is the sum of its two |advantages|. What is drawn in one draw may be drawn in the next, so that an
-    entry comes up to `draws` times or never. Where fewer weights are positive than a draw takes, the draw takes all of
-    them and fills up with entries of weight 0, all equally likely; the released code fails there.
+    A pair's weight is the sum of its two |advantages|. An entry may be selected in several draws, so that it appears
+    between 0 and `draws` times. If fewer weights are positive than a draw takes, the draw takes all of them and adds
+    entries of weight 0, all equally likely; the released code fails in this case.
 
     Args:
         weights_J: Non-negative weights, shape (J,).
@@ -101,7 +102,7 @@ def weighted_resample(weights_J: ArrayLike, size: int, *, draws: int = 8, rng: n
 
 
 def _log(weights_J: FloatArray) -> FloatArray:
-    """Logarithms, with 0 so far below the others that noise does not bridge it."""
+    """Logarithms; that of 0 is replaced by a value so far below the others that the noise cannot reorder them."""
     positive = weights_J > 0
     if not positive.any():
         return np.zeros_like(weights_J)

@@ -18,16 +18,16 @@ def mixed_first(
     scores_RF: ArrayLike | None = None,
     success_R: ArrayLike | None = None,
 ) -> IntArray:
-    """Rows of groups with unequal rewards, in the order of generation; only then the rest (DAPO, arXiv 2503.14476).
+    """Rows of groups with unequal rewards, in the order of generation, then the rest (DAPO, arXiv 2503.14476).
 
-    DAPO drops groups of equal rewards. A trainer wants a batch of fixed size: where there are too few mixed rows the
-    others fill it up, and under a group baseline they get advantage 0.
+    DAPO drops groups of equal rewards. Trainers need a batch of fixed size: if there are too few mixed rows, other rows
+    fill the batch; under a group baseline these have advantage 0.
 
     Args:
         ids_R: The prompt of each rollout, shape (R,).
         rewards_R: Rewards, shape (R,); NaN is no reward.
         rows: How many to keep, 1 to R.
-        scores_RF, success_R: Not used; here so that the rule can be a `Policy.keep`.
+        scores_RF, success_R: Not used; accepted so that the rule can be a `Policy.keep`.
 
     Returns:
         Indices of the rows kept, ascending, shape (rows,).
@@ -49,10 +49,10 @@ def balanced(
     scores_RF: ArrayLike | None = None,
     success_R: ArrayLike | None = None,
 ) -> IntArray:
-    """Equally many rows of every prompt, half of them successes where there are enough (Reinforce-Ada, 2510.04996).
+    """Equally many rows of every prompt, half of them successes if there are enough (Reinforce-Ada, 2510.04996).
 
-    A success is a row whose success is above 1/2. Of equal rows the first generated are kept. Where a prompt has too
-    few rows, the others give theirs.
+    A row counts as a success if its success is above 1/2. Ties go to the row generated first. If a prompt has too few
+    rows, the other prompts keep more.
 
     Args and returns as `mixed_first`, and:
         success_R: Success of each rollout in [0, 1], shape (R,); None where the rewards are the successes.
@@ -72,10 +72,10 @@ def balanced(
 
 
 def largest_advantages(ids_R: Sequence[Hashable], advantages_R: ArrayLike, rows: int) -> IntArray:
-    """Of every group the rows of largest |advantage|: completion pruning (CPPO, arXiv 2503.22342).
+    """The rows of largest |advantage| in every group: completion pruning (CPPO, arXiv 2503.22342).
 
     A pruning rate P keeps `rows = (1 - P) R`; each group keeps that share of its own rows, rounded by largest
-    remainder. Of equal rows the first generated are kept. Rows without an advantage (NaN) come last.
+    remainder. Ties go to the row generated first. Rows without an advantage (NaN) come last.
 
     Args:
         ids_R: The prompt of each rollout, shape (R,).
@@ -102,10 +102,10 @@ def top_p_variance(
 ) -> IntArray:
     """The groups of largest reward variance that together hold `share` of all variance (RAGEN-2, arXiv 2604.06268).
 
-    The fewest groups that reach it, by sample variance (over n - 1); ties: first in the list. Where no group varies,
-    none is kept. With `rows` the answer has a fixed size: too many rows are cut from the kept groups of least
-    variance, and too few are filled up from the dropped groups of least variance, which as a rule have equal rewards
-    and under a group baseline advantage 0. Rows without a reward come last.
+    The smallest set of groups that reaches the share, by sample variance (over n - 1); ties: first in the list. If no
+    group varies, none is kept. With `rows` the result has a fixed size: too many rows are cut from the kept groups of
+    least variance, and too few are filled up from the dropped groups of least variance, which as a rule have equal
+    rewards and under a group baseline advantage 0. Rows without a reward come last.
 
     Args:
         ids_R: The prompt of each rollout, shape (R,).
@@ -131,7 +131,7 @@ def top_p_variance(
     size_G = np.bincount(group_K, minlength=groups)
     mean_G = np.bincount(group_K, weights=rewards_K, minlength=groups) / np.maximum(size_G, 1)
     squares_G = np.bincount(group_K, weights=(rewards_K - mean_G[group_K]) ** 2, minlength=groups)
-    # The mean of equal rewards may be off in the last digit, which is no variance.
+    # The mean of equal rewards may have a rounding error, which must not count as variance.
     variance_G = np.where(mixed_groups(rewards, group_R, groups), squares_G / np.maximum(size_G - 1, 1), 0.0)
     order = np.argsort(-variance_G, kind="stable")
     reached = np.cumsum(variance_G[order])

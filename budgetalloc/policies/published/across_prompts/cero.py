@@ -1,4 +1,4 @@
-"""CERO: prompts whose value still rises above a price, by all the rollouts that they have had in the run."""
+"""CERO: prompts whose marginal value, after all rollouts of the run, exceeds a price."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,23 +23,23 @@ def cero(
     horizon: int = 500,
     seed: int = 0,
 ) -> Policy:
-    """Prompts whose value still rises above a price, by all the rollouts they ever had (CERO, arXiv 2606.05606).
+    """Prompts whose marginal value, after all their rollouts in the run, exceeds a price (CERO, arXiv 2606.05606).
 
     A prompt is worth 1 - exp(-4 lambda q z / R) after z rollouts in the whole run, where q = E[p(1-p)] under Beta(a, b)
     and a <- a0 + rho (a - a0) + successes at a visit, and so b. Its slope (`log_slopes`) is compared with one price for
     all, and the price follows by projected online gradient descent with step 1 / sqrt(K).
 
-    The paper may spend more or less than its mean in a step; here a step's budget is spent exactly. So the price tells
-    who is taken, and the budget how much they get: greedy on the value, up to `high` each, among the prompts with
-    slope > price; the others have only the budget's floor unless all of those are full. Slope and price are in units
-    of lambda / R, so that both lie in [0, 1]. After a step the price rises by (wanted - spent) / max(wanted, spent) /
-    sqrt(K), where the visited prompts want rollouts until their slopes fall to the price (at most `high` each). A
-    prompt's own dual variable, which the paper learns too, is its slope, known in closed form.
+    The paper may spend more or less than its mean in a step; here a step's budget is spent exactly. The price therefore
+    selects the prompts with slope > price, and the budget determines their counts: greedy on the value, up to `high`
+    each. The other prompts get only the budget's floor unless all selected prompts are full. Slope and price are in
+    units of lambda / R, so that both lie in [0, 1]. After a step the price rises by (wanted - spent) / max(wanted,
+    spent) / sqrt(K), where the visited prompts want rollouts until their slopes fall to the price (at most `high`
+    each). A prompt's own dual variable, which the paper learns too, is its slope, known in closed form.
 
     The step size and the horizon of 500 steps are the paper's. lambda, R, rho, the prior, `high` and the scaling of the
-    price's step are not known to us: they are our choices. A value that saturates is meant for a run that ends: R is
-    to be about the rollouts that a prompt has in all of it. Far beyond that, q z is about the same for all: most
-    rollouts go to solved and hopeless prompts.
+    price's step are not known to us: they are our choices. A value that saturates is meant for a run of known length:
+    set R to about the rollouts that a prompt gets in the whole run. Far beyond R, q z is about the same for all
+    prompts, and most rollouts go to solved and hopeless prompts.
 
     Args:
         rate: lambda, positive.
@@ -84,7 +84,7 @@ def cero(
         slope_P, speed_P = log_slopes(q_P, view.recall["exposure"], speed), 4 * speed * q_P
         taken_P = slope_P > np.log(max(price, 1e-300)) if price else np.ones(len(q_P), dtype=bool)
         first_P = np.where(taken_P, START / 2, 0)[:, None]  # more than any gain of a prompt that is not taken
-        # Only ratios of gains count; scaled by the largest, they stay apart however much all have saturated.
+        # Only ratios of gains matter; scaling by the largest keeps them distinct when all prompts are saturated.
         scale_P = START / 4 * np.exp(slope_P - slope_P.max()) / token_prices(view) / speed_P
 
         def value(belief: Belief, counts_N: ArrayLike) -> FloatArray:

@@ -28,14 +28,15 @@ def coba_rl(
     """Shares out a batch by (1 - exp(-n p(1-p) / tau)) times a Beta density of p that follows the model's failures.
 
     CoBA-RL (arXiv 2602.03048): the density is Beta(a, kappa - a) with a = 1 + (kappa - 2) F (`capability`), F the mean
-    failure rate of the prompts met in the last `window` steps: a weak model works on what it can do, a strong one on
-    what it cannot. Every prompt gets `low` rollouts; greedy spends the rest, up to `high` each. p is the success rate
-    over a prompt's last `window` visits, kept within [0.01, 0.99]; 1/2 for a prompt never seen.
+    failure rate of the prompts of the last `window` steps: a weak model trains on prompts that it can solve, a strong
+    one on prompts that it cannot. Every prompt gets `low` rollouts; greedy spends the rest, up to `high` each. p is the
+    success rate over a prompt's last `window` visits, kept within [0.01, 0.99]; 1/2 for a prompt never seen.
 
     kappa, `low`, `high`, F and the value are the paper's. The rest of a, tau, the window and p we know only from the
     released code: tau goes from `tau[0]` to `tau[1]` as the variance of the batch's p goes from 0 to 1/6, and the
     window is 3, or 1 in its launch script. The code also spends only 60 to 80 % of what `low` leaves by value, on
-    prompts with p from 0.05 to 0.99, and the rest in proportion to 1 - p on those below; here value decides on all.
+    prompts with p from 0.05 to 0.99, and the rest in proportion to 1 - p on those below; here all of it is spent by
+    value.
 
     Args:
         kappa: Sum of the density's parameters, at least 2; 2 is a uniform density.

@@ -13,10 +13,10 @@ from budgetalloc.policies.decision import Needs, View
 def dart(*, group: int = 8, reduced: int = 4, easy: float = 0.6, discount: float = 0.9, seed: int = 0) -> Policy:
     """Fewer rollouts for prompts that pass more than 60 %: DART's dynamic rollout number (arXiv 2509.23866).
 
-    A prompt whose posterior mean is above `easy` gets `reduced` rollouts, any other, a cold one too, `group`. What that
-    saves goes, with `floor=0`, to further prompts, which are drawn at random; with a floor, to all in proportion. So
-    the budget is spent exactly. The paper's formula for the reduction was not found, and the released code has a fixed
-    number. Its limits on length, experience pool and choice of steps are not part of this.
+    A prompt whose posterior mean is above `easy` gets `reduced` rollouts; all others, including cold ones, get `group`.
+    With `floor=0`, the rollouts saved go to further prompts drawn at random; with a floor, to all prompts in
+    proportion. The budget is spent exactly. The paper's formula for the reduction was not found, and the released code
+    has a fixed number. Its limits on length, experience pool and choice of steps are not part of this.
 
     Args:
         group: Rollouts of a prompt, at least `reduced`.

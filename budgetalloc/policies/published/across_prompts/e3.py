@@ -15,7 +15,7 @@ from budgetalloc.solvers.proportional import clipped_shares
 
 
 def hardness_ranks(rates_P: ArrayLike) -> FloatArray:
-    """Each prompt's place from the easiest to the hardest, divided by their number; equal rates share a place.
+    """Each prompt's rank from the easiest to the hardest, divided by the number of prompts; equal rates share a rank.
 
     >>> hardness_ranks([1.0, 0.5, 0.0, 0.5])
     array([0.25 , 0.625, 1.   , 0.625])
@@ -29,9 +29,8 @@ def hardness_ranks(rates_P: ArrayLike) -> FloatArray:
 def rank_shares(ranks_P: ArrayLike, rollouts: int, fewest: int, most: int) -> IntArray:
     """E3's counts: `fewest` each, the rest in proportion to rank, at most `most` each; the sum is `rollouts`.
 
-    Shares are rounded down, and the few rollouts left fill the hardest prompts first. Where a share is above `most`
-    even then, it is clipped, and what that refuses is shared again by rank. A rank of NaN is replaced by the mean
-    of the known ones.
+    Shares are rounded down, and the remaining rollouts go to the hardest prompts first. A share that is still above
+    `most` is clipped, and the excess is shared again by rank. A rank of NaN is replaced by the mean of the known ones.
 
     Args:
         ranks_P: Larger is harder, positive or NaN.
@@ -67,15 +66,16 @@ def rank_shares(ranks_P: ArrayLike, rollouts: int, fewest: int, most: int) -> In
 def e3(*, group: int = 8, fewest: int = 4, most: int = 12, change: int = 2, epoch: int = 160, seed: int = 0) -> Policy:
     """Rollouts by rank of the mean reward, the hardest prompts most (E3, arXiv 2505.18573, Algorithm 1).
 
-    A prompt's mean is over all its rewards so far, with no decay; ranks are over all prompts seen and are taken anew
-    when an epoch ends. In the first epoch all get `group`; in each later one the bounds G_min and G_max move apart by
-    `change`, down to `fewest` and up to `most`. They are meant for a mean of `group` rollouts a prompt, and are scaled
-    to the mean that the budget has. With `floor=0` a batch of budget / `group` prompts is drawn at random first.
+    A prompt's mean is over all its rewards so far, with no decay; ranks are over all prompts seen and are recomputed at
+    the end of an epoch. In the first epoch all prompts get `group`; in each later epoch the bounds G_min and G_max move
+    apart by `change`, down to `fewest` and up to `most`. They are meant for a mean of `group` rollouts a prompt, and
+    are scaled to the mean that the budget has. With `floor=0` a batch of budget / `group` prompts is drawn at random
+    first.
 
     Unlike the paper's algorithm and code, shares are clipped at G_max and the total is exact (`rank_shares`). In the
     code a prompt without a rank counts as the easiest and gets G_min; here it counts as the mean of its batch and gets
-    the default share, since nothing is known about it. The rule does not look at variance: prompts that never pass get
-    the most. The paper's temperature control is not part of this.
+    the default share, since nothing is known about it. The rule ignores variance: prompts that never pass get the most
+    rollouts. The paper's temperature control is not part of this.
 
     Args:
         group: Mean rollouts of a prompt, G.

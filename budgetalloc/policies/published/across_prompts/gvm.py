@@ -20,8 +20,8 @@ from budgetalloc.policies.decision import Needs, View
 def gvm_weights(p_P: ArrayLike, norm_P: ArrayLike = 1.0, alpha: float = 1e-3, beta: float = 2.0) -> FloatArray:
     """GVM's share of each prompt before it is normalised: G / sqrt(p + alpha / p^(beta - 1)); 0 at p = 0.
 
-    It falls with p, save for the penalty on prompts that hardly ever succeed: its peak is at
-    p = (alpha (beta - 1))^(1 / beta), which is 0.032 with the default constants.
+    It falls with p, except for the penalty on prompts that rarely succeed: its maximum is at p = (alpha (beta - 1))^(1
+    / beta), which is 0.032 with the default constants.
 
     >>> gvm_weights([0.0, 0.001, 0.25, 1.0]).round(3)
     array([0.   , 1.   , 1.984, 1.   ])
@@ -51,10 +51,10 @@ def gvm(
     """Counts proportional to G / sqrt(p + alpha / p^(beta-1)): hard prompts get more (GVM-RAFT, arXiv 2505.02391).
 
     Rejection sampling trains on successes only, so that a prompt's gradient has variance of about G^2 / (p n), with p
-    its accept rate and G the norm of its gradient; alpha and beta hold back prompts that hardly ever succeed. With
-    w = `gvm_weights`, the counts minimise sum w^2 / n over integers; the released code rounds the shares instead,
-    gives nothing to a prompt whose pilot had no success, and may drop more by thresholds. There p is the share
-    of a pilot's rollouts that succeeded; here it is the posterior mean, so that it is never 0 and no pilot is needed.
+    its accept rate and G the norm of its gradient; alpha and beta penalise prompts that rarely succeed. With w =
+    `gvm_weights`, the counts minimise sum w^2 / n over integers; the released code rounds the shares instead, gives
+    nothing to a prompt whose pilot had no success, and may drop more by thresholds. There p is the share of a pilot's
+    rollouts that succeeded; here it is the posterior mean, so that it is never 0 and no pilot is needed.
 
     Every prompt gets at least the smallest group. With `floor=0` a batch is drawn first: prompts at random, as many as
     groups of `group` fit into the budget. A budget in tokens or with quotas instead chooses among all.

@@ -52,14 +52,15 @@ def knapsack_rl(
     Every prompt gets `low` rollouts; one with fewer than `fewest` rewards so far gets the mean budget of a prompt. The
     rest maximises the sum of values over the *effective* prompts, those with 0 < p < 1, up to `high` each; the value is
     concave, so that greedy is exact. p is the mean reward of the last visit or, where that had fewer than `recent`
-    rollouts, of the `recent` latest rewards; a visit of which only a part is that recent counts with its mean. There is
-    no prior and no forgetting in it: p = 0 after 16 failures is taken as certain.
+    rollouts, of the `recent` latest rewards; a visit that lies only partly in this window counts with its mean. The
+    rule has no prior and no forgetting: p = 0 after 16 failures is treated as certain.
 
     The fallback: together the effective prompts can use as many rollouts as they need to be mixed with `confidence`
-    each (`rollouts_to_mix`). What the budget has beyond that is the surplus. With "unsolved" it goes evenly to the
-    prompts with p = 0, up to `high` each; with "effective" there is no such limit. What then remains goes, up to
-    `high`, to effective, unsolved, unknown and solved prompts in this order, and in the end to all alike. Where the
-    budget does not even have `low` for all, prompts are not ranked: those left out change from step to step.
+    each (`rollouts_to_mix`). What the budget has beyond that is the surplus. With "unsolved" the surplus goes evenly to
+    the prompts with p = 0, up to `high` each; with "effective" the effective prompts have no such limit. What then
+    remains goes, up to `high`, to effective, unsolved, unknown and solved prompts in this order, and in the end to all
+    alike. If the budget is less than `low` for all prompts, prompts are not ranked, and those left out change from step
+    to step.
 
     The released code differs. Its dynamic programme takes "nothing extra" to be worth 0 instead of Value(min_n, p), it
     stops with an error where all prompts are effective and easy, takes prompts never seen for unsolved, gives the
@@ -72,7 +73,7 @@ def knapsack_rl(
         recent: From 1 to 1,000; 1 always takes the last visit alone.
         fewest: Rewards that make p valid, at least 1.
         confidence: alpha, in (0, 1).
-        surplus: To whom it goes.
+        surplus: The prompts that get the surplus.
         seed: Seeds the ties.
 
     >>> from budgetalloc import Budget
@@ -139,5 +140,5 @@ def knapsack_rl(
 
 
 def _last_gain(gain_PN: FloatArray, steps: int) -> float:
-    """Just below the gain of the last of so many steps, best first: where the surplus begins."""
+    """A value just below the gain of the last of so many steps, best first, at which the surplus begins."""
     return float(np.partition(gain_PN, gain_PN.size - steps, axis=None)[gain_PN.size - steps]) - UNIT

@@ -18,8 +18,8 @@ from budgetalloc.values import Value
 Form = Literal["neyman", "dr_grpo", "rloo"]
 
 
-# What the variance is counted from, so that value(0) = 0 and the first group is worth opening. It matters only where a
-# budget in tokens or with quotas chooses prompts: adding a constant a group does not move rollouts between groups.
+# The offset of the variance, so that value(0) = 0 and opening a group has a gain. The offset matters only if a budget
+# in tokens or with quotas chooses prompts: a constant per group does not move rollouts between groups.
 _START = {"neyman": 1.0, "dr_grpo": 0.5, "rloo": 2.0}
 
 

@@ -10,8 +10,8 @@ from budgetalloc.policies.rounds import until_finished
 def ar3po(*, group: int = 8, stages: int = 2, seed: int = 0) -> Policy:
     """Stops a prompt at its first success: AR3PO's adaptive rollout (arXiv 2509.25808).
 
-    Each stage gives `group / stages` rollouts to every prompt that has no success yet. What that saves starts further
-    prompts, so that the budget is spent exactly. Only failures are waited out: an all-pass group stays without
+    Each stage gives `group / stages` rollouts to every prompt that has no success yet. The rollouts saved start further
+    prompts, so that the budget is spent exactly. The rule continues only failures: an all-pass group stays without
     signal. The group's mean is biased upwards (for two stages of k, by (1-p)^k p / 2). How many stages the paper uses
     is not known to us, only that group = 8: two is our default. Its response reuse is not part of this. A rollout is a
     success where its success is above 0.

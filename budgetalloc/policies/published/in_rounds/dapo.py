@@ -24,14 +24,15 @@ def dapo(
     """Resamples until a batch of mixed groups is full: DAPO's dynamic sampling (arXiv 2503.14476).
 
     Each round generates a whole batch of groups of new prompts; groups of equal rewards are dropped. It ends when the
-    mixed groups fill the batch, or after `generate` batches. All of it is counted; the budget is a limit and may not
-    be spent, beyond the one batch that a trainer trains on. With `order="thompson"` prompts are tried in the order of a
-    Thompson draw of p (1-p)^2 over the whole dataset, as in VADE (arXiv 2511.18902), instead of in random order.
+    mixed groups fill the batch, or after `generate` batches. All rollouts generated are counted; the budget is a limit,
+    of which only the one batch that the trainer trains on is always spent. With `order="thompson"` prompts are tried in
+    the order of a Thompson draw of p (1-p)^2 over the whole dataset, as in VADE (arXiv 2511.18902), instead of in
+    random order.
 
     Args:
         group: Rollouts of a prompt.
         generate: Most batches that a step may generate, at least 1.
-        order: In which prompts are tried.
+        order: The order in which prompts are tried.
         discount, idle: As in `BetaEstimator`, for the draw.
         seed: Seeds the ties and draws.
 

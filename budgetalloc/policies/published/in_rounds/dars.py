@@ -67,22 +67,22 @@ def dars(
     """A pilot of `group` rollouts, then more for every prompt that passed less than half of it (arXiv 2508.13755).
 
     The second round fills prompts up to `dars_counts`. The released code adds these rollouts on top of the step's; here
-    they come out of the budget, which is spent exactly: pilots take `share` of it, as many prompts as that is enough
-    for, and if the second round wants more than the rest, all extras are scaled down alike. What it does not want
-    starts further prompts with a pilot's rollouts, then goes to all alike. With a floor every prompt has a
+    they come out of the budget, which is spent exactly: pilots take `share` of the budget, for as many prompts as that
+    suffices for; if the second round wants more than the rest, all extra counts are scaled down by the same factor.
+    Unused rollouts start further prompts with a pilot, then go to all prompts evenly. With a floor every prompt has a
     pilot, as large as `share` allows, and its size takes the place of `group` in the rule.
 
     The mean of such a group is biased: how often a prompt is sampled depends on its first rewards, which stay in the
-    group. What was believed before the step, `baseline=policy.belief(ids_R).mean` taken then, is not. The code drops
-    merged groups of equal rewards; they have no advantage under a group baseline.
+    group. The posterior mean before the step, `baseline=policy.belief(ids_R).mean`, is unbiased. The code drops merged
+    groups of equal rewards; they have no advantage under a group baseline.
 
     Args:
         group: Rollouts of a pilot, N: 8 for Qwen, 16 for Llama.
         variant: "ET" or "HW", as in `dars_counts`.
         most: N_max, at least `group`. None is that of the released scripts, 32 for ET and 64 for HW (or `group`).
         std: As in `dars_counts`.
-        share: Of the budget, spent on pilots, in (0, 1); our default. 0.625 is 8 of the 12.8 rollouts that a prompt has
-            on average with ET and Qwen2.5-Math-7B.
+        share: Share of the budget spent on pilots, in (0, 1); our default. 0.625 is 8 of the 12.8 rollouts that a
+            prompt has on average with ET and Qwen2.5-Math-7B.
         seed: Seeds the batch and the ties.
 
     >>> from budgetalloc import Budget

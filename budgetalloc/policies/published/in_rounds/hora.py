@@ -1,4 +1,4 @@
-"""HORA: a pilot, then rollouts where one more success is most likely."""
+"""HORA: a pilot, then rollouts for the prompts most likely to succeed once more."""
 
 from dataclasses import replace
 
@@ -15,14 +15,14 @@ from budgetalloc.values import hit
 
 
 def hora(*, pilot: int = 4, seed: int = 0) -> Policy:
-    """A pilot of every prompt, then the rest where one more success is most likely (HORA, arXiv 2605.07114).
+    """A pilot of every prompt, then the rest to prompts most likely to succeed once more (HORA, arXiv 2605.07114).
 
-    After a pilot with s successes and f failures the belief is Beta(1 + s, 1 + f), whatever came before the step; m
-    more rollouts are worth the chance of at least one success among them, 1 - E[(1-p)^m] (`values.hit`). The second
-    round maximises the sum exactly. The size of the pilot is not known to us: 4 is our choice.
+    After a pilot with s successes and f failures the belief is Beta(1 + s, 1 + f), independent of earlier steps; the
+    value of m more rollouts is the probability of at least one success among them, 1 - E[(1-p)^m] (`values.hit`). The
+    second round maximises the sum exactly. The size of the pilot is not known to us: 4 is our choice.
 
-    The pilot is smaller where the budget has not as many for all; without a floor, prompts drawn anew at each step are
-    left out where it has not even the smallest group for all.
+    The pilot is smaller if the budget does not suffice for all prompts; without a floor, if it does not suffice for the
+    smallest group of all prompts, prompts redrawn at each step are left out.
 
     Args:
         pilot: Rollouts of a pilot, at least 1.

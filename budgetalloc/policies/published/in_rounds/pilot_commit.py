@@ -16,13 +16,13 @@ def pilot_commit(*, pilot: int = 4, group: int = 16, share: float = 0.5, seed: i
     `group`, in all. Prompts that all passed or all failed get more only where no other prompt can take it. The released
     code differs: it commits, at random from a buffer of recent pilots, to prompts whose pilot mean lies in
     [0.125, 0.75], and leaves prompts that all passed out of the next epoch. Buffer and eviction are not part of this: a
-    prompt that was not committed to is met again when the loader offers it. Its runs pilot with a quarter of the group
-    (16 of 64, 32 of 128); our group is smaller.
+    prompt without commitment is considered again when the loader returns it. The paper's runs use a quarter of the
+    group for the pilot (16 of 64, 32 of 128); our default group is smaller.
 
     Args:
         pilot: Rollouts of a pilot, at least 2.
         group: Rollouts of a prompt that is committed to, more than `pilot`.
-        share: Of the budget, spent on pilots, in (0, 1).
+        share: Share of the budget spent on pilots, in (0, 1).
         seed: Seeds the ties.
 
     >>> from budgetalloc import Budget

@@ -20,7 +20,7 @@ def reinforce_ada(
 
     Each of up to `stages` rounds gives `group` rollouts to every prompt that lacks either; `group` rows a prompt are
     then trained on, balanced where it can be. A step generates up to `stages` times what it trains on, all of it
-    counted; the budget is a limit and may not be spent, beyond its share `1 / stages` that a trainer trains on.
+    counted; the budget is a limit, of which only the share `1 / stages` that the trainer trains on is always spent.
     Advantages are taken over all that was generated. With `quota="positive"` one success is enough, the paper's lighter
     rule. Its estimation-based variant is not part of this; the number of rounds is our default.
 

@@ -11,14 +11,14 @@ def speed(*, init: int = 4, cont: int = 20, seed: int = 0) -> Policy:
     """Screens prompts with `init` rollouts and continues those with both outcomes by `cont` (SPEED, arXiv 2506.09016).
 
     A round continues the prompts that the last one screened and screens new ones, as the paper does in one call of the
-    inference engine, until the budget is spent; all that is generated counts. What no prompt wants goes to the prompts
-    that have fewest. A step may take a dozen rounds, the last of them small. The paper trains on continued prompts
-    only; here a prompt that was shut out stays in the batch, with `init` rollouts of equal reward. 4 and 20 are the
-    examples of the paper's project page.
+    inference engine, until the budget is spent; all that is generated counts. Rollouts that no prompt needs go to the
+    prompts with the fewest. A step may take a dozen rounds, the last of them small. The paper trains on continued
+    prompts only; here a prompt that was not continued stays in the batch, with `init` rollouts of equal reward. 4 and
+    20 are the examples of the paper's project page.
 
-    Who is continued depends on the screening rewards, so their mean among the continued is drawn towards 1/2: it is
-    (p - p^k) / (1 - p^k - (1-p)^k) for k = `init`, which for p = 0.1 and k = 4 is 0.29. A baseline that contains them
-    is biased; what was believed before the step is not: `baseline=policy.belief(ids_R).mean`.
+    Continuation depends on the screening rewards, so that the mean of these rewards among continued prompts is biased
+    towards 1/2: it is (p - p^k) / (1 - p^k - (1-p)^k) for k = `init`, which for p = 0.1 and k = 4 is 0.29. A baseline
+    that contains them is biased; the posterior mean before the step, `baseline=policy.belief(ids_R).mean`, is unbiased.
 
     Args:
         init: Rollouts to screen a prompt with, at least 2.

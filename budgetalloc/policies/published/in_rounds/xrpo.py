@@ -52,7 +52,8 @@ def half_width(counts_N: ArrayLike, *, alpha: float = 0.05) -> FloatArray:
 def deviation(tally: Tally) -> FloatArray:
     """The sample deviation s of each prompt's successes if they are 0 or 1: s^2 = n / (n-1) r (1-r), shape (P,).
 
-    Of graded success it is the most that the mean r allows. It is 0 below two rollouts, and where rewards are equal.
+    For graded success it is the largest deviation that the mean r allows. It is 0 below two rollouts, and if rewards
+    are equal.
 
     >>> low_P, high_P = np.array([0.0, 0, 0, 1]), np.array([0.0, 1, 1, 1])
     >>> deviation(Tally(np.array([0.0, 1, 2, 4]), np.full(4, 4.0), low_P, high_P)).round(3)
@@ -97,14 +98,14 @@ def xrpo(
 
     arXiv 2510.06672. The priority of a prompt with n rollouts is h(n) - h(n+1), by which the half-width of the Student
     interval of its mean reward would shrink (`half_width`, `deviation`), plus a bonus for few rollouts (`exploration`).
-    It is largest at a rate of 1/2; prompts that all passed or all failed live by the bonus alone. From one round's
-    rewards its rollouts are handed out greedily: each to the highest priority, which then falls with n while s stays.
+    The priority is largest at a rate of 1/2; for prompts that all passed or all failed it is the bonus alone. A round's
+    rollouts are assigned greedily: each goes to the highest priority, which then falls with n while s is kept fixed.
 
     Read through transcriptions, not in the paper itself. They disagree on the form of the bonus and on T (rollouts of
     the step, or training steps): hence `bonus` and `clock`. lambda, the base and the rounds' sizes are not known to us:
     weight=0.1, base=4 and equal rounds are our defaults; one base and two rounds make the paper's three phases. Below a
-    base of 4 the quantile at two rewards (12.7) makes the first round equalise counts. In-context seeding is left to
-    `on_all_fail`, the sharpening of advantages to the trainer.
+    base of 4 the quantile at two rewards (12.7) makes the first round equalise counts. In-context seeding is available
+    as `on_all_fail`; sharpening of advantages is up to the trainer.
 
     Args:
         base: Rollouts that start a prompt, at least 2; fewer where the budget has no more for each.
@@ -113,7 +114,8 @@ def xrpo(
         weight: lambda, the weight of the bonus, at least 0.
         bonus: "sqrt", sqrt(log(1+T) / n), or "linear", log(1+T) / n.
         clock: What T counts: "rollouts" of this step before the round, or training "steps" before this one.
-        share: Of the budget, for bases, in (0, 1), where a floor of 0 leaves open how many prompts start; our default.
+        share: Share of the budget for bases, in (0, 1), used if the floor is 0, which leaves open how many prompts
+            start; our default.
         seed: Seeds the ties.
 
     >>> step = xrpo(rounds=1, seed=0).begin(["half", "solved"], Budget(rollouts=16))
@@ -157,7 +159,7 @@ def xrpo(
 
 
 def _bases(view: View, base: int, share: float) -> IntArray:
-    """The base of each prompt that starts; they are enough to take the whole budget in the end."""
+    """The base of each prompt that starts; enough prompts start to take the whole budget in the end."""
     budget, prompts = view.budget, len(view.belief_P)
     spending = Spending(budget, prompts)
     if budget.floor:
@@ -172,7 +174,7 @@ def _bases(view: View, base: int, share: float) -> IntArray:
 def _gain(
     had_P: IntArray, high: int, deviation_P: FloatArray, alpha: float, total: float, weight: float, bonus: Bonus
 ) -> Value:
-    """What each number of further rollouts is worth: the priorities of all of them, added up."""
+    """The value of each number of further rollouts: the sum of their priorities."""
 
     def value(belief: Belief, counts_N: ArrayLike) -> FloatArray:
         more_N = np.asarray(counts_N, dtype=np.int64)
@@ -183,7 +185,7 @@ def _gain(
         after_PN = np.minimum(had_P[:, None] + more_N, high)
         gain_PN = deviation_P[:, None] * (width_N[had_P][:, None] - width_N[after_PN])
         gain_PN += bonus_N[after_PN] - bonus_N[had_P][:, None]
-        # Nothing beyond the cap: a loss, so that it is never taken.
+        # Counts beyond the cap get a loss, so that they are never taken.
         return np.asarray(gain_PN - (had_P[:, None] + more_N - after_PN))
 
     return value

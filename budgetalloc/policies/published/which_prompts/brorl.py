@@ -39,14 +39,13 @@ def lr_scale(batch: float, base_batch: float) -> float:
 def brorl(*, group: int = 512, seed: int = 0) -> Policy:
     """Few prompts with very many rollouts each: BroRL's broadened exploration (arXiv 2510.01180).
 
-    The paper multiplies the rollouts of a prompt (16 to 512) and of a step (by 8). Here the step's budget is what it
-    is, and `breadth_depth` says how many prompts it has room for; they are drawn at random, all with the same chance,
-    and get at least `group` each unless the budget or its cap is smaller. No reward enters, so that no estimate is
-    biased by the choice. With a floor every prompt gets the floor first. Scale the learning rate by `lr_scale` if the
-    budget grows too.
+    The paper multiplies the rollouts of a prompt (16 to 512) and of a step (by 8). Here the step's budget is fixed, and
+    `breadth_depth` gives the number of prompts that fit; they are drawn uniformly at random and get at least `group`
+    each unless the budget or its cap is smaller. The choice does not depend on rewards, so that it biases no estimate.
+    With a floor every prompt gets the floor first. Scale the learning rate by `lr_scale` if the budget grows too.
 
     Args:
-        group: Rollouts of a drawn prompt, at least 1. Set it to what the budget can bear; the paper's is 512.
+        group: Rollouts of a drawn prompt, at least 1. Choose it to fit the budget; the paper's is 512.
         seed: Seeds the draws.
 
     >>> from budgetalloc import Budget

@@ -63,10 +63,10 @@ def dump(
     A category's score is its mean |advantage| over its last `window` rollouts plus sqrt(2 ln(n + 1) / (n_c + 1)), with
     n_c of n rollouts so far; each prompt's category is drawn with probability proportional to exp(score /
     temperature), then a prompt of it at random, without replacement within a step. `window` and `temperature` are the
-    released code's. That code draws with replacement, and a whole pass of its loader with the weights of its start;
-    here the weights are those of the step. Advantages are those of `mean_advantage`.
+    released code's. That code draws with replacement, and draws a whole pass of its loader with the weights at the
+    start of the pass; here the weights are recomputed at each step. Advantages are those of `mean_advantage`.
 
-    A category's rollouts of one step have no order: where the window's end falls among them they count in proportion.
+    A category's rollouts of one step have no order: if the window ends among them, they count in proportion.
 
     Args:
         domain_of: The category of a prompt; the same on every process and after a resume. Categories whose `str` is
@@ -138,7 +138,7 @@ def sec(*, domain_of: CategoryOf, rate: float = 0.5, temperature: float = 0.4, g
 
 
 def category_gains(domain_of: CategoryOf, visit: Visit) -> dict[str, tuple[float, float]]:
-    """Of each category in a step's visit: the mean |advantage| of its rollouts, and how many they are."""
+    """The mean |advantage| of each category's rollouts in a step's visit, and their number."""
     sums: dict[str, tuple[float, float]] = {}
     total_V = mean_advantage(visit.rewards_R, visit.group_R, len(visit.ids_V)) * visit.scored_V
     for x, total, rollouts in zip(visit.ids_V, total_V.tolist(), visit.scored_V.tolist(), strict=True):
@@ -149,7 +149,7 @@ def category_gains(domain_of: CategoryOf, visit: Visit) -> dict[str, tuple[float
 
 
 def add_to_window(numbers: dict[str, float], category: str, gain: float, rollouts: float, window: int) -> None:
-    """Adds a step to a category's window, drops what has left it, and writes the window's mean to `q:category`.
+    """Adds a step to a category's window, drops steps that have left it, and writes the window's mean to `q:category`.
 
     >>> numbers = {}
     >>> for gain in (0.0, 1.0, 1.0):
@@ -195,7 +195,7 @@ def _bandit(
         scores_P = np.empty(len(order))
         scores_P[order] = np.linspace(2.0, 1.0, len(order))
         if view.budget.tokens is not None and view.costs_P is not None:
-            scores_P *= view.costs_P  # a cheap prompt is not drawn earlier for that
+            scores_P *= view.costs_P  # the cost of a prompt does not change the order of the draws
         return spend(view.belief_P, top(scores_P, group), view, None)
 
     named = getattr(domain_of, "__name__", type(domain_of).__name__)

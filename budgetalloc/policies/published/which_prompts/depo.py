@@ -17,7 +17,7 @@ from budgetalloc.policies.signal import mean_advantage
 
 
 def depo_eligible(explorable_P: FloatArray, visits_P: FloatArray, share: float, replay: float) -> NDArray[np.bool_]:
-    """The share of the prompts that is most explorable, and of the others the share `replay` with the fewest visits.
+    """The given share of the most explorable prompts, and the share `replay` of the others with the fewest visits.
 
     Shares are of all prompts, rounded up; of equals the first.
 
@@ -45,22 +45,23 @@ def depo(
     """Prompts of high explorability, and the least visited ones (the online part of DEPO, arXiv 2509.01321).
 
     Explorability is the mean |A| of a visit (`explorability`), averaged over the last `window` visits. In epoch e the
-    share alpha - decay e of the prompts on offer with the most of it may be rolled out, and of the others the share
-    `replay` with the fewest visits. Of these, as many as groups of `group` fit into the budget are taken at random; if
-    they are too few, others follow at random. A prompt never seen counts as the most explorable.
+    eligible prompts are the share alpha - decay e of the candidates with the highest explorability, and the share
+    `replay` of the others with the fewest visits. As many eligible prompts as groups of `group` fit into the budget are
+    chosen at random; if there are too few, others are added at random. A prompt never seen counts as the most
+    explorable.
 
     The paper multiplies |A| by the mean token entropy of a rollout and leaves out wrong rollouts of high entropy: that
-    needs the trainer's entropies and is not part of this, nor is the curation before training. Ours: the values of
-    window, alpha, decay and replay, which are not known to us; `lowest`; e as the mean number of visits of the
-    prompts on offer, rounded down; and a window of visits, where the paper's is of epochs.
+    needs the trainer's entropies and is not part of this, nor is the curation before training. Our choices are the
+    values of window, alpha, decay and replay, which are not known to us; `lowest`; e as the mean number of visits of
+    the candidates, rounded down; and a window of visits instead of the paper's window of epochs.
 
     Args:
         group: Rollouts of a chosen prompt, at least 1.
         window: s, visits to average over, 1 to 1,000.
         alpha: alpha_0, share of the prompts at the start, in [0, 1].
         decay: d, what the share loses in an epoch, in [0, 1].
-        lowest: Smallest that the share becomes, in [0, 1].
-        replay: rho, share of the least visited, in (0, 1]; it is what brings a prompt without signal back.
+        lowest: Smallest value of the share, in [0, 1].
+        replay: rho, share of the least visited, in (0, 1]; through it, prompts without signal are tried again.
         seed: Seeds the draws and the ties.
 
     >>> from budgetalloc import Budget

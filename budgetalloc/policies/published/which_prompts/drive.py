@@ -1,4 +1,4 @@
-"""DRIVE: phases that keep ever fewer of the hardest prompts, with many rollouts each."""
+"""DRIVE: phases that keep fewer and fewer of the hardest prompts, with many rollouts each."""
 
 from collections.abc import Sequence
 
@@ -18,18 +18,18 @@ _DRIVE: tuple[Phase, ...] = ((1.0, 32, 8), (72 / 175, 64, 64), (50 / 175, 32, 64
 
 
 def drive(*, phases: Sequence[Phase] = _DRIVE, discount: float = 0.9, seed: int = 0) -> Policy:
-    """Phases that keep ever fewer of the hardest prompts, with many rollouts each (DRIVE, arXiv 2511.06307).
+    """Phases that keep fewer and fewer of the hardest prompts, with many rollouts each (DRIVE, arXiv 2511.06307).
 
-    A phase is (keep, steps, n): for `steps` steps only the share `keep` of the prompts on offer with the lowest
-    posterior means is trained on, n rollouts each; where the step has no room for all of them they are drawn at random.
-    The last phase does not end. The paper's first stage gives 8 rollouts to each of 9k prompts for 32 steps; its second
-    keeps the hardest 72, 50 and 25 of 175 other prompts for 64, 32 and 32 steps. How many rollouts the second stage
-    uses the paper states twice: 64 in the abstract and the setup, 80 in the method section. We default to 64.
+    A phase is (keep, steps, n): for `steps` steps, training uses only the share `keep` of the candidates with the
+    lowest posterior means, n rollouts each; if not all of them fit into the step, they are drawn at random. The last
+    phase continues to the end of the run. The paper's first stage gives 8 rollouts to each of 9k prompts for 32 steps;
+    its second keeps the hardest 72, 50 and 25 of 175 other prompts for 64, 32 and 32 steps. The paper gives two numbers
+    of rollouts for the second stage: 64 in the abstract and the setup, 80 in the method section. Our default is 64.
 
     The paper evaluates the 175 prompts once, before that stage. Here the posterior mean of all earlier rewards stands
     in, so that a prompt which is solved makes room for another; a prompt never seen counts as the prior's 1/2, neither
-    hard nor easy. What the kept prompts leave of the budget goes to them too, evenly; with a floor every prompt gets
-    the floor first. Prompts that are not kept may get nothing ever again: that is the method.
+    hard nor easy. The rest of the budget is divided evenly among the kept prompts; with a floor every prompt gets the
+    floor first. The method may leave out a prompt that is not kept for the rest of the run.
 
     Args:
         phases: At least one of (keep, steps, n): keep in (0, 1], steps and n at least 1.

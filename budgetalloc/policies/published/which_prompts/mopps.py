@@ -16,7 +16,7 @@ def mopps(*, group: int = 8, target: float = 0.5, discount: float = 0.5, seed: i
     taken. The paper's lambda is not known to us; 0.5 is our default. With explicit evidence alone (rho = 0) the update
     of BOTS (arXiv 2510.26374) is the same with 1 - lambda for lambda. The released code draws for a few times as many
     prompts as fit, not for the pool, and with one rollout a prompt it sets alpha and beta to 8 at each visit. Beliefs
-    do not fade while a prompt waits: in a large pool one that was just solved may hardly be met again.
+    do not fade between visits: in a large pool, a prompt that was just solved may rarely be chosen again.
 
     Args:
         group: Rollouts of a chosen prompt, at least 1.

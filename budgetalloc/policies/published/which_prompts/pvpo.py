@@ -36,16 +36,17 @@ def pvpo(
     explore: float = 0.05,
     seed: int = 0,
 ) -> Policy:
-    """Drops prompts that a reference model always solves, and those it never does: PVPO's sampling (arXiv 2508.21104).
+    """Drops prompts that a reference model always or never solves: PVPO's sampling (arXiv 2508.21104).
 
     The paper rolls out a reference model M times a prompt, renewed from time to time. A mean reward of 1 drops the
     prompt; of 0 sends it to a larger model whose answer replaces one rollout; the rest is kept (`pvpo_route`). Such
-    means are `reference`; prompts without one are judged by their own rollouts, which is our rule: `enough` in a row
-    of reward 1 are a mean of 1, of reward 0 a mean of 0, and anything else is mixed. A prompt dropped by its own
-    rollouts returns when it is explored and does otherwise; one dropped by `reference` when you renew that.
+    means are `reference`; prompts without one are judged by their own rollouts, which is our rule: `enough` consecutive
+    rewards of 1 count as a mean of 1, of 0 as a mean of 0, and anything else as mixed. A prompt dropped because of its
+    own rollouts returns when exploration shows another reward; a prompt dropped because of `reference` returns when the
+    user updates `reference`.
 
     The paper's baseline is the reference mean and not the group's, so that groups of 1 and 2 have a signal; here the
-    posterior baseline does that, and groups of 1 are allowed. Two rollouts gave 97 % of GRPO's result with 5.
+    posterior baseline serves this purpose, and groups of 1 are allowed. Two rollouts gave 97 % of GRPO's result with 5.
 
     Args:
         group: Rollouts of a chosen prompt, at least 1.

@@ -1,4 +1,4 @@
-"""Resample on correct: each group's share of successes, and of them the cleanest."""
+"""Resample on correct: each group's share of successes, chosen by lowest penalty."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -21,7 +21,7 @@ def roc(
     choose: Literal["lowest", "drawn"] = "lowest",
     seed: int = 0,
 ) -> Policy:
-    """Keeps each group's share of successes, and of them the cleanest (GRPO-RoC of rStar2-Agent, arXiv 2508.20722).
+    """Keeps each group's share of successes, by lowest penalty (GRPO-RoC of rStar2-Agent, arXiv 2508.20722).
 
     A rollout is a success where its success is above 0. A reward function may return the penalty: give it weight 0, so
     that it does not enter the reward. The released code keeps the successes of lowest penalty and the first failures;

@@ -1,4 +1,4 @@
-"""Shuffle-R1: pairs of the best with the worst, drawn again by |advantage|."""
+"""Shuffle-R1: pairs of the best with the worst rollouts, resampled by |advantage|."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,8 @@ def shuffle_r1(*, generate: int = 2, draws: int = 8, seed: int = 0) -> Policy:
     """Pairs the best with the worst of each group, then draws pairs again by |advantage| (Shuffle-R1, 2508.05612).
 
     Of 2N rollouts a prompt N are kept as pairs; `draws` draws without replacement, together of as many pairs, make the
-    batch: a pair may come up to `draws` times or never, and pairs of advantage 0 only where too few others are left.
+    batch: a pair appears between 0 and `draws` times, and pairs of advantage 0 are drawn only if too few other pairs
+        are left.
     The draws depend on the seed and on the ids and rewards of the step.
 
     Args:

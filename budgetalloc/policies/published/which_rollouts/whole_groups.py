@@ -14,7 +14,7 @@ from budgetalloc.policies.generate_more import generate_and_keep
 def keep_mixed(*, generate: int = 2, seed: int = 0) -> Policy:
     """Trains on groups of unequal rewards first: DAPO's filter (arXiv 2503.14476) in one round, without resampling.
 
-    Where there are too few such rows the others fill the batch, with advantage 0. `dapo` resamples until it is full.
+    If there are too few such rows, other rows fill the batch, with advantage 0. `dapo` resamples until it is full.
 
     Args:
         generate: Rollouts generated for each one trained on, at least 2. The default is our choice.
