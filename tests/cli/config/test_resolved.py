@@ -52,7 +52,7 @@ def test_what_is_left_out_is_what_the_callback_would_take(name):
     ]:
         config = Config.parse(f"policy: {name}\n{text}")
         own = {"baseline": None, "scale": None, "cap": None, "min_group": None, "quantum": 1}
-        own |= {"reward_range": (0.0, 1.0), "hint": None, "buffer": None}
+        own |= {"success": None, "reward_range": (0.0, 1.0), "hint": None, "buffer": None}
         expected = Options.resolve(plain.needs, "group", own | said)
         arguments = own | said | config.callback_arguments(256)
         arguments = {key: arguments[key] for key in own | said}
@@ -64,7 +64,7 @@ def test_the_sections_know_all_that_the_callback_takes():
     from budgetalloc.trl import AdaptiveGRPOCallback
 
     config = Config.parse(
-        "callback: {prompt_id: id, reward_range: [-1, 1], ledger: x.jsonl, scale: none}\nbudget: {cap: 8}"
+        "callback: {prompt_id: id, success: 0, reward_range: [-1, 1], ledger: x.jsonl, scale: none}\nbudget: {cap: 8}"
     )
     taken = set(inspect.signature(AdaptiveGRPOCallback).parameters) - {"trainer", "policy", "hint", "buffer"}
     assert set(config.callback_arguments(64)) == taken
@@ -97,11 +97,14 @@ MISTAKES = [
     ("budget: {rollout: 64}", "line 1: budget.rollout: unknown key, did you mean rollouts?"),
     ("budget: {cap: 1e3}", "budget.cap: 1000.0: use int | None."),
     ("\nbudget: {rollouts: 100, quantum: 8}", "line 2: budget: Budget(rollouts=100, quantum=8)"),
+    ("budget: {floor: -1}", "line 1: budget: floor=-1: use an integer of at least 0."),
+    ("budget: {rollouts: 0}", "line 1: budget: rollouts=0: use an integer of at least 1."),
+    ("callback: {success: true}", "line 1: callback.success: True: use str | int | float | None."),
     ("budget: {floor: 8, cap: 4}", "line 1: budget: Budget(cap=4"),
     ("callback: {candidates: 0}", "line 1: callback: candidates=0: use 1"),
     ("callback: {candidates: some}", "callback.candidates: 'some': use Union[int, Literal['all'], NoneType]."),
     ("callback: {baseline: grup}", "callback.baseline: 'grup': use Optional[Literal['group', 'loo', 'posterior'"),
-    ("callback: {reward_range: [1, 0]}", "callback.reward_range: [1.0, 0.0]: give the lowest"),
+    ("callback: {reward_range: [1, 0]}", "callback.reward_range: reward_range=(1.0, 0.0): give the lowest"),
     ("callback: {hint: my_hint}", "callback.hint: not a plain value: give it in Python"),
     ("pacing: {name: constant, rollouts: 64}", "line 1: pacing: give steps."),
     ("pacing: {name: phases, rollouts: 64, steps: 4}", "line 1: pacing: parts=None: phases needs them"),
