@@ -1,14 +1,8 @@
 """One YAML file with policy, budget, estimator and pacing, for the demo, the replay, the benchmarks and TRL.
 
-    policy: {name: knapsack, seed: 0}     # or `policy: knapsack`; the keyword arguments of the function beside the name
-    estimator: {discount: 0.9}            # how evidence fades, where the policy has a choice
-    budget: {rollouts: 1024, cap: 64}     # of one step
-    callback: {candidates: 4}             # how the policy is attached: see AdaptiveGRPOCallback
-
-`budgetalloc config FILE --show` prints every setting with its value; `configs/` has examples.
+`budgetalloc config FILE --show` prints every setting with its value; `configs/` has commented examples.
 """
 
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -16,18 +10,12 @@ from inspect import Parameter
 from typing import Any, Literal
 
 from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.rewards import check_range
 from budgetalloc.budget import Budget
-from budgetalloc.cli.config.settings import (
-    CallbackSettings,
-    Paced,
-    PacingSettings,
-    PolicySettings,
-    keywords,
-    method_of,
-    parameters,
-)
+from budgetalloc.cli.config import settings
+from budgetalloc.cli.config.settings import CallbackSettings, PacingSettings, PolicySettings, keywords, parameters
 from budgetalloc.cli.config.yamlfile import Section, read_text, written
-from budgetalloc.errors import BudgetallocError, InputError, UnsupportedError
+from budgetalloc.errors import InputError, UnsupportedError
 from budgetalloc.policies import Policy
 from budgetalloc.policies.bounds import Bounds
 
@@ -44,38 +32,23 @@ PACING = {key: kind for key, (kind, _) in parameters(PacingSettings).items()}
 class Config:
     """The settings of a file with every default resolved; two configs that are equal behave the same.
 
-    Args:
-        policy: The allocation policy; the `estimator` section of a file is among its options.
-        rollouts: Of one step; None where the trainer, the log or the command line decides.
-        bounds: The prompts on offer and the sizes of their groups, from the sections `budget` and `callback`.
-        pacing: How the rollouts change over a run, for the replay; a trainer's batches have one size.
-        callback: How the policy is attached.
-        model, dataset, grpo: For `integrations/trl/train.py` alone; `grpo` are arguments of `trl.GRPOConfig`.
-        file: The name of the file.
-
-    Raises:
-        InputError: an unknown key, a wrong type or a value out of range, with file, line and key. BudgetError: a budget
-            that contradicts itself.
+    A mistake in the file is an `InputError` or a `BudgetError` that names file, line and key.
 
     >>> config = Config.parse("policy: {name: knapsack, value: hit}\\nestimator: {discount: 0.8}\\nbudget: {floor: 4}")
     >>> config.build(seed=1)
     knapsack(value=hit, belief='posterior', prior=(0.5, 0.5), discount=0.8, idle=1.0, seed=1)
     >>> config.bounds.candidates, config.callback.baseline, config.bounds.min_group
     (1, 'group', 2)
-    >>> Config.parse(config.as_yaml()) == config
-    True
-    >>> Config.parse("policy: adaptive\\nmodle: tiny", "run.yaml")
-    Traceback (most recent call last):
-    budgetalloc.errors.InputError: run.yaml, line 2: modle: unknown key, did you mean model? Known: policy, estimator,
-        budget, pacing, callback, model, dataset, grpo.
     """
 
-    policy: PolicySettings
-    rollouts: int | None
-    bounds: Bounds
-    pacing: PacingSettings | None
+    policy: PolicySettings  # the section `estimator` of a file is among its options
+    rollouts: int | None  # of one step; None where the trainer, the log or the command line decides
+    bounds: Bounds  # the prompts on offer and the sizes of groups, from the sections `budget` and `callback`
+    pacing: PacingSettings | None  # for the replay; a trainer's batches have one size
     callback: CallbackSettings
-    model: str | None = None
+    model: str | None = (
+        None  # model, dataset and grpo, the arguments of `trl.GRPOConfig`: for integrations/trl/train.py
+    )
     dataset: str | None = None
     grpo: Mapping[str, Any] = field(default_factory=dict)
     file: str = field(default="config", compare=False)
@@ -96,7 +69,7 @@ class Config:
 
     @classmethod
     def of(cls, name: str) -> "Config":
-        """The method of this name as it comes; `InputError` for an unknown one, or one that needs a function."""
+        """The method of this name with its defaults; `InputError` for an unknown one, or one that needs a function."""
         keywords(name)
         return cls.parse(f"policy: {name}", f"--policy {name}")
 
@@ -104,54 +77,34 @@ class Config:
     def parse(cls, text: str, file: str = "config") -> "Config":
         """Reads the text of a file; `file` is its name in errors."""
         top = read_text(text, file)
-        top.only(SECTIONS)
-        policy, pacing = _policy(top), _pacing(top)
-        budget, callback = top.section("budget").arguments(BUDGET), _callback(top.section("callback"))
-        names = {key: top.values[key] for key in ("model", "dataset") if key in top.values}
-        replace(top, values=names).arguments({"model": str | None, "dataset": str | None})
-        rollouts, candidates = budget.pop("rollouts", None), callback.pop("candidates", None)
+        plain = top.arguments(dict.fromkeys(SECTIONS, Any) | {"model": str | None, "dataset": str | None})
+        policy, pacing, callback = _policy(top), _pacing(top), _callback(top)
+        budget, candidates = top.section("budget").arguments(BUDGET), callback.pop("candidates", None)
+        rollouts = budget.pop("rollouts", None)
         if pacing is not None and rollouts is not None:
             raise top.error("the rollouts of a step follow from it: leave out budget.rollouts.", "pacing")
-        try:
+        with top.named("policy"):
             needs = policy.build().needs
-        except BudgetallocError as error:
-            raise top.error(error, "policy") from error
-        try:
+        with top.named("callback"):
+            candidates = Bounds.resolve(needs, candidates=candidates).candidates
+        with top.named("budget" if "budget" in top.values else "pacing"):
             bounds = Bounds.resolve(needs, candidates=candidates, **budget)
-        except InputError as error:
-            raise top.error(error, "callback") from error
-        trl_baseline = needs.keep_batch and bounds.candidates == 1
-        attached = CallbackSettings(
-            **callback
-            | {
-                "baseline": callback.get("baseline") or needs.baseline or (None if trl_baseline else "group"),
-                "scale": callback.get("scale") or needs.scale,
-                "weight": callback.get("weight") or needs.weight,
-            }
-        )
-        grpo = dict(top.section("grpo").values)
-        config = cls(policy, rollouts, bounds, pacing, attached, **names, grpo=grpo, file=file, lines=top.lines)
-        try:
             # Where nothing says how many rollouts a step has, enough for any cap: the bounds must not contradict.
-            for count in set(pacing.plan()) if pacing else {rollouts or bounds.quantum * 10**6}:
-                config.limits(count)
-        except BudgetallocError as error:
-            raise top.error(error, "budget" if top.values.get("budget") else "pacing", type(error)) from error
-        return config
+            for count in set(pacing.plan()) if pacing else {bounds.quantum * 10**6 if rollouts is None else rollouts}:
+                bounds.budget(count, prompts=1, group=1)
+        baseline = needs.baseline or (None if needs.keep_batch and candidates == 1 else "group")
+        needed = {"baseline": baseline, "scale": needs.scale, "weight": needs.weight}
+        attached = CallbackSettings(**needed | {key: value for key, value in callback.items() if value is not None})
+        model, dataset, grpo = plain.get("model"), plain.get("dataset"), dict(top.section("grpo").values)
+        return cls(policy, rollouts, bounds, pacing, attached, model, dataset, grpo, file, top.lines)
 
     def build(self, seed: int | None = None) -> Policy:
         """A fresh policy that asks for what the file says; picklable as `config.build`."""
-        policy, callback = self.policy.build(seed), self.callback
-        needs = replace(
-            policy.needs,
-            candidates=self.bounds.candidates,
-            baseline=callback.baseline,
-            scale=callback.scale,
-            weight=callback.weight or policy.needs.weight,
-            min_group=self.bounds.min_group,
-        )
-        policy = replace(policy, needs=needs)
-        return policy if self.pacing is None else Paced(**vars(policy), plan=tuple(self.pacing.plan()))
+        policy = self.policy.build(seed)
+        asked = {key: getattr(self.callback, key) for key in ("baseline", "scale", "weight")}
+        asked |= {"candidates": self.bounds.candidates, "min_group": self.bounds.min_group}
+        policy = replace(policy, needs=replace(policy.needs, **asked))
+        return policy if self.pacing is None else settings.Paced(**vars(policy), plan=tuple(self.pacing.plan()))
 
     def rival(self, name: str) -> "Config":
         """Another method by name with its own defaults, under the same budget and pacing."""
@@ -162,20 +115,11 @@ class Config:
         return replace(other, rollouts=self.rollouts, bounds=bounds, pacing=self.pacing)
 
     def limits(self, rollouts: int, group: int | None = None) -> Budget:
-        """The budget of one step.
-
-        Args:
-            rollouts: Of the step.
-            group: Rollouts of a prompt on average. Where the file gives no cap, it is 8 times as many.
-        """
+        """The budget of one step; without a cap in the file, the cap is 8 times `group`, the mean size of a group."""
         return self.bounds.budget(rollouts, prompts=rollouts if group else 1, group=group or 1)
 
     def callback_arguments(self, rollouts: int) -> dict[str, Any]:
-        """The keyword arguments of `AdaptiveGRPOCallback` for a trainer of so many rollouts a generation batch.
-
-        Raises:
-            UnsupportedError: the file asks for what a trainer's batches of one size cannot do.
-        """
+        """Arguments of `AdaptiveGRPOCallback` for a trainer with this many rollouts a step, or `UnsupportedError`."""
         if self.pacing is not None:
             raise UnsupportedError(
                 f"{self.file}: pacing: TRL generates {rollouts} rollouts at every step, so the budget cannot change "
@@ -186,33 +130,26 @@ class Config:
                 f"{self.file}: budget.rollouts={self.rollouts}: this trainer generates {rollouts} rollouts a "
                 f"step. Use {rollouts}, leave it out, or change the trainer's batch size."
             )
-        arguments = asdict(self.bounds) | asdict(self.callback)
-        return {key: value for key, value in arguments.items() if value is not None}
+        return {key: x for key, x in (asdict(self.bounds) | asdict(self.callback)).items() if x is not None}
 
     def grpo_arguments(self, known: Mapping[str, Any]) -> dict[str, Any]:
-        """The `grpo` section as keyword arguments; `InputError` for one that is not known.
-
-        Args:
-            known: By name, such as `trl.GRPOConfig.__dataclass_fields__`.
-        """
-        Section(self.file, "grpo", self.grpo, self.lines).only(known)
-        return dict(self.grpo)
+        """The section `grpo`; raises `InputError` for a key not in `known`, such as the fields of `trl.GRPOConfig`."""
+        return Section(self.file, "grpo", self.grpo, self.lines).arguments(dict.fromkeys(known, Any))
 
     def as_dict(self) -> dict[str, Any]:
         """Every setting with its value, in the sections of a file."""
         options, bounds = dict(self.policy.options), asdict(self.bounds)
-        callback = {"candidates": bounds.pop("candidates")} | asdict(self.callback)
         sections = {
             "estimator": {key: options.pop(key) for key in ESTIMATOR if key in options},
+            "policy": {"name": self.policy.name, **options},
+            "callback": {"candidates": bounds.pop("candidates")} | asdict(self.callback),
             "budget": {"rollouts": self.rollouts} | bounds,
             "pacing": asdict(self.pacing) if self.pacing else None,
-            "callback": callback,
             "model": self.model,
             "dataset": self.dataset,
             "grpo": dict(self.grpo),
         }
-        kept = {key: value for key, value in sections.items() if value is not None and value != {}}
-        return {"policy": {"name": self.policy.name, **options}} | kept
+        return {key: sections[key] for key in SECTIONS if sections[key] not in (None, {})}
 
     def as_yaml(self) -> str:
         """The same as YAML, which `parse` reads back to an equal config."""
@@ -222,56 +159,46 @@ class Config:
 def _policy(top: Section) -> PolicySettings:
     """The sections `policy` and `estimator` together."""
     name = top.values.get("policy") or "adaptive"
-    section = Section(top.file, "policy", {"name": name}, top.lines)
-    if not isinstance(name, str):
-        section = top.section("policy")
-        name = section.values.get("name", "")
-        if not isinstance(name, str) or not name:
-            raise top.error(f"name={name!r}: name the policy, such as `policy: {{name: knapsack}}`.", "policy")
-    try:
+    if isinstance(name, str):
+        top = replace(top, values=dict(top.values) | {"policy": {"name": name}})
+    section = top.section("policy")
+    name = section.values.get("name", "")
+    if not isinstance(name, str) or not name:
+        raise section.error(f"name={name!r}: name the policy, such as `policy: {{name: knapsack}}`.")
+    with top.named("policy"):
         kinds = {key: kind for key, (kind, _) in keywords(name).items()}
-    except InputError as error:
-        raise top.error(error, "policy") from error
-    for key, (_, default) in parameters(method_of(name)).items():
+    for key, (_, default) in parameters(settings.method_of(name)).items():
         if key not in kinds and (default is Parameter.empty or key in section.values):
-            raise section.error(
-                f"{name} takes {key} as a function, which a file cannot hold: build the policy in Python, "
-                f"budgetalloc.policies.{name}({key}=...).",
-                key if key in section.values else None,
-            )
+            text = f"{name} takes {key} as a function, which a file cannot hold: build the policy in Python, "
+            raise section.error(f"{text}budgetalloc.policies.{name}({key}=...).", key)
     options, estimator = section.arguments(kinds | {"name": str}), top.section("estimator")
     fading = {key: kind for key, kind in kinds.items() if key in ESTIMATOR}
     if estimator.values and not fading:
-        raise top.error(f"{name} has no settings for how evidence fades. Leave this section out.", "estimator")
+        raise estimator.error(f"{name} has no settings for how evidence fades. Leave this section out.")
     for key in estimator.values:
         if key in options:
             raise estimator.error(f"given twice, also as {section.path(key)}.", key)
-    options |= estimator.arguments(fading)
-    del options["name"]
-    return PolicySettings.of(name, **options)
+    return PolicySettings.of(**options | estimator.arguments(fading))
 
 
-def _callback(section: Section) -> dict[str, Any]:
+def _callback(top: Section) -> dict[str, Any]:
+    section = top.section("callback")
     for key in ("hint", "buffer"):
         if key in section.values:
             raise section.error(f"not a plain value: give it in Python, AdaptiveGRPOCallback({key}=...).", key)
     callback = section.arguments(CALLBACK)
-    low, high = callback.get("reward_range") or (0.0, 1.0)
-    if not -math.inf < low < high < math.inf:
-        raise section.error(f"[{low}, {high}]: give the lowest and the highest reward, as [0.0, 1.0].", "reward_range")
+    with section.named("reward_range"):
+        check_range(callback.get("reward_range") or (0, 1))
     return callback
 
 
 def _pacing(top: Section) -> PacingSettings | None:
-    section = top.section("pacing")
     if top.values.get("pacing") is None:
         return None
-    pacing = section.arguments(PACING)
+    pacing = top.section("pacing").arguments(PACING)
     if missing := [key for key in ("name", "rollouts", "steps") if key not in pacing]:
         raise top.error(f"give {' and '.join(missing)}.", "pacing")
-    settings = PacingSettings(**{"low": pacing.get("quantum", 1)} | pacing)  # low must be a multiple of quantum
-    try:
-        settings.plan()
-    except BudgetallocError as error:
-        raise top.error(error, "pacing", type(error)) from error
-    return settings
+    with top.named("pacing"):
+        paced = PacingSettings(**{"low": pacing.get("quantum", 1)} | pacing)  # low must be a multiple of quantum
+        paced.plan()
+    return paced

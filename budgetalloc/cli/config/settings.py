@@ -26,13 +26,7 @@ NAMED: dict[str, dict[str, Callable[..., Any]]] = {
 
 @dataclass(frozen=True)
 class PolicySettings:
-    """A method by name, with every keyword argument that a file can give.
-
-    >>> PolicySettings.of("dapo").options
-    {'group': 8, 'generate': 3, 'order': 'random', 'discount': 0.2, 'idle': 0.999, 'seed': 0}
-    >>> PolicySettings.of("dapo", generate=2).build(seed=1)
-    dapo(group=8, generate=2, order='random', discount=0.2, idle=0.999, seed=1)
-    """
+    """A method by name, with every keyword argument that a file can give."""
 
     name: str
     options: Mapping[str, Any]
@@ -50,11 +44,7 @@ class PolicySettings:
 
 @dataclass(frozen=True)
 class PacingSettings:
-    """A rule of `budgetalloc.costs.pacing` and the arguments of its `Horizon`.
-
-    >>> PacingSettings("phases", rollouts=90, steps=4, parts=((2, 1.0), (2, 2.0))).plan()
-    [15, 15, 30, 30]
-    """
+    """A rule of `budgetalloc.costs.pacing` and the arguments of its `Horizon`."""
 
     name: Literal["constant", "phases"]
     rollouts: int
@@ -78,14 +68,7 @@ class PacingSettings:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Paced(Policy):
-    """A policy whose k-th step spends `plan[k]` rollouts, whatever the budget says; after the plan, the budget.
-
-    >>> policy = Paced(**vars(PolicySettings.of("uniform").build()), plan=(6, 4))
-    >>> policy.allocate(["a", "b"], Budget(rollouts=99)); policy.observe(["a"], [1.0])
-    array([3, 3])
-    >>> policy.allocate(["a", "b"], Budget(rollouts=99)); policy.observe(["a"], [1.0])
-    array([2, 2])
-    """
+    """A policy whose k-th step spends `plan[k]` rollouts, whatever the budget says; after the plan, the budget."""
 
     plan: tuple[int, ...] = ()
 
@@ -111,16 +94,12 @@ class CallbackSettings:
 
 def parameters(function: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
     """Type and default (`inspect.Parameter.empty` for none) of each parameter of a function or dataclass."""
-    found = inspect.signature(function, eval_str=True).parameters
-    return {name: (parameter.annotation, parameter.default) for name, parameter in found.items()}
+    signature = inspect.signature(function, eval_str=True)
+    return {name: (parameter.annotation, parameter.default) for name, parameter in signature.parameters.items()}
 
 
 def keywords(name: str) -> dict[str, tuple[Any, Any]]:
-    """Type and default of each argument of a method that a file can give; `InputError` for an unknown method.
-
-    >>> keywords("knapsack")["belief"]
-    (typing.Literal['posterior', 'mean'], 'posterior')
-    """
+    """Type and default of each argument of a method that a file can give; `InputError` for an unknown method."""
     every = {}
     for key, (kind, default) in parameters(method_of(name)).items():
         if key in NAMED:  # a function that a file can name
