@@ -25,7 +25,7 @@ _PLAIN: dict[str, Callable[[str], Any]] = {
 
 @dataclass(frozen=True)
 class Section:
-    """A mapping of a file: its dotted path ("" for the whole file), its values, and the line of each key of the file."""
+    """A mapping of a file: its dotted path ("" for the whole file), its values, and the line of each key."""
 
     file: str
     name: str
