@@ -51,6 +51,8 @@ def run_step(training: Training, inputs: Rows) -> dict[str, Any]:
         training.trackers.add(batch)
     if trainer.accelerator.is_main_process:
         training.watch.look(advantages_R)
+        if options.bounds.candidates == 1 and not options.keep_batch:
+            training.watch.look_at_prompts(step.cold_P)
     metrics["seconds"] = time.perf_counter() - started - generating
     log(training, batch, len(rounds), metrics)
     return output

@@ -3,18 +3,31 @@
 import logging
 
 import numpy as np
+from numpy.typing import NDArray
 
 from budgetalloc.beliefs.posterior import FloatArray
 
 logger = logging.getLogger(__name__)
-_LEAN, _STEPS = 0.3, 10
+_LEAN, _STEPS, _COLD_STEPS = 0.3, 10, 20
 
 
 class Watch:
-    """Warns once where the advantages have leaned to one side for ten steps: the baseline is off, and does harm."""
+    """Warns once if the advantages lean to one side for ten steps, and once if no prompt returns for twenty steps."""
 
     def __init__(self) -> None:
         self._leaning, self._said = 0, False
+        self._cold = 0
+
+    def look_at_prompts(self, cold_P: NDArray[np.bool_]) -> None:
+        """Looks at which of a batch's own prompts had never been seen, shape (P,), where only those were on offer."""
+        self._cold = self._cold + 1 if cold_P.all() else 0
+        if self._cold == _COLD_STEPS:
+            logger.warning(
+                "No prompt of the last %d batches had been seen before: with candidates=1 the policy has no history to "
+                "decide by until the dataset's second epoch, and treats all prompts alike. Pass candidates='all' to "
+                "choose among the whole dataset, or attach uniform().",
+                _COLD_STEPS,
+            )
 
     def look(self, advantages_R: FloatArray) -> None:
         """Looks at the advantages of a step that has ended, shape (R,)."""
