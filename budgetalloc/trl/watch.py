@@ -1,4 +1,4 @@
-"""What should not go on for many steps in a row, said once."""
+"""Warnings, given once, about conditions that persist for many steps."""
 
 import logging
 
@@ -11,13 +11,13 @@ _LEAN, _STEPS = 0.3, 10
 
 
 class Watch:
-    """Warns once where the advantages have leaned to one side for ten steps: the baseline is off, and does harm."""
+    """Warns once if the advantages have been biased to one side for ten steps, which a wrong baseline causes."""
 
     def __init__(self) -> None:
         self._leaning, self._said = 0, False
 
     def look(self, advantages_R: FloatArray) -> None:
-        """Looks at the advantages of a step that has ended, shape (R,)."""
+        """Checks the advantages of a finished step, shape (R,)."""
         lean = leaning(advantages_R)
         self._leaning = self._leaning + 1 if abs(lean) > _LEAN else 0
         if self._leaning >= _STEPS and not self._said:
