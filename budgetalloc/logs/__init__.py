@@ -1,1 +1,1 @@
-"""Logs of rollouts: the ledger that budgetalloc writes, and readers of what trainers write."""
+"""Logs of rollouts: the ledger that budgetalloc writes, and readers of trainers' logs."""

@@ -1,4 +1,4 @@
-"""Columns whose names do not say what they hold: what the first rows of a table show of them."""
+"""Columns with ambiguous names: their meaning is inferred from the first rows of a table."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,12 +15,12 @@ _ENOUGH = 8  # rows
 
 
 def settle(table: Mapping[str, Any], columns: Columns, notes: Notes) -> Columns:
-    """The columns as the first rows of their table show them to be; what was decided is noted as a doubt.
+    """The columns, resolved from the first rows of their table; each inference is noted as a doubt.
 
     Args:
         table: The used columns of the first rows.
         columns: From `identify`.
-        notes: Say what was decided.
+        notes: Receive the inferences.
 
     >>> from budgetalloc.logs.names import identify
     >>> table = {"problem_id": [1, 1, 1, 2, 2, 2], "n": [0, 1, 2, 0, 1, 2], "correct": [0, 0, 1, 1, 1, 0]}
@@ -55,7 +55,7 @@ def settle(table: Mapping[str, Any], columns: Columns, notes: Notes) -> Columns:
 
 
 def _rollouts(table: Mapping[str, Any], columns: Columns, notes: Notes) -> Columns:
-    """Whether a column such as `n` is the number of rollouts or numbers them, beside successes of 0 and 1 only."""
+    """Whether a column such as `n` counts rollouts or numbers them, given successes of 0 and 1 only."""
     assert columns.successes is not None
     assert columns.rollouts is not None
     (passed_G, _), (n_G, _) = numeric(table[columns.successes]), numeric(table[columns.rollouts])
@@ -65,7 +65,7 @@ def _rollouts(table: Mapping[str, Any], columns: Columns, notes: Notes) -> Colum
     numbers: dict[tuple[str, ...], list[float]] = {}
     for *name, n in zip(*names, n_G.tolist(), strict=True):
         numbers.setdefault(tuple(map(str, name)), []).append(n)
-    whole = list(numbers.values())[:-1] or list(numbers.values())  # the last prompt may go on in the next rows
+    whole = list(numbers.values())[:-1] or list(numbers.values())  # the last prompt may continue in the next rows
     counted = any(
         all(sorted(x) == list(range(start, start + len(x))) for x in whole) and max(map(len, whole), default=0) > 1
         for start in (0, 1)

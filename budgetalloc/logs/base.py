@@ -17,30 +17,30 @@ from budgetalloc.errors import InputError
 Ints = NDArray[np.int64]
 Range = tuple[float, float] | None
 Reward = str | Mapping[str, float] | None
-"""The column of the reward, or weights of several columns, or None for what the kind of log has."""
+"""The column of the reward, or weights of several columns, or None for the default of the kind of log."""
 
 FAULTS = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
-"""What a row of unknown content may raise: the row is broken."""
+"""Exceptions for a row with unknown content, which counts as broken."""
 LARGEST = 2**53
-"""Of steps and lengths: a larger one is no exact float, and no log means it."""
+"""The largest step or length: larger integers are not exact as floats, and are not plausible in a log."""
 _NAMED = 20  # unknown columns in the notes
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Some rollouts as a log has them, one entry a rollout: what `rows` of a kind of log yields.
+    """Some rollouts of a log, one entry per rollout, as yielded by `rows` of a kind of log.
 
     Args:
-        step_R: Step of the policy, or of the trainer where that is all the log says; ascending, also from one `Rows` to
-            the next. A step may go on in the next.
+        step_R: Step of the policy, or of the trainer if the log has only that; ascending, also from one `Rows` to the
+            next. A step may continue in the next.
         ids_R: Prompt, int or str.
         rewards_R: Reward in the log's own units, NaN where there is none.
-        lengths_R: Tokens, -1 where unknown; None where the log has none at all.
-        predicted_R: Success rate believed before the step, NaN where unknown; None as above.
+        lengths_R: Tokens, -1 where unknown; None if the log has no lengths.
+        predicted_R: Predicted success rate before the step, NaN where unknown; None as above.
         counts_R: Rollouts that the prompt had in the step; None to count the rows.
-        success_R: Success in [0, 1], NaN where there is none; None where the log has the reward only.
+        success_R: Success in [0, 1], NaN where there is none; None if the log has only rewards.
         trainer_step_R: Step of the trainer; None where it is `step_R`.
-        reward_range: Lowest and highest reward as the log says, None where it does not.
+        reward_range: Lowest and highest reward according to the log, None if unknown.
     """
 
     step_R: Ints
@@ -66,19 +66,19 @@ class Rows:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Chunk:
-    """Whole steps of a log, one entry a rollout in order: what a `Reading` yields.
+    """Whole steps of a log, one entry per rollout in order, as yielded by a `Reading`.
 
     Args:
-        step_R: Step of the policy in which each rollout was decided, shape (R,); the trainer's step where the log does
-            not say. The rollouts of a prompt in one step are a group.
+        step_R: Step of the policy in which each rollout was decided, shape (R,); the trainer's step if the log does not
+            have it. The rollouts of a prompt in one step are a group.
         ids_R: Prompt of each rollout, R entries.
         rewards_R: Reward of each rollout in the log's own units, NaN where there was none, shape (R,).
         lengths_R: Tokens of each rollout, -1 where unknown, shape (R,).
-        predicted_R: Success rate believed before the step, NaN where unknown, shape (R,).
+        predicted_R: Predicted success rate before the step, NaN where unknown, shape (R,).
         counts_R: Rollouts that the prompt had in the step, shape (R,).
         broken: Lines that could not be read, such as one torn by a kill.
-        success_R: Success of each rollout in [0, 1], NaN where there was none, shape (R,). Left out: the reward, mapped
-            by `reward_range` and clipped; where the range is unknown too, the reward as it is.
+        success_R: Success of each rollout in [0, 1], NaN where there was none, shape (R,). Default: the reward, mapped
+            by `reward_range` and clipped; if the range is unknown too, the reward unchanged.
         trainer_step_R: Step of the trainer, shape (R,). Left out: `step_R`.
         reward_range: Lowest and highest reward, None where unknown.
 
@@ -119,15 +119,15 @@ class Chunk:
 
 
 class Notes(Counter[str]):
-    """What a reader left out or assumed, and how often."""
+    """The omissions and assumptions of a reader, with their counts."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.doubts: list[str] = []
-        """The notes which say that the log may hold something else than the figures suggest; they come first."""
+        """The notes about ambiguous content of the log; they come first."""
 
     def doubt(self, text: str, count: int) -> None:
-        """Notes something that belongs into the first lines of a report."""
+        """Adds a note that belongs in the first lines of a report."""
         if not count:
             return
         self[text] += count
@@ -135,7 +135,7 @@ class Notes(Counter[str]):
             self.doubts.append(text)
 
     def unknown(self, column: str, count: int) -> None:
-        """Notes a column that is not used, of the first 20 by name."""
+        """Notes an unused column; the first 20 by name."""
         if not count:
             return
         text = f"unknown column {column if len(column) < 80 else column[:77] + '...'!r}"
@@ -160,7 +160,7 @@ def mapped(rewards_R: ArrayLike, reward_range: Range) -> FloatArray:
 
 
 def as_id(value: Any) -> Id:
-    """An id as a log may hold it; raises `TypeError`, `ValueError` or `OverflowError` for anything that is no id.
+    """An id from a log; raises `TypeError`, `ValueError` or `OverflowError` for invalid ids.
 
     >>> as_id("a"), as_id(3), as_id(3.0)
     ('a', 3, 3)
@@ -173,7 +173,7 @@ def as_id(value: Any) -> Id:
 
 
 def as_integer(value: Any) -> int:
-    """A step, a length or a count as a log may hold it; raises `TypeError`, `ValueError` or `OverflowError` for others.
+    """A step, a length or a count from a log; raises `TypeError`, `ValueError` or `OverflowError` for others.
 
     >>> as_integer(3), as_integer(3.0), as_integer("3")
     (3, 3, 3)
@@ -185,5 +185,5 @@ def as_integer(value: Any) -> int:
 
 
 def as_number(value: Any) -> float:
-    """A number as a log may hold it, None as NaN; raises `TypeError`, `ValueError` or `OverflowError` for others."""
+    """A number from a log, None as NaN; raises `TypeError`, `ValueError` or `OverflowError` for others."""
     return math.nan if value is None else float(value)

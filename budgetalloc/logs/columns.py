@@ -23,7 +23,7 @@ from budgetalloc.logs.reading import Asked
 Bools = NDArray[np.bool_]
 _WORDS = {"true": 1.0, "false": 0.0}
 _AT_ONCE = 1_000_000  # rollouts in one `Rows`
-_NONSENSE = 10**9  # rollouts in one row: the row is broken
+_NONSENSE = 10**9  # rollouts in one row: a row with more is broken
 
 
 def rollouts(
@@ -35,7 +35,7 @@ def rollouts(
         table: The used columns: lists, or arrays of numbers.
         columns: From `identify`.
         visits: Visits of each prompt in earlier rows, updated here: they are the steps of a table that has no steps.
-        notes: Counts what was left out.
+        notes: Counts the omissions.
         max_row: Rollouts that a row may stand for.
     """
     ids, named_G = _ids(table, columns)
@@ -86,10 +86,10 @@ def rollouts(
 def _steps(
     ids: list[Id], step_G: FloatArray, keep_G: Bools, columns: Columns, visits: Counter[Id], notes: Notes
 ) -> None:
-    """Notes groups whose prompt comes twice in a step; numbers the visits, in place, where there are no steps."""
+    """Notes groups whose prompt occurs twice in a step; numbers the visits, in place, if there are no steps."""
     if columns.groups and columns.step:
         groups = list(zip(step_G[keep_G].tolist(), [ids[at] for at in np.flatnonzero(keep_G).tolist()], strict=True))
-        if again := len(groups) - len(set(groups)):  # among rows that are near each other
+        if again := len(groups) - len(set(groups)):  # within these rows
             notes.doubt("row of a prompt that has another one in its step: is its name in several columns?", again)
     if columns.step is None:
         said = "the rows of a prompt are taken as its visits" if columns.groups else "all rows are taken as one step"
@@ -101,7 +101,7 @@ def _steps(
 
 
 def _ids(table: Mapping[str, Any], columns: Columns) -> tuple[list[Id], Bools]:
-    """The prompt of each row, and where there is one. Several columns are joined by a slash, as in "aime24/7"."""
+    """The prompt of each row, and whether there is one. Several columns are joined by a slash, as in "aime24/7"."""
     parts = [table[name].tolist() if hasattr(table[name], "tolist") else table[name] for name in columns.ids]
     named_G = np.ones(len(parts[0]), dtype=bool)
     if len(parts) == 1 and not columns.text and set(map(type, parts[0])) <= {int, str} and "" not in parts[0]:
@@ -151,7 +151,7 @@ def _rewards(
         each = [numeric(table[name]) for name in columns.rewards]
         odd_G = np.any([bad for _, bad in each], axis=0)
         matrix = np.stack([values for values, _ in each], axis=1)
-        there = ~np.isnan(matrix)  # a rollout that is missing is no rollout without a reward
+        there = ~np.isnan(matrix)  # missing rollouts differ from rollouts without a reward
 
         def beside(part: slice, size_G: Ints) -> FloatArray:
             return np.asarray(matrix[part][there[part] & (size_G > 0)[:, None]])
@@ -168,7 +168,7 @@ def _rewards(
 
 
 def weighted(values: Sequence[FloatArray], weights: Sequence[float]) -> FloatArray:
-    """The weighted sum of several rewards, as TRL has it: those missing add nothing, NaN where all are missing.
+    """The weighted sum of several rewards, as in TRL: missing rewards count as 0, NaN where all are missing.
 
     >>> weighted([np.array([1.0, np.nan, np.nan]), np.array([0.5, 0.5, np.nan])], [1, 2])
     array([ 2.,  1., nan])
@@ -181,7 +181,7 @@ def weighted(values: Sequence[FloatArray], weights: Sequence[float]) -> FloatArr
 def _several(cell: Any, max_row: int) -> Sequence[float] | None:
     """The rewards in one cell: a list, JSON, or a digit 0 or 1 for each rollout; None for anything else.
 
-    Of a cell with more than `max_row` rewards, only that they are more is known.
+    For a cell with more than `max_row` rewards, the result only shows that there are more.
     """
     try:
         if isinstance(cell, str):
@@ -200,7 +200,7 @@ def _several(cell: Any, max_row: int) -> Sequence[float] | None:
 
 
 def numeric(values: Any) -> tuple[FloatArray, Bools]:
-    """Numbers, NaN where there is none, and where there is something else."""
+    """Numbers, NaN where there is none, and a mask of entries that are not numbers."""
     try:
         array = np.array(values, dtype=np.float64)
         if array.ndim == 1:

@@ -10,7 +10,7 @@ _log = logging.getLogger(__name__)
 
 
 class Ledger(Chunk):
-    """What a run generated, one entry a rollout in order of its steps. The columns are those of `Chunk`.
+    """The rollouts of a run, one entry per rollout in order of the steps. The columns are those of `Chunk`.
 
     >>> import numpy as np
     >>> Ledger(np.array([0, 0, 1]), ["a", "b", "a"], np.array([1.0, 0.0, 1.0]), *np.ones((3, 3)))
@@ -19,11 +19,12 @@ class Ledger(Chunk):
 
     @classmethod
     def read(cls, source: Any, **asked: Any) -> "Ledger":
-        """Reads a finished run, whatever wrote it: a ledger, TRL's completions, verl's rollouts, a CSV, and others.
+        """Reads a finished run in any supported format: a ledger, TRL's completions, verl's rollouts, a CSV, and
+        others.
 
-        Steps that a resumed run repeated are taken once. One warning is logged that lists what was left out or assumed.
-        The whole log is held in memory, some 120 bytes a rollout: `budgetalloc.logs.open.open_log` reads a larger log
-        in chunks.
+        Steps that a resumed run repeated are read once. One logged warning lists the omissions and assumptions. The
+        whole log is held in memory, some 120 bytes a rollout: `budgetalloc.logs.open.open_log` reads a larger log in
+        chunks.
 
         Args:
             source: A file, a folder that holds one log, or a `datasets.Dataset`.

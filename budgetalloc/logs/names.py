@@ -1,4 +1,4 @@
-"""Which column of a table is the step, the prompt, the reward, by its name."""
+"""Identification of a table's columns (step, prompt, reward) by their names."""
 
 import re
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class Columns:
 
     Args:
         text: Whether `ids` is a column of texts.
-        weights: Of `rewards`, where these are added up.
+        weights: Weights of `rewards`, if these are added up.
         several: Whether a cell of the only column of `rewards` holds several.
         beside: A column 'id' or 'index' that is not used because the prompts' texts stand beside it.
     """
@@ -100,7 +100,7 @@ def identify(names: Sequence[str], asked: Asked = Asked()) -> Columns | None:  #
     step = None if step in ids else step
     success = None if asked.success is None else _there((asked.success,), names, "success", asked.success)[0]
     several = len(rewards) == 1 and weights is None and plain(rewards[0]) in REWARDS
-    aside = {one(REWARDS), one(TEXT), beside}  # what says the same once more is not unknown
+    aside = {one(REWARDS), one(TEXT), beside}  # redundant columns do not count as unknown
     columns = Columns(
         step, ids, text, rewards, weights, several, successes, rollouts, success, length, predicted, beside, ()
     )

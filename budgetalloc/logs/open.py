@@ -1,4 +1,4 @@
-"""Finds what wrote a log, and opens it: each kind of log is a module of `budgetalloc.logs.kinds` (see `Kind`)."""
+"""Detects the kind of a log and opens it: each kind is a module of `budgetalloc.logs.kinds` (see `Kind`)."""
 
 import math
 import os
@@ -42,23 +42,23 @@ def open_log(
     max_row: int = Asked.max_row,
     max_step: int = Asked.max_step,
 ) -> Reading:
-    """Opens a log of rollouts, whatever wrote it. It reads only what shows the kind of log; iterating reads the log.
+    """Opens a log of rollouts in any supported format. Opening reads only as much as identifies the kind of log.
 
     Args:
         source: A file, a folder that holds one log, or a `datasets.Dataset`.
-        kind: What wrote the log, one of `KINDS`; None finds out.
+        kind: The kind of log, one of `KINDS`; None detects it.
         prompt_id: The column that names prompts; several columns, separated by commas, name them together. None: a
-            column 'prompt_id' if there is one, else what the kind has, such as a hash of the prompt's text (the hash
-            of the TRL callback, so that ids agree).
+            column 'prompt_id' if there is one, else the default of the kind, such as a hash of the prompt's text (the
+            hash of the TRL callback, so that ids agree).
         reward: The column that holds the reward, or a weight for each of several columns: the reward is their weighted
-            sum. None: what the kind has; several reward functions of TRL are summed with weight 1, and a note says so.
-        success: The column that holds success in [0, 1], such as the name of a reward function. None: a ledger's own;
-            in other logs, the reward.
+            sum. None: the default of the kind; several reward functions of TRL are summed with weight 1, which a note
+            reports.
+        success: The column that holds success in [0, 1], such as the name of a reward function. None: the success of a
+            ledger; in other logs, the reward.
         reward_range: Lowest and highest reward, mapped to 0 and 1. None leaves rewards unchanged. In both cases a note
             counts rewards outside.
-        chunk: Rollouts to hold in memory at a time; more where one step has more.
-        max_line: Bytes of a line, a header or a cell (a table of W&B: 16 times that). Longer ones are skipped and
-            counted.
+        chunk: Rollouts to hold in memory at a time; more if one step has more. max_line: Bytes of a line, a header or a
+            cell (a table of W&B: 16 times that). Longer ones are skipped and counted.
         max_row: Rollouts that one row may stand for. Rows of more are skipped and counted.
         max_step: Rollouts of one step, which are held in memory together.
 
@@ -119,7 +119,7 @@ def _weights(reward: Any) -> Reward:
 
 
 def read_all(reading: Reading) -> Chunk:
-    """All chunks of a log as one, with one string for each prompt however many rollouts it has."""
+    """All chunks of a log as one, with a single string object for each prompt."""
     chunks = list(reading)
     same: dict[Id, Id] = {}
     return Chunk(

@@ -1,4 +1,4 @@
-"""A log that is read in chunks of whole steps, and what a module must have to be a kind of log."""
+"""A log that is read in chunks of whole steps, and the interface of a kind of log."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -15,11 +15,11 @@ from budgetalloc.logs.steps import MAX_STEP, whole_steps
 class Kind(Protocol):
     """A kind of log: a module of `budgetalloc.logs.kinds` with these three functions.
 
-    It may have a fourth one, `texts(reading, ids)`, where the log has the text of prompts: see `Reading.texts`.
+    If the log has the text of prompts, it may have a fourth one, `texts(reading, ids)`: see `Reading.texts`.
     """
 
     def find(self, path: Path) -> list[Path]:
-        """The logs of this kind at a path: the path itself, or what lies in the folder.
+        """The logs of this kind at a path: the path itself, or the logs in the folder.
 
         It opens regular files only, reads little, and never raises for a foreign file.
         """
@@ -30,8 +30,8 @@ class Kind(Protocol):
     def rows(self, reading: "Reading") -> Iterator[Rows]:
         """The rollouts of a log, any number at a time, with ascending steps.
 
-        It reads `reading.path` (or `reading.source`, where that is no path) as `reading.asked` wants, moves
-        `reading.done` on, and counts in `reading.notes` what it leaves out or assumes. A single bad row never raises.
+        It reads `reading.path` (or `reading.source`, if that is not a path) with the options `reading.asked`, updates
+        `reading.done`, and counts omissions and assumptions in `reading.notes`. A single bad row never raises.
         """
 
 
@@ -56,7 +56,7 @@ class Reading:
         name: What wrote the log, one of `budgetalloc.logs.open.KINDS`.
         kind: The module that reads it.
         source: A path, or an object such as a `datasets.Dataset`.
-        asked: How it is read.
+        asked: The options for reading.
     """
 
     def __init__(self, name: str, kind: Kind, source: Any, asked: Asked) -> None:
@@ -64,16 +64,16 @@ class Reading:
         """What wrote the log."""
         self.source = source
         self.path = Path(source) if isinstance(source, (str, os.PathLike)) else None
-        """Where the log is, None for an object in memory."""
+        """The path of the log, None for an object in memory."""
         self.asked, self.reward_range = asked, asked.reward_range
         self.unit = "rows" if self.path is None else "bytes"
         """The unit of `total` and `done`: "bytes" of files, "rows" of an object in memory."""
         self.total: int | None = None
-        """How much there is to read, None where that is unknown."""
+        """The total amount to read, None if unknown."""
         self.done = 0
-        """How much of it was read so far."""
+        """The amount read so far."""
         self.notes = Notes()
-        """What was left out or assumed, and how often; complete after an iteration, cleared by the next one."""
+        """Omissions and assumptions with their counts; complete after an iteration, cleared by the next one."""
         self._kind = kind
         if self.path is not None:
             self.total = sum(x.stat().st_size for x in self.files())

@@ -1,4 +1,4 @@
-"""Rows in any portions become chunks of whole steps in ascending order."""
+"""Conversion of rows in arbitrary portions to chunks of whole steps in ascending order."""
 
 import tempfile
 from collections import Counter
@@ -63,7 +63,7 @@ def whole_steps(
 
 
 def joined(parts: list[Rows]) -> Rows:
-    """Several parts as one. Where only some have lengths, predictions or counts, those of the others are unknown."""
+    """Several parts as one. If only some have lengths, predictions or counts, the values of the others are unknown."""
     if len(parts) == 1:
         return parts[0]
 
@@ -90,7 +90,7 @@ def joined(parts: list[Rows]) -> Rows:
 
 
 def _chunk(rows: Rows, notes: Notes, reward_range: Range, broken: int) -> Chunk:
-    """Rows of whole steps as a chunk, with counts, and rewards mapped to [0, 1] if asked; notes what is odd."""
+    """Rows of whole steps as a chunk, with counts, and rewards mapped to [0, 1] if requested; notes anomalies."""
     rewards_R = np.asarray(rows.rewards_R, dtype=np.float64)
     endless_R = np.isinf(rewards_R)
     if endless_R.any():
@@ -161,7 +161,7 @@ def ascending(
         make: Reads the log from its start at each call; the notes of its last run are kept.
         chunk: Rollouts to hold in memory at a time.
         notes: Says that the log had to be sorted.
-        steps: The steps of the log in its order, where there is a faster way to them than `make`.
+        steps: The steps of the log in its order, if they can be read faster than by `make`.
     """
     rows_of: Counter[int] = Counter()
     ordered, last = True, -(2**63)

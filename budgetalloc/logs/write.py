@@ -1,4 +1,4 @@
-"""Writing the ledger: every rollout of a run is appended to a file as it happens."""
+"""Writing the ledger: every rollout of a run is appended to a file."""
 
 import json
 import math
@@ -44,14 +44,14 @@ class LedgerWriter:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._range: Range = None  # that the file states, as far as this writer knows
+        self._range: Range = None  # the last range in the file, as far as this writer knows
         if self.path.exists() and not self.path.is_file():
             raise InputError(f"path={str(path)!r} is no regular file: a ledger is read again after a resume.")
         if self.path.exists() and self.path.stat().st_size:
             with self.path.open("rb") as file:
                 file.seek(-1, os.SEEK_END)
                 torn = file.read(1) != b"\n"
-            if torn:  # a kill during a write: a new line keeps the torn one apart from the next
+            if torn:  # after a kill during a write, a newline separates the incomplete line from the next
                 self._write("\n")
 
     def append(
@@ -76,10 +76,10 @@ class LedgerWriter:
             lengths_R: Tokens, shape (R,).
             predicted_R: Success rate believed before the step, NaN for none, shape (R,).
             counts_R: Rollouts that the prompt had in the step, shape (R,).
-            success_R: Success in [0, 1] as the belief saw it, NaN where there was none, shape (R,). Left out: the
-                reward mapped by `reward_range` and clipped. It takes space only where it differs from that.
+            success_R: Success in [0, 1] as learned by the belief, NaN where there was none, shape (R,). Default: the
+                reward mapped by `reward_range` and clipped. Success is written only if it differs from this default.
             decision: The policy's step; left out, the same as `step`. An optimizer step may hold several decisions.
-            reward_range: Lowest and highest reward as known in this step. A line states it whenever it changes.
+            reward_range: Lowest and highest reward in this step. A line records every change.
 
         Raises:
             InputError: an argument of the wrong type or length.
@@ -125,12 +125,12 @@ class LedgerWriter:
         parts: list[tuple[int, int]] = []  # where in the file this call has written
         with self.path.open("ab", buffering=0) as file:
             try:
-                while left:  # a full disk may take a part silently, and refuses the next
+                while left:  # a full disk may accept a part silently, and then raise
                     size = file.write(left)
                     parts.append((file.tell() - size, size))
                     left = left[size:]
             except BaseException as error:
-                self._take_back(parts)  # no step in part
+                self._take_back(parts)  # so that no step is incomplete
                 if isinstance(error, OSError):
                     raise OSError(
                         error.errno,
@@ -141,7 +141,8 @@ class LedgerWriter:
                 raise
 
     def _take_back(self, parts: list[tuple[int, int]]) -> None:
-        """Removes these parts of the file: cuts off those at its end, and blanks those that another writer follows."""
+        """Removes these parts of the file: truncates those at its end, and overwrites those before another writer's
+        data with blanks."""
         with self.path.open("r+b", buffering=0) as file:
             for start, size in reversed(parts):
                 if file.seek(0, os.SEEK_END) == start + size:

@@ -15,15 +15,15 @@ from budgetalloc.offline.replay import Replay
 def mixed_bounds(
     ids_R: Iterable[Any], rewards_R: ArrayLike, modelled_R: ArrayLike
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which groups of a step are mixed, at least and at most, if the modelled rewards had been others.
+    """Bounds on which groups of a step are mixed, over all possible modelled rewards.
 
     Args:
         ids_R: The prompt of each rollout; the rollouts of a prompt are a group.
         rewards_R: The reward of each.
-        modelled_R: Whether a model gave it.
+        modelled_R: Whether the reward is modelled.
 
     Returns:
-        One entry a group, in order of first appearance: its rollouts; whether its rewards are unequal; whether those
+        One entry per group, in order of first appearance: its rollouts; whether its rewards are unequal; whether those
         that were not modelled are unequal; and whether they are, or one of two rollouts or more was modelled.
 
     >>> mixed_bounds(["a", "a", "b", "b", "c", "d", "d"], [0, 1, 0, 1, 1, 0, 0], [0, 0, 0, 1, 1, 0, 0])
@@ -40,15 +40,15 @@ def mixed_bounds(
 
 
 class Watched:
-    """A `Replay` that computes the figures of each step from what it answered; a `World`.
+    """A `World` around a `Replay` that computes the figures of each step from the replay's answers.
 
     Args:
-        world: Answers.
+        world: The replay.
     """
 
     def __init__(self, world: Replay) -> None:
         self.world, self.ids = world, world.ids
-        self._rounds: list[tuple[list[Id], FloatArray, NDArray[np.bool_]]] = []  # of the step under way
+        self._rounds: list[tuple[list[Id], FloatArray, NDArray[np.bool_]]] = []  # of the current step
         self.figures: dict[str, float] = {}
         """Of the last step: see `budgetalloc.offline.compare.comparisons`."""
 

@@ -1,4 +1,4 @@
-"""The steps of a log, and from which prompts each batch was drawn: what inverse-propensity estimates need."""
+"""The steps of a log, and the prompts from which each batch was drawn, for inverse-propensity estimates."""
 
 from itertools import pairwise
 from typing import Literal, NamedTuple
@@ -40,7 +40,8 @@ def logged_steps(ledger: Ledger, pool: list[Id]) -> tuple[list[Id], list[LoggedS
 
 
 def could_be_logged(steps: list[LoggedStep], pool: int, inclusion: Inclusion) -> list[Ints]:
-    """For each step the prompts from which its batch was drawn; raises `InputError` if the log contradicts that."""
+    """For each step the prompts from which its batch was drawn; raises `InputError` if the log contradicts
+    `inclusion`."""
     if inclusion == "independent":
         pairs = list(pairwise(steps))
         expected = sum(len(one.at_P) * len(other.at_P) for one, other in pairs) / pool

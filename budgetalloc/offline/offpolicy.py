@@ -1,10 +1,10 @@
-"""Off-policy estimates: from groups and prompts that another policy chose to roll out. Pure functions of arrays.
+"""Off-policy estimates from groups and prompts that another policy chose. Pure functions of arrays.
 
 The mean over the sub-samples of m <= n rollouts of a logged group of n is an unbiased estimate of any figure of a
 group of m (a U-statistic: Hoeffding, Annals of Mathematical Statistics 1948). Prompts that were not logged are
 represented by those that were, weighted by the inverse of the probability to be logged (Horvitz and Thompson, JASA
-1952), or by a model, or by both: the doubly robust estimate is right if one of the two is (Dudik, Langford and Li,
-arXiv 1103.4601). `budgetalloc.offline.one_step` applies them to a policy and a log.
+1952), or by a model, or by both: the doubly robust estimate is unbiased if one of the two is correct (Dudik, Langford
+and Li, arXiv 1103.4601). `budgetalloc.offline.one_step` applies them to a policy and a log.
 """
 
 from collections.abc import Callable
@@ -127,8 +127,8 @@ def horvitz_thompson(outcomes_P: ArrayLike, propensities_P: ArrayLike) -> float:
 def self_normalised(outcomes_P: ArrayLike, propensities_P: ArrayLike) -> float:
     """The weighted mean of the outcomes times the number of prompts (Hajek); NaN where none was logged.
 
-    It is biased in small samples, consistent, and has less variance than `horvitz_thompson` where outcomes are alike:
-    its weights sum to one, so that a step in which many prompts happened to be logged is not worth more.
+    It is biased in small samples, consistent, and has less variance than `horvitz_thompson` if outcomes are similar:
+    its weights sum to one, so that the estimate does not grow with the number of prompts logged.
 
     >>> self_normalised([0.5, np.nan, 1.0, 1.0], [0.5, 0.5, 0.5, 0.5])  # 4 (0.5 + 1 + 1) / 3
     3.3333333333333335
@@ -139,14 +139,14 @@ def self_normalised(outcomes_P: ArrayLike, propensities_P: ArrayLike) -> float:
 
 
 def doubly_robust(outcomes_P: ArrayLike, propensities_P: ArrayLike, model_P: ArrayLike) -> float:
-    """The sum of what a model expects of all prompts, corrected by the logged outcomes: m + (y - m) / pi.
+    """The sum of a model's expectations for all prompts, corrected by the logged outcomes: m + (y - m) / pi.
 
-    It is unbiased if the propensities are right or the model is; a good model makes the variance small. The model must
-    not have been trained on the outcomes.
+    It is unbiased if the propensities or the model are correct; a good model reduces the variance. The model must not
+    have been trained on the outcomes.
 
     Args:
         outcomes_P, propensities_P: As in `horvitz_thompson`.
-        model_P: What the model expects of each prompt.
+        model_P: The model's expected outcome of each prompt.
 
     >>> doubly_robust([0.5, np.nan, 1.0, np.nan], [0.5, 0.5, 0.5, 0.5], [0.5, 0.5, 0.75, 0.75])  # 2.5 + 0 + 0.5
     3.0

@@ -1,4 +1,4 @@
-"""The value of a policy one step ahead: what it would have got at each step of a log that another policy made."""
+"""The value of a policy one step ahead, at each step of a log that another policy generated."""
 
 import copy
 from collections.abc import Iterable
@@ -62,26 +62,26 @@ def one_step_value(
 ) -> StepValue:
     """How many groups per step would have been mixed if the policy had decided the step, in a run of uniform draws.
 
-    At each step the policy knows what the run had observed before it, and decides that one step; then the run goes on
-    as it was logged. So the value does not say what the policy's own history would have led to: see `Replay` for that,
-    which has to model what was not logged. It needs no model for a prompt that could have been logged in a group at
-    least as large.
+    At each step the policy has observed the run's earlier steps, and decides this one step; then the run continues as
+    logged. The value therefore does not include the effect of the policy's own history; `Replay` includes it, but must
+    model rewards that were not logged. The one-step value needs no model for a prompt that could have been logged in a
+    group at least as large.
 
     Args:
         policy: It is copied. A policy that decides in rounds is refused.
         ledger: A run that gave every prompt of its batch the same number of rollouts. Groups are mixed by its rewards;
             the policy learns from its success.
-        budget: The budget of a step; by default what the run generated. An integer takes the same bounds as in
-            `simulate`.
-        candidates: The prompts on offer, by default what `policy.needs` says: 1, the logged batch; k, k times as many;
-            "all", the pool.
+        budget: The budget of a step; by default the rollouts that the run generated. An integer has the same bounds as
+            in `simulate`.
+        candidates: The candidates, by default those of `policy.needs`: 1, the logged batch; k, k times as many; "all",
+            the pool.
         pool: All prompts that the run could draw; by default those of the ledger. If many prompts were never drawn and
             the pool is left out, prompts that were drawn late seem more likely than they were.
         inclusion: How the run drew its batches: from shuffled "epochs", as trainers do, so that a prompt of the epoch
             cannot come again in it; or each batch "independent" of the others.
         estimate: An estimate of `budgetalloc.offline.offpolicy`, or "direct", the model alone.
-        model: What "doubly robust" and "direct" expect of a prompt that was not logged, learned from earlier steps; by
-            default `BetaEstimator(discount=0.9)`. It is copied. The estimate is too high for a policy that maximises
+        model: The model of prompts that were not logged, for "doubly robust" and "direct", learned from earlier steps;
+            by default `BetaEstimator(discount=0.9)`. It is copied. The estimate is too high for a policy that maximises
             the belief of the same model.
         skip: Steps at the start that are observed but not scored.
 
@@ -130,12 +130,13 @@ def one_step_value(
 
 
 class _Terms(NamedTuple):
-    """What the estimates need of one step: the prompts with a group of two or more for which the log has an answer."""
+    """The terms of the estimates for one step: the prompts with a group of two or more for which the log has an
+    answer."""
 
     outcomes_P: FloatArray  # NaN where not logged
     propensities_P: FloatArray
     model_P: FloatArray
-    alone: float  # what the model expects of the prompts for which the log has no answer
+    alone: float  # the model's expectation for prompts without an answer in the log
     rollouts: int
     logged: int
     modelled: int
@@ -157,7 +158,7 @@ def _decide(
     offered_P: Ints,
     limit: Budget,
 ) -> _Terms:
-    """What the policy asks for at this step, and what the log and the model say of it. P: the prompts on offer."""
+    """The policy's counts at this step, and their outcomes by the log and the model. P: the candidates."""
     ids_P = [ids[at] for at in offered_P.tolist()]
     asked = policy.begin(ids_P, limit)
     counts_P = asked.request()

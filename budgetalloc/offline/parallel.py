@@ -14,18 +14,18 @@ def in_processes(
 ) -> Iterator[Result]:
     """Yields `run(given, k)` for k = 0 to runs - 1, in this order.
 
-    Each worker process receives `run` and `given` once, pickled by cloudpickle, so that closures such as the rule of a
-    `Policy` may be in them on every platform, and a script needs no `if __name__ == "__main__"`. When the caller stops
-    early, or a run raises, the other runs are ended at once.
+    Each worker process receives `run` and `given` once, pickled by cloudpickle, so that both may contain closures, such
+    as the rule of a `Policy`, on every platform, and a script needs no `if __name__ == "__main__"`. If the caller stops
+    early, or a run raises, the other runs are terminated.
 
     Args:
         run: Called in a worker process.
-        given: What all runs share. A run must not change it.
-        runs: How many.
+        given: The arguments that all runs share. A run must not change them.
+        runs: Number of runs.
         workers: Processes; by default one for each core. 1 runs everything in this process.
 
     Raises:
-        InputError: `workers` is not a positive integer. What a run raises is raised here.
+        InputError: `workers` is not a positive integer. An exception of a run is raised here.
 
     >>> list(in_processes(pow, 3, 4, workers=2))  # pow(3, 0) to pow(3, 3)
     [1, 3, 9, 27]
@@ -36,7 +36,7 @@ def in_processes(
     if workers <= 1:
         yield from (run(given, at) for at in range(runs))
         return
-    # An executor of its own for each call: loky's reusable one cannot serve two callers at the same time.
+    # A separate executor for each call: loky's reusable one cannot serve two callers at the same time.
     pool = loky.ProcessPoolExecutor(workers, initializer=_receive, initargs=(run, given))
     ended = False
     try:

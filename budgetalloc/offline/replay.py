@@ -31,20 +31,19 @@ class Replay:
     the two kinds of answers, and `modelled_R` tells them apart in the last answer: give the modelled share with every
     figure from a replay.
 
-    **Learning does not react to the allocation.** Sweep v has the rewards of the v-th visits whatever the policy chose
-    before, so the drift is that of the logged run. A replay can say what a policy would have observed and how many
-    groups would have been mixed; it cannot say what the language model would have learned.
+    **Learning does not react to the allocation.** Sweep v has the rewards of the v-th visits regardless of the policy's
+    earlier choices, so that the drift is that of the logged run. A replay can show what a policy would have observed
+    and how many groups would have been mixed; it cannot show what the language model would have learned.
 
     In `simulate`, time is measured in rollouts: `learn` moves on to the next sweep when as many have been answered as
-    the log generated up to it. After the last sweep the log has ended. Or set `sweep` yourself.
+    the log generated up to it. After the last sweep the log has ended. The user may also set `sweep`.
 
     Args:
-        ledger: One row a rollout. The world's rewards are its `success_R`, which is what policies learn from: the
-            rewards, mapped to [0, 1] where they have a range. NaN answers nothing; a prompt without any other is left
-            out of `ids`.
-        seed: Of the order of rewards and of the model, at least 0. An answer depends on the seed, the id, the sweep
-            and how many rollouts the prompt had in it. It depends neither on other prompts nor on the order of ids or
-            rows.
+        ledger: One row a rollout. The world's rewards are its `success_R`, from which policies learn: the rewards,
+            mapped to [0, 1] if they have a range. NaN is not used as an answer; prompts with only NaN are not in `ids`.
+        seed: Seeds the order of rewards and the model, at least 0. An answer depends on the seed, the id, the sweep and
+            the number of earlier rollouts of the prompt in the sweep. It depends neither on other prompts nor on the
+            order of ids or rows.
 
     Raises:
         InputError: no or bad rewards, an unknown id, a sweep beyond the log.
@@ -86,7 +85,8 @@ class Replay:
         self._place = {x: at for at, x in enumerate(self.ids)}
         rows_R = np.flatnonzero(answers_P[prompt_R])
         prompt_R = (np.cumsum(answers_P) - 1)[prompt_R[rows_R]]
-        # By prompt, then visit. Sorting the rewards too makes the replay free of the order of a visit's rows.
+        # By prompt, then visit. Sorting the rewards as well makes the replay independent of the order of a visit's
+        # rows.
         step_R, rewards_R = np.asarray(ledger.step_R)[rows_R], rewards_R[rows_R]
         order = np.lexsort((rewards_R, step_R, prompt_R))
         prompt_R, step_R, rewards_R = prompt_R[order], step_R[order], rewards_R[order]
@@ -124,12 +124,12 @@ class Replay:
 
     @property
     def sweeps(self) -> int:
-        """The visits of the prompt that has most."""
+        """The largest number of visits of a prompt."""
         return len(self._ends_V)
 
     @property
     def rollouts(self) -> int:
-        """The rollouts that the log has for the prompts of `ids`: as many may be asked for before the log ends."""
+        """The rollouts that the log has for the prompts of `ids`, which is the number available before the log ends."""
         return int(self._ends_V[-1])
 
     @property
@@ -169,7 +169,8 @@ class Replay:
         return rewards_R
 
     def learn(self, advantages_R: ArrayLike) -> None:
-        """Ends a step and moves on when the rollouts of the current sweep are spent; the advantages change nothing."""
+        """Ends a step, and starts the next sweep if the rollouts of the current one are spent; advantages are
+        ignored."""
         sweep = int(np.searchsorted(self._ends_V, self._clock, side="right"))
         if sweep > self._sweep:
             self._open(sweep)
@@ -200,11 +201,12 @@ class Replay:
 
     def _open(self, sweep: int) -> None:
         self._sweep = sweep
-        # Of each prompt asked in this sweep: its logged rewards not yet drawn, its generator, and the model's rate.
+        # For each prompt requested in this sweep: its logged rewards not yet drawn, its generator, and the model's
+        # rate.
         self._left: dict[int, tuple[FloatArray, np.random.Generator, float]] = {}
 
     def _meet(self, at_P: Ints) -> None:
-        """Shuffles the logged rewards of prompts not yet asked in this sweep, and draws the model's rates."""
+        """Shuffles the logged rewards of prompts not yet requested in this sweep, and draws the model's rates."""
         new_P = at_P[[at not in self._left for at in at_P.tolist()]]
         passed_P, scored_P = self._near(new_P, _NEAR, _NEAR)
         beta_P = _PRIOR + np.maximum(scored_P - passed_P, 0.0)

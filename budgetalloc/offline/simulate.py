@@ -31,18 +31,18 @@ def simulate(
 ) -> Iterator[dict[str, Any]]:
     """Runs a policy in a world as `AdaptiveGRPOCallback` runs it in TRL's trainer; yields a dict after each step.
 
-    A data loader hands out `prompts` different prompts a step, in shuffled epochs. Arguments that are left out take
-    what `policy.needs` says, and TRL's own setting where it says nothing: the mean and the standard deviation of the
-    group. The policy and the world change during the run; the caller may stop at any step.
+    A data loader returns `prompts` different prompts per step, in shuffled epochs. Default arguments are those of
+    `policy.needs`, and otherwise TRL's own: the mean and the standard deviation of the group. The policy and the world
+    change during the run; the caller may stop at any step.
 
     Args:
         policy: Decides and learns. A step generates `needs.generate` times the budget, and all of it is counted.
         world: Returns rewards and learns.
-        budget: The rollouts that a step trains on. An integer takes the bounds of the callback: a floor of 2 with one
+        budget: The rollouts that a step trains on. An integer has the bounds of the callback: a floor of 2 with one
             candidate and 0 with more, and a cap of 8 times `budget // prompts` (see `Bounds`). Or a `Budget` in
             rollouts.
         steps: Training steps, at least 1.
-        prompts: Different prompts that the loader hands out at each step.
+        prompts: Different prompts that the loader returns at each step.
         candidates, baseline, scale, weight: As in `AdaptiveGRPOCallback`.
 
     Yields:
@@ -97,8 +97,8 @@ def simulate(
             rewards_R, ids_R, estimate, scale or needs.scale or "group", weight or needs.weight, belief_R=belief_R
         )
         if policy.keep is not None and len(ids_R) > rows:
-            # A row counts as often as it is kept. The factor turns the world's mean over all rows into one over the
-            # kept rows.
+            # A row counts as often as it is kept. The factor converts the world's mean over all rows to one over kept
+            # rows.
             kept = policy.keep(ids_R, rewards_R, rows, None, None)
             advantages_R = advantages_R * np.bincount(kept, minlength=len(ids_R)) * len(ids_R) / len(kept)
         world.learn(advantages_R)

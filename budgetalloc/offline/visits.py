@@ -11,9 +11,9 @@ from budgetalloc.logs.base import Chunk
 def drift(ledger: Chunk, *, lag: int = 1) -> list[dict[str, float]]:
     """How far prompts drift from visit to visit: a row for each visit but the first.
 
-    A visit is a step in which a prompt was rolled out. A part of the change in its mean success is sampling noise,
-    which the spread inside the groups tells; the rest is drift. Only prompts with two scored rollouts or more in both
-    visits count.
+    A visit is a step in which a prompt was rolled out. Part of the change in its mean success is sampling noise,
+    estimated from the spread inside the groups; the rest is drift. Only prompts with two scored rollouts or more in
+    both visits count.
 
     Args:
         ledger: A whole run.
@@ -51,7 +51,7 @@ def discount(ledger: Chunk, *, lag: int = 4) -> float:
 
     Args:
         ledger: A whole run.
-        lag: How many visits apart the changes are from which q is estimated (at 4, q is a quarter of their variance),
+        lag: The distance in visits of the changes from which q is estimated (at 4, q is a quarter of their variance),
             at least 1; fewer if the run has fewer visits. A larger lag measures a slow drift better.
 
     >>> rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Worlds: they return rewards for requested rollouts without a language model."""
+"""Worlds, which return rewards for requested rollouts without a language model."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -28,11 +28,11 @@ _SPEED = 31.0  # moves of a parameter for a learning rate of 1: see `Task`
 
 
 class World(Protocol):
-    """What `simulate` needs of a world."""
+    """The interface of a world for `simulate`."""
 
     @property
     def ids(self) -> list[Id]:
-        """The prompts that may be asked for."""
+        """The prompts of the world."""
 
     def rollout(self, ids_R: Iterable[Any]) -> FloatArray:
         """Rewards of one new rollout of each of these prompts, shape (R,)."""
@@ -41,7 +41,7 @@ class World(Protocol):
         """One update from all rollouts since the last one, in their order."""
 
     def success(self) -> float:
-        """How good the world's language model is now, in [0, 1]."""
+        """The current success of the world's language model, in [0, 1]."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ class Task:
     `budgetalloc demo`. No policies were compared to choose them.
 
     Args:
-        skills: The right strategy of each skill, the wrong one (both 0 to 7), and how often the start takes the right
+        skills: The right strategy of each skill, the wrong one (both 0 to 7), and the initial probability of the right
             one, in (0, 1).
-        coins: Of each trap, the probability of reward 1, whatever the strategy.
+        coins: The probability of reward 1 of each trap, for any strategy.
         per_skill: Prompts of each skill and trap.
         held_out: Prompts of each skill that success is measured on.
         dims: Shared dimensions.
@@ -105,7 +105,7 @@ def _is_skill(skill: Any) -> bool:
     return right in range(_STRATEGIES) and wrong in range(_STRATEGIES) and right != wrong and 0 < chance < 1
 
 
-# Of the demo's language: every strategy is right for three skills, one common at the start, one middling, one rare.
+# As in the demo's language: every strategy is right for three skills: initially common, medium and rare.
 _SHOWN = (
     *(0.98, 0.97, 0.96, 0.95, 0.93, 0.90, 0.86, 0.80),
     *(0.72, 0.64, 0.54, 0.44, 0.34, 0.25, 0.18, 0.12),
@@ -133,9 +133,9 @@ class Learner:
     is one exact policy-gradient step by Adam with the gradient's norm clipped at 1, as in TRL's trainer.
 
     Args:
-        task: What is to be learned.
+        task: The task to learn.
         rate: Learning rate, positive; 3e-4 resembles 3e-4 of the tiny language model.
-        seed: Of features, prompts, rollouts and coins.
+        seed: Seeds features, prompts, rollouts and coins.
 
     Raises:
         InputError: an unknown id, a rate that is not positive, or not one finite advantage for each rollout.
@@ -239,7 +239,7 @@ class Learner:
         return float(self._probabilities(held)[np.arange(len(held.skill_P)), self._right_S[held.skill_P]].mean())
 
     def rates(self, ids_P: Iterable[Any]) -> FloatArray:
-        """The known answer: each prompt's probability of reward 1 now, shape (P,)."""
+        """The true rates: each prompt's current probability of reward 1, shape (P,)."""
         at_P = self._find(ids_P, "ids_P")
         skill_P = self._pool.skill_P[at_P]
         right_P = self.probabilities(at_P)[np.arange(len(at_P)), self._right_S[skill_P]]

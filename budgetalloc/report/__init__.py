@@ -1,4 +1,4 @@
-"""The report on a finished run: where its rollouts went, what was foreseeable, what other policies would have drawn.
+"""The report on a finished run: the use of its rollouts, predictability of waste, and a replay with other policies.
 
 run = report("run/completions")
 print(as_text(run))

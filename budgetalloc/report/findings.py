@@ -1,4 +1,4 @@
-"""The numbers of a report in sentences, which the terminal and the page share."""
+"""The numbers of a report as sentences, shared by the terminal and the HTML page."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -148,7 +148,7 @@ def foresight_sentences(waste: Waste) -> list[str]:
 
 
 def forecast_sentences(waste: Waste) -> list[str]:
-    """How well the success of rollouts was predicted, and how much was left to learn from."""
+    """How well the success of rollouts was predicted, and how much was not predicted."""
     forecast = waste.forecast
     if not waste.predictable:
         return ["No prompt came twice, and the log has no predictions: nothing could be predicted."]
@@ -195,12 +195,12 @@ def replay_sentences(replayed: Replayed) -> list[str]:
 
 
 def doubts_sentences(notes: Mapping[str, int], doubts: Sequence[str]) -> list[str]:
-    """The notes which say that the figures may be of something else than they seem."""
+    """The notes about ambiguous content of the log."""
     return [f"CAREFUL: {shortened(text, 300)}: {notes.get(text, 0):,}" for text in doubts]
 
 
 def notes_sentences(waste: Waste, notes: Mapping[str, int], doubts: Sequence[str] = ()) -> list[str]:
-    """What the reader left out or assumed, and how often; `doubts` are said elsewhere."""
+    """Omissions and assumptions of the reader, with their counts, without `doubts`."""
     lines = [f"{shortened(text, 200)}: {count:,}" for text, count in notes.items() if text not in doubts]
     if waste.unscored:
         lines.append(f"rollouts without a reward, left out: {waste.unscored:,}")

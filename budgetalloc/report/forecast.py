@@ -1,4 +1,4 @@
-"""How well the success of each rollout was predicted before its step: what is left is what a rollout can teach."""
+"""How well the success of each rollout was predicted before its step; the prediction error is the learning signal."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.report.foresight import share, tenths
 
 Ints = NDArray[np.int64]
-NEAR = 0.1  # a success predicted to within this much is as expected
+NEAR = 0.1  # a success within this distance of the prediction is as expected
 
 
 @dataclass(frozen=True, eq=False)
 class Forecast:
     """Predicted and observed success of all scored rollouts; B are equal bins of the prediction, from 0 to 1.
 
-    The prediction is the one that the log has, such as the ledger of a run, and otherwise that of the report's own
-    belief. Under a baseline from earlier steps, such as that of `adaptive()`, success less prediction is the advantage.
+    The prediction is that of the log, if it has one, as a ledger does, and otherwise that of the report's own belief.
+    Under a baseline from earlier steps, such as that of `adaptive()`, success less prediction is the advantage.
 
     Args:
         rollouts_B, predicted_B, success_B: Rollouts in each bin, the sum of their predictions and of their success.

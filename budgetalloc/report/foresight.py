@@ -16,7 +16,7 @@ BINS = 100  # of the predicted probability
 
 
 def believer() -> BetaEstimator:
-    """The estimator of the beliefs that forecasts are made from: `BELIEF`, the default of `knapsack()`."""
+    """The estimator of the beliefs used for forecasts: `BELIEF`, the default of `knapsack()`."""
     return BetaEstimator(discount=0.9)
 
 
@@ -25,7 +25,7 @@ class Foresight:
     """How well the belief before each step predicted which groups of the step were wasted.
 
     A group of n is wasted if its rewards are equal; the predicted probability is E[p^n] + E[(1-p)^n] under the prompt's
-    belief. B are equal bins of the predicted probability, from 0 to 1. Prompts met for the first time are *cold*, and
+    belief. B are equal bins of the predicted probability, from 0 to 1. Prompts at their first visit are *cold*, and
     counted separately.
 
     Args:
@@ -33,8 +33,8 @@ class Foresight:
         predicted_B: The sum of their predicted probabilities.
         rollouts_B, wasted_rollouts_B: The same in rollouts.
         brier: Mean squared error of the prediction, over groups that are not cold; NaN where all are.
-        log_loss: Mean negative log-likelihood of what happened, in nats.
-        cold_groups, cold_wasted, cold_wasted_rollouts: Of prompts met for the first time.
+        log_loss: Mean negative log-likelihood of the outcomes, in nats.
+        cold_groups, cold_wasted, cold_wasted_rollouts: The same for prompts at their first visit.
     """
 
     groups_B: Ints

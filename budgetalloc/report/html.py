@@ -1,4 +1,4 @@
-"""The report as one page of HTML: no script, nothing loaded, readable on a phone, in the dark, on paper."""
+"""The report as one HTML page without scripts or external resources, with dark mode, phone and print layouts."""
 
 import html
 from collections.abc import Iterable, Mapping, Sequence
@@ -90,8 +90,8 @@ td.name, th.name { text-align: left; } td.name { white-space: normal; overflow-w
 def as_html(report: Report) -> str:
     """The report as one self-contained HTML page.
 
-    All text of the log is escaped, and the page's content security policy forbids scripts and loading, so that the
-    text of a prompt cannot do anything.
+    All text of the log is escaped, and the page's content security policy forbids scripts and loading, so that the text
+    of a prompt cannot be executed.
     """
     waste = report.waste
     body = [
@@ -140,7 +140,7 @@ def _paragraphs(sentences: Iterable[str]) -> list[str]:
 
 
 def _kinds(waste: Waste) -> list[str]:
-    """The kinds of groups that the log has, those that teach first."""
+    """The kinds of groups in the log, those with signal first."""
     return [kind for at, kind in enumerate(KINDS) if waste.rollouts_SK[:, at].any()]
 
 

@@ -11,7 +11,7 @@ from budgetalloc.report.summary import Report
 from budgetalloc.report.waste import KINDS
 
 VERSION = 1
-"""Of the JSON: raised when a key changes its meaning or goes."""
+"""Version of the JSON: increased when a key changes its meaning or is removed."""
 
 
 def as_json(report: Report, indent: int | None = 1) -> str:
@@ -77,7 +77,7 @@ def as_json(report: Report, indent: int | None = 1) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """NaN as None, which JSON lacks."""
+    """NaN, which JSON lacks, as None."""
     if isinstance(value, dict):
         return {key: _plain(x) for key, x in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""One pass over a log: what became of its rollouts, in memory proportional to its prompts and steps."""
+"""One pass over a log that computes the use of its rollouts, in memory proportional to its prompts and steps."""
 
 from collections.abc import Iterable
 
@@ -19,12 +19,12 @@ Ints = NDArray[np.int64]
 
 
 def measure(chunks: Iterable[Chunk], *, reward_range: tuple[float, float] | None = None) -> Waste:
-    """Reads a log once and says where its rollouts went.
+    """Reads a log once and computes the use of its rollouts.
 
     Args:
         chunks: Parts of the log that hold whole steps, in ascending order; a `Ledger` in a list is one.
-        reward_range: The rewards that stand for failure and success; what lies between is graded. Left out: the range
-            that the log has, else (0, 1). A log that has success beside the reward needs none.
+        reward_range: The rewards of failure and success; rewards in between are graded. Default: the range of the log,
+            else (0, 1). A log with a success column needs none.
 
     Raises:
         InputError: a reward outside the range, a step in two chunks, or no reward at all.
@@ -75,7 +75,7 @@ class _Sums:
 
 
 class _Run:
-    """What is known of the log so far."""
+    """The sums over the log so far."""
 
     def __init__(self, reward_range: tuple[float, float] | None) -> None:
         self.given = self.range = reward_range
@@ -183,7 +183,7 @@ class _Run:
     def _predict(
         self, at_G: Ints, at_R: Ints, prompt_G: Ints, prompt_R: Ints, success_R: FloatArray, n_G: Ints
     ) -> tuple[FloatArray, FloatArray, NDArray[np.bool_]]:
-        """As believed before each step: P(equal rewards) and mean success of each group, and which prompts were new."""
+        """Predictions before each step: P(equal rewards) and mean success of each group, and which prompts were new."""
         chance_G, mean_G, cold_G = np.zeros(len(n_G)), np.zeros(len(n_G)), np.zeros(len(n_G), dtype=bool)
         for step in np.unique(at_G):
             group, row = (slice(*np.searchsorted(x, [step, step + 1])) for x in (at_G, at_R))

@@ -27,8 +27,8 @@ def areas(layers: Sequence[tuple[str, Sequence[float]]], ticks: Sequence[tuple[f
     Args:
         layers: Class of the style sheet, and one share for each run of steps, shape (T,).
         ticks: Place between 0 and T - 1, and text.
-        title: Read out by a screen reader.
-        x: Under the axis.
+        title: Title for screen readers.
+        x: Label of the axis.
     """
     count = len(layers[0][1])
     below = [0.0] * count

@@ -1,4 +1,4 @@
-"""What other policies would have drawn from a finished run, with the rollouts a step that it had."""
+"""Replay of other policies on a finished run, with the run's number of rollouts per step."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from budgetalloc.report.success import success_of
 from budgetalloc.report.waste import Waste
 
 POLICIES = ("uniform", "knapsack", "thompson", "adaptive")
-"""Compared unless others are named. Policies such as `dapo`, which generate more than they train on, are left out."""
+"""The policies compared by default. Policies such as `dapo`, which generate more than they train on, are left out."""
 LIMITS = (
     "A replay answers each policy with logged rewards, each drawn once, and with a model of the prompt's rate when a "
     "policy asks for more rollouts of a prompt than were logged.",
@@ -30,14 +30,14 @@ _KEPT = 1_000_000  # rollouts of the log that a replay may hold in memory
 
 @dataclass(frozen=True, eq=False)
 class Replayed:
-    """Policies against a log, each with the rollouts a step that the log had.
+    """Policies replayed on a log, each with the log's number of rollouts per step.
 
     Args:
         rows: One dict for each policy: its name, `min_group` (the smallest group that it may ask for), and for each
             figure x of `budgetalloc.offline.compare.FIGURES` `x`, `x_low`, `x_high` (95 % over seeds, NaN for one) and
             the paired differences `x_diff`, `x_diff_low`, `x_diff_high`.
-        steps: Steps replayed, of `logged` steps of the log.
-        rollouts, prompts: Of a step: medians of the log.
+        steps: Number of steps replayed, out of `logged` steps of the log.
+        rollouts, prompts: Per step: medians of the log.
         seeds: How many seeds each policy was replayed with.
         narrowed: Whether `prompts` is smaller than the median of the log, so that each may have two rollouts.
     """
@@ -76,7 +76,7 @@ def holding(chunks: Iterable[Chunk], held: list[Chunk], rows: int = _KEPT) -> It
 
 
 def first_steps(log: Chunk, rows: int) -> Chunk:
-    """As many of the log's first steps as fit into so many rollouts, one at least.
+    """As many of the log's first steps as fit into `rows` rollouts, at least one.
 
     >>> log = Ledger(np.array([0, 0, 1, 1]), list("abab"), *np.zeros((4, 4)))
     >>> first_steps(log, 3).ids_R
@@ -91,7 +91,7 @@ def first_steps(log: Chunk, rows: int) -> Chunk:
 
 
 def joined(parts: Sequence[Chunk], reward_range: tuple[float, float] | None) -> Ledger:
-    """Parts of a log as one whose rewards are the success of each rollout, in [0, 1]: what policies learn from."""
+    """Parts of a log as one, with the success of each rollout in [0, 1], from which policies learn, as its rewards."""
     success_R = np.concatenate([success_of(part, reward_range) for part in parts])
     whole = _columns(parts) | {"rewards_R": success_R, "success_R": success_R, "reward_range": (0.0, 1.0)}
     return Ledger(ids_R=[name for part in parts for name in part.ids_R], **whole)
@@ -119,9 +119,9 @@ def replay(
     Args:
         log: The run, or its first steps, with rewards in [0, 1].
         policies: Name and function of `seed=`; others are compared with the first.
-        waste: Of the whole run.
+        waste: The use of the rollouts of the whole run.
         seeds, workers: As in `budgetalloc.offline.compare.comparisons`.
-        steps: Of each replay; left out, what the log can answer, or less where that would take minutes.
+        steps: Steps of each replay; by default as many as the log can answer, or fewer if that would take minutes.
         progress: Called with the runs ended and the runs in all.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Success of the rollouts of a log, in [0, 1]: what the log says itself, or its rewards mapped by their range."""
+"""Success of the rollouts of a log, in [0, 1]: the log's own success, or its rewards mapped by their range."""
 
 import numpy as np
 
@@ -14,8 +14,8 @@ def success_of(chunk: Chunk, reward_range: Range | None) -> FloatArray:
     """The success of each rollout, NaN where there is none, shape (R,).
 
     Args:
-        chunk: Of a log. Where its success is not its reward mapped by its range, it is used as it is.
-        reward_range: The rewards that stand for failure and success; None is the range of the log, or (0, 1).
+        chunk: Chunk of a log. A success that differs from the reward mapped by its range is used unchanged.
+        reward_range: The rewards of failure and success; None is the range of the log, or (0, 1).
 
     Raises:
         InputError: a reward outside a range that the log does not have itself.

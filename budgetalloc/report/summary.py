@@ -1,4 +1,4 @@
-"""The report on a finished run: where its rollouts went, what was foreseeable, what other policies would have drawn."""
+"""The report on a finished run: the use of its rollouts, predictability of waste, and a replay with other policies."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,15 +23,14 @@ class Report:
     """What `report` returns; `as_text`, `as_json` and `as_html` write it.
 
     Args:
-        name: Of the log.
-        kind: What wrote it, such as "trl".
-        waste: Where its rollouts went.
-        notes: What was left out or assumed when reading, and how often.
-        replayed: What other policies would have drawn; None where `why_not` says why not.
+        name: Name of the log.
+        kind: The kind of log, such as "trl".
+        waste: The use of its rollouts.
+        notes: Omissions and assumptions of the reader, with their counts.
+        replayed: The replay with other policies; None if there is none, for the reason `why_not`.
         why_not: The reason.
-        doubts: Those of the notes which say that the figures may be of something else than they seem, such as an
-            ambiguous column.
-        texts: The text of prompts that are named, where the log has it.
+        doubts: The notes about ambiguous content, such as an ambiguous column.
+        texts: The text of the prompts listed, if the log has it.
     """
 
     name: str
@@ -56,10 +55,10 @@ def report(
     progress: Progress | None = None,
     **reading: Any,
 ) -> Report:
-    """Reads the log of a finished run and reports what became of its rollouts.
+    """Reads the log of a finished run and reports the use of its rollouts.
 
     Args:
-        source: A path, whatever wrote it (see `budgetalloc.logs.open`), an open `Reading`, or a `Ledger`.
+        source: A path to any supported log (see `budgetalloc.logs.open`), an open `Reading`, or a `Ledger`.
         policies: Names of `budgetalloc.policies.methods.METHODS` to replay on the log; the others are compared with the
             first. Empty: no replay.
         seeds: Seeds of the replays.
@@ -93,7 +92,7 @@ def report(
     except InputError:
         if reward_range is not None or seen == [0.0, 1.0] or iter(chunks) is chunks:
             raise
-        for _ in _noting(chunks, seen):  # rewards of another range: look at all of them, then begin again
+        for _ in _noting(chunks, seen):  # rewards outside [0, 1]: find their range in one pass, then start again
             pass
         reward_range, guessed = (seen[0], seen[1]), True
         waste = measure(holding(watch(chunks) if watch else chunks, held), reward_range=reward_range)

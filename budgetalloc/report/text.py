@@ -121,7 +121,7 @@ def _shows(characters: str) -> bool:
 
 
 def _tenths(rows: Sequence[Mapping[str, float]], names: tuple[str, str, str, str], width: int, full: str) -> list[str]:
-    """Predicted against observed shares, with a bar for what was observed; an empty line before them."""
+    """Predicted against observed shares, with a bar for the observed share, after an empty line."""
     number, predicted, head, observed = names
     lines = ["", f"  {predicted:>9}  {head:>12}  {number:>9}"] if rows else []
     for row in rows:
@@ -141,7 +141,7 @@ def _worst(rows: Sequence[Mapping[str, Any]], width: int) -> list[str]:
 
 
 def _rivals(replayed: Replayed, width: int) -> list[str]:
-    """The table of policies, with as many columns as there is room for."""
+    """The table of policies, with as many columns as fit."""
     first = replayed.rows[0]
     table = [("policy", "in mixed groups", f"more than {first['policy']}", "signal", "modelled", "at least", "at most")]
     for row in replayed.rows:

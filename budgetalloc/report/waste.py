@@ -1,4 +1,4 @@
-"""Where the rollouts of a finished run went: by kind of group, over time, and by prompt."""
+"""The use of the rollouts of a finished run: by kind of group, over time, and by prompt."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ rollout: a success that was not predicted, and one that was, to within 0.1 (see 
 
 @dataclass(frozen=True, eq=False)
 class Waste:
-    """What became of a run's rollouts. A group is the scored rollouts of one prompt in one step; K stands for `KINDS`.
+    """The use of a run's rollouts. A group is the scored rollouts of one prompt in one step; K stands for `KINDS`.
 
     Args:
         step_S: The steps of the log.
@@ -28,7 +28,7 @@ class Waste:
         success_S: The sum of success, in [0, 1] each.
         surprise_S: The sum of |success - prediction|.
         foreseen_S: Rollouts in wasted groups that were predicted to be wasted with a probability of at least 90 %.
-        cold_S: Rollouts in wasted groups of prompts met for the first time.
+        cold_S: Rollouts in wasted groups of prompts at their first visit.
         ids_P: The prompts with a reward.
         visits_P, rollouts_P, wasted_P, wasted_tokens_P: Groups, rollouts, wasted rollouts and their tokens.
         successes_P: The sum of success.
@@ -93,7 +93,7 @@ class Waste:
 
     @property
     def grouped(self) -> bool:
-        """Whether groups of two or more hold at least a tenth of the rollouts, so that their figures say something."""
+        """Whether groups of two or more hold at least a tenth of the rollouts, so that their figures are meaningful."""
         return bool(10 * self.rollouts_SK[:, :4].sum() >= self.rollouts)
 
     @property
@@ -115,9 +115,9 @@ class Waste:
         return dict(zip(KINDS, (self.rollouts_SK.sum(axis=0) / max(self.rollouts, 1)).tolist(), strict=True))
 
     def over_time(self, bins: int) -> list[dict[str, float]]:
-        """What happened in runs of steps, at most `bins` of them.
+        """Figures over time, in at most `bins` runs of consecutive steps.
 
-        Runs of steps have about equally many rollouts, so that a last step with few of them is no run of its own.
+        Runs of steps have about equally many rollouts, so that a last step with few rollouts is not a separate run.
 
         Returns:
             For each run its `first` and `last` step, its `rollouts`, the shares of rollouts by kind, the means `reward`
@@ -143,11 +143,11 @@ class Waste:
         return runs
 
     def never(self) -> Ints:
-        """Places in `ids_P` of the prompts that never had success; those with most rollouts come first."""
+        """Indices in `ids_P` of the prompts that never had success; those with most rollouts come first."""
         return self._most(np.flatnonzero(self.successes_P <= EQUAL * self.rollouts_P))
 
     def always(self) -> Ints:
-        """Places in `ids_P` of the prompts whose success was always 1; those with most rollouts come first."""
+        """Indices in `ids_P` of the prompts whose success was always 1; those with most rollouts come first."""
         return self._most(np.flatnonzero(self.successes_P >= (1 - EQUAL) * self.rollouts_P))
 
     def _most(self, at_P: Ints) -> Ints:

@@ -1,8 +1,8 @@
-"""TRL's batches of several rounds, and of several processes, merged into one; rows taken from it; even shares of it.
+"""TRL's batches of several rounds, and of several processes, merged into one; selection of rows; even shares.
 
 With several processes, each holds an equal, consecutive share of a round's rows, in the order in which TRL gathers
 rewards. Where the rows do not divide evenly, the last one is repeated as a filler, so that every process makes the same
-calls. Fillers are generated and scored, but not observed, trained on or listed.
+calls. Fillers are generated and scored, but not observed, trained on or logged.
 """
 
 from collections.abc import Sequence
@@ -56,16 +56,16 @@ def merge(outputs: Sequence[dict[str, Any]], pad_token_id: int) -> dict[str, Any
 def collect(
     outputs: Sequence[dict[str, Any]], sizes: Sequence[int], accelerator: Any, pad_token_id: int
 ) -> dict[str, Any]:
-    """The batches of several rounds as one, with the rows of all processes in the order in which they were asked for.
+    """The batches of several rounds as one, with the rows of all processes in the order in which they were requested.
 
     Args:
         outputs: This process's share of each round, with the fillers.
         sizes: The rows of each round, all processes together and without the fillers.
-        accelerator: The trainer's.
-        pad_token_id: Fills ids up.
+        accelerator: The trainer's accelerator.
+        pad_token_id: Pads the token ids.
 
     Raises:
-        UnsupportedError: as `merge`, on all processes where it is so on one.
+        UnsupportedError: as `merge`, on all processes if on one.
     """
     _check_names(gather_object([sorted(output) for output in outputs]))
     mine = merge(outputs, pad_token_id)
@@ -80,7 +80,7 @@ def collect(
 
 
 def _places(sizes: Sequence[int], processes: int) -> IntArray:
-    """Where the rows of the rounds lie among the gathered rows of all processes, each of which has all its rounds.
+    """The positions of the rounds' rows among the gathered rows of all processes, each of which has all its rounds.
 
     >>> _places([4, 3], 2)  # the first process has rows 0, 1 of the first round and 0, 1 of the second
     array([0, 1, 4, 5, 2, 3, 6])
@@ -95,7 +95,7 @@ def _places(sizes: Sequence[int], processes: int) -> IntArray:
 
 
 def take(output: dict[str, Any], rows: IntArray) -> dict[str, Any]:
-    """The batch of these rows alone; raises `UnsupportedError` where it holds what does not belong to one row each."""
+    """The batch of these rows only; raises `UnsupportedError` if an entry does not have one value per row."""
     _check_names([list(output)])
     index = torch.as_tensor(rows)
     return _counted({name: output[name][index.to(output[name].device)] for name in _by_row(output)})
@@ -136,7 +136,7 @@ def part(output: dict[str, Any], process: int, processes: int) -> dict[str, Any]
 
 
 def drop_fillers(logs: dict[str, Any], fillers: int) -> None:
-    """Takes the rows of the round just made that are fillers, its last ones, out of TRL's completions table."""
+    """Removes the fillers, the last rows of the last round, from TRL's completions table."""
     columns = [logs["prompt"], logs["completion"], logs["advantages"], *logs["rewards"].values()]
     rows = len(logs["prompt"]) - fillers
     for column in [*columns, *logs["extra"].values()]:
@@ -149,7 +149,7 @@ def _by_row(output: dict[str, Any]) -> list[str]:
 
 
 def _check_names(names: Sequence[Sequence[str]]) -> None:
-    """Raises unless these batches hold the same things, all of them one a row."""
+    """Raises unless these batches have the same entries, all with one value per row."""
     names = [sorted(set(each) - {"num_items_in_batch"}) for each in names]
     for each in names:
         unknown = [name for name in each if name not in _FILL]

@@ -1,6 +1,6 @@
-"""The metrics of a step: what its groups showed, and how well the beliefs foresaw it.
+"""The metrics of a step: statistics of its groups, and the accuracy of the beliefs' predictions.
 
-A metric that says nothing in a step (the share of mixed groups where every group is one rollout) is left out of it.
+A metric that is undefined in a step (such as the share of mixed groups if every group is one rollout) is omitted.
 """
 
 import numpy as np
@@ -13,12 +13,12 @@ from budgetalloc.values import mixed_group
 
 
 def describe(batch: Batch, *, hints: bool = False, pool_met: float | None = None) -> dict[str, float]:
-    """The metrics of a step. Rollouts with a hint are left out, as a hint says nothing of what was foreseen.
+    """The metrics of a step. Rollouts with a hint are left out, because the beliefs predict success without hints.
 
     Args:
         batch: The step.
         hints: Whether to count the rollouts with a hint.
-        pool_met: Share of the dataset's prompts met before the step, if it is known.
+        pool_met: Share of the dataset's prompts seen before the step, if known.
     """
     rows = np.flatnonzero(~batch.hinted_R & ~np.isnan(batch.success_R))
     success_R, belief_R = batch.success_R[rows], batch.belief_R.take(rows)
@@ -37,7 +37,7 @@ def describe(batch: Batch, *, hints: bool = False, pool_met: float | None = None
 
 
 def _of_groups(batch: Batch) -> dict[str, float]:
-    """What groups of several rollouts showed; nothing where every group is one rollout."""
+    """Statistics of groups of several rollouts; empty if every group is one rollout."""
     unhinted = np.flatnonzero(~batch.hinted_R)
     _, first, group_R = np.unique(batch.group_R[unhinted], return_index=True, return_inverse=True)
     n_G = np.bincount(group_R)
@@ -58,7 +58,7 @@ def _of_groups(batch: Batch) -> dict[str, float]:
 
 
 def _of_beliefs(success_R: FloatArray, belief_R: Beta, pool_mean: float) -> dict[str, float]:
-    """Brier score of the beliefs, and of one rate for all prompts: the mean of what earlier steps showed."""
+    """Brier score of the beliefs, and of one rate for all prompts: the mean success of earlier steps."""
     return {
         "success": float(np.mean(success_R)),
         "brier": float(np.mean((belief_R.mean - success_R) ** 2)),
@@ -67,7 +67,7 @@ def _of_beliefs(success_R: FloatArray, belief_R: Beta, pool_mean: float) -> dict
 
 
 def explained(rewards_R: FloatArray, foreseen_R: FloatArray) -> dict[str, float]:
-    """Share of the rewards' variance that was foreseen; nothing where the rewards are equal.
+    """Share of the rewards' variance that was predicted; empty if the rewards are equal.
 
     >>> explained(np.array([0.0, 0.0, 1.0, 1.0]), np.array([0.25, 0.25, 0.75, 0.75]))
     {'explained': 0.75}
@@ -79,12 +79,12 @@ def explained(rewards_R: FloatArray, foreseen_R: FloatArray) -> dict[str, float]
 
 
 def by_kind(success_R: FloatArray, belief_R: Beta, prior: Beta) -> dict[str, float]:
-    """Mean success of prompts that until now were never, sometimes and always solved; of those met before.
+    """Mean success of the prompts that were never, sometimes and always solved before; first visits are left out.
 
     Args:
         success_R: In [0, 1], shape (R,).
         belief_R: The belief about each prompt before the step.
-        prior: The belief about a prompt never met, one entry.
+        prior: The belief about a prompt never seen, one entry.
 
     >>> by_kind(np.array([1.0, 0.0, 1.0]), Beta([0.5, 0.5, 1.5], [2.5, 4.5, 0.5]), Beta([0.5], [0.5]))
     {'success/never': 0.5, 'success/always': 1.0}

@@ -1,4 +1,4 @@
-"""What the user and the policy ask for, resolved and checked once."""
+"""The settings of the user and the needs of the policy, resolved and checked once."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,13 +23,13 @@ class Options:
     """How a policy is attached to a trainer: the arguments of `AdaptiveGRPOCallback`, resolved.
 
     Args:
-        bounds: Which prompts are on offer, and the sizes of their groups.
-        baseline: None where TRL's own advantages stay.
+        bounds: The candidates and the sizes of their groups.
+        baseline: None if TRL's own advantages are kept.
         scale, weight: As in `budgetalloc.group_advantages`.
-        success: How success is told from rewards, as the user said.
-        reward_range: Lowest and highest total reward; None, to learn it.
+        success: The user's rule that computes success from rewards.
+        reward_range: Lowest and highest total reward; None learns them.
         keep_batch: Whether the rows of TRL's batch stay as they are.
-        generate: Rollouts that a step may generate for each one that it trains on.
+        generate: Rollouts that a step may generate per rollout that it trains on.
         hint: From a dataset row to the row with a hint, or None.
         buffer: Responses of earlier steps, or None.
     """
@@ -47,12 +47,12 @@ class Options:
 
     @classmethod
     def resolve(cls, needs: Needs, trainer_scale: Any, given: dict[str, Any]) -> "Options":
-        """What was given, and for the rest what the policy needs.
+        """The options as given, with the policy's needs as defaults.
 
         Args:
-            needs: Of the policy.
-            trainer_scale: The trainer's own scale of advantages, used where neither says one.
-            given: The arguments of `AdaptiveGRPOCallback` of these names; None for those left out.
+            needs: Needs of the policy.
+            trainer_scale: The trainer's own scale of advantages, used if neither specifies one.
+            given: The arguments of `AdaptiveGRPOCallback` by name; None for those left out.
 
         Raises:
             InputError: a value out of range.
@@ -60,7 +60,7 @@ class Options:
         sizes = {name: given[name] for name in ("candidates", "floor", "cap", "min_group", "quantum")}
         bounds = Bounds.resolve(needs, **sizes)
         keep_batch = needs.keep_batch and bounds.candidates == 1
-        # A buffer looks for rows without signal; TRL's float32 advantages may be only nearly 0 there.
+        # A buffer selects rows without signal, for which TRL's float32 advantages may not be exactly 0.
         keep_advantages = keep_batch and given["buffer"] is None
         options = cls(
             bounds=bounds,
@@ -88,17 +88,17 @@ class Options:
         return options
 
     def scoring(self, names: Sequence[str], weights: Sequence[float], quiet: bool) -> Scoring:
-        """What tells success from the rewards of these functions; where nothing is decided, no range is looked at."""
+        """The scoring of these reward functions; a policy that decides nothing needs no range."""
         return Scoring(names, weights, self.success, None if self.keep_batch else self.reward_range, quiet)
 
     def advantages(self, batch: Batch, rewards_R: FloatArray | None = None) -> FloatArray:
         """Advantages of a batch in units of the total reward, shape (R,); 0 where all rewards of the batch are equal.
 
-        The posterior baseline is the reward expected of the rollout, from what is believed of its prompt's success.
+        The posterior baseline is the expected reward of the rollout, given the belief about its prompt's success.
 
         Args:
-            batch: Whose groups and beliefs.
-            rewards_R: Total rewards where they are not the batch's own: those of correct responses put in.
+            batch: The batch with the groups and beliefs.
+            rewards_R: Total rewards that replace the batch's own, if stored correct responses were substituted.
         """
         success_R = batch.success_R
         if rewards_R is None:

@@ -1,4 +1,4 @@
-"""TRL's batch to train on, made of the rounds of a step: the true groups' advantages, and the rows that are kept."""
+"""TRL's batch to train on, built from the rounds of a step: the advantages of the true groups, and the rows kept."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def batch_to_train_on(
     policy, options, reuse = training.policy, training.options, training.reuse
     trainer, accelerator = training.trainer, training.trainer.accelerator
     pad_token_id = trainer._tokenizer.pad_token_id
-    # Where rows change places, every process makes the whole batch and takes its share of it at the end.
+    # If rows are reordered, every process builds the whole batch and takes its share at the end.
     shared = accelerator.num_processes > 1 and (len(rounds) > 1 or len(batch) != total)
     if shared:
         output = collect(outputs, [len(each.ids_R) for each in rounds], accelerator, pad_token_id)
@@ -50,12 +50,12 @@ def batch_to_train_on(
 
 
 def everyones_advantages(trainer: Any, output: dict[str, Any]) -> FloatArray:
-    """The advantages that all processes train on, one a row."""
+    """The advantages that all processes train on, one per row."""
     return np.asarray(trainer.accelerator.gather(output["advantages"]).cpu().double().numpy())
 
 
 def put_advantages(trainer: Any, output: dict[str, Any], advantages_R: FloatArray) -> None:
-    """Puts advantages into TRL's batch, of this process or of all, and into TRL's table of completions."""
+    """Writes advantages into TRL's batch, of this process or of all, and into TRL's table of completions."""
     old = output["advantages"]
     start = 0 if len(old) == len(advantages_R) else trainer.accelerator.process_index * len(old)
     mine = advantages_R[start : start + len(old)]

@@ -1,4 +1,4 @@
-"""Several processes: rank 0 decides and tells the others, who must have been given the same."""
+"""Several processes: rank 0 decides and broadcasts; the arguments of all processes must be equal."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -11,14 +11,13 @@ T = TypeVar("T")
 
 
 def gather(accelerator: Any, items: list[Any]) -> list[Any]:
-    """The lists of all processes one after the other, in the order in which TRL gathers rewards."""
+    """The concatenated lists of all processes, in the order in which TRL gathers rewards."""
     return list(gather_object(items)) if accelerator.num_processes > 1 else items
 
 
 def decided_by_first(accelerator: Any, decide: Callable[[], T]) -> T:
-    """What `decide` gives in process 0, in all processes; where it raises there, all of them raise.
-
-    The answer is pickled by torch's own broadcast between the processes of one run.
+    """The result of `decide` in process 0, on all processes; if it raises there, all processes raise. The result is
+    pickled by torch's own broadcast between the processes of one run.
     """
     if accelerator.num_processes == 1:
         return decide()
@@ -27,7 +26,7 @@ def decided_by_first(accelerator: Any, decide: Callable[[], T]) -> T:
     if accelerator.process_index == 0:
         try:
             answer = decide()
-        except Exception as raised:  # the others wait for the answer: they are told before this process stops
+        except Exception as raised:  # the other processes wait: send them the error before raising
             error = raised
     told = broadcast_object_list([answer, None if error is None else f"{type(error).__name__}: {error}"])
     if error is not None:
@@ -49,11 +48,11 @@ def my_share(ids_R: list[T], process: int, processes: int) -> list[T]:
 
 
 def check_alike(accelerator: Any, mine: Mapping[str, object]) -> None:
-    """Raises `InputError` in all processes where one was given something else than process 0.
+    """Raises `InputError` in all processes if the arguments of one differ from those of process 0.
 
     Args:
-        accelerator: The trainer's.
-        mine: What this process was given, by name, in values that can be pickled and compared.
+        accelerator: The trainer's accelerator.
+        mine: The arguments of this process by name, with values that can be pickled and compared.
     """
     everyone = gather(accelerator, [dict(mine)])
     for name, first in everyone[0].items():

@@ -1,4 +1,4 @@
-"""Which prompt a row belongs to, and the dataset as a pool of distinct prompts."""
+"""The prompt of each row, and the dataset as a pool of distinct prompts."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -10,7 +10,7 @@ from budgetalloc.beliefs.ids import Id, check_ids, factorize, text_id
 from budgetalloc.errors import InputError, UnsupportedError
 
 _FINGERPRINT_ROWS = 1000
-_CONTENT = ("prompt", "image", "images", "environment")  # the columns that are the prompt, as far as a dataset has them
+_CONTENT = ("prompt", "image", "images", "environment")  # the columns that make up the prompt, if present
 _CHUNK = 1000  # rows that are compared at once
 
 
@@ -24,9 +24,9 @@ def prompt_hash(prompt: Any) -> str:
 
 
 def turns(ids_R: list[Id], seed: list[int]) -> list[int]:
-    """Whose turn it is among the rows of a rollout's prompt: they follow one another from a start drawn by lot.
+    """The turn of each rollout among the rows of its prompt: the rows take turns from a random start.
 
-    The start is drawn, so that it needs no state and favours no row over the steps.
+    A random start needs no state and favours no row over the steps.
 
     >>> one, two, _, three = turns(["a", "a", "b", "a"], [0])
     >>> two - one, three - one
@@ -82,7 +82,7 @@ class Prompts:
 
     def ids(self, rows: Sequence[Mapping[str, Any]]) -> list[Id]:
         """The prompt id of each row of a batch."""
-        if self.name in rows[0]:  # a streamed dataset may not know its columns before
+        if self.name in rows[0]:  # the columns of a streamed dataset may be unknown before
             return check_ids([row[self.name] for row in rows], self.name)
         if self.column is not None:
             raise InputError(f"The batch lost the column {self.column!r}. Set GRPOConfig(remove_unused_columns=False).")
@@ -109,14 +109,14 @@ class Prompts:
         return self._rows
 
     def check(self) -> None:
-        """Raises `InputError` where the id column gives one id to rows with different prompts, and shows both.
+        """Raises `InputError`, which shows both prompts, if rows with the same id have different prompts.
 
-        Prompts that are named by their hash cannot differ. Rows that cannot be indexed are not checked.
+        With ids that are hashes, this cannot happen. Rows that cannot be indexed are not checked.
         """
         columns = [name for name in _CONTENT if name in (getattr(self.dataset, "column_names", None) or [])]
         if self.column is None or not self.indexable or not columns:
             return
-        # As Arrow holds them, so that no picture is decoded.
+        # In Arrow format, so that images are not decoded.
         content = self.dataset.select_columns(columns).with_format("arrow")
         pairs = [(index, rows[0]) for rows in self.rows_of_one().values() for index in rows[1:]]
         for start in range(0, len(pairs), _CHUNK):
@@ -136,7 +136,7 @@ class Prompts:
                     )
 
     def said_once(self) -> str | None:
-        """What to tell the user of prompts with several rows; None where there are none."""
+        """The message about prompts with several rows; None if there are none."""
         several = self.rows_of_one()
         if not several:
             return None
@@ -148,7 +148,7 @@ class Prompts:
         )
 
     def rows(self, indices: Sequence[int]) -> list[dict[str, Any]]:
-        """Rows of the dataset, as the trainer's own loader would hand them over."""
+        """Rows of the dataset, as the trainer's own loader would return them."""
         if hasattr(self.dataset, "__getitems__"):
             return list(self.dataset.__getitems__(list(indices)))
         return [self.dataset[index] for index in indices]
@@ -157,7 +157,7 @@ class Prompts:
         """A row of the dataset for each rollout; rollouts of one row share the object.
 
         Args:
-            turns_R: The prompt of each rollout, and whose turn it is among the rows of that prompt; see `turns`.
+            turns_R: The prompt of each rollout, and the rollout's turn among the prompt's rows; see `turns`.
         """
         first, several = self._index()
         places_R = [
@@ -169,7 +169,8 @@ class Prompts:
 
     @cached_property
     def fingerprint(self) -> str | None:
-        """Names the dataset's prompts by their number and up to 1,000 of them; None where rows cannot be indexed."""
+        """A fingerprint of the dataset: the number of prompts and up to 1,000 of them; None if rows cannot be
+        indexed."""
         if not self.indexable:
             return None
         total = len(self.dataset)

@@ -1,4 +1,4 @@
-"""Where rewards lie: the range that maps them to [0, 1] for the beliefs, given by the user or learned."""
+"""The range of rewards that is mapped to [0, 1] for the beliefs, given by the user or learned."""
 
 import logging
 from typing import Any
@@ -11,18 +11,18 @@ from budgetalloc.errors import StateError
 
 logger = logging.getLogger(__name__)
 Range = tuple[float, float]
-_RECENT = 1000  # rewards that a learned range looks back on
-_WIDE = 4.0  # how much wider than what was seen a given range may be, and how far off a lone outlier lies
+_RECENT = 1000  # the latest rewards, from which the range is learned
+_WIDE = 4.0  # factor by which a given range may exceed the rewards seen, and distance of an outlier
 
 
 class RewardRange:
     """The lowest and highest reward, to be mapped to 0 and 1.
 
-    A learned range is (0, 1) while all rewards lie in it, and otherwise holds all that were seen but the few outliers.
+    A learned range is (0, 1) while all rewards lie in [0, 1], and otherwise contains all rewards seen except outliers.
     It changes between steps only, and only grows, so that beliefs can be rescaled exactly.
 
     Args:
-        given: The user's range; None, to learn it.
+        given: The user's range; None learns it.
 
     >>> rewards = RewardRange()
     >>> rewards.of(np.array([0.0, 1.0])), rewards.of(np.array([-2.0, 1.0, 3.0]))  # what a first step would use
@@ -42,7 +42,7 @@ class RewardRange:
         self._said: set[str] = set()
 
     def of(self, values_R: FloatArray) -> Range:
-        """The range of a step whose first rewards these are."""
+        """The range of a step with these first rewards."""
         return self.range or _containing(_without_outliers(values_R))
 
     def learn(self, values_R: FloatArray, used: Range, quiet: bool = False) -> tuple[float, float]:
@@ -50,7 +50,7 @@ class RewardRange:
 
         Args:
             values_R: Rewards, shape (R,), NaN where there is none.
-            used: The range in that step, as `of` gave it.
+            used: The range in that step, as returned by `of`.
             quiet: Whether to leave out the warnings.
 
         Returns:
@@ -68,7 +68,7 @@ class RewardRange:
         self._recent = np.concatenate([self._recent, scored_R])[-_RECENT:]
         low, high = _without_outliers(self._recent)
         before = self.range or used
-        edge = EQUAL * (before[1] - before[0])  # a float32 sum just outside is no news
+        edge = EQUAL * (before[1] - before[0])  # rounding errors of float32 sums are ignored
         grown = (low if low < before[0] - edge else before[0], high if high > before[1] + edge else before[1])
         self.range = grown
         return change(before, grown)
@@ -109,10 +109,10 @@ class RewardRange:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> tuple[float, float]:
-        """Restores a saved state; a range that was given now stays.
+        """Restores a saved state; a range given by the user is kept.
 
         Returns:
-            Scale and shift, as in `learn`, from the range saved to the one in force now.
+            Scale and shift, as in `learn`, from the saved range to the current one.
 
         Raises:
             StateError: damaged, or the given range does not hold the saved one; nothing has changed then.
@@ -148,7 +148,7 @@ def change(before: Range, after: Range) -> tuple[float, float]:
 
 
 def clipped(values_R: FloatArray, reward_range: Range) -> tuple[FloatArray, int]:
-    """Rewards on the scale of [0, 1], those outside at its edge, and how many these are.
+    """Rewards mapped to [0, 1] and clipped, and the number of clipped rewards.
 
     >>> clipped(np.array([-1.0, 0.5, np.nan]), (0.0, 1.0))
     (array([0. , 0.5, nan]), 1)
@@ -158,7 +158,7 @@ def clipped(values_R: FloatArray, reward_range: Range) -> tuple[FloatArray, int]
 
 
 def _without_outliers(values_R: FloatArray) -> Range:
-    """Lowest and highest but for the outliers: at most one in 200 (or one) that is far from all others."""
+    """Lowest and highest reward without outliers: at most one in 200 (or one) that is far from all others."""
     ordered = np.sort(values_R[~np.isnan(values_R)])
     if not ordered.size:
         return 0.0, 1.0
@@ -172,7 +172,7 @@ def _without_outliers(values_R: FloatArray) -> Range:
 
 
 def _containing(seen: Range) -> Range:
-    """(0, 1) where it holds what was seen; a range around a single value that it does not hold."""
+    """(0, 1) if it contains the rewards seen; a range around a single value outside it."""
     low, high = seen
     if low >= -EQUAL and high <= 1 + EQUAL:
         return 0.0, 1.0

@@ -1,4 +1,4 @@
-"""From the rewards of a step to its success: the rule and the range in force, and what they learn from every step."""
+"""Success from the rewards of a step: the current rule and range, and their updates after every step."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from budgetalloc.trl.success import Rule, Success, asked_for, in_words
 
 logger = logging.getLogger(__name__)
 BoolArray = NDArray[np.bool_]
-_ENOUGH = 1000  # rollouts after which a function that never gave 1 is said
+_ENOUGH = 1000  # rollouts after which a function that never gave 1 is reported
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,10 @@ class Measure:
     """How the rewards of one step become success: the rule and the range, fixed for the step.
 
     Args:
-        rule: Tells success from rewards.
-        range: What is mapped to [0, 1].
-        names: Of the reward functions.
-        slope: The total reward is `slope` times what the range maps; None where it is not determined by it.
+        rule: Computes success from rewards.
+        range: The range mapped to [0, 1].
+        names: Names of the reward functions.
+        slope: The total reward is `slope` times the quantity that the range maps; None if that does not determine it.
 
     >>> measure = Measure(Rule(functions=(0,)), (0.0, 1.0), ("accuracy", "format"))
     >>> measure.success(np.array([1.5, 0.5]), np.array([[1.0, 0.5], [0.0, 0.5]]))
@@ -45,31 +45,31 @@ class Measure:
         """Success of each rollout in [0, 1], shape (R,), NaN where nothing was scored.
 
         Raises:
-            InputError: the user's function does not give a success for each rollout.
+            InputError: the user's function does not return a success for each rollout.
         """
         return clipped(self.rule.values(rewards_R, scores_RF, self.names), self.range)[0]
 
     def count_clipped(self, rewards_R: FloatArray, scores_RF: FloatArray) -> int:
-        """How many rollouts lie outside the range."""
+        """The number of rollouts outside the range."""
         return 0 if self.rule.fixed else clipped(self.rule.values(rewards_R, scores_RF, self.names), self.range)[1]
 
     @property
     def reward_range(self) -> Range | None:
-        """The range of the total reward, where success is nothing but its place in it."""
+        """The range of the total reward, if success is the total reward mapped by this range."""
         return None if self.slope is None else (self.slope * self.range[0], self.slope * self.range[1])
 
 
 @dataclass(eq=False)
 class Scoring:
-    """Tells success from rewards, and keeps what that needs to know of all rewards so far.
+    """Computes success from rewards, with a state learned from all earlier rewards.
 
-    Everything changes at `learn` only, when the step has ended.
+    The state changes only in `learn`, when the step has ended.
 
     Args:
-        names, weights: Of the reward functions.
+        names, weights: Names and weights of the reward functions.
         success: As in `AdaptiveGRPOCallback`.
-        reward_range: Of the total reward; None, to learn it.
-        quiet: Whether to log nothing: in all processes but one.
+        reward_range: Range of the total reward; None learns it.
+        quiet: Whether to suppress log messages, as in all processes but one.
 
     >>> scoring = Scoring(["accuracy", "format"], [1.0, 0.5], quiet=True)
     >>> rewards_R, scores_RF = np.array([0.5, 1.5]), np.array([[0.0, 0.5], [1.0, 0.5]])
@@ -98,7 +98,7 @@ class Scoring:
     # --- a step -----------------------------------------------------------------------------------------------------
 
     def measure(self, rewards_R: FloatArray, scores_RF: FloatArray) -> Measure:
-        """How this step's rewards become success, given those of its first round; changes nothing."""
+        """The measure of this step, given the rewards of its first round; does not change the state."""
         rule = self.rule or self._chosen(*self._shown(scores_RF))
         in_force = (0.0, 1.0) if rule.fixed else self.range.of(rule.values(rewards_R, scores_RF, self.names))
         alone = len(self.names) == 1 and rule.functions == (0,)
@@ -113,7 +113,7 @@ class Scoring:
         success_R: FloatArray,
         estimator: BetaEstimator,
     ) -> None:
-        """Learns from a step that has ended, all rounds together; beliefs follow a range that has grown."""
+        """Learns from all rounds of a finished step; if the range has grown, the beliefs are rescaled."""
         self.sums = self.sums.faded().plus(success_R, rewards_R)
         self._only_01_F, self._gave_1_F = self._shown(scores_RF)
         self._rollouts += len(rewards_R)
@@ -131,19 +131,19 @@ class Scoring:
             estimator.rescale(*by)
             self.sums = self.sums.rescaled(*by)
 
-    # --- the rule where none was asked for --------------------------------------------------------------------------
+    # --- the rule if the user gave none ------------------------------------------------------------------------------
 
     def _automatic(self) -> bool:
         return self.success is None and len(self.names) > 1
 
     def _shown(self, scores_RF: FloatArray) -> tuple[BoolArray, BoolArray]:
-        """Which functions have given 0 and 1 only, and which have given a 1, with these rewards among the others."""
+        """Which functions have given only 0 and 1, and which have given 1, with these rewards included."""
         zero_RF, one_RF = np.abs(scores_RF) < EQUAL, np.abs(scores_RF - 1) < EQUAL
         only_F = (zero_RF | one_RF | np.isnan(scores_RF)).all(axis=0)
         return self._only_01_F & only_F, self._gave_1_F | one_RF.any(axis=0)
 
     def _chosen(self, only_01_F: BoolArray, gave_1_F: BoolArray) -> Rule:
-        """Of the functions that gave 0 and 1 only, those of the largest weight; the total where there is none."""
+        """The functions of largest weight among those that gave only 0 and 1; the total reward if there are none."""
         binary = [f for f in np.flatnonzero(only_01_F).tolist() if self.weights[f] > 0]
         largest = max((self.weights[f] for f in binary), default=0.0)
         return Rule(functions=tuple(f for f in binary if self.weights[f] == largest))
@@ -164,7 +164,7 @@ class Scoring:
             )
 
     def _look_after(self, measure: Measure, scores_RF: FloatArray) -> None:
-        """What was chosen at the first step may turn out to be no success."""
+        """Warns if the functions chosen at the first step turn out not to measure success."""
         functions = measure.rule.functions
         chosen_RF = scores_RF[:, list(functions)]
         outside_RF = (chosen_RF < -EQUAL) | (chosen_RF > 1 + EQUAL)  # False for NaN
@@ -212,10 +212,11 @@ class Scoring:
         return {"functions": list(rule.functions), "threshold": rule.threshold, "judge": judge}
 
     def load_state_dict(self, state: Mapping[str, Any], estimator: BetaEstimator) -> None:
-        """Restores a saved state, and moves the beliefs to the range in force now.
+        """Restores a saved state, and rescales the beliefs to the current range.
 
         Raises:
-            StateError: damaged; or success was told in another way; or another range is given than can be moved to.
+            StateError: the state is damaged; success was computed by another rule; or the range given cannot contain
+                the saved one.
         """
         if not state:  # a checkpoint from before the first step, or of a version without it
             return
@@ -238,9 +239,9 @@ class Scoring:
             self._only_01_F, self._gave_1_F, self._rollouts = only_F, gave_F, rollouts
 
     def _check_same(self, names: list[str], rule: Rule, judge: str | None) -> None:
-        """Raises `StateError` where the beliefs of the state are about another success than the one asked for."""
+        """Raises `StateError` if the beliefs of the state are about a different success rule."""
         was = in_words(names, rule, judge)
-        if self.rule is None:  # chosen at the first step: go on with what was chosen
+        if self.rule is None:  # chosen at the first step: keep the choice
             if judge is not None or (rule.functions and names != list(self.names)):
                 raise StateError(
                     f"The beliefs of the checkpoint are about {was}, and this trainer has the reward functions "

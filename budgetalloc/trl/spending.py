@@ -1,4 +1,4 @@
-"""What each prompt has cost so far, and the histograms of a step's counts and predictions."""
+"""Cumulative cost of each prompt, and histograms of a step's counts and predictions."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,7 @@ _COLUMNS = ("rollouts", "tokens", "rewards", "scored")  # sums of each prompt; "
 
 
 class Spending:
-    """What each prompt has cost so far, and how often it succeeded.
+    """Cumulative rollouts, tokens and rewards of each prompt.
 
     >>> spending = Spending()
     >>> spending.add(["a", "a", "a", "b"], np.array([1.0, 1.0, np.nan, 0.0]), np.array([10, 10, 10, 20]))
@@ -67,7 +67,7 @@ class Spending:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Replaces what was added so far; raises `StateError`, and changes nothing, if the state does not fit."""
+        """Replaces all sums; raises `StateError`, and changes nothing, if the state does not fit."""
         try:
             ids = list(state["ids"])
             columns = {name: np.array(state[name], dtype=np.float64) for name in _COLUMNS}
@@ -90,5 +90,6 @@ def histogram_of_counts(counts_G: IntArray) -> tuple[IntArray, FloatArray]:
 
 
 def histogram_of_rates(rates_G: FloatArray) -> tuple[IntArray, FloatArray]:
-    """How many rates lie in each twentieth of [0, 1], and the edges: the same at every step, so that steps compare."""
+    """How many rates lie in each twentieth of [0, 1], and the edges: the same at every step, so that steps can be
+    compared."""
     return np.histogram(rates_G, bins=np.linspace(0, 1, 21))

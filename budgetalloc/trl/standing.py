@@ -1,4 +1,4 @@
-"""Standing in for an attribute of the trainer for a time, and giving back what was there."""
+"""Temporary replacement of an attribute of the trainer."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,9 +9,10 @@ _NOTHING = object()
 
 @contextmanager
 def standing_in(owner: Any, name: str, substitute: Any) -> Iterator[None]:
-    """`owner.name` is the substitute inside the block; afterwards what was there before, on the object or its class.
+    """Replaces `owner.name` inside the block and restores the previous attribute, of the object or its class,
+    afterwards.
 
-    What somebody else has put there inside the block stays.
+    An attribute that other code has set inside the block is kept.
 
     >>> class Trainer:
     ...     size = 8

@@ -1,4 +1,4 @@
-"""One generation batch of TRL's trainer, in a straight line: decide, generate, one `Batch`, outputs, readers.
+"""One generation batch of TRL's trainer, step by step: decide, generate, build one `Batch`, outputs, readers.
 
 The policy learns at the very end (`Step.end`). If anything before it raises, policy and ledger are as before the step.
 """
@@ -59,10 +59,10 @@ def run_step(training: Training, inputs: Rows) -> dict[str, Any]:
 
 
 def log(training: Training, batch: Batch, rounds: int, metrics: dict[str, float]) -> None:
-    """Hands the step's metrics to the trainer's own log.
+    """Writes the step's metrics to the trainer's own log.
 
-    TRL's `frac_reward_zero_std` is right where its rows are untouched. Elsewhere TRL took each row for a group: its
-    entry is taken back, and the share by the true groups is `budgetalloc/frac_reward_zero_std`.
+    TRL's `frac_reward_zero_std` is correct if its rows are unchanged. Otherwise TRL treated each row as a group: its
+    entry is removed, and the share by the true groups is logged as `budgetalloc/frac_reward_zero_std`.
     """
     logged = training.trainer._metrics["train"]
     if not training.options.keep_batch:

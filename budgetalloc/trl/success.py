@@ -1,4 +1,4 @@
-"""How success is told from rewards: the rule that `success=` asks for."""
+"""Success from rewards: the rule given by `success=`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,8 @@ Success = str | int | float | Judge | None
 
 @dataclass(frozen=True)
 class Rule:
-    """How success is told from rewards. One of the three is set, or none: then success is the total reward.
+    """The rule that computes success from rewards. At most one of the three is set; if none is, success is the total
+    reward.
 
     Args:
         functions: Reward functions by number: all that scored the rollout must give 1 (of graded ones, the lowest
@@ -31,11 +32,11 @@ class Rule:
 
     @property
     def fixed(self) -> bool:
-        """Whether it gives success itself, so that no range plays a part."""
+        """Whether the rule returns success itself, so that no range is needed."""
         return self.threshold is not None or self.judge is not None
 
     def values(self, rewards_R: FloatArray, scores_RF: FloatArray, names: Sequence[str]) -> FloatArray:
-        """What a range maps to success, shape (R,), NaN where nothing was scored."""
+        """The quantity that a range maps to success, shape (R,), NaN where nothing was scored."""
         if self.judge is not None:
             return _judged(self.judge, scores_RF, names)
         if self.threshold is not None:
@@ -46,7 +47,7 @@ class Rule:
 
 
 def in_words(names: list[str], rule: Rule, judge: str | None) -> str:
-    """A rule in a few words, by which two are compared."""
+    """A short description of a rule, used to compare two rules."""
     if judge is not None:
         return f"the success that {judge}() tells"
     if rule.threshold is not None:
@@ -57,7 +58,7 @@ def in_words(names: list[str], rule: Rule, judge: str | None) -> str:
 
 
 def asked_for(success: Success, names: Sequence[str]) -> Rule | None:
-    """The rule that the user asks for by `success=`; None where it was left out.
+    """The rule given by `success=`; None if it was left out.
 
     >>> asked_for("accuracy", ["format", "accuracy"]), asked_for(0.5, ["format", "accuracy"])
     (Rule(functions=(1,), threshold=None, judge=None), Rule(functions=(), threshold=0.5, judge=None))

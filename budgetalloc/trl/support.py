@@ -35,7 +35,7 @@ SEAM = (
 )
 
 
-# Trainers of TRL 1.16 that generate and score, and why they are not served.
+# Trainers of TRL 1.16 that generate and score, and the reason why they are not supported.
 _REFUSED = {
     "RLOOTrainer": "Its rewards hold a KL penalty that leaves TRL's method in the advantages of equal groups only, so "
     "that those of uneven groups would lack it. Use GRPOTrainer with AdaptiveGRPOCallback(trainer, baseline='loo', "
@@ -81,7 +81,7 @@ def _attached(trainer: Any) -> list[Any]:
 
 
 def check_served(trainer: Any, policy: Policy, options: Options, prompts: Prompts) -> None:
-    """Raises where uneven groups, a choice among rows, or stored responses would give wrong results."""
+    """Raises if uneven groups, a choice among rows, or stored responses would give wrong results."""
     if options.generate > 1 and policy.keep is None:
         rows = trainer.args.generation_batch_size
         raise InputError(
@@ -125,7 +125,7 @@ def check_served(trainer: Any, policy: Policy, options: Options, prompts: Prompt
 
 
 def _check_buffer(trainer: Any) -> None:
-    """Raises `UnsupportedError` for what `buffer=` cannot store with a response, or put into a batch correctly."""
+    """Raises `UnsupportedError` for settings with which `buffer=` cannot store or reuse responses correctly."""
     args = trainer.args
     columns = set(getattr(trainer.train_dataset, "column_names", None) or [])
     refused = [
@@ -158,7 +158,7 @@ def _check_buffer(trainer: Any) -> None:
 
 
 def warn_unaligned_saves(trainer: Any) -> None:
-    """Warns where a checkpoint may fall between two generations: TRL then generates anew on resume."""
+    """Warns if a checkpoint may fall between two generations: TRL then generates again on resume."""
     args = trainer.args
     every = args.steps_per_generation * trainer.num_iterations
     micro_steps = (args.save_steps if args.save_strategy == "steps" else 0) * args.gradient_accumulation_steps

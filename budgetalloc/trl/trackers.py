@@ -1,4 +1,4 @@
-"""Histograms and a table for W&B, trackio and TensorBoard: what the trainer's own log, which takes numbers, cannot."""
+"""Histograms and a table for W&B, trackio and TensorBoard, because the trainer's own log supports numbers only."""
 
 import logging
 from collections.abc import Callable
@@ -24,12 +24,12 @@ _GROUP = "train/budgetalloc/"  # where transformers puts what a trainer logs as 
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """What a tracker is given at one logging step.
+    """The data for a tracker at one logging step.
 
     Args:
         step: The trainer's global step.
-        counts_G: Rollouts of each prompt in each step since the last log: a group each.
-        predicted_G: The success rate that was believed of it before its step.
+        counts_G: Rollouts of each group since the last log.
+        predicted_G: The predicted success rate of its prompt before its step.
         rows: The table of the most expensive prompts so far, by `COLUMNS`.
     """
 
@@ -40,15 +40,15 @@ class Shown:
 
 
 class Trackers:
-    """Gathers what the steps showed, and hands it at logging steps to the trackers of `report_to`.
+    """Collects data of the steps, and passes them to the trackers of `report_to` at logging steps.
 
     The table counts every rollout that was generated since training began, and is saved in checkpoints. `success` is
     the mean reward of the rollouts without a hint, on the scale of [0, 1]; `believed` is the posterior mean now.
 
     Args:
         trainer: The `GRPOTrainer`.
-        policy: Whose beliefs are shown.
-        names: The trackers to hand it to, of `TRACKERS`.
+        policy: The policy whose beliefs are shown.
+        names: The trackers to use, from `TRACKERS`.
     """
 
     def __init__(self, trainer: Any, policy: Policy, names: list[str]) -> None:
@@ -59,7 +59,7 @@ class Trackers:
 
     @classmethod
     def of(cls, trainer: Any, policy: Policy) -> "Trackers | None":
-        """None where nothing is reported: another process than the main one, no logging, no tracker of `TRACKERS`."""
+        """None if nothing is reported: not the main process, no logging, or no tracker of `TRACKERS`."""
         args = trainer.args
         names = [name for name in TRACKERS if name in (args.report_to or [])]
         reports = names and args.logging_strategy != "no" and trainer.accelerator.is_main_process
@@ -72,7 +72,8 @@ class Trackers:
         self._groups.append((batch.counts_G, batch.belief_R.mean[first_G]))
 
     def log(self, step: int) -> None:
-        """Hands over what was added since the last call. A tracker that fails costs a warning, never the training."""
+        """Passes on the data added since the last call. If a tracker raises, a warning is logged and training
+        continues."""
         if not self._groups:
             return
         top = self.spending.top(_ROWS)
@@ -103,7 +104,7 @@ class Trackers:
         save_state(folder / SPENDING_FILE, self.spending.state_dict())
 
     def load(self, folder: Path) -> None:
-        """Reads them back; a checkpoint of a run that reported nothing has none, and the table starts empty."""
+        """Loads the table's sums; a checkpoint of a run without trackers has none, and the table starts empty."""
         if (folder / SPENDING_FILE).exists():
             self.spending.load_state_dict(load_state(folder / SPENDING_FILE)[0])
 
@@ -147,7 +148,7 @@ def _to_tensorboard(trainer: Any, shown: Shown) -> None:
 
 
 def as_markdown(rows: list[tuple[Any, ...]]) -> str:
-    """The table as TensorBoard, which has none, shows one.
+    """The table as Markdown, because TensorBoard has no tables.
 
     >>> print(as_markdown([("a|b", 2, 80, None, 0.25)]))
     | prompt | rollouts | tokens | success | believed |

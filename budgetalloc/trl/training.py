@@ -1,4 +1,4 @@
-"""What the steps of one training need."""
+"""The objects that the steps of one training share."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,14 +25,14 @@ class Training:
         trainer: The `GRPOTrainer`.
         policy: Decides and learns.
         prompts: Names rows.
-        pool: Each distinct prompt of the dataset with its first row; empty where only the batch's own are on offer.
-        pool_size: Distinct prompts of the dataset; 0 where its rows cannot be listed.
+        pool: Each distinct prompt of the dataset with its first row; empty if only the batch's prompts are candidates.
+        pool_size: Number of distinct prompts of the dataset; 0 if its rows cannot be listed.
         options: How the policy is attached.
-        scoring: Tells success from rewards.
+        scoring: Computes success from rewards.
         generate: The trainer's `_generate_and_score_completions` as it was when training began.
         reuse: Puts stored responses into batches, or None.
-        ledger, trackers: What reads the steps in this process, or None.
-        watch: Looks out for what does harm.
+        ledger, trackers: The readers of the steps in this process, or None.
+        watch: Warns of biased advantages.
     """
 
     trainer: Any

@@ -1,4 +1,4 @@
-"""What should not go on for many steps in a row, said once."""
+"""Warnings, given once, about conditions that persist for many steps."""
 
 import logging
 
@@ -30,7 +30,7 @@ class Watch:
             )
 
     def look(self, advantages_R: FloatArray) -> None:
-        """Looks at the advantages of a step that has ended, shape (R,)."""
+        """Checks the advantages of a finished step, shape (R,)."""
         lean = leaning(advantages_R)
         self._leaning = self._leaning + 1 if abs(lean) > _LEAN else 0
         if self._leaning >= _STEPS and not self._said:

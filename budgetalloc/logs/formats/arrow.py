@@ -25,7 +25,7 @@ def pyarrow() -> ModuleType:
 
 
 def faults() -> tuple[type[Exception], ...]:
-    """What pyarrow raises for a file or a column that it cannot read."""
+    """The exceptions that pyarrow raises for a file or a column that it cannot read."""
     return OSError, pyarrow().ArrowException, KeyError, TypeError, ValueError, OverflowError, MemoryError
 
 
@@ -41,7 +41,7 @@ def column(values: Any) -> Any:
 def names(values: Any) -> list[Any]:
     """A column as a list, exactly; equal strings are one object, which saves time and memory.
 
-    What Python has no value for, such as a date in the year 10,000, is a cell without a value.
+    A value without a Python equivalent, such as a date in the year 10,000, becomes an empty cell.
     """
     pa = pyarrow()
     if isinstance(values, pa.ChunkedArray):
@@ -84,8 +84,8 @@ def schema(path: Path) -> tuple[str, ...] | None:
 def batches(reading: Reading, path: Path, wanted: Sequence[str]) -> Iterator[Any]:
     """The wanted columns of a file, some thousand rows at a time; moves `reading.done` on.
 
-    A file that cannot be read to its end is read as far as it goes. A batch of rows is checked in full before it is
-    used: pyarrow follows the offsets of a damaged one anywhere into memory.
+    A truncated file is read as far as possible. Each batch of rows is validated before use, because pyarrow does not
+    check the offsets of a damaged batch, which may point anywhere in memory.
     """
     start, size = reading.done, path.stat().st_size
     every = _parquet(path, wanted) if path.suffix == ".parquet" else _arrow(path, wanted)

@@ -15,12 +15,13 @@ Record = dict[str, Any]
 T = TypeVar("T")
 BATCH, BYTES = 4096, 1 << 22  # lines at a time, fewer where they are long
 _BLOCK = 1 << 16  # bytes
-_LOOKED_AT = 1 << 24  # bytes that `first` reads: the line of an episode with all its tokens is long
+_LOOKED_AT = 1 << 24  # bytes that `first` reads: a line with all tokens of an episode is long
 _TORN = (OSError, EOFError, zlib.error)
 
 
 def open_bytes(path: Path) -> tuple[IO[bytes], IO[bytes]]:
-    """The file, and the file unpacked: the same unless it is gzip. The position in the first is how much was read."""
+    """The file and the unpacked file, which are the same unless it is gzip. The position in the first measures
+    progress."""
     raw = path.open("rb")
     packed = raw.read(2) == b"\x1f\x8b"
     raw.seek(0)
@@ -28,11 +29,12 @@ def open_bytes(path: Path) -> tuple[IO[bytes], IO[bytes]]:
 
 
 def single_lines(file: IO[bytes], notes: Notes, max_line: int) -> Iterator[bytes]:
-    """The lines of a file with their ends; a line of more than `max_line` bytes is skipped, counted, and not held.
+    """The lines of a file with their ends; a line of more than `max_line` bytes is skipped and counted, and not kept in
+    memory.
 
-    A file that cannot be read to its end, such as one packed by a process that was killed, is read as far as it goes.
+    A truncated file, such as the gzip file of a killed process, is read as far as possible.
     """
-    held: list[bytes] = []  # blocks of the line under way
+    held: list[bytes] = []  # blocks of the current line
     size = 0
     while True:
         try:
@@ -62,7 +64,8 @@ def single_lines(file: IO[bytes], notes: Notes, max_line: int) -> Iterator[bytes
 
 
 def first(path: Path, count: int = 20) -> list[Record]:
-    """The records among the first lines of a file, which show what wrote it; none if it is no file of JSON lines."""
+    """The records among the first lines of a file, which identify its writer; empty if it is not a file of JSON
+    lines."""
     if not path.is_file():
         return []
     head = b""
@@ -72,7 +75,7 @@ def first(path: Path, count: int = 20) -> list[Record]:
             while head.count(b"\n") < count and len(head) < _LOOKED_AT and (block := file.read1(_BLOCK)):  # type: ignore[attr-defined]
                 head += block
         except _TORN:
-            pass  # it may be torn further on
+            pass  # the rest may be incomplete
     return parsed([line for line in head.split(b"\n")[:count] if line.strip()])[0]
 
 
@@ -111,10 +114,11 @@ def parsed_rows(
     at_once: Callable[[list[Record]], Rows | None] = lambda batch: None,
     limit: int | None = None,
 ) -> Iterator[Rows]:
-    """The records of a file as rows: `parse` takes one, and returns None where it left it out and noted why.
+    """The records of a file as rows: `parse` takes one record, and returns None if it left the record out and noted the
+    reason.
 
-    A record in which it does not find what it needs (`FAULTS`) is a broken row. `at_once` may take all records of a
-    batch, and returns None where it meets anything unusual. `limit` is that of `lines`.
+    A record for which `parse` raises one of `FAULTS` is a broken row. `at_once` may take all records of a batch, and
+    returns None if any is unusual. `limit` is as in `lines`.
     """
     for batch in records(reading, path, limit):
         if (part := at_once(batch)) is not None:
@@ -135,7 +139,7 @@ def parsed_rows(
 
 def parsed(held: list[bytes]) -> tuple[list[Record], int]:
     """The records in these lines, and how many lines hold none."""
-    try:  # all at once, which is twice as fast; a line too many or too few says that it was not one record a line
+    try:  # all at once, which is twice as fast; the number of results shows whether every line was one record
         every = json.loads(b"[" + b",".join(held) + b"]")
         if len(every) == len(held) and all(type(x) is dict for x in every):
             return every, 0

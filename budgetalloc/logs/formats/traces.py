@@ -1,4 +1,4 @@
-"""Records of rollouts in the environments of `verifiers`: its own results, and what prime-rl writes.
+"""Records of rollouts in the environments of `verifiers`: its own results, and the files of prime-rl.
 
 There are three shapes: an episode with its traces (verifiers 0.4, prime-rl since it streams traces), a trace
 (prime-rl before), and a flat row with example_id and reward (verifiers before 0.4, prime-rl before that).
@@ -58,7 +58,7 @@ def parse(record: Record, reading: Reading) -> list[Trace]:
         _unknown(record, known, reading)
         return [_rollout(record, record, reading)]
     _unknown(record, _EPISODE, reading)
-    # Judges and other frozen models take part in an episode too: their traces are no rollouts of the model in training.
+    # An episode may contain traces of judges and other frozen models, which are not rollouts of the trained model.
     traces = [x for x in record["traces"] if _get(x, "agent", "trainable") is not False]
     if others := len(record["traces"]) - len(traces):
         reading.notes["trace of a model that is not trained"] += others
@@ -66,7 +66,7 @@ def parse(record: Record, reading: Reading) -> list[Trace]:
 
 
 def rows(traces: list[Trace], step: int | None, success: str | None) -> Rows:
-    """Rollouts as rows; `step` is that of all of them where it is known from elsewhere."""
+    """Rollouts as rows; `step` is the step of all of them if known from another source."""
     steps = [step if step is not None else x.step or 0 for x in traces]
     return Rows(
         np.array(steps, dtype=np.int64),
@@ -80,7 +80,7 @@ def rows(traces: list[Trace], step: int | None, success: str | None) -> Rows:
 def _rollout(trace: Record, record: Record, reading: Reading) -> Trace:
     info = trace.get("info") or {}
     info = info if isinstance(info, dict) else {}
-    # The step in which it arrived comes first: that is when its reward was known.
+    # The step of arrival has priority, because the reward was known then.
     places = (_get(info, "arrival", "step"), _get(record, "run", "work", "step"), _get(info, "prime_rl", "step"))
     step = next((x for x in places if x is not None), None)
     kind = info.get("kind") or _get(record, "run", "work", "type") or record.get("kind")
@@ -111,9 +111,9 @@ def _name(trace: Record, record: Record, prompt_id: str | None) -> Id:
 
 
 def _reward(trace: Record, reward: Reward) -> float:
-    """What was asked for, or the reward, or the weighted sum of the named rewards; NaN where nothing was scored."""
+    """The reward requested by the user, or the reward, or the weighted sum of the named rewards; NaN if not scored."""
     if trace.get("error") and "example_id" in trace:
-        return math.nan  # a flat row of a rollout that failed has the reward 0, which no one gave
+        return math.nan  # a flat row of a rollout that raised has the reward 0, which is not a score
     named = {key: x for key, x in (trace.get("rewards") or {}).items() if x is not None}
     if reward is None:
         if isinstance(trace.get("reward"), (int, float)):
@@ -133,7 +133,7 @@ def _sum(values: list[float]) -> float:
 
 
 def _length(trace: Record) -> int:
-    """Tokens that the model generated, -1 where no one counted."""
+    """Tokens that the model generated, -1 if unknown."""
     for value in (trace.get("num_output_tokens"), _get(trace, "token_usage", "output_tokens")):
         if value:
             return as_integer(value)

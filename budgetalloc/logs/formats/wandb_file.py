@@ -70,7 +70,7 @@ class _Reader:
         self.evaluation = False
 
     def take(self, record: Any) -> None:
-        """Keeps what matters of a record; raises one of `FAULTS` where its values are not what W&B writes."""
+        """Keeps what matters of a record; raises one of `FAULTS` if its values do not have W&B's format."""
         kind = record.WhichOneof("record_type")
         if kind in ("config", "run"):
             update = record.config.update if kind == "config" else record.run.config.update
@@ -105,14 +105,14 @@ def records(path: Path, notes: Notes) -> Iterator[bytes]:
     """The records of a `.wandb` file, one at a time: LevelDB's log format, which wandb 0.31 has no Python reader for.
 
     After a header, blocks of 32 KiB hold fragments of records: a crc32 of kind and data, the length, the kind (whole,
-    first, middle, last), the data. A damaged fragment costs the rest of its block; a file that was not written to its
-    end, because the run was killed or goes on, is read as far as it goes.
+    first, middle, last), the data. After a damaged fragment the rest of its block is skipped; an incomplete file, of a
+    killed or running run, is read as far as possible.
     """
     with path.open("rb") as file:
         block, at = file.read(_BLOCK), _HEADER
         if not block.startswith(_MAGIC):
             raise InputError(f"{path} does not begin as a .wandb file does: it is empty, or something else.")
-        parts: list[bytes] | None = None  # of the record under way
+        parts: list[bytes] | None = None  # fragments of the current record
         while block:
             while at + _HEADER <= len(block):
                 checksum, length, kind = struct.unpack_from("<IHB", block, at)

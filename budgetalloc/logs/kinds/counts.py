@@ -45,7 +45,7 @@ def _fits(path: Path) -> bool:
         names = _header(head.split(b"\n")[0])[0]
         return b"\0" not in head and len(names) > 1 and identify(names) is not None
     except InputError:
-        return True  # a table with a column twice: the error says so when it is read
+        return True  # a table with a duplicate column raises when it is read
     except (OSError, EOFError, zlib.error, csv.Error):
         return False
 

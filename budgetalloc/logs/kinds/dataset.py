@@ -77,7 +77,7 @@ def _columns(names: _Names, path: Path | None, reading: Reading) -> Columns:
 
 
 def _steps(reading: Reading, schemas: _Schemas, columns: dict[_Names, Columns]) -> Iterator[Ints]:
-    """The steps alone, without those that cannot be read, whose rows are left out."""
+    """The steps only, without unreadable steps, whose rows are left out."""
     for names, batch in _batches(reading, schemas, {names: [x.step or ""] for names, x in columns.items()}):
         try:
             step_R, _ = numeric(arrow.column(batch.column(columns[names].step)))

@@ -1,4 +1,4 @@
-"""The ledger of budgetalloc: JSON lines, appended by `LedgerWriter`; a resumed run marks which steps are void."""
+"""The ledger of budgetalloc: JSON lines, appended by `LedgerWriter`; a resumed run marks steps as void."""
 
 import math
 from collections.abc import Iterator
@@ -17,14 +17,14 @@ from budgetalloc.logs.reading import Reading
 from budgetalloc.logs.steps import ascending
 
 _COLUMNS = ("step", "id", "reward", "length", "predicted", "count")
-_MARKS = ("resumed", "reward_range")  # a line with one of them is no rollout
+_MARKS = ("resumed", "reward_range")  # a line with one of these keys is not a rollout
 _KNOWN = {*_COLUMNS, *_MARKS, "decision", "success"}
 _every = itemgetter(*_COLUMNS)
 _Row = tuple[int, Id, float, int, float, int, int, float, tuple[Range] | None]
 
 
 def find(path: Path) -> list[Path]:
-    """A ledger; the ledgers directly in a folder; or an empty file, which is the ledger of a run that has not begun."""
+    """A ledger; the ledgers directly in a folder; or an empty file, which is the ledger of a run without steps."""
     if path.is_dir():
         return [x for x in sorted(path.iterdir()) if x.is_file() and ".jsonl" in x.name and _is_ledger(x)]
     return [path] if _is_ledger(path) or path.stat().st_size == 0 else []
@@ -41,7 +41,7 @@ def _is_ledger(path: Path) -> bool:
 
 @dataclass
 class _Scan:
-    """What the first pass finds. A stretch is what lies between two lines that resume."""
+    """The result of the first pass. A stretch is the part between two resume lines."""
 
     resumed: list[int] = field(default_factory=list)
     """The step of each line that resumes."""
@@ -50,7 +50,7 @@ class _Scan:
     success: bool = False
     """Whether a row states its success."""
     runs: list[Ints] = field(default_factory=list)
-    """Of rows next to each other with the same steps: stretch, trainer's step, policy's step; shape (3, runs) each."""
+    """Stretch, trainer's step and policy's step of each run of rows with equal steps; shape (3, runs) each."""
 
     def add(self, steps: Ints) -> None:
         """Adds stretch, trainer's step and policy's step of some rows, shape (3, R)."""
@@ -87,12 +87,12 @@ def rows(reading: Reading) -> Iterator[Rows]:
         yield from _rows(reading, path, scan)
     else:
         yield from ascending(lambda: _rows(reading, path, scan), asked.chunk, reading.notes)
-    for text, count in seen.items():  # the second pass stops before what is wrong after the last line
+    for text, count in seen.items():  # the second pass stops at the last line, before these
         reading.notes[text] = max(count, reading.notes[text])
 
 
 def _scan(reading: Reading, path: Path) -> _Scan:
-    """The first pass. The run may still be writing: lines that it adds after this pass are not read."""
+    """The first pass. Lines that a running process adds after this pass are not read."""
     scan = _Scan()
     for held in lines(reading, path):
         scan.lines += len(held)
@@ -182,9 +182,7 @@ def _rows(reading: Reading, path: Path, scan: _Scan) -> Iterator[Rows]:
         decision, ids_R, reward, length, predicted, count, step, success, ranges = zip(*rollouts, strict=True)
         decision_R, length_R, count_R, step_R = (np.array(x, dtype=np.int64) for x in (decision, length, count, step))
         rewards_R, predicted_R, success_R = (np.array(x, dtype=np.float64) for x in (reward, predicted, success))
-        for of_reward in set(ranges) - {
-            None
-        }:  # success follows from the reward, in the range that stood before the row
+        for of_reward in set(ranges) - {None}:  # success follows from the reward, by the last range before the row
             at_R = np.array([x == of_reward for x in ranges])
             success_R[at_R] = mapped(rewards_R[at_R], *of_reward)
         return Rows(

@@ -1,7 +1,7 @@
-"""What prime-rl writes: `rollouts/step_7/train_rollouts.jsonl`, or one stream `traces.jsonl` of episodes.
+"""Logs of prime-rl: `rollouts/step_7/train_rollouts.jsonl`, or one stream `traces.jsonl` of episodes.
 
-The files of steps lack rollouts that failed and groups that prime-rl's filters refused, so a run generated more than
-these files show. The stream has everything. Rollouts of evaluations are left out.
+The step files lack rollouts that raised and groups that prime-rl's filters dropped, so that they show fewer rollouts
+than were generated. The stream has all rollouts. Rollouts of evaluations are left out.
 """
 
 import re

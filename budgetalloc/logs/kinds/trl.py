@@ -1,11 +1,12 @@
-"""The completions that TRL writes with `GRPOConfig(log_completions=True)`: a parquet file a logging step.
+"""The completions that TRL writes with `GRPOConfig(log_completions=True)`: a parquet file per logging step.
 
 `completions/completions_00007.parquet` has a row for each rollout of the last batch before step 7 was logged: step,
 prompt, completion, a column for each reward function, what reward functions logged with `log_extra`, and advantage.
-With `logging_steps` above 1 only the last batch is logged. Where one generation serves several steps, the same rows
-are logged again; they are taken once. A step that ran again after a resume has overwritten its file. Tokens are not
-logged: lengths are unknown. A run that evaluates writes the evaluation's completions to the file of that step, in place
-of those of training (TRL 1.16). Nothing in the file marks them: a checkpoint beside it says in which steps that was.
+With `logging_steps` above 1 only the last batch is logged. If one generation is used for several steps, the same rows
+are logged again; the reader takes them once. A step repeated after a resume overwrites its file. Tokens are not logged,
+so that lengths are unknown. A run that evaluates writes the evaluation's completions to the file of that step, in place
+of those of training (TRL 1.16). The file does not mark them; a checkpoint in the same folder shows the steps of
+evaluations.
 """
 
 import contextlib
@@ -49,7 +50,7 @@ def files(path: Path) -> list[Path]:
 
 
 def rows(reading: Reading) -> Iterator[Rows]:
-    """The rollouts of each file in turn; a batch that was logged twice is taken once, evaluations are left out."""
+    """The rollouts of each file in turn; a batch that was logged twice is read once, evaluations are left out."""
     assert reading.path is not None
     notes, before, newest = reading.notes, None, 0.0
     paths = files(reading.path)
@@ -85,7 +86,7 @@ def rows(reading: Reading) -> Iterator[Rows]:
 
 
 def texts(reading: Reading, ids: Iterable[Id]) -> dict[Id, str]:
-    """The text of these prompts; files are read until all are known, and those that cannot be read are left out."""
+    """The text of these prompts; files are read until all texts are known, and unreadable files are skipped."""
     assert reading.path is not None
     wanted, known = set(ids), dict[Id, str]()
     for path in files(reading.path):
@@ -133,7 +134,7 @@ def _evaluated(path: Path) -> set[int]:
 
 
 class _Regular:
-    """Finds prompts that come in every k-th file and in no other, k > 1, as those of evaluations do."""
+    """Finds prompts that occur in exactly every k-th file, k > 1, as prompts of evaluations do."""
 
     def __init__(self) -> None:
         self.files = 0
@@ -148,7 +149,7 @@ class _Regular:
         self.files += 1
 
     def rows(self, files: int) -> int:
-        """The rows of such prompts, of which at least two keep the same rhythm to the end; 0 if most of all do."""
+        """The rows of at least two such prompts with the same period to the end; 0 if most of all prompts are such."""
         rhythm = Counter(
             (first, apart)
             for first, last, apart, times, _ in self.seen.values()
@@ -217,7 +218,7 @@ def _ids(table: Any, path: Path, prompt_id: str | None) -> list[Any]:
     column = prompt_id or ("prompt_id" if "prompt_id" in names else None)
     if column is None and "prompt" not in names:
         raise InputError(f"{path} has the columns {listed(names)} and no 'prompt': it is no file of TRL's completions.")
-    known: dict[str, Id] = {}  # the rollouts of a prompt are many, and its text long
+    known: dict[str, Id] = {}  # a prompt has many rollouts, and its text may be long
     ids_R: list[Any] = []
     for value in arrow.names(table.column(column or "prompt")):
         try:
@@ -241,7 +242,7 @@ def _rewards(table: Any, path: Path, reading: Reading, ids_R: Sequence[Any]) -> 
     own = _OWN | {asked.prompt_id, asked.success}
     among = [name for name in names[first:last] if name not in own or name == asked.success]
     if asked.reward is None:
-        number = (pa.types.is_floating, pa.types.is_null)  # null: a function that scored none of the batch
+        number = (pa.types.is_floating, pa.types.is_null)  # null: a function without scores in the batch
         weights = {name: 1.0 for name in among if any(fits(table.schema.field(name).type) for fits in number)}
         if not weights:
             raise InputError(
@@ -257,13 +258,13 @@ def _rewards(table: Any, path: Path, reading: Reading, ids_R: Sequence[Any]) -> 
         said = f"reward taken as the sum of {printable(', '.join(weights))}, each with weight 1"
         reading.notes.doubt(said, 1 - reading.notes[said])
         if "advantage" in names:
-            with contextlib.suppress(InputError):  # no numbers: nothing to compare
+            with contextlib.suppress(InputError):  # not numbers: no comparison
                 _compare(total_R, _numbers(table, path, "advantage", "advantage"), ids_R, reading.notes)
     return total_R
 
 
 def _compare(rewards_R: FloatArray, advantages_R: FloatArray, ids_R: Sequence[Any], notes: Notes) -> None:
-    """Notes prompts whose advantages are ordered otherwise than the rewards: the weights were others."""
+    """Notes prompts whose advantages and rewards have different orders, which means that the run used other weights."""
     _, prompt_R = factorize(ids_R)
     order = np.lexsort((advantages_R, rewards_R, prompt_R))
     more_R, up_R = np.diff(rewards_R[order]), np.diff(advantages_R[order])

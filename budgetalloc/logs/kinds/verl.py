@@ -2,7 +2,7 @@
 
 A line has input (the prompt with its chat template, as text), output, gts, score, step, and what the reward function
 returned beside the score. verl has no id of the prompt: its text is hashed. Tokens are not dumped: lengths are unknown.
-A step that ran again after a resume overwrote its file.
+A step repeated after a resume overwrites its file.
 """
 
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def files(path: Path) -> list[Path]:
 
 
 def _number(path: Path) -> int | None:
-    """The step that the name of a file says, None where it says none."""
+    """The step in the name of a file, None if there is none."""
     return int(path.stem) if path.stem.isdecimal() and len(path.stem) < 16 else None
 
 

@@ -1,4 +1,4 @@
-"""A run of W&B on disk: the completions tables that TRL gives it with `log_completions=True`.
+"""A W&B run on disk: the completions tables that TRL logs with `log_completions=True`.
 
 `run-ID.wandb` names the tables, which lie in `files/media/table/` beside it. Nothing here uses the network.
 """
@@ -18,7 +18,7 @@ from budgetalloc.logs.formats.wandb_file import Run, Table, read_run
 from budgetalloc.logs.names import identify, listed
 from budgetalloc.logs.reading import Reading
 
-_OWN = {"step", "prompt", "completion", "advantage", "image"}  # the columns of TRL's table that are no reward
+_OWN = {"step", "prompt", "completion", "advantage", "image"}  # the columns of TRL's table that are not rewards
 
 
 def find(path: Path) -> list[Path]:
@@ -37,8 +37,8 @@ def files(path: Path) -> list[Path]:
 def rows(reading: Reading) -> Iterator[Rows]:
     """The rollouts of the completions tables, step by step.
 
-    The reward is the sum of the reward functions with the run's own `reward_weights`. A table that was logged twice
-    is taken once, tables of evaluations are left out, and of a step that ran again the last run counts.
+    The reward is the sum of the reward functions with the run's own `reward_weights`. A table that was logged twice is
+    read once, tables of evaluations are left out, and of a repeated step only the last run is read.
     """
     path, notes = reading.path, reading.notes
     assert path is not None
@@ -69,7 +69,8 @@ def rows(reading: Reading) -> Iterator[Rows]:
 
 
 def _in_order(run: Run, path: Path, notes: Notes) -> list[Table]:
-    """The tables in ascending steps, without those of steps that ran again; raises `InputError` if there is nothing."""
+    """The tables in ascending steps, without superseded ones of repeated steps; raises `InputError` if there is no
+    table."""
     if not run.tables:
         raise InputError(
             f"{path} holds {run.metrics} rows of metrics and no completions table: it does not say what each prompt "
@@ -108,7 +109,7 @@ def _content(table: Table, reading: Reading) -> tuple[list[str], list[list[Any]]
         if not all(isinstance(name, str) for name in columns):
             raise TypeError("no names of columns")
         data = [row for row in listed_rows if isinstance(row, list) and len(row) == len(columns)]
-        # TRL logs again what it has, at the end of a run and after a step that generates nothing.
+        # TRL logs the same table again at the end of a run and after a step without generation.
         at = columns.index("step") if "step" in columns else len(columns)
         body = blake2b(repr([row[:at] + row[at + 1 :] for row in data]).encode("utf-8", "replace")).digest()
     except (OSError, *FAULTS):
@@ -135,7 +136,7 @@ def _rows(names: list[str], data: list[list[Any]], step: int, run: Run, reading:
 
 
 def _weights(columns: list[str], run: Run, reading: Reading) -> dict[str, float]:
-    """The weight of each reward function, as the run had them."""
+    """The run's weight of each reward function."""
     functions = [column for column in columns if column in run.functions]
     if not functions:
         raise InputError(

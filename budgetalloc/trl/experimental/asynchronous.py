@@ -33,8 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class AdaptiveRolloutWorker:
-    """Makes the rollouts of TRL's `AsyncGRPOTrainer` in the place of TRL's own worker, as many of each prompt as a
-    policy decides.
+    """Generates the rollouts of TRL's `AsyncGRPOTrainer` in place of TRL's own worker, with counts decided by a policy.
 
         worker = AdaptiveRolloutWorker(reward_funcs=reward)
         trainer = AsyncGRPOTrainer(model, args=config, train_dataset=dataset, rollout_worker=worker)
@@ -43,21 +42,22 @@ class AdaptiveRolloutWorker:
 
     A thread of the trainer's main process repeats one step of the policy: counts from all rewards that have come back
     so far, completions from the vLLM server, rewards, advantages, and the rollouts into the trainer's queue, with the
-    version of the model under which their group was begun. The trainer decides what becomes of them there (batches,
-    staleness). The trainer's `AsyncGRPOConfig` says how to sample. Reward functions are called in that thread, once for
-    all rollouts of a round; they need not be picklable, and share the processor with the trainer.
+    model version at the start of their group. The trainer forms batches and drops stale rollouts. The trainer's
+    `AsyncGRPOConfig` sets the sampling parameters. Reward functions are called in that thread, once for all rollouts of
+    a round; they need not be picklable, and share the CPU with the trainer.
 
     Args:
-        policy: The allocation policy; `budgetalloc.adaptive()` if left out. It may choose what to keep of more.
+        policy: The allocation policy; `budgetalloc.adaptive()` if left out. It may generate more rollouts than it
+            keeps.
         reward_funcs: One or several, as for the trainer, which ignores its own when it is given a worker. Their sum
             counts; None leaves a function out of a rollout's sum.
-        rollouts_per_step: What the policy spends in one step. Left out: the rollouts of an optimizer step,
+        rollouts_per_step: Rollouts of one step of the policy. Default: the rollouts of an optimizer step,
             `per_device_train_batch_size` x `gradient_accumulation_steps` x processes. Or a function of the policy's
-            step and the rollouts spent before it, for a budget that moves (`budgetalloc.costs.pacing`).
-        ahead: Rollouts that may be waiting in the queue when a step begins; left out, those of `max_staleness` - 1
-            optimizer steps. `AsyncGRPOConfig.queue_maxsize` plays no part.
-        candidates: "all", or k: k times as many prompts as `num_generations` would take of the step's rollouts, in a
-            shuffled order that goes round the dataset.
+            step and the rollouts spent before it, for a varying budget (`budgetalloc.costs.pacing`).
+        ahead: Rollouts that may be waiting in the queue when a step begins; by default, those of `max_staleness` - 1
+            optimizer steps. `AsyncGRPOConfig.queue_maxsize` is not used.
+        candidates: "all", or k: k times the step's rollouts divided by `num_generations`, in a shuffled order that
+            cycles through the dataset.
         baseline, scale, weight, floor, cap, min_group, quantum, prompt_id, success, reward_range,
             allow_dataset_change: As in `AdaptiveGRPOCallback`.
         ledger: A file to which every rollout is appended; its steps are those of the policy.
@@ -98,7 +98,7 @@ class AdaptiveRolloutWorker:
             raise InputError("reward_funcs is empty: give the functions that score a rollout.")
         given = {
             "candidates": candidates,
-            # The advantages are always computed here, also where GRPOTrainer's own would stay.
+            # The advantages are always computed here, also if GRPOTrainer would keep its own.
             "baseline": baseline or self.policy.needs.baseline or "group",
             "scale": scale,
             "weight": weight,
@@ -131,7 +131,7 @@ class AdaptiveRolloutWorker:
         """Takes model, dataset, tokenizer and sampling from the trainer, and the beliefs into its checkpoints.
 
         After a resume the beliefs are those of the checkpoint; rollouts that were in the queue are lost, as with TRL's
-        own worker, while what they taught the policy is not.
+        own worker, but the beliefs learned from them are kept.
 
         Raises:
             UnsupportedError: images, rows that cannot be chosen, or a LoRA adapter that TRL loads into the server by
@@ -154,7 +154,7 @@ class AdaptiveRolloutWorker:
     # --- what TRL calls ---------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begins to make rollouts."""
+        """Starts the thread that generates rollouts."""
         if self.trainer is None:
             raise InputError("The worker does not know its trainer: call worker.attach(trainer) before train().")
         self.ledger = None if self.ledger_path is None else LedgerWriter(self.ledger_path)
@@ -168,17 +168,17 @@ class AdaptiveRolloutWorker:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the thread; requests under way are left to run out, a reward function gets 15 seconds."""
+        """Stops the thread; running requests are abandoned, a running reward function gets 15 seconds."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(timeout=15)
 
     def update_model_version(self, model_version: int) -> None:
-        """Says under which version the server generates from now on."""
+        """Sets the model version with which the server generates from now on."""
         self._version = model_version
 
     def check_health(self, stale_after_s: float) -> None:
-        """Raises `RuntimeError`, with its cause, where the thread has failed or is stuck."""
+        """Raises `RuntimeError`, with its cause, if the thread has failed or is stuck."""
         if self._error is not None:
             raise RuntimeError(f"AdaptiveRolloutWorker failed while {self._doing}; see the cause.") from self._error
         silent = time.monotonic() - self._heard
@@ -202,7 +202,7 @@ class AdaptiveRolloutWorker:
             self._sampler.close()
 
     def _hear(self, doing: str | None = None) -> None:
-        """A sign of life, and what is being done from now on."""
+        """Records that the thread is alive, and its current activity."""
         self._heard, self._doing = time.monotonic(), doing or self._doing
 
     def _step(self) -> None:
@@ -215,7 +215,7 @@ class AdaptiveRolloutWorker:
         rounds: list[Round] = []
         measure: Measure | None = None
         completions: list[SampledCompletion] = []
-        versions: dict[Id, int] = {}  # that of a group is the oldest of its rounds
+        versions: dict[Id, int] = {}  # the version of a group is the oldest of its rounds
         for ids_R in self._requests(step):
             versions = dict.fromkeys(ids_R, self._version) | versions
             sampled = self._sampler.sample(ids_R, [*key, len(rounds)])
@@ -255,7 +255,7 @@ class AdaptiveRolloutWorker:
         return rows or self._batch
 
     def _begin(self, rows: int) -> Step:
-        """The policy's next step, with prompts to choose among: all, or the next ones of a shuffled order."""
+        """The policy's next step, whose candidates are all prompts or the next ones of a shuffled order."""
         size, bounds = self.trainer.args.num_generations, self.options.bounds
         ids_P = self._pool
         if bounds.candidates != "all":
@@ -273,7 +273,7 @@ class AdaptiveRolloutWorker:
             yield [step.ids_P[at] for at in np.repeat(np.arange(len(counts_P)), counts_P).tolist()]
 
     def _kept(self, batch: Batch, rows: int) -> list[int]:
-        """Places of the rollouts to train on."""
+        """Indices of the rollouts to train on."""
         kept_R, keep = np.arange(len(batch)), self.policy.keep
         if keep is not None and len(batch) > rows:
             kept_R = np.asarray(keep(batch.ids_R, batch.rewards_R, rows, batch.scores_RF, batch.success_R))

@@ -1,4 +1,4 @@
-"""Completions of a vLLM server for `AdaptiveRolloutWorker`, by the same requests as TRL's own worker makes."""
+"""Completions of a vLLM server for `AdaptiveRolloutWorker`, by the same requests as those of TRL's own worker."""
 
 import json
 import queue

@@ -18,18 +18,18 @@ from budgetalloc.trl.merging import merge, take
 Buffer = SelectiveSampleBuffer | CorrectResponseBuffer
 BUFFER_FILE = "budgetalloc_buffer.npz"
 
-# What TRL puts into a batch for each token of a completion, kept beside it where it is there.
+# Per-token entries of TRL's batches, which are stored with a completion if present.
 _OLD = "old_per_token_logps"
 _PER_TOKEN = (_OLD, "ref_per_token_logps", "sampling_per_token_logps")
 _ROWS = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "advantages", "num_items_in_batch")
 
 
 class Reuse:
-    """Puts a buffer's responses into the batches that TRL trains on, and what is new into the buffer.
+    """Puts a buffer's responses into the batches that TRL trains on, and new responses into the buffer.
 
-    TRL leaves old log-probabilities out where it trains on a batch before the model changes, and then takes a ratio of
-    1. A stored sample has another ratio, so for `SelectiveSampleBuffer` they are computed for every batch, by TRL's own
-    function: one forward pass a step. `CorrectResponseBuffer` needs none: its rows count as on-policy, or do not count.
+    TRL omits old log-probabilities if it trains on a batch before the model changes, and then uses a ratio of 1. A
+    stored sample has another ratio, so for `SelectiveSampleBuffer` they are computed for every batch, by TRL's own
+    function: one forward pass per step. `CorrectResponseBuffer` needs none: its rows count as on-policy, or are masked.
 
     Args:
         trainer: The `GRPOTrainer`.
@@ -82,7 +82,7 @@ class Reuse:
         Args:
             output: TRL's batch.
             batch: The step's.
-            kept_R: Which rollouts of `batch` the rows of `output` are.
+            kept_R: The rollouts of `batch` that are the rows of `output`.
         """
         if not isinstance(self.buffer, SelectiveSampleBuffer):
             return output
@@ -141,7 +141,7 @@ class Reuse:
     # --- checkpoints ------------------------------------------------------------------------------------------------
 
     def check_clock(self, step: int) -> None:
-        """Raises `StateError` where the buffer has seen later steps than the one that training begins with."""
+        """Raises `StateError` if the buffer has seen later steps than the first step of this training."""
         seen = self.buffer.state_dict()["buffer"]["step"]
         if seen > step:
             raise StateError(
@@ -154,7 +154,7 @@ class Reuse:
         save_state(folder / BUFFER_FILE, self.buffer.state_dict())
 
     def load(self, folder: Path) -> bool:
-        """Reads it back; False where the checkpoint has none."""
+        """Loads the buffer's state; False if the checkpoint has none."""
         if not (folder / BUFFER_FILE).exists():
             return False
         state, _ = load_state(folder / BUFFER_FILE)

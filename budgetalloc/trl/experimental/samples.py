@@ -22,15 +22,15 @@ def samples_of(
     first_group: int,
     names: Sequence[str],
 ) -> Iterator[Any]:
-    """The rollouts to train on, with what TRL logs of each; without those that have no token.
+    """The rollouts to train on, with the metrics that TRL logs; rollouts without tokens are left out.
 
     Args:
-        batch: Of the step.
-        kept_R: Places of the rollouts to train on.
-        completions, advantages_R: One a rollout.
-        versions: The model's version under which each prompt's group was begun.
+        batch: The batch of the step.
+        kept_R: Indices of the rollouts to train on.
+        completions, advantages_R: One per rollout.
+        versions: The model version at the start of each prompt's group.
         first_group: Number of the step's first group in the training.
-        names: Of the reward functions.
+        names: Names of the reward functions.
     """
     for at in kept_R:
         if not completions[at].ids:

@@ -1,4 +1,4 @@
-"""Completions of chosen prompts by a vLLM server, and what the reward functions give for them."""
+"""Completions of chosen prompts by a vLLM server, and their rewards."""
 
 import asyncio
 import inspect
@@ -44,11 +44,11 @@ class CompletionSampler:
     """Samples completions and scores them, in one thread.
 
     Args:
-        trainer: Has the tokenizer, and the `AsyncGRPOConfig`.
+        trainer: The trainer, with the tokenizer and the `AsyncGRPOConfig`.
         prompts: The pool.
         reward_funcs: Score the completions.
         server: Completes the prompts.
-        hear: Called at every sign of life, with what begins or with nothing.
+        hear: Called at every sign of progress, with the name of an activity that begins, or without arguments.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class CompletionSampler:
         return list(render(prompt, return_dict=False, add_generation_prompt=True, **self.template))
 
     def score(self, sampled: list[SampledCompletion]) -> FloatArray:
-        """What each reward function gives each rollout, shape (R, F), NaN for None."""
+        """The reward of each rollout by each reward function, shape (R, F), NaN for None."""
         given: dict[str, list[Any]] = {
             "prompts": [each.row["prompt"] for each in sampled],
             "completions": [each.completion for each in sampled],
@@ -110,7 +110,7 @@ class CompletionSampler:
 
 
 async def _settled(answers: list[Any]) -> list[Any]:
-    """The answers, after awaiting all awaitable ones together."""
+    """The results, after awaiting all awaitable ones together."""
     waiting = {at: answer for at, answer in enumerate(answers) if inspect.isawaitable(answer)}
     come = dict(zip(waiting, await asyncio.gather(*waiting.values()), strict=True))
     return [come.get(at, answer) for at, answer in enumerate(answers)]
@@ -132,7 +132,7 @@ def total(scores_RF: FloatArray) -> FloatArray:
 
 
 def going_round(ids_P: Sequence[Id], start: int, width: int, seed: int) -> list[Id]:
-    """The distinct prompts at `width` places from `start` on of an order that is shuffled anew at each lap.
+    """The distinct prompts at `width` places from `start` on, in an order that is reshuffled at each pass.
 
     >>> going_round(["a", "b", "c"], 0, 3, seed=0), going_round(["a", "b", "c"], 2, 2, seed=0)
     (['c', 'a', 'b'], ['b', 'c'])

@@ -1,4 +1,4 @@
-"""What `AdaptiveRolloutWorker` can serve, checked before anything is generated."""
+"""Checks of what `AdaptiveRolloutWorker` supports, before anything is generated."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def check_version() -> None:
 
 
 def check_no_tools(tools: Any, environment_factory: Any) -> None:
-    """Raises `UnsupportedError` for what makes a rollout one of several turns."""
+    """Raises `UnsupportedError` for tools and environments, with which rollouts have several turns."""
     if tools or environment_factory:
         raise UnsupportedError(
             "tools and environment_factory: a rollout of several turns may become several rows, which TRL makes of "
@@ -28,7 +28,7 @@ def check_no_tools(tools: Any, environment_factory: Any) -> None:
 
 
 def check_served(trainer: Any, prompts: Prompts) -> None:
-    """Raises for a dataset or a setting of the trainer that the worker cannot serve."""
+    """Raises for a dataset or a setting of the trainer that the worker does not support."""
     dataset = trainer.train_dataset
     if not prompts.indexable:
         raise UnsupportedError(f"The policy chooses rows, which a {type(dataset).__name__} does not give.")

@@ -19,14 +19,14 @@ BoolArray = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Substitution:
-    """A batch in which stored correct responses took the place of wrong ones.
+    """A batch in which stored correct responses replaced wrong ones.
 
     Args:
         rows: Rows whose response is replaced, ascending, shape (S,).
-        stored: What takes their place, one for each of `rows`.
+        stored: The replacements, one for each of `rows`.
         rewards_R: Rewards of the batch after that, shape (R,).
         train_R: Rows in the loss, shape (R,). The others count in the mean and deviation of their group only.
-        recompute_R: Rows whose old log-probabilities must be computed anew with the current policy, shape (R,).
+        recompute_R: Rows whose old log-probabilities must be recomputed with the current policy, shape (R,).
     """
 
     rows: IntArray
@@ -37,12 +37,12 @@ class Substitution:
 
 
 class CorrectResponseBuffer:
-    """Keeps correct responses of each prompt; where all of a prompt's fail, one stored takes a wrong one's place.
+    """Keeps correct responses of each prompt; if all of a prompt's responses fail, a stored one replaces a wrong one.
 
     AR3PO (arXiv 2509.25808) stores every new correct response, and draws at random among those of the prompt. The paper
     does not say how many it keeps or for how long, and no code was released: `capacity`, `per_prompt`, `max_age` and
     the eviction of the oldest first are this package's choice. The wrong response that is replaced is drawn at random
-    too. A group with fewer than two rewards is left as it is, because it would have no contrast either way.
+    too. A group with fewer than two rewards is unchanged, because it would have no contrast in either case.
 
     The trainer must apply a loss mask (`train_R`) with "stop_gradient"; with "recompute" it must compute
     log-probabilities under the current policy for the rows replaced, which then count as on-policy (biased, low
@@ -55,7 +55,7 @@ class CorrectResponseBuffer:
         per_prompt: Most responses of one prompt.
         max_age: In steps; older ones are evicted and never drawn.
         threshold: A response is correct if its reward is above this.
-        seed: Of the draws.
+        seed: Seeds the draws.
 
     >>> buffer = CorrectResponseBuffer(seed=0)
     >>> buffer.add(["a", "a", "b"], [{"tokens": [1]}, {"tokens": [2, 3]}, {"tokens": [4]}], [1, 0, 1], step=0)
@@ -113,12 +113,12 @@ class CorrectResponseBuffer:
         return len(some)
 
     def substitute(self, ids_R: Iterable[Any], rewards_R: ArrayLike, step: int) -> Substitution:
-        """Puts a stored correct response in the place of a wrong one for each prompt without any success.
+        """Replaces a wrong response by a stored correct one for each prompt without any success.
 
         Args:
             ids_R: The prompt of each rollout, shape (R,). Give all rounds of a step together.
             rewards_R: Rewards, shape (R,); NaN is no reward, and is never replaced.
-            step: Now, not before any step seen.
+            step: The current step, not before any step seen.
         """
         ids = check_ids(ids_R, "ids_R")
         rewards = as_rewards(rewards_R, len(ids))

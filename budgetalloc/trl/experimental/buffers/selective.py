@@ -31,7 +31,7 @@ class SelectiveSampleBuffer:
     Args:
         capacity: Most samples kept.
         max_age: In steps; older ones are evicted and never drawn.
-        power: w, at least 0; 0 draws all alike.
+        power: w, at least 0; 0 draws all with equal probability.
         seed: Of the draws.
 
     >>> buffer = SelectiveSampleBuffer(seed=0)
@@ -87,7 +87,7 @@ class SelectiveSampleBuffer:
         """Different samples from before `step`, each in turn with P(j) proportional to |A_j|^power of those left.
 
         Args:
-            count: How many, at least 0; where fewer are kept, all of them come.
+            count: Number of samples, at least 0; if fewer are kept, all are returned.
             step: Now, not before any step seen.
         """
         count = check_integer("count", count, 0)
@@ -101,7 +101,7 @@ class SelectiveSampleBuffer:
     def refill(self, advantages_R: ArrayLike, step: int) -> tuple[IntArray, list[Stored]]:
         """Which fresh rows to train on, ascending, and the stored samples that fill the batch up to its size.
 
-        Where too few are stored, rows without signal stay: `len(fresh) + len(stored)` is always the batch's size.
+        If too few are stored, rows without signal stay: `len(fresh) + len(stored)` is always the batch's size.
 
         Args:
             advantages_R: Of the fresh batch, shape (R,); NaN is no signal.

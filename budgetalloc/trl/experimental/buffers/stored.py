@@ -56,7 +56,7 @@ class Stored:
 
 
 class Store:
-    """Stored responses, the oldest first, of which at most so many are kept for at most so long.
+    """Stored responses, the oldest first, limited in number and in age.
 
     A response is evicted once it is older than `max_age`; then the oldest of a prompt that has more than `per_prompt`;
     then the oldest of all, until `capacity` are left. Age is counted from the step of generation; of one step, the
@@ -88,12 +88,13 @@ class Store:
         self._draws = 0
 
     def advance(self, step: int) -> None:
-        """Makes it step `step`, and evicts what has become too old. The clock never runs backwards."""
+        """Sets the current step, and evicts responses that have become too old. The step never decreases."""
         self.step = check_integer("step", step, self.step)
         self._evict()
 
     def add(self, samples: Iterable[Stored]) -> None:
-        """Keeps these too, and evicts what is then too much. One that is generated later than now moves the clock."""
+        """Adds these samples, and evicts those over the limits. A sample from a later step advances the current
+        step."""
         new = list(samples)
         self.samples = sorted([*self.samples, *new], key=lambda kept: kept.step)  # stable: then by arrival
         self.step = max([self.step, *(kept.step for kept in new)])
@@ -147,7 +148,7 @@ class Store:
         return state
 
     def load_state_dict(self, state: Mapping[str, Any], fits: Callable[[Stored], bool] = lambda sample: True) -> None:
-        """Restores `state_dict()` to the bit; what is above today's limits is evicted.
+        """Restores `state_dict()` to the bit; samples above the current limits are evicted.
 
         Raises:
             StateError: it is damaged, of another kind or seed, or holds a response that does not fit; then nothing has
@@ -182,7 +183,7 @@ def stored_rows(
     advantages_R: FloatArray,
     step: int,
 ) -> list[Stored]:
-    """These rows of a batch as stored responses; `InputError` if there is not one response a rollout.
+    """These rows of a batch as stored responses; `InputError` unless there is one response per rollout.
 
     >>> batch = ["a", "b"], [{}, {}], np.array([1.0, 0.0]), np.array([0.5, -0.5])
     >>> [(row.id, row.advantage, row.step) for row in stored_rows(np.array([1]), *batch, step=2)]
