@@ -6,14 +6,11 @@
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from inspect import Parameter
 from typing import Any, Literal
 
-from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.rewards import check_range
 from budgetalloc.budget import Budget
-from budgetalloc.cli.config import settings
-from budgetalloc.cli.config.settings import CallbackSettings, PacingSettings, PolicySettings, keywords, parameters
+from budgetalloc.cli.config.settings import ESTIMATOR, CallbackSettings, PacingSettings, PolicySettings, parameters
 from budgetalloc.cli.config.yamlfile import Section, read_text, written
 from budgetalloc.errors import InputError, UnsupportedError
 from budgetalloc.policies import Policy
@@ -21,11 +18,9 @@ from budgetalloc.policies.bounds import Bounds
 
 SECTIONS = ("policy", "estimator", "budget", "pacing", "callback", "model", "dataset", "grpo")
 _LONGEST = 10**6  # characters of a file
-ESTIMATOR = tuple(parameters(BetaEstimator))
 BUDGET = {"rollouts": int | None, "floor": int | None, "cap": int | None, "quantum": int, "min_group": int | None}
 CALLBACK = {"candidates": int | Literal["all"] | None}
 CALLBACK |= {key: kind for key, (kind, _) in parameters(CallbackSettings).items()}
-PACING = {key: kind for key, (kind, _) in parameters(PacingSettings).items()}
 
 
 @dataclass(frozen=True)
@@ -46,11 +41,9 @@ class Config:
     bounds: Bounds  # the prompts on offer and the sizes of groups, from the sections `budget` and `callback`
     pacing: PacingSettings | None  # for the replay; a trainer's batches have one size
     callback: CallbackSettings
-    model: str | None = (
-        None  # model, dataset and grpo, the arguments of `trl.GRPOConfig`: for integrations/trl/train.py
-    )
+    model: str | None = None  # this and the next two are for `integrations/trl/train.py` alone
     dataset: str | None = None
-    grpo: Mapping[str, Any] = field(default_factory=dict)
+    grpo: Mapping[str, Any] = field(default_factory=dict)  # arguments of `trl.GRPOConfig`
     file: str = field(default="config", compare=False)
     lines: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
 
@@ -70,7 +63,7 @@ class Config:
     @classmethod
     def of(cls, name: str) -> "Config":
         """The method of this name with its defaults; `InputError` for an unknown one, or one that needs a function."""
-        keywords(name)
+        PolicySettings.of(name)
         return cls.parse(f"policy: {name}", f"--policy {name}")
 
     @classmethod
@@ -78,13 +71,18 @@ class Config:
         """Reads the text of a file; `file` is its name in errors."""
         top = read_text(text, file)
         plain = top.arguments(dict.fromkeys(SECTIONS, Any) | {"model": str | None, "dataset": str | None})
-        policy, pacing, callback = _policy(top), _pacing(top), _callback(top)
-        budget, candidates = top.section("budget").arguments(BUDGET), callback.pop("candidates", None)
-        rollouts = budget.pop("rollouts", None)
+        policy, pacing = PolicySettings.read(top), PacingSettings.read(top)
+        section, budget = top.section("callback"), top.section("budget").arguments(BUDGET)
+        if code := next((key for key in section.values if key in ("hint", "buffer")), None):
+            raise section.error(f"not a plain value: give it in Python, AdaptiveGRPOCallback({code}=...).", code)
+        callback = {key: value for key, value in section.arguments(CALLBACK).items() if value is not None}
+        candidates, rollouts = callback.pop("candidates", None), budget.pop("rollouts", None)
         if pacing is not None and rollouts is not None:
             raise top.error("the rollouts of a step follow from it: leave out budget.rollouts.", "pacing")
         with top.named("policy"):
             needs = policy.build().needs
+        with section.named("reward_range"):
+            check_range(callback.get("reward_range", (0, 1)))
         with top.named("callback"):
             candidates = Bounds.resolve(needs, candidates=candidates).candidates
         with top.named("budget" if "budget" in top.values else "pacing"):
@@ -94,7 +92,7 @@ class Config:
                 bounds.budget(count, prompts=1, group=1)
         baseline = needs.baseline or (None if needs.keep_batch and candidates == 1 else "group")
         needed = {"baseline": baseline, "scale": needs.scale, "weight": needs.weight}
-        attached = CallbackSettings(**needed | {key: value for key, value in callback.items() if value is not None})
+        attached = CallbackSettings(**needed | callback)
         model, dataset, grpo = plain.get("model"), plain.get("dataset"), dict(top.section("grpo").values)
         return cls(policy, rollouts, bounds, pacing, attached, model, dataset, grpo, file, top.lines)
 
@@ -104,7 +102,7 @@ class Config:
         asked = {key: getattr(self.callback, key) for key in ("baseline", "scale", "weight")}
         asked |= {"candidates": self.bounds.candidates, "min_group": self.bounds.min_group}
         policy = replace(policy, needs=replace(policy.needs, **asked))
-        return policy if self.pacing is None else settings.Paced(**vars(policy), plan=tuple(self.pacing.plan()))
+        return policy if self.pacing is None else self.pacing.paced(policy)
 
     def rival(self, name: str) -> "Config":
         """Another method by name with its own defaults, under the same budget and pacing."""
@@ -154,51 +152,3 @@ class Config:
     def as_yaml(self) -> str:
         """The same as YAML, which `parse` reads back to an equal config."""
         return written(self.as_dict())
-
-
-def _policy(top: Section) -> PolicySettings:
-    """The sections `policy` and `estimator` together."""
-    name = top.values.get("policy") or "adaptive"
-    if isinstance(name, str):
-        top = replace(top, values=dict(top.values) | {"policy": {"name": name}})
-    section = top.section("policy")
-    name = section.values.get("name", "")
-    if not isinstance(name, str) or not name:
-        raise section.error(f"name={name!r}: name the policy, such as `policy: {{name: knapsack}}`.")
-    with top.named("policy"):
-        kinds = {key: kind for key, (kind, _) in keywords(name).items()}
-    for key, (_, default) in parameters(settings.method_of(name)).items():
-        if key not in kinds and (default is Parameter.empty or key in section.values):
-            text = f"{name} takes {key} as a function, which a file cannot hold: build the policy in Python, "
-            raise section.error(f"{text}budgetalloc.policies.{name}({key}=...).", key)
-    options, estimator = section.arguments(kinds | {"name": str}), top.section("estimator")
-    fading = {key: kind for key, kind in kinds.items() if key in ESTIMATOR}
-    if estimator.values and not fading:
-        raise estimator.error(f"{name} has no settings for how evidence fades. Leave this section out.")
-    for key in estimator.values:
-        if key in options:
-            raise estimator.error(f"given twice, also as {section.path(key)}.", key)
-    return PolicySettings.of(**options | estimator.arguments(fading))
-
-
-def _callback(top: Section) -> dict[str, Any]:
-    section = top.section("callback")
-    for key in ("hint", "buffer"):
-        if key in section.values:
-            raise section.error(f"not a plain value: give it in Python, AdaptiveGRPOCallback({key}=...).", key)
-    callback = section.arguments(CALLBACK)
-    with section.named("reward_range"):
-        check_range(callback.get("reward_range") or (0, 1))
-    return callback
-
-
-def _pacing(top: Section) -> PacingSettings | None:
-    if top.values.get("pacing") is None:
-        return None
-    pacing = top.section("pacing").arguments(PACING)
-    if missing := [key for key in ("name", "rollouts", "steps") if key not in pacing]:
-        raise top.error(f"give {' and '.join(missing)}.", "pacing")
-    with top.named("pacing"):
-        paced = PacingSettings(**{"low": pacing.get("quantum", 1)} | pacing)  # low must be a multiple of quantum
-        paced.plan()
-    return paced

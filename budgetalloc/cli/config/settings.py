@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any, Literal, get_args, get_origin
 
 from budgetalloc.advantages import Baseline, Scale, Weight
+from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.budget import Budget
-from budgetalloc.cli.config.yamlfile import nearest
+from budgetalloc.cli.config.yamlfile import Section, nearest
 from budgetalloc.costs.pacing import Horizon, constant, phases
 from budgetalloc.errors import InputError, check_integer
 from budgetalloc.policies import Policy, Step
@@ -17,6 +18,14 @@ from budgetalloc.solvers.exact import ortools
 from budgetalloc.solvers.greedy import greedy
 from budgetalloc.values import hit, mixed_group, success_gain, variance
 
+
+def parameters(function: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
+    """Type and default (`inspect.Parameter.empty` for none) of each parameter of a function or dataclass."""
+    signature = inspect.signature(function, eval_str=True)
+    return {name: (parameter.annotation, parameter.default) for name, parameter in signature.parameters.items()}
+
+
+ESTIMATOR = tuple(parameters(BetaEstimator))
 # The functions that a file can name; other functions, such as domain_of=, can only be given in Python.
 NAMED: dict[str, dict[str, Callable[..., Any]]] = {
     "value": {"mixed_group": mixed_group, "hit": hit, "variance": variance, "success_gain": success_gain},
@@ -36,6 +45,29 @@ class PolicySettings:
         """The method with these arguments, and its defaults for the others; `InputError` for an unknown name."""
         return cls(name, {key: default for key, (_, default) in keywords(name).items()} | options)
 
+    @classmethod
+    def read(cls, top: Section) -> "PolicySettings":
+        """The sections `policy` and `estimator` together."""
+        if isinstance(name := top.values.get("policy") or "adaptive", str):
+            top = replace(top, values=dict(top.values) | {"policy": {"name": name}})
+        section, estimator = top.section("policy"), top.section("estimator")
+        name = section.values.get("name", "")
+        if not isinstance(name, str) or not name:
+            raise section.error(f"name={name!r}: name the policy, such as `policy: {{name: knapsack}}`.")
+        with top.named("policy"):
+            kinds = {key: kind for key, (kind, _) in keywords(name).items()}
+        for key, (_, default) in parameters(method_of(name)).items():
+            if key not in kinds and (default is inspect.Parameter.empty or key in section.values):
+                text = f"{name} takes {key} as a function, which a file cannot hold: build the policy in Python, "
+                raise section.error(f"{text}budgetalloc.policies.{name}({key}=...).", key)
+        options = section.arguments(kinds | {"name": str})
+        fading = {key: kind for key, kind in kinds.items() if key in ESTIMATOR}
+        if estimator.values and not fading:
+            raise estimator.error(f"{name} has no settings for how evidence fades. Leave this section out.")
+        if twice := next((key for key in estimator.values if key in options), None):
+            raise estimator.error(f"given twice, also as {section.path(twice)}.", twice)
+        return cls.of(**options | estimator.arguments(fading))
+
     def build(self, seed: int | None = None) -> Policy:
         """A fresh policy, with this seed or that of the settings."""
         options = {key: NAMED[key].get(value) if key in NAMED else value for key, value in self.options.items()}
@@ -54,6 +86,19 @@ class PacingSettings:
     quantum: int = 1
     parts: tuple[tuple[int, float], ...] | None = None
 
+    @classmethod
+    def read(cls, top: Section) -> "PacingSettings | None":
+        """The section `pacing`, whose `low` is one portion unless the file says otherwise; None without it."""
+        if top.values.get("pacing") is None:
+            return None
+        pacing = top.section("pacing").arguments({key: kind for key, (kind, _) in parameters(cls).items()})
+        if missing := [key for key in ("name", "rollouts", "steps") if key not in pacing]:
+            raise top.error(f"give {' and '.join(missing)}.", "pacing")
+        settings = cls(**{"low": pacing.get("quantum", 1)} | pacing)
+        with top.named("pacing"):
+            settings.plan()
+        return settings
+
     def plan(self) -> list[int]:
         """The rollouts of each step."""
         if (self.parts is None) != (self.name == "constant"):
@@ -64,6 +109,10 @@ class PacingSettings:
             counts.append(horizon.fit(wish, step, spent))
             spent += counts[-1]
         return counts
+
+    def paced(self, policy: Policy) -> "Paced":
+        """This policy with the plan."""
+        return Paced(**vars(policy), plan=tuple(self.plan()))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -90,12 +139,6 @@ class CallbackSettings:
     reward_range: tuple[float, float] | None = None
     ledger: str | None = None
     allow_dataset_change: bool = False
-
-
-def parameters(function: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
-    """Type and default (`inspect.Parameter.empty` for none) of each parameter of a function or dataclass."""
-    signature = inspect.signature(function, eval_str=True)
-    return {name: (parameter.annotation, parameter.default) for name, parameter in signature.parameters.items()}
 
 
 def keywords(name: str) -> dict[str, tuple[Any, Any]]:

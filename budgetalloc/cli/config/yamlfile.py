@@ -25,7 +25,7 @@ _PLAIN: dict[str, Callable[[str], Any]] = {
 
 @dataclass(frozen=True)
 class Section:
-    """A mapping of a file: its dotted path ("" for the whole file), its values, and the line of each key."""
+    """A mapping of a file: its dotted path ("" for the whole file), its values, and the line of every key."""
 
     file: str
     name: str
@@ -115,7 +115,7 @@ def read_text(text: str, file: str) -> Section:
         values: dict[str, Any] = {}
         for key, item in node.value:
             if key.id != "scalar" or key.value == "<<":
-                raise wrong(node.start_mark, "a key that is not a plain word. Use `name: value`.")
+                raise wrong(key.start_mark, "a key that is not a plain word. Use `name: value`.")
             below = f"{path}.{key.value}" if path else key.value
             if key.value in values:
                 raise wrong(key.start_mark, f"{below}: given twice, first in line {lines[below]}.")

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from budgetalloc.cli.config import Config
-from budgetalloc.cli.config.resolved import BUDGET, CALLBACK, PACING, SECTIONS
-from budgetalloc.cli.config.settings import keywords
+from budgetalloc.cli.config.resolved import BUDGET, CALLBACK, SECTIONS
+from budgetalloc.cli.config.settings import PacingSettings, keywords, parameters
 from budgetalloc.cli.config.yamlfile import written
 from budgetalloc.errors import BudgetallocError
 from budgetalloc.policies.methods import METHODS
@@ -55,7 +55,12 @@ def sections(draw):
     """Known sections with known keys, whose values are whatever they are."""
     name = draw(st.sampled_from(NAMES))
     known = {"policy": ["name", *keywords(name)], "estimator": ["prior", "discount", "idle", "drift"]}
-    known |= {"budget": list(BUDGET), "callback": list(CALLBACK), "pacing": list(PACING), "grpo": ["max_steps"]}
+    known |= {
+        "budget": list(BUDGET),
+        "callback": list(CALLBACK),
+        "pacing": list(parameters(PacingSettings)),
+        "grpo": ["max_steps"],
+    }
     chosen = draw(st.lists(st.sampled_from(SECTIONS), unique=True, max_size=3))
     values = {key: draw(anything) for key in chosen}
     for key in draw(st.lists(st.sampled_from(sorted(known)), unique=True, max_size=3)):

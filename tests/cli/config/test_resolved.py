@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 import budgetalloc as ba
 from budgetalloc.cli.config import Config
-from budgetalloc.cli.config.resolved import ESTIMATOR
-from budgetalloc.cli.config.settings import PolicySettings, keywords
+from budgetalloc.cli.config.settings import ESTIMATOR, PolicySettings, keywords
 from budgetalloc.cli.config.yamlfile import written
 from budgetalloc.errors import BudgetallocError, BudgetError, InputError, UnsupportedError
 from budgetalloc.policies.methods import METHODS

@@ -22,6 +22,7 @@ from budgetalloc.errors import InputError
         ("a: &x 1\nb: *x", "line 1: an anchor or a tag of YAML"),
         ("a: &x [*x]", "line 1: an anchor or a tag of YAML"),
         ("<<: {a: 1}", "a key that is not a plain word"),
+        ("a: 1\nb: 2\n<<: {a: 1}", "f.yaml, line 3: a key that is not a plain word"),
         ("? [a, b]\n: 3", "a key that is not a plain word"),
         ("a: [1, 2", "f.yaml, line 1: not YAML: "),
         ("a: !!python/object/apply:os.system [ls]", "f.yaml, line 1: an anchor or a tag of YAML"),
