@@ -2,12 +2,12 @@
 
     python benchmarks/methods.py                    # prints the table
     python benchmarks/methods.py --write            # and writes METHODS.md and benchmarks/measured.json
-    python benchmarks/methods.py --write --keep     # the same with the times of the last --write
+    python benchmarks/methods.py --write --keep     # the same, with the times of the last --write
 
 A decision is a whole step of 8,192 rollouts over 1,024 prompts with a history: from `policy.begin` over all rounds,
-without the time to learn from rewards, which are simulated. A method that generates more than it trains on decides over
-that many times the rollouts. Methods that choose prompts decide over 100,000 candidates too. Medians of processor time,
-which other programs on the machine disturb less than the clock.
+without the time to learn from the simulated rewards. A method that generates more than it trains on decides over that
+many times the rollouts. Methods that choose prompts also decide over 100,000 candidates. The figures are medians of
+processor time, which depends less on other programs than wall-clock time.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from budgetalloc.policies.methods import CHECKED, MEANINGS, METHODS, SECTIONS, W
 ROOT = Path(__file__).parents[1]
 PAGE, MEASURED = ROOT / "METHODS.md", ROOT / "benchmarks" / "measured.json"
 PROMPTS, CANDIDATES, ROLLOUTS = 1_024, 100_000, 8_192
-# What the learning benchmark calls a method where that is not its name.
+# The name of a method in the learning benchmark, if it differs.
 LEARNED_AS = {"thompson": "thompson_group"}
 REPLAYED = ROOT / "benchmarks" / "learning" / "replayed.json"  # of replay.py
 
@@ -81,7 +81,7 @@ def measure(method: Method, times: int) -> dict[str, float]:
 
 
 def standings() -> dict[str, str]:
-    """Mean success less uniform's in the learning benchmark, over the mixes that the method was run on."""
+    """Mean success minus uniform's in the learning benchmark, over the mixes that the method was run on."""
     folder = ROOT / "benchmarks" / "learning"
     sys.path.insert(0, str(folder))
     try:
@@ -127,25 +127,25 @@ def page(measured: dict[str, dict[str, Any]]) -> str:
         "",
         "# Methods",
         "",
-        f"{len(METHODS)} allocation methods, {published()} of them published; `budgetalloc methods` prints the same. "
+        f"{len(METHODS)} allocation methods, of them {published()} published; `budgetalloc methods` prints them too. "
         "Each is a function of `budgetalloc.policies` that returns a policy; the published methods of a section lie in "
-        "the folder of `budgetalloc/policies/published/` that has its name. p is a prompt's rate of success, n its "
-        "rollouts.",
+        "the folder of `budgetalloc/policies/published/` that has its name. p is a prompt's success rate, n its "
+        "number of rollouts.",
         "",
         "- *Checked against*, by which each section is sorted: "
         + "; ".join(f"{name}: {MEANINGS[name].removesuffix('.')}" for name in CHECKED)
         + ".",
-        "- *Asks of a trainer*: beyond plain GRPO, the arguments of `Needs`; *rounds* means that a step generates more "
-        "than once.",
+        "- *Asks of a trainer*: the arguments of `Needs` that differ from plain GRPO; *rounds* means that a step "
+        "generates more than once.",
         f"- *Decides in*: a step of {ROLLOUTS:,} rollouts over {PROMPTS:,} prompts, all its rounds; for methods that "
         f"choose prompts also over {CANDIDATES:,} candidates. Medians of processor time on a machine with 2 cores.",
         "- *Learning*: mean held-out success over a run less uniform's, at the same number of rollouts generated, each "
-        "at its own tuned learning rate (95 % interval over seeds), averaged over the mixes that it was run on; see "
-        "`benchmarks/learning`. A tiny model: it ranks methods there, not on yours.",
+        "at its own tuned learning rate (95 % interval over seeds), averaged over the mixes that the method was run "
+        "on; see `benchmarks/learning`. The ranking is that of a tiny model and may differ for yours.",
         "- *Logged rewards*: share of the oracle's gain in mixed groups over uniform on a real GRPO log, inside the "
-        "batch; and among four times as many candidates (`benchmarks/learning/replay.py`). Usable groups are not "
-        "learning: groups of one, which `adaptive` and `pvpo` ask for, are never mixed.",
-        "- *Starves*: the rule may leave a prompt without rollouts for ever.",
+        "batch; and among four times as many candidates (`benchmarks/learning/replay.py`). The number of "
+        "mixed groups does not measure learning: groups of one, which `adaptive` and `pvpo` use, are never mixed.",
+        "- *Starves*: the rule may never give a prompt rollouts again.",
     ]
     titles = ("method", "rule", "source", "checked against", "asks of a trainer", "decides in", "learning")
     titles += ("logged rewards", "note")
@@ -156,7 +156,12 @@ def page(measured: dict[str, dict[str, Any]]) -> str:
             note = " ".join(filter(None, [method.note, "Starves." if method.starves else ""]))
             cells = (f"`{method.name}`", method.formula, method.source, method.checked, method.asks())
             lines.append(_row([*cells, _times(known), known.get("learning", ""), known.get("replayed", ""), note]))
-    lines += ["", "## Functions of `budgetalloc.costs`", "", "What rollouts cost, and how a budget moves over a run."]
+    lines += [
+        "",
+        "## Functions of `budgetalloc.costs`",
+        "",
+        "The cost of rollouts, and the budget of each step of a run.",
+    ]
     lines += ["", _row(("function", "what it gives", "called by")), _row(["---"] * 3)]
     lines += [_row((f"`{name}`", what, called)) for name, what, called in cost_functions()]
     return "\n".join(lines) + "\n"

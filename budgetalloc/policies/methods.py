@@ -51,9 +51,9 @@ Decides = Literal["across prompts", "which prompts", "in rounds", "which rollout
 ACROSS, WHICH, ROUNDS, ROLLOUTS = DECIDES = get_args(Decides)
 SECTIONS: dict[Decides, str] = {
     ACROSS: "How many rollouts each prompt of a batch gets.",
-    WHICH: "Which prompts are rolled out at all.",
-    ROUNDS: "How a step goes on after the rewards of its first rollouts: these methods decide in rounds.",
-    ROLLOUTS: "Which of the rollouts that were generated are trained on.",
+    WHICH: "Which prompts get rollouts.",
+    ROUNDS: "How a step continues after the rewards of its first rollouts: these methods decide in rounds.",
+    ROLLOUTS: "Which of the generated rollouts are trained on.",
 }
 """The main decision of a method: the sections of the table, and the folders of `published/`."""
 
@@ -73,14 +73,14 @@ class Method:
     """One row of the table.
 
     Args:
-        name: Of the function.
+        name: Name of the function.
         build: The function, called with `seed=`.
         decides: The main decision: a section of the table.
         formula: The rule in one line.
         source: The paper that the rule is from, or "ours".
         checked: What the implementation was checked against (`MEANINGS`).
         starves: The rule may leave a prompt without rollouts for ever.
-        note: What a user should know.
+        note: A remark for users.
 
     >>> from budgetalloc import policies
     >>> Method("vade", policies.vade, decides="which prompts", formula="p (1-p)^2 of a draw", source="arXiv").needs()
@@ -132,7 +132,7 @@ METHODS: tuple[Method, ...] = (
         formula="n = budget / prompts",
         source=OURS,
         checked=OURS,
-        note="Plain GRPO; attached to a trainer it changes nothing.",
+        note="Plain GRPO; attached to a trainer, it does not change the training.",
     ),
     Method(
         "knapsack",
@@ -142,7 +142,7 @@ METHODS: tuple[Method, ...] = (
         source=OURS,
         checked=OURS,
         starves=True,
-        note="Moves rollouts inside a batch; over a pool it returns to the prompts that it knows.",
+        note="Moves rollouts inside a batch; over a pool it keeps choosing prompts that it has seen.",
     ),
     Method(
         "thompson",
@@ -257,8 +257,8 @@ METHODS: tuple[Method, ...] = (
         source="arXiv 2507.04632",
         checked=CODE,
         starves=True,
-        note="lambda is our default. Beliefs do not fade while a prompt waits: the chance that a solved prompt is "
-        "drawn near 1/2 is positive but tiny.",
+        note="lambda is our default. Beliefs do not fade between visits: the probability that a solved prompt is "
+        "drawn near 1/2 is positive but very small.",
     ),
     Method(
         "cures",
@@ -286,7 +286,7 @@ METHODS: tuple[Method, ...] = (
         formula="category by softmax((mean |A| of its window + sqrt(2 ln(n + 1) / (n_c + 1))) / temperature)",
         source="arXiv 2504.09710",
         checked=CODE,
-        note="Needs domain_of=. Categories without signal are met ever more rarely, but never with probability 0.",
+        note="Needs domain_of=. Categories without signal are drawn less and less often, never with probability 0.",
     ),
     Method(
         "drive",
@@ -306,7 +306,7 @@ METHODS: tuple[Method, ...] = (
         formula="budget / n prompts at random, n = 512 each",
         source="arXiv 2510.01180",
         checked=FORMULAS,
-        note="Breadth against depth at a fixed budget; `breadth_depth` and `lr_scale` are functions of their own.",
+        note="Breadth against depth at a fixed budget; `breadth_depth` and `lr_scale` are separate functions.",
     ),
     Method(
         "sec",
@@ -373,7 +373,7 @@ METHODS: tuple[Method, ...] = (
         formula="after a pilot of N with share a < 1/2 of successes, ET: n = N / (4 a (1-a)), HW: n = N / (2 a)",
         source="arXiv 2508.13755",
         checked=CODE,
-        note="The extras are scaled to the budget. The group mean is biased; a baseline from before the step is not.",
+        note="The extras are scaled to the budget. The group mean is biased, a baseline from before the step is not.",
     ),
     Method(
         "speed",
@@ -382,7 +382,7 @@ METHODS: tuple[Method, ...] = (
         formula="4 rollouts screen a prompt, 20 more if 0 < mean < 1",
         source="arXiv 2506.09016",
         checked=FORMULAS,
-        note="Screening draws the group mean towards 1/2. A step may take a dozen rounds, the last ones small.",
+        note="Screening biases the group mean towards 1/2. A step may take a dozen rounds, the last ones small.",
     ),
     Method(
         "reinforce_ada",
@@ -420,7 +420,7 @@ METHODS: tuple[Method, ...] = (
         formula="a pilot, then greedy on 1 - E[(1-p)^m] under Beta(1 + s, 1 + f)",
         source="arXiv 2605.07114",
         checked=DESCRIBED,
-        note="The size of the pilot is our default. Rewards from before the step do not count.",
+        note="The size of the pilot is our default. Rewards of earlier steps are not used.",
     ),
     Method(
         "xrpo",
@@ -439,8 +439,7 @@ METHODS: tuple[Method, ...] = (
         formula="of each group the m rewards of largest variance: the j lowest and the m - j highest",
         source="arXiv 2504.13818",
         checked=CODE,
-        note="Advantages are taken over all that was generated, in the released code over the rows kept. Uniform "
-        "counts.",
+        note="Advantages are over all generated rollouts; in the released code, over the rows kept. Uniform counts.",
     ),
     Method(
         "shuffle_r1",
@@ -459,7 +458,7 @@ METHODS: tuple[Method, ...] = (
         formula="round(m |positive| / n) successes of lowest penalty and the first failures, at least 2 of each kind",
         source="arXiv 2508.20722",
         checked=CODE,
-        note="The rule of the released code; choose='drawn' draws as the paper is quoted, whose text was not read."
+        note="The rule of the released code; choose='drawn' follows quotations of the paper, whose text was not read."
         " Uniform counts.",
     ),
     Method(
@@ -478,7 +477,7 @@ METHODS: tuple[Method, ...] = (
         formula="the fewest groups whose reward variances add up to a share p of all",
         source="arXiv 2604.06268",
         checked=FORMULAS,
-        note="Filled up from the groups of least variance. p is our default. Uniform counts.",
+        note="Groups of least variance fill the batch. p is our default. Uniform counts.",
     ),
     Method(
         "cppo",
