@@ -93,7 +93,7 @@ class Memory:
         self.numbers: dict[str, float] = dict(self._numbers)
         self.step = 0
         self._place: dict[Id, int] = {}
-        self._seen: list[tuple[list[Id], FloatArray, FloatArray]] = []  # ids, rewards, successes of the step under way
+        self._seen: list[tuple[list[Id], FloatArray, FloatArray]] = []  # ids, rewards, successes of the current step
 
     def __len__(self) -> int:
         """Number of prompts seen at least once."""

@@ -63,7 +63,7 @@ class Columns:
 
 
 def plain(name: str) -> str:
-    """A column's name as it is compared."""
+    """A column's name, normalised for comparison."""
     return name.strip().lower().replace("-", "_").replace(" ", "_")
 
 

@@ -50,7 +50,7 @@ def whole_steps(
         size += len(part)
         if size >= chunk and held[0].step_R[0] != last:
             every = joined(held)
-            end = int(np.searchsorted(every.step_R, last))  # the last step may go on in the next part
+            end = int(np.searchsorted(every.step_R, last))  # the last step may continue in the next part
             yield _chunk(every.cut(slice(None, end)), notes, reward_range, notes["broken row"] - broken)
             held, size, broken = [every.cut(slice(end, None))], len(every) - end, notes["broken row"]
         if size > max_step and held[0].step_R[0] == last:

@@ -18,7 +18,7 @@ from budgetalloc.logs.base import LARGEST, Range, mapped
 
 
 class LedgerWriter:
-    """Appends rollouts to a JSON-lines file, one line each; what was appended survives a kill of the process.
+    """Appends rollouts to a JSON-lines file, one line each; appended rollouts survive a kill of the process.
 
     After a resume, the steps since the checkpoint run again: `resume` says from which step, and `Ledger.read` then
     takes each step once. Nothing is ever deleted.

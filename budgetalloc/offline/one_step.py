@@ -87,8 +87,8 @@ def one_step_value(
 
     Raises:
         InputError: an option out of range, a log that was not drawn as `inclusion` says, or no step to score.
-        UnsupportedError: a policy that decides in rounds; groups of different sizes in a step of which not all prompts
-            are on offer; an estimate without a model where the log has no answer for some rollouts (their share).
+        UnsupportedError: a policy that decides in rounds; groups of different sizes in a step with only some prompts as
+            candidates; an estimate without a model where the log has no answer for some rollouts (their share).
 
     >>> import budgetalloc as ba
     >>> rng = np.random.default_rng(0)

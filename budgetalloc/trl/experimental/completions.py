@@ -20,7 +20,7 @@ Completion = tuple[list[int], list[float]]
 
 
 class TrainingEnded(Exception):  # noqa: N818
-    """Training ended while a request for completions was under way."""
+    """Training ended during a request for completions."""
 
 
 class Server:
@@ -67,7 +67,7 @@ class Server:
                 except Exception as error:
                     answers.put((row, error))
 
-        # Daemon threads: a request under way does not keep the process alive.
+        # Daemon threads: a running request does not keep the process alive.
         for _ in range(min(self.at_once, len(prompts_R))):
             threading.Thread(target=ask, name="budgetalloc-request", daemon=True).start()
         completed: dict[int, Completion] = {}

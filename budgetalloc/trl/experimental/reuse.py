@@ -126,7 +126,8 @@ class Reuse:
         return batch
 
     def _log_probabilities(self, batch: dict[str, Any]) -> torch.Tensor:
-        """Of each token of the completions under the model as it is now, in portions of the size that the loss sees."""
+        """The log-probability of each completion token under the current model, in portions of the size used by the
+        loss."""
         ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
         mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
         keep, portion = batch["completion_ids"].size(1), self.trainer.args.per_device_train_batch_size

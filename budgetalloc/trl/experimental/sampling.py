@@ -117,7 +117,7 @@ async def _settled(answers: list[Any]) -> list[Any]:
 
 
 def as_messages(role: str, content: Any) -> list[dict[str, Any]]:
-    """A text as a conversation of one message; a conversation as it is."""
+    """A text as a conversation of one message; a conversation unchanged."""
     return [{"role": role, "content": content}] if isinstance(content, str) else list(content)
 
 
