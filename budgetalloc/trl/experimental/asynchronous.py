@@ -168,7 +168,7 @@ class AdaptiveRolloutWorker:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stops the thread; running requests are abandoned, a running reward function gets 15 seconds."""
+        """Stops the thread; running requests are left to finish, a reward function gets 15 seconds."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(timeout=15)
