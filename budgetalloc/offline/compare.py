@@ -19,7 +19,7 @@ from budgetalloc.errors import (
     check_seed,
     check_type,
 )
-from budgetalloc.logs.ledger import Ledger
+from budgetalloc.logs.base import Chunk
 from budgetalloc.offline.figures import Watched
 from budgetalloc.offline.parallel import in_processes
 from budgetalloc.offline.replay import Replay
@@ -38,7 +38,7 @@ FIGURES = ("reward", "mixed", "mixed_rollouts", "signal", "drawn", "modelled", "
 
 def comparisons(
     policies: Mapping[str, Policy | Builder],
-    world: Replay | Ledger,
+    world: Replay | Chunk,
     budget: Budget | int,
     *,
     steps: int | None = None,
@@ -126,7 +126,7 @@ def _run(work: "_Work", workers: int | None, progress: Progress | None) -> Itera
 
 def compare(
     policies: Mapping[str, Policy | Builder],
-    world: Replay | Ledger,
+    world: Replay | Chunk,
     budget: Budget | int,
     *,
     steps: int | None = None,

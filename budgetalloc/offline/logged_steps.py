@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from budgetalloc.beliefs.ids import Id, check_ids, factorize
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError, check_type
-from budgetalloc.logs.ledger import Ledger
+from budgetalloc.logs.base import Chunk
 
 Inclusion = Literal["epochs", "independent"]
 Ints = NDArray[np.int64]
@@ -24,9 +24,9 @@ class LoggedStep(NamedTuple):
     size_P: Ints  # its groups, with rollouts that have no reward
 
 
-def logged_steps(ledger: Ledger, pool: list[Id]) -> tuple[list[Id], list[LoggedStep]]:
+def logged_steps(ledger: Chunk, pool: list[Id]) -> tuple[list[Id], list[LoggedStep]]:
     """The pool and the other prompts of the ledger, and its steps in order."""
-    check_type("ledger", ledger, Ledger, "a log, such as ba.Ledger.read(path)")
+    check_type("ledger", ledger, Chunk, "a log, such as ba.Ledger.read(path)")
     rewards_R = np.asarray(ledger.rewards_R, dtype=np.float64)
     ids, at_R = factorize([*pool, *check_ids(ledger.ids_R, "ledger.ids_R")])
     at_R = at_R[len(pool) :]

@@ -14,7 +14,7 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import unequal
 from budgetalloc.budget import Budget
 from budgetalloc.errors import InputError, UnsupportedError, check_choice, check_integer, check_type
-from budgetalloc.logs.ledger import Ledger
+from budgetalloc.logs.base import Chunk
 from budgetalloc.offline.logged_steps import Inclusion, LoggedStep, could_be_logged, logged_steps
 from budgetalloc.offline.offpolicy import all_within, doubly_robust, horvitz_thompson, self_normalised
 from budgetalloc.policies import Policy
@@ -50,7 +50,7 @@ class StepValue:
 
 def one_step_value(
     policy: Policy,
-    ledger: Ledger,
+    ledger: Chunk,
     budget: Budget | int | None = None,
     *,
     candidates: int | Literal["all"] | None = None,

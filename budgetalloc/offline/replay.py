@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from budgetalloc.beliefs.ids import Id, check_ids, factorize, stable_key
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError, check_integer, check_seed, check_type
-from budgetalloc.logs.ledger import Ledger
+from budgetalloc.logs.base import Chunk
 
 _NEAR = 2  # visits before and after the present one that the model and `rates` look at
 # Jeffreys' prior of the model. On a logged run of Qwen2.5-Math-1.5B (benchmarks/learning/replay.py) it predicts a visit
@@ -65,7 +65,7 @@ class Replay:
     array([1., 1., 1., 1.])
     """
 
-    def __init__(self, ledger: Ledger, *, seed: int = 0) -> None:
+    def __init__(self, ledger: Chunk, *, seed: int = 0) -> None:
         self.seed = check_seed(seed)
         self.drawn = 0
         """Rollouts answered by logged rewards so far."""
@@ -251,9 +251,9 @@ class Replay:
         return at
 
 
-def _checked(ledger: Ledger) -> FloatArray:
+def _checked(ledger: Chunk) -> FloatArray:
     """The ledger's success; raises `InputError` for one outside [0, 1]."""
-    check_type("ledger", ledger, Ledger, "a log, such as ba.Ledger.read(path)")
+    check_type("ledger", ledger, Chunk, "a log, such as ba.Ledger.read(path)")
     success_R = np.asarray(ledger.success_R, dtype=np.float64)
     outside_R = (success_R < 0) | (success_R > 1)  # False for NaN
     if outside_R.any():
