@@ -221,8 +221,8 @@ class _Run:
     def result(self) -> Waste:
         if not self.place:
             raise InputError(
-                f"The log holds no rollout with a reward ({self.unscored} rollouts have none; rows that could not be "
-                "read do not count): there is nothing to report. Is it the right file, and is the reward's column named?"
+                f"The log holds no rollout with a reward ({self.unscored} rollouts have none; rows that could not "
+                "be read do not count): there is nothing to report. Is it the right file and reward column?"
             )
         steps, prompts, kinds = len(self.steps), len(self.place), len(KINDS)
         by_kind = {name: self.by_kind.ints(name, steps * kinds) for name in ("groups", "rollouts", "tokens")}
