@@ -234,7 +234,8 @@ def test_a_reward_model(build, tokenizer):
 
 def test_the_judge_of_the_readme():
     text = (Path(__file__).parents[2] / "integrations/trl/README.md").read_text()
-    code = dedent(text[text.index("    from collections import defaultdict") : text.index("- Such a reward says")])
+    begins = text.index("    from collections import defaultdict")
+    code = dedent(text[begins : text.index("\n- ", begins)])  # up to the next point of the list
     names = {"judge": lambda one, other: float(one > other)}
     exec(code, names)
     given = {"prompts": ["p", "q", "p", "p"], "completions": ["b", "a", "c", "a"], "more": 1}
