@@ -14,6 +14,7 @@ from typing import Any
 
 import growing  # beside this file
 import numpy as np
+import operations
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from tqdm import tqdm
@@ -23,7 +24,7 @@ from budgetalloc.cli.testbed import skills
 from budgetalloc.cli.testbed.heldout import answer_logits, evaluate, probability
 
 PAD, EOS = "<pad>", "<eos>"
-LANGUAGES: dict[str, Any] = {"skills": skills, "growing": growing}
+LANGUAGES: dict[str, Any] = {"skills": skills, "growing": growing, "operations": operations}
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Recipe:
     """CPU threads of the command; None leaves torch's choice. Another number rounds differently: other bytes."""
 
 
-RECIPES = {"skills": Recipe(), "growing": Recipe(steps=3000, rows=128, threads=1)}
+RECIPES = {"skills": Recipe(), "growing": Recipe(steps=3000, rows=128, threads=1), "operations": Recipe(threads=1)}
 """By the name of the language.
 
 The recipe of `growing` is the second of two that were tried. The first (2500 x 256 lines; one length more for `add`,
