@@ -7,14 +7,14 @@ is right, as with real answers, and a skill that passes one time in fifty has no
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from budgetalloc.cli.testbed import skills
-from budgetalloc.cli.testbed.skills import ALPHABET, ANSWER_LENGTH, DIGITS, LENGTH, STRINGS, is_held_out, prompt_id
+from budgetalloc.cli.testbed.skills import ALPHABET, ANSWER_LENGTH, LENGTH, STRINGS, is_held_out, prompt_id
 
 __all__ = ["ALPHABET", "ANSWER_LENGTH", "is_held_out", "prompt_id"]  # also of this language
 
@@ -55,7 +55,7 @@ SKILLS = tuple(Skill(chr(ord("a") + k), _NAMES[(5 * k) % 12], shown) for k, show
 _SKILL = {skill.letter: skill for skill in SKILLS}
 
 
-@lru_cache(maxsize=None)
+@cache
 def clear_digits(held: bool) -> tuple[str, ...]:
     """The digits on which all twelve operations differ, those of `held_out` or those of every pool."""
     every = (f"{n:0{LENGTH}d}" for n in range(STRINGS))
