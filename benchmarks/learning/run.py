@@ -62,6 +62,7 @@ def named(config: Config) -> str:
 
 def run(job: Job, configs: dict[str, Config] | None = None) -> dict[str, Any]:
     """One training run; its curve as a line of the results file. `configs`: policies of files by their names."""
+    from budgetalloc.cli.testbed.measures import by_difficulty
     from budgetalloc.cli.testbed.train import train
     from budgetalloc.trl import AdaptiveGRPOCallback
 
@@ -89,9 +90,13 @@ def run(job: Job, configs: dict[str, Config] | None = None) -> dict[str, Any]:
         threads=1,
         progress=False,
     )
-    curve = [asdict(point) for point in result.curve]
+    points = [asdict(point) for point in result.curve]
+    curve = [{name: round(x, 6) if isinstance(x, float) else x for name, x in point.items()} for point in points]
     wall = round(time.perf_counter() - started, 1)
-    return {"policy": name, "mix": mix, "rate": rate, "seed": seed, "steps": steps, "wall": wall, "curve": curve}
+    return {
+        **{"policy": name, "mix": mix, "rate": rate, "seed": seed, "steps": steps, "wall": wall, "curve": curve},
+        **by_difficulty(result.start_P, result.end_P),
+    }
 
 
 def key(row: dict[str, Any]) -> Job:

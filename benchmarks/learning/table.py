@@ -2,6 +2,8 @@
 
     python benchmarks/learning/table.py [--out FOLDER] [RESULTS]
 
+The second table of a mix has the other measures, of the runs that recorded them.
+
 "final" and "mean" are held-out success (the exact probability of the right answer, so without sampling noise) at the
 end and over the run; "to uniform's end" is the share of the rollouts, all of them counted, after which a policy's mean
 curve passes what uniform's mean curve ends at. Intervals are percentile bootstraps over seeds, the same seeds for both.
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from measures import lines
 from numpy.typing import NDArray
 from run import ROLLOUTS, best_rates, mean_success, read
 
@@ -67,15 +70,20 @@ def collect(rows: list[dict[str, Any]], mix: str) -> tuple[dict[str, dict[int, C
 
     Policies that resample are measured at other rollouts than the rest: between two points a curve is taken as a line.
     """
-    tuned = best_rates(rows, TUNING_SEEDS)
     grid = np.arange(0, STEPS + 1, 10) * float(ROLLOUTS)
     curves: dict[str, dict[int, Curve]] = {}
-    for row in rows:
-        if row["mix"] == mix and row["seed"] in TABLE_SEEDS and row["rate"] == tuned.get((row["policy"], mix)):
-            points = row["curve"]
-            at, height = [p["rollouts"] for p in points], [p["expected"] for p in points]
-            curves.setdefault(row["policy"], {})[row["seed"]] = np.interp(grid, at, height)
+    for row in of_table(rows, mix):
+        points = row["curve"]
+        at, height = [p["rollouts"] for p in points], [p["expected"] for p in points]
+        curves.setdefault(row["policy"], {})[row["seed"]] = np.interp(grid, at, height)
     return curves, grid
+
+
+def of_table(rows: list[dict[str, Any]], mix: str) -> list[dict[str, Any]]:
+    """The runs of a mix on the table's seeds, each policy's at its tuned rate."""
+    tuned = best_rates(rows, TUNING_SEEDS)
+    of_mix = [row for row in rows if row["mix"] == mix and row["seed"] in TABLE_SEEDS]
+    return [row for row in of_mix if row["rate"] == tuned.get((row["policy"], mix))]
 
 
 def tokens_a_rollout(rows: list[dict[str, Any]], name: str, mix: str) -> float:
@@ -123,11 +131,15 @@ def main() -> None:
         tables[mix] = curves
         print(f"\n## {mix}\n\n| policy | rate | seeds | tokens a rollout | final | mean | mean less uniform's", end="")
         print(" | to uniform's end |\n|---|---|---|---|---|---|---|---|")
-        for name, by_seed in sorted(curves.items(), key=lambda item: -float(np.mean(list(item[1].values())))):
+        best_first = sorted(curves.items(), key=lambda item: -float(np.mean(list(item[1].values()))))
+        for name, by_seed in best_first:
             seeds = sorted(set(by_seed) & set(curves["uniform"]))
             own, base = (np.array([which[seed] for seed in seeds]) for which in (by_seed, curves["uniform"]))
             cells = [f"{tuned[name, mix]:g}", str(len(seeds)), f"{tokens_a_rollout(rows, name, mix):.2f}"]
             print(f"| {name} | " + " | ".join([*cells, *summary(own, base, rollouts).values()]) + " |")
+        runs = of_table(rows, mix)
+        if more := lines({name: [row for row in runs if row["policy"] == name] for name, _ in best_first}):
+            print("\n" + "\n".join(more))
         draw(curves, rollouts, mix, args.out / f"{mix}.png")
     everywhere = [name for name in tables["u_shape"] if all(name in curves for curves in tables.values())]
     print(f"\n## Over all mixes ({', '.join(tables)})\n\n| policy | mean less uniform's | adaptive's mean less its |")

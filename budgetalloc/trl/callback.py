@@ -16,6 +16,7 @@ from budgetalloc.advantages import Baseline, Scale, Weight
 from budgetalloc.errors import UnsupportedError
 from budgetalloc.logs.write import LedgerWriter
 from budgetalloc.policies import Policy, adaptive
+from budgetalloc.trl.batch import Batch
 from budgetalloc.trl.checkpoints import load_beliefs, restoring_with, save_beliefs, saving_with, whole_or_refused
 from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
 from budgetalloc.trl.experimental.reuse import Reuse
@@ -135,6 +136,8 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         self.trackers = Trackers.of(trainer, self.policy)
         self.ledger_path = ledger
         self.allow_dataset_change = allow_dataset_change
+        self.batch: Batch | None = None
+        """The record of the last step, for other callbacks."""
         self._training: Training | None = None
         self._held = ExitStack()  # replacements of the trainer's methods during training
         self._wrap_train(trainer)
@@ -206,7 +209,8 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             if not self._attached():
                 self._let_go(training)
                 return generate(inputs)
-            return run_step(training, inputs)
+            output, self.batch = run_step(training, inputs)
+            return output
 
         self._held.enter_context(standing_in(trainer, "_generate_and_score_completions", generate_and_score))
 

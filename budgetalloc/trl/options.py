@@ -1,7 +1,7 @@
 """The settings of the user and the needs of the policy, resolved and checked once."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import numpy as np
@@ -113,6 +113,10 @@ class Options:
         scale = "none" if self.scale == "group" else self.scale
         advantages_R = batch_advantages(rewards_R, batch.ids_R, expected_R, scale, self.weight)
         return advantages_R / (deviation_R + EPS) if self.scale == "group" else advantages_R
+
+    def baselines(self, batch: Batch) -> FloatArray:
+        """What each reward is compared with before scaling and weighting, in units of the total reward, shape (R,)."""
+        return batch.rewards_R - replace(self, scale="none", weight="rollout").advantages(batch)
 
 
 def _first(*values: Any) -> Any:

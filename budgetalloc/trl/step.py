@@ -16,8 +16,9 @@ from budgetalloc.trl.scoring import Measure
 from budgetalloc.trl.training import Rows, Training
 
 
-def run_step(training: Training, inputs: Rows) -> dict[str, Any]:
-    """TRL's batch to train on, in place of `_generate_and_score_completions`: as many rows as `inputs`."""
+def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Batch]:
+    """TRL's batch to train on, in place of `_generate_and_score_completions`: as many rows as `inputs`; and the record
+    of the step."""
     trainer, options, scoring = training.trainer, training.options, training.scoring
     started, generating = time.perf_counter(), 0.0
     step, own_ids_R = open_step(training, inputs)
@@ -55,7 +56,7 @@ def run_step(training: Training, inputs: Rows) -> dict[str, Any]:
             training.watch.look_at_prompts(step.cold_P)
     metrics["seconds"] = time.perf_counter() - started - generating
     log(training, batch, len(rounds), metrics)
-    return output
+    return output, batch
 
 
 def log(training: Training, batch: Batch, rounds: int, metrics: dict[str, float]) -> None:

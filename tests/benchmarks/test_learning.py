@@ -88,6 +88,22 @@ def test_gain_over_mixes_is_the_mean_of_the_gains(table):
     assert table.over_mixes(tables, "adaptive", "uniform") == "+0.100 (0.100 to 0.100)"
 
 
+def test_other_measures_are_printed_of_the_runs_that_recorded_them(table):
+    from measures import HEAD, lines  # beside table.py
+
+    def row(lost, **more):
+        known = {"pass8": 0.9, "pass64": 0.95, "entropy": 0.1, "baseline_error": 0.02, "explained": 0.4} if more else {}
+        return {"lost": lost, "curve": [{"tokens": 1000, "seconds": 30.0, **known}], **more} if more else {"curve": []}
+
+    new = {"quartiles": [[0.1, 0.3], [0.4, 0.5], [0.8, 0.9], [1.0, 1.0]], "gained": 4, "prompts": 40}
+    printed = lines({"old": [row(0)], "new": [row(1, **new), row(3, **new), row(0)]})
+    assert len(printed) == 3
+    assert all(line.count("|") == len(HEAD) + 1 for line in printed)
+    assert printed[2].startswith("| new | 2 | 0.900 | 0.950 | 0.10 to 0.30, 0.40 to 0.50")
+    assert "| 5.0 % | 10.0 % | 0.10 | 0.0200 | 0.40 | 1,000 | 30 |" in printed[2]
+    assert lines({"old": [row(0)]}) == []
+
+
 def test_run_and_resume(benchmark, tmp_path, capsys):
     pytest.importorskip("trl")
     out = tmp_path / "results.jsonl"
@@ -103,6 +119,8 @@ def test_run_and_resume(benchmark, tmp_path, capsys):
     assert [row["policy"] for row in rows] == ["adaptive", "uniform"]
     assert all(row["curve"][-1]["rollouts"] == 2 * 256 for row in rows)
     assert all(0.1 < row["curve"][0]["expected"] < 0.5 for row in rows)
+    assert all(row["prompts"] == 600 and len(row["quartiles"]) == 4 for row in rows)
+    assert all(row["curve"][-1]["baseline_error"] > 0 for row in rows)
 
 
 def test_a_policy_of_a_file_is_trained_in_a_process_of_its_own(tmp_path):

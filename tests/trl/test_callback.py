@@ -306,6 +306,19 @@ def test_posterior_baseline_without_scale_is_in_units_of_the_reward(build):
     assert seen["batches"][0]["advantages"].abs().max() > 1
 
 
+@pytest.mark.parametrize("baseline", ["group", "loo", "posterior"])
+@pytest.mark.parametrize("scale", ["group", "batch"])
+def test_baselines_are_what_rewards_are_compared_with_whatever_the_scale(build, baseline, scale):
+    trainer = build()
+    callback = attach(trainer, ba.knapsack(), baseline=baseline, scale=scale, weight="prompt")
+    assert callback.batch is None
+    trainer.train()
+    batch = callback.batch
+    advantages_R = ba.group_advantages(batch.rewards_R, batch.ids_R, callback.options.baselines(batch), "none")
+    plain_R = ba.group_advantages(batch.rewards_R, batch.ids_R, baseline, "none", belief_R=batch.baseline_R)
+    np.testing.assert_allclose(advantages_R, plain_R, atol=1e-9)
+
+
 def test_trainer_gets_its_methods_back(build):
     trainer = build(max_steps=1)
     attach(trainer)

@@ -10,8 +10,10 @@ from tqdm import tqdm
 from transformers import TrainerCallback
 
 from budgetalloc.cli.testbed import skills
-from budgetalloc.cli.testbed.heldout import evaluate
+from budgetalloc.cli.testbed.heldout import evaluate, probability
 from budgetalloc.cli.testbed.language import Language
+from budgetalloc.cli.testbed.measures import of_baselines, pass_at
+from budgetalloc.trl.callback import AdaptiveGRPOCallback
 
 
 @dataclass(frozen=True)
@@ -25,8 +27,19 @@ class CurvePoint:
     """The same without sampling noise: the mean probability of the right answer."""
     trap_success: float
     """Held-out success of the traps; it cannot improve."""
+    pass8: float
+    """The probability that one of 8 answers at least is right, a mean over the same prompts as `expected`; exact."""
+    pass64: float
+    """The same of 64 answers."""
+    entropy: float
+    """Mean entropy of the next token over the tokens of the sampled answers, in nats."""
+    baseline_error: float | None
+    """Mean squared difference between the baseline of a rollout and the true probability of its reward, in the last
+    step; traps are left out. None at the start, and where no `AdaptiveGRPOCallback` or no true probability is known."""
+    explained: float | None
+    """Share of the variance of a fresh reward that these baselines explain; see `measures.of_baselines`."""
     mixed_groups: float | None
-    """Share of groups (one prompt in one step) with both a pass and a fail."""
+    """Share of groups (one prompt in one step) with unequal rewards: a pass and a fail."""
     mixed_rollouts: float | None
     """Share of rollouts in such groups; differs from `mixed_groups` if groups are uneven."""
     rollouts: int
@@ -53,7 +66,10 @@ class Recorder(TrainerCallback):  # type: ignore[misc, unused-ignore]
         self.rows, self.eval_every, self.samples, self.progress = rows, eval_every, samples, progress
         self.curve: list[CurvePoint] = []
         self.trainer: Any = None
-        self._groups: dict[tuple[int, int], Counter[bool]] = defaultdict(Counter)  # (step, prompt id): passes, fails
+        self.right_P: list[tuple[float, ...]] = []
+        """The probability of the right answer to each prompt that can be learned, at each point of the curve."""
+        self._groups: dict[tuple[int, int], Counter[float]] = defaultdict(Counter)  # (step, prompt id): rewards
+        self._true: dict[int, float] = {}  # by prompt id, before the update of the step that is measured
         self._rollouts = self._tokens = 0
         self._seconds = 0.0
         self._resumed = time.perf_counter()
@@ -66,18 +82,45 @@ class Recorder(TrainerCallback):  # type: ignore[misc, unused-ignore]
             rewards_R = reward(completions=completions, prompt_id=prompt_id, **columns)
             step = int(columns["trainer_state"].global_step)
             for i, value in zip(prompt_id, rewards_R, strict=True):
-                self._groups[step, int(i)][value > 0.5] += 1
+                self._groups[step, int(i)][value] += 1
             self._rollouts += len(rewards_R)
             self._tokens += sum(len(ids) for ids in columns["completion_ids"])
+            if self.trainer is not None and self._is_point(step + 1):
+                self._learn_truth(columns["prompts"], prompt_id)
             return rewards_R
 
         watched.__name__ = "testbed_reward"  # TRL logs it by name
         return watched
 
+    def _is_point(self, step: int) -> bool:
+        return step % self.eval_every == 0 or step == self.trainer.state.max_steps
+
+    def _learn_truth(self, prompts_R: Sequence[str], ids_R: Sequence[int]) -> None:
+        """Looks up the true probabilities of a step's prompts while the model is the one that generated its answers."""
+        began = time.perf_counter()
+        new = {int(i): text for i, text in zip(ids_R, prompts_R, strict=True) if not self.language.is_trap(int(i))}
+        new = {i: text for i, text in new.items() if i not in self._true}
+        if new:
+            model = self.trainer.accelerator.unwrap_model(self.trainer.model)
+            answers = [self.language.answer(text) for text in new.values()]
+            right_P = probability(model, self.trainer.processing_class, list(new.values()), answers)
+            self._true.update(zip(new, right_P, strict=True))
+        self._resumed += time.perf_counter() - began  # no part of the training
+
+    def _baselines(self) -> tuple[float | None, float | None]:
+        """Error of the last step's baselines, and the share of the variance that they explain."""
+        callbacks = self.trainer.callback_handler.callbacks
+        attached = next((each for each in callbacks if isinstance(each, AdaptiveGRPOCallback)), None)
+        if attached is None or attached.batch is None or not self._true:
+            return None, None
+        baseline_R = attached.options.baselines(attached.batch).tolist()
+        pairs = [(b, self._true[i]) for b, i in zip(baseline_R, attached.batch.ids_R, strict=True) if i in self._true]
+        return of_baselines(*zip(*pairs, strict=True)) if pairs else (None, None)
+
     def mixed(self) -> tuple[float | None, float | None]:
-        """Shares of the groups, and of the rollouts, with both a pass and a fail in the group, since the last point."""
+        """Shares of the groups, and of the rollouts, with unequal rewards in the group, since the last point."""
         sizes = [group.total() for group in self._groups.values()]
-        mixed = [group.total() for group in self._groups.values() if len(group) == 2]
+        mixed = [group.total() for group in self._groups.values() if len(group) > 1]
         return (len(mixed) / len(sizes), sum(mixed) / sum(sizes)) if sizes else (None, None)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -89,8 +132,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc, unused-ignore]
         self._bar.update(1)
         if self.max_rollouts is not None and self._rollouts >= self.max_rollouts:
             control.should_training_stop = True
-        last = control.should_training_stop or state.global_step == state.max_steps
-        if last or state.global_step % self.eval_every == 0:
+        if control.should_training_stop or self._is_point(state.global_step):
             self._measure(state.global_step)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -101,11 +143,18 @@ class Recorder(TrainerCallback):  # type: ignore[misc, unused-ignore]
         model = self.trainer.accelerator.unwrap_model(self.trainer.model)
         found = evaluate(model, self.trainer.processing_class, self.rows, self.samples, language=self.language)
         mixed_groups, mixed_rollouts = self.mixed()
+        baseline_error, explained = self._baselines()
+        self.right_P.append(found.right_P)
         point = CurvePoint(
             step=step,
             success=found.skills,
             expected=found.expected,
             trap_success=found.traps,
+            pass8=pass_at(found.right_P, 8),
+            pass64=pass_at(found.right_P, 64),
+            entropy=found.entropy,
+            baseline_error=baseline_error,
+            explained=explained,
             mixed_groups=mixed_groups,
             mixed_rollouts=mixed_rollouts,
             rollouts=self._rollouts,
@@ -114,6 +163,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc, unused-ignore]
         )
         self.curve.append(point)
         self._groups.clear()
+        self._true.clear()
         shown = {} if mixed_groups is None else {"mixed": f"{mixed_groups:.2f}"}
         self._bar.set_postfix(success=f"{point.success:.3f}", **shown)
         self._resumed = time.perf_counter()

@@ -21,6 +21,10 @@ class Success:
     """The mean probability of the right answer to the same prompts: `skills` without the sampling noise."""
     traps: float
     """Sampled, over the traps: the mean of their coins or guesses, which training cannot improve."""
+    entropy: float
+    """Of the next token, in nats: its mean over the tokens that were sampled for all rows."""
+    right_P: tuple[float, ...]
+    """The probability of the right answer to each prompt that can be learned, in the order of the rows."""
 
 
 @contextmanager
@@ -44,7 +48,14 @@ def padding(real_RT: Any) -> dict[str, Any]:
 def sample(
     model: Any, tokenizer: Any, prompts_R: Sequence[str], seed: int = 0, language: Language = skills
 ) -> list[str]:
-    """One completion at temperature 1 for each prompt; a separate generator leaves the global random state unchanged.
+    """One completion at temperature 1 for each prompt; an own generator leaves the global random state unchanged."""
+    return sample_with_entropy(model, tokenizer, prompts_R, seed, language)[0]
+
+
+def sample_with_entropy(
+    model: Any, tokenizer: Any, prompts_R: Sequence[str], seed: int, language: Language
+) -> tuple[list[str], float]:
+    """The completions of `sample`, and the mean entropy of the next token over their tokens, the end of text included.
 
     All rows go through the model at once.
     """
@@ -52,7 +63,7 @@ def sample(
     own = torch.Generator(device=device).manual_seed(seed)
     rows = tokenizer(list(prompts_R), return_tensors="pt", padding=True).to(device)
     tokens_RT, real_RT = rows["input_ids"], rows["attention_mask"]
-    chosen, cache = [], None
+    chosen, entropies, cache = [], [], None
     with _evaluating(model):
         for _ in range(language.ANSWER_LENGTH + 1):
             more = padding(real_RT)
@@ -60,13 +71,17 @@ def sample(
                 more["position_ids"] = more["position_ids"][:, -1:]
             out = model(input_ids=tokens_RT, past_key_values=cache, use_cache=True, **more)
             cache = out.past_key_values
-            tokens_RT = torch.multinomial(out.logits[:, -1].float().softmax(-1), 1, generator=own)
+            logits_RV = out.logits[:, -1].float()
+            tokens_RT = torch.multinomial(logits_RV.softmax(-1), 1, generator=own)
             real_RT = torch.cat([real_RT, torch.ones_like(tokens_RT)], dim=1)
             chosen.append(tokens_RT)
+            entropies.append(torch.distributions.Categorical(logits=logits_RV, validate_args=False).entropy())
     drawn = torch.cat(chosen, dim=1).tolist()
     eos = tokenizer.eos_token_id
     ends = [row.index(eos) if eos in row else len(row) for row in drawn]
-    return list(tokenizer.batch_decode([row[:end] for row, end in zip(drawn, ends, strict=True)]))
+    texts = list(tokenizer.batch_decode([row[:end] for row, end in zip(drawn, ends, strict=True)]))
+    seen_RT = torch.arange(len(entropies)) <= torch.tensor(ends)[:, None]
+    return texts, float(torch.stack(entropies, dim=1).cpu()[seen_RT].mean())
 
 
 def answer_logits(model: Any, tokenizer: Any, prompts_P: Sequence[str], answers_P: Sequence[str]) -> tuple[Any, Any]:
@@ -108,14 +123,17 @@ def evaluate(
         raise ValueError(f"evaluate(samples={samples}): nothing to average. Use samples=1 or more.")
     rows_R = [row for row in rows for _ in range(samples)]
     ids_R = [int(row["prompt_id"]) for row in rows_R]
-    completions_R = sample(model, tokenizer, [row["prompt"] for row in rows_R], seed, language)
+    completions_R, entropy = sample_with_entropy(model, tokenizer, [row["prompt"] for row in rows_R], seed, language)
     rewards_R = language.make_reward(seed)(completions=completions_R, prompt_id=ids_R)
     trap_R = [language.is_trap(i) for i in ids_R]
     taught = [row["prompt"] for row in rows if not language.is_trap(int(row["prompt_id"]))]
+    right_P = probability(model, tokenizer, taught, [language.answer(text) for text in taught]) if taught else []
     return Success(
         skills=_mean([reward for reward, trap in zip(rewards_R, trap_R, strict=True) if not trap]),
-        expected=_mean(probability(model, tokenizer, taught, [language.answer(text) for text in taught])),
+        expected=_mean(right_P),
         traps=_mean([reward for reward, trap in zip(rewards_R, trap_R, strict=True) if trap]),
+        entropy=entropy,
+        right_P=tuple(right_P),
     )
 
 

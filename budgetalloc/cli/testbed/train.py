@@ -36,6 +36,10 @@ class Run:
     losses: tuple[float, ...]
     """TRL's logged loss, one per step."""
     trainer: Any
+    start_P: tuple[float, ...] = ()
+    """Probability of the right answer to each held-out prompt that can be learned, before training."""
+    end_P: tuple[float, ...] = ()
+    """The same after it."""
 
     def mean_success(self) -> float:
         """Mean success over the steps of the run, by the trapezoid rule: high for a run that learns early."""
@@ -142,4 +146,4 @@ def train(
             attach(trainer)
         trainer.train()
     losses = tuple(float(entry["loss"]) for entry in trainer.state.log_history if "loss" in entry)
-    return Run(tuple(recorder.curve), losses, trainer)
+    return Run(tuple(recorder.curve), losses, trainer, recorder.right_P[0], recorder.right_P[-1])

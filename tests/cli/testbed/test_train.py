@@ -6,13 +6,17 @@ from typing import Any
 import pytest
 
 pytest.importorskip("trl")
+import numpy as np
 import torch
 from transformers import TrainerCallback
 from trl import GRPOTrainer
 
+import budgetalloc as ba
 from budgetalloc import policies
+from budgetalloc.advantages import posterior_mean
 from budgetalloc.cli.testbed.curve import Recorder
-from budgetalloc.cli.testbed.heldout import evaluate, probability, sample
+from budgetalloc.cli.testbed.heldout import answer_logits, evaluate, probability, sample
+from budgetalloc.cli.testbed.measures import of_baselines, pass_at
 from budgetalloc.cli.testbed.skills import WEIGHTS, answer, held_out, make_reward, prompt_id, skill_of
 from budgetalloc.cli.testbed.train import Run, train
 from budgetalloc.trl import AdaptiveGRPOCallback
@@ -88,6 +92,43 @@ def test_mixed_shares_of_uneven_groups() -> None:
     assert recorder.mixed() == (pytest.approx(1 / 3), pytest.approx(4 / 8))
 
 
+@pytest.mark.parametrize("policy", [ba.uniform(seed=1), ba.adaptive(seed=1)], ids=str)
+def test_baselines_are_held_against_the_model_that_answered(policy: ba.Policy, loaded: tuple[Any, Any]) -> None:
+    """One step: its rollouts are the shipped model's, whose probabilities are known."""
+    model, tokenizer = loaded
+    callbacks: list[AdaptiveGRPOCallback] = []
+
+    def attach(trainer: Any) -> None:
+        callbacks.append(AdaptiveGRPOCallback(trainer, policy))
+        trainer.add_callback(callbacks[0])
+
+    run = train(attach, seed=1, eval_every=1, **{**SMALL, "steps": 1})
+    batch = callbacks[0].batch
+    assert batch is not None
+    assert [point.baseline_error is None for point in run.curve] == [True, False]
+    prompts_R = [f"{skill_of(i).letter}{i % 10_000:04d}=" for i in batch.ids_R]
+    at = [n for n, i in enumerate(batch.ids_R) if not skill_of(i).is_trap]
+    right_R = probability(model, tokenizer, [prompts_R[n] for n in at], [answer(prompts_R[n]) for n in at])
+    sums_R = np.array([batch.rewards_R[batch.group_R == group].sum() for group in batch.group_R])
+    if policy.name.startswith("uniform"):
+        means_R = sums_R / batch.counts_R
+    else:
+        means_R = posterior_mean(batch.rewards_R, batch.group_R, batch.baseline_R)
+    error, explained = of_baselines(means_R[at], right_R)
+    assert run.curve[1].baseline_error == pytest.approx(error, abs=1e-5)
+    assert run.curve[1].explained == pytest.approx(explained, abs=1e-4)
+
+
+def test_without_a_policy_baselines_are_unknown_and_probabilities_are_kept(reference: Run) -> None:
+    assert all(point.baseline_error is None and point.explained is None for point in reference.curve)
+    for point, right_P in ((reference.curve[0], reference.start_P), (reference.curve[-1], reference.end_P)):
+        assert len(right_P) == 48
+        assert point.expected == pytest.approx(sum(right_P) / 48)
+        assert point.pass8 == pass_at(right_P, 8)
+        assert point.expected < point.pass8 < point.pass64 < 1
+    assert reference.start_P != reference.end_P
+
+
 def test_attach_gets_the_trainer_and_its_callback_runs() -> None:
     seen: list[Any] = []
 
@@ -122,6 +163,18 @@ def test_sampled_success_agrees_with_the_probability_of_the_answer(loaded: tuple
         drawn = sample(model, tokenizer, [text] * 400, seed=3)
         share = sum(completion == answer(text) for completion in drawn) / 400
         assert share == pytest.approx(p, abs=4.5 * (max(p * (1 - p), 1e-3) / 400) ** 0.5)
+
+
+def test_entropy_is_that_of_the_tokens_up_to_the_end(loaded: tuple[Any, Any]) -> None:
+    model, tokenizer = loaded
+    rows = held_out(2)
+    prompts = [row["prompt"] for row in rows]
+    drawn = sample(model, tokenizer, prompts, seed=5)
+    with torch.no_grad():
+        logits_RTV, tokens_RT = answer_logits(model, tokenizer, prompts, drawn)
+    entropy_RT = torch.distributions.Categorical(logits=logits_RTV).entropy()
+    expected = entropy_RT[tokens_RT != -100].mean().item()
+    assert evaluate(model, tokenizer, rows, samples=1, seed=5).entropy == pytest.approx(expected, abs=1e-4)
 
 
 def test_the_shipped_model_leaves_room_to_learn(loaded: tuple[Any, Any]) -> None:

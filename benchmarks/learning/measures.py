@@ -1,0 +1,55 @@
+"""What runs did beside their mean success: the second table of each mix. Runs of before it was recorded are left out.
+
+All figures are means over the table's seeds at the end of the run, except the baselines', which are means over the
+points of the run. The prompts of "lost", "gained" and of the quartiles are the held-out ones: see
+`budgetalloc.cli.testbed.measures`.
+"""
+
+from typing import Any
+
+import numpy as np
+
+HEAD = (
+    *("policy", "seeds", "pass@8", "pass@64", "by quartile of the base model, hardest first", "lost", "gained"),
+    *("entropy", "baseline error", "variance explained", "tokens", "seconds"),
+)
+
+
+def lines(rows_by_policy: dict[str, list[dict[str, Any]]]) -> list[str]:
+    """A Markdown table, a line a policy, of the rows that have the measures; none if no row has."""
+    recorded = {name: [row for row in rows if "quartiles" in row] for name, rows in rows_by_policy.items()}
+    table = ["| " + " | ".join((name, *cells(rows))) + " |" for name, rows in recorded.items() if rows]
+    return [f"| {' | '.join(HEAD)} |", "|---" * len(HEAD) + "|", *table] if table else []
+
+
+def cells(rows: list[dict[str, Any]]) -> tuple[str, ...]:
+    """The cells of one policy's runs after its name.
+
+    >>> end = {"pass8": 0.9, "pass64": 0.95, "entropy": 0.1, "tokens": 1280, "seconds": 40.0}
+    >>> curve = [{"baseline_error": None, "explained": None}, {"baseline_error": 0.04, "explained": 0.5, **end}]
+    >>> " | ".join(cells([{"curve": curve, "quartiles": [[0, 0.5], [1, 1]], "lost": 2, "gained": 1, "prompts": 10}]))
+    '1 | 0.900 | 0.950 | 0.00 to 0.50, 1.00 to 1.00 | 20.0 % | 10.0 % | 0.10 | 0.0400 | 0.50 | 1,280 | 40'
+    """
+
+    def at_end(name: str) -> float:
+        return float(np.mean([row["curve"][-1][name] for row in rows]))
+
+    def over_run(name: str, digits: int) -> str:
+        values = [point[name] for row in rows for point in row["curve"] if point[name] is not None]
+        return f"{np.mean(values):.{digits}f}" if values else "unknown"
+
+    quartiles = np.mean([row["quartiles"] for row in rows], axis=0)
+    lost, gained = (np.mean([row[name] / row["prompts"] for row in rows]) for name in ("lost", "gained"))
+    return (
+        str(len(rows)),
+        f"{at_end('pass8'):.3f}",
+        f"{at_end('pass64'):.3f}",
+        ", ".join(f"{start:.2f} to {end:.2f}" for start, end in quartiles),
+        f"{lost:.1%}".replace("%", " %"),
+        f"{gained:.1%}".replace("%", " %"),
+        f"{at_end('entropy'):.2f}",
+        over_run("baseline_error", 4),
+        over_run("explained", 2),
+        f"{at_end('tokens'):,.0f}",
+        f"{at_end('seconds'):.0f}",
+    )
