@@ -81,6 +81,10 @@ class Options:
         check_success(options.success)
         if not isinstance(options.buffer, SelectiveSampleBuffer | CorrectResponseBuffer | None):
             raise InputError(f"buffer={options.buffer!r}: pass a SelectiveSampleBuffer or a CorrectResponseBuffer.")
+        if options.buffer is not None and options.scale == "whiten_tokens":
+            raise InputError(
+                "buffer= with scale='whiten_tokens': the tokens of stored responses are not counted. Use 'whiten'."
+            )
         if options.hint is not None and options.baseline == "posterior":
             raise InputError(
                 "hint= with baseline='posterior': a belief is about the prompt without a hint. Use baseline='loo'."
@@ -107,11 +111,15 @@ class Options:
             success_R = np.where(np.isnan(rewards_R) | (rewards_R == batch.rewards_R), success_R, 1.0)
         baseline = self.baseline or "group"
         if baseline != "posterior":
-            return batch_advantages(rewards_R, batch.ids_R, baseline, self.scale, self.weight)
+            return batch_advantages(
+                rewards_R, batch.ids_R, baseline, self.scale, self.weight, lengths_R=batch.lengths_R
+            )
         mean_R = posterior_mean(success_R, batch.group_R, batch.baseline_R)
         expected_R, deviation_R = batch.expected(mean_R)
         scale = "none" if self.scale == "group" else self.scale
-        advantages_R = batch_advantages(rewards_R, batch.ids_R, expected_R, scale, self.weight)
+        advantages_R = batch_advantages(
+            rewards_R, batch.ids_R, expected_R, scale, self.weight, lengths_R=batch.lengths_R
+        )
         return advantages_R / (deviation_R + EPS) if self.scale == "group" else advantages_R
 
 

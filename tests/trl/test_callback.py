@@ -12,6 +12,7 @@ from trl import GRPOTrainer
 
 import budgetalloc as ba
 from budgetalloc.trl import AdaptiveGRPOCallback
+from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer
 
 
 def watch(trainer):
@@ -164,6 +165,38 @@ def test_advantages_are_those_of_the_true_groups(build):
         uneven += len(set(Counter(prompts).values())) > 1
     assert uneven
     assert callback.options.baseline == "group"
+
+
+@pytest.mark.parametrize("scale", ["whiten", "whiten_tokens"])
+@pytest.mark.parametrize("baseline", ["batch", "posterior"])
+def test_whitened_advantages_count_the_tokens_of_each_rollout(build, baseline, scale):
+    """What the loss receives is centred over the batch: over rollouts, or over the tokens that TRL's loss averages."""
+    trainer = build(
+        reward=lambda completion_ids, **_: [float(sum(x) % 2) for x in completion_ids],
+        max_steps=3,
+        max_completion_length=16,
+        temperature=2.0,
+    )
+    seen = watch(trainer)
+    attach(trainer, ba.thompson(), candidates="all", baseline=baseline, scale=scale, min_group=1)
+    trainer.train()
+    assert len(seen["batches"]) == 3
+    uneven = 0
+    for batch in seen["batches"]:
+        tokens = batch["completion_mask"].sum(dim=1).double()
+        counted = tokens if scale == "whiten_tokens" else tokens * 0 + 1
+        advantages = batch["advantages"].double()
+        uneven += len(set(tokens.tolist())) > 1
+        mean = float(counted @ advantages / counted.sum())
+        assert mean == pytest.approx(0, abs=1e-5)
+        assert float(counted @ advantages**2 / (counted.sum() - 1)) == pytest.approx(1, abs=0.01)
+    assert uneven
+
+
+def test_tokens_of_stored_responses_are_not_counted(build):
+    trainer = build(num_iterations=1)
+    with pytest.raises(ba.InputError, match="whiten_tokens"):
+        AdaptiveGRPOCallback(trainer, ba.thompson(), scale="whiten_tokens", buffer=CorrectResponseBuffer())
 
 
 def test_defaults_are_what_the_policy_asks_for(build):
