@@ -8,10 +8,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.ids import check_ids, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray
+from budgetalloc.beliefs.reward_line import reward_line
 from budgetalloc.beliefs.rewards import as_rewards, check_range, check_rewards, extremes, to_unit, unequal
 from budgetalloc.errors import InputError, check_array, check_choice, shown
 
-Baseline = Literal["group", "loo", "batch", "posterior"]
+Baseline = Literal["group", "loo", "batch", "posterior", "policy"]
 Scale = Literal["group", "batch", "whiten", "whiten_tokens", "none"]
 Weight = Literal["rollout", "prompt"]
 EPS = 1e-4  # TRL's guard against a division by zero, so that equal groups give TRL's numbers
@@ -40,6 +41,7 @@ def group_advantages(
             every advantage would be R / (R - 1) times as large. It supports groups of one.
             "posterior", `(a + sum of the other rewards) / (a + b + n - 1)` with Beta(a, b) the belief before this
             step. It does not depend on the rollout's own reward, hence it is unbiased, and it supports groups of one.
+            "policy", a rule of the policy's own, for trainers: here pass its result, `step.expected_success(...)`.
             An array, shape (R,): the baseline of each rollout.
         scale: "none". "group", divided by the standard deviation of the group (under "posterior", by the Bernoulli
             deviation sqrt(m(1-m)) of the baseline m, which does not depend on the rollout's own reward).
@@ -131,22 +133,25 @@ def batch_advantages(
     *,
     success_R: ArrayLike | None = None,
     belief_R: Beta | None = None,
+    expected_R: ArrayLike | None = None,
     lengths_R: ArrayLike | None = None,
     reward_range: tuple[float, float] = (0.0, 1.0),
 ) -> FloatArray:
     """The advantages that trainers use: `group_advantages` for a whole batch, with rewards on any scale.
 
     If all rewards of the batch are equal, all advantages are exactly 0, whatever the beliefs are. The posterior
-    baseline is computed from successes, on the scale of the beliefs, and converted to the scale of the rewards: by
-    `reward_range` if success is the reward, else by the line through the rewards and successes of the batch's other
-    prompts (`reward_line`). It does not depend on the rollout's own reward.
+    baseline, and one of the policy's own, are successes, on the scale of the beliefs, and are converted to the scale of
+    the rewards: by `reward_range` if success is the reward, else by the line through the rewards and successes of the
+    batch's other prompts (`reward_line`). The posterior baseline does not depend on the rollout's own reward.
 
     Args:
         rewards_R: Rewards on the trainer's scale, shape (R,); a row whose reward is NaN or None gets 0.
-        ids_R, baseline, scale, weight: As in `group_advantages`.
+        ids_R, baseline, scale, weight: As in `group_advantages`. A row whose given baseline is NaN is not trained on:
+            it is left out of all statistics and gets 0.
         success_R: The success of each rollout in [0, 1], shape (R,). By default, the reward mapped by `reward_range`
             and clipped.
         belief_R: For "posterior": `step.baseline_belief(ids_R, success_R)`.
+        expected_R: For "policy": `step.expected_success(ids_R, success_R)`, in [0, 1] or NaN, shape (R,).
         lengths_R: As in `group_advantages`.
         reward_range: The rewards at success 0 and at success 1, for "posterior".
 
@@ -165,10 +170,15 @@ def batch_advantages(
     ids = check_ids(ids_R, "ids_R")
     rewards = as_rewards(rewards_R, len(ids))
     _, group_R = factorize(ids)
+    told = _is(baseline, "posterior") or _is(baseline, "policy")
+    own_R = expected_R if _is(baseline, "policy") else None if isinstance(baseline, str) else baseline
+    if own_R is not None:
+        rewards = np.where(np.isnan(as_rewards(own_R, len(ids), "baseline")), np.nan, rewards)
     if not unequal(*extremes(rewards, np.zeros(len(ids), dtype=np.int64), 1))[0]:
         return np.zeros(len(ids))
-    if not _is(baseline, "posterior"):
-        return group_advantages(rewards, ids, baseline, scale, weight, lengths_R=lengths_R)
+    if not told:
+        known = baseline if isinstance(baseline, str) else np.nan_to_num(as_rewards(baseline, len(ids), "baseline"))
+        return group_advantages(rewards, ids, known, scale, weight, lengths_R=lengths_R)
     low, high = check_range(reward_range)
     if success_R is None:
         success = np.clip(to_unit(rewards, (low, high)), 0.0, 1.0)
@@ -176,7 +186,10 @@ def batch_advantages(
     else:
         success = check_rewards(success_R, len(ids), "success_R")
         start_R, slope_R, rest_R = reward_line(rewards, success, group_R, (low, high))
-    share_R = posterior_mean(success, group_R, belief_R)
+    if _is(baseline, "policy"):
+        share_R = np.nan_to_num(_expected(expected_R, len(ids)))
+    else:
+        share_R = posterior_mean(success, group_R, belief_R)
     advantages_R = group_advantages(
         rewards,
         ids,
@@ -208,44 +221,6 @@ def whitened(advantages_R: FloatArray, counted_R: FloatArray) -> FloatArray:
     return np.asarray(centred_R / (np.sqrt(variance) + EPS))
 
 
-def reward_line(
-    rewards_R: FloatArray, success_R: FloatArray, group_R: NDArray[np.int64], reward_range: tuple[float, float]
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The reward expected at success 0, its rise to success 1, and the variance around that line, for each row.
-
-    A least-squares line through the rows of all other prompts, and a point at each end of `reward_range` that counts
-    as a hundredth of a row: for a total of 0.8 for the answer and 0.2 for the format, the line gives 0.2 for a failure
-    with correct format. Rows with NaN are left out.
-
-    Args:
-        rewards_R, success_R: Shape (R,).
-        group_R: The prompt of each row, from 0 on, shape (R,).
-        reward_range: Rewards at success 0 and 1, used in the absence of data.
-
-    Returns:
-        Three arrays of shape (R,).
-
-    >>> rewards_R, success_R = np.array([0.2, 1.0] * 500), np.array([0.0, 1.0] * 500)
-    >>> [x[:1].round(2) for x in reward_line(rewards_R, success_R, np.arange(1000), (0.0, 1.0))]
-    [array([0.2]), array([0.8]), array([0.])]
-    """
-    low, high = reward_range
-    known_R = ~np.isnan(rewards_R) & ~np.isnan(success_R)
-    r_R, s_R = np.where(known_R, rewards_R - low, 0.0), np.where(known_R, success_R, 0.0)
-
-    def others(x_R: FloatArray, ends: float) -> FloatArray:
-        own_G = np.bincount(group_R, weights=x_R)
-        return np.asarray((own_G.sum() - own_G)[group_R] + ends)
-
-    top, w = high - low, 0.01
-    n_R, s1_R, s2_R = others(known_R.astype(np.float64), 2 * w), others(s_R, w), others(s_R**2, w)
-    r1_R, rs_R, r2_R = others(r_R, w * top), others(r_R * s_R, w * top), others(r_R**2, w * top**2)
-    slope_R = (n_R * rs_R - s1_R * r1_R) / (n_R * s2_R - s1_R**2)
-    start_R = (r1_R - slope_R * s1_R) / n_R
-    rest_R = np.maximum(r2_R - start_R * r1_R - slope_R * rs_R, 0.0) / n_R
-    return low + start_R, slope_R, rest_R
-
-
 def posterior_mean(success_R: FloatArray, group_R: NDArray[np.int64], belief_R: Beta | None) -> FloatArray:
     """The posterior mean of each row's prompt after the other rows of its group; NaN rows are no evidence."""
     if not isinstance(belief_R, Beta) or len(belief_R) != len(success_R):
@@ -267,6 +242,15 @@ def _is(baseline: object, name: str) -> bool:
 def _group_sum(x_R: FloatArray, group_R: NDArray[np.int64]) -> FloatArray:
     """For each row, the sum over its group."""
     return np.asarray(np.bincount(group_R, weights=x_R)[group_R]) if len(x_R) else x_R
+
+
+def _expected(expected_R: ArrayLike | None, rows: int) -> FloatArray:
+    if expected_R is None:
+        raise InputError(
+            "baseline='policy' is a rule of the policy's own, and this policy has none (`Policy.expect`): pass "
+            "expected_R=step.expected_success(ids_R, success_R), or another baseline, such as 'posterior'."
+        )
+    return check_rewards(expected_R, rows, "expected_R")
 
 
 def _tokens(lengths_R: ArrayLike | None, rows: int) -> FloatArray:

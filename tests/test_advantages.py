@@ -375,6 +375,41 @@ def test_rewards_in_the_unit_interval_are_as_group_advantages_has_them(data, bas
         assert batch == pytest.approx(plain, rel=1e-12, abs=1e-12)
 
 
+@pytest.mark.parametrize("scale", ["none", "group", "batch", "whiten"])
+def test_a_baseline_of_the_policys_own_is_as_the_posterior_has_it(scale):
+    """The same expected successes, by either name, also on a scale of rewards of its own."""
+    success, ids = np.array([0.0, 1.0, 1.0, 0.0, 1.0]), ["a", "a", "b", "b", 1]
+    mean_R = beliefs(ids).mean
+    as_if = Beta(1e9 * mean_R, 1e9 * (1 - mean_R))  # so firm that the other rollouts do not move it
+    for about in ({"reward_range": (-1, 3)}, {"reward_range": (-1, 3), "success_R": success}):
+        posterior = batch_advantages(-1 + 4 * success, ids, "posterior", scale, belief_R=as_if, **about)
+        own = batch_advantages(-1 + 4 * success, ids, "policy", scale, expected_R=mean_R, **about)
+        assert own == pytest.approx(posterior, abs=1e-5)
+
+
+@pytest.mark.parametrize("scale", ["none", "batch", "whiten", "whiten_tokens"])
+def test_rows_without_an_expectation_are_as_if_absent(scale):
+    success, ids, lengths_R = np.array([0.0, 1.0, 1.0, 0.0]), ["a", "b", "c", "d"], np.array([3, 4, 5, 6])
+    own = batch_advantages(success, ids, "policy", scale, expected_R=[0.2, nan, 0.7, 0.6], lengths_R=lengths_R)
+    rest = [0, 2, 3]
+    alone = batch_advantages(
+        success[rest], ["a", "c", "d"], "policy", scale, expected_R=[0.2, 0.7, 0.6], lengths_R=lengths_R[rest]
+    )
+    assert own[rest] == pytest.approx(alone)
+    assert own[1] == 0
+    array = batch_advantages(success, ids, [0.2, nan, 0.7, 0.6], scale, lengths_R=lengths_R)
+    assert array == pytest.approx(own)
+    nothing = batch_advantages(success, ids, "policy", scale, expected_R=[nan] * 4, lengths_R=lengths_R)
+    assert nothing.tolist() == [0, 0, 0, 0]
+
+
+def test_a_policy_without_a_rule_of_its_own_is_told():
+    with pytest.raises(InputError, match="this policy has none"):
+        batch_advantages([1, 0], ["a", "b"], "policy")
+    with pytest.raises(InputError, match="baseline='policy'"):
+        group_advantages([1, 0], ["a", "b"], "policy", "none")
+
+
 @pytest.mark.parametrize("given_success", [False, True])
 def test_the_posterior_baseline_is_in_the_units_of_the_rewards(given_success):
     unit, ids = np.array([0.0, 0.25, 1.0, 1.0, 0.0, 0.5]), ["a", "a", "b", "b", 1, "1"]
