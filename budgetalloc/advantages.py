@@ -8,11 +8,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.ids import check_ids, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray
+from budgetalloc.beliefs.reward_line import reward_line
 from budgetalloc.beliefs.rewards import as_rewards, check_range, check_rewards, extremes, to_unit, unequal
 from budgetalloc.errors import InputError, check_array, check_choice, shown
 
-Baseline = Literal["group", "loo", "posterior"]
-Scale = Literal["group", "batch", "none"]
+Baseline = Literal["group", "loo", "batch", "posterior", "policy"]
+Scale = Literal["group", "batch", "whiten", "whiten_tokens", "none"]
 Weight = Literal["rollout", "prompt"]
 EPS = 1e-4  # TRL's guard against a division by zero, so that equal groups give TRL's numbers
 
@@ -25,6 +26,7 @@ def group_advantages(
     weight: Weight = "rollout",
     *,
     belief_R: Beta | None = None,
+    lengths_R: ArrayLike | None = None,
 ) -> FloatArray:
     """Reward minus baseline, scaled and weighted, one per rollout; the rows of a group need not be adjacent.
 
@@ -35,13 +37,21 @@ def group_advantages(
         ids_R: The prompt of each rollout, shape (R,).
         baseline: "group", the mean of the group (GRPO, arXiv 2402.03300); a group of one gets 0.
             "loo", the mean of the others (RLOO, arXiv 2402.14740); a group of one gets 0.
+            "batch", the mean of all rewards, the own one included (REINFORCE++, arXiv 2501.03262); without the own one
+            every advantage would be R / (R - 1) times as large. It supports groups of one.
             "posterior", `(a + sum of the other rewards) / (a + b + n - 1)` with Beta(a, b) the belief before this
             step. It does not depend on the rollout's own reward, hence it is unbiased, and it supports groups of one.
+            "policy", a rule of the policy's own, for trainers: here pass its result, `step.expected_success(...)`.
             An array, shape (R,): the baseline of each rollout.
         scale: "none". "group", divided by the standard deviation of the group (under "posterior", by the Bernoulli
             deviation sqrt(m(1-m)) of the baseline m, which does not depend on the rollout's own reward).
             "batch", divided by the standard deviation of all rewards as TRL does (under "posterior" and a given
             baseline, by the root mean square of all advantages).
+            "whiten", minus the mean of all advantages, then divided by their standard deviation (SPO, arXiv 2509.13232;
+            REINFORCE++).
+            "whiten_tokens", the same with every rollout counted once for each of its tokens, as a loss that averages
+            over tokens does (SPO++, arXiv 2608.24870, eq. 5): the mean is sum L A / sum L, the variance
+            sum L (A - mean)^2 / (sum L - 1). With the mean over rollouts, long failures shift a token's mean advantage.
         weight: "rollout", every rollout has the same weight. "prompt", every prompt has the same weight whatever its
             n: rows are multiplied by mean count / count. With "posterior" and no scale, the expected gradient then
             does not depend on the counts. With "loo" it does not among counts of at least 2, but a group of one gets 0.
@@ -49,18 +59,24 @@ def group_advantages(
             "dapo") the weight of a rollout is proportional to its length, so that a prompt with longer completions has
             more weight.
         belief_R: For "posterior": the belief about each row's prompt before this step, `policy.belief(ids_R)`.
+        lengths_R: For "whiten_tokens": the tokens of each rollout, at least 0, shape (R,).
 
     Returns:
         Advantages, shape (R,).
 
     Raises:
-        InputError: lengths differ, an option is unknown, or "posterior" lacks its belief or has rewards outside [0, 1].
+        InputError: lengths differ, an option is unknown, "posterior" lacks its belief or has rewards outside [0, 1], or
+            "whiten_tokens" lacks the tokens.
 
     >>> group_advantages([1, 0, 0, 0, 1], ["a", "a", "a", "a", "b"], scale="none")
     array([ 0.75, -0.25, -0.25, -0.25,  0.  ])
     >>> group_advantages([0, 0, 1], ["a", "a", "b"], baseline="posterior", scale="none",
     ...                  belief_R=Beta([3, 3, 1], [3, 3, 1]))  # before this step, both succeeded half the time
     array([-0.42857143, -0.42857143,  0.5       ])
+    >>> group_advantages([1, 0, 0, 0], ["a", "b", "c", "d"], "batch", "whiten").round(2)  # (0.75, -0.25, ...) / 0.5
+    array([ 1.5, -0.5, -0.5, -0.5])
+    >>> group_advantages([1, 0, 0, 0], ["a", "b", "c", "d"], "batch", "whiten_tokens", lengths_R=[3, 1, 1, 1]).round(2)
+    array([ 0.91, -0.91, -0.91, -0.91])
     """
     ids = check_ids(ids_R, "ids_R")
     rewards = check_rewards(rewards_R, len(ids)) if _is(baseline, "posterior") else as_rewards(rewards_R, len(ids))
@@ -79,12 +95,17 @@ def group_advantages(
         base_R = np.where(n_R > 1, (sum_R - known) / others_R, known)
     elif _is(baseline, "posterior"):
         base_R = posterior_mean(rewards, group_R, belief_R)
+    elif _is(baseline, "batch"):
+        base_R = np.full(len(ids), known.sum() / max(scored_R.sum(), 1))
     else:
         base_R = _given(baseline, len(ids))
     advantages = np.where(scored_R, rewards - base_R, 0.0)
 
-    trl_units = _is(baseline, "group") or _is(baseline, "loo")
-    if scale == "batch" and scored_R.any():
+    trl_units = any(_is(baseline, name) for name in ("group", "loo", "batch"))
+    if scale in ("whiten", "whiten_tokens"):
+        counted_R = scored_R * (_tokens(lengths_R, len(ids)) if scale == "whiten_tokens" else 1.0)
+        advantages = np.where(scored_R, whitened(advantages, counted_R), 0.0)
+    elif scale == "batch" and scored_R.any():
         if trl_units:
             spread = float(np.std(rewards[scored_R], ddof=1)) if scored_R.sum() > 1 else 0.0
         else:
@@ -93,8 +114,8 @@ def group_advantages(
     elif scale == "group" and _is(baseline, "posterior"):
         advantages = advantages / (np.sqrt(base_R * (1 - base_R)) + EPS)
     elif scale == "group":
-        if not trl_units and (n_R[scored_R] == 1).any():
-            raise InputError("scale='group' has no deviation for a group of one: use scale='batch' or scale='none'.")
+        if not (_is(baseline, "group") or _is(baseline, "loo")) and (n_R[scored_R] == 1).any():
+            raise InputError("scale='group' has no deviation for a group of one: use another, such as scale='batch'.")
         deviation_R = np.where(scored_R, rewards - sum_R / np.maximum(n_R, 1), 0.0)
         advantages = advantages / (np.sqrt(_group_sum(deviation_R**2, group_R) / others_R) + EPS)
     if weight == "prompt" and scored_R.any():
@@ -112,21 +133,26 @@ def batch_advantages(
     *,
     success_R: ArrayLike | None = None,
     belief_R: Beta | None = None,
+    expected_R: ArrayLike | None = None,
+    lengths_R: ArrayLike | None = None,
     reward_range: tuple[float, float] = (0.0, 1.0),
 ) -> FloatArray:
     """The advantages that trainers use: `group_advantages` for a whole batch, with rewards on any scale.
 
     If all rewards of the batch are equal, all advantages are exactly 0, whatever the beliefs are. The posterior
-    baseline is computed from successes, on the scale of the beliefs, and converted to the scale of the rewards: by
-    `reward_range` if success is the reward, else by the line through the rewards and successes of the batch's other
-    prompts (`reward_line`). It does not depend on the rollout's own reward.
+    baseline, and one of the policy's own, are successes, on the scale of the beliefs, and are converted to the scale of
+    the rewards: by `reward_range` if success is the reward, else by the line through the rewards and successes of the
+    batch's other prompts (`reward_line`). The posterior baseline does not depend on the rollout's own reward.
 
     Args:
         rewards_R: Rewards on the trainer's scale, shape (R,); a row whose reward is NaN or None gets 0.
-        ids_R, baseline, scale, weight: As in `group_advantages`.
+        ids_R, baseline, scale, weight: As in `group_advantages`. A row whose given baseline is NaN is not trained on:
+            it is left out of all statistics and gets 0.
         success_R: The success of each rollout in [0, 1], shape (R,). By default, the reward mapped by `reward_range`
             and clipped.
         belief_R: For "posterior": `step.baseline_belief(ids_R, success_R)`.
+        expected_R: For "policy": `step.expected_success(ids_R, success_R)`, in [0, 1] or NaN, shape (R,).
+        lengths_R: As in `group_advantages`.
         reward_range: The rewards at success 0 and at success 1, for "posterior".
 
     Returns:
@@ -144,10 +170,15 @@ def batch_advantages(
     ids = check_ids(ids_R, "ids_R")
     rewards = as_rewards(rewards_R, len(ids))
     _, group_R = factorize(ids)
+    told = _is(baseline, "posterior") or _is(baseline, "policy")
+    own_R = expected_R if _is(baseline, "policy") else None if isinstance(baseline, str) else baseline
+    if own_R is not None:
+        rewards = np.where(np.isnan(as_rewards(own_R, len(ids), "baseline")), np.nan, rewards)
     if not unequal(*extremes(rewards, np.zeros(len(ids), dtype=np.int64), 1))[0]:
         return np.zeros(len(ids))
-    if not _is(baseline, "posterior"):
-        return group_advantages(rewards, ids, baseline, scale, weight)
+    if not told:
+        known = baseline if isinstance(baseline, str) else np.nan_to_num(as_rewards(baseline, len(ids), "baseline"))
+        return group_advantages(rewards, ids, known, scale, weight, lengths_R=lengths_R)
     low, high = check_range(reward_range)
     if success_R is None:
         success = np.clip(to_unit(rewards, (low, high)), 0.0, 1.0)
@@ -155,51 +186,39 @@ def batch_advantages(
     else:
         success = check_rewards(success_R, len(ids), "success_R")
         start_R, slope_R, rest_R = reward_line(rewards, success, group_R, (low, high))
-    share_R = posterior_mean(success, group_R, belief_R)
+    if _is(baseline, "policy"):
+        share_R = np.nan_to_num(_expected(expected_R, len(ids)))
+    else:
+        share_R = posterior_mean(success, group_R, belief_R)
     advantages_R = group_advantages(
-        rewards, ids, start_R + slope_R * share_R, "none" if scale == "group" else scale, weight
+        rewards,
+        ids,
+        start_R + slope_R * share_R,
+        "none" if scale == "group" else scale,
+        weight,
+        lengths_R=lengths_R,
     )
     if scale == "group":
         advantages_R /= np.sqrt(slope_R**2 * share_R * (1 - share_R) + rest_R) + EPS
     return advantages_R
 
 
-def reward_line(
-    rewards_R: FloatArray, success_R: FloatArray, group_R: NDArray[np.int64], reward_range: tuple[float, float]
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The reward expected at success 0, its rise to success 1, and the variance around that line, for each row.
-
-    A least-squares line through the rows of all other prompts, and a point at each end of `reward_range` that counts
-    as a hundredth of a row: for a total of 0.8 for the answer and 0.2 for the format, the line gives 0.2 for a failure
-    with correct format. Rows with NaN are left out.
+def whitened(advantages_R: FloatArray, counted_R: FloatArray) -> FloatArray:
+    """Advantages minus their mean, divided by their standard deviation, with each row counted this many times.
 
     Args:
-        rewards_R, success_R: Shape (R,).
-        group_R: The prompt of each row, from 0 on, shape (R,).
-        reward_range: Rewards at success 0 and 1, used in the absence of data.
+        advantages_R: Shape (R,).
+        counted_R: At least 0: 1 for each rollout, its tokens, or 0 for a row to leave out of mean and deviation.
 
-    Returns:
-        Three arrays of shape (R,).
-
-    >>> rewards_R, success_R = np.array([0.2, 1.0] * 500), np.array([0.0, 1.0] * 500)
-    >>> [x[:1].round(2) for x in reward_line(rewards_R, success_R, np.arange(1000), (0.0, 1.0))]
-    [array([0.2]), array([0.8]), array([0.])]
+    >>> whitened(np.array([0.5, 0.1, 9.0]), np.array([2.0, 2.0, 0.0])).round(2)  # 0.2 and -0.2 over sqrt(0.16 / 3)
+    array([ 0.87, -0.87, 37.66])
     """
-    low, high = reward_range
-    known_R = ~np.isnan(rewards_R) & ~np.isnan(success_R)
-    r_R, s_R = np.where(known_R, rewards_R - low, 0.0), np.where(known_R, success_R, 0.0)
-
-    def others(x_R: FloatArray, ends: float) -> FloatArray:
-        own_G = np.bincount(group_R, weights=x_R)
-        return np.asarray((own_G.sum() - own_G)[group_R] + ends)
-
-    top, w = high - low, 0.01
-    n_R, s1_R, s2_R = others(known_R.astype(np.float64), 2 * w), others(s_R, w), others(s_R**2, w)
-    r1_R, rs_R, r2_R = others(r_R, w * top), others(r_R * s_R, w * top), others(r_R**2, w * top**2)
-    slope_R = (n_R * rs_R - s1_R * r1_R) / (n_R * s2_R - s1_R**2)
-    start_R = (r1_R - slope_R * s1_R) / n_R
-    rest_R = np.maximum(r2_R - start_R * r1_R - slope_R * rs_R, 0.0) / n_R
-    return low + start_R, slope_R, rest_R
+    total = counted_R.sum()
+    if not total:
+        return advantages_R
+    centred_R = advantages_R - counted_R @ advantages_R / total
+    variance = counted_R @ centred_R**2 / (total - 1) if total > 1 else 0.0
+    return np.asarray(centred_R / (np.sqrt(variance) + EPS))
 
 
 def posterior_mean(success_R: FloatArray, group_R: NDArray[np.int64], belief_R: Beta | None) -> FloatArray:
@@ -223,6 +242,24 @@ def _is(baseline: object, name: str) -> bool:
 def _group_sum(x_R: FloatArray, group_R: NDArray[np.int64]) -> FloatArray:
     """For each row, the sum over its group."""
     return np.asarray(np.bincount(group_R, weights=x_R)[group_R]) if len(x_R) else x_R
+
+
+def _expected(expected_R: ArrayLike | None, rows: int) -> FloatArray:
+    if expected_R is None:
+        raise InputError(
+            "baseline='policy' is a rule of the policy's own, and this policy has none (`Policy.expect`): pass "
+            "expected_R=step.expected_success(ids_R, success_R), or another baseline, such as 'posterior'."
+        )
+    return check_rewards(expected_R, rows, "expected_R")
+
+
+def _tokens(lengths_R: ArrayLike | None, rows: int) -> FloatArray:
+    if lengths_R is None:
+        raise InputError("scale='whiten_tokens' counts tokens: pass lengths_R, the tokens of each rollout.")
+    lengths = check_array("lengths_R", lengths_R, "the tokens of each rollout")
+    if lengths.shape != (rows,) or not (np.isfinite(lengths) & (lengths >= 0)).all():
+        raise InputError(f"lengths_R={shown(lengths_R)}: give a number of tokens for each of {rows} rollouts.")
+    return lengths
 
 
 def _given(baseline: object, rows: int) -> FloatArray:

@@ -77,13 +77,24 @@ def test_the_mean_of_a_group_is_zero(data, scale):
         assert advantages[rows].mean() == pytest.approx(0, abs=1e-9 * (1 + abs(advantages).max()))
 
 
-BASELINES = ["group", "loo", "posterior"]
-OPTIONS = list(itertools.product(BASELINES, ["group", "batch", "none"], ["rollout", "prompt"]))
+BASELINES = ["group", "loo", "posterior", "batch"]
+SCALES = ["group", "batch", "whiten", "whiten_tokens", "none"]
+OPTIONS = [
+    each
+    for each in itertools.product(BASELINES, SCALES, ["rollout", "prompt"])
+    if each[:2] != ("batch", "group")  # a group of one has no deviation
+]
+
+
+def lengths(ids):
+    """The tokens of each rollout, by its prompt."""
+    return [{"a": 3, "b": 7, 1: 40, "1": 1}[x] for x in ids]
 
 
 def advantages_of(ids, rewards, baseline, scale, weight):
     belief_R = beliefs(ids) if baseline == "posterior" else None
-    return group_advantages(rewards, ids, baseline, scale, weight, belief_R=belief_R)
+    lengths_R = lengths(ids) if scale == "whiten_tokens" else None
+    return group_advantages(rewards, ids, baseline, scale, weight, belief_R=belief_R, lengths_R=lengths_R)
 
 
 @pytest.mark.parametrize(("baseline", "scale", "weight"), OPTIONS)
@@ -199,6 +210,50 @@ def test_given_baseline():
     assert group == pytest.approx([0.5 / (0.5**0.5 + 1e-4), -0.25 / (0.5**0.5 + 1e-4)])
 
 
+def test_the_batch_baseline_is_the_mean_of_all_rewards():
+    got = group_advantages([1, 0, None, 1], ["a", "a", "b", "c"], "batch", "none")
+    assert got == pytest.approx([1 / 3, -2 / 3, 0, 1 / 3])
+    scaled = group_advantages([1, 0, None, 1], ["a", "a", "b", "c"], "batch", "batch")
+    assert scaled == pytest.approx(got / (np.std([1, 0, 1], ddof=1) + 1e-4))
+
+
+@given(rollouts(st.floats(-10, 10)), st.sampled_from(["group", "loo", "batch"]))
+@LIMITS
+def test_whitened_advantages_are_centred_and_divided_by_their_own_deviation(data, baseline):
+    ids, rewards = data
+    raw = group_advantages(rewards, ids, baseline, "none")
+    got = group_advantages(rewards, ids, baseline, "whiten")
+    spread = np.std(raw, ddof=1) if len(raw) > 1 else 0.0
+    assert got == pytest.approx((raw - raw.mean()) / (spread + 1e-4), abs=1e-6)
+
+
+@given(data=rollouts(st.sampled_from([0.0, 1.0, 0.25, nan])))
+@LIMITS
+def test_whitening_by_tokens_is_whitening_of_every_token_by_itself(data):
+    """Each rollout as many times as it has tokens, by brute force."""
+    ids, rewards = data
+    raw, count = group_advantages(rewards, ids, "batch", "none"), np.array(lengths(ids))
+    got = group_advantages(rewards, ids, "batch", "whiten_tokens", lengths_R=count)
+    scored = ~np.isnan(rewards)
+    tokens = np.repeat(raw[scored], count[scored])
+    if len(tokens) > 1:
+        expected = (raw - tokens.mean()) / (np.std(tokens, ddof=1) + 1e-4)
+        assert got[scored] == pytest.approx(expected[scored], abs=1e-6)
+    assert (got[~scored] == 0).all()
+
+
+def test_whitening_by_equal_lengths_is_whitening_but_for_the_ddof():
+    rewards, ids = [1, 0, 0, 1, 1], [1, 2, 3, 4, 5]
+    plain = group_advantages(rewards, ids, "batch", "whiten")
+    tokens = group_advantages(rewards, ids, "batch", "whiten_tokens", lengths_R=[20] * 5)
+    assert tokens == pytest.approx(plain * np.sqrt((100 - 1) / 100 * 5 / 4), rel=1e-4)
+
+
+def test_no_tokens_at_all_leave_the_advantages_as_they_are():
+    """A completion without tokens has no loss; the mean over none would be NaN."""
+    assert group_advantages([1, 0], [1, 2], "batch", "whiten_tokens", lengths_R=[0, 0]).tolist() == [0.5, -0.5]
+
+
 def test_weight_prompt_gives_every_prompt_the_same():
     ids = ["a"] * 6 + ["b"] * 2
     plain = group_advantages([1, 0] * 4, ids, "group", "none")
@@ -277,6 +332,10 @@ def test_the_group_baseline_shrinks_the_gradient(n):
         (lambda: group_advantages([1], ["a"], baseline="mean"), "baseline='mean'"),
         (lambda: group_advantages([1], ["a"], scale="std"), "scale='std'"),
         (lambda: group_advantages([1], ["a"], weight="token"), "weight='token'"),
+        (lambda: group_advantages([1], ["a"], scale="whiten_tokens"), "pass lengths_R"),
+        (lambda: group_advantages([1], ["a"], scale="whiten_tokens", lengths_R=[1, 2]), "lengths_R=[1, 2]"),
+        (lambda: group_advantages([1], ["a"], scale="whiten_tokens", lengths_R=[-1]), "lengths_R=[-1]"),
+        (lambda: group_advantages([1], ["a"], "batch", "group"), "scale='group' has no deviation for a group of one"),
         (lambda: group_advantages([1, 0], ["a", "a"], [0.5]), "baseline has shape (1,) for 2 rollouts"),
         (lambda: group_advantages([1], ["a"], [nan]), "baseline has shape (1,)"),
         (lambda: group_advantages([1], ["a"], [0.5]), "scale='group' has no deviation for a group of one"),
@@ -293,27 +352,62 @@ def test_bad_input(call, text):
 # --- a whole batch, as trainers use it ---
 
 
-@pytest.mark.parametrize("baseline", ["group", "loo", "posterior"])
-@pytest.mark.parametrize("scale", ["none", "group", "batch"])
+@pytest.mark.parametrize("baseline", BASELINES)
+@pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("reward", [0.0, 0.2, 1.0, -3.0])
 def test_rewards_that_are_all_equal_give_no_gradient_whatever_was_believed(baseline, scale, reward):
     ids, belief = ["a", "a", "b", "c"], Beta([1, 1, 50, 0.1], [1, 1, 1, 9])
-    advantages = batch_advantages([reward, reward + 1e-9, reward, nan], ids, baseline, scale, belief_R=belief)
+    advantages = batch_advantages(
+        [reward, reward + 1e-9, reward, nan], ids, baseline, scale, belief_R=belief, lengths_R=[1, 2, 3, 4]
+    )
     assert advantages.tolist() == [0, 0, 0, 0]
 
 
 @settings(max_examples=25, deadline=None)
 @given(data=rollouts())
-@pytest.mark.parametrize("scale", ["none", "group", "batch"])
-@pytest.mark.parametrize("weight", ["rollout", "prompt"])
-@pytest.mark.parametrize("baseline", ["group", "loo", "posterior"])
+@pytest.mark.parametrize(("baseline", "scale", "weight"), OPTIONS)
 def test_rewards_in_the_unit_interval_are_as_group_advantages_has_them(data, baseline, scale, weight):
     ids, rewards = data
     belief_R = beliefs(ids)
-    batch = batch_advantages(rewards, ids, baseline, scale, weight, belief_R=belief_R)
-    plain = group_advantages(rewards, ids, baseline, scale, weight, belief_R=belief_R)
+    batch = batch_advantages(rewards, ids, baseline, scale, weight, belief_R=belief_R, lengths_R=lengths(ids))
+    plain = group_advantages(rewards, ids, baseline, scale, weight, belief_R=belief_R, lengths_R=lengths(ids))
     if batch.any():
         assert batch == pytest.approx(plain, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("scale", ["none", "group", "batch", "whiten"])
+def test_a_baseline_of_the_policys_own_is_as_the_posterior_has_it(scale):
+    """The same expected successes, by either name, also on a scale of rewards of its own."""
+    success, ids = np.array([0.0, 1.0, 1.0, 0.0, 1.0]), ["a", "a", "b", "b", 1]
+    mean_R = beliefs(ids).mean
+    as_if = Beta(1e9 * mean_R, 1e9 * (1 - mean_R))  # so firm that the other rollouts do not move it
+    for about in ({"reward_range": (-1, 3)}, {"reward_range": (-1, 3), "success_R": success}):
+        posterior = batch_advantages(-1 + 4 * success, ids, "posterior", scale, belief_R=as_if, **about)
+        own = batch_advantages(-1 + 4 * success, ids, "policy", scale, expected_R=mean_R, **about)
+        assert own == pytest.approx(posterior, abs=1e-5)
+
+
+@pytest.mark.parametrize("scale", ["none", "batch", "whiten", "whiten_tokens"])
+def test_rows_without_an_expectation_are_as_if_absent(scale):
+    success, ids, lengths_R = np.array([0.0, 1.0, 1.0, 0.0]), ["a", "b", "c", "d"], np.array([3, 4, 5, 6])
+    own = batch_advantages(success, ids, "policy", scale, expected_R=[0.2, nan, 0.7, 0.6], lengths_R=lengths_R)
+    rest = [0, 2, 3]
+    alone = batch_advantages(
+        success[rest], ["a", "c", "d"], "policy", scale, expected_R=[0.2, 0.7, 0.6], lengths_R=lengths_R[rest]
+    )
+    assert own[rest] == pytest.approx(alone)
+    assert own[1] == 0
+    array = batch_advantages(success, ids, [0.2, nan, 0.7, 0.6], scale, lengths_R=lengths_R)
+    assert array == pytest.approx(own)
+    nothing = batch_advantages(success, ids, "policy", scale, expected_R=[nan] * 4, lengths_R=lengths_R)
+    assert nothing.tolist() == [0, 0, 0, 0]
+
+
+def test_a_policy_without_a_rule_of_its_own_is_told():
+    with pytest.raises(InputError, match="this policy has none"):
+        batch_advantages([1, 0], ["a", "b"], "policy")
+    with pytest.raises(InputError, match="baseline='policy'"):
+        group_advantages([1, 0], ["a", "b"], "policy", "none")
 
 
 @pytest.mark.parametrize("given_success", [False, True])

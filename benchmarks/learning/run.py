@@ -46,6 +46,10 @@ RIVALS: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
     "thompson_posterior": (lambda seed: ba.thompson(seed=seed), {"baseline": "posterior", "scale": "batch"}),
     # Shows what the posterior baseline in groups of one does without any choice among prompts.
     "equal_singles": (lambda seed: policies.sampled(power=(0, 0), seed=seed), {}),
+    "spo": (lambda seed: policies.spo(seed=seed), {}),
+    # Its first steps measure 8 rollouts of each prompt: all of a run on seen_once (4,810 prompts) and on larger pools.
+    "spo_offline": (lambda seed: policies.spo(offline=8, seed=seed), {}),
+    "spo_pp": (lambda seed: policies.spo_pp(seed=seed), {}),
     "adaptive": (lambda seed: ba.adaptive(seed=seed), {}),
 }
 ROLLOUTS = 256  # a step of 32 prompts x 8

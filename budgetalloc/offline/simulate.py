@@ -91,10 +91,17 @@ def simulate(
             raise InputError(f"{policy} asked for no rollout at step {at} of {limit}: its rule must spend something.")
         at_R, rewards_R = np.concatenate(rounds), np.concatenate(rewards)
         ids_R = [ids_P[k] for k in at_R.tolist()]
-        belief_R = step.baseline_belief(ids_R, rewards_R)
+        belief_R, expected_R = step.baseline_belief(ids_R, rewards_R), step.expected_success(ids_R, rewards_R)
         step.end()
         advantages_R = batch_advantages(
-            rewards_R, ids_R, estimate, scale or needs.scale or "group", weight or needs.weight, belief_R=belief_R
+            rewards_R,
+            ids_R,
+            estimate,
+            scale or needs.scale or "group",
+            weight or needs.weight,
+            belief_R=belief_R,
+            expected_R=expected_R,
+            lengths_R=np.ones(len(ids_R)),  # a world has no tokens: all rollouts are of equal length
         )
         if policy.keep is not None and len(ids_R) > rows:
             # A row counts as often as it is kept. The factor converts the world's mean over all rows to one over kept

@@ -37,6 +37,8 @@ from budgetalloc.policies.published.which_prompts.greso import greso as greso
 from budgetalloc.policies.published.which_prompts.masa import masa as masa
 from budgetalloc.policies.published.which_prompts.mopps import mopps as mopps
 from budgetalloc.policies.published.which_prompts.pvpo import pvpo as pvpo
+from budgetalloc.policies.published.which_prompts.spo import spo as spo
+from budgetalloc.policies.published.which_prompts.spo import spo_pp as spo_pp
 from budgetalloc.policies.published.which_prompts.vade import vade as vade
 from budgetalloc.policies.published.which_rollouts.cppo import cppo as cppo
 from budgetalloc.policies.published.which_rollouts.pods import d3s as d3s

@@ -16,13 +16,14 @@ from budgetalloc.beliefs.rewards import check_outcomes
 from budgetalloc.beliefs.state import check_state
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import (
+    InputError,
     StateError,
     UnsupportedError,
     check_function,
     check_seed,
     check_type,
 )
-from budgetalloc.policies.decision import Decide, Keep, Needs
+from budgetalloc.policies.decision import Decide, Expect, Keep, Needs
 from budgetalloc.policies.step import Seen, Step
 
 
@@ -41,6 +42,7 @@ class Policy:
         needs: What the policy asks of a trainer.
         keep: Selects the rollouts to train on, if the policy generates more than the trainer trains on.
         memory: Per-prompt columns that the policy keeps in addition to the beliefs, or None.
+        expect: The baseline of `Needs(baseline="policy")`: the expected success of each rollout of a step (`Outcome`).
 
     >>> import budgetalloc as ba
     >>> policy = ba.knapsack(seed=0)
@@ -56,6 +58,7 @@ class Policy:
     needs: Needs = field(default_factory=Needs)
     keep: Keep | None = None
     memory: Memory | None = None
+    expect: Expect | None = None
 
     def __post_init__(self) -> None:
         check_type("name", self.name, str, "the policy's name")
@@ -64,6 +67,10 @@ class Policy:
         check_seed(self.seed)
         check_type("needs", self.needs, Needs, "what the policy asks of a trainer, such as ba.Needs()")
         check_type("memory", self.memory, (Memory, type(None)), "a Memory or None")
+        if self.expect is not None:
+            check_function("expect", self.expect, "of an Outcome that returns the expected success of each rollout")
+        elif self.needs.baseline == "policy":
+            raise InputError("needs.baseline='policy' is the policy's own rule: pass expect=, or another baseline.")
         if self.keep is not None:
             check_function("keep", self.keep, "(ids_R, rewards_R, rows, scores_RF) -> rows to train on")
 

@@ -135,10 +135,50 @@ class Hinted:
     counts_P: IntArray
 
 
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """All rollouts of a step, from which a policy's own baseline is computed before the policy learns from them.
+
+    Args:
+        ids_G: The prompts that were rolled out.
+        group_R: The place of each rollout's prompt among them, shape (R,).
+        success_R: The success of each rollout in [0, 1], NaN for none, shape (R,).
+        belief_G: Beliefs before the step.
+        recall_G: Columns of the policy's memory before the step, one entry per prompt; empty without a memory.
+        numbers: Numbers of the policy's memory before the step.
+
+    >>> belief = Beta([0.5, 0.5], [0.5, 0.5])
+    >>> outcome = Outcome(["a", "b"], np.array([0, 0, 0, 1]), np.array([1.0, 0.0, np.nan, 1.0]), belief, {}, {})
+    >>> outcome.scored_G, outcome.mean_G
+    (array([2., 1.]), array([0.5, 1. ]))
+    """
+
+    ids_G: list[Id]
+    group_R: IntArray
+    success_R: FloatArray
+    belief_G: Beta
+    recall_G: Mapping[str, FloatArray]
+    numbers: Mapping[str, float]
+
+    @property
+    def scored_G(self) -> FloatArray:
+        """Rollouts of each prompt that have a success, shape (G,)."""
+        return np.bincount(self.group_R, ~np.isnan(self.success_R), len(self.ids_G)).astype(np.float64)
+
+    @property
+    def mean_G(self) -> FloatArray:
+        """Mean success of each prompt's rollouts, 0 where none has one, shape (G,)."""
+        sums_G = np.bincount(self.group_R, np.nan_to_num(self.success_R), len(self.ids_G))
+        return np.asarray(sums_G / np.maximum(self.scored_G, 1))
+
+
 Rounds = Generator[IntArray | Hinted, Tally, None]
 """A decision in rounds: a generator that yields counts, receives the tally, and returns when no more rollouts are
 wanted."""
 Decide = Callable[[View], IntArray | Rounds]
+Expect = Callable[[Outcome], FloatArray]
+"""A baseline of the policy's own: the expected success of each rollout of a step, in [0, 1], shape (R,). NaN: the
+rollout is not trained on."""
 Keep = Callable[[Sequence[Id], FloatArray, int, FloatArray | None, FloatArray | None], IntArray]
 """Which rollouts to train on: (ids_R, rewards_R, rows, scores_RF of each reward function, success_R) -> indices,
 ascending. If success_R is None, the rewards are the successes."""

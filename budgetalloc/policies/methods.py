@@ -40,6 +40,7 @@ from budgetalloc.policies.published.which_prompts.greso import greso
 from budgetalloc.policies.published.which_prompts.masa import masa
 from budgetalloc.policies.published.which_prompts.mopps import mopps
 from budgetalloc.policies.published.which_prompts.pvpo import pvpo
+from budgetalloc.policies.published.which_prompts.spo import spo, spo_pp
 from budgetalloc.policies.published.which_prompts.vade import vade
 from budgetalloc.policies.published.which_rollouts.cppo import cppo
 from budgetalloc.policies.published.which_rollouts.pods import d3s, pods
@@ -289,6 +290,16 @@ METHODS: tuple[Method, ...] = (
         note="Needs domain_of=. Categories without signal are drawn less and less often, never with probability 0.",
     ),
     Method(
+        "spo",
+        spo,
+        decides=WHICH,
+        formula="one each, drawn by sqrt(v(1-v)) + 0.05, v = alpha / (alpha + beta), alpha <- rho alpha + r",
+        source="arXiv 2509.13232",
+        checked=CODE,
+        note="Baseline v, advantages whitened. rho is the constant 0.875 of the released code's option, without its "
+        "dependence on drift. offline= takes the eight offline rollouts, given or charged to the run.",
+    ),
+    Method(
         "drive",
         drive,
         decides=WHICH,
@@ -316,6 +327,15 @@ METHODS: tuple[Method, ...] = (
         source="arXiv 2505.14970",
         checked=FORMULAS,
         note="Needs domain_of=.",
+    ),
+    Method(
+        "spo_pp",
+        spo_pp,
+        decides=WHICH,
+        formula="spo with alpha and beta fading by rho at every step, advantages whitened over tokens",
+        source="arXiv 2608.24870",
+        checked=FORMULAS,
+        note="Without its clipping, which is part of the trainer's loss. offline= as in spo.",
     ),
     Method(
         "vade",

@@ -47,3 +47,21 @@ def ranked(scores_P: FloatArray, group: int, view: View) -> IntArray:
     few = replace(view, costs_P=None if view.costs_P is None else view.costs_P[best])
     counts_P[best] = spend(view.belief_P.take(best), top(scores_P[best], group), few, None)
     return counts_P
+
+
+def drawn_first(weights_P: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Scores for `ranked` that fall along a draw of all prompts without replacement, in proportion to these weights.
+
+    Args:
+        weights_P: Positive, shape (P,).
+        rng: Generator; one number is drawn per prompt.
+
+    >>> rng = np.random.default_rng(0)
+    >>> first = [int(np.argmax(drawn_first(np.array([6.0, 3.0, 1.0]), rng))) for _ in range(2000)]
+    >>> np.bincount(first) / 2000
+    array([0.605, 0.301, 0.094])
+    """
+    order = np.argsort(rng.exponential(size=len(weights_P)) / weights_P, kind="stable")  # the first of these arrivals
+    scores_P = np.empty(len(order))
+    scores_P[order] = np.linspace(2.0, 1.0, len(order))
+    return scores_P

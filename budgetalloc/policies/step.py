@@ -14,7 +14,7 @@ from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import check_outcomes, check_rewards
 from budgetalloc.budget import Budget, IntArray, check_budget
 from budgetalloc.errors import BudgetError, InputError, check_flag
-from budgetalloc.policies.decision import Decide, Hinted, Rounds, Tally, View
+from budgetalloc.policies.decision import Decide, Expect, Hinted, Outcome, Rounds, Tally, View
 from budgetalloc.solvers.base import check_costs, check_domains
 
 Seen = tuple[list[Id], FloatArray, FloatArray]
@@ -30,6 +30,8 @@ class Deciding(Protocol):
     def estimator(self) -> BetaEstimator: ...
     @property
     def memory(self) -> Memory | None: ...
+    @property
+    def expect(self) -> Expect | None: ...
     @property
     def seed(self) -> int: ...
     def belief(self, ids_P: Iterable[Id], /) -> Beta: ...
@@ -192,14 +194,38 @@ class Step:
         >>> step.baseline_belief(["new", "also new"], [0, 1]).mean.round(3)  # the prior's mean is 0.5
         array([0.013, 0.003])
         """
+        at_G, group_R, success = self._rolled_out(ids_R, success_R)
+        at_R = at_G[group_R]
+        return warmed(self.belief_P.take(at_R), self.cold_P[at_R], success, group_R, self._earned)
+
+    def expected_success(self, ids_R: Iterable[Any], success_R: ArrayLike) -> FloatArray | None:
+        """The expected success of each rollout by the policy's own rule, for `baseline="policy"`, before `end`.
+
+        In [0, 1], NaN for a rollout not to train on, shape (R,); None if the policy has no such rule (`Policy.expect`).
+        Arguments and errors as in `baseline_belief`.
+
+        >>> import budgetalloc as ba
+        >>> step = ba.policies.spo().begin(["a", "b"], ba.Budget(rollouts=2, min_group=1, floor=0))
+        >>> step.expected_success(["a", "b"], [0, 1])
+        array([0.5, 0.5])
+        """
+        if self.policy.expect is None:
+            return None
+        at_G, group_R, success = self._rolled_out(ids_R, success_R)
+        ids_G, memory = [self.ids_P[at] for at in at_G.tolist()], self.policy.memory
+        recall_G, numbers = ({}, {}) if memory is None else (memory.recall(ids_G), memory.numbers)
+        outcome = Outcome(ids_G, group_R, success, self.belief_P.take(at_G), recall_G, numbers)
+        return check_rewards(self.policy.expect(outcome), len(success), "expect(outcome)")
+
+    def _rolled_out(self, ids_R: Iterable[Any], success_R: ArrayLike) -> tuple[IntArray, IntArray, FloatArray]:
+        """The place of each prompt G among the step's, the prompt of each rollout, and its success."""
         ids = check_ids(ids_R, "ids_R")
         success = check_rewards(success_R, len(ids), "success_R")
         ids_G, group_R = factorize(ids)
         unknown = [x for x in ids_G if x not in self._place]
         if unknown:
             raise InputError(f"ids_R holds {unknown[0]!r}, which is not a prompt of this step.")
-        at_R = self._order_P[[self._place[x] for x in ids_G]][group_R]
-        return warmed(self.belief_P.take(at_R), self.cold_P[at_R], success, group_R, self._earned)
+        return self._order_P[[self._place[x] for x in ids_G]], group_R, success
 
     def end(self) -> None:
         """Ends the step: the policy learns from all observed rewards."""

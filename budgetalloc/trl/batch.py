@@ -56,6 +56,7 @@ class Batch:
         belief_R: The belief about its prompt before the step.
         prior: The belief about a prompt never seen before the step, one entry.
         baseline_R: The belief from which the baseline is computed (`Step.baseline_belief`, and `expected.firmer`).
+        expected_R: The success expected of it by the policy's own rule (`Step.expected_success`), or None.
         measure: How rewards became success.
         earlier: Rewards and success of earlier steps.
         step: The trainer's step.
@@ -81,6 +82,7 @@ class Batch:
     belief_R: Beta
     prior: Beta
     baseline_R: Beta
+    expected_R: FloatArray | None
     measure: Measure
     earlier: Sums
     step: int
@@ -142,6 +144,7 @@ class Batch:
             belief_R=step.policy.belief(ids_R),
             prior=prior,
             baseline_R=firmer(baseline_R, prior, step.policy.cold(ids_R), earlier.spread),
+            expected_R=step.expected_success(ids_R, success_R),
             measure=measure,
             earlier=earlier,
             step=trainer_step,

@@ -81,9 +81,16 @@ class Options:
         check_success(options.success)
         if not isinstance(options.buffer, SelectiveSampleBuffer | CorrectResponseBuffer | None):
             raise InputError(f"buffer={options.buffer!r}: pass a SelectiveSampleBuffer or a CorrectResponseBuffer.")
-        if options.hint is not None and options.baseline == "posterior":
+        if options.buffer is not None and options.scale == "whiten_tokens":
             raise InputError(
-                "hint= with baseline='posterior': a belief is about the prompt without a hint. Use baseline='loo'."
+                "buffer= with scale='whiten_tokens': the tokens of stored responses are not counted. Use 'whiten'."
+            )
+        if options.baseline == "policy" and needs.baseline != "policy":
+            raise InputError("baseline='policy': this policy has no rule of its own. Use 'posterior', or 'group'.")
+        if options.hint is not None and options.baseline in ("posterior", "policy"):
+            raise InputError(
+                f"hint= with baseline={options.baseline!r}: a belief is about the prompt without a hint. Use "
+                "baseline='loo'."
             )
         return options
 
@@ -94,7 +101,8 @@ class Options:
     def advantages(self, batch: Batch, rewards_R: FloatArray | None = None) -> FloatArray:
         """Advantages of a batch in units of the total reward, shape (R,); 0 where all rewards of the batch are equal.
 
-        The posterior baseline is the expected reward of the rollout, given the belief about its prompt's success.
+        The posterior baseline is the expected reward of the rollout, given the belief about its prompt's success; that
+        of the policy's own rule likewise, given the success that it expects.
 
         Args:
             batch: The batch with the groups and beliefs.
@@ -106,13 +114,22 @@ class Options:
         else:
             success_R = np.where(np.isnan(rewards_R) | (rewards_R == batch.rewards_R), success_R, 1.0)
         baseline = self.baseline or "group"
-        if baseline != "posterior":
-            return batch_advantages(rewards_R, batch.ids_R, baseline, self.scale, self.weight)
-        mean_R = posterior_mean(success_R, batch.group_R, batch.baseline_R)
+        if baseline not in ("posterior", "policy"):
+            return batch_advantages(
+                rewards_R, batch.ids_R, baseline, self.scale, self.weight, lengths_R=batch.lengths_R
+            )
+        if baseline == "policy" and batch.expected_R is not None:
+            mean_R = batch.expected_R
+        else:
+            mean_R = posterior_mean(success_R, batch.group_R, batch.baseline_R)
         expected_R, deviation_R = batch.expected(mean_R)
         scale = "none" if self.scale == "group" else self.scale
-        advantages_R = batch_advantages(rewards_R, batch.ids_R, expected_R, scale, self.weight)
-        return advantages_R / (deviation_R + EPS) if self.scale == "group" else advantages_R
+        advantages_R = batch_advantages(
+            rewards_R, batch.ids_R, expected_R, scale, self.weight, lengths_R=batch.lengths_R
+        )
+        if self.scale != "group":
+            return advantages_R
+        return np.asarray(advantages_R / (np.nan_to_num(deviation_R) + EPS))  # NaN where a row is not trained on
 
     def baselines(self, batch: Batch) -> FloatArray:
         """What each reward is compared with before scaling and weighting, in units of the total reward, shape (R,)."""

@@ -26,6 +26,51 @@ each_policy = pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES.ke
 IDS = [*range(6), *map(str, range(6)), "a prompt"]
 
 
+def half(outcome):
+    """0.5 for each rollout of a prompt with a success, nothing of the others: not trained on."""
+    return np.where(outcome.mean_G > 0, 0.5, np.nan)[outcome.group_R]
+
+
+def own(expect=half, baseline="policy"):
+    return ba.Policy(
+        "own",
+        lambda view: np.ones(len(view.ids_P), dtype=int),
+        ba.BetaEstimator(),
+        needs=ba.Needs(baseline=baseline),
+        expect=expect,
+    )
+
+
+def test_a_baseline_of_the_policys_own_is_asked_for_before_it_learns():
+    seen = []
+    policy = own(lambda outcome: seen.append(outcome) or half(outcome))
+    policy.observe(["b"], [1])
+    step = policy.begin(["a", "b", "c"], ba.Budget(rollouts=3, min_group=1, floor=1))
+    got = step.expected_success(["b", "a", "b"], [1, 0, None])
+    assert got == pytest.approx([0.5, np.nan, 0.5], nan_ok=True)
+    outcome = seen[0]
+    assert outcome.ids_G == ["b", "a"]
+    assert outcome.group_R.tolist() == [0, 1, 0]
+    assert outcome.belief_G.mean.tolist() == [0.75, 0.5]
+    assert (outcome.recall_G, outcome.numbers) == ({}, {})
+    assert ba.uniform().begin(["a"], ba.Budget(rollouts=2)).expected_success(["a"], [1]) is None
+    with pytest.raises(ba.InputError, match="'z', which is not a prompt of this step"):
+        step.expected_success(["z"], [1])
+
+
+def test_a_baseline_of_the_policys_own_that_is_no_success_is_refused():
+    step = own(lambda outcome: np.full(len(outcome.group_R), 1.5)).begin(["a"], ba.Budget(rollouts=2))
+    with pytest.raises(ba.InputError, match=r"expect\(outcome\)\[0\] = 1.5"):
+        step.expected_success(["a"], [1])
+
+
+def test_a_policy_that_asks_for_its_own_baseline_has_one():
+    with pytest.raises(ba.InputError, match="pass expect="):
+        own(None)
+    with pytest.raises(ba.InputError, match="expect=1"):
+        own(1, "group")
+
+
 def trained(make, seed=0, steps=12, history_seed=0):
     """A policy with some history: some prompts never seen, some always solved, some never."""
     policy = make(seed=seed)

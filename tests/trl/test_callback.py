@@ -11,7 +11,9 @@ from datasets import Dataset
 from trl import GRPOTrainer
 
 import budgetalloc as ba
+from budgetalloc import policies
 from budgetalloc.trl import AdaptiveGRPOCallback
+from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer
 
 
 def watch(trainer):
@@ -164,6 +166,60 @@ def test_advantages_are_those_of_the_true_groups(build):
         uneven += len(set(Counter(prompts).values())) > 1
     assert uneven
     assert callback.options.baseline == "group"
+
+
+@pytest.mark.parametrize("scale", ["whiten", "whiten_tokens"])
+@pytest.mark.parametrize("baseline", ["batch", "posterior"])
+def test_whitened_advantages_count_the_tokens_of_each_rollout(build, baseline, scale):
+    """What the loss receives is centred over the batch: over rollouts, or over the tokens that TRL's loss averages."""
+    trainer = build(
+        reward=lambda completion_ids, **_: [float(sum(x) % 2) for x in completion_ids],
+        max_steps=3,
+        max_completion_length=16,
+        temperature=2.0,
+    )
+    seen = watch(trainer)
+    attach(trainer, ba.thompson(), candidates="all", baseline=baseline, scale=scale, min_group=1)
+    trainer.train()
+    assert len(seen["batches"]) == 3
+    uneven = 0
+    for batch in seen["batches"]:
+        tokens = batch["completion_mask"].sum(dim=1).double()
+        counted = tokens if scale == "whiten_tokens" else tokens * 0 + 1
+        advantages = batch["advantages"].double()
+        uneven += len(set(tokens.tolist())) > 1
+        mean = float(counted @ advantages / counted.sum())
+        assert mean == pytest.approx(0, abs=1e-5)
+        assert float(counted @ advantages**2 / (counted.sum() - 1)) == pytest.approx(1, abs=0.01)
+    assert uneven
+
+
+def test_rollouts_that_only_measure_train_nothing(build):
+    """12 prompts of 8 rollouts: three steps of 32 leave the weights as they were, the fourth does not."""
+    trainer = build(rows(12), max_steps=4, per_device_train_batch_size=32)
+    seen = watch(trainer)
+    weights = []
+    step = trainer._compute_loss
+    trainer._compute_loss = lambda *a: weights.append(trainer.model.lm_head.weight.detach().clone()) or step(*a)
+    attach(trainer, policies.spo(offline=8))
+    trainer.train()
+    assert all(set(Counter(prompts).values()) == {8} for prompts in seen["prompts"][:3])
+    assert len({x for prompts in seen["prompts"][:3] for x in prompts}) == 12
+    assert all(not batch["advantages"].any() for batch in seen["batches"][:3])
+    assert seen["batches"][3]["advantages"].any()
+    assert all(torch.equal(weights[0], each) for each in weights[1:4])
+    assert not torch.equal(weights[0], trainer.model.lm_head.weight)
+
+
+def test_a_policy_without_a_baseline_of_its_own_is_refused(build):
+    with pytest.raises(ba.InputError, match="has no rule of its own"):
+        AdaptiveGRPOCallback(build(), ba.thompson(), baseline="policy")
+
+
+def test_tokens_of_stored_responses_are_not_counted(build):
+    trainer = build(num_iterations=1)
+    with pytest.raises(ba.InputError, match="whiten_tokens"):
+        AdaptiveGRPOCallback(trainer, ba.thompson(), scale="whiten_tokens", buffer=CorrectResponseBuffer())
 
 
 def test_defaults_are_what_the_policy_asks_for(build):
