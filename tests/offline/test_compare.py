@@ -156,6 +156,7 @@ def fixed_to_batch():
     return replace(ba.uniform(), needs=Needs(candidates=1))
 
 
+@pytest.mark.slow
 def test_the_table_is_the_mean_over_steps_and_its_intervals_are_over_seeds():
     run = list(comparisons(KINDS, LOG, 64, seeds=range(4), steps=18))
     table = summarise(run)
