@@ -50,6 +50,7 @@ def trl_advantages(rewards_R, size, scale):
     return torch.nan_to_num(advantages, nan=0.0).numpy()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", ["group", "batch", "none"])
 @pytest.mark.parametrize("missing", [0.0, 0.2, 0.8])
 def test_equal_groups_give_trls_numbers(scale, missing):

@@ -36,6 +36,7 @@ def test_names_are_found_in_text():
     assert mentioned(text) == {"report", "trl.Foo"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_name_on_a_page_can_be_reached(page):
     for name in sorted(mentioned(page.read_text(encoding="utf-8"))):
@@ -47,6 +48,7 @@ def test_every_name_on_a_page_can_be_reached(page):
             pytest.fail(f"{page.name} mentions budgetalloc.{name}: {error}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(ba._LATER))
 def test_a_module_that_is_imported_late_is_an_attribute_and_listed(name):
     if ba._LATER[name].startswith("budgetalloc.trl"):

@@ -158,7 +158,7 @@ class Memory:
         start = self._start | self._numbers
         for name, values in (*columns.items(), *((name, np.array([x])) for name, x in numbers.items())):
             first = start.get(name, 0.0)
-            lowest = self._lowest.get(name, min(np.nan_to_num(first), 0.0))
+            lowest = self._lowest.get(name, min(0.0, first))  # NaN is not less than 0
             wrong = ~(np.isfinite(values) & (values >= lowest))
             if np.isnan(first):
                 wrong &= ~np.isnan(values)

@@ -174,7 +174,9 @@ def test_wrong_usage_is_status_2(words, text, log, capsys):
         (["replay", "LOG", "--config", "BAD"], "bad.yaml, line 2: budget.rolouts: unknown key, did you mean rollouts?"),
         (["replay", "LOG", "--config", "PACED"], "pacing: its first 99 steps spend"),
         (["replay", "LOG", "--config", "PACED", "--rollouts", "64"], "--rollouts 64: the pacing of"),
-        (["demo", "--config", "PACED"], "TRL generates 256 rollouts at every step"),
+        pytest.param(
+            *(["demo", "--config", "PACED"], "TRL generates 256 rollouts at every step"), marks=pytest.mark.slow
+        ),
         (["demo", "--config", "BAD"], "bad.yaml, line 2: budget.rolouts"),
         (["config", "BAD"], "bad.yaml, line 2: budget.rolouts"),
         (["config", "NONE", "--json"], "No such file or directory"),
@@ -395,7 +397,7 @@ def test_a_bar_is_shown_at_a_terminal_only(log):
     fcntl, pty, termios = (pytest.importorskip(name) for name in ("fcntl", "pty", "termios"))
     watcher, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, b"\x18\x00\x50\x00\x00\x00\x00\x00")  # 24 lines of 80
-    command = [*COMMAND, "replay", str(log), "--seeds", "2", "--json"]
+    command = [*COMMAND, "replay", str(log), "--steps", "4", "--seeds", "2", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=terminal) as run:
         os.close(terminal)
         shown = b""

@@ -98,6 +98,7 @@ def test_the_share_lies_between_its_bounds_at_every_step():
     assert seen["modelled"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policies", [KINDS, {"a": ba.adaptive, "partial": partial(ba.knapsack, belief="mean")}])
 def test_any_number_of_processes_gives_the_same(policies):
     one, two, more = (list(comparisons(policies, LOG, 64, seeds=[3, 0, 5], steps=8, workers=n)) for n in (1, 2, 9))
@@ -155,6 +156,7 @@ def fixed_to_batch():
     return replace(ba.uniform(), needs=Needs(candidates=1))
 
 
+@pytest.mark.slow
 def test_the_table_is_the_mean_over_steps_and_its_intervals_are_over_seeds():
     run = list(comparisons(KINDS, LOG, 64, seeds=range(4), steps=18))
     table = summarise(run)
@@ -231,6 +233,7 @@ def test_errors_name_the_argument(make, text):
         make()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not REAL.exists(), reason=f"no {REAL}: the logged rewards are not shipped")
 def test_a_logged_run_of_a_language_model():
     """1,209 prompts, 8 rollouts a visit: half of uniform's groups are mixed, and 0.9 is the discount that predicts."""

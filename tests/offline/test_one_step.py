@@ -67,6 +67,7 @@ def truth(policy, log):
     return np.mean(values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimate", ["doubly robust", "horvitz-thompson"])
 @pytest.mark.parametrize(("policy", "inclusion", "steps"), [(middling, "independent", 10), (unseen, "epochs", 4)])
 def test_the_value_is_the_truth_on_average_with_a_poor_model(policy, inclusion, steps, estimate):
@@ -93,6 +94,7 @@ def test_the_wrong_inclusion_is_far_off():
     assert wrong.value > 1.3 * right.value
 
 
+@pytest.mark.slow
 def test_self_normalised_agrees_over_a_long_log():
     log = draw(np.random.default_rng(2), "independent", 600)
     plain, normalised = (

@@ -36,7 +36,7 @@ def failing_at(bad):
     return run
 
 
-@pytest.mark.parametrize("workers", [1, 2, 7, None])
+@pytest.mark.parametrize("workers", [1, 2, pytest.param(7, marks=pytest.mark.slow), None])
 def test_results_of_closures_come_in_order(workers):
     rows = list(in_processes(named_after("x"), lambda at: 10 * at, 6, workers))
     assert [(name, value) for name, value, _ in rows] == [("x", 10 * at) for at in range(6)]

@@ -47,6 +47,7 @@ def test_the_gradient_equals_finite_differences():
     np.testing.assert_allclose(world.gradient(advantages_R), expected, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_an_update_is_clipped_adam():
     torch = pytest.importorskip("torch")
     world = Learner(SMALL, rate=1e-3, seed=0)

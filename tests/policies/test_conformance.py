@@ -10,7 +10,13 @@ from budgetalloc.policies.methods import METHODS
 LONG = 2_000  # random steps, each with another budget
 
 
-@pytest.mark.parametrize("check", testing.CHECKS, ids=lambda check: check.__name__)
+SLOW = (testing.survives, testing.starves_nobody)
+CHECKS = [
+    pytest.param(check, marks=[pytest.mark.slow] * (check in SLOW), id=check.__name__) for check in testing.CHECKS
+]
+
+
+@pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 def test_a_method_keeps_the_rules(method, check):
     if check is testing.starves_nobody and method.starves:

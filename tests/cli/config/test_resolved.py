@@ -36,6 +36,7 @@ def test_a_name_alone_is_the_method_as_python_builds_it(name):
     assert Config.parse(config.as_yaml()) == config
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READABLE)
 def test_what_is_left_out_is_what_the_callback_would_take(name):
     from budgetalloc.trl.options import Options
@@ -59,6 +60,7 @@ def test_what_is_left_out_is_what_the_callback_would_take(name):
         assert config.limits(256, group=8) == expected.bounds.budget(256, prompts=32, group=8)
 
 
+@pytest.mark.slow
 def test_the_sections_know_all_that_the_callback_takes():
     from budgetalloc.trl import AdaptiveGRPOCallback
 

@@ -36,6 +36,7 @@ def check(ledger, notes):
     assert notes == {"unknown column 'colour'": 4, "row without a reward": 1, "length unknown": 1}
 
 
+@pytest.mark.slow
 def test_a_dataset_reads_alike_in_memory_on_disk_as_parquet_and_as_a_stream(tmp_path):
     datasets = pytest.importorskip("datasets")
     data = datasets.Dataset.from_dict(COLUMNS)
