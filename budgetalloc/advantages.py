@@ -6,6 +6,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from budgetalloc.beliefs.expected import Sums, reward_line
 from budgetalloc.beliefs.ids import check_ids, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import as_rewards, check_range, check_rewards, extremes, to_unit, unequal
@@ -154,7 +155,11 @@ def batch_advantages(
         start_R, slope_R, rest_R = np.full(len(ids), low), np.full(len(ids), high - low), np.zeros(len(ids))
     else:
         success = check_rewards(success_R, len(ids), "success_R")
-        start_R, slope_R, rest_R = reward_line(rewards, success, group_R, (low, high))
+        # A point at each end of the range counts as a hundredth of a row, for batches in which there is little else.
+        top, w = high - low, 0.01
+        ends = Sums(n=2 * w, s=w, r=w * top, ss=w, sr=w * top, rr=w * top**2)
+        start_R, slope_R, rest_R = reward_line(success, rewards - low, group_R, ends)
+        start_R = low + start_R
     share_R = posterior_mean(success, group_R, belief_R)
     advantages_R = group_advantages(
         rewards, ids, start_R + slope_R * share_R, "none" if scale == "group" else scale, weight
@@ -162,44 +167,6 @@ def batch_advantages(
     if scale == "group":
         advantages_R /= np.sqrt(slope_R**2 * share_R * (1 - share_R) + rest_R) + EPS
     return advantages_R
-
-
-def reward_line(
-    rewards_R: FloatArray, success_R: FloatArray, group_R: NDArray[np.int64], reward_range: tuple[float, float]
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The reward expected at success 0, its rise to success 1, and the variance around that line, for each row.
-
-    A least-squares line through the rows of all other prompts, and a point at each end of `reward_range` that counts
-    as a hundredth of a row: for a total of 0.8 for the answer and 0.2 for the format, the line gives 0.2 for a failure
-    with correct format. Rows with NaN are left out.
-
-    Args:
-        rewards_R, success_R: Shape (R,).
-        group_R: The prompt of each row, from 0 on, shape (R,).
-        reward_range: Rewards at success 0 and 1, used in the absence of data.
-
-    Returns:
-        Three arrays of shape (R,).
-
-    >>> rewards_R, success_R = np.array([0.2, 1.0] * 500), np.array([0.0, 1.0] * 500)
-    >>> [x[:1].round(2) for x in reward_line(rewards_R, success_R, np.arange(1000), (0.0, 1.0))]
-    [array([0.2]), array([0.8]), array([0.])]
-    """
-    low, high = reward_range
-    known_R = ~np.isnan(rewards_R) & ~np.isnan(success_R)
-    r_R, s_R = np.where(known_R, rewards_R - low, 0.0), np.where(known_R, success_R, 0.0)
-
-    def others(x_R: FloatArray, ends: float) -> FloatArray:
-        own_G = np.bincount(group_R, weights=x_R)
-        return np.asarray((own_G.sum() - own_G)[group_R] + ends)
-
-    top, w = high - low, 0.01
-    n_R, s1_R, s2_R = others(known_R.astype(np.float64), 2 * w), others(s_R, w), others(s_R**2, w)
-    r1_R, rs_R, r2_R = others(r_R, w * top), others(r_R * s_R, w * top), others(r_R**2, w * top**2)
-    slope_R = (n_R * rs_R - s1_R * r1_R) / (n_R * s2_R - s1_R**2)
-    start_R = (r1_R - slope_R * s1_R) / n_R
-    rest_R = np.maximum(r2_R - start_R * r1_R - slope_R * rs_R, 0.0) / n_R
-    return low + start_R, slope_R, rest_R
 
 
 def posterior_mean(success_R: FloatArray, group_R: NDArray[np.int64], belief_R: Beta | None) -> FloatArray:
