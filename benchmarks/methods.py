@@ -145,6 +145,11 @@ def page(measured: dict[str, dict[str, Any]]) -> str:
         "- *Logged rewards*: share of the oracle's gain in mixed groups over uniform on a real GRPO log, inside the "
         "batch; and among four times as many candidates (`benchmarks/learning/replay.py`). The number of "
         "mixed groups does not measure learning: groups of one, which `adaptive` and `pvpo` use, are never mixed.",
+        "- *Graded success* (partial credit, a reward model): where a rule has p (1-p) as the variance of the reward, "
+        "the variance of the prompt's successes takes its place, so that a prompt that always earns 0.5 is known, not "
+        "mixed. Rules about passing and failing take the mean success for p, whatever its variance: "
+        + ", ".join(f"`{method.name}`" for method in METHODS if method.of_rates)
+        + ".",
         "- *Starves*: the rule may never give a prompt rollouts again.",
     ]
     titles = ("method", "rule", "source", "checked against", "asks of a trainer", "decides in", "learning")

@@ -6,9 +6,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from budgetalloc.beliefs.expected import Sums, reward_line
 from budgetalloc.beliefs.ids import check_ids, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray
-from budgetalloc.beliefs.reward_line import reward_line
 from budgetalloc.beliefs.rewards import as_rewards, check_range, check_rewards, extremes, to_unit, unequal
 from budgetalloc.errors import InputError, check_array, check_choice, shown
 
@@ -185,7 +185,11 @@ def batch_advantages(
         start_R, slope_R, rest_R = np.full(len(ids), low), np.full(len(ids), high - low), np.zeros(len(ids))
     else:
         success = check_rewards(success_R, len(ids), "success_R")
-        start_R, slope_R, rest_R = reward_line(rewards, success, group_R, (low, high))
+        # A point at each end of the range counts as a hundredth of a row, for batches in which there is little else.
+        top, w = high - low, 0.01
+        ends = Sums(n=2 * w, s=w, r=w * top, ss=w, sr=w * top, rr=w * top**2)
+        start_R, slope_R, rest_R = reward_line(success, rewards - low, group_R, ends)
+        start_R = low + start_R
     if _is(baseline, "policy"):
         share_R = np.nan_to_num(_expected(expected_R, len(ids)))
     else:

@@ -77,7 +77,8 @@ def success_gain(belief: Belief, counts_N: ArrayLike) -> FloatArray:
 
     The value of Knapsack RL (arXiv 2509.25849), which takes the last visit's mean as p (a `Point`). Under a `Beta` it
     is E[p q^2] - E[p^(n+1) q^2] - E[p q^(n+2)] with q = 1 - p. It is largest at p = 2/5 for n = 2, and at p = 1/3 for
-    large n.
+    large n. For graded success both factors are multiplied by the spread: the chance, and the rise, which is (1-p)
+    times the variance.
 
     Returns:
         Shape (P, N), in [0, 4/27); 0 for n of 0 and 1. Concave in n from n = 1.
@@ -91,4 +92,4 @@ def success_gain(belief: Belief, counts_N: ArrayLike) -> FloatArray:
     """
     check_belief(belief)
     values_PN = mixed_group(belief.tilt(1, 2), counts_N)
-    return np.multiply(values_PN, belief.moment(1, 2)[:, None], out=values_PN)
+    return np.multiply(values_PN, (belief.moment(1, 2) * belief.spread_P)[:, None], out=values_PN)

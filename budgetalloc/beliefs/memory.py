@@ -24,6 +24,7 @@ class Visit:
         at_V: Rows of the prompts in the memory's columns, shape (V,).
         successes_V: Sum of each prompt's successes, in [0, n], shape (V,).
         scored_V: Rollouts with a success, n, at least 1, shape (V,).
+        graded_V: Sum of u(1-u) over each prompt's successes u, shape (V,); 0 where all are 0 or 1.
         step: Steps ended before this one.
         ids_V: The prompts' ids.
         rewards_R: The rewards, on the trainer's scale, shape (R,).
@@ -33,6 +34,7 @@ class Visit:
     at_V: IntArray
     successes_V: FloatArray
     scored_V: FloatArray
+    graded_V: FloatArray
     step: int
     ids_V: list[Id]
     rewards_R: FloatArray
@@ -138,9 +140,12 @@ class Memory:
         }
         at_V = np.array([self._place[x] for x in ids_V], dtype=np.int64)
         scored_V = np.bincount(group_R, minlength=len(ids_V)).astype(np.float64)
-        successes_V = np.bincount(group_R, weights=success_R, minlength=len(ids_V)).astype(np.float64)
+        successes_V, graded_V = (
+            np.bincount(group_R, weights=each_R, minlength=len(ids_V)).astype(np.float64)
+            for each_R in (success_R, success_R * (1 - success_R))
+        )
         try:
-            self._learn(self, Visit(at_V, successes_V, scored_V, self.step, ids_V, rewards_R, group_R))
+            self._learn(self, Visit(at_V, successes_V, scored_V, graded_V, self.step, ids_V, rewards_R, group_R))
             if (wrong := self._unexpected(self.columns, self.numbers)) is not None:  # its state could not be loaded
                 raise InputError(
                     f"The memory's rule wrote {wrong}: a column or number is finite and at least 0, or NaN where it "

@@ -94,6 +94,7 @@ class Tally:
         successes_P: Sum of the successes, in [0, n].
         scored_P: Rollouts with a success in [0, 1], n.
         low_P, high_P: Lowest and highest reward, on the trainer's scale; inf and -inf without any.
+        graded_P: Sum of u(1-u) over the successes u; 0 where all are 0 or 1.
 
     >>> tally = Tally.empty(2)
     >>> tally.add(np.array([0, 0, 1, 1]), np.array([0.2, 0.2, 0.2, 1.0]), np.array([0.0, 0.0, 0.0, 1.0]))
@@ -105,19 +106,31 @@ class Tally:
     scored_P: FloatArray
     low_P: FloatArray
     high_P: FloatArray
+    graded_P: FloatArray
 
     @classmethod
     def empty(cls, prompts: int) -> "Tally":
         """The tally of this many prompts without rollouts."""
-        return cls(np.zeros(prompts), np.zeros(prompts), np.full(prompts, np.inf), np.full(prompts, -np.inf))
+        low_P, high_P = np.full(prompts, np.inf), np.full(prompts, -np.inf)
+        return cls(np.zeros(prompts), np.zeros(prompts), low_P, high_P, np.zeros(prompts))
 
     def add(self, at_R: IntArray, rewards_R: FloatArray, success_R: FloatArray) -> None:
         """Adds rewards and successes of rollouts of the prompts at these indices; NaN is a missing value."""
         scored_R = ~np.isnan(success_R)
         np.add.at(self.successes_P, at_R[scored_R], success_R[scored_R])
         np.add.at(self.scored_P, at_R[scored_R], 1.0)
+        np.add.at(self.graded_P, at_R[scored_R], (success_R * (1 - success_R))[scored_R])
         np.fmin.at(self.low_P, at_R, rewards_R)
         np.fmax.at(self.high_P, at_R, rewards_R)
+
+    def variance(self) -> FloatArray:
+        """The variance of each prompt's successes, mean of u² less the square of the mean; 0 without any, shape (P,).
+
+        For successes of 0 and 1 it is r (1-r), with r their mean.
+        """
+        n_P = np.maximum(self.scored_P, 1)
+        rate_P = self.successes_P / n_P
+        return np.asarray(np.maximum(rate_P * (1 - rate_P) - self.graded_P / n_P, 0.0))
 
     def mixed(self) -> NDArray[np.bool_]:
         """Which groups are mixed: have unequal rewards, whatever their successes."""

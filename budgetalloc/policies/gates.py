@@ -33,7 +33,8 @@ def gate(
     A prompt outside the bounds passes with probability `explore`, so that changes of its success rate are noticed. As
     many of the passing prompts as groups of `group` fit into the budget are chosen at random. If too few pass, prompts
     that did not pass are added at random, so that the budget is spent exactly. The rule and its defaults are
-    budgetalloc's.
+    budgetalloc's. The rule is about rates, not variance: for graded success the rate is its mean, so that a prompt that
+    always earns 0.5 passes, although it has no gradient; `vade` and `cures` leave it out.
 
     Args:
         group: Rollouts of a chosen prompt, at least 1.

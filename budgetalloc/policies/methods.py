@@ -81,6 +81,7 @@ class Method:
         source: The paper that the rule is from, or "ours".
         checked: What the implementation was checked against (`MEANINGS`).
         starves: The rule may leave a prompt without rollouts for ever.
+        of_rates: The rule is about passing and failing: of graded success it uses the mean alone.
         note: A remark for users.
 
     >>> from budgetalloc import policies
@@ -95,6 +96,7 @@ class Method:
     source: str
     checked: Checked = OURS
     starves: bool = False
+    of_rates: bool = False
     note: str = ""
 
     def needs(self) -> dict[str, Any]:
@@ -198,6 +200,7 @@ METHODS: tuple[Method, ...] = (
         formula="n in proportion to G / sqrt(p + alpha / p^(beta - 1)), G the gradient norm",
         source="arXiv 2505.02391",
         checked=CODE,
+        of_rates=True,
         note="G = 1 unless norm_of gives it; the posterior mean replaces the pilot. With floor=0 a batch is drawn "
         "at random first.",
     ),
@@ -208,6 +211,7 @@ METHODS: tuple[Method, ...] = (
         formula="G_min + (B - P G_min) k / sum of k, at most G_max; k the rank by cumulative mean reward",
         source="arXiv 2505.18573, Algorithm 1",
         checked=CODE,
+        of_rates=True,
         note="The total is exact and a cold prompt gets the default share, unlike in the released code. The bounds"
         " widen by 2 an epoch, to 4 and 12.",
     ),
@@ -238,6 +242,7 @@ METHODS: tuple[Method, ...] = (
         formula="n = 8 if p <= 0.6, else 4",
         source="arXiv 2509.23866",
         checked=DESCRIBED,
+        of_rates=True,
         note="The paper's formula for the reduction was not found: 4 is our default. The released code has no such"
         " rule.",
     ),
@@ -248,6 +253,7 @@ METHODS: tuple[Method, ...] = (
         formula="lo < p < hi for a predicted p, by default the posterior mean; others with a small chance",
         source=OURS,
         checked=OURS,
+        of_rates=True,
         note="Takes any predictor of success rates.",
     ),
     Method(
@@ -306,6 +312,7 @@ METHODS: tuple[Method, ...] = (
         formula="phases (keep, steps, n): the share `keep` with the lowest E[p], n rollouts each",
         source="arXiv 2511.06307",
         checked=FORMULAS,
+        of_rates=True,
         starves=True,
         note="72, 50 and 25 of 175 prompts with n = 64 (the paper also says 80). All other prompts are left out on"
         " purpose.",
@@ -363,6 +370,7 @@ METHODS: tuple[Method, ...] = (
         formula="0 < p < 1 for the p that the model predicts",
         source="arXiv 2510.03259",
         checked=DESCRIBED,
+        of_rates=True,
         note="Without predictions the rule is a posterior mean in (0.1, 0.9), which are our bounds. The released "
         "code has no gate.",
     ),
@@ -373,6 +381,7 @@ METHODS: tuple[Method, ...] = (
         formula="dropped at a reference mean of 1, kept between, at 0 kept only with a demonstration",
         source="arXiv 2508.21104",
         checked=DESCRIBED,
+        of_rates=True,
         note="Groups of 1 and 2 with the posterior baseline. The chance to explore is our default; with 0, dropped"
         " prompts stay out.",
     ),
@@ -393,6 +402,7 @@ METHODS: tuple[Method, ...] = (
         formula="after a pilot of N with share a < 1/2 of successes, ET: n = N / (4 a (1-a)), HW: n = N / (2 a)",
         source="arXiv 2508.13755",
         checked=CODE,
+        of_rates=True,
         note="The extras are scaled to the budget. The group mean is biased, a baseline from before the step is not.",
     ),
     Method(
@@ -411,6 +421,7 @@ METHODS: tuple[Method, ...] = (
         formula="rounds of n until n/2 successes and n/2 failures; n rows are trained on",
         source="arXiv 2510.04996",
         checked=FORMULAS,
+        of_rates=True,
         note="quota='positive' stops at one success. The number of rounds is our default. The estimation variant "
         "is not part of it.",
     ),
@@ -430,6 +441,7 @@ METHODS: tuple[Method, ...] = (
         formula="k rollouts a round until the first success, S rounds at most, S k = 8",
         source="arXiv 2509.25808",
         checked=DESCRIBED,
+        of_rates=True,
         note="S is our default. The group mean is biased, in two rounds by (1-p)^k p / 2: use a baseline from "
         "before the step. Responses are not reused.",
     ),
@@ -440,6 +452,7 @@ METHODS: tuple[Method, ...] = (
         formula="a pilot, then greedy on 1 - E[(1-p)^m] under Beta(1 + s, 1 + f)",
         source="arXiv 2605.07114",
         checked=DESCRIBED,
+        of_rates=True,
         note="The size of the pilot is our default. Rewards of earlier steps are not used.",
     ),
     Method(

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from budgetalloc.beliefs.expected import Sums, expected_reward, firmer
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.logs.write import LedgerWriter
 from budgetalloc.policies import Step
-from budgetalloc.trl.expected import Sums, expected_reward, firmer
 from budgetalloc.trl.scoring import Measure
 
 BoolArray = NDArray[np.bool_]

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.expected import Sums
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.errors import StateError
-from budgetalloc.trl.expected import Sums
 from budgetalloc.trl.ranges import Range, RewardRange, clipped
 from budgetalloc.trl.success import Rule, Success, asked_for, in_words
 

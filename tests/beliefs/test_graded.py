@@ -71,7 +71,8 @@ def test_the_spread_goes_with_the_belief_and_with_a_draw():
     drawn = belief.sample(np.random.default_rng(0))
     assert drawn.spread_P.tolist() == [0.25, 1]
     assert ba.variance(drawn, [2]).ravel() == pytest.approx(drawn.mean * (1 - drawn.mean) / 2 * [0.25, 1])
-    assert ba.success_gain(belief, [4])[0] == pytest.approx(ba.success_gain(Beta([1.0], [3.0]), [4])[0] / 4)
+    # The chance of a mixed group and the rise of p, which is (1-p) times the variance: a quarter each.
+    assert ba.success_gain(belief, [4])[0] == pytest.approx(ba.success_gain(Beta([1.0], [3.0]), [4])[0] / 16)
     assert ba.hit(belief, [4]).tolist() == ba.hit(Beta([1.0, 2.0], [3.0, 4.0]), [4]).tolist()
 
 

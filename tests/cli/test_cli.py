@@ -299,6 +299,8 @@ def test_replay_in_words_holds_the_table_and_its_limits(log, capsys):
     assert lines[1] == "Replayed: 3 steps of 64 rollouts and 16 prompts, 1 seed."
     assert [line.split()[0] for line in lines[4:8]] == ["uniform", "knapsack", "thompson", "adaptive"]
     assert lines[4].split()[1:] == ["8.0", "50.0", "%", "50.0", "%", "50.0", "%", "0.0", "%", "43.8", "%"]
+    adaptive = lines[7].split()  # groups of one are never mixed: as in a report, there is nothing to compare
+    assert (adaptive[1:6], len(adaptive)) == (["-"] * 5, 10)
     assert "learning does not react to the allocation" in " ".join(out.split())
     assert max(map(len, lines)) <= 120
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import budgetalloc as ba
+from budgetalloc.beliefs.expected import Sums
 from budgetalloc.trl.batch import Batch, Round, append
-from budgetalloc.trl.expected import Sums
 from budgetalloc.trl.scoring import Measure
 from budgetalloc.trl.success import Rule
 

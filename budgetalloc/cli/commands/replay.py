@@ -26,8 +26,9 @@ HEADS = ("policy", "mixed groups a step", "less the first's", *SHARES)
 MEANING = (
     "Mixed groups have unequal rewards: they teach under a group baseline. In brackets are 95 % intervals over seeds, "
     "that is over other draws from the same log. `At least` counts a group as mixed if its logged rewards are unequal, "
-    "`at most` also if one of its rewards was modelled. Groups of one are never mixed, whatever they teach; the "
-    "signal, the mean of 4 p (1-p) over the rollouts, is defined for groups of any size."
+    "`at most` also if one of its rewards was modelled. Groups of one are never mixed, whatever they teach: "
+    "a policy that may ask for them has no share of mixed groups (-). The signal, the mean of 4 p (1-p) over the "
+    "rollouts, is defined for groups of any size."
 )
 
 
@@ -41,6 +42,8 @@ def run(args: argparse.Namespace) -> None:
     world = Replay(ledger)
     rollouts, prompts, steps = terms(args, config, ledger, world)
     runs = len(policies) * args.seeds
+    # Each policy with the bounds of its own groups.
+    budgets = {name: rival.limits(rollouts, max(rollouts // prompts, 1)) for name, rival in policies.items()}
     with bar("replaying", runs, "runs") as move:
         table = summarise(
             seen
@@ -48,7 +51,7 @@ def run(args: argparse.Namespace) -> None:
             for seen in comparisons(
                 {name: rival.build},
                 world,
-                rival.limits(rollouts, max(rollouts // prompts, 1)),  # each with the bounds of its own groups
+                budgets[name],
                 steps=steps,
                 seeds=range(args.seeds),
                 prompts=prompts,
@@ -67,7 +70,9 @@ def run(args: argparse.Namespace) -> None:
         "step": {"rollouts": rollouts, "prompts": prompts},
         "settings": {name: rival.as_dict() for name, rival in policies.items()},
         "policies": [
-            {str(key): _plain(value) for key, value in row.items()} for row in table.reset_index().to_dict("records")
+            {str(key): _plain(value) for key, value in row.items()}
+            | {"min_group": budgets[row["policy"]].smallest_group}
+            for row in table.reset_index().to_dict("records")
         ],
         "limits": list(LIMITS),
     }
@@ -143,7 +148,7 @@ def as_text(answer: Mapping[str, Any], width: int = 110) -> str:
         f"{step['prompts']:,} prompts, {seeds}.",
         "",
     ]
-    cells = [HEADS, *(_cells(row, first=row is rows[0]) for row in rows)]
+    cells = [HEADS, *(_cells(row, rows[0]) for row in rows)]
     sizes = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for row in cells:
         texts = [f"{x:<{n}}" if at == 0 else f"{x:>{n}}" for at, (x, n) in enumerate(zip(row, sizes, strict=True))]
@@ -154,12 +159,15 @@ def as_text(answer: Mapping[str, Any], width: int = 110) -> str:
     return "\n".join(lines)
 
 
-def _cells(row: Mapping[str, Any], first: bool) -> tuple[str, ...]:
+def _cells(row: Mapping[str, Any], first: Mapping[str, Any]) -> tuple[str, ...]:
+    """A row of the table; a policy that may ask for groups of one has "-" for its mixed groups, as in a report."""
+    alone = {figure for figure in SHARES.values() if row["min_group"] == 1 and figure not in ("modelled", "signal")}
+    less = "-" if 1 in (row["min_group"], first["min_group"]) else _interval(row, "mixed_diff", "{:+.1f}")
     return (
         row["policy"],
-        _interval(row, "mixed", "{:.1f}"),
-        "" if first else _interval(row, "mixed_diff", "{:+.1f}"),
-        *(f"{100 * row[key]:.1f} %" for key in SHARES.values()),
+        "-" if row["min_group"] == 1 else _interval(row, "mixed", "{:.1f}"),
+        "" if row is first else less,
+        *("-" if figure in alone else f"{100 * row[figure]:.1f} %" for figure in SHARES.values()),
     )
 
 

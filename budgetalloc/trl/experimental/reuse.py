@@ -46,10 +46,10 @@ class Reuse:
         _check_columns(output)
         if not isinstance(self.buffer, CorrectResponseBuffer):
             return None
-        swap = self.buffer.substitute(batch.ids_R, batch.rewards_R, batch.step)
+        swap = self.buffer.substitute(batch.ids_R, batch.rewards_R, batch.step, batch.success_R)
         # A response that TRL masks has no tokens to keep.
-        unmasked_R = np.where(_in_loss(output), batch.rewards_R, np.nan)
-        self.buffer.add(batch.ids_R, _responses(output), unmasked_R, batch.step)
+        unmasked_R = np.where(_in_loss(output), batch.success_R, np.nan)
+        self.buffer.add(batch.ids_R, _responses(output), batch.rewards_R, batch.step, unmasked_R)
         self._log(len(swap.rows))
         return swap
 

@@ -311,6 +311,20 @@ def test_a_correct_response_put_back_is_better_than_the_posterior_baseline(build
     assert all(batch["advantages"][row] > 0 for batch, row in back)
 
 
+@pytest.mark.parametrize("success", [None, "fails_later", 2.0], ids=["chosen", "by name", "threshold"])
+def test_what_is_correct_is_the_success_of_the_callback(build, success):
+    """With a point for the format every total is above 1/2: nothing was ever wrong, so that nothing was put back."""
+
+    def well_formed(completions, **_):
+        return [1.0] * len(completions)
+
+    buffer = CorrectResponseBuffer(seed=1)
+    config = {**SAME_PROMPTS, "max_steps": 3, "reward": [fails_later, well_formed]}
+    run = Run(build, buffer, attach={"success": success}, **config).train()
+    assert sum(len(swap.rows) for swap in run.chosen) > 0
+    assert {(row.reward, row.success) for row in buffer.samples} == {(2.0, 1.0)}
+
+
 @pytest.mark.parametrize("option", ["stop_gradient", "recompute"])
 def test_correct_responses_are_put_back_among_all_rounds_of_a_step(build, option):
     policy = policies.ar3po(group=4, seed=1)

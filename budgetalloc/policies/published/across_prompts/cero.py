@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.graded import spread
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import Belief, Beta, FloatArray
 from budgetalloc.budget import IntArray
@@ -27,7 +28,8 @@ def cero(
 
     A prompt is worth 1 - exp(-4 lambda q z / R) after z rollouts in the whole run, where q = E[p(1-p)] under Beta(a, b)
     and a <- a0 + rho (a - a0) + successes at a visit, and so b. Its slope (`log_slopes`) is compared with one price for
-    all, and the price follows by projected online gradient descent with step 1 / sqrt(K).
+    all, and the price follows by projected online gradient descent with step 1 / sqrt(K). For graded success q is that
+    times the belief's spread, so that a prompt that always earns 0.5 is worth about nothing.
 
     The paper may spend more or less than its mean in a step; here a step's budget is spent exactly. The price therefore
     selects the prompts with slope > price, and the budget determines their counts: greedy on the value, up to `high`
@@ -67,8 +69,8 @@ def cero(
 
     def learn(memory: Memory, visit: Visit) -> None:
         at_V, columns, price = visit.at_V, memory.columns, memory.numbers["price"]
-        old = Beta(columns["alpha"][at_V], columns["beta"][at_V])
-        q_V = old.moment(1, 1)
+        alpha_V, beta_V, graded_V = (columns[name][at_V] for name in ("alpha", "beta", "graded"))
+        q_V = success_variance(Beta(alpha_V, beta_V, spread(alpha_V, beta_V, graded_V)))
         lead_V = log_slopes(q_V, columns["exposure"][at_V], speed) - np.log(max(price, 1e-300))
         wanted = float(np.clip(lead_V / (4 * speed * q_V), 0, high).sum())
         spent = float(visit.scored_V.sum())
@@ -76,11 +78,12 @@ def cero(
             move = (wanted - spent) / max(wanted, spent) / np.sqrt(horizon)
             memory.numbers["price"] = float(np.clip(price + move, 0.0, 1.0))
         columns["exposure"][at_V] += visit.scored_V
-        columns["alpha"][at_V] = prior[0] + rho * (old.alpha_P - prior[0]) + visit.successes_V
-        columns["beta"][at_V] = prior[1] + rho * (old.beta_P - prior[1]) + visit.scored_V - visit.successes_V
+        columns["alpha"][at_V] = prior[0] + rho * (alpha_V - prior[0]) + visit.successes_V
+        columns["beta"][at_V] = prior[1] + rho * (beta_V - prior[1]) + visit.scored_V - visit.successes_V
+        columns["graded"][at_V] = rho * graded_V + visit.graded_V
 
     def decide(view: View) -> IntArray:
-        q_P, price = view.belief_P.moment(1, 1), view.numbers["price"]
+        q_P, price = success_variance(view.belief_P), view.numbers["price"]
         slope_P, speed_P = log_slopes(q_P, view.recall["exposure"], speed), 4 * speed * q_P
         taken_P = slope_P > np.log(max(price, 1e-300)) if price else np.ones(len(q_P), dtype=bool)
         first_P = np.where(taken_P, START / 2, 0)[:, None]  # more than any gain of a prompt that is not taken
@@ -95,11 +98,16 @@ def cero(
 
         return spend_gains(gain, np.zeros(len(q_P), dtype=np.int64), high, view)
 
-    start = {"exposure": 0.0, "alpha": prior[0], "beta": prior[1]}
+    start = {"exposure": 0.0, "alpha": prior[0], "beta": prior[1], "graded": 0.0}
     memory = Memory(start, learn, {"price": 0.0}, lowest={"alpha": prior[0], "beta": prior[1]})
     settings = f"rate={rate}, saturation={saturation}, high={high}, rho={rho}, prior={prior}, horizon={horizon}"
     needs = Needs(candidates="all", baseline="group")
     return Policy(f"cero({settings}, seed={seed})", decide, estimator, seed, needs, memory=memory)
+
+
+def success_variance(belief: Beta) -> FloatArray:
+    """E[p(1-p)] times the spread, shape (P,): positive, because the slope's logarithm is taken."""
+    return np.maximum(belief.moment(1, 1) * belief.spread_P, 1e-200)
 
 
 def log_slopes(q_P: ArrayLike, exposure_P: ArrayLike, speed: float) -> FloatArray:

@@ -30,7 +30,8 @@ def coba_rl(
     CoBA-RL (arXiv 2602.03048): the density is Beta(a, kappa - a) with a = 1 + (kappa - 2) F (`capability`), F the mean
     failure rate of the prompts of the last `window` steps: a weak model trains on prompts that it can solve, a strong
     one on prompts that it cannot. Every prompt gets `low` rollouts; greedy spends the rest, up to `high` each. p is the
-    success rate over a prompt's last `window` visits, kept within [0.01, 0.99]; 1/2 for a prompt never seen.
+    success rate over a prompt's last `window` visits, kept within [0.01, 0.99]; 1/2 for a prompt never seen. For graded
+    success, the variance over these visits takes the place of p(1-p).
 
     kappa, `low`, `high`, F and the value are the paper's. The rest of a, tau, the window and p we know only from the
     released code: tau goes from `tau[0]` to `tau[1]` as the variance of the batch's p goes from 0 to 1/6, and the
@@ -59,11 +60,12 @@ def coba_rl(
         raise InputError(f"tau={tau!r}: give two positive numbers, such as (3.0, 12.0).")
     check_number("tau", tau[0], 0, 1e6, without=(0,))
     check_number("tau", tau[1], tau[0], 1e6)
-    visits = [f"successes_{k}" for k in range(window)], [f"scored_{k}" for k in range(window)]  # the latest first
+    # The latest visit first. "graded" is the sum of u(1-u) over successes u, which p(1-p) exceeds their variance by.
+    visits = [[f"{name}_{k}" for k in range(window)] for name in ("successes", "scored", "graded")]
     steps = [f"failure_{k}" for k in range(window)]
 
     def learn(memory: Memory, visit: Visit) -> None:
-        for names, latest_V in zip(visits, (visit.successes_V, visit.scored_V), strict=True):
+        for names, latest_V in zip(visits, (visit.successes_V, visit.scored_V, visit.graded_V), strict=True):
             for newer, older in reversed(list(pairwise(names))):
                 memory.columns[older][visit.at_V] = memory.columns[newer][visit.at_V]
             memory.columns[names[0]][visit.at_V] = latest_V
@@ -73,12 +75,13 @@ def coba_rl(
             memory.numbers[steps[0]] = float(1 - visit.mean_V.mean())
 
     def decide(view: View) -> IntArray:
-        successes_P, scored_P = (np.sum([view.recall[name] for name in names], axis=0) for names in visits)
+        successes_P, scored_P, graded_P = (np.sum([view.recall[name] for name in names], axis=0) for names in visits)
         rate_P = np.where(scored_P > 0, successes_P / np.maximum(scored_P, 1), 0.5).clip(0.01, 0.99)
         failures = [view.numbers[name] for name in steps if view.numbers[name] >= 0]
         weight_P = capability(rate_P, float(np.mean(failures)) if failures else 1.0, kappa)
         spread = tau[0] + (tau[1] - tau[0]) * min(6 * float(rate_P.var()), 1.0)
-        speed_P, price_P = rate_P * (1 - rate_P) / spread, token_prices(view)
+        variance_P = np.maximum(rate_P * (1 - rate_P) - graded_P / np.maximum(scored_P, 1), 0.0)
+        speed_P, price_P = variance_P / spread, token_prices(view)
         # Only ratios of gains count: scaled so that the first rollout's largest possible gain stays below START.
         scale_P = weight_P / max(float(weight_P.max()), 1e-300) / price_P * START / 2
 
@@ -89,7 +92,8 @@ def coba_rl(
         return spend_gains(lambda counts_N: per_rollout(value, view.belief_P, counts_N), start_P, high, view)
 
     name = f"coba_rl(kappa={kappa}, low={low}, high={high}, window={window}, tau={tau}, seed={seed})"
-    memory = Memory(dict.fromkeys(visits[0] + visits[1], 0.0), learn, dict.fromkeys(steps, -1.0))
+    columns = [column for names in visits for column in names]
+    memory = Memory(dict.fromkeys(columns, 0.0), learn, dict.fromkeys(steps, -1.0))
     return Policy(name, decide, BetaEstimator(), seed, Needs(baseline="group"), memory=memory)
 
 

@@ -75,7 +75,7 @@ def e3(*, group: int = 8, fewest: int = 4, most: int = 12, change: int = 2, epoc
     Unlike the paper's algorithm and code, shares are clipped at G_max and the total is exact (`rank_shares`). In the
     code a prompt without a rank counts as the easiest and gets G_min; here it counts as the mean of its batch and gets
     the default share, since nothing is known about it. The rule ignores variance: prompts that never pass get the most
-    rollouts. The paper's temperature control is not part of this.
+    rollouts, and graded success is ranked by its mean. The paper's temperature control is not part of this.
 
     Args:
         group: Mean rollouts of a prompt, G.

@@ -54,7 +54,8 @@ def gvm(
     its accept rate and G the norm of its gradient; alpha and beta penalise prompts that rarely succeed. With w =
     `gvm_weights`, the counts minimise sum w^2 / n over integers; the released code rounds the shares instead, gives
     nothing to a prompt whose pilot had no success, and may drop more by thresholds. There p is the share of a pilot's
-    rollouts that succeeded; here it is the posterior mean, so that it is never 0 and no pilot is needed.
+    rollouts that succeeded; here it is the posterior mean, so that it is never 0 and no pilot is needed. The rule is
+    about responses that are accepted or not: for graded success p is its mean, as if that were the accept rate.
 
     Every prompt gets at least the smallest group. With `floor=0` a batch is drawn first: prompts at random, as many as
     groups of `group` fit into the budget. A budget in tokens or with quotas instead chooses among all.

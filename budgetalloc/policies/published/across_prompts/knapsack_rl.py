@@ -9,6 +9,7 @@ from budgetalloc import values
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray, Point, check_counts
+from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_array, check_choice, check_integer, check_number
 from budgetalloc.policies.base import Policy
@@ -54,6 +55,9 @@ def knapsack_rl(
     concave, so that greedy is exact. p is the mean reward of the last visit or, where that had fewer than `recent`
     rollouts, of the `recent` latest rewards; a visit that lies only partly in this window counts with its mean. The
     rule has no prior and no forgetting: p = 0 after 16 failures is treated as certain.
+
+    For graded success the value is multiplied by the spread of the rewards that p is the mean of, their variance as a
+    share of p(1-p); a prompt whose rewards were all equal is not effective, and counts as solved unless p = 0.
 
     The fallback: together the effective prompts can use as many rollouts as they need to be mixed with `confidence`
     each (`rollouts_to_mix`). What the budget has beyond that is the surplus. With "unsolved" the surplus goes evenly to
@@ -104,19 +108,25 @@ def knapsack_rl(
         filled_V = np.maximum((~np.isnan(latest_VM)).sum(axis=1), 1)
         rate_V = np.where(visit.scored_V >= recent, visit.mean_V, np.nansum(latest_VM, axis=1) / filled_V)
         columns["rate"][at_V] = np.clip(rate_V, 0.0, 1.0)
+        taken_V = np.minimum(visit.scored_V, filled_V)
+        older_V = (filled_V - taken_V) * columns["graded"][at_V]  # as if the mean of those that left the window
+        columns["graded"][at_V] = (taken_V * visit.graded_V / visit.scored_V + older_V) / filled_V
         columns["scored"][at_V] += visit.scored_V
 
     def decide(view: View) -> IntArray:
         rate_P, known_P = np.nan_to_num(view.recall["rate"]), view.recall["scored"] >= fewest
-        effective_P, unsolved_P = known_P & (rate_P > 0) & (rate_P < 1), known_P & (rate_P == 0)
-        budget, (rates, at_P) = view.budget, np.unique(rate_P[effective_P], return_inverse=True)  # few differ
+        unsolved_P, spread_P = known_P & (rate_P == 0), _spread(rate_P, view.recall["graded"])
+        effective_P = known_P & (rate_P > 0) & (rate_P < 1) & (spread_P > 0)
+        pairs_P2 = np.stack([rate_P, spread_P], axis=1)[effective_P]
+        pairs_K2, at_P = np.unique(pairs_P2, axis=0, return_inverse=True)  # few differ
+        budget, rates, spreads, at_P = view.budget, *pairs_K2.T, at_P.ravel()
         least = smallest(low, budget)
         start_P = np.where(known_P, least, max(min(mean_rollouts(view), high), least))
         other_P = np.select([~known_P, unsolved_P], [_UNKNOWN, _UNSOLVED], _SOLVED)
         price_P = token_prices(view)[effective_P]
 
         def effective(counts_N: ArrayLike) -> FloatArray:
-            each_PN = per_rollout(values.success_gain, Point(rates), counts_N)[at_P] / price_P[:, None]
+            each_PN = per_rollout(values.success_gain, Point(rates, spreads), counts_N)[at_P] / price_P[:, None]
             return np.maximum(np.rint(each_PN / UNIT) * UNIT, _NO_GAIN)
 
         if surplus == "unsolved":
@@ -133,10 +143,22 @@ def knapsack_rl(
 
         return spend_gains(gain, start_P, high, view)
 
-    start = {"rate": np.nan, "scored": 0.0} | {f"recent_{k}": np.nan for k in range(recent)}
+    start = {"rate": np.nan, "scored": 0.0, "graded": 0.0} | {f"recent_{k}": np.nan for k in range(recent)}
     settings = f"low={low}, high={high}, recent={recent}, fewest={fewest}, confidence={confidence}, surplus={surplus!r}"
     name, memory = f"knapsack_rl({settings}, seed={seed})", Memory(start, learn)
     return Policy(name, decide, BetaEstimator(), seed, Needs(baseline="group"), memory=memory)
+
+
+def _spread(rate_P: FloatArray, graded_P: FloatArray) -> FloatArray:
+    """The variance of successes as a share of p(1-p), 1 for successes of 0 and 1; 0 where all are equal.
+
+    Args:
+        rate_P: Their means, p.
+        graded_P: The means of u(1-u) over successes u.
+    """
+    largest_P = rate_P * (1 - rate_P)
+    share_P = 1.0 - graded_P / np.where(largest_P > 0, largest_P, 1.0)
+    return np.where(share_P > EQUAL, np.minimum(share_P, 1.0), 0.0)
 
 
 def _last_gain(gain_PN: FloatArray, steps: int) -> float:

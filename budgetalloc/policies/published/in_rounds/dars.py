@@ -74,7 +74,8 @@ def dars(
 
     The mean of such a group is biased: how often a prompt is sampled depends on its first rewards, which stay in the
     group. The posterior mean before the step, `baseline=policy.belief(ids_R).mean`, is unbiased. The code drops merged
-    groups of equal rewards; they have no advantage under a group baseline.
+    groups of equal rewards; they have no advantage under a group baseline. The rule is about passing and failing: for
+    graded success a is its mean, and a prompt that always earns 0.25 is deepened like one that passes a quarter.
 
     Args:
         group: Rollouts of a pilot, N: 8 for Qwen, 16 for Llama.

@@ -24,6 +24,8 @@ def hora(*, pilot: int = 4, seed: int = 0) -> Policy:
     The pilot is smaller if the budget does not suffice for all prompts; without a floor, if it does not suffice for the
     smallest group of all prompts, prompts redrawn at each step are left out.
 
+    The rule is about passing: graded success of 0.5 counts as half a success and half a failure.
+
     Args:
         pilot: Rollouts of a pilot, at least 1.
         seed: Seeds the ties.

@@ -47,8 +47,7 @@ def pilot_commit(*, pilot: int = 4, group: int = 16, share: float = 0.5, seed: i
                 spending.give(at, pilot)
         before_P = spending.counts_P.copy()
         tally = yield before_P
-        rate_P = tally.successes_P / np.maximum(tally.scored_P, 1)
-        best = np.argsort(-rate_P * (1 - rate_P), kind="stable")
+        best = np.argsort(-tally.variance(), kind="stable")
         chosen = best[tally.mixed()[best] & (before_P[best] < group)]
         spending.give_each(chosen, group - before_P[chosen])
         spending.spread(best)

@@ -22,7 +22,8 @@ def reinforce_ada(
     then trained on, balanced where it can be. A step generates up to `stages` times what it trains on, all of it
     counted; the budget is a limit, of which only the share `1 / stages` that the trainer trains on is always spent.
     Advantages are taken over all that was generated. With `quota="positive"` one success is enough, the paper's lighter
-    rule. Its estimation-based variant is not part of this; the number of rounds is our default.
+    rule. Its estimation-based variant is not part of this; the number of rounds is our default. The quotas count passes
+    and failures: graded success of 0.5 counts as half of each.
 
     Args:
         group: Rollouts of a round, and of a prompt in training.

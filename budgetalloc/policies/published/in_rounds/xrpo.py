@@ -50,18 +50,16 @@ def half_width(counts_N: ArrayLike, *, alpha: float = 0.05) -> FloatArray:
 
 
 def deviation(tally: Tally) -> FloatArray:
-    """The sample deviation s of each prompt's successes if they are 0 or 1: s^2 = n / (n-1) r (1-r), shape (P,).
+    """The sample deviation s of each prompt's successes, shape (P,): s^2 = n / (n-1) r (1-r) if they are 0 or 1.
 
-    For graded success it is the largest deviation that the mean r allows. It is 0 below two rollouts, and if rewards
-    are equal.
+    It is 0 below two rollouts, and if rewards are equal.
 
     >>> low_P, high_P = np.array([0.0, 0, 0, 1]), np.array([0.0, 1, 1, 1])
-    >>> deviation(Tally(np.array([0.0, 1, 2, 4]), np.full(4, 4.0), low_P, high_P)).round(3)
+    >>> deviation(Tally(np.array([0.0, 1, 2, 4]), np.full(4, 4.0), low_P, high_P, np.zeros(4))).round(3)
     array([0.   , 0.5  , 0.577, 0.   ])
     """
     n = np.maximum(tally.scored_P, 2)
-    rate_P = np.clip(tally.successes_P / n, 0, 1)
-    return np.where(tally.mixed() & (tally.scored_P >= 2), np.sqrt(n / (n - 1) * rate_P * (1 - rate_P)), 0.0)
+    return np.where(tally.mixed() & (tally.scored_P >= 2), np.sqrt(n / (n - 1) * tally.variance()), 0.0)
 
 
 def exploration(counts_N: ArrayLike, total: float, *, weight: float = 0.1, bonus: Bonus = "sqrt") -> FloatArray:

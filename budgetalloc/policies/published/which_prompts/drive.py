@@ -29,7 +29,8 @@ def drive(*, phases: Sequence[Phase] = _DRIVE, discount: float = 0.9, seed: int 
     The paper evaluates the 175 prompts once, before that stage. Here the posterior mean of all earlier rewards stands
     in, so that a prompt which is solved makes room for another; a prompt never seen counts as the prior's 1/2, neither
     hard nor easy. The rest of the budget is divided evenly among the kept prompts; with a floor every prompt gets the
-    floor first. The method may leave out a prompt that is not kept for the rest of the run.
+    floor first. The method may leave out a prompt that is not kept for the rest of the run. The rule is about hardness:
+    for graded success it is the mean, whatever the variance.
 
     Args:
         phases: At least one of (keep, steps, n): keep in (0, 1], steps and n at least 1.

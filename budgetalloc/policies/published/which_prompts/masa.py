@@ -13,7 +13,7 @@ def masa(*, group: int = 16, predict: Predict | None = None, explore: float = 0.
     `predict`: prompts with rates of exactly 0 and 1 are then skipped. Without `predict` the posterior means are used,
     which are never 0 or 1, and prompts outside (0.1, 0.9) are skipped; these bounds, `explore` and the default of
     `group` are our choices. The paper's gating code is not public; its length cut-off and its training are not part of
-    this. See `gate`.
+    this. See `gate`, also for graded success.
 
     >>> from budgetalloc import Budget
     >>> policy = masa(group=8, predict=lambda view: [{"a": 0.0, "b": 0.2, "c": 1.0}[x] for x in view.ids_P], seed=0)

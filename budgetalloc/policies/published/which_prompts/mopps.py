@@ -16,7 +16,9 @@ def mopps(*, group: int = 8, target: float = 0.5, discount: float = 0.5, seed: i
     taken. The paper's lambda is not known to us; 0.5 is our default. With explicit evidence alone (rho = 0) the update
     of BOTS (arXiv 2510.26374) is the same with 1 - lambda for lambda. The released code draws for a few times as many
     prompts as fit, not for the pool, and with one rollout a prompt it sets alpha and beta to 8 at each visit. Beliefs
-    do not fade between visits: in a large pool, a prompt that was just solved may rarely be chosen again.
+    do not fade between visits: in a large pool, a prompt that was just solved may rarely be chosen again. With a
+    target of 1/2 the nearest draw has the largest p(1-p); for graded success, which the paper does not treat, nearness
+    is multiplied by the belief's spread, so that a prompt that always earns 0.5 is not near.
 
     Args:
         group: Rollouts of a chosen prompt, at least 1.
@@ -36,9 +38,10 @@ def mopps(*, group: int = 8, target: float = 0.5, discount: float = 0.5, seed: i
     farthest = max(target, 1 - target)
 
     def decide(view: View) -> IntArray:
-        drawn_P = view.belief_P.sample(view.rng).mean
+        drawn = view.belief_P.sample(view.rng)
         # Positive, and largest where the square is smallest; p (1-p) for a target of 1/2.
-        return ranked(farthest**2 - (drawn_P - target) ** 2 + 1e-12, group, view)
+        nearness_P = farthest**2 - (drawn.mean - target) ** 2
+        return ranked(nearness_P * drawn.spread_P + 1e-12, group, view)
 
     name = f"mopps(group={group}, target={target}, discount={discount}, seed={seed})"
     estimator = BetaEstimator(prior=(1.0, 1.0), discount=discount)

@@ -41,9 +41,9 @@ def pvpo(
     The paper rolls out a reference model M times a prompt, renewed from time to time. A mean reward of 1 drops the
     prompt; of 0 sends it to a larger model whose answer replaces one rollout; the rest is kept (`pvpo_route`). Such
     means are `reference`; prompts without one are judged by their own rollouts, which is our rule: `enough` consecutive
-    rewards of 1 count as a mean of 1, of 0 as a mean of 0, and anything else as mixed. A prompt dropped because of its
-    own rollouts returns when exploration shows another reward; a prompt dropped because of `reference` returns when the
-    user updates `reference`.
+    rewards of 1 count as a mean of 1, of 0 as a mean of 0, and anything else as mixed, any graded success included. A
+    prompt dropped because of its own rollouts returns when exploration shows another reward; a prompt dropped because
+    of `reference` returns when the user updates `reference`.
 
     The paper's baseline is the reference mean and not the group's, so that groups of 1 and 2 have a signal; here the
     posterior baseline serves this purpose, and groups of 1 are allowed. Two rollouts gave 97 % of GRPO's result with 5.

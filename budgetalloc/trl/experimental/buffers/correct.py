@@ -54,7 +54,7 @@ class CorrectResponseBuffer:
         capacity: Most responses kept.
         per_prompt: Most responses of one prompt.
         max_age: In steps; older ones are evicted and never drawn.
-        threshold: A response is correct if its reward is above this.
+        threshold: A response is correct if its success is above this.
         seed: Seeds the draws.
 
     >>> buffer = CorrectResponseBuffer(seed=0)
@@ -92,7 +92,12 @@ class CorrectResponseBuffer:
         return list(self._store.samples)
 
     def add(
-        self, ids_R: Iterable[Any], responses_R: Sequence[Mapping[str, Any]], rewards_R: ArrayLike, step: int
+        self,
+        ids_R: Iterable[Any],
+        responses_R: Sequence[Mapping[str, Any]],
+        rewards_R: ArrayLike,
+        step: int,
+        success_R: ArrayLike | None = None,
     ) -> int:
         """Stores the correct responses among those generated at `step`.
 
@@ -101,32 +106,36 @@ class CorrectResponseBuffer:
             responses_R: Arrays by name for each rollout.
             rewards_R: Rewards, shape (R,); NaN is no reward.
             step: When they were generated.
+            success_R: Success, shape (R,), as the callback's `success=` tells it; left out, the rewards. NaN is none.
 
         Returns:
             How many were correct.
         """
         ids = check_ids(ids_R, "ids_R")
-        rewards = as_rewards(rewards_R, len(ids))
-        rows = np.flatnonzero(rewards > self.threshold)
-        some = stored_rows(rows, ids, responses_R, rewards, np.zeros(len(ids)), step)
+        rewards, success = _outcomes(rewards_R, success_R, len(ids))
+        rows = np.flatnonzero(success > self.threshold)
+        some = stored_rows(rows, ids, responses_R, rewards, np.zeros(len(ids)), step, success)
         self._store.add(some)
         return len(some)
 
-    def substitute(self, ids_R: Iterable[Any], rewards_R: ArrayLike, step: int) -> Substitution:
+    def substitute(
+        self, ids_R: Iterable[Any], rewards_R: ArrayLike, step: int, success_R: ArrayLike | None = None
+    ) -> Substitution:
         """Replaces a wrong response by a stored correct one for each prompt without any success.
 
         Args:
             ids_R: The prompt of each rollout, shape (R,). Give all rounds of a step together.
             rewards_R: Rewards, shape (R,); NaN is no reward, and is never replaced.
             step: The current step, not before any step seen.
+            success_R: As in `add`.
         """
         ids = check_ids(ids_R, "ids_R")
-        rewards = as_rewards(rewards_R, len(ids))
+        rewards, success = _outcomes(rewards_R, success_R, len(ids))
         self._store.advance(step)
         names, group_R = factorize(ids)
-        scored_R = ~np.isnan(rewards)
+        scored_R = ~np.isnan(success)
         scored_G = np.bincount(group_R[scored_R], minlength=len(names))
-        correct_G = np.bincount(group_R[rewards > self.threshold], minlength=len(names))
+        correct_G = np.bincount(group_R[success > self.threshold], minlength=len(names))
         kept: dict[Id, list[Stored]] = {}
         for sample in self._store.samples:
             kept.setdefault(sample.id, []).append(sample)
@@ -161,4 +170,11 @@ class CorrectResponseBuffer:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores `state_dict()` to the bit. Raises `StateError`, and changes nothing, if it does not fit."""
-        self._store.load_state_dict(state, lambda sample: sample.reward > self.threshold)
+        self._store.load_state_dict(state, lambda sample: sample.success > self.threshold)
+
+
+def _outcomes(rewards_R: ArrayLike, success_R: ArrayLike | None, rows: int) -> tuple[FloatArray, FloatArray]:
+    """Rewards and successes; without a reward there is no success."""
+    rewards = as_rewards(rewards_R, rows)
+    success = rewards if success_R is None else as_rewards(success_R, rows, "success_R")
+    return rewards, np.where(np.isnan(rewards), np.nan, success)

@@ -34,6 +34,7 @@ class Stored:
         reward: Finite.
         advantage: As it was in its own group, finite; 0 where the buffer has no use for it.
         step: When it was generated, at least 0.
+        success: Its success; NaN where the buffer has no use for it.
 
     >>> Stored("a", {"tokens": [5, 7], "logprobs": [-0.5, -1.0]}, reward=1, advantage=0.5, step=3).response["tokens"]
     array([5, 7])
@@ -44,6 +45,7 @@ class Stored:
     reward: float
     advantage: float
     step: int
+    success: float = math.nan
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "id", check_ids([self.id], "id")[0])
@@ -138,6 +140,7 @@ class Store:
             },
             "buffer/rewards": np.array([sample.reward for sample in self.samples], dtype=np.float64),
             "buffer/advantages": np.array([sample.advantage for sample in self.samples], dtype=np.float64),
+            "buffer/success": np.array([sample.success for sample in self.samples], dtype=np.float64),
             "buffer/steps": np.array([sample.step for sample in self.samples], dtype=np.int64),
         }
         for at, ((name, _, axes), rows) in enumerate(columns.items()):
@@ -182,6 +185,7 @@ def stored_rows(
     rewards_R: FloatArray,
     advantages_R: FloatArray,
     step: int,
+    success_R: FloatArray | None = None,
 ) -> list[Stored]:
     """These rows of a batch as stored responses; `InputError` unless there is one response per rollout.
 
@@ -192,9 +196,10 @@ def stored_rows(
     if len(responses_R) != len(ids_R):
         raise InputError(f"responses_R has {len(responses_R)} entries for {len(ids_R)} ids: give one a rollout.")
     step = check_integer("step", step, 0)
+    success_V = [math.nan] * len(rows) if success_R is None else success_R[rows].tolist()
     return [
-        Stored(ids_R[row], responses_R[row], float(rewards_R[row]), float(advantages_R[row]), step)
-        for row in rows.tolist()
+        Stored(ids_R[row], responses_R[row], float(rewards_R[row]), float(advantages_R[row]), step, success)
+        for row, success in zip(rows.tolist(), success_V, strict=True)
     ]
 
 
@@ -225,5 +230,5 @@ def _unpacked(state: Mapping[str, Any], ids: Any, columns: Any) -> list[Stored]:
             if not 0 <= row < len(ids) or name in responses[row]:
                 raise StateError(f"{name!r} belongs to row {row} of {len(ids)}, or does so twice")
             responses[row][name] = flat[start:end].reshape(shape)
-    numbers = (np.asarray(state[f"buffer/{key}"]).tolist() for key in ("rewards", "advantages", "steps"))
+    numbers = (np.asarray(state[f"buffer/{key}"]).tolist() for key in ("rewards", "advantages", "steps", "success"))
     return [Stored(*row) for row in zip(ids, responses, *numbers, strict=True)]

@@ -44,11 +44,11 @@ def test_the_deviation_of_binary_rewards_is_the_sample_deviation(rewards):
 
 def test_the_deviation_is_largest_at_one_half_and_zero_where_nothing_varied():
     passed_P = np.arange(9.0)
-    s_P = deviation(Tally(passed_P, np.full(9, 8.0), (passed_P == 8) * 1.0, (passed_P > 0) * 1.0))
+    s_P = deviation(Tally(passed_P, np.full(9, 8.0), (passed_P == 8) * 1.0, (passed_P > 0) * 1.0, np.zeros(9)))
     assert s_P.argmax() == 4
     assert s_P[0] == s_P[8] == 0
     none_P, one_P = np.array([np.inf, 1.0]), np.array([-np.inf, 1.0])
-    assert deviation(Tally(np.array([0.0, 1.0]), np.array([0.0, 1.0]), none_P, one_P)).tolist() == [0, 0]
+    assert deviation(Tally(np.array([0.0, 1.0]), np.array([0.0, 1.0]), none_P, one_P, none_P)).tolist() == [0, 0]
 
 
 def test_both_forms_of_the_bonus_fall_with_n_and_vanish_before_the_first_rollout():

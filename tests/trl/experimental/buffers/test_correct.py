@@ -47,6 +47,22 @@ def test_only_correct_responses_are_stored():
     assert CorrectResponseBuffer(threshold=0.3).add(list("abcd"), [{}] * 4, [1, 0.5, np.nan, 0.6], step=0) == 3
 
 
+def test_what_is_correct_follows_success_and_not_the_total_reward():
+    """Rewards of 0.2 for the format, 0.8 for the answer less a length penalty: a total of 0.6 may be a failure."""
+    buffer = CorrectResponseBuffer()
+    rewards, success = [0.4, 0.6, np.nan, 3.0], [1, 0, 1, np.nan]
+    assert buffer.add(list("abcd"), [{}] * 4, rewards, 0, success) == 1
+    assert [(row.id, row.reward, row.success) for row in buffer.samples] == [("a", 0.4, 1.0)]
+    done = buffer.substitute(["a", "a", "a"], [0.6, 0.2, 0.6], 1, [0, 0, np.nan])
+    assert len(done.rows) == 1
+    assert done.rows[0] < 2  # not the row without a success
+    assert done.rewards_R[done.rows[0]] == 0.4
+    assert buffer.substitute(["a", "a"], [0.1, 0.1], 1, [1, 0]).stored == []
+    again = CorrectResponseBuffer()
+    again.load_state_dict(buffer.state_dict())
+    assert again.samples[0].success == 1.0
+
+
 def test_of_a_prompt_the_newest_are_kept():
     buffer = knowing({"a": 3, "b": 1}, per_prompt=2)
     assert [int(row.response["at"][0]) for row in buffer.samples] == [1, 2, 3]
@@ -144,7 +160,7 @@ def test_a_state_of_another_buffer_is_refused_and_changes_nothing():
     with pytest.raises(StateError, match="selective"):
         buffer.load_state_dict(SelectiveSampleBuffer().state_dict())
     state = buffer.state_dict()
-    state["buffer/rewards"] = np.array([1.0, 0.5])
+    state["buffer/success"] = np.array([1.0, 0.5])
     with pytest.raises(StateError, match="another"):
         buffer.load_state_dict(state)
     assert len(buffer) == 2
@@ -158,6 +174,7 @@ def test_a_state_of_another_buffer_is_refused_and_changes_nothing():
         (lambda: CorrectResponseBuffer(threshold=np.nan), "threshold=nan"),
         (lambda: knowing({"a": 1}).add(["a"], [], [1], 1), "responses_R"),
         (lambda: knowing({"a": 1}).substitute(["a"], [0, 1], 1), "rewards_R"),
+        (lambda: knowing({"a": 1}).substitute(["a"], [0], 1, [0, 1]), "success_R"),
         (lambda: knowing({"a": 1}, step=3).substitute(["a"], [0], 2), "step=2"),
     ],
 )

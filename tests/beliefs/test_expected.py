@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import budgetalloc as ba
-from budgetalloc.trl.expected import Sums, expected_reward
+from budgetalloc.advantages import batch_advantages
+from budgetalloc.beliefs.expected import Sums, expected_reward
 
 rollouts = st.lists(
     st.tuples(st.integers(0, 4), st.sampled_from([0.0, 1.0, 0.5, np.nan]), st.floats(-5, 5)), min_size=1, max_size=20
@@ -64,3 +65,20 @@ def test_rescaled(scale, shift):
 def test_a_damaged_state(state):
     with pytest.raises(ba.StateError):
         Sums.from_state(state)
+
+
+@given(rollouts)
+def test_the_posterior_baseline_of_a_batch_is_on_the_same_line(rows):
+    """With no past but a point at each end of the range, of a hundredth of a row."""
+    _, success_R, rewards_R = columns(rows)
+    assume(np.isfinite(rewards_R).any() and np.nanmax(rewards_R) - np.nanmin(rewards_R) > 1e-3)  # else all are 0
+    belief_R = ba.Beta(np.full(len(rows), 0.3), np.full(len(rows), 0.7))
+    alone_R = np.arange(len(rows))  # each its own prompt: the mean of the belief is the share
+    ends = Sums(n=0.02, s=0.01, r=0.0, ss=0.01, sr=0.05, rr=0.5)
+    expected_R, _ = expected_reward(belief_R.mean, success_R, rewards_R, alone_R, ends)
+    advantages_R = batch_advantages(
+        rewards_R, alone_R, "posterior", "none", success_R=success_R, belief_R=belief_R, reward_range=(-5, 5)
+    )
+    known_R = ~np.isnan(rewards_R)
+    np.testing.assert_allclose(advantages_R[known_R], (rewards_R - expected_R)[known_R], atol=1e-9)
+    assert (advantages_R[~known_R] == 0).all()

@@ -107,38 +107,58 @@ def firmer(baseline_R: Beta, prior: Beta, cold_R: NDArray[np.bool_], spread: flo
     return Beta(baseline_R.alpha_P - less * prior.alpha_P, baseline_R.beta_P - less * prior.beta_P)
 
 
+def reward_line(
+    success_R: FloatArray, rewards_R: FloatArray, group_R: IntArray, past: Sums
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """A line through reward against success, by least squares over past rollouts and the other groups of this step.
+
+    For a total of 0.8 for the answer and 0.2 for the format it gives 0.2 for a failure of correct format. It never
+    includes a rollout's own group, so that an expectation made of it is independent of the rollout's reward.
+
+    Args:
+        success_R, rewards_R: Success and reward of each rollout, NaN where there was none.
+        group_R: Its group, from 0.
+        past: The sums over earlier steps, or over whatever else is known.
+
+    Returns:
+        For each rollout the reward expected at success 0, its rise to success 1, and the variance around the line; NaN
+        where there is nothing past, nor another group.
+
+    >>> success, rewards = np.array([1.0, 0.0, 1.0, 0.0]), np.array([1.0, 0.2, 1.0, 0.2])
+    >>> [x.round(2) for x in reward_line(success, rewards, np.array([0, 0, 1, 1]), Sums())]
+    [array([0.2, 0.2, 0.2, 0.2]), array([0.8, 0.8, 0.8, 0.8]), array([0., 0., 0., 0.])]
+    """
+    groups = int(group_R.max()) + 1 if len(group_R) else 0
+    own = Sums.of(success_R, rewards_R, group_R, groups)
+    rest = [before + each.sum() - each for before, each in zip(astuple(past), astuple(own), strict=True)]
+    n_G = np.maximum(rest[0], 0.0)
+    n, s, r, ss, sr, rr = (np.where(n_G > 1e-9, x, np.nan) for x in (n_G, *rest[1:]))
+    var_s, cov, var_r = ss / n - (s / n) ** 2, sr / n - s * r / n**2, np.maximum(rr / n - (r / n) ** 2, 0.0)
+    slope_G = np.where(var_s > 1e-9, cov / np.maximum(var_s, 1e-9), 0.0)  # 0 where all successes are equal
+    offset_G = r / n - slope_G * s / n
+    around_G = np.maximum(var_r - slope_G * cov, 0.0)
+    return offset_G[group_R], slope_G[group_R], around_G[group_R]
+
+
 def expected_reward(
     mean_R: FloatArray, success_R: FloatArray, rewards_R: FloatArray, group_R: IntArray, earlier: Sums
 ) -> tuple[FloatArray, FloatArray]:
-    """The expected reward of each rollout, and the standard deviation around it, both shape (R,).
-
-    A line through reward against success, by least squares over earlier steps and over the other prompts of this step:
-    never over the rollout's own group, so that the expectation is independent of its own reward.
+    """The expected reward of each rollout by `reward_line`, and the standard deviation around it, both shape (R,).
 
     Args:
         mean_R: The expected success of each rollout.
-        success_R, rewards_R: Its observed success and reward, NaN where there was none.
-        group_R: Its group, from 0.
+        success_R, rewards_R, group_R: As in `reward_line`.
         earlier: The sums over earlier steps.
 
     >>> success, rewards = np.array([1.0, 0.0, 1.0, 0.0]), np.array([1.5, 0.5, 1.5, 0.5])  # accuracy, 0.5 for format
     >>> expected_reward(np.full(4, 0.25), success, rewards, np.array([0, 0, 1, 1]), Sums())[0]
     array([0.75, 0.75, 0.75, 0.75])
     """
-    groups = int(group_R.max()) + 1 if len(group_R) else 0
-    own = Sums.of(success_R, rewards_R, group_R, groups)
-    rest = [past + each.sum() - each for past, each in zip(astuple(earlier), astuple(own), strict=True)]
-    n_G = np.maximum(rest[0], 0.0)
-    some_G = n_G > 1e-9
-    n, s, r, ss, sr, rr = (np.where(some_G, x, 0.0) for x in rest)
-    n = np.where(some_G, n, 1.0)
-    var_s, cov, var_r = ss / n - (s / n) ** 2, sr / n - s * r / n**2, np.maximum(rr / n - (r / n) ** 2, 0.0)
-    slope_G = np.where(var_s > 1e-9, cov / np.maximum(var_s, 1e-9), 0.0)  # all successes are equal
-    offset_G = r / n - slope_G * s / n
-    around_G = np.maximum(var_r - slope_G * cov, 0.0)
+    offset_R, slope_R, around_R = reward_line(success_R, rewards_R, group_R, earlier)
+    some_R = ~np.isnan(offset_R)
+    expected_R = offset_R + slope_R * mean_R
     bernoulli_R = mean_R * (1 - mean_R)
-    expected_R = offset_G[group_R] + slope_G[group_R] * mean_R
-    deviation_R = np.sqrt(slope_G[group_R] ** 2 * bernoulli_R + around_G[group_R])
+    deviation_R = np.sqrt(slope_R**2 * bernoulli_R + around_R)
     # In a first step with one prompt there are no other rollouts: the baseline is undefined, and advantages are 0.
     known_R = np.where(np.isnan(rewards_R), 0.0, rewards_R)
-    return np.where(some_G[group_R], expected_R, known_R), np.where(some_G[group_R], deviation_R, 1.0)
+    return np.where(some_R, expected_R, known_R), np.where(some_R, deviation_R, 1.0)
