@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import growing  # beside this file
+import operations
 
 from budgetalloc.cli.testbed import skills
 from budgetalloc.cli.testbed.language import Language, Rows
@@ -29,6 +30,7 @@ def _of(rows: Rows, letters: str) -> Rows:
 _RARE = "".join(skill.letter for skill in SKILLS if skill.shown <= 0.25 and not skill.is_trap)
 _EASY = "".join(skill.letter for skill in SKILLS if skill.shown >= 0.95)
 _TAIL = _RARE + _EASY[:4]
+_HARD = "".join(skill.letter for skill in operations.SKILLS if skill.shown <= 0.25)
 
 MIXES: dict[str, Mix] = {
     "u_shape": Mix(
@@ -52,6 +54,30 @@ MIXES: dict[str, Mix] = {
         about="real arithmetic and string tasks of growing length, and two that can be guessed but not learned",
         language=growing,
         rates=(1e-4, 2e-4),
+    ),
+    "many_wrong": Mix(
+        rows=lambda seed: operations.pool(80, seed),
+        held_out=lambda: operations.held_out(20),
+        about="24 skills from nearly mastered to nearly unknown, each with one right operation and eleven wrong ones",
+        language=operations,
+    ),
+    "hard_wrong": Mix(
+        rows=lambda seed: _of(operations.pool(160, seed), _HARD),
+        held_out=lambda: _of(operations.held_out(40), _HARD),
+        about="the 12 skills of them that pass at most one time in four; groups of one meet each prompt twenty times",
+        language=operations,
+    ),
+    "hard_once": Mix(
+        rows=lambda seed: _of(operations.pool(2_700, seed), _HARD),
+        held_out=lambda: _of(operations.held_out(40), _HARD),
+        about="the same 12 skills with 32,400 prompts, which even groups of one meet about once in 150 steps",
+        language=operations,
+    ),
+    "easy_once": Mix(
+        rows=lambda seed: [row for row in operations.pool(2_700, seed) if row["skill"] not in _HARD],
+        held_out=lambda: [row for row in operations.held_out(40) if row["skill"] not in _HARD],
+        about="the 12 other skills, which pass at least one time in three, also met about once",
+        language=operations,
     ),
 }
 

@@ -34,6 +34,9 @@ from budgetalloc.errors import BudgetallocError
 # Name: the policy, and how the callback attaches it where that is not what the policy asks for.
 RIVALS: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
     "uniform": (lambda seed: ba.uniform(seed=seed), {}),
+    "uniform2": (lambda seed: ba.uniform(seed=seed), {}),
+    "uniform4": (lambda seed: ba.uniform(seed=seed), {}),
+    "uniform16": (lambda seed: ba.uniform(seed=seed), {}),
     "dapo": (lambda seed: policies.dapo(seed=seed), {}),
     "knapsack_rl": (lambda seed: policies.knapsack_rl(seed=seed), {}),
     "vade": (lambda seed: policies.vade(seed=seed), {}),
@@ -53,6 +56,7 @@ RIVALS: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
     "adaptive": (lambda seed: ba.adaptive(seed=seed), {}),
 }
 ROLLOUTS = 256  # a step of 32 prompts x 8
+GENERATIONS = {"uniform2": 2, "uniform4": 4, "uniform16": 16}  # for the others 8; prompts x generations stays the same
 Job = tuple[str, str, float, int, int]  # policy, mix, learning rate, seed, steps
 
 
@@ -85,6 +89,8 @@ def run(job: Job, configs: dict[str, Config] | None = None) -> dict[str, Any]:
         steps=steps,
         max_rollouts=steps * ROLLOUTS,  # a policy that resamples makes fewer steps of them
         eval_every=max(1, 10 // policy.needs.generate),
+        prompts=ROLLOUTS // GENERATIONS.get(name, 8),
+        generations=GENERATIONS.get(name, 8),
         learning_rate=rate,
         seed=seed,
         rows=MIXES[mix].rows(seed),
