@@ -1,4 +1,4 @@
-"""The baseline of prompts that were never seen: the recent mean success of such prompts instead of the prior's mean."""
+"""The prior of a baseline: the recent mean success of prompts on their first visit instead of the prior's mean."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,42 +11,49 @@ KEPT = 0.9
 
 def warmed(
     belief_R: Beta,
+    prior: tuple[float, float],
     cold_R: NDArray[np.bool_],
     success_R: FloatArray,
     group_R: NDArray[np.int64],
     earned: tuple[float, float],
+    spread: float = 1.0,
 ) -> Beta:
-    """The beliefs for a posterior baseline, in which cold prompts have the mean success of other cold prompts.
+    """The beliefs for a posterior baseline: their prior Beta(a, b) has the mean success of first visits.
 
-    A cold prompt's Beta(a, b) keeps its mass a + b; its mean becomes (a + S + s) / (a + b + N + n), with S and N the
-    faded successes and rollouts of first visits before this step, and s and n those of the other cold prompts of this
-    step. A prompt's own rollouts are left out, so that the baseline is independent of them. In a pool of hard prompts
-    with one visit each, the prior's mean would give nearly every rollout the advantage -a / (a + b).
+    The prior keeps its mass a + b; its mean becomes (a + S + s) / (a + b + N + n), with S and N the faded successes and
+    rollouts of first visits before this step, and s and n those of the other cold prompts of this step. A prompt's own
+    rollouts are left out, so that the baseline is independent of them. With a mean of 1/2 in a pool of hard prompts,
+    nearly every rollout of a cold prompt would have the advantage -a / (a + b), and a prompt with one success would
+    be expected to succeed again with probability (a + 1) / (a + b + 1).
 
     Args:
         belief_R: The belief about each row's prompt before this step, shape (R,).
+        prior: a and b, which the beliefs contain.
         cold_R: Which rows are of a prompt that was never seen before this step, shape (R,).
         success_R: The successes of this step in [0, 1], NaN for none, shape (R,).
         group_R: The prompt of each row, from 0 on, shape (R,).
         earned: S and N, as `BetaEstimator.earned` holds them.
+        spread: The variance of successes as a share of that of Bernoulli successes (`expected.Sums.spread`). If it is
+            below 1, the prior of known prompts has that share of its mass: a mass of one or two Bernoulli successes
+            would keep the baseline near the prior's mean for a dozen visits of a prompt whose rewards hardly vary.
 
     Returns:
-        The beliefs, shape (R,); those about known prompts are unchanged.
+        The beliefs, shape (R,).
 
-    >>> belief = Beta(np.full(3, 0.5), np.full(3, 0.5))
+    >>> belief = Beta(np.array([0.5, 0.5, 1.5]), np.full(3, 0.5))  # the last prompt has succeeded once
     >>> cold_R, success_R, group_R = np.array([True, True, False]), np.array([1.0, 0.0, 1.0]), np.arange(3)
-    >>> warmed(belief, cold_R, success_R, group_R, (2.0, 17.0)).mean  # 2.5 / 19, 3.5 / 19
-    array([0.13157895, 0.18421053, 0.5       ])
+    >>> warmed(belief, (0.5, 0.5), cold_R, success_R, group_R, (2.0, 17.0)).mean  # 2.5/19, 3.5/19, (1 + 3.5/20) / 2
+    array([0.13157895, 0.18421053, 0.5875    ])
     """
     counted_R = cold_R & ~np.isnan(success_R)
     trials_G = np.bincount(group_R, weights=counted_R)
     successes_G = np.bincount(group_R, weights=np.where(counted_R, success_R, 0.0))
     successes_R = earned[0] + (successes_G.sum() - successes_G)[group_R]
     failures_R = earned[1] - earned[0] + ((trials_G - successes_G).sum() - (trials_G - successes_G))[group_R]
-    mass_R = belief_R.alpha_P + belief_R.beta_P
     successes_R, failures_R = np.maximum(successes_R, 0.0), np.maximum(failures_R, 0.0)  # below 0 by rounding
-    mean_share_R = mass_R / (mass_R + successes_R + failures_R)
+    a, b = prior
+    share_R = np.where(cold_R, 1.0, max(spread, 1e-6)) * (a + b) / (a + b + successes_R + failures_R)
     return Beta(
-        np.where(cold_R, mean_share_R * (belief_R.alpha_P + successes_R), belief_R.alpha_P),
-        np.where(cold_R, mean_share_R * (belief_R.beta_P + failures_R), belief_R.beta_P),
+        belief_R.alpha_P - a + share_R * (a + successes_R),
+        belief_R.beta_P - b + share_R * (b + failures_R),
     )

@@ -96,7 +96,7 @@ class BetaEstimator:
         self.step = 0
         self.earned = (0.0, 0.0)  # faded successes and rollouts of first visits, for `cold.warmed`
         self._met = 0  # prompts seen before the current step: later ones are on their first visit
-        self._prior = _START if self.prior == "pool" else self.prior  # used in the current step
+        self.prior_now = _START if self.prior == "pool" else self.prior  # used in the current step
         self._drift = Drift() if drift else None
         self._place: dict[Id, int] = {}
         self._successes_P: FloatArray = np.zeros(0)  # discounted, at the last visit
@@ -131,7 +131,7 @@ class BetaEstimator:
     def belief(self, ids_P: Iterable[Any]) -> Beta:
         """The current belief about these prompts, shape (P,); ids may repeat, for example one id per rollout."""
         at_P = self._find(ids_P)
-        alpha_P, beta_P = np.full(at_P.size, self._prior[0]), np.full(at_P.size, self._prior[1])
+        alpha_P, beta_P = np.full(at_P.size, self.prior_now[0]), np.full(at_P.size, self.prior_now[1])
         graded_P, seen = np.zeros(at_P.size), at_P >= 0
         successes, failures, graded_P[seen] = self._carried(at_P[seen])
         alpha_P[seen] += successes
@@ -141,7 +141,7 @@ class BetaEstimator:
     def _beliefs(self, at_P: IntArray) -> Beta:
         """The beliefs in these rows."""
         successes_P, failures_P, _ = self._carried(at_P)
-        return Beta(self._prior[0] + successes_P, self._prior[1] + failures_P)
+        return Beta(self.prior_now[0] + successes_P, self.prior_now[1] + failures_P)
 
     def _carried(self, at_P: IntArray, share: float = 1.0) -> tuple[FloatArray, FloatArray, FloatArray]:
         """A share of the successes, failures and sums of u(1-u) in these rows, with fading and drift since the last
@@ -207,7 +207,7 @@ class BetaEstimator:
             self.earned, self._met = (successes, successes + failures), len(self)
         self.step += 1
         if self.prior == "pool":
-            self._prior = pooled_prior(self._beliefs(np.arange(len(self))), _START)
+            self.prior_now = pooled_prior(self._beliefs(np.arange(len(self))), _START)
 
     def rescale(self, scale: float, shift: float) -> None:
         """Rescales all evidence as if each success u had been scale u + shift, for a learned range of rewards that
@@ -234,9 +234,9 @@ class BetaEstimator:
         trials = self.earned[1]
         self.earned = (min(max(scale * self.earned[0] + shift * trials, 0.0), trials), trials)
         if self.prior == "pool":
-            mass = sum(self._prior)
-            mean = min(max(scale * self._prior[0] / mass + shift, 1e-6), 1 - 1e-6)
-            self._prior = (mass * mean, mass * (1 - mean))
+            mass = sum(self.prior_now)
+            mean = min(max(scale * self.prior_now[0] / mass + shift, 1e-6), 1 - 1e-6)
+            self.prior_now = (mass * mean, mass * (1 - mean))
         if self._drift is not None:
             self._drift.rescale(scale, shift)
 
@@ -266,7 +266,7 @@ class BetaEstimator:
             "met": self._met,
         }
         if self.prior == "pool":
-            state["prior"] = list(self._prior)
+            state["prior"] = list(self.prior_now)
         if self._drift is not None:
             state |= self._drift.state_dict(n)
         return state
@@ -284,7 +284,7 @@ class BetaEstimator:
         self._successes_P, self._failures_P = saved.successes_P, saved.failures_P
         self._graded_P, self._last_P = saved.graded_P, saved.last_P
         if self.prior == "pool":
-            self._prior = saved.prior
+            self.prior_now = saved.prior
 
 
 def _is_pair(prior: Any) -> bool:

@@ -88,25 +88,6 @@ class Sums:
         return sums
 
 
-def firmer(baseline_R: Beta, prior: Beta, cold_R: NDArray[np.bool_], spread: float) -> Beta:
-    """The beliefs about known prompts with a weaker prior if successes vary less than Bernoulli successes.
-
-    A prior with the mass of one or two Bernoulli successes would keep the baseline near 1/2 for a dozen visits of a
-    prompt whose rewards are all about a tenth of `reward_range`.
-
-    Args:
-        baseline_R: The beliefs for a baseline, shape (R,).
-        prior: The belief about a prompt never seen, one entry, which the beliefs about known prompts contain.
-        cold_R: Which prompts are not known, shape (R,).
-        spread: As `Sums.spread` has it; at 1, for rewards of 0 and 1, nothing changes.
-
-    >>> firmer(Beta([1.5, 0.5], [0.5, 0.5]), Beta([0.5], [0.5]), np.array([False, True]), 0.1).alpha_P
-    array([1.05, 0.5 ])
-    """
-    less = np.where(cold_R, 0.0, 1 - max(spread, 1e-6))
-    return Beta(baseline_R.alpha_P - less * prior.alpha_P, baseline_R.beta_P - less * prior.beta_P)
-
-
 def reward_line(
     success_R: FloatArray, rewards_R: FloatArray, group_R: IntArray, past: Sums
 ) -> tuple[FloatArray, FloatArray, FloatArray]:

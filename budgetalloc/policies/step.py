@@ -68,7 +68,7 @@ class Step:
         self.domains_P = None if domains_P is None else check_domains(domains_P, len(self.ids_P))
         self.belief_P = policy.belief(self.ids_P)  # before the step, as an unbiased baseline requires
         self.cold_P = policy.cold(self.ids_P)  # before the step
-        self._earned = policy.estimator.earned
+        self._start = policy.estimator.prior_now, policy.estimator.earned
         self._order_P = shuffled_order(policy.estimator.keys(self.ids_P), policy.seed, policy.estimator.step)
         self._place = {self.ids_P[at]: k for k, at in enumerate(self._order_P.tolist())}
         self._tally = Tally.empty(len(self.ids_P))
@@ -173,16 +173,17 @@ class Step:
         known_R = at_R >= 0
         self._tally.add(at_R[known_R], rewards[known_R], success[known_R])
 
-    def baseline_belief(self, ids_R: Iterable[Any], success_R: ArrayLike) -> Beta:
+    def baseline_belief(self, ids_R: Iterable[Any], success_R: ArrayLike, spread: float = 1.0) -> Beta:
         """The belief about each row's prompt before this step, for `baseline="posterior"`: shape (R,).
 
-        The mean of a prompt that was cold before this step is the recent mean success of cold prompts, in earlier steps
-        and in this one, without the prompt's own rollouts (`beliefs.cold.warmed`). A mean of 1/2 would be far off in a
-        large pool of hard prompts that are rolled out once each.
+        The mean of its prior is the recent mean success of prompts on their first visit, in earlier steps and in this
+        one, without the prompt's own rollouts (`beliefs.cold.warmed`). A mean of 1/2 would be far off in a large pool
+        of hard prompts that are rolled out once or twice.
 
         Args:
             ids_R: The prompt of each rollout of this step, shape (R,), of all rounds.
             success_R: The success of each rollout in [0, 1], as observed; NaN and None are none.
+            spread: The share of the prior's mass that known prompts keep, in [0, 1]: below 1 for graded successes.
 
         Raises:
             InputError: a prompt that is not of this step, lengths that differ, a success outside [0, 1].
@@ -196,7 +197,8 @@ class Step:
         """
         at_G, group_R, success = self._rolled_out(ids_R, success_R)
         at_R = at_G[group_R]
-        return warmed(self.belief_P.take(at_R), self.cold_P[at_R], success, group_R, self._earned)
+        prior, earned = self._start
+        return warmed(self.belief_P.take(at_R), prior, self.cold_P[at_R], success, group_R, earned, spread)
 
     def expected_success(self, ids_R: Iterable[Any], success_R: ArrayLike) -> FloatArray | None:
         """The expected success of each rollout by the policy's own rule, for `baseline="policy"`, before `end`.

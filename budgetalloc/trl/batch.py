@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from budgetalloc.beliefs.expected import Sums, expected_reward, firmer
+from budgetalloc.beliefs.expected import Sums, expected_reward
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
@@ -55,7 +55,7 @@ class Batch:
         hinted_R: Whether it was generated with a hint; beliefs do not learn from such rollouts.
         belief_R: The belief about its prompt before the step.
         prior: The belief about a prompt never seen before the step, one entry.
-        baseline_R: The belief from which the baseline is computed (`Step.baseline_belief`, and `expected.firmer`).
+        baseline_R: The belief from which the baseline is computed (`Step.baseline_belief`).
         expected_R: The success expected of it by the policy's own rule (`Step.expected_success`), or None.
         measure: How rewards became success.
         earlier: Rewards and success of earlier steps.
@@ -132,7 +132,6 @@ class Batch:
         ids_R = [name for each in rounds for name in each.ids_R]
         success_R = np.concatenate([each.success_R for each in rounds])
         prior = step.policy.belief([_UNKNOWN])
-        baseline_R = step.baseline_belief(ids_R, success_R)
         return cls(
             ids_R=ids_R,
             group_R=factorize(ids_R)[1],
@@ -143,7 +142,7 @@ class Batch:
             hinted_R=np.repeat([each.hinted for each in rounds], [len(each.ids_R) for each in rounds]),
             belief_R=step.policy.belief(ids_R),
             prior=prior,
-            baseline_R=firmer(baseline_R, prior, step.policy.cold(ids_R), earlier.spread),
+            baseline_R=step.baseline_belief(ids_R, success_R, earlier.spread),
             expected_R=step.expected_success(ids_R, success_R),
             measure=measure,
             earlier=earlier,
