@@ -35,7 +35,9 @@ def notebook(source: Path) -> Any:
     """The notebook of a source, without outputs."""
     parts = re.split(r"^# %%(.*)\n", source.read_text(encoding="utf-8"), flags=re.MULTILINE)
     if parts[0].strip():
-        raise ValueError(f"{source.name} begins with {parts[0][:40]!r}: begin with '# %%' or '# %% [markdown]'.")
+        raise ValueError(
+            f"{source.name}: the source begins with {parts[0][:40]!r}: begin with '# %%' or '# %% [markdown]'."
+        )
     cells = []
     for kind, body in zip(parts[1::2], parts[2::2], strict=True):
         if kind.strip() == "[markdown]":
