@@ -1,4 +1,4 @@
-"""What the callback costs of a training step on the tiny testbed, and deciding over 100,000 prompts.
+"""The callback's share of a training step on the tiny test-bed, and the time to decide over 100,000 prompts.
 
     python benchmarks/callback_cost.py [--steps 60]
 

@@ -1,4 +1,4 @@
-"""How long `import budgetalloc` takes, in fresh processes; beside it, Python, numpy, and what loads only when needed.
+"""The time of `import budgetalloc` in fresh processes, with those of Python, numpy and imports made only when needed.
 
     python benchmarks/import_time.py [--repeats 11]
 

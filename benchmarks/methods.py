@@ -1,4 +1,4 @@
-"""Every allocation method: the time to decide, and its standing in the learning benchmark.
+"""Every allocation method: the time to decide, and its result in the learning benchmark.
 
     python benchmarks/methods.py                    # prints the table
     python benchmarks/methods.py --write            # and writes METHODS.md and benchmarks/measured.json

@@ -2,12 +2,13 @@
 
     python benchmarks/scoring.py [--steps 45] [--seeds 3] [--before]
 
-First table: a pool of 24 prompts, a third of which never succeed, half the time, and always. The reward is accuracy
-alone, accuracy + format (every rollout has the format), or a weighted sum. Shown: shares of rollouts by kind.
-Second table: rewards drawn from binomial(8, 1/2), with a `reward_range` up to 100 times too wide. Shown: the share of
-negative advantages over the first ten steps, and the mean advantage in units of the root mean square.
-The model does not learn (learning rate 0), so that all steps show the same. `--before` passes the ranges that the
-callback of 0.1.0 needs, for a comparison with that version.
+First table: the share of the rollouts of each kind of prompt. The pool has 24 prompts: a third never succeeds, a third
+half of the time, a third always. The reward is accuracy alone, accuracy + format (every rollout has the format), or a
+weighted sum.
+Second table: the share of negative advantages over the first ten steps, and the mean advantage in units of the root
+mean square, for rewards drawn from binomial(8, 1/2) and a `reward_range` up to 100 times too wide.
+The model does not learn (learning rate 0), so all steps have the same distribution. `--before` passes the ranges that
+the callback of 0.1.0 needs, for a comparison with that version.
 """
 
 import argparse

@@ -2,8 +2,8 @@
 
     python benchmarks/solvers.py [--quick] [--json FILE]
 
-Times are medians of runs that take turns, so that a busy moment of the machine hits all of them. "with values" adds the
-time to price the counts under the beliefs, which all solvers need.
+Times are medians of runs that take turns, so that a busy moment of the machine affects all solvers. "with values" adds
+the time to compute the values of the counts, which all solvers need.
 """
 
 import argparse

@@ -2,7 +2,7 @@
 
     make trl-matrix                                         # 1.14, 1.15 and 1.16
     python benchmarks/trl_matrix.py --trl 1.14.2            # one of them
-    python benchmarks/trl_matrix.py --trl 1.10.0 tests/trl/test_seam.py     # another one: what has moved there
+    python benchmarks/trl_matrix.py --trl 1.10.0 tests/trl/test_seam.py     # another version: which names it lacks
 
 Stops with an error unless all tests of all versions pass. Environments are kept as .venv-trl-VERSION.
 """
@@ -28,7 +28,7 @@ def pins(name: str) -> dict[str, str]:
 
 
 def environment(version: str) -> Path:
-    """The environment of a version, made anew where its constraints or our dependencies have changed."""
+    """The environment of a version, made anew if its constraints or budgetalloc's dependencies have changed."""
     folder = ROOT / f".venv-trl-{version}"
     more = pins(f"constraints-trl-{version}.txt")
     inside = version in VERSIONS  # else outside of the range that pip would install with us
@@ -43,7 +43,7 @@ def environment(version: str) -> Path:
     pip = [folder / "bin/pip", "install", "--quiet", "--disable-pip-version-check", "--constraint", file]
     subprocess.run([*pip, "torch"], check=True)  # first, so that a local build for the CPU is taken where there is one
     subprocess.run([*pip, *more, "--editable", f"{ROOT}[dev]"], check=True)
-    # As in the Makefile: beside the environment, because transformers and accelerate act otherwise where they find it.
+    # As in the Makefile: in a separate folder, because transformers and accelerate change if they can import DeepSpeed.
     beside = ["--target", folder / "deepspeed", "deepspeed", "hjson", "msgpack", "py-cpuinfo", "einops"]
     subprocess.run([*pip, "--no-deps", *beside], check=True)
     if not inside:

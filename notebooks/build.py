@@ -2,14 +2,14 @@
 
     python notebooks/build.py                 # all of them
     python notebooks/build.py 02 06           # those whose names begin so
-    python notebooks/build.py --small         # short loops, nothing written: do they run?
+    python notebooks/build.py --small         # short loops, nothing written, to test whether they run
 
-A source is a Python file in cells: `# %%` begins code, `# %% [markdown]` begins text. Whoever changes one runs this,
-and commits both; `tests/test_notebooks.py` fails where the two differ. The same versions of the libraries make the same
-bytes: seeds are fixed, and no time, path or processor is written.
+A source is a Python file in cells: `# %%` begins code, `# %% [markdown]` begins text. After changing a source, run this
+command and commit both; `tests/test_notebooks.py` fails if the two differ. The same versions of the libraries make the
+same bytes: seeds are fixed, and no time, path or processor is written.
 
-The outputs of 04 are of a public log, which is not shipped: give its path as BUDGETALLOC_LOG (the notebook says where
-it is). Without it 04 is run on a made-up log, and not written.
+The outputs of 04 are of a public log, which is not shipped: set BUDGETALLOC_LOG to the path of the log (the notebook
+has its address). Without BUDGETALLOC_LOG, 04 runs on a made-up log and is not written.
 """
 
 import argparse
@@ -35,7 +35,9 @@ def notebook(source: Path) -> Any:
     """The notebook of a source, without outputs."""
     parts = re.split(r"^# %%(.*)\n", source.read_text(encoding="utf-8"), flags=re.MULTILINE)
     if parts[0].strip():
-        raise ValueError(f"{source.name}: begin with '# %%' or '# %% [markdown]'; before it stands {parts[0][:40]!r}.")
+        raise ValueError(
+            f"{source.name}: the source begins with {parts[0][:40]!r}: begin with '# %%' or '# %% [markdown]'."
+        )
     cells = []
     for kind, body in zip(parts[1::2], parts[2::2], strict=True):
         if kind.strip() == "[markdown]":
@@ -75,7 +77,7 @@ def run(book: Any, *, small: bool = False, timeout: int = 1800) -> Any:
             "IPYTHONDIR": folder,
             "OMP_NUM_THREADS": "1",
             "TOKENIZERS_PARALLELISM": "false",
-        }  # nobody's own settings
+        }  # independent of the user's settings
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HERE.parent), env.get("PYTHONPATH")]))
         try:
             client.execute(env=env | ({"BUDGETALLOC_SMALL": "1"} if small else {}))

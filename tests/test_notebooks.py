@@ -110,7 +110,7 @@ def test_cells_are_what_stands_between_the_marks(source):
     assert [cell.id for cell in book.cells] == ["cell-00", "cell-01", "cell-02"]
 
 
-@pytest.mark.parametrize(("text", "wrong"), [("x = 1\n# %%\n", "before it stands"), ("# %% [raw]\n", r"\[raw\]")])
+@pytest.mark.parametrize(("text", "wrong"), [("x = 1\n# %%\n", "begins with 'x = 1"), ("# %% [raw]\n", r"\[raw\]")])
 def test_a_bad_source_is_refused_by_name(source, text, wrong):
     with pytest.raises(ValueError, match=f"00_test.py: .*{wrong}"):
         build.notebook(source(text))

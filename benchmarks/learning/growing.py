@@ -5,9 +5,9 @@
     parity p470812= (of the digits' sum)       check h470812= (digits weighted 1, 2, 1, 2, ... mod 3)
 
 The pretraining text shows short prompts often and mostly solved, long ones rarely and often with a mistake that is easy
-to make, such as forgetting to carry. So the model knows about half of it. The text also has right answers to the last
-two tasks, but a tiny model only learns to guess among two or three answers: their prompts pass a half or a third of the
-time, as the most useful prompts do, and training does not change that.
+to make, such as forgetting to carry. So the pretrained model solves about half of the prompts. The text also has right
+answers to the last two tasks, but a tiny model only learns to guess among two or three answers: prompts of these tasks
+pass a half or a third of the time, as the most useful prompts do, and training does not change that.
 """
 
 import zlib
@@ -23,7 +23,7 @@ WEIGHTS = Path(__file__).parent / "weights_growing"  # of the model that was pre
 ALPHABET = "0123456789=+-cdhkmprst"  # one token a character
 ANSWER_LENGTH = 5  # at most: five digits, copied
 _ALL = 10**8  # numbers of up to eight digits, the most that a prompt has
-_MOST = 900  # different prompts that every length from four digits has, in either split
+_MOST = 900  # every length from four digits on has this many different prompts, in either split
 
 
 def _pair(digits: str) -> tuple[int, int, int]:

@@ -2,17 +2,18 @@
 
     python benchmarks/learning/predict.py [--data FOLDER]
 
-The log (`dsr_sub_grpo_history.csv.gz`, Qwen2.5-Math-1.5B, 500 steps of 128 prompts x 8 rollouts) holds each prompt's
-visits in order, not the order of the steps. Replayed are therefore sweeps: all first visits, then all second ones, at
-most 128 a step, prompts in the order of a hash. A prediction is made before its step, so it has seen the rewards of
-earlier steps only. As a check, visits are also spread over random epochs, with a prompt at most once in each.
+The log (`dsr_sub_grpo_history.csv.gz`, Qwen2.5-Math-1.5B, 500 steps of 128 prompts x 8 rollouts) has each prompt's
+visits in order, but not the order of the steps. The replay therefore goes through sweeps: all first visits, then all
+second ones, at most 128 a step, prompts in the order of a hash. A prediction is made before its step, from the rewards
+of earlier steps only. As a check, visits are also spread over random epochs, with a prompt at most once in each.
 
-Scored is the log-likelihood of the successes of 8 under the beta-binomial that follows from the belief, over visits 1
-to 49 of each prompt, 0 being its first. Intervals are 95 % bootstraps over prompts. "Tuned" is the discount chosen on
-the prompts whose hash is even; "held out" are the others. The shape of the pooled estimator was found on this log. No
-other number of it was fitted: the prior and the drift learn during the replay, and the constants in
-`budgetalloc/beliefs/pooled.py` are round ones. Of `adaptive()`, idle=0.98 was chosen by learning runs, and the prior
-(0.3, 0.3) among five on this log (all prompts), because runs with (0.5, 0.5), (0.4, 0.4) and (0.3, 0.3) learned alike.
+The score is the log-likelihood of the successes of 8 under the beta-binomial that follows from the belief, over visits
+1 to 49 of each prompt (0 is the first). Intervals are 95 % bootstraps over prompts. "Tuned" is the discount chosen on
+the prompts whose hash is even; "held out" are the others. The form of the pooled estimator was chosen on this log. No
+number of the estimator was fitted: the prior and the drift are learned during the replay, and the constants in
+`budgetalloc/beliefs/pooled.py` are round numbers. For `adaptive()`, idle=0.98 was chosen by learning runs, and the
+prior (0.3, 0.3) among five on this log (all prompts), because runs with (0.5, 0.5), (0.4, 0.4) and (0.3, 0.3) had
+equal learning curves.
 """
 
 import argparse
@@ -115,7 +116,7 @@ def epochs(log: Log, seed: int, step: int = STEP) -> Iterator[Ints]:
 
 
 def replay(estimator: BetaEstimator, log: Log, steps: Iterable[Ints]) -> tuple[Floats, Floats]:
-    """The Beta believed before each group; the estimator sees a step's rewards after all its beliefs were asked for."""
+    """The Beta posterior before each group; a step's rewards are observed after all posteriors of the step."""
     alpha_G, beta_G = np.full((2, len(log.prompt_G)), np.nan)
     for at in steps:
         belief = estimator.belief(log.prompt_G[at])

@@ -1,21 +1,22 @@
-"""How many groups would have been mixed had a policy decided, on a logged GRPO run of a real language model.
+"""How many groups would have been mixed if a policy had decided, on a logged GRPO run of a real language model.
 
     python benchmarks/learning/replay.py [--data FOLDER] [--back 0 --ahead 2]
 
 The log is that of `predict.py`, in the same sweeps: steps of 128 prompts x 8 rollouts, over the visits that every
-prompt has. The world is `budgetalloc.Replay`: each policy decides from its own history, that is from the rewards that
-answered its own requests, and learning does not react to what it chose. Two settings: rollouts move inside the batch of
+prompt has. The world is `budgetalloc.Replay`: each policy decides from its own history, that is from the rewards of the
+rollouts that it requested, and learning does not react to its choices. Two settings: rollouts move inside the batch of
 128 (floor 2), or go to any of 512 candidates (floor 0): the batch's own and others drawn anew at each step. The cap is
-64, and a group has at least 2, for `adaptive` too, though it asks for groups of one: those are never mixed.
+64, and a group has at least 2, also for `adaptive`, which requests groups of one otherwise: those are never mixed.
 
-A policy that generates more than it trains on has the same 1,024 rollouts as the others, all of which count.
+A policy that generates more than it trains on has the same 1,024 rollouts as the others, and all of them count.
 
 "Value" is sum_i P(mixed group of n_i | p_i) with p_i the mean reward of the visits around the present one (`--back`,
 `--ahead`). The base is uniform on the batch's own prompts, as plain GRPO; the oracle maximises the value knowing p_i.
-Both are estimates that contain the present visit: the noise in p_i flatters the oracle, and with `--back` above 0
-policies have seen some of the rewards in p_i, which flatters them. "Really drawn" are the mixed groups among the
-answers, modelled ones included; the model looks at visits v-2 to v+2 whatever p_i does. The first sweep is played but
-not scored. Intervals: 95 % bootstrap over sweeps with all their steps, in blocks of four; one seed of the policies.
+Both are estimates that contain the present visit: the noise in p_i biases the oracle's value upwards, and with `--back`
+above 0 policies have observed some of the rewards in p_i, which biases their values upwards. "Really drawn" is the
+number of mixed groups in the replay, modelled rewards included; the model uses visits v-2 to v+2 for any window of p_i.
+The first sweep is played but not scored. Intervals: 95 % bootstrap over sweeps with all their steps, in blocks of four;
+one seed of the policies.
 """
 
 import argparse

@@ -1,13 +1,13 @@
-"""Screens policies in the `Learner` world: a small softmax policy instead of a language model, seconds for hours.
+"""Screens policies in the `Learner` world: a small softmax policy instead of a language model, seconds a run.
 
     python benchmarks/learning/screen.py                                # all policies, all presets, 20 seeds
     python benchmarks/learning/screen.py --policy adaptive --mix u_shape --seeds 50 --jobs 2
     python benchmarks/learning/screen.py --results benchmarks/learning/results.jsonl    # and the agreement with run.py
 
-Its figures are NOT learning results: no language model is trained. They say which ideas deserve a real run by `run.py`,
-and are as good for that as the agreement that this command prints: the rank correlation, over policies, of the mean
-success here with the mean success of the real runs, each at its own tuned learning rate. With few policies on a mix the
-correlation says little; with two it can only be 1 or -1.
+Its figures are NOT learning results: no language model is trained. They help to choose ideas for real runs by `run.py`.
+How reliable they are for that is the agreement that this command prints: the rank correlation, over policies, of the
+mean success here with the mean success of the real runs, each at its own tuned learning rate. With few policies on a
+mix the correlation is not informative; with two it can only be 1 or -1.
 
 Every rollout that is generated counts: curves are read at equal rollouts, so that a policy that generates more a step
 gets fewer steps. Learning rates are tuned for each policy and mix on seeds that the table does not use.

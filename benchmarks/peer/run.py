@@ -4,8 +4,7 @@
     python benchmarks/peer/run.py --tables         # the tables alone
     python benchmarks/peer/run.py --cost           # seconds a step, the arms taking turns on an otherwise idle machine
 
-Everything generated is counted where TRL generates it, so that rows which trl-cgrpo pads are not counted and its
-calibration is.
+Rollouts are counted in TRL's generation: rows that trl-cgrpo pads are not counted, and those of its calibration are.
 """
 
 import argparse
@@ -24,10 +23,10 @@ from typing import Any
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 ENVIRONMENT = ROOT / ".venv-peer"
-sys.path.insert(0, str(ROOT))  # budgetalloc itself, as it lies here
+sys.path.insert(0, str(ROOT))  # budgetalloc itself, from this repository
 RATES, SEEDS, BUDGET = (1e-4, 3e-4, 6e-4), (0, 1), 150 * 256
 CALIBRATION = 4  # prompts of each of the 24 skills
-# 256 rows a step: prompts x the widest group, of which trl-cgrpo generates some, so that it makes more steps of the
+# A step has 256 rows, prompts x the widest group. trl-cgrpo generates only some of them, and so makes more steps of the
 # same rollouts; with 24 or 88 prompts it generates about 256. Its grid up to 8 is the group size of the first arm.
 ARMS: dict[str, dict[str, Any]] = {
     "GRPO": {"prompts": 32, "generations": 8},
@@ -165,7 +164,8 @@ def tables(rows: list[dict[str, Any]]) -> str:
     ends = {rate: mean(at(row, BUDGET) for row in groups["GRPO", rate]) for rate in RATES if ("GRPO", rate) in groups}
     goal = max(ends.values(), default=float("nan"))
     lines = [
-        f"Goal: what GRPO ends at with its best rate, {goal:.3f}. Calibration counts, but for the column that says so.",
+        f"Goal: the final success of GRPO with its best rate, {goal:.3f}. The rollouts of calibration count, except in "
+        'the column "calibration free".',
         "",
         "| arm | rate | seeds | end | end, calibration free | mean over the run | goal after | steps | a prompt |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -203,7 +203,7 @@ def cost(turns: int = 3, steps: int = 20, first: int = 5) -> str:
 
 
 def in_own_environment() -> None:
-    """Goes on in .venv-peer, which is made on first use."""
+    """Runs the rest in .venv-peer, which is made on first use."""
     if Path(sys.prefix) == ENVIRONMENT:
         return
     python, wanted = ENVIRONMENT / "bin/python", (HERE / "requirements.txt").read_text()

@@ -80,10 +80,12 @@ class BetaEstimator:
                 f'prior={shown(prior)}: give two positive numbers, such as (0.5, 0.5), or "pool" to learn them.'
             )
         if not (is_number(discount) and 0 <= discount <= 1):
-            raise InputError(f"discount={shown(discount)}: the share of evidence kept at a visit lies in [0, 1].")
+            raise InputError(
+                f"discount={shown(discount)}: use a number in [0, 1], the share of the evidence kept at a visit."
+            )
         if not (is_number(idle) and 0 < idle <= 1):
             raise InputError(
-                f"idle={shown(idle)}: the share of evidence kept at a step without a visit lies in (0, 1]."
+                f"idle={shown(idle)}: use a number in (0, 1], the share of the evidence kept at a step without a visit."
             )
         if not isinstance(drift, (bool, np.bool_)):
             raise InputError(

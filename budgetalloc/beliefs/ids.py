@@ -40,12 +40,12 @@ def _plain_id(value: Any, name: str, at: int) -> Id:
 def check_distinct(ids_P: Sequence[Id], name: str) -> None:
     """Raises `InputError` unless there is at least one id and no id comes twice."""
     if not ids_P:
-        raise InputError(f"{name} is empty: there is no prompt to give rollouts to.")
+        raise InputError(f"{name} is empty: give at least one prompt id.")
     if len(set(ids_P)) < len(ids_P):
         seen: set[Id] = set()
         twice = next(x for x in ids_P if x in seen or seen.add(x))  # type: ignore[func-returns-value]
         raise InputError(
-            f"{name} holds the id {twice!r} twice: give each prompt once; its count is that of all its rows."
+            f"{name} holds the id {twice!r} twice: give each prompt once; the count of a prompt is for all its rows."
         )
 
 

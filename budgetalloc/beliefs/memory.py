@@ -148,8 +148,8 @@ class Memory:
             self._learn(self, Visit(at_V, successes_V, scored_V, graded_V, self.step, ids_V, rewards_R, group_R))
             if (wrong := self._unexpected(self.columns, self.numbers)) is not None:  # its state could not be loaded
                 raise InputError(
-                    f"The memory's rule wrote {wrong}: a column or number is finite and at least 0, or NaN where it "
-                    "starts as NaN. Name what may be less in Memory(lowest=...)."
+                    f"The memory's rule wrote {wrong}: a column or number must be finite and at least 0, or NaN where "
+                    "it starts as NaN. Give the columns and numbers that may be below 0 in Memory(lowest=...)."
                 )
         except BaseException:
             self.columns, self.numbers = columns, numbers

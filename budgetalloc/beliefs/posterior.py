@@ -82,7 +82,9 @@ class Beta:
         object.__setattr__(self, "alpha_P", _check(self.alpha_P, "alpha_P", 0.0, np.inf))
         object.__setattr__(self, "beta_P", _check(self.beta_P, "beta_P", 0.0, np.inf))
         if self.alpha_P.shape != self.beta_P.shape:
-            raise InputError(f"alpha_P has {self.alpha_P.size} entries, beta_P {self.beta_P.size}: one each a prompt.")
+            raise InputError(
+                f"alpha_P has {self.alpha_P.size} entries, beta_P {self.beta_P.size}: give one of each a prompt."
+            )
         object.__setattr__(self, "spread_P", _spread(self.spread_P, len(self)))
 
     def __len__(self) -> int:

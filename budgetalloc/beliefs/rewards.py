@@ -26,7 +26,7 @@ def check_rewards(rewards_R: ArrayLike, rows: int, name: str = "rewards_R") -> F
     if outside.any():
         at = int(np.argmax(outside))
         raise InputError(
-            f"{name}[{at}] = {rewards[at]:.8g} lies outside [0, 1], which a Beta belief needs. Rescale with "
+            f"{name}[{at}] = {rewards[at]:.8g} lies outside [0, 1], the range that a Beta belief needs. Rescale with "
             "(r - low) / (high - low), or pass the success of each rollout as success_R beside rewards of any size; "
             "in the TRL callback, pass reward_range=(low, high) or success=."
         )
@@ -58,7 +58,7 @@ def as_rewards(rewards_R: ArrayLike, rows: int, name: str = "rewards_R") -> Floa
         raise InputError(f"{name} has shape {rewards.shape} for {rows} ids: give one number a rollout.")
     if np.isinf(rewards).any():
         at = int(np.argmax(np.isinf(rewards)))
-        raise InputError(f"{name}[{at}] = {rewards[at]:g}: a reward is finite; NaN or None stands for no reward.")
+        raise InputError(f"{name}[{at}] = {rewards[at]:g}: give a finite number, or NaN or None for no reward.")
     return rewards
 
 

@@ -60,7 +60,7 @@ def read_evidence(state: dict[str, Any], expected: int, start: tuple[float, floa
         graded = check_array("graded", state["graded"], "one number a prompt").reshape(-1).copy()
         last = np.array(state["last"])
         if last.size and last.dtype.kind not in "iu":
-            raise TypeError(f"last={shown(state['last'])} are no steps")
+            raise TypeError(f"last={shown(state['last'])} is not a list of steps")
         last = last.astype(np.int64).reshape(-1)
         step, met = (check_integer(name, _plain(state[name]), 0) for name in ("step", "met"))
         earned = check_array("earned", state["earned"], "successes and rollouts").reshape(2)
@@ -79,7 +79,7 @@ def read_evidence(state: dict[str, Any], expected: int, start: tuple[float, floa
     if not ((prior > 0).all() and np.isfinite(prior).all()):
         raise StateError(f"The state's prior {prior} is not two positive numbers: it is damaged.")
     if (last < 0).any() or (last > step).any():
-        raise StateError(f"The state is of step {step}, its visits are not at steps 0 to {step}: it is damaged.")
+        raise StateError(f"The state is of step {step} and has visits outside steps 0 to {step}: it is damaged.")
     if not (0 <= met <= len(ids) and 0 <= earned[0] <= earned[1] < np.inf):
         raise StateError(f"The state's first visits, {earned} of {met} prompts, are out of range: it is damaged.")
     return Evidence(

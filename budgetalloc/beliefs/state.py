@@ -78,7 +78,7 @@ def save_state(path: str | os.PathLike[str], state: dict[str, Any], about: dict[
             if error.errno in _FULL:
                 advice = "Free some space and resume from the last checkpoint"
             elif error.errno in _FORBIDDEN:
-                advice = "Let this user write to the folder, or use another one"
+                advice = "Give this user write permission for the folder, or use another folder"
             raise OSError(
                 error.errno,
                 f"{os.strerror(error.errno)}: a policy's state could not be written; the previous content of the file "
@@ -115,7 +115,7 @@ def load_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
         raise
     except OSError as error:
         raise StateError(
-            f"{path} cannot be read ({error.strerror or error}). The file itself may be whole: check who may read it, "
+            f"{path} cannot be read ({error.strerror or error}). The file itself may be intact: check its permissions "
             "and the disk."
         ) from error
     except Exception as error:  # zipfile, numpy and json raise many kinds of errors on a damaged file
@@ -179,7 +179,7 @@ def _open_regular(path: Path) -> IO[bytes]:
     file = os.fdopen(descriptor, "rb") if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
     if file is None:
         os.close(descriptor)
-        raise StateError(f"{path} is no regular file: give the path of a file that `save_state` wrote.")
+        raise StateError(f"{path} is not a regular file: give the path of a file that `save_state` wrote.")
     return file
 
 
@@ -190,7 +190,7 @@ def _arrays(file: IO[bytes]) -> dict[str, NDArray[Any]]:
         if any(x.compress_type != zipfile.ZIP_STORED or x.file_size != x.compress_size for x in members):
             raise ValueError("it is compressed, which save_state never does")
         if sum(x.file_size for x in members) > os.fstat(file.fileno()).st_size:
-            raise ValueError("it lists more than it holds")
+            raise ValueError("its listed arrays are larger than the file")
         names = [x.filename.removesuffix(".npy") for x in members]
         if len(set(names)) < len(names):
             raise ValueError(f"it holds an array twice: {names}")

@@ -19,10 +19,10 @@ def parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
     top = argparse.ArgumentParser(
         prog="budgetalloc",
-        description="Decides how many rollouts each prompt gets in RL with verifiable rewards, and says what a\n"
-        "finished run spent on groups that taught nothing.",
+        description="Decides how many rollouts each prompt gets in RL with verifiable rewards, and reports how many\n"
+        "rollouts of a finished run gave no gradient.",
         epilog="If you have a finished run:  budgetalloc report runs/my_run/completions\n"
-        "If you have none:            budgetalloc demo\n\n"
+        "If you have no run:          budgetalloc demo\n\n"
         "`budgetalloc COMMAND --help` explains a command.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -53,10 +53,10 @@ def _report(commands: Any) -> None:
     to = _command(
         commands,
         "report",
-        "how much of a finished run taught nothing, and what other policies would have drawn",
-        "Reads the rollouts of a finished run and says which share of them lay in groups that all passed or all\n"
-        "failed, which prompts these were, whether this could be foreseen one step ahead, and what other allocation\n"
-        "policies would have drawn with the same budget. Needs no GPU and no model.",
+        "which rollouts of a finished run gave no gradient, and what other policies would have drawn",
+        "Reads the rollouts of a finished run and reports the share of rollouts in groups that all passed or all\n"
+        "failed, the prompts of these groups, whether they could be predicted one step ahead, and what other\n"
+        "allocation policies would have drawn with the same budget. Needs no GPU and no model.",
         "runs/my_run/completions",
         "ledger.jsonl --html report.html",
         "counts.csv --policy uniform --policy adaptive --json",
@@ -68,7 +68,10 @@ def _report(commands: Any) -> None:
         "--no-replay", action="store_true", help="leave out the comparison of policies, which takes longest"
     )
     to.add_argument(
-        "--steps", type=_positive, metavar="N", help="steps of the comparison (default: what takes about a minute)"
+        "--steps",
+        type=_positive,
+        metavar="N",
+        help="steps of the comparison (default: as many as take about a minute)",
     )
     _parallel(to)
     _json(to)
@@ -80,8 +83,9 @@ def _replay(commands: Any) -> None:
         "replay",
         "what allocation policies would have drawn from the logged rewards of a finished run",
         "Allocation policies decide step by step; their rollouts get the rewards of a finished run or, where the log\n"
-        "has no more of a prompt, rewards from a model of its success rate. Prints how many groups would have been\n"
-        "mixed, with intervals over seeds and differences from the first policy. Learning does not react to a policy.",
+        "has no more rewards of a prompt, rewards from a model of the prompt's success rate. Prints how many groups\n"
+        "would have been mixed, with intervals over seeds and differences from the first policy. Learning does not\n"
+        "react to a policy.",
         "ledger.jsonl",
         "ledger.jsonl --policy uniform --policy knapsack --rollouts 1024 --prompts 128 --seeds 10",
         "ledger.jsonl --config configs/knapsack.yaml",
@@ -104,7 +108,7 @@ def _replay(commands: Any) -> None:
         "--steps",
         type=_positive,
         metavar="N",
-        help="steps (default: from the file, or as many as the log has rewards for)",
+        help="steps (default: from the file, or until the log has no more rewards)",
     )
     _parallel(to)
     _json(to)
@@ -187,7 +191,7 @@ def _reading(to: argparse.ArgumentParser, name: str) -> None:
     group.add_argument(
         "--success",
         metavar="COLUMN",
-        help="the column of success, from 0 to 1 (default: what the log says, or the reward)",
+        help="the column of success, from 0 to 1 (default: the log's own success, or the reward)",
     )
     group.add_argument(
         "--reward-range", nargs=2, type=float, metavar=("LOW", "HIGH"), help="lowest and highest reward (default: 0 1)"
@@ -250,4 +254,4 @@ def _weighted(text: str) -> tuple[str, float]:
     try:
         return column, float(weight or 1)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: the weight is a number, such as {column}=0.5") from None
+        raise argparse.ArgumentTypeError(f"{text!r}: use a number as the weight, such as {column}=0.5") from None

@@ -100,10 +100,13 @@ class Bandit:
             pulls_A, rewards_A = (np.array(state[key], dtype=np.float64) for key in ("pulls", "rewards"))
             recent = deque((int(at), check_number("recent", reward, 0, 1)) for at, reward in state["recent"])
         except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
-            raise StateError(f"This is no state of a bandit, or damaged ({type(error).__name__}: {error}).") from error
+            raise StateError(
+                f"The state is damaged or not that of a bandit ({type(error).__name__}: {error})."
+            ) from error
         if not isinstance(name, str) or name != self.name:
             raise StateError(
-                f"The state was saved by {shown(name)}, this is {self.name}: build it with equal arguments."
+                f"The state was saved by {shown(name)}, and this bandit is {self.name}: build the bandit with the "
+                "arguments of the saved one."
             )
         arms = len(self.arms)
         whole = pulls_A.shape == rewards_A.shape == (arms,) and all(0 <= at < arms for at, _ in recent)

@@ -90,7 +90,7 @@ class Horizon:
         if fewest > most or spent % self.quantum:
             raise BudgetError(
                 f"{self}: {spent} rollouts before step {step} leave {left} for {later + 1} steps, which the bounds do "
-                "not allow. Spend at each step what fit() says."
+                "not allow. Spend at each step what fit() returns."
             )
         return fewest, most
 

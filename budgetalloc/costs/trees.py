@@ -70,7 +70,7 @@ def tree_cost(parents_N: ArrayLike, tokens_N: ArrayLike) -> TreeCost:
     before_N = (parents >= -1) & (parents < np.arange(parents.size))
     if not before_N.all():
         at = int(np.argmin(before_N))
-        raise InputError(f"parents_N[{at}]={parents[at]}: a parent comes before its children; -1 is the prompt.")
+        raise InputError(f"parents_N[{at}]={parents[at]}: give a row before {at}, or -1 for the prompt.")
     if not (np.isfinite(tokens) & (tokens >= 0)).all():
         raise InputError("tokens_N holds a number that is negative or not finite: give tokens of at least 0.")
     paths_N = (np.bincount(parents[parents >= 0], minlength=parents.size) == 0).astype(np.int64)  # 1 for a leaf
@@ -174,7 +174,7 @@ def branch_grpo(splits: Sequence[int] = (0, 3, 6, 9), *, steps: int, branches: i
     splits = check_list("splits", splits, "the steps at which trajectories divide, such as (0, 3, 6, 9)")
     chosen = {check_integer("splits", split, 0, steps - 1) for split in splits}
     if len(chosen) < len(splits):
-        raise InputError(f"splits={splits!r} holds a step twice: give each once; `branches` says how many ways.")
+        raise InputError(f"splits={splits!r} holds a step twice: give each once; `branches` is the number of branches.")
     return regular_tree([branches if step in chosen else 1 for step in range(steps)])
 
 
@@ -224,9 +224,11 @@ def aepo_branch_probability(
     try:
         np.broadcast_shapes(change.shape, row.shape)
     except ValueError as error:
-        raise InputError(f"consecutive has shape {row.shape}, which does not fit {change.shape} tool steps.") from error
+        raise InputError(
+            f"consecutive has shape {row.shape}, entropy_change {change.shape}: give one number a tool step."
+        ) from error
     if not np.isfinite(change).all() or not (np.isfinite(row) & (row >= 0)).all():
-        raise InputError("entropy_change and consecutive must be finite, and consecutive at least 0.")
+        raise InputError("entropy_change or consecutive: give finite numbers, in consecutive of at least 0.")
     return np.asarray(np.clip(alpha + gamma * change, 0, 1) * np.clip(1 - penalty * row, 0, 1))
 
 
@@ -245,6 +247,6 @@ def latr_split(rollouts: int, step: int, schedule: Mapping[int, float] = LATR_CO
     check_type("schedule", schedule, Mapping, "a mapping from steps to shares, such as LATR_MATH")
     shares = {check_integer("schedule", at, 0): check_number("schedule", x, 0, 1) for at, x in schedule.items()}
     if 0 not in shares:
-        raise InputError(f"schedule={dict(schedule)!r} does not say what holds at step 0: add {{0: 1.0}}.")
+        raise InputError(f"schedule={dict(schedule)!r} has no share for step 0: add {{0: 1.0}}.")
     tree = math.floor(rollouts * shares[max(at for at in shares if at <= step)] + 0.5)
     return tree, rollouts - tree

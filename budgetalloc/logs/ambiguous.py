@@ -33,8 +33,8 @@ def settle(table: Mapping[str, Any], columns: Columns, notes: Notes) -> Columns:
     rows = len(table[columns.ids[0]])
     if columns.beside is not None:
         notes.doubt(
-            f"column {columns.beside!r} stands beside {columns.ids[0]!r}: prompts are named by the latter; "
-            f"prompt_id={columns.beside!r} takes the former",
+            f"prompts are named by column {columns.ids[0]!r}; prompt_id={columns.beside!r} names them by column "
+            f"{columns.beside!r}",
             rows,
         )
     if len(columns.rewards) == 1 and not columns.groups and columns.weights is None:

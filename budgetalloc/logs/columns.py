@@ -90,7 +90,7 @@ def _steps(
     if columns.groups and columns.step:
         groups = list(zip(step_G[keep_G].tolist(), [ids[at] for at in np.flatnonzero(keep_G).tolist()], strict=True))
         if again := len(groups) - len(set(groups)):  # within these rows
-            notes.doubt("row of a prompt that has another one in its step: is its name in several columns?", again)
+            notes.doubt("second row of a prompt in one step: do several columns together name a prompt?", again)
     if columns.step is None:
         said = "the rows of a prompt are taken as its visits" if columns.groups else "all rows are taken as one step"
         notes[f"no column of steps: {said}"] = 1

@@ -108,7 +108,10 @@ def identify(names: Sequence[str], asked: Asked = Asked()) -> Columns | None:  #
         if names.count(name) > 1:
             raise InputError(f"The log has the column {name!r} twice, in {listed(names)}: rename one of them.")
     if success is not None and columns.groups:
-        raise InputError(f"success={success!r}: rows of this log are groups. It can be read where a row is a rollout.")
+        raise InputError(
+            f"success={success!r}: a row of this log is a group, and a success column needs one row a rollout. Leave "
+            "out success=."
+        )
     unknown = tuple(name for name in names if name not in columns.used and name not in aside)
     return replace(columns, unknown=unknown)
 

@@ -142,8 +142,7 @@ def _only(path: Path, kind: str | None) -> tuple[str, Path]:
         raise InputError(f"source={str(path)!r}: there is no such file or folder.")
     if not (path.is_file() or path.is_dir()):
         raise InputError(
-            f"source={str(path)!r} is neither a file nor a folder but a pipe, a socket or a device. A log is read more "
-            "than once: copy it into a file."
+            f"source={str(path)!r} is a pipe, a socket or a device. A log is read more than once: copy it into a file."
         )
     if kind and path.is_file():
         return kind, path
@@ -153,7 +152,7 @@ def _only(path: Path, kind: str | None) -> tuple[str, Path]:
     if not logs:
         what = f"a log of kind {kind!r}" if kind else f"a log of a known kind ({', '.join(KINDS)})"
         raise InputError(
-            f"source={str(path)!r}: nothing there is {what}. Give the file or folder that the trainer wrote its "
+            f"source={str(path)!r} does not contain {what}. Give the file or folder that the trainer wrote its "
             "rollouts to, such as the folder 'completions' of TRL (log_completions=True)."
         )
     choices = "\n".join(f"  {log}  (kind={name!r})" for name, log in logs)

@@ -55,8 +55,8 @@ def whole_steps(
             held, size, broken = [every.cut(slice(end, None))], len(every) - end, notes["broken row"]
         if size > max_step and held[0].step_R[0] == last:
             raise InputError(
-                f"step {last} has more than max_step={max_step:,} rollouts, which are held in memory together. Is the "
-                "right column its step? If so, pass a larger max_step to Ledger.read or open_log."
+                f"step {last} has more than max_step={max_step:,} rollouts, which must fit into memory together. Check "
+                "that the column of steps is the right one, or pass a larger max_step to Ledger.read or open_log."
             )
     if held:
         yield _chunk(joined(held), notes, reward_range, notes["broken row"] - broken)

@@ -46,7 +46,10 @@ class LedgerWriter:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._range: Range = None  # the last range in the file, as far as this writer knows
         if self.path.exists() and not self.path.is_file():
-            raise InputError(f"path={str(path)!r} is no regular file: a ledger is read again after a resume.")
+            raise InputError(
+                f"path={str(path)!r} is not a regular file: give the path of a file, because a ledger is read again "
+                "after a resume."
+            )
         if self.path.exists() and self.path.stat().st_size:
             with self.path.open("rb") as file:
                 file.seek(-1, os.SEEK_END)
@@ -134,8 +137,8 @@ class LedgerWriter:
                 if isinstance(error, OSError):
                     raise OSError(
                         error.errno,
-                        f"{error.strerror}: the ledger holds every step before this one, whole, and nothing of this "
-                        "one. Free some space and resume from the last checkpoint",
+                        f"{error.strerror}: the ledger holds all earlier steps completely, and nothing of this step. "
+                        "Free some space and resume from the last checkpoint",
                         str(self.path),
                     ) from error
                 raise

@@ -98,14 +98,16 @@ def comparisons(
     if progress is not None:
         check_function("progress", progress, "of the number of runs that have ended and of all runs")
     if not policies or not seeds or len(set(seeds)) < len(seeds):
-        raise InputError(f"policies={list(policies)}, seeds={seeds}: give at least one of both, and each seed once.")
+        raise InputError(
+            f"policies={list(policies)}, seeds={seeds}: give at least one policy and one seed, and each seed once."
+        )
     rollouts = budget.rollouts if isinstance(budget, Budget) else check_integer("budget", budget, 1)
     if rollouts is None or (isinstance(budget, Budget) and (budget.tokens is not None or budget.quotas is not None)):
-        raise InputError(f"budget={budget!r}: a log knows neither tokens nor domains. Use Budget(rollouts=...).")
+        raise InputError(f"budget={budget!r}: a log has neither token costs nor domains. Use Budget(rollouts=...).")
     steps = max(replay.rollouts // rollouts, 1) if steps is None else check_integer("steps", steps, 1)
     if (steps - 1) * rollouts >= replay.rollouts:
         raise InputError(
-            f"steps={steps!r}: {steps} steps of {rollouts} rollouts are {steps * rollouts}, the log has "
+            f"steps={steps!r}: {steps} steps of {rollouts} rollouts are {steps * rollouts} rollouts, and the log has "
             f"{replay.rollouts}. Use at most steps={-(-replay.rollouts // rollouts)}, or a smaller budget."
         )
     if prompts is None:
@@ -240,7 +242,7 @@ def _play(work: _Work, at: int) -> list[dict[str, Any]]:
     policy = _seeded(given, seed)
     if not isinstance(policy, Policy):
         raise InputError(
-            f"policies[{name!r}] gives {policy!r} of type {type(policy).__name__}: use a Policy such as ba.uniform(), "
+            f"policies[{name!r}] is {policy!r} of type {type(policy).__name__}: use a Policy such as ba.uniform(), "
             "or a function of seed= that returns one."
         )
     world = Watched(work.world.again(seed))

@@ -48,8 +48,8 @@ def could_be_logged(steps: list[LoggedStep], pool: int, inclusion: Inclusion) ->
         again = sum(int(np.isin(one.at_P, other.at_P).sum()) for one, other in pairs)
         if again < expected - 5 * expected**0.5:
             raise InputError(
-                f"inclusion='independent': in {len(steps)} steps {again} times a prompt comes again at the next one, "
-                f"where independent draws give about {expected:.0f}. Use inclusion='epochs'."
+                f"inclusion='independent': {again} times in {len(steps)} steps a prompt occurs again at the next step, "
+                f"and independent draws would give about {expected:.0f}. Use inclusion='epochs'."
             )
         return [np.arange(pool)] * len(steps)
     met_P, could_S = np.zeros(pool, dtype=bool), []
@@ -57,8 +57,8 @@ def could_be_logged(steps: list[LoggedStep], pool: int, inclusion: Inclusion) ->
         if met_P[step.at_P].any():
             if met_P.mean() < 0.5:
                 raise InputError(
-                    f"inclusion='epochs': at step {step.number} a prompt comes again when {met_P.mean():.0%} of all "
-                    "have been met. Use inclusion='independent' if each batch was drawn for itself."
+                    f"inclusion='epochs': at step {step.number} a prompt occurs again after only {met_P.mean():.0%} of "
+                    "all prompts. Use inclusion='independent' if each batch was drawn independently."
                 )
             met_P[:] = False
         could_S.append(np.flatnonzero(~met_P))

@@ -178,14 +178,14 @@ def _checked(passed_G: ArrayLike, rollouts_G: ArrayLike, counts_G: ArrayLike) ->
     arrays = [check_array(name, given, f"integers from 0 to {_MOST}") for name, given in named.items()]
     for name, array in zip(named, arrays, strict=True):
         if not ((array == np.floor(array)) & (array >= 0) & (array <= _MOST)).all():
-            raise InputError(
-                f"{name}={shown(named[name])}: successes, rollouts and counts are integers of at least 0 and at most "
-                f"{_MOST}."
-            )
+            raise InputError(f"{name}={shown(named[name])}: give integers from 0 to {_MOST}.")
     passed, rollouts, counts = _broadcast(*arrays)
     if (passed > rollouts).any():
         at = int(np.argmax(passed > rollouts))
-        raise InputError(f"passed_G has {passed.flat[at]:g} of {rollouts.flat[at]:g} rollouts: at most all of them.")
+        raise InputError(
+            f"passed_G has {passed.flat[at]:g} successes of {rollouts.flat[at]:g} rollouts: give at most as many "
+            "successes as rollouts."
+        )
     return [passed, rollouts, counts]
 
 

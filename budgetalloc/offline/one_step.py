@@ -125,7 +125,10 @@ def one_step_value(
         belief.observe(ids_R, step.success_R)
         belief.tick()
     if not terms:
-        raise InputError(f"skip={skip!r}: the log has {len(steps)} steps, none with a reward is left to score.")
+        raise InputError(
+            f"skip={skip!r}: the log has {len(steps)} steps, and none of the remaining ones has a reward. Use a "
+            "smaller skip, or a log with rewards."
+        )
     return _value(terms, estimate, policy)
 
 
@@ -164,7 +167,7 @@ def _decide(
     counts_P = asked.request()
     if asked.request().any():
         raise UnsupportedError(
-            f"{policy} decides in rounds: what it asks for depends on rewards of the step that were not logged. Use "
+            f"{policy} decides in rounds: its later requests depend on rewards of the step that were not logged. Use "
             "ba.Replay."
         )
     possible_P = np.isin(offered_P, could_P)
@@ -174,8 +177,8 @@ def _decide(
     row_P = place[offered_P]  # in the batch, -1 outside
     if propensity < 1 and step.size_P.min() < step.size_P.max():
         raise UnsupportedError(
-            f"Step {step.number} of the log has groups of {step.size_P.min()} to {step.size_P.max()} rollouts: how "
-            "many a prompt outside the batch would have had is not known. Use candidates=1, or ba.Replay."
+            f"Step {step.number} of the log has groups of {step.size_P.min()} to {step.size_P.max()} rollouts, so the "
+            "group size of a prompt outside the batch is not known. Use candidates=1, or ba.Replay."
         )
     largest_P = np.where(row_P >= 0, step.size_P[row_P], step.size_P[0])
     tells_P = (counts_P > 1) & possible_P & (counts_P <= largest_P)

@@ -88,7 +88,9 @@ def simulate(
             rewards.append(world.rollout(ids_R))
             step.observe(ids_R, rewards[-1])
         if not rounds:
-            raise InputError(f"{policy} asked for no rollout at step {at} of {limit}: its rule must spend something.")
+            raise InputError(
+                f"{policy} requested no rollout at step {at} with {limit}: its rule must request at least one."
+            )
         at_R, rewards_R = np.concatenate(rounds), np.concatenate(rewards)
         ids_R = [ids_P[k] for k in at_R.tolist()]
         belief_R, expected_R = step.baseline_belief(ids_R, rewards_R), step.expected_success(ids_R, rewards_R)
@@ -125,7 +127,9 @@ def _limit(budget: Budget | int, bounds: Bounds, prompts: int, pool: int, genera
     """The rollouts that a step trains on, and the budget of what it may generate."""
     if isinstance(budget, Budget):
         if budget.rollouts is None or budget.tokens is not None or budget.quotas is not None:
-            raise InputError(f"budget={budget!r}: a world knows neither tokens nor domains. Use Budget(rollouts=...).")
+            raise InputError(
+                f"budget={budget!r}: a world has neither token costs nor domains. Use Budget(rollouts=...)."
+            )
         return budget.rollouts, replace(budget, rollouts=budget.rollouts * generate)
     rows = check_integer("budget", budget, 1)
     return rows, bounds.budget(rows * generate, bounds.on_offer(prompts, pool), rows // prompts)

@@ -159,7 +159,9 @@ def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> In
         values_PN = value(belief, counts_N)
         counts_P = solve(values_PN, costs_P, budget, **domains)
         if solver is not None and not _are_counts(counts_P, len(belief)):
-            raise InputError(f"solver={_name(solver)} gave {shown(counts_P)}: return an integer count for each prompt.")
+            raise InputError(
+                f"solver={_name(solver)} returned {shown(counts_P)}: return an integer count for each prompt."
+            )
         if limit >= budget.largest_group or counts_P.max() < counts_N[-1]:
             return counts_P
         limit *= 2

@@ -138,5 +138,7 @@ def _helped(hint: Hint, view: View, failed: IntArray) -> IntArray:
         return failed
     wanted = set(check_ids(answer, "hint(ids)"))
     if not wanted <= set(ids):
-        raise InputError(f"hint returned {sorted(map(str, wanted - set(ids)))}: return ids that it was given, or None.")
+        raise InputError(
+            f"hint returned {sorted(map(str, wanted - set(ids)))}: return ids from its argument only, or None."
+        )
     return failed[[x in wanted for x in ids]]

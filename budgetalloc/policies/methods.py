@@ -61,7 +61,7 @@ SECTIONS: dict[Decides, str] = {
 Checked = Literal["ours", "released code", "paper's formulas", "a description"]
 OURS, CODE, FORMULAS, DESCRIBED = CHECKED = get_args(Checked)
 MEANINGS: dict[Checked, str] = {
-    OURS: "our own rule, there is nothing to check it against.",
+    OURS: "budgetalloc's own rule; no published method to compare it with.",
     CODE: "compared with the code that the authors released; the docstring names the differences.",
     FORMULAS: "follows the formulas that the paper prints; no code was compared.",
     DESCRIBED: "follows an abstract, a figure or a summary by others; a formula or a constant may be guessed.",

@@ -24,7 +24,9 @@ class Spending:
 
     def __init__(self, budget: Budget, prompts: int, counts_P: IntArray | None = None) -> None:
         if budget.rollouts is None or budget.tokens is not None or budget.quotas is not None:
-            raise UnsupportedError(f"{budget}: a policy that decides in rounds spends rollouts only.")
+            raise UnsupportedError(
+                f"{budget}: a policy that decides in rounds spends rollouts only. Use Budget(rollouts=...)."
+            )
         self.budget = budget
         self.counts_P: IntArray = np.zeros(prompts, dtype=np.int64) if counts_P is None else counts_P.copy()
         self.left = int(budget.rollouts) - int(self.counts_P.sum())

@@ -133,8 +133,8 @@ class Step:
         self._spent += int(counts_P.sum())
         if self.budget.rollouts is not None and self._spent > self.budget.rollouts:
             raise BudgetError(
-                f"{self.policy}: its rounds ask for {self._spent} rollouts in one step, {self.budget} allows "
-                f"{self.budget.rollouts}. A decision in rounds must keep count of what it has spent."
+                f"{self.policy}: its rounds request {self._spent} rollouts in one step, and {self.budget} allows "
+                f"{self.budget.rollouts}. Let the decision count the rollouts that it has requested."
             )
         return counts_P
 

@@ -139,7 +139,7 @@ def foresight_sentences(waste: Waste) -> list[str]:
         f"{foresight.log_loss:.3f} nats a group. Belief: {BELIEF}."
     )
     if foresight.skill < 0:
-        lines.append("That is worse than the constant: here a prompt's history says little about its next group.")
+        lines.append("The prediction is worse than the constant: a prompt's history predicts its next group poorly.")
     if waste.graded:
         lines.append(
             "Success is graded. The belief treats a success of 0.3 as 0.3 successes, so the prediction is rough."
@@ -163,7 +163,7 @@ def forecast_sentences(waste: Waste) -> list[str]:
         "baseline from earlier steps.",
     ]
     if forecast.explained < 0:
-        lines.append("That is worse than the constant: single rollouts are better compared with their group.")
+        lines.append("The prediction is worse than the constant: a group baseline suits this run better.")
     return lines
 
 

@@ -60,7 +60,7 @@ def builders(names: Sequence[str]) -> dict[str, Builder]:
     known = {method.name: method.build for method in METHODS}
     for name in names:
         if name not in known:
-            raise InputError(f"policies: {name!r} is no method. Use names of {', '.join(known)}.")
+            raise InputError(f"policies: {name!r} is not a method. Use names of {', '.join(known)}.")
     return {name: known[name] for name in names}
 
 

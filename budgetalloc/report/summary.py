@@ -98,7 +98,7 @@ def report(
         waste = measure(holding(watch(chunks) if watch else chunks, held), reward_range=reward_range)
     notes = dict(getattr(chunks, "notes", {}))
     if guessed:
-        notes[f"rewards from {seen[0]:g} to {seen[1]:g}: taken for failure and success"] = waste.rollouts
+        notes[f"rewards from {seen[0]:g} to {seen[1]:g} taken as the range from failure to success"] = waste.rollouts
     replayed, why_not = None, "no policy was named"
     if rivals:
         try:

@@ -116,10 +116,10 @@ def decides_the_same_again(build: Build) -> None:
         for budget in (Budget(96, floor=0), Budget(96)):
             before = one.state_dict()
             first_P, again_P = (one.begin(IDS, budget).request() for _ in range(2))
-            assert (first_P == again_P).all(), f"{one}: asked twice, it gave {first_P} and {again_P}"
-            assert same_state(before, one.state_dict()), f"{one}: asking changed its state"
+            assert (first_P == again_P).all(), f"{one}: two requests of one step differ, {first_P} and {again_P}"
+            assert same_state(before, one.state_dict()), f"{one}: a request changed its state"
             other_P = other.begin(IDS, budget).request()
-            assert (first_P == other_P).all(), f"{one}: the same seed and history gave {first_P} and {other_P}"
+            assert (first_P == other_P).all(), f"{one}: equal seeds and histories gave {first_P} and {other_P}"
 
 
 def does_not_depend_on_order(build: Build) -> None:
@@ -153,8 +153,8 @@ def goes_on_from_its_state(build: Build) -> None:
         rngs = np.random.default_rng(at), np.random.default_rng(at)
         counts_P = play(kept, IDS, budget, _RATES, rngs[0])
         restored_P = play(restored, IDS, budget, _RATES, rngs[1])
-        assert (counts_P == restored_P).all(), f"{kept}: restored, it gave {restored_P} and not {counts_P}"
-    assert same_state(kept.state_dict(), restored.state_dict()), f"{kept}: restored, it learned something else"
+        assert (counts_P == restored_P).all(), f"{kept}: the restored policy gave {restored_P}, not {counts_P}"
+    assert same_state(kept.state_dict(), restored.state_dict()), f"{kept}: the restored policy has another state"
 
 
 def keeps_to_tokens_or_says_so(build: Build) -> None:

@@ -245,8 +245,8 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         if self.policy.estimator.step == known and steps >= args.steps_per_generation * self.trainer.num_iterations:
             raise UnsupportedError(
                 f"TRL {trl.__version__} trained {steps} steps without calling "
-                "GRPOTrainer._generate_and_score_completions on the trainer: the policy decided nothing. Install trl "
-                "1.14 to 1.16, or a newer budgetalloc."
+                "GRPOTrainer._generate_and_score_completions on the trainer, so the policy made no decision. Install "
+                "trl 1.14 to 1.16, or a newer budgetalloc."
             )
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:

@@ -97,14 +97,14 @@ def load_beliefs(folder: Path, policy: Policy, dataset: str | None, allow_datase
     state, about = load_state(path)
     if about.get("dataset") != dataset and not allow_dataset_change:
         raise StateError(
-            f"{path} belongs to the train dataset {about.get('dataset')}, this trainer has {dataset} (rows and a hash "
-            "of the prompts). Train on the same dataset; or pass allow_dataset_change=True to keep the beliefs about "
-            "prompts that both have; or delete the file to start cold."
+            f"{path} belongs to the train dataset {about.get('dataset')}, and this trainer has {dataset} (rows and a "
+            "hash of the prompts). Train on the same dataset; or pass allow_dataset_change=True to keep the beliefs "
+            "about prompts that both have; or delete the file to start with cold beliefs."
         )
     if about.get("policy") != policy.name:
         logger.warning(
-            "%s was saved by %s, this trainer has %s, which goes on with its beliefs. If that is not meant, attach the "
-            "policy that saved it.",
+            "%s was saved by the policy %s, and this trainer has %s, which continues with the saved beliefs. If that "
+            "is not intended, attach the policy that saved the file.",
             path,
             about.get("policy"),
             policy.name,
@@ -112,8 +112,8 @@ def load_beliefs(folder: Path, policy: Policy, dataset: str | None, allow_datase
     saved_at, resumed_at = about.get("trainer_step"), _step_of(folder)
     if saved_at is not None and resumed_at is not None and saved_at != resumed_at:
         logger.warning(
-            "%s was saved at step %s of the trainer, the checkpoint is of step %s: the beliefs are of another moment "
-            "or another run. If that is not meant, resume from a checkpoint whose files belong together.",
+            "%s was saved at step %s of the trainer, and the checkpoint is of step %s: the beliefs are from another "
+            "step or another run. If that is not intended, resume from a checkpoint whose files belong together.",
             path,
             saved_at,
             resumed_at,
@@ -141,7 +141,7 @@ def last_checkpoint(output_dir: str | os.PathLike[str]) -> str | None:
     for folder in _folders(output_dir):
         if _whole(folder):
             return str(folder)
-        logger.warning("%s was not written to its end, as the run was killed while saving: it is left out.", folder)
+        logger.warning("%s is incomplete, because the run was killed while saving: this checkpoint is skipped.", folder)
     return None
 
 
@@ -155,8 +155,8 @@ def whole_or_refused(output_dir: str) -> str | bool:
     folders = _folders(output_dir)
     if newest is None and folders:
         raise StateError(
-            f"resume_from_checkpoint=True: {folders[0]} was not written to its end, because the run was killed or the "
-            "disk was full, and there is no older checkpoint that was. Start anew with resume_from_checkpoint=None."
+            f"resume_from_checkpoint=True: {folders[0]} is incomplete, because the run was killed or the disk was "
+            "full, and there is no older complete checkpoint. Start anew with resume_from_checkpoint=None."
         )
     return newest or True
 

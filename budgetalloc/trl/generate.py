@@ -42,7 +42,7 @@ def generate(training: Training, ids_R: list[Id], rows: Rows, hinted: bool) -> t
     trainer, options, wanted = training.trainer, training.options, len(ids_R)
     if hinted and options.hint is None:
         raise InputError(
-            f"{training.policy} asks for rollouts with a hint: pass AdaptiveGRPOCallback(..., hint=), a function "
+            f"{training.policy} requests rollouts with a hint: pass AdaptiveGRPOCallback(..., hint=), a function "
             "from a dataset row to the row with the hint in its prompt."
         )
     if hinted and options.hint is not None:
@@ -69,7 +69,7 @@ def generate(training: Training, ids_R: list[Id], rows: Rows, hinted: bool) -> t
     with standing_in(trainer, "_calculate_rewards", score_and_keep), standing_in(trainer, "num_generations", size):
         output = training.generate(rows)
     if not scored:
-        raise RuntimeError("TRL did not call _calculate_rewards: budgetalloc saw no rewards of this step.")
+        raise RuntimeError("TRL did not call _calculate_rewards, so budgetalloc has no rewards of this step.")
     drop_fillers(trainer._logs, len(rows) * trainer.accelerator.num_processes - wanted)
     rewards_per_func, lengths = scored[-1]
     made = Generated(

@@ -22,8 +22,8 @@ def check_enough_rows(trainer: Any) -> None:
         raise InputError(
             f"The train dataset has {len(dataset)} rows and a generation batch takes {prompts} prompts "
             f"(generation_batch_size={trainer.args.generation_batch_size} / num_generations="
-            f"{trainer.num_generations}): TRL drops batches that are not full and would train nothing. Give it a "
-            f"dataset of at least {prompts} rows, or a smaller generation_batch_size."
+            f"{trainer.num_generations}): TRL drops batches that are not full and would train nothing. Use a dataset "
+            f"of at least {prompts} rows, or a smaller generation_batch_size."
         )
 
 
@@ -42,8 +42,8 @@ def restore_order(trainer: Any, loader: Any) -> None:
         if (state.epoch or 0) >= 1:
             logger.warning(
                 "The train dataset is iterable and the checkpoint of step %s lies in its second pass or later: "
-                "transformers cannot skip to there and goes on at the start of the next pass, so that this run sees "
-                "other rows than one that was never stopped.",
+                "transformers cannot skip to the checkpoint's position and continues at the start of the next pass, so "
+                "this run trains on other rows than an uninterrupted run.",
                 state.global_step,
             )
         return
@@ -51,7 +51,8 @@ def restore_order(trainer: Any, loader: Any) -> None:
     if state.global_step >= state.max_steps and epoch < state.num_train_epochs:
         logger.warning(
             "The checkpoint of step %s is that of a finished run (max_steps=%s): transformers trains one more step "
-            "when it is resumed. Raise max_steps or num_train_epochs to go on, or load the model from the checkpoint.",
+            "when it is resumed. Raise max_steps or num_train_epochs to continue, or load the model from the "
+            "checkpoint.",
             state.global_step,
             state.max_steps,
         )
@@ -64,9 +65,8 @@ def restore_order(trainer: Any, loader: Any) -> None:
                 torch.randperm(sampler.num_samples, generator=generator)
             return
     logger.warning(
-        "The checkpoint of step %s lies in epoch %s (they count from 0), whose order of rows cannot be "
-        "restored, because the trainer's sampler is not TRL's RepeatSampler: this run may see other rows than one that "
-        "was never stopped.",
+        "The checkpoint of step %s lies in epoch %s (counted from 0), whose order of rows cannot be restored, because "
+        "the trainer's sampler is not TRL's RepeatSampler: this run may train on other rows than an uninterrupted run.",
         state.global_step,
         epoch,
     )

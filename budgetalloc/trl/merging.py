@@ -113,12 +113,13 @@ def check_kept(kept_R: ArrayLike, generated: int, wanted: int, policy: object) -
     if rows.shape != (wanted,) or rows.dtype.kind not in "iu":
         what = f"{rows.tolist()!r}" if rows.size <= 8 else f"an array of shape {rows.shape}, type {rows.dtype}"
         raise InputError(
-            f"keep= of {policy} returned {what}: it must return the indices of {wanted} rollouts of the "
-            f"{generated} that were generated."
+            f"keep= of {policy} returned {what}: return the indices of {wanted} rollouts of the {generated} that were "
+            "generated."
         )
     if wanted and not (rows.min() >= 0 and rows.max() < generated):
         raise InputError(
-            f"keep= of {policy} returned indices outside 0 to {generated - 1}: {rows.min()}, {rows.max()}."
+            f"keep= of {policy} returned indices from {rows.min()} to {rows.max()}: return indices from 0 to "
+            f"{generated - 1}."
         )
     return rows
 
@@ -128,8 +129,8 @@ def part(output: dict[str, Any], process: int, processes: int) -> dict[str, Any]
     total = len(output["advantages"])
     if total % processes:
         raise UnsupportedError(
-            f"The policy trains on {total} rollouts, which {processes} processes cannot share evenly. Give it a keep= "
-            "that chooses as many as it is asked for."
+            f"The policy trains on {total} rollouts, which {processes} processes cannot share evenly. Give the Policy "
+            "a keep= that returns as many rows as it is asked for."
         )
     share = total // processes
     return output | {name: output[name][process * share : (process + 1) * share] for name in _by_row(output)}
@@ -156,7 +157,7 @@ def _check_names(names: Sequence[Sequence[str]]) -> None:
         if unknown:
             raise UnsupportedError(
                 f"A step in several rounds, or one that trains on some of its rollouts, cannot merge {unknown[0]!r} of "
-                "TRL's batch. Use a policy that decides once a step, and trains on all that it generates."
+                "TRL's batch. Use a policy that decides once a step, and trains on all rollouts that it generates."
             )
         if each != names[0]:
             raise UnsupportedError(

@@ -32,7 +32,7 @@ def decided_by_first(accelerator: Any, decide: Callable[[], T]) -> T:
     if error is not None:
         raise error
     if told[1] is not None:
-        raise BudgetallocError(f"Process 0 could not decide, and all processes stop. It raised {told[1]}")
+        raise BudgetallocError(f"Process 0 failed to decide, and all processes stop. It raised {told[1]}")
     return told[0]  # type: ignore[no-any-return]
 
 

@@ -45,8 +45,8 @@ def _nameless(part: object) -> None:
     """Raises: the `repr` of such an object may hold a memory address or leave out most of the content, so that one
     prompt would get several names, or two prompts the same name."""
     raise UnsupportedError(
-        f"A prompt holds a {type(part).__name__}, which has no text to be named by. Add a column 'prompt_id' of ints "
-        "or strings to the dataset, or pass prompt_id= with the name of such a column."
+        f"A prompt holds a {type(part).__name__}, which has no text from which budgetalloc could make an id. Add a "
+        "column 'prompt_id' of ints or strings to the dataset, or pass prompt_id= with the name of such a column."
     )
 
 
@@ -71,11 +71,11 @@ class Prompts:
             if "prompt" not in columns:
                 raise UnsupportedError(
                     f"The train dataset has the columns {columns}, neither {column!r} nor 'prompt': budgetalloc cannot "
-                    f"tell its prompts apart. Add a column {column!r} of ints or strings."
+                    f"tell the prompts apart. Add a column {column!r} of ints or strings."
                 )
             if {"image", "images"} & set(columns):
                 raise UnsupportedError(
-                    f"The train dataset has images, so that its text alone does not name a prompt. Add a column "
+                    f"The train dataset has images, so the text alone does not identify a prompt. Add a column "
                     f"{column!r} of ints or strings, or pass prompt_id= with the name of such a column."
                 )
         self._rows: tuple[dict[Id, int], dict[Id, list[int]]] | None = None

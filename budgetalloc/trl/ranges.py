@@ -79,9 +79,9 @@ class RewardRange:
         if (low < given[0] - edge or high > given[1] + edge) and "narrow" not in self._said:
             self._said.add("narrow")
             logger.warning(
-                "reward_range=%s: rewards from %g to %g were seen. They are trained on as they are; for the beliefs, "
-                "those outside are clipped (counted in budgetalloc/rewards_clipped). Pass a wider range, or leave it "
-                "out to have it learned.",
+                "reward_range=%s: rewards from %g to %g were observed. Training uses them unchanged; for the beliefs, "
+                "rewards outside the range are clipped (counted in budgetalloc/rewards_clipped). Pass a wider range, "
+                "or leave out reward_range, so that it is learned.",
                 given,
                 low,
                 high,
@@ -89,8 +89,9 @@ class RewardRange:
         if self._seen >= _RECENT and 0 < high - low < (given[1] - given[0]) / _WIDE and "wide" not in self._said:
             self._said.add("wide")
             logger.warning(
-                "reward_range=%s is more than %g times as wide as the %d rewards seen so far, from %g to %g: the "
-                "beliefs can hardly tell prompts apart. Pass a narrower range, or leave it out to have it learned.",
+                "reward_range=%s is more than %g times as wide as the %d rewards so far, from %g to %g: the beliefs "
+                "about different prompts are nearly equal. Pass a narrower range, or leave out reward_range, so that "
+                "it is learned.",
                 given,
                 _WIDE,
                 self._seen,
@@ -129,9 +130,9 @@ class RewardRange:
         scale, shift = (1.0, 0.0) if saved is None else change(saved, self.given or saved)
         if shift < -EQUAL or scale + shift > 1 + EQUAL:
             raise StateError(
-                f"reward_range={self.given}: the beliefs of the checkpoint are about rewards in {saved}, part of which "
-                "lies outside. Pass a range that holds both, or leave reward_range out to go on with that of the "
-                "checkpoint."
+                f"reward_range={self.given}: the beliefs of the checkpoint are about rewards in {saved}, which lies "
+                "partly outside. Pass a range that contains both, or leave out reward_range to continue with that of "
+                "the checkpoint."
             )
         self.range, self._recent, self._seen, self._extremes = self.given or saved, recent, seen, extremes
         return scale, shift

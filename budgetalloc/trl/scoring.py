@@ -151,15 +151,15 @@ class Scoring:
     def _say_choice(self, rule: Rule) -> None:
         if rule.functions:
             self._say(
-                "Success, which the beliefs learn, is %s: the reward functions of the largest weight whose values were "
-                "0 and 1 only. Advantages use the total reward. Pass success= to choose otherwise.",
+                "The beliefs are about success, here %s: the reward functions of the largest weight whose values were "
+                "0 and 1 only. Advantages use the total reward. Pass success= to define success otherwise.",
                 " and ".join(f"{self.names[f]}=1" for f in rule.functions),
             )
         else:
             self._say(
-                "No reward function of %s gives 0 and 1 only: the beliefs learn the total reward, so that a constant "
-                "part of it passes for success. Pass success= with the name of the reward function that says whether a "
-                "rollout succeeded, a threshold on the total, or a function of all rewards.",
+                "No reward function of %s returns 0 and 1 only: the beliefs are about the total reward, so a constant "
+                "part of the reward counts as success. Pass success= with the name of the reward function that "
+                "measures success, a threshold on the total, or a function of all rewards.",
                 list(self.names),
             )
 
@@ -171,7 +171,7 @@ class Scoring:
         outside = [functions[k] for k in np.flatnonzero(outside_RF.any(axis=0)).tolist()]
         if outside:
             self._say(
-                "%s, taken for success so far, gives rewards outside [0, 1]. Success is chosen anew.",
+                "%s, used as success so far, returned rewards outside [0, 1]. Another definition of success is chosen.",
                 [self.names[f] for f in outside],
             )
             left = tuple(f for f in functions if f not in outside)
@@ -183,8 +183,8 @@ class Scoring:
         if self._rollouts >= _ENOUGH and never and len(never) < len(functions) and "never" not in self._said:
             self._said.add("never")
             self._say(
-                "%s gave 0 for all of the first %d rollouts, so that nothing counts as success. If it is a penalty, "
-                "pass success= with the name of the reward function that says whether a rollout succeeded.",
+                "%s returned 0 for all of the first %d rollouts, so no rollout counts as a success. If this reward is "
+                "a penalty, pass success= with the name of the reward function that measures success.",
                 never,
                 self._rollouts,
             )
@@ -227,7 +227,7 @@ class Scoring:
             rule = None if saved is None else Rule(tuple(int(f) for f in saved["functions"]), saved["threshold"])
             judge = None if saved is None else saved["judge"]
         except (KeyError, TypeError, ValueError) as error:
-            raise StateError(f"The state does not hold how success is told: it is damaged. {error}") from error
+            raise StateError(f"The state does not hold the definition of success: it is damaged. {error}") from error
         if rule is not None:
             self._check_same(names, rule, judge)
         by = self.range.load_state_dict(state["range"])

@@ -72,7 +72,7 @@ class Spending:
             ids = list(state["ids"])
             columns = {name: np.array(state[name], dtype=np.float64) for name in _COLUMNS}
         except (KeyError, TypeError, ValueError) as error:
-            raise StateError(f"The state does not hold what prompts have cost: it is damaged. {error}") from error
+            raise StateError(f"The state does not hold the costs of prompts: it is damaged. {error}") from error
         if len(set(ids)) != len(ids) or any(column.shape != (len(ids),) for column in columns.values()):
             raise StateError(f"The state holds {len(ids)} ids and columns of other lengths: it is damaged.")
         self._place, self._columns = {name: at for at, name in enumerate(ids)}, columns

@@ -36,8 +36,8 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Batch]:
     total, generated = len(inputs) * trainer.accelerator.num_processes, sum(len(each.ids_R) for each in rounds)
     if measure is None or generated < total:
         raise InputError(
-            f"{training.policy} asked for {generated} rollouts in one step, and the trainer trains on {total}: a "
-            "decision may generate more, never fewer."
+            f"{training.policy} requested {generated} rollouts in one step, and the trainer trains on {total}: request "
+            f"at least {total}."
         )
     batch = Batch.of(rounds, step, measure, scoring.sums, trainer.state.global_step)
     output = batch_to_train_on(training, batch, rounds, outputs, total)

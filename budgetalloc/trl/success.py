@@ -49,7 +49,7 @@ class Rule:
 def in_words(names: list[str], rule: Rule, judge: str | None) -> str:
     """A short description of a rule, used to compare two rules."""
     if judge is not None:
-        return f"the success that {judge}() tells"
+        return f"the success that {judge}() returns"
     if rule.threshold is not None:
         return f"a total reward of at least {rule.threshold:g}"
     if rule.functions:
@@ -68,7 +68,9 @@ def asked_for(success: Success, names: Sequence[str]) -> Rule | None:
         return None
     if callable(success):
         if len(set(names)) < len(names):
-            raise InputError(f"success= is a function of rewards by name, and {list(names)} has a name twice.")
+            raise InputError(
+                f"success= is a function of rewards by name, and {list(names)} has a name twice: rename a function."
+            )
         return Rule(judge=success)
     if isinstance(success, float):
         return Rule(threshold=success)
@@ -104,10 +106,12 @@ def _judged(judge: Judge, scores_RF: FloatArray, names: Sequence[str]) -> FloatA
     try:
         success_R = np.array(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(f"success= gave {given!r}: give one number in [0, 1], or NaN, for each rollout.") from error
+        raise InputError(
+            f"success= returned {given!r}: return one number in [0, 1], or NaN, for each rollout."
+        ) from error
     inside = success_R.shape == (len(scores_RF),) and not ((success_R < -EQUAL) | (success_R > 1 + EQUAL)).any()
     if not inside:
         raise InputError(
-            f"success= gave {given!r} for {len(scores_RF)} rollouts: give one number in [0, 1], or NaN, for each."
+            f"success= returned {given!r} for {len(scores_RF)} rollouts: return one number in [0, 1], or NaN, for each."
         )
     return success_R

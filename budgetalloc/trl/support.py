@@ -37,15 +37,17 @@ SEAM = (
 
 # Trainers of TRL 1.16 that generate and score, and the reason why they are not supported.
 _REFUSED = {
-    "RLOOTrainer": "Its rewards hold a KL penalty that leaves TRL's method in the advantages of equal groups only, so "
-    "that those of uneven groups would lack it. Use GRPOTrainer with AdaptiveGRPOCallback(trainer, baseline='loo', "
-    "scale='none'): the same leave-one-out advantages, and GRPOConfig(beta=) puts the KL into the loss.",
-    "AsyncGRPOTrainer": "Its rollout worker makes num_generations rollouts of each row, steps before the trainer "
-    "sees their rewards. Give it budgetalloc's: worker = AdaptiveRolloutWorker(policy, reward_funcs=...), "
-    "AsyncGRPOTrainer(..., rollout_worker=worker), worker.attach(trainer). Or: Use GRPOTrainer.",
-    "SDPOTrainer": "It finds the rollouts of a prompt by their places, num_generations in a row. Use GRPOTrainer.",
-    "OnlineDPOTrainer": "It learns from pairs, always two rollouts a prompt. Use GRPOTrainer.",
-    "A2POTrainer": "It learns from one completion a prompt. Use GRPOTrainer.",
+    "RLOOTrainer": "RLOOTrainer adds a KL penalty to the rewards and returns it only as part of the advantages of "
+    "equal groups, so the advantages of uneven groups would lack the penalty. Use GRPOTrainer with "
+    "AdaptiveGRPOCallback(trainer, baseline='loo', scale='none'): the leave-one-out advantages are the same, and "
+    "GRPOConfig(beta=) puts the KL into the loss.",
+    "AsyncGRPOTrainer": "The rollout worker of AsyncGRPOTrainer generates num_generations rollouts of each row, "
+    "outside the trainer and ahead of it. Use the worker of budgetalloc: worker = AdaptiveRolloutWorker(policy, "
+    "reward_funcs=...), AsyncGRPOTrainer(..., rollout_worker=worker), worker.attach(trainer). Or use GRPOTrainer.",
+    "SDPOTrainer": "SDPOTrainer finds the rollouts of a prompt by their position, num_generations in a row. Use "
+    "GRPOTrainer.",
+    "OnlineDPOTrainer": "OnlineDPOTrainer learns from pairs, always two rollouts a prompt. Use GRPOTrainer.",
+    "A2POTrainer": "A2POTrainer learns from one completion a prompt. Use GRPOTrainer.",
 }
 
 
@@ -55,7 +57,7 @@ def check_trainer(trainer: Any) -> None:
         known = [_REFUSED[cls.__name__] for cls in type(trainer).__mro__ if cls.__name__ in _REFUSED]
         advice = known[0] if known else "Pass the trainer itself, as in AdaptiveGRPOCallback(trainer, policy)."
         raise UnsupportedError(
-            f"trainer is a {type(trainer).__name__}: AdaptiveGRPOCallback serves trl.GRPOTrainer and its subclasses. "
+            f"trainer is a {type(trainer).__name__}: AdaptiveGRPOCallback supports trl.GRPOTrainer and its subclasses. "
             + advice
         )
     missing = [name for name in SEAM if not hasattr(trainer, name)]
@@ -72,7 +74,7 @@ def check_only_one(trainer: Any, callback: Any) -> None:
     """Raises `InputError` unless the trainer holds this callback, once, and no other of its kind."""
     attached = _attached(trainer)
     if attached != [callback]:
-        raise InputError(f"trainer has {len(attached)} AdaptiveGRPOCallbacks: add one, once.")
+        raise InputError(f"trainer has {len(attached)} AdaptiveGRPOCallbacks: add exactly one.")
 
 
 def _attached(trainer: Any) -> list[Any]:
@@ -93,9 +95,9 @@ def check_served(trainer: Any, policy: Policy, options: Options, prompts: Prompt
         _check_buffer(trainer)
     if options.bounds.candidates != 1 and not prompts.indexable:
         raise UnsupportedError(
-            f"candidates={options.bounds.candidates!r} chooses rows of the train dataset, which a "
-            f"{type(trainer.train_dataset).__name__} does not give. Pass a datasets.Dataset, or candidates=1 to move "
-            "rollouts inside each batch."
+            f"candidates={options.bounds.candidates!r} chooses rows of the train dataset, which is not possible in a "
+            f"{type(trainer.train_dataset).__name__}. Pass a datasets.Dataset, or candidates=1 to move rollouts inside "
+            "each batch."
         )
     if options.baseline is not None and trainer.multi_objective_aggregation != "sum_then_normalize":
         raise UnsupportedError(
@@ -104,9 +106,9 @@ def check_served(trainer: Any, policy: Policy, options: Options, prompts: Prompt
         )
     if getattr(trainer, "environment_factories", None) is not None and prompts.column is None:
         raise UnsupportedError(
-            "With environment_factory the environment's reset() decides what the task is, so that the text of a row "
-            f"alone does not name a prompt. Add a column {prompts.name!r} of ints or strings that names the task. If "
-            "the environment owns the data and there is no dataset, pass a placeholder: train_dataset="
+            "With environment_factory the environment's reset() chooses the task, so the text of a row alone does not "
+            f"identify a prompt. Add a column {prompts.name!r} of ints or strings that names the task. If the "
+            "environment holds the data and there is no dataset, pass a placeholder: train_dataset="
             'Dataset.from_list([{"prompt": [{"role": "user", "content": ""}], '
             f'"{prompts.name}": n}} for n in range(1000)]), and let reset({prompts.name}, **_) choose the task by it.'
         )
@@ -114,8 +116,8 @@ def check_served(trainer: Any, policy: Policy, options: Options, prompts: Prompt
     if options.generate > 1 and {"image", "images"} & columns:
         raise UnsupportedError(
             f"The policy generates up to {options.generate} times as many rollouts as it trains on, and the train "
-            "dataset has images, whose pixels TRL does not keep one row a rollout. Use a policy that trains on all "
-            "that it generates."
+            "dataset has images, of which TRL does not keep one row of pixels a rollout. Use a policy that trains on "
+            "all rollouts that it generates."
         )
     if prompts.column is not None and trainer.args.remove_unused_columns:
         raise InputError(
@@ -131,7 +133,7 @@ def _check_buffer(trainer: Any) -> None:
     refused = [
         (
             trainer.accelerator.num_processes > 1,
-            f"{trainer.accelerator.num_processes} processes: the buffer is in one. Train in one process",
+            f"{trainer.accelerator.num_processes} processes, of which one has the buffer. Train in one process",
         ),
         (
             bool(getattr(trainer, "tools", None) or getattr(trainer, "environment_factories", None)),
@@ -144,7 +146,7 @@ def _check_buffer(trainer: Any) -> None:
         ),
         (
             args.beta != 0 and args.sync_ref_model,
-            "GRPOConfig(sync_ref_model=True): the reference model of a stored response is gone. Set it to False",
+            "GRPOConfig(sync_ref_model=True), which replaces the reference model of stored responses. Set it to False",
         ),
         (
             trainer.multi_objective_aggregation != "sum_then_normalize",
@@ -165,7 +167,7 @@ def warn_unaligned_saves(trainer: Any) -> None:
     if micro_steps >= 1 and micro_steps % every:
         logger.warning(
             "save_steps=%s falls between two generations (one in %s micro-steps). TRL does not save generated batches, "
-            "so a resumed run generates anew there and differs from one that never stopped. Use a multiple of %s.",
+            "so a resumed run generates anew there and differs from an uninterrupted run. Use a multiple of %s.",
             args.save_steps,
             every,
             every // math.gcd(every, args.gradient_accumulation_steps),

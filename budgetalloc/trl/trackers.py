@@ -91,8 +91,8 @@ class Trackers:
             except Exception as error:
                 if name not in self._warned:
                     logger.warning(
-                        "%s does not show budgetalloc's histograms and table (%s: %s); training goes on. It is in "
-                        "report_to: let the trainer's own callback for it start the run, or take it out of report_to.",
+                        "%s does not show budgetalloc's histograms and table (%s: %s); training continues. The tracker "
+                        "is in report_to: let the trainer's own callback start its run, or remove it from report_to.",
                         name,
                         type(error).__name__,
                         error,

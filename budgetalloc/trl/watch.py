@@ -23,9 +23,9 @@ class Watch:
         self._cold = self._cold + 1 if cold_P.all() else 0
         if self._cold == _COLD_STEPS:
             logger.warning(
-                "No prompt of the last %d batches had been seen before: with candidates=1 the policy has no history to "
-                "decide by until the dataset's second epoch, and treats all prompts alike. Pass candidates='all' to "
-                "choose among the whole dataset, or attach uniform().",
+                "No prompt of the last %d batches had been seen before: with candidates=1 the policy has no history "
+                "until the dataset's second epoch, and treats all prompts alike. Pass candidates='all' to choose among "
+                "the whole dataset, or attach uniform().",
                 _COLD_STEPS,
             )
 
@@ -37,9 +37,10 @@ class Watch:
             self._said = True
             logger.warning(
                 "The mean advantage has been above %g of their root mean square for %d steps in a row (now %+.2f): the "
-                "baseline lies %s the rewards, and the gradient pushes %s whatever was sampled. The beliefs may be "
-                "about another success than the reward (pass success=), most prompts may be met once only, or the "
-                "range of rewards may be wrong. baseline='loo' with min_group=2 does not need beliefs.",
+                "baseline lies %s the rewards, and the gradient moves the probability of every sampled completion %s. "
+                "Possible reasons: the beliefs are about another success than the reward (pass success=), most prompts "
+                "are visited only once, or the range of rewards is wrong. baseline='loo' with min_group=2 needs no "
+                "beliefs.",
                 _LEAN,
                 self._leaning,
                 lean,

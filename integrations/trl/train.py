@@ -39,7 +39,7 @@ def main() -> None:
 def build(config: Config) -> GRPOTrainer:
     """The trainer with the callback attached, as the file says."""
     if config.model is None or config.dataset is None:
-        raise InputError(f"{config.file}: say which `model:` and `dataset:` to train with.")
+        raise InputError(f"{config.file}: set `model:` and `dataset:`, the model and the data to train with.")
     arguments = GRPOConfig(**config.grpo_arguments(GRPOConfig.__dataclass_fields__))
     local = Path(config.dataset).exists()
     dataset = (

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 01 Quick start on a log
 #
-# You have a finished GRPO run on disk. How much of it was wasted, could that have been foreseen, and what would other
-# allocation policies have drawn with the same rollouts? No GPU, no language model, about a minute.
+# You have a finished GRPO run on disk. How many of its rollouts were wasted, could that have been predicted, and what
+# would other allocation policies have drawn with the same rollouts? No GPU, no language model, about a minute.
 #
 # Needs the extra `logs`: `pip install '.[logs]'` in the repository.
 
@@ -125,7 +125,7 @@ print(f"half of the waste was in {half} of {len(order)} prompts ({half / len(ord
 # (or unlearned) during the run lie in between: their rollouts were wasted while all failed, and again when all passed.
 # The grey line on the right shows waste that is spread evenly over the prompts.
 #
-# ## Could it have been foreseen?
+# ## Could the waste have been predicted?
 #
 # Before each group, a belief from the earlier steps forecasts whether the group will be wasted. The report has the
 # table; this is the same as a picture:
@@ -143,8 +143,8 @@ axis.set(
 plt.show()
 
 # %% [markdown]
-# The larger a point, the more groups. On the grey line the forecasts are calibrated; above it on the left, waste was
-# not foreseen. Notebook 02 shows how to match the belief to your run.
+# The larger a point, the more groups. On the grey line the forecasts are calibrated; points above the line on the left
+# are waste that was not predicted. Notebook 02 shows how to match the belief to your run.
 #
 # ## What other policies would have drawn
 
@@ -170,6 +170,6 @@ for row in rows:
 #
 # **What a replay cannot tell**: whether the language model would have learned more. In a replay, learning does not
 # react to the allocation, and the share of mixed groups ranks policies differently from training (notebook 05). If much
-# of your run was wasted, and the waste could be foreseen, a training run with `AdaptiveGRPOCallback` is worth trying.
+# of your run was wasted, and the waste could be predicted, a training run with `AdaptiveGRPOCallback` is worth trying.
 #
 # Next: 02 beliefs, 03 values and solvers, 04 ablations on a log, 05 ablations on training, 06 your own policy.

@@ -3,7 +3,7 @@
 #
 # Before a step, an allocation policy holds a **belief** about each prompt's success rate p: a Beta distribution, kept
 # by an **estimator** from the rewards seen so far. All decisions follow from the belief. This notebook shows what a
-# belief says, how it follows a language model that learns, and how to test whether it is calibrated.
+# belief means, how it follows a language model that learns, and how to test whether it is calibrated.
 
 # %%
 import os
@@ -23,7 +23,7 @@ LOOK |= {"grid.alpha": 0.3, "axes.spines.top": False, "axes.spines.right": False
 plt.style.use(["seaborn-v0_8-colorblind", LOOK])
 
 # %% [markdown]
-# ## What a belief says
+# ## What a belief means
 #
 # `BetaEstimator` starts every prompt at a prior and adds successes and failures. Four histories:
 
@@ -52,9 +52,9 @@ right.legend(handles=right.get_lines()[-2:], loc="lower right", bbox_to_anchor=(
 plt.show()
 
 # %% [markdown]
-# A group teaches under GRPO's own baseline only if it is **mixed**: at least one success and one failure. Under a Beta
-# the probability of a mixed group has a closed form, `1 - E[p^n] - E[(1-p)^n]`. After "0 of 8" and after "8 of 8" the
-# probabilities are the same: the dashed line covers the other one.
+# A group has a gradient under GRPO's own baseline only if it is **mixed**: at least one success and one failure. Under
+# a Beta the probability of a mixed group has a closed form, `1 - E[p^n] - E[(1-p)^n]`. After "0 of 8" and after "8 of
+# 8" the probabilities are the same: the dashed line covers the other one.
 #
 # The dotted lines use the mean of the belief instead of the belief. They are too high, most of all for a prompt that
 # was never seen: its mean is one half, like that after "4 of 8" (one dotted line for both), but much of the belief lies
@@ -77,14 +77,15 @@ table = pd.DataFrame(
 display(table.round(3))
 
 # %% [markdown]
-# Draws agree with the whole belief on average and are spread widely where little is known. That spread is the
-# exploration: a prompt that failed eight times looks worth a group now and then. The three are the same value and the
-# same solver with another belief passed in: `belief`, `ba.Point(belief.mean)` and `belief.sample(rng)`.
+# Draws agree with the whole belief on average and are spread widely where there is little evidence. That spread is the
+# exploration: for a prompt that failed eight times, some draws are high enough to give the prompt a group. The three
+# columns use the same value function, and differ in the belief passed to it: `belief`, `ba.Point(belief.mean)` and
+# `belief.sample(rng)`.
 #
-# ## The language model learns, so evidence grows old
+# ## The language model learns, so evidence becomes outdated
 #
-# `ba.Learner` is a small softmax policy that learns from the advantages it is given, without any language model, so
-# that every prompt's true rate is known at every step. Uniform GRPO in it, with everything written down:
+# `ba.Learner` is a small softmax policy, not a language model. It learns from the advantages, and every prompt's true
+# rate is known at every step. The next cell runs uniform GRPO in this world and records all rewards and rates:
 
 # %%
 STEPS = 60 if SMALL else 300
@@ -112,9 +113,9 @@ print(f"{len(world.ids)} prompts, {STEPS} steps of 32 prompts x 8 rollouts")
 print(f"held-out success {rows[0]['success']:.2f} -> {rows[-1]['success']:.2f}")
 
 # %% [markdown]
-# Estimators differ in what they forget: at each visit, evidence so far is multiplied by `discount`. Below, a prompt
-# that uniform GRPO teaches in the middle of the run, under two discounts; each belief is the one held *before* the
-# step.
+# Estimators differ in how fast they forget: at each visit, the evidence so far is multiplied by `discount`. The picture
+# shows the beliefs about one prompt, which the model learns in the middle of the run, with two discounts; each belief
+# is the one *before* the step.
 
 # %%
 DISCOUNTS = {"discount=1 (forgets nothing)": 1.0, "discount=0.4": 0.4}
@@ -134,7 +135,7 @@ for k, (name, discount) in enumerate(DISCOUNTS.items()):
         estimator.observe(ids_R, rewards_R)
         estimator.tick()
     low_SP, high_SP = np.swapaxes(band_S2P, 0, 1)
-    axis.plot(np.array(mean_SP)[:, prompt], color=f"C{2 * k}", label=f"believed, {name}")
+    axis.plot(np.array(mean_SP)[:, prompt], color=f"C{2 * k}", label=f"posterior mean, {name}")
     axis.fill_between(np.arange(STEPS), low_SP[:, prompt], high_SP[:, prompt], color=f"C{2 * k}", alpha=0.2)
     inside = ((low_SP <= truth_SP) & (truth_SP <= high_SP)).mean()
     print(f"{name}: the true rate lies in the 90 % band in {inside:.0%} of all steps and prompts")
@@ -143,15 +144,15 @@ axis.legend(loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 # %% [markdown]
-# An estimator that forgets nothing is certain of rates that are no longer true. One that forgets follows the true rate
-# with a delay, and its wider band contains the true rate more often, though still less often than it should: a belief
-# knows nothing of what the language model learns from *other* prompts.
+# An estimator that forgets nothing has narrow beliefs around rates that are no longer true. One that forgets follows
+# the true rate with a delay, and its wider band contains the true rate more often, though still less often than 90 %: a
+# belief does not use what the language model learns from *other* prompts.
 #
-# ## Calibration: are the forecasts right as often as they say?
+# ## Calibration: do forecasts agree with the observed shares?
 #
 # The fair test is **one step ahead**: before each group is rolled out, forecast whether it will be mixed; then compare.
 # A forecast is calibrated if, of the groups given a chance near 0.7, about 0.7 are mixed. The log-loss (in nats,
-# smaller is better) is the score that also rewards telling groups apart.
+# smaller is better) is the score that also rewards forecasts that differ between groups.
 
 # %%
 ESTIMATORS = {
@@ -207,13 +208,13 @@ print(f"{seen_G.sum():,} groups of prompts seen before, {mixed_G[seen_G].mean():
 display(table.round(3))
 
 # %% [markdown]
-# In this world a prompt is met every 16 steps or so, and its rate moves far in between: an estimator that forgets
-# nothing does worse than one constant for all, and the best discount is low. A log of a real run can say otherwise: on
-# the one that `benchmarks/learning/predict.py` reads (Qwen2.5-Math-1.5B), rates move little between visits and a
-# discount of 0.9 is about right. Measure yours: notebook 04.
+# In this world a prompt is visited about every 16 steps, and its rate moves far in between: an estimator that forgets
+# nothing does worse than one constant for all, and the best discount is low. A real run can differ: in the log that
+# `benchmarks/learning/predict.py` reads (Qwen2.5-Math-1.5B), rates move little between visits and a discount of 0.9 is
+# about right. Notebook 04 measures the discount on your log.
 #
-# The column on the right is about prompts at their first visit, of which an estimator knows only its prior. The
-# **pooled prior** takes it from the prompts seen so far.
+# The column on the right is about prompts at their first visit, for which an estimator has only its prior. The
+# **pooled prior** is estimated from the prompts seen so far.
 
 # %%
 figure, axes = plt.subplots(1, 3, figsize=(10.5, 3.9), sharey=True)
@@ -229,14 +230,14 @@ for axis, name in zip(axes, ("discount 1", "discount 0.4", "pooled prior, drift,
     axis.errorbar(x, y, 1.96 * np.sqrt(y * (1 - y) / n), marker="o", markersize=5, capsize=2, color="C0")
     axis.set(xlabel="chance that was forecast", xlim=(0, 1), ylim=(0, 1), title=name)
 axes[0].set_ylabel("share that was mixed")
-axes[0].annotate("says more\nthan comes true", (0.93, 0.12), ha="right", color="0.3")
-axes[0].annotate("comes true more often\nthan it says", (0.04, 0.86), color="0.3")
+axes[0].annotate("forecast too high", (0.93, 0.12), ha="right", color="0.3")
+axes[0].annotate("forecast too low", (0.04, 0.86), color="0.3")
 plt.show()
 
 # %% [markdown]
 # Points are tenths of the forecasts with 95 % intervals (groups taken as independent); the grey line is perfect
-# calibration. Forgetting nothing is overconfident at both ends: many groups that it calls nearly hopeless turn out
+# calibration. Without forgetting, forecasts are overconfident at both ends: many groups with a forecast near 0 are
 # mixed. Forgetting brings the points to the line.
 #
-# **What to take along.** Pass a belief, not its mean, to a value; match `discount` to how far your prompts move between
-# visits, by the log-loss one step ahead; and where each prompt is seen once, let the prior learn from the pool.
+# **Summary.** Pass a belief, not its mean, to a value; choose `discount` by the log-loss one step ahead, because it
+# depends on how far your prompts move between visits; and if each prompt is seen once, use the pooled prior.

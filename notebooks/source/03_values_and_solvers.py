@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 03 Values and solvers
 #
-# A **value** says what n rollouts of a prompt are worth: `value(belief, counts_N) -> values_PN`. A **solver** spends
-# the budget on values: `solver(values_PN, costs_P, budget) -> counts_P`. Both are pure functions, so each can be
-# examined alone. Success rates are known here (`ba.Point`), so that beliefs play no role.
+# A **value** is what n rollouts of a prompt are worth: `value(belief, counts_N) -> values_PN`. A **solver** spends the
+# budget on values: `solver(values_PN, costs_P, budget) -> counts_P`. Both are pure functions, so each can be examined
+# alone. Success rates are known here (`ba.Point`), so beliefs play no role.
 
 # %%
 import os
@@ -24,9 +24,9 @@ plt.style.use(["seaborn-v0_8-colorblind", LOOK])
 # %% [markdown]
 # ## Four values
 #
-# `mixed_group` is the chance of a success and a failure in the same group; `success_gain` multiplies it by p(1-p)^2,
-# the room that is left to learn; `variance` is how much n rollouts lower the variance of the gradient; `hit` is the
-# chance of at least one success.
+# `mixed_group` is the chance of a success and a failure in the same group; `success_gain` is that chance times
+# p(1-p)^2, which is largest at p = 1/3; `variance` is how much n rollouts lower the variance of
+# the gradient; `hit` is the chance of at least one success.
 
 # %%
 VALUES = {"mixed_group": ba.mixed_group, "success_gain": ba.success_gain, "variance": ba.variance, "hit": ba.hit}
@@ -47,9 +47,9 @@ axes[1, 3].legend(loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 # %% [markdown]
-# Each rises with n, and each further rollout adds less (**concave**, from the smallest group on). They disagree about
-# p: `variance` likes one half, `success_gain` leans to prompts that mostly fail, and `hit` prefers prompts that pass,
-# so that further rollouts are worth something only until the first success is certain.
+# Each value rises with n, and each further rollout adds less (**concave**, from the smallest group on). The values
+# differ in p: `variance` is largest at one half, `success_gain` for prompts that mostly fail, and `hit` for prompts
+# that pass, for which a first success is nearly certain and further rollouts add little.
 #
 # ## One batch, six ways to spend
 #
@@ -93,15 +93,15 @@ for axis in axes[1]:
 plt.show()
 
 # %% [markdown]
-# Each `greedy` row of the table is the best in the column of the value that it was given.
+# Each `greedy` row of the table is the best in the column of its own value.
 #
-# - `mixed_group` spends most on prompts that are *nearly* hopeless or nearly solved: a prompt at one half is mixed with
-#   a few rollouts already. At the very ends, where a mixed group is too dear, it falls to the floor.
+# - `mixed_group` spends most on prompts that are *nearly* hopeless or nearly solved: at one half, a few rollouts are
+#   enough for a mixed group. At both ends, where a mixed group needs too many rollouts, the count falls to the floor.
 # - `success_gain` does the same on the left, and leaves prompts that nearly always pass at the floor.
-# - `hit` looks at the left alone.
-# - `variance` and the proportional rule with Neyman's weight sqrt(p(1-p)) ask for the same counts: counts in proportion
-#   to the standard deviations minimise the total variance. `proportional` needs weights only and no value of every
-#   count, but knows one goal: on `mixed_group` it does worse than uniform.
+# - `hit` spends on the left only, on prompts that rarely pass.
+# - `variance` and the proportional rule with Neyman's weight sqrt(p(1-p)) give the same counts: counts in proportion to
+#   the standard deviations minimise the total variance. `proportional` needs only weights and no value of every count,
+#   but serves this one objective: on `mixed_group` it does worse than uniform.
 #
 # ## When greedy is exact, and how to know
 #
@@ -119,8 +119,8 @@ for name, value in VALUES.items():
 display(pd.DataFrame(proofs, index=["greedy", "CP-SAT", "bound that CP-SAT proved", "search ended"]).T)
 
 # %% [markdown]
-# Equal, to the rounding of CP-SAT's integers. That is why `greedy` is the default: it is exact for all values of this
-# package, and far faster (`benchmarks/solvers.py` measures how much).
+# The totals are equal, up to the rounding of CP-SAT's integers. That is why `greedy` is the default: it is exact for
+# all values of this package, and far faster (`benchmarks/solvers.py` measures how much).
 #
 # ## Where greedy is not exact
 #
@@ -155,15 +155,15 @@ plt.show()
 print(f"greedy gets {min(gaps):.3f} to {max(gaps):.3f} of the bound, on average {np.mean(gaps):.3f}")
 
 # %% [markdown]
-# Where whole groups happen to fill the budget, `greedy` is optimal here too; between, a few rollouts do not fit into
-# any group, and it loses what the proof shows, at most one block of one prompt. With a real batch of hundreds of
-# prompts that is small; with few prompts or large groups, ask CP-SAT.
+# If whole groups fill the budget, `greedy` is optimal here too. Otherwise a few rollouts do not fit into any group, and
+# the loss against the bound is at most one block of one prompt. With a real batch of hundreds of prompts that is small;
+# with few prompts or large groups, use CP-SAT.
 #
-# ## Where greedy says no
+# ## What greedy refuses
 #
-# Two resources at once, quotas by domain, or a limit on the number of prompts are beyond one threshold on gains.
-# `greedy` refuses them by name, and CP-SAT solves them. Say every third prompt is code, with answers four times as long
-# as those of the others:
+# One threshold on gains is not enough for two resources at once, quotas by domain, or a limit on the number of prompts.
+# `greedy` refuses them by name, and CP-SAT solves them. Suppose that every third prompt is code, with answers four
+# times as long as those of the others:
 
 # %%
 domains = ["code" if k % 3 == 0 else "math" for k in range(len(p))]
@@ -209,8 +209,8 @@ figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", 
 plt.show()
 
 # %% [markdown]
-# Each further constraint costs mixed groups; the last one most, because twelve prompts give at most twelve of them.
-# Under the limit on tokens, code keeps what is worth its price.
+# Each further constraint costs mixed groups; the last one costs most, because twelve prompts give at most twelve mixed
+# groups. Under the limit on tokens, code gets rollouts only where the gain per token is high enough.
 #
 # ## What to use
 #

@@ -2,7 +2,7 @@
 # # 04 Ablation of allocation policies on logged rewards
 #
 # Which part of a policy matters: the belief, the value, the solver, or the prompts on offer? A log answers such
-# questions in minutes and without a GPU. This notebook uses a public log of real GRPO training, and says at each step
+# questions in minutes and without a GPU. This notebook uses a public log of real GRPO training, and shows at each step
 # how much of the answer is logged and how much is modelled.
 #
 # **The log.** *Reinforcement Learning for Reasoning in Large Language Models with One Training Example* (arXiv
@@ -92,9 +92,9 @@ print(f"{len(ledger.ids_R):,} rollouts of {len(set(ledger.ids_R)):,} prompts, gr
 print(dict(log.notes))
 
 # %% [markdown]
-# ## What is in it
+# ## What the log contains
 #
-# The file holds visits, not steps, so that a visit stands for a step: first all first visits, then all second ones.
+# The file has visits instead of steps, so a visit is read as a step: first all first visits, then all second ones.
 
 # %%
 waste = measure([ledger])
@@ -119,12 +119,12 @@ plt.show()
 print(f"The discount a visit that follows this drift best: {discount(ledger):.2f}")
 
 # %% [markdown]
-# About half of the rollouts were in groups that gave no gradient. While the model learns, groups that all fail give way
-# to groups that all pass: the waste changes its kind and stays. Even over eight visits the rate of a prompt moves less
-# than the noise of the two groups that show it, so that a belief should remember many visits: the discount is high,
-# unlike in the made-up world of notebook 02.
+# About half of the rollouts were in groups that gave no gradient. While the model learns, groups that all fail are
+# replaced by groups that all pass: the kind of waste changes, the amount does not. Even over eight visits the rate of a
+# prompt moves less than the noise of the two groups that measure it, so a belief should use many visits: the discount
+# is high, unlike in the made-up world of notebook 02.
 #
-# ## What the log proves without a model
+# ## What the log shows without a model
 #
 # From a group of 8, the chance that a *smaller* group of m would have been mixed has an unbiased estimate, the mean
 # over all sub-samples (Hoeffding 1948). This picture involves no policy and no belief:
@@ -146,13 +146,14 @@ for m, mixed in zip(sizes, mixed_M, strict=True):
 
 # %% [markdown]
 # Smaller groups give more mixed groups for the same rollouts: from the fourth rollout of a group on, each adds less
-# than the one before. (A small mixed group is also a noisier lesson; this counts groups, not learning.)
+# than the one before. (The gradient of a small mixed group is also noisier; the figure counts groups and does not
+# measure learning.)
 #
 # ## One change at a time
 #
 # The base moves rollouts inside the batch: the posterior, the value `mixed_group`, the greedy solver, discount 0.9.
-# Each row changes one thing. `compare` replays the log for each policy and seed; what a policy asks beyond the logged
-# rewards is answered by a beta-binomial model, and counted.
+# Each row changes one thing. `compare` replays the log for each policy and seed; if a policy requests more rollouts of
+# a prompt than were logged, a beta-binomial model draws their rewards, and the share of these rollouts is reported.
 
 # %%
 FOUR = ba.Needs(candidates=4, baseline="group")  # four times as many prompts to choose among
@@ -223,13 +224,13 @@ dots(inside, "Inside the batch")
 # %% [markdown]
 # Left: the number of mixed groups, which the base maximises. Reallocation inside a batch gains a few groups of 128 at
 # best. The belief matters little here (its mean, no forgetting and a pooled prior do about as well; a draw or much
-# forgetting cost a part of the gain), the value decides: one that aims at something else than mixed groups gains none
-# of them, or loses some. Proportional to the standard deviation is the same as the value `variance`, but for rounding
-# (notebook 03).
+# forgetting cost a part of the gain). The value matters most: values with another objective than mixed groups gain no
+# mixed groups, or lose some. Counts in proportion to the standard deviation are those of the value `variance`, except
+# for rounding (notebook 03).
 #
-# Right: the share of rollouts that are in mixed groups, another question: large groups are mixed more often. The bands
-# show what hangs on the model. Those of the base and of uniform overlap widely: the logged rewards alone do not prove
-# the gain.
+# Right: the share of rollouts that are in mixed groups. This share is another measure, because large groups are mixed
+# more often. The bands show how much depends on the model. The bands of the base and of uniform overlap widely: the
+# logged rewards alone do not prove the gain.
 #
 # ## Among more prompts than the batch
 #
@@ -257,19 +258,20 @@ dots(among, "Among four times the batch")
 # The choice of prompts gains most: most policies get twice as many mixed groups with the same rollouts.
 # `vade` and `cures` have most of their rollouts in mixed groups, but in larger ones, hence fewer.
 #
-# Two warnings. Up to more than half of their answers are modelled, and the lower bounds are *below* uniform's: what the
-# log itself says of these policies is not enough. And what looks best is the knapsack without exploration. In a log,
-# rates move whether a prompt is asked or not; in training, prompts that are never asked again are forgotten, and there
-# it loses to uniform (the text of `ba.knapsack`; notebook 06 shows such a policy failing).
+# Two warnings. First, for some of these policies more than half of the rewards are modelled, and the lower bounds are
+# *below* uniform's: the logged rewards alone do not show a gain. Second, the knapsack without exploration looks best.
+# In a log, rates move whether a prompt is rolled out or not; in training, the model forgets prompts that are never
+# rolled out again, and the knapsack loses to uniform (docstring of `ba.knapsack`; notebook 06 shows such a policy
+# failing).
 #
 # ## How far to trust it
 #
 # - *Intervals* are over seeds of the replay and of the policies: another draw from the same log, not another training
 #   run.
-# - *Bounds* hold for the groups that were drawn, whatever the modelled rewards had been. Where they are wide, the log
-#   does not know: a choice among many candidates asks the same prompts again before the log has new rewards for them.
+# - *Bounds* hold for the groups that were drawn, for any values of the modelled rewards. Where they are wide, the log
+#   has too few rewards: with many candidates, a policy requests the same prompts again before the log has new rewards.
 # - *Learning does not react.* Whatever a policy chose, the next visit has the rewards of the logged run. Which policy
-#   trains best is another question, and mixed groups are a bad guide to it: notebook 05.
+#   trains best is another question, and the number of mixed groups does not answer it: notebook 05.
 #
 # For a log that was made with *uneven* counts of known probabilities there are estimators without any model or with a
 # model that may be wrong: `budgetalloc.offline.offpolicy` (Horvitz-Thompson, self-normalised, doubly robust).

@@ -37,9 +37,9 @@ print(f"{len(rows)} runs, {sum(runs)} of them of tuned policies on {len(mixes)} 
 # %% [markdown]
 # ## Learning curves
 #
-# Success is the exact probability of the right answer on held-out prompts, so that the curves have no sampling noise of
-# their own. Every rollout that was generated counts, also what a policy throws away. The mix `u_shape` has skills from
-# nearly mastered to nearly unknown; bands are 95 % intervals of the mean over seeds (t).
+# Success is the exact probability of the right answer on held-out prompts, so the curves have no sampling noise of
+# their own. Every rollout that was generated counts, also those that a policy discards. The mix `u_shape` has skills
+# from nearly mastered to nearly unknown; bands are 95 % intervals of the mean over seeds (t).
 
 # %%
 SHOWN = {"adaptive": "C0", "ar3po": "C1", "uniform": "black", "vade": "C3", "dapo": "C2", "reinforce_ada": "0.55"}
@@ -100,7 +100,7 @@ display(pd.DataFrame(table, index=["all mixes", "low", "high", *mixes]).T[::-1].
 
 # %% [markdown]
 # Two policies are ahead of uniform over all mixes: `adaptive` and `ar3po`. Those that resample until groups are mixed
-# (`dapo`, `thompson_dapo`, `reinforce_ada`) pay for what they throw away, and are behind.
+# (`dapo`, `thompson_dapo`, `reinforce_ada`) discard rollouts that count, and are behind.
 #
 # ## What carries the gain: one change at a time
 #
@@ -137,7 +137,7 @@ plt.show()
 # %% [markdown]
 # Every step is ahead of the one before, and the differences are of about one size: the draw, the posterior baseline,
 # groups of one, and a choice on top of them. The interval of the third (from the knapsack's groups to groups of one
-# without any choice of prompts, two changes at once) holds 0: five seeds do not settle it.
+# without any choice of prompts, two changes at once) contains 0: five seeds are too few to decide.
 #
 # ## Mixed groups do not measure learning
 #
@@ -171,8 +171,8 @@ plt.show()
 # Within each mix, policies with *more* mixed groups learn *less*, even with groups of one left out. Likely reasons:
 # policies that resample pay for the rollouts that they discard, and policies that maximise mixed groups keep training
 # on the prompts that stay mixed, such as traps, whose reward is a coin toss. So a count of mixed groups from a log
-# (notebooks 01 and 04) says where rollouts were wasted. It does not say which policy to train with; only training runs
-# do.
+# (notebooks 01 and 04) shows where rollouts were wasted. It does not show which policy to train with; only training
+# runs do.
 #
 # ## A short run of your own
 #
@@ -223,4 +223,5 @@ plt.show()
 #     python benchmarks/learning/run.py --policy mine            # seeds 0 to 4
 #     python benchmarks/learning/table.py                        # tables and pictures
 #
-# **What this does not show.** Tiny models and made-up tasks: it ranks policies there. Try it on yours.
+# **What this does not show.** The models are tiny and the tasks are made up; the ranking of policies may differ for
+# your model and data.

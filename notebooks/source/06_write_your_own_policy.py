@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 06 Write your own policy
 #
-# An allocation policy is a rule and an estimator. The rule is a function of what a decision may look at (`View`:
-# beliefs, budget, a seeded `rng`, and more), and returns one count a prompt. This notebook writes one, lets the
-# conformance checks find what is wrong with it, mends it, replays it on a log, and lets it learn.
+# An allocation policy is a rule and an estimator. The rule is a function of what a decision may use (`View`: beliefs,
+# budget, a seeded `rng`, and more), and returns one count a prompt. This notebook writes a policy, runs the conformance
+# checks, corrects the policy, replays it on a log, and trains with it in a small world.
 
 # %%
 import os
@@ -29,8 +29,9 @@ plt.style.use(["seaborn-v0_8-colorblind", LOOK])
 # %% [markdown]
 # ## A first attempt
 #
-# The idea: prompts that are neither too hard nor too easy. A prompt is worth most at a success rate of 0.4, and what n
-# rollouts of it are worth is that, times the chance of a mixed group. `spend` prices the counts and solves.
+# The idea: prompts that are neither too hard nor too easy. A prompt has the largest weight at a success rate of 0.4,
+# and the value of n rollouts is this weight times the chance of a mixed group. `spend` computes the values of all
+# counts and calls the solver.
 
 
 # %%
@@ -84,10 +85,10 @@ def checked(build):
 checked(goldilocks)
 
 # %% [markdown]
-# One check fails. The rule uses the mean of its beliefs and always takes the best prompts: if enough prompts look
-# better, a prompt that failed at first is never tried again, whatever the language model has learned since. Two changes
-# repair it: a **Thompson draw** instead of the mean, so that prompts with little evidence look good now and then; and
-# evidence that **fades** while a prompt is not chosen (`idle`), so that its belief becomes wide again.
+# One check fails. The rule uses the posterior mean and always takes the best prompts: if enough prompts have a higher
+# value, a prompt that failed at first is never tried again, whatever the language model has learned since. Two changes
+# correct this: a **Thompson draw** instead of the mean, so that prompts with little evidence are chosen now and then;
+# and evidence that **fades** while a prompt is not chosen (`idle`), so that the belief becomes wide again.
 
 # %%
 mended = partial(goldilocks, draw=True, idle=0.98)
@@ -96,9 +97,9 @@ checked(mended)
 # %% [markdown]
 # ## On a log
 #
-# What would it have drawn from a finished run? The log here is uniform GRPO in `ba.Learner` (a world with a small
-# softmax policy, no language model), kept as a `Ledger`. One of your own is `ba.Ledger.read(path)`: see notebooks 01
-# and 04.
+# What would the policy have drawn from a finished run? The log here is uniform GRPO in `ba.Learner` (a world with a
+# small softmax policy, no language model), kept as a `Ledger`. `ba.Ledger.read(path)` reads a log of your own: see
+# notebooks 01 and 04.
 
 
 # %%
@@ -162,17 +163,17 @@ axis.set(xlabel="share of rollouts in mixed groups", xlim=(0, 1), title="Replaye
 plt.show()
 
 # %% [markdown]
-# Points: what the replay drew, with 95 % intervals over seeds. Bands: where the share would lie whatever the modelled
-# rewards had been; a prompt asked more often than the log has rewards for is answered by a model (`modelled`), and a
-# wide band says that the log cannot tell. `uniform` and `knapsack` stay inside the batch, the others choose among all
-# prompts and make smaller groups, hence more of them (`mixed`, a step).
+# Points: what the replay drew, with 95 % intervals over seeds. Bands: the range of the share over all possible values
+# of the modelled rewards. If a policy requests more rollouts of a prompt than the log has, a model draws their rewards
+# (`modelled`); a wide band means that the log does not have enough rewards to decide. `uniform` and `knapsack` stay
+# inside the batch, the others choose among all prompts and make smaller groups, hence more of them (`mixed`, a step).
 #
-# By the share of mixed groups, the first attempt looks best. It stays with prompts that it knows to be half solved, and
-# the logged model goes on learning whatever the policy chooses.
+# By the share of mixed groups, the first attempt looks best. It keeps choosing prompts whose posterior mean is near the
+# target, and the logged model continues to learn whatever the policy chooses.
 #
-# ## Does it learn?
+# ## Does the model learn?
 #
-# In a replay learning does not react. In `ba.Learner` it does:
+# In a replay, learning does not react to the policy. In `ba.Learner` it does:
 
 # %%
 RUNS = {
@@ -206,10 +207,10 @@ axis.legend(loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 # %% [markdown]
-# The failed check matters: after a while the model trained by the first attempt unlearns what it has learned. The
-# mended one does not; its difference from uniform is within the noise of these seeds (Student's t, paired),
-# `adaptive()`'s is not. `Learner` is a screen: it ranks policies much as real training does (`benchmarks/learning`),
-# and small differences mean nothing.
+# The failed check matters: with the first attempt, the success of the model falls again after a while. With the
+# corrected policy it does not; the difference of the corrected policy from uniform is within the noise of these seeds
+# (Student's t, paired), that of `adaptive()` is not. `Learner` is a screen: it ranks policies much as real training
+# does (`benchmarks/learning`), and small differences are not significant.
 #
 # ## From here
 #

@@ -21,7 +21,7 @@ def test_none_is_nan_and_the_ends_of_the_range_are_allowed():
     [
         ([0.5, 1.5, 2.5], 3, "rewards_R[1] = 1.5 lies outside [0, 1]"),
         ([-0.25], 1, "rewards_R[0] = -0.25 lies outside [0, 1]"),
-        ([0.5, np.inf], 2, "rewards_R[1] = inf: a reward is finite"),
+        ([0.5, np.inf], 2, "rewards_R[1] = inf: give a finite number"),
         (["good"], 1, "rewards_R=['good']"),
         ([[0.5]], 1, "rewards_R has shape (1, 1) for 1 ids"),
         ([0.5], 2, "rewards_R has shape (1,) for 2 ids"),

@@ -224,7 +224,7 @@ def test_a_file_that_may_not_be_read_is_not_called_damaged(tmp_path):
     path = tmp_path / "state.npz"
     ba.save_state(path, trained().state_dict())
     path.chmod(0)
-    with pytest.raises(ba.StateError, match="check who may read it"):
+    with pytest.raises(ba.StateError, match="check its permissions"):
         ba.load_state(path)
 
 
@@ -236,17 +236,17 @@ def test_an_error_of_the_disk_is_not_called_damage(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("os.open", forbidden)
-    with pytest.raises(ba.StateError, match=r"Permission denied.*may be whole") as caught:
+    with pytest.raises(ba.StateError, match=r"Permission denied.*may be intact") as caught:
         ba.load_state(path)
     assert "delete" not in str(caught.value)
-    with pytest.raises(PermissionError, match="Let this user write"):
+    with pytest.raises(PermissionError, match="Give this user write permission"):
         ba.save_state(path, trained().state_dict())
 
 
 def test_a_pipe_or_a_folder_is_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / "pipe.npz")
     for path in (tmp_path / "pipe.npz", tmp_path):
-        with pytest.raises(ba.StateError, match="no regular file"):
+        with pytest.raises(ba.StateError, match="is not a regular file"):
             ba.load_state(path)
 
 

@@ -140,7 +140,7 @@ def test_without_a_command_the_help_is_the_error(capsys):
         (["report", "LOG", "--seeds", "0"], "argument --seeds: 0: use at least 1"),
         (["report", "LOG", "--steps", "-3"], "argument --steps: "),
         (["replay", "LOG", "--rollouts", "1.5"], "argument --rollouts: '1.5': use a whole number"),
-        (["report", "LOG", "--reward", "a=b"], "argument --reward: 'a=b': the weight is a number, such as a=0.5"),
+        (["report", "LOG", "--reward", "a=b"], "argument --reward: 'a=b': use a number as the weight, such as a=0.5"),
         (["report", "LOG", "--kind", "verll"], "argument --kind: invalid choice: 'verll'"),
         (["config", "a", "b"], "unrecognized arguments: b"),
         (["report", "LOG", "--seeds", "9" * 25], "argument --seeds: 99999999999999999999: use at most 10,000"),
@@ -167,13 +167,13 @@ def test_wrong_usage_is_status_2(words, text, log, capsys):
         (["replay", "LOG", "--policy", "dump"], "dump takes domain_of as a function"),
         (["report", "LOG", "--policy", "sec"], "sec takes domain_of as a function"),
         (["replay", "LOG", "--steps", "999"], "the log has 768"),
-        (["replay", "LOG", "--rollouts", "1000000"], "1000000 rollouts of a step: the whole log has 768"),
+        (["replay", "LOG", "--rollouts", "1000000"], "1000000 rollouts a step: the whole log has 768"),
         (["config", "/dev/zero"], "/dev/zero: more than 1,000,000 characters"),
         (["replay", "LOG", "--reward-range", "1", "0"], "reward_range=(1.0, 0.0)"),
         (["replay", "LOG", "--config", "NONE"], "No such file or directory"),
         (["replay", "LOG", "--config", "BAD"], "bad.yaml, line 2: budget.rolouts: unknown key, did you mean rollouts?"),
-        (["replay", "LOG", "--config", "PACED"], "pacing: its first 99 steps spend"),
-        (["replay", "LOG", "--config", "PACED", "--rollouts", "64"], "--rollouts 64: the pacing of"),
+        (["replay", "LOG", "--config", "PACED"], "pacing: the first 99 steps spend"),
+        (["replay", "LOG", "--config", "PACED", "--rollouts", "64"], "--rollouts 64: the pacing in"),
         pytest.param(
             *(["demo", "--config", "PACED"], "TRL generates 256 rollouts at every step"), marks=pytest.mark.slow
         ),
@@ -349,7 +349,7 @@ def test_rewards_outside_0_and_1_are_mapped_and_said(tmp_path, capsys):
     words = ["--policy", "uniform", "--seeds", 1, "--workers", 1, "--json"]
     found = json.loads(said(capsys, "replay", tmp_path / "ledger.jsonl", *words)[1])
     assert found["policies"][0]["reward"] == pytest.approx((0 + 1 + 0 + 0.4 + 4) / 8)
-    assert any("-1 and 2" in note for note in found["notes"])
+    assert any("from -1 to 2" in note for note in found["notes"])
     found = json.loads(said(capsys, "replay", tmp_path / "ledger.jsonl", "--reward-range", "-2", "2", *words)[1])
     assert found["policies"][0]["reward"] == pytest.approx((0.25 + 1 + 0.25 + 0.55 + 4) / 8)
 
@@ -363,7 +363,7 @@ def test_a_ledger_s_own_range_of_rewards_is_used(tmp_path, capsys):
     words = ["--policy", "uniform", "--seeds", 1, "--workers", 1, "--json"]
     found = json.loads(said(capsys, "replay", tmp_path / "ledger.jsonl", *words)[1])
     assert found["policies"][0]["reward"] == pytest.approx(11 / 4 / 8)
-    assert not any("taken for failure" in note for note in found["notes"])
+    assert not any("taken as the range" in note for note in found["notes"])
 
 
 def test_success_is_the_column_that_is_asked_for(tmp_path, capsys):

@@ -47,9 +47,9 @@ def test_several_logs_in_a_folder_are_listed(tmp_path):
 def test_what_is_no_log_is_refused_with_the_kinds(tmp_path):
     (tmp_path / "notes.txt").write_text("nothing of use")
     for place in (tmp_path, tmp_path / "notes.txt"):
-        with pytest.raises(InputError, match=r"nothing there is a log of a known kind \(ledger, trl"):
+        with pytest.raises(InputError, match=r"does not contain a log of a known kind \(ledger, trl"):
             open_log(place)
-    with pytest.raises(InputError, match=r"nothing there is a log of kind 'trl'"):
+    with pytest.raises(InputError, match=r"does not contain a log of kind 'trl'"):
         open_log(tmp_path, kind="trl")
     with pytest.raises(InputError, match="no such file"):
         open_log(tmp_path / "absent")

@@ -93,7 +93,7 @@ def test_a_full_disk_takes_no_step_in_part(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + 100, hard))
-        with pytest.raises(OSError, match="the ledger holds every step before this one, whole") as caught:
+        with pytest.raises(OSError, match="the ledger holds all earlier steps completely") as caught:
             log.append(1, ["a"] * 9, [1.0] * 9, [5] * 9, [0.5] * 9, [9] * 9)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -111,7 +111,7 @@ def test_lengths_must_agree(tmp_path):
 
 def test_a_foreign_file_is_named(tmp_path):
     (tmp_path / "x").write_text("step,id\n1,2\n")
-    with pytest.raises(ba.InputError, match=r"source=.*x'.*nothing there is a log of a known kind"):
+    with pytest.raises(ba.InputError, match=r"source=.*x'.*does not contain a log of a known kind"):
         ba.Ledger.read(tmp_path / "x")
     (tmp_path / "empty").write_text("")
     assert ba.Ledger.read(tmp_path / "empty").ids_R == []
@@ -268,7 +268,7 @@ def test_a_full_disk_takes_back_only_what_this_writer_appended(tmp_path, monkeyp
 
     whole = path.stat().st_size
     monkeypatch.setattr(type(path), "open", opened)
-    with pytest.raises(OSError, match="nothing of this one"):
+    with pytest.raises(OSError, match="nothing of this step"):
         log.append(1, ["a"] * 9, [1.0] * 9, [5] * 9, [0.5] * 9, [9] * 9)
     monkeypatch.undo()
     ledger = ba.Ledger.read(path)

@@ -209,7 +209,9 @@ def test_progress_is_told():
 def test_steps_and_prompts_are_the_logs_own():
     run = list(comparisons({"uniform": ba.uniform()}, LOG, 100, seeds=[0]))
     assert (len(run), run[0]["prompts"]) == (24 * 48 // 100, 12)
-    with pytest.raises(InputError, match=r"steps=13: 13 steps of 100 rollouts are 1300, the log has 1152.*steps=12"):
+    with pytest.raises(
+        InputError, match=r"steps=13: 13 steps of 100 rollouts are 1300 rollouts, and the log has 1152.*steps=12"
+    ):
         comparisons({"uniform": ba.uniform()}, LOG, 100, steps=13)
 
 
@@ -221,11 +223,11 @@ def test_steps_and_prompts_are_the_logs_own():
         (lambda: comparisons(KINDS, LOG, 48, seeds=[1, 1]), r"seeds=\[1, 1\]: .* each seed once"),
         (lambda: comparisons(KINDS, LOG, 48, seeds=[-1]), "seeds=-1"),
         (lambda: comparisons(KINDS, LOG, 0), "budget=0"),
-        (lambda: comparisons(KINDS, LOG, ba.Budget(None, tokens=100.0, cap=4)), "a log knows neither tokens"),
+        (lambda: comparisons(KINDS, LOG, ba.Budget(None, tokens=100.0, cap=4)), "a log has neither token costs"),
         (lambda: comparisons(KINDS, LOG, 48, steps=0), "steps=0"),
         (lambda: comparisons(KINDS, LOG, 48, workers=0), "workers=0"),
         (lambda: list(comparisons(KINDS, LOG, 48, prompts=99)), "prompts=99: use an integer from 1 to 12"),
-        (lambda: list(comparisons({"x": lambda seed: 3}, LOG, 48)), r"policies\['x'\] gives 3 of type int"),
+        (lambda: list(comparisons({"x": lambda seed: 3}, LOG, 48)), r"policies\['x'\] is 3 of type int"),
     ],
 )
 def test_errors_name_the_argument(make, text):

@@ -134,9 +134,9 @@ def test_self_normalised_of_nothing_logged_is_unknown():
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: mixed_within([3], [2], [1]), r"passed_G has 3 of 2 rollouts"),
-        (lambda: mixed_within([0.5], [2], [1]), r"integers of at least 0"),
-        (lambda: mixed_within([1], [2], [-1]), r"integers of at least 0"),
+        (lambda: mixed_within([3], [2], [1]), r"passed_G has 3 successes of 2 rollouts"),
+        (lambda: mixed_within([0.5], [2], [1]), r"give integers from 0"),
+        (lambda: mixed_within([1], [2], [-1]), r"give integers from 0"),
         (lambda: mixed_variance([1.5], [2], [1]), r"rates_G=\[1.5\]"),
         (lambda: horvitz_thompson([1, NAN, 1, 0], [1, 0, 0.5, 0]), r"propensities_P\[1\]=0: 50.0% of the prompts"),
         (lambda: self_normalised([1, 1], [1, 1.5]), r"propensities_P\[1\]=1.5"),

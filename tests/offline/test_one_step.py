@@ -232,11 +232,11 @@ FRESH = draw(np.random.default_rng(7), "independent", 12)
         (lambda: one_step_value(ba.uniform(), EPOCHS, skip=12), InputError, "skip=12: the log has 12 steps"),
         (lambda: one_step_value(ba.uniform(), EPOCHS, 0), InputError, "budget=0"),
         (lambda: one_step_value(ba.uniform(), EPOCHS, candidates=0), InputError, "candidates=0"),
-        (lambda: one_step_value(middling(), FRESH), InputError, "inclusion='epochs': at step 1 a prompt comes again"),
+        (lambda: one_step_value(middling(), FRESH), InputError, "inclusion='epochs': at step 1 a prompt occurs again"),
         (
             lambda: one_step_value(middling(), LONG, inclusion="independent"),
             InputError,
-            r"inclusion='independent': in 80 steps \d+ times a prompt comes again at the next one, .* about 118",
+            r"inclusion='independent': \d+ times in 80 steps a prompt occurs again at the next step, .* about 118",
         ),
         (
             lambda: one_step_value(build("speed"), EPOCHS, 96, candidates=1),

@@ -117,7 +117,7 @@ def test_rounds_are_one_step_and_one_update():
 
 def test_a_rule_that_spends_nothing_is_refused():
     idle = replace(ba.uniform(), decide=lambda view: np.zeros(len(view.belief_P), dtype=np.int64))
-    with pytest.raises(InputError, match="asked for no rollout at step 1"):
+    with pytest.raises(InputError, match="requested no rollout at step 1"):
         watched(idle)
 
 
@@ -197,7 +197,7 @@ def test_it_stops_when_the_caller_does():
         ({"candidates": "some"}, InputError, "candidates='some'"),
         ({"steps": 0}, InputError, "steps=0"),
         ({"prompts": 81}, InputError, "80 prompts"),
-        ({"budget": ba.Budget(rollouts=None, tokens=100.0, cap=8)}, InputError, "neither tokens nor domains"),
+        ({"budget": ba.Budget(rollouts=None, tokens=100.0, cap=8)}, InputError, "neither token costs nor domains"),
         ({"budget": 8, "prompts": 8}, BudgetError, "8"),
         ({"baseline": "mean"}, InputError, "baseline='mean'"),
     ],

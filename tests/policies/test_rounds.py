@@ -147,7 +147,7 @@ def test_a_rule_that_asks_for_more_than_the_budget_is_stopped():
     policy = Policy("greedy one", greedy, BetaEstimator())
     step = policy.begin(["a", "b"], Budget(10, floor=0))
     assert step.request().tolist() == [4, 4]
-    with pytest.raises(BudgetError, match="ask for 16 rollouts"):
+    with pytest.raises(BudgetError, match="request 16 rollouts"):
         step.request()
 
 

@@ -108,7 +108,7 @@ def test_rewards_of_another_range_are_taken_as_they_come_with_a_note(tmp_path):
     path = write(tmp_path / "ledger.jsonl", low=-1.0, high=2.0)
     found = report(path, policies=["uniform"], seeds=[0], workers=1)
     assert found.waste.reward_range == (-1, 2)
-    assert "rewards from -1 to 2: taken for failure and success" in found.notes
+    assert "rewards from -1 to 2 taken as the range from failure to success" in found.notes
     assert 0 < found.replayed.rows[0]["reward"] < 1
     assert report(path, policies=(), reward_range=(-1, 3)).waste.graded
 
@@ -126,7 +126,7 @@ def test_a_replay_that_cannot_be_made_leaves_the_rest_standing(tmp_path):
 
 
 def test_an_unknown_policy_is_refused_before_anything_is_read():
-    with pytest.raises(InputError, match="'adaptiv' is no method"):
+    with pytest.raises(InputError, match="'adaptiv' is not a method"):
         report("no such file", policies=["adaptiv"])
 
 

@@ -47,7 +47,7 @@ def test_beliefs_of_another_step_of_the_trainer_are_warned_of(saved, build, capl
     assert "belong together" not in caplog.text
     (folder / "checkpoint-2" / STATE_FILE).replace(folder / "checkpoint-4" / STATE_FILE)
     resume(build)
-    assert "was saved at step 2 of the trainer, the checkpoint is of step 4" in caplog.text
+    assert "was saved at step 2 of the trainer, and the checkpoint is of step 4" in caplog.text
 
 
 def test_resume_goes_on_from_the_saved_beliefs(saved, build):

@@ -246,8 +246,8 @@ def test_resuming_takes_the_newest_checkpoint_that_was_written_to_its_end(build,
     callback = attach(trainer)
     trainer.train(resume_from_checkpoint=True)
     assert trainer.state.global_step == callback.policy.estimator.step == 4
-    assert f"{run / 'checkpoint-10'} was not written to its end" in caplog.text
-    assert f"{run / 'checkpoint-3'} was not written to its end" in caplog.text
+    assert f"{run / 'checkpoint-10'} is incomplete" in caplog.text
+    assert f"{run / 'checkpoint-3'} is incomplete" in caplog.text
 
 
 def test_resuming_from_half_a_checkpoint_is_refused(build, tmp_path):
@@ -257,7 +257,7 @@ def test_resuming_from_half_a_checkpoint_is_refused(build, tmp_path):
     attach(trainer)
     assert last_checkpoint(tmp_path / "run") is None
     assert last_checkpoint(tmp_path / "nowhere") is None
-    with pytest.raises(ba.StateError, match=r"checkpoint-4 was not written to its end.*resume_from_checkpoint=None"):
+    with pytest.raises(ba.StateError, match=r"checkpoint-4 is incomplete.*resume_from_checkpoint=None"):
         trainer.train(resume_from_checkpoint=True)
     half.rmdir()
     with pytest.raises(ValueError, match="No valid checkpoint found"):  # what transformers says

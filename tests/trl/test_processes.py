@@ -163,7 +163,7 @@ EXPECTED = {
     "state": ["InputError: The processes differ in state: process 0 has '0 steps, 0 prompts', process 1 has '1 st"] * 2,
     "decide": [
         "ZeroDivisionError: no counts",
-        "BudgetallocError: Process 0 could not decide, and all processes stop. It raised ZeroDivisionError: no counts",
+        "BudgetallocError: Process 0 failed to decide, and all processes stop. It raised ZeroDivisionError: no counts",
     ],
     "mask": ["UnsupportedError: The rounds of a step cannot be merged: TRL's batch has ['tool_mask'] in some of t"] * 2,
 }

@@ -68,7 +68,7 @@ def test_a_range_that_is_too_narrow_is_said_once(caplog):
     assert after([-3.0, 3.01], [4.0], given=(-3.0, 3.0)) == (-3.0, 3.0)
     (said,) = [record.message for record in caplog.records]
     assert "reward_range=(-3.0, 3.0)" in said
-    assert "from -3 to 3.01 were seen" in said
+    assert "from -3 to 3.01 were observed" in said
     assert "rewards_clipped" in said
 
 
@@ -78,7 +78,7 @@ def test_a_range_that_is_far_too_wide_is_said_once_after_1000_rewards(caplog):
     assert not caplog.records
     after(*steps, given=(-1.0, 10.0))
     (said,) = [record.message for record in caplog.records]
-    assert "4 times as wide as the 1000 rewards seen so far, from 0 to 1.2" in said
+    assert "4 times as wide as the 1000 rewards so far, from 0 to 1.2" in said
     caplog.clear()
     after(*steps, given=(-1.0, 3.0))
     after(*[[0.0] * 200] * 7, given=(0.0, 1.0))  # nobody has succeeded yet
@@ -98,7 +98,7 @@ def test_another_range_moves_what_was_believed_or_is_refused():
     saved = RewardRange((0.0, 2.0))
     saved.learn(np.array([0.0, 1.0]), (0.0, 2.0))
     assert RewardRange((0.0, 4.0)).load_state_dict(saved.state_dict()) == change((0, 2), (0, 4)) == (0.5, 0.0)
-    with pytest.raises(ba.StateError, match=r"reward_range=\(0.5, 4.0\).*about rewards in \(0.0, 2.0\).*holds both"):
+    with pytest.raises(ba.StateError, match=r"reward_range=\(0.5, 4.0\).*about rewards in \(0.0, 2.0\).*contains both"):
         RewardRange((0.5, 4.0)).load_state_dict(saved.state_dict())
 
 

@@ -73,7 +73,7 @@ def test_a_sampler_of_the_users_own_is_said(build, caplog):
     resumed(2)
     assert "cannot be restored" not in caplog.text
     resumed(4)
-    assert "step 4 lies in epoch 1 (they count from 0), whose order of rows cannot be restored" in caplog.text
+    assert "step 4 lies in epoch 1 (counted from 0), whose order of rows cannot be restored" in caplog.text
 
 
 @pytest.mark.parametrize(("at", "said"), [(2, False), (4, True)])

@@ -155,7 +155,7 @@ def test_a_policy_that_generates_less_than_a_batch_is_named(build):
 
     trainer = build(max_steps=1)
     trainer.add_callback(AdaptiveGRPOCallback(trainer, ba.Policy("half", half, ba.BetaEstimator())))
-    with pytest.raises(ba.InputError, match="half asked for 8 rollouts in one step, and the trainer trains on 16"):
+    with pytest.raises(ba.InputError, match="half requested 8 rollouts in one step, and the trainer trains on 16"):
         trainer.train()
 
 

@@ -83,7 +83,7 @@ def test_a_threshold_and_a_function():
 
 @pytest.mark.parametrize("given", [[2.0, 0.0], [1.0], None, "x"])
 def test_a_function_that_gives_no_success(given):
-    with pytest.raises(ba.InputError, match=r"success= gave .* give one number in \[0, 1\]"):
+    with pytest.raises(ba.InputError, match=r"success= returned .* return one number in \[0, 1\]"):
         learn(Scoring(NAMES, [1, 1, 1], lambda _: given), np.zeros((2, 3)))
 
 
@@ -95,7 +95,7 @@ class TestOfSeveral:
         assert learn(scoring, scores([1, 0, -0.3], [0, 1, 0.2])) == [0.0, 1.0]
         assert learn(scoring, scores([1, 0, -0.3], [1, 1, 0.2])) == [0.0, 1.0]
         (said,) = [record.message for record in caplog.records]
-        assert "Success, which the beliefs learn, is accuracy=1" in said
+        assert "The beliefs are about success, here accuracy=1" in said
 
     def test_all_of_the_largest_weight(self, caplog):
         assert learn(Scoring(NAMES[:2], [1.0, 1.0]), scores([1, 0], [1, 1], [0, 1], [np.nan, 1])) == [0, 1, 0, 1]
@@ -117,16 +117,16 @@ class TestOfSeveral:
         scoring = Scoring(["accuracy", "overlong"], [1.0, 1.0])
         assert learn(scoring, scores([1, 0], [0, 0])) == [0.0, 0.0]
         assert learn(scoring, scores([1, -1], [1, 0])) == [0.0, 0.0]
-        assert "['overlong'], taken for success so far, gives rewards outside [0, 1]" in caplog.text
+        assert "['overlong'], used as success so far, returned rewards outside [0, 1]" in caplog.text
         assert learn(scoring, scores([1, -1], [0, 0])) == [1.0, 0.0]
 
     def test_one_that_never_gives_1_is_said(self, caplog):
         scoring = Scoring(["accuracy", "overlong"], [1.0, 1.0])
         for _ in range(5):
             learn(scoring, np.tile(scores([1, 0], [0, 0]), (150, 1)))
-        said = [record.message for record in caplog.records if "nothing counts as success" in record.message]
+        said = [record.message for record in caplog.records if "no rollout counts as a success" in record.message]
         assert len(said) == 1
-        assert "['overlong'] gave 0 for all of the first 1200 rollouts" in said[0]
+        assert "['overlong'] returned 0 for all of the first 1200 rollouts" in said[0]
 
     def test_graded_ones_that_were_binary_at_first_stay(self):
         scoring = Scoring(["accuracy", "style"], [1.0, 0.1])
@@ -168,7 +168,7 @@ class TestState:
                 {"success": 0.75},
                 r"at least 0.5, this trainer's about a .* at least 0.75",
             ),
-            ({"success": lambda rewards: rewards["format"]}, {}, r"<lambda>\(\) tells.*Pass success= as in the run"),
+            ({"success": lambda rewards: rewards["format"]}, {}, r"<lambda>\(\) returns.*Pass success= as in the run"),
         ],
     )
     def test_another_success(self, first, second, message):

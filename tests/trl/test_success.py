@@ -125,7 +125,7 @@ def test_a_reward_outside_the_range_is_clipped_counted_and_said_once(build, loss
     assert logged == [0.0, 1.0, 1.0, 1.0]
     said = [record.message for record in caplog.records if "reward_range" in record.message]
     assert len(said) == 1
-    assert "from -0.1 to 1 were seen" in said[0]
+    assert "from -0.1 to 1 were observed" in said[0]
     assert callback.policy.estimator.step == 4
 
 
@@ -209,7 +209,7 @@ def test_the_choice_among_several_is_said_once_by_name(build, caplog):
     attach(trainer)
     trainer.train()
     assert [record.message for record in caplog.records if "accuracy=1" in record.message] != []
-    assert sum("Success, which the beliefs learn" in record.message for record in caplog.records) == 1
+    assert sum("The beliefs are about success" in record.message for record in caplog.records) == 1
 
 
 def test_unknown_success(build):

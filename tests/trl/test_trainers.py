@@ -60,12 +60,12 @@ def test_a_subclass_of_ones_own_is_served(build):
     ("cls", "why"),
     [
         (trl.RLOOTrainer, r"KL.*Use GRPOTrainer with AdaptiveGRPOCallback\(trainer, baseline='loo', scale='none'\)"),
-        (AsyncGRPOTrainer, "worker.*before the trainer.*Use GRPOTrainer"),
-        (SDPOTrainer, "places.*Use GRPOTrainer"),
+        (AsyncGRPOTrainer, "worker.*outside the trainer.*use GRPOTrainer"),
+        (SDPOTrainer, "position.*Use GRPOTrainer"),
         (OnlineDPOTrainer, "pairs.*Use GRPOTrainer"),
         (A2POTrainer, "one completion a prompt.*Use GRPOTrainer"),
-        (trl.SFTTrainer, "serves trl.GRPOTrainer and its subclasses"),
-        (trl.DPOTrainer, "serves trl.GRPOTrainer and its subclasses"),
+        (trl.SFTTrainer, "supports trl.GRPOTrainer and its subclasses"),
+        (trl.DPOTrainer, "supports trl.GRPOTrainer and its subclasses"),
     ],
 )
 def test_other_trainers_are_refused_by_name(cls, why):

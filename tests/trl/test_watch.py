@@ -21,7 +21,7 @@ def test_leaning_advantages_are_said_after_ten_steps_in_a_row(caplog):
     for _ in range(5):
         watch.look(np.array([-1.0, -1.0, -1.0, 0.5]))
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
-    assert "pushes down" in caplog.text
+    assert "every sampled completion down" in caplog.text
 
 
 def test_prompts_that_never_return_are_said_once(caplog):

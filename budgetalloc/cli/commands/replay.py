@@ -24,11 +24,11 @@ SHARES = {"rollouts in them": "mixed_rollouts", "at least": "at_least", "at most
 SHARES |= {"modelled": "modelled", "signal": "signal"}
 HEADS = ("policy", "mixed groups a step", "less the first's", *SHARES)
 MEANING = (
-    "Mixed groups have unequal rewards: they teach under a group baseline. In brackets are 95 % intervals over seeds, "
-    "that is over other draws from the same log. `At least` counts a group as mixed if its logged rewards are unequal, "
-    "`at most` also if one of its rewards was modelled. Groups of one are never mixed, whatever they teach: "
-    "a policy that may ask for them has no share of mixed groups (-). The signal, the mean of 4 p (1-p) over the "
-    "rollouts, is defined for groups of any size."
+    "Mixed groups have unequal rewards, and therefore a gradient under a group baseline. In brackets are 95 % "
+    "intervals over seeds, that is over other draws from the same log. `At least` counts a group as mixed if its "
+    "logged rewards are unequal, `at most` also if one of its rewards was modelled. Groups of one are never mixed, "
+    "also where a posterior baseline gives them a gradient: a policy that may request them has no share of mixed "
+    "groups (-). The signal, the mean of 4 p (1-p) over the rollouts, is defined for groups of any size."
 )
 
 
@@ -98,12 +98,14 @@ def read(reading: Reading) -> Ledger:
     parts = list(watched(reading)(reading))
     if not parts:
         left = "".join(f" {text}: {count}." for text, count in reading.notes.items())
-        raise InputError(f"{reading.path}: read as {reading.kind}, there is no rollout in it.{left}")
+        raise InputError(f"{reading.path}: this {reading.kind} log contains no rollout that can be read.{left}")
     with contextlib.suppress(InputError):  # rewards outside [0, 1], of a range that the log does not say
         return joined(parts, None)
     rewards_R = np.concatenate([part.rewards_R for part in parts])
     low, high = float(np.nanmin(rewards_R)), float(np.nanmax(rewards_R))
-    reading.notes[f"lowest and highest reward, {low:g} and {high:g}, taken for failure and success: --reward-range"] = 1
+    reading.notes[
+        f"rewards from {low:g} to {high:g} taken as the range from failure to success: see --reward-range"
+    ] = 1
     return joined(parts, (low, high))
 
 
@@ -114,13 +116,16 @@ def terms(
     steps: int | None = args.steps
     if config is not None and config.pacing is not None:
         if args.rollouts is not None:
-            raise InputError(f"--rollouts {args.rollouts}: the pacing of {args.config} says how many a step has.")
+            raise InputError(
+                f"--rollouts {args.rollouts}: the pacing in {args.config} sets the rollouts of each step. Leave out "
+                "--rollouts."
+            )
         plan = config.pacing.plan()[:steps]
         steps, needed = len(plan), sum(plan[:-1])
         if needed >= world.rollouts:
             raise InputError(
-                f"{args.config}: pacing: its first {steps - 1} steps spend {needed} rollouts, the log has "
-                f"{world.rollouts}. Use --steps, or fewer rollouts."
+                f"{args.config}: pacing: the first {steps - 1} steps spend {needed} rollouts, and the log has "
+                f"{world.rollouts}. Use fewer --steps, or a smaller pacing.rollouts."
             )
         portion = config.bounds.quantum
         rollouts = max(sum(plan) // steps // portion, 1) * portion  # on average; each step's are the plan's
@@ -130,7 +135,7 @@ def terms(
         rollouts = given or max(int(np.median(rows_S)), 2)
     if rollouts > world.rollouts:
         raise InputError(
-            f"{rollouts} rollouts of a step: the whole log has {world.rollouts}. Use --rollouts with less."
+            f"{rollouts} rollouts a step: the whole log has {world.rollouts}. Use --rollouts with a smaller number."
         )
     return rollouts, args.prompts or min(max(rollouts // max(world.group, 1), 1), len(world.ids)), steps
 

@@ -119,7 +119,8 @@ def headline(curves: Mapping[str, Sequence[CurvePoint]], singles: bool) -> str:
     ]
     if singles:
         lines.append(
-            f"{said} draws groups of one, which learn through the posterior baseline: mixed groups do not describe it."
+            f"{said} draws groups of one, which have a gradient through the posterior baseline: the share of mixed "
+            "groups does not describe this policy."
         )
     return "\n".join(lines)
 

@@ -49,7 +49,7 @@ def read_run(path: Path, notes: Notes) -> Run:
         from wandb.proto.wandb_internal_pb2 import Record
     except ImportError as error:
         raise UnsupportedError(
-            f"{path}: a run of W&B is read with wandb's own messages. Install them: pip install 'budgetalloc[wandb]'"
+            f"{path}: reading a W&B run needs wandb ({error}): pip install 'budgetalloc[wandb]'."
         ) from error
     reader = _Reader(path.parent / "files", notes)
     for data in records(path, notes):
@@ -111,7 +111,7 @@ def records(path: Path, notes: Notes) -> Iterator[bytes]:
     with path.open("rb") as file:
         block, at = file.read(_BLOCK), _HEADER
         if not block.startswith(_MAGIC):
-            raise InputError(f"{path} does not begin as a .wandb file does: it is empty, or something else.")
+            raise InputError(f"{path} does not begin with the header of a .wandb file: it is empty or another format.")
         parts: list[bytes] | None = None  # fragments of the current record
         while block:
             while at + _HEADER <= len(block):

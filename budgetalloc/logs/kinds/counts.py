@@ -73,8 +73,8 @@ def _in_order(reading: Reading, path: Path) -> Iterator[Rows]:
         columns = columns or identify(names, reading.asked)
         if columns is None:
             raise InputError(
-                f"source={str(path)!r} has the columns {listed(names)}: there must be one of prompts and one of "
-                "rewards, or successes and rollouts. Name yours with prompt_id= and reward=."
+                f"source={str(path)!r} has the columns {listed(names)}: one must name prompts, and one must hold "
+                "rewards, or two successes and rollouts. Pass prompt_id= and reward= with the names of these columns."
             )
         cells: list[tuple[Any, ...]] = list(zip(*batch, strict=True)) or [()] * len(names)
         table: dict[str, Any] = {name: list(cells[names.index(name)]) for name in columns.used}
@@ -95,12 +95,12 @@ def _batches(reading: Reading, path: Path) -> Iterator[tuple[list[str], list[lis
         try:
             header = next(every, b"")
             if any(text.startswith("line of more") for text in reading.notes):
-                raise InputError(f"{path}: its header is longer than max_line={limit:,} bytes.")
+                raise InputError(f"{path}: the header is longer than max_line={limit:,} bytes.")
             if not header and reading.notes["file that ends early"]:
                 raise InputError(f"{path} is damaged: it ends within its header.")
             names, separator = _header(header)
         except csv.Error as error:
-            raise InputError(f"{path}: its first line cannot be read as the header of a CSV file ({error}).") from error
+            raise InputError(f"{path}: the first line cannot be read as the header of a CSV file ({error}).") from error
         size = 0
 
         def texts() -> Iterator[str]:

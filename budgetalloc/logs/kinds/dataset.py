@@ -70,8 +70,8 @@ def _columns(names: _Names, path: Path | None, reading: Reading) -> Columns:
     columns = identify(names, reading.asked)
     if columns is None:
         raise InputError(
-            f"source={str(path or type(reading.source).__name__)!r} has the columns {listed(names)}: there must be one "
-            "of prompts and one of rewards. Name yours with prompt_id= and reward=."
+            f"source={str(path or type(reading.source).__name__)!r} has the columns {listed(names)}: one must name "
+            "prompts, and one must hold rewards. Pass prompt_id= and reward= with the names of these columns."
         )
     return columns
 

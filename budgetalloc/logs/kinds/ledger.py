@@ -78,7 +78,7 @@ def rows(reading: Reading) -> Iterator[Rows]:
     for argument, own in (("reward", asked.reward), ("success", asked.success)):
         if own not in (None, argument):
             raise InputError(
-                f"{argument}={own!r}: {path} is a ledger, which has one reward and one success. Leave it out."
+                f"{argument}={own!r}: {path} is a ledger, which has one reward and one success. Leave out {argument}=."
             )
     scan = _scan(reading, path)
     seen = reading.notes.copy()

@@ -72,14 +72,14 @@ def rows(reading: Reading) -> Iterator[Rows]:
         before = batch
         if step in evaluated:
             notes.doubt(
-                "row of a step that evaluated, left out: TRL writes completions of evaluations over those of training",
+                "row of a step with an evaluation, left out: TRL overwrites the training's completions there",
                 len(batch[0]),
             )
             continue
         regular.add(batch[0])
         yield batch[0]
     if not evaluated and (suspects := regular.rows(len(paths))):
-        notes.doubt("row of a prompt that comes at regular steps only: of evaluations?", suspects)
+        notes.doubt("row of a prompt that occurs at regular steps only: is it from evaluations?", suspects)
     steps = [step for path in paths if (step := _step(path)) is not None]
     if silent := max(steps, default=0) - min(steps, default=0) + bool(steps) - len(steps):
         notes["step without a file (logging_steps=1 logs every step)"] += silent
@@ -217,7 +217,9 @@ def _ids(table: Any, path: Path, prompt_id: str | None) -> list[Any]:
         raise InputError(f"prompt_id={prompt_id!r}: {path} has no such column, it has {listed(names)}.")
     column = prompt_id or ("prompt_id" if "prompt_id" in names else None)
     if column is None and "prompt" not in names:
-        raise InputError(f"{path} has the columns {listed(names)} and no 'prompt': it is no file of TRL's completions.")
+        raise InputError(
+            f"{path} has the columns {listed(names)} and no 'prompt': it is not a completions file of TRL."
+        )
     known: dict[str, Id] = {}  # a prompt has many rollouts, and its text may be long
     ids_R: list[Any] = []
     for value in arrow.names(table.column(column or "prompt")):
@@ -246,7 +248,7 @@ def _rewards(table: Any, path: Path, reading: Reading, ids_R: Sequence[Any]) -> 
         weights = {name: 1.0 for name in among if any(fits(table.schema.field(name).type) for fits in number)}
         if not weights:
             raise InputError(
-                f"{path} has the columns {listed(names)}, none of which is a reward. Name it with reward=."
+                f"{path} has the columns {listed(names)}, none of which is a reward. Pass reward= with the name of one."
             )
     else:
         weights = {asked.reward: 1.0} if isinstance(asked.reward, str) else dict(asked.reward)

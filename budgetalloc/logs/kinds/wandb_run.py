@@ -50,21 +50,21 @@ def rows(reading: Reading) -> Iterator[Rows]:
         columns, data, body = _content(table, reading)
         again, before = body == before and bool(data), body
         if again or table.evaluation:
-            notes["row shown again" if again else "row of an evaluation"] += len(data)
+            notes["row logged again" if again else "row of an evaluation"] += len(data)
         elif data:
             for part in _rows(columns, data, table.step, run, reading):
                 any_rows = True
                 yield part
     if not any_rows:
         raise InputError(
-            f"{path} names {len(tables)} completions tables, of which none has rollouts of training that can be read "
-            f"({dict(notes)}). They should lie in {path.parent / 'files'}: keep the folder of a run whole."
+            f"{path} names {len(tables)} completions tables, and none has rollouts of training that can be read "
+            f"({dict(notes)}). The tables are expected in {path.parent / 'files'}: keep the run's folder complete."
         )
     steps = {table.step for table in tables}
     if silent := max(steps) - min(steps) + 1 - len(steps):
         notes["step without a completions table (GRPOConfig(logging_steps=1) shows every step)"] += silent
     if not run.ended:
-        notes["run without an end: it was killed, or goes on"] += 1
+        notes["run without an end: it was killed, or is still running"] += 1
     reading.done = reading.total or reading.done
 
 
@@ -73,14 +73,14 @@ def _in_order(run: Run, path: Path, notes: Notes) -> list[Table]:
     table."""
     if not run.tables:
         raise InputError(
-            f"{path} holds {run.metrics} rows of metrics and no completions table: it does not say what each prompt "
-            "earned. Train with GRPOConfig(log_completions=True), or with AdaptiveGRPOCallback(trainer, ledger=FILE), "
-            "which keeps every rollout, and read that."
+            f"{path} holds {run.metrics} rows of metrics and no completions table, so it has no rewards of single "
+            "prompts. Train with GRPOConfig(log_completions=True), or with AdaptiveGRPOCallback(trainer, ledger=FILE) "
+            "and read the ledger, which has every rollout."
         )
     if run.settings.get("log_unique_prompts"):
         raise InputError(
-            f"{path} was logged with GRPOConfig(log_unique_prompts=True): its tables show one rollout of each prompt, "
-            "which says nothing of groups. Read the folder 'completions' in the run's output_dir, which has them all."
+            f"{path} was logged with GRPOConfig(log_unique_prompts=True): its tables have one rollout of each prompt "
+            "instead of groups. Read the folder 'completions' in the run's output_dir, which has all rollouts."
         )
     kept: list[Table] = []
     for table in run.tables:
@@ -129,7 +129,9 @@ def _rows(names: list[str], data: list[list[Any]], step: int, run: Run, reading:
     reward = _weights(names, run, reading) if asked.reward is None else asked.reward
     columns = identify(names, replace(asked, reward=reward))
     if columns is None:
-        raise InputError(f"{reading.path}: no column of {listed(names)} names prompts. Name it with prompt_id=.")
+        raise InputError(
+            f"{reading.path}: no column of {listed(names)} is known to name prompts. Pass prompt_id= with its name."
+        )
     columns = replace(columns, step="step", unknown=tuple(x for x in columns.unknown if x not in _OWN))
     table = dict(zip(names, zip(*data, strict=True), strict=True)) | {"step": [step] * len(data)}
     yield from rollouts(table, columns, Counter(), reading.notes, asked.max_row)
@@ -141,7 +143,7 @@ def _weights(columns: list[str], run: Run, reading: Reading) -> dict[str, float]
     if not functions:
         raise InputError(
             f"{reading.path}: the run's metrics name none of the columns {listed(columns)} of its completions tables "
-            "as a reward function. Name the reward's with reward=."
+            "as a reward function. Pass reward= with the name of the reward's column."
         )
     weights = run.settings.get("reward_weights") or [1.0] * len(functions)
     try:
@@ -149,5 +151,5 @@ def _weights(columns: list[str], run: Run, reading: Reading) -> dict[str, float]
     except FAULTS as error:
         raise InputError(
             f"{reading.path}: the run's reward_weights={weights!r:.200} do not fit its reward functions "
-            f"{listed(functions)}. Say how they add up with reward={{name: weight}}."
+            f"{listed(functions)}. Pass the weights as reward={{name: weight}}."
         ) from error

@@ -94,5 +94,7 @@ def _penalties(penalties_R: ArrayLike | None, rows: int) -> FloatArray:
         raise InputError(f"penalties_R has shape {penalties.shape} for {rows} rollouts: give one a rollout.")
     if (penalties < 0).any() or np.isinf(penalties).any():
         at = int(np.argmax((penalties < 0) | np.isinf(penalties)))
-        raise InputError(f"penalties_R[{at}] = {penalties[at]:g}: a penalty is finite and at least 0; less is better.")
+        raise InputError(
+            f"penalties_R[{at}] = {penalties[at]:g}: give a finite penalty of at least 0; a lower one is better."
+        )
     return np.where(np.isnan(penalties), np.finfo(np.float64).max, penalties)

@@ -19,7 +19,7 @@ def check_rows(
     ids = check_ids(ids_R, "ids_R")
     values = as_rewards(values_R, len(ids), name)
     if isinstance(rows, bool) or not isinstance(rows, (int, np.integer)) or not 1 <= rows <= len(ids):
-        raise InputError(f"rows={shown(rows)}: {len(ids)} rollouts are there to keep from. Use 1 to {len(ids)}.")
+        raise InputError(f"rows={shown(rows)}: there are {len(ids)} rollouts to choose from. Use 1 to {len(ids)}.")
     _, group_R = factorize(ids)
     return group_R, values
 

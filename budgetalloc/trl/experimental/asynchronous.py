@@ -156,7 +156,7 @@ class AdaptiveRolloutWorker:
     def start(self) -> None:
         """Starts the thread that generates rollouts."""
         if self.trainer is None:
-            raise InputError("The worker does not know its trainer: call worker.attach(trainer) before train().")
+            raise InputError("The worker is attached to no trainer: call worker.attach(trainer) before train().")
         self.ledger = None if self.ledger_path is None else LedgerWriter(self.ledger_path)
         if self.ledger is not None:
             self.ledger.resume(self.policy.estimator.step)
@@ -227,7 +227,7 @@ class AdaptiveRolloutWorker:
             step.observe(ids_R, rewards_R, success_R)
             completions += sampled
         if measure is None:
-            raise InputError(f"{self.policy} asked for no rollouts: a step must spend its budget.")
+            raise InputError(f"{self.policy} requested no rollouts: a step must spend its budget.")
         batch = Batch.of(rounds, step, measure, self.scoring.sums, self.policy.estimator.step)
         advantages_R = self.options.advantages(batch)
         kept_R, names = self._kept(batch, rows), self._sampler.names
@@ -269,7 +269,10 @@ class AdaptiveRolloutWorker:
         """The prompt of each rollout that the policy wants next."""
         while (counts_P := step.request()).any():
             if step.hinted:
-                raise UnsupportedError(f"{self.policy} wants rollouts with a hint: use GRPOTrainer.")
+                raise UnsupportedError(
+                    f"{self.policy} requests rollouts with a hint, which AdaptiveRolloutWorker does not support: use "
+                    "GRPOTrainer."
+                )
             yield [step.ids_P[at] for at in np.repeat(np.arange(len(counts_P)), counts_P).tolist()]
 
     def _kept(self, batch: Batch, rows: int) -> list[int]:

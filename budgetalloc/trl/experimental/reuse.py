@@ -146,8 +146,8 @@ class Reuse:
         seen = self.buffer.state_dict()["buffer"]["step"]
         if seen > step:
             raise StateError(
-                f"buffer= has seen step {seen}, and training begins at step {step}: the age of what it holds cannot be "
-                "told. Pass a new buffer for a new training, or resume from a checkpoint."
+                f"buffer= was used until step {seen}, and training begins at step {step}, so the age of the stored "
+                "responses is not known. Pass a new buffer for a new training, or resume from a checkpoint."
             )
 
     def save(self, folder: Path) -> None:
@@ -180,7 +180,7 @@ def _responses(output: dict[str, Any]) -> list[dict[str, Any]]:
 def _column(sample: Stored, name: str) -> Any:
     if name not in sample.response:
         raise StateError(
-            f"buffer= holds a response without {name!r} (it has {sorted(sample.response)}): it was stored under other "
+            f"buffer= holds a response without {name!r} (it has {sorted(sample.response)}), stored under other "
             "settings of the trainer. Pass a new buffer."
         )
     return np.array(sample.response[name])  # stored arrays are read-only, which torch warns of

@@ -105,7 +105,9 @@ class CompletionSampler:
         self.hear()
         for name, answer in zip(self.names, answers, strict=True):
             if len(answer) != len(sampled):
-                raise InputError(f"{name} gave {len(answer)} rewards for {len(sampled)} completions.")
+                raise InputError(
+                    f"{name} returned {len(answer)} rewards for {len(sampled)} completions: return one for each."
+                )
         return np.array([[math.nan if x is None else float(x) for x in answer] for answer in answers]).T
 
 

@@ -22,8 +22,8 @@ def check_no_tools(tools: Any, environment_factory: Any) -> None:
     """Raises `UnsupportedError` for tools and environments, with which rollouts have several turns."""
     if tools or environment_factory:
         raise UnsupportedError(
-            "tools and environment_factory: a rollout of several turns may become several rows, which TRL makes of "
-            "it inside its own worker's process. Train them with GRPOTrainer and AdaptiveGRPOCallback."
+            "tools and environment_factory: TRL may split a rollout of several turns into several rows, inside its own "
+            "worker's process. Train with GRPOTrainer and AdaptiveGRPOCallback instead."
         )
 
 
@@ -31,19 +31,22 @@ def check_served(trainer: Any, prompts: Prompts) -> None:
     """Raises for a dataset or a setting of the trainer that the worker does not support."""
     dataset = trainer.train_dataset
     if not prompts.indexable:
-        raise UnsupportedError(f"The policy chooses rows, which a {type(dataset).__name__} does not give.")
+        raise UnsupportedError(
+            f"The train dataset is a {type(dataset).__name__}, from which the policy cannot choose rows. Pass a "
+            "datasets.Dataset."
+        )
     if {"image", "images", "environment"} & set(dataset.column_names):
         raise UnsupportedError(
-            f"The train dataset has the columns {dataset.column_names}: images and environments are not served "
-            "here. Train with GRPOTrainer and AdaptiveGRPOCallback."
+            f"The train dataset has the columns {dataset.column_names}: AdaptiveRolloutWorker supports neither images "
+            "nor environments. Train with GRPOTrainer and AdaptiveGRPOCallback instead."
         )
     if getattr(trainer, "_lora_sync", False):
         raise UnsupportedError(
-            "TRL loads each version of the LoRA adapter into the vLLM server under a name of its own, which this "
-            "worker does not follow. Start the server without --enable-lora: TRL then sends the merged weights."
+            "TRL loads each version of the LoRA adapter into the vLLM server under a new name, which this worker does "
+            "not use. Start the server without --enable-lora: TRL then sends the merged weights."
         )
     if trainer._epoch_stop_groups is not None:
         raise InputError(
-            "AsyncGRPOConfig has no max_steps: TRL would count groups, of any size, as an epoch's prompts. Set it."
+            "AsyncGRPOConfig has no max_steps: TRL would count groups of any size as an epoch's prompts. Set max_steps."
         )
     prompts.check()

@@ -66,7 +66,7 @@ def test_rewards_in_columns_beside_each_other_and_a_name_in_two(tmp_path):
     assert notes == {}
     ledger, notes = read(tmp_path / "c.csv", text.replace("idx", "prompt_idx"))
     assert ledger.ids_R == [1, 1, 1]  # two prompts under one name: it is told
-    assert notes["row of a prompt that has another one in its step: is its name in several columns?"] == 1
+    assert notes["second row of a prompt in one step: do several columns together name a prompt?"] == 1
     assert notes["unknown column 'env'"] == 2
 
 
@@ -165,9 +165,7 @@ def test_a_number_of_rows_beside_the_texts_of_prompts_is_no_prompt(tmp_path):
     rows = "".join(f"{k // 8},{k},what is {k // 4}?,{k % 4 == 0:d}\n" for k in range(32))
     ledger, said = doubts(tmp_path / "c.csv", "step,id,question,reward\n" + rows)
     assert set(ledger.counts_R.tolist()) == {4}
-    assert said == [
-        "column 'id' stands beside 'question': prompts are named by the latter; prompt_id='id' takes the former"
-    ]
+    assert said == ["prompts are named by column 'question'; prompt_id='id' names them by column 'id'"]
     ledger, said = doubts(tmp_path / "c.csv", "step,id,question,reward\n" + rows, prompt_id="id")
     assert set(ledger.counts_R.tolist()) == {1}
 

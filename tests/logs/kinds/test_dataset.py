@@ -117,7 +117,7 @@ def test_prompts_without_an_id_are_hashed_and_a_table_of_neither_is_refused(tmp_
     assert ledger.ids_R == [text_id("x")]
     assert notes["row without a prompt"] == 1
     pq.write_table(pa.table({"a": [1], "b": [2]}), tmp_path / "d.parquet")
-    with pytest.raises(InputError, match=r"has the columns \['a', 'b'\].*Name yours with prompt_id= and reward="):
+    with pytest.raises(InputError, match=r"has the columns \['a', 'b'\].*Pass prompt_id= and reward="):
         read(tmp_path / "d.parquet")
 
 

@@ -139,7 +139,7 @@ def test_steps_that_evaluated_are_left_out_where_a_checkpoint_tells(tmp_path):
     (tmp_path / "checkpoint-6" / "trainer_state.json").write_text(json.dumps({"log_history": history}))
     log = open_log(tmp_path)
     assert set(read_all(log).step_R.tolist()) == {1, 3, 5}
-    said = "row of a step that evaluated, left out: TRL writes completions of evaluations over those of training"
+    said = "row of a step with an evaluation, left out: TRL overwrites the training's completions there"
     assert log.notes[said] == 48
     assert log.notes.doubts == [said]
     for broken in ("{", "[]", '{"log_history": 5}', '{"log_history": [{"eval_loss": 1, "step": 1e400}]}'):
@@ -151,7 +151,7 @@ def test_without_a_checkpoint_prompts_that_come_at_regular_steps_are_said(tmp_pa
     logged(tmp_path / "completions", 9, every=2, evaluated=2)
     log = open_log(tmp_path)
     assert len(read_all(log).ids_R) == 9 * 16
-    assert log.notes.doubts == ["row of a prompt that comes at regular steps only: of evaluations?"]
+    assert log.notes.doubts == ["row of a prompt that occurs at regular steps only: is it from evaluations?"]
     assert log.notes[log.notes.doubts[0]] == 4 * 8
 
 

@@ -40,7 +40,7 @@ def run(tmp_path, framed):
 def test_a_whole_run_is_read(run):
     ledger, notes = run()
     assert (ledger.step_R.tolist(), ledger.rewards_R.tolist()) == ([1], [1.0])
-    assert set(notes) == {"length unknown", "run without an end: it was killed, or goes on"}
+    assert set(notes) == {"length unknown", "run without an end: it was killed, or is still running"}
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ def test_a_run_of_trl_is_read_back_as_its_ledger(run_by_trl):
     assert rollouts(chunks) == logged(ledger)
     assert reading.notes == {
         "row of an evaluation": 2 * BATCH,
-        "row shown again": BATCH,  # TRL's last log, which has no steps
+        "row logged again": BATCH,  # TRL's last log, which has no steps
         "length unknown": STEPS * BATCH,
         "unknown column 'note'": STEPS * BATCH,
     }
@@ -180,7 +180,7 @@ def test_a_torn_file_is_read_as_far_as_it_goes(run, run_by_trl, framed, tables, 
     file.write_bytes(whole + framed(every[: at + 2])[len(whole) :][:left])
     chunks, reading = read(run)
     assert rollouts(chunks) == logged(run_by_trl[1], range(1, tables + 1))
-    assert reading.notes["run without an end: it was killed, or goes on"] == 1
+    assert reading.notes["run without an end: it was killed, or is still running"] == 1
     assert reading.notes["torn end of the .wandb file"] == 1
 
 
@@ -201,7 +201,7 @@ def test_tables_that_are_missing_or_broken_are_counted(run, run_by_trl):
     assert reading.notes["completions table whose file is broken"] == 1
     assert rollouts(chunks) == logged(run_by_trl[1], {3, 4})
     shutil.rmtree(run / "files")
-    with pytest.raises(InputError, match="keep the folder of a run whole"):
+    with pytest.raises(InputError, match="keep the run's folder complete"):
         read(run)
 
 
@@ -243,7 +243,7 @@ def test_a_batch_that_is_trained_on_twice_counts_once(by_hand):
     """GRPOConfig(num_iterations=2): the second step shows the rollouts of the first."""
     chunks, reading = read(by_hand([(1, [("a", 0.0), ("a", 1.0)]), (2, [("a", 0.0), ("a", 1.0)]), (3, [("a", 1.0)])]))
     assert [c.step_R.tolist() for c in chunks] == [[1, 1, 3]]
-    assert reading.notes["row shown again"] == 2
+    assert reading.notes["row logged again"] == 2
     assert not any("without a completions table" in note for note in reading.notes)
 
 

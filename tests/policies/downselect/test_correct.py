@@ -77,7 +77,7 @@ def test_drawn_successes_follow_the_inverse_of_their_penalty():
         ({"penalties_R": [0, 0]}, "penalties_R has shape"),
         ({"min_zero": -1}, "min_zero=-1"),
         ({"min_positive": 1.5}, "min_positive=1.5"),
-        ({"rows": 5}, "rows=5: 4 rollouts"),
+        ({"rows": 5}, "rows=5: there are 4 rollouts"),
     ],
 )
 def test_bad_arguments_are_named(bad, text):

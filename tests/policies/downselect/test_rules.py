@@ -96,7 +96,7 @@ def test_balanced_takes_only_a_reward_above_one_half_for_a_success():
 @each_rule
 @pytest.mark.parametrize("rows", [0, 5])
 def test_refuses_a_number_of_rows_that_is_not_there(rule, rows):
-    with pytest.raises(InputError, match=f"rows={rows}: 4 rollouts"):
+    with pytest.raises(InputError, match=f"rows={rows}: there are 4 rollouts"):
         rule(["a"] * 4, [0, 1, 0, 1], rows)
 
 

@@ -378,7 +378,7 @@ def test_a_checkpoint_without_a_buffer_warns_and_a_damaged_one_is_refused(build,
 def test_a_buffer_of_another_training_or_of_other_settings_is_refused(build):
     buffer = SelectiveSampleBuffer(seed=1)
     Run(build, buffer, max_steps=2).train()
-    with pytest.raises(ba.StateError, match=r"has seen step 1, and training begins at step 0.*Pass a new buffer"):
+    with pytest.raises(ba.StateError, match=r"was used until step 1, and training begins at step 0.*Pass a new buffer"):
         Run(build, buffer, max_steps=2).train()
     foreign = SelectiveSampleBuffer(seed=1)
     foreign.add(["a"], [{"tokens": [1]}], [1.0], [0.5], step=0)
@@ -421,7 +421,7 @@ def test_what_a_buffer_cannot_serve_is_refused_by_name(build, monkeypatch):
         AdaptiveGRPOCallback(trainer, ba.uniform(), buffer=SelectiveSampleBuffer())
     with monkeypatch.context() as patch:
         patch.setattr(type(trainer.accelerator), "num_processes", 2)
-        refused(trainer, "2 processes: the buffer is in one")
+        refused(trainer, "2 processes, of which one has the buffer")
     refused(build(beta=0.1, sync_ref_model=True), "sync_ref_model=True")
 
 
