@@ -3,7 +3,9 @@
 Each error is also a standard exception, so `except ValueError` keeps working.
 """
 
+import difflib
 import math
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -60,6 +62,16 @@ def shown(value: Any) -> str:
     except Exception:  # an int of more digits than Python prints, or a broken __repr__
         return f"an object of type {type(value).__name__}"
     return text if len(text) <= 200 else f"{text[:99]} ..."
+
+
+def nearest(word: object, known: Collection[str]) -> str:
+    """The end of a sentence about an unknown word: the known word nearest to it, or a full stop if none is near.
+
+    >>> nearest("knapsak", ["uniform", "knapsack"]), nearest("zzz", ["uniform", "knapsack"])
+    (', did you mean knapsack?', '.')
+    """
+    near = difflib.get_close_matches(str(word), known, n=1, cutoff=0.5)
+    return f", did you mean {near[0]}?" if near else "."
 
 
 def check_integer(name: str, value: Any, low: int, high: int = MOST) -> int:

@@ -408,6 +408,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "latr_split": (trees.latr_split, {"rollouts": 8, "step": 10, "schedule": {0: 1.0, 10: 0.5}}),
     "Horizon": (pacing.Horizon, {"rollouts": 40, "steps": 4, "low": 0, "high": 20, "quantum": 1}),
     "Horizon.bounds": (HORIZON.bounds, {"step": 1, "spent": 10}),
+    "Horizon.plan": (HORIZON.plan, {"rule": lambda step, spent: 10}),
     "Horizon.fit": (HORIZON.fit, {"wish": 10, "step": 1, "spent": 10}),
     "constant": (pacing.constant, {"horizon": HORIZON, "step": 1, "spent": 10}),
     "phases": (pacing.phases, {"horizon": HORIZON, "parts": PARTS, "step": 1, "spent": 10}),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from budgetalloc.errors import InputError, check_choice, check_integer, check_number
+from budgetalloc.errors import InputError, check_choice, check_integer, check_number, nearest
 
 
 @pytest.mark.parametrize("value", [0, 9, 2.0, True, None, "3", float("nan")])
@@ -29,3 +29,9 @@ def test_a_choice_is_one_of_the_names():
     check_choice("scale", "none", ("none", "batch"))
     with pytest.raises(InputError, match=r"scale=3: use one of \('none', 'batch'\)"):
         check_choice("scale", 3, ("none", "batch"))
+
+
+def test_nearest_names_nothing_that_is_far():
+    assert nearest("floors", ["rollouts", "floor"]) == ", did you mean floor?"
+    assert nearest("zzz", ["rollouts", "floor"]) == "."
+    assert nearest(None, []) == "."

@@ -4,9 +4,8 @@ from dataclasses import astuple, dataclass, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from budgetalloc.beliefs.posterior import Beta, FloatArray
+from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import StateError
 

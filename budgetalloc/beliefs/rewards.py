@@ -77,6 +77,16 @@ def check_range(reward_range: Any) -> tuple[float, float]:
     return float(low), float(high)
 
 
+def check_success(success: Any) -> None:
+    """Raises `InputError` for what is neither None, a name, a place, a threshold nor a function."""
+    if success is None or isinstance(success, str) or callable(success) or is_number(success):
+        return
+    raise InputError(
+        f"success={shown(success)}: pass the name of a reward function, its place in the list (an int), a threshold on "
+        "the total reward (a float), or a function from the rewards by name to success in [0, 1]."
+    )
+
+
 def to_unit(rewards_R: ArrayLike, reward_range: tuple[float, float]) -> FloatArray:
     """Rewards mapped so that the range becomes [0, 1]; rounding errors of float32 sums just outside are clipped.
 

@@ -9,7 +9,7 @@ exact:
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,6 +20,7 @@ from budgetalloc.errors import (
     BudgetError,
     InputError,
     check_array,
+    check_function,
     check_integer,
     check_list,
     check_number,
@@ -101,6 +102,21 @@ class Horizon:
         fewest, most = self.bounds(step, spent)
         wish = min(max(wish, fewest), most)
         return min(max(math.floor(wish / self.quantum + 0.5) * self.quantum, fewest), most)
+
+    def plan(self, rule: Callable[[int, int], float]) -> list[int]:
+        """The rollouts of every step, if each step proposes `rule(step, spent)`; of a million steps at most.
+
+        >>> horizon = Horizon(rollouts=100, steps=3, low=4, quantum=4)
+        >>> horizon.plan(lambda step, spent: constant(horizon, step, spent))
+        [32, 36, 32]
+        """
+        check_function("rule", rule, "(step, spent) -> the rollouts that it proposes for the step")
+        counts: list[int] = []
+        spent = 0
+        for step in range(check_integer("steps", self.steps, 1, 10**6)):
+            counts.append(self.fit(rule(step, spent), step, spent))
+            spent += counts[-1]
+        return counts
 
 
 def constant(horizon: Horizon, step: int, spent: int) -> float:

@@ -4,13 +4,15 @@ A new method needs one function and one row here; the row makes the method run t
 published methods of a section lie in the folder of `published/` that has the section's name.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, Literal, get_args
+from inspect import signature
+from typing import Any, Literal, get_args, get_origin
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.budget import Budget
+from budgetalloc.errors import InputError, check_choice, nearest, shown
 from budgetalloc.policies.adaptive import adaptive, sampled
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.compose import knapsack, thompson, uniform
@@ -47,6 +49,9 @@ from budgetalloc.policies.published.which_rollouts.pods import d3s, pods
 from budgetalloc.policies.published.which_rollouts.roc import roc
 from budgetalloc.policies.published.which_rollouts.shuffle_r1 import shuffle_r1
 from budgetalloc.policies.published.which_rollouts.whole_groups import keep_mixed, top_p
+from budgetalloc.solvers.exact import ortools
+from budgetalloc.solvers.greedy import greedy
+from budgetalloc.values import hit, mixed_group, success_gain, variance
 
 Decides = Literal["across prompts", "which prompts", "in rounds", "which rollouts"]
 ACROSS, WHICH, ROUNDS, ROLLOUTS = DECIDES = get_args(Decides)
@@ -67,6 +72,12 @@ MEANINGS: dict[Checked, str] = {
     DESCRIBED: "follows an abstract, a figure or a summary by others; a formula or a constant may be guessed.",
 }
 """What a method was checked against, the most reliable first."""
+
+NAMED: dict[str, dict[str, Callable[..., Any]]] = {
+    "value": {"mixed_group": mixed_group, "hit": hit, "variance": variance, "success_gain": success_gain},
+    "solver": {"greedy": greedy, "ortools": ortools},
+}
+"""The functions that a text can name, such as a file of settings, by the argument that takes them."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +131,42 @@ class Method:
             ids_R = [x for x, count in zip(ids, counts_P.tolist(), strict=True) for _ in range(count)]
             step.observe(ids_R, [0.0] * len(ids_R))  # a method in rounds continues after a round of failures
         return requests > 1
+
+    def functions(self) -> dict[str, Any]:
+        """The arguments that only Python can give, with their defaults: functions that have no name in `NAMED`.
+
+        >>> method_of("gate").functions()
+        {'predict': None}
+        """
+        return {
+            key: argument.default
+            for key, argument in signature(self.build).parameters.items()
+            if key not in NAMED
+            and any(get_origin(kind) is Callable for kind in (argument.annotation, *get_args(argument.annotation)))
+        }
+
+    def defaults(self) -> dict[str, Any]:
+        """All other arguments, with their defaults: plain values, and functions of `NAMED` by their names.
+
+        >>> method_of("vade").defaults()
+        {'group': 8, 'discount': 0.2, 'idle': 0.999, 'seed': 0}
+        """
+        functions, arguments = self.functions(), signature(self.build).parameters
+        defaults = {key: argument.default for key, argument in arguments.items() if key not in functions}
+        return defaults | {key: defaults[key].__name__ for key in NAMED if defaults.get(key) is not None}
+
+    def named(self, options: Mapping[str, Any]) -> Policy:
+        """The policy with these arguments, the functions of `NAMED` given by their names.
+
+        >>> method_of("knapsack").named({"value": "hit", "seed": 3})
+        knapsack(value=hit, belief='posterior', prior=(0.5, 0.5), discount=0.9, idle=1.0, seed=3)
+        """
+        functions = {}
+        for key, by_name in NAMED.items():
+            if options.get(key) is not None:
+                check_choice(key, options[key], tuple(by_name))
+                functions[key] = by_name[options[key]]
+        return self.build(**{**options, **functions})
 
 
 def _category(prompt: Id) -> str:
@@ -531,6 +578,21 @@ METHODS: tuple[Method, ...] = (
         note="Without the token level; the schedule is `downselect.d3s_schedule`. Uniform counts.",
     ),
 )
+
+
+def method_of(name: Any) -> Method:
+    """The row of this name; raises `InputError` for an unknown one, with the nearest that there is.
+
+    >>> method_of("knapsack").decides
+    'across prompts'
+    """
+    row = next((row for row in METHODS if row.name == name), None)
+    if row is None:
+        near = nearest(name, [row.name for row in METHODS])
+        raise InputError(
+            f"policy {shown(name)} is unknown{near} Use a name of `budgetalloc methods`, such as knapsack."
+        )
+    return row
 
 
 def published() -> int:

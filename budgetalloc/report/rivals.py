@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from budgetalloc.errors import InputError
 from budgetalloc.logs.base import Chunk
 from budgetalloc.logs.ledger import Ledger
 from budgetalloc.offline.compare import Builder, Progress, comparisons, summarise
 from budgetalloc.offline.replay import Replay
-from budgetalloc.policies.methods import METHODS
+from budgetalloc.policies.methods import method_of
 from budgetalloc.report.success import success_of
 from budgetalloc.report.waste import Waste
 
@@ -57,11 +56,7 @@ def builders(names: Sequence[str]) -> dict[str, Builder]:
     >>> list(builders(["uniform", "vade"]))
     ['uniform', 'vade']
     """
-    known = {method.name: method.build for method in METHODS}
-    for name in names:
-        if name not in known:
-            raise InputError(f"policies: {name!r} is not a method. Use names of {', '.join(known)}.")
-    return {name: known[name] for name in names}
+    return {name: method_of(name).build for name in names}
 
 
 def holding(chunks: Iterable[Chunk], held: list[Chunk], rows: int = _KEPT) -> Iterator[Chunk]:

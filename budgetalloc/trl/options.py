@@ -8,14 +8,14 @@ import numpy as np
 
 from budgetalloc.advantages import EPS, Baseline, Scale, Weight, batch_advantages, posterior_mean
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.beliefs.rewards import check_range
+from budgetalloc.beliefs.rewards import check_range, check_success
 from budgetalloc.errors import InputError
 from budgetalloc.policies import Needs
 from budgetalloc.policies.bounds import Bounds
 from budgetalloc.trl.batch import Batch
 from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
 from budgetalloc.trl.scoring import Scoring
-from budgetalloc.trl.success import Success, check_success
+from budgetalloc.trl.success import Success
 
 
 @dataclass(frozen=True)

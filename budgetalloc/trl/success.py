@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.beliefs.rewards import EQUAL
+from budgetalloc.beliefs.rewards import EQUAL, check_success
 from budgetalloc.errors import InputError
 
 Judge = Callable[[Mapping[str, FloatArray]], Any]
@@ -88,17 +88,6 @@ def asked_for(success: Success, names: Sequence[str]) -> Rule | None:
             "int is a place in that list; a threshold on the total reward is a float, such as 1.0."
         )
     return Rule(functions=(int(success),))
-
-
-def check_success(success: Any) -> None:
-    """Raises `InputError` for what is neither None, a name, a place, a threshold nor a function."""
-    number = isinstance(success, int | float | np.integer) and not isinstance(success, bool)
-    if success is None or isinstance(success, str) or callable(success) or (number and np.isfinite(success)):
-        return
-    raise InputError(
-        f"success={success!r}: pass the name of a reward function, its place in the list (an int), a threshold on the "
-        "total reward (a float), or a function from the rewards by name to success in [0, 1]."
-    )
 
 
 def _judged(judge: Judge, scores_RF: FloatArray, names: Sequence[str]) -> FloatArray:

@@ -8,7 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from budgetalloc import InputError
-from budgetalloc.beliefs.rewards import as_rewards, check_range, check_rewards, extremes, mixed_groups, to_unit, unequal
+from budgetalloc.beliefs.rewards import (
+    as_rewards,
+    check_range,
+    check_rewards,
+    check_success,
+    extremes,
+    mixed_groups,
+    to_unit,
+    unequal,
+)
 
 
 def test_none_is_nan_and_the_ends_of_the_range_are_allowed():
@@ -36,6 +45,14 @@ def test_bad_rewards_are_named(rewards_R, rows, text):
 def test_a_bad_range_is_named(bad):
     with pytest.raises(InputError, match=re.escape(f"reward_range={bad!r}: give the lowest and highest reward")):
         check_range(bad)
+
+
+@pytest.mark.parametrize("bad", [True, np.nan, np.inf, 10**400, ["accuracy"], {"accuracy": 1}])
+def test_a_rule_of_success_of_no_known_kind_is_refused(bad):
+    for good in (None, "accuracy", 0, 0.5, np.int64(1), lambda rewards: rewards["accuracy"]):
+        check_success(good)
+    with pytest.raises(InputError, match=r"^success=.*: pass the name of a reward function, its place in the list"):
+        check_success(bad)
 
 
 def test_a_range_is_two_floats():

@@ -22,28 +22,19 @@ def horizons(draw) -> Horizon:
     return Horizon(rollouts=portions * quantum, steps=steps, low=low * quantum, high=high, quantum=quantum)
 
 
-def run(horizon, wish) -> list[int]:
-    """The rollouts of every step, the wish being a function of (step, spent)."""
-    counts: list[int] = []
-    for step in range(horizon.steps):
-        counts.append(horizon.fit(wish(step, sum(counts)), step, sum(counts)))
-    return counts
-
-
 @settings(deadline=None, max_examples=50)
 @given(horizons(), st.integers(0, 10**6))
 def test_whatever_is_wished_the_total_is_exact_and_every_step_within_its_bounds(horizon, seed):
     rng = np.random.default_rng(seed)
     odd = [0.0, -5.0, math.inf, -math.inf, 1e9]
     for counts in (
-        run(
-            horizon,
+        horizon.plan(
             lambda step, spent: (
                 rng.choice(odd) if rng.random() < 0.3 else rng.gamma(1, horizon.rollouts / horizon.steps)
             ),
         ),
-        run(horizon, lambda step, spent: constant(horizon, step, spent)),
-        run(horizon, lambda step, spent: phases(horizon, [(2, 0.5), (3, 4.0), (1, 1.0)], step, spent)),
+        horizon.plan(lambda step, spent: constant(horizon, step, spent)),
+        horizon.plan(lambda step, spent: phases(horizon, [(2, 0.5), (3, 4.0), (1, 1.0)], step, spent)),
     ):
         assert sum(counts) == horizon.rollouts
         assert min(counts) >= horizon.low
@@ -54,25 +45,25 @@ def test_whatever_is_wished_the_total_is_exact_and_every_step_within_its_bounds(
 @settings(deadline=None, max_examples=50)
 @given(horizons())
 def test_constant_steps_differ_by_one_portion_at_most(horizon):
-    counts = run(horizon, lambda step, spent: constant(horizon, step, spent))
+    counts = horizon.plan(lambda step, spent: constant(horizon, step, spent))
     assert max(counts) - min(counts) <= horizon.quantum
 
 
 def test_phases_share_by_weight():
     horizon = Horizon(rollouts=1200, steps=6)
     parts = [(2, 1), (3, 2), (1, 4)]  # exact: 1200 / (2 + 6 + 4) = 100 a unit of weight
-    assert run(horizon, lambda step, spent: phases(horizon, parts, step, spent)) == [100, 100, 200, 200, 200, 400]
+    assert horizon.plan(lambda step, spent: phases(horizon, parts, step, spent)) == [100, 100, 200, 200, 200, 400]
 
 
 def test_the_last_phase_goes_on_to_the_end_and_later_phases_are_not_reached():
     horizon = Horizon(rollouts=90, steps=5)
-    assert run(horizon, lambda step, spent: phases(horizon, [(1, 1), (1, 2)], step, spent)) == [10, 20, 20, 20, 20]
-    assert run(horizon, lambda step, spent: phases(horizon, [(9, 3), (1, 2)], step, spent)) == [18] * 5
+    assert horizon.plan(lambda step, spent: phases(horizon, [(1, 1), (1, 2)], step, spent)) == [10, 20, 20, 20, 20]
+    assert horizon.plan(lambda step, spent: phases(horizon, [(9, 3), (1, 2)], step, spent)) == [18] * 5
 
 
 def test_a_capped_phase_passes_its_surplus_on():
     horizon = Horizon(rollouts=100, steps=4, low=10, high=30)
-    assert run(horizon, lambda step, spent: phases(horizon, [(1, 8), (1, 1)], step, spent)) == [30, 23, 24, 23]
+    assert horizon.plan(lambda step, spent: phases(horizon, [(1, 8), (1, 1)], step, spent)) == [30, 23, 24, 23]
 
 
 def test_the_price_rises_after_a_large_step_and_falls_after_a_small_one():

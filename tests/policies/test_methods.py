@@ -1,15 +1,17 @@
 """The table of methods: whole, printed, and the same as the page that is generated from it."""
 
 import ast
+import inspect
 import re
 from pathlib import Path
 
 import pytest
 
 import budgetalloc as ba
-from budgetalloc import policies
+from budgetalloc import policies, values
+from budgetalloc.errors import InputError
 from budgetalloc.policies import methods
-from budgetalloc.policies.methods import CHECKED, DECIDES, METHODS, SECTIONS, Method, published
+from budgetalloc.policies.methods import CHECKED, DECIDES, METHODS, NAMED, SECTIONS, Method, method_of, published
 
 ROOT = Path(methods.__file__).parents[2]
 FOLDER = Path(policies.__file__).parent
@@ -87,6 +89,47 @@ def test_needs_are_what_differs_from_plain_grpo():
         "min_group": 1,
     }
     assert by_name["dapo"].asks() == "candidates 3, baseline group, generate 3, rounds"
+
+
+def test_the_named_functions_are_all_there_are():
+    public = {name for name, x in vars(values).items() if inspect.isfunction(x) and x.__module__ == values.__name__}
+    assert set(NAMED["value"]) == {name for name in public if not name.startswith("_")}
+    for functions in NAMED.values():
+        assert functions == {function.__name__: function for function in functions.values()}
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_every_argument_is_a_plain_value_or_a_function_of_the_user(method):
+    defaults, functions = method.defaults(), method.functions()
+    assert {*defaults, *functions} == set(inspect.signature(function_of(method)).parameters)
+    assert not any(callable(default) for default in defaults.values())
+    assert repr(method.named(defaults | {"seed": 7})) == repr(method.build(seed=7))
+    assert all(key in functions for key in getattr(method.build, "keywords", ()))
+
+
+def test_functions_are_given_by_their_names():
+    assert method_of("knapsack").defaults()["value"] == "mixed_group"
+    policy = method_of("knapsack").named({"value": "hit", "solver": "ortools"})
+    assert policy.name.startswith("knapsack(value=hit")
+    assert policy.allocate([1, 2], ba.Budget(8)).sum() == 8
+    for wrong in ("hits", ["hit"], 3):
+        with pytest.raises(
+            InputError, match=r"value=.*use one of \('mixed_group', 'hit', 'variance', 'success_gain'\)"
+        ):
+            method_of("knapsack").named({"value": wrong})
+
+
+def test_functions_of_the_user_are_no_plain_values():
+    assert list(method_of("sec").functions()) == ["domain_of"]
+    assert method_of("gate").functions() == {"predict": None}
+    assert method_of("gate").defaults()["group"] == 8
+
+
+@pytest.mark.parametrize("name", ["pod", None, ["pods"], {}])
+def test_an_unknown_method_names_the_nearest(name):
+    near = ", did you mean pods?" if name == "pod" else ""
+    with pytest.raises(InputError, match=re.escape(f"policy {name!r} is unknown{near}")):
+        method_of(name)
 
 
 def returns_policy(node: ast.AST) -> bool:

@@ -74,7 +74,7 @@ def test_more_steps_than_the_log_has_are_refused():
 
 
 def test_an_unknown_policy_is_refused_by_name():
-    with pytest.raises(InputError, match="'unifrom' is not a method"):
+    with pytest.raises(InputError, match=r"'unifrom' is unknown, did you mean uniform\?"):
         builders(["unifrom"])
 
 

@@ -126,7 +126,7 @@ def test_a_replay_that_cannot_be_made_leaves_the_rest_standing(tmp_path):
 
 
 def test_an_unknown_policy_is_refused_before_anything_is_read():
-    with pytest.raises(InputError, match="'adaptiv' is not a method"):
+    with pytest.raises(InputError, match=r"'adaptiv' is unknown, did you mean adaptive\?"):
         report("no such file", policies=["adaptiv"])
 
 

@@ -4,6 +4,7 @@ import argparse
 import json
 
 from budgetalloc.cli.config import Config
+from budgetalloc.cli.config.yamlfile import written
 
 
 def run(args: argparse.Namespace) -> None:
@@ -12,6 +13,6 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print(json.dumps(config.as_dict(), indent=1))
     elif args.show:
-        print(config.as_yaml(), end="")
+        print(written(config.as_dict()), end="")
     else:
-        print(f"{config.file}: {config.build()}, no mistakes found. --show prints every setting.")
+        print(f"{config.source.file}: {config.build()}, no mistakes found. --show prints every setting.")

@@ -42,8 +42,9 @@ def run(args: argparse.Namespace) -> None:
     world = Replay(ledger)
     rollouts, prompts, steps = terms(args, config, ledger, world)
     runs = len(policies) * args.seeds
+    group = max(rollouts // prompts, 1)
     # Each policy with the bounds of its own groups.
-    budgets = {name: rival.limits(rollouts, max(rollouts // prompts, 1)) for name, rival in policies.items()}
+    budgets = {name: rival.bounds.budget(rollouts, prompts, group) for name, rival in policies.items()}
     with bar("replaying", runs, "runs") as move:
         table = summarise(
             seen
@@ -89,7 +90,7 @@ def chosen(names: Sequence[str] | None, config: Config | None) -> dict[str, Conf
     found = {name: config.rival(name) if config else Config.of(name) for name in names}
     if config is not None:
         label = config.policy.name
-        found[label if label not in found else f"{label} ({config.file})"] = config
+        found[label if label not in found else f"{label} ({config.source.file})"] = config
     return found
 
 
@@ -114,13 +115,13 @@ def terms(
 ) -> tuple[int, int, int | None]:
     """Rollouts and prompts of a step, and the number of steps: from the options, else the file, else the log."""
     steps: int | None = args.steps
-    if config is not None and config.pacing is not None:
+    if config is not None and config.plan:
         if args.rollouts is not None:
             raise InputError(
                 f"--rollouts {args.rollouts}: the pacing in {args.config} sets the rollouts of each step. Leave out "
                 "--rollouts."
             )
-        plan = config.pacing.plan()[:steps]
+        plan = config.plan[:steps]
         steps, needed = len(plan), sum(plan[:-1])
         if needed >= world.rollouts:
             raise InputError(

@@ -1,26 +1,22 @@
-"""One YAML file with policy, budget, estimator and pacing, for the demo, the replay, the benchmarks and TRL.
-
-`budgetalloc config FILE --show` prints every setting with its value; `configs/` has commented examples.
-"""
+"""One YAML file with policy, budget, estimator and pacing, for the demo, the replay and TRL, as in `configs/`."""
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
 
-from budgetalloc.beliefs.rewards import check_range
-from budgetalloc.budget import Budget
-from budgetalloc.cli.config.settings import ESTIMATOR, CallbackSettings, PacingSettings, PolicySettings, parameters
-from budgetalloc.cli.config.yamlfile import Section, read_text, written
-from budgetalloc.errors import InputError, UnsupportedError
+from budgetalloc.cli.config.settings import ESTIMATOR, CallbackSettings, PolicySettings, paced
+from budgetalloc.cli.config.yamlfile import Source, read_text
+from budgetalloc.errors import InputError, UnsupportedError, check_type
 from budgetalloc.policies import Policy
 from budgetalloc.policies.bounds import Bounds
+from budgetalloc.policies.methods import method_of
+from budgetalloc.policies.paced import Paced
 
 SECTIONS = ("policy", "estimator", "budget", "pacing", "callback", "model", "dataset", "grpo")
+BUDGET = ("rollouts", "floor", "cap", "quantum", "min_group")
+CALLBACK = ("candidates", *(field.name for field in fields(CallbackSettings)))
 _LONGEST = 10**6  # characters of a file
-BUDGET = {"rollouts": int | None, "floor": int | None, "cap": int | None, "quantum": int, "min_group": int | None}
-CALLBACK = {"candidates": int | Literal["all"] | None}
-CALLBACK |= {key: kind for key, (kind, _) in parameters(CallbackSettings).items()}
 
 
 @dataclass(frozen=True)
@@ -39,13 +35,13 @@ class Config:
     policy: PolicySettings  # the section `estimator` of a file is among its options
     rollouts: int | None  # of one step; None where the trainer, the log or the command line decides
     bounds: Bounds  # the prompts on offer and the sizes of groups, from the sections `budget` and `callback`
-    pacing: PacingSettings | None  # for the replay; a trainer's batches have one size
+    pacing: Mapping[str, Any]  # for the replay, empty without; a trainer's batches have one size
+    plan: tuple[int, ...]  # the rollouts of each step under the pacing
     callback: CallbackSettings
     model: str | None = None  # this and the next two are for `integrations/trl/train.py` alone
     dataset: str | None = None
     grpo: Mapping[str, Any] = field(default_factory=dict)  # arguments of `trl.GRPOConfig`
-    file: str = field(default="config", compare=False)
-    lines: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
+    source: Source = field(default=Source("config", {}, {}), compare=False, repr=False)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "Config":
@@ -63,46 +59,46 @@ class Config:
     @classmethod
     def of(cls, name: str) -> "Config":
         """The method of this name with its defaults; `InputError` for an unknown one, or one that needs a function."""
-        PolicySettings.of(name)
+        method_of(name)
         return cls.parse(f"policy: {name}", f"--policy {name}")
 
     @classmethod
     def parse(cls, text: str, file: str = "config") -> "Config":
         """Reads the text of a file; `file` is its name in errors."""
-        top = read_text(text, file)
-        plain = top.arguments(dict.fromkeys(SECTIONS, Any) | {"model": str | None, "dataset": str | None})
-        policy, pacing = PolicySettings.read(top), PacingSettings.read(top)
-        section, budget = top.section("callback"), top.section("budget").arguments(BUDGET)
-        if code := next((key for key in section.values if key in ("hint", "buffer")), None):
-            raise section.error(f"not a plain value: give it in Python, AdaptiveGRPOCallback({code}=...).", code)
-        callback = {key: value for key, value in section.arguments(CALLBACK).items() if value is not None}
-        candidates, rollouts = callback.pop("candidates", None), budget.pop("rollouts", None)
-        if pacing is not None and rollouts is not None:
-            raise top.error("the rollouts of a step follow from it: leave out budget.rollouts.", "pacing")
-        with top.named("policy"):
+        source = read_text(text, file)
+        source.section("", SECTIONS)
+        policy, (pacing, plan) = PolicySettings.read(source), paced(source)
+        with source.named("policy", "estimator"):
             needs = policy.build().needs
-        with section.named("reward_range"):
-            check_range(callback.get("reward_range", (0, 1)))
-        with top.named("callback"):
-            candidates = Bounds.resolve(needs, candidates=candidates).candidates
-        with top.named("budget" if "budget" in top.values else "pacing"):
+        if code := next((key for key in source.section("callback") if key in ("hint", "buffer")), None):
+            text = f"not a plain value: give it in Python, AdaptiveGRPOCallback({code}=...)."
+            raise source.error(text, f"callback.{code}")
+        given = {key: value for key, value in source.section("callback", CALLBACK).items() if value is not None}
+        candidates, budget = given.pop("candidates", None), source.section("budget", BUDGET)
+        with source.named("callback"):
+            asked = {"baseline": needs.baseline, "scale": needs.scale, "weight": needs.weight}
+            callback = CallbackSettings(**asked | given)
+        rollouts = budget.pop("rollouts", None)
+        if plan and rollouts is not None:
+            raise source.error("the rollouts of a step follow from it: leave out budget.rollouts.", "pacing")
+        with source.named("budget", "pacing", "callback"):
             bounds = Bounds.resolve(needs, candidates=candidates, **budget)
             # Where nothing says how many rollouts a step has, enough for any cap: the bounds must not contradict.
-            for count in set(pacing.plan()) if pacing else {bounds.quantum * 10**6 if rollouts is None else rollouts}:
+            for count in set(plan) or [bounds.quantum * 10**6 if rollouts is None else rollouts]:
                 bounds.budget(count, prompts=1, group=1)
-        baseline = needs.baseline or (None if needs.keep_batch and candidates == 1 else "group")
-        needed = {"baseline": baseline, "scale": needs.scale, "weight": needs.weight}
-        attached = CallbackSettings(**needed | callback)
-        model, dataset, grpo = plain.get("model"), plain.get("dataset"), dict(top.section("grpo").values)
-        return cls(policy, rollouts, bounds, pacing, attached, model, dataset, grpo, file, top.lines)
+        model, dataset, grpo = source.values.get("model"), source.values.get("dataset"), source.section("grpo")
+        with source.named():
+            check_type("model", model, (str, type(None)), "a name on the hub or a folder")
+            check_type("dataset", dataset, (str, type(None)), "a name on the hub, a file or a folder")
+        return cls(policy, rollouts, bounds, pacing, plan, callback, model, dataset, grpo, source)
 
     def build(self, seed: int | None = None) -> Policy:
         """A fresh policy that asks for what the file says; picklable as `config.build`."""
         policy = self.policy.build(seed)
         asked = {key: getattr(self.callback, key) for key in ("baseline", "scale", "weight")}
-        asked |= {"candidates": self.bounds.candidates, "min_group": self.bounds.min_group}
+        asked |= {key: getattr(self.bounds, key) for key in ("candidates", "min_group")}
         policy = replace(policy, needs=replace(policy.needs, **asked))
-        return policy if self.pacing is None else self.pacing.paced(policy)
+        return Paced(**vars(policy), plan=self.plan) if self.plan else policy
 
     def rival(self, name: str) -> "Config":
         """Another method by name with its own defaults, under the same budget and pacing."""
@@ -110,45 +106,26 @@ class Config:
         # The floor of all may be below the smallest group that this method asks for.
         group = min(other.bounds.min_group, self.bounds.floor or other.bounds.min_group)
         bounds = replace(self.bounds, candidates=other.bounds.candidates, min_group=group)
-        return replace(other, rollouts=self.rollouts, bounds=bounds, pacing=self.pacing)
-
-    def limits(self, rollouts: int, group: int | None = None) -> Budget:
-        """The budget of one step; without a cap in the file, the cap is 8 times `group`, the mean size of a group."""
-        return self.bounds.budget(rollouts, prompts=rollouts if group else 1, group=group or 1)
+        return replace(other, rollouts=self.rollouts, bounds=bounds, pacing=self.pacing, plan=self.plan)
 
     def callback_arguments(self, rollouts: int) -> dict[str, Any]:
         """Arguments of `AdaptiveGRPOCallback` for a trainer with this many rollouts a step, or `UnsupportedError`."""
-        if self.pacing is not None:
-            raise UnsupportedError(
-                f"{self.file}: pacing: TRL generates {rollouts} rollouts at every step, so the budget cannot change "
-                "over the run. Leave out `pacing`; `budgetalloc replay` serves it."
-            )
+        if self.plan:
+            text = f"TRL generates {rollouts} rollouts at every step, so the budget cannot change over the run."
+            raise self.source.error(f"{text} `budgetalloc replay` serves it.", "pacing", kind=UnsupportedError)
         if self.rollouts not in (None, rollouts):
-            raise UnsupportedError(
-                f"{self.file}: budget.rollouts={self.rollouts}: this trainer generates {rollouts} rollouts a "
-                f"step. Use {rollouts}, leave it out, or change the trainer's batch size."
-            )
+            text = f"this trainer generates {rollouts} rollouts a step. Use {rollouts}, or change its batch size."
+            raise self.source.error(f"{self.rollouts}: {text}", "budget.rollouts", kind=UnsupportedError)
         return {key: x for key, x in (asdict(self.bounds) | asdict(self.callback)).items() if x is not None}
 
-    def grpo_arguments(self, known: Mapping[str, Any]) -> dict[str, Any]:
-        """The section `grpo`; raises `InputError` for a key not in `known`, such as the fields of `trl.GRPOConfig`."""
-        return Section(self.file, "grpo", self.grpo, self.lines).arguments(dict.fromkeys(known, Any))
-
     def as_dict(self) -> dict[str, Any]:
-        """Every setting with its value, in the sections of a file."""
+        """Every setting with its value, in the sections of a file; read back, it is an equal config."""
         options, bounds = dict(self.policy.options), asdict(self.bounds)
         sections = {
             "estimator": {key: options.pop(key) for key in ESTIMATOR if key in options},
             "policy": {"name": self.policy.name, **options},
             "callback": {"candidates": bounds.pop("candidates")} | asdict(self.callback),
             "budget": {"rollouts": self.rollouts} | bounds,
-            "pacing": asdict(self.pacing) if self.pacing else None,
-            "model": self.model,
-            "dataset": self.dataset,
-            "grpo": dict(self.grpo),
         }
+        sections |= {key: getattr(self, key) for key in ("pacing", "model", "dataset", "grpo")}
         return {key: sections[key] for key in SECTIONS if sections[key] not in (None, {})}
-
-    def as_yaml(self) -> str:
-        """The same as YAML, which `parse` reads back to an equal config."""
-        return written(self.as_dict())

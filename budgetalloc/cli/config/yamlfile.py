@@ -1,17 +1,13 @@
 """A YAML file of settings in which a mistake is an error with the file, the line, the key and the nearest known key."""
 
-import difflib
-import inspect
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any
 
-from budgetalloc.errors import BudgetallocError, InputError
+from budgetalloc.errors import BudgetallocError, InputError, nearest, shown
 
-_UNFIT = object()
 # The core schema of YAML 1.2, in which 010 is ten and 1:30 a text; PyYAML's own rules are those of YAML 1.1.
 _PLAIN: dict[str, Callable[[str], Any]] = {
     r"~|null|Null|NULL|": lambda text: None,
@@ -24,77 +20,44 @@ _PLAIN: dict[str, Callable[[str], Any]] = {
 
 
 @dataclass(frozen=True)
-class Section:
-    """A mapping of a file: its dotted path ("" for the whole file), its values, and the line of every key."""
+class Source:
+    """A file of settings: its name, its values, and the line of every key by its path, such as `policy.seed`."""
 
     file: str
-    name: str
     values: Mapping[str, Any]
     lines: Mapping[str, int]
 
-    def path(self, key: str) -> str:
-        return f"{self.name}.{key}" if self.name else key
-
-    def error(self, text: object, key: str = "", kind: type[Exception] = InputError) -> Exception:
-        """An error about a key, or about the mapping if the file does not have the key."""
-        path = self.path(key) if self.path(key) in self.lines else self.name
-        line = f", line {self.lines[path]}: {path}" if path in self.lines else ""
+    def error(self, text: object, *paths: str, kind: type[Exception] = InputError) -> Exception:
+        """An error about the first of these paths that the file has, or about the whole file."""
+        path = next((path for path in paths if path in self.lines), None)
+        line = "" if path is None else f", line {self.lines[path]}: {path}"
         return kind(f"{self.file}{line}: {text}")
 
     @contextmanager
-    def named(self, key: str) -> Iterator[None]:
-        """Adds file, line and key to an error that is raised inside."""
+    def named(self, *sections: str) -> Iterator[None]:
+        """Adds file, line and key to an error raised inside, such as "group=-1: ...", about a key of these sections."""
         try:
             yield
         except BudgetallocError as error:
-            raise self.error(error, key, type(error)) from error
+            argument = str(error).partition("=")[0]
+            paths = (*(f"{section}.{argument}" for section in sections), *sections, argument)
+            raise self.error(error, *paths, kind=type(error)) from error
 
-    def section(self, key: str) -> "Section":
-        """The mapping under a key, empty where the key is missing or null."""
-        value = self.values.get(key)
-        if value is not None and not isinstance(value, Mapping):
-            raise self.error(f"{value!r}: use settings of the form `name: value`.", key)
-        return Section(self.file, self.path(key), value or {}, self.lines)
-
-    def arguments(self, kinds: Mapping[str, Any]) -> dict[str, Any]:
-        """The values as these types; raises `InputError` for an unknown key and for another type."""
-        for key in self.values:
-            if key not in kinds:
-                raise self.error(f"unknown key{nearest(key, kinds)} Known: {', '.join(kinds)}.", key)
-        values = {key: fitted(value, kinds[key]) for key, value in self.values.items()}
-        for key, value in self.values.items():
-            if values[key] is _UNFIT:
-                raise self.error(f"{value!r}: use {inspect.formatannotation(kinds[key])}.", key)
-        return values
+    def section(self, name: str, known: Collection[str] | None = None) -> dict[str, Any]:
+        """The settings of a section ("": the sections themselves); raises `InputError` for a key that is not known."""
+        settings = self.values.get(name) if name else self.values
+        settings = {} if settings is None else settings
+        if not isinstance(settings, Mapping):
+            raise self.error(f"{shown(settings)}: use settings of the form `name: value`.", name)
+        for key in settings:
+            if known is not None and key not in known:
+                path = f"{name}.{key}" if name else key
+                raise self.error(f"unknown key{nearest(key, known)} Known: {', '.join(known)}.", path)
+        return dict(settings)
 
 
-def nearest(word: str, known: Collection[str]) -> str:
-    """The end of a sentence: the known word nearest to this one, as in ", did you mean knapsack?", or a full stop."""
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f", did you mean {near[0]}?" if near else "."
-
-
-def fitted(value: Any, kind: Any) -> Any:
-    """The value as a type, with tuples for lists and floats for integers where the type asks for these."""
-    origin, args = get_origin(kind), get_args(kind)
-    if origin in (Union, UnionType):
-        return next((x for arg in args if (x := fitted(value, arg)) is not _UNFIT), _UNFIT)
-    if origin is Literal:
-        return value if any(type(value) is type(arg) and value == arg for arg in args) else _UNFIT
-    if origin in (tuple, Sequence) and isinstance(value, (list, tuple)):
-        kinds = args if origin is tuple and args[-1] is not ... else args[:1] * len(value)
-        items = tuple(map(fitted, value, kinds))
-        return items if len(value) == len(kinds) and _UNFIT not in items else _UNFIT
-    if origin is Mapping and isinstance(value, Mapping):
-        pairs = [(fitted(key, args[0]), fitted(item, args[1])) for key, item in value.items()]
-        return _UNFIT if any(_UNFIT in pair for pair in pairs) else dict(pairs)
-    if kind is float and type(value) is int and abs(value) < 2**53:
-        return float(value)
-    return value if kind in (Any, type(value)) else _UNFIT
-
-
-def read_text(text: str, file: str) -> Section:
-    """The whole file as a section; raises `InputError` for another value, a key given twice, a tag and an anchor."""
+def read_text(text: str, file: str) -> Source:
+    """The values of a YAML file; raises `InputError` for no mapping, a key given twice, a tag and an anchor."""
     import yaml  # deferred: few commands read a file
 
     lines: dict[str, int] = {}
@@ -131,7 +94,7 @@ def read_text(text: str, file: str) -> Section:
         raise wrong(getattr(error, "problem_mark", None), f"not YAML: {said}") from error
     if not isinstance(values, dict | None):
         raise wrong(None, "use settings of the form `name: value`, such as `policy: adaptive`.")
-    return Section(file, "", values or {}, lines)
+    return Source(file, values or {}, lines)
 
 
 def _plain(text: str) -> Any:

@@ -46,7 +46,8 @@ def demo(
     matplotlib.use("Agg")
     config = config or Config.parse("")
     if config.callback.reward_range not in (None, (0.0, 1.0)):
-        raise UnsupportedError(f"{config.file}: callback.reward_range: the demo's rewards are 0 and 1. Leave it out.")
+        text = "the demo's rewards are 0 and 1. Leave it out."
+        raise config.source.error(text, "callback.reward_range", kind=UnsupportedError)
     given = config.callback_arguments(ROLLOUTS)
     name = config.policy.name if config.policy.name != "uniform" else "uniform, as configured"
     rivals: dict[str, tuple[Policy, dict[str, Any]]] = {

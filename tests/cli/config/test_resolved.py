@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 import budgetalloc as ba
 from budgetalloc.cli.config import Config
-from budgetalloc.cli.config.settings import ESTIMATOR, PolicySettings, keywords
+from budgetalloc.cli.config.settings import ESTIMATOR
 from budgetalloc.cli.config.yamlfile import written
 from budgetalloc.errors import BudgetallocError, BudgetError, InputError, UnsupportedError
-from budgetalloc.policies.methods import METHODS
+from budgetalloc.policies.methods import METHODS, method_of
 
 ROOT = Path(__file__).parents[3]
 READABLE = [method.name for method in METHODS if method.name not in ("dump", "sec")]
@@ -24,16 +24,15 @@ READABLE = [method.name for method in METHODS if method.name not in ("dump", "se
 @pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda path: path.name)
 def test_every_example_reads_and_shows_itself(path):
     config = Config.read(path)
-    assert Config.parse(config.as_yaml()) == config
+    assert Config.parse(written(config.as_dict())) == config
 
 
 @pytest.mark.parametrize("name", READABLE)
 def test_a_name_alone_is_the_method_as_python_builds_it(name):
     config = Config.parse(f"policy: {name}")
-    build = next(method.build for method in METHODS if method.name == name)
-    assert repr(config.build(seed=3)) == repr(build(seed=3))
-    assert set(config.policy.options) == set(keywords(name))
-    assert Config.parse(config.as_yaml()) == config
+    assert repr(config.build(seed=3)) == repr(method_of(name).build(seed=3))
+    assert config.policy.options == method_of(name).defaults()
+    assert Config.parse(written(config.as_dict())) == config
 
 
 @pytest.mark.slow
@@ -41,7 +40,7 @@ def test_a_name_alone_is_the_method_as_python_builds_it(name):
 def test_what_is_left_out_is_what_the_callback_would_take(name):
     from budgetalloc.trl.options import Options
 
-    plain = next(method.build for method in METHODS if method.name == name)(seed=0)
+    plain = method_of(name).build(seed=0)
     for text, said in [
         ("", {"candidates": None, "weight": None, "floor": None}),
         ("callback: {candidates: 1}", {"candidates": 1, "weight": None, "floor": None}),
@@ -57,7 +56,7 @@ def test_what_is_left_out_is_what_the_callback_would_take(name):
         arguments = own | said | config.callback_arguments(256)
         arguments = {key: arguments[key] for key in own | said}
         assert Options.resolve(config.build().needs, "group", arguments) == expected
-        assert config.limits(256, group=8) == expected.bounds.budget(256, prompts=32, group=8)
+        assert config.bounds.budget(256, prompts=32, group=8) == expected.bounds.budget(256, prompts=32, group=8)
 
 
 @pytest.mark.slow
@@ -73,17 +72,23 @@ def test_the_sections_know_all_that_the_callback_takes():
 
 MISTAKES = [
     ("policy: knapsak", "line 1: policy: policy 'knapsak' is unknown, did you mean knapsack?"),
-    ("policy: {discount: 1}", "line 1: policy: name='': name the policy"),
+    (
+        "policy: {discount: 1}",
+        "line 1: policy: policy None is unknown. Use a name of `budgetalloc methods`, such as knapsack.",
+    ),
     ("policy: [adaptive]", "line 1: policy: ['adaptive']: use settings of the form"),
     ("policy: {name: vade, grup: 4}", "line 1: policy.grup: unknown key, did you mean group? Known: group, discount"),
-    ("policy: {name: vade, group: 4.5}", "line 1: policy.group: 4.5: use int."),
-    ("policy: {name: vade, group: '4'}", "line 1: policy.group: '4': use int."),
-    ("policy:\n  name: vade\n  group: -1", "line 1: policy: group=-1"),
+    ("policy: {name: vade, group: 4.5}", "line 1: policy.group: group=4.5: use an integer of at least 1."),
+    ("policy: {name: vade, group: '4'}", "line 1: policy.group: group='4': use an integer of at least 1."),
+    ("policy:\n  name: vade\n  group: -1", "line 3: policy.group: group=-1: use an integer of at least 1."),
     (
         "policy: {name: knapsack, value: hits}",
-        "line 1: policy.value: 'hits': use Literal['mixed_group', 'hit',",
+        "line 1: policy.value: value='hits': use one of ('mixed_group', 'hit',",
     ),
-    ("policy: {name: knapsack, prior: [1]}", "policy.prior: [1]: use Union[tuple[float, float], Literal['pool']]."),
+    (
+        "policy: {name: knapsack, prior: [1]}",
+        'line 1: policy.prior: prior=(1,): give two positive numbers, such as (0.5, 0.5), or "pool"',
+    ),
     ("policy: dump", "line 1: policy: dump takes domain_of as a function, which a file cannot hold"),
     ("policy: {name: gate, predict: f}", "line 1: policy.predict: gate takes predict as a function"),
     ("policy: adaptive\nestimator: {discount: 1}", "line 2: estimator: adaptive has no settings"),
@@ -92,24 +97,45 @@ MISTAKES = [
         "policy:\n  name: dapo\n  idle: 1\nestimator:\n  idle: 1",
         "line 5: estimator.idle: given twice, also as policy.idle",
     ),
-    ("policy: uniform\nestimator: {discount: 2}", "discount=2.0"),
+    (
+        "policy: uniform\nestimator: {discount: 2}",
+        "line 2: estimator.discount: discount=2: use a number in [0, 1], the share of the evidence kept at a visit",
+    ),
     ("estimater: {discount: 1}", "line 1: estimater: unknown key, did you mean estimator?"),
     ("budget: 1024", "line 1: budget: 1024: use settings"),
     ("budget: {rollout: 64}", "line 1: budget.rollout: unknown key, did you mean rollouts?"),
-    ("budget: {cap: 1e3}", "budget.cap: 1000.0: use int | None."),
+    ("budget: {cap: 1e3}", "line 1: budget.cap: cap=1000.0: use an integer of at least 1."),
     ("\nbudget: {rollouts: 100, quantum: 8}", "line 2: budget: Budget(rollouts=100, quantum=8)"),
-    ("budget: {floor: -1}", "line 1: budget: floor=-1: use an integer of at least 0."),
-    ("budget: {rollouts: 0}", "line 1: budget: rollouts=0: use an integer of at least 1."),
-    ("callback: {success: true}", "line 1: callback.success: True: use str | int | float | None."),
+    ("budget: {floor: -1}", "line 1: budget.floor: floor=-1: use an integer of at least 0."),
+    ("budget: {rollouts: 0}", "line 1: budget.rollouts: rollouts=0: use an integer of at least 1."),
+    (
+        "callback: {success: true}",
+        "line 1: callback.success: success=True: pass the name of a reward function, its place",
+    ),
+    ("budget: {rollouts: [64]}", "line 1: budget.rollouts: rollouts=[64]: use an integer of at least 1."),
+    ("callback: {ledger: [x.jsonl]}", "line 1: callback.ledger: ledger=['x.jsonl'] is of type list: give a text."),
+    ("callback: {allow_dataset_change: 1}", "line 1: callback.allow_dataset_change: allow_dataset_change=1: use True"),
+    ("pacing: {name: constant, rollouts: 64, steps: [4]}", "line 1: pacing.steps: steps=[4]: use an integer"),
+    ("policy:\n- adaptive", "line 1: policy: ['adaptive']: use settings of the form"),
+    ("policy: {name: [vade]}", "line 1: policy: policy ['vade'] is unknown, did you mean vade? Use a name"),
     ("budget: {floor: 8, cap: 4}", "line 1: budget: Budget(cap=4"),
-    ("callback: {candidates: 0}", "line 1: callback: candidates=0: use 1"),
-    ("callback: {candidates: some}", "callback.candidates: 'some': use Union[int, Literal['all'], NoneType]."),
-    ("callback: {baseline: grup}", "callback.baseline: 'grup': use Optional[Literal['group', 'loo', 'posterior'"),
-    ("callback: {reward_range: [1, 0]}", "callback.reward_range: reward_range=(1.0, 0.0): give the lowest"),
+    ("callback: {candidates: 0}", "line 1: callback.candidates: candidates=0: use 1, a larger integer or 'all'."),
+    (
+        "callback: {candidates: some}",
+        "line 1: callback.candidates: candidates='some': use 1, a larger integer or 'all'.",
+    ),
+    (
+        "callback: {baseline: grup}",
+        "line 1: callback.baseline: baseline='grup': use one of ('group', 'loo', 'batch', 'posterior', 'policy').",
+    ),
+    (
+        "callback: {reward_range: [1, 0]}",
+        "line 1: callback.reward_range: reward_range=[1, 0]: give the lowest and highest reward",
+    ),
     ("callback: {hint: my_hint}", "callback.hint: not a plain value: give it in Python"),
     ("pacing: {name: constant, rollouts: 64}", "line 1: pacing: give steps."),
     ("pacing: {name: phases, rollouts: 64, steps: 4}", "line 1: pacing: parts=None: phases needs them"),
-    ("pacing: {name: threshold}", "pacing.name: 'threshold': use Literal['constant', 'phases']."),
+    ("pacing: {name: threshold}", "line 1: pacing.name: name='threshold': use one of ('constant', 'phases')."),
     ("budget: {tokens: 1000}", "line 1: budget.tokens: unknown key. Known: rollouts, floor"),
     ("pacing: {name: constant, rollouts: 64, steps: 4, low: 20}", "line 1: pacing: Horizon("),
     (
@@ -117,7 +143,7 @@ MISTAKES = [
         "line 1: pacing: the rollouts of",
     ),
     ("pacing: {name: constant, rollouts: 9, steps: 3}\nbudget: {quantum: 2}", "line 2: budget: Budget(rollouts=3"),
-    ("model: 7", "line 1: model: 7: use str | None."),
+    ("model: 7", "line 1: model: model=7 is of type int: give a name on the hub or a folder."),
     ("grpo: fast", "line 1: grpo: 'fast': use settings"),
 ]
 
@@ -146,7 +172,7 @@ texts = st.none() | st.text(max_size=20)
 def files(draw):
     """A file that somebody could write: any method, some of its settings, and whatever texts."""
     name = draw(st.sampled_from(READABLE))
-    known = [key for key in keywords(name) if key in ESTIMATOR]
+    known = [key for key in method_of(name).defaults() if key in ESTIMATOR]
     chosen = draw(st.lists(st.sampled_from(known), unique=True)) if known else []
     if name == "cero":  # whose prior is not learned
         chosen = [key for key in chosen if key != "prior"]
@@ -184,9 +210,9 @@ def test_what_is_shown_reads_back_to_the_same_config(found):
         config = Config.parse(written(found))
     except BudgetError:
         return  # floor, cap, group and quantum that contradict each other
-    again = Config.parse(config.as_yaml())
+    again = Config.parse(written(config.as_dict()))
     assert again == config
-    assert again.as_yaml() == config.as_yaml()
+    assert written(again.as_dict()) == written(config.as_dict())
     assert (config.model, config.dataset, config.grpo) == (found["model"], found["dataset"], found["grpo"])
     assert config.policy.options["seed"] == found["policy"]["seed"]
     assert config.callback.ledger == found["callback"]["ledger"]
@@ -223,17 +249,19 @@ def test_pacing_spends_the_plan_to_the_last_rollout():
         "policy: thompson\nbudget: {cap: 64}\n"
         "pacing: {name: phases, rollouts: 1000, steps: 10, low: 8, quantum: 4, parts: [[5, 1], [5, 3]]}"
     )
-    plan = config.pacing.plan()
+    plan = list(config.plan)
     assert sum(plan) == 1000
     assert plan[0] < plan[-1]
-    run = list(ba.simulate(config.build(seed=0), ba.Learner(seed=0), config.limits(100, group=4), steps=10))
+    run = list(
+        ba.simulate(config.build(seed=0), ba.Learner(seed=0), config.bounds.budget(100, prompts=25, group=4), steps=10)
+    )
     spent = [seen["rollouts"] for seen in run]
     assert [b - a for a, b in zip([0, *spent], spent, strict=False)] == plan
 
 
 def test_a_pace_in_portions_needs_no_lowest_of_its_own():
     config = Config.parse("pacing: {name: constant, rollouts: 100, steps: 7, quantum: 4}")
-    assert set(config.pacing.plan()) == {12, 16}
+    assert set(config.plan) == {12, 16}
 
 
 def test_a_trainer_refuses_what_its_batches_cannot_do():
@@ -249,14 +277,15 @@ def test_a_trainer_refuses_what_its_batches_cannot_do():
 def test_grpo_arguments_are_checked_where_they_are_known():
     config = Config.parse("policy: adaptive\ngrpo:\n  max_steps: 3\n  lerning_rate: 1e-6", "f.yaml")
     with pytest.raises(InputError, match=r"line 4: grpo\.lerning_rate: unknown key, did you mean learning_rate\?"):
-        config.grpo_arguments({"max_steps": None, "learning_rate": None})
-    assert config.grpo_arguments({"max_steps": 1, "lerning_rate": 1}) == {"max_steps": 3, "lerning_rate": 1e-6}
+        config.source.section("grpo", {"max_steps", "learning_rate"})
+    assert config.source.section("grpo", {"max_steps", "lerning_rate"}) == config.grpo
+    assert config.grpo == {"max_steps": 3, "lerning_rate": 1e-6}
 
 
 def test_a_rival_has_its_own_rule_under_the_same_budget():
     config = Config.parse("policy: adaptive\nbudget: {rollouts: 64, cap: 32}\ncallback: {ledger: mine.jsonl}")
     rival = config.rival("uniform")
-    assert (rival.policy, rival.bounds.cap, rival.rollouts) == (PolicySettings.of("uniform"), 32, 64)
+    assert (rival.policy, rival.bounds.cap, rival.rollouts) == (Config.of("uniform").policy, 32, 64)
     assert (rival.callback.ledger, rival.bounds.candidates, rival.bounds.min_group) == (None, 1, 2)
 
 

@@ -1,46 +1,58 @@
 """The sections of a file of settings as values of their own."""
 
-import inspect
-
 import pytest
 
-import budgetalloc as ba
-from budgetalloc import values
-from budgetalloc.cli.config.settings import NAMED, Paced, PacingSettings, PolicySettings, keywords
+from budgetalloc.cli.config.settings import CallbackSettings, PolicySettings, paced, tuples
+from budgetalloc.cli.config.yamlfile import read_text
 from budgetalloc.errors import InputError
 
 
-def test_the_named_functions_are_all_there_are():
-    public = {name for name, x in vars(values).items() if inspect.isfunction(x) and x.__module__ == values.__name__}
-    assert set(NAMED["value"]) == {name for name in public if not name.startswith("_")}
-    policy = PolicySettings.of("knapsack", value="hit", solver="ortools").build()
-    assert policy.allocate([1, 2], ba.Budget(8)).sum() == 8
+def test_a_policy_of_two_sections_is_one_set_of_options():
+    text = "policy: {name: knapsack, solver: ortools}\nestimator: {prior: [1, 2]}"
+    settings = PolicySettings.read(read_text(text, "f.yaml"))
+    assert settings.options["solver"] == "ortools"
+    assert settings.options["prior"] == (1, 2)
+    assert settings.options["discount"] == 0.9
+    assert repr(settings.build(seed=4)).endswith("prior=(1.0, 2.0), discount=0.9, idle=1.0, seed=4)")
 
 
-def test_after_the_plan_the_budget_holds_again():
-    policy = Paced(**vars(PolicySettings.of("uniform").build()), plan=(4,))
-    assert policy.allocate(["a"], ba.Budget(9)).tolist() == [4]
-    policy.observe(["a"], [1.0])
-    assert policy.allocate(["a"], ba.Budget(9)).tolist() == [9]
+def test_lists_of_a_file_are_tuples_at_any_depth():
+    assert tuples([1, [2, "a"], {"b": 3}]) == (1, (2, "a"), {"b": 3})
+
+
+def plan_of(text):
+    return paced(read_text(f"pacing: {{{text}}}", "f.yaml"))
 
 
 def test_a_constant_pace_has_no_parts():
-    with pytest.raises(InputError, match="constant has none"):
-        PacingSettings("constant", 8, 2, parts=((1, 1.0),)).plan()
-
-
-def test_functions_of_the_user_are_no_keywords_of_a_file():
-    assert "domain_of" not in keywords("sec")
-    assert "predict" not in keywords("gate")
-    assert keywords("gate")["group"] == (int, 8)
-
-
-def test_an_unknown_method_names_the_nearest():
-    with pytest.raises(InputError, match=r"policy 'pod' is unknown, did you mean pods\?"):
-        PolicySettings.of("pod")
+    with pytest.raises(InputError, match=r"parts=\(\(1, 1.0\),\): phases needs them, .* constant has none"):
+        plan_of("name: constant, rollouts: 8, steps: 2, parts: [[1, 1.0]]")
 
 
 def test_the_plan_of_a_constant_pace_is_exact_though_it_does_not_divide():
-    plan = PacingSettings("constant", rollouts=100, steps=7, low=4, quantum=4).plan()
+    settings, plan = plan_of("name: constant, rollouts: 100, steps: 7, quantum: 4")
     assert sum(plan) == 100
     assert set(plan) == {12, 16}
+    assert settings["low"] == 4  # one portion, as nothing else is said
+    assert paced(read_text("policy: vade", "f.yaml")) == ({}, ())
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("baseline", "grup"),
+        ("scale", 1),
+        ("weight", None),
+        ("prompt_id", 7),
+        ("ledger", ["x"]),
+        ("success", True),
+        ("success", {"a": 1}),
+        ("reward_range", (1, 0)),
+        ("allow_dataset_change", 1),
+    ],
+)
+def test_an_argument_of_the_callback_is_checked_and_named(key, value):
+    plain = {"baseline": None, "scale": None, "weight": "rollout"}
+    CallbackSettings(**plain)
+    with pytest.raises(InputError, match=f"^{key}="):
+        CallbackSettings(**plain | {key: value})

@@ -1,16 +1,13 @@
 """A YAML file of settings: where it stands, what it refuses, and that nothing is converted silently."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from budgetalloc.cli.config.settings import parameters
-from budgetalloc.cli.config.yamlfile import fitted, nearest, read_text, written
-from budgetalloc.errors import InputError
+from budgetalloc.cli.config.yamlfile import read_text, written
+from budgetalloc.errors import BudgetError, InputError, check_integer
 
 
 @pytest.mark.parametrize(
@@ -83,43 +80,24 @@ def test_any_text_is_a_mapping_or_an_input_error_of_the_file(text):
     assert said.startswith("f.yaml")
 
 
-@pytest.mark.parametrize(
-    ("kind", "good", "bad"),
-    [
-        (int, [(3, 3)], [3.0, "3", True, None]),
-        (float, [(3, 3.0), (0.5, 0.5)], ["0.5", True, None]),
-        (bool, [(True, True)], [1, "yes", None]),
-        (int | None, [(None, None), (2, 2)], [2.5]),
-        (tuple[float, float] | Literal["pool"], [([1, 2], (1.0, 2.0)), ("pool", "pool")], [[1], "pools", [1, 2, 3]]),
-        (int | Literal["all"], [("all", "all"), (4, 4)], ["4", 1.5]),
-        (Sequence[tuple[float, int]], [([[1, 2]], ((1.0, 2),)), ([], ())], [[[1, 2.5]], 3, "ab"]),
-        (tuple[int, ...], [([1, 2, 3], (1, 2, 3))], [[1, "a"]]),
-        (Mapping[str, float], [({"a": 1}, {"a": 1.0})], [{1: 1.0}, [1]]),
-    ],
-)
-def test_values_pass_as_their_type_only(kind, good, bad):
-    for value, expected in good:
-        found = fitted(value, kind)
-        assert found == expected
-        assert type(found) is type(expected)
-    for value in bad:
-        assert fitted(value, kind) is fitted(object(), int), value  # the mark of what does not fit
-
-
 def test_an_error_says_line_key_value_and_what_would_do():
-    section = read_text("pacing:\n  parts: [[1, two]]\n", "f.yaml").section("pacing")
-    with pytest.raises(InputError) as caught:
-        section.arguments({"parts": Sequence[tuple[int, float]]})
-    said = "f.yaml, line 2: pacing.parts: [[1, 'two']]: use collections.abc.Sequence[tuple[int, float]]."
-    assert str(caught.value) == said
+    source = read_text("pacing:\n  steps: two\n  low: 1\n", "f.yaml")
+    with pytest.raises(InputError) as caught, source.named("budget", "pacing"):
+        check_integer("steps", source.section("pacing")["steps"], 1)
+    assert str(caught.value) == "f.yaml, line 2: pacing.steps: steps='two': use an integer of at least 1."
+    with pytest.raises(BudgetError) as other, source.named("budget", "pacing"):
+        raise BudgetError("Horizon(steps=2): too few.")
+    assert str(other.value) == "f.yaml, line 1: pacing: Horizon(steps=2): too few."
 
 
-def test_nearest_names_nothing_that_is_far():
-    assert nearest("floors", ["rollouts", "floor"]) == ", did you mean floor?"
-    assert nearest("zzz", ["rollouts", "floor"]) == "."
-
-
-def test_parameters_of_a_function_have_types_and_defaults():
-    def rule(*, group: int = 8, of: Callable[[int], int] | None = None) -> None: ...
-
-    assert parameters(rule) == {"group": (int, 8), "of": (Callable[[int], int] | None, None)}
+def test_a_section_is_a_mapping_of_known_keys():
+    source = read_text("pacing:\n  stepps: 2\nbudget: 0\ngrpo:", "f.yaml")
+    with pytest.raises(
+        InputError, match=r"^f\.yaml, line 2: pacing\.stepps: unknown key, did you mean steps\? Known: low"
+    ):
+        source.section("pacing", ("low", "steps"))
+    with pytest.raises(InputError, match=r"^f\.yaml, line 3: budget: 0: use settings of the form"):
+        source.section("budget")
+    with pytest.raises(InputError, match=r"^f\.yaml, line 1: pacing: unknown key\. Known: budget, grpo\."):
+        source.section("", ("budget", "grpo"))
+    assert (source.section("pacing"), source.section("grpo", ()), source.section("model")) == ({"stepps": 2}, {}, {})
