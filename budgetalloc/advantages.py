@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from budgetalloc.beliefs.expected import Sums, reward_line
+from budgetalloc.beliefs.expected import Sums, bernoulli_variance, reward_line
 from budgetalloc.beliefs.ids import check_ids, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import as_rewards, check_range, check_rewards, extremes, to_unit, unequal
@@ -44,7 +44,8 @@ def group_advantages(
             "policy", a rule of the policy's own, for trainers: here pass its result, `step.expected_success(...)`.
             An array, shape (R,): the baseline of each rollout.
         scale: "none". "group", divided by the standard deviation of the group (under "posterior", by the Bernoulli
-            deviation sqrt(m(1-m)) of the baseline m, which does not depend on the rollout's own reward).
+            deviation sqrt(m(1-m)) of the baseline m, which does not depend on the rollout's own reward, and is at least
+            that of m = 0.05).
             "batch", divided by the standard deviation of all rewards as TRL does (under "posterior" and a given
             baseline, by the root mean square of all advantages).
             "whiten", minus the mean of all advantages, then divided by their standard deviation (SPO, arXiv 2509.13232;
@@ -112,7 +113,7 @@ def group_advantages(
             spread = float(np.sqrt(np.mean(advantages[scored_R] ** 2)))
         advantages = advantages / (spread + EPS)
     elif scale == "group" and _is(baseline, "posterior"):
-        advantages = advantages / (np.sqrt(base_R * (1 - base_R)) + EPS)
+        advantages = advantages / (np.sqrt(bernoulli_variance(base_R)) + EPS)
     elif scale == "group":
         if not (_is(baseline, "group") or _is(baseline, "loo")) and (n_R[scored_R] == 1).any():
             raise InputError("scale='group' has no deviation for a group of one: use another, such as scale='batch'.")
@@ -203,7 +204,7 @@ def batch_advantages(
         lengths_R=lengths_R,
     )
     if scale == "group":
-        advantages_R /= np.sqrt(slope_R**2 * share_R * (1 - share_R) + rest_R) + EPS
+        advantages_R /= np.sqrt(slope_R**2 * bernoulli_variance(share_R) + rest_R) + EPS
     return advantages_R
 
 

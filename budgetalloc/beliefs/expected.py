@@ -10,6 +10,7 @@ from budgetalloc.budget import IntArray
 from budgetalloc.errors import StateError
 
 _KEPT = 0.9  # share of the sums kept at a step
+_RAREST = 0.05  # the success at which `bernoulli_variance` is least
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,19 @@ def reward_line(
     return offset_G[group_R], slope_G[group_R], around_G[group_R]
 
 
+def bernoulli_variance(mean_R: FloatArray) -> FloatArray:
+    """m (1 - m) of each mean m, and that of 0.05 where m is below 0.05 or above 0.95, shape (R,).
+
+    The standard deviation of a prompt whose success is unexpected: without the limit, one success at an expected 0.001
+    would weigh as much as 30 at 1/2. A group of 8 with one success has a variance of 0.125 in GRPO, the least there is.
+
+    >>> bernoulli_variance(np.array([0.5, 0.01])).round(4)
+    array([0.25  , 0.0475])
+    """
+    m_R = np.clip(mean_R, _RAREST, 1 - _RAREST)
+    return np.asarray(m_R * (1 - m_R))
+
+
 def expected_reward(
     mean_R: FloatArray, success_R: FloatArray, rewards_R: FloatArray, group_R: IntArray, earlier: Sums
 ) -> tuple[FloatArray, FloatArray]:
@@ -137,8 +151,7 @@ def expected_reward(
     offset_R, slope_R, around_R = reward_line(success_R, rewards_R, group_R, earlier)
     some_R = ~np.isnan(offset_R)
     expected_R = offset_R + slope_R * mean_R
-    bernoulli_R = mean_R * (1 - mean_R)
-    deviation_R = np.sqrt(slope_R**2 * bernoulli_R + around_R)
+    deviation_R = np.sqrt(slope_R**2 * bernoulli_variance(mean_R) + around_R)
     # In a first step with one prompt there are no other rollouts: the baseline is undefined, and advantages are 0.
     known_R = np.where(np.isnan(rewards_R), 0.0, rewards_R)
     return np.where(some_R, expected_R, known_R), np.where(some_R, deviation_R, 1.0)

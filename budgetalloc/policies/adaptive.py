@@ -13,7 +13,7 @@ from budgetalloc.policies.base import Policy
 from budgetalloc.policies.compose import spend
 from budgetalloc.policies.decision import Needs, View
 from budgetalloc.policies.ranking import top
-from budgetalloc.solvers.systematic import systematic
+from budgetalloc.solvers.systematic import some_in_groups
 
 
 def sampled(
@@ -24,6 +24,7 @@ def sampled(
     discount: float = 1.0,
     idle: float = 0.98,
     drift: bool = False,
+    groups: bool = False,
     seed: int = 0,
 ) -> Policy:
     """Draws counts by systematic sampling, in proportion to sqrt(p^i (1-p)^j) at each prompt's drawn rate p.
@@ -41,6 +42,10 @@ def sampled(
         power: i and j, integers from 0 to 16.
         draw: Draw p from the belief; otherwise E[p^i (1-p)^j] under the belief is used.
         prior, discount, idle, drift: As in `BetaEstimator`.
+        groups: Whether a prompt without history, for which less than one rollout counts, gets a group of
+            `group_without_history` or none. The others of its group then say how rare a success is, and advantages are
+            divided by the deviation expected of the prompt (scale "group"). Otherwise all may get single rollouts, and
+            advantages are divided by their root mean square (scale "batch").
         seed: Seeds the draws.
 
     >>> from budgetalloc import Budget
@@ -54,6 +59,7 @@ def sampled(
     except (TypeError, ValueError) as error:  # InputError is a ValueError
         raise InputError(f"power={shown(power)}: use two integers from 0 to 16, such as (1, 2).") from error
     check_flag("draw", draw)
+    check_flag("groups", groups)
 
     def decide(view: View) -> IntArray:
         belief: Belief = view.belief_P.sample(view.rng) if draw else view.belief_P
@@ -61,19 +67,35 @@ def sampled(
         weights_P = np.sqrt(variance_P) + 1e-9  # prompts believed certain come last, but are possible
         if view.budget.rollouts is None or view.budget.tokens is not None or view.budget.quotas is not None:
             return spend(belief, top(weights_P, view.budget.smallest_group), view, None)
-        return systematic(weights_P, view.budget, view.rng)
+        group = group_without_history(len(view.ids_P), view.budget.rollouts, idle) if groups else 1
+        return some_in_groups(weights_P, view.evidence_P < 1, group, view.budget, view.rng)
 
     estimator = BetaEstimator(prior=prior, discount=discount, idle=idle, drift=drift)
-    needs = Needs(candidates="all", baseline="posterior", scale="batch", min_group=1)
+    needs = Needs(candidates="all", baseline="posterior", scale="group" if groups else "batch", min_group=1)
     settings = f"power={power}, draw={draw}, prior={prior!r}, discount={discount}, idle={idle}, drift={drift}"
+    settings += f", groups={groups}"
     return Policy(f"sampled({settings}, seed={seed})", decide, estimator, seed, needs)
 
 
-def adaptive(*, seed: int = 0) -> Policy:
-    """The recommended policy: groups of one over the whole dataset, drawn by `sampled`, with the posterior baseline.
+def group_without_history(prompts: int, rollouts: int, idle: float) -> int:
+    """Rollouts of a prompt without history: 2 if they will still count when the prompt is drawn again, else 4.
 
+    A prompt is drawn again after about prompts / rollouts steps, and idle ** (prompts / rollouts) of the evidence is
+    left then. If that is less than half, the pool is so large that each prompt is met about once: what a group shows at
+    once is all that is ever known about its prompt.
+
+    >>> group_without_history(2080, 256, 0.98), group_without_history(32400, 256, 0.98)  # 0.85 and 0.08 are left
+    (2, 4)
+    """
+    return 2 if idle ** (prompts / rollouts) >= 0.5 else 4
+
+
+def adaptive(*, seed: int = 0) -> Policy:
+    """The recommended policy: rollouts over the whole dataset, drawn by `sampled`, with the posterior baseline.
+
+    A prompt with history gets single rollouts, a prompt without history a group of 2 or 4 (`group_without_history`).
     The learning benchmark (`benchmarks/learning`) picked it. It asks a trainer for `candidates="all"`,
-    `baseline="posterior"`, `scale="batch"` and `min_group=1`.
+    `baseline="posterior"`, `scale="group"` and `min_group=1`.
 
     The seed is the only argument: all other settings are those that the benchmark measured. `sampled` has them as
     arguments.
@@ -81,4 +103,4 @@ def adaptive(*, seed: int = 0) -> Policy:
     >>> adaptive()
     adaptive(seed=0)
     """
-    return replace(sampled(seed=seed), name=f"adaptive(seed={seed})")
+    return replace(sampled(groups=True, seed=seed), name=f"adaptive(seed={seed})")

@@ -63,6 +63,7 @@ class View:
         step: Steps ended before this one.
         recall: Columns of the policy's memory, one entry per prompt; empty if the policy has no memory.
         numbers: Numbers of the policy's memory.
+        evidence_P: The rollouts behind each belief, faded as the estimator fades them; 0 for a prompt never seen.
     """
 
     belief_P: Beta
@@ -75,6 +76,7 @@ class View:
     step: int
     recall: Mapping[str, FloatArray]
     numbers: Mapping[str, float]
+    evidence_P: FloatArray
 
     def rollouts_only(self, what: str) -> int:
         """The rollouts to spend; raises `UnsupportedError` if the budget limits tokens or has quotas."""

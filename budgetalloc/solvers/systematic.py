@@ -1,7 +1,9 @@
 """Random counts whose expectation is proportional to weights, so that no prompt is starved."""
 
+from dataclasses import replace
+
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import Budget, IntArray, check_budget
@@ -55,6 +57,50 @@ def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -
     counts_P = np.zeros(weights.size, dtype=np.int64)
     counts_P[chosen] = largest_remainder(np.maximum(shares[chosen], low), total, low, high)
     return quantum * counts_P
+
+
+def some_in_groups(
+    weights_P: FloatArray, grouped_P: NDArray[np.bool_], group: int, budget: Budget, rng: np.random.Generator
+) -> IntArray:
+    """Counts drawn by `systematic`, in which some prompts get at least `group` rollouts or none, shape (P,).
+
+    The rollouts are divided between the two kinds of prompts in proportion to their total weights; the part of the
+    grouped prompts is rounded up or down at random to whole groups. Where `budget` has a floor, or already has groups
+    of that size, or cannot hold them, the counts are those of `systematic` for all prompts.
+
+    Args:
+        weights_P: As for `systematic`.
+        grouped_P: Which prompts get groups, shape (P,).
+        group: The size of these groups, at least 1.
+        budget, rng: As for `systematic`.
+
+    >>> budget, grouped_P = Budget(rollouts=16, floor=0, min_group=1), np.array([True] * 4 + [False] * 2)
+    >>> some_in_groups(np.array([1, 1, 1, 1, 2, 2.0]), grouped_P, 4, budget, np.random.default_rng(0))
+    array([0, 4, 0, 4, 4, 4])
+    """
+    total, most, grouped = budget.rollouts or 0, budget.largest_group, int(grouped_P.sum())
+    least = -(-max(group, budget.smallest_group) // budget.quantum) * budget.quantum
+    if budget.floor or not grouped or least == budget.smallest_group:
+        return systematic(weights_P, budget, rng)
+    part, single = total, len(grouped_P) - grouped
+    if single:
+        share = float(weights_P[grouped_P].sum() / weights_P.sum())
+        groups = min(int(share * total / least + rng.random()), grouped, total // least)
+        part = least * max(groups, -(-(total - single * most) // least))  # the others may be too few for the rest
+    alone = total - part
+    if not (_fits(part, grouped, least, most) and _fits(alone, single, budget.smallest_group, most)):
+        return systematic(weights_P, budget, rng)
+    counts_P = np.zeros(len(weights_P), dtype=np.int64)
+    if part:
+        counts_P[grouped_P] = systematic(weights_P[grouped_P], replace(budget, rollouts=part, min_group=least), rng)
+    if alone:
+        counts_P[~grouped_P] = systematic(weights_P[~grouped_P], replace(budget, rollouts=alone), rng)
+    return counts_P
+
+
+def _fits(rollouts: int, prompts: int, least: int, most: int) -> bool:
+    """Whether so many rollouts can be divided into groups of `least` to `most`, at most one for each prompt."""
+    return rollouts >= 0 and -(-rollouts // most) <= min(prompts, rollouts // least)
 
 
 def _round(shares: FloatArray, start: float) -> IntArray:

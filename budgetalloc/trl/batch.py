@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from budgetalloc.beliefs.expected import Sums, expected_reward
+from budgetalloc.beliefs.expected import Sums, bernoulli_variance, expected_reward
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
@@ -116,7 +116,7 @@ class Batch:
         if self.measure.reward_range is None:
             return expected_reward(mean_R, self.success_R, self.rewards_R, self.group_R, self.earlier)
         low, high = self.measure.reward_range
-        return low + (high - low) * mean_R, (high - low) * np.sqrt(mean_R * (1 - mean_R))
+        return low + (high - low) * mean_R, (high - low) * np.sqrt(bernoulli_variance(mean_R))
 
     @classmethod
     def of(cls, rounds: Sequence[Round], step: Step, measure: Measure, earlier: Sums, trainer_step: int) -> "Batch":

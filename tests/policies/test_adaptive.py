@@ -46,11 +46,11 @@ def test_inside_a_batch_every_prompt_keeps_its_floor():
     assert counts[3] == counts.max()
 
 
-def test_adaptive_is_sampled_with_its_defaults_and_asks_for_groups_of_one():
+def test_adaptive_is_sampled_with_groups_and_allows_groups_of_one():
     budget = Budget(64, floor=0, min_group=1)
-    policy = ba.adaptive(seed=2)
-    assert policy.allocate(range(99), budget).tolist() == sampled(seed=2).allocate(range(99), budget).tolist()
-    assert policy.needs == ba.Needs(candidates="all", baseline="posterior", scale="batch", min_group=1)
+    policy, same = ba.adaptive(seed=2), sampled(groups=True, seed=2)
+    assert policy.allocate(range(99), budget).tolist() == same.allocate(range(99), budget).tolist()
+    assert policy.needs == ba.Needs(candidates="all", baseline="posterior", scale="group", min_group=1)
     assert policy.name == "adaptive(seed=2)"
 
 
@@ -58,3 +58,39 @@ def test_adaptive_is_sampled_with_its_defaults_and_asks_for_groups_of_one():
 def test_a_bad_power_is_named(power):
     with pytest.raises(InputError, match="power="):
         sampled(power=power)
+
+
+@pytest.mark.parametrize(("prompts", "group"), [(40, 2), (64 * 34, 2), (64 * 35, 4), (64 * 300, 4)])
+def test_prompts_without_history_get_groups_of_the_size_of_their_pool(prompts, group):
+    """0.98 ** 34 is 0.503, 0.98 ** 35 is 0.493."""
+    counts_P = ba.adaptive().allocate(range(prompts), Budget(64, floor=0, cap=64, min_group=1))
+    assert counts_P.sum() == 64
+    assert counts_P[counts_P > 0].min() >= group
+    if prompts > 64:
+        assert counts_P.max() == group
+
+
+def test_a_prompt_with_history_gets_single_rollouts_and_a_forgotten_one_a_group_again():
+    policy, budget = ba.adaptive(), Budget(64, floor=0, cap=8, min_group=1)
+    known, new = [f"known {k}" for k in range(100)], [f"new {k}" for k in range(100)]
+    policy.observe([x for x in known for _ in range(4)], [0, 1, 0, 1] * 100)
+    counts_P = policy.allocate([*known, *new], budget)
+    assert set(counts_P[:100]) == {0, 1}
+    assert set(counts_P[100:]) == {0, 2}
+    for _ in range(100):  # 4 * 0.98 ** 100 rollouts are left, 0.53
+        policy.observe([], [])
+    counts_P = policy.allocate([*known, *new], budget)
+    assert counts_P[counts_P > 0].min() >= 2
+
+
+def test_the_number_of_rollouts_of_each_kind_follows_the_weights():
+    policy = sampled(power=(0, 0), groups=True, seed=3)
+    policy.observe([f"known {k}" for k in range(60)] * 2, [0, 1] * 60)
+    ids = [f"known {k}" for k in range(60)] + [f"new {k}" for k in range(20)]
+    alone = []
+    for _ in range(40):
+        counts_P = policy.allocate(ids, Budget(30, floor=0, min_group=1))
+        assert counts_P.sum() == 30
+        alone.append(counts_P[60:].sum())
+        policy.estimator.step += 1  # other random numbers
+    assert np.mean(alone) == pytest.approx(30 * 20 / 80, abs=1.0)
