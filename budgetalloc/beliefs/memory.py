@@ -52,6 +52,7 @@ class Visit:
 
 
 Learn = Callable[["Memory", Visit], None]
+Rescale = Callable[["Memory", float, float], None]
 
 
 class Memory:
@@ -64,6 +65,9 @@ class Memory:
         numbers: Name and starting value of each number that all prompts share; `learn` may add others.
         lowest: Lower bound of a column or number; the default is the smaller of 0 and its starting value. A loaded
             state with a smaller value is refused, and so is NaN unless the starting value is NaN.
+        rescale: For columns and numbers in units of success: changes them as if each success u had been scale * u +
+            shift, called with this memory, scale and shift. None where no column is in such units, as with counts,
+            flags, and advantages, which are those of the rewards.
 
     >>> def last_mean(memory, visit):
     ...     memory.columns["last"][visit.at_V] = visit.mean_V
@@ -80,6 +84,7 @@ class Memory:
         numbers: Mapping[str, float] | None = None,
         *,
         lowest: Mapping[str, float] | None = None,
+        rescale: Rescale | None = None,
     ) -> None:
         for name, start in (("columns", columns), ("numbers", {} if numbers is None else numbers)):
             if not isinstance(start, Mapping) or not all(isinstance(x, str) for x in start):
@@ -87,6 +92,9 @@ class Memory:
             if not all(isinstance(x, (int, float)) for x in start.values()):
                 raise InputError(f"{name}={shown(start)}: every starting value is a number, NaN included.")
         check_function("learn", learn, "(memory, visit) that updates the memory")
+        if rescale is not None:
+            check_function("rescale", rescale, "(memory, scale, shift) that changes the memory")
+        self._rescale = rescale
         self._start = {name: float(start) for name, start in columns.items()}
         self._learn = learn
         self.columns: dict[str, FloatArray] = {name: np.zeros(0) for name in self._start}
@@ -157,6 +165,11 @@ class Memory:
                 del self._place[x]
             raise
         self.step += 1
+
+    def rescale(self, scale: float, shift: float) -> None:
+        """Changes what is in units of success as if each success u had been scale * u + shift; between steps."""
+        if self._rescale is not None:
+            self._rescale(self, scale, shift)
 
     def _unexpected(self, columns: Mapping[str, FloatArray], numbers: Mapping[str, float]) -> str | None:
         """The first value that the rule must not write: infinite, below its bound, or NaN unless it started as NaN."""

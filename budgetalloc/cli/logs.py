@@ -19,6 +19,7 @@ def opened(args: argparse.Namespace, **instead: Any) -> Reading:
         "reward": dict(args.reward) if args.reward else None,
         "success": args.success,
         "reward_range": tuple(args.reward_range) if args.reward_range else None,
+        "max_line": args.max_line,
     }
     if asked["reward"] and len(args.reward) == 1 and args.reward[0][1] == 1:
         asked["reward"] = args.reward[0][0]

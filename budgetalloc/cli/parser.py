@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from budgetalloc.logs.open import KINDS
+from budgetalloc.logs.reading import Asked
 
 LOG = (
     "a finished run: a file or folder of TRL completions (log_completions=True), a verl, prime-rl or verifiers dump, a "
@@ -195,6 +196,12 @@ def _reading(to: argparse.ArgumentParser, name: str) -> None:
     )
     group.add_argument(
         "--reward-range", nargs=2, type=float, metavar=("LOW", "HIGH"), help="lowest and highest reward (default: 0 1)"
+    )
+    group.add_argument(
+        "--max-line",
+        type=_positive,
+        metavar="BYTES",
+        help=f"longest line, and a sixteenth of the largest table or row group (default: {Asked.max_line})",
     )
 
 

@@ -58,7 +58,8 @@ def open_log(
         reward_range: Lowest and highest reward, mapped to 0 and 1. None leaves rewards unchanged. In both cases a note
             counts rewards outside.
         chunk: Rollouts to hold in memory at a time; more if one step has more. max_line: Bytes of a line, a header or a
-            cell (a table of W&B: 16 times that). Longer ones are skipped and counted.
+            cell (a table of W&B: 16 times that). Longer ones are skipped and counted. The columns read of a row group
+            of parquet, or of a file of TRL, may take 16 times that in memory; larger ones are an error.
         max_row: Rollouts that one row may stand for. Rows of more are skipped and counted.
         max_step: Rollouts of one step, which are held in memory together.
 

@@ -270,7 +270,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
 
     def _load(self, checkpoint: Path) -> None:
         about = load_beliefs(checkpoint, self.policy, self.prompts.fingerprint, self.allow_dataset_change)
-        self.scoring.load_state_dict(about.get("scoring", {}), self.policy.estimator)
+        self.scoring.load_state_dict(about.get("scoring", {}), self.policy)
         if self.reuse is not None and not self.reuse.load(checkpoint):
             logger.warning("%s has no state of a buffer: the buffer starts empty.", checkpoint)
         if self.trackers is not None:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.expected import Sums
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.errors import StateError
+from budgetalloc.policies import Policy
 from budgetalloc.trl.ranges import Range, RewardRange, clipped
 from budgetalloc.trl.success import Rule, Success, asked_for, in_words
 
@@ -111,9 +111,9 @@ class Scoring:
         rewards_R: FloatArray,
         scores_RF: FloatArray,
         success_R: FloatArray,
-        estimator: BetaEstimator,
+        policy: Policy,
     ) -> None:
-        """Learns from all rounds of a finished step; if the range has grown, the beliefs are rescaled."""
+        """Learns from all rounds of a finished step; if the range has grown, beliefs and memory are rescaled."""
         self.sums = self.sums.faded().plus(success_R, rewards_R)
         self._only_01_F, self._gave_1_F = self._shown(scores_RF)
         self._rollouts += len(rewards_R)
@@ -124,11 +124,11 @@ class Scoring:
             self._look_after(measure, scores_RF)
         if self.rule == measure.rule and not self.rule.fixed:
             values_R = measure.rule.values(rewards_R, scores_RF, self.names)
-            self._rescale(self.range.learn(values_R, measure.range, self.quiet), estimator)
+            self._rescale(self.range.learn(values_R, measure.range, self.quiet), policy)
 
-    def _rescale(self, by: tuple[float, float], estimator: BetaEstimator) -> None:
+    def _rescale(self, by: tuple[float, float], policy: Policy) -> None:
         if by != (1.0, 0.0):
-            estimator.rescale(*by)
+            policy.rescale(*by)
             self.sums = self.sums.rescaled(*by)
 
     # --- the rule if the user gave none ------------------------------------------------------------------------------
@@ -211,8 +211,8 @@ class Scoring:
         judge = None if rule.judge is None else getattr(rule.judge, "__qualname__", type(rule.judge).__qualname__)
         return {"functions": list(rule.functions), "threshold": rule.threshold, "judge": judge}
 
-    def load_state_dict(self, state: Mapping[str, Any], estimator: BetaEstimator) -> None:
-        """Restores a saved state, and rescales the beliefs to the current range.
+    def load_state_dict(self, state: Mapping[str, Any], policy: Policy) -> None:
+        """Restores a saved state, and rescales beliefs and memory to the current range.
 
         Raises:
             StateError: the state is damaged; success was computed by another rule; or the range given cannot contain
@@ -232,7 +232,7 @@ class Scoring:
             self._check_same(names, rule, judge)
         by = self.range.load_state_dict(state["range"])
         self.sums = sums
-        self._rescale(by, estimator)
+        self._rescale(by, policy)
         if self.rule is None:
             self.rule = rule
         if names == list(self.names):

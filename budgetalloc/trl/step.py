@@ -47,7 +47,7 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Batch]:
     if training.ledger is not None:
         append(training.ledger, batch)
     step.end()
-    scoring.learn(measure, batch.rewards_R, batch.scores_RF, batch.learned_R, training.policy.estimator)
+    scoring.learn(measure, batch.rewards_R, batch.scores_RF, batch.learned_R, training.policy)
     if training.trackers is not None:
         training.trackers.add(batch)
     if trainer.accelerator.is_main_process:

@@ -17,13 +17,13 @@ def scores(*rows):
     return np.array(rows, dtype=float)
 
 
-def learn(scoring, scores_RF, estimator=None):
+def learn(scoring, scores_RF, policy=None):
     """One step in which these were the scores; its success."""
     weights = np.array(scoring.weights)
     rewards_R = np.where(np.isnan(scores_RF).all(axis=1), np.nan, np.nansum(scores_RF * weights, axis=1))
     measure = scoring.measure(rewards_R, scores_RF)
     success_R = measure.success(rewards_R, scores_RF)
-    scoring.learn(measure, rewards_R, scores_RF, success_R, estimator or ba.BetaEstimator())
+    scoring.learn(measure, rewards_R, scores_RF, success_R, policy or ba.uniform())
     return success_R.tolist()
 
 
@@ -191,11 +191,10 @@ class TestState:
 
 
 def test_beliefs_follow_a_range_that_grows():
-    estimator, scoring = ba.BetaEstimator(prior=(0.5, 0.5)), Scoring(["f"], [1.0])
+    policy, scoring = ba.uniform(prior=(0.5, 0.5)), Scoring(["f"], [1.0])
     first = scores([0], [1])
-    estimator.observe(["a", "b"], learn(scoring, first, estimator))
-    estimator.tick()
-    learn(scoring, scores([3]), estimator)  # from (0, 1) to (0, 3): "b" earned a third of what can be earned
-    belief = estimator.belief(["a", "b"])
+    policy.observe(["a", "b"], learn(scoring, first, policy))
+    learn(scoring, scores([3]), policy)  # from (0, 1) to (0, 3): "b" earned a third of what can be earned
+    belief = policy.belief(["a", "b"])
     np.testing.assert_allclose(belief.alpha_P - 0.5, [0, 1 / 3])
     np.testing.assert_allclose(belief.beta_P - 0.5, [1, 2 / 3])

@@ -1,15 +1,17 @@
 """Columns of Arrow tables as plain Python and NumPy, for readers of parquet, Arrow and datasets."""
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from budgetalloc.errors import UnsupportedError
+from budgetalloc.errors import InputError, UnsupportedError, printable
 from budgetalloc.logs.reading import Reading
 
 BATCH = 65_536  # rows
 _NESTED = 256  # rows at a time where cells are lists, which may be long
+_LINES = 16  # so many times `max_line` are the most bytes of what is read of a file at once
 
 
 def pyarrow() -> ModuleType:
@@ -88,13 +90,15 @@ def batches(reading: Reading, path: Path, wanted: Sequence[str]) -> Iterator[Any
     check the offsets of a damaged batch, which may point anywhere in memory.
     """
     start, size = reading.done, path.stat().st_size
-    every = _parquet(path, wanted) if path.suffix == ".parquet" else _arrow(path, wanted)
+    every = _parquet(path, wanted, reading.asked.max_line) if path.suffix == ".parquet" else _arrow(path, wanted)
     while True:
         try:
             batch, share = next(every)
             batch.validate(full=True)
         except StopIteration:
             break
+        except InputError:
+            raise
         except faults():
             reading.notes["file that cannot be read to its end"] += 1
             break
@@ -103,10 +107,60 @@ def batches(reading: Reading, path: Path, wanted: Sequence[str]) -> Iterator[Any
     reading.done = start + size
 
 
-def _parquet(path: Path, wanted: Sequence[str]) -> Iterator[tuple[Any, float]]:
-    """The batches of a parquet file, each with the share of the file that is read by then."""
+@contextlib.contextmanager
+def parquet(path: Path, wanted: Sequence[str], max_line: int, texts: Sequence[str], whole: bool) -> Iterator[Any]:
+    """A parquet file opened to read the wanted columns, whose sizes are checked before anything is unpacked.
+
+    A small file may hold very much: compressed pages, one text for a million rows, or a list of one number repeated.
+
+    Args:
+        path: The file.
+        wanted: The columns that are going to be read.
+        max_line: The limit is 16 times this, as for a table of W&B.
+        texts: Those whose texts are read as a dictionary, so that a repeated text takes memory once.
+        whole: Whether all row groups are going to be in memory together.
+
+    Raises:
+        InputError: the wanted columns of a row group (`whole`: of the file) are larger than the limit.
+    """
     pa = pyarrow()
     with pa.parquet.ParquetFile(path) as file:
+        metadata, types = file.metadata, file.schema_arrow
+    sizes = [_unpacked(metadata.row_group(at), wanted, whole) for at in range(metadata.num_row_groups)]
+    largest = sum(sizes) if whole else max(sizes, default=0)
+    if largest > _LINES * max_line:
+        part = "" if whole else f"row group {sizes.index(largest)} of {len(sizes)}: "
+        raise InputError(
+            f"{path}: {part}the columns {printable(', '.join(wanted))} take {largest:,} bytes of memory, in a file of "
+            f"{path.stat().st_size:,}; at most {_LINES} * max_line = {_LINES * max_line:,} are read at once. If the "
+            f"file is to be trusted, pass max_line={-(-largest // _LINES):,} or more (--max-line)"
+            + ("." if whole else ", or write it again in smaller row groups.")
+        )
+    plain = (pa.types.is_string, pa.types.is_large_string)
+    read_dictionary = [name for name in texts if any(fits(types.field(name).type) for fits in plain)]
+    with pa.parquet.ParquetFile(path, metadata=metadata, read_dictionary=read_dictionary) as file:
+        yield file
+
+
+def _unpacked(group: Any, wanted: Sequence[str], whole: bool) -> int:
+    """The bytes of the wanted columns of a row group in memory, as far as its metadata says.
+
+    A list of numbers is counted by its values, because equal ones take no room in the file; a plain column of numbers
+    too if the whole column is read, and not only some thousand rows at a time.
+    """
+    total = 0
+    for column in map(group.column, range(group.num_columns)):
+        nested = any(column.path_in_schema.startswith(f"{name}.") for name in wanted)
+        if nested or column.path_in_schema in wanted:
+            values = 8 * column.num_values if nested or whole else 0
+            total += max(column.total_uncompressed_size, values)
+    return total
+
+
+def _parquet(path: Path, wanted: Sequence[str], max_line: int) -> Iterator[tuple[Any, float]]:
+    """The batches of a parquet file, each with the share of the file that is read by then."""
+    pa = pyarrow()
+    with parquet(path, wanted, max_line, wanted, whole=False) as file:
         nested = any(pa.types.is_nested(file.schema_arrow.field(name).type) for name in wanted)
         rows = 0
         for batch in file.iter_batches(batch_size=_NESTED if nested else BATCH, columns=list(wanted)):

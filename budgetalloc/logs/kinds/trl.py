@@ -95,7 +95,8 @@ def texts(reading: Reading, ids: Iterable[Id]) -> dict[Id, str]:
         with contextlib.suppress(InputError, *arrow.faults()):
             names = arrow.schema(path) or ()
             columns = [name for name in ("prompt", "prompt_id", reading.asked.prompt_id) if name in names]
-            table = arrow.pyarrow().parquet.read_table(path, columns=columns)
+            with arrow.parquet(path, columns, reading.asked.max_line, columns, whole=True) as file:
+                table = file.read(columns)
             prompts = arrow.names(table.column("prompt"))
             for name, prompt in zip(_ids(table, path, reading.asked.prompt_id), prompts, strict=True):
                 if name in wanted and name not in known:
@@ -163,19 +164,23 @@ class _Regular:
 
 def _read(path: Path, reading: Reading) -> tuple[Rows, Any] | None:
     """A file's rollouts and its completions; None if it cannot be read."""
-    pa = arrow.pyarrow()
-    try:
-        table = pa.parquet.read_table(path)
-        table.validate(full=True)
-        names = list(table.column_names)
-        step = _step(path)
-        step = as_integer(table.column("step")[0].as_py()) if step is None else step
-    except arrow.faults():
+    names, asked = arrow.schema(path), reading.asked
+    if names is None:
         return None
-    asked = reading.asked
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"{path} has the column {name!r} twice, in {listed(names)}: rename one of them.")
+    texts = [name for name in names if name in ("completion", "prompt", "prompt_id", asked.prompt_id)]
+    try:
+        with arrow.parquet(path, names, asked.max_line, texts, whole=True) as file:
+            table = file.read()
+        table.validate(full=True)
+        step = _step(path)
+        step = as_integer(table.column("step")[0].as_py()) if step is None else step
+    except InputError:
+        raise
+    except arrow.faults():
+        return None
     ids_R = _ids(table, path, asked.prompt_id)
     named_R = np.array([name is not None for name in ids_R], dtype=bool)
     rewards_R = _rewards(table, path, reading, ids_R)

@@ -238,7 +238,7 @@ class AdaptiveRolloutWorker:
             append(self.ledger, batch)
         with self._learning:  # before the trainer can train on the rollouts, and save
             step.end()
-            self.scoring.learn(measure, batch.rewards_R, batch.scores_RF, batch.success_R, self.policy.estimator)
+            self.scoring.learn(measure, batch.rewards_R, batch.scores_RF, batch.success_R, self.policy)
             self._spent += rows
         self._watch.look(advantages_R)
         metrics = {f"budgetalloc/{key}": value for key, value in metrics.items()}
@@ -292,5 +292,5 @@ class AdaptiveRolloutWorker:
 
     def _load(self, checkpoint: Path) -> None:
         about = load_beliefs(checkpoint, self.policy, self.prompts.fingerprint, self.allow_dataset_change)
-        self.scoring.load_state_dict(about.get("scoring", {}), self.policy.estimator)
+        self.scoring.load_state_dict(about.get("scoring", {}), self.policy)
         self._spent = int(about.get("spent", 0))

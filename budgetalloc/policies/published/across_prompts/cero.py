@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.estimator import BetaEstimator
-from budgetalloc.beliefs.graded import spread
+from budgetalloc.beliefs.graded import rescaled, spread
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import Belief, Beta, FloatArray
 from budgetalloc.budget import IntArray
@@ -99,7 +99,16 @@ def cero(
         return spend_gains(gain, np.zeros(len(q_P), dtype=np.int64), high, view)
 
     start = {"exposure": 0.0, "alpha": prior[0], "beta": prior[1], "graded": 0.0}
-    memory = Memory(start, learn, {"price": 0.0}, lowest={"alpha": prior[0], "beta": prior[1]})
+
+    def rescale(memory: Memory, scale: float, shift: float) -> None:
+        columns = memory.columns
+        successes, failures, columns["graded"] = rescaled(
+            columns["alpha"] - prior[0], columns["beta"] - prior[1], columns["graded"], scale, shift
+        )
+        columns["alpha"], columns["beta"] = prior[0] + successes, prior[1] + failures
+
+    lowest = {"alpha": prior[0], "beta": prior[1]}
+    memory = Memory(start, learn, {"price": 0.0}, lowest=lowest, rescale=rescale)
     settings = f"rate={rate}, saturation={saturation}, high={high}, rho={rho}, prior={prior}, horizon={horizon}"
     needs = Needs(candidates="all", baseline="group")
     return Policy(f"cero({settings}, seed={seed})", decide, estimator, seed, needs, memory=memory)

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.graded import rescaled
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.budget import IntArray
@@ -74,6 +75,15 @@ def coba_rl(
                 memory.numbers[older] = memory.numbers[newer]
             memory.numbers[steps[0]] = float(1 - visit.mean_V.mean())
 
+    def rescale(memory: Memory, scale: float, shift: float) -> None:
+        columns = memory.columns
+        for passed, scored, graded in zip(*visits, strict=True):
+            failures = columns[scored] - columns[passed]
+            columns[passed], _, columns[graded] = rescaled(columns[passed], failures, columns[graded], scale, shift)
+        for name in steps:
+            if (failure := memory.numbers[name]) >= 0:
+                memory.numbers[name] = min(max(1 - (scale * (1 - failure) + shift), 0.0), 1.0)
+
     def decide(view: View) -> IntArray:
         successes_P, scored_P, graded_P = (np.sum([view.recall[name] for name in names], axis=0) for names in visits)
         rate_P = np.where(scored_P > 0, successes_P / np.maximum(scored_P, 1), 0.5).clip(0.01, 0.99)
@@ -93,7 +103,7 @@ def coba_rl(
 
     name = f"coba_rl(kappa={kappa}, low={low}, high={high}, window={window}, tau={tau}, seed={seed})"
     columns = [column for names in visits for column in names]
-    memory = Memory(dict.fromkeys(columns, 0.0), learn, dict.fromkeys(steps, -1.0))
+    memory = Memory(dict.fromkeys(columns, 0.0), learn, dict.fromkeys(steps, -1.0), rescale=rescale)
     return Policy(name, decide, BetaEstimator(), seed, Needs(baseline="group"), memory=memory)
 
 

@@ -106,6 +106,10 @@ def e3(*, group: int = 8, fewest: int = 4, most: int = 12, change: int = 2, epoc
         if (visit.step + 1) % epoch == 0:
             columns["rank"] = hardness_ranks(columns["rewards"] / columns["scored"])
 
+    def rescale(memory: Memory, scale: float, shift: float) -> None:  # ranks stay
+        columns = memory.columns
+        columns["rewards"] = np.clip(scale * columns["rewards"] + shift * columns["scored"], 0.0, columns["scored"])
+
     def decide(view: View) -> IntArray:
         budget, everybody_P = view.budget, np.full(len(view.belief_P), group)
         chosen = np.arange(len(everybody_P)) if budget.floor else batch(everybody_P, view)
@@ -117,7 +121,7 @@ def e3(*, group: int = 8, fewest: int = 4, most: int = 12, change: int = 2, epoc
         everybody_P[chosen] = rank_shares(view.recall["rank"][chosen], total, low, high)
         return in_proportion(keep_only(everybody_P, chosen), view)
 
-    memory = Memory({"rewards": 0.0, "scored": 0.0, "rank": np.nan}, learn)
+    memory = Memory({"rewards": 0.0, "scored": 0.0, "rank": np.nan}, learn, rescale=rescale)
     name = f"e3(group={group}, fewest={fewest}, most={most}, change={change}, epoch={epoch}, seed={seed})"
     return Policy(name, decide, BetaEstimator(), seed, Needs(baseline="group"), memory=memory)
 

@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 
 from budgetalloc import values
 from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.graded import rescaled
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray, Point, check_counts
 from budgetalloc.beliefs.rewards import EQUAL
@@ -96,9 +97,10 @@ def knapsack_rl(
     check_number("confidence", confidence, 0, 1, without=(0, 1))
     check_choice("surplus", surplus, ("unsolved", "effective"))
 
+    window = [f"recent_{k}" for k in range(recent)]  # the latest rewards first
+
     def learn(memory: Memory, visit: Visit) -> None:
         at_V, columns = visit.at_V, memory.columns
-        window = [f"recent_{k}" for k in range(recent)]  # the latest rewards first
         before_VM = np.stack([columns[name][at_V] for name in window], axis=1)
         from_VM = np.arange(recent) - visit.scored_V.astype(np.int64)[:, None]
         older_VM = np.take_along_axis(before_VM, np.maximum(from_VM, 0), axis=1)
@@ -112,6 +114,14 @@ def knapsack_rl(
         older_V = (filled_V - taken_V) * columns["graded"][at_V]  # as if the mean of those that left the window
         columns["graded"][at_V] = (taken_V * visit.graded_V / visit.scored_V + older_V) / filled_V
         columns["scored"][at_V] += visit.scored_V
+
+    def rescale(memory: Memory, scale: float, shift: float) -> None:
+        columns, one = memory.columns, np.ones(len(memory))
+        columns["rate"], _, columns["graded"] = rescaled(
+            columns["rate"], one - columns["rate"], columns["graded"], scale, shift
+        )
+        for name in window:
+            columns[name] = np.clip(scale * columns[name] + shift, 0.0, 1.0)  # NaN stays
 
     def decide(view: View) -> IntArray:
         rate_P, known_P = np.nan_to_num(view.recall["rate"]), view.recall["scored"] >= fewest
@@ -143,9 +153,9 @@ def knapsack_rl(
 
         return spend_gains(gain, start_P, high, view)
 
-    start = {"rate": np.nan, "scored": 0.0, "graded": 0.0} | {f"recent_{k}": np.nan for k in range(recent)}
+    start = {"rate": np.nan, "scored": 0.0, "graded": 0.0} | dict.fromkeys(window, np.nan)
     settings = f"low={low}, high={high}, recent={recent}, fewest={fewest}, confidence={confidence}, surplus={surplus!r}"
-    name, memory = f"knapsack_rl({settings}, seed={seed})", Memory(start, learn)
+    name, memory = f"knapsack_rl({settings}, seed={seed})", Memory(start, learn, rescale=rescale)
     return Policy(name, decide, BetaEstimator(), seed, Needs(baseline="group"), memory=memory)
 
 

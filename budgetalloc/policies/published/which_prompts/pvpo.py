@@ -76,6 +76,10 @@ def pvpo(
         longer_V = np.where(visit.mean_V == 0, np.minimum(run[at_V], 0) - visit.scored_V, 0)
         run[at_V] = np.where(visit.mean_V == 1, np.maximum(run[at_V], 0) + visit.scored_V, longer_V)
 
+    def rescale(memory: Memory, scale: float, shift: float) -> None:  # a success that was 0 or 1 may be so no longer
+        run = memory.columns["run"]
+        memory.columns["run"] = np.clip(run, -math.inf if shift <= 0 else 0, math.inf if scale + shift >= 1 else 0)
+
     def passes(view: View) -> NDArray[np.bool_]:
         run_P = view.recall["run"]
         rate_P = np.select([run_P >= enough, run_P <= -enough], [1.0, 0.0], math.nan)
@@ -89,5 +93,6 @@ def pvpo(
     given = "given" if reference else None
     settings = f"group={group}, reference={given}, enough={enough}, demonstrations={demonstrations}, explore={explore}"
     needs = Needs(candidates="all", baseline="posterior", min_group=1)
-    decide, memory = pass_or_explore(passes, group, explore), Memory({"run": 0.0}, learn, lowest={"run": -math.inf})
+    memory = Memory({"run": 0.0}, learn, lowest={"run": -math.inf}, rescale=rescale)
+    decide = pass_or_explore(passes, group, explore)
     return Policy(f"pvpo({settings}, seed={seed})", decide, BetaEstimator(), seed, needs, memory=memory)
