@@ -56,8 +56,10 @@ TESTS = {
     "beliefs/saved": (["beliefs/test_estimator.py"], ["BetaEstimator.load_state_dict"]),
     "beliefs/posterior": (
         ["beliefs/test_posterior.py", "test_values.py"],
-        ["Beta", "Beta.moment", "Beta.tilt", "Beta.sample", "Beta.take", "Beta.all_pass", "Beta.all_fail"]
-        + ["Point", "Point.moment", "Point.all_pass"],
+        [
+            *("Beta", "Point", "Point.moment", "Point.all_pass"),
+            *(f"Beta.{x}" for x in ["moment", "tilt", "sample", "take", "all_pass", "all_fail"]),
+        ],
     ),
     "beliefs/rewards": (["beliefs/test_rewards.py", "beliefs/test_estimator.py"], ["check_range"]),
     "beliefs/state": (["beliefs/test_state.py"], []),
