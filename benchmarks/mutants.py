@@ -1,45 +1,70 @@
 """Breaks one expression of the core at a time and runs its tests: a mutant that no test notices is a survivor.
 
-    python benchmarks/mutants.py [--sample 150] [--seed 0] [--only solvers/greedy] [--all]
+    python benchmarks/mutants.py [--sample 300] [--seed 0] [--only solvers/greedy] [--all] [--jobs 2]
 
-Each mutant is a copy of the package with one change (a comparison, an operator, a number, min for max, a statement
-removed ...), on which the module's own tests and doctests run until one fails. Survivors that cannot be killed are
-listed with a reason in `benchmarks/mutants_accepted.txt`; any other survivor makes the exit code 1.
+Each mutant is the package with one change (a comparison, an operator, a number, min for max, a statement removed ...),
+on which the module's own tests and doctests run, quick ones first, until one fails. Each run is a fork of a process
+that has imported pytest and numpy but nothing of budgetalloc. Survivors that cannot be killed are listed with a reason
+in `benchmarks/mutants_accepted.txt`; any other survivor makes the exit code 1.
 """
 
 import argparse
 import ast
+import compileall
 import copy
+import json
+import multiprocessing
 import os
 import random
+import resource
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import ortools.sat.python.cp_model  # noqa: F401  what the package imports, so that the forks have it
+import pytest
+import scipy.stats  # noqa: F401
+import yaml  # noqa: F401
+from hypothesis import Phase, settings
 
 HOME = Path(__file__).resolve().parent.parent
 ACCEPTED = Path(__file__).with_name("mutants_accepted.txt")
+ARGUMENTS = "tests/test_arguments.py::test_a_bad_value_of_any_argument_is_an_error_that_budgetalloc_raises_on_purpose"
+NOT_RUN = 70  # an exit status that pytest does not use
+# What tests each module besides its doctests: files of `tests/`, and calls of `tests/test_arguments.py`.
 TESTS = {
-    "solvers/base": "tests/solvers/test_base.py tests/solvers/test_greedy.py",
-    "solvers/greedy": "tests/solvers/test_greedy.py",
-    "solvers/proportional": "tests/solvers/test_proportional.py",
-    "solvers/systematic": "tests/solvers/test_systematic.py",
-    "solvers/exact": "tests/solvers/test_exact.py",
-    "beliefs/estimator": "tests/beliefs/test_estimator.py",
-    "beliefs/ids": "tests/beliefs/test_ids.py",
-    "beliefs/memory": "tests/beliefs/test_memory.py",
-    "beliefs/pooled": "tests/beliefs/test_pooled.py tests/beliefs/test_estimator.py",
-    "beliefs/cold": "tests/beliefs/test_cold.py",
-    "beliefs/graded": "tests/beliefs/test_graded.py tests/beliefs/test_estimator.py",
-    "beliefs/saved": "tests/beliefs/test_estimator.py",
-    "beliefs/posterior": "tests/beliefs/test_posterior.py tests/test_values.py",
-    "beliefs/rewards": "tests/beliefs/test_rewards.py tests/beliefs/test_estimator.py",
-    "beliefs/state": "tests/beliefs/test_state.py",
-    "advantages": "tests/test_advantages.py",
-    "policies/adaptive": "tests/policies/test_adaptive.py",
+    "solvers/base": (["solvers/test_base.py", "solvers/test_greedy.py"], ["greedy", "greedy, tokens"]),
+    "solvers/greedy": (["solvers/test_greedy.py"], ["greedy", "greedy, tokens"]),
+    "solvers/proportional": (["solvers/test_proportional.py"], ["proportional"]),
+    "solvers/systematic": (["solvers/test_systematic.py"], ["systematic"]),
+    "solvers/exact": (["solvers/test_exact.py"], ["certify", "ortools"]),
+    "beliefs/estimator": (
+        ["beliefs/test_estimator.py"],
+        ["BetaEstimator", *(f"BetaEstimator.{x}" for x in ("observe", "belief", "cold", "load_state_dict"))],
+    ),
+    "beliefs/ids": (["beliefs/test_ids.py"], ["check_ids", "text_id"]),
+    "beliefs/memory": (["beliefs/test_memory.py"], ["Memory"]),
+    "beliefs/pooled": (["beliefs/test_pooled.py", "beliefs/test_estimator.py"], []),
+    "beliefs/cold": (["beliefs/test_cold.py"], []),
+    "beliefs/graded": (["beliefs/test_graded.py", "beliefs/test_estimator.py"], []),
+    "beliefs/saved": (["beliefs/test_estimator.py"], ["BetaEstimator.load_state_dict"]),
+    "beliefs/posterior": (
+        ["beliefs/test_posterior.py", "test_values.py"],
+        [
+            *("Beta", "Point", "Point.moment", "Point.all_pass"),
+            *(f"Beta.{x}" for x in ["moment", "tilt", "sample", "take", "all_pass", "all_fail"]),
+        ],
+    ),
+    "beliefs/rewards": (["beliefs/test_rewards.py", "beliefs/test_estimator.py"], ["check_range"]),
+    "beliefs/state": (["beliefs/test_state.py"], []),
+    "advantages": (["test_advantages.py"], ["group_advantages", "group_advantages, posterior", "batch_advantages"]),
+    "policies/adaptive": (["policies/test_adaptive.py"], ["adaptive"]),
 }
 OPERATORS = {
     **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq},
@@ -82,6 +107,7 @@ def mutants(module: str) -> list[tuple[str, str]]:
     """Every mutant of a module: what is changed, in words that do not depend on line numbers, and the source."""
     tree = ast.parse(source_of(module))
     made: list[tuple[str, str]] = []
+    again: Counter[str] = Counter()  # the same change at several places of a function
 
     def visit(node: ast.AST, place: str) -> None:
         for field, value in ast.iter_fields(node):
@@ -92,7 +118,9 @@ def mutants(module: str) -> list[tuple[str, str]]:
                     continue
                 for new in changes(child):
                     put(node, field, at, value, new)
-                    key = f"{module} {place}: `{one_line(child)}` -> `{one_line(new)}`"
+                    change = f"{module} {place}: `{one_line(child)}` -> `{one_line(new)}`"
+                    again[change] += 1
+                    key = change if again[change] == 1 else f"{change} ({again[change]})"
                     made.append((key, ast.unparse(ast.fix_missing_locations(tree))))
                     put(node, field, at, value, child)
                 if not isinstance(child, ast.Raise):  # the text of an error
@@ -118,24 +146,108 @@ def one_line(node: ast.AST) -> str:
     return " ".join(ast.unparse(node).split())[:90]
 
 
-def survives(package: Path, module: str, source: str, timeout: float) -> bool:
-    """Whether all tests of the module pass on this source."""
-    file = package / "budgetalloc" / f"{module}.py"
+class QuickFirst:
+    """A plug-in of pytest: tests run in the order of the processor seconds that they took without a change."""
+
+    def __init__(self, before: dict[str, float]) -> None:
+        self.before = before
+        self.seconds: dict[str, float] = {}
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        items.sort(key=lambda item: self.before.get(short(item.nodeid), 0.0))
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self.started = time.process_time()
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self.seconds[short(nodeid)] = time.process_time() - self.started
+
+
+def short(nodeid: str) -> str:
+    """A test's name without its folder, which is a temporary one for doctests."""
+    path, _, name = nodeid.partition("::")
+    return f"{Path(path).name}::{name}"
+
+
+def run_tests(folder: Path, module: str, order: QuickFirst) -> int:
+    """Runs the tests of a module on the copy of the package in this folder; returns pytest's exit status."""
+    files, calls = TESTS[module]
+    words = ["-q", "-x", "--tb=short", "--assert=plain", "-m", "not slow", "-p", "_hypothesis_pytestplugin"]
+    words += ["-p", "no:cacheprovider", f"--rootdir={HOME}", "-c", str(HOME / "pyproject.toml")]
+    words += [str(folder / "budgetalloc" / f"{module}.py"), *(str(HOME / "tests" / file) for file in files)]
+    words += [f"{HOME / ARGUMENTS}[{call}]" for call in calls]
+    os.environ |= {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1", "HYPOTHESIS_PROFILE": "mutants"}
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    sys.dont_write_bytecode = True
+    sys.path.insert(0, str(folder))
+    os.chdir(folder)
+    # Any failure is enough: a simpler example of it is not looked for.
+    settings.register_profile("mutants", derandomize=True, database=None, phases=[Phase.explicit, Phase.generate])
+    status = int(pytest.main(words, plugins=[order]))
+    imported = str(getattr(sys.modules.get("budgetalloc"), "__file__", None))
+    if status == 0 and not imported.startswith(str(folder)):
+        print(f"The tests imported {imported}.")
+        return NOT_RUN
+    return status
+
+
+def forked(folder: Path, module: str, before: dict[str, float], limit: int) -> tuple[int, float]:
+    """The exit status of the module's tests, negative if a signal ended them, and the processor seconds they took."""
+    pid = os.fork()
+    if pid == 0:
+        status = NOT_RUN
+        try:
+            with open(folder / "output", "w") as output:
+                os.dup2(output.fileno(), 1)
+                os.dup2(output.fileno(), 2)
+            resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))  # a mutant may run for ever
+            resource.setrlimit(resource.RLIMIT_AS, (16 * 2**30, 16 * 2**30))
+            signal.alarm(30 * limit)  # or wait for ever
+            order = QuickFirst(before)
+            status = run_tests(folder, module, order)
+            (folder / "seconds").write_text(json.dumps(order.seconds))
+            sys.stdout.flush()
+        finally:
+            os._exit(status)
+    _, status, usage = os.wait4(pid, 0)
+    status = os.waitstatus_to_exitcode(status)
+    if status not in (0, 1, 2) and status >= 0:
+        raise SystemExit(f"pytest ended with {status}:\n{(folder / 'output').read_text()[-3000:]}")
+    return status, usage.ru_utime + usage.ru_stime
+
+
+FOLDER = Path()  # of this process
+
+
+def begin(parent: str) -> None:
+    """Copies the package into a folder of this process, and compiles it."""
+    global FOLDER
+    FOLDER = Path(tempfile.mkdtemp(dir=parent))
+    shutil.copytree(HOME / "budgetalloc", FOLDER / "budgetalloc", ignore=shutil.ignore_patterns("__pycache__"))
+    compileall.compile_dir(FOLDER / "budgetalloc", quiet=2)
+
+
+def unchanged(module: str) -> tuple[str, dict[str, float], float]:
+    """Without a change: the seconds of each test, and of all of them by the processor."""
+    status, seconds = forked(FOLDER, module, {}, 600)
+    if status != 0:
+        raise SystemExit(f"The tests of {module} fail without a change:\n{(FOLDER / 'output').read_text()[-3000:]}")
+    return module, json.loads((FOLDER / "seconds").read_text()), seconds
+
+
+def survives(task: tuple[str, str, str, dict[str, float], int]) -> tuple[str, bool, float]:
+    """The mutant's name, whether all tests pass on it, and the processor's seconds."""
+    module, key, source, before, limit = task
+    file = FOLDER / "budgetalloc" / f"{module}.py"
     original = file.read_text()
-    file.write_text(source)
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:randomly"]
-    command += ["--hypothesis-seed=0", f"--rootdir={HOME}", "-c", str(HOME / "pyproject.toml"), str(file)]
-    command += [str(HOME / test) for test in TESTS[module].split()]
-    environment = os.environ | {"PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+    for compiled in file.parent.glob(f"__pycache__/{file.stem}.*"):
+        compiled.unlink()
     try:
-        ended = subprocess.run(command, cwd=package, env=environment, capture_output=True, timeout=timeout)
-        if ended.returncode not in (0, 1, 2):
-            raise SystemExit(f"pytest ended with {ended.returncode}:\n{ended.stdout.decode()}{ended.stderr.decode()}")
-        return ended.returncode == 0
-    except subprocess.TimeoutExpired:
-        return False
+        file.write_text(source)
+        status, seconds = forked(FOLDER, module, before, limit)
     finally:
         file.write_text(original)
+    return key, status == 0, seconds
 
 
 def accepted() -> dict[str, str]:
@@ -146,33 +258,35 @@ def accepted() -> dict[str, str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sample", type=int, default=150, help="how many mutants, drawn at random")
+    parser.add_argument("--sample", type=int, default=300, help="how many mutants, drawn at random")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
-    parser.add_argument("--all", action="store_true", help="every mutant (an hour or two)")
+    parser.add_argument("--all", action="store_true", help="every mutant")
     parser.add_argument("--only", default="", help="modules whose name begins so")
+    parser.add_argument("--jobs", type=int, default=2, help="how many at a time")
     options = parser.parse_args()
     known = accepted()
     drawn = [(m, *mutant) for m in TESTS if m.startswith(options.only) for mutant in mutants(m)]
     total = len(drawn)
     if not options.all and options.sample < total:
         drawn = random.Random(options.seed).sample(drawn, options.sample)
-    survivors = []
-    with tempfile.TemporaryDirectory() as folder:
-        shutil.copytree(HOME / "budgetalloc", Path(folder, "budgetalloc"), ignore=shutil.ignore_patterns("__pycache__"))
-        limit = {}  # a mutant that takes much longer than the module itself runs for ever
-        for module in dict.fromkeys(module for module, _, _ in drawn):
-            started = time.monotonic()
-            if not survives(Path(folder), module, ast.unparse(ast.parse(source_of(module))), 600):
-                raise SystemExit(f"The tests of {module} fail without any change: run them first.")
-            limit[module] = 20 + 5 * (time.monotonic() - started)
-        for at, (module, key, source) in enumerate(drawn, 1):
-            if key not in known and survives(Path(folder), module, source, limit[module]):
+    judged = [mutant for mutant in drawn if mutant[1] not in known]
+    survivors, spent = [], 0.0
+    fork = multiprocessing.get_context("fork")
+    with tempfile.TemporaryDirectory() as parent, fork.Pool(options.jobs, begin, (parent,)) as pool:
+        modules = dict.fromkeys(module for module, _, _ in judged)
+        before = {module: (each, seconds) for module, each, seconds in pool.imap_unordered(unchanged, modules)}
+        tasks = [(m, key, source, before[m][0], int(20 + 5 * before[m][1])) for m, key, source in judged]
+        for at, (key, survived, seconds) in enumerate(pool.imap_unordered(survives, tasks), 1):
+            spent += seconds
+            if survived:
                 survivors.append(key)
                 print(f"survived: {key}", flush=True)
             if at % 25 == 0:
-                print(f"{at} of {len(drawn)}, {len(survivors)} survivors", file=sys.stderr, flush=True)
-    skipped = sum(key in known for _, key, _ in drawn)
-    print(f"mutants {len(drawn)} of {total}, survivors {len(survivors)}, accepted {skipped}")
+                print(f"{at} of {len(judged)}, {len(survivors)} survivors, {spent:.0f} s", file=sys.stderr, flush=True)
+    print(
+        f"mutants {len(drawn)} of {total}, killed {len(judged) - len(survivors)}, survivors {len(survivors)}, "
+        f"accepted {len(drawn) - len(judged)}; {spent:.0f} processor seconds"
+    )
     return 1 if survivors else 0
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from budgetalloc import Budget, BudgetError, InputError
-from budgetalloc.solvers.base import check_costs, check_values
+from budgetalloc.solvers.base import check_costs, check_domains, check_values
 
 
 def test_columns_stand_for_the_counts_of_the_grid_and_fewer_columns_are_a_lower_cap():
@@ -56,7 +56,7 @@ def test_costs_are_floats():
 @pytest.mark.parametrize(
     ("costs_P", "text"),
     [
-        (None, "costs_P=None"),
+        (None, "costs_P=None: a budget in tokens needs"),
         ([1.0], "costs_P=[1.0]"),
         ([1, 0], "costs_P=[1, 0]"),
         ([1, -1], "costs_P=[1, -1]"),
@@ -67,3 +67,21 @@ def test_costs_are_floats():
 def test_costs_that_do_not_fit_are_named(costs_P, text):
     with pytest.raises(InputError, match=re.escape(text)):
         check_costs(costs_P, 2)
+
+
+def test_domains_are_one_for_each_prompt():
+    assert check_domains(("math", 3, None), 3) == ["math", 3, None]
+
+
+@pytest.mark.parametrize(
+    ("domains_P", "text"),
+    [
+        (["a"], "domains_P has 1 entries for 2 prompts: give one each"),
+        (["a", "b", "c"], "domains_P has 3 entries for 2 prompts"),
+        (["a", ["b"]], "domains_P[1]=['b'] cannot name a domain: use a str"),
+        (None, "domains_P=None"),
+    ],
+)
+def test_domains_that_do_not_fit_are_named(domains_P, text):
+    with pytest.raises(InputError, match=re.escape(text)):
+        check_domains(domains_P, 2)
