@@ -53,6 +53,8 @@ RIVALS: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
     # Its first steps measure 8 rollouts of each prompt: all of a run on seen_once (4,810 prompts) and on larger pools.
     "spo_offline": (lambda seed: policies.spo(offline=8, seed=seed), {}),
     "spo_pp": (lambda seed: policies.spo_pp(seed=seed), {}),
+    "reinforce_pp": (lambda seed: policies.reinforce_pp(seed=seed), {}),
+    "ebpo": (lambda seed: policies.ebpo(seed=seed), {}),
     "adaptive": (lambda seed: ba.adaptive(seed=seed), {}),
 }
 ROLLOUTS = 256  # a step of 32 prompts x 8

@@ -27,6 +27,8 @@ from budgetalloc.policies.published.in_rounds.pilot_commit import pilot_commit a
 from budgetalloc.policies.published.in_rounds.reinforce_ada import reinforce_ada as reinforce_ada
 from budgetalloc.policies.published.in_rounds.speed import speed as speed
 from budgetalloc.policies.published.in_rounds.xrpo import xrpo as xrpo
+from budgetalloc.policies.published.which_baseline.ebpo import ebpo as ebpo
+from budgetalloc.policies.published.which_baseline.reinforce_pp import reinforce_pp as reinforce_pp
 from budgetalloc.policies.published.which_prompts.brorl import brorl as brorl
 from budgetalloc.policies.published.which_prompts.categories import dump as dump
 from budgetalloc.policies.published.which_prompts.categories import sec as sec

@@ -31,6 +31,8 @@ from budgetalloc.policies.published.in_rounds.pilot_commit import pilot_commit
 from budgetalloc.policies.published.in_rounds.reinforce_ada import reinforce_ada
 from budgetalloc.policies.published.in_rounds.speed import speed
 from budgetalloc.policies.published.in_rounds.xrpo import xrpo
+from budgetalloc.policies.published.which_baseline.ebpo import ebpo
+from budgetalloc.policies.published.which_baseline.reinforce_pp import reinforce_pp
 from budgetalloc.policies.published.which_prompts.brorl import brorl
 from budgetalloc.policies.published.which_prompts.categories import dump, sec
 from budgetalloc.policies.published.which_prompts.cures import cures
@@ -48,13 +50,14 @@ from budgetalloc.policies.published.which_rollouts.roc import roc
 from budgetalloc.policies.published.which_rollouts.shuffle_r1 import shuffle_r1
 from budgetalloc.policies.published.which_rollouts.whole_groups import keep_mixed, top_p
 
-Decides = Literal["across prompts", "which prompts", "in rounds", "which rollouts"]
-ACROSS, WHICH, ROUNDS, ROLLOUTS = DECIDES = get_args(Decides)
+Decides = Literal["across prompts", "which prompts", "in rounds", "which rollouts", "which baseline"]
+ACROSS, WHICH, ROUNDS, ROLLOUTS, BASELINE = DECIDES = get_args(Decides)
 SECTIONS: dict[Decides, str] = {
     ACROSS: "How many rollouts each prompt of a batch gets.",
     WHICH: "Which prompts get rollouts.",
     ROUNDS: "How a step continues after the rewards of its first rollouts: these methods decide in rounds.",
     ROLLOUTS: "Which of the generated rollouts are trained on.",
+    BASELINE: "Which baseline the rewards are compared with; all prompts get equal counts.",
 }
 """The main decision of a method: the sections of the table, and the folders of `published/`."""
 
@@ -529,6 +532,24 @@ METHODS: tuple[Method, ...] = (
         source="arXiv 2509.22115",
         checked=DESCRIBED,
         note="Without the token level; the schedule is `downselect.d3s_schedule`. Uniform counts.",
+    ),
+    Method(
+        "reinforce_pp",
+        reinforce_pp,
+        decides=BASELINE,
+        formula="r whitened over the tokens of the batch, one rollout a prompt, in epochs",
+        source="arXiv 2501.03262",
+        checked=CODE,
+        note="As verl has it with discount 1, without the penalty on the divergence, which the trainer has.",
+    ),
+    Method(
+        "ebpo",
+        ebpo,
+        decides=BASELINE,
+        formula="(1 - S) group mean + S run mean, S = (s2 / n) / (s2 / n + t2), then whitened",
+        source="arXiv 2602.05165, Algorithm 1",
+        checked=FORMULAS,
+        note="Without the paper's order of the prompts by topic.",
     ),
 )
 
