@@ -55,6 +55,8 @@ RIVALS: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
     "spo_pp": (lambda seed: policies.spo_pp(seed=seed), {}),
     "reinforce_pp": (lambda seed: policies.reinforce_pp(seed=seed), {}),
     "ebpo": (lambda seed: policies.ebpo(seed=seed), {}),
+    "aero": (lambda seed: policies.aero(seed=seed), {}),
+    "v05": (lambda seed: policies.v05(more=4, seed=seed), {}),  # the paper's 1 takes up to 13 rounds a step
     "adaptive": (lambda seed: ba.adaptive(seed=seed), {}),
 }
 ROLLOUTS = 256  # a step of 32 prompts x 8

@@ -23,6 +23,7 @@ from budgetalloc.policies.published.across_prompts.e3 import e3
 from budgetalloc.policies.published.across_prompts.gvm import gvm
 from budgetalloc.policies.published.across_prompts.knapsack_rl import knapsack_rl
 from budgetalloc.policies.published.across_prompts.vip import vip
+from budgetalloc.policies.published.in_rounds.aero import aero
 from budgetalloc.policies.published.in_rounds.ar3po import ar3po
 from budgetalloc.policies.published.in_rounds.dapo import dapo
 from budgetalloc.policies.published.in_rounds.dars import dars
@@ -30,6 +31,7 @@ from budgetalloc.policies.published.in_rounds.hora import hora
 from budgetalloc.policies.published.in_rounds.pilot_commit import pilot_commit
 from budgetalloc.policies.published.in_rounds.reinforce_ada import reinforce_ada
 from budgetalloc.policies.published.in_rounds.speed import speed
+from budgetalloc.policies.published.in_rounds.v05 import v05
 from budgetalloc.policies.published.in_rounds.xrpo import xrpo
 from budgetalloc.policies.published.which_baseline.ebpo import ebpo
 from budgetalloc.policies.published.which_baseline.reinforce_pp import reinforce_pp
@@ -467,6 +469,26 @@ METHODS: tuple[Method, ...] = (
         checked=DESCRIBED,
         note="From transcriptions, which disagree on the bonus and on T: both are arguments. lambda, the base and "
         "the sizes of rounds are our defaults.",
+    ),
+    Method(
+        "v05",
+        v05,
+        decides=ROUNDS,
+        formula="4, then 1 more while d / (d n + 1) falls by 0.0039, d = max(0, (2 mean - 2 V)^2 - 1 / n); at most 16",
+        source="arXiv 2603.10848",
+        checked=DESCRIBED,
+        note="Baseline w mean + (1 - w) V, w = d / (d + 1 / n). V is the posterior before the step, in the paper a "
+        "pretrained value model. more=4 takes fewer rounds.",
+    ),
+    Method(
+        "aero",
+        aero,
+        decides=ROUNDS,
+        formula="8, without a success 2 more up to 16; below 1/2, the successes and as many failures are trained on",
+        source="arXiv 2602.14338",
+        checked=DESCRIBED,
+        note="Groups of equal rewards train on 4 rows, against the mean of Beta(1 + c, 1 + n - c): the same advantage "
+        "for all 4. generate is our default.",
     ),
     Method(
         "pods",
