@@ -33,8 +33,10 @@ from budgetalloc.policies.published.in_rounds.reinforce_ada import reinforce_ada
 from budgetalloc.policies.published.in_rounds.speed import speed
 from budgetalloc.policies.published.in_rounds.v05 import v05
 from budgetalloc.policies.published.in_rounds.xrpo import xrpo
+from budgetalloc.policies.published.which_baseline.a_star_po import a_star_po
 from budgetalloc.policies.published.which_baseline.ebpo import ebpo
 from budgetalloc.policies.published.which_baseline.reinforce_pp import reinforce_pp
+from budgetalloc.policies.published.which_prompts.adarft import adarft
 from budgetalloc.policies.published.which_prompts.brorl import brorl
 from budgetalloc.policies.published.which_prompts.categories import dump, sec
 from budgetalloc.policies.published.which_prompts.cures import cures
@@ -43,7 +45,9 @@ from budgetalloc.policies.published.which_prompts.drive import drive
 from budgetalloc.policies.published.which_prompts.greso import greso
 from budgetalloc.policies.published.which_prompts.masa import masa
 from budgetalloc.policies.published.which_prompts.mopps import mopps
+from budgetalloc.policies.published.which_prompts.prime_pools import prime_pools
 from budgetalloc.policies.published.which_prompts.pvpo import pvpo
+from budgetalloc.policies.published.which_prompts.sgpo import sgpo
 from budgetalloc.policies.published.which_prompts.spo import spo, spo_pp
 from budgetalloc.policies.published.which_prompts.vade import vade
 from budgetalloc.policies.published.which_rollouts.cppo import cppo
@@ -311,6 +315,26 @@ METHODS: tuple[Method, ...] = (
         "dependence on drift. offline= takes the eight offline rollouts, given or charged to the run.",
     ),
     Method(
+        "prime_pools",
+        prime_pools,
+        decides=WHICH,
+        formula="drawn by 0.2, 1 or 0.2 where the last mean is at most 1/4, 3/4 or 1, by 1 if never seen",
+        source="PrimeIntellect-ai/prime-rl@114f3ca",
+        checked=CODE,
+        note="Without replacement within a step.",
+    ),
+    Method(
+        "adarft",
+        adarft,
+        decides=WHICH,
+        formula="a group each to the difficulties nearest to T, T <- T + 50 tanh(2 (mean reward - 0.5)) in [0, 100]",
+        source="arXiv 2504.05520",
+        checked=FORMULAS,
+        starves=True,
+        note="Difficulties are 100 (1 - s / n) of rollouts before training, by default eight a prompt, measured by the "
+        "run's first steps and charged to it. Prompts far from T are left out.",
+    ),
+    Method(
         "drive",
         drive,
         decides=WHICH,
@@ -378,6 +402,17 @@ METHODS: tuple[Method, ...] = (
         of_rates=True,
         note="Without predictions the rule is a posterior mean in (0.1, 0.9), which are our bounds. The released "
         "code has no gate.",
+    ),
+    Method(
+        "sgpo",
+        sgpo,
+        decides=WHICH,
+        formula="p of eight rollouts before training: none above 3/4, else groups of 2, then 4, then 8 >= 1 / p",
+        source="arXiv 2606.08854",
+        checked=DESCRIBED,
+        starves=True,
+        note="The eight are measured by the run's first steps and charged to it. From an unofficial implementation; "
+        "the paper was not read. The lengths of the phases are our default. Solved prompts are left out.",
     ),
     Method(
         "pvpo",
@@ -563,6 +598,16 @@ METHODS: tuple[Method, ...] = (
         source="arXiv 2501.03262",
         checked=CODE,
         note="As verl has it with discount 1, without the penalty on the divergence, which the trainer has.",
+    ),
+    Method(
+        "a_star_po",
+        a_star_po,
+        decides=BASELINE,
+        formula="V* = 0.5 log mean exp(2 r) of eight rollouts before training, fixed; one rollout a prompt, in epochs",
+        source="arXiv 2505.20686",
+        checked=CODE,
+        note="The baseline only, without the paper's squared loss. The eight rollouts are measured by the run's first "
+        "steps and charged to it, or given.",
     ),
     Method(
         "ebpo",

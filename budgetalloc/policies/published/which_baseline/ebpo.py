@@ -22,7 +22,9 @@ class Moments(NamedTuple):
     @classmethod
     def of(cls, values: FloatArray) -> "Moments":
         """The moments of these values."""
-        return cls(float(len(values)), float(values.mean()), float(values.var() * len(values))) if len(values) else cls()
+        return (
+            cls(float(len(values)), float(values.mean()), float(values.var() * len(values))) if len(values) else cls()
+        )
 
     def plus(self, other: "Moments") -> "Moments":
         """The moments of the values of both.
