@@ -53,6 +53,15 @@ RIVALS: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
     # Its first steps measure 8 rollouts of each prompt: all of a run on seen_once (4,810 prompts) and on larger pools.
     "spo_offline": (lambda seed: policies.spo(offline=8, seed=seed), {}),
     "spo_pp": (lambda seed: policies.spo_pp(seed=seed), {}),
+    "reinforce_pp": (lambda seed: policies.reinforce_pp(seed=seed), {}),
+    "prime_pools": (lambda seed: policies.prime_pools(seed=seed), {}),
+    # These measure 8 rollouts of each prompt first, as spo_offline does.
+    "adarft": (lambda seed: policies.adarft(seed=seed), {}),
+    "sgpo": (lambda seed: policies.sgpo(phases=(30, 60), seed=seed), {}),
+    "a_star_po": (lambda seed: policies.a_star_po(seed=seed), {}),
+    "ebpo": (lambda seed: policies.ebpo(seed=seed), {}),
+    "aero": (lambda seed: policies.aero(seed=seed), {}),
+    "v05": (lambda seed: policies.v05(more=4, seed=seed), {}),  # the paper's 1 takes up to 13 rounds a step
     "adaptive": (lambda seed: ba.adaptive(seed=seed), {}),
 }
 ROLLOUTS = 256  # a step of 32 prompts x 8

@@ -19,6 +19,7 @@ from budgetalloc.policies.published.across_prompts.e3 import e3 as e3
 from budgetalloc.policies.published.across_prompts.gvm import gvm as gvm
 from budgetalloc.policies.published.across_prompts.knapsack_rl import knapsack_rl as knapsack_rl
 from budgetalloc.policies.published.across_prompts.vip import vip as vip
+from budgetalloc.policies.published.in_rounds.aero import aero as aero
 from budgetalloc.policies.published.in_rounds.ar3po import ar3po as ar3po
 from budgetalloc.policies.published.in_rounds.dapo import dapo as dapo
 from budgetalloc.policies.published.in_rounds.dars import dars as dars
@@ -26,7 +27,12 @@ from budgetalloc.policies.published.in_rounds.hora import hora as hora
 from budgetalloc.policies.published.in_rounds.pilot_commit import pilot_commit as pilot_commit
 from budgetalloc.policies.published.in_rounds.reinforce_ada import reinforce_ada as reinforce_ada
 from budgetalloc.policies.published.in_rounds.speed import speed as speed
+from budgetalloc.policies.published.in_rounds.v05 import v05 as v05
 from budgetalloc.policies.published.in_rounds.xrpo import xrpo as xrpo
+from budgetalloc.policies.published.which_baseline.a_star_po import a_star_po as a_star_po
+from budgetalloc.policies.published.which_baseline.ebpo import ebpo as ebpo
+from budgetalloc.policies.published.which_baseline.reinforce_pp import reinforce_pp as reinforce_pp
+from budgetalloc.policies.published.which_prompts.adarft import adarft as adarft
 from budgetalloc.policies.published.which_prompts.brorl import brorl as brorl
 from budgetalloc.policies.published.which_prompts.categories import dump as dump
 from budgetalloc.policies.published.which_prompts.categories import sec as sec
@@ -36,7 +42,9 @@ from budgetalloc.policies.published.which_prompts.drive import drive as drive
 from budgetalloc.policies.published.which_prompts.greso import greso as greso
 from budgetalloc.policies.published.which_prompts.masa import masa as masa
 from budgetalloc.policies.published.which_prompts.mopps import mopps as mopps
+from budgetalloc.policies.published.which_prompts.prime_pools import prime_pools as prime_pools
 from budgetalloc.policies.published.which_prompts.pvpo import pvpo as pvpo
+from budgetalloc.policies.published.which_prompts.sgpo import sgpo as sgpo
 from budgetalloc.policies.published.which_prompts.spo import spo as spo
 from budgetalloc.policies.published.which_prompts.spo import spo_pp as spo_pp
 from budgetalloc.policies.published.which_prompts.vade import vade as vade

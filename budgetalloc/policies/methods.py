@@ -25,6 +25,7 @@ from budgetalloc.policies.published.across_prompts.e3 import e3
 from budgetalloc.policies.published.across_prompts.gvm import gvm
 from budgetalloc.policies.published.across_prompts.knapsack_rl import knapsack_rl
 from budgetalloc.policies.published.across_prompts.vip import vip
+from budgetalloc.policies.published.in_rounds.aero import aero
 from budgetalloc.policies.published.in_rounds.ar3po import ar3po
 from budgetalloc.policies.published.in_rounds.dapo import dapo
 from budgetalloc.policies.published.in_rounds.dars import dars
@@ -32,7 +33,12 @@ from budgetalloc.policies.published.in_rounds.hora import hora
 from budgetalloc.policies.published.in_rounds.pilot_commit import pilot_commit
 from budgetalloc.policies.published.in_rounds.reinforce_ada import reinforce_ada
 from budgetalloc.policies.published.in_rounds.speed import speed
+from budgetalloc.policies.published.in_rounds.v05 import v05
 from budgetalloc.policies.published.in_rounds.xrpo import xrpo
+from budgetalloc.policies.published.which_baseline.a_star_po import a_star_po
+from budgetalloc.policies.published.which_baseline.ebpo import ebpo
+from budgetalloc.policies.published.which_baseline.reinforce_pp import reinforce_pp
+from budgetalloc.policies.published.which_prompts.adarft import adarft
 from budgetalloc.policies.published.which_prompts.brorl import brorl
 from budgetalloc.policies.published.which_prompts.categories import dump, sec
 from budgetalloc.policies.published.which_prompts.cures import cures
@@ -41,7 +47,9 @@ from budgetalloc.policies.published.which_prompts.drive import drive
 from budgetalloc.policies.published.which_prompts.greso import greso
 from budgetalloc.policies.published.which_prompts.masa import masa
 from budgetalloc.policies.published.which_prompts.mopps import mopps
+from budgetalloc.policies.published.which_prompts.prime_pools import prime_pools
 from budgetalloc.policies.published.which_prompts.pvpo import pvpo
+from budgetalloc.policies.published.which_prompts.sgpo import sgpo
 from budgetalloc.policies.published.which_prompts.spo import spo, spo_pp
 from budgetalloc.policies.published.which_prompts.vade import vade
 from budgetalloc.policies.published.which_rollouts.cppo import cppo
@@ -53,13 +61,14 @@ from budgetalloc.solvers.exact import ortools
 from budgetalloc.solvers.greedy import greedy
 from budgetalloc.values import hit, mixed_group, success_gain, variance
 
-Decides = Literal["across prompts", "which prompts", "in rounds", "which rollouts"]
-ACROSS, WHICH, ROUNDS, ROLLOUTS = DECIDES = get_args(Decides)
+Decides = Literal["across prompts", "which prompts", "in rounds", "which rollouts", "which baseline"]
+ACROSS, WHICH, ROUNDS, ROLLOUTS, BASELINE = DECIDES = get_args(Decides)
 SECTIONS: dict[Decides, str] = {
     ACROSS: "How many rollouts each prompt of a batch gets.",
     WHICH: "Which prompts get rollouts.",
     ROUNDS: "How a step continues after the rewards of its first rollouts: these methods decide in rounds.",
     ROLLOUTS: "Which of the generated rollouts are trained on.",
+    BASELINE: "Which baseline the rewards are compared with; all prompts get equal counts.",
 }
 """The main decision of a method: the sections of the table, and the folders of `published/`."""
 
@@ -353,6 +362,26 @@ METHODS: tuple[Method, ...] = (
         "dependence on drift. offline= takes the eight offline rollouts, given or charged to the run.",
     ),
     Method(
+        "prime_pools",
+        prime_pools,
+        decides=WHICH,
+        formula="drawn by 0.2, 1 or 0.2 where the last mean is at most 1/4, 3/4 or 1, by 1 if never seen",
+        source="PrimeIntellect-ai/prime-rl@114f3ca",
+        checked=CODE,
+        note="Without replacement within a step.",
+    ),
+    Method(
+        "adarft",
+        adarft,
+        decides=WHICH,
+        formula="a group each to the difficulties nearest to T, T <- T + 50 tanh(2 (mean reward - 0.5)) in [0, 100]",
+        source="arXiv 2504.05520",
+        checked=FORMULAS,
+        starves=True,
+        note="Difficulties are 100 (1 - s / n) of rollouts before training, by default eight a prompt, measured by the "
+        "run's first steps and charged to it. Prompts far from T are left out.",
+    ),
+    Method(
         "drive",
         drive,
         decides=WHICH,
@@ -420,6 +449,17 @@ METHODS: tuple[Method, ...] = (
         of_rates=True,
         note="Without predictions the rule is a posterior mean in (0.1, 0.9), which are our bounds. The released "
         "code has no gate.",
+    ),
+    Method(
+        "sgpo",
+        sgpo,
+        decides=WHICH,
+        formula="p of eight rollouts before training: none above 3/4, else groups of 2, then 4, then 8 >= 1 / p",
+        source="arXiv 2606.08854",
+        checked=DESCRIBED,
+        starves=True,
+        note="The eight are measured by the run's first steps and charged to it. From an unofficial implementation; "
+        "the paper was not read. The lengths of the phases are our default. Solved prompts are left out.",
     ),
     Method(
         "pvpo",
@@ -513,6 +553,26 @@ METHODS: tuple[Method, ...] = (
         "the sizes of rounds are our defaults.",
     ),
     Method(
+        "v05",
+        v05,
+        decides=ROUNDS,
+        formula="4, then 1 more while d / (d n + 1) falls by 0.0039, d = max(0, (2 mean - 2 V)^2 - 1 / n); at most 16",
+        source="arXiv 2603.10848",
+        checked=DESCRIBED,
+        note="Baseline w mean + (1 - w) V, w = d / (d + 1 / n). V is the posterior before the step, in the paper a "
+        "pretrained value model. more=4 takes fewer rounds.",
+    ),
+    Method(
+        "aero",
+        aero,
+        decides=ROUNDS,
+        formula="8, without a success 2 more up to 16; below 1/2, the successes and as many failures are trained on",
+        source="arXiv 2602.14338",
+        checked=DESCRIBED,
+        note="Groups of equal rewards train on 4 rows, against the mean of Beta(1 + c, 1 + n - c): the same advantage "
+        "for all 4. generate is our default.",
+    ),
+    Method(
         "pods",
         pods,
         decides=ROLLOUTS,
@@ -576,6 +636,34 @@ METHODS: tuple[Method, ...] = (
         source="arXiv 2509.22115",
         checked=DESCRIBED,
         note="Without the token level; the schedule is `downselect.d3s_schedule`. Uniform counts.",
+    ),
+    Method(
+        "reinforce_pp",
+        reinforce_pp,
+        decides=BASELINE,
+        formula="r whitened over the tokens of the batch, one rollout a prompt, in epochs",
+        source="arXiv 2501.03262",
+        checked=CODE,
+        note="As verl has it with discount 1, without the penalty on the divergence, which the trainer has.",
+    ),
+    Method(
+        "a_star_po",
+        a_star_po,
+        decides=BASELINE,
+        formula="V* = 0.5 log mean exp(2 r) of eight rollouts before training, fixed; one rollout a prompt, in epochs",
+        source="arXiv 2505.20686",
+        checked=CODE,
+        note="The baseline only, without the paper's squared loss. The eight rollouts are measured by the run's first "
+        "steps and charged to it, or given.",
+    ),
+    Method(
+        "ebpo",
+        ebpo,
+        decides=BASELINE,
+        formula="(1 - S) group mean + S run mean, S = (s2 / n) / (s2 / n + t2), then whitened",
+        source="arXiv 2602.05165, Algorithm 1",
+        checked=FORMULAS,
+        note="Without the paper's order of the prompts by topic.",
     ),
 )
 

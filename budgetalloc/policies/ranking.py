@@ -61,7 +61,15 @@ def drawn_first(weights_P: FloatArray, rng: np.random.Generator) -> FloatArray:
     >>> np.bincount(first) / 2000
     array([0.605, 0.301, 0.094])
     """
-    order = np.argsort(rng.exponential(size=len(weights_P)) / weights_P, kind="stable")  # the first of these arrivals
-    scores_P = np.empty(len(order))
-    scores_P[order] = np.linspace(2.0, 1.0, len(order))
+    return falling(np.argsort(rng.exponential(size=len(weights_P)) / weights_P, kind="stable"))  # of these arrivals
+
+
+def falling(order_P: IntArray) -> FloatArray:
+    """Positive scores for `ranked` that fall along this order of the prompts' indices.
+
+    >>> falling(np.array([2, 0, 1]))
+    array([1.5, 1. , 2. ])
+    """
+    scores_P = np.empty(len(order_P))
+    scores_P[order_P] = np.linspace(2.0, 1.0, len(order_P))
     return scores_P

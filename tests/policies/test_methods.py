@@ -69,7 +69,8 @@ def test_a_row_is_complete(method):
     assert policy.name.startswith(f"{method.name}(")
     assert method.formula
     assert "\n" not in method.formula + method.source + method.note
-    assert method.source == methods.OURS or re.match(r"arXiv \d{4}\.\d{5}", method.source), method.source
+    paper_or_code = r"arXiv \d{4}\.\d{5}|[\w-]+/[\w-]+@[0-9a-f]{7}$"
+    assert method.source == methods.OURS or re.match(paper_or_code, method.source), method.source
     assert not method.note or method.note.endswith(".")
 
 

@@ -14,7 +14,7 @@ from budgetalloc.errors import InputError, check_array, check_integer, check_num
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.compose import spend
 from budgetalloc.policies.decision import Needs, View
-from budgetalloc.policies.ranking import top
+from budgetalloc.policies.ranking import falling, top
 from budgetalloc.policies.signal import mean_advantage
 
 CategoryOf = Callable[[Id], Hashable]
@@ -191,9 +191,7 @@ def _bandit(
         named = (str(domain_of(x)) for x in view.ids_P)
         category_P = np.fromiter((place.setdefault(c, len(place)) for c in named), dtype=np.int64)
         order = draw_order(score(view.numbers, list(place)) / temperature, category_P, view.rng)
-        # Scores that fall along the order: a solver fills the groups of the prompts drawn first.
-        scores_P = np.empty(len(order))
-        scores_P[order] = np.linspace(2.0, 1.0, len(order))
+        scores_P = falling(order)  # a solver fills the groups of the prompts drawn first
         if view.budget.tokens is not None and view.costs_P is not None:
             scores_P *= view.costs_P  # the cost of a prompt does not change the order of the draws
         return spend(view.belief_P, top(scores_P, group), view, None)

@@ -1,0 +1,142 @@
+"""AERO: more rollouts until a first success, balanced rows of hard prompts, a signal from groups of equal rewards."""
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.budget import IntArray
+from budgetalloc.errors import check_integer
+from budgetalloc.policies.base import Policy
+from budgetalloc.policies.decision import Needs, Outcome, Rounds, View
+from budgetalloc.policies.downselect.groups import check_rows, turn
+from budgetalloc.policies.rounds import Spending
+
+_ALIKE = 4  # rows kept of a group of equal successes
+
+
+def kept_of(successes_P: FloatArray, n_P: FloatArray) -> FloatArray:
+    """Rows that AERO trains on of a group with this many successes in n rollouts, shape (P,).
+
+    4 of a group of equal successes, twice the successes of one below 1/2, all of another.
+
+    >>> kept_of(np.array([0.0, 2.0, 4.0, 8.0]), np.array([16.0, 8.0, 8.0, 8.0]))
+    array([4., 4., 8., 4.])
+    """
+    alike_P = (successes_P <= 0) | (successes_P >= n_P)
+    return np.where(
+        alike_P, np.minimum(n_P, _ALIKE), np.minimum(n_P, np.where(2 * successes_P < n_P, 2 * successes_P, n_P))
+    )
+
+
+def kept_rows(group_R: IntArray, success_R: FloatArray) -> NDArray[np.bool_]:
+    """Which rollouts AERO trains on, shape (R,): of each kind, those generated first; none without a success.
+
+    >>> kept_rows(np.zeros(8, dtype=int), np.array([0.0, 0, 1, 0, 0, 0, 0, 0]))
+    array([ True, False,  True, False, False, False, False, False])
+    """
+    scored_R, won_R = ~np.isnan(success_R), np.nan_to_num(success_R) > 0.5
+    groups = int(group_R.max(initial=-1)) + 1
+    wins_G = np.bincount(group_R, won_R, groups).astype(np.float64)
+    n_G = np.bincount(group_R, scored_R, groups).astype(np.float64)
+    kept_G = kept_of(wins_G, n_G)
+    alike_G = (wins_G == 0) | (wins_G == n_G)
+    most_R = np.where(alike_G, kept_G, np.where(2 * wins_G < n_G, wins_G, n_G))[group_R]  # of each kind
+    return np.asarray(scored_R & (turn(3 * group_R + won_R + 2 * ~scored_R) < most_R))
+
+
+def useful_first(
+    ids_R: Sequence[Hashable],
+    rewards_R: ArrayLike,
+    rows: int,
+    scores_RF: ArrayLike | None = None,
+    success_R: ArrayLike | None = None,
+) -> IntArray:
+    """The `kept_rows`, then other rows, which have no advantage, as far as they are needed: for `Policy.keep`."""
+    group_R, rewards = check_rows(ids_R, rewards_R, rows)
+    success = rewards if success_R is None else check_rows(ids_R, success_R, rows)[1]
+    return np.sort(np.argsort(~kept_rows(group_R, success), kind="stable")[:rows])
+
+
+def aero(*, group: int = 8, rescue: int = 2, most: int = 16, generate: int = 2, seed: int = 0) -> Policy:
+    """Groups of 8; without a success, 2 more at a time up to 16; half-failed groups balanced (AERO, arXiv 2602.14338).
+
+    A group below 1/2 trains on its successes and as many failures. A group whose rewards are all equal trains on 4
+    rows, whose baseline is the mean (c + 1) / (n + 2) of Beta(1 + c, 1 + n - c) in place of the group's c / n, so that
+    their advantage is not 0: all 4 have the same one. Other groups train on all rows. Advantages are
+    (r - m) / sqrt(m (1-m)), with m the mean of the rows trained on or that of the Beta.
+
+    From an unofficial implementation and summaries; the full text was not read. That code subtracts the group's mean
+    from the Beta rows again, which gives 0; the abstract says that they have a signal. New prompts start until the rows
+    to train on fill the trainer's batch, or `generate` batches were generated, all of which count. If that does not
+    suffice, rows that the rule drops fill the batch, with advantage 0.
+
+    Args:
+        group: Rollouts to start a prompt with, at least 1.
+        rescue: Rollouts to continue it with while all fail, at least 1.
+        most: Most rollouts of a prompt, at least `group`.
+        generate: Most batches that a step may generate, at least 2; our default.
+        seed: Seeds the ties.
+
+    >>> from budgetalloc import Budget
+    >>> step = aero(group=4, most=8, generate=2).begin(["a", "b", "c", "d"], Budget(rollouts=16, floor=0))
+    >>> step.request()
+    array([4, 4, 0, 0])
+    >>> step.observe(["a"] * 4 + ["b"] * 4, [0, 0, 0, 0, 1, 1, 0, 1]); step.request()  # a is to be rescued
+    array([2, 0, 0, 0])
+    >>> step.observe(["a"] * 2, [0, 1])
+    >>> step.expected_success(["a"] * 6 + ["b"] * 4, [0, 0, 0, 0, 0, 1, 1, 1, 0, 1])  # a trains on one of each
+    array([0.5 ,  nan,  nan,  nan,  nan, 0.5 , 0.75, 0.75, 0.75, 0.75])
+    """
+    check_integer("group", group, 1)
+    check_integer("rescue", rescue, 1)
+    check_integer("most", most, group)
+    check_integer("generate", generate, 2)
+
+    def decide(view: View) -> Rounds:
+        prompts = len(view.belief_P)
+        spending = Spending(view.budget, prompts)
+        total, started = spending.left, 0
+        batch = -(-total // generate)
+        share = total // prompts // view.budget.quantum * view.budget.quantum
+        open_P, useful = np.zeros(prompts, dtype=np.bool_), 0.0
+        while spending.left and (open_P.any() or useful < batch):
+            before_P = spending.counts_P.copy()
+            spending.give_each(np.flatnonzero(open_P), np.minimum(rescue, np.maximum(most - before_P[open_P], 1)))
+            starts = int(max(batch - useful - _ALIKE * int(open_P.sum()), 0) // group)
+            starts = max(starts, int((spending.counts_P == before_P).all() and useful < batch))
+            if view.budget.floor:
+                starts = prompts - started
+            at = np.arange(started, min(started + starts, prompts))
+            spending.give_each(at, min(group, share) if view.budget.floor else group)
+            started += len(at)
+            if (spending.counts_P == before_P).all():
+                break
+            tally = yield spending.counts_P - before_P
+            met_P = spending.counts_P > 0
+            open_P = met_P & (tally.successes_P <= 0) & (spending.counts_P < most)
+            useful = float(kept_of(tally.successes_P, tally.scored_P)[met_P & ~open_P].sum())
+        before_P = spending.counts_P.copy()  # too few prompts for a batch: they get larger groups
+        spending.spread(np.argsort(before_P, kind="stable"), keep=min(total - batch, spending.left))
+        yield spending.counts_P - before_P
+
+    def expect(outcome: Outcome) -> FloatArray:
+        group_R, success_R = outcome.group_R, outcome.success_R
+        groups, kept_R = len(outcome.ids_G), kept_rows(group_R, success_R)
+        wins_G, n_G = np.bincount(group_R, np.nan_to_num(success_R) > 0.5, groups), outcome.scored_G
+        trained_G = np.bincount(group_R, np.where(kept_R, success_R, 0.0), groups)
+        mean_G = trained_G / np.maximum(np.bincount(group_R, kept_R, groups), 1)
+        alike_G = (wins_G == 0) | (wins_G == n_G)
+        return np.where(kept_R, np.where(alike_G, (wins_G + 1) / (n_G + 2), mean_G)[group_R], np.nan)
+
+    return Policy(
+        f"aero(group={group}, rescue={rescue}, most={most}, generate={generate}, seed={seed})",
+        decide,
+        BetaEstimator(),
+        seed,
+        Needs(candidates=generate, baseline="policy", scale="group", generate=generate),
+        keep=useful_first,
+        expect=expect,
+    )

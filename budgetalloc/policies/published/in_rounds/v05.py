@@ -1,0 +1,101 @@
+"""V0.5: history as the baseline where it agrees with the group, and more rollouts where it does not."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.errors import check_integer, check_number
+from budgetalloc.policies.base import Policy
+from budgetalloc.policies.decision import Needs, Outcome, Rounds, Tally, View
+from budgetalloc.policies.rounds import until_finished
+
+
+def disagreement(mean_P: FloatArray, value_P: FloatArray, n_P: FloatArray) -> FloatArray:
+    """The squared error of a value that a group's mean shows, on the scale of rewards of -1 and 1, shape (P,).
+
+    max(0, (2 mean - 2 value)^2 - 1 / n): what is left after the largest variance of a mean of n; 0 where n is 0.
+
+    >>> disagreement(np.array([0.0, 0.0, 0.5]), np.array([0.2, 0.9, 0.9]), np.full(3, 4.0)).round(2)
+    array([0.  , 2.99, 0.39])
+    """
+    return np.where(n_P > 0, np.maximum(4 * (mean_P - value_P) ** 2 - 1 / np.maximum(n_P, 1), 0.0), 0.0)
+
+
+def fused(mean_P: FloatArray, value_P: FloatArray, n_P: FloatArray) -> FloatArray:
+    """V0.5's baseline: w mean + (1 - w) value, w = d / (d + 1 / n) with d the `disagreement`, shape (P,).
+
+    >>> fused(np.array([0.0, 0.0]), np.array([0.2, 0.9]), np.array([4.0, 4.0])).round(3)  # w = 0, w = 2.99 / 3.24
+    array([0.2  , 0.069])
+    """
+    error_P = disagreement(mean_P, value_P, n_P)
+    weight_P = error_P / (error_P + 1 / np.maximum(n_P, 1))
+    return np.asarray(weight_P * mean_P + (1 - weight_P) * value_P)
+
+
+def next_gain(error_P: ArrayLike, n_P: ArrayLike) -> FloatArray:
+    """What one more rollout takes off the squared error of `fused`, d / (d n + 1) - d / (d (n + 1) + 1), shape (P,).
+
+    >>> next_gain([0.0, 1.0], [4, 4]).round(4)  # 1/5 - 1/6
+    array([0.    , 0.0333])
+    """
+    error, n = np.asarray(error_P, dtype=np.float64), np.asarray(n_P, dtype=np.float64)
+    return np.asarray(error / (error * n + 1) - error / (error * (n + 1) + 1))
+
+
+def v05(*, first: int = 4, most: int = 16, more: int = 1, cost: float = 0.0039, seed: int = 0) -> Policy:
+    """Groups of `first`; where they contradict what is believed, more rollouts (V0.5, arXiv 2603.10848).
+
+    The baseline is the believed success V where the group's mean agrees with it, and between V and the mean where it
+    does not (`fused`): the test asks whether their distance is more than the noise of the mean. A group continues as
+    long as one more rollout lowers the expected squared error of the baseline by more than `cost` (`next_gain`), up to
+    `most`; `cost` = 0.0039 is 1 / 16^2.
+
+    V is the paper's pretrained value model V0; here it is the mean of the library's posterior before the step, with the
+    prior of the pool for a prompt never seen. Rules and constants are taken from a reader's notes of the paper. The
+    scale of the advantages is not known to us: here it is their root mean square. The baseline contains the rollout's
+    own reward where the group disagrees. Groups of 1 and 2 did not converge in the paper. The step's budget is spent
+    exactly: what a group does not need starts further prompts.
+
+    Args:
+        first: Rollouts to start a prompt with, at least 1.
+        most: Most rollouts of a prompt, at least `first`.
+        more: Rollouts to continue a group with, at least 1. The paper's is 1; more take fewer rounds.
+        cost: The least fall of the squared error that a further rollout is worth, for rewards of -1 and 1.
+        seed: Seeds the ties.
+
+    >>> from budgetalloc import Budget
+    >>> policy = v05()
+    >>> for _ in range(3):
+    ...     policy.observe(["known", "fell"] * 8, [1] * 16)
+    >>> step = policy.begin(["known", "fell"], Budget(rollouts=16, floor=4))
+    >>> step.request()
+    array([4, 4])
+    >>> step.observe(["known"] * 4 + ["fell"] * 4, [1] * 4 + [0] * 4); step.request()
+    array([0, 1])
+    """
+    check_integer("first", first, 1)
+    check_integer("most", most, first)
+    check_integer("more", more, 1)
+    check_number("cost", cost, 0, 1)
+
+    def decide(view: View) -> Rounds:
+        value_P = view.belief_P.mean
+
+        def settled(tally: Tally) -> NDArray[np.bool_]:
+            mean_P = tally.successes_P / np.maximum(tally.scored_P, 1)
+            return next_gain(disagreement(mean_P, value_P, tally.scored_P), tally.scored_P) <= cost
+
+        return until_finished(view, first, more, most, settled, view.rollouts_only("v05"))
+
+    def expect(outcome: Outcome) -> FloatArray:
+        return fused(outcome.mean_G, outcome.belief_G.mean, outcome.scored_G)[outcome.group_R]
+
+    return Policy(
+        f"v05(first={first}, most={most}, more={more}, cost={cost}, seed={seed})",
+        decide,
+        BetaEstimator(prior="pool", discount=0.9),
+        seed,
+        Needs(candidates=2, baseline="policy", scale="batch"),
+        expect=expect,
+    )

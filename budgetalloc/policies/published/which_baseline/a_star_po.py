@@ -1,0 +1,71 @@
+"""A*-PO: a baseline from the model before training that stays fixed."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.errors import check_array, check_number
+from budgetalloc.policies.base import Policy
+from budgetalloc.policies.decision import Needs, Outcome
+from budgetalloc.policies.epochs import COLUMNS, count_visits, in_epochs
+from budgetalloc.policies.reference import COLUMNS as REFERENCE
+from budgetalloc.policies.reference import Offline, Reference
+
+
+def optimal_value(successes_P: ArrayLike, rollouts_P: ArrayLike, beta: float = 0.5) -> FloatArray:
+    """V* = beta log mean exp(r / beta) of n rewards of 0 and 1, s of them 1: beta log(1 + s / n (e^(1/beta) - 1)).
+
+    The value of the best policy within a divergence from the reference; it lies between the mean and the largest
+    reward. 1/2 where nothing is known. Shape (P,).
+
+    >>> optimal_value([0, 1, 4, 8, 0], [8, 8, 8, 8, 0]).round(3)
+    array([0.   , 0.294, 0.717, 1.   , 0.5  ])
+    """
+    check_number("beta", beta, 0.01, 100)
+    wins = check_array("successes_P", successes_P, "the successes of each prompt")
+    n = check_array("rollouts_P", rollouts_P, "the rollouts of each prompt")
+    return np.where(n > 0, beta * np.log1p(wins / np.maximum(n, 1) * np.expm1(1 / beta)), 0.5)
+
+
+def a_star_po(*, beta: float = 0.5, offline: Offline = 8, seed: int = 0) -> Policy:
+    """Groups of one in epochs, with V* of the model before training as a fixed baseline (A*-PO, arXiv 2505.20686).
+
+    V* is `optimal_value` of 8 rollouts of the reference model, and is never updated. The method's loss is
+    (beta2 log(pi / pi_ref) + V* - r)^2: its gradient is that of a policy gradient with the advantage
+    r - V* - beta2 log(pi / pi_ref). This is its baseline in the trainer's own loss, without the last term (beta2 is
+    1e-3); advantages are divided by their root mean square, since that loss leaves their scale open. TRL's
+    `A2POTrainer` has the loss. As the model improves, r - V* loses its mean of 0.
+
+    Args:
+        beta: beta1 of V*, in [0.01, 100]. Small is the largest reward, large the mean.
+        offline: (successes, rollouts) of each prompt before training, or how many rollouts to measure each with, which
+            are charged to the run: as in `spo`.
+        seed: Seeds the order of the prompts.
+
+    >>> from budgetalloc import Budget
+    >>> step = a_star_po(offline={"half": (4, 8)}).begin(["half"], Budget(rollouts=1, floor=0, min_group=1))
+    >>> step.expected_success(["half"], [1]).round(3)
+    array([0.717])
+    """
+    check_number("beta", beta, 0.01, 100)
+    reference = Reference.of(offline)
+
+    def learn(memory: Memory, visit: Visit) -> None:
+        reference.learn(memory, visit)
+        count_visits(memory, visit)
+
+    def expect(outcome: Outcome) -> FloatArray:
+        value_G = optimal_value(*reference.results(outcome.ids_G, outcome.recall_G), beta)
+        return reference.untrained(outcome, np.clip(value_G, 0.0, 1.0))
+
+    return Policy(
+        f"a_star_po(beta={beta}, offline={reference}, seed={seed})",
+        reference.measured_first(in_epochs(1)),
+        BetaEstimator(),
+        seed,
+        Needs(candidates="all", baseline="policy", scale="batch", min_group=1),
+        memory=Memory({**COLUMNS, **REFERENCE}, learn),
+        expect=expect,
+    )

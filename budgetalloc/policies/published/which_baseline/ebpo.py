@@ -1,0 +1,108 @@
+"""EBPO: the group's mean, shrunk to the mean of the run."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.policies.base import Policy
+from budgetalloc.policies.compose import uniform
+from budgetalloc.policies.decision import Needs, Outcome
+
+
+class Moments(NamedTuple):
+    """Number, mean, and sum of squared deviations of the values so far (Welford's algorithm)."""
+
+    n: float = 0.0
+    mean: float = 0.0
+    squares: float = 0.0
+
+    @classmethod
+    def of(cls, values: FloatArray) -> "Moments":
+        """The moments of these values."""
+        return (
+            cls(float(len(values)), float(values.mean()), float(values.var() * len(values))) if len(values) else cls()
+        )
+
+    def plus(self, other: "Moments") -> "Moments":
+        """The moments of the values of both.
+
+        >>> Moments.of(np.array([0.0, 1.0])).plus(Moments.of(np.array([1.0, 1.0])))
+        Moments(n=4.0, mean=0.75, squares=0.75)
+        """
+        n, away = self.n + other.n, other.mean - self.mean
+        if not other.n:
+            return self
+        squares = self.squares + other.squares + away**2 * self.n * other.n / n
+        return Moments(n, self.mean + away * other.n / n, squares)
+
+    @property
+    def variance(self) -> float:
+        """The variance over n - 1; 0 for fewer than two values."""
+        return self.squares / (self.n - 1) if self.n > 1 else 0.0
+
+
+def shrunk(mean_G: FloatArray, n_G: FloatArray, rewards: Moments, means: Moments) -> FloatArray:
+    """EBPO's baseline of each group: (1 - S) mean + S mu, S = (s2 / n) / (s2 / n + t2), shape (G,).
+
+    Args:
+        mean_G, n_G: Mean success of each group, and its rollouts.
+        rewards: Of all rollouts of the run: mu and s2 are their mean and variance.
+        means: Of all group means of the run: t2 is their variance.
+
+    >>> rewards, means = Moments(100, 0.5, 99 * 0.25), Moments(10, 0.5, 9 * 0.03125)
+    >>> shrunk(np.array([0.0, 1.0]), np.array([8.0, 8.0]), rewards, means)  # S = 1/32 / (1/32 + 1/32)
+    array([0.25, 0.75])
+    """
+    noise_G = rewards.variance / np.maximum(n_G, 1)
+    total_G = noise_G + means.variance
+    share_G = np.where(total_G > 0, noise_G / np.where(total_G > 0, total_G, 1.0), 0.0)
+    return np.asarray((1 - share_G) * mean_G + share_G * rewards.mean)
+
+
+def ebpo(*, seed: int = 0) -> Policy:
+    """Equal groups, whose baseline is their mean shrunk to the mean of the run (EBPO, arXiv 2602.05165, Algorithm 1).
+
+    V = (1 - S) mean + S mu with S = (s2 / G) / (s2 / G + t2): mu and s2 are mean and variance of all successes of the
+    run, t2 the variance of its group means (`shrunk`), this step included, as in the paper, and not faded. Advantages
+    r - V are centred over the batch and divided by its standard deviation, so that groups of equal rewards have a
+    signal too. The baseline contains the rollout's own reward, as a group's mean does. The paper's sampling of prompts
+    by topic is not part of this; it is half of its gain.
+
+    Args:
+        seed: Seeds the ties.
+
+    >>> from budgetalloc import Budget
+    >>> policy = ebpo()
+    >>> step = policy.begin(["a", "b"], Budget(rollouts=4))
+    >>> step.expected_success(["a", "a", "b", "b"], [0, 0, 0, 1]).round(3)  # S = 1/8 / (1/8 + 1/8): half of 1/4 each
+    array([0.125, 0.125, 0.375, 0.375])
+    """
+
+    def moments(numbers: dict[str, float], kind: str) -> Moments:
+        return Moments(*(numbers[f"{kind}_{name}"] for name in Moments._fields))
+
+    def learn(memory: Memory, visit: Visit) -> None:
+        n, total, squared = (float(x_V.sum()) for x_V in (visit.scored_V, visit.successes_V, visit.graded_V))
+        mean = total / max(n, 1)
+        seen = Moments(n, mean, max(total - squared - n * mean**2, 0.0))  # u^2 = u - u (1-u)
+        for kind, step in (("rewards", seen), ("means", Moments.of(visit.mean_V))):
+            updated = moments(memory.numbers, kind).plus(step)
+            memory.numbers |= {f"{kind}_{name}": value for name, value in updated._asdict().items()}
+
+    def expect(outcome: Outcome) -> FloatArray:
+        numbers, success_R = dict(outcome.numbers), outcome.success_R
+        rewards = moments(numbers, "rewards").plus(Moments.of(success_R[~np.isnan(success_R)]))
+        means = moments(numbers, "means").plus(Moments.of(outcome.mean_G[outcome.scored_G > 0]))
+        return shrunk(outcome.mean_G, outcome.scored_G, rewards, means)[outcome.group_R]
+
+    start = {f"{kind}_{name}": 0.0 for kind in ("rewards", "means") for name in Moments._fields}
+    return replace(
+        uniform(seed=seed),
+        name=f"ebpo(seed={seed})",
+        needs=Needs(baseline="policy", scale="whiten"),
+        memory=Memory({}, learn, start),
+        expect=expect,
+    )

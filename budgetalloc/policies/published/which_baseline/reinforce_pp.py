@@ -1,0 +1,38 @@
+"""REINFORCE++: one baseline for the whole batch, in groups of one."""
+
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.memory import Memory
+from budgetalloc.policies.base import Policy
+from budgetalloc.policies.decision import Needs
+from budgetalloc.policies.epochs import COLUMNS, count_visits, in_epochs
+
+
+def reinforce_pp(*, group: int = 1, seed: int = 0) -> Policy:
+    """Rewards whitened over the batch's tokens, without a baseline of the prompt (REINFORCE++, arXiv 2501.03262).
+
+    Mean and deviation are those of all tokens of the batch, each with its rollout's reward (`scale="whiten_tokens"`),
+    as verl's `compute_reinforce_plus_plus_outcome_advantage` has it with discount 1; the mean includes the rollout's
+    own reward. The penalty on the divergence from the reference model that the paper puts into the reward of each token
+    belongs to the trainer. Prompts come in shuffled epochs, one rollout each. The variant "-baseline" is
+    `baseline="group", scale="whiten_tokens"` with larger groups; in groups of one its advantages are all 0.
+
+    Args:
+        group: Rollouts of a prompt, at least 1.
+        seed: Seeds the order of the prompts.
+
+    >>> from budgetalloc import Budget, group_advantages
+    >>> policy = reinforce_pp(seed=0)
+    >>> policy.allocate(["a", "b", "c", "d"], Budget(rollouts=2, floor=0, min_group=1)).sum()
+    np.int64(2)
+    >>> needs = policy.needs
+    >>> group_advantages([1, 0], ["a", "b"], needs.baseline, needs.scale, lengths_R=[6, 3]).round(3)  # mean 2/3
+    array([ 0.667, -1.333])
+    """
+    return Policy(
+        f"reinforce_pp(group={group}, seed={seed})",
+        in_epochs(group),
+        BetaEstimator(),
+        seed,
+        Needs(candidates="all", baseline="batch", scale="whiten_tokens", min_group=1),
+        memory=Memory(COLUMNS, count_visits),
+    )

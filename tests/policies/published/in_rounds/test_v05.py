@@ -1,0 +1,81 @@
+"""V0.5: the fused baseline minimises its squared error, and a group grows while that is worth a rollout."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from budgetalloc import Budget, InputError
+from budgetalloc.policies.published.in_rounds.v05 import disagreement, fused, next_gain, v05
+
+
+@given(error=st.floats(0, 4), n=st.integers(1, 16))
+def test_the_gain_is_the_fall_of_the_least_squared_error(error, n):
+    """min over w of w^2 / n + (1 - w)^2 d, on a grid."""
+    w = np.linspace(0, 1, 20001)
+    least = [(w**2 / k + (1 - w) ** 2 * error).min() for k in (n, n + 1)]
+    assert next_gain(error, n) == pytest.approx(least[0] - least[1], abs=1e-6)
+
+
+@given(mean=st.floats(0, 1), value=st.floats(0, 1), n=st.integers(1, 16))
+def test_the_baseline_is_at_that_minimum(mean, value, n):
+    one = lambda x: np.array([float(x)])  # noqa: E731
+    error = disagreement(one(mean), one(value), one(n))[0]
+    assert error == pytest.approx(max(0, ((2 * mean - 1) - (2 * value - 1)) ** 2 - 1 / n))
+    w = np.linspace(0, 1, 2001)
+    best = w[np.argmin(w**2 / n + (1 - w) ** 2 * error)]
+    assert fused(one(mean), one(value), one(n))[0] == pytest.approx(best * mean + (1 - best) * value, abs=1e-3)
+
+
+def run(policy, rates, budget, seed=0):
+    """All rounds of a step: how often each prompt was rolled out, its successes, and the rounds."""
+    rng, step = np.random.default_rng(seed), policy.begin(list(rates), budget)
+    count, wins, rounds = dict.fromkeys(rates, 0), dict.fromkeys(rates, 0.0), 0
+    while (counts_P := step.request()).any():
+        rounds += 1
+        ids = np.repeat(list(rates), counts_P).tolist()
+        rewards = [float(rng.random() < rates[x]) for x in ids]
+        for x, r in zip(ids, rewards, strict=True):
+            count[x], wins[x] = count[x] + 1, wins[x] + r
+        step.observe(ids, rewards)
+    return count, wins, rounds
+
+
+def test_a_group_that_history_foresees_stops_and_another_grows():
+    policy = v05()
+    for _ in range(4):
+        policy.observe([x for x in ("as before", "fell") for _ in range(8)], [1.0] * 16)
+    count, _, rounds = run(policy, {"as before": 1.0, "fell": 0.0}, Budget(rollouts=20, floor=4))
+    assert count == {"as before": 4, "fell": 16}
+    assert rounds == 13
+    count, _, rounds = run(v05(more=4), {"new": 0.5, "too": 0.5}, Budget(rollouts=8, floor=4))
+    assert count == {"new": 4, "too": 4}
+
+
+def test_where_all_agree_the_budget_goes_to_more_prompts():
+    policy, rates = v05(), dict.fromkeys("abcdefgh", 1.0)
+    for _ in range(4):
+        policy.observe([x for x in rates for _ in range(8)], [1.0] * 64)
+    count, _, _ = run(policy, rates, Budget(rollouts=32, floor=0))
+    assert set(count.values()) == {4}
+
+
+def test_the_baseline_of_a_step_is_history_or_the_mean():
+    policy = v05()
+    for _ in range(4):
+        policy.observe(["half"] * 8 + ["fell"] * 8, [0, 1] * 4 + [1] * 8)
+    value = policy.belief(["half", "fell"]).mean
+    step = policy.begin(["half", "fell"], Budget(rollouts=8))
+    expected_R = step.expected_success(["half"] * 4 + ["fell"] * 4, [0, 1, 1, 0] + [0] * 4)
+    assert expected_R[:4] == pytest.approx([value[0]] * 4)
+    d = (2 * value[1]) ** 2 - 1 / 4
+    assert expected_R[4:] == pytest.approx([0.25 / (d + 0.25) * value[1]] * 4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [({"first": 0}, "first=0"), ({"most": 3}, "most=3"), ({"more": 0}, "more=0"), ({"cost": 2}, "cost=2")],
+)
+def test_a_bad_setting_is_named(settings, text):
+    with pytest.raises(InputError, match=text):
+        v05(**settings)
