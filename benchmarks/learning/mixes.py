@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import gradings  # beside this file
+import chain  # beside this file
+import gradings
 import growing
 import operations
 
@@ -102,6 +103,12 @@ MIXES: dict[str, Mix] = {
         about="the same; a verifier that errs in 5 % of the cases",
         language=operations,
         grading=gradings.erring(operations),
+    ),
+    "chain": Mix(
+        rows=lambda seed: chain.pool(300, seed),
+        held_out=lambda: chain.held_out(30),
+        about="chains of two to eight written steps, 10 to 40 characters, right only if every step is",
+        language=chain,
     ),
 }
 
