@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import growing  # beside this file
+import chain  # beside this file
+import gradings
+import growing
 import operations
 
 from budgetalloc.cli.testbed import skills
-from budgetalloc.cli.testbed.language import Language, Rows
+from budgetalloc.cli.testbed.language import Grading, Language, Rows
 from budgetalloc.cli.testbed.skills import SKILLS, held_out, pool
 
 
@@ -19,6 +21,8 @@ class Mix:
     held_out: Callable[[], Rows]
     about: str
     language: Language = skills
+    grading: Grading | None = None
+    """What training pays; the language's own reward if left out."""
     rates: tuple[float, ...] = (2e-4, 3e-4, 4.5e-4)
     """Learning rates that every policy is tuned over; below and above, uniform and the first policies did worse."""
 
@@ -78,6 +82,33 @@ MIXES: dict[str, Mix] = {
         held_out=lambda: [row for row in operations.held_out(40) if row["skill"] not in _HARD],
         about="the 12 other skills, which pass at least one time in three, also met about once",
         language=operations,
+    ),
+    "partial": Mix(
+        rows=lambda seed: operations.pool(80, seed),
+        held_out=lambda: operations.held_out(20),
+        about="the prompts of many_wrong; the reward is the share of right characters",
+        language=operations,
+        grading=gradings.partial(operations),
+    ),
+    "composite": Mix(
+        rows=lambda seed: operations.pool(80, seed),
+        held_out=lambda: operations.held_out(20),
+        about="the same; 0.8 for the right answer and 0.2 for its format, as two reward functions",
+        language=operations,
+        grading=gradings.composite(operations),
+    ),
+    "erring": Mix(
+        rows=lambda seed: operations.pool(80, seed),
+        held_out=lambda: operations.held_out(20),
+        about="the same; a verifier that errs in 5 % of the cases",
+        language=operations,
+        grading=gradings.erring(operations),
+    ),
+    "chain": Mix(
+        rows=lambda seed: chain.pool(300, seed),
+        held_out=lambda: chain.held_out(30),
+        about="chains of two to eight written steps, 10 to 40 characters, right only if every step is",
+        language=chain,
     ),
 }
 

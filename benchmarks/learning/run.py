@@ -105,6 +105,7 @@ def run(job: Job, configs: dict[str, Config] | None = None) -> dict[str, Any]:
         rows=MIXES[mix].rows(seed),
         held_out_rows=MIXES[mix].held_out(),
         language=MIXES[mix].language,
+        grading=MIXES[mix].grading,
         eval_samples=1,  # the exact probability is what counts
         threads=1,
         progress=False,

@@ -61,8 +61,9 @@ class Recorder(TrainerCallback):  # type: ignore[misc, unused-ignore]
         progress: bool,
         language: Language = skills,
         max_rollouts: int | None = None,
+        expected: Callable[[float], float] | None = None,
     ) -> None:
-        self.language, self.max_rollouts = language, max_rollouts
+        self.language, self.max_rollouts, self.expected = language, max_rollouts, expected
         self.rows, self.eval_every, self.samples, self.progress = rows, eval_every, samples, progress
         self.curve: list[CurvePoint] = []
         self.trainer: Any = None
@@ -85,7 +86,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc, unused-ignore]
                 self._groups[step, int(i)][value] += 1
             self._rollouts += len(rewards_R)
             self._tokens += sum(len(ids) for ids in columns["completion_ids"])
-            if self.trainer is not None and self._is_point(step + 1):
+            if self.expected is not None and self._is_point(step + 1):
                 self._learn_truth(columns["prompts"], prompt_id)
             return rewards_R
 
@@ -111,11 +112,11 @@ class Recorder(TrainerCallback):  # type: ignore[misc, unused-ignore]
         """Error of the last step's baselines, and the share of the variance that they explain."""
         callbacks = self.trainer.callback_handler.callbacks
         attached = next((each for each in callbacks if isinstance(each, AdaptiveGRPOCallback)), None)
-        if attached is None or attached.batch is None or not self._true:
+        if self.expected is None or attached is None or attached.batch is None:
             return None, None
         baseline_R = attached.options.baselines(attached.batch).tolist()
-        pairs = [(b, self._true[i]) for b, i in zip(baseline_R, attached.batch.ids_R, strict=True) if i in self._true]
-        return of_baselines(*zip(*pairs, strict=True)) if pairs else (None, None)
+        known = [(b, self._true[i]) for b, i in zip(baseline_R, attached.batch.ids_R, strict=True) if i in self._true]
+        return of_baselines([b for b, _ in known], [self.expected(p) for _, p in known]) if known else (None, None)
 
     def mixed(self) -> tuple[float | None, float | None]:
         """Shares of the groups, and of the rollouts, with unequal rewards in the group, since the last point."""

@@ -1,10 +1,28 @@
 """What a training run needs to know of a task language: `skills` is one, the benchmarks have others."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 Rows = list[dict[str, Any]]
+Reward = Callable[..., list[float]]  # with TRL's signature
+
+
+@dataclass(frozen=True)
+class Grading:
+    """What training pays instead of the language's own reward. Success stays the share of right answers.
+
+    Args:
+        functions: From the run's seed to its reward functions. The shares of mixed groups are those of the first.
+        weights: One for each function; the total is their weighted sum.
+        expected: From the probability of the right answer to that of a total of 1, where the total is 0 or 1 and
+            depends on nothing else; None otherwise: then the error of baselines is unknown.
+    """
+
+    functions: Callable[[int], list[Reward]]
+    weights: tuple[float, ...] = (1.0,)
+    expected: Callable[[float], float] | None = None
 
 
 class Language(Protocol):
@@ -27,5 +45,5 @@ class Language(Protocol):
     def is_trap(self, prompt_id: int, /) -> bool:
         """Whether training cannot improve the reward of this prompt."""
 
-    def make_reward(self, seed: int = ..., /) -> Callable[..., list[float]]:
-        """A reward function with TRL's signature."""
+    def make_reward(self, seed: int = ..., /) -> Reward:
+        """The reward function."""

@@ -25,7 +25,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from budgetalloc.cli.testbed import skills
 from budgetalloc.cli.testbed.curve import CurvePoint, Recorder
-from budgetalloc.cli.testbed.language import Language
+from budgetalloc.cli.testbed.language import Grading, Language
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,7 @@ def train(
     rows: Sequence[dict[str, Any]] | None = None,
     held_out_rows: Sequence[dict[str, Any]] | None = None,
     language: Language = skills,
+    grading: Grading | None = None,
     weights: str | Path | None = None,
     output_dir: str | Path | None = None,
     threads: int | None = None,
@@ -92,7 +93,8 @@ def train(
     `attach` gets the trainer before training starts. `seed` changes the pool, its order, the sampling and the traps'
     coins, but not the held-out prompts, so that runs can be compared. `overrides` replace arguments of GRPOConfig.
     `threads` is torch's number of CPU threads: use 1 if several runs share the machine. `language` has the weights, the
-    reward and the rows; `rows` and `held_out_rows` replace its usual rows, and must be of that language.
+    reward and the rows; `rows` and `held_out_rows` replace its usual rows, and must be of that language. `grading`
+    replaces the reward in training; success is measured as without it.
     Uses a GPU if there is one. Supports one process only: the curve would miss the rewards of other ranks.
     """
     if eval_every < 1:
@@ -131,11 +133,14 @@ def train(
             held_out_rows = language.held_out() if held_out_per_skill is None else language.held_out(held_out_per_skill)
         if rows is None:
             rows = language.pool(seed=seed) if pool_per_skill is None else language.pool(pool_per_skill, seed=seed)
-        recorder = Recorder(held_out_rows, eval_every, eval_samples, progress, language, max_rollouts)
+        grading = grading or Grading(lambda seed: [language.make_reward(seed)], expected=lambda right: right)
+        settings["reward_weights"] = list(grading.weights)
+        first, *others = grading.functions(seed)
+        recorder = Recorder(held_out_rows, eval_every, eval_samples, progress, language, max_rollouts, grading.expected)
         trainer = GRPOTrainer(
             model=AutoModelForCausalLM.from_pretrained(weights, dtype=torch.float32),
             processing_class=AutoTokenizer.from_pretrained(weights),
-            reward_funcs=recorder.watch(language.make_reward(seed)),
+            reward_funcs=[recorder.watch(first), *others],
             args=GRPOConfig(**{**settings, **overrides}),
             train_dataset=Dataset.from_list(list(rows)),
         )

@@ -1,0 +1,63 @@
+"""Rewards that are not the exact verdict: partial credit, accuracy with format, a verifier that errs.
+
+Success is measured as ever, by the probability of the right answer. The languages must have no traps.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from budgetalloc.cli.testbed.language import Grading, Language, Reward
+
+ERRS = 0.05
+
+
+def share_right(text: str, right: str) -> float:
+    """Share of the characters that are right in their place; missing and superfluous ones are wrong.
+
+    >>> share_right("4071", "4017"), share_right("40", "4071"), share_right("40711", "4071")
+    (0.5, 0.5, 0.8)
+    """
+    return sum(a == b for a, b in zip(text, right, strict=False)) / max(len(text), len(right))
+
+
+def partial(language: Language) -> Grading:
+    """The share of right characters."""
+
+    def partial_reward(completions: Sequence[str], prompts: Sequence[str], **columns: Any) -> list[float]:
+        return [share_right(text, language.answer(asked)) for text, asked in zip(completions, prompts, strict=True)]
+
+    return Grading(lambda seed: [partial_reward])
+
+
+def composite(language: Language, accuracy: float = 0.8) -> Grading:
+    """Two functions: the right answer, and its format: as many digits as the right answer has, then the end of text."""
+
+    def format_reward(completions: Sequence[str], prompts: Sequence[str], **columns: Any) -> list[float]:
+        lengths = [len(language.answer(asked)) for asked in prompts]
+        return [float(x.isdecimal() and len(x) == n) for x, n in zip(completions, lengths, strict=True)]
+
+    return Grading(lambda seed: [language.make_reward(seed), format_reward], (accuracy, round(1 - accuracy, 6)))
+
+
+def erring(language: Language, errs: float = ERRS) -> Grading:
+    """The exact verdict, turned into its opposite with probability `errs`, for right and wrong answers alike.
+
+    As the coins of `skills`, the errors depend on the seed, the trainer's step and the number of calls within the step.
+    """
+
+    def functions(seed: int) -> list[Reward]:
+        verdict, calls = language.make_reward(seed), Counter[int]()
+
+        def erring_reward(completions: Sequence[str], **columns: Any) -> list[float]:
+            step = int(columns["trainer_state"].global_step)
+            calls[step] += 1
+            errs_R = np.random.default_rng([seed, step, calls[step]]).random(len(completions)) < errs
+            return np.abs(np.array(verdict(completions=completions, **columns)) - errs_R).tolist()
+
+        return [erring_reward]
+
+    expected: Callable[[float], float] = lambda right: errs + (1 - 2 * errs) * right  # noqa: E731
+    return Grading(functions, expected=expected)

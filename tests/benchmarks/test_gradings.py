@@ -1,0 +1,100 @@
+"""Rewards that are not the exact verdict: what they pay, and a real step with each."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import gradings  # of benchmarks/learning
+import numpy as np
+import operations
+import pytest
+from gradings import composite, erring, partial, share_right
+
+ROWS = operations.pool(2)
+PROMPTS, IDS = [row["prompt"] for row in ROWS], [row["prompt_id"] for row in ROWS]
+RIGHT = [operations.answer(text) for text in PROMPTS]
+
+
+def at_step(step: int) -> Any:
+    return SimpleNamespace(global_step=step)
+
+
+def pay(reward: Any, texts: list[str], step: int = 0) -> list[float]:
+    paid: list[float] = reward(completions=texts, prompts=PROMPTS, prompt_id=IDS, trainer_state=at_step(step))
+    return paid
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("4071", 1.0), ("4017", 0.5), ("", 0.0), ("407", 0.75), ("40719", 0.8), ("x4071", 0.0)]
+)
+def test_share_of_right_characters(text: str, expected: float) -> None:
+    assert share_right(text, "4071") == expected
+
+
+def test_partial_credit_is_whole_for_the_right_answer_only() -> None:
+    (reward,) = partial(operations).functions(0)
+    assert pay(reward, RIGHT) == [1.0] * len(RIGHT)
+    assert max(pay(reward, [text + "0" for text in RIGHT])) == 0.8
+    assert set(pay(reward, [text[0] + "xxx" for text in RIGHT])) == {0.25}
+
+
+def test_accuracy_and_format_are_two_functions_whose_weights_sum_to_one() -> None:
+    grading = composite(operations)
+    accuracy, form = grading.functions(0)
+    assert sum(grading.weights) == 1
+    assert pay(accuracy, RIGHT) == pay(form, RIGHT) == [1.0] * len(RIGHT)
+    turned = [text[::-1] if text[::-1] != text else "0000" for text in RIGHT]
+    assert (set(pay(accuracy, turned)), set(pay(form, turned))) == ({0.0}, {1.0})
+    for malformed in ("407", "40711", "4b71", ""):
+        assert set(pay(form, [malformed] * len(RIGHT))) == {0.0}
+
+
+def test_a_verifier_errs_in_its_share_of_cases_reproducibly_and_anew_at_each_step_and_call() -> None:
+    one, again = (erring(operations).functions(3)[0] for _ in range(2))
+    wrong = ["none"] * len(RIGHT)
+    paid = [pay(one, RIGHT, step) for step in (*range(200), 199)]
+    assert paid == [pay(again, RIGHT, step) for step in (*range(200), 199)]
+    assert paid[199] != paid[200]
+    assert set(np.ravel(paid)) == {0.0, 1.0}
+    spread = 4 * (0.05 * 0.95 / np.size(paid)) ** 0.5
+    assert np.mean(paid) == pytest.approx(1 - gradings.ERRS, abs=spread)
+    assert np.mean([pay(one, wrong, step) for step in range(200, 400)]) == pytest.approx(gradings.ERRS, abs=spread)
+    assert pay(erring(operations).functions(4)[0], RIGHT, 0) != paid[0]
+    assert erring(operations).expected(0.5) == pytest.approx(0.5)
+    assert erring(operations).expected(1.0) == pytest.approx(0.95)
+
+
+@pytest.mark.parametrize("name", ["partial", "composite", "erring"])
+def test_real_steps_measure_success_and_not_the_reward(name: str) -> None:
+    pytest.importorskip("trl")
+    from mixes import MIXES
+
+    import budgetalloc as ba
+    from budgetalloc.cli.testbed.train import train
+    from budgetalloc.trl import AdaptiveGRPOCallback
+
+    mix = MIXES[name]
+    small: dict[str, Any] = {"steps": 2, "prompts": 16, "generations": 4, "eval_every": 2, "progress": False}
+    attached: list[AdaptiveGRPOCallback] = []
+
+    def attach(trainer: Any) -> None:
+        attached.append(AdaptiveGRPOCallback(trainer, ba.adaptive(seed=1)))
+        trainer.add_callback(attached[0])
+
+    run = train(
+        attach,
+        seed=1,
+        language=mix.language,
+        grading=mix.grading,
+        rows=mix.rows(1),
+        held_out_rows=mix.held_out()[::10],
+        **small,
+    )
+    plain = train(seed=1, language=mix.language, held_out_rows=mix.held_out()[::10], **{**small, "steps": 1})
+    assert run.curve[0].expected == plain.curve[0].expected
+    assert run.curve[-1].rollouts == 128
+    assert any(loss != 0 for loss in run.losses)
+    assert (run.curve[-1].baseline_error is None) == (name != "erring")
+    paid = {round(float(reward), 6) for reward in attached[0].batch.rewards_R}
+    possible = {"partial": {0.0, 0.25, 0.5, 0.75, 1.0}, "composite": {0.0, 0.2, 1.0}, "erring": {0.0, 1.0}}[name]
+    assert paid <= possible
+    assert len(paid) > 2 or name != "partial"
