@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from budgetalloc.beliefs.posterior import FloatArray
 
 logger = logging.getLogger(__name__)
-_LEAN, _STEPS, _COLD_STEPS = 0.3, 10, 20
+_STEPS, _COLD_STEPS = 10, 20
+_BELOW, _ABOVE = -0.3, 0.7  # mean advantages; where the model learns quickly, rewards exceed the beliefs by up to half
 
 
 class Watch:
@@ -32,16 +33,17 @@ class Watch:
     def look(self, advantages_R: FloatArray) -> None:
         """Checks the advantages of a finished step, shape (R,)."""
         lean = leaning(advantages_R)
-        self._leaning = self._leaning + 1 if abs(lean) > _LEAN else 0
+        self._leaning = self._leaning + 1 if lean < _BELOW or lean > _ABOVE else 0
         if self._leaning >= _STEPS and not self._said:
             self._said = True
             logger.warning(
-                "The mean advantage has been above %g of their root mean square for %d steps in a row (now %+.2f): the "
-                "baseline lies %s the rewards, and the gradient moves the probability of every sampled completion %s. "
+                "The mean advantage has been outside %g to %g of their root mean square for %d steps in a row (now "
+                "%+.2f): the baseline lies %s the rewards, and the gradient moves the probability of every sampled completion %s. "
                 "Possible reasons: the beliefs are about another success than the reward (pass success=), most prompts "
                 "are visited only once, or the range of rewards is wrong. baseline='loo' with min_group=2 needs no "
                 "beliefs.",
-                _LEAN,
+                _BELOW,
+                _ABOVE,
                 self._leaning,
                 lean,
                 "above" if lean < 0 else "below",
