@@ -1,4 +1,4 @@
-"""Task mixes: what is trained on and what success is measured on. Each stresses something else."""
+"""Task mixes: what is trained on and what success is measured on. Each mix tests another difficulty."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

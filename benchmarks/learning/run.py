@@ -7,7 +7,7 @@
     python benchmarks/learning/table.py                                                 # the table from the results
 
 A run that is in the results file already is not repeated. Every rollout that was generated counts. A policy of a file
-is named by the file and a hash of what it says, so that results of an earlier version stay apart.
+is named by the file and a hash of its settings, so that results of an earlier version stay apart.
 """
 
 import argparse

@@ -64,7 +64,7 @@ def sampled(
     def decide(view: View) -> IntArray:
         belief: Belief = view.belief_P.sample(view.rng) if draw else view.belief_P
         variance_P = belief.moment(i, j) * (belief.spread_P if i and j else 1.0)
-        weights_P = np.sqrt(variance_P) + 1e-9  # prompts believed certain come last, but are possible
+        weights_P = np.sqrt(variance_P) + 1e-9  # prompts with variance 0 come last, but are possible
         if view.budget.rollouts is None or view.budget.tokens is not None or view.budget.quotas is not None:
             return spend(belief, top(weights_P, view.budget.smallest_group), view, None)
         group = group_without_history(len(view.ids_P), view.budget.rollouts, idle) if groups else 1

@@ -51,9 +51,9 @@ class Config:
             with open(path, encoding="utf-8") as file:
                 text = file.read(_LONGEST + 1)
         except UnicodeDecodeError as error:
-            raise InputError(f"{name}: not a text in UTF-8, so not a YAML file.") from error
+            raise InputError(f"{name}: this is not UTF-8 text: give a YAML file.") from error
         if len(text) > _LONGEST:
-            raise InputError(f"{name}: more than {_LONGEST:,} characters, so not a file of settings.")
+            raise InputError(f"{name}: more than {_LONGEST:,} characters: give a file of settings.")
         return cls.parse(text, name)
 
     @classmethod
@@ -80,7 +80,7 @@ class Config:
             callback = CallbackSettings(**asked | given)
         rollouts = budget.pop("rollouts", None)
         if plan and rollouts is not None:
-            raise source.error("the rollouts of a step follow from it: leave out budget.rollouts.", "pacing")
+            raise source.error("pacing sets the rollouts of each step: leave out budget.rollouts.", "pacing")
         with source.named("budget", "pacing", "callback"):
             bounds = Bounds.resolve(needs, candidates=candidates, **budget)
             # Where nothing says how many rollouts a step has, enough for any cap: the bounds must not contradict.

@@ -67,7 +67,9 @@ def read_text(text: str, file: str) -> Source:
 
     def read(node: Any, path: str) -> Any:
         if text.startswith(("&", "!"), node.start_mark.index):
-            raise wrong(node.start_mark, "an anchor or a tag of YAML (&name, !!type). Write the value without it.")
+            raise wrong(
+                node.start_mark, "YAML anchors and tags (&name, !!type) are not supported. Write the value itself."
+            )
         if node.id == "sequence":
             return [read(item, f"{path}[{at}]") for at, item in enumerate(node.value)]
         if node.id == "scalar":
@@ -78,7 +80,7 @@ def read_text(text: str, file: str) -> Source:
         values: dict[str, Any] = {}
         for key, item in node.value:
             if key.id != "scalar" or key.value == "<<":
-                raise wrong(key.start_mark, "a key that is not a plain word. Use `name: value`.")
+                raise wrong(key.start_mark, "this key is not a plain word. Use `name: value`.")
             below = f"{path}.{key.value}" if path else key.value
             if key.value in values:
                 raise wrong(key.start_mark, f"{below}: given twice, first in line {lines[below]}.")

@@ -98,13 +98,11 @@ def train(
     Uses a GPU if there is one. Supports one process only: the curve would miss the rewards of other ranks.
     """
     if eval_every < 1:
-        raise ValueError(
-            f"train(eval_every={eval_every}): no curve without points. Use 10, or {steps} for the ends only."
-        )
+        raise ValueError(f"train(eval_every={eval_every}): use 10, or {steps} for the first and last point only.")
     weights = weights or language.WEIGHTS
     if not (Path(weights) / "config.json").is_file():
         raise FileNotFoundError(
-            f"train(weights={str(weights)!r}): no model there. Make one with "
+            f"train(weights={str(weights)!r}): the folder has no model. Make one with "
             f"`python benchmarks/learning/pretrain.py --out {weights}`."
         )
     if threads is not None:

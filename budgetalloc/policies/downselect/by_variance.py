@@ -88,7 +88,7 @@ def d3s_schedule(progress: float, first: float, last: float) -> float:
     """D3S' schedule: linear from `first` at the start of training to `last` at its end (arXiv 2509.22115).
 
     The paper schedules the rows kept and the share of tokens kept in this way, from few to many. The paper's start and
-    end values are not known to us.
+    end values could not be found.
 
     Args:
         progress: Share of training that is done, in [0, 1].

@@ -140,7 +140,7 @@ MISTAKES = [
     ("pacing: {name: constant, rollouts: 64, steps: 4, low: 20}", "line 1: pacing: Horizon("),
     (
         "pacing: {name: constant, rollouts: 8, steps: 4}\nbudget: {rollouts: 8}",
-        "line 1: pacing: the rollouts of",
+        "line 1: pacing: pacing sets the rollouts of each step",
     ),
     ("pacing: {name: constant, rollouts: 9, steps: 3}\nbudget: {quantum: 2}", "line 2: budget: Budget(rollouts=3"),
     ("model: 7", "line 1: model: model=7 is of type int: give a name on the hub or a folder."),
@@ -159,7 +159,7 @@ def test_a_mistake_is_named_in_one_line_with_file_and_key(text, said):
 
 def test_a_file_that_is_no_text_is_an_input_error(tmp_path):
     (tmp_path / "x.yaml").write_bytes(b"\xff\xfe\x00policy")
-    with pytest.raises(InputError, match="not a text in UTF-8"):
+    with pytest.raises(InputError, match="not UTF-8 text"):
         Config.read(tmp_path / "x.yaml")
 
 

@@ -39,7 +39,7 @@ def cero(
     each). A prompt's own dual variable, which the paper learns too, is its slope, known in closed form.
 
     The step size and the horizon of 500 steps are the paper's. lambda, R, rho, the prior, `high` and the scaling of the
-    price's step are not known to us: they are our choices. A value that saturates is meant for a run of known length:
+    price's step could not be found: they are our choices. A value that saturates is meant for a run of known length:
     set R to about the rollouts that a prompt gets in the whole run. Far beyond R, q z is about the same for all
     prompts, and most rollouts go to solved and hopeless prompts.
 

@@ -13,7 +13,7 @@ def ar3po(*, group: int = 8, stages: int = 2, seed: int = 0) -> Policy:
     Each stage gives `group / stages` rollouts to every prompt that has no success yet. The rollouts saved start further
     prompts, so that the budget is spent exactly. The rule continues only failures: an all-pass group stays without
     signal. The group's mean is biased upwards (for two stages of k, by (1-p)^k p / 2). How many stages the paper uses
-    is not known to us, only that group = 8: two is our default. Its response reuse is not part of this. The rule is
+    could not be found, only that group = 8: two is our default. Its response reuse is not part of this. The rule is
     about the first pass: any graded success above 0 counts as one.
 
     Args:

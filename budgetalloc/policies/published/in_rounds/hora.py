@@ -19,7 +19,7 @@ def hora(*, pilot: int = 4, seed: int = 0) -> Policy:
 
     After a pilot with s successes and f failures the belief is Beta(1 + s, 1 + f), independent of earlier steps; the
     value of m more rollouts is the probability of at least one success among them, 1 - E[(1-p)^m] (`values.hit`). The
-    second round maximises the sum exactly. The size of the pilot is not known to us: 4 is our choice.
+    second round maximises the sum exactly. The size of the pilot could not be found: 4 is our choice.
 
     The pilot is smaller if the budget does not suffice for all prompts; without a floor, if it does not suffice for the
     smallest group of all prompts, prompts redrawn at each step are left out.

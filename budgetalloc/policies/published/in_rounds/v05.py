@@ -53,7 +53,7 @@ def v05(*, first: int = 4, most: int = 16, more: int = 1, cost: float = 0.0039, 
 
     V is the paper's pretrained value model V0; here it is the mean of the library's posterior before the step, with the
     prior of the pool for a prompt never seen. Rules and constants are taken from a reader's notes of the paper. The
-    scale of the advantages is not known to us: here it is their root mean square. The baseline contains the rollout's
+    scale of the advantages could not be found: here it is their root mean square. The baseline contains the rollout's
     own reward where the group disagrees. Groups of 1 and 2 did not converge in the paper. The step's budget is spent
     exactly: what a group does not need starts further prompts.
 

@@ -100,7 +100,7 @@ def xrpo(
     rollouts are assigned greedily: each goes to the highest priority, which then falls with n while s is kept fixed.
 
     Read through transcriptions, not in the paper itself. They disagree on the form of the bonus and on T (rollouts of
-    the step, or training steps): hence `bonus` and `clock`. lambda, the base and the rounds' sizes are not known to us:
+    the step, or training steps): hence `bonus` and `clock`. lambda, the base and the rounds' sizes could not be found:
     weight=0.1, base=4 and equal rounds are our defaults; one base and two rounds make the paper's three phases. Below a
     base of 4 the quantile at two rewards (12.7) makes the first round equalise counts. In-context seeding is available
     as `on_all_fail`; sharpening of advantages is up to the trainer.

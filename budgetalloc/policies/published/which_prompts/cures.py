@@ -27,7 +27,7 @@ def cures(*, group: int = 8, fewest: int = 4, temperature: float = 0.1, seed: in
     Args:
         group: Mean rollouts of a drawn prompt, at least `fewest`.
         fewest: Fewest rollouts of a drawn prompt.
-        temperature: tau, positive; large is uniform. The paper's value is not known to us.
+        temperature: tau, positive; large is uniform. The paper's value could not be found.
         seed: Seeds the draws and the ties.
 
     >>> from budgetalloc import Budget

@@ -52,7 +52,7 @@ def depo(
 
     The paper multiplies |A| by the mean token entropy of a rollout and leaves out wrong rollouts of high entropy: that
     needs the trainer's entropies and is not part of this, nor is the curation before training. Our choices are the
-    values of window, alpha, decay and replay, which are not known to us; `lowest`; e as the mean number of visits of
+    values of window, alpha, decay and replay, which could not be found; `lowest`; e as the mean number of visits of
     the candidates, rounded down; and a window of visits instead of the paper's window of epochs.
 
     Args:

@@ -13,7 +13,7 @@ def mopps(*, group: int = 8, target: float = 0.5, discount: float = 0.5, seed: i
 
     At a visit alpha becomes lambda alpha + (1 - lambda) alpha_0 + successes, and beta likewise, from Beta(1, 1): the
     prior plus evidence of which a visit keeps the share lambda, which is `discount`. The smallest (draw - target)^2 are
-    taken. The paper's lambda is not known to us; 0.5 is our default. With explicit evidence alone (rho = 0) the update
+    taken. The paper's lambda could not be found; 0.5 is our default. With explicit evidence alone (rho = 0) the update
     of BOTS (arXiv 2510.26374) is the same with 1 - lambda for lambda. The released code draws for a few times as many
     prompts as fit, not for the pool, and with one rollout a prompt it sets alpha and beta to 8 at each visit. Beliefs
     do not fade between visits: in a large pool, a prompt that was just solved may rarely be chosen again. With a

@@ -51,7 +51,7 @@ def pvpo(
     Args:
         group: Rollouts of a chosen prompt, at least 1.
         reference: Mean reward of the reference model by prompt.
-        enough: M, at least 1, of a prompt's own rollouts. The paper's is not known to us.
+        enough: M, at least 1, of a prompt's own rollouts. The paper's could not be found.
         demonstrations: Whether the trainer puts a demonstration into the group of a prompt of mean 0, which is then
             kept; otherwise it is dropped as well.
         explore: Chance of a dropped prompt to pass, in [0, 1]; our default.

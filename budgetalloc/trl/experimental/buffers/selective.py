@@ -104,7 +104,7 @@ class SelectiveSampleBuffer:
         If too few are stored, rows without signal stay: `len(fresh) + len(stored)` is always the batch's size.
 
         Args:
-            advantages_R: Of the fresh batch, shape (R,); NaN is no signal.
+            advantages_R: Of the fresh batch, shape (R,); NaN for no signal.
             step: Now, not before any step seen.
         """
         advantages = _advantages(advantages_R, None)
@@ -130,5 +130,5 @@ def _advantages(advantages_R: ArrayLike, rows: int | None) -> FloatArray:
     advantages = np.asarray(advantages_R, dtype=np.float64)
     if advantages.ndim != 1 or (rows is not None and advantages.size != rows) or np.isinf(advantages).any():
         expected = "one" if rows is None else str(rows)
-        raise InputError(f"advantages_R={advantages_R!r}: give {expected} number(s), one a rollout; NaN is no signal.")
+        raise InputError(f"advantages_R={advantages_R!r}: give {expected} number(s), one a rollout; NaN for no signal.")
     return advantages

@@ -171,8 +171,8 @@ class Store:
                 raise StateError(f"responses out of order, later than step {step}, or of another kind")
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
             raise StateError(
-                f"The state cannot be loaded into this buffer ({type(error).__name__}: {error}): it is damaged, or "
-                "belongs to another. An empty buffer does no harm: it fills again within a few steps."
+                f"The state cannot be loaded into this buffer ({type(error).__name__}: {error}): the state is "
+                "damaged, or belongs to another buffer. Start with an empty buffer: it fills within a few steps."
             ) from error
         self.samples, self.step, self._draws = samples, step, draws
         self._evict()
