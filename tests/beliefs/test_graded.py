@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import budgetalloc as ba
 from budgetalloc import Beta, InputError, Point, StateError
 from budgetalloc.beliefs.estimator import BetaEstimator
-from budgetalloc.beliefs.graded import rescaled
+from budgetalloc.beliefs.graded import after_move, rescaled, spread
 
 BINARY = st.lists(st.lists(st.tuples(st.integers(0, 5), st.sampled_from([0.0, 1.0, np.nan])), max_size=12), max_size=8)
 SETTINGS = st.sampled_from(
@@ -129,3 +129,43 @@ def test_a_state_whose_graded_sums_are_impossible_is_refused(graded):
     state = estimator.state_dict() | {"graded": graded}
     with pytest.raises(StateError, match="damaged"):
         BetaEstimator().load_state_dict(state)
+
+
+def one(*values):
+    return tuple(np.array([value]) for value in values)
+
+
+def test_the_spread_is_clipped_at_0():
+    assert spread(*one(1.0, 1.0, 10.0)).tolist() == [0]
+    assert spread(*one(1.0, 3.0, 0.3)) == pytest.approx(0.6)  # 1 - 0.3 * 4 / 3
+
+
+@pytest.mark.parametrize(
+    ("graded", "before", "after", "expected"),
+    [
+        (0.5, (2.0, 1.0), (2.0, 0.5), 0.5 * 0.4 / (2 / 3)),
+        (0.05, (0.2, 0.3), (0.2, 0.15), 0.05 * (0.03 / 0.35) / (0.06 / 0.5)),  # less than one rollout's evidence
+        (0.5, (0.0, 1.0), (0.0, 0.5), 0.0),
+        (0.0, (0.0, 0.0), (0.0, 0.0), 0.0),
+    ],
+)
+def test_a_move_keeps_the_share_of_the_largest_spread(graded, before, after, expected):
+    with np.errstate(all="raise"):
+        assert after_move(*one(graded), one(*before), one(*after)) == pytest.approx([expected])
+
+
+@pytest.mark.parametrize(
+    ("sums", "scale", "shift", "expected"),
+    [
+        ((2.5, 1.5, 0.25), 0.4, 0.3, (2.2, 1.8, 0.88)),  # 1, 1, 0.5, 0 -> 0.7, 0.7, 0.5, 0.3
+        ((3.0, 1.0, 0.0), 2.0, 0.0, (4.0, 0.0, 0.0)),  # above 1: clipped
+        ((3.0, 1.0, 0.0), 1.0, -1.0, (0.0, 4.0, 0.0)),
+        ((2.0, 2.0, 1.5), 1.0, 0.0, (2.0, 2.0, 1.0)),  # at most that of equal successes
+        ((0.3, 0.2, 0.1), 1.0, 0.0, (0.3, 0.2, 0.1)),
+        ((0.0, 0.0, 0.0), 0.5, 0.25, (0.0, 0.0, 0.0)),
+        ((2.0, 2.0, 0.0), 2.0, -0.5, (2.0, 2.0, 0.0)),
+    ],
+)
+def test_sums_after_a_new_scale_by_hand(sums, scale, shift, expected):
+    with np.errstate(all="raise"):
+        assert np.ravel(rescaled(*one(*sums), scale, shift)) == pytest.approx(expected)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from budgetalloc import InputError
-from budgetalloc.beliefs.ids import check_distinct, check_ids, factorize, shuffled_order, stable_key
+from budgetalloc.beliefs.ids import check_distinct, check_ids, factorize, shuffled_order, stable_key, text_id
 
 IDS = st.lists(st.integers() | st.text(max_size=5), max_size=20)
 
@@ -97,3 +97,13 @@ def test_the_order_changes_with_seed_and_step_and_is_fair():
     assert len({tuple(shuffled_order(key_P, seed, step)) for seed in range(4) for step in range(4)}) > 14
     first = np.bincount([shuffled_order(key_P, 0, step)[0] for step in range(4000)], minlength=8)
     assert abs(first / 4000 - 1 / 8).max() < 0.03  # five standard deviations
+
+
+def test_the_order_is_pinned():
+    """A change would silently change every seeded decision."""
+    assert shuffled_order(keys(range(12)), 3, 5).tolist() == [1, 5, 8, 9, 4, 10, 3, 2, 7, 0, 6, 11]
+
+
+def test_the_id_of_a_prompt_does_not_depend_on_the_order_of_its_keys_and_its_text_need_not_be_ascii():
+    assert text_id([{"role": "user", "content": "é"}]) == text_id([{"content": "é", "role": "user"}])
+    assert text_id("é") == "b7cbc2fff315654e"

@@ -1,6 +1,7 @@
 """What a method remembers beside beliefs."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from budgetalloc.beliefs.memory import Memory
-from budgetalloc.errors import StateError
+from budgetalloc.errors import InputError, StateError
 
 
 def counting() -> Memory:
@@ -104,3 +105,101 @@ def test_a_rule_that_raises_leaves_the_memory_as_it_was():
     memory.observe(["c"], np.array([1.0]))
     memory.tick()
     np.testing.assert_array_equal(memory.recall(["a", "b", "c", "bad"])["seen"], [1, 1, 1, 0])
+
+
+def nothing(memory, visit):
+    """A rule that writes nothing."""
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"columns": [("x", 0.0)]}, "columns=[('x', 0.0)]: give a mapping from names"),
+        ({"columns": {"x": 0.0, 1: 0.0}}, "columns={'x': 0.0, 1: 0.0}: give a mapping from names"),
+        ({"columns": {"x": 0.0, "y": "1"}}, "columns={'x': 0.0, 'y': '1'}: every starting value is a number"),
+        ({"columns": {}, "numbers": 3}, "numbers=3: give a mapping from names"),
+        ({"columns": {}, "numbers": {"n": None}}, "numbers={'n': None}: every starting value is a number"),
+        ({"columns": {}, "learn": 3}, "learn=3"),
+    ],
+)
+def test_a_bad_argument_is_named(given, text):
+    with pytest.raises(InputError, match=re.escape(text)):
+        Memory(**({"learn": nothing} | given))
+
+
+def test_ids_and_rewards_of_different_lengths_are_an_error():
+    with pytest.raises(ValueError, match="zip"):
+        Memory({}, nothing).observe(["a"], np.array([1.0, 0.0]))
+
+
+def test_a_visit_holds_the_sums_of_its_step():
+    seen = []
+    memory = Memory({"x": 3.0}, lambda memory, visit: seen.append(visit))
+    assert memory.columns["x"].tolist() == []
+    memory.observe(["a", "b", "a", "c"], np.array([4.0, 2.0, 4.0, 9.0]), np.array([1.0, 0.5, 0.5, np.nan]))
+    memory.tick()
+    memory.observe(["c", "b"], np.array([0.0, 1.0]))
+    memory.tick()
+    first, second = seen
+    assert (first.step, second.step, memory.step) == (0, 1, 2)
+    assert (first.ids_V, second.ids_V, memory.ids(), len(memory)) == (["a", "b"], ["c", "b"], ["a", "b", "c"], 3)
+    assert (first.at_V.tolist(), second.at_V.tolist()) == ([0, 1], [2, 1])
+    assert (first.successes_V.tolist(), first.scored_V.tolist()) == ([1.5, 0.5], [2, 1])
+    assert (first.mean_V.tolist(), first.mixed_V.tolist()) == ([0.75, 0.5], [False, False])
+    assert (first.rewards_R.tolist(), first.group_R.tolist()) == ([4, 2, 4], [0, 1, 0])
+    assert memory.recall(["b"])["x"].tolist() == [3.0]
+
+
+def writing(at, value):
+    """A rule that writes this value for the second prompt, or into a number."""
+
+    def learn(memory, visit):
+        if at in memory.columns:
+            memory.columns[at][1] = value
+        else:
+            memory.numbers[at] = value
+
+    return learn
+
+
+START = {"zero": 0.0, "nan": np.nan, "two": 2.0, "less": -1.0, "named": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "allowed"),
+    [
+        *(("zero", 0.0, True), ("zero", -0.5, False), ("zero", np.inf, False), ("zero", np.nan, False)),
+        *(("nan", np.nan, True), ("nan", -0.5, False), ("nan", 0.5, True), ("two", 0.0, True), ("two", -0.5, False)),
+        *(("less", -1.0, True), ("less", -1.5, False), ("named", -5.0, True), ("named", -5.5, False)),
+        *(("n", -3.0, True), ("n", -3.5, False), ("n", np.nan, False)),
+        *(("new", 0.0, True), ("new", -0.5, False), ("new", np.inf, False)),
+    ],
+)
+def test_a_rule_may_write_what_a_loaded_state_may_hold(at, value, allowed):
+    memory = Memory(START, writing(at, value), {"n": -3.0}, lowest={"named": -5.0})
+    memory.observe(["a", "b"], np.array([1.0, 0.0]))
+    if allowed:
+        memory.tick()
+        again = Memory(START, nothing, {"n": -3.0}, lowest={"named": -5.0})
+        again.load_state_dict(memory.state_dict())
+        np.testing.assert_array_equal(again.columns.get(at, again.numbers.get(at)), memory.columns.get(at, value))
+        return
+    with pytest.raises(InputError, match=re.escape(f"The memory's rule wrote {at}={value:g}: ")):
+        memory.tick()
+    fine = Memory(START, nothing, {"n": -3.0})
+    fine.observe(["a", "b"], np.array([1.0, 0.0]))
+    fine.tick()
+    state = fine.state_dict()
+    if at in START:
+        state[f"memory/{at}"][1] = value
+    else:
+        state["memory"]["numbers"][at] = value
+    with pytest.raises(StateError, match=re.escape(f"holds {at}={value:g}")):
+        Memory(START, nothing, {"n": -3.0}, lowest={"named": -5.0}).load_state_dict(state)
+
+
+def test_a_state_without_one_of_the_numbers_is_another_policys():
+    state = counting().state_dict()
+    del state["memory"]["numbers"]["steps"]
+    with pytest.raises(StateError, match=re.escape("lacks the numbers ['steps']")):
+        counting().load_state_dict(state)

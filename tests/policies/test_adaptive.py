@@ -94,3 +94,46 @@ def test_the_number_of_rollouts_of_each_kind_follows_the_weights():
         alone.append(counts_P[60:].sum())
         policy.estimator.step += 1  # other random numbers
     assert np.mean(alone) == pytest.approx(30 * 20 / 80, abs=1.0)
+
+
+def test_the_settings_that_the_benchmark_measured():
+    settings = "power=(1, 2), draw=True, prior=(0.3, 0.3), discount=1.0, idle=0.98, drift=False, groups=False, seed=0"
+    assert sampled().name == f"sampled({settings})"
+    estimator = ba.adaptive().estimator
+    assert (estimator.prior, estimator.discount, estimator.idle, estimator.drift) == ((0.3, 0.3), 1.0, 0.98, False)
+    assert ba.adaptive().name == "adaptive(seed=0)"
+
+
+def test_prompts_that_are_believed_certain_get_what_a_cap_leaves():
+    """Of weights of 1e-9 and more, so that no weight is 0 or negative."""
+    policy = sampled(power=(16, 16), draw=False)
+    policy.observe(np.repeat([0, 1], 1000), np.repeat([0.0, 1.0], 1000))
+    assert policy.allocate([0, 1], Budget(8, floor=0, min_group=1)).tolist() == [4, 4]
+
+
+def test_the_spread_weighs_only_where_both_powers_are_positive():
+    """Successes that are all 1/2 have no variance, but their rate is as good as that of coins."""
+    ids, success = np.repeat([0, 1], 400), np.r_[np.full(400, 0.5), np.tile([0.0, 1.0], 200)]
+    for power, equal in (((1, 1), False), ((1, 0), True), ((0, 1), True)):
+        policy = sampled(power=power, draw=False, idle=1.0)
+        policy.observe(ids, success)
+        counts = policy.allocate([0, 1], Budget(100, floor=0, min_group=1))
+        assert (counts[0] == 50) == equal, (power, counts)
+
+
+@pytest.mark.parametrize(
+    "budget", [Budget(None, tokens=800.0, cap=8), Budget(16, tokens=1600.0), Budget(16, quotas={"a": (0, 16)})]
+)
+def test_tokens_and_quotas_are_spent_by_a_solver(budget):
+    policy = sampled(seed=0)
+    costs = [100.0] * 2 if budget.tokens else None
+    counts = policy.begin([0, 1], budget, costs, ["a", "a"] if budget.quotas else None).request()
+    assert counts.sum() > 0
+
+
+def test_a_draw_that_is_no_flag_is_named():
+    with pytest.raises(InputError, match="draw=2"):
+        sampled(draw=2)
+    sampled(power=(16, 0))
+    with pytest.raises(InputError, match="power="):
+        sampled(power=(17, 0))

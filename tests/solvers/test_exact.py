@@ -22,6 +22,7 @@ from budgetalloc import (
     ortools,
     success_gain,
 )
+from budgetalloc.solvers.exact import _whole_tokens
 
 
 def enumerate_best(values_PN, budget, costs_P=None, domains_P=None, max_prompts=None):
@@ -219,3 +220,19 @@ def test_bad_input(constraints, text):
 def test_tokens_need_costs():
     with pytest.raises(InputError, match="costs_P=None"):
         certify(FLAT, None, Budget(rollouts=16, tokens=10.0, floor=0, cap=8))
+
+
+@pytest.mark.parametrize(
+    ("costs_P", "tokens", "prices", "limit"),
+    [
+        ([3.0, 5.0], 80.0, [3, 5], 80),
+        ([0.3, 1.8], 9.0, [3, 18], 90),
+        ([0.3, 1e300], 9.0, [3, 190], 90),  # dearer than the budget: twice it and one more
+        ([0.000001, 2.0], 3.0, [1, 2_000_000], 3_000_000),
+        ([1 / 3, 1.0], 2.0, [166_666_666_667, 500_000_000_000], 10**12),  # rounded up
+        ([1 / 3, 1e300], 2.0, [166_666_666_667, 2 * 10**12], 10**12),
+        ([0.5, 1.0], 1e12, [1, 1], 10**12),  # too many tokens for a decimal: multiples of one
+    ],
+)
+def test_tokens_become_integers(costs_P, tokens, prices, limit):
+    assert _whole_tokens(np.array(costs_P), tokens) == (prices, limit)
