@@ -476,6 +476,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
             "baseline": "group",
             "scale": "none",
             "weight": "rollout",
+            "reward": np.sqrt,
         },
     ),
     "Task": (

@@ -1,17 +1,18 @@
 """A simulated training run: a policy decides in a world step by step, and each step is reported."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.advantages import Baseline, Scale, Weight, batch_advantages
 from budgetalloc.beliefs.ids import Id
-from budgetalloc.beliefs.rewards import mixed_groups
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.beliefs.rewards import as_rewards, mixed_groups
 from budgetalloc.budget import Budget
-from budgetalloc.errors import InputError, check_choice, check_integer, check_type, shown
+from budgetalloc.errors import InputError, check_choice, check_function, check_integer, check_type, shown
 from budgetalloc.offline.worlds import World
 from budgetalloc.policies import Policy
 from budgetalloc.policies.bounds import Bounds
@@ -28,6 +29,7 @@ def simulate(
     baseline: Baseline | None = None,
     scale: Scale | None = None,
     weight: Weight | None = None,
+    reward: Callable[[FloatArray], ArrayLike] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Runs a policy in a world as `AdaptiveGRPOCallback` runs it in TRL's trainer; yields a dict after each step.
 
@@ -44,6 +46,9 @@ def simulate(
         steps: Training steps, at least 1.
         prompts: Different prompts that the loader returns at each step.
         candidates, baseline, scale, weight: As in `AdaptiveGRPOCallback`.
+        reward: From the successes of rollouts, which the world returns and the beliefs learn, to the rewards that
+            advantages use, shape (R,) both: `lambda u: 0.2 + 0.8 * u` adds a point for the format. By default success
+            is the reward.
 
     Yields:
         `step` (from 1), `rollouts` generated so far, `success` of the world in [0, 1], and of this step alone: `reward`
@@ -69,6 +74,8 @@ def simulate(
         check_choice("scale", scale, get_args(Scale))
     if weight is not None:
         check_choice("weight", weight, get_args(Weight))
+    if reward is not None:
+        check_function("reward", reward, "from the successes of rollouts to their rewards")
     needs = policy.needs
     bounds = Bounds.resolve(needs, candidates=candidates)
     check_integer("steps", steps, 1)
@@ -76,24 +83,28 @@ def simulate(
     rows, limit = _limit(budget, bounds, prompts, len(world.ids), needs.generate)
     estimate = baseline or needs.baseline or "group"
     loader = _loader(world.ids, prompts, policy.seed)
+    ends = _ends(reward)
     rollouts = 0
     for at in range(1, steps + 1):
         ids_P = bounds.offer(next(loader), world.ids, policy.seed, at)
         step = policy.begin(ids_P, limit)
         rounds: list[NDArray[np.int64]] = []
-        rewards: list[NDArray[np.float64]] = []
+        rewards: list[FloatArray] = []
+        successes: list[FloatArray] = []
         while (counts_P := step.request()).any():
             rounds.append(np.repeat(np.arange(len(ids_P)), counts_P))
             ids_R = [ids_P[k] for k in rounds[-1].tolist()]
-            rewards.append(world.rollout(ids_R))
-            step.observe(ids_R, rewards[-1])
+            successes.append(world.rollout(ids_R))
+            rewards.append(_rewards(reward, successes[-1]))
+            step.observe(ids_R, rewards[-1], None if reward is None else successes[-1])
         if not rounds:
             raise InputError(
                 f"{policy} requested no rollout at step {at} with {limit}: its rule must request at least one."
             )
-        at_R, rewards_R = np.concatenate(rounds), np.concatenate(rewards)
+        at_R, rewards_R, success_R = np.concatenate(rounds), np.concatenate(rewards), np.concatenate(successes)
         ids_R = [ids_P[k] for k in at_R.tolist()]
-        belief_R, expected_R = step.baseline_belief(ids_R, rewards_R), step.expected_success(ids_R, rewards_R)
+        told_R = None if reward is None else success_R
+        belief_R, expected_R = step.baseline_belief(ids_R, success_R), step.expected_success(ids_R, success_R)
         step.end()
         advantages_R = batch_advantages(
             rewards_R,
@@ -101,18 +112,30 @@ def simulate(
             estimate,
             scale or needs.scale or "group",
             weight or needs.weight,
+            success_R=told_R,
             belief_R=belief_R,
             expected_R=expected_R,
+            reward_range=ends,
             lengths_R=np.ones(len(ids_R)),  # a world has no tokens: all rollouts are of equal length
         )
         if policy.keep is not None and len(ids_R) > rows:
             # A row counts as often as it is kept. The factor converts the world's mean over all rows to one over kept
             # rows.
-            kept = policy.keep(ids_R, rewards_R, rows, None, None)
+            kept = policy.keep(ids_R, rewards_R, rows, None, told_R)
             advantages_R = advantages_R * np.bincount(kept, minlength=len(ids_R)) * len(ids_R) / len(kept)
         world.learn(advantages_R)
         rollouts += len(ids_R)
         yield {"step": at, "rollouts": rollouts, "success": world.success(), **_figures(at_R, rewards_R, len(rounds))}
+
+
+def _rewards(reward: Callable[[FloatArray], ArrayLike] | None, success_R: FloatArray) -> FloatArray:
+    return success_R if reward is None else as_rewards(reward(success_R.copy()), len(success_R), "reward(success_R)")
+
+
+def _ends(reward: Callable[[FloatArray], ArrayLike] | None) -> tuple[float, float]:
+    """The rewards of failure and success; (0, 1) where success is the reward, or earns no more than failure."""
+    low, high = _rewards(reward, np.array([0.0, 1.0])).tolist()
+    return (low, high) if low < high else (0.0, 1.0)
 
 
 def check_prompts(prompts: Any, have: int) -> None:

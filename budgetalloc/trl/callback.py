@@ -14,6 +14,7 @@ from transformers import TrainerCallback
 
 from budgetalloc.advantages import Baseline, Scale, Weight
 from budgetalloc.errors import UnsupportedError
+from budgetalloc.logs.texts import TextsWriter
 from budgetalloc.logs.write import LedgerWriter
 from budgetalloc.policies import Policy, adaptive
 from budgetalloc.trl.batch import Batch
@@ -75,7 +76,8 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             `CorrectResponseBuffer` of `budgetalloc.trl.experimental.buffers`. They are trained on with the
             log-probabilities of the model that generated them; beliefs, metrics and ledger use fresh rollouts only. A
             step is an optimizer step. Checkpoints hold the buffer's state as well as the policy's.
-        ledger: A file to which every rollout is appended; see `budgetalloc.logs.ledger`.
+        ledger: A file to which every rollout is appended; see `budgetalloc.logs.ledger`. The beginning of each prompt's
+            text is written once, to a file beside it that ends in .prompts, for `budgetalloc report`.
         allow_dataset_change: Resume with another train dataset than the checkpoint's; known prompts keep their beliefs.
 
     Raises:
@@ -133,7 +135,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         # Raises now, not after an hour of loading, where floor, cap and quantum contradict each other.
         self.options.bounds.budget(trainer.args.generation_batch_size, 1, trainer.num_generations)
         self.reuse = None if self.options.buffer is None else Reuse(trainer, self.options.buffer)
-        self.trackers = Trackers.of(trainer, self.policy)
+        self.trackers = Trackers.of(trainer, self.policy, self.prompts.texts)
         self.ledger_path = ledger
         self.allow_dataset_change = allow_dataset_change
         self.batch: Batch | None = None
@@ -176,10 +178,11 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         self._begun = state.global_step, self.policy.estimator.step
         if trainer.accelerator.num_processes > 1:
             check_alike(trainer.accelerator, self._given())
-        ledger = None
+        ledger = texts = None
         if self.ledger_path is not None and trainer.accelerator.is_main_process:
             ledger = LedgerWriter(self.ledger_path)
             ledger.resume(state.global_step)
+            texts = TextsWriter(self.ledger_path)
         generate: Callable[[Rows], dict[str, Any]] = trainer._generate_and_score_completions
         pool = {} if self.options.bounds.candidates == 1 else self.prompts.first_rows()
         listed = self.prompts.indexable and getattr(trainer.train_dataset, "column_names", None)
@@ -197,6 +200,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             generate=generate,
             reuse=self.reuse,
             ledger=ledger,
+            texts=texts,
             trackers=self.trackers,
             watch=Watch(),
         )

@@ -8,6 +8,7 @@ import numpy as np
 
 from budgetalloc.beliefs.ids import Id, check_ids, factorize, text_id
 from budgetalloc.errors import InputError, UnsupportedError
+from budgetalloc.logs.texts import prompt_text
 
 _FINGERPRINT_ROWS = 1000
 _CONTENT = ("prompt", "image", "images", "environment")  # the columns that make up the prompt, if present
@@ -166,6 +167,14 @@ class Prompts:
         places, row_R = factorize(places_R)
         rows = self.rows([int(place) for place in places])
         return [rows[at] for at in row_R.tolist()]
+
+    def texts(self, ids_P: Sequence[Id]) -> dict[Id, str]:
+        """The text of these prompts by id; empty where the dataset's rows cannot be listed, or have no text."""
+        if self._rows is None or "prompt" not in (getattr(self.dataset, "column_names", None) or []):
+            return {}
+        at = {name: self._rows[0][name] for name in ids_P if name in self._rows[0]}
+        values = self.dataset.select_columns(["prompt"]).select(list(at.values()))["prompt"] if at else []
+        return {name: prompt_text(value) for name, value in zip(at, values, strict=True)}
 
     @cached_property
     def fingerprint(self) -> str | None:

@@ -46,6 +46,8 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Batch]:
     metrics = describe(batch, hints=options.hint is not None, pool_met=met) | of_advantages(advantages_R)
     if training.ledger is not None:
         append(training.ledger, batch)
+    if training.texts is not None:
+        training.texts.add(batch.ids_R, training.prompts.texts)
     step.end()
     scoring.learn(measure, batch.rewards_R, batch.scores_RF, batch.learned_R, training.policy)
     if training.trackers is not None:

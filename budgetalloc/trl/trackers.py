@@ -1,24 +1,27 @@
 """Histograms and a table for W&B, trackio and TensorBoard, because the trainer's own log supports numbers only."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.budget import IntArray
+from budgetalloc.logs.texts import LONGEST
 from budgetalloc.policies import Policy
 from budgetalloc.trl.batch import Batch
 from budgetalloc.trl.spending import Spending, histogram_of_counts, histogram_of_rates
 
 logger = logging.getLogger(__name__)
-COLUMNS = ("prompt", "rollouts", "tokens", "success", "believed")
+COLUMNS = ("prompt", "rollouts", "tokens", "success", "believed", "text")
 SPENDING_FILE = "budgetalloc_spending.npz"
 _ROWS = 20
+TextsOf = Callable[[Sequence[Id]], Mapping[Id, str]]
 _GROUP = "train/budgetalloc/"  # where transformers puts what a trainer logs as "budgetalloc/..."
 
 
@@ -49,21 +52,22 @@ class Trackers:
         trainer: The `GRPOTrainer`.
         policy: The policy whose beliefs are shown.
         names: The trackers to use, from `TRACKERS`.
+        texts_of: The text of prompts by id, as far as it is known.
     """
 
-    def __init__(self, trainer: Any, policy: Policy, names: list[str]) -> None:
-        self.trainer, self.policy, self.names = trainer, policy, names
+    def __init__(self, trainer: Any, policy: Policy, names: list[str], texts_of: TextsOf) -> None:
+        self.trainer, self.policy, self.names, self.texts_of = trainer, policy, names, texts_of
         self.spending = Spending()
         self._groups: list[tuple[IntArray, FloatArray]] = []
         self._warned: set[str] = set()
 
     @classmethod
-    def of(cls, trainer: Any, policy: Policy) -> "Trackers | None":
+    def of(cls, trainer: Any, policy: Policy, texts_of: TextsOf) -> "Trackers | None":
         """None if nothing is reported: not the main process, no logging, or no tracker of `TRACKERS`."""
         args = trainer.args
         names = [name for name in TRACKERS if name in (args.report_to or [])]
         reports = names and args.logging_strategy != "no" and trainer.accelerator.is_main_process
-        return cls(trainer, policy, names) if reports else None
+        return cls(trainer, policy, names, texts_of) if reports else None
 
     def add(self, batch: Batch) -> None:
         """Adds a step."""
@@ -77,12 +81,16 @@ class Trackers:
         if not self._groups:
             return
         top = self.spending.top(_ROWS)
-        believed_P = self.policy.estimator.belief([name for name, *_ in top]).mean.tolist()
+        ids = [name for name, *_ in top]
+        believed_P, texts = self.policy.estimator.belief(ids).mean.tolist(), self.texts_of(ids)
         shown = Shown(
             step,
             np.concatenate([counts for counts, _ in self._groups]),
             np.concatenate([predicted for _, predicted in self._groups]),
-            [(str(row[0]), *row[1:], believed) for row, believed in zip(top, believed_P, strict=True)],
+            [
+                (str(row[0]), *row[1:], believed, texts.get(row[0], "")[:LONGEST])
+                for row, believed in zip(top, believed_P, strict=True)
+            ],
         )
         self._groups.clear()
         for name in self.names:
@@ -150,10 +158,10 @@ def _to_tensorboard(trainer: Any, shown: Shown) -> None:
 def as_markdown(rows: list[tuple[Any, ...]]) -> str:
     """The table as Markdown, because TensorBoard has no tables.
 
-    >>> print(as_markdown([("a|b", 2, 80, None, 0.25)]))
-    | prompt | rollouts | tokens | success | believed |
-    |---|---|---|---|---|
-    | a\\|b | 2 | 80 |  | 0.250 |
+    >>> print(as_markdown([("a|b", 2, 80, None, 0.25, "2 + 2")]))
+    | prompt | rollouts | tokens | success | believed | text |
+    |---|---|---|---|---|---|
+    | a\\|b | 2 | 80 |  | 0.250 | 2 + 2 |
     """
     lines = [COLUMNS, *([_cell(x) for x in row] for row in rows)]
     shown = [f"| {' | '.join(line)} |" for line in lines]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from budgetalloc.beliefs.ids import Id
+from budgetalloc.logs.texts import TextsWriter
 from budgetalloc.logs.write import LedgerWriter
 from budgetalloc.policies import Policy
 from budgetalloc.trl.experimental.reuse import Reuse
@@ -31,7 +32,7 @@ class Training:
         scoring: Computes success from rewards.
         generate: The trainer's `_generate_and_score_completions` as it was when training began.
         reuse: Puts stored responses into batches, or None.
-        ledger, trackers: The readers of the steps in this process, or None.
+        ledger, texts, trackers: The readers of the steps in this process, or None.
         watch: Warns of biased advantages.
     """
 
@@ -45,5 +46,6 @@ class Training:
     generate: Callable[[Rows], dict[str, Any]]
     reuse: Reuse | None
     ledger: LedgerWriter | None
+    texts: TextsWriter | None
     trackers: Trackers | None
     watch: Watch

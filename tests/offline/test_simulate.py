@@ -206,3 +206,32 @@ def test_what_cannot_be_run_is_refused(arguments, error, text):
     settings = {"budget": 64, "steps": 2, "prompts": 8, **arguments}
     with pytest.raises(error, match=text):
         next(simulate(ba.uniform(), Learner(SMALL), **settings))
+
+
+# --- success beside the reward ---
+
+
+def test_rewards_on_another_scale_change_no_decision():
+    """What advantages see is another matter; the world of three kinds does not learn."""
+    for make in (ba.adaptive, ba.knapsack, ba.policies.dapo, ba.policies.pods):
+        plain, scaled = (
+            [x["prompts"] for x in ba.simulate(make(seed=3), ba.testing.three_kinds(), 64, 6, prompts=8, **more)]
+            for more in ({}, {"reward": lambda success_R: 12 * success_R - 7})
+        )
+        assert plain == scaled
+
+
+def test_a_point_for_the_format_sends_no_rollouts_to_hopeless_prompts():
+    run = list(
+        ba.simulate(ba.adaptive(seed=0), ba.testing.three_kinds(), 64, 20, prompts=8, reward=lambda u: 0.2 + 0.8 * u)
+    )
+    plain = list(ba.simulate(ba.adaptive(seed=0), ba.testing.three_kinds(), 64, 20, prompts=8))
+    assert [x["reward"] for x in run] == pytest.approx([0.2 + 0.8 * x["reward"] for x in plain])
+
+
+@pytest.mark.parametrize(
+    ("reward", "message"), [(1.0, "reward=1.0"), (lambda u: u[:1], "has shape"), (lambda u: u / 0.0, "finite")]
+)
+def test_a_reward_that_is_no_function_of_success_is_refused(reward, message):
+    with np.errstate(all="ignore"), pytest.raises(InputError, match=message):
+        list(ba.simulate(ba.uniform(), ba.testing.three_kinds(), 64, 1, prompts=8, reward=reward))

@@ -18,6 +18,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from transformers.integrations import TensorBoardCallback, WandbCallback
 
 import budgetalloc as ba
+from budgetalloc.logs.open import open_log
 from budgetalloc.trl import AdaptiveGRPOCallback
 from budgetalloc.trl.spending import Spending, histogram_of_counts, histogram_of_rates
 from budgetalloc.trl.trackers import COLUMNS, SPENDING_FILE, as_markdown
@@ -77,7 +78,8 @@ def check_table(ledger, step, table, policy=None):
     """The table at a step that was logged: the prompts with most tokens until then, and what they cost."""
     known = spent(ledger, set(range(step)))
     assert [row[2] for row in table] == sorted((tokens for _, tokens, _ in known.values()), reverse=True)[:20]
-    for name, rollouts, tokens, success, believed in table:
+    for name, rollouts, tokens, success, believed, text in table:
+        assert text == f"{int(name):03d}="  # the prompt itself, not its id alone
         assert (rollouts, tokens) == known[name][:2]
         assert success == pytest.approx(known[name][2])
         if policy is not None:
@@ -134,7 +136,7 @@ def texts(found):
     cells = {step: [line.strip("| ").split(" | ") for line in text.splitlines()] for step, text in tables.items()}
     assert all(tuple(lines[0]) == COLUMNS for lines in cells.values())
     return {
-        step: [(name, int(n), int(tokens), float(rate), float(p)) for name, n, tokens, rate, p in lines[2:]]
+        step: [(name, int(n), int(tokens), float(rate), float(p), text) for name, n, tokens, rate, p, text in lines[2:]]
         for step, lines in cells.items()
     }
 
@@ -164,6 +166,7 @@ def test_trackio(tmp_path):
     code = f"""
 from conftest import *
 import budgetalloc as ba
+from budgetalloc.logs.open import open_log
 from budgetalloc.trl import AdaptiveGRPOCallback
 args = GRPOConfig({str(tmp_path / "run")!r}, per_device_train_batch_size=16, num_generations=4, use_cpu=True,
     bf16=False, max_completion_length=4, max_steps=3, logging_steps=1, save_strategy="no", report_to=["trackio"])
@@ -205,6 +208,13 @@ def test_a_log_covers_all_steps_since_the_last(build, tmp_path):
     shown = {x.step: x.histogram_value for x in events(trainer, tmp_path).Histograms(COUNTS)}
     assert {step: x.num for step, x in shown.items()} == {s: len(groups(ledger, {s - 2, s - 1})[0]) for s in (2, 4)}
     assert all(x.sum == 2 * 16 for x in shown.values())
+
+
+def test_a_ledger_knows_the_texts_of_its_prompts(build):
+    """Named by hashes or by ids, a prompt can be looked at in a report."""
+    _, callback = train(build, "none", max_steps=2)
+    ids = set(ba.Ledger.read(callback.ledger_path).ids_R)
+    assert open_log(callback.ledger_path).texts(ids) == {name: f"{name:03d}=" for name in ids}
 
 
 def test_a_resumed_run_goes_on_with_its_table(build, tmp_path):
@@ -257,4 +267,7 @@ def test_a_prompt_without_any_reward_has_no_success_and_a_state_brings_all_back(
 
 
 def test_a_prompt_with_bars_stays_one_cell():
-    assert as_markdown([("a|b\nc", 1, 2, None, 0.5)]).splitlines()[2] == "| a\\|b c | 1 | 2 |  | 0.500 |"
+    assert (
+        as_markdown([("a|b\nc", 1, 2, None, 0.5, "d|e\nf")]).splitlines()[2]
+        == "| a\\|b c | 1 | 2 |  | 0.500 | d\\|e f |"
+    )

@@ -1,7 +1,7 @@
 """The ledger of budgetalloc: JSON lines, appended by `LedgerWriter`; a resumed run marks steps as void."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
@@ -15,6 +15,7 @@ from budgetalloc.logs.base import FAULTS, LARGEST, Ints, Range, Rows, as_id, as_
 from budgetalloc.logs.formats.lines import Record, first, lines, parsed, parsed_rows
 from budgetalloc.logs.reading import Reading
 from budgetalloc.logs.steps import ascending
+from budgetalloc.logs.texts import read_texts
 
 _COLUMNS = ("step", "id", "reward", "length", "predicted", "count")
 _MARKS = ("resumed", "reward_range")  # a line with one of these keys is not a rollout
@@ -33,6 +34,12 @@ def find(path: Path) -> list[Path]:
 def files(path: Path) -> list[Path]:
     """The file itself."""
     return [path]
+
+
+def texts(reading: Reading, ids: Iterable[Id]) -> dict[Id, str]:
+    """The texts of these prompts, as far as the run knew them."""
+    assert reading.path is not None
+    return read_texts(reading.path, ids)
 
 
 def _is_ledger(path: Path) -> bool:

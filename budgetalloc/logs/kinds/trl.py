@@ -27,6 +27,7 @@ from budgetalloc.logs.columns import weighted
 from budgetalloc.logs.formats import arrow
 from budgetalloc.logs.names import listed
 from budgetalloc.logs.reading import Reading
+from budgetalloc.logs.texts import prompt_text
 
 _FILE = re.compile(r"completions_(\d{1,15})\.parquet")
 _STALE = 3600.0  # seconds; files of one run may be copied in any order
@@ -100,15 +101,8 @@ def texts(reading: Reading, ids: Iterable[Id]) -> dict[Id, str]:
             prompts = arrow.names(table.column("prompt"))
             for name, prompt in zip(_ids(table, path, reading.asked.prompt_id), prompts, strict=True):
                 if name in wanted and name not in known:
-                    known[name] = _text(prompt)
+                    known[name] = prompt_text(prompt)
     return known
-
-
-def _text(prompt: Any) -> str:
-    """A prompt's text; of chat messages, that of the last one."""
-    last = prompt[-1] if isinstance(prompt, list) and prompt else prompt
-    text = last.get("content") if isinstance(last, dict) else last
-    return text if isinstance(text, str) else json.dumps(text, ensure_ascii=False, default=str)
 
 
 def _step(path: Path) -> int | None:
