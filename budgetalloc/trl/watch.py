@@ -39,9 +39,9 @@ class Watch:
             logger.warning(
                 "The mean advantage has been outside %g to %g of their root mean square for %d steps in a row (now "
                 "%+.2f): the baseline lies %s the rewards, and the gradient moves the probability of every sampled "
-                "completion %s. Possible reasons: the beliefs are about another success than the reward (pass success=), "
-                "most prompts are visited only once, or the range of rewards is wrong. baseline='loo' with min_group=2 "
-                "needs no beliefs.",
+                "completion %s. Possible reasons: the beliefs are about another success than the reward (pass "
+                "success=), most prompts are visited only once, or the range of rewards is wrong. baseline='loo' with "
+                "min_group=2 needs no beliefs.",
                 _BELOW,
                 _ABOVE,
                 self._leaning,
