@@ -6,10 +6,12 @@ The second table of a mix has the other measures, of the runs that recorded them
 
 "final" and "mean" are held-out success (the exact probability of the right answer, so without sampling noise) at the
 end and over the run; "to uniform's end" is the share of the rollouts, all of them counted, after which a policy's mean
-curve passes what uniform's mean curve ends at. Intervals are percentile bootstraps over seeds, the same seeds for both.
+curve exceeds the final value of uniform's mean curve. Uniform has the group size that is best for the mix on the tuning
+seeds, of those that were tuned there. Intervals are percentile bootstraps over seeds, the same seeds for both.
 """
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ STEPS = 150
 TABLE_SEEDS = range(100)
 TUNING_SEEDS = range(100, 200)
 _DRAWS = 2000
+BEST = "the best uniform"
 
 
 def reach(curve: NDArray[np.float64], rollouts: NDArray[np.float64], goal: float) -> float:
@@ -86,19 +89,34 @@ def of_table(rows: list[dict[str, Any]], mix: str) -> list[dict[str, Any]]:
     return [row for row in of_mix if row["rate"] == tuned.get((row["policy"], mix))]
 
 
+def best_uniform(rows: list[dict[str, Any]], mix: str, names: Iterable[str]) -> str:
+    """Of these policies, uniform with the group size that has the largest mean success on the tuning seeds."""
+    tuned, scores = best_rates(rows, TUNING_SEEDS), dict[str, list[float]]()
+    of_mix = [row for row in rows if row["mix"] == mix and row["seed"] in TUNING_SEEDS]
+    for row in of_mix:
+        name = row["policy"]
+        if name in names and name.startswith("uniform") and row["rate"] == tuned[name, mix]:
+            scores.setdefault(name, []).append(mean_success(row["curve"]))
+    return max(scores, key=lambda name: float(np.mean(scores[name])), default="uniform")
+
+
 def tokens_a_rollout(rows: list[dict[str, Any]], name: str, mix: str) -> float:
     """Completion tokens a rollout over a policy's runs: where it differs, equal rollouts are not equal tokens."""
     ends = [row["curve"][-1] for row in rows if row["policy"] == name and row["mix"] == mix]
     return float(sum(end["tokens"] for end in ends) / sum(end["rollouts"] for end in ends))
 
 
-def over_mixes(tables: dict[str, dict[str, dict[int, Curve]]], name: str, other: str) -> str:
-    """Mean success of one policy less another's, averaged over mixes, with an interval over seeds; the same seeds."""
+def over_mixes(tables: dict[str, dict[str, dict[int, Curve]]], bases: dict[str, str], name: str, other: str) -> str:
+    """Mean success of one policy less another's, averaged over mixes, with an interval over seeds; the same seeds.
+
+    `BEST` is uniform with the group size that is best on the mix, as `bases` has it.
+    """
     rng = np.random.default_rng(0)
     gains = []
-    for curves in tables.values():
-        seeds = sorted(set(curves[name]) & set(curves[other]))
-        gains.append(np.array([(curves[name][seed] - curves[other][seed]).mean() for seed in seeds]))
+    for mix, curves in tables.items():
+        first, second = (curves[bases[mix] if which == BEST else which] for which in (name, other))
+        seeds = sorted(set(first) & set(second))
+        gains.append(np.array([(first[seed] - second[seed]).mean() for seed in seeds]))
     draws = [float(np.mean([rng.choice(gain, len(gain)).mean() for gain in gains])) for _ in range(_DRAWS)]
     return f"{np.mean([gain.mean() for gain in gains]):+.3f} ({interval(draws)})"
 
@@ -123,18 +141,20 @@ def main() -> None:
     args = parser.parse_args()
     rows = read(args.results)
     tuned = best_rates(rows, TUNING_SEEDS)
-    tables = {}
+    tables, bases = {}, {}
     for mix in dict.fromkeys(row["mix"] for row in rows):
         curves, rollouts = collect(rows, mix)
         if "uniform" not in curves:
             continue
-        tables[mix] = curves
-        print(f"\n## {mix}\n\n| policy | rate | seeds | tokens a rollout | final | mean | mean less uniform's", end="")
+        tables[mix], bases[mix] = curves, best_uniform(rows, mix, curves)
+        print(f"\n## {mix}\n\nThe best uniform: {bases[mix]}.\n")
+        print("| policy | rate | seeds | tokens a rollout | final | mean | mean less uniform's", end="")
         print(" | to uniform's end |\n|---|---|---|---|---|---|---|---|")
         best_first = sorted(curves.items(), key=lambda item: -float(np.mean(list(item[1].values()))))
         for name, by_seed in best_first:
-            seeds = sorted(set(by_seed) & set(curves["uniform"]))
-            own, base = (np.array([which[seed] for seed in seeds]) for which in (by_seed, curves["uniform"]))
+            best = curves[bases[mix]]
+            seeds = sorted(set(by_seed) & set(best))
+            own, base = (np.array([which[seed] for seed in seeds]) for which in (by_seed, best))
             cells = [f"{tuned[name, mix]:g}", str(len(seeds)), f"{tokens_a_rollout(rows, name, mix):.2f}"]
             print(f"| {name} | " + " | ".join([*cells, *summary(own, base, rollouts).values()]) + " |")
         runs = of_table(rows, mix)
@@ -145,8 +165,8 @@ def main() -> None:
     print(f"\n## Over all mixes ({', '.join(tables)})\n\n| policy | mean less uniform's | adaptive's mean less its |")
     print("|---|---|---|")
     for name in everywhere:
-        ahead = over_mixes(tables, "adaptive", name) if "adaptive" in everywhere else "not run everywhere"
-        print(f"| {name} | {over_mixes(tables, name, 'uniform')} | {ahead} |")
+        ahead = over_mixes(tables, bases, "adaptive", name) if "adaptive" in everywhere else "not run everywhere"
+        print(f"| {name} | {over_mixes(tables, bases, name, BEST)} | {ahead} |")
     if args.explored.exists():
         print("\n## Explored, on tuning seeds\n\n" + explored(read(args.explored)))
 
