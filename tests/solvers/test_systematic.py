@@ -6,7 +6,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from budgetalloc import Budget, BudgetError, InputError, UnsupportedError
-from budgetalloc.solvers.systematic import systematic
+from budgetalloc.solvers.systematic import some_in_groups, systematic
 
 weights = st.lists(st.sampled_from([0.0, 1e-9, 0.1, 0.5, 1.0, 7.0]), min_size=1, max_size=12)
 
@@ -133,3 +133,47 @@ def test_a_start_just_below_1_gives_no_rollout_too_many(start, weights):
     for total in (4, 64, 4096):
         counts_P = systematic(weights, Budget(rollouts=total, floor=0, min_group=1, cap=total), Start(start))
         assert counts_P.sum() == total
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 9), st.booleans()), min_size=1, max_size=12),
+    st.integers(1, 60),
+    st.integers(1, 9),
+    st.sampled_from([(0, 1, 1), (0, 2, 1), (0, 2, 2), (2, 2, 1), (0, 1, 3)]),
+    st.integers(1, 12),
+    st.integers(0, 9),
+)
+def test_groups_are_whole_and_the_budget_is_exact(prompts, rollouts, group, shape, cap, seed):
+    floor, min_group, quantum = shape
+    try:
+        budget = Budget(rollouts, floor=floor, min_group=min_group, quantum=quantum, cap=cap)
+        budget.check(len(prompts))
+    except BudgetError:
+        return
+    weights_P, grouped_P = np.array([w for w, _ in prompts]) + 1e-9, np.array([ok for _, ok in prompts])
+    counts_P = some_in_groups(weights_P, grouped_P, group, budget, np.random.default_rng(seed))
+    assert counts_P.sum() == rollouts
+    assert set(counts_P.tolist()) <= set(budget.grid().tolist())
+    least = -(-max(group, budget.smallest_group) // quantum) * quantum
+    whole = counts_P[grouped_P & (counts_P > 0)]
+    if whole.size and whole.min() < least:  # then groups of this size cannot hold the budget, or it has a floor
+        same_P = systematic(weights_P, budget, np.random.default_rng(seed))
+        again_P = systematic(weights_P, budget, after_a_number(seed))
+        assert floor or counts_P.tolist() in (same_P.tolist(), again_P.tolist())
+
+
+def after_a_number(seed):
+    """The generator after the number that rounds the part of the grouped prompts."""
+    rng = np.random.default_rng(seed)
+    rng.random()
+    return rng
+
+
+def test_the_part_of_the_grouped_prompts_has_the_expectation_of_their_weights():
+    weights_P, grouped_P = np.array([1.0] * 30 + [3.0] * 10), np.array([True] * 30 + [False] * 10)
+    rng, budget = np.random.default_rng(0), Budget(22, floor=0, min_group=1)
+    parts = [some_in_groups(weights_P, grouped_P, 4, budget, rng)[:30] for _ in range(4000)]
+    assert np.mean(parts, axis=0).sum() == pytest.approx(11, abs=0.1)  # 8 or 12
+    assert {int(part.sum()) for part in parts} == {8, 12}
+    assert np.mean(parts, axis=0) == pytest.approx(np.full(30, 11 / 30), abs=0.1)
+    assert {int(n) for part in parts for n in part} == {0, 4}
