@@ -125,13 +125,13 @@ def cp_sat(
     columns = min(values_PN.shape[1], max(CP_SAT_COLUMNS // len(values_PN), 1))
     note = "" if columns == values_PN.shape[1] else f"counts up to {columns + FLOOR - 1} only; "
     try:
-        took, found = seconds(lambda: ba.certify(values_PN[:, :columns], None, budget, time_limit=limit))
+        took, certified = seconds(lambda: ba.certify(values_PN[:, :columns], None, budget, time_limit=limit))
     except ba.BudgetError:
         return {"solver": "OR-Tools", "note": f"{note}found no counts within {limit:g} s"}
-    gap = found.bound / found.value - 1
-    state = "optimal" if found.optimal else f"cut short after {limit:g} s"
-    note += f"{state}, bound {found.bound:.6f}, gap {gap:.1e}"
-    row = {"solver": "OR-Tools", "value": found.value, "bound": found.bound, "seconds": took}
+    gap = certified.bound / certified.value - 1
+    state = "optimal" if certified.optimal else f"cut short after {limit:g} s"
+    note += f"{state}, bound {certified.bound:.6f}, gap {gap:.1e}"
+    row = {"solver": "OR-Tools", "value": certified.value, "bound": certified.bound, "seconds": took}
     return {**row, "with values": took + pricing, "times": took / greedy, "note": note}
 
 

@@ -62,20 +62,20 @@ def test(version: str, tests: list[str], processes: int) -> tuple[Counter[str], 
     options = ["-q", "-n", str(processes), "--dist", "loadfile", f"--junitxml={report}"]
     started = time.perf_counter()
     done = subprocess.run([folder / "bin/python", "-m", "pytest", *options, *tests], cwd=ROOT, env=env, check=False)
-    found, notes = Counter({"seconds": round(time.perf_counter() - started)}), []
+    counts, notes = Counter({"seconds": round(time.perf_counter() - started)}), []
     if not report.exists():
-        return found + Counter(failed=1), [f"{version}: pytest ended with {done.returncode} before it made a report"]
+        return counts + Counter(failed=1), [f"{version}: pytest ended with {done.returncode} before it made a report"]
     for case in ET.parse(report).iter("testcase"):
         bad = [child for child in case if child.tag in ("failure", "error")]
         skipped = case.find("skipped")
-        found["failed" if bad else "passed" if skipped is None else "skipped"] += 1
+        counts["failed" if bad else "passed" if skipped is None else "skipped"] += 1
         what, name = (bad or [skipped])[0], f"{case.get('classname')}.{case.get('name')}".lstrip(".")
         if what is not None:
             said = (what.get("message") or "").splitlines() or [""]
             notes.append(f"{version} {'FAILED' if bad else 'skipped'} {name}: {said[0]}")
-    if not found["passed"]:
-        found["failed"] += 1
-    return found, notes
+    if not counts["passed"]:
+        counts["failed"] += 1
+    return counts, notes
 
 
 def main() -> int:
@@ -90,9 +90,9 @@ def main() -> int:
     for _, notes in results.values():
         print(*notes, sep="\n", end="\n" if notes else "")
     print("\n| TRL | passed | failed | skipped | seconds |\n|---|---|---|---|---|")
-    for version, (found, _) in results.items():
-        print(f"| {version} | " + " | ".join(str(found[x]) for x in ("passed", "failed", "skipped", "seconds")) + " |")
-    return int(any(found["failed"] for found, _ in results.values()))
+    for version, (counts, _) in results.items():
+        print(f"| {version} | " + " | ".join(str(counts[x]) for x in ("passed", "failed", "skipped", "seconds")) + " |")
+    return int(any(counts["failed"] for counts, _ in results.values()))
 
 
 if __name__ == "__main__":

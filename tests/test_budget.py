@@ -18,11 +18,11 @@ def suggestions(error: BudgetError) -> list[dict[str, int]]:
     """The settings that an error's "Use ..." sentence offers, each as the keyword arguments to change."""
     advice = str(error).rsplit("Use ", 1)[1]
     advice = re.sub(r"=(\d+) or (\d+)", r"=\1 or rollouts=\2", advice)
-    found = []
+    rows = []
     for part in re.split(r" or |, (?!or )", advice.replace(", or ", " or ")):
         if values := re.findall(r"(\w+)=(\d+)", part):
-            found.append({name: int(value) for name, value in values})
-    return found
+            rows.append({name: int(value) for name, value in values})
+    return rows
 
 
 def refusal(build: Callable[[], object]) -> BudgetError | None:

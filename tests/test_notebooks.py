@@ -73,7 +73,7 @@ def test_the_kept_outputs_are_clean(path):
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1)), "not run in one go"
     assert {output.output_type for output in outputs(book)} <= {"stream", "display_data", "execute_result"}
     assert [output.text for output in outputs(book) if output.get("name") == "stderr"] == []
-    assert [found for text in texts(book) for found in A_PATH.findall(text)] == []
+    assert [named for text in texts(book) for named in A_PATH.findall(text)] == []
     assert sum("image/png" in output.get("data", {}) for output in outputs(book)) >= 2
     assert path.stat().st_size < 400_000
 

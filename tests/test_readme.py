@@ -23,12 +23,12 @@ def mentioned(text: str) -> set[str]:
 
 def resolved(name: str) -> object:
     """By attributes, as a user would write it; only modules inside `trl` and `verl` need an import of their own."""
-    found: object = ba
+    owner: object = ba
     for at, part in enumerate(parts := name.split(".")):
-        if not hasattr(found, part):
+        if not hasattr(owner, part):
             importlib.import_module(".".join(["budgetalloc", *parts[: at + 1]]))
-        found = getattr(found, part)
-    return found
+        owner = getattr(owner, part)
+    return owner
 
 
 def test_names_are_found_in_text():

@@ -192,15 +192,15 @@ def _rows(per_cell: int, rng: np.random.Generator, held: bool) -> list[dict[str,
         if cell.length <= 3:  # there may be fewer than asked for
             every = (f"{n:0{cell.length}d}" for n in range(10**cell.length))
             fits = [digits for digits in every if is_held_out(digits) == held]
-            found = [fits[n] for n in rng.permutation(len(fits))[:per_cell]]
+            chosen = [fits[n] for n in rng.permutation(len(fits))[:per_cell]]
         else:
             drawn: dict[str, None] = {}
             while len(drawn) < per_cell:
                 digits = _draw(cell.length, rng)
                 if is_held_out(digits) == held:
                     drawn[digits] = None
-            found = list(drawn)
-        for digits in found:
+            chosen = list(drawn)
+        for digits in chosen:
             text = cell.prompt(digits)
             rows.append({"prompt": text, "prompt_id": prompt_id(text), "skill": cell.task.name, "length": cell.length})
     return rows

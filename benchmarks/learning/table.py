@@ -123,11 +123,11 @@ def over_mixes(tables: dict[str, dict[str, dict[int, Curve]]], bases: dict[str, 
 
 def explored(rows: list[dict[str, Any]]) -> str:
     """Mean success of what was tried on the way to the default, best first; a standard error over few seeds."""
-    found: dict[tuple[str, float, str], list[float]] = {}
+    successes: dict[tuple[str, float, str], list[float]] = {}
     for row in rows:
-        found.setdefault((row["mix"], row["rate"], row["policy"]), []).append(mean_success(row["curve"]))
+        successes.setdefault((row["mix"], row["rate"], row["policy"]), []).append(mean_success(row["curve"]))
     lines = ["| mix | rate | what | seeds | mean |", "|---|---|---|---|---|"]
-    for (mix, rate, name), values in sorted(found.items(), key=lambda item: (item[0][0], -float(np.mean(item[1])))):
+    for (mix, rate, name), values in sorted(successes.items(), key=lambda item: (item[0][0], -float(np.mean(item[1])))):
         error = np.std(values, ddof=1) / len(values) ** 0.5
         lines.append(f"| {mix} | {rate:g} | {name} | {len(values)} | {np.mean(values):.3f} +- {error:.3f} |")
     return "\n".join(lines)

@@ -78,9 +78,9 @@ def run(job: Job, steps: int = 1000, budget: int = BUDGET, eval_every: int = 10)
 
             def calibrate_and_count() -> Any:
                 before = made["generated"]
-                found = calibrate()
+                calibrated = calibrate()
                 made["calibration"] += made["generated"] - before
-                return found
+                return calibrated
 
             trainer.calibrate = calibrate_and_count
 
@@ -103,7 +103,7 @@ def run(job: Job, steps: int = 1000, budget: int = BUDGET, eval_every: int = 10)
         )
     GRPOTrainer._generate_single_turn = counted
     try:
-        found = testbed.train(  # type: ignore[attr-defined]
+        training = testbed.train(  # type: ignore[attr-defined]
             attach,
             steps=steps,
             learning_rate=rate,
@@ -120,9 +120,9 @@ def run(job: Job, steps: int = 1000, budget: int = BUDGET, eval_every: int = 10)
         GRPOTrainer._generate_single_turn = own
     curve = [
         {"step": point.step, "success": point.expected, "seconds": point.seconds} | after[point.step]
-        for point in found.curve
+        for point in training.curve
     ]
-    widths = [entry["cgrpo/mean_k"] for entry in found.trainer.state.log_history if "cgrpo/mean_k" in entry]
+    widths = [entry["cgrpo/mean_k"] for entry in training.trainer.state.log_history if "cgrpo/mean_k" in entry]
     return {
         "arm": arm,
         "rate": rate,
@@ -188,15 +188,15 @@ def tables(rows: list[dict[str, Any]]) -> str:
 
 def cost(turns: int = 3, steps: int = 20, first: int = 5) -> str:
     """Seconds a step: medians over turns, in which every arm trains for so many steps after its first ones."""
-    found: dict[str, list[float]] = defaultdict(list)
+    seconds_of: dict[str, list[float]] = defaultdict(list)
     made: dict[str, float] = {}
     for turn, arm in itertools.product(range(turns), ARMS):
         curve = run((arm, 3e-4, turn), steps=first + steps, eval_every=first)["curve"]
         warm, end = curve[1], curve[-1]  # calibration comes before the first step
-        found[arm].append((end["seconds"] - warm["seconds"]) / steps)
+        seconds_of[arm].append((end["seconds"] - warm["seconds"]) / steps)
         made[arm] = (end["generated"] - warm["generated"]) / steps
     lines = ["| arm | seconds a step | rollouts a step | milliseconds a rollout |", "|---|---|---|---|"]
-    for arm, seconds in found.items():
+    for arm, seconds in seconds_of.items():
         middle = statistics.median(seconds)
         lines.append(f"| {arm} | {middle:.3f} | {made[arm]:.0f} | {1000 * middle / made[arm]:.2f} |")
     return "\n".join(lines)

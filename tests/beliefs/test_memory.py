@@ -28,9 +28,9 @@ def test_several_rounds_of_a_step_are_one_visit():
     memory.observe(["a", "b"], np.array([1.0, 0.0]))
     memory.observe(["a"], np.array([0.0]))
     memory.tick()
-    found = memory.recall(["a", "b", "c"])
-    np.testing.assert_array_equal(found["visits"], [1, 1, 0])
-    np.testing.assert_array_equal(found["last"], [0.5, 0.0, np.nan])
+    recalled = memory.recall(["a", "b", "c"])
+    np.testing.assert_array_equal(recalled["visits"], [1, 1, 0])
+    np.testing.assert_array_equal(recalled["last"], [0.5, 0.0, np.nan])
 
 
 def test_a_reward_that_is_nan_is_no_visit():

@@ -101,12 +101,12 @@ def test_any_damage_is_told_or_harmless(tmp_path):
     for content in damaged:
         path.write_bytes(content)
         try:
-            found, other = ba.load_state(path)
+            loaded, other = ba.load_state(path)
         except ba.StateError:
             told += 1
         else:  # a date in a header, for one
-            assert (other, found.keys()) == (about, state.keys())
-            assert all((np.asarray(found[key]) == np.asarray(state[key])).all() for key in state)
+            assert (other, loaded.keys()) == (about, state.keys())
+            assert all((np.asarray(loaded[key]) == np.asarray(state[key])).all() for key in state)
     assert told > 0.75 * len(damaged)
 
 

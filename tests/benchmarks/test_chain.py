@@ -123,12 +123,12 @@ def test_the_shipped_model_half_knows_the_chains_and_the_long_ones_least() -> No
 
     assert sum(p.numel() for p in model.parameters()) == 1_007_280
     rows = held_out()
-    found = evaluate(model, tokenizer, rows, language=chain)
-    assert 0.27 < found.expected < 0.31
-    assert found.skills == pytest.approx(found.expected, abs=0.04)
+    scores = evaluate(model, tokenizer, rows, language=chain)
+    assert 0.27 < scores.expected < 0.31
+    assert scores.skills == pytest.approx(scores.expected, abs=0.04)
     means = []
     for n in STEPS:
-        means.append(np.mean([p for row, p in zip(rows, found.right_P, strict=True) if row["skill"] == f"{n} steps"]))
+        means.append(np.mean([p for row, p in zip(rows, scores.right_P, strict=True) if row["skill"] == f"{n} steps"]))
     assert means[0] > 0.5
     assert means[-1] < 0.15
     assert all(a > b for a, b in zip(means[::2], means[2::2], strict=False))

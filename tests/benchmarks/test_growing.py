@@ -199,9 +199,9 @@ def test_the_shipped_model_half_knows_the_tasks_and_guesses_the_traps() -> None:
     from budgetalloc.cli.testbed.heldout import evaluate, probability
 
     rows = held_out()
-    found = evaluate(model, tokenizer, rows, language=growing)
-    assert 0.43 < found.expected < 0.46
-    assert found.skills == pytest.approx(found.expected, abs=0.04)
+    evaluation = evaluate(model, tokenizer, rows, language=growing)
+    assert 0.43 < evaluation.expected < 0.46
+    assert evaluation.skills == pytest.approx(evaluation.expected, abs=0.04)
     right = probability(model, tokenizer, [row["prompt"] for row in rows], [answer(row["prompt"]) for row in rows])
     by_cell: dict[Any, list[float]] = {}
     for row, p in zip(rows, right, strict=True):

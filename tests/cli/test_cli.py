@@ -265,12 +265,12 @@ def test_report_says_what_is_true_of_the_log(log, tmp_path, capsys):
     page = tmp_path / "pages" / "report.html"
     words = ["--policy", "uniform", "--policy", "knapsack", "--seeds", 2, "--workers", 1, "--html", page]
     status, out, errors = said(capsys, "report", log, "--json", *words)
-    found = json.loads(out)
+    answer = json.loads(out)
     assert (status, errors) == (0, f"Written: {page}\n")
-    assert (found["version"], found["kind"], found["rollouts"]) == (1, "ledger", 12 * 64)
-    assert (found["share_all_fail"], found["share_all_pass"], found["share_mixed"]) == (0.25, 0.25, 0.5)
-    assert found["wasted_tokens"] == 12 * 32 * 10
-    assert [row["policy"] for row in found["policies"]] == ["uniform", "knapsack"]
+    assert (answer["version"], answer["kind"], answer["rollouts"]) == (1, "ledger", 12 * 64)
+    assert (answer["share_all_fail"], answer["share_all_pass"], answer["share_mixed"]) == (0.25, 0.25, 0.5)
+    assert answer["wasted_tokens"] == 12 * 32 * 10
+    assert [row["policy"] for row in answer["policies"]] == ["uniform", "knapsack"]
     assert page.read_text().lstrip().lower().startswith("<!doctype html>")
     status, out, errors = said(capsys, "report", log, "--no-replay")
     assert (status, errors) == (0, "")
@@ -282,14 +282,14 @@ def test_replay_of_uniform_draws_the_log_again(log, capsys):
     status, out, errors = said(
         capsys, "replay", log, "--policy", "uniform", "--policy", "knapsack", "--seeds", 3, "--json"
     )
-    found = json.loads(out)
+    answer = json.loads(out)
     assert (status, errors) == (0, "")
-    uniform, knapsack = found["policies"]
-    assert (found["step"], uniform["steps"]) == ({"rollouts": 64, "prompts": 16}, 12)
+    uniform, knapsack = answer["policies"]
+    assert (answer["step"], uniform["steps"]) == ({"rollouts": 64, "prompts": 16}, 12)
     assert (uniform["mixed"], uniform["modelled"], uniform["mixed_diff"]) == (8.0, 0.0, 0.0)
     assert knapsack["mixed_diff"] == knapsack["mixed"] - 8.0
     assert knapsack["mixed_rollouts"] > uniform["mixed_rollouts"]
-    assert found["settings"]["knapsack"]["estimator"]["discount"] == 0.9
+    assert answer["settings"]["knapsack"]["estimator"]["discount"] == 0.9
 
 
 def test_replay_in_words_holds_the_table_and_its_limits(log, capsys):
@@ -309,15 +309,15 @@ def test_replay_takes_policy_and_budget_from_the_file_and_what_is_typed_from_the
     path = tmp_path / "mine.yaml"
     path.write_text("policy: {name: knapsack, value: hit}\nbudget: {rollouts: 32, cap: 6}\ncallback: {candidates: 2}\n")
     words = ["--seeds", 1, "--workers", 1, "--steps", 2, "--json"]
-    found = json.loads(said(capsys, "replay", log, "--config", path, *words)[1])
-    assert [row["policy"] for row in found["policies"]] == ["uniform", "knapsack"]
-    assert found["step"] == {"rollouts": 32, "prompts": 8}
-    assert found["settings"]["uniform"]["budget"]["cap"] == found["settings"]["knapsack"]["budget"]["cap"] == 6
-    assert found["settings"]["knapsack"]["callback"]["candidates"] == 2
+    answer = json.loads(said(capsys, "replay", log, "--config", path, *words)[1])
+    assert [row["policy"] for row in answer["policies"]] == ["uniform", "knapsack"]
+    assert answer["step"] == {"rollouts": 32, "prompts": 8}
+    assert answer["settings"]["uniform"]["budget"]["cap"] == answer["settings"]["knapsack"]["budget"]["cap"] == 6
+    assert answer["settings"]["knapsack"]["callback"]["candidates"] == 2
     more = ["--rollouts", 16, "--prompts", 4, "--policy", "knapsack"]
-    found = json.loads(said(capsys, "replay", log, "--config", path, *more, *words)[1])
-    assert [row["policy"] for row in found["policies"]] == ["knapsack", f"knapsack ({path})"]
-    assert found["step"] == {"rollouts": 16, "prompts": 4}
+    answer = json.loads(said(capsys, "replay", log, "--config", path, *more, *words)[1])
+    assert [row["policy"] for row in answer["policies"]] == ["knapsack", f"knapsack ({path})"]
+    assert answer["step"] == {"rollouts": 16, "prompts": 4}
 
 
 def test_replay_attaches_the_policy_as_the_file_says(log, tmp_path, capsys):
@@ -325,8 +325,8 @@ def test_replay_attaches_the_policy_as_the_file_says(log, tmp_path, capsys):
     path = tmp_path / "mine.yaml"
     path.write_text("policy: uniform\ncallback: {candidates: all}\n")
     words = ["--prompts", 4, "--rollouts", 64, "--steps", 1, "--seeds", 2, "--workers", 1, "--json"]
-    found = json.loads(said(capsys, "replay", log, "--config", path, *words)[1])
-    batch, everything = found["policies"]
+    answer = json.loads(said(capsys, "replay", log, "--config", path, *words)[1])
+    batch, everything = answer["policies"]
     assert batch["modelled"] == 0.75
     assert (everything["modelled"], everything["mixed"]) == (0.0, 8.0)
 
@@ -336,10 +336,10 @@ def test_replay_follows_the_pacing_of_the_file(log, tmp_path, capsys):
     path.write_text(
         "policy: knapsack\npacing: {name: phases, rollouts: 480, steps: 6, low: 8, parts: [[3, 1], [3, 4]]}\n"
     )
-    found = json.loads(said(capsys, "replay", log, "--config", path, "--seeds", 1, "--workers", 1, "--json")[1])
-    assert [(row["steps"], row["rollouts"]) for row in found["policies"]] == [(6, 480.0), (6, 480.0)]
-    found = json.loads(said(capsys, "replay", log, "--config", path, "--seeds", 1, "--steps", 3, "--json")[1])
-    assert [(row["steps"], row["rollouts"]) for row in found["policies"]] == [(3, 96.0), (3, 96.0)]
+    answer = json.loads(said(capsys, "replay", log, "--config", path, "--seeds", 1, "--workers", 1, "--json")[1])
+    assert [(row["steps"], row["rollouts"]) for row in answer["policies"]] == [(6, 480.0), (6, 480.0)]
+    answer = json.loads(said(capsys, "replay", log, "--config", path, "--seeds", 1, "--steps", 3, "--json")[1])
+    assert [(row["steps"], row["rollouts"]) for row in answer["policies"]] == [(3, 96.0), (3, 96.0)]
 
 
 def test_rewards_outside_0_and_1_are_mapped_and_said(tmp_path, capsys):
@@ -347,11 +347,11 @@ def test_rewards_outside_0_and_1_are_mapped_and_said(tmp_path, capsys):
     for step in range(4):
         writer.append(step, ["a"] * 4 + ["b"] * 4, [-1.0, 2.0, -1.0, 0.2] + [2.0] * 4, [1] * 8, [0.5] * 8, [4] * 8)
     words = ["--policy", "uniform", "--seeds", 1, "--workers", 1, "--json"]
-    found = json.loads(said(capsys, "replay", tmp_path / "ledger.jsonl", *words)[1])
-    assert found["policies"][0]["reward"] == pytest.approx((0 + 1 + 0 + 0.4 + 4) / 8)
-    assert any("from -1 to 2" in note for note in found["notes"])
-    found = json.loads(said(capsys, "replay", tmp_path / "ledger.jsonl", "--reward-range", "-2", "2", *words)[1])
-    assert found["policies"][0]["reward"] == pytest.approx((0.25 + 1 + 0.25 + 0.55 + 4) / 8)
+    answer = json.loads(said(capsys, "replay", tmp_path / "ledger.jsonl", *words)[1])
+    assert answer["policies"][0]["reward"] == pytest.approx((0 + 1 + 0 + 0.4 + 4) / 8)
+    assert any("from -1 to 2" in note for note in answer["notes"])
+    answer = json.loads(said(capsys, "replay", tmp_path / "ledger.jsonl", "--reward-range", "-2", "2", *words)[1])
+    assert answer["policies"][0]["reward"] == pytest.approx((0.25 + 1 + 0.25 + 0.55 + 4) / 8)
 
 
 def test_a_ledger_s_own_range_of_rewards_is_used(tmp_path, capsys):
@@ -361,9 +361,9 @@ def test_a_ledger_s_own_range_of_rewards_is_used(tmp_path, capsys):
         counts = {"lengths_R": [1] * 8, "predicted_R": [0.5] * 8, "counts_R": [4] * 8}
         writer.append(step, ["a"] * 4 + ["b"] * 4, rewards, *counts.values(), reward_range=(0.0, 4.0))
     words = ["--policy", "uniform", "--seeds", 1, "--workers", 1, "--json"]
-    found = json.loads(said(capsys, "replay", tmp_path / "ledger.jsonl", *words)[1])
-    assert found["policies"][0]["reward"] == pytest.approx(11 / 4 / 8)
-    assert not any("taken as the range" in note for note in found["notes"])
+    answer = json.loads(said(capsys, "replay", tmp_path / "ledger.jsonl", *words)[1])
+    assert answer["policies"][0]["reward"] == pytest.approx(11 / 4 / 8)
+    assert not any("taken as the range" in note for note in answer["notes"])
 
 
 def test_success_is_the_column_that_is_asked_for(tmp_path, capsys):
@@ -377,8 +377,8 @@ def test_success_is_the_column_that_is_asked_for(tmp_path, capsys):
     text = "step,prompt_id,total,accuracy\n" + "".join(f"{','.join(map(str, row))}\n" for row in rows)
     (tmp_path / "log.csv").write_text(text)
     words = [tmp_path / "log.csv", "--reward", "total", "--success", "accuracy", "--json"]
-    found = json.loads(said(capsys, "report", *words, "--no-replay")[1])
-    assert (found["share_all_fail"], found["share_all_pass"], found["share_mixed"]) == (0.5, 0.0, 0.5)
+    answer = json.loads(said(capsys, "report", *words, "--no-replay")[1])
+    assert (answer["share_all_fail"], answer["share_all_pass"], answer["share_mixed"]) == (0.5, 0.0, 0.5)
     status, out, errors = said(capsys, "replay", *words, "--policy", "uniform", "--seeds", 1, "--workers", 1)
     assert (status, errors) == (0, "")
     assert json.loads(out)["policies"][0]["mixed"] == 1.0

@@ -97,9 +97,9 @@ def test_the_priors(prior, expected):
 def test_a_segment_earns_what_the_truncations_at_its_end_and_later_pay(rewards, prior):
     weights = anytime_prior([10, 20, 30], prior)
     returns = anytime_returns(rewards, [10, 20, 30], prior)
-    for row, found in zip(rewards, returns, strict=True):
+    for row, returned in zip(rewards, returns, strict=True):
         expected = [sum(weights[j] * row[j] for j in range(s, 3)) for s in range(3)]
-        np.testing.assert_allclose(found, expected, atol=1e-12)
+        np.testing.assert_allclose(returned, expected, atol=1e-12)
 
 
 def test_anytime_costs_one_chain_and_its_summaries():

@@ -75,12 +75,12 @@ def test_the_value_is_the_truth_on_average_with_a_poor_model(policy, inclusion, 
     rng, errors, claimed = np.random.default_rng(0), [], []
     for _ in range(150):
         log = draw(rng, inclusion, steps)
-        found = one_step_value(
+        estimated = one_step_value(
             *(policy(), log, ba.Budget(24, floor=0)), pool=range(POOL), inclusion=inclusion, estimate=estimate
         )
-        assert found.modelled == 0
-        errors.append(found.value - truth(policy(), log))
-        claimed.append(found.error)
+        assert estimated.modelled == 0
+        errors.append(estimated.value - truth(policy(), log))
+        claimed.append(estimated.error)
     assert np.mean(errors) == pytest.approx(0, abs=3.5 * np.std(errors) / len(errors) ** 0.5)
     if steps > 4:
         assert np.sqrt(np.mean(np.square(claimed))) == pytest.approx(np.std(errors), rel=0.35)
@@ -119,9 +119,9 @@ def test_a_right_model_makes_up_for_what_was_not_logged():
     log = draw(np.random.default_rng(3), "epochs", 200)
     budget, direct = ba.Budget(24, floor=0), "direct"
     real = truth(middling(), log)
-    found = one_step_value(middling(), log, budget, model=Known())
-    assert 0.2 < found.modelled < 0.8
-    assert found.value == pytest.approx(real, abs=3.5 * found.error)
+    estimated = one_step_value(middling(), log, budget, model=Known())
+    assert 0.2 < estimated.modelled < 0.8
+    assert estimated.value == pytest.approx(real, abs=3.5 * estimated.error)
     assert one_step_value(middling(), log, budget, model=Known(), estimate=direct).value == pytest.approx(real, 1e-6)
     poor = one_step_value(middling(), log, budget, model=ba.BetaEstimator(prior=(50, 50)), estimate=direct)
     assert abs(poor.value - real) > 0.1
@@ -134,9 +134,9 @@ def test_inside_the_batch_nothing_but_the_log_is_needed():
     """Every prompt of the batch was logged: uniform on it is the log itself, to the last mixed group."""
     log = draw(np.random.default_rng(4), "epochs", 40)
     passed = log.rewards_R.reshape(-1, GROUP).sum(axis=1)
-    found = one_step_value(ba.uniform(), log, estimate="horvitz-thompson")
-    assert found.value == pytest.approx(((passed > 0) & (passed < GROUP)).sum() / 40)
-    assert (found.logged, found.modelled, found.rollouts, found.steps) == (1, 0, 24, 40)
+    estimated = one_step_value(ba.uniform(), log, estimate="horvitz-thompson")
+    assert estimated.value == pytest.approx(((passed > 0) & (passed < GROUP)).sum() / 40)
+    assert (estimated.logged, estimated.modelled, estimated.rollouts, estimated.steps) == (1, 0, 24, 40)
     assert one_step_value(ba.uniform(), log, skip=10, estimate="direct").steps == 30
     groups = one_step_value(ba.uniform(), log, BATCH * 2, estimate="horvitz-thompson")
     assert groups.value == pytest.approx((2 * passed * (GROUP - passed) / (GROUP * (GROUP - 1))).sum() / 40)
@@ -144,16 +144,16 @@ def test_inside_the_batch_nothing_but_the_log_is_needed():
 
 def test_more_candidates_are_drawn_from_those_that_could_come():
     log = draw(np.random.default_rng(5), "epochs", 200)
-    found = one_step_value(ba.uniform(), log, 12, candidates=2, estimate="horvitz-thompson")
-    assert found.modelled == 0
-    assert found.value == pytest.approx(worth(np.full(POOL, 2)) / 4, abs=4 * found.error)
+    estimated = one_step_value(ba.uniform(), log, 12, candidates=2, estimate="horvitz-thompson")
+    assert estimated.modelled == 0
+    assert estimated.value == pytest.approx(worth(np.full(POOL, 2)) / 4, abs=4 * estimated.error)
 
 
 def test_graded_and_missing_rewards():
     rewards = [0.5, 0.5, NAN, 0.25, 0, 0, 0, NAN, NAN, NAN, NAN, NAN]
-    found = one_step_value(ba.uniform(), log_of([0, 1, 2], rewards, batch=3), 6, estimate="horvitz-thompson")
-    assert found.value == pytest.approx(2 / 3)  # two of three are unequal; equal; not known, so 0 by the rest
-    assert found.logged == pytest.approx(4 / 6)
+    estimated = one_step_value(ba.uniform(), log_of([0, 1, 2], rewards, batch=3), 6, estimate="horvitz-thompson")
+    assert estimated.value == pytest.approx(2 / 3)  # two of three are unequal; equal; not known, so 0 by the rest
+    assert estimated.logged == pytest.approx(4 / 6)
 
 
 @pytest.mark.parametrize("candidates", [1, 2, "all"])
@@ -181,16 +181,16 @@ def test_groups_of_one_are_never_mixed():
     one_each = Policy(
         "one each", lambda view: np.ones(len(view.ids_P), int), ba.BetaEstimator(), needs=Needs("all", min_group=1)
     )
-    found = one_step_value(one_each, draw(np.random.default_rng(0), "epochs", 8), POOL)
-    assert (found.value, found.rollouts) == (0, POOL)
+    estimated = one_step_value(one_each, draw(np.random.default_rng(0), "epochs", 8), POOL)
+    assert (estimated.value, estimated.rollouts) == (0, POOL)
 
 
 @pytest.mark.parametrize("gap", [1e-8, 0.1])
 def test_rewards_that_differ_by_rounding_alone_are_equal(gap):
     """As everywhere else: trainers hand over float32."""
     log = log_of([0, 1], [0.2, 0.2 + gap, 0.2, 0.2 + gap, 1, 1, 1, 1], batch=2)
-    found = one_step_value(ba.uniform(), log, estimate="horvitz-thompson")
-    assert found.value == (gap > 1e-6)
+    estimated = one_step_value(ba.uniform(), log, estimate="horvitz-thompson")
+    assert estimated.value == (gap > 1e-6)
 
 
 def test_groups_are_mixed_by_rewards_and_the_policy_learns_from_success():
@@ -204,8 +204,8 @@ def test_groups_are_mixed_by_rewards_and_the_policy_learns_from_success():
     log = log_of([0, 1, 0, 1], [0, 1, 0, 1, 1, 1, 1, 1] * 2, batch=2)
     success_R = np.array([0, 0, 0, 0, 0, 1, 0, 1] * 2, float)
     log = ba.Ledger(*(vars(log)[x] for x in COLUMNS), success_R=success_R, reward_range=(0, 2))
-    found = one_step_value(Policy("watching", decide, ba.BetaEstimator()), log, estimate="horvitz-thompson")
-    assert found.value == 1  # prompt 0's, at each step
+    estimated = one_step_value(Policy("watching", decide, ba.BetaEstimator()), log, estimate="horvitz-thompson")
+    assert estimated.value == 1  # prompt 0's, at each step
     assert seen[1] == {0: 0.1, 1: 0.5}
 
 

@@ -54,8 +54,8 @@ def test_a_log_at_rest_has_no_drift_and_a_walk_has_its_own():
     assert discount(walk(0.0)) > 0.95
     for step in (0.03, 0.06):
         rows = drift(walk(step), lag=1)
-        found = np.mean([row["sd"] ** 2 for row in rows]) ** 0.5
-        assert found == pytest.approx(step, rel=0.25)
+        estimate = np.mean([row["sd"] ** 2 for row in rows]) ** 0.5
+        assert estimate == pytest.approx(step, rel=0.25)
         assert all(row["noise"] == pytest.approx((2 * 0.25 / 8) ** 0.5, rel=0.2) for row in rows)
 
 

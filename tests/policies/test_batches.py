@@ -61,8 +61,8 @@ def test_what_is_left_of_the_tokens_goes_to_the_wanted_prompts_first():
     wanted = np.array([8, 8, 0, 0, 0])
     for tokens, counts in ((20, [10, 10, 0, 0, 0]), (30, [12, 12, 2, 2, 2])):
         budget = Budget(None, tokens=tokens, cap=12, floor=0)
-        found = decided(lambda view: in_proportion(wanted[view.ids_P], view), range(5), budget, costs_P=np.ones(5))
-        assert found.tolist() == counts
+        counts_P = decided(lambda view: in_proportion(wanted[view.ids_P], view), range(5), budget, costs_P=np.ones(5))
+        assert counts_P.tolist() == counts
 
 
 def test_a_batch_has_the_prompts_that_fit():

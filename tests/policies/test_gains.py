@@ -12,9 +12,9 @@ def counts(gains_P, starts_P, high, budget, costs_P=None):
 
     def decide(view):
         price_P = token_prices(view)
-        found = {x: (gain, start) for x, gain, start in zip(range(9), gains_P, starts_P, strict=False)}
-        gain_P = np.array([found[x][0] for x in view.ids_P]) / price_P
-        start_P = np.array([found[x][1] for x in view.ids_P])
+        prices = {x: (gain, start) for x, gain, start in zip(range(9), gains_P, starts_P, strict=False)}
+        gain_P = np.array([prices[x][0] for x in view.ids_P]) / price_P
+        start_P = np.array([prices[x][1] for x in view.ids_P])
         return spend_gains(lambda counts_N: np.repeat(gain_P[:, None], counts_N.size, axis=1), start_P, high, view)
 
     return Policy("test", decide, BetaEstimator()).allocate(range(len(gains_P)), budget, costs_P).tolist()
@@ -47,10 +47,10 @@ def test_costs_do_not_matter_to_a_budget_in_rollouts():
 
 def test_the_mean_budget_of_a_prompt():
     def mean(budget, costs_P=None):
-        found = []
-        policy = Policy("test", lambda view: found.append(mean_rollouts(view)) or np.zeros(3, int), BetaEstimator())
+        means = []
+        policy = Policy("test", lambda view: means.append(mean_rollouts(view)) or np.zeros(3, int), BetaEstimator())
         policy.allocate(range(3), budget, costs_P)
-        return found[0]
+        return means[0]
 
     assert mean(Budget(rollouts=26)) == 8
     assert mean(Budget(rollouts=28, quantum=4)) == 8

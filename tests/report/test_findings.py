@@ -27,8 +27,8 @@ def waste(groups, lengths=False):
 
 
 def test_the_headline_names_each_kind_of_waste():
-    found = waste([(0, "a", [0, 0]), (0, "b", [1, 1]), (0, "c", [0, 1]), (0, "d", [0.5, 0.5])])
-    assert headline(found) == (
+    wasted = waste([(0, "a", [0, 0]), (0, "b", [1, 1]), (0, "c", [0, 1]), (0, "d", [0.5, 0.5])])
+    assert headline(wasted) == (
         "75.0 % of the rollouts gave no gradient under a group baseline: 25.0 % in groups that all failed, 25.0 % in "
         "groups that all passed, 25.0 % in groups that had equal rewards in between."
     )
@@ -44,8 +44,8 @@ def test_tokens_are_unknown_or_counted():
 
 
 def test_groups_of_one_are_neither():
-    found = waste([(0, "a", [0]), (0, "b", [0, 1])])
-    assert singles_sentence(found).startswith("33.3 % of the rollouts were the only one of their prompt")
+    wasted = waste([(0, "a", [0]), (0, "b", [0, 1])])
+    assert singles_sentence(wasted).startswith("33.3 % of the rollouts were the only one of their prompt")
     assert singles_sentence(waste([(0, "b", [0, 1])])) == ""
 
 
@@ -73,13 +73,13 @@ def test_what_is_foreseen_needs_a_history():
 
 
 def test_the_worst_prompts_come_first():
-    found = waste([(0, "a", [0, 0]), (0, "b", [0] * 5), (0, "c", [0, 1])])
-    assert [(row["id"], row["wasted"]) for row in worst(found, {})] == [("b", 5), ("a", 2)]
+    wasted = waste([(0, "a", [0, 0]), (0, "b", [0] * 5), (0, "c", [0, 1])])
+    assert [(row["id"], row["wasted"]) for row in worst(wasted, {})] == [("b", 5), ("a", 2)]
 
 
 def test_notes_are_never_silent():
-    found = waste([(0, "a", [0, float("nan")])])
-    assert notes_sentences(found, {"unknown column 'x'": 3}) == [
+    wasted = waste([(0, "a", [0, float("nan")])])
+    assert notes_sentences(wasted, {"unknown column 'x'": 3}) == [
         "unknown column 'x': 3",
         "rollouts without a reward, left out: 1",
     ]

@@ -46,9 +46,9 @@ def test_a_perfect_forecast_has_skill_one_and_a_constant_one_none():
 
 
 def test_a_group_is_called_from_ninety_per_cent_on():
-    found = foresight([0.8999, 0.9, 0.95, 1.0], [1, 1, 0, 1])
-    assert found.called() == {"groups": 3, "wasted": 2, "rollouts": 24, "wasted_rollouts": 16}
-    assert found.called(0.5)["groups"] == 4
+    forecast = foresight([0.8999, 0.9, 0.95, 1.0], [1, 1, 0, 1])
+    assert forecast.called() == {"groups": 3, "wasted": 2, "rollouts": 24, "wasted_rollouts": 16}
+    assert forecast.called(0.5)["groups"] == 4
 
 
 def test_tenths_hold_what_fell_into_them():

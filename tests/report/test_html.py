@@ -79,12 +79,12 @@ class Outline(HTMLParser):
 
 @pytest.mark.parametrize("kind", ["usual", "one step", "alone", "graded"])
 def test_the_page_is_whole_whatever_the_log(kind):
-    found = page_of(kind, policies=["uniform"], seeds=[0])
-    outline = Outline(found)
+    page = page_of(kind, policies=["uniform"], seeds=[0])
+    outline = Outline(page)
     assert outline.balanced
     assert not outline.open
-    assert "nan" not in re.sub(r"<style>.*</style>", "", found, flags=re.DOTALL).lower()
-    found.encode("utf-8")
+    assert "nan" not in re.sub(r"<style>.*</style>", "", page, flags=re.DOTALL).lower()
+    page.encode("utf-8")
 
 
 def test_nothing_is_loaded_and_no_text_of_the_log_becomes_markup(text):
@@ -107,9 +107,9 @@ def test_the_page_says_what_the_report_says(text):
 def test_half_a_character_is_no_reason_to_fail():
     """JSON can hold one half of a surrogate pair, which UTF-8 cannot."""
     log = Ledger(np.zeros(2, int), ["\ud800 half"] * 2, np.zeros(2), *np.zeros((2, 2), int), np.ones(2))
-    found = report(log, policies=())
-    as_html(found).encode("utf-8")
-    as_text(found, unicode=True).encode("utf-8")
+    summary = report(log, policies=())
+    as_html(summary).encode("utf-8")
+    as_text(summary, unicode=True).encode("utf-8")
 
 
 # In a browser.
@@ -119,9 +119,9 @@ def browser():
     """The path of a Chromium, or None."""
     own = Path(sys.prefix) / "browser" / "chromium"
     named = os.environ.get("BUDGETALLOC_BROWSER")
-    found = [named, str(own) if own.exists() else None]
-    found += [shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome", "headless_shell")]
-    return next((path for path in found if path), None)
+    browsers = [named, str(own) if own.exists() else None]
+    browsers += [shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome", "headless_shell")]
+    return next((path for path in browsers if path), None)
 
 
 @pytest.fixture(scope="module")
@@ -185,14 +185,14 @@ def test_the_plots_have_size_and_nothing_hangs_over(page, width, columns):
 
 def test_letters_in_the_plots_are_legible_on_a_phone_and_inside(page):
     page.set_viewport_size({"width": 390, "height": 800})
-    found = page.evaluate(
+    labels = page.evaluate(
         """() => [...document.querySelectorAll('svg')].flatMap(svg => [...svg.querySelectorAll('text')].map(text => {
             const [a, b] = [svg.getBoundingClientRect(), text.getBoundingClientRect()];
             return [text.textContent, b.height, b.left - a.left, a.right - b.right];
         }))"""
     )
-    assert len(found) > 40
-    for text, height, left, right in found:
+    assert len(labels) > 40
+    for text, height, left, right in labels:
         assert height > 9, text
         assert min(left, right) > -3, text
 

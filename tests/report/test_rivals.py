@@ -26,9 +26,9 @@ def run(names, **options):
 
 
 def test_uniform_draws_the_log_itself():
-    found = run(["uniform"], seeds=[0, 1])
-    row = found.rows[0]
-    assert (found.steps, found.rollouts, found.prompts, found.seeds) == (6, 16, 4, 2)
+    replayed = run(["uniform"], seeds=[0, 1])
+    row = replayed.rows[0]
+    assert (replayed.steps, replayed.rollouts, replayed.prompts, replayed.seeds) == (6, 16, 4, 2)
     assert (row["mixed_rollouts"], row["mixed"], row["reward"], row["modelled"]) == (0.5, 2, 0.5, 0)
     assert row["mixed_rollouts_low"] == row["mixed_rollouts_high"] == 0.5
 
@@ -97,5 +97,5 @@ def test_rewards_are_mapped_to_one_range():
 
 def test_a_log_of_groups_of_one_is_replayed_too():
     alone = log([[1, 0, 1, 0, 1, 0]] * 5, n=1)
-    found = replay(alone, builders(["uniform", "adaptive"]), measure([alone]), seeds=[0], workers=1)
-    assert found.prompts == 3
+    replayed = replay(alone, builders(["uniform", "adaptive"]), measure([alone]), seeds=[0], workers=1)
+    assert replayed.prompts == 3

@@ -30,33 +30,33 @@ def write(path, steps=8, low=0.0, high=1.0, lengths=True):
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
+def summary(tmp_path_factory):
     path = write(tmp_path_factory.mktemp("run") / "ledger.jsonl")
     return report(path, seeds=range(2), workers=1)
 
 
-def test_a_file_becomes_a_report(found):
-    assert found.kind == "ledger"
-    assert found.name.endswith("ledger.jsonl")
-    assert len(found.waste.never()) == len(found.waste.always()) == 2
-    assert found.waste.tokens > found.waste.wasted_tokens > 0
-    assert [row["policy"] for row in found.replayed.rows] == ["uniform", "knapsack", "thompson", "adaptive"]
-    assert (found.replayed.steps, found.replayed.rollouts, found.replayed.prompts) == (8, 48, 12)
-    uniform = found.replayed.rows[0]
-    assert uniform["mixed_rollouts"] == pytest.approx(found.waste.shares()["mixed"])
+def test_a_file_becomes_a_report(summary):
+    assert summary.kind == "ledger"
+    assert summary.name.endswith("ledger.jsonl")
+    assert len(summary.waste.never()) == len(summary.waste.always()) == 2
+    assert summary.waste.tokens > summary.waste.wasted_tokens > 0
+    assert [row["policy"] for row in summary.replayed.rows] == ["uniform", "knapsack", "thompson", "adaptive"]
+    assert (summary.replayed.steps, summary.replayed.rollouts, summary.replayed.prompts) == (8, 48, 12)
+    uniform = summary.replayed.rows[0]
+    assert uniform["mixed_rollouts"] == pytest.approx(summary.waste.shares()["mixed"])
 
 
 @pytest.mark.parametrize("width", [80, 100, 140])
 @pytest.mark.parametrize("unicode", [True, False])
-def test_the_text_fits_the_terminal(found, width, unicode):
-    text = as_text(found, width, unicode=unicode)
+def test_the_text_fits_the_terminal(summary, width, unicode):
+    text = as_text(summary, width, unicode=unicode)
     assert max(map(len, text.splitlines())) <= width
     assert unicode or text.isascii()
     assert not any(line.startswith("%") for line in text.splitlines())
 
 
-def test_the_text_says_what_a_stranger_asks(found):
-    text = as_text(found, 100, unicode=True)
+def test_the_text_says_what_a_stranger_asks(summary):
+    text = as_text(summary, 100, unicode=True)
     for heading in ("WHERE THE ROLLOUTS WENT", "OVER TIME", "PROMPTS", "PREDICTED?", "OTHER POLICIES", "LEFT OUT"):
         assert heading in text
     flat = " ".join(text.split())
@@ -66,12 +66,12 @@ def test_the_text_says_what_a_stranger_asks(found):
     assert "Never solved: 2 of 12 prompts (16.7 %)" in text
 
 
-def test_a_terminal_without_block_characters_gets_ascii(found, monkeypatch):
+def test_a_terminal_without_block_characters_gets_ascii(summary, monkeypatch):
     class Old:
         encoding = "ascii"
 
     monkeypatch.setattr("sys.stdout", Old())
-    assert as_text(found).isascii()
+    assert as_text(summary).isascii()
 
 
 def test_a_sparkline_spans_its_own_range():
@@ -80,8 +80,8 @@ def test_a_sparkline_spans_its_own_range():
     assert sparkline([NAN, 0.2, 0.9]) == " ▁█"
 
 
-def test_the_json_is_flat_and_documented(found):
-    flat = json.loads(as_json(found))
+def test_the_json_is_flat_and_documented(summary):
+    flat = json.loads(as_json(summary))
     assert flat["version"] == 1
     named = set(re.findall(r"`(\w+)`", as_json.__doc__))
     named |= {name.replace("share_", "group_share_") for name in named if name.startswith("share_")}
@@ -106,10 +106,10 @@ def test_unknown_numbers_are_null_in_the_json(tmp_path):
 
 def test_rewards_of_another_range_are_taken_as_they_come_with_a_note(tmp_path):
     path = write(tmp_path / "ledger.jsonl", low=-1.0, high=2.0)
-    found = report(path, policies=["uniform"], seeds=[0], workers=1)
-    assert found.waste.reward_range == (-1, 2)
-    assert "rewards from -1 to 2 taken as the range from failure to success" in found.notes
-    assert 0 < found.replayed.rows[0]["reward"] < 1
+    summary = report(path, policies=["uniform"], seeds=[0], workers=1)
+    assert summary.waste.reward_range == (-1, 2)
+    assert "rewards from -1 to 2 taken as the range from failure to success" in summary.notes
+    assert 0 < summary.replayed.rows[0]["reward"] < 1
     assert report(path, policies=(), reward_range=(-1, 3)).waste.graded
 
 
@@ -119,10 +119,10 @@ def test_a_range_that_does_not_hold_is_refused(tmp_path):
 
 
 def test_a_replay_that_cannot_be_made_leaves_the_rest_standing(tmp_path):
-    found = report(write(tmp_path / "ledger.jsonl"), seeds=[0], steps=1000, workers=1)
-    assert found.replayed is None
-    assert "Not replayed: steps=1000" in as_text(found)
-    assert found.waste.rollouts == 8 * 48
+    summary = report(write(tmp_path / "ledger.jsonl"), seeds=[0], steps=1000, workers=1)
+    assert summary.replayed is None
+    assert "Not replayed: steps=1000" in as_text(summary)
+    assert summary.waste.rollouts == 8 * 48
 
 
 def test_an_unknown_policy_is_refused_before_anything_is_read():
@@ -190,6 +190,6 @@ def test_prompts_that_are_named_by_hashes_are_shown_with_their_text(tmp_path):
     assert "<b>bold" not in page
 
 
-def test_without_texts_prompts_are_shown_by_their_names(found):
-    assert found.texts == {}
-    assert json.loads(as_json(found))["most_wasted"][0]["text"] is None
+def test_without_texts_prompts_are_shown_by_their_names(summary):
+    assert summary.texts == {}
+    assert json.loads(as_json(summary))["most_wasted"][0]["text"] is None

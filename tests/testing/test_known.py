@@ -29,12 +29,12 @@ def test_a_third_of_uniform_groups_is_mixed_and_a_policy_that_learns_finds_them(
 
 
 def test_who_never_forgets_stays_behind_when_the_world_turns():
-    found = {}
+    mixed = {}
     for discount in (1.0, 0.2):
         policy = ba.knapsack(discount=discount)
         run = list(ba.simulate(policy, testing.turning(), 64, 40, prompts=24))
-        found[discount] = np.mean([x["mixed_rollouts"] for x in run[21:30]])
-    assert found[0.2] > found[1.0]
+        mixed[discount] = np.mean([x["mixed_rollouts"] for x in run[21:30]])
+    assert mixed[0.2] > mixed[1.0]
 
 
 def test_a_log_is_the_world_in_shuffled_epochs():

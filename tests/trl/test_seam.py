@@ -28,12 +28,12 @@ HANDED_ON = {"_get_per_token_logps_and_entropies": "_full_logits_logps"}
 
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_methods_take_the_parameters_that_are_passed(name):
-    found = list(inspect.signature(getattr(GRPOTrainer, name)).parameters)[1:]
-    if "args" in found and hasattr(GRPOTrainer, HANDED_ON.get(name, "")):
-        found = list(inspect.signature(getattr(GRPOTrainer, HANDED_ON[name])).parameters)[1:]
-    assert found[: len(PARAMETERS[name])] == PARAMETERS[name], f"TRL {trl.__version__} changed GRPOTrainer.{name}"
+    parameters = list(inspect.signature(getattr(GRPOTrainer, name)).parameters)[1:]
+    if "args" in parameters and hasattr(GRPOTrainer, HANDED_ON.get(name, "")):
+        parameters = list(inspect.signature(getattr(GRPOTrainer, HANDED_ON[name])).parameters)[1:]
+    assert parameters[: len(PARAMETERS[name])] == PARAMETERS[name], f"TRL {trl.__version__} changed GRPOTrainer.{name}"
     if name in ("_generate_and_score_completions", "_calculate_rewards"):  # ours take these and no more
-        assert found == PARAMETERS[name]
+        assert parameters == PARAMETERS[name]
 
 
 def test_every_method_is_listed():

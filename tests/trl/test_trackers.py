@@ -125,14 +125,14 @@ def test_wandb_offline(build, offline):
 
 def events(trainer, tmp_path):
     (file,) = tmp_path.rglob("events.out.tfevents.*")
-    found = EventAccumulator(str(file), size_guidance={"histograms": 0, "tensors": 0, "scalars": 0})
-    found.Reload()
-    return found
+    recorded = EventAccumulator(str(file), size_guidance={"histograms": 0, "tensors": 0, "scalars": 0})
+    recorded.Reload()
+    return recorded
 
 
-def texts(found):
+def texts(recorded):
     """The rows of the table at each step, as TensorBoard has them: a text."""
-    tables = {x.step: x.tensor_proto.string_val[0].decode() for x in found.Tensors(f"{TABLE}/text_summary")}
+    tables = {x.step: x.tensor_proto.string_val[0].decode() for x in recorded.Tensors(f"{TABLE}/text_summary")}
     cells = {step: [line.strip("| ").split(" | ") for line in text.splitlines()] for step, text in tables.items()}
     assert all(tuple(lines[0]) == COLUMNS for lines in cells.values())
     return {
@@ -143,10 +143,10 @@ def texts(found):
 
 def test_tensorboard(build, tmp_path):
     trainer, callback = train(build, "tensorboard")
-    found, ledger = events(trainer, tmp_path), ba.Ledger.read(callback.ledger_path)
+    recorded, ledger = events(trainer, tmp_path), ba.Ledger.read(callback.ledger_path)
     for key in EXPECTED:
-        assert [x.step for x in found.Scalars(f"train/budgetalloc/{key}")] == [1, 2, 3]
-    for counts, predicted in zip(found.Histograms(COUNTS), found.Histograms(PREDICTED), strict=True):
+        assert [x.step for x in recorded.Scalars(f"train/budgetalloc/{key}")] == [1, 2, 3]
+    for counts, predicted in zip(recorded.Histograms(COUNTS), recorded.Histograms(PREDICTED), strict=True):
         assert counts.step == predicted.step
         n_G, p_G = groups(ledger, {counts.step - 1})
         shown = counts.histogram_value
@@ -154,8 +154,8 @@ def test_tensorboard(build, tmp_path):
         filled = {round(edge - 0.5): n for edge, n in zip(shown.bucket_limit, shown.bucket, strict=True) if n}
         assert filled == {n: n_G.count(n) for n in set(n_G)}
         assert predicted.histogram_value.sum == pytest.approx(sum(p_G), abs=1e-4)
-    assert [x.step for x in found.Histograms(COUNTS)] == [1, 2, 3]
-    for step, table in texts(found).items():
+    assert [x.step for x in recorded.Histograms(COUNTS)] == [1, 2, 3]
+    for step, table in texts(recorded).items():
         known = spent(ledger, set(range(step)))
         assert [row[2] for row in table] == sorted((tokens for _, tokens, _ in known.values()), reverse=True)[:20]
         assert all(row[3] == pytest.approx(known[row[0]][2], abs=1e-3) for row in table)

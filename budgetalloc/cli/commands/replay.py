@@ -87,11 +87,11 @@ def _told(move: Callable[[int], None], before: int, ended: int, _: int) -> None:
 def chosen(names: Sequence[str] | None, config: Config | None) -> dict[str, Config]:
     """The policies in the order of the table: those named on the command line, then that of the file."""
     names = names or ([POLICIES[0]] if config else POLICIES)
-    found = {name: config.rival(name) if config else Config.of(name) for name in names}
+    configs = {name: config.rival(name) if config else Config.of(name) for name in names}
     if config is not None:
         label = config.policy.name
-        found[label if label not in found else f"{label} ({config.source.file})"] = config
-    return found
+        configs[label if label not in configs else f"{label} ({config.source.file})"] = config
+    return configs
 
 
 def read(reading: Reading) -> Ledger:

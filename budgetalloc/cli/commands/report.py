@@ -17,7 +17,7 @@ def run(args: argparse.Namespace) -> None:
         Config.of(name)  # raises for an unknown name before the log is read
     reading = opened(args)
     with bar("replaying", len(policies) * args.seeds, "runs") as move:
-        found = report(
+        summary = report(
             reading,
             policies=policies,
             seeds=range(args.seeds),
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> None:
         from budgetalloc.report.html import as_html
 
         args.html.parent.mkdir(parents=True, exist_ok=True)
-        args.html.write_text(as_html(found), encoding="utf-8", errors="backslashreplace")
+        args.html.write_text(as_html(summary), encoding="utf-8", errors="backslashreplace")
         print(f"Written: {args.html}", file=sys.stderr)
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)
-    print(as_json(found) if args.json else as_text(found, width))
+    print(as_json(summary) if args.json else as_text(summary, width))

@@ -67,9 +67,7 @@ def read_text(text: str, file: str) -> Source:
 
     def read(node: Any, path: str) -> Any:
         if text.startswith(("&", "!"), node.start_mark.index):
-            raise wrong(
-                node.start_mark, "YAML anchors and tags (&name, !!type) are not supported. Write the value itself."
-            )
+            raise wrong(node.start_mark, "YAML anchors and tags (&name, !!type) are not supported. Write the value.")
         if node.id == "sequence":
             return [read(item, f"{path}[{at}]") for at, item in enumerate(node.value)]
         if node.id == "scalar":

@@ -142,18 +142,18 @@ class Recorder(TrainerCallback):  # type: ignore[misc, unused-ignore]
     def _measure(self, step: int) -> None:
         self._seconds += time.perf_counter() - self._resumed
         model = self.trainer.accelerator.unwrap_model(self.trainer.model)
-        found = evaluate(model, self.trainer.processing_class, self.rows, self.samples, language=self.language)
+        evaluation = evaluate(model, self.trainer.processing_class, self.rows, self.samples, language=self.language)
         mixed_groups, mixed_rollouts = self.mixed()
         baseline_error, explained = self._baselines()
-        self.right_P.append(found.right_P)
+        self.right_P.append(evaluation.right_P)
         point = CurvePoint(
             step=step,
-            success=found.skills,
-            expected=found.expected,
-            trap_success=found.traps,
-            pass8=pass_at(found.right_P, 8),
-            pass64=pass_at(found.right_P, 64),
-            entropy=found.entropy,
+            success=evaluation.skills,
+            expected=evaluation.expected,
+            trap_success=evaluation.traps,
+            pass8=pass_at(evaluation.right_P, 8),
+            pass64=pass_at(evaluation.right_P, 64),
+            entropy=evaluation.entropy,
             baseline_error=baseline_error,
             explained=explained,
             mixed_groups=mixed_groups,

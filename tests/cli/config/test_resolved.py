@@ -177,45 +177,48 @@ def files(draw):
     if name == "cero":  # whose prior is not learned
         chosen = [key for key in chosen if key != "prior"]
     quantum = draw(st.integers(1, 4))
-    found = {"policy": {"name": name, "seed": draw(st.integers(0, 2**40))}}
-    found |= {"estimator": {key: draw(numbers[key]) for key in chosen}} if chosen else {}
-    found["budget"] = {"quantum": quantum, "cap": draw(st.none() | st.integers(8, 512))}
-    found["budget"] |= {"floor": draw(st.none() | st.integers(0, 3)), "min_group": draw(st.none() | st.integers(1, 3))}
+    content = {"policy": {"name": name, "seed": draw(st.integers(0, 2**40))}}
+    content |= {"estimator": {key: draw(numbers[key]) for key in chosen}} if chosen else {}
+    content["budget"] = {"quantum": quantum, "cap": draw(st.none() | st.integers(8, 512))}
+    content["budget"] |= {
+        "floor": draw(st.none() | st.integers(0, 3)),
+        "min_group": draw(st.none() | st.integers(1, 3)),
+    }
     if draw(st.booleans()):
         parts = draw(st.lists(st.tuples(st.integers(1, 9), st.floats(0.1, 9)), min_size=1, max_size=3))
         pacing = {"name": "phases", "rollouts": 4000 * quantum, "steps": draw(st.integers(1, 99)), "low": quantum}
-        found["pacing"] = pacing | {"quantum": quantum, "parts": parts}
+        content["pacing"] = pacing | {"quantum": quantum, "parts": parts}
     else:
-        found["budget"] |= {"rollouts": draw(st.none() | st.integers(16, 999).map(lambda x: x * quantum))}
+        content["budget"] |= {"rollouts": draw(st.none() | st.integers(16, 999).map(lambda x: x * quantum))}
     baseline = draw(st.none() | st.sampled_from(["group", "loo", "posterior"]))
     candidates = draw(st.none() | st.just("all") | st.integers(1, 9))
-    found["callback"] = {
+    content["callback"] = {
         "baseline": baseline,
         "candidates": candidates,
         "prompt_id": draw(texts),
         "ledger": draw(texts),
     }
-    found |= {"model": draw(texts), "dataset": draw(texts)}
+    content |= {"model": draw(texts), "dataset": draw(texts)}
     simple = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9)
-    found["grpo"] = draw(
+    content["grpo"] = draw(
         st.dictionaries(st.text("abc_", min_size=1, max_size=9), simple | st.lists(simple), max_size=4)
     )
-    return found
+    return content
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(files())
-def test_what_is_shown_reads_back_to_the_same_config(found):
+def test_what_is_shown_reads_back_to_the_same_config(content):
     try:
-        config = Config.parse(written(found))
+        config = Config.parse(written(content))
     except BudgetError:
         return  # floor, cap, group and quantum that contradict each other
     again = Config.parse(written(config.as_dict()))
     assert again == config
     assert written(again.as_dict()) == written(config.as_dict())
-    assert (config.model, config.dataset, config.grpo) == (found["model"], found["dataset"], found["grpo"])
-    assert config.policy.options["seed"] == found["policy"]["seed"]
-    assert config.callback.ledger == found["callback"]["ledger"]
+    assert (config.model, config.dataset, config.grpo) == (content["model"], content["dataset"], content["grpo"])
+    assert config.policy.options["seed"] == content["policy"]["seed"]
+    assert config.callback.ledger == content["callback"]["ledger"]
     assert repr(again.build()) == repr(config.build())
 
 

@@ -17,18 +17,18 @@ def test_pass_at_k_is_the_chance_of_one_right_answer_in_k() -> None:
 
 def test_quartiles_are_by_the_start_and_in_equal_parts() -> None:
     start_P = np.array([0.9, 0.1, 0.5, 0.3, 0.7, 0.2, 0.6, 0.4])
-    found = by_difficulty(start_P, 1 - start_P)
-    assert [start for start, _ in found["quartiles"]] == pytest.approx([0.15, 0.35, 0.55, 0.8])
-    assert [end for _, end in found["quartiles"]] == pytest.approx([0.85, 0.65, 0.45, 0.2])
-    assert (found["lost"], found["gained"], found["prompts"]) == (1, 2, 8)  # 0.9; 0.1 and 0.2
+    summary = by_difficulty(start_P, 1 - start_P)
+    assert [start for start, _ in summary["quartiles"]] == pytest.approx([0.15, 0.35, 0.55, 0.8])
+    assert [end for _, end in summary["quartiles"]] == pytest.approx([0.85, 0.65, 0.45, 0.2])
+    assert (summary["lost"], summary["gained"], summary["prompts"]) == (1, 2, 8)  # 0.9; 0.1 and 0.2
 
 
 @pytest.mark.parametrize(
     ("start", "end", "lost", "gained"), [(0.5, 0.25, 0, 0), (0.5, 0.24, 1, 0), (0.25, 0.5, 0, 0), (0.24, 0.5, 0, 1)]
 )
 def test_the_edges_of_lost_and_gained(start: float, end: float, lost: int, gained: int) -> None:
-    found = by_difficulty([start], [end])
-    assert (found["lost"], found["gained"]) == (lost, gained)
+    summary = by_difficulty([start], [end])
+    assert (summary["lost"], summary["gained"]) == (lost, gained)
 
 
 def test_the_share_explained_is_that_of_fresh_rewards() -> None:

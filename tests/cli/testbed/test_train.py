@@ -180,10 +180,10 @@ def test_entropy_is_that_of_the_tokens_up_to_the_end(loaded: tuple[Any, Any]) ->
 def test_the_shipped_model_leaves_room_to_learn(loaded: tuple[Any, Any]) -> None:
     model, tokenizer = loaded
     assert model.dtype == torch.float32  # as GRPO on a CPU needs it, whatever the file holds
-    found = evaluate(model, tokenizer, held_out())
-    assert 0.4 < found.expected < 0.5
-    assert found.skills == pytest.approx(found.expected, abs=0.03)
-    assert 0.1 < found.traps < 0.28
+    evaluation = evaluate(model, tokenizer, held_out())
+    assert 0.4 < evaluation.expected < 0.5
+    assert evaluation.skills == pytest.approx(evaluation.expected, abs=0.03)
+    assert 0.1 < evaluation.traps < 0.28
 
 
 @pytest.mark.slow

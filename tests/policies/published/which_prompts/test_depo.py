@@ -72,13 +72,13 @@ def test_a_few_visits_are_averaged_over_those_alone():
 
 def test_the_share_falls_with_the_mean_number_of_visits_but_not_below_the_lowest():
     policy = depo()
-    ids, found = [f"p{k}" for k in range(8)], []
+    ids, sizes = [f"p{k}" for k in range(8)], []
     for _ in range(4):
         # 0 to 7 successes of 16: no two are equally explorable
         policy.observe([x for x in ids for _ in range(16)], [float(j < k) for k in range(8) for j in range(16)])
         policy.observe(["p0"], [0.0])
-        found.append(len(eligible(policy, ids, alpha=0.75, decay=0.25, lowest=0.25, replay=1e-12)))
-    assert found == [4, 2, 2, 2]  # 0.75 - 0.25 e for e = 1, 2 and so on, of 8
+        sizes.append(len(eligible(policy, ids, alpha=0.75, decay=0.25, lowest=0.25, replay=1e-12)))
+    assert sizes == [4, 2, 2, 2]  # 0.75 - 0.25 e for e = 1, 2 and so on, of 8
 
 
 def test_a_cold_prompt_is_not_a_solved_one():

@@ -70,10 +70,10 @@ def test_of_a_prompt_the_newest_are_kept():
 
 def test_the_stored_response_and_the_wrong_one_are_drawn_evenly():
     buffer = knowing({"a": 4})
-    found = [buffer.substitute(["a", "b", "a", "a"], [0, 0, np.nan, 0], step=1) for _ in range(2000)]
-    stored = np.bincount([int(done.stored[0].response["at"][0]) for done in found], minlength=4)
+    drawn = [buffer.substitute(["a", "b", "a", "a"], [0, 0, np.nan, 0], step=1) for _ in range(2000)]
+    stored = np.bincount([int(done.stored[0].response["at"][0]) for done in drawn], minlength=4)
     assert chisquare(stored).pvalue > 0.01
-    wrong = np.bincount([int(done.rows[0]) for done in found], minlength=4)
+    wrong = np.bincount([int(done.rows[0]) for done in drawn], minlength=4)
     np.testing.assert_array_equal(wrong[[1, 2]], 0)  # another prompt's, and one without a reward
     assert chisquare(wrong[[0, 3]]).pvalue > 0.01
 
@@ -133,15 +133,15 @@ def test_every_prompt_that_can_be_helped_is_helped_once(steps, capacity, per_pro
 def test_the_order_of_prompts_in_a_batch_changes_no_draw():
     names = [*"abcdefgh"]
     orders = [names, names[::-1]]
-    found = []
+    runs = []
     for order in orders:
         ids = [name for name in order for _ in range(4)]
         done = knowing(dict.fromkeys(names, 4)).substitute(ids, np.zeros(32), step=1)
-        found.append(
+        runs.append(
             {ids[row]: (row % 4, int(x.response["at"][0])) for row, x in zip(done.rows, done.stored, strict=True)}
         )
-    assert found[0] == found[1]
-    assert len(found[0]) == 8
+    assert runs[0] == runs[1]
+    assert len(runs[0]) == 8
 
 
 def test_equal_seeds_and_histories_give_equal_draws_across_a_resume(tmp_path):

@@ -71,9 +71,9 @@ samples = st.lists(
 )
 
 
-def assert_same(found, expected):
-    assert len(found) == len(expected)
-    for a, b in zip(found, expected, strict=True):
+def assert_same(actual, expected):
+    assert len(actual) == len(expected)
+    for a, b in zip(actual, expected, strict=True):
         assert (type(a.id), a.id, a.reward, a.advantage, a.step) == (type(b.id), b.id, b.reward, b.advantage, b.step)
         assert set(a.response) == set(b.response)
         for name, array in a.response.items():
