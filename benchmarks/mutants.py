@@ -3,10 +3,10 @@
     python benchmarks/mutants.py [--sample 300] [--seed 0] [--only solvers/greedy] [--all] [--jobs 2]
 
 Each mutant is the package with one change (a comparison, an operator, a number, min for max, a statement removed ...),
-on which the module's own tests and doctests run, quick ones first, until one fails. A module's constants stay: they are
-choices, not rules. Each run is a fork of a process
-that has imported pytest and numpy but nothing of budgetalloc. Survivors that cannot be killed are listed with a reason
-in `benchmarks/mutants_accepted.txt`; any other survivor makes the exit code 1.
+on which the module's own tests and doctests run, quick ones first, until one fails. Each run is a fork of a process
+that has imported pytest and numpy but nothing of budgetalloc. A module's constants are choices, not rules, and stay.
+Survivors that cannot be killed are listed with a reason in `benchmarks/mutants_accepted.txt`; any other survivor makes
+the exit code 1.
 """
 
 import argparse
@@ -119,9 +119,8 @@ def mutants(module: str) -> list[tuple[str, str]]:
                     continue
                 if not place and isinstance(child, (ast.Assign, ast.AnnAssign)):
                     continue
-                if (
-                    isinstance(child, ast.Call) and getattr(child.func, "attr", "") == "kill"
-                ):  # another signal would end
+                # Another signal would end a process; the lists that zip's strict= guards have equal lengths.
+                if getattr(getattr(child, "func", None), "attr", "") == "kill" or getattr(child, "arg", "") == "strict":
                     continue
                 for new in changes(child):
                     put(node, field, at, value, new)
