@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from budgetalloc import Beta, InputError, group_advantages
-from budgetalloc.advantages import batch_advantages
+from budgetalloc.advantages import batch_advantages, reward_line
 
 LIMITS = settings(max_examples=150, deadline=None)
 nan = float("nan")
@@ -438,3 +438,65 @@ def test_a_format_reward_that_all_have_is_no_advantage():
     assert got == pytest.approx(0.8 * (success - np.repeat([0, 0.5, 1], 20)), abs=0.02)
     mapped = batch_advantages(0.2 + 0.8 * success, ids, "posterior", "none", belief_R=belief)
     assert mapped[:20].mean() > 0.1  # taken for success, the format's 0.2 counts as an advantage of hopeless prompts
+
+
+# --- by hand ---
+
+
+def test_scales_by_hand():
+    """Deviations of 1/2 and of the root of 1/2 in the two groups."""
+    rewards, ids = [1, 0, 0, 0, 1, 0], list("aaaabb")
+    group = [0.75 / 0.5001, *[-0.25 / 0.5001] * 3, 0.5 / (0.5**0.5 + 1e-4), -0.5 / (0.5**0.5 + 1e-4)]
+    assert group_advantages(rewards, ids) == pytest.approx(group, rel=1e-12)
+    deviation = np.std(rewards, ddof=1)
+    batch = np.array([0.75, -0.25, -0.25, -0.25, 0.5, -0.5]) / (deviation + 1e-4)
+    assert group_advantages(rewards, ids, scale="batch") == pytest.approx(batch, rel=1e-12)
+    assert group_advantages(rewards[:4], ids[:4], "loo")[0] == pytest.approx(1 / 0.5001, rel=1e-12)
+
+
+def test_a_given_baseline_is_scaled_by_its_own_advantages_and_a_group_by_its_deviation():
+    rewards, ids, base = [1.0, 0.0, 0.5], list("aab"), np.array([0.5, 0.25, 0.0])
+    advantages = np.array([0.5, -0.25, 0.5])
+    root = np.sqrt(np.mean(advantages**2))
+    assert group_advantages(rewards, ids, base, "batch") == pytest.approx(advantages / (root + 1e-4), rel=1e-12)
+    pair = group_advantages(rewards[:2], ids[:2], base[:2], "group")
+    assert pair == pytest.approx(advantages[:2] / (0.5**0.5 + 1e-4), rel=1e-12)
+    with pytest.raises(InputError, match="scale='group' has no deviation for a group of one"):
+        group_advantages(rewards, ids, base, "group")
+    assert group_advantages([nan, 1.0, 0.0], list("abb"), base, "group")[0] == 0  # a group of none is left out
+
+
+def test_one_scored_row_has_no_deviation():
+    assert group_advantages([2.0], ["a"], "group", "batch").tolist() == [0]
+    assert group_advantages([2.0, nan], ["a", "b"], "loo", "batch").tolist() == [0, 0]
+
+
+def test_prompts_weigh_the_same_by_hand():
+    got = group_advantages([1, 0, 0, 1, nan], list("aaabb"), np.zeros(5), "none", "prompt")
+    assert got == pytest.approx([5 / 2 / 3, 0, 0, 5 / 2, 0])
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(-2, 3), st.sampled_from([0, 0.5, 1, nan])), min_size=1))
+@LIMITS
+def test_the_line_of_rewards_is_the_weighted_least_squares_of_the_other_prompts(rows):
+    ids, rewards, success = (list(x) for x in zip(*rows, strict=True))
+    group_R = np.unique(ids, return_inverse=True)[1]
+    lines = reward_line(np.array(rewards), np.array(success, dtype=float), group_R, (-1.0, 2.0))
+    for row, (start, slope, rest) in enumerate(zip(*lines, strict=True)):
+        others = [(s, r, 1.0) for x, r, s in rows if x != ids[row] and s == s]
+        s, r, w = np.array([*others, (0.0, -1.0, 0.01), (1.0, 2.0, 0.01)]).T
+        root = np.sqrt(w)
+        expected = np.linalg.lstsq(np.stack([root, s * root], axis=1), r * root, rcond=None)[0]
+        assert [start, slope] == pytest.approx(expected, abs=1e-6)
+        assert rest == pytest.approx(np.sum(w * (r - start - slope * s) ** 2) / w.sum(), abs=1e-6)
+
+
+def test_a_batch_on_a_scale_of_its_own_by_hand():
+    """Baselines of 10 / 4 and 10 / 2, deviations of 10 sqrt(m (1 - m))."""
+    belief = Beta([1, 1], [3, 1])
+    got = batch_advantages([0.0, 10.0], ["a", "b"], "posterior", "group", belief_R=belief, reward_range=(0.0, 10.0))
+    assert got == pytest.approx([-2.5 / (18.75**0.5 + 1e-4), 5 / 5.0001], rel=1e-12)
+    both = batch_advantages(
+        *([0.0, 10.0], ["a", "b"], "posterior", "batch", "prompt"), belief_R=belief, reward_range=(0.0, 10.0)
+    )
+    assert both == pytest.approx(np.array([-2.5, 5]) / (15.625**0.5 + 1e-4), rel=1e-12)

@@ -523,3 +523,58 @@ def test_a_damaged_pool_is_refused_and_changes_nothing(damage):
     with pytest.raises(StateError, match="damaged"):
         estimator.load_state_dict({**seen(**POOL).state_dict(), **damage})
     assert same(before, estimator.state_dict())
+
+
+# --- by hand ---
+
+
+def test_the_defaults_and_the_ends_of_every_range():
+    plain = BetaEstimator()
+    assert (plain.prior, plain.discount, plain.idle, plain.drift) == ((0.5, 0.5), 1.0, 1.0, False)
+    assert (plain.step, plain.earned, len(plain), plain.ids()) == (0, (0.0, 0.0), 0, [])
+    BetaEstimator(prior=np.array([1e-9, 1e9]), discount=0, idle=1e-9, drift=np.True_)
+    BetaEstimator(prior=[0.5, 2], discount=1, idle=1)
+    for prior in ((0.5, 0.0), (0.5, -1.0), (0.5, "1"), (1, 2, 3), {1: 1, 2: 2}, None, "pools"):
+        with pytest.raises(InputError, match="prior="):
+            BetaEstimator(prior=prior)
+    with pytest.raises(InputError, match="idle=0"):
+        BetaEstimator(idle=0)
+    with pytest.raises(InputError, match="drift=1"):
+        BetaEstimator(drift=1)
+
+
+def test_a_prompt_that_comes_at_every_step_takes_the_room_of_one():
+    estimator = BetaEstimator(idle=0.9)
+    for _ in range(80):
+        estimator.observe(["a"], [1])
+        estimator.tick()
+    assert len(estimator) == 1
+    assert estimator.belief(["a"]).alpha_P == pytest.approx([80.5])  # no step without a visit
+    assert estimator.state_dict()["last"].tolist() == [79]
+
+
+@pytest.mark.parametrize(
+    ("scale", "shift", "mean", "earned"),
+    [(0.5, 0.25, None, 2.5), (1.0, -2.0, 1e-6, 0.0), (1.0, 2.0, 1 - 1e-6, 4.0), (1.0, 0.0, None, 3.0)],
+)
+def test_the_pool_and_the_first_visits_on_a_new_scale(scale, shift, mean, earned):
+    estimator = BetaEstimator(**POOL)
+    estimator.observe(["a"] * 4, [1, 1, 1, 0])
+    estimator.tick()
+    a, b = estimator.state_dict()["prior"]
+    estimator.rescale(scale, shift)
+    mean = scale * a / (a + b) + shift if mean is None else mean
+    assert estimator.state_dict()["prior"] == pytest.approx([(a + b) * mean, (a + b) * (1 - mean)])
+    assert estimator.earned == pytest.approx((earned, 4.0))
+
+
+@pytest.mark.parametrize("scale", [0, -1, np.inf])
+def test_a_scale_is_positive(scale):
+    with pytest.raises(InputError, match="scale="):
+        BetaEstimator().rescale(scale, 0.0)
+
+
+@pytest.mark.parametrize("shift", [np.inf, -np.inf, np.nan, None])
+def test_a_shift_is_finite(shift):
+    with pytest.raises(InputError, match="shift="):
+        BetaEstimator().rescale(1.0, shift)

@@ -1,5 +1,7 @@
 """Beliefs: closed forms against quadrature and draws."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from budgetalloc import Beta, InputError, Point
-from budgetalloc.beliefs.posterior import Belief
+from budgetalloc.beliefs.posterior import Belief, check_belief, check_counts
 
 PARAMETERS = [(0.5, 0.5), (1.0, 1.0), (0.5, 8.5), (3.2, 1.7), (40.0, 2.5)]
 COUNTS = [0, 1, 2, 3, 7, 16]
@@ -132,3 +134,66 @@ def test_both_are_beliefs():
 def test_bad_input(build, text):
     with pytest.raises(InputError, match=text):
         build()
+
+
+def test_the_variance_by_hand():
+    assert Beta([1.0, 2.0], [1.0, 3.0]).var == pytest.approx([1 / 12, 6 / (25 * 6)])
+    assert Point([0.5, 1.0]).var.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("counts_N", "text"),
+    [
+        ([[1, 2]], "counts_N="),
+        ([[1], [2, 3]], "counts_N="),
+        ([0.5], "counts_N=[0.5]: must be a list of non-negative integers"),
+        ([1, -1], "counts_N=[1, -1]: must be"),
+        ([3, 100_000_001], "counts up to 100000000"),
+    ],
+)
+def test_counts_that_cannot_be_priced_are_named(counts_N, text):
+    with pytest.raises(InputError, match=re.escape(text)):
+        check_counts(counts_N, 2)
+
+
+def test_counts_that_can_be_priced():
+    assert check_counts([]).dtype == np.int64
+    assert check_counts(3).tolist() == [3]
+    assert check_counts([0, 100_000_000], 2).tolist() == [0, 100_000_000]
+    assert check_counts([200_000_000], 0).tolist() == [200_000_000]
+    assert Beta([1.0], [1.0]).all_pass([]).shape == (1, 0)
+    assert Beta([1.0], [1.0]).all_pass([0]).tolist() == [[1.0]]
+
+
+@pytest.mark.parametrize("belief", [None, Beta, Point, object(), 3])
+def test_what_is_no_belief_is_named(belief):
+    with pytest.raises(InputError, match="give a belief, such as"):
+        check_belief(belief)
+    check_belief(Point([0.5]))
+
+
+@pytest.mark.parametrize("index", [[0.5], [True], [[0]], [-1], [2], [[0], [0, 1]], [[]], None])
+def test_an_index_that_is_no_list_of_places_is_named(index):
+    with pytest.raises(InputError, match="give a list of places from 0 to 1"):
+        Beta([1.0, 2.0], [1.0, 1.0]).take(index)
+
+
+def test_places_may_be_none_or_the_last():
+    belief = Beta([1.0, 2.0], [3.0, 4.0], [0.5, 0.25])
+    assert len(belief.take([])) == 0
+    taken = belief.take([1, 0, 1])
+    assert (taken.alpha_P.tolist(), taken.beta_P.tolist()) == ([2, 1, 2], [4, 3, 4])
+    assert taken.spread_P.tolist() == [0.25, 0.5, 0.25]
+    assert belief.tilt(1, 2).alpha_P.tolist() == [2, 3]
+    assert belief.tilt(1, 2).beta_P.tolist() == [5, 6]
+
+
+@pytest.mark.parametrize(("i", "j"), [(-1, 0), (0, -1), (65, 0), (0, 65), (0.5, 0), (0, None)])
+def test_powers_are_integers_from_0_to_64(i, j):
+    for belief in (Beta([1.0], [1.0]), Point([0.5])):
+        with pytest.raises(InputError, match=r"[ij]="):
+            belief.moment(i, j)
+    with pytest.raises(InputError, match=r"[ij]="):
+        Beta([1.0], [1.0]).tilt(i, j)
+    assert Beta([1.0], [1.0]).moment(64, 0) == pytest.approx([1 / 65])
+    assert Point([0.5]).moment(0, 64) == pytest.approx([0.5**64])

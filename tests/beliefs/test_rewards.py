@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from budgetalloc import InputError
 from budgetalloc.beliefs.rewards import (
+    EQUAL,
     as_rewards,
+    check_outcomes,
     check_range,
     check_rewards,
     check_success,
@@ -101,3 +103,20 @@ def test_mixed_groups_are_those_with_unequal_rewards(rows):
 )
 def test_equality_is_relative_to_the_largest_reward_or_to_one(low, high, mixed):
     assert unequal(np.array([low]), np.array([high])).tolist() == [mixed]
+
+
+def test_the_tolerance_itself():
+    """Allowed as a rounding error of a success, no longer moved to the edge, and not yet unequal."""
+    assert check_rewards([-EQUAL, 1 + EQUAL], 2).tolist() == [0, 1]
+    assert to_unit([-EQUAL], (0, 1)).tolist() == [-EQUAL]
+    assert unequal(np.array([0.0]), np.array([EQUAL])).tolist() == [False]
+
+
+def test_a_success_without_a_reward_is_none():
+    rewards, success = check_outcomes([-3.0, None, 7.0], [0, 1, None], 3)
+    np.testing.assert_array_equal(rewards, [-3, np.nan, 7])
+    np.testing.assert_array_equal(success, [0, np.nan, np.nan])
+    rewards, success = check_outcomes([0.5, None], None, 2)
+    np.testing.assert_array_equal(rewards, success)
+    with pytest.raises(InputError, match=re.escape("success_R[1] = 2 lies outside")):
+        check_outcomes([-3.0, 1.0], [0, 2], 2)

@@ -236,3 +236,62 @@ def test_tokens_need_costs():
 )
 def test_tokens_become_integers(costs_P, tokens, prices, limit):
     assert _whole_tokens(np.array(costs_P), tokens) == (prices, limit)
+
+
+@pytest.mark.parametrize(
+    ("budget", "constraints", "text", "absent"),
+    [
+        (GRID, {"quotas": {"a": (1, 16), "b": (15, 16)}}, "Loosen quotas", "quotas ask for"),  # groups of 2 and more
+        (GRID, {"quotas": {"a": (2, 2)}, "max_prompts": 2}, "Loosen quotas, max_prompts", "max_prompts=2 allows"),
+        (GRID, {"quotas": {"a": (16, 16), "b": (2, 16)}}, "quotas ask for 18 rollouts", "cannot hold"),
+        (Budget(16, cap=8), {"quotas": {"a": (0, 3)}}, "cannot hold for 2 prompts: use .4, 16.", "Loosen"),
+        (Budget(16, cap=8), {"quotas": {"a": (0, 4), "b": (0, 4)}}, "Loosen quotas", "cannot hold"),
+        (GRID, {"max_prompts": 0}, "max_prompts=0 allows 0 rollouts: use max_prompts=2", "Loosen"),
+    ],
+)
+def test_only_what_is_wrong_is_named(budget, constraints, text, absent):
+    budget = replace(budget, quotas=constraints.pop("quotas", None))
+    with pytest.raises(BudgetError, match=text) as caught:
+        certify(np.zeros((4, budget.grid().size)), None, budget, domains_P=DOMAINS, **constraints)
+    assert absent not in str(caught.value)
+
+
+def test_what_the_search_is_told(monkeypatch):
+    from ortools.sat.python import cp_model
+
+    told = []
+
+    class Telling(cp_model.CpSolver):
+        def solve(self, model):
+            told.append(self.parameters)
+            return super().solve(model)
+
+    monkeypatch.setattr(cp_model, "CpSolver", Telling)
+    values_PN = mixed_group(Point([0.5, 0.1, 0.2, 0.3]), GRID.grid())
+    certify(values_PN, None, GRID)
+    certify(values_PN, None, GRID, time_limit=1e6, seed=2**31 - 1)
+    assert [x.num_workers for x in told] == [1, 1]
+    assert [x.random_seed for x in told] == [0, 2**31 - 1]
+    assert [x.max_time_in_seconds for x in told] == [10.0, 1e6]
+    assert [x.relative_gap_limit for x in told] == [1e-9, 1e-9]
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"max_prompts": -1}, "max_prompts=-1"),
+        ({"max_prompts": 0.5}, "max_prompts=0.5"),
+        ({"time_limit": 0}, "time_limit=0"),
+        ({"time_limit": 1e6 + 1}, "time_limit="),
+        ({"seed": -1}, "seed=-1"),
+        ({"seed": 2**31}, "seed=2147483648"),
+    ],
+)
+def test_a_bad_setting_is_named(given, text):
+    with pytest.raises(InputError, match=text):
+        certify(FLAT, None, GRID, **given)
+
+
+def test_no_prompt_may_be_all_that_tokens_allow():
+    budget = Budget(None, tokens=100.0, floor=0, cap=8)
+    assert ortools(FLAT + 1, [10.0] * 4, budget, max_prompts=0).tolist() == [0, 0, 0, 0]

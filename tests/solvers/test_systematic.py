@@ -177,3 +177,32 @@ def test_the_part_of_the_grouped_prompts_has_the_expectation_of_their_weights():
     assert {int(part.sum()) for part in parts} == {8, 12}
     assert np.mean(parts, axis=0) == pytest.approx(np.full(30, 11 / 30), abs=0.1)
     assert {int(n) for part in parts for n in part} == {0, 4}
+
+
+def test_groups_that_a_cap_fills_open_no_other():
+    counts = systematic([10, 10, 0.1], Budget(12, floor=0, min_group=3, cap=6), Start(0.0))
+    assert counts.tolist() == [6, 6, 0]
+
+
+@pytest.mark.parametrize("weights", [[0.1] * 7, [0.3, 0.1, 0.7, 0.11]])
+def test_the_last_end_of_a_large_sum_is_the_sum(weights):
+    """Rounding errors of the cumulative shares grow with them."""
+    budget = Budget(rollouts=2**30 + 1, floor=0, min_group=1, cap=2**31)
+    assert systematic(weights, budget, Start(0.0)).sum() == 2**30 + 1
+
+
+@pytest.mark.parametrize("rng", [None, 3])
+def test_a_generator_is_needed(rng):
+    with pytest.raises(InputError, match="rng="):
+        systematic([1.0], Budget(8, floor=0), rng)
+
+
+@pytest.mark.parametrize("budget", [None, 8])
+def test_a_budget_is_needed(budget):
+    with pytest.raises(InputError, match="budget="):
+        systematic([1.0], budget, np.random.default_rng(0))
+
+
+def test_quotas_are_refused():
+    with pytest.raises(UnsupportedError, match="shares out rollouts only"):
+        systematic([1.0, 1.0], Budget(8, quotas={"a": (0, 4)}), np.random.default_rng(0))
