@@ -25,6 +25,13 @@ COLUMNS = {"offline_successes": 0.0, "offline_rollouts": 0.0}
 """What a memory keeps of the measurement."""
 
 
+def rescale_results(memory: Memory, scale: float, shift: float) -> None:
+    """Changes what was measured as if each success u had been scale * u + shift; see `Policy.rescale`."""
+    columns = memory.columns
+    most = columns["offline_rollouts"]
+    columns["offline_successes"] = np.clip(scale * columns["offline_successes"] + shift * most, 0.0, most)
+
+
 @dataclass(frozen=True, eq=False)
 class Reference:
     """Each prompt's successes before training.

@@ -86,7 +86,7 @@ def test_what_a_policy_needs_is_what_it_gets_unless_told_otherwise():
     for options in ({}, {"baseline": "group", "scale": "none", "weight": "prompt"}):
         policy, twin, shadow = ba.adaptive(), Learner(SMALL, seed=0), ba.adaptive()
         world, _ = watched(policy, steps=4, **options)
-        settings = {"baseline": "posterior", "scale": "batch", "weight": "rollout", **options}
+        settings = {"baseline": "posterior", "scale": policy.needs.scale, "weight": "rollout", **options}
         for ids_R, told_R in zip(world.asked, world.told, strict=True):
             rewards_R = twin.rollout(ids_R)
             belief_R = shadow.begin(world.ids, ba.Budget(64, floor=0)).baseline_belief(ids_R, rewards_R)

@@ -10,8 +10,8 @@ from budgetalloc.policies.methods import METHODS
 
 REMEMBERING = {method.name: method.build for method in METHODS if method.build(seed=0).memory is not None}
 # What no new scale of successes that are past can give: cero's price was moved by the slopes of its time, and GRESO's
-# groups of equal rewards were told to be easy or hard by theirs.
-LEFT = {"cero": {"price"}, "greso": {"easy", "hard"}}
+# groups of equal rewards were told to be easy or hard by theirs; AdaRFT's target was moved by the means of its steps.
+LEFT = {"cero": {"price"}, "greso": {"easy", "hard"}, "adarft": {"target"}}
 success = st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0])
 VISITS = st.lists(st.lists(success, min_size=2, max_size=5), min_size=1, max_size=3)  # at most 16
 

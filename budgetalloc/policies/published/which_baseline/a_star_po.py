@@ -11,7 +11,7 @@ from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, Outcome
 from budgetalloc.policies.epochs import COLUMNS, count_visits, in_epochs
 from budgetalloc.policies.reference import COLUMNS as REFERENCE
-from budgetalloc.policies.reference import Offline, Reference
+from budgetalloc.policies.reference import Offline, Reference, rescale_results
 
 
 def optimal_value(successes_P: ArrayLike, rollouts_P: ArrayLike, beta: float = 0.5) -> FloatArray:
@@ -66,6 +66,6 @@ def a_star_po(*, beta: float = 0.5, offline: Offline = 8, seed: int = 0) -> Poli
         BetaEstimator(),
         seed,
         Needs(candidates="all", baseline="policy", scale="batch", min_group=1),
-        memory=Memory({**COLUMNS, **REFERENCE}, learn),
+        memory=Memory({**COLUMNS, **REFERENCE}, learn, rescale=rescale_results),
         expect=expect,
     )

@@ -92,6 +92,12 @@ def ebpo(*, seed: int = 0) -> Policy:
             updated = moments(memory.numbers, kind).plus(step)
             memory.numbers |= {f"{kind}_{name}": value for name, value in updated._asdict().items()}
 
+    def rescale(memory: Memory, scale: float, shift: float) -> None:
+        for kind in ("rewards", "means"):
+            if memory.numbers[f"{kind}_n"]:
+                memory.numbers[f"{kind}_mean"] = min(max(scale * memory.numbers[f"{kind}_mean"] + shift, 0.0), 1.0)
+            memory.numbers[f"{kind}_squares"] *= scale**2
+
     def expect(outcome: Outcome) -> FloatArray:
         numbers, success_R = dict(outcome.numbers), outcome.success_R
         rewards = moments(numbers, "rewards").plus(Moments.of(success_R[~np.isnan(success_R)]))
@@ -103,6 +109,6 @@ def ebpo(*, seed: int = 0) -> Policy:
         uniform(seed=seed),
         name=f"ebpo(seed={seed})",
         needs=Needs(baseline="policy", scale="whiten"),
-        memory=Memory({}, learn, start),
+        memory=Memory({}, learn, start, rescale=rescale),
         expect=expect,
     )

@@ -12,7 +12,7 @@ from budgetalloc.errors import check_integer, check_number
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, Outcome, View
 from budgetalloc.policies.ranking import falling, ranked
-from budgetalloc.policies.reference import COLUMNS, Offline, Reference
+from budgetalloc.policies.reference import COLUMNS, Offline, Reference, rescale_results
 
 
 def moved_target(target: float, mean: float, *, goal: float = 0.5, slope: float = 2.0, most: float = 50.0) -> float:
@@ -76,6 +76,6 @@ def adarft(*, group: int = 8, goal: float = 0.5, start: float = 0.0, offline: Of
         BetaEstimator(),
         seed,
         Needs(candidates="all", baseline="policy", scale="group"),
-        memory=Memory(COLUMNS, learn, {"target": float(start)}),
+        memory=Memory(COLUMNS, learn, {"target": float(start)}, rescale=rescale_results),
         expect=expect,
     )

@@ -46,11 +46,14 @@ def prime_pools(*, group: int = 8, pools: Pools = ((0.25, 0.2), (0.75, 1.0), (1.
     def learn(memory: Memory, visit: Visit) -> None:
         memory.columns["last"][visit.at_V] = visit.mean_V
 
+    def rescale(memory: Memory, scale: float, shift: float) -> None:
+        memory.columns["last"] = np.clip(scale * memory.columns["last"] + shift, 0.0, 1.0)  # NaN stays
+
     def decide(view: View) -> IntArray:
         last_P = view.recall["last"]
         pool_P = np.minimum(np.searchsorted(tops, np.nan_to_num(last_P)), len(tops) - 1)  # a mean of `top` is inside
         return ranked(drawn_first(np.where(np.isnan(last_P), 1.0, weights[pool_P]), view.rng), group, view)
 
-    memory, needs = Memory({"last": math.nan}, learn), Needs(candidates="all", baseline="group")
+    memory, needs = Memory({"last": math.nan}, learn, rescale=rescale), Needs(candidates="all", baseline="group")
     name = f"prime_pools(group={group}, pools={pools}, seed={seed})"
     return Policy(name, decide, BetaEstimator(), seed, needs, memory=memory)

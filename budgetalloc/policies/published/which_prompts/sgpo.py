@@ -12,7 +12,7 @@ from budgetalloc.errors import InputError, check_integer, check_number, shown
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, Outcome, View
 from budgetalloc.policies.ranking import ranked
-from budgetalloc.policies.reference import COLUMNS, Offline, Reference
+from budgetalloc.policies.reference import COLUMNS, Offline, Reference, rescale_results
 
 SIZES = (2, 4, 8)
 
@@ -86,6 +86,6 @@ def sgpo(*, offline: Offline = 8, phases: Sequence[int] = (50, 100), unsolved: f
         BetaEstimator(),
         seed,
         Needs(candidates="all", baseline="policy", scale="group"),
-        memory=Memory(COLUMNS, learn, {"steps": 0.0}),
+        memory=Memory(COLUMNS, learn, {"steps": 0.0}, rescale=rescale_results),
         expect=expect,
     )

@@ -14,7 +14,7 @@ from budgetalloc.errors import check_number
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, Outcome, View
 from budgetalloc.policies.ranking import drawn_first, ranked
-from budgetalloc.policies.reference import COLUMNS, Offline, Reference
+from budgetalloc.policies.reference import COLUMNS, Offline, Reference, rescale_results
 
 
 def spo(*, rho: float = 0.875, eps: float = 0.05, offline: Offline = None, seed: int = 0) -> Policy:
@@ -95,6 +95,13 @@ def _single_stream(
         columns["failures"][at] = kept_V * columns["failures"][at] + visit.scored_V[trained_V] - successes_V
         columns["last"][visit.at_V] = visit.step
 
+    def rescale(memory: Memory, scale: float, shift: float) -> None:
+        rescale_results(memory, scale, shift)
+        columns = memory.columns
+        scored = columns["successes"] + columns["failures"]
+        columns["successes"] = np.clip(scale * columns["successes"] + shift * scored, 0.0, scored)
+        columns["failures"] = scored - columns["successes"]
+
     def value(ids_P: Sequence[Id], recall: Mapping[str, FloatArray]) -> FloatArray:
         """v of each prompt."""
         successes_P, rollouts_P = reference.results(ids_P, recall)
@@ -105,13 +112,13 @@ def _single_stream(
 
     def decide(view: View) -> IntArray:
         value_P = value(view.ids_P, view.recall)
-        return ranked(drawn_first(np.sqrt(value_P * (1 - value_P)) + eps, view.rng), 1, view)
+        return ranked(drawn_first(np.sqrt(value_P * (1 - value_P) * view.belief_P.spread_P) + eps, view.rng), 1, view)
 
     def expect(outcome: Outcome) -> FloatArray:
         return reference.untrained(outcome, value(outcome.ids_G, outcome.recall_G))
 
     # The memory holds alpha and beta, whose start fades too; the estimator serves the metrics.
-    memory = Memory({"start": 1.0, "successes": 0.0, "failures": 0.0, "last": 0.0, **COLUMNS}, learn)
+    memory = Memory({"start": 1.0, "successes": 0.0, "failures": 0.0, "last": 0.0, **COLUMNS}, learn, rescale=rescale)
     return Policy(
         f"{method}({settings}, seed={seed})",
         reference.measured_first(decide),
