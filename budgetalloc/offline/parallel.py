@@ -52,7 +52,9 @@ _received: list[Any] = []  # in a worker process: the function and what all its 
 
 
 def _receive(run: Callable[[Any, int], Any], given: Any) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker at once, without a traceback of its own
+    # A terminal sends Ctrl-C to the workers too. The caller terminates them: a worker that ended by itself could be
+    # noticed first, as an error of its own.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _received[:] = [run, given]
 
 

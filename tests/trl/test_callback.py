@@ -227,7 +227,7 @@ def test_defaults_are_what_the_policy_asks_for(build):
     assert (options.bounds.candidates, options.baseline, options.scale, options.weight) == (
         "all",
         "posterior",
-        "batch",
+        "group",
         "rollout",
     )
     options = AdaptiveGRPOCallback(build(scale_rewards="none"), ba.uniform()).options

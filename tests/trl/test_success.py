@@ -254,7 +254,7 @@ def test_advantages_that_lean_to_one_side_are_said_once(build, caplog, monkeypat
 
 def test_metrics_of_groups_of_one_say_something(build):
     trainer = build(rows(400), per_device_train_batch_size=32, max_steps=3)
-    attach(trainer)
+    attach(trainer, ba.policies.sampled())
     trainer.train()
     logged = [entry for entry in trainer.state.log_history if "loss" in entry]
     for entry in logged:
