@@ -14,8 +14,9 @@ from budgetalloc.policies.methods import METHODS
 
 VARIANCE = {"knapsack", "thompson", "sampled", "adaptive", "knapsack_rl", "coba_rl", "cero", "vip", "mopps", "cures"}
 VARIANCE |= {"vade", "pilot_commit", "xrpo"}
-UNEQUAL = {"greso", "dump", "sec", "depo", "speed", "dapo"}  # rules about unequal rewards, on any scale
+UNEQUAL = {"greso", "dump", "sec", "depo", "speed", "dapo", "pac"}  # rules about unequal rewards, on any scale
 OTHER = {"uniform", "brorl", "pods", "shuffle_r1", "roc", "keep_mixed", "top_p", "cppo", "d3s"}
+OTHER |= {"reinforce_pp", "ebpo", "a_star_po"}  # equal counts
 FAILED, MASTERED, HALF = [0.0], [1.0], [0.0, 1.0]
 
 
