@@ -4,7 +4,9 @@
 # A replay counts groups; only training shows what is learned. `benchmarks/learning/` trained a tiny language model with
 # TRL's own `GRPOTrainer` many times: policies x task mixes x seeds, each policy at the learning rate that was best for
 # it on other seeds. This notebook reads those result files (nothing is trained for the first four pictures), and ends
-# with a short training run, which needs the extra `demo`.
+# with a short training run, which needs the extra `demo`. Policies whose names end in `_0.1` were run with the code of
+# version 0.1.0, in which `adaptive()` gave every prompt single rollouts; the runs of today's default, also on harder
+# mixes, are in `benchmarks/learning/README.md`.
 
 # %%
 import os
@@ -28,7 +30,7 @@ from run import best_rates, read
 from table import TABLE_SEEDS, TUNING_SEEDS, collect
 
 rows = read(BENCHMARK / "results.jsonl")
-mixes = list(dict.fromkeys(row["mix"] for row in rows))
+mixes = ["u_shape", "hard_tail", "seen_once", "growing"]  # those that all methods were run on
 curves = {mix: collect(rows, mix)[0] for mix in mixes}  # by mix, policy and seed
 rollouts = collect(rows, mixes[0])[1]
 runs = [len(by_seed) for by_policy in curves.values() for by_seed in by_policy.values()]
@@ -42,7 +44,7 @@ print(f"{len(rows)} runs, {sum(runs)} of them of tuned policies on {len(mixes)} 
 # from nearly mastered to nearly unknown; bands are 95 % intervals of the mean over seeds (t).
 
 # %%
-SHOWN = {"adaptive": "C0", "ar3po": "C1", "uniform": "black", "vade": "C3", "dapo": "C2", "reinforce_ada": "0.55"}
+SHOWN = {"adaptive_0.1": "C0", "ar3po": "C1", "uniform": "black", "vade": "C3", "dapo": "C2", "reinforce_ada": "0.55"}
 figure, axes = plt.subplots(1, 2, figsize=(10.5, 3.8), sharex=True)
 for axis, mix in zip(axes, ("u_shape", "hard_tail"), strict=True):
     for name, color in SHOWN.items():
@@ -99,8 +101,8 @@ plt.show()
 display(pd.DataFrame(table, index=["all mixes", "low", "high", *mixes]).T[::-1].round(3))
 
 # %% [markdown]
-# Two policies are ahead of uniform over all mixes: `adaptive` and `ar3po`. Those that resample until groups are mixed
-# (`dapo`, `thompson_dapo`, `reinforce_ada`) discard rollouts that count, and are behind.
+# Two policies are ahead of uniform over these mixes: `adaptive_0.1` and `ar3po`. Those that resample until groups are
+# mixed (`dapo`, `thompson_dapo`, `reinforce_ada`) discard rollouts that count, and are behind.
 #
 # ## What carries the gain: one change at a time
 #
@@ -110,12 +112,12 @@ display(pd.DataFrame(table, index=["all mixes", "low", "high", *mixes]).T[::-1].
 # |---|---|---|---|
 # | `uniform` | the batch, as the loader gives it | 8 | the group's mean |
 # | `thompson_group` | a Thompson draw, then the knapsack, over the pool | as the knapsack says | the group's mean |
-# | `thompson_posterior` | the same | the same | leave-one-out posterior |
-# | `equal_singles` | every prompt alike | 1 | leave-one-out posterior |
-# | `adaptive` | in proportion to sqrt(p(1-p)^2) of a draw | 1 | leave-one-out posterior |
+# | `thompson_posterior_0.1` | the same | the same | leave-one-out posterior |
+# | `equal_singles_0.1` | every prompt alike | 1 | leave-one-out posterior |
+# | `adaptive_0.1` | in proportion to sqrt(p(1-p)^2) of a draw | 1 | leave-one-out posterior |
 
 # %%
-LADDER = ["uniform", "thompson_group", "thompson_posterior", "equal_singles", "adaptive"]
+LADDER = ["uniform", "thompson_group", "thompson_posterior_0.1", "equal_singles_0.1", "adaptive_0.1"]
 before = None
 figure, axis = plt.subplots(figsize=(8, 3.4))
 for at, name in enumerate(LADDER):
@@ -156,10 +158,12 @@ for axis, mix in zip(axes, mixes, strict=True):
     x = np.array([np.mean(share[mix, name]) for name in names])
     y = np.array([np.mean(list(curves[mix][name].values())) for name in names])
     axis.plot(x, y, "o", color="0.6", markersize=6, label="others")
-    for name, color in (("uniform", "black"), ("adaptive", "C0"), ("ar3po", "C1"), ("reinforce_ada", "C2")):
+    for name, color in (("uniform", "black"), ("adaptive_0.1", "C0"), ("ar3po", "C1"), ("reinforce_ada", "C2")):
         at = names.index(name)
         axis.plot(x[at], y[at], "o", color=color, markersize=8, label=name)
-    grouped = [name not in ("adaptive", "equal_singles") for name in names]  # groups of one are never mixed
+    grouped = [
+        name not in ("adaptive", "adaptive_0.1", "equal_singles_0.1") for name in names
+    ]  # groups of one are never mixed
     axis.set(title=mix, xlabel="rollouts in mixed groups", xlim=(-0.05, 0.8))
     rank = stats.spearmanr(x[grouped], y[grouped]).statistic
     print(f"{mix:<10} rank correlation over {sum(grouped)} policies with groups of two and more: {rank:+.2f}")
@@ -190,7 +194,7 @@ from budgetalloc.trl import AdaptiveGRPOCallback
 STEPS = 4 if SMALL else 60
 SIZES = {"pool_per_skill": 8, "held_out_per_skill": 1} if SMALL else {}
 live = {}
-for name, policy, rate in (("uniform", ba.uniform(seed=0), 3e-4), ("adaptive", ba.adaptive(seed=0), 4.5e-4)):
+for name, policy, rate in (("uniform", ba.uniform(seed=0), 3e-4), ("adaptive", ba.adaptive(seed=0), 3e-4)):
 
     def attach(trainer, policy=policy):
         trainer.add_callback(AdaptiveGRPOCallback(trainer, policy))
@@ -202,15 +206,14 @@ for name, policy, rate in (("uniform", ba.uniform(seed=0), 3e-4), ("adaptive", b
     print(f"{name}: {run.curve[0].expected:.3f} -> {run.curve[-1].expected:.3f}, {run.curve[-1].rollouts:,} rollouts")
 
 figure, axis = plt.subplots(figsize=(7, 3.8))
-for name, curve in live.items():
-    axis.plot(
-        [p.rollouts / 1000 for p in curve], [p.expected for p in curve], color=SHOWN[name], label=f"{name}, this run"
-    )
-    mean_G = np.mean(list(curves["u_shape"][name].values()), axis=0)
-    kept = rollouts <= curve[-1].rollouts
-    axis.plot(
-        rollouts[kept] / 1000, mean_G[kept], color=SHOWN[name], linestyle=":", label=f"{name}, mean of the benchmark"
-    )
+for (name, curve), color in zip(live.items(), ("black", "C4"), strict=True):
+    thousands = [p.rollouts / 1000 for p in curve]
+    axis.plot(thousands, [p.expected for p in curve], color=color, label=f"{name}, this run")
+    if name in curves["u_shape"]:
+        mean_G = np.mean(list(curves["u_shape"][name].values()), axis=0)
+        kept = rollouts <= curve[-1].rollouts
+        label = f"{name}, mean of the benchmark"
+        axis.plot(rollouts[kept] / 1000, mean_G[kept], color=color, linestyle=":", label=label)
 axis.set(xlabel="rollouts generated (thousands)", ylabel="held-out success", title="One seed: a demonstration")
 axis.legend(loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
