@@ -132,8 +132,12 @@ class Options:
         return np.asarray(advantages_R / (np.nan_to_num(deviation_R) + EPS))  # NaN where a row is not trained on
 
     def baselines(self, batch: Batch) -> FloatArray:
-        """What each reward is compared with before scaling and weighting, in units of the total reward, shape (R,)."""
-        return batch.rewards_R - replace(self, scale="none", weight="rollout").advantages(batch)
+        """What each reward is compared with before scaling and weighting, in units of the total reward, shape (R,); NaN
+        for rows that are not trained on."""
+        baseline_R = batch.rewards_R - replace(self, scale="none", weight="rollout").advantages(batch)
+        if self.baseline == "policy" and batch.expected_R is not None:
+            baseline_R[np.isnan(batch.expected_R)] = np.nan
+        return baseline_R
 
 
 def _first(*values: Any) -> Any:

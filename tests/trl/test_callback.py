@@ -375,6 +375,13 @@ def test_baselines_are_what_rewards_are_compared_with_whatever_the_scale(build, 
     np.testing.assert_allclose(advantages_R, plain_R, atol=1e-9)
 
 
+def test_rollouts_that_only_measure_have_no_baseline(build):
+    trainer = build(max_steps=1)
+    callback = attach(trainer, policies.spo(offline=4))
+    trainer.train()
+    assert np.isnan(callback.options.baselines(callback.batch)).all()
+
+
 def test_trainer_gets_its_methods_back(build):
     trainer = build(max_steps=1)
     attach(trainer)

@@ -1,5 +1,6 @@
 """The learning curve of a GRPO run, recorded by a callback while TRL trains."""
 
+import math
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
@@ -115,7 +116,8 @@ class Recorder(TrainerCallback):  # type: ignore[misc, unused-ignore]
         if self.expected is None or attached is None or attached.batch is None:
             return None, None
         baseline_R = attached.options.baselines(attached.batch).tolist()
-        known = [(b, self._true[i]) for b, i in zip(baseline_R, attached.batch.ids_R, strict=True) if i in self._true]
+        pairs = zip(baseline_R, attached.batch.ids_R, strict=True)
+        known = [(b, self._true[i]) for b, i in pairs if i in self._true and not math.isnan(b)]
         return of_baselines([b for b, _ in known], [self.expected(p) for _, p in known]) if known else (None, None)
 
     def mixed(self) -> tuple[float | None, float | None]:
