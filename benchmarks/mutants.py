@@ -54,7 +54,7 @@ TESTS = {
     "beliefs/pooled": (["beliefs/test_pooled.py", "beliefs/test_estimator.py"], []),
     "beliefs/cold": (["beliefs/test_cold.py"], []),
     "beliefs/graded": (["beliefs/test_graded.py", "beliefs/test_estimator.py"], []),
-    "beliefs/saved": (["beliefs/test_estimator.py"], ["BetaEstimator.load_state_dict"]),
+    "beliefs/saved": (["beliefs/test_saved.py", "beliefs/test_estimator.py"], ["BetaEstimator.load_state_dict"]),
     "beliefs/posterior": (
         ["beliefs/test_posterior.py", "test_values.py"],
         [

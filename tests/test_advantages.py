@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from budgetalloc import Beta, InputError, group_advantages
-from budgetalloc.advantages import batch_advantages, reward_line
+from budgetalloc.advantages import batch_advantages
+from budgetalloc.beliefs.expected import Sums, reward_line
 
 LIMITS = settings(max_examples=150, deadline=None)
 nan = float("nan")
@@ -481,7 +482,8 @@ def test_prompts_weigh_the_same_by_hand():
 def test_the_line_of_rewards_is_the_weighted_least_squares_of_the_other_prompts(rows):
     ids, rewards, success = (list(x) for x in zip(*rows, strict=True))
     group_R = np.unique(ids, return_inverse=True)[1]
-    lines = reward_line(np.array(rewards), np.array(success, dtype=float), group_R, (-1.0, 2.0))
+    ends = Sums(n=0.02, s=0.01, r=0.01, ss=0.01, sr=0.02, rr=0.05)  # 0.01 rows at (0, -1), and at (1, 2)
+    lines = reward_line(np.array(success, dtype=float), np.array(rewards), group_R, ends)
     for row, (start, slope, rest) in enumerate(zip(*lines, strict=True)):
         others = [(s, r, 1.0) for x, r, s in rows if x != ids[row] and s == s]
         s, r, w = np.array([*others, (0.0, -1.0, 0.01), (1.0, 2.0, 0.01)]).T
