@@ -106,7 +106,9 @@ def tokens_a_rollout(rows: list[dict[str, Any]], name: str, mix: str) -> float:
     return float(sum(end["tokens"] for end in ends) / sum(end["rollouts"] for end in ends))
 
 
-def over_mixes(tables: dict[str, dict[str, dict[int, Curve]]], bases: dict[str, str], name: str, other: str) -> str:
+def over_mixes(
+    tables: dict[str, dict[str, dict[int, Curve]]], name: str, other: str, bases: dict[str, str] | None = None
+) -> str:
     """Mean success of one policy less another's, averaged over mixes, with an interval over seeds; the same seeds.
 
     `BEST` is uniform with the group size that is best on the mix, as `bases` has it.
@@ -114,7 +116,7 @@ def over_mixes(tables: dict[str, dict[str, dict[int, Curve]]], bases: dict[str, 
     rng = np.random.default_rng(0)
     gains = []
     for mix, curves in tables.items():
-        first, second = (curves[bases[mix] if which == BEST else which] for which in (name, other))
+        first, second = (curves[bases[mix] if bases and which == BEST else which] for which in (name, other))
         seeds = sorted(set(first) & set(second))
         gains.append(np.array([(first[seed] - second[seed]).mean() for seed in seeds]))
     draws = [float(np.mean([rng.choice(gain, len(gain)).mean() for gain in gains])) for _ in range(_DRAWS)]
@@ -165,8 +167,8 @@ def main() -> None:
     print(f"\n## Over all mixes ({', '.join(tables)})\n\n| policy | mean less uniform's | adaptive's mean less its |")
     print("|---|---|---|")
     for name in everywhere:
-        ahead = over_mixes(tables, bases, "adaptive", name) if "adaptive" in everywhere else "not run everywhere"
-        print(f"| {name} | {over_mixes(tables, bases, name, BEST)} | {ahead} |")
+        ahead = over_mixes(tables, "adaptive", name) if "adaptive" in everywhere else "not run everywhere"
+        print(f"| {name} | {over_mixes(tables, name, BEST, bases)} | {ahead} |")
     if args.explored.exists():
         print("\n## Explored, on tuning seeds\n\n" + explored(read(args.explored)))
 

@@ -85,7 +85,7 @@ def test_gain_over_mixes_is_the_mean_of_the_gains(table):
         "one": {"uniform": seeds(0.5, 0.6), "adaptive": seeds(0.7, 0.8)},
         "two": {"uniform": seeds(0.4, 0.4), "adaptive": seeds(0.4, 0.4)},
     }
-    assert table.over_mixes(tables, {}, "adaptive", "uniform") == "+0.100 (0.100 to 0.100)"
+    assert table.over_mixes(tables, "adaptive", "uniform") == "+0.100 (0.100 to 0.100)"
 
 
 def test_uniform_is_compared_at_its_best_group_size(table):
@@ -98,7 +98,7 @@ def test_uniform_is_compared_at_its_best_group_size(table):
     assert table.best_uniform(rows, "m", ["uniform", "uniform4", "adaptive"]) == "uniform4"
     assert table.best_uniform(rows, "m", ["uniform", "adaptive"]) == "uniform"
     curves = {"uniform": {0: np.zeros(3)}, "uniform4": {0: np.full(3, 0.2)}, "adaptive": {0: np.full(3, 0.5)}}
-    assert table.over_mixes({"m": curves}, {"m": "uniform4"}, "adaptive", table.BEST) == "+0.300 (0.300 to 0.300)"
+    assert table.over_mixes({"m": curves}, "adaptive", table.BEST, {"m": "uniform4"}) == "+0.300 (0.300 to 0.300)"
 
 
 def test_other_measures_are_printed_of_the_runs_that_recorded_them(table):

@@ -86,7 +86,7 @@ def test_needs_are_what_differs_from_plain_grpo():
     assert by_name["adaptive"].needs() == {
         "candidates": "all",
         "baseline": "posterior",
-        "scale": "batch",
+        "scale": "group",
         "min_group": 1,
     }
     assert by_name["dapo"].asks() == "candidates 3, baseline group, generate 3, rounds"
