@@ -34,6 +34,12 @@ PAGE, MEASURED = ROOT / "METHODS.md", ROOT / "benchmarks" / "measured.json"
 PROMPTS, CANDIDATES, ROLLOUTS = 1_024, 100_000, 8_192
 # The name of a method in the learning benchmark, if it differs.
 LEARNED_AS = {"thompson": "thompson_group"}
+LEFT_OUT = (
+    "KRPO (arXiv 2505.07527): its baseline is the state of a one-dimensional Kalman filter that runs over the rewards "
+    "of a group, started anew for each group (`billhhh/KRPO_LLMs_RL@df1ae2b9`). The state includes the rollout's own "
+    "reward, so that the gradient is biased, and depends on the order of the rows, so that two equal rollouts of a "
+    "group get different advantages."
+)
 REPLAYED = ROOT / "benchmarks" / "learning" / "replayed.json"  # of replay.py
 
 
@@ -136,7 +142,7 @@ def page(measured: dict[str, dict[str, Any]]) -> str:
         + "; ".join(f"{name}: {MEANINGS[name].removesuffix('.')}" for name in CHECKED)
         + ".",
         "- *Asks of a trainer*: the arguments of `Needs` that differ from plain GRPO; *rounds* means that a step "
-        "generates more than once.",
+        "generates more than once, *baseline policy* that the policy computes the baseline (`Policy.expect`).",
         f"- *Decides in*: a step of {ROLLOUTS:,} rollouts over {PROMPTS:,} prompts, all its rounds; for methods that "
         f"choose prompts also over {CANDIDATES:,} candidates. Medians of processor time on a machine with 2 cores.",
         "- *Learning*: mean held-out success over a run less uniform's, at the same number of rollouts generated, each "
@@ -161,6 +167,7 @@ def page(measured: dict[str, dict[str, Any]]) -> str:
             note = " ".join(filter(None, [method.note, "Starves." if method.starves else ""]))
             cells = (f"`{method.name}`", method.formula, method.source, method.checked, method.asks())
             lines.append(_row([*cells, _times(known), known.get("learning", ""), known.get("replayed", ""), note]))
+    lines += ["", "## Left out", "", LEFT_OUT]
     lines += [
         "",
         "## Functions of `budgetalloc.costs`",

@@ -54,6 +54,9 @@ RIVALS: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
     "spo_offline": (lambda seed: policies.spo(offline=8, seed=seed), {}),
     "spo_pp": (lambda seed: policies.spo_pp(seed=seed), {}),
     "reinforce_pp": (lambda seed: policies.reinforce_pp(seed=seed), {}),
+    # The category is the skill, which is the front of a prompt's number: four digits follow it, or eight in `growing`.
+    "pac": (lambda seed: policies.pac(domain_of=lambda x: int(x) // 10 ** (4 if int(x) < 10**6 else 8), seed=seed), {}),
+    "bots": (lambda seed: policies.bots(seed=seed), {}),  # without anchor models, which a new run does not have
     "prime_pools": (lambda seed: policies.prime_pools(seed=seed), {}),
     # These measure 8 rollouts of each prompt first, as spo_offline does.
     "adarft": (lambda seed: policies.adarft(seed=seed), {}),

@@ -33,6 +33,7 @@ from budgetalloc.policies.published.which_baseline.a_star_po import a_star_po as
 from budgetalloc.policies.published.which_baseline.ebpo import ebpo as ebpo
 from budgetalloc.policies.published.which_baseline.reinforce_pp import reinforce_pp as reinforce_pp
 from budgetalloc.policies.published.which_prompts.adarft import adarft as adarft
+from budgetalloc.policies.published.which_prompts.bots import bots as bots
 from budgetalloc.policies.published.which_prompts.brorl import brorl as brorl
 from budgetalloc.policies.published.which_prompts.categories import dump as dump
 from budgetalloc.policies.published.which_prompts.categories import sec as sec
@@ -42,6 +43,7 @@ from budgetalloc.policies.published.which_prompts.drive import drive as drive
 from budgetalloc.policies.published.which_prompts.greso import greso as greso
 from budgetalloc.policies.published.which_prompts.masa import masa as masa
 from budgetalloc.policies.published.which_prompts.mopps import mopps as mopps
+from budgetalloc.policies.published.which_prompts.pac import pac as pac
 from budgetalloc.policies.published.which_prompts.prime_pools import prime_pools as prime_pools
 from budgetalloc.policies.published.which_prompts.pvpo import pvpo as pvpo
 from budgetalloc.policies.published.which_prompts.sgpo import sgpo as sgpo

@@ -39,6 +39,7 @@ from budgetalloc.policies.published.which_baseline.a_star_po import a_star_po
 from budgetalloc.policies.published.which_baseline.ebpo import ebpo
 from budgetalloc.policies.published.which_baseline.reinforce_pp import reinforce_pp
 from budgetalloc.policies.published.which_prompts.adarft import adarft
+from budgetalloc.policies.published.which_prompts.bots import bots
 from budgetalloc.policies.published.which_prompts.brorl import brorl
 from budgetalloc.policies.published.which_prompts.categories import dump, sec
 from budgetalloc.policies.published.which_prompts.cures import cures
@@ -47,6 +48,7 @@ from budgetalloc.policies.published.which_prompts.drive import drive
 from budgetalloc.policies.published.which_prompts.greso import greso
 from budgetalloc.policies.published.which_prompts.masa import masa
 from budgetalloc.policies.published.which_prompts.mopps import mopps
+from budgetalloc.policies.published.which_prompts.pac import pac
 from budgetalloc.policies.published.which_prompts.prime_pools import prime_pools
 from budgetalloc.policies.published.which_prompts.pvpo import pvpo
 from budgetalloc.policies.published.which_prompts.sgpo import sgpo
@@ -358,6 +360,7 @@ METHODS: tuple[Method, ...] = (
         formula="one each, drawn by sqrt(v(1-v)) + 0.05, v = alpha / (alpha + beta), alpha <- rho alpha + r",
         source="arXiv 2509.13232",
         checked=CODE,
+        of_rates=True,
         note="Baseline v, advantages whitened. rho is the constant 0.875 of the released code's option, without its "
         "dependence on drift. offline= takes the eight offline rollouts, given or charged to the run.",
     ),
@@ -368,7 +371,19 @@ METHODS: tuple[Method, ...] = (
         formula="drawn by 0.2, 1 or 0.2 where the last mean is at most 1/4, 3/4 or 1, by 1 if never seen",
         source="PrimeIntellect-ai/prime-rl@114f3ca",
         checked=CODE,
+        of_rates=True,
         note="Without replacement within a step.",
+    ),
+    Method(
+        "bots",
+        bots,
+        decides=WHICH,
+        formula="a group each to the draws nearest to 1/2, alpha <- 0.8 alpha + 0.2 + successes; unvisited, + 0.2 m p~",
+        source="arXiv 2510.26374",
+        checked=CODE,
+        of_rates=True,
+        note="p~ is the success that the model's capability implies. It needs anchors=, the rates of two other models; "
+        "without them there is no such evidence.",
     ),
     Method(
         "adarft",
@@ -378,6 +393,7 @@ METHODS: tuple[Method, ...] = (
         source="arXiv 2504.05520",
         checked=FORMULAS,
         starves=True,
+        of_rates=True,
         note="Difficulties are 100 (1 - s / n) of rollouts before training, by default eight a prompt, measured by the "
         "run's first steps and charged to it. Prompts far from T are left out.",
     ),
@@ -418,7 +434,17 @@ METHODS: tuple[Method, ...] = (
         formula="spo with alpha and beta fading by rho at every step, advantages whitened over tokens",
         source="arXiv 2608.24870",
         checked=FORMULAS,
+        of_rates=True,
         note="Without its clipping, which is part of the trainer's loss. offline= as in spo.",
+    ),
+    Method(
+        "pac",
+        partial(pac, domain_of=_category),
+        decides=WHICH,
+        formula="each prompt's category by the largest draw of N(mu, s2), of (1 + share of slopes) mean |A|",
+        source="arXiv 2608.30528, Algorithm 1",
+        checked=FORMULAS,
+        note="Needs domain_of=. Slopes need 3 steps, our reading. The first 50 steps draw categories uniformly.",
     ),
     Method(
         "vade",
@@ -458,6 +484,7 @@ METHODS: tuple[Method, ...] = (
         source="arXiv 2606.08854",
         checked=DESCRIBED,
         starves=True,
+        of_rates=True,
         note="The eight are measured by the run's first steps and charged to it. From an unofficial implementation; "
         "the paper was not read. The lengths of the phases are our default. Solved prompts are left out.",
     ),
@@ -559,6 +586,7 @@ METHODS: tuple[Method, ...] = (
         formula="4, then 1 more while d / (d n + 1) falls by 0.0039, d = max(0, (2 mean - 2 V)^2 - 1 / n); at most 16",
         source="arXiv 2603.10848",
         checked=DESCRIBED,
+        of_rates=True,
         note="Baseline w mean + (1 - w) V, w = d / (d + 1 / n). V is the posterior before the step, in the paper a "
         "pretrained value model. more=4 takes fewer rounds.",
     ),
@@ -569,6 +597,7 @@ METHODS: tuple[Method, ...] = (
         formula="8, without a success 2 more up to 16; below 1/2, the successes and as many failures are trained on",
         source="arXiv 2602.14338",
         checked=DESCRIBED,
+        of_rates=True,
         note="Groups of equal rewards train on 4 rows, against the mean of Beta(1 + c, 1 + n - c): the same advantage "
         "for all 4. generate is our default.",
     ),

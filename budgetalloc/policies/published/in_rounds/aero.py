@@ -73,6 +73,8 @@ def aero(*, group: int = 8, rescue: int = 2, most: int = 16, generate: int = 2, 
     to train on fill the trainer's batch, or `generate` batches were generated, all of which count. If that does not
     suffice, rows that the rule drops fill the batch, with advantage 0.
 
+    Of graded success the rule uses the mean alone.
+
     Args:
         group: Rollouts to start a prompt with, at least 1.
         rescue: Rollouts to continue it with while all fail, at least 1.

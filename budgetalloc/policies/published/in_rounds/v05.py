@@ -57,6 +57,8 @@ def v05(*, first: int = 4, most: int = 16, more: int = 1, cost: float = 0.0039, 
     own reward where the group disagrees. Groups of 1 and 2 did not converge in the paper. The step's budget is spent
     exactly: what a group does not need starts further prompts.
 
+    Of graded success the rule uses the mean alone.
+
     Args:
         first: Rollouts to start a prompt with, at least 1.
         most: Most rollouts of a prompt, at least `first`.

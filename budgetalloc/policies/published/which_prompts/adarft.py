@@ -34,6 +34,8 @@ def adarft(*, group: int = 8, goal: float = 0.5, start: float = 0.0, offline: Of
     A difficulty is 100 (1 - s / n), for s successes in n rollouts before training: the paper's are of 128 rollouts of
     another model. Without any it is 50. Prompts far from the target get no rollouts.
 
+    Of graded success the rule uses the mean alone.
+
     Args:
         group: Rollouts of a chosen prompt, at least 1.
         goal: The mean reward to keep, in [0, 1].

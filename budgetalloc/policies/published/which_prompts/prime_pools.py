@@ -22,6 +22,8 @@ def prime_pools(*, group: int = 8, pools: Pools = ((0.25, 0.2), (0.75, 1.0), (1.
     and above 0.75 a weight of 0.2, between them 1. It draws one task at a time with replacement, and knows the last
     group's mean when it draws the next; here a step's prompts are drawn without replacement, all at its start.
 
+    Of graded success the rule uses the mean alone.
+
     Args:
         group: Rollouts of a drawn prompt, at least 1.
         pools: (largest mean, weight) by ascending mean, the last mean 1; weights positive.

@@ -37,6 +37,8 @@ def sgpo(*, offline: Offline = 8, phases: Sequence[int] = (50, 100), unsolved: f
     of other phases fill the step, and only then the others. The order never changes: prompts that are out stay out.
     Advantages are a group's, divided by sqrt(m (1-m)) with m its mean.
 
+    Of graded success the rule uses the mean alone.
+
     Args:
         offline: (successes, rollouts) of each prompt before training, or how many rollouts to measure each with, which
             are charged to the run: as in `spo`.

@@ -33,6 +33,8 @@ def spo(*, rho: float = 0.875, eps: float = 0.05, offline: Offline = None, seed:
 
     The offline rollouts are not in the paper's budget. They are part of the method: eight of each prompt.
 
+    Of graded success the rule uses the mean alone.
+
     Args:
         rho: Share of alpha and beta kept at a visit, in [0, 1).
         eps: Weight of a prompt without spread, positive.
@@ -61,6 +63,8 @@ def spo_pp(*, rho: float = 0.875, eps: float = 0.05, offline: Offline = None, se
     deviation of the advantages are those of tokens, as in a loss that averages over tokens (`scale="whiten_tokens"`).
     The sampler is SPO's. The paper's dual clip of 2 and its truncated importance weights belong to the trainer's loss.
     v of a prompt without visits stays, and its next visit outweighs what it was.
+
+    Of graded success the rule uses the mean alone.
 
     Args:
         rho: Share of alpha and beta kept at a step, in [0, 1).

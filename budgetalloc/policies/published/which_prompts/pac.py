@@ -1,0 +1,151 @@
+"""PAC: a bandit over categories whose worth is their |advantage|, raised where their reward rises."""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.budget import IntArray
+from budgetalloc.errors import check_function, check_integer, check_number
+from budgetalloc.policies.base import Policy
+from budgetalloc.policies.decision import Needs, View
+from budgetalloc.policies.published.which_prompts.categories import CategoryOf
+from budgetalloc.policies.ranking import falling, ranked
+from budgetalloc.policies.signal import mean_advantage
+
+_EPS = 1e-9
+_FEWEST = 3  # steps of a window that a slope is fitted through; "too few" in the paper
+_MOST_SLOTS = 4_096  # prompts drawn one by one where the budget does not say how many
+
+
+def slope(means: FloatArray, places: FloatArray) -> float:
+    """The slope of a least-squares line through a category's mean rewards; 0 for fewer than 3 steps (PAC, eq. 6).
+
+    Args:
+        means: Mean reward at each step of the window at which the category was rolled out.
+        places: The place of that step in the window, in [0, 1].
+
+    >>> round(slope(np.array([0.1, 0.2, 0.6]), np.array([0.0, 0.5, 1.0])), 6)
+    0.5
+    """
+    return float(np.polyfit(places, means, 1)[0]) if len(means) >= _FEWEST else 0.0
+
+
+def utilities(advantage_C: FloatArray, slope_C: FloatArray) -> FloatArray:
+    """Mean |advantage| times 1 + slope / sum of |slopes|, shape (C,) (PAC, eqs. 7 and 8).
+
+    >>> utilities(np.array([0.5, 0.5, 0.8]), np.array([0.3, -0.1, 0.0])).round(3)
+    array([0.875, 0.375, 0.8  ])
+    """
+    return np.asarray((1 + slope_C / (np.abs(slope_C).sum() + _EPS)) * advantage_C)
+
+
+def one_by_one(draws_SC: FloatArray, category_P: IntArray) -> IntArray:
+    """The prompts in the order of the slots: each takes the next prompt of its best-drawn category that has one left.
+
+    >>> one_by_one(np.array([[0.9, 0.1], [0.8, 0.2], [0.7, 0.1]]), np.array([1, 0, 1, 0])).tolist()
+    [1, 3, 0, 2]
+    """
+    queues = [np.flatnonzero(category_P == c).tolist()[::-1] for c in range(draws_SC.shape[1])]
+    left_C, order = np.array([bool(queue) for queue in queues]), []
+    for draw_C in draws_SC:
+        if not left_C.any():
+            break
+        best = int(np.argmax(np.where(left_C, draw_C, -np.inf)))
+        order.append(queues[best].pop())
+        left_C[best] = bool(queues[best])
+    rest = np.setdiff1d(np.arange(len(category_P)), order)
+    return np.concatenate([np.array(order, dtype=np.int64), rest])
+
+
+def pac(
+    *,
+    domain_of: CategoryOf,
+    window: int = 16,
+    inflation: float = 0.02,
+    cold: int = 50,
+    group: int = 8,
+    seed: int = 0,
+) -> Policy:
+    """Categories by Thompson draws of |advantage| times progress (PAC, arXiv 2608.30528, Algorithm 1).
+
+    After a step, each category's utility u is its mean |advantage| over the last `window` steps at which it was rolled
+    out, times 1 + s with s the slope of its mean reward over them as a share of all slopes (`utilities`). A Gaussian
+    belief N(mu, s2), from (0, 1), takes it in with precision c_i N / B, c_i of the step's B rollouts in one of N
+    categories (eq. 10); s2 then grows by `inflation` (eq. 11). Each prompt comes from the category of the largest draw,
+    drawn anew for each; in the first `cold` steps categories are drawn uniformly. Prompts are drawn without
+    replacement within a step; the paper does not say. Slopes need 3 steps, our reading of its "too few". Advantages
+    are those of `mean_advantage`. A category's first belief is that of its first rollouts.
+
+    Args:
+        domain_of: The category of a prompt; the same on every process and after a resume. Categories whose `str` is
+            the same are one.
+        window: W, steps, at least 1.
+        inflation: delta^2, positive.
+        cold: T_cold, steps in which categories are drawn uniformly, at least 0.
+        group: Rollouts of a chosen prompt, at least 1; the paper's.
+        seed: Seeds the draws.
+
+    >>> policy = pac(domain_of=lambda prompt: prompt[0], cold=0)
+    >>> policy.observe(["a1"] * 8 + ["b1"] * 8, [1] * 8 + [0, 1] * 4)
+    >>> {name: round(x, 2) for name, x in policy.memory.numbers.items() if name[:2] in ("mu", "s2")}
+    {'mu:a': 0.0, 's2:a': 0.52, 'mu:b': 0.5, 's2:b': 0.52}
+    """
+    check_function("domain_of", domain_of, "from a prompt's id to its category")
+    check_integer("window", window, 1)
+    check_number("inflation", inflation, 0, math.inf, without=(0, math.inf))
+    check_integer("cold", cold, 0)
+    check_integer("group", group, 1)
+
+    def learn(memory: Memory, visit: Visit) -> None:
+        numbers, step = memory.numbers, visit.step
+        share: dict[str, float] = {}
+        if visit.ids_V:
+            names_V = [str(domain_of(x)) for x in visit.ids_V]
+            size_V = mean_advantage(visit.rewards_R, visit.group_R, len(names_V))
+            for name in dict.fromkeys(names_V):
+                here_V = np.array([x == name for x in names_V])
+                share[name] = float(visit.scored_V[here_V].sum() / visit.scored_V.sum())
+                numbers[f"size:{name}:{step}"] = float(size_V[here_V].mean())
+                numbers[f"mean:{name}:{step}"] = float(visit.successes_V[here_V].sum() / visit.scored_V[here_V].sum())
+                numbers.setdefault(f"mu:{name}", 0.0)
+                numbers.setdefault(f"s2:{name}", 1.0)
+        names = [key[3:] for key in numbers if key.startswith("mu:")]
+        steps = range(max(step - window + 1, 0), step + 1)
+        sizes, slopes = [], []
+        for name in names:
+            for kind in ("size", "mean"):
+                numbers.pop(f"{kind}:{name}:{step - window}", None)
+            met = [t for t in steps if f"size:{name}:{t}" in numbers]
+            sizes.append(float(np.mean([numbers[f"size:{name}:{t}"] for t in met])) if met else 0.0)
+            means = np.array([numbers[f"mean:{name}:{t}"] for t in met])
+            slopes.append(slope(means, (np.array(met) - steps[0]) / max(len(steps) - 1, 1)))
+        for name, utility in zip(names, utilities(np.array(sizes), np.array(slopes)).tolist(), strict=True):
+            precision = share.get(name, 0.0) * len(names)
+            before = 1 / numbers[f"s2:{name}"]
+            numbers[f"mu:{name}"] = (numbers[f"mu:{name}"] * before + precision * utility) / (before + precision)
+            numbers[f"s2:{name}"] = 1 / (before + precision) + inflation
+
+    def draw(numbers: Mapping[str, float], names: list[str], slots: int, view: View) -> FloatArray:
+        """What each slot draws of each category."""
+        if view.step < cold:
+            return view.rng.random((slots, len(names)))
+        mean_C = np.array([numbers.get(f"mu:{name}", 0.0) for name in names])
+        spread_C = np.sqrt([numbers.get(f"s2:{name}", 1.0) for name in names])
+        return np.asarray(mean_C + spread_C * view.rng.normal(size=(slots, len(names))))
+
+    def decide(view: View) -> IntArray:
+        place: dict[str, int] = {}
+        named = (str(domain_of(x)) for x in view.ids_P)
+        category_P = np.fromiter((place.setdefault(name, len(place)) for name in named), dtype=np.int64)
+        wanted = _MOST_SLOTS if view.budget.rollouts is None else view.budget.rollouts // group + 1
+        draws_SC = draw(view.numbers, list(place), min(wanted, len(category_P), _MOST_SLOTS), view)
+        return ranked(falling(one_by_one(draws_SC, category_P)), group, view)
+
+    named = getattr(domain_of, "__name__", type(domain_of).__name__)
+    settings = f"domain_of={named}, window={window}, inflation={inflation}, cold={cold}, group={group}"
+    needs = Needs(candidates="all", baseline="group")
+    return Policy(f"pac({settings}, seed={seed})", decide, BetaEstimator(), seed, needs, memory=Memory({}, learn))
