@@ -14,13 +14,7 @@ from budgetalloc.policies.methods import METHODS
 
 VARIANCE = {"knapsack", "thompson", "sampled", "adaptive", "knapsack_rl", "coba_rl", "cero", "vip", "mopps", "cures"}
 VARIANCE |= {"vade", "pilot_commit", "xrpo"}
-<<<<<<< HEAD
-# Means of earlier successes decide, or their baseline does; spo also draws by their variance, and a constant.
-HISTORY = {"spo", "spo_pp", "prime_pools", "adarft", "sgpo", "v05", "aero", "a_star_po", "ebpo", "reinforce_pp"}
-UNEQUAL = {"greso", "dump", "sec", "depo", "speed", "dapo"}  # rules about unequal rewards, on any scale
-=======
 UNEQUAL = {"greso", "dump", "sec", "depo", "speed", "dapo", "pac"}  # rules about unequal rewards, on any scale
->>>>>>> 9d41fd1 (pac and bots; why KRPO is left out)
 OTHER = {"uniform", "brorl", "pods", "shuffle_r1", "roc", "keep_mixed", "top_p", "cppo", "d3s"}
 OTHER |= {"reinforce_pp", "ebpo", "a_star_po"}  # equal counts
 FAILED, MASTERED, HALF = [0.0], [1.0], [0.0, 1.0]
@@ -49,7 +43,7 @@ def rollouts(make, graded, seeds=6):
 def test_every_method_says_what_graded_success_is_to_it():
     """Each is of variance, of unequal rewards, of no rewards, or of rates, and then its docstring says so."""
     rates = {method.name: method.build for method in METHODS if method.of_rates}
-    assert sorted(method.name for method in METHODS) == sorted([*VARIANCE, *UNEQUAL, *OTHER, *HISTORY, *rates])
+    assert sorted(method.name for method in METHODS) == sorted([*VARIANCE, *UNEQUAL, *OTHER, *rates])
     assert [name for name, build in rates.items() if "graded success" not in inspect.getdoc(build)] == []
 
 
