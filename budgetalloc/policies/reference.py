@@ -102,12 +102,13 @@ class Reference:
         def decide(view: View) -> IntArray:
             if not self.measure or not (missing_P := self.missing(view.recall)).any():
                 return rule(view)
-            if not view.step and view.budget.rollouts is not None:
+            steps = -(-int(missing_P.sum()) * self.measure // (view.budget.rollouts or np.inf))
+            if not view.step and steps > 1:
                 logger.warning(
                     "offline=%d: the first %d steps measure %d prompts and train on nothing; give their results as a "
                     "mapping, or check that the run is longer.",
                     self.measure,
-                    -(-int(missing_P.sum()) * self.measure // view.budget.rollouts),
+                    steps,
                     int(missing_P.sum()),
                 )
             order_P = np.linspace(1.0, 0.5, len(missing_P))  # the view's order is random
