@@ -7,6 +7,7 @@ import chain  # beside this file
 import gradings
 import growing
 import operations
+import reasoning
 
 from budgetalloc.cli.testbed import skills
 from budgetalloc.cli.testbed.language import Grading, Language, Rows
@@ -110,6 +111,13 @@ MIXES: dict[str, Mix] = {
         about="chains of two to eight written steps, 10 to 40 characters, right only if every step is",
         language=chain,
     ),
+    "reasoning": Mix(
+        rows=lambda seed: reasoning.pool(110, seed),
+        held_out=lambda: reasoning.held_out(20),
+        about="ten tasks of reasoning-gym at one to three levels, with its verifiers, which give partial credit",
+        language=reasoning,
+        grading=Grading(lambda seed: [reasoning.verified]),
+    ),
 }
 
 
@@ -117,7 +125,11 @@ def describe() -> str:
     """A line for each mix."""
     lines = []
     for name, mix in MIXES.items():
-        rows = mix.rows(0)
+        try:
+            rows = mix.rows(0)
+        except ImportError as error:
+            lines.append(f"{name:<10} cannot be run here: {error}")
+            continue
         traps = sum(mix.language.is_trap(row["prompt_id"]) for row in rows)
         lines.append(f"{name:<10} {len(rows):>6,} prompts, {traps:,} of them traps: {mix.about}")
     return "\n".join(lines)
