@@ -99,6 +99,4 @@ def test_the_command_prints_the_agreement_and_says_where_policies_are_too_few(tm
     assert "many_wrong, 1 seeds" in printed
     assert "over 2 policies" in printed
     assert "too few to mean anything" in printed
-    assert "Real runs on tuning seeds alone: uniform, uniform2" in printed.replace(
-        "uniform, knapsack_rl", "knapsack_rl, uniform"
-    )
+    assert "Real runs on tuning seeds alone: uniform, uniform2" in printed
