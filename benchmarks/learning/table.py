@@ -76,10 +76,14 @@ def collect(rows: list[dict[str, Any]], mix: str) -> tuple[dict[str, dict[int, C
     grid = np.arange(0, STEPS + 1, 10) * float(ROLLOUTS)
     curves: dict[str, dict[int, Curve]] = {}
     for row in of_table(rows, mix):
-        points = row["curve"]
-        at, height = [p["rollouts"] for p in points], [p["expected"] for p in points]
-        curves.setdefault(row["policy"], {})[row["seed"]] = np.interp(grid, at, height)
+        curves.setdefault(row["policy"], {})[row["seed"]] = on_grid(row, grid)
     return curves, grid
+
+
+def on_grid(row: dict[str, Any], grid: Curve) -> Curve:
+    """Success of a run at these numbers of rollouts."""
+    points = row["curve"]
+    return np.interp(grid, [p["rollouts"] for p in points], [p["expected"] for p in points])
 
 
 def of_table(rows: list[dict[str, Any]], mix: str) -> list[dict[str, Any]]:

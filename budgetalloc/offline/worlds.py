@@ -20,7 +20,6 @@ from budgetalloc.errors import (
     shown,
 )
 
-_STRATEGIES = 8
 _CLIP = 1.0  # of the gradient's norm; this and Adam's constants are the defaults of TRL's trainer
 _BETA1, _BETA2, _EPS = 0.9, 0.999, 1e-8
 _FEATURE_NORM = 40.0  # large, so that clipping matters; not measured with these constants
@@ -52,8 +51,8 @@ class Task:
     `budgetalloc demo`. No policies were compared to choose them.
 
     Args:
-        skills: The right strategy of each skill, the wrong one (both 0 to 7), and the initial probability of the right
-            one, in (0, 1).
+        skills: The right strategy of each skill, the wrong one or a tuple of wrong ones that are all alike (0 to
+            `strategies` - 1), and the initial probability of the right one, in (0, 1).
         coins: The probability of reward 1 of each trap, for any strategy.
         per_skill: Prompts of each skill and trap.
         held_out: Prompts of each skill that success is measured on.
@@ -63,10 +62,17 @@ class Task:
         doubt: Strength of the shared direction that moves every skill away from its preferred strategy at the start.
         noise: Share of `own` that is the prompt's own, not its skill's, in [0, 1).
         offset: Standard deviation of a prompt's starting logits around its skill's.
-        other: Probability of the six other strategies at the start, in (0, 1).
+        other: Probability at the start of all strategies that are neither right nor wrong, in (0, 1); not used where
+            there are none.
+        strategies: Number of strategies, at least 4.
+
+    >>> everything_else = tuple(range(1, 12))  # eleven ways to be wrong: a failure teaches little about the twelfth
+    >>> world = Learner(Task(((0, everything_else, 0.12),), strategies=12, offset=0.0))
+    >>> world.probabilities([0])[0, :3].round(2)
+    array([0.12, 0.08, 0.08])
     """
 
-    skills: tuple[tuple[int, int, float], ...]
+    skills: tuple[tuple[int, int | tuple[int, ...], float], ...]
     coins: tuple[float, ...] = ()
     per_skill: int = 80
     held_out: int = 20
@@ -76,15 +82,17 @@ class Task:
     noise: float = 0.1
     offset: float = 1.0
     other: float = 0.005
+    strategies: int = 8
 
     def __post_init__(self) -> None:
         if not check_list("Task(skills=...)", self.skills, "(right, wrong, shown) for each skill"):
             raise InputError("Task(skills=()): nothing can be learned. Give (right, wrong, shown) for each skill.")
+        check_integer("strategies", self.strategies, 4, 10**3)
         for at, skill in enumerate(self.skills):
-            if not _is_skill(skill):
+            if not _is_skill(skill, self.strategies):
                 raise InputError(
-                    f"Task(skills[{at}]={shown(skill)}): give two different strategies from 0 to "
-                    f"{_STRATEGIES - 1} and a probability between 0 and 1, such as (0, 3, 0.25)."
+                    f"Task(skills[{at}]={shown(skill)}): give different strategies from 0 to {self.strategies - 1} and "
+                    "a probability between 0 and 1, such as (0, 3, 0.25) or (0, (1, 2, 3), 0.25)."
                 )
         for name in ("per_skill", "held_out", "dims"):
             check_integer(name, getattr(self, name), 1, 10**5)
@@ -97,12 +105,20 @@ class Task:
             raise InputError(f"Task(coins={shown(self.coins)}): each is a probability, from 0 to 1.")
 
 
-def _is_skill(skill: Any) -> bool:
-    """Whether this is (right, wrong, shown): two different strategies and a probability."""
-    if not isinstance(skill, (tuple, list)) or len(skill) != 3 or not all(is_number(x) for x in skill):
+def _is_skill(skill: Any, strategies: int) -> bool:
+    """Whether this is (right, wrong or a tuple of wrong ones, shown): different strategies and a probability."""
+    if not isinstance(skill, (tuple, list)) or len(skill) != 3:
         return False
     right, wrong, chance = skill
-    return right in range(_STRATEGIES) and wrong in range(_STRATEGIES) and right != wrong and 0 < chance < 1
+    chosen = (right, *_all_of(wrong))
+    if not all(is_number(x) for x in (*chosen, chance)):
+        return False
+    return all(x in range(strategies) for x in chosen) and 1 < len(chosen) == len(set(chosen)) and 0 < chance < 1
+
+
+def _all_of(wrong: Any) -> list[Any]:
+    """The wrong strategies of a skill."""
+    return list(wrong) if isinstance(wrong, (tuple, list)) else [wrong]
 
 
 # As in the demo's language: every strategy is right for three skills: initially common, medium and rare.
@@ -123,9 +139,9 @@ SEEN_ONCE = Task(_SKILLS, _COINS, per_skill=185)
 
 
 class Learner:
-    """A softmax policy over eight strategies whose skills share all parameters: a toy language model to screen ideas.
+    """A softmax policy over K strategies whose skills share all parameters: a toy language model to screen ideas.
 
-    The logits of prompt i are `start_i + f_i @ theta[:, :8] + doubt_i * (c @ theta[:, 8])`. The features f_i are the
+    The logits of prompt i are `start_i + f_i @ theta[:, :K] + doubt_i * (c @ theta[:, K])`. The features f_i are the
     sum of a part c that all prompts have in common, a random part of the skill, and a small part of the prompt. So two
     skills with the same right strategy help each other, and two skills of which one's right strategy is the other's
     wrong one hurt each other. doubt_i points from the skill's preferred strategy at the start to the alternative, so
@@ -159,32 +175,36 @@ class Learner:
         self.task, self.rate = task, rate
         self._rng = np.random.default_rng([seed, 0])
         build = np.random.default_rng([seed, 1])
-        traps = tuple((k % _STRATEGIES, (k + 3) % _STRATEGIES, 0.5) for k in range(len(task.coins)))
+        traps = tuple((k % task.strategies, (k + 3) % task.strategies, 0.5) for k in range(len(task.coins)))
         right, wrong, start = zip(*task.skills, *traps, strict=True)
         self._right_S = np.array(right)
         self._coin_S = np.array([np.nan] * len(task.skills) + list(task.coins))
         each, n = np.arange(len(right)), task.dims
         self._common = _FEATURE_NORM * build.normal(size=n) / np.sqrt(n)
         own_SD = _FEATURE_NORM * build.normal(size=(len(right), n)) / np.sqrt(n)
-        start_SK = np.full((len(right), _STRATEGIES), np.log(task.other / (_STRATEGIES - 2)))
-        start_SK[each, wrong] = np.log(1 - np.array(start)) + np.log1p(-task.other)
-        start_SK[each, right] = np.log(start) + np.log1p(-task.other)
-        lean_S = start_SK[each, right] - start_SK[each, wrong]
+        start_SK = np.empty((len(right), task.strategies))
         self._doubt_SK = np.zeros_like(start_SK)
-        self._doubt_SK[each, wrong] = lean_S * task.doubt / 4
-        self._doubt_SK[each, right] = -lean_S * task.doubt / 4
+        for k, alike in enumerate(map(_all_of, wrong)):
+            rest = task.strategies - 1 - len(alike)
+            start_SK[k] = np.log(task.other / max(rest, 1))
+            known = np.log1p(-task.other) if rest else 0.0
+            start_SK[k, alike] = np.log((1 - start[k]) / len(alike)) + known
+            start_SK[k, right[k]] = np.log(start[k]) + known
+            lean = start_SK[k, right[k]] - start_SK[k, alike[0]] - np.log(len(alike))
+            self._doubt_SK[k, alike] = lean * task.doubt / 4
+            self._doubt_SK[k, right[k]] = -lean * task.doubt / 4
 
         def prompts(skill_P: NDArray[np.int64]) -> _Prompts:
             noise_PD = _FEATURE_NORM * build.normal(size=(len(skill_P), n)) / np.sqrt(n)
             own_PD = np.sqrt(1 - task.noise) * own_SD[skill_P] + np.sqrt(task.noise) * noise_PD
             features_PD = np.sqrt(1 - task.own) * self._common + np.sqrt(task.own) * own_PD
-            offset_PK = task.offset * build.normal(size=(len(skill_P), _STRATEGIES))
+            offset_PK = task.offset * build.normal(size=(len(skill_P), task.strategies))
             return _Prompts(skill_P, features_PD, start_SK[skill_P] + offset_PK)
 
         self._pool = prompts(np.repeat(each, task.per_skill))
         self._held_out = prompts(np.repeat(each[: len(task.skills)], task.held_out))
         self.ids: list[Id] = list(range(len(self._pool.skill_P)))
-        self.theta = np.zeros((n, _STRATEGIES + 1))
+        self.theta = np.zeros((n, task.strategies + 1))
         """The parameters: a column for each strategy, and one for the doubt."""
         self._moments, self._updates = np.zeros((2, *self.theta.shape)), 0
         self._rows: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []  # prompts and strategies since the update
@@ -227,7 +247,7 @@ class Learner:
         prompt_P, group_R = np.unique(at_R, return_inverse=True)
         asked = self._pool.take(prompt_P)
         # Rows of a prompt share its features: their errors are summed before the product.
-        error_PK = np.zeros((len(prompt_P), _STRATEGIES))
+        error_PK = np.zeros((len(prompt_P), self.task.strategies))
         np.add.at(error_PK, (group_R, strategy_R), advantages)
         error_PK -= np.bincount(group_R, weights=advantages)[:, None] * self._probabilities(asked)
         doubt = float((error_PK * self._doubt_SK[asked.skill_P]).sum())
@@ -246,7 +266,7 @@ class Learner:
         return np.where(np.isnan(self._coin_S[skill_P]), right_P, self._coin_S[skill_P])
 
     def probabilities(self, ids_P: Iterable[Any]) -> FloatArray:
-        """The probability of each strategy for these prompts now, shape (P, 8)."""
+        """The probability of each strategy for these prompts now, shape (P, strategies)."""
         return self._probabilities(self._pool.take(self._find(ids_P, "ids_P")))
 
     def skills(self, ids_P: Iterable[Any]) -> NDArray[np.int64]:

@@ -151,6 +151,12 @@ def test_presets_are_the_mixes_of_the_demo_language():
         ({"skills": ()}, "nothing can be learned"),
         ({"skills": ((0, 0, 0.5),)}, r"skills\[0\]"),
         ({"skills": ((0, 8, 0.5),)}, r"skills\[0\]"),
+        ({"skills": ((0, (), 0.5),)}, r"skills\[0\]"),
+        ({"skills": ((0, (1, 0), 0.5),)}, r"skills\[0\]"),
+        ({"skills": ((0, (1, 1), 0.5),)}, r"skills\[0\]"),
+        ({"skills": ((0, (1, "2"), 0.5),)}, r"skills\[0\]"),
+        ({"skills": ((0, 1, 0.5), (4, 1, 0.5)), "strategies": 4}, r"skills\[1\].*from 0 to 3"),
+        ({"strategies": 3}, "strategies=3"),
         ({"skills": ((0, 1, 1.0),)}, r"skills\[0\]"),
         ({"own": 0.0}, "own=0.0"),
         ({"other": 1.0}, "other=1.0"),
@@ -184,3 +190,24 @@ def test_a_learner_refuses_what_it_cannot_use():
     world.learn([1.0, -1.0])
     with pytest.raises(InputError, match="for 0 rollouts"):  # an update uses its rollouts up
         world.learn([1.0, -1.0])
+
+
+def test_several_wrong_strategies_are_alike_and_share_what_the_right_one_leaves():
+    task = replace(SMALL, skills=((0, tuple(range(1, 12)), 0.12), (4, (5, 6), 0.3)), strategies=12, offset=0.0)
+    world = Learner(replace(task, coins=()), seed=0)
+    first, second = world.probabilities([0, task.per_skill])
+    np.testing.assert_allclose(first, [0.12] + [0.08] * 11)  # none is left for `other`
+    np.testing.assert_allclose(second[4:7], np.array([0.3, 0.35, 0.35]) * (1 - task.other))
+    np.testing.assert_allclose(np.delete(second, [4, 5, 6]), task.other / 9)
+
+
+def test_a_failure_teaches_less_where_there_are_more_ways_to_be_wrong():
+    """What a failure's strategy loses goes to the right one by its share of the rest."""
+    shares = []
+    for wrong in (1, tuple(range(1, 12))):
+        task = replace(SMALL, skills=((0, wrong, 0.1),), coins=(), strategies=12, offset=0.0)
+        world = Learner(task, seed=0)
+        world._rows.append((np.array([0]), np.array([1])))  # one rollout that used a wrong strategy
+        gradient = world.gradient([-1.0])
+        shares.append(np.linalg.norm(gradient[:, 0]) / np.linalg.norm(gradient[:, 1]))
+    assert shares == pytest.approx([0.1 / 0.105, 0.1 / (0.1 + 0.9 * 10 / 11)], rel=0.01)
