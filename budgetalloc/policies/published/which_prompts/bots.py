@@ -11,7 +11,7 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_integer, check_number, shown
+from budgetalloc.errors import InputError, check_integer, check_number, check_type, shown
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, View
 from budgetalloc.policies.ranking import ranked
@@ -77,6 +77,7 @@ def bots(
     check_number("rate", rate, 0, 1, without=(0, 1))
     check_number("weight", weight, 0, 1)
     check_number("target", target, 0, 1)
+    check_type("anchors", anchors, (Mapping, type(None)), "a mapping from a prompt's id to its two rates, or None")
     for name, pair in (anchors or {}).items():
         if not isinstance(pair, Sequence) or len(pair) != 2:
             raise InputError(f"anchors[{name!r}]={shown(pair)}: give the rates of both models, such as (0.1, 0.6).")
@@ -124,6 +125,12 @@ def bots(
             numbers[name_of(step)] = numbers[name_of(step - 1)]
         numbers["steps"] = float(step + 1)
 
+    def rescale(memory: Memory, scale: float, shift: float) -> None:  # Beta(1, 1) stays
+        columns = memory.columns
+        scored = columns["alpha"] + columns["beta"] - 2
+        columns["alpha"] = 1 + np.clip(scale * (columns["alpha"] - 1) + shift * scored, 0.0, scored)
+        columns["beta"] = 2 + scored - columns["alpha"]
+
     def decide(view: View) -> IntArray:
         drawn_P = believed(view.ids_P, view.recall, view.numbers).sample(view.rng).mean
         return ranked(farthest**2 - (drawn_P - target) ** 2 + 1e-12, group, view)
@@ -133,7 +140,7 @@ def bots(
     ring = [name_of(t) for t in range(_WINDOW)]
     numbers = {"steps": 0.0, "first": -1.0, **dict.fromkeys(ring, 0.0)}  # first: the step that met an anchor
     lowest = dict.fromkeys(ring, -math.inf)
-    memory = Memory({"alpha": 1.0, "beta": 1.0, "after": 0.0}, learn, numbers, lowest=lowest)
+    memory = Memory({"alpha": 1.0, "beta": 1.0, "after": 0.0}, learn, numbers, lowest=lowest, rescale=rescale)
     estimator = BetaEstimator(prior=(1.0, 1.0), discount=1 - rate, idle=1 - rate)  # for metrics, without the anchors
     needs = Needs(candidates="all", baseline="group")
     return Policy(f"bots({settings}, seed={seed})", decide, estimator, seed, needs, memory=memory)

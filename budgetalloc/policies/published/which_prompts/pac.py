@@ -129,6 +129,10 @@ def pac(
             numbers[f"mu:{name}"] = (numbers[f"mu:{name}"] * before + precision * utility) / (before + precision)
             numbers[f"s2:{name}"] = 1 / (before + precision) + inflation
 
+    def rescale(memory: Memory, scale: float, shift: float) -> None:  # shares of slopes are the same on any scale
+        for key in [key for key in memory.numbers if key.startswith("mean:")]:
+            memory.numbers[key] = min(max(scale * memory.numbers[key] + shift, 0.0), 1.0)
+
     def draw(numbers: Mapping[str, float], names: list[str], slots: int, view: View) -> FloatArray:
         """What each slot draws of each category."""
         if view.step < cold:
@@ -147,5 +151,5 @@ def pac(
 
     named = getattr(domain_of, "__name__", type(domain_of).__name__)
     settings = f"domain_of={named}, window={window}, inflation={inflation}, cold={cold}, group={group}"
-    needs = Needs(candidates="all", baseline="group")
-    return Policy(f"pac({settings}, seed={seed})", decide, BetaEstimator(), seed, needs, memory=Memory({}, learn))
+    needs, memory = Needs(candidates="all", baseline="group"), Memory({}, learn, rescale=rescale)
+    return Policy(f"pac({settings}, seed={seed})", decide, BetaEstimator(), seed, needs, memory=memory)
