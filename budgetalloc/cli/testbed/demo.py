@@ -120,8 +120,8 @@ def headline(curves: Mapping[str, Sequence[CurvePoint]], singles: bool) -> str:
     ]
     if singles:
         lines.append(
-            f"{said} draws groups of one, which have a gradient through the posterior baseline: the share of mixed "
-            "groups does not describe this policy."
+            f"{said} draws single rollouts of prompts with history, which have a gradient through the posterior "
+            "baseline: the share of mixed groups does not describe this policy."
         )
     return "\n".join(lines)
 
