@@ -180,8 +180,8 @@ def main() -> None:
             print(f"\nSpearman's correlation with the real runs over {policies} policies: {rank:.2f}{few}")
             if used := [name for name in tuning_only if name in curves]:
                 print(f"Real runs on tuning seeds alone: {', '.join(used)}")
-            if args.steps == STEPS:
-                apart = distance(curves["uniform"].mean(axis=0), real, mix, best["uniform", mix])
+            apart = distance(curves["uniform"].mean(axis=0), real, mix, best["uniform", mix])
+            if args.steps == STEPS and np.isfinite(apart):  # else no real run at this rate, or of other length
                 print(f"Uniform's curve here is {apart:.3f} (root mean square) from the real one at the same rate")
 
 
