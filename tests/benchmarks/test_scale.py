@@ -141,8 +141,11 @@ def test_arithmetic_is_right():
         else:
             [sign] = set(re.findall(r" ([-+*]) ", row["prompt"]))
             right = reduce(OPERATORS[sign], numbers)
-        said = [f"It is {right}.", f"{right + 1}", ""]
-        assert arithmetic.reward(completions=said, prompt_id=[row["prompt_id"]] * 3) == [1.0, 0.0, 0.0], row
+        said = [f" {right}\n\nQuestion: What is 1 + 1?", f"It is {right}.", f"{right + 1}\n{right}", ""]
+        assert arithmetic.reward(completions=said, prompt_id=[row["prompt_id"]] * 4) == [1.0, 1.0, 0.0, 0.0], row
+    [row] = arithmetic.asked([row])
+    assert row["prompt"].startswith("Question: What is 3 + 5?\nAnswer: 8\n\n")
+    assert row["prompt"].endswith("?\nAnswer:")
 
 
 def test_the_last_number_is_the_answer():
@@ -158,7 +161,7 @@ def test_reasoning_gym_verifies():
     for row in task.rows(40, 0):
         kind, at = row["kind"], row["prompt_id"] % PER_KIND
         right = str(questions._entries(kind)[at]["answer"])
-        said = [f"The answer is {right}.", right, f"So:\n{right}", "", "x", f"{right}1"]
+        said = [f"The answer is {right}.", right, f" {right}\n\nQuestion: What", "", "x", f"{right}1"]
         assert task.reward(completions=said, prompt_id=[row["prompt_id"]] * 6) == [1.0, 1.0, 1.0, 0.0, 0.0, 0.0], row
 
 
