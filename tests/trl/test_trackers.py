@@ -118,7 +118,7 @@ def test_wandb_offline(build, offline):
     check_table(
         ledger, 3, max((x["data"] for x in tables), key=lambda data: sum(row[1] for row in data)), callback.policy
     )
-    assert summary[TABLE]["nrows"] == 20
+    assert summary[TABLE]["nrows"] == min(20, len(set(ledger.ids_R)))
     assert summary["train/global_step"] == 3
     assert list(folder.glob("*.wandb"))
 
