@@ -62,6 +62,7 @@ def _shuffled_counts_of(path, steps):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [_ledger_of, _shuffled_counts_of])
 def test_memory_does_not_grow_with_the_log(tmp_path, make):
     peaks = []

@@ -43,6 +43,7 @@ def test_a_memory_after_a_new_scale_is_that_of_the_new_successes(name, visits, s
     again.load_state_dict(got.state_dict())  # what the memory holds now is what a state may hold
 
 
+@pytest.mark.slow
 def test_a_range_that_grows_while_training_rescales_the_memory():
     """Rewards in [0, 1] at first; then one of 4, so that what was 1 is a quarter of what can be earned."""
     from budgetalloc.trl.scoring import Scoring
