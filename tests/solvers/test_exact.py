@@ -199,9 +199,11 @@ def test_the_fewest_tokens_that_would_do(seed):
         certify(values_PN, costs_P, Budget(rollouts=rollouts, tokens=enough - 1, floor=floor, cap=cap))
 
 
-def test_max_prompts_needs_floor_zero():
-    with pytest.raises(BudgetError, match="max_prompts=1 with floor=2: use floor=0"):
-        certify(np.zeros((2, 3)), None, Budget(rollouts=8, cap=4), max_prompts=1)
+@pytest.mark.parametrize("floor", [1, 2])
+def test_max_prompts_needs_floor_zero(floor):
+    budget = Budget(rollouts=8, floor=floor, min_group=1, cap=4)
+    with pytest.raises(BudgetError, match=f"max_prompts=1 with floor={floor}: use floor=0"):
+        certify(np.zeros((2, budget.grid().size)), None, budget, max_prompts=1)
 
 
 @pytest.mark.parametrize(

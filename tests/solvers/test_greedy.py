@@ -175,6 +175,46 @@ def test_what_no_block_fits_into_is_spent_in_the_better_of_two_ways(first_N, sec
     assert greedy([first_N, [0, *[second] * 5]], None, budget).tolist() == counts
 
 
+@pytest.mark.parametrize(
+    ("values_PN", "costs_P", "budget", "counts"),
+    [
+        (  # a group of 3 opens with the 2 that are left and one rollout of the prompt that loses least by it
+            [[3, 2, 8], [-2, 5, 7], [7, -1, 9], [9, -1, 2]],
+            None,
+            Budget(14, floor=0, min_group=3, cap=4),
+            [4, 3, 4, 3],
+        ),
+        (  # blocks of 4 and 6 by gain per rollout, in values that rise and fall
+            [[9, 4, 9, -3, 3, 3, 6, 6, 4, -1], [4, 2, 1, 1, 0, 6, -3, -1, 0, 9], [0, 6, 1, 9, 8, 7, 1, 4, 6, 2]],
+            None,
+            Budget(10, floor=0),
+            [0, 6, 4],
+        ),
+        ([[0, 2, 3, 5, 5, 7, 9]], [2], Budget(None, tokens=42, floor=1, min_group=1, cap=7), [7]),
+        ([[0, 5], [0, 0], [0, 1]], [5, 2, 4], Budget(None, tokens=16, floor=0, min_group=4, cap=4), [0, 0, 4]),
+        (  # the first prompt's equal gains are steps of their own: one of three fits
+            [[0, 9, 18, 27, 29], [0, 1, 4, 9, 10], [0, 9, 10, 15, 16]],
+            [6, 6, 1],
+            Budget(None, tokens=38, min_group=1, cap=6),
+            [3, 2, 6],
+        ),
+        ([[0]], [5], Budget(None, tokens=15, quantum=3, cap=5), [3]),  # the floor takes all tokens
+    ],
+)
+def test_values_that_are_not_concave_where_greedy_finds_the_best_counts(values_PN, costs_P, budget, counts):
+    values_PN = np.array(values_PN, dtype=float)
+    assert greedy(values_PN, costs_P, budget).tolist() == counts
+    assert total(values_PN, counts, budget) == brute(values_PN, budget, costs_P)
+
+
+@pytest.mark.parametrize("slopes", [[1e6, 1e6 + 1e-8, 0.0], [0.0, -1e6, -1e6 + 1e-8], [1.0, 1.0 + 1e-13, 0.0]])
+def test_a_rise_by_rounding_error_does_not_join_steps(slopes):
+    """Two prompts of equal values: the four rollouts are spread, and would not be if two steps were one block."""
+    values_PN = np.array([[0.0, *np.cumsum(slopes)]] * 2)
+    assert greedy(values_PN, None, Budget(6, floor=1, min_group=1, cap=4)).tolist() == [3, 3]
+    assert greedy(values_PN, None, Budget(4, floor=1, min_group=1, cap=4)).tolist() == [2, 2]
+
+
 @pytest.mark.parametrize("prompts", [16, 1024])
 def test_greedy_at_every_kind_of_belief(prompts):
     """All at .5, all 0, all 1, all cold, mixed, with rollouts to spare, just enough and fewer than prompts."""

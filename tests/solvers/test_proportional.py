@@ -83,6 +83,34 @@ def test_remainders_go_to_the_largest_fractions_first():
     assert largest_remainder(np.array([1.0, 1.0, 1.0]), 5, 1, 9).tolist() == [2, 2, 1]  # ties: first in the list
 
 
+def test_a_share_of_exactly_a_group_is_a_group():
+    assert proportional([1, 1, 1], None, Budget(2, floor=0, min_group=1)).tolist() == [1, 1, 0]
+    assert proportional([2, 1], None, Budget(3, floor=0, min_group=1)).tolist() == [2, 1]
+
+
+def test_the_tolerance_of_a_share_opens_no_group_that_does_not_fit():
+    """Half of the rollouts is less than a group by less than the tolerance."""
+    budget = Budget(2**40 - 1, floor=0, min_group=2**39)
+    assert proportional([1, 1], None, budget).tolist() == [2**40 - 1, 0]
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e-3, 1e12])
+def test_only_the_ratio_of_weights_matters(scale):
+    assert proportional([3 * scale, scale], None, Budget(8, floor=0, min_group=1)).tolist() == [6, 2]
+
+
+@pytest.mark.parametrize(
+    ("weights", "total", "low", "high", "counts"),
+    [
+        ([1], 2**53 + 3, 0, 2**60, [2**53 + 3]),  # one too many as a float
+        ([1, 2], 3 * 2**53 - 2, 2**53, 2**60, [2**53, 2**54 - 2]),  # two too many, but the first is at its lowest
+        ([2, 1], 3 * 2**53 + 2, 0, 2**54, [2**54, 2**53 + 2]),  # two too few, but the first is at its highest
+    ],
+)
+def test_totals_beyond_the_precision_of_floats_are_exact(weights, total, low, high, counts):
+    assert largest_remainder(np.array(weights, dtype=float), total, low, high).tolist() == counts
+
+
 def test_infeasible_budgets_say_what_would_hold():
     with pytest.raises(BudgetError, match="need 32 rollouts"):
         proportional(np.ones(8), None, Budget(rollouts=16, floor=4))
@@ -96,6 +124,7 @@ ROLLOUTS = Budget(rollouts=8)
     [
         (lambda: proportional([1, -1], None, ROLLOUTS), InputError, "weights_P=[1, -1]"),
         (lambda: proportional([1, np.nan], None, ROLLOUTS), InputError, "weights_P=[1, nan]"),
+        (lambda: proportional([1, np.inf], None, ROLLOUTS), InputError, "weights_P=[1, inf]"),
         (lambda: proportional([], None, ROLLOUTS), InputError, "weights_P=[]"),
         (lambda: proportional([[1]], None, ROLLOUTS), InputError, "weights_P=[[1]]"),
         (lambda: proportional([1, 1], None, Budget(None, tokens=100.0, cap=4)), UnsupportedError, "tokens=100.0"),

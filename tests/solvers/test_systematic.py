@@ -179,6 +179,34 @@ def test_the_part_of_the_grouped_prompts_has_the_expectation_of_their_weights():
     assert {int(n) for part in parts for n in part} == {0, 4}
 
 
+@pytest.mark.parametrize(
+    ("weights", "grouped", "budget", "start", "counts"),
+    [
+        # 4 / 9 of a group, rounded down: no group, and 4 rollouts for the others.
+        ([1, 1, 8, 8], 2, Budget(4, floor=0, min_group=1), 0.8, [0, 0, 2, 2]),
+        # 10 / 4 groups, rounded up, are more than fit: 2, and the rest goes to the one whose weight is 0.
+        ([1, 1, 1, 1, 0], 4, Budget(10, floor=0, min_group=1), 0.5, [4, 0, 4, 0, 2]),
+        # The last takes at most 5 of 10, so both groups are needed.
+        ([0.1, 0.1, 5], 2, Budget(10, floor=0, min_group=1, cap=5), 0.0, [4, 4, 2]),
+        # With a floor the counts are those of `systematic` for all prompts.
+        ([1, 1, 1, 1], 2, Budget(12, floor=1, min_group=1), 0.5, [3, 3, 3, 3]),
+    ],
+)
+def test_how_many_groups_the_grouped_prompts_get(weights, grouped, budget, start, counts):
+    grouped_P = np.arange(len(weights)) < grouped
+    assert some_in_groups(np.array(weights, dtype=float), grouped_P, 4, budget, Start(start)).tolist() == counts
+
+
+def test_of_too_many_groups_the_smallest_share_loses_its_own():
+    """Shares / 4 of 0.75, 0.625, 0.5, 0.375: marks at 0.2, 1.2 and 2.2 hit the first, second and last; 9 fill two."""
+    assert systematic([3, 2.5, 2, 1.5], Budget(9, floor=0, min_group=4), Start(0.8)).tolist() == [5, 4, 0, 0]
+
+
+def test_of_too_few_groups_the_largest_share_left_gets_one():
+    """Shares of 6 (the cap), 1 / 3 and 2 / 3: the first alone is met, and takes 6 of 7."""
+    assert systematic([90, 1, 2], Budget(7, floor=0, min_group=2, cap=6), Start(0.0)).tolist() == [5, 0, 2]
+
+
 def test_groups_that_a_cap_fills_open_no_other():
     counts = systematic([10, 10, 0.1], Budget(12, floor=0, min_group=3, cap=6), Start(0.0))
     assert counts.tolist() == [6, 6, 0]
