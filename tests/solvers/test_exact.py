@@ -234,6 +234,9 @@ def test_tokens_need_costs():
         ([1 / 3, 1.0], 2.0, [166_666_666_667, 500_000_000_000], 10**12),  # rounded up
         ([1 / 3, 1e300], 2.0, [166_666_666_667, 2 * 10**12], 10**12),
         ([0.5, 1.0], 1e12, [1, 1], 10**12),  # too many tokens for a decimal: multiples of one
+        ([0.5, 1.0], 2e11, [3, 5], 10**12),  # and of a fifth
+        ([2e-7, 1.0], 1.0, [200_000, 10**12], 10**12),  # seven decimals
+        ([3.0, 5.0], 9.5, [3, 5], 9),
     ],
 )
 def test_tokens_become_integers(costs_P, tokens, prices, limit):
@@ -244,11 +247,12 @@ def test_tokens_become_integers(costs_P, tokens, prices, limit):
     ("budget", "constraints", "text", "absent"),
     [
         (GRID, {"quotas": {"a": (1, 16), "b": (15, 16)}}, "Loosen quotas", "quotas ask for"),  # groups of 2 and more
-        (GRID, {"quotas": {"a": (2, 2)}, "max_prompts": 2}, "Loosen quotas, max_prompts", "max_prompts=2 allows"),
+        (GRID, {"quotas": {"a": (2, 2)}, "max_prompts": 2}, r"Loosen quotas, max_prompts\.$", "max_prompts=2 allows"),
         (GRID, {"quotas": {"a": (16, 16), "b": (2, 16)}}, "quotas ask for 18 rollouts", "cannot hold"),
         (Budget(16, cap=8), {"quotas": {"a": (0, 3)}}, "cannot hold for 2 prompts: use .4, 16.", "Loosen"),
         (Budget(16, cap=8), {"quotas": {"a": (0, 4), "b": (0, 4)}}, "Loosen quotas", "cannot hold"),
         (GRID, {"max_prompts": 0}, "max_prompts=0 allows 0 rollouts: use max_prompts=2", "Loosen"),
+        (Budget(16, floor=0, cap=7), {"max_prompts": 2}, r"allows 14 rollouts: use max_prompts=3\.", "Loosen"),
     ],
 )
 def test_only_what_is_wrong_is_named(budget, constraints, text, absent):
@@ -256,6 +260,19 @@ def test_only_what_is_wrong_is_named(budget, constraints, text, absent):
     with pytest.raises(BudgetError, match=text) as caught:
         certify(np.zeros((4, budget.grid().size)), None, budget, domains_P=DOMAINS, **constraints)
     assert absent not in str(caught.value)
+
+
+def test_what_a_quota_asks_is_compared_with_the_prompts_of_its_own_domain():
+    budget = replace(GRID, quotas={"b": (9, 16)})
+    with pytest.raises(BudgetError, match=r"cannot hold for 1 prompts: use \(0, 8\)"):
+        certify(FLAT, None, budget, domains_P=["a", "a", "a", "b"])
+
+
+def test_the_bound_allows_for_the_rounding_of_every_value():
+    """Values become multiples of 1e-9 of the largest, which is 1 here; only one choice spends the 12 rollouts."""
+    solution = certify([[0, 0.25, 0.5], [0, 0.5, 1], [0, 0.5, 0.75]], None, Budget(12, cap=4))
+    assert solution.value == 2.25
+    assert solution.bound - 2.25 == pytest.approx(3 * 0.5e-9, rel=1e-3)
 
 
 def test_what_the_search_is_told(monkeypatch):
