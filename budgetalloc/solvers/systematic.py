@@ -78,10 +78,11 @@ def some_in_groups(
     >>> some_in_groups(np.array([1, 1, 1, 1, 2, 2.0]), grouped_P, 4, budget, np.random.default_rng(0))
     array([0, 4, 0, 4, 4, 4])
     """
-    total, most, grouped = budget.rollouts or 0, budget.largest_group, int(grouped_P.sum())
+    grouped, most = int(grouped_P.sum()), budget.largest_group
     least = -(-max(group, budget.smallest_group) // budget.quantum) * budget.quantum
-    if budget.floor or not grouped or least == budget.smallest_group:
-        return systematic(weights_P, budget, rng)
+    if budget.rollouts is None or budget.floor or not grouped or least == budget.smallest_group:
+        return systematic(weights_P, budget, rng)  # which refuses a budget without rollouts
+    total = budget.rollouts
     part, single = total, len(grouped_P) - grouped
     if single:
         share = float(weights_P[grouped_P].sum() / weights_P.sum())

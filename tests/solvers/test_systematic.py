@@ -234,3 +234,9 @@ def test_a_budget_is_needed(budget):
 def test_quotas_are_refused():
     with pytest.raises(UnsupportedError, match="shares out rollouts only"):
         systematic([1.0, 1.0], Budget(8, quotas={"a": (0, 4)}), np.random.default_rng(0))
+
+
+def test_groups_need_a_budget_of_rollouts():
+    budget = Budget(None, tokens=100.0, floor=0, cap=8, min_group=1)
+    with pytest.raises(UnsupportedError, match="shares out rollouts only"):
+        some_in_groups(np.ones(3), np.array([True, True, False]), 4, budget, np.random.default_rng(0))
