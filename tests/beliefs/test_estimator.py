@@ -578,3 +578,17 @@ def test_a_scale_is_positive(scale):
 def test_a_shift_is_finite(shift):
     with pytest.raises(InputError, match="shift="):
         BetaEstimator().rescale(1.0, shift)
+
+
+def test_what_first_visits_earned_by_hand():
+    estimator = BetaEstimator(discount=0.5)
+    for ids, success, earned in (
+        (["a"] * 4, [1, 1, 1, 0], (3.0, 4.0)),
+        (["a", "b", "c"], [1, 0.5, 0], (0.9 * 3 + 0.5, 0.9 * 4 + 2)),
+        (["a", "b"], [1, 1], (3.2, 5.6)),  # nobody new: nothing fades
+        ([], [], (3.2, 5.6)),
+        (["d"], [1], (0.9 * 3.2 + 1, 0.9 * 5.6 + 1)),
+    ):
+        estimator.observe(ids, success)
+        estimator.tick()
+        assert estimator.earned == pytest.approx(earned)
