@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from budgetalloc import BetaEstimator, InputError, StateError
+from budgetalloc.beliefs.ids import stable_key
 from budgetalloc.beliefs.state import load_state, save_state
 
 IDS = [0, 1, "1", "a", -3]
@@ -592,3 +593,17 @@ def test_what_first_visits_earned_by_hand():
         estimator.observe(ids, success)
         estimator.tick()
         assert estimator.earned == pytest.approx(earned)
+
+
+def test_the_spread_of_equal_successes_by_hand():
+    estimator = BetaEstimator()
+    estimator.observe(["a"] * 4, [0.5] * 4)  # a = b = 2.5, d = 1: 1 - 5 / 6.25
+    assert estimator.belief(["a", "new"]).spread_P == pytest.approx([0.2, 1.0])
+    estimator.observe(["a"], [0.2])  # a = 2.7, b = 3.3, d = 1.16
+    assert estimator.belief(["a"]).spread_P == pytest.approx([1 - 6 * 1.16 / (2.7 * 3.3)])
+
+
+def test_keys_are_the_stable_keys_in_the_order_of_the_ids():
+    estimator = BetaEstimator()
+    for ids in (["a", 1], [1, "a", "1"], []):
+        assert estimator.keys(ids).tolist() == [stable_key(x) for x in ids]

@@ -437,10 +437,15 @@ def left_over(path):
     return file
 
 
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere no signal asks whether a process lives")
 def test_what_another_process_removes_first_is_no_error(tmp_path, monkeypatch):
+    def dead(*_):
+        file.unlink()
+        raise ProcessLookupError(3, "No such process")
+
     path = tmp_path / "state.npz"
     file = left_over(path)
-    monkeypatch.setattr(state_file, "_alive", lambda process: file.unlink())
+    monkeypatch.setattr("os.kill", dead)
     ba.save_state(path, {"x": np.zeros(3)})
     assert list(tmp_path.iterdir()) == [path]
 
@@ -488,3 +493,29 @@ def test_an_array_by_column_is_read_back(tmp_path):
     array = np.asfortranarray(np.arange(6.0).reshape(2, 3))
     ba.save_state(tmp_path / "state.npz", {"x": array})
     assert ba.load_state(tmp_path / "state.npz")[0]["x"].tolist() == array.tolist()
+
+
+def test_sizes_that_differ_are_taken_for_compression(tmp_path):
+    """A listing that gives one member's size in the archive and another one unpacked."""
+    path = tmp_path / "state.npz"
+    ba.save_state(path, {"x": np.zeros(3)})
+    content = bytearray(path.read_bytes())
+    entry = content.rindex(b"PK\x01\x02")  # of the last member: its unpacked size is at 24
+    content[entry + 24] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ba.StateError, match="it is compressed"):
+        ba.load_state(path)
+
+
+def test_members_that_overlap_are_larger_than_the_file(tmp_path):
+    """Two listed members of the same bytes."""
+    path = tmp_path / "state.npz"
+    ba.save_state(path, {"x": np.zeros(1000)})
+    with zipfile.ZipFile(path, "a") as archive:
+        twin = copy.copy(archive.getinfo("x.npy"))
+        twin.filename = "y.npy"
+        archive.filelist.append(twin)
+        archive.NameToInfo["y.npy"] = twin
+        archive._didModify = True
+    with pytest.raises(ba.StateError, match="larger than the file"):
+        ba.load_state(path)
