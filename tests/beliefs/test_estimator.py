@@ -607,3 +607,14 @@ def test_keys_are_the_stable_keys_in_the_order_of_the_ids():
     estimator = BetaEstimator()
     for ids in (["a", 1], [1, "a", "1"], []):
         assert estimator.keys(ids).tolist() == [stable_key(x) for x in ids]
+
+
+def test_the_open_visits_of_the_drift_are_rescaled_too():
+    estimator = BetaEstimator(drift=True)
+    estimator.observe(["a"] * 4, [1, 1, 1, 0])
+    before = estimator.state_dict()["visits"][0]
+    estimator.rescale(0.5, 0.25)
+    after = estimator.state_dict()["visits"][0]
+    assert (before[3:].tolist(), after[3:].tolist()) == ([0.5, 3, 4], [0.5, 2.5, 4])  # mean, successes, rollouts
+    estimator.rescale(0.5, 0.0)
+    assert estimator.state_dict()["visits"][0][3:].tolist() == [0.25, 1.25, 4]
