@@ -200,3 +200,14 @@ def test_powers_are_integers_from_0_to_64(i, j):
         Beta([1.0], [1.0]).tilt(i, j)
     assert Beta([1.0], [1.0]).moment(64, 0) == pytest.approx([1 / 65])
     assert Point([0.5]).moment(0, 64) == pytest.approx([0.5**64])
+
+
+@pytest.mark.parametrize(
+    ("spread_P", "text"),
+    [([0.5], "spread_P has 1 entries for 2"), ([0.5, 1.5], "spread_P=1.5"), ([-0.1, 1], "spread_P=")],
+)
+def test_a_spread_that_does_not_fit_is_named(spread_P, text):
+    for build in (lambda: Beta([1.0, 1.0], [1.0, 1.0], spread_P), lambda: Point([0.5, 0.5], spread_P)):
+        with pytest.raises(InputError, match=text):
+            build()
+    assert Point([0.5, 0.5], [0.0, 1.0]).spread_P.tolist() == [0, 1]
