@@ -46,7 +46,7 @@ TESTS = {
     "solvers/systematic": (["solvers/test_systematic.py"], ["systematic"]),
     "solvers/exact": (["solvers/test_exact.py"], ["certify", "ortools"]),
     "beliefs/estimator": (
-        ["beliefs/test_estimator.py"],
+        ["beliefs/test_estimator.py", "beliefs/test_cold.py", "beliefs/test_graded.py"],
         ["BetaEstimator", *(f"BetaEstimator.{x}" for x in ("observe", "belief", "cold", "load_state_dict"))],
     ),
     "beliefs/ids": (["beliefs/test_ids.py"], ["check_ids", "text_id"]),
@@ -56,12 +56,13 @@ TESTS = {
     "beliefs/graded": (["beliefs/test_graded.py", "beliefs/test_estimator.py"], []),
     "beliefs/saved": (["beliefs/test_saved.py", "beliefs/test_estimator.py"], ["BetaEstimator.load_state_dict"]),
     "beliefs/posterior": (
-        ["beliefs/test_posterior.py", "test_values.py"],
+        ["beliefs/test_posterior.py", "test_values.py", "beliefs/test_graded.py"],
         [
             *("Beta", "Point", "Point.moment", "Point.all_pass"),
             *(f"Beta.{x}" for x in ["moment", "tilt", "sample", "take", "all_pass", "all_fail"]),
         ],
     ),
+    "beliefs/expected": (["beliefs/test_expected.py", "test_advantages.py"], []),
     "beliefs/rewards": (["beliefs/test_rewards.py", "beliefs/test_estimator.py"], ["check_range"]),
     "beliefs/state": (["beliefs/test_state.py"], []),
     "advantages": (["test_advantages.py"], ["group_advantages", "group_advantages, posterior", "batch_advantages"]),

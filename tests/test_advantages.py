@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from budgetalloc import Beta, InputError, group_advantages
-from budgetalloc.advantages import batch_advantages
+from budgetalloc.advantages import batch_advantages, whitened
 from budgetalloc.beliefs.expected import Sums, reward_line
 
 LIMITS = settings(max_examples=150, deadline=None)
@@ -502,3 +502,56 @@ def test_a_batch_on_a_scale_of_its_own_by_hand():
         *([0.0, 10.0], ["a", "b"], "posterior", "batch", "prompt"), belief_R=belief, reward_range=(0.0, 10.0)
     )
     assert both == pytest.approx(np.array([-2.5, 5]) / (15.625**0.5 + 1e-4), rel=1e-12)
+
+
+@pytest.mark.parametrize(("baseline", "scale", "weight"), OPTIONS)
+def test_groups_of_one_and_of_none_divide_nothing_by_0(baseline, scale, weight):
+    ids, rewards = ["a", "b", 1, 1], [1.0, nan, 1.0, 0.0]
+    with np.errstate(all="raise"):
+        advantages = advantages_of(ids, rewards, baseline, scale, weight)
+    assert np.isfinite(advantages).all()
+
+
+def test_two_rewards_have_a_deviation():
+    assert group_advantages([1, 0], ["a", "a"], scale="batch") == pytest.approx([0.5 / 0.7072068, -0.5 / 0.7072068])
+
+
+def test_the_mean_of_one_reward_is_that_reward():
+    assert group_advantages([1.0, nan], ["a", "b"], "batch", "none").tolist() == [0, 0]
+
+
+def test_a_single_token_has_no_deviation():
+    assert whitened(np.array([0.5, 0.25]), np.array([1.0, 0.0])) == pytest.approx([0, -0.25 / 1e-4])
+
+
+def test_every_number_of_tokens_and_of_a_given_baseline_is_checked():
+    with pytest.raises(InputError, match="give a number of tokens for each of 2 rollouts"):
+        group_advantages([1, 0], ["a", "a"], scale="whiten_tokens", lengths_R=[3, -1])
+    with pytest.raises(InputError, match="give a number of tokens for each of 2 rollouts"):
+        group_advantages([1, 0], ["a", "a"], scale="whiten_tokens", lengths_R=[3, float("inf")])
+    with pytest.raises(InputError, match="give a finite number for each"):
+        group_advantages([1, 0], ["a", "a"], [0.5, nan], "none")
+    with pytest.raises(InputError, match=re.escape("use one of ('group', 'loo', 'batch', 'posterior', 'policy') or")):
+        group_advantages([1], ["a"], "mean")
+
+
+def test_a_batch_with_successes_of_its_own_by_hand():
+    """Rewards in [-1, 3] of prompts met once: lines through the others, and 0.01 rows at (0, -1) and at (1, 3)."""
+    rewards, success = np.array([-1.0, 0.0, 3.0, 2.0, -0.5]), np.array([0.0, 0.0, 1.0, 1.0, 0.5])
+    share_R = np.array([0.25, 0.5, 0.5, 0.75, 0.5])
+    expected = []
+    for row in range(5):
+        s, r = np.r_[np.delete(success, row), 0.0, 1.0], np.r_[np.delete(rewards, row), -1.0, 3.0]
+        w = np.r_[np.ones(4), 0.01, 0.01]
+        root = np.sqrt(w)
+        start, slope = np.linalg.lstsq(np.stack([root, s * root], axis=1), r * root, rcond=None)[0]
+        rest = np.sum(w * (r - start - slope * s) ** 2) / w.sum()
+        deviation = np.sqrt(slope**2 * share_R[row] * (1 - share_R[row]) + rest)
+        expected.append((rewards[row] - start - slope * share_R[row]) / (deviation + 1e-4))
+    got = batch_advantages(
+        *(rewards, range(5), "posterior", "group"),
+        success_R=success,
+        belief_R=Beta(4 * share_R, 4 * (1 - share_R)),
+        reward_range=(-1, 3),
+    )
+    assert got == pytest.approx(expected, rel=1e-9)

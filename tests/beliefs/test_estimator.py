@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from budgetalloc import BetaEstimator, InputError, StateError
+from budgetalloc.beliefs.ids import stable_key
 from budgetalloc.beliefs.state import load_state, save_state
 
 IDS = [0, 1, "1", "a", -3]
@@ -578,3 +579,42 @@ def test_a_scale_is_positive(scale):
 def test_a_shift_is_finite(shift):
     with pytest.raises(InputError, match="shift="):
         BetaEstimator().rescale(1.0, shift)
+
+
+def test_what_first_visits_earned_by_hand():
+    estimator = BetaEstimator(discount=0.5)
+    for ids, success, earned in (
+        (["a"] * 4, [1, 1, 1, 0], (3.0, 4.0)),
+        (["a", "b", "c"], [1, 0.5, 0], (0.9 * 3 + 0.5, 0.9 * 4 + 2)),
+        (["a", "b"], [1, 1], (3.2, 5.6)),  # nobody new: nothing fades
+        ([], [], (3.2, 5.6)),
+        (["d"], [1], (0.9 * 3.2 + 1, 0.9 * 5.6 + 1)),
+    ):
+        estimator.observe(ids, success)
+        estimator.tick()
+        assert estimator.earned == pytest.approx(earned)
+
+
+def test_the_spread_of_equal_successes_by_hand():
+    estimator = BetaEstimator()
+    estimator.observe(["a"] * 4, [0.5] * 4)  # a = b = 2.5, d = 1: 1 - 5 / 6.25
+    assert estimator.belief(["a", "new"]).spread_P == pytest.approx([0.2, 1.0])
+    estimator.observe(["a"], [0.2])  # a = 2.7, b = 3.3, d = 1.16
+    assert estimator.belief(["a"]).spread_P == pytest.approx([1 - 6 * 1.16 / (2.7 * 3.3)])
+
+
+def test_keys_are_the_stable_keys_in_the_order_of_the_ids():
+    estimator = BetaEstimator()
+    for ids in (["a", 1], [1, "a", "1"], []):
+        assert estimator.keys(ids).tolist() == [stable_key(x) for x in ids]
+
+
+def test_the_open_visits_of_the_drift_are_rescaled_too():
+    estimator = BetaEstimator(drift=True)
+    estimator.observe(["a"] * 4, [1, 1, 1, 0])
+    before = estimator.state_dict()["visits"][0]
+    estimator.rescale(0.5, 0.25)
+    after = estimator.state_dict()["visits"][0]
+    assert (before[3:].tolist(), after[3:].tolist()) == ([0.5, 3, 4], [0.5, 2.5, 4])  # mean, successes, rollouts
+    estimator.rescale(0.5, 0.0)
+    assert estimator.state_dict()["visits"][0][3:].tolist() == [0.25, 1.25, 4]

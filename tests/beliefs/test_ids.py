@@ -35,6 +35,11 @@ def test_other_types_are_named(bad):
     assert type(bad).__name__ in str(caught.value)
 
 
+def test_one_string_is_not_taken_for_a_list():
+    with pytest.raises(InputError, match=r"ids_P='ab' is one string: give a list of ids, such as \['ab'\]"):
+        check_ids("ab", "ids_P")
+
+
 def test_float_arrays_are_refused():
     with pytest.raises(InputError, match=r"ids_P\[0\] is 1.0 of type float"):
         check_ids(np.array([1.0]), "ids_P")
@@ -102,6 +107,8 @@ def test_the_order_changes_with_seed_and_step_and_is_fair():
 def test_the_order_is_pinned():
     """A change would silently change every seeded decision."""
     assert shuffled_order(keys(range(12)), 3, 5).tolist() == [1, 5, 8, 9, 4, 10, 3, 2, 7, 0, 6, 11]
+    alike = np.array([10250435474722081893, 14685334403891285191], dtype=np.uint64)  # until the last shift: 31 bits
+    assert shuffled_order(alike, 0, 0).tolist() == [1, 0]
 
 
 def test_the_id_of_a_prompt_does_not_depend_on_the_order_of_its_keys_and_its_text_need_not_be_ascii():

@@ -145,6 +145,7 @@ def test_a_visit_holds_the_sums_of_its_step():
     assert (first.ids_V, second.ids_V, memory.ids(), len(memory)) == (["a", "b"], ["c", "b"], ["a", "b", "c"], 3)
     assert (first.at_V.tolist(), second.at_V.tolist()) == ([0, 1], [2, 1])
     assert (first.successes_V.tolist(), first.scored_V.tolist()) == ([1.5, 0.5], [2, 1])
+    assert first.graded_V.tolist() == [0.25, 0.25]
     assert (first.mean_V.tolist(), first.mixed_V.tolist()) == ([0.75, 0.5], [False, False])
     assert (first.rewards_R.tolist(), first.group_R.tolist()) == ([4, 2, 4], [0, 1, 0])
     assert memory.recall(["b"])["x"].tolist() == [3.0]
@@ -203,3 +204,23 @@ def test_a_state_without_one_of_the_numbers_is_another_policys():
     del state["memory"]["numbers"]["steps"]
     with pytest.raises(StateError, match=re.escape("lacks the numbers ['steps']")):
         counting().load_state_dict(state)
+
+
+def test_a_method_rescales_what_is_in_units_of_success():
+    def rescale(memory, scale, shift):
+        memory.columns["last"] = scale * memory.columns["last"] + shift
+
+    memory = Memory({"last": 0.5}, nothing, rescale=rescale)
+    memory.observe(["a"], np.array([1.0]))
+    memory.tick()
+    memory.rescale(0.5, 0.125)
+    assert memory.recall(["a"])["last"].tolist() == [0.375]
+    counting().rescale(0.5, 0.125)  # nothing in such units
+    with pytest.raises(InputError, match="rescale=3"):
+        Memory({}, nothing, rescale=3)
+
+
+def test_what_is_no_state_is_named():
+    for wrong in (None, {1: 2}):
+        with pytest.raises(StateError, match="give what `state_dict"):
+            counting().load_state_dict(wrong)

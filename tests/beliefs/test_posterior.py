@@ -72,6 +72,8 @@ def test_counts_need_not_be_a_range():
     full = belief.all_pass(np.arange(20))
     assert (belief.all_pass([7, 2, 19]) == full[:, [7, 2, 19]]).all()
     assert (belief.all_pass(np.arange(5, 9)) == full[:, 5:9]).all()
+    for counts in ([2, 0, 1], [2, 1, 0], [0, 2, 2], [0, 1, 3, 3]):  # as many as there are counts below the largest
+        assert (belief.all_pass(counts) == full[:, counts]).all()
     assert belief.all_pass(np.arange(0)).shape == (2, 0)
     assert belief.all_fail(3).shape == (2, 1)
 
@@ -161,6 +163,7 @@ def test_counts_that_can_be_priced():
     assert check_counts(3).tolist() == [3]
     assert check_counts([0, 100_000_000], 2).tolist() == [0, 100_000_000]
     assert check_counts([200_000_000], 0).tolist() == [200_000_000]
+    assert check_counts([200_000_000]).tolist() == [200_000_000]
     assert Beta([1.0], [1.0]).all_pass([]).shape == (1, 0)
     assert Beta([1.0], [1.0]).all_pass([0]).tolist() == [[1.0]]
 
@@ -197,3 +200,14 @@ def test_powers_are_integers_from_0_to_64(i, j):
         Beta([1.0], [1.0]).tilt(i, j)
     assert Beta([1.0], [1.0]).moment(64, 0) == pytest.approx([1 / 65])
     assert Point([0.5]).moment(0, 64) == pytest.approx([0.5**64])
+
+
+@pytest.mark.parametrize(
+    ("spread_P", "text"),
+    [([0.5], "spread_P has 1 entries for 2"), ([0.5, 1.5], "spread_P=1.5"), ([-0.1, 1], "spread_P=")],
+)
+def test_a_spread_that_does_not_fit_is_named(spread_P, text):
+    for build in (lambda: Beta([1.0, 1.0], [1.0, 1.0], spread_P), lambda: Point([0.5, 0.5], spread_P)):
+        with pytest.raises(InputError, match=text):
+            build()
+    assert Point([0.5, 0.5], [0.0, 1.0]).spread_P.tolist() == [0, 1]

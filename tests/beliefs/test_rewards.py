@@ -97,6 +97,7 @@ def test_mixed_groups_are_those_with_unequal_rewards(rows):
         (0.0, 2e-6, True),
         (1000.0, 1000.0005, False),  # relative to the largest
         (1000.0, 1000.002, True),
+        (999.999, 1000.0, False),  # the larger of the two: more than 1e-6 of 999.999
         (-1000.0, -999.9995, False),
         (0.0, 0.0, False),
     ],

@@ -403,3 +403,119 @@ def test_a_policy_that_refuses_a_state_keeps_its_own_beliefs_and_memory():
         with pytest.raises(ba.StateError):
             other.load_state_dict(state | wrong)
         assert testing.same_state(other.state_dict(), before)
+
+
+def test_a_file_is_no_program_and_its_folders_are_made(tmp_path):
+    path = tmp_path / "one" / "two" / "state.npz"
+    ba.save_state(path, {"x": np.zeros(3)})
+    assert path.stat().st_mode & 0o111 == 0
+
+
+def test_all_of_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr("os.fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_size))
+    ba.save_state(tmp_path / "state.npz", {"x": np.zeros(3)})
+    assert synced == [(tmp_path / "state.npz").stat().st_size]
+
+
+def test_an_interrupt_after_the_file_has_its_name_is_passed_on(tmp_path, monkeypatch):
+    replace = os.replace
+
+    def interrupted(*paths):
+        replace(*paths)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        ba.save_state(tmp_path / "state.npz", {"x": np.zeros(3)})
+    assert ba.load_state(tmp_path / "state.npz")[0]["x"].tolist() == [0, 0, 0]
+
+
+def left_over(path):
+    file = path.with_name(f"{state_file._prefix(path)}4000000.{'a' * 16}")
+    file.write_bytes(b"half")
+    return file
+
+
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere no signal asks whether a process lives")
+def test_what_another_process_removes_first_is_no_error(tmp_path, monkeypatch):
+    def dead(*_):
+        file.unlink()
+        raise ProcessLookupError(3, "No such process")
+
+    path = tmp_path / "state.npz"
+    file = left_over(path)
+    monkeypatch.setattr("os.kill", dead)
+    ba.save_state(path, {"x": np.zeros(3)})
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere no signal asks whether a process lives")
+def test_what_another_users_process_writes_is_left(tmp_path, monkeypatch):
+    def forbidden(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    path = tmp_path / "state.npz"
+    file = left_over(path)
+    monkeypatch.setattr("os.kill", forbidden)
+    ba.save_state(path, {"x": np.zeros(3)})
+    assert sorted(tmp_path.iterdir()) == sorted([path, file])
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts open files")
+def test_what_is_refused_is_closed(tmp_path):
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with pytest.raises(ba.StateError, match="is not a regular file"):
+            ba.load_state(tmp_path)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def members(path):
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_an_array_that_is_missing_or_there_twice_is_damage(tmp_path):
+    path = tmp_path / "state.npz"
+    ba.save_state(path, {"x": np.zeros(3), "y": np.ones(2)})
+    content = members(path)
+    for names in (["meta.npy", "x.npy"], ["meta.npy", "x.npy", "y.npy", "x.npy"]):
+        with zipfile.ZipFile(path, "w") as archive:
+            for name in names:
+                archive.writestr(name, content[name])
+        with pytest.raises(ba.StateError, match="it holds"):
+            ba.load_state(path)
+
+
+def test_an_array_by_column_is_read_back(tmp_path):
+    array = np.asfortranarray(np.arange(6.0).reshape(2, 3))
+    ba.save_state(tmp_path / "state.npz", {"x": array})
+    assert ba.load_state(tmp_path / "state.npz")[0]["x"].tolist() == array.tolist()
+
+
+def test_sizes_that_differ_are_taken_for_compression(tmp_path):
+    """A listing that gives one member's size in the archive and another one unpacked."""
+    path = tmp_path / "state.npz"
+    ba.save_state(path, {"x": np.zeros(3)})
+    content = bytearray(path.read_bytes())
+    entry = content.rindex(b"PK\x01\x02")  # of the last member: its unpacked size is at 24
+    content[entry + 24] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ba.StateError, match="it is compressed"):
+        ba.load_state(path)
+
+
+def test_members_that_overlap_are_larger_than_the_file(tmp_path):
+    """Two listed members of the same bytes."""
+    path = tmp_path / "state.npz"
+    ba.save_state(path, {"x": np.zeros(1000)})
+    with zipfile.ZipFile(path, "a") as archive:
+        twin = copy.copy(archive.getinfo("x.npy"))
+        twin.filename = "y.npy"
+        archive.filelist.append(twin)
+        archive.NameToInfo["y.npy"] = twin
+        archive._didModify = True
+    with pytest.raises(ba.StateError, match="larger than the file"):
+        ba.load_state(path)
