@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import budgetalloc as ba
 from budgetalloc.advantages import batch_advantages
-from budgetalloc.beliefs.expected import Sums, expected_reward
+from budgetalloc.beliefs.expected import Sums, bernoulli_variance, expected_reward
 
 rollouts = st.lists(
     st.tuples(st.integers(0, 4), st.sampled_from([0.0, 1.0, 0.5, np.nan]), st.floats(-5, 5)), min_size=1, max_size=20
@@ -82,3 +82,19 @@ def test_the_posterior_baseline_of_a_batch_is_on_the_same_line(rows):
     known_R = ~np.isnan(rewards_R)
     np.testing.assert_allclose(advantages_R[known_R], (rewards_R - expected_R)[known_R], atol=1e-9)
     assert (advantages_R[~known_R] == 0).all()
+
+
+def test_sums_by_hand():
+    none, some = Sums(), Sums().plus(np.array([0.0, 0.5, 1.0, 1.0]), np.array([1.0, 2.0, 3.0, 5.0]))
+    assert (none.mean_success, none.spread) == (0.5, 1.0)
+    assert some.mean_success == 2.5 / 4
+    assert Sums().plus(np.array([0.25]), np.array([1.0])).mean_success == 0.25
+    assert (some.faded().n, some.faded().rr) == pytest.approx((0.9 * 4, 0.9 * 39))
+    assert some.spread == pytest.approx((2.25 / 4 - 0.625**2) / (0.625 * 0.375))
+    assert Sums().plus(np.ones(3), np.ones(3)).spread == 1.0  # all alike: none to be compared with
+
+
+def test_bernoulli_variance_is_at_least_that_of_a_twentieth():
+    least = 0.05 * 0.95
+    got = bernoulli_variance(np.array([0.0, 0.05, 0.2, 0.95, 1.0]))
+    assert got == pytest.approx([least, least, 0.16, least, least])
