@@ -36,6 +36,7 @@ _RARE = "".join(skill.letter for skill in SKILLS if skill.shown <= 0.25 and not 
 _EASY = "".join(skill.letter for skill in SKILLS if skill.shown >= 0.95)
 _TAIL = _RARE + _EASY[:4]
 _HARD = "".join(skill.letter for skill in operations.SKILLS if skill.shown <= 0.25)
+_KNOWN = "".join(skill.letter for skill in operations.SKILLS if skill.shown > 0.25)
 
 MIXES: dict[str, Mix] = {
     "u_shape": Mix(
@@ -79,8 +80,8 @@ MIXES: dict[str, Mix] = {
         language=operations,
     ),
     "easy_once": Mix(
-        rows=lambda seed: [row for row in operations.pool(2_700, seed) if row["skill"] not in _HARD],
-        held_out=lambda: [row for row in operations.held_out(40) if row["skill"] not in _HARD],
+        rows=lambda seed: _of(operations.pool(2_700, seed), _KNOWN),
+        held_out=lambda: _of(operations.held_out(40), _KNOWN),
         about="the 12 other skills, which pass at least one time in three, also met about once",
         language=operations,
     ),

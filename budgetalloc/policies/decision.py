@@ -63,7 +63,7 @@ class View:
         step: Steps ended before this one.
         recall: Columns of the policy's memory, one entry per prompt; empty if the policy has no memory.
         numbers: Numbers of the policy's memory.
-        evidence_P: The rollouts behind each belief, faded as the estimator fades them; 0 for a prompt never seen.
+        prior: Pseudo-successes and pseudo-failures that each belief contains.
     """
 
     belief_P: Beta
@@ -76,7 +76,12 @@ class View:
     step: int
     recall: Mapping[str, FloatArray]
     numbers: Mapping[str, float]
-    evidence_P: FloatArray
+    prior: tuple[float, float]
+
+    @property
+    def evidence_P(self) -> FloatArray:
+        """The rollouts behind each belief, faded as the estimator fades them; 0 for a prompt never seen, shape (P,)."""
+        return np.asarray(np.maximum(self.belief_P.alpha_P + self.belief_P.beta_P - sum(self.prior), 0.0))
 
     def rollouts_only(self, what: str) -> int:
         """The rollouts to spend; raises `UnsupportedError` if the budget limits tokens or has quotas."""

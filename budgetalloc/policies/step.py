@@ -84,9 +84,8 @@ class Step:
         costs_P = None if self.costs_P is None else self.costs_P[order_P]
         domains_P = None if self.domains_P is None else [self.domains_P[at] for at in order_P.tolist()]
         policy, ids_P = self.policy, [self.ids_P[at] for at in order_P.tolist()]
-        belief_P = self.belief_P.take(order_P)
         return View(
-            belief_P=belief_P,
+            belief_P=self.belief_P.take(order_P),
             budget=self.budget,
             costs_P=costs_P,
             domains_P=domains_P,
@@ -96,7 +95,7 @@ class Step:
             step=policy.estimator.step,
             recall={} if policy.memory is None else policy.memory.recall(ids_P),
             numbers={} if policy.memory is None else policy.memory.numbers,
-            evidence_P=np.maximum(belief_P.alpha_P + belief_P.beta_P - sum(self._start[0]), 0.0),
+            prior=self._start[0],
         )
 
     def in_rounds(self) -> bool:

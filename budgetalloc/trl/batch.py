@@ -15,7 +15,6 @@ from budgetalloc.policies import Step
 from budgetalloc.trl.scoring import Measure
 
 BoolArray = NDArray[np.bool_]
-_UNKNOWN = "\0"  # no prompt has this id
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +130,7 @@ class Batch:
         """
         ids_R = [name for each in rounds for name in each.ids_R]
         success_R = np.concatenate([each.success_R for each in rounds])
-        prior = step.policy.belief([_UNKNOWN])
+        alpha, beta = step.policy.estimator.prior_now
         return cls(
             ids_R=ids_R,
             group_R=factorize(ids_R)[1],
@@ -141,7 +140,7 @@ class Batch:
             lengths_R=np.concatenate([each.lengths_R for each in rounds]),
             hinted_R=np.repeat([each.hinted for each in rounds], [len(each.ids_R) for each in rounds]),
             belief_R=step.policy.belief(ids_R),
-            prior=prior,
+            prior=Beta(np.array([alpha]), np.array([beta])),
             baseline_R=step.baseline_belief(ids_R, success_R, earlier.spread),
             expected_R=step.expected_success(ids_R, success_R),
             measure=measure,

@@ -192,7 +192,7 @@ def view(budget, prompts, costs_P=None):
     belief = ba.Beta(np.full(prompts, 0.5), np.full(prompts, 0.5))
     ids_P = list(range(len(belief)))
     cold_P = np.zeros(len(belief), dtype=bool)
-    return View(belief, budget, costs_P, None, np.random.default_rng(0), ids_P, cold_P, 0, {}, {}, np.zeros(len(ids_P)))
+    return View(belief, budget, costs_P, None, np.random.default_rng(0), ids_P, cold_P, 0, {}, {}, (0.5, 0.5))
 
 
 @pytest.mark.parametrize("floor", [0, 2])

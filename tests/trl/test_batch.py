@@ -66,3 +66,14 @@ def test_the_ledger_names_rollouts_with_a_hint_apart_and_predicts_nothing_of_the
     assert log.reward_range == (0.0, 2.0)
     assert log.counts_R.tolist() == [3, 3, 3]
     np.testing.assert_array_equal(log.predicted_R, [0.5, 0.5, np.nan])
+
+
+def test_the_deviation_of_a_reward_is_at_least_that_of_a_success_in_twenty():
+    rewards_R, success_R = np.array([2.0, 0.0]), np.array([1.0, 0.0])
+    made = Round(["a", "b"], rewards_R, rewards_R[:, None], success_R, np.array([4, 4]))
+    step = ba.uniform().begin(["a", "b"], ba.Budget(rollouts=4))
+    batch = Batch.of([made], step, Measure(Rule(), (0.0, 2.0), ("reward",), slope=1.0), Sums(), trainer_step=0)
+    expected_R, deviation_R = batch.expected(np.array([0.0, 0.5]))
+    assert expected_R.tolist() == [0.0, 1.0]
+    assert deviation_R == pytest.approx([2 * (0.05 * 0.95) ** 0.5, 1.0])
+    assert (batch.prior.alpha_P.tolist(), batch.prior.beta_P.tolist()) == ([0.5], [0.5])

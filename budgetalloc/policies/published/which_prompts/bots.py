@@ -7,6 +7,7 @@ from itertools import repeat
 import numpy as np
 
 from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.graded import rescaled
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import Beta, FloatArray
@@ -127,9 +128,9 @@ def bots(
 
     def rescale(memory: Memory, scale: float, shift: float) -> None:  # Beta(1, 1) stays
         columns = memory.columns
-        scored = columns["alpha"] + columns["beta"] - 2
-        columns["alpha"] = 1 + np.clip(scale * (columns["alpha"] - 1) + shift * scored, 0.0, scored)
-        columns["beta"] = 2 + scored - columns["alpha"]
+        evidence = columns["alpha"] - 1, columns["beta"] - 1
+        successes, failures, _ = rescaled(*evidence, np.zeros_like(evidence[0]), scale, shift)
+        columns["alpha"], columns["beta"] = 1 + successes, 1 + failures
 
     def decide(view: View) -> IntArray:
         drawn_P = believed(view.ids_P, view.recall, view.numbers).sample(view.rng).mean

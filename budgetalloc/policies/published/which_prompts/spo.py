@@ -6,6 +6,7 @@ import numpy as np
 
 from budgetalloc.advantages import Scale
 from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.graded import rescaled
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
@@ -102,9 +103,8 @@ def _single_stream(
     def rescale(memory: Memory, scale: float, shift: float) -> None:
         rescale_results(memory, scale, shift)
         columns = memory.columns
-        scored = columns["successes"] + columns["failures"]
-        columns["successes"] = np.clip(scale * columns["successes"] + shift * scored, 0.0, scored)
-        columns["failures"] = scored - columns["successes"]
+        evidence = columns["successes"], columns["failures"]
+        columns["successes"], columns["failures"], _ = rescaled(*evidence, np.zeros_like(evidence[0]), scale, shift)
 
     def value(ids_P: Sequence[Id], recall: Mapping[str, FloatArray]) -> FloatArray:
         """v of each prompt."""
