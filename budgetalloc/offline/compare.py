@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -120,10 +121,11 @@ def comparisons(
 
 
 def _run(work: "_Work", workers: int | None, progress: Progress | None) -> Iterator[dict[str, Any]]:
-    for ended, run in enumerate(in_processes(_play, work, len(work.runs), workers), start=1):
-        if progress is not None:
-            progress(ended, len(work.runs))
-        yield from run
+    with closing(in_processes(_play, work, len(work.runs), workers)) as runs:
+        for ended, run in enumerate(runs, start=1):
+            if progress is not None:
+                progress(ended, len(work.runs))
+            yield from run
 
 
 def compare(

@@ -1,7 +1,7 @@
 """Independent runs in several processes, closures included, with the results in order."""
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
 from budgetalloc.errors import check_integer
@@ -11,7 +11,7 @@ Result = TypeVar("Result")
 
 def in_processes(
     run: Callable[[Any, int], Result], given: Any, runs: int, workers: int | None = None
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """Yields `run(given, k)` for k = 0 to runs - 1, in this order.
 
     Each worker process receives `run` and `given` once, pickled by cloudpickle, so that both may contain closures, such
@@ -38,6 +38,9 @@ def in_processes(
         return
     # A separate executor for each call: loky's reusable one cannot serve two callers at the same time.
     pool = loky.ProcessPoolExecutor(workers, initializer=_receive, initargs=(run, given))
+    # An interpreter that ends while this generator is suspended, as after a Ctrl-C in its caller, must not wait for the
+    # runs. Loky has no argument for that. `shutdown()` below sets the flag anew.
+    pool._flags.kill_workers = True
     ended = False
     try:
         results = [pool.submit(_run, at) for at in range(runs)]
