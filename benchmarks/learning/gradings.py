@@ -1,8 +1,9 @@
-"""Rewards that are not the exact verdict: partial credit, accuracy with format, a verifier that errs.
+"""Rewards that are not the exact verdict: partial credit, accuracy with format, a verifier that errs, wrong labels.
 
 Success is measured as ever, by the probability of the right answer. The languages must have no traps.
 """
 
+import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -61,3 +62,23 @@ def erring(language: Language, errs: float = ERRS) -> Grading:
 
     expected: Callable[[float], float] = lambda right: errs + (1 - 2 * errs) * right  # noqa: E731
     return Grading(functions, expected=expected)
+
+
+def mislabelled(language: Language, share: float = 0.85) -> Grading:
+    """The exact verdict, but `share` of the prompts have a wrong label, which no answer matches: they always fail."""
+
+    def functions(seed: int) -> list[Reward]:
+        verdict = language.make_reward(seed)
+
+        def label_reward(completions: Sequence[str], prompt_id: Sequence[int], **columns: Any) -> list[float]:
+            paid = verdict(completions=completions, prompt_id=prompt_id, **columns)
+            return [0.0 if is_mislabelled(x, share) else reward for x, reward in zip(prompt_id, paid, strict=True)]
+
+        return [label_reward]
+
+    return Grading(functions)
+
+
+def is_mislabelled(prompt_id: int, share: float) -> bool:
+    """Decided by the prompt's number, so that it stays the same over all steps and runs."""
+    return zlib.crc32(b"%d" % prompt_id) < share * 2**32

@@ -36,6 +36,7 @@ _RARE = "".join(skill.letter for skill in SKILLS if skill.shown <= 0.25 and not 
 _EASY = "".join(skill.letter for skill in SKILLS if skill.shown >= 0.95)
 _TAIL = _RARE + _EASY[:4]
 _HARD = "".join(skill.letter for skill in operations.SKILLS if skill.shown <= 0.25)
+_RAREST = "".join(skill.letter for skill in operations.SKILLS if skill.shown <= 0.02)
 _KNOWN = "".join(skill.letter for skill in operations.SKILLS if skill.shown > 0.25)
 
 MIXES: dict[str, Mix] = {
@@ -105,6 +106,13 @@ MIXES: dict[str, Mix] = {
         about="the same; a verifier that errs in 5 % of the cases",
         language=operations,
         grading=gradings.erring(operations),
+    ),
+    "hopeless": Mix(
+        rows=lambda seed: _of(operations.pool(2_700, seed), _RAREST),
+        held_out=lambda: _of(operations.held_out(40), _KNOWN),
+        about="10,800 prompts that pass once in 500 times, met about once; success is that of other skills: is it harmed?",
+        language=operations,
+        grading=gradings.mislabelled(operations),
     ),
     "chain": Mix(
         rows=lambda seed: chain.pool(300, seed),

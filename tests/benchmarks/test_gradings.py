@@ -7,7 +7,7 @@ import gradings  # of benchmarks/learning
 import numpy as np
 import operations
 import pytest
-from gradings import composite, erring, partial, share_right
+from gradings import composite, erring, is_mislabelled, mislabelled, partial, share_right
 
 ROWS = operations.pool(2)
 PROMPTS, IDS = [row["prompt"] for row in ROWS], [row["prompt_id"] for row in ROWS]
@@ -98,3 +98,12 @@ def test_real_steps_measure_success_and_not_the_reward(name: str) -> None:
     possible = {"partial": {0.0, 0.25, 0.5, 0.75, 1.0}, "composite": {0.0, 0.2, 1.0}, "erring": {0.0, 1.0}}[name]
     assert paid <= possible
     assert len(paid) > 2 or name != "partial"
+
+
+def test_mislabelled_prompts_always_fail_and_the_others_are_graded_as_ever() -> None:
+    (reward,) = mislabelled(operations, 0.5).functions(0)
+    paid = pay(reward, RIGHT)
+    assert paid == [0.0 if is_mislabelled(x, 0.5) else 1.0 for x in IDS]
+    assert {0.0, 1.0} == set(paid)
+    assert pay(reward, ["none"] * len(RIGHT)) == [0.0] * len(RIGHT)
+    assert np.mean([is_mislabelled(x, 0.85) for x in range(10_000)]) == pytest.approx(0.85, abs=0.02)
