@@ -110,7 +110,7 @@ MIXES: dict[str, Mix] = {
     "hopeless": Mix(
         rows=lambda seed: _of(operations.pool(2_700, seed), _RAREST),
         held_out=lambda: _of(operations.held_out(40), _KNOWN),
-        about="10,800 prompts that pass once in 500 times, met about once; success is that of other skills: is it harmed?",
+        about="10,800 prompts that pass one time in 500, met about once; success is that of other, easier skills",
         language=operations,
         grading=gradings.mislabelled(operations),
     ),

@@ -1,6 +1,7 @@
 """The table and the curves of a results file: success against everything generated, with 95 % intervals over seeds.
 
     python benchmarks/learning/table.py [--out FOLDER] [RESULTS]
+    python benchmarks/learning/table.py --tuning [--mix MIX] [RESULTS]    # the runs on the tuning seeds, at every rate
 
 The second table of a mix has the other measures, of the runs that recorded them.
 
@@ -139,13 +140,36 @@ def explored(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def tuning(rows: list[dict[str, Any]], mix: str) -> str:
+    """The runs of a mix on the tuning seeds, each policy at each rate; the largest mean success first."""
+    runs: dict[str, list[dict[str, Any]]] = {}
+    for row in sorted(rows, key=lambda row: int(row["seed"])):
+        if row["mix"] == mix and row["seed"] in TUNING_SEEDS:
+            runs.setdefault(f"{row['policy']} at {row['rate']:g}", []).append(row)
+    means = {name: float(np.mean([mean_success(row["curve"]) for row in of])) for name, of in runs.items()}
+    best_first = sorted(runs, key=lambda name: -means[name])
+    table = ["| policy | seeds | start | ends | mean |", "|---|---|---|---|---|"]
+    for name in best_first:
+        start = np.mean([row["curve"][0]["expected"] for row in runs[name]])
+        ends = ", ".join(f"{row['curve'][-1]['expected']:.3f}" for row in runs[name])
+        seeds = ", ".join(str(row["seed"]) for row in runs[name])
+        table.append(f"| {name} | {seeds} | {start:.3f} | {ends} | {means[name]:.3f} |")
+    return "\n".join([*table, "", *lines({name: runs[name] for name in best_first})])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", nargs="?", type=Path, default=Path(__file__).with_name("results.jsonl"))
     parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="folder for the pictures")
     parser.add_argument("--explored", type=Path, default=Path(__file__).with_name("explored.jsonl"))
+    parser.add_argument("--tuning", action="store_true", help="the runs on the tuning seeds, nothing else")
+    parser.add_argument("--mix", action="append", help="with --tuning: these mixes only")
     args = parser.parse_args()
     rows = read(args.results)
+    if args.tuning:
+        for mix in args.mix or dict.fromkeys(row["mix"] for row in rows):
+            print(f"\n## {mix}, tuning seeds\n\n{tuning(rows, mix)}")
+        return
     tuned = best_rates(rows, TUNING_SEEDS)
     tables, bases = {}, {}
     for mix in dict.fromkeys(row["mix"] for row in rows):

@@ -57,6 +57,18 @@ def test_tuning_takes_its_own_seeds(table):
     assert table.best_rates(rows, range(100, 200)) == {("x", "m"): 3e-4}
 
 
+def test_runs_on_tuning_seeds_are_listed_by_rate_the_best_first(table):
+    def row(rate, seed, end, mix="m"):
+        curve = [{"rollouts": at, "expected": level} for at, level in ((0, 0.2), (256, end))]
+        return {"policy": "x", "mix": mix, "rate": rate, "seed": seed, "steps": 1, "curve": curve}
+
+    rows = [row(1e-4, 101, 0.5), row(1e-4, 100, 0.4), row(3e-4, 100, 0.8), row(3e-4, 0, 0.9), row(3e-4, 100, 1, "n")]
+    assert table.tuning(rows, "m").splitlines()[2:4] == [
+        "| x at 0.0003 | 100 | 0.200 | 0.800 | 0.500 |",
+        "| x at 0.0001 | 100, 101 | 0.200 | 0.400, 0.500 | 0.325 |",
+    ]
+
+
 def test_mean_success_weighs_points_by_their_rollouts(table):
     """A policy that resamples is measured at other rollouts than the rest."""
     from run import mean_success  # beside table.py
