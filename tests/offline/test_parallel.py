@@ -114,16 +114,16 @@ def test_runs_that_are_stopped_end_at_once_without_a_traceback(how, tmp_path):
         [sys.executable, str(script), how, str(tmp_path / "begun")],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
+        bufsize=0,  # so that readline leaves the next lines to communicate
         start_new_session=True,
         env=ENVIRONMENT,
     )
-    assert process.stdout.readline() == "0 1\n"
+    assert process.stdout.readline() == b"0 1\n"
     if how == "ctrl-c":
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers too
     # Returns when nobody has the pipes open any more, so that no worker is left.
     out, err = process.communicate(timeout=300)
-    assert (process.returncode, out) == (0, "" if how == "early" else "interrupted\n")
+    assert (process.returncode, out) == (0, b"" if how == "early" else b"interrupted\n")
     # Loky does not join a daemon thread that removes a semaphore, and may warn of that semaphore.
-    assert not err or "resource_tracker" in err, err
-    assert "Traceback" not in err
+    assert not err or b"resource_tracker" in err, err
+    assert b"Traceback" not in err
