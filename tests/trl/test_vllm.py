@@ -99,7 +99,7 @@ def test_every_completion_is_of_its_own_prompt_and_of_the_newest_weights(seen, m
     run = seen[mode][name]
     assert max(gap for call in run["calls"] for gap in call["gaps"]) < NEAR
     assert all(by_step(run))
-    assert run["moved"] > 1e-2
+    assert run["moved"] > 1e-3  # by up to 1e-2 a step, and not at all in a step whose groups all have equal rewards
 
 
 @needs_vllm
