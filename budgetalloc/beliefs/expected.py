@@ -70,7 +70,7 @@ class Sums:
         (1.0, 0.04)
         """
         largest = self.s * (1 - self.s / self.n) if self.n > 0 else 0.0
-        return round(float(np.clip(1 - (self.s - self.ss) / largest, 0.0, 1.0)), 12) if largest > 1e-12 else 1.0
+        return round(float(max(1 - (self.s - self.ss) / largest, 0.0)), 12) if largest > 1e-12 else 1.0
 
     def state_dict(self) -> dict[str, float]:
         """The numbers by name."""
