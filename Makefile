@@ -6,8 +6,8 @@ VLLM := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),.venv-vllm/ins
 ONE_THREAD := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false  # tiny models: a second thread only waits
 # What loads torch. To look for doctests in __init__.py, pytest reads the module's every attribute, `trl` included.
 WITHOUT_TRAINING := --ignore=budgetalloc/trl --ignore=budgetalloc/cli/testbed --ignore=tests/trl --ignore=tests/cli/testbed \
-    --ignore=tests/benchmarks --ignore=tests/test_notebooks.py --ignore=tests/logs/kinds/test_wandb_run.py \
-    --ignore=budgetalloc/__init__.py
+    --ignore=tests/benchmarks --ignore=tests/test_notebooks.py --ignore=tests/training/test_prompts.py \
+    --ignore=tests/logs/kinds/test_wandb_run.py --ignore=budgetalloc/__init__.py
 FUZZED := tests/logs/test_fuzz.py tests/beliefs/test_state.py tests/cli/config/test_fuzz.py
 
 .DELETE_ON_ERROR:

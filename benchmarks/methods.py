@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 import budgetalloc as ba
 from budgetalloc.beliefs.ids import Id
-from budgetalloc.costs import bandits, pacing, tokens, trees
+from budgetalloc.policies.costs import bandits, pacing, tokens, trees
 from budgetalloc.policies.methods import CHECKED, MEANINGS, METHODS, SECTIONS, WHICH, Method, published
 
 ROOT = Path(__file__).parents[1]
@@ -170,7 +170,7 @@ def page(measured: dict[str, dict[str, Any]]) -> str:
     lines += ["", "## Left out", "", LEFT_OUT]
     lines += [
         "",
-        "## Functions of `budgetalloc.costs`",
+        "## Functions of `budgetalloc.policies.costs`",
         "",
         "The cost of rollouts, and the budget of each step of a run.",
     ]
@@ -180,7 +180,7 @@ def page(measured: dict[str, dict[str, Any]]) -> str:
 
 
 def cost_functions() -> list[tuple[str, str, str]]:
-    """The public functions of `budgetalloc.costs`: name, first line of the docstring, and the modules that call it."""
+    """The public functions of `policies.costs`: name, first line of the docstring, and the modules that call it."""
     package = Path(ba.__file__).parent
     sources = {path.relative_to(package).as_posix(): ast.parse(path.read_text()) for path in package.rglob("*.py")}
     rows = []
@@ -189,7 +189,8 @@ def cost_functions() -> list[tuple[str, str, str]]:
         for name, function in vars(module).items():
             if name.startswith("_") or not inspect.isfunction(function) or function.__module__ != module.__name__:
                 continue
-            callers = [path for path, tree in sources.items() if not path.startswith("costs/") and _uses(tree, name)]
+            trees_of_others = [(path, tree) for path, tree in sources.items() if not path.startswith("policies/costs/")]
+            callers = [path for path, tree in trees_of_others if _uses(tree, name)]
             what = (function.__doc__ or "").splitlines()[0]
             called = ", ".join(f"`{path}`" for path in sorted(callers))
             rows.append((f"{short}.{name}", what, called or "a pure function, no trainer calls it"))
@@ -197,9 +198,9 @@ def cost_functions() -> list[tuple[str, str, str]]:
 
 
 def _uses(tree: ast.AST, name: str) -> bool:
-    """Whether a module imports this function of `budgetalloc.costs`, or takes it from one of its modules."""
+    """Whether a module imports this function of `budgetalloc.policies.costs`, or takes it from one of its modules."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("budgetalloc.costs."):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("budgetalloc.policies.costs."):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("tokens", "trees", "bandits", "pacing"):
             names = [node.attr]

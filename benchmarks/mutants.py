@@ -62,10 +62,13 @@ TESTS = {
             *(f"Beta.{x}" for x in ["moment", "tilt", "sample", "take", "all_pass", "all_fail"]),
         ],
     ),
-    "beliefs/expected": (["beliefs/test_expected.py", "test_advantages.py"], []),
+    "beliefs/expected": (["beliefs/test_expected.py", "policies/test_advantages.py"], []),
     "beliefs/rewards": (["beliefs/test_rewards.py", "beliefs/test_estimator.py"], ["check_range"]),
     "beliefs/state": (["beliefs/test_state.py"], []),
-    "advantages": (["test_advantages.py"], ["group_advantages", "group_advantages, posterior", "batch_advantages"]),
+    "policies/advantages": (
+        ["policies/test_advantages.py"],
+        ["group_advantages", "group_advantages, posterior", "batch_advantages"],
+    ),
     "policies/adaptive": (["policies/test_adaptive.py"], ["adaptive"]),
 }
 OPERATORS = {

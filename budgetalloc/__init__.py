@@ -6,7 +6,6 @@ to spend the **budget**. `budgetalloc.trl.AdaptiveGRPOCallback` attaches a polic
 
 import typing
 
-from budgetalloc.advantages import group_advantages as group_advantages
 from budgetalloc.beliefs.estimator import BetaEstimator as BetaEstimator
 from budgetalloc.beliefs.posterior import Belief as Belief
 from budgetalloc.beliefs.posterior import Beta as Beta
@@ -34,6 +33,7 @@ from budgetalloc.policies import adaptive as adaptive
 from budgetalloc.policies import knapsack as knapsack
 from budgetalloc.policies import thompson as thompson
 from budgetalloc.policies import uniform as uniform
+from budgetalloc.policies.advantages import group_advantages as group_advantages
 from budgetalloc.solvers.exact import Solution as Solution
 from budgetalloc.solvers.exact import certify as certify
 from budgetalloc.solvers.exact import ortools as ortools
@@ -48,25 +48,26 @@ __version__ = "0.1.0"
 
 if typing.TYPE_CHECKING:
     from budgetalloc import cli as cli
-    from budgetalloc import costs as costs
     from budgetalloc import offline as offline
     from budgetalloc import report as report
     from budgetalloc import testing as testing
     from budgetalloc import trl as trl
     from budgetalloc.cli import config as config
-    from budgetalloc.costs import bandits as bandits
-    from budgetalloc.costs import pacing as pacing
-    from budgetalloc.costs import tokens as tokens
-    from budgetalloc.costs import trees as trees
+    from budgetalloc.policies import costs as costs
     from budgetalloc.policies import downselect as downselect
+    from budgetalloc.policies.costs import bandits as bandits
+    from budgetalloc.policies.costs import pacing as pacing
+    from budgetalloc.policies.costs import tokens as tokens
+    from budgetalloc.policies.costs import trees as trees
     from budgetalloc.trl.experimental import buffers as buffers
 
 # Modules that are imported at their first use, so that `import budgetalloc` stays light.
-_LATER = {name: f"budgetalloc.{name}" for name in ("cli", "costs", "offline", "report", "testing", "trl")}
-_LATER |= {name: f"budgetalloc.costs.{name}" for name in ("bandits", "pacing", "tokens", "trees")}
+_LATER = {name: f"budgetalloc.{name}" for name in ("cli", "offline", "report", "testing", "trl")}
+_LATER |= {name: f"budgetalloc.policies.costs.{name}" for name in ("bandits", "pacing", "tokens", "trees")}
 _LATER |= {
     "buffers": "budgetalloc.trl.experimental.buffers",
     "config": "budgetalloc.cli.config",
+    "costs": "budgetalloc.policies.costs",
     "downselect": "budgetalloc.policies.downselect",
 }
 

@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 
 import budgetalloc as ba
-from budgetalloc import advantages, testing
+from budgetalloc import testing
 from budgetalloc.beliefs import ids, rewards
 from budgetalloc.beliefs.memory import Memory
-from budgetalloc.costs import bandits, pacing, tokens, trees
 from budgetalloc.errors import BudgetallocError
 from budgetalloc.offline import compare, offpolicy, one_step, replay, simulate, visits, worlds
-from budgetalloc.policies import bounds, downselect, hints
+from budgetalloc.policies import advantages, bounds, downselect, hints
+from budgetalloc.policies.costs import bandits, pacing, tokens, trees
 from budgetalloc.policies.methods import METHODS
 from budgetalloc.policies.published.across_prompts import cero, coba_rl, e3, gvm, knapsack_rl, vip
 from budgetalloc.policies.published.in_rounds import dars, xrpo

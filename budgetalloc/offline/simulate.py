@@ -7,7 +7,6 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from budgetalloc.advantages import Baseline, Scale, Weight, batch_advantages
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import as_rewards, mixed_groups
@@ -15,6 +14,7 @@ from budgetalloc.budget import Budget
 from budgetalloc.errors import InputError, check_choice, check_function, check_integer, check_type, shown
 from budgetalloc.offline.worlds import World
 from budgetalloc.policies import Policy
+from budgetalloc.policies.advantages import Baseline, Scale, Weight, batch_advantages
 from budgetalloc.policies.bounds import Bounds
 
 

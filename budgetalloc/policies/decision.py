@@ -7,12 +7,12 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from budgetalloc.advantages import Baseline, Scale, Weight
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import unequal
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import UnsupportedError, check_choice, check_flag, check_integer
+from budgetalloc.policies.advantages import Baseline, Scale, Weight
 
 
 @dataclass(frozen=True)

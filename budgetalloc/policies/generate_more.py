@@ -11,11 +11,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from budgetalloc.advantages import group_advantages
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_integer, check_seed
+from budgetalloc.policies.advantages import group_advantages
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.compose import uniform
 from budgetalloc.policies.decision import Keep, Needs

@@ -12,26 +12,27 @@ from typing import Any, Literal
 import trl
 from transformers import TrainerCallback
 
-from budgetalloc.advantages import Baseline, Scale, Weight
 from budgetalloc.errors import UnsupportedError
 from budgetalloc.logs.texts import TextsWriter
 from budgetalloc.logs.write import LedgerWriter
 from budgetalloc.policies import Policy, adaptive
-from budgetalloc.trl.batch import Batch
-from budgetalloc.trl.checkpoints import load_beliefs, restoring_with, save_beliefs, saving_with, whole_or_refused
+from budgetalloc.policies.advantages import Baseline, Scale, Weight
+from budgetalloc.training.batch import Batch
+from budgetalloc.training.options import Options
+from budgetalloc.training.prompts import Prompts
+from budgetalloc.training.saved import load_beliefs, save_beliefs
+from budgetalloc.training.success import Success
+from budgetalloc.training.watch import Watch
+from budgetalloc.trl.checkpoints import restoring_with, saving_with, step_of, whole_or_refused
 from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
 from budgetalloc.trl.experimental.reuse import Reuse
 from budgetalloc.trl.loader import check_enough_rows, restore_order
-from budgetalloc.trl.options import Options
 from budgetalloc.trl.processes import check_alike
-from budgetalloc.trl.prompts import Prompts
 from budgetalloc.trl.standing import standing_in
 from budgetalloc.trl.step import run_step
-from budgetalloc.trl.success import Success
 from budgetalloc.trl.support import check_only_one, check_served, check_trainer, warn_unaligned_saves
 from budgetalloc.trl.trackers import Trackers
 from budgetalloc.trl.training import Rows, Training
-from budgetalloc.trl.watch import Watch
 
 logger = logging.getLogger(__name__)
 
@@ -273,7 +274,13 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             self.trackers.save(folder)
 
     def _load(self, checkpoint: Path) -> None:
-        about = load_beliefs(checkpoint, self.policy, self.prompts.fingerprint, self.allow_dataset_change)
+        about = load_beliefs(
+            checkpoint,
+            self.policy,
+            self.prompts.fingerprint,
+            self.allow_dataset_change,
+            trainer_step=step_of(checkpoint),
+        )
         self.scoring.load_state_dict(about.get("scoring", {}), self.policy)
         if self.reuse is not None and not self.reuse.load(checkpoint):
             logger.warning("%s has no state of a buffer: the buffer starts empty.", checkpoint)

@@ -1,4 +1,4 @@
-"""Beliefs in TRL's checkpoints, and which checkpoints are complete."""
+"""When TRL's checkpoints are written and read, and which of them are complete."""
 
 import json
 import logging
@@ -11,12 +11,9 @@ from typing import Any
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.errors import StateError
-from budgetalloc.policies import Policy
 
 logger = logging.getLogger(__name__)
-STATE_FILE = "budgetalloc_state.npz"
 
 
 def saving_with(trainer: Any, also_save: Callable[[Path], None], applies: Callable[[], bool]) -> Callable[..., None]:
@@ -58,71 +55,7 @@ def restoring_with(trainer: Any, also_load: Callable[[Path], None], applies: Cal
     return restore_all
 
 
-def save_beliefs(
-    folder: Path, state: dict[str, Any], policy: str, dataset: str | None, *, trainer_step: int, **more: Any
-) -> None:
-    """Writes the state of the policy of this name into a checkpoint.
-
-    Args:
-        folder: The checkpoint.
-        state: State of the policy.
-        policy: Its name.
-        dataset: The fingerprint of the train dataset.
-        trainer_step: The trainer's step at the checkpoint, which `load_beliefs` compares.
-        more: Facts in JSON types that are saved beside the state.
-    """
-    about = {"policy": policy, "dataset": dataset, "trainer_step": trainer_step, **more}
-    save_state(folder / STATE_FILE, state, about)
-
-
-def load_beliefs(folder: Path, policy: Policy, dataset: str | None, allow_dataset_change: bool) -> dict[str, Any]:
-    """Loads the checkpoint's state into the policy; warns if the checkpoint has none, or that of another policy.
-
-    Args:
-        folder: The checkpoint.
-        policy: The policy that gets the state.
-        dataset: The fingerprint of the train dataset.
-        allow_dataset_change: Whether the state of another dataset is accepted.
-
-    Returns:
-        The facts saved with the state; empty if there are none.
-
-    Raises:
-        StateError: a damaged or foreign file, or that of another dataset.
-    """
-    path = folder / STATE_FILE
-    if not path.exists():
-        logger.warning("%s does not exist: the checkpoint was made without budgetalloc. Beliefs start cold.", path)
-        return {}
-    state, about = load_state(path)
-    if about.get("dataset") != dataset and not allow_dataset_change:
-        raise StateError(
-            f"{path} belongs to the train dataset {about.get('dataset')}, and this trainer has {dataset} (rows and a "
-            "hash of the prompts). Train on the same dataset; or pass allow_dataset_change=True to keep the beliefs "
-            "about prompts that both have; or delete the file to start with cold beliefs."
-        )
-    if about.get("policy") != policy.name:
-        logger.warning(
-            "%s was saved by the policy %s, and this trainer has %s, which continues with the saved beliefs. If that "
-            "is not intended, attach the policy that saved the file.",
-            path,
-            about.get("policy"),
-            policy.name,
-        )
-    saved_at, resumed_at = about.get("trainer_step"), _step_of(folder)
-    if saved_at is not None and resumed_at is not None and saved_at != resumed_at:
-        logger.warning(
-            "%s was saved at step %s of the trainer, and the checkpoint is of step %s: the beliefs are from another "
-            "step or another run. If that is not intended, resume from a checkpoint whose files belong together.",
-            path,
-            saved_at,
-            resumed_at,
-        )
-    policy.load_state_dict(state)
-    return about
-
-
-def _step_of(folder: Path) -> int | None:
+def step_of(folder: Path) -> int | None:
     """The trainer's step of a checkpoint: from transformers' state, else from the folder's name."""
     try:
         return int(json.loads((folder / TRAINER_STATE_NAME).read_text(encoding="utf-8"))["global_step"])

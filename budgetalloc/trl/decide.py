@@ -9,8 +9,8 @@ import numpy as np
 
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.policies import Step
+from budgetalloc.training.prompts import turns
 from budgetalloc.trl.processes import decided_by_first, gather, my_share
-from budgetalloc.trl.prompts import turns
 from budgetalloc.trl.training import Rows, Training
 
 

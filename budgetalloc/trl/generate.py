@@ -10,7 +10,7 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError
-from budgetalloc.trl.batch import Round
+from budgetalloc.training.batch import Round
 from budgetalloc.trl.merging import drop_fillers
 from budgetalloc.trl.processes import my_share
 from budgetalloc.trl.standing import standing_in

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.trl.batch import Batch, Round
+from budgetalloc.training.batch import Batch, Round
 from budgetalloc.trl.merging import check_kept, collect, merge, part, take
 from budgetalloc.trl.processes import decided_by_first
 from budgetalloc.trl.training import Training

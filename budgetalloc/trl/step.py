@@ -7,12 +7,12 @@ import time
 from typing import Any
 
 from budgetalloc.errors import InputError
-from budgetalloc.trl.batch import Batch, append
+from budgetalloc.training.batch import Batch, append
+from budgetalloc.training.metrics import describe, of_advantages, share_without_spread
+from budgetalloc.training.scoring import Measure
 from budgetalloc.trl.decide import decide, open_step
 from budgetalloc.trl.generate import generate
-from budgetalloc.trl.metrics import describe, of_advantages, share_without_spread
 from budgetalloc.trl.outputs import batch_to_train_on, everyones_advantages
-from budgetalloc.trl.scoring import Measure
 from budgetalloc.trl.training import Rows, Training
 
 

@@ -9,8 +9,9 @@ from trl import GRPOTrainer
 
 from budgetalloc.errors import InputError, UnsupportedError
 from budgetalloc.policies import Policy
-from budgetalloc.trl.options import Options
-from budgetalloc.trl.prompts import Prompts
+from budgetalloc.training.options import Options
+from budgetalloc.training.prompts import Prompts
+from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +93,7 @@ def check_served(trainer: Any, policy: Policy, options: Options, prompts: Prompt
             f"GRPOConfig asks for {rows}. Give the Policy a keep=, or needs with generate=1."
         )
     if options.buffer is not None:
-        _check_buffer(trainer)
+        _check_buffer(trainer, options.buffer)
     if options.bounds.candidates != 1 and not prompts.indexable:
         raise UnsupportedError(
             f"candidates={options.bounds.candidates!r} chooses rows of the train dataset, which is not possible in a "
@@ -126,8 +127,10 @@ def check_served(trainer: Any, policy: Policy, options: Options, prompts: Prompt
     prompts.check()
 
 
-def _check_buffer(trainer: Any) -> None:
+def _check_buffer(trainer: Any, buffer: object) -> None:
     """Raises `UnsupportedError` for settings with which `buffer=` cannot store or reuse responses correctly."""
+    if not isinstance(buffer, SelectiveSampleBuffer | CorrectResponseBuffer):
+        raise InputError(f"buffer={buffer!r}: pass a SelectiveSampleBuffer or a CorrectResponseBuffer.")
     args = trainer.args
     columns = set(getattr(trainer.train_dataset, "column_names", None) or [])
     refused = [

@@ -14,7 +14,7 @@ from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.budget import IntArray
 from budgetalloc.logs.texts import LONGEST
 from budgetalloc.policies import Policy
-from budgetalloc.trl.batch import Batch
+from budgetalloc.training.batch import Batch
 from budgetalloc.trl.spending import Spending, histogram_of_counts, histogram_of_rates
 
 logger = logging.getLogger(__name__)

@@ -8,12 +8,12 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.logs.texts import TextsWriter
 from budgetalloc.logs.write import LedgerWriter
 from budgetalloc.policies import Policy
+from budgetalloc.training.options import Options
+from budgetalloc.training.prompts import Prompts
+from budgetalloc.training.scoring import Scoring
+from budgetalloc.training.watch import Watch
 from budgetalloc.trl.experimental.reuse import Reuse
-from budgetalloc.trl.options import Options
-from budgetalloc.trl.prompts import Prompts
-from budgetalloc.trl.scoring import Scoring
 from budgetalloc.trl.trackers import Trackers
-from budgetalloc.trl.watch import Watch
 
 Rows = list[dict[str, Any]]
 

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import budgetalloc as ba
-from budgetalloc.advantages import batch_advantages
 from budgetalloc.beliefs.cold import warmed
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.posterior import Beta
+from budgetalloc.policies.advantages import batch_advantages
 
 COLD = ba.Budget(8, floor=0, min_group=1)
 

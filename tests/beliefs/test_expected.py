@@ -6,8 +6,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import budgetalloc as ba
-from budgetalloc.advantages import batch_advantages
 from budgetalloc.beliefs.expected import Sums, bernoulli_variance, expected_reward
+from budgetalloc.policies.advantages import batch_advantages
 
 rollouts = st.lists(
     st.tuples(st.integers(0, 4), st.sampled_from([0.0, 1.0, 0.5, np.nan]), st.floats(-5, 5)), min_size=1, max_size=20

@@ -46,7 +46,7 @@ def test_a_memory_after_a_new_scale_is_that_of_the_new_successes(name, visits, s
 @pytest.mark.slow
 def test_a_range_that_grows_while_training_rescales_the_memory():
     """Rewards in [0, 1] at first; then one of 4, so that what was 1 is a quarter of what can be earned."""
-    from budgetalloc.trl.scoring import Scoring
+    from budgetalloc.training.scoring import Scoring
 
     policy, scoring = ba.policies.knapsack_rl(seed=0), Scoring(["score"], [1.0], quiet=True)
     for rewards in ([1.0] * 8 + [0.0] * 8, [1.0] * 8 + [0.0] * 7 + [4.0]):

@@ -9,8 +9,8 @@ from conftest import rows
 from datasets import Dataset
 
 import budgetalloc as ba
+from budgetalloc.training.saved import STATE_FILE
 from budgetalloc.trl import AdaptiveGRPOCallback
-from budgetalloc.trl.checkpoints import STATE_FILE
 
 
 @pytest.fixture

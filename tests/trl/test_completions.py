@@ -12,8 +12,8 @@ from packaging.version import Version
 import budgetalloc as ba
 from budgetalloc.beliefs.ids import text_id
 from budgetalloc.logs.open import open_log, read_all
+from budgetalloc.training.prompts import prompt_hash
 from budgetalloc.trl import AdaptiveGRPOCallback
-from budgetalloc.trl.prompts import prompt_hash
 
 pytest.importorskip("pyarrow")
 # There the prompt of this tokenizer, which has no decoder, is written as "0 0 1 =", so that its id is another.

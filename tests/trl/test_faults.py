@@ -16,8 +16,9 @@ from trl import GRPOTrainer
 
 import budgetalloc as ba
 from budgetalloc import policies
+from budgetalloc.training.saved import STATE_FILE
 from budgetalloc.trl import AdaptiveGRPOCallback
-from budgetalloc.trl.checkpoints import STATE_FILE, last_checkpoint
+from budgetalloc.trl.checkpoints import last_checkpoint
 from budgetalloc.trl.support import HELD
 
 

@@ -17,8 +17,8 @@ from transformers import LlamaConfig, LlamaForSequenceClassification
 
 import budgetalloc as ba
 from budgetalloc import policies
+from budgetalloc.training.prompts import prompt_hash
 from budgetalloc.trl import AdaptiveGRPOCallback
-from budgetalloc.trl.prompts import prompt_hash
 
 
 def half(completions, **_):

@@ -26,8 +26,8 @@ from transformers.models.clip.image_processing_pil_clip import CLIPImageProcesso
 
 import budgetalloc as ba
 from budgetalloc import policies
+from budgetalloc.training.prompts import Prompts
 from budgetalloc.trl import AdaptiveGRPOCallback
-from budgetalloc.trl.prompts import Prompts
 
 END, PAD = "<|im_end|>", "<pad>"
 SPECIAL = [PAD, END, "<image>", "<|im_start|>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"]

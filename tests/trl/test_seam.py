@@ -8,8 +8,8 @@ import trl
 from trl import GRPOTrainer
 
 import budgetalloc as ba
+from budgetalloc.training.saved import STATE_FILE
 from budgetalloc.trl import AdaptiveGRPOCallback
-from budgetalloc.trl.checkpoints import STATE_FILE
 from budgetalloc.trl.support import SEAM
 
 # What the callback passes by position or by name.

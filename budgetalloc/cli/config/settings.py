@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from typing import Any
 
-from budgetalloc.advantages import Baseline, Scale, Weight
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.rewards import check_range, check_success
 from budgetalloc.cli.config.yamlfile import Source
-from budgetalloc.costs.pacing import Horizon, constant, phases
 from budgetalloc.errors import InputError, check_choice, check_flag, check_type
 from budgetalloc.policies import Needs, Policy
+from budgetalloc.policies.advantages import Baseline, Scale, Weight
+from budgetalloc.policies.costs.pacing import Horizon, constant, phases
 from budgetalloc.policies.methods import method_of
 
 ESTIMATOR = tuple(inspect.signature(BetaEstimator).parameters)

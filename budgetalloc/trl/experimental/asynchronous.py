@@ -11,23 +11,24 @@ from typing import Any, Literal
 
 import numpy as np
 
-from budgetalloc.advantages import Baseline, Scale, Weight
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.errors import InputError, UnsupportedError, check_integer
 from budgetalloc.logs.write import LedgerWriter
 from budgetalloc.policies import Policy, Step, adaptive
-from budgetalloc.trl.batch import Batch, Round, append
-from budgetalloc.trl.checkpoints import load_beliefs, restoring_with, save_beliefs, saving_with
+from budgetalloc.policies.advantages import Baseline, Scale, Weight
+from budgetalloc.training.batch import Batch, Round, append
+from budgetalloc.training.metrics import describe, of_advantages
+from budgetalloc.training.options import Options
+from budgetalloc.training.prompts import Prompts
+from budgetalloc.training.saved import load_beliefs, save_beliefs
+from budgetalloc.training.scoring import Measure
+from budgetalloc.training.success import Success
+from budgetalloc.training.watch import Watch
+from budgetalloc.trl.checkpoints import restoring_with, saving_with, step_of
 from budgetalloc.trl.experimental.completions import Server, TrainingEnded
 from budgetalloc.trl.experimental.samples import samples_of
 from budgetalloc.trl.experimental.sampling import CompletionSampler, SampledCompletion, going_round, names_of, total
 from budgetalloc.trl.experimental.support import check_no_tools, check_served, check_version
-from budgetalloc.trl.metrics import describe, of_advantages
-from budgetalloc.trl.options import Options
-from budgetalloc.trl.prompts import Prompts
-from budgetalloc.trl.scoring import Measure
-from budgetalloc.trl.success import Success
-from budgetalloc.trl.watch import Watch
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ class AdaptiveRolloutWorker:
             counts; None leaves a function out of a rollout's sum.
         rollouts_per_step: Rollouts of one step of the policy. Default: the rollouts of an optimizer step,
             `per_device_train_batch_size` x `gradient_accumulation_steps` x processes. Or a function of the policy's
-            step and the rollouts spent before it, for a varying budget (`budgetalloc.costs.pacing`).
+            step and the rollouts spent before it, for a varying budget (`budgetalloc.policies.costs.pacing`).
         ahead: Rollouts that may be waiting in the queue when a step begins; by default, those of `max_staleness` - 1
             optimizer steps. `AsyncGRPOConfig.queue_maxsize` is not used.
         candidates: "all", or k: k times the step's rollouts divided by `num_generations`, in a shuffled order that
@@ -291,6 +292,7 @@ class AdaptiveRolloutWorker:
         save_beliefs(folder, state, self.policy.name, self.prompts.fingerprint, trainer_step=step, **about)
 
     def _load(self, checkpoint: Path) -> None:
-        about = load_beliefs(checkpoint, self.policy, self.prompts.fingerprint, self.allow_dataset_change)
+        fingerprint, step = self.prompts.fingerprint, step_of(checkpoint)
+        about = load_beliefs(checkpoint, self.policy, fingerprint, self.allow_dataset_change, trainer_step=step)
         self.scoring.load_state_dict(about.get("scoring", {}), self.policy)
         self._spent = int(about.get("spent", 0))

@@ -11,7 +11,7 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import StateError, UnsupportedError
-from budgetalloc.trl.batch import Batch
+from budgetalloc.training.batch import Batch
 from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer, Stored, Substitution
 from budgetalloc.trl.merging import merge, take
 

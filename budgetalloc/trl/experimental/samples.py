@@ -9,7 +9,7 @@ import numpy as np
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.trl.batch import Batch
+from budgetalloc.training.batch import Batch
 from budgetalloc.trl.experimental.sampling import SampledCompletion, as_messages
 
 

@@ -12,9 +12,9 @@ import numpy as np
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError
+from budgetalloc.training.prompts import Prompts, turns
 from budgetalloc.trl.experimental.completions import Server
 from budgetalloc.trl.generate import GROUP
-from budgetalloc.trl.prompts import Prompts, turns
 
 _GIVEN = ("prompt", "completion", "completion_ids")  # columns that reward functions get in another way
 

@@ -6,7 +6,7 @@ import trl
 from packaging.version import Version
 
 from budgetalloc.errors import InputError, UnsupportedError
-from budgetalloc.trl.prompts import Prompts
+from budgetalloc.training.prompts import Prompts
 
 
 def check_version() -> None:

@@ -38,7 +38,7 @@ def test_a_name_alone_is_the_method_as_python_builds_it(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", READABLE)
 def test_what_is_left_out_is_what_the_callback_would_take(name):
-    from budgetalloc.trl.options import Options
+    from budgetalloc.training.options import Options
 
     plain = method_of(name).build(seed=0)
     for text, said in [

@@ -21,11 +21,11 @@ from trl import GRPOTrainer
 
 import budgetalloc as ba
 from budgetalloc import policies
-from budgetalloc.advantages import batch_advantages
 from budgetalloc.beliefs.state import load_state
-from budgetalloc.costs.pacing import Horizon, phases
+from budgetalloc.policies.advantages import batch_advantages
+from budgetalloc.policies.costs.pacing import Horizon, phases
+from budgetalloc.training.saved import STATE_FILE
 from budgetalloc.trl import AdaptiveGRPOCallback, AdaptiveRolloutWorker
-from budgetalloc.trl.checkpoints import STATE_FILE
 from budgetalloc.trl.experimental import completions
 
 if Version(trl.__version__).release < (1, 16):

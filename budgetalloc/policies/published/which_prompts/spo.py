@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from budgetalloc.advantages import Scale
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.graded import rescaled
 from budgetalloc.beliefs.ids import Id
@@ -12,6 +11,7 @@ from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_number
+from budgetalloc.policies.advantages import Scale
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, Outcome, View
 from budgetalloc.policies.ranking import drawn_first, ranked

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from budgetalloc import Budget, InputError
-from budgetalloc.advantages import batch_advantages
+from budgetalloc.policies.advantages import batch_advantages
 from budgetalloc.policies.published.in_rounds.aero import aero, kept_of, kept_rows, useful_first
 
 ROLLOUTS = st.lists(st.tuples(st.integers(0, 3), st.sampled_from([0.0, 1.0, np.nan])), min_size=1, max_size=40)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from budgetalloc import Budget
-from budgetalloc.advantages import batch_advantages
+from budgetalloc.policies.advantages import batch_advantages
 from budgetalloc.policies.published.which_baseline.ebpo import Moments, ebpo, shrunk
 
 SUCCESS = st.sampled_from([0.0, 1.0, 0.25])

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import budgetalloc as ba
-from budgetalloc.trl.scoring import Scoring
-from budgetalloc.trl.success import Rule, asked_for
+from budgetalloc.training.scoring import Scoring
+from budgetalloc.training.success import Rule, asked_for
 
 NAMES = ["format", "accuracy", "length"]
 

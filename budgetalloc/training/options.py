@@ -6,16 +6,15 @@ from typing import Any, get_args
 
 import numpy as np
 
-from budgetalloc.advantages import EPS, Baseline, Scale, Weight, batch_advantages, posterior_mean
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import check_range, check_success
 from budgetalloc.errors import InputError
 from budgetalloc.policies import Needs
+from budgetalloc.policies.advantages import EPS, Baseline, Scale, Weight, batch_advantages, posterior_mean
 from budgetalloc.policies.bounds import Bounds
-from budgetalloc.trl.batch import Batch
-from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
-from budgetalloc.trl.scoring import Scoring
-from budgetalloc.trl.success import Success
+from budgetalloc.training.batch import Batch
+from budgetalloc.training.scoring import Scoring
+from budgetalloc.training.success import Success
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Options:
         keep_batch: Whether the rows of TRL's batch stay as they are.
         generate: Rollouts that a step may generate per rollout that it trains on.
         hint: From a dataset row to the row with a hint, or None.
-        buffer: Responses of earlier steps, or None.
+        buffer: Responses of earlier steps, of a type that the trainer's adapter serves, or None.
     """
 
     bounds: Bounds
@@ -43,7 +42,7 @@ class Options:
     keep_batch: bool
     generate: int
     hint: Callable[[dict[str, Any]], dict[str, Any]] | None
-    buffer: SelectiveSampleBuffer | CorrectResponseBuffer | None
+    buffer: Any
 
     @classmethod
     def resolve(cls, needs: Needs, trainer_scale: Any, given: dict[str, Any]) -> "Options":
@@ -79,8 +78,6 @@ class Options:
             if value not in get_args(allowed) and not (name == "baseline" and value is None):
                 raise InputError(f"{name}={value!r}: use one of {get_args(allowed)}.")
         check_success(options.success)
-        if not isinstance(options.buffer, SelectiveSampleBuffer | CorrectResponseBuffer | None):
-            raise InputError(f"buffer={options.buffer!r}: pass a SelectiveSampleBuffer or a CorrectResponseBuffer.")
         if options.buffer is not None and options.scale == "whiten_tokens":
             raise InputError(
                 "buffer= with scale='whiten_tokens': the tokens of stored responses are not counted. Use 'whiten'."

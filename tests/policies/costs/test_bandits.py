@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from budgetalloc.costs.bandits import (
+from budgetalloc.errors import InputError, StateError
+from budgetalloc.policies.costs.bandits import (
     discounted_thompson,
     discounted_ucb,
     sliding_window_ucb,
 )
-from budgetalloc.errors import InputError, StateError
 
 BUILDS = {
     "discounted_ucb": lambda **more: discounted_ucb([4, 8, 16], **{"discount": 0.95, "bound": 0.3, **more}),

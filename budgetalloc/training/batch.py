@@ -12,7 +12,7 @@ from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.logs.write import LedgerWriter
 from budgetalloc.policies import Step
-from budgetalloc.trl.scoring import Measure
+from budgetalloc.training.scoring import Measure
 
 BoolArray = NDArray[np.bool_]
 
@@ -62,7 +62,7 @@ class Batch:
         policy_step: Steps that the policy had ended before this one.
 
     >>> import budgetalloc as ba
-    >>> from budgetalloc.trl.success import Rule
+    >>> from budgetalloc.training.success import Rule
     >>> rewards_R, success_R = np.array([2.0, 0.0, np.nan]), np.array([1.0, 0.0, np.nan])
     >>> made = Round(["a", "b", "a"], rewards_R, rewards_R[:, None], success_R, np.array([4, 4, 2]))
     >>> step = ba.uniform().begin(["a", "b"], ba.Budget(rollouts=4))

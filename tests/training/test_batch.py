@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 import budgetalloc as ba
 from budgetalloc.beliefs.expected import Sums
-from budgetalloc.trl.batch import Batch, Round, append
-from budgetalloc.trl.scoring import Measure
-from budgetalloc.trl.success import Rule
+from budgetalloc.training.batch import Batch, Round, append
+from budgetalloc.training.scoring import Measure
+from budgetalloc.training.success import Rule
 
 rollouts = st.tuples(st.sampled_from(["a", "b", 7]), st.sampled_from([0.0, 1.0, 0.25, np.nan]), st.integers(1, 9))
 

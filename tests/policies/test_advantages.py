@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from budgetalloc import Beta, InputError, group_advantages
-from budgetalloc.advantages import batch_advantages, whitened
 from budgetalloc.beliefs.expected import Sums, reward_line
+from budgetalloc.policies.advantages import batch_advantages, whitened
 
 LIMITS = settings(max_examples=150, deadline=None)
 nan = float("nan")

@@ -13,8 +13,8 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.errors import StateError
 from budgetalloc.policies import Policy
-from budgetalloc.trl.ranges import Range, RewardRange, clipped
-from budgetalloc.trl.success import Rule, Success, asked_for, in_words
+from budgetalloc.training.ranges import Range, RewardRange, clipped
+from budgetalloc.training.success import Rule, Success, asked_for, in_words
 
 logger = logging.getLogger(__name__)
 BoolArray = NDArray[np.bool_]

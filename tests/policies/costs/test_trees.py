@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from budgetalloc.costs.trees import (
+from budgetalloc.errors import InputError
+from budgetalloc.policies.costs.trees import (
     LATR_MATH,
     aepo_branch_probability,
     aepo_split,
@@ -16,7 +17,6 @@ from budgetalloc.costs.trees import (
     tree_grpo,
     treepo,
 )
-from budgetalloc.errors import InputError
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 50)), min_size=1, max_size=30))

@@ -8,7 +8,7 @@ import numpy as np
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import EQUAL, extremes, mixed_groups, unequal
 from budgetalloc.budget import IntArray
-from budgetalloc.trl.batch import Batch
+from budgetalloc.training.batch import Batch
 from budgetalloc.values import mixed_group
 
 

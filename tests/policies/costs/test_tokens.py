@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from budgetalloc.costs.tokens import (
+from budgetalloc.errors import InputError
+from budgetalloc.policies.costs.tokens import (
     anytime_budgets,
     anytime_cost,
     anytime_prior,
@@ -17,7 +18,6 @@ from budgetalloc.costs.tokens import (
     over_provision,
     speculative_saved,
 )
-from budgetalloc.errors import InputError
 
 
 @given(st.integers(1, 5), st.integers(0, 20))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import budgetalloc as ba
-from budgetalloc.trl.ranges import RewardRange, change, clipped
+from budgetalloc.training.ranges import RewardRange, change, clipped
 
 numbers = st.floats(-1e6, 1e6, allow_nan=False).map(lambda x: round(x, 3))
 

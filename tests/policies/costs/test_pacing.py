@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import budgetalloc as ba
-from budgetalloc.costs.pacing import DualPrice, Horizon, Threshold, constant, phases
 from budgetalloc.errors import BudgetError, InputError
+from budgetalloc.policies.costs.pacing import DualPrice, Horizon, Threshold, constant, phases
 
 
 @st.composite

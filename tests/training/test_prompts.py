@@ -1,0 +1,86 @@
+"""Naming prompts."""
+
+import subprocess
+import sys
+
+import pytest
+from datasets import Dataset, Image
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image as Picture
+
+import budgetalloc as ba
+from budgetalloc.training.prompts import Prompts, prompt_hash, turns
+
+
+def test_hash_tells_prompts_apart_and_nothing_else():
+    chat = [{"role": "user", "content": "1+1"}]
+    assert prompt_hash(chat) == prompt_hash([{"content": "1+1", "role": "user"}])  # the order of keys is not the prompt
+    different = ["1+1", "1+1 ", chat, [{"role": "system", "content": "1+1"}], [*chat, *chat], "", "é", "e\u0301"]
+    assert len({prompt_hash(x) for x in different}) == len(different)
+
+
+def test_hash_is_the_same_in_every_process():
+    code = "from budgetalloc.training.prompts import prompt_hash; print(prompt_hash('2 + 2 ='), end='')"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": "1"}
+    )
+    assert done.stdout == prompt_hash("2 + 2 =")
+
+
+def test_column_or_hash():
+    data = Dataset.from_list(
+        [{"prompt": "a", "key": 3, "x": 1}, {"prompt": "b", "key": 4, "x": 2}, {"prompt": "a", "key": 3, "x": 3}]
+    )
+    by_key, by_hash = Prompts(data, "key"), Prompts(data, "prompt_id")
+    assert by_key.ids([data[0], data[1]]) == [3, 4]
+    assert by_key.first_rows() == {3: 0, 4: 1}
+    assert by_hash.first_rows() == {prompt_hash("a"): 0, prompt_hash("b"): 1}
+    assert by_hash.ids([data[2]]) == [prompt_hash("a")]
+    assert by_key.rows([2, 0]) == [data[2], data[0]]
+
+
+def test_fingerprint_changes_with_the_prompts_only():
+    rows = [{"prompt": f"{n}", "x": n} for n in range(50)]
+    base = Prompts(Dataset.from_list(rows), "prompt_id").fingerprint
+    assert base == Prompts(Dataset.from_list([{**row, "x": -1} for row in rows]), "prompt_id").fingerprint
+    assert base != Prompts(Dataset.from_list(rows[:-1]), "prompt_id").fingerprint
+    assert base != Prompts(Dataset.from_list([*rows[:-1], {"prompt": "other", "x": 0}]), "prompt_id").fingerprint
+
+
+def test_no_name_to_be_had():
+    with pytest.raises(ba.UnsupportedError, match=r"columns \['question'\], neither 'prompt_id' nor 'prompt'"):
+        Prompts(Dataset.from_list([{"question": "?"}]), "prompt_id")
+
+
+def test_long_prompts_are_shown_where_they_differ():
+    chat = [[{"role": "user", "content": "x" * 5000 + end}] for end in ("one", "two")]
+    data = Dataset.from_list([{"prompt": each, "prompt_id": "a"} for each in chat])
+    with pytest.raises(ba.InputError, match=r"xone'.*xtwo'") as caught:
+        Prompts(data, "prompt_id").check()
+    assert len(str(caught.value)) < 1000
+
+
+def test_one_id_with_two_pictures_is_refused():
+    pictures = [Picture.new("RGB", (2, 2), (grey,) * 3) for grey in (0, 0, 9)]
+    data = Dataset.from_list([{"prompt": "?", "prompt_id": 1, "image": each} for each in pictures])
+    data = data.cast_column("image", Image())
+    Prompts(data.select([0, 1]), "prompt_id").check()
+    with pytest.raises(ba.InputError, match=r"'image' is .* in row 0 and .* in row 2"):
+        Prompts(data, "prompt_id").check()
+
+
+def test_the_check_reads_more_rows_than_one_chunk():
+    rows = [{"prompt": str(n // 2), "prompt_id": n // 2} for n in range(5000)]
+    Prompts(Dataset.from_list(rows), "prompt_id").check()
+    rows[4999]["prompt"] = "other"
+    with pytest.raises(ba.InputError, match="'2499' in row 4998 and 'other' in row 4999"):
+        Prompts(Dataset.from_list(rows), "prompt_id").check()
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=30), st.integers(0, 5))
+def test_turns_follow_one_another(ids, seed):
+    turn_R = turns(ids, [seed])
+    for name in set(ids):
+        mine = [turn for turn, each in zip(turn_R, ids, strict=True) if each == name]
+        assert mine == list(range(mine[0], mine[0] + len(mine)))
