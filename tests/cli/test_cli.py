@@ -115,6 +115,16 @@ def test_small_commands_load_nothing_heavy(command):
     assert run.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.parametrize("command", ["methods", "config", "report LOG", "replay LOG --steps 2 --seeds 1 --workers 1"])
+def test_commands_work_without_ortools(command, log):
+    argv = command.replace("LOG", str(log)).split()
+    code = (
+        f"import sys; sys.modules['ortools'] = None; from budgetalloc.cli.__main__ import main; sys.exit(main({argv}))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
 def test_the_help_says_what_to_type(capsys):
     status, text, errors = said(capsys, "--help")
     assert (status, errors) == (0, "")
