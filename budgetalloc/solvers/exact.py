@@ -86,9 +86,9 @@ def certify(
         _check_floor_tokens(costs, counts_N, budget)
         prices = _whole_tokens(costs, budget.tokens)
     if budget.quotas is not None:
-        domains = checked(domains, budget)
+        inside = checked(domains, budget)
         for domain, (fewest, most) in budget.quotas.items():
-            quotas.append((np.flatnonzero([d == domain for d in domains]), fewest, most))
+            quotas.append((np.flatnonzero([d == domain for d in inside]), fewest, most))
     if max_prompts is not None and counts_N[0] > 0:
         raise BudgetError(f"max_prompts={max_prompts} with floor={budget.floor}: use floor=0 to leave prompts out.")
     problem = Problem(values_PN, counts_N, budget, costs, prices, quotas, max_prompts, float(time_limit), seed)

@@ -341,6 +341,14 @@ def test_replay_attaches_the_policy_as_the_file_says(log, tmp_path, capsys):
     assert (everything["modelled"], everything["mixed"]) == (0.0, 8.0)
 
 
+def test_replay_says_that_a_log_has_no_domains(log, tmp_path, capsys):
+    path = tmp_path / "quotas.yaml"
+    path.write_text("callback:\n  domain: subject\n  quotas: {math: [0.3, 0.5]}\n")
+    status, _, errors = said(capsys, "replay", log, "--config", path)
+    assert status == 1
+    assert "quotas.yaml, line 3: callback.quotas: a log does not say the domain of a prompt" in errors
+
+
 def test_replay_follows_the_pacing_of_the_file(log, tmp_path, capsys):
     path = tmp_path / "paced.yaml"
     path.write_text(
