@@ -1,12 +1,10 @@
 """CP-SAT of OR-Tools, an extra: budgetalloc[ortools]."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
 from budgetalloc.errors import UnsupportedError
-from budgetalloc.solvers.greedy import greedy
 from budgetalloc.solvers.problem import Answer, Problem
 
 _UNITS = 10**9  # CP-SAT counts in integers: values become integers below this
@@ -42,12 +40,9 @@ def by_cp_sat(problem: Problem) -> Answer:
     scaled_PN = np.rint(values_PN / unit).astype(np.int64)
     worth_P = [cp_model.LinearExpr.weighted_sum(row, v.tolist()) for row, v in zip(pick_PN, scaled_PN, strict=True)]
     model.maximize(sum(worth_P))
-    # Greedy's counts as a start: optimal if only the rollouts are limited and values are concave.
-    tokens = budget.tokens if budget.rollouts is None else None
-    start_P = greedy(values_PN, problem.costs_P, replace(budget, tokens=tokens, quotas=None))
-    for row, count in zip(pick_PN, start_P.tolist(), strict=True):
-        for x, n in zip(row, counts_N.tolist(), strict=True):
-            model.add_hint(x, n == count)
+    for row, start in zip(pick_PN, problem.start_P.tolist(), strict=True):
+        for at, x in enumerate(row):
+            model.add_hint(x, at == start)
     search = cp_model.CpSolver()
     search.parameters.max_time_in_seconds = problem.time_limit
     search.parameters.num_workers = 1

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -14,6 +14,7 @@ from budgetalloc.errors import BudgetError, check_choice, check_integer, check_n
 from budgetalloc.solvers.base import check_costs, check_domains, check_values
 from budgetalloc.solvers.cp_sat import by_cp_sat
 from budgetalloc.solvers.domains import checked, why_not
+from budgetalloc.solvers.greedy import greedy
 from budgetalloc.solvers.milp import by_highs
 from budgetalloc.solvers.problem import Problem
 
@@ -27,7 +28,7 @@ class Solution:
     Args:
         counts_P: Rollouts of each prompt.
         value: Their total value.
-        bound: An upper bound on the total value of all counts that satisfy the constraints.
+        bound: An upper bound on the total value of all counts that satisfy the constraints; inf without a proof of any.
         optimal: Whether the search ended before the time limit.
     """
 
@@ -49,6 +50,8 @@ def certify(
     by: By = "highs",
 ) -> Solution:
     """The best counts found within a time limit, and the bound that was proved. Values need not be concave.
+
+    Where `greedy` serves the budget, the counts are never worse than its.
 
     Args:
         values_PN: Value of each count of `budget.grid()`, shape (P, N).
@@ -91,16 +94,24 @@ def certify(
             quotas.append((np.flatnonzero([d == domain for d in inside]), fewest, most))
     if max_prompts is not None and counts_N[0] > 0:
         raise BudgetError(f"max_prompts={max_prompts} with floor={budget.floor}: use floor=0 to leave prompts out.")
-    problem = Problem(values_PN, counts_N, budget, costs, prices, quotas, max_prompts, float(time_limit), seed)
+    # Greedy's counts under what it serves: a start for CP-SAT, and the answer where no better is known in time.
+    single = budget.tokens is None or (budget.rollouts is None and budget.quotas is None)
+    one = budget if single else replace(budget, tokens=None if budget.rollouts else budget.tokens, quotas=None)
+    start_P = np.searchsorted(counts_N, greedy(values_PN, costs, one, domains_P=domains))
+    problem = Problem(values_PN, counts_N, budget, prices, quotas, max_prompts, float(time_limit), seed, start_P)
     chosen_P, bound, optimal = (by_highs if by == "highs" else by_cp_sat)(problem)
     if chosen_P is None and optimal:
         raise BudgetError(why_not(domains or (), budget, int(counts_N[-1]), max_prompts))
+    rows = np.arange(len(values_PN))
+    if not optimal and single and (max_prompts is None or np.count_nonzero(counts_N[start_P]) <= max_prompts):
+        better = chosen_P is None or values_PN[rows, start_P].sum() > values_PN[rows, chosen_P].sum()
+        chosen_P = start_P if better else chosen_P
     if chosen_P is None:
         raise BudgetError(
             f"{budget}: {'HiGHS' if by == 'highs' else 'CP-SAT'} found no counts within time_limit={time_limit:g} s. "
             "Allow more time."
         )
-    value = float(values_PN[np.arange(len(chosen_P)), chosen_P].sum())
+    value = float(values_PN[rows, chosen_P].sum())
     return Solution(counts_N[chosen_P], value, max(bound, value), optimal)
 
 

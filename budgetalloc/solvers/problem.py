@@ -14,23 +14,23 @@ class Problem:
         values_PN: Values, shape (P, N).
         counts_N: Counts of the columns.
         budget: The budget.
-        costs_P: Tokens of one rollout of each prompt, or None.
-        prices: The same and the limit as integers; None without a limit on tokens.
+        prices: Tokens of one rollout of each prompt and the limit, as integers; None without a limit on tokens.
         quotas: For each quota: the indices of the prompts, fewest and most.
         max_prompts: Most prompts with a group that is not empty, or None.
         time_limit: Seconds.
         seed: CP-SAT's random seed.
+        start_P: The columns that `greedy` chooses without the constraints that it does not serve.
     """
 
     values_PN: FloatArray
     counts_N: IntArray
     budget: Budget
-    costs_P: FloatArray | None
     prices: tuple[list[int], int] | None
     quotas: list[tuple[IntArray, int, int]]
     max_prompts: int | None
     time_limit: float
     seed: int
+    start_P: IntArray
 
 
 Answer = tuple[IntArray | None, float, bool]

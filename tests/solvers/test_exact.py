@@ -139,8 +139,15 @@ def test_a_search_cut_short_keeps_a_valid_answer_and_bound(monkeypatch):
 
 def test_no_time_at_all():
     budget = Budget(rollouts=64, floor=2, cap=32)
+    values_PN = mixed_group(Point(np.linspace(0, 1, 16)), budget.grid())
+    given = {"time_limit": 1e-6, "by": "ortools"}
     with pytest.raises(BudgetError, match=r"CP-SAT found no counts within time_limit=1e-06 s\. Allow more time"):
-        certify(mixed_group(Point(np.linspace(0, 1, 16)), budget.grid()), None, budget, time_limit=1e-6, by="ortools")
+        certify(values_PN, [5.0] * 16, replace(budget, tokens=330.0), **given)
+    with pytest.raises(BudgetError, match="CP-SAT found no counts within"):
+        certify(np.pad(values_PN, ((0, 0), (1, 0))), None, replace(budget, floor=0), max_prompts=8, **given)
+    solution = certify(values_PN, None, budget, **given)
+    assert (solution.counts_P == greedy(values_PN, None, budget)).all()  # the answer where the search has none
+    assert (solution.bound, solution.optimal) == (np.inf, False)
 
 
 def test_equal_seeds_give_equal_counts():
@@ -372,7 +379,7 @@ def test_what_highs_is_told_and_a_search_that_it_cuts_short(monkeypatch):
     assert (whole.optimal, cut.optimal) == (True, False)
     assert cut.bound == pytest.approx(whole.bound + values_PN.max() / 1e3)
     with pytest.raises(BudgetError, match=r"HiGHS found no counts within time_limit=10 s\. Allow more time"):
-        certify(values_PN, None, GRID)
+        certify(values_PN, [1.0] * 4, replace(GRID, tokens=20.0))
 
 
 def test_tokens_beyond_the_precision_of_highs_are_cut_off(monkeypatch):
