@@ -3,6 +3,7 @@ them."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -90,13 +91,21 @@ class Quotas:
                     f"The domains are {shown(list(known))}."
                 )
 
+    @cached_property
+    def _pool(self) -> list[Id]:
+        return list(self.domain_of)
+
+    @cached_property
+    def _domains(self) -> list[Hashable]:
+        return list(self.domain_of.values())
+
     def of_step(self, budget: Budget, ids_P: Sequence[Id]) -> tuple[Budget, list[Hashable]]:
         """The budget with the quotas in rollouts, and the domain of each prompt on offer.
 
         Raises:
             BudgetError: no multiple of the quantum lies within a share.
         """
-        domains_P = [self.domain_of.get(name) for name in ids_P]
+        domains_P = self._domains if ids_P is self._pool else [self.domain_of.get(name) for name in ids_P]
         quantum, rollouts, offered = budget.quantum, int(budget.rollouts or 0), set(domains_P)
         counts = {}
         for domain, (low, high) in self.shares.items():
@@ -124,7 +133,7 @@ class Quotas:
             seed: Seed of the policy.
             step: Number of the step; the draw depends on the seed, the step, the batch and the pool.
         """
-        pool = list(self.domain_of)
+        pool = self._pool
         if bounds.candidates == "all":
             return pool
         names = [*self.shares, None]  # None: of no quota
