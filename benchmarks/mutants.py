@@ -30,6 +30,7 @@ from typing import Any
 
 import ortools.sat.python.cp_model  # noqa: F401  what the package imports, so that the forks have it
 import pytest
+import scipy.optimize
 import scipy.stats  # noqa: F401
 import yaml  # noqa: F401
 from hypothesis import Phase, settings
@@ -41,10 +42,13 @@ NOT_RUN = 70  # an exit status that pytest does not use
 # What tests each module besides its doctests: files of `tests/`, and calls of `tests/test_arguments.py`.
 TESTS = {
     "solvers/base": (["solvers/test_base.py", "solvers/test_greedy.py"], ["greedy", "greedy, tokens"]),
-    "solvers/greedy": (["solvers/test_greedy.py"], ["greedy", "greedy, tokens"]),
+    "solvers/greedy": (["solvers/test_greedy.py", "solvers/test_domains.py"], ["greedy", "greedy, tokens"]),
     "solvers/proportional": (["solvers/test_proportional.py"], ["proportional"]),
-    "solvers/systematic": (["solvers/test_systematic.py"], ["systematic"]),
-    "solvers/exact": (["solvers/test_exact.py"], ["certify", "ortools"]),
+    "solvers/systematic": (["solvers/test_systematic.py", "solvers/test_domains.py"], ["systematic"]),
+    "solvers/domains": (["solvers/test_domains.py"], []),
+    "solvers/exact": (["solvers/test_exact.py"], ["certify", "highs", "ortools"]),
+    "solvers/milp": (["solvers/test_exact.py"], ["certify", "highs"]),
+    "solvers/cp_sat": (["solvers/test_exact.py"], ["ortools"]),
     "beliefs/estimator": (
         ["beliefs/test_estimator.py", "beliefs/test_cold.py", "beliefs/test_graded.py"],
         ["BetaEstimator", *(f"BetaEstimator.{x}" for x in ("observe", "belief", "cold", "load_state_dict"))],

@@ -36,6 +36,7 @@ from budgetalloc.policies import uniform as uniform
 from budgetalloc.policies.advantages import group_advantages as group_advantages
 from budgetalloc.solvers.exact import Solution as Solution
 from budgetalloc.solvers.exact import certify as certify
+from budgetalloc.solvers.exact import highs as highs
 from budgetalloc.solvers.exact import ortools as ortools
 from budgetalloc.solvers.greedy import greedy as greedy
 from budgetalloc.solvers.proportional import proportional as proportional

@@ -21,14 +21,14 @@ class Budget:
     Args:
         rollouts: Total rollouts of the step, spent exactly. Required; `None` if only tokens are limited.
         tokens: Total expected tokens of the step, never exceeded; `allocate` then needs `costs_P`. With `rollouts` as
-            well, both limits hold, and the solver is OR-Tools.
+            well, both limits hold, and the solver is `highs`.
         floor: Fewest rollouts of every prompt. With 0 a policy may leave prompts out.
         cap: Most rollouts of one prompt; `None` is no limit.
         quantum: Counts are multiples of it.
         min_group: With `floor=0`, a group has 0 or at least this many rollouts: 2 if the baseline is the mean of the
             group, else 1.
-        quotas: Fewest and most rollouts of a domain, as `{"math": (256, 512)}`; `allocate` then needs `domains_P`, and
-            the solver is OR-Tools. A domain without a quota is not limited.
+        quotas: Fewest and most rollouts of a domain, as `{"math": (256, 512)}`; `allocate` then needs
+            `domains_P`. A domain without a quota is not limited.
 
     Raises:
         BudgetError: a value is out of range, or two contradict each other.

@@ -123,6 +123,7 @@ BUDGET, LOOSE = ba.Budget(12), ba.Budget(12, floor=0)
 BELIEF = ba.Beta([1.0, 2.0, 3.0], [1.0, 1.0, 1.0])
 VALUES = ba.mixed_group(BELIEF, BUDGET.grid())
 TOKENS = ba.Budget(None, tokens=500.0, cap=4)
+QUOTAS = ba.Budget(12, quotas={"y": (2, 4)})
 WORLD = testing.three_kinds
 REPLAY = replay.Replay
 
@@ -233,6 +234,10 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         {"rewards_R": REWARDS, "ids_R": IDS, "baseline": "loo", "scale": "batch", "weight": "prompt"},
     ),
     "greedy": (ba.greedy, {"values_PN": VALUES, "costs_P": None, "budget": BUDGET}),
+    "greedy, quotas": (
+        ba.greedy,
+        {"values_PN": VALUES, "costs_P": None, "budget": QUOTAS, "domains_P": ["x", "x", "y"]},
+    ),
     "greedy, tokens": (
         ba.greedy,
         {"values_PN": ba.mixed_group(BELIEF, TOKENS.grid()), "costs_P": [10.0, 20, 30], "budget": TOKENS},
@@ -252,8 +257,10 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
             "max_prompts": 2,
             "time_limit": 10.0,
             "seed": 0,
+            "by": "highs",
         },
     ),
+    "highs": (ba.highs, {"values_PN": VALUES, "costs_P": None, "budget": BUDGET}),
     "ortools": (ba.ortools, {"values_PN": VALUES, "costs_P": None, "budget": BUDGET}),
     "check_ids": (partial(ids.check_ids, name="ids"), {"ids": IDS}),
     "text_id": (ids.text_id, {"prompt": "2 + 2"}),

@@ -4,6 +4,7 @@ import ast
 import graphlib
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -107,6 +108,35 @@ def test_importing_loads_nothing_heavy():
     assert run.stdout.strip() == "[]"
 
 
+def test_one_module_imports_ortools_which_is_an_extra():
+    importing = {name for name, path in MODULES.items() if "ortools.sat" in path.read_text()}
+    assert importing == {"solvers.cp_sat"}
+    core = tomllib.loads((ROOT.parent / "pyproject.toml").read_text())["project"]
+    assert not any(name.startswith("ortools") for name in core["dependencies"])
+    assert core["optional-dependencies"]["ortools"][0].startswith("ortools")
+
+
+def test_all_budgets_are_served_without_ortools():
+    code = """
+import sys
+sys.modules["ortools"] = None
+import budgetalloc as ba
+rollouts, domains = {"rollouts": 16, "floor": 0, "cap": 8, "min_group": 1}, {"domains_P": ["a", "b", "b"]}
+for policy in (ba.uniform(), ba.knapsack(), ba.adaptive()):
+    for more in ({}, {"tokens": 900.0}, {"quotas": {"a": (4, 6)}}, {"tokens": 900.0, "quotas": {"a": (4, 6)}}):
+        budget = ba.Budget(**rollouts, **more)
+        counts_P = policy.allocate(["x", "y", "z"], budget, [50.0, 40.0, 60.0], **domains)
+        assert counts_P.sum() == 16 and (not budget.quotas or 4 <= counts_P[0] <= 6), (policy, budget, counts_P)
+try:
+    ba.knapsack(solver=ba.ortools).allocate(["x", "y"], ba.Budget(rollouts=8))
+except ba.UnsupportedError as error:
+    print(error)
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert "pip install 'budgetalloc[ortools]'" in run.stdout
+
+
 def test_deciding_loads_nothing_heavy():
     code = (
         "import sys, budgetalloc as ba; p = ba.adaptive(); p.allocate(range(9), ba.Budget(rollouts=16, floor=0));"
@@ -119,7 +149,7 @@ def test_deciding_loads_nothing_heavy():
 PUBLIC = """
 Belief Beta BetaEstimator Budget BudgetError BudgetallocError InputError Learner Ledger LedgerWriter Needs Point Policy
 Replay Solution StateError Step UnsupportedError
-adaptive certify compare comparisons greedy group_advantages hit knapsack success_gain load_state mixed_group
+adaptive certify compare comparisons greedy group_advantages highs hit knapsack success_gain load_state mixed_group
 one_step_value ortools proportional save_state simulate thompson uniform variance
 """
 

@@ -13,7 +13,8 @@ from budgetalloc.policies.base import Policy
 from budgetalloc.policies.compose import spend
 from budgetalloc.policies.decision import Needs, View
 from budgetalloc.policies.ranking import top
-from budgetalloc.solvers.systematic import some_in_groups
+from budgetalloc.solvers.domains import Domains
+from budgetalloc.solvers.systematic import some_in_groups, totals_of_domains
 
 
 def sampled(
@@ -37,6 +38,9 @@ def sampled(
     The posterior baseline allows groups of one, so that a step can cover as many prompts as it has rollouts. Evidence
     fades at every step rather than at a visit, because a visit may be a single rollout. The belief about a prompt
     without visits returns to the prior, so that the prompt is drawn again and forgetting is noticed.
+
+    Under quotas the rollouts are first divided between the domains, in proportion to their total weights within the
+    quotas, and then drawn in each domain.
 
     Args:
         power: i and j, integers from 0 to 16.
@@ -63,12 +67,22 @@ def sampled(
 
     def decide(view: View) -> IntArray:
         belief: Belief = view.belief_P.sample(view.rng) if draw else view.belief_P
+        budget, counts_P = view.budget, np.zeros(len(view.ids_P), dtype=np.int64)
         variance_P = belief.moment(i, j) * (belief.spread_P if i and j else 1.0)
         weights_P = np.sqrt(variance_P) + 1e-9  # prompts with variance 0 come last, but are possible
-        if view.budget.rollouts is None or view.budget.tokens is not None or view.budget.quotas is not None:
-            return spend(belief, top(weights_P, view.budget.smallest_group), view, None)
-        group = group_without_history(len(view.ids_P), view.budget.rollouts, idle) if groups else 1
-        return some_in_groups(weights_P, view.evidence_P < 1, group, view.budget, view.rng)
+        if budget.rollouts is None or budget.tokens is not None:
+            return spend(belief, top(weights_P, budget.smallest_group), view, None)
+        parts: list[tuple[slice | IntArray, int]] = [(slice(None), budget.rollouts)]
+        if budget.quotas is not None:
+            domains = Domains.of(view.domains_P, budget)
+            total_D = totals_of_domains(weights_P, domains, view.rng).tolist()
+            parts = [part for part in zip(domains.rows_D, total_D, strict=True) if part[1]]
+        for rows, rollouts in parts:
+            weights, new = weights_P[rows], view.evidence_P[rows] < 1
+            group = group_without_history(len(weights), rollouts, idle) if groups else 1
+            alone = replace(budget, rollouts=rollouts, quotas=None)
+            counts_P[rows] = some_in_groups(weights, new, group, alone, view.rng)
+        return counts_P
 
     estimator = BetaEstimator(prior=prior, discount=discount, idle=idle, drift=drift)
     needs = Needs(candidates="all", baseline="posterior", scale="group" if groups else "batch", min_group=1)

@@ -12,7 +12,7 @@ from budgetalloc.errors import BudgetError, InputError, check_choice, check_func
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, View
 from budgetalloc.solvers.base import Solver
-from budgetalloc.solvers.exact import ortools
+from budgetalloc.solvers.exact import highs
 from budgetalloc.solvers.greedy import greedy
 from budgetalloc.solvers.proportional import proportional
 from budgetalloc.values import Value, mixed_group, success_gain
@@ -72,7 +72,7 @@ def knapsack(
     Args:
         value: What n rollouts of a prompt are worth, such as `mixed_group`.
         belief: "posterior", the expectation under the Beta; "mean", the value at its mean.
-        solver: `greedy`, or `ortools` where rollouts and tokens are limited or there are quotas, unless given.
+        solver: `greedy`, or `highs` where tokens are limited together with rollouts or quotas, unless given.
         prior, discount, idle, drift: As in `BetaEstimator`. 0.9 predicts best on a logged run of Qwen2.5-Math-1.5B.
         seed: Seeds the ties.
 
@@ -112,7 +112,7 @@ def thompson(
 
     Args:
         value: What n rollouts of a prompt are worth.
-        solver: `greedy`, or `ortools` where rollouts and tokens are limited or there are quotas, unless given.
+        solver: `greedy`, or `highs` where tokens are limited together with rollouts or quotas, unless given.
         prior, discount, idle, drift: As in `BetaEstimator`.
         seed: Seeds the draws and the ties.
 
@@ -139,10 +139,9 @@ def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> In
     doubles until they do.
     """
     budget = view.budget
-    two_resources = budget.rollouts is not None and budget.tokens is not None
-    solve = solver or (ortools if two_resources or budget.quotas is not None else greedy)
-    # A solver given by the user may support quotas, such as partial(ortools, time_limit=60); greedy raises.
-    domains = {"domains_P": view.domains_P} if budget.quotas is not None and solve is not greedy else {}
+    several = budget.tokens is not None and (budget.rollouts is not None or budget.quotas is not None)
+    solve = solver or (highs if several else greedy)
+    domains = {"domains_P": view.domains_P} if budget.quotas is not None else {}
     limit = budget.largest_group
     if solve is greedy and budget.rollouts is not None:
         first = min(_FIRST_LIMIT, _FIRST_CELLS // len(belief))
@@ -157,7 +156,13 @@ def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> In
         counts_N = budget.grid(limit)
         costs_P = view.costs_P if budget.tokens is not None else None
         values_PN = value(belief, counts_N)
-        counts_P = solve(values_PN, costs_P, budget, **domains)
+        try:
+            counts_P = solve(values_PN, costs_P, budget, **domains)
+        except BudgetError:
+            if not domains or limit >= budget.largest_group:
+                raise
+            limit *= 2  # the prompts of a domain may need more than the table holds
+            continue
         if solver is not None and not _are_counts(counts_P, len(belief)):
             raise InputError(
                 f"solver={_name(solver)} returned {shown(counts_P)}: return an integer count for each prompt."

@@ -59,7 +59,7 @@ from budgetalloc.policies.published.which_rollouts.pods import d3s, pods
 from budgetalloc.policies.published.which_rollouts.roc import roc
 from budgetalloc.policies.published.which_rollouts.shuffle_r1 import shuffle_r1
 from budgetalloc.policies.published.which_rollouts.whole_groups import keep_mixed, top_p
-from budgetalloc.solvers.exact import ortools
+from budgetalloc.solvers.exact import highs, ortools
 from budgetalloc.solvers.greedy import greedy
 from budgetalloc.values import hit, mixed_group, success_gain, variance
 
@@ -86,7 +86,7 @@ MEANINGS: dict[Checked, str] = {
 
 NAMED: dict[str, dict[str, Callable[..., Any]]] = {
     "value": {"mixed_group": mixed_group, "hit": hit, "variance": variance, "success_gain": success_gain},
-    "solver": {"greedy": greedy, "ortools": ortools},
+    "solver": {"greedy": greedy, "highs": highs, "ortools": ortools},
 }
 """The functions that a text can name, such as a file of settings, by the argument that takes them."""
 

@@ -56,6 +56,14 @@ def check_domains(domains_P: Any, prompts: int) -> list[Hashable]:
     domains = check_list("domains_P", domains_P, f"the domain of each of the {prompts} prompts")
     if len(domains) != prompts:
         raise InputError(f"domains_P has {len(domains)} entries for {prompts} prompts: give one each.")
+    try:
+        set(domains)  # at C speed
+    except TypeError:
+        _name_unhashable(domains)
+    return domains
+
+
+def _name_unhashable(domains: list[Any]) -> None:
     for at, domain in enumerate(domains):
         try:
             hash(domain)
@@ -63,4 +71,3 @@ def check_domains(domains_P: Any, prompts: int) -> list[Hashable]:
             raise InputError(
                 f"domains_P[{at}]={shown(domain)} cannot name a domain: use a str, an int or another hashable value."
             ) from error
-    return domains

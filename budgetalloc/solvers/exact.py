@@ -1,29 +1,34 @@
-"""The exact solver: a multiple-choice knapsack with several resources, by OR-Tools CP-SAT (imported when called)."""
+"""The exact solvers: a multiple-choice knapsack with several resources, by HiGHS or CP-SAT."""
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import Budget, IntArray
-from budgetalloc.errors import BudgetError, InputError, check_integer, check_number
+from budgetalloc.errors import BudgetError, check_choice, check_integer, check_number
 from budgetalloc.solvers.base import check_costs, check_domains, check_values
+from budgetalloc.solvers.cp_sat import by_cp_sat
+from budgetalloc.solvers.domains import checked, why_not
 from budgetalloc.solvers.greedy import greedy
+from budgetalloc.solvers.milp import by_highs
+from budgetalloc.solvers.problem import Problem
 
-_UNITS = 10**9  # CP-SAT counts in integers: values become integers below this
+By = Literal["highs", "ortools"]
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Counts, and what CP-SAT proved about them.
+    """Counts, and what the solver proved about them.
 
     Args:
         counts_P: Rollouts of each prompt.
         value: Their total value.
-        bound: An upper bound on the total value of all counts that satisfy the constraints.
+        bound: An upper bound on the total value of all counts that satisfy the constraints; inf without a proof of any.
         optimal: Whether the search ended before the time limit.
     """
 
@@ -42,8 +47,11 @@ def certify(
     max_prompts: int | None = None,
     time_limit: float = 10.0,
     seed: int = 0,
+    by: By = "highs",
 ) -> Solution:
-    """The best counts found within a time limit, and the bound that CP-SAT proved. Values need not be concave.
+    """The best counts found within a time limit, and the bound that was proved. Values need not be concave.
+
+    Where `greedy` serves the budget, the counts are never worse than its.
 
     Args:
         values_PN: Value of each count of `budget.grid()`, shape (P, N).
@@ -53,10 +61,13 @@ def certify(
         max_prompts: Most prompts with a group that is not empty.
         time_limit: Time limit of the search, in seconds.
         seed: CP-SAT's random seed. One worker is used, so that every rank and every run finds the same counts
-            (unless the time limit cuts the search short).
+            (unless the time limit cuts the search short). HiGHS draws nothing.
+        by: "highs", HiGHS of SciPy; "ortools", CP-SAT of OR-Tools, an extra: pip install 'budgetalloc[ortools]'.
+            `benchmarks/README.md` compares them.
 
     Raises:
-        BudgetError: the constraints contradict each other, or no counts were found in time.
+        BudgetError: the constraints contradict each other, or no counts were found in time. UnsupportedError: OR-Tools
+            is not installed.
 
     >>> from budgetalloc import Budget, Point, mixed_group
     >>> budget = Budget(rollouts=16, floor=0, quotas={"code": (0, 6)})
@@ -70,65 +81,60 @@ def certify(
         check_integer("max_prompts", max_prompts, 0)
     check_number("time_limit", time_limit, 0, 1e6, without=(0,))
     check_integer("seed", seed, 0, 2**31 - 1)  # CP-SAT's own bound
-    domains_P = None if domains_P is None else check_domains(domains_P, len(values_PN))
+    check_choice("by", by, get_args(By))
+    domains = None if domains_P is None else check_domains(domains_P, len(values_PN))
+    costs, prices, quotas = None, None, []
     if budget.tokens is not None:
         costs = check_costs(costs_P, len(values_PN))
         _check_floor_tokens(costs, counts_N, budget)
-    from ortools.sat.python import cp_model  # deferred: importing budgetalloc must not load OR-Tools
+        prices = _whole_tokens(costs, budget.tokens)
+    if budget.quotas is not None:
+        inside = checked(domains, budget)
+        for domain, (fewest, most) in budget.quotas.items():
+            quotas.append((np.flatnonzero([d == domain for d in inside]), fewest, most))
+    if max_prompts is not None and counts_N[0] > 0:
+        raise BudgetError(f"max_prompts={max_prompts} with floor={budget.floor}: use floor=0 to leave prompts out.")
+    # Greedy's counts under what it serves: a start for CP-SAT, and the answer where no better is known in time.
+    single = budget.tokens is None or (budget.rollouts is None and budget.quotas is None)
+    one = budget if single else replace(budget, tokens=None if budget.rollouts else budget.tokens, quotas=None)
+    start_P = np.searchsorted(counts_N, greedy(values_PN, costs, one, domains_P=domains))
+    problem = Problem(values_PN, counts_N, budget, prices, quotas, max_prompts, float(time_limit), seed, start_P)
+    chosen_P, bound, optimal = (by_highs if by == "highs" else by_cp_sat)(problem)
+    if chosen_P is None and optimal:
+        raise BudgetError(why_not(domains or (), budget, int(counts_N[-1]), max_prompts))
+    rows = np.arange(len(values_PN))
+    if not optimal and single and (max_prompts is None or np.count_nonzero(counts_N[start_P]) <= max_prompts):
+        better = chosen_P is None or values_PN[rows, start_P].sum() > values_PN[rows, chosen_P].sum()
+        chosen_P = start_P if better else chosen_P
+    if chosen_P is None:
+        raise BudgetError(
+            f"{budget}: {'HiGHS' if by == 'highs' else 'CP-SAT'} found no counts within time_limit={time_limit:g} s. "
+            "Allow more time."
+        )
+    value = float(values_PN[rows, chosen_P].sum())
+    return Solution(counts_N[chosen_P], value, max(bound, value), optimal)
 
-    model = cp_model.CpModel()
-    pick_PN = [[model.new_bool_var("") for _ in counts_N] for _ in values_PN]
-    for row in pick_PN:
-        model.add_exactly_one(row)
-    rollouts_P = [cp_model.LinearExpr.weighted_sum(row, counts_N.tolist()) for row in pick_PN]
-    if budget.rollouts is not None:
-        model.add(sum(rollouts_P) == int(budget.rollouts))
-    if budget.tokens is not None:
-        price_P, limit = _whole_tokens(costs, budget.tokens)
-        model.add(cp_model.LinearExpr.weighted_sum(rollouts_P, price_P) <= limit)
-    for domain, (fewest, most) in _check_quotas(domains_P, budget, len(values_PN)).items():
-        inside = [r for r, d in zip(rollouts_P, domains_P or (), strict=True) if d == domain]
-        model.add_linear_constraint(sum(inside), fewest, most)
-    if max_prompts is not None:
-        if counts_N[0] > 0:
-            raise BudgetError(f"max_prompts={max_prompts} with floor={budget.floor}: use floor=0 to leave prompts out.")
-        model.add(sum(row[0].negated() for row in pick_PN) <= max_prompts)
 
-    unit = float(np.abs(values_PN).max()) / _UNITS or 1.0
-    scaled_PN = np.rint(values_PN / unit).astype(np.int64)
-    worth_P = [cp_model.LinearExpr.weighted_sum(row, v.tolist()) for row, v in zip(pick_PN, scaled_PN, strict=True)]
-    model.maximize(sum(worth_P))
-    # Greedy's counts as a start: optimal if only the rollouts are limited and values are concave.
-    tokens = budget.tokens if budget.rollouts is None else None
-    start_P = greedy(values_PN, costs_P, replace(budget, tokens=tokens, quotas=None))
-    for row, count in zip(pick_PN, start_P.tolist(), strict=True):
-        for x, n in zip(row, counts_N.tolist(), strict=True):
-            model.add_hint(x, n == count)
-    search = cp_model.CpSolver()
-    search.parameters.max_time_in_seconds = float(time_limit)
-    search.parameters.num_workers = 1
-    search.parameters.random_seed = seed
-    search.parameters.relative_gap_limit = 1e-9  # below it, only the rounding of values to integers is left
-    status = search.solve(model)
-    if status == cp_model.INFEASIBLE:
-        raise BudgetError(_why_infeasible(budget, counts_N, domains_P or (), max_prompts))
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        raise BudgetError(f"{budget}: CP-SAT found no counts within time_limit={time_limit:g} s. Allow more time.")
-    chosen = np.array([[search.boolean_value(x) for x in row] for row in pick_PN]).argmax(axis=1)
-    value = float(values_PN[np.arange(len(chosen)), chosen].sum())
-    bound = (search.best_objective_bound + 0.5 * len(values_PN)) * unit  # each value was rounded by half a unit at most
-    return Solution(counts_N[chosen], value, max(bound, value), status == cp_model.OPTIMAL)
+def highs(values_PN: ArrayLike, costs_P: ArrayLike | None, budget: Budget, **constraints: object) -> IntArray:
+    """`certify` by HiGHS as a solver: its counts alone, with the same arguments.
+
+    >>> from budgetalloc import Budget, Point, mixed_group
+    >>> budget = Budget(rollouts=16, tokens=2000, floor=2)
+    >>> highs(mixed_group(Point([0.5, 0.1]), budget.grid()), [100, 200], budget)
+    array([12,  4])
+    """
+    return certify(values_PN, costs_P, budget, by="highs", **constraints).counts_P  # type: ignore[arg-type]
 
 
 def ortools(values_PN: ArrayLike, costs_P: ArrayLike | None, budget: Budget, **constraints: object) -> IntArray:
-    """`certify` as a solver: its counts alone, with the same arguments.
+    """`certify` by CP-SAT as a solver: its counts alone, with the same arguments.
 
     >>> from budgetalloc import Budget, Point, mixed_group
     >>> budget = Budget(rollouts=16, tokens=2000, floor=2)
     >>> ortools(mixed_group(Point([0.5, 0.1]), budget.grid()), [100, 200], budget)
     array([12,  4])
     """
-    return certify(values_PN, costs_P, budget, **constraints).counts_P  # type: ignore[arg-type]
+    return certify(values_PN, costs_P, budget, by="ortools", **constraints).counts_P  # type: ignore[arg-type]
 
 
 def _whole_tokens(costs_P: FloatArray, tokens: float) -> tuple[list[int], int]:
@@ -163,43 +169,3 @@ def _check_floor_tokens(costs_P: FloatArray, counts_N: IntArray, budget: Budget)
         raise BudgetError(
             f"{budget}: its rollouts cost at least {least:g} tokens. Use tokens={math.ceil(least)} or more."
         )
-
-
-def _check_quotas(
-    domains_P: Sequence[Hashable] | None, budget: Budget, prompts: int
-) -> Mapping[Hashable, tuple[int, int]]:
-    if budget.quotas is None:
-        return {}
-    if domains_P is None:
-        raise InputError(f"domains_P=None: quotas need the domain of each of the {prompts} prompts.")
-    for domain in budget.quotas:
-        if domain not in domains_P:
-            raise InputError(f"quotas name {domain!r}, which is the domain of no prompt: {set(domains_P)}.")
-    return budget.quotas
-
-
-def _why_infeasible(
-    budget: Budget,
-    counts_N: IntArray,
-    domains_P: Sequence[Hashable],
-    max_prompts: int | None,
-) -> str:
-    """Names each constraint that is infeasible alone, or else all constraints, because they contradict each other."""
-    total, least, most = budget.rollouts, int(counts_N[0]), int(counts_N[-1])
-    quotas = budget.quotas or {}
-    wrong = []
-    for domain, (fewest, highest) in quotas.items():
-        inside = sum(d == domain for d in domains_P)
-        if fewest > inside * most or highest < inside * least:
-            can = (inside * least, inside * most)
-            wrong.append(f"quotas[{domain!r}]=({fewest}, {highest}) cannot hold for {inside} prompts: use {can}")
-    if total is not None and (asked := sum(q[0] for q in quotas.values())) > total:
-        wrong.append(f"quotas ask for {asked} rollouts: use rollouts={asked}, or quotas that ask for {total}")
-    if total is not None and max_prompts is not None and max_prompts * most < total:
-        wrong.append(
-            f"max_prompts={max_prompts} allows {max_prompts * most} rollouts: use max_prompts={-(-total // most)}"
-        )
-    if not wrong:
-        given = {"quotas": quotas, "max_prompts": max_prompts is not None, "tokens": budget.tokens is not None}
-        wrong.append(f"Loosen {', '.join([x for x, there in given.items() if there]) or 'floor, cap or quantum'}")
-    return f"{budget}: no counts satisfy all constraints. {'; '.join(wrong)}."

@@ -1,6 +1,8 @@
 """The greedy solver: exact for concave values, by a threshold on the gain per rollout."""
 
 import math
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -8,10 +10,17 @@ from numpy.typing import ArrayLike, NDArray
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, UnsupportedError
-from budgetalloc.solvers.base import check_costs, check_values
+from budgetalloc.solvers.base import check_costs, check_domains, check_values
+from budgetalloc.solvers.domains import Domains
 
 
-def greedy(values_PN: ArrayLike, costs_P: ArrayLike | None, budget: Budget) -> IntArray:
+def greedy(
+    values_PN: ArrayLike,
+    costs_P: ArrayLike | None,
+    budget: Budget,
+    *,
+    domains_P: Sequence[Hashable] | None = None,
+) -> IntArray:
     """Spends on the best gain per rollout (or per token) first: exact for concave values.
 
     Values that are not concave are replaced by their concave hull, and the answer is within one block (one segment of
@@ -21,14 +30,15 @@ def greedy(values_PN: ArrayLike, costs_P: ArrayLike | None, budget: Budget) -> I
     Args:
         values_PN: Value of each count of `budget.grid()`, shape (P, N); fewer columns act as a lower cap.
         costs_P: Tokens of one rollout of each prompt, shape (P,), for a budget in tokens; else ignored.
-        budget: With rollouts, spent exactly; with tokens, never exceeded.
+        budget: With rollouts, spent exactly; with tokens, never exceeded. Quotas hold.
+        domains_P: The domain of each prompt; needed where the budget has quotas.
 
     Returns:
         Counts, shape (P,).
 
     Raises:
         BudgetError: the budget cannot be spent.
-        UnsupportedError: rollouts and tokens are both limited, or there are quotas; use `ortools`.
+        UnsupportedError: rollouts and tokens are both limited, or tokens and quotas; use `highs`.
 
     >>> from budgetalloc import Budget, Point, mixed_group
     >>> budget = Budget(rollouts=16, floor=2)
@@ -36,12 +46,15 @@ def greedy(values_PN: ArrayLike, costs_P: ArrayLike | None, budget: Budget) -> I
     array([5, 9, 2])
     """
     values_PN, counts_N = check_values(values_PN, budget)
-    if budget.quotas is not None:
-        raise UnsupportedError(f"{budget}: greedy does not serve quotas. Use solver=ortools.")
     if budget.tokens is not None:
-        if budget.rollouts is not None:
-            raise UnsupportedError(f"{budget}: greedy spends one resource. Use solver=ortools for rollouts and tokens.")
+        if budget.rollouts is not None or budget.quotas is not None:
+            raise UnsupportedError(
+                f"{budget}: greedy spends one resource. Use solver=highs for tokens with rollouts or with quotas."
+            )
         return _greedy_tokens(values_PN, check_costs(costs_P, len(values_PN)), counts_N, budget)
+    if budget.quotas is not None:
+        domains = None if domains_P is None else check_domains(domains_P, len(values_PN))
+        return _greedy_quotas(values_PN, counts_N, Domains.of(domains, budget, int(counts_N[-1])))
     blocks = _Blocks(values_PN, counts_N)
     left = int(budget.rollouts or 0) - len(values_PN) * int(counts_N[0])
     order = blocks.best(left // budget.quantum)
@@ -111,6 +124,41 @@ def _pool(slopes_B: FloatArray, sizes_B: IntArray) -> tuple[FloatArray, IntArray
     sizes = np.zeros_like(sizes_B)
     sizes[starts] = np.add.reduceat(sizes_B, starts)
     return np.asarray(fit.x, dtype=np.float64), sizes
+
+
+def _greedy_quotas(values_PN: FloatArray, counts_N: IntArray, domains: Domains) -> IntArray:
+    """The totals by domain, then each domain alone.
+
+    The gains of a domain in falling order are the slopes of its value as a function of its total, which is therefore
+    concave: the first `low` rollouts are forced, those after `high` are out of reach, and of the others the best of all
+    domains are taken. That is optimal by exchange: to give one domain a rollout more, another must give up one whose
+    gain is at least as large (Ibaraki and Katoh, Resource Allocation Problems, 1988, ch. 4). Where the blocks have
+    several sizes, these totals are optimal for the concave hulls, and the nearest that can be spent are used.
+    """
+    budget, total_D = domains.budget, np.zeros(len(domains.rows_D), dtype=np.int64)
+    gains, open_sizes, owners = [], [], []
+    for at, rows in enumerate(domains.rows_D):
+        base = len(rows) * int(counts_N[0])
+        low, high = int(domains.low_D[at]) - base, int(domains.high_D[at]) - base
+        blocks = _Blocks(values_PN[rows], counts_N)
+        order = blocks.best(high // budget.quantum)
+        ends = np.cumsum(blocks.size(order))
+        starts = np.concatenate([[0], ends[:-1]]) if ends.size else ends
+        total_D[at] = base + low
+        gains.append(blocks.gains[order])
+        open_sizes.append(np.maximum(np.minimum(ends, high) - np.maximum(starts, low), 0))
+        owners.append(np.full(order.size, at))
+    order = np.argsort(-np.concatenate(gains), kind="stable")
+    sizes, owner = np.concatenate(open_sizes)[order], np.concatenate(owners)[order]
+    left = int(budget.rollouts or 0) - int(total_D.sum())
+    taken = np.clip(left - (np.cumsum(sizes) - sizes), 0, sizes)
+    total_D = domains.spendable(total_D + np.bincount(owner, weights=taken, minlength=len(total_D)))
+    counts_P = np.zeros(len(values_PN), dtype=np.int64)
+    for rows, total in zip(domains.rows_D, total_D.tolist(), strict=True):
+        if total:
+            alone = replace(budget, rollouts=total, quotas=None)
+            counts_P[rows] = greedy(values_PN[rows, : alone.counts], None, alone)
+    return counts_P
 
 
 def _spend_rest(values_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, left: int, budget: Budget) -> IntArray:

@@ -32,7 +32,7 @@ def proportional(weights_P: ArrayLike, costs_P: ArrayLike | None, budget: Budget
     if costs_P is not None:
         raise UnsupportedError(f"costs_P={shown(costs_P)}: proportional shares out rollouts only. Use costs_P=None.")
     if budget.rollouts is None or budget.tokens is not None or budget.quotas is not None:
-        raise UnsupportedError(f"{budget}: proportional shares out rollouts only. Use solver=ortools for the rest.")
+        raise UnsupportedError(f"{budget}: proportional shares out rollouts only. Use solver=highs for the rest.")
     weights = check_weights(weights_P, budget)
     low, high = budget.smallest_group // budget.quantum, budget.largest_group // budget.quantum
     total = int(budget.rollouts) // budget.quantum
@@ -50,14 +50,17 @@ def proportional(weights_P: ArrayLike, costs_P: ArrayLike | None, budget: Budget
     return counts_P * budget.quantum
 
 
-def clipped_shares(weights: FloatArray, total: int, low: int, high: int) -> FloatArray:
-    """Real numbers clip(scale * weights, low, high) that add up to total; weights are not all zero."""
+def clipped_shares(weights: FloatArray, total: int, low: int | IntArray, high: int | IntArray) -> FloatArray:
+    """Real numbers clip(scale * weights, low, high) that add up to total; weights are not all zero.
+
+    The bounds are those of all weights, or of each.
+    """
     positive = np.maximum(weights / weights.max(), 1e-12)
     unclipped = positive * (total / positive.sum())
-    if low <= unclipped.min() and unclipped.max() <= high:
+    if (low <= unclipped).all() and (unclipped <= high).all():
         return np.asarray(unclipped)
     # The sum of clipped shares rises with the scale: bisect in the log domain, which spans any range of weights.
-    below, above = np.log(low / 2 / positive.max() + 1e-300), np.log((high + 1) / positive.min())
+    below, above = np.log(np.min(low) / 2 / positive.max() + 1e-300), np.log((np.max(high) + 1) / positive.min())
     for _ in range(200):
         middle = (below + above) / 2
         if np.clip(np.exp(middle) * positive, low, high).sum() < total:

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import Budget, IntArray, check_budget
 from budgetalloc.errors import UnsupportedError, check_rng
+from budgetalloc.solvers.domains import Domains, groups_fit
 from budgetalloc.solvers.proportional import check_weights, clipped_shares, largest_remainder
 
 
@@ -41,7 +42,7 @@ def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -
     check_rng(rng)
     if budget.rollouts is None or budget.tokens is not None or budget.quotas is not None:
         raise UnsupportedError(
-            f"{budget}: systematic sampling shares out rollouts only. Use solver=ortools for the rest."
+            f"{budget}: systematic sampling shares out rollouts only. Use solver=highs for the rest."
         )
     weights = check_weights(weights_P, budget)
     quantum, total = budget.quantum, budget.rollouts // budget.quantum
@@ -89,7 +90,7 @@ def some_in_groups(
         groups = min(int(share * total / least + rng.random()), grouped, total // least)
         part = least * max(groups, -(-(total - single * most) // least))  # the others may be too few for the rest
     alone = total - part
-    if not (_fits(part, grouped, least, most) and _fits(alone, single, budget.smallest_group, most)):
+    if not (groups_fit(part, grouped, least, most) and groups_fit(alone, single, budget.smallest_group, most)):
         return systematic(weights_P, budget, rng)
     counts_P = np.zeros(len(weights_P), dtype=np.int64)
     if part:
@@ -99,9 +100,27 @@ def some_in_groups(
     return counts_P
 
 
-def _fits(rollouts: int, prompts: int, least: int, most: int) -> bool:
-    """Whether so many rollouts can be divided into groups of `least` to `most`, at most one for each prompt."""
-    return rollouts >= 0 and -(-rollouts // most) <= min(prompts, rollouts // least)
+def totals_of_domains(weights_P: FloatArray, domains: Domains, rng: np.random.Generator) -> IntArray:
+    """The rollouts of each domain: its share of the total weight, clipped to its quota and rounded at random.
+
+    The expectation of a total is its clipped share where groups of one are allowed; else totals that cannot be spent
+    in groups are replaced by the nearest that can.
+
+    Args:
+        weights_P: Non-negative weights, shape (P,).
+        domains: The domains of the prompts, with their quotas.
+        rng: Generator; one number is drawn per call.
+
+    >>> budget, rng = Budget(rollouts=16, floor=0, min_group=1, quotas={"code": (8, 12)}), np.random.default_rng(0)
+    >>> totals_of_domains(np.array([3.0, 2.0, 1.0]), Domains.of(["math", "math", "code"], budget), rng)
+    array([8, 8])
+    """
+    weights_D = np.array([float(weights_P[rows].sum()) for rows in domains.rows_D])
+    weights_D = weights_D if weights_D.any() else np.array([float(len(rows)) for rows in domains.rows_D])
+    quantum, start = domains.budget.quantum, float(rng.random())
+    total, low_D, high_D = int(domains.budget.rollouts or 0), domains.low_D // quantum, domains.high_D // quantum
+    shares_D = clipped_shares(weights_D, total // quantum, low_D, high_D)
+    return domains.spendable(quantum * _round(shares_D, start))
 
 
 def _round(shares: FloatArray, start: float) -> IntArray:

@@ -8,17 +8,21 @@ import numpy as np
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import EQUAL, extremes, mixed_groups, unequal
 from budgetalloc.budget import IntArray
+from budgetalloc.policies.quotas import Quotas
 from budgetalloc.training.batch import Batch
 from budgetalloc.values import mixed_group
 
 
-def describe(batch: Batch, *, hints: bool = False, pool_met: float | None = None) -> dict[str, float]:
+def describe(
+    batch: Batch, *, hints: bool = False, pool_met: float | None = None, quotas: Quotas | None = None
+) -> dict[str, float]:
     """The metrics of a step. Rollouts with a hint are left out, because the beliefs predict success without hints.
 
     Args:
         batch: The step.
         hints: Whether to count the rollouts with a hint.
         pool_met: Share of the dataset's prompts seen before the step, if known.
+        quotas: Shares of the rollouts by domain, if there are any.
     """
     rows = np.flatnonzero(~batch.hinted_R & ~np.isnan(batch.success_R))
     success_R, belief_R = batch.success_R[rows], batch.belief_R.take(rows)
@@ -33,6 +37,8 @@ def describe(batch: Batch, *, hints: bool = False, pool_met: float | None = None
     metrics["all_equal"] = float(not unequal(low, high)[0])
     if pool_met is not None:
         metrics["pool_met"] = pool_met
+    if quotas is not None:
+        metrics |= quotas.described(batch.ids_R)
     return metrics | {"hinted": float(np.sum(batch.hinted_R))} if hints else metrics
 
 

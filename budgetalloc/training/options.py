@@ -9,10 +9,12 @@ import numpy as np
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import check_range, check_success
 from budgetalloc.errors import InputError
-from budgetalloc.policies import Needs
+from budgetalloc.policies import Needs, Policy
 from budgetalloc.policies.advantages import EPS, Baseline, Scale, Weight, batch_advantages, posterior_mean
 from budgetalloc.policies.bounds import Bounds
+from budgetalloc.policies.quotas import Quotas, Shares, check_domain_and_shares
 from budgetalloc.training.batch import Batch
+from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.scoring import Scoring
 from budgetalloc.training.success import Success
 
@@ -31,6 +33,8 @@ class Options:
         generate: Rollouts that a step may generate per rollout that it trains on.
         hint: From a dataset row to the row with a hint, or None.
         buffer: Responses of earlier steps, of a type that the trainer's adapter serves, or None.
+        domain: The dataset column of the domains, or None.
+        quotas: The lowest and highest share of the rollouts of each domain, or None.
     """
 
     bounds: Bounds
@@ -43,6 +47,8 @@ class Options:
     generate: int
     hint: Callable[[dict[str, Any]], dict[str, Any]] | None
     buffer: Any
+    domain: str | None
+    quotas: Shares | None
 
     @classmethod
     def resolve(cls, needs: Needs, trainer_scale: Any, given: dict[str, Any]) -> "Options":
@@ -60,7 +66,7 @@ class Options:
         bounds = Bounds.resolve(needs, **sizes)
         keep_batch = needs.keep_batch and bounds.candidates == 1
         # A buffer selects rows without signal, for which TRL's float32 advantages may not be exactly 0.
-        keep_advantages = keep_batch and given["buffer"] is None
+        keep_advantages = keep_batch and given.get("buffer") is None
         options = cls(
             bounds=bounds,
             baseline=_first(given["baseline"], needs.baseline, None if keep_advantages else "group"),
@@ -70,8 +76,10 @@ class Options:
             reward_range=None if given["reward_range"] is None else check_range(given["reward_range"]),
             keep_batch=keep_batch,
             generate=needs.generate,
-            hint=given["hint"],
-            buffer=given["buffer"],
+            hint=given.get("hint"),
+            buffer=given.get("buffer"),
+            domain=given.get("domain"),
+            quotas=check_domain_and_shares(given.get("domain"), given.get("quotas")),
         )
         for name, allowed in (("baseline", Baseline), ("scale", Scale), ("weight", Weight)):
             value = getattr(options, name)
@@ -94,6 +102,14 @@ class Options:
     def scoring(self, names: Sequence[str], weights: Sequence[float], quiet: bool) -> Scoring:
         """The scoring of these reward functions; a policy that decides nothing needs no range."""
         return Scoring(names, weights, self.success, None if self.keep_batch else self.reward_range, quiet)
+
+    def quotas_of(self, prompts: Prompts, policy: Policy, rollouts: int, group: int) -> Quotas | None:
+        """The quotas of these prompts, which this policy can keep; None if there are none."""
+        if self.quotas is None or self.domain is None:
+            return None
+        quotas = Quotas(self.quotas, prompts.domains(self.domain))
+        quotas.check(policy, self.bounds, rollouts, group)
+        return quotas
 
     def advantages(self, batch: Batch, rewards_R: FloatArray | None = None) -> FloatArray:
         """Advantages of a batch in units of the total reward, shape (R,); 0 where all rewards of the batch are equal.

@@ -1,13 +1,13 @@
 """The prompt of each row, and the dataset as a pool of distinct prompts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from budgetalloc.beliefs.ids import Id, check_ids, factorize, text_id
-from budgetalloc.errors import InputError, UnsupportedError
+from budgetalloc.errors import InputError, UnsupportedError, nearest, shown
 from budgetalloc.logs.texts import prompt_text
 
 _FINGERPRINT_ROWS = 1000
@@ -92,6 +92,36 @@ class Prompts:
     def first_rows(self) -> dict[Id, int]:
         """Each distinct prompt of the dataset with the index of its first row, in the dataset's order."""
         return self._index()[0]
+
+    def domains(self, column: str) -> dict[Id, Hashable]:
+        """The domain of each distinct prompt, from this column of the dataset.
+
+        Raises:
+            UnsupportedError: rows that cannot be indexed. InputError: no such column, a value that cannot name a
+                domain, or rows of one prompt in two domains.
+        """
+        columns = list(getattr(self.dataset, "column_names", None) or [])
+        if not self.indexable:
+            raise UnsupportedError(
+                f"quotas need the domain of every prompt, and a {type(self.dataset).__name__} does not list its rows. "
+                "Pass a datasets.Dataset."
+            )
+        if column not in columns:
+            raise InputError(
+                f"domain={column!r}: the train dataset has no such column{nearest(column, columns)} It has {columns}."
+            )
+        domains = list(self.dataset[column])
+        for at, domain in enumerate(domains):
+            if not isinstance(domain, (str, int, type(None))):
+                raise InputError(f"{column}={shown(domain)} in row {at} cannot name a domain: use a str or an int.")
+        for name, rows in self.rows_of_one().items():
+            for row in rows:
+                if domains[row] != domains[rows[0]]:
+                    raise InputError(
+                        f"The prompt {name!r} has two domains: {column!r} is {domains[rows[0]]!r} in row {rows[0]} and "
+                        f"{domains[row]!r} in row {row}. Give all rows of a prompt one domain."
+                    )
+        return {name: domains[row] for name, row in self.first_rows().items()}
 
     def rows_of_one(self) -> dict[Id, list[int]]:
         """The prompts that have several rows, such as one for each accepted answer, with the indices of those."""

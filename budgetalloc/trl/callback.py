@@ -17,6 +17,7 @@ from budgetalloc.logs.texts import TextsWriter
 from budgetalloc.logs.write import LedgerWriter
 from budgetalloc.policies import Policy, adaptive
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
+from budgetalloc.policies.quotas import Shares
 from budgetalloc.training.batch import Batch
 from budgetalloc.training.options import Options
 from budgetalloc.training.prompts import Prompts
@@ -41,9 +42,10 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
     """Lets an allocation policy decide how many rollouts each prompt gets.
 
     Attach it by `trainer.add_callback(AdaptiveGRPOCallback(trainer))`. Counts are decided before each generation, from
-    all rewards seen so far. The number of rows in a generation batch is that of `GRPOConfig`; only their assignment to
-    prompts changes. Evaluation is unchanged. With `candidates` other than 1 the length of an epoch is unchanged too: an
-    epoch has as many steps as without the callback, and need not visit every prompt.
+    all rewards seen so far. The number of rows in a generation batch is that of `GRPOConfig` at every step; only their
+    assignment to prompts changes. (`AdaptiveRolloutWorker(rollouts_per_step=)` takes a number that varies.) Evaluation
+    is unchanged. With `candidates` other than 1 the length of an epoch is unchanged too: an epoch has as many steps as
+    without the callback, and need not visit every prompt.
 
     Metrics go to the trainer's log. W&B, trackio and TensorBoard, if listed in `report_to`, also get histograms of the
     counts and of the predicted success rates since the last log, and a table of the 20 prompts with the most tokens so
@@ -77,6 +79,9 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             `CorrectResponseBuffer` of `budgetalloc.trl.experimental.buffers`. They are trained on with the
             log-probabilities of the model that generated them; beliefs, metrics and ledger use fresh rollouts only. A
             step is an optimizer step. Checkpoints hold the buffer's state as well as the policy's.
+        domain: The dataset column that names the domain of a prompt, for `quotas`.
+        quotas: Lowest and highest share of the generated rollouts of each domain, such as {"math": (0.3, 0.5)}, kept at
+            every step and logged as `budgetalloc/share/DOMAIN`; prompts of other domains, or of none, are not limited.
         ledger: A file to which every rollout is appended; see `budgetalloc.logs.ledger`. The beginning of each prompt's
             text is written once, to a file beside it that ends in .prompts, for `budgetalloc report`.
         allow_dataset_change: Resume with another train dataset than the checkpoint's; known prompts keep their beliefs.
@@ -106,6 +111,8 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         reward_range: tuple[float, float] | None = None,
         hint: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
         buffer: SelectiveSampleBuffer | CorrectResponseBuffer | None = None,
+        domain: str | None = None,
+        quotas: Shares | None = None,
         ledger: str | os.PathLike[str] | None = None,
         allow_dataset_change: bool = False,
     ) -> None:
@@ -125,6 +132,8 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             "reward_range": reward_range,
             "hint": hint,
             "buffer": buffer,
+            "domain": domain,
+            "quotas": quotas,
         }
         self.options = Options.resolve(self.policy.needs, trainer.scale_rewards, given)
         main = trainer.accelerator.is_main_process
@@ -134,7 +143,9 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         check_enough_rows(trainer)
         check_served(trainer, self.policy, self.options, self.prompts)
         # Raises now, not after an hour of loading, where floor, cap and quantum contradict each other.
-        self.options.bounds.budget(trainer.args.generation_batch_size, 1, trainer.num_generations)
+        rollouts, group = trainer.args.generation_batch_size, trainer.num_generations
+        self.options.bounds.budget(rollouts, 1, group)
+        self.quotas = self.options.quotas_of(self.prompts, self.policy, rollouts, group)
         self.reuse = None if self.options.buffer is None else Reuse(trainer, self.options.buffer)
         self.trackers = Trackers.of(trainer, self.policy, self.prompts.texts)
         self.ledger_path = ledger
@@ -199,6 +210,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             options=self.options,
             scoring=self.scoring,
             generate=generate,
+            quotas=self.quotas,
             reuse=self.reuse,
             ledger=ledger,
             texts=texts,

@@ -19,8 +19,11 @@ def open_step(training: Training, inputs: Rows) -> tuple[Step, list[Id]]:
     options, accelerator = training.options, training.trainer.accelerator
     from_loader = options.bounds.candidates != "all"
     own_ids_R = gather(accelerator, training.prompts.ids(inputs) if from_loader else [])
-    ids_P = offer(training, own_ids_R)
     rollouts = len(inputs) * accelerator.num_processes * options.generate
+    if training.quotas is not None:
+        batch_P, size = factorize(own_ids_R)[0], training.trainer.num_generations
+        return training.quotas.begin(training.policy, options.bounds, batch_P, rollouts, size), own_ids_R
+    ids_P = offer(training, own_ids_R)
     return training.policy.begin(
         ids_P, options.bounds.budget(rollouts, len(ids_P), training.trainer.num_generations)
     ), own_ids_R

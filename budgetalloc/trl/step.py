@@ -43,7 +43,8 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Batch]:
     output = batch_to_train_on(training, batch, rounds, outputs, total)
     advantages_R = everyones_advantages(trainer, output)
     met = min(1.0, len(training.policy.estimator) / training.pool_size) if training.pool_size else None
-    metrics = describe(batch, hints=options.hint is not None, pool_met=met) | of_advantages(advantages_R)
+    metrics = describe(batch, hints=options.hint is not None, pool_met=met, quotas=training.quotas)
+    metrics |= of_advantages(advantages_R)
     if training.ledger is not None:
         append(training.ledger, batch)
     if training.texts is not None:

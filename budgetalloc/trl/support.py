@@ -9,6 +9,7 @@ from trl import GRPOTrainer
 
 from budgetalloc.errors import InputError, UnsupportedError
 from budgetalloc.policies import Policy
+from budgetalloc.policies.paced import Paced
 from budgetalloc.training.options import Options
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
@@ -85,6 +86,13 @@ def _attached(trainer: Any) -> list[Any]:
 
 def check_served(trainer: Any, policy: Policy, options: Options, prompts: Prompts) -> None:
     """Raises if uneven groups, a choice among rows, or stored responses would give wrong results."""
+    if isinstance(policy, Paced):
+        raise UnsupportedError(
+            f"{policy} is Paced: its budget varies over the run, and GRPOTrainer generates "
+            f"{trainer.args.generation_batch_size} rows at every step (GRPOConfig.generation_batch_size). Attach the "
+            "policy without a plan; or use AsyncGRPOTrainer with AdaptiveRolloutWorker(rollouts_per_step=), whose "
+            "steps may have different sizes."
+        )
     if options.generate > 1 and policy.keep is None:
         rows = trainer.args.generation_batch_size
         raise InputError(

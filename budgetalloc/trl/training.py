@@ -8,6 +8,7 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.logs.texts import TextsWriter
 from budgetalloc.logs.write import LedgerWriter
 from budgetalloc.policies import Policy
+from budgetalloc.policies.quotas import Quotas
 from budgetalloc.training.options import Options
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.scoring import Scoring
@@ -31,6 +32,7 @@ class Training:
         options: How the policy is attached.
         scoring: Computes success from rewards.
         generate: The trainer's `_generate_and_score_completions` as it was when training began.
+        quotas: Shares of the rollouts by domain, or None.
         reuse: Puts stored responses into batches, or None.
         ledger, texts, trackers: The readers of the steps in this process, or None.
         watch: Warns of biased advantages.
@@ -44,6 +46,7 @@ class Training:
     options: Options
     scoring: Scoring
     generate: Callable[[Rows], dict[str, Any]]
+    quotas: Quotas | None
     reuse: Reuse | None
     ledger: LedgerWriter | None
     texts: TextsWriter | None

@@ -105,7 +105,7 @@ plt.show()
 #
 # ## When greedy is exact, and how to know
 #
-# `greedy` takes the best gain per rollout until the budget is spent. For concave values that is the optimum. CP-SAT
+# `greedy` takes the best gain per rollout until the budget is spent. For concave values that is the optimum. HiGHS
 # (`ba.certify`) needs no concavity, and proves a bound that no counts can exceed:
 
 # %%
@@ -116,10 +116,10 @@ for name, value in VALUES.items():
     values_PN = value(prompts, budget.grid(24))
     best = ba.certify(values_PN, None, budget, time_limit=300)
     proofs[name] = (worth(value, ba.greedy(values_PN, None, budget), budget), best.value, best.bound, best.optimal)
-display(pd.DataFrame(proofs, index=["greedy", "CP-SAT", "bound that CP-SAT proved", "search ended"]).T)
+display(pd.DataFrame(proofs, index=["greedy", "HiGHS", "bound that HiGHS proved", "search ended"]).T)
 
 # %% [markdown]
-# The totals are equal, up to the rounding of CP-SAT's integers. That is why `greedy` is the default: it is exact for
+# The totals are equal, up to the tolerance of HiGHS. That is why `greedy` is the default: it is exact for
 # all values of this package, and far faster (`benchmarks/solvers.py` measures how much).
 #
 # ## Where greedy is not exact
@@ -150,20 +150,21 @@ for total in totals:
     gaps.append(worth(four_correct, ba.greedy(values_PN, None, chosen), chosen) / best.bound)
 right.plot(totals, gaps, marker="o", markersize=4, color="C0")
 right.axhline(1, color="0.5", linewidth=1)
-right.set(xlabel="rollouts to spend", ylabel="greedy / the bound that CP-SAT proved", title="What greedy gets of it")
+right.set(xlabel="rollouts to spend", ylabel="greedy / the bound that HiGHS proved", title="What greedy gets of it")
 plt.show()
 print(f"greedy gets {min(gaps):.3f} to {max(gaps):.3f} of the bound, on average {np.mean(gaps):.3f}")
 
 # %% [markdown]
 # If whole groups fill the budget, `greedy` is optimal here too. Otherwise a few rollouts do not fit into any group, and
 # the loss against the bound is at most one block of one prompt. With a real batch of hundreds of prompts that is small;
-# with few prompts or large groups, use CP-SAT.
+# with few prompts or large groups, use HiGHS.
 #
 # ## What greedy refuses
 #
-# One threshold on gains is not enough for two resources at once, quotas by domain, or a limit on the number of prompts.
-# `greedy` refuses them by name, and CP-SAT solves them. Suppose that every third prompt is code, with answers four
-# times as long as those of the others:
+# One threshold on gains is not enough for two resources at once, or a limit on the number of prompts. `greedy` refuses
+# two resources by name and has no limit on prompts; HiGHS solves both. Quotas by domain are no obstacle: a domain's
+# value is concave in its total, so that a threshold over all domains is optimal. Suppose that every third prompt is
+# code, with answers four times as long as those of the others:
 
 # %%
 domains = ["code" if k % 3 == 0 else "math" for k in range(len(p))]
@@ -179,9 +180,9 @@ except ba.UnsupportedError as error:
 plain = ba.Budget(rollouts=200, floor=2, cap=24)
 answers = {
     "200 rollouts": ba.greedy(ba.mixed_group(prompts, plain.grid()), None, plain),
-    "and 60,000 tokens": ba.ortools(ba.mixed_group(prompts, tight.grid()), costs, tight, time_limit=300),
-    "and 100 or more for code": ba.ortools(ba.mixed_group(prompts, quota.grid()), None, quota, domains_P=domains),
-    "and at most 12 prompts": ba.ortools(ba.mixed_group(prompts, few.grid()), None, few, max_prompts=12),
+    "and 60,000 tokens": ba.highs(ba.mixed_group(prompts, tight.grid()), costs, tight, time_limit=300),
+    "and 100 or more for code": ba.greedy(ba.mixed_group(prompts, quota.grid()), None, quota, domains_P=domains),
+    "and at most 12 prompts": ba.highs(ba.mixed_group(prompts, few.grid()), None, few, max_prompts=12),
 }
 code = np.array(domains) == "code"
 table = pd.DataFrame(
@@ -216,9 +217,9 @@ plt.show()
 #
 # | you have | solver |
 # |---|---|
-# | a budget in rollouts *or* in tokens, a value of this package or another concave one | `ba.greedy`, the default |
+# | a budget in rollouts (with quotas, too) *or* in tokens, a concave value, as those of this package | `ba.greedy` |
 # | weights and no value, such as Neyman's | `ba.proportional` |
-# | rollouts *and* tokens, quotas, a limit on prompts, or a value that is not concave and few prompts | `ba.ortools` |
+# | rollouts *and* tokens, a limit on prompts, or a value that is not concave and few prompts | `ba.highs` |
 # | a doubt about the result of any of them | `ba.certify`, and compare with its bound |
 #
 # `ba.knapsack(value=..., solver=...)` and `ba.thompson(value=..., solver=...)` take both as arguments.

@@ -115,6 +115,16 @@ def test_small_commands_load_nothing_heavy(command):
     assert run.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.parametrize("command", ["methods", "config", "report LOG", "replay LOG --steps 2 --seeds 1 --workers 1"])
+def test_commands_work_without_ortools(command, log):
+    argv = command.replace("LOG", str(log)).split()
+    code = (
+        f"import sys; sys.modules['ortools'] = None; from budgetalloc.cli.__main__ import main; sys.exit(main({argv}))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
 def test_the_help_says_what_to_type(capsys):
     status, text, errors = said(capsys, "--help")
     assert (status, errors) == (0, "")
@@ -329,6 +339,14 @@ def test_replay_attaches_the_policy_as_the_file_says(log, tmp_path, capsys):
     batch, everything = answer["policies"]
     assert batch["modelled"] == 0.75
     assert (everything["modelled"], everything["mixed"]) == (0.0, 8.0)
+
+
+def test_replay_says_that_a_log_has_no_domains(log, tmp_path, capsys):
+    path = tmp_path / "quotas.yaml"
+    path.write_text("callback:\n  domain: subject\n  quotas: {math: [0.3, 0.5]}\n")
+    status, _, errors = said(capsys, "replay", log, "--config", path)
+    assert status == 1
+    assert "quotas.yaml, line 3: callback.quotas: a log does not say the domain of a prompt" in errors
 
 
 def test_replay_follows_the_pacing_of_the_file(log, tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""The exact solver: against enumeration, with every constraint, and a bound that holds."""
+"""The exact solvers: against enumeration, with every constraint, and a bound that holds."""
 
 import itertools
 import re
@@ -15,8 +15,10 @@ from budgetalloc import (
     InputError,
     Point,
     Solution,
+    UnsupportedError,
     certify,
     greedy,
+    highs,
     hit,
     mixed_group,
     ortools,
@@ -41,10 +43,11 @@ def enumerate_best(values_PN, budget, costs_P=None, domains_P=None, max_prompts=
     return best
 
 
+@pytest.mark.parametrize("by", ["highs", "ortools"])
 @given(st.integers(0, 2**32 - 1))
 @example(900)  # costs of 0.3 and 1.8 that fill a budget of 9 exactly
 @settings(max_examples=60, deadline=None)
-def test_against_enumeration_under_every_constraint(seed):
+def test_against_enumeration_under_every_constraint(by, seed):
     rng = np.random.default_rng(seed)
     prompts = int(rng.integers(1, 4))
     floor = int(rng.integers(0, 3))
@@ -65,9 +68,9 @@ def test_against_enumeration_under_every_constraint(seed):
     best = enumerate_best(values_PN, budget, costs_P, **constraints)
     if best is None:
         with pytest.raises(BudgetError):
-            certify(values_PN, costs_P, budget, **constraints)
+            certify(values_PN, costs_P, budget, **constraints, by=by)
         return
-    solution = certify(values_PN, costs_P, budget, **constraints)
+    solution = certify(values_PN, costs_P, budget, **constraints, by=by)
     assert solution.optimal
     assert solution.value == pytest.approx(best, abs=1e-6)
     assert solution.value <= solution.bound + 1e-12
@@ -95,19 +98,21 @@ def test_rollouts_and_tokens_and_quotas_at_size():
     assert solution.value <= solution.bound < solution.value * 1.01
 
 
-def test_tokens_keep_their_precision_in_a_large_budget():
+@pytest.mark.parametrize("solve", [highs, ortools])
+def test_tokens_keep_their_precision_in_a_large_budget(solve):
     """1,024 rollouts of thousands of tokens: rounding costs to a millionth of the budget would lose whole rollouts."""
     budget = Budget(rollouts=None, tokens=4_000_000_000, floor=1, min_group=1, cap=3)
     values_PN = hit(Point([0.4, 0.5]), budget.grid())
-    assert ortools(values_PN, [1_000_000_001, 333_333_333], budget).tolist() == [3, 2]
-    assert ortools(values_PN, [1_000_000_000.5, 333_333_333.5], budget).tolist() == [3, 2]
-    assert ortools(values_PN, [1_000_000_000, 333_333_333], budget).tolist() == [3, 3]
-    assert ortools(values_PN, [999_999_999.5, 333_333_333.5], budget).tolist() == [3, 3]
+    assert solve(values_PN, [1_000_000_001, 333_333_333], budget).tolist() == [3, 2]
+    assert solve(values_PN, [1_000_000_000.5, 333_333_333.5], budget).tolist() == [3, 2]
+    assert solve(values_PN, [1_000_000_000, 333_333_333], budget).tolist() == [3, 3]
+    assert solve(values_PN, [999_999_999.5, 333_333_333.5], budget).tolist() == [3, 3]
 
 
-def test_a_prompt_beyond_the_budget_gets_nothing():
+@pytest.mark.parametrize("solve", [highs, ortools])
+def test_a_prompt_beyond_the_budget_gets_nothing(solve):
     budget = Budget(rollouts=None, tokens=0.5, floor=0, min_group=1, cap=4)
-    assert ortools(hit(Point([0.5, 0.5]), budget.grid()), [1e300, 0.1], budget).tolist() == [0, 4]
+    assert solve(hit(Point([0.5, 0.5]), budget.grid()), [1e300, 0.1], budget).tolist() == [0, 4]
 
 
 def test_a_search_cut_short_keeps_a_valid_answer_and_bound(monkeypatch):
@@ -123,7 +128,7 @@ def test_a_search_cut_short_keeps_a_valid_answer_and_bound(monkeypatch):
     monkeypatch.setattr(cp_model, "CpSolver", Hasty)
     budget = Budget(rollouts=128, floor=2, cap=16)
     values_PN = mixed_group(Point(np.random.default_rng(1).random(16)), budget.grid())
-    solution = certify(values_PN, None, budget)
+    solution = certify(values_PN, None, budget, by="ortools")
     best = values_PN[np.arange(16), greedy(values_PN, None, budget) - 2].sum()  # exact: the values are concave
     assert not solution.optimal
     assert solution.counts_P.sum() == 128
@@ -134,8 +139,15 @@ def test_a_search_cut_short_keeps_a_valid_answer_and_bound(monkeypatch):
 
 def test_no_time_at_all():
     budget = Budget(rollouts=64, floor=2, cap=32)
-    with pytest.raises(BudgetError, match=r"no counts within time_limit=1e-06 s\. Allow more time"):
-        certify(mixed_group(Point(np.linspace(0, 1, 16)), budget.grid()), None, budget, time_limit=1e-6)
+    values_PN = mixed_group(Point(np.linspace(0, 1, 16)), budget.grid())
+    given = {"time_limit": 1e-6, "by": "ortools"}
+    with pytest.raises(BudgetError, match=r"CP-SAT found no counts within time_limit=1e-06 s\. Allow more time"):
+        certify(values_PN, [5.0] * 16, replace(budget, tokens=330.0), **given)
+    with pytest.raises(BudgetError, match="CP-SAT found no counts within"):
+        certify(np.pad(values_PN, ((0, 0), (1, 0))), None, replace(budget, floor=0), max_prompts=8, **given)
+    solution = certify(values_PN, None, budget, **given)
+    assert (solution.counts_P == greedy(values_PN, None, budget)).all()  # the answer where the search has none
+    assert (solution.bound, solution.optimal) == (np.inf, False)
 
 
 def test_equal_seeds_give_equal_counts():
@@ -162,15 +174,15 @@ DOMAINS = ["a", "a", "b", "b"]
     [
         ({"quotas": {"a": (20, 30)}}, r"quotas\['a'\]=\(20, 30\) cannot hold for 2 prompts: use \(0, 16\)"),
         ({"quotas": {"a": (9, 16), "b": (10, 16)}}, "quotas ask for 19 rollouts: use rollouts=19"),
-        ({"quotas": {"a": (0, 4), "b": (0, 4)}}, "Loosen quotas"),
+        ({"quotas": {"a": (0, 4), "b": (0, 4)}}, "quotas allow 8 rollouts: use rollouts=8, or quotas that allow 16"),
         ({"quotas": {"a": (5, 4)}}, r"quotas=\{'a': \(5, 4\)\}\): give 0 <= fewest <= most"),
         ({"max_prompts": 1}, "max_prompts=1 allows 8 rollouts: use max_prompts=2"),
     ],
 )
 def test_contradictions_are_named(constraints, text):
-    quotas = constraints.get("quotas")
+    max_prompts = constraints.pop("max_prompts", None)
     with pytest.raises(BudgetError, match=text):
-        certify(FLAT, None, replace(GRID, quotas=quotas), domains_P=DOMAINS, max_prompts=constraints.get("max_prompts"))
+        certify(FLAT, None, replace(GRID, **constraints), domains_P=DOMAINS, max_prompts=max_prompts)
 
 
 def test_suggested_constraints_hold():
@@ -219,6 +231,20 @@ def test_bad_input(constraints, text):
         certify(FLAT, None, replace(GRID, quotas=constraints.pop("quotas")), **constraints)
 
 
+@pytest.mark.parametrize("by", ["highs", "ortools"])
+@pytest.mark.parametrize(
+    ("budget", "constraints"),
+    [
+        (replace(GRID, quotas={"a": (1, 16), "b": (15, 16)}), {}),
+        (replace(GRID, quotas={"a": (2, 2)}), {"max_prompts": 2}),
+        (replace(GRID, tokens=161.0, quotas={"a": (4, 16)}), {"costs_P": [40.0, 40.0, 10.0, 1.0]}),
+    ],
+)
+def test_both_find_what_cannot_be(by, budget, constraints):
+    with pytest.raises(BudgetError, match=r"no counts satisfy all constraints\. Loosen quotas"):
+        certify(FLAT, **{"costs_P": None, **constraints}, budget=budget, domains_P=DOMAINS, by=by)
+
+
 def test_tokens_need_costs():
     with pytest.raises(InputError, match="costs_P=None"):
         certify(FLAT, None, Budget(rollouts=16, tokens=10.0, floor=0, cap=8))
@@ -250,7 +276,19 @@ def test_tokens_become_integers(costs_P, tokens, prices, limit):
         (GRID, {"quotas": {"a": (2, 2)}, "max_prompts": 2}, r"Loosen quotas, max_prompts\.$", "max_prompts=2 allows"),
         (GRID, {"quotas": {"a": (16, 16), "b": (2, 16)}}, "quotas ask for 18 rollouts", "cannot hold"),
         (Budget(16, cap=8), {"quotas": {"a": (0, 3)}}, "cannot hold for 2 prompts: use .4, 16.", "Loosen"),
-        (Budget(16, cap=8), {"quotas": {"a": (0, 4), "b": (0, 4)}}, "Loosen quotas", "cannot hold"),
+        (Budget(16, cap=8), {"quotas": {"a": (0, 4), "b": (0, 4)}}, "quotas allow 8 rollouts", "cannot hold"),
+        (
+            Budget(20, floor=0, cap=8),
+            {"quotas": {"a": (0, 2)}},
+            "allow 2 rollouts, and the other prompts take 16",
+            "Lo",
+        ),
+        (
+            Budget(16, floor=0, cap=8, min_group=4),
+            {"quotas": {"a": (3, 3)}},
+            r"use \(0, 3\), because groups of 4",
+            "Lo",
+        ),
         (GRID, {"max_prompts": 0}, "max_prompts=0 allows 0 rollouts: use max_prompts=2", "Loosen"),
         (Budget(16, floor=0, cap=7), {"max_prompts": 2}, r"allows 14 rollouts: use max_prompts=3\.", "Loosen"),
     ],
@@ -264,13 +302,15 @@ def test_only_what_is_wrong_is_named(budget, constraints, text, absent):
 
 def test_what_a_quota_asks_is_compared_with_the_prompts_of_its_own_domain():
     budget = replace(GRID, quotas={"b": (9, 16)})
-    with pytest.raises(BudgetError, match=r"cannot hold for 1 prompts: use \(0, 8\)"):
+    with pytest.raises(
+        BudgetError, match=r"cannot hold for 1 prompts: use \(0, 8\), cap=9, or have at least 2 prompts of 'b'"
+    ):
         certify(FLAT, None, budget, domains_P=["a", "a", "a", "b"])
 
 
 def test_the_bound_allows_for_the_rounding_of_every_value():
     """Values become multiples of 1e-9 of the largest, which is 1 here; only one choice spends the 12 rollouts."""
-    solution = certify([[0, 0.25, 0.5], [0, 0.5, 1], [0, 0.5, 0.75]], None, Budget(12, cap=4))
+    solution = certify([[0, 0.25, 0.5], [0, 0.5, 1], [0, 0.5, 0.75]], None, Budget(12, cap=4), by="ortools")
     assert solution.value == 2.25
     assert solution.bound - 2.25 == pytest.approx(3 * 0.5e-9, rel=1e-3)
 
@@ -287,8 +327,8 @@ def test_what_the_search_is_told(monkeypatch):
 
     monkeypatch.setattr(cp_model, "CpSolver", Telling)
     values_PN = mixed_group(Point([0.5, 0.1, 0.2, 0.3]), GRID.grid())
-    certify(values_PN, None, GRID)
-    certify(values_PN, None, GRID, time_limit=1e6, seed=2**31 - 1)
+    certify(values_PN, None, GRID, by="ortools")
+    certify(values_PN, None, GRID, time_limit=1e6, seed=2**31 - 1, by="ortools")
     assert [x.num_workers for x in told] == [1, 1]
     assert [x.random_seed for x in told] == [0, 2**31 - 1]
     assert [x.max_time_in_seconds for x in told] == [10.0, 1e6]
@@ -304,6 +344,7 @@ def test_what_the_search_is_told(monkeypatch):
         ({"time_limit": 1e6 + 1}, "time_limit="),
         ({"seed": -1}, "seed=-1"),
         ({"seed": 2**31}, "seed=2147483648"),
+        ({"by": "cp-sat"}, r"by='cp-sat': use one of \('highs', 'ortools'\)"),
     ],
 )
 def test_a_bad_setting_is_named(given, text):
@@ -314,3 +355,62 @@ def test_a_bad_setting_is_named(given, text):
 def test_no_prompt_may_be_all_that_tokens_allow():
     budget = Budget(None, tokens=100.0, floor=0, cap=8)
     assert ortools(FLAT + 1, [10.0] * 4, budget, max_prompts=0).tolist() == [0, 0, 0, 0]
+
+
+def test_what_highs_is_told_and_a_search_that_it_cuts_short(monkeypatch):
+    import scipy.optimize
+
+    told, milp = [], scipy.optimize.milp
+
+    def telling(*args, **given):
+        told.append(given["options"])
+        result = milp(*args, **given)
+        if len(told) == 1:
+            return result
+        result.status, result.mip_dual_bound = 1, None if len(told) == 3 else result.mip_dual_bound - 1.0
+        result.x = None if len(told) == 3 else result.x
+        return result
+
+    monkeypatch.setattr(scipy.optimize, "milp", telling)
+    values_PN = mixed_group(Point([0.5, 0.1, 0.2, 0.3]), GRID.grid())
+    whole = certify(values_PN, None, GRID)
+    cut = certify(values_PN, None, GRID, time_limit=2.0)
+    assert told == [{"time_limit": 10.0, "mip_rel_gap": 1e-9}, {"time_limit": 2.0, "mip_rel_gap": 1e-9}]
+    assert (whole.optimal, cut.optimal) == (True, False)
+    assert cut.bound == pytest.approx(whole.bound + values_PN.max() / 1e3)
+    with pytest.raises(BudgetError, match=r"HiGHS found no counts within time_limit=10 s\. Allow more time"):
+        certify(values_PN, [1.0] * 4, replace(GRID, tokens=20.0))
+
+
+def test_tokens_beyond_the_precision_of_highs_are_cut_off(monkeypatch):
+    """Costs of 10 digits: 3 rollouts each are a billionth too dear, which HiGHS allows, until they are cut off."""
+    import scipy.optimize
+
+    told, milp = [], scipy.optimize.milp
+
+    def telling(*args, constraints, **given):
+        told.append(constraints.A.shape[0])
+        return milp(*args, constraints=constraints, **given)
+
+    monkeypatch.setattr(scipy.optimize, "milp", telling)
+    budget = Budget(rollouts=None, tokens=4_000_000_000, floor=1, min_group=1, cap=3)
+    values_PN = hit(Point([0.4, 0.5]), budget.grid())
+    solution = certify(values_PN, [1_000_000_001, 333_333_333], budget)
+    assert told == [3, 4]
+    assert solution.counts_P.tolist() == [3, 2]
+    assert solution.optimal
+    assert solution.value <= solution.bound < solution.value + 1e-6
+    monkeypatch.setattr("budgetalloc.solvers.milp._CUTS", 1)
+    careful = certify(values_PN, [1_000_000_001, 333_333_333], budget)
+    assert careful.counts_P.tolist() == [3, 2]
+    assert not careful.optimal
+    assert careful.bound == pytest.approx(values_PN[:, 2].sum())  # of the first search, in which 3 rollouts each fit
+
+
+def test_without_ortools_its_solver_says_what_to_install(monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "ortools.sat.python", None)
+    with pytest.raises(UnsupportedError, match=r"pip install 'budgetalloc\[ortools\]'.*solver=ba\.highs"):
+        ortools(FLAT, None, GRID)
+    assert highs(FLAT, None, GRID).sum() == 16

@@ -346,8 +346,8 @@ def test_infeasible_budgets_say_what_would_hold():
 @pytest.mark.parametrize(
     ("budget", "text"),
     [
-        (Budget(rollouts=8, tokens=100.0, cap=4), "greedy spends one resource. Use solver=ortools"),
-        (Budget(rollouts=8, cap=4, quotas={"a": (0, 4)}), "Use solver=ortools"),
+        (Budget(rollouts=8, tokens=100.0, cap=4), "greedy spends one resource. Use solver=highs"),
+        (Budget(None, tokens=8.0, cap=4, quotas={"a": (0, 4)}), "Use solver=highs"),
     ],
 )
 def test_what_greedy_cannot_limit_names_the_solver_that_can(budget, text):

@@ -54,6 +54,7 @@ RUNS: dict[str, tuple[Callable[[], ba.Policy] | None, dict[str, Any], dict[str, 
     "knapsack": (lambda: ba.knapsack(discount=1.0), {"candidates": 1}, {}),
     "thompson": (lambda: ba.thompson(discount=1.0, idle=1.0), {"candidates": 2}, REUSED),
     "adaptive": (ba.adaptive, {}, {}),
+    "quotas": (ba.adaptive, {"candidates": 2, "domain": "subject", "quotas": {"math": (0.5, 0.6)}}, {}),
     "odd": (lambda: policy_of_rounds(odd), {}, {**REUSED, "log_completions": True}),
     "reinforce_ada": (lambda: policies.reinforce_ada(group=4, stages=3, seed=1), {}, {}),
     "dapo": (lambda: policies.dapo(group=4, generate=3, seed=1), {}, {}),
@@ -95,7 +96,9 @@ def make_trainer(folder: Path, name: str, world: int, **config: Any) -> GRPOTrai
         "ddp_timeout": 600,
     }
     model = LlamaForCausalLM.from_pretrained(folder.parent / "model")
-    data = Dataset.from_list([{"prompt": text, "prompt_id": n} for n, text in PROMPTS.items()])
+    data = Dataset.from_list(
+        [{"prompt": text, "prompt_id": n, "subject": "math" if n < 2 else "code"} for n, text in PROMPTS.items()]
+    )
     args = GRPOConfig(**{**settings, **OF_ALL, **config})
     return GRPOTrainer(model, low_digit, args, train_dataset=data, processing_class=make_tokenizer())
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from budgetalloc.cli.config import Config
 from budgetalloc.cli.logs import bar, opened, watched
-from budgetalloc.errors import InputError
+from budgetalloc.errors import InputError, UnsupportedError
 from budgetalloc.logs.ledger import Ledger
 from budgetalloc.logs.reading import Reading
 from budgetalloc.offline.compare import comparisons, summarise
@@ -35,6 +35,9 @@ MEANING = (
 def run(args: argparse.Namespace) -> None:
     """Reads the log, replays the policies, prints the table."""
     config = Config.read(args.config) if args.config else None
+    if config is not None and config.callback.quotas is not None:
+        text = "a log does not say the domain of a prompt, so that a replay cannot keep quotas. Leave them out."
+        raise config.source.error(text, "callback.quotas", kind=UnsupportedError)
     policies = chosen(args.policy, config)
     instead = {"prompt_id": config.callback.prompt_id, "reward_range": config.callback.reward_range} if config else {}
     reading = opened(args, **instead)

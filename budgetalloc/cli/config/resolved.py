@@ -112,7 +112,10 @@ class Config:
         """Arguments of `AdaptiveGRPOCallback` for a trainer with this many rollouts a step, or `UnsupportedError`."""
         if self.plan:
             text = f"TRL generates {rollouts} rollouts at every step, so the budget cannot change over the run."
-            raise self.source.error(f"{text} `budgetalloc replay` serves it.", "pacing", kind=UnsupportedError)
+            other = (
+                "`budgetalloc replay` and, with AsyncGRPOTrainer, AdaptiveRolloutWorker(rollouts_per_step=) serve it."
+            )
+            raise self.source.error(f"{text} {other}", "pacing", kind=UnsupportedError)
         if self.rollouts not in (None, rollouts):
             text = f"this trainer generates {rollouts} rollouts a step. Use {rollouts}, or change its batch size."
             raise self.source.error(f"{self.rollouts}: {text}", "budget.rollouts", kind=UnsupportedError)

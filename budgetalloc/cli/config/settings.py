@@ -4,7 +4,7 @@ Values are checked by those that take them: the policy, `Horizon`, `Needs`, the 
 """
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ from budgetalloc.policies import Needs, Policy
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.costs.pacing import Horizon, constant, phases
 from budgetalloc.policies.methods import method_of
+from budgetalloc.policies.quotas import check_domain_and_shares
 
 ESTIMATOR = tuple(inspect.signature(BetaEstimator).parameters)
 PACING = ("name", *(field.name for field in fields(Horizon)), "parts")
@@ -87,6 +88,8 @@ class CallbackSettings:
     prompt_id: str | None = None
     success: str | int | float | None = None
     reward_range: tuple[float, float] | None = None
+    domain: str | None = None
+    quotas: Mapping[Hashable, tuple[float, float]] | None = None
     ledger: str | None = None
     allow_dataset_change: bool = False
 
@@ -97,4 +100,5 @@ class CallbackSettings:
         check_success(self.success)
         if self.reward_range is not None:
             object.__setattr__(self, "reward_range", check_range(self.reward_range))
+        object.__setattr__(self, "quotas", check_domain_and_shares(self.domain, self.quotas))
         check_flag("allow_dataset_change", self.allow_dataset_change)

@@ -16,6 +16,7 @@ from budgetalloc.errors import InputError, UnsupportedError, check_integer
 from budgetalloc.logs.write import LedgerWriter
 from budgetalloc.policies import Policy, Step, adaptive
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
+from budgetalloc.policies.quotas import Shares
 from budgetalloc.training.batch import Batch, Round, append
 from budgetalloc.training.metrics import describe, of_advantages
 from budgetalloc.training.options import Options
@@ -26,9 +27,9 @@ from budgetalloc.training.success import Success
 from budgetalloc.training.watch import Watch
 from budgetalloc.trl.checkpoints import restoring_with, saving_with, step_of
 from budgetalloc.trl.experimental.completions import Server, TrainingEnded
-from budgetalloc.trl.experimental.samples import samples_of
+from budgetalloc.trl.experimental.samples import kept_of, samples_of
 from budgetalloc.trl.experimental.sampling import CompletionSampler, SampledCompletion, going_round, names_of, total
-from budgetalloc.trl.experimental.support import check_no_tools, check_served, check_version
+from budgetalloc.trl.experimental.support import check_no_tools, check_policy, check_served, check_version
 
 logger = logging.getLogger(__name__)
 
@@ -59,8 +60,8 @@ class AdaptiveRolloutWorker:
             optimizer steps. `AsyncGRPOConfig.queue_maxsize` is not used.
         candidates: "all", or k: k times the step's rollouts divided by `num_generations`, in a shuffled order that
             cycles through the dataset.
-        baseline, scale, weight, floor, cap, min_group, quantum, prompt_id, success, reward_range,
-            allow_dataset_change: As in `AdaptiveGRPOCallback`.
+        baseline, scale, weight, floor, cap, min_group, quantum, prompt_id, success, reward_range, domain, quotas,
+            allow_dataset_change: As in `AdaptiveGRPOCallback`; quotas with `candidates="all"`.
         ledger: A file to which every rollout is appended; its steps are those of the policy.
         tools, environment_factory: Refused.
 
@@ -86,6 +87,8 @@ class AdaptiveRolloutWorker:
         prompt_id: str = "prompt_id",
         success: Success = None,
         reward_range: tuple[float, float] | None = None,
+        domain: str | None = None,
+        quotas: Shares | None = None,
         ledger: str | os.PathLike[str] | None = None,
         allow_dataset_change: bool = False,
         tools: Any = None,
@@ -109,10 +112,11 @@ class AdaptiveRolloutWorker:
             "quantum": quantum,
             "success": success,
             "reward_range": reward_range,
-            "hint": None,
-            "buffer": None,
+            "domain": domain,
+            "quotas": quotas,
         }
         self.options = Options.resolve(self.policy.needs, "group", given)
+        check_policy(self.policy, self.options)
         names = names_of(self.reward_funcs)
         self.scoring = self.options.scoring(names, [1.0] * len(names), quiet=False)
         self._watch = Watch()
@@ -147,6 +151,7 @@ class AdaptiveRolloutWorker:
         self._batch = args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size
         self._ahead = max(0, args.max_staleness - 1) * self._batch if self.ahead is None else self.ahead
         self._pool = list(self.prompts.first_rows())
+        self.quotas = self.options.quotas_of(self.prompts, self.policy, self._rows(), args.num_generations)
         self._begin(self._rows())  # raises where the budget cannot be spent
         main = trainer.accelerator.is_main_process
         trainer._save_checkpoint = saving_with(trainer, self._save, lambda: main)
@@ -231,10 +236,10 @@ class AdaptiveRolloutWorker:
             raise InputError(f"{self.policy} requested no rollouts: a step must spend its budget.")
         batch = Batch.of(rounds, step, measure, self.scoring.sums, self.policy.estimator.step)
         advantages_R = self.options.advantages(batch)
-        kept_R, names = self._kept(batch, rows), self._sampler.names
+        kept_R, names = kept_of(batch, self.policy.keep, rows), self._sampler.names
         samples = list(samples_of(batch, kept_R, completions, advantages_R, versions, self._groups, names))
         met = min(1.0, len(self.policy.estimator) / len(self._pool))
-        metrics = describe(batch, pool_met=met) | of_advantages(advantages_R)
+        metrics = describe(batch, pool_met=met, quotas=self.quotas) | of_advantages(advantages_R)
         if self.ledger is not None:
             append(self.ledger, batch)
         with self._learning:  # before the trainer can train on the rollouts, and save
@@ -258,6 +263,8 @@ class AdaptiveRolloutWorker:
     def _begin(self, rows: int) -> Step:
         """The policy's next step, whose candidates are all prompts or the next ones of a shuffled order."""
         size, bounds = self.trainer.args.num_generations, self.options.bounds
+        if self.quotas is not None:
+            return self.quotas.begin(self.policy, bounds, [], rows, size)
         ids_P = self._pool
         if bounds.candidates != "all":
             width = bounds.candidates * max(1, rows // size)
@@ -275,13 +282,6 @@ class AdaptiveRolloutWorker:
                     "GRPOTrainer."
                 )
             yield [step.ids_P[at] for at in np.repeat(np.arange(len(counts_P)), counts_P).tolist()]
-
-    def _kept(self, batch: Batch, rows: int) -> list[int]:
-        """Indices of the rollouts to train on."""
-        kept_R, keep = np.arange(len(batch)), self.policy.keep
-        if keep is not None and len(batch) > rows:
-            kept_R = np.asarray(keep(batch.ids_R, batch.rewards_R, rows, batch.scores_RF, batch.success_R))
-        return [int(at) for at in kept_R]
 
     # --- checkpoints ------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,9 @@ import trl
 from packaging.version import Version
 
 from budgetalloc.errors import InputError, UnsupportedError
+from budgetalloc.policies import Policy
+from budgetalloc.policies.paced import Paced
+from budgetalloc.training.options import Options
 from budgetalloc.training.prompts import Prompts
 
 
@@ -24,6 +27,20 @@ def check_no_tools(tools: Any, environment_factory: Any) -> None:
         raise UnsupportedError(
             "tools and environment_factory: TRL may split a rollout of several turns into several rows, inside its own "
             "worker's process. Train with GRPOTrainer and AdaptiveGRPOCallback instead."
+        )
+
+
+def check_policy(policy: Policy, options: Options) -> None:
+    """Raises `UnsupportedError` for a plan that the worker does not know, or quotas that candidates cannot keep."""
+    if isinstance(policy, Paced):
+        raise UnsupportedError(
+            f"{policy} is Paced: give the worker the rollouts of each step, rollouts_per_step=, and a policy without a "
+            "plan."
+        )
+    if options.quotas is not None and options.bounds.candidates != "all":
+        raise UnsupportedError(
+            f"quotas with candidates={options.bounds.candidates}: the worker's candidates go round the dataset, "
+            "whatever their domains are. Use candidates='all'."
         )
 
 

@@ -64,7 +64,8 @@ def test_the_sections_know_all_that_the_callback_takes():
     from budgetalloc.trl import AdaptiveGRPOCallback
 
     config = Config.parse(
-        "callback: {prompt_id: id, success: 0, reward_range: [-1, 1], ledger: x.jsonl, scale: none}\nbudget: {cap: 8}"
+        "callback: {prompt_id: id, success: 0, reward_range: [-1, 1], ledger: x.jsonl, scale: none, "
+        "domain: subject, quotas: {math: [0, 1]}}\nbudget: {cap: 8}"
     )
     taken = set(inspect.signature(AdaptiveGRPOCallback).parameters) - {"trainer", "policy", "hint", "buffer"}
     assert set(config.callback_arguments(64)) == taken
@@ -275,6 +276,23 @@ def test_a_trainer_refuses_what_its_batches_cannot_do():
         with pytest.raises(UnsupportedError, match=said):
             Config.parse(text).callback_arguments(256)
     assert Config.parse("budget: {rollouts: 256}").callback_arguments(256)["min_group"] == 1
+
+
+def test_quotas_are_read_checked_and_shown():
+    config = Config.parse("callback:\n  domain: subject\n  quotas: {math: [0.3, 0.5], code: [0, 1]}")
+    given = config.callback_arguments(256)
+    assert (given["domain"], given["quotas"]) == ("subject", {"math": (0.3, 0.5), "code": (0.0, 1.0)})
+    assert Config.parse(written(config.as_dict())) == config
+    for text, said in [
+        (
+            "callback:\n  domain: x\n  quotas: {math: [3, 5]}",
+            r"line 3: callback.quotas: quotas=.'math': \[3, 5\].: give",
+        ),
+        ("callback:\n  quotas: {math: [0, 1]}", r"line 2: callback.quotas: quotas=.* without domain=None: give both"),
+        ("callback:\n  domain: subject", r"line 2: callback.domain: domain='subject' without quotas=None: give both"),
+    ]:
+        with pytest.raises(InputError, match=said):
+            Config.parse(text)
 
 
 def test_grpo_arguments_are_checked_where_they_are_known():

@@ -24,6 +24,7 @@ from budgetalloc import policies
 from budgetalloc.beliefs.state import load_state
 from budgetalloc.policies.advantages import batch_advantages
 from budgetalloc.policies.costs.pacing import Horizon, phases
+from budgetalloc.policies.paced import Paced
 from budgetalloc.training.saved import STATE_FILE
 from budgetalloc.trl import AdaptiveGRPOCallback, AdaptiveRolloutWorker
 from budgetalloc.trl.experimental import completions
@@ -384,6 +385,24 @@ def test_a_budget_that_moves_over_the_run_and_goes_on_after_a_resume(build, tmp_
         build(AdaptiveRolloutWorker(reward_funcs=low_digit, rollouts_per_step=lambda step, spent: 0))
 
 
+def test_shares_by_domain_are_kept_at_every_step(build, tmp_path):
+    dataset = rows().add_column("subject", ["math"] * 4 + ["code"] * 12 + ["chat"] * 8)
+    ledger = tmp_path / "ledger.jsonl"
+    worker = AdaptiveRolloutWorker(
+        reward_funcs=low_digit, domain="subject", quotas={"math": (0.5, 0.625), "code": (0.125, 0.25)}, ledger=ledger
+    )
+    trainer = build(worker, dataset)
+    trainer.train()
+    worker._thread.join()
+    for ids_R, _ in steps_of(ledger):
+        shares = Counter("math" if name < 4 else "code" if name < 16 else "chat" for name in ids_R)
+        assert len(ids_R) == 16
+        assert 8 <= shares["math"] <= 10
+        assert 2 <= shares["code"] <= 4
+    with pytest.raises(ba.InputError, match="no prompt has this domain, did you mean math"):
+        build(AdaptiveRolloutWorker(reward_funcs=low_digit, domain="subject", quotas={"mats": (0, 1)}), dataset)
+
+
 def test_what_is_refused_before_anything_is_spent(build, server):
     with pytest.raises(ba.UnsupportedError, match="several turns"):
         AdaptiveRolloutWorker(reward_funcs=low_digit, tools=[print])
@@ -391,6 +410,10 @@ def test_what_is_refused_before_anything_is_spent(build, server):
         AdaptiveRolloutWorker(reward_funcs=low_digit, environment_factory=object)
     with pytest.raises(ba.InputError, match="reward_funcs is empty"):
         AdaptiveRolloutWorker(reward_funcs=[])
+    with pytest.raises(ba.UnsupportedError, match=r"is Paced: give the worker .* rollouts_per_step="):
+        AdaptiveRolloutWorker(Paced(**vars(ba.adaptive()), plan=(8,)), reward_funcs=low_digit)
+    with pytest.raises(ba.UnsupportedError, match="quotas with candidates=2: the worker's candidates go round"):
+        AdaptiveRolloutWorker(reward_funcs=low_digit, candidates=2, domain="subject", quotas={"math": (0, 1)})
     refused = [
         ({"max_steps": -1}, rows(), ba.InputError, "max_steps"),
         ({}, rows().to_iterable_dataset(), ba.UnsupportedError, "IterableDataset"),

@@ -1,0 +1,241 @@
+"""Shares of a trainer's rollouts by domain: the budget of a step with its quotas, and prompts on offer that can keep
+them."""
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from budgetalloc.beliefs.ids import Id, factorize
+from budgetalloc.budget import Budget, IntArray
+from budgetalloc.errors import BudgetError, InputError, UnsupportedError, check_type, is_number, nearest, shown
+from budgetalloc.policies.base import Policy
+from budgetalloc.policies.bounds import Bounds
+from budgetalloc.policies.step import Step
+from budgetalloc.solvers.proportional import clipped_shares
+
+Shares = Mapping[Hashable, tuple[float, float]]
+"""The lowest and the highest share of the rollouts of each domain, in [0, 1]."""
+
+
+def check_shares(quotas: Any) -> dict[Hashable, tuple[float, float]]:
+    """The quotas as pairs of floats; raises `InputError` unless all can hold together.
+
+    >>> check_shares({"math": [0.3, 0.5]})
+    {'math': (0.3, 0.5)}
+    """
+    example = "such as {'math': (0.3, 0.5)}"  # a list for each pair, as in a file, is as good
+    if not isinstance(quotas, Mapping) or not quotas:
+        raise InputError(f"quotas={shown(quotas)}: give the lowest and highest share of each domain, {example}.")
+    shares = {}
+    for domain, share in quotas.items():
+        pair = list(share) if isinstance(share, (tuple, list)) else []
+        if len(pair) != 2 or not all(is_number(x) for x in pair) or not 0 <= pair[0] <= pair[1] <= 1:
+            raise InputError(
+                f"quotas={{{domain!r}: {shown(share)}}}: give two shares of the rollouts, 0 <= lowest <= highest <= 1, "
+                f"{example}."
+            )
+        shares[domain] = (float(pair[0]), float(pair[1]))
+    if (lowest := sum(low for low, _ in shares.values())) > 1 + 1e-9:
+        raise InputError(
+            f"quotas={shown(quotas)}: the lowest shares add up to {lowest:g}. Use shares that add up to 1."
+        )
+    return shares
+
+
+def check_domain_and_shares(domain: Any, quotas: Any) -> dict[Hashable, tuple[float, float]] | None:
+    """The quotas as pairs of floats, or None; raises `InputError` unless a column and quotas are given, or neither."""
+    if (domain is None) != (quotas is None):
+        given = [f"domain={shown(domain)}", f"quotas={shown(quotas)}"]
+        raise InputError(
+            f"{' without '.join(given if quotas is None else given[::-1])}: give both, the dataset column that names "
+            "the domain of a prompt, and the shares, such as domain='subject', quotas={'math': (0.3, 0.5)}."
+        )
+    if domain is None:
+        return None
+    check_type("domain", domain, str, "the name of a dataset column")
+    return check_shares(quotas)
+
+
+@dataclass(frozen=True, eq=False)
+class Quotas:
+    """Shares of the rollouts of every step by domain.
+
+    The rollouts of a prompt whose domain is not among the quotas (None included) are not limited: such prompts share
+    what the quotas leave.
+
+    Args:
+        shares: The lowest and highest share of each domain.
+        domain_of: The domain of each prompt of the pool.
+
+    Raises:
+        InputError: a quota of a domain that no prompt has.
+
+    >>> quotas = Quotas({"code": (0.3, 0.5)}, {"a": "math", "b": "code"})
+    >>> budget, domains_P = quotas.of_step(Budget(rollouts=16, floor=0), ["a", "b"])
+    >>> budget.quotas, domains_P
+    ({'code': (5, 8)}, ['math', 'code'])
+    """
+
+    shares: Shares
+    domain_of: Mapping[Id, Hashable]
+
+    def __post_init__(self) -> None:
+        known = dict.fromkeys(self.domain_of.values())
+        for domain in self.shares:
+            if domain not in known:
+                raise InputError(
+                    f"quotas={{{domain!r}: ...}}: no prompt has this domain{nearest(domain, [str(x) for x in known])} "
+                    f"The domains are {shown(list(known))}."
+                )
+
+    @cached_property
+    def _pool(self) -> list[Id]:
+        return list(self.domain_of)
+
+    @cached_property
+    def _domains(self) -> list[Hashable]:
+        return list(self.domain_of.values())
+
+    def of_step(self, budget: Budget, ids_P: Sequence[Id]) -> tuple[Budget, list[Hashable]]:
+        """The budget with the quotas in rollouts, and the domain of each prompt on offer.
+
+        Raises:
+            BudgetError: no multiple of the quantum lies within a share.
+        """
+        domains_P = self._domains if ids_P is self._pool else [self.domain_of.get(name) for name in ids_P]
+        quantum, rollouts, offered = budget.quantum, int(budget.rollouts or 0), set(domains_P)
+        counts = {}
+        for domain, (low, high) in self.shares.items():
+            fewest = int(np.ceil(round(low * rollouts / quantum, 9))) * quantum
+            most = int(np.floor(round(high * rollouts / quantum, 9))) * quantum
+            if fewest > most:
+                raise BudgetError(
+                    f"quotas={{{domain!r}: ({low:g}, {high:g})}}: of {rollouts} rollouts in multiples of {quantum} no "
+                    f"number is such a share. Use ({most / rollouts:g}, {high:g}) or ({low:g}, {fewest / rollouts:g})."
+                )
+            if domain in offered or fewest:
+                counts[domain] = (fewest, most)
+        return replace(budget, quotas=counts), domains_P
+
+    def offer(self, bounds: Bounds, budget: Budget, batch_P: Sequence[Id], seed: int, step: int) -> list[Id]:
+        """The candidates: the prompts of the batch, and others drawn so that the domains can keep their quotas.
+
+        Of all candidates together, each domain has the share that it has in the pool, clipped to its quota, as far as
+        the batch allows.
+
+        Args:
+            bounds: The bounds; `candidates` is "all" or an integer.
+            budget: The budget of the step.
+            batch_P: The prompts of the loader's batch, each once.
+            seed: Seed of the policy.
+            step: Number of the step; the draw depends on the seed, the step, the batch and the pool.
+        """
+        pool = self._pool
+        if bounds.candidates == "all":
+            return pool
+        names = [*self.shares, None]  # None: of no quota
+        place = {domain: at for at, domain in enumerate(self.shares)}
+        taken = set(batch_P)
+        others = [name for name in pool if name not in taken]
+        own_D = self._numbers(batch_P, place)
+        order = np.random.default_rng([seed, step, 2]).permutation(len(others))
+        at_K = np.array([place.get(self.domain_of[others[k]], len(place)) for k in order.tolist()], dtype=np.int64)
+        there_D = np.bincount(at_K, minlength=len(names))
+        more = min((bounds.candidates - 1) * len(batch_P), len(others))
+        rollouts = int(budget.rollouts or 0)
+        low_D = np.array([low for low, _ in self.shares.values()] + [0.0])
+        high_D = np.array([high for _, high in self.shares.values()] + [1.0])
+        share_D = clipped_shares((own_D + there_D) / len(pool), 1, low_D, high_D)
+        fewest_D = np.ceil(low_D * rollouts / budget.largest_group - 1e-9).astype(np.int64)
+        draw_D = _apportioned(share_D * (more + len(batch_P)) - own_D, np.maximum(fewest_D - own_D, 0), there_D, more)
+        rank_K = np.zeros(len(order), dtype=np.int64)
+        for at in range(len(names)):
+            rank_K[at_K == at] = np.arange(int(there_D[at]))
+        return [*batch_P, *(others[k] for k in order[rank_K < draw_D[at_K]].tolist())]
+
+    def _numbers(self, ids: Iterable[Id], place: Mapping[Hashable, int]) -> IntArray:
+        """The number of these prompts in each domain with a quota, and last in none."""
+        at = [place.get(self.domain_of.get(name), len(place)) for name in ids]
+        return np.bincount(np.array(at, dtype=np.int64), minlength=len(place) + 1)
+
+    def begin(self, policy: Policy, bounds: Bounds, batch_P: Sequence[Id], rollouts: int, group: int) -> Step:
+        """The policy's next step under the quotas.
+
+        Args:
+            policy: The policy.
+            bounds: The bounds.
+            batch_P: The prompts of the loader's batch, each once; unused if all prompts are candidates.
+            rollouts: Rollouts of the step.
+            group: Rollouts per prompt of the trainer without a policy.
+        """
+        offered = bounds.on_offer(len(batch_P), len(self.domain_of))
+        budget = bounds.budget(rollouts, offered, group)
+        ids_P = self.offer(bounds, budget, batch_P, policy.seed, policy.estimator.step)
+        budget, domains_P = self.of_step(budget, ids_P)
+        return policy.begin(ids_P, budget, domains_P=domains_P)
+
+    def check(self, policy: Policy, bounds: Bounds, rollouts: int, group: int) -> None:
+        """Raises unless the policy can keep the quotas, whatever prompts a batch holds.
+
+        Raises:
+            UnsupportedError: candidates are the batch's own prompts, or the policy decides in rounds, or generates more
+                rollouts than are trained on. BudgetError: no counts keep the quotas.
+        """
+        first = next(iter(self.shares))
+        if bounds.candidates == 1:
+            raise UnsupportedError(
+                f"quotas with candidates=1: a batch may hold no prompt of {first!r}. Use candidates='all', or an "
+                "integer of at least 2, with which the other candidates are drawn so that the quotas can be kept."
+            )
+        if policy.needs.generate > 1:
+            raise UnsupportedError(
+                f"quotas: {policy} generates more rollouts than are trained on and chooses among them, which may break "
+                "the quotas. Use a policy that trains on all rollouts, such as ba.adaptive()."
+            )
+        size = max(1, rollouts // max(group, 1))
+        batches: list[list[Id]] = [[]]
+        if bounds.candidates != "all":  # the hardest batches: those of a single domain
+            inside: dict[Hashable, list[Id]] = {}
+            for name, domain in self.domain_of.items():
+                inside.setdefault(domain if domain in self.shares else None, []).append(name)
+            batches = [ids[:size] for ids in inside.values()]
+        for batch_P in batches:
+            if self.begin(policy, bounds, batch_P, rollouts, group).in_rounds():
+                raise UnsupportedError(
+                    f"quotas: {policy} decides in rounds, of which each may break the quotas. Use a policy that "
+                    "decides once a step, such as ba.adaptive()."
+                )
+
+    def described(self, ids_R: Sequence[Id]) -> dict[str, float]:
+        """Metrics: the share of the rollouts of each domain with a quota.
+
+        >>> Quotas({"code": (0.3, 0.5)}, {"a": "math", "b": "code"}).described(["a", "a", "b"])
+        {'share/code': 0.3333333333333333}
+        """
+        ids_G, group_R = factorize(ids_R)
+        rollouts_G = np.bincount(group_R, minlength=len(ids_G))
+        inside = {
+            domain: sum(int(n) for name, n in zip(ids_G, rollouts_G, strict=True) if self.domain_of.get(name) == domain)
+            for domain in self.shares
+        }
+        return {f"share/{domain}": rollouts / max(len(ids_R), 1) for domain, rollouts in inside.items()}
+
+
+def _apportioned(wanted_D: Any, low_D: IntArray, high_D: IntArray, total: int) -> IntArray:
+    """Integers from low to high that add up to `total` (or as near as the bounds allow), near to what is wanted.
+
+    >>> _apportioned(np.array([2.6, -1.0, 3.4]), np.array([0, 0, 0]), np.array([9, 9, 3]), 5).tolist()
+    [2, 0, 3]
+    """
+    low_D = np.minimum(low_D, high_D)
+    counts_D: IntArray = np.clip(np.floor(wanted_D).astype(np.int64), low_D, high_D)
+    while (left := total - int(counts_D.sum())) != 0:
+        sign = 1 if left > 0 else -1
+        room = counts_D < high_D if sign > 0 else counts_D > low_D
+        if not room.any():
+            break
+        counts_D[int(np.argmax(np.where(room, sign * (wanted_D - counts_D), -np.inf)))] += sign
+    return counts_D

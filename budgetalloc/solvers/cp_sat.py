@@ -1,0 +1,56 @@
+"""CP-SAT of OR-Tools, an extra: budgetalloc[ortools]."""
+
+import math
+
+import numpy as np
+
+from budgetalloc.errors import UnsupportedError
+from budgetalloc.solvers.problem import Answer, Problem
+
+_UNITS = 10**9  # CP-SAT counts in integers: values become integers below this
+
+
+def by_cp_sat(problem: Problem) -> Answer:
+    """CP-SAT's answer, by one worker; raises `UnsupportedError` where OR-Tools is not installed."""
+    try:
+        from ortools.sat.python import cp_model  # deferred: importing budgetalloc must not load OR-Tools
+    except ImportError as error:
+        raise UnsupportedError(
+            "CP-SAT needs OR-Tools, which is not installed: pip install 'budgetalloc[ortools]'. Or use HiGHS, which is "
+            "always there: solver=ba.highs, certify(by='highs')."
+        ) from error
+
+    values_PN, counts_N, budget = problem.values_PN, problem.counts_N, problem.budget
+    model = cp_model.CpModel()
+    pick_PN = [[model.new_bool_var("") for _ in counts_N] for _ in values_PN]
+    for row in pick_PN:
+        model.add_exactly_one(row)
+    rollouts_P = [cp_model.LinearExpr.weighted_sum(row, counts_N.tolist()) for row in pick_PN]
+    if budget.rollouts is not None:
+        model.add(sum(rollouts_P) == int(budget.rollouts))
+    if problem.prices is not None:
+        price_P, limit = problem.prices
+        model.add(cp_model.LinearExpr.weighted_sum(rollouts_P, price_P) <= limit)
+    for at_P, fewest, most in problem.quotas:
+        model.add_linear_constraint(sum(rollouts_P[at] for at in at_P.tolist()), fewest, most)
+    if problem.max_prompts is not None:
+        model.add(sum(row[0].negated() for row in pick_PN) <= problem.max_prompts)
+
+    unit = float(np.abs(values_PN).max()) / _UNITS or 1.0
+    scaled_PN = np.rint(values_PN / unit).astype(np.int64)
+    worth_P = [cp_model.LinearExpr.weighted_sum(row, v.tolist()) for row, v in zip(pick_PN, scaled_PN, strict=True)]
+    model.maximize(sum(worth_P))
+    for row, start in zip(pick_PN, problem.start_P.tolist(), strict=True):
+        for at, x in enumerate(row):
+            model.add_hint(x, at == start)
+    search = cp_model.CpSolver()
+    search.parameters.max_time_in_seconds = problem.time_limit
+    search.parameters.num_workers = 1
+    search.parameters.random_seed = problem.seed
+    search.parameters.relative_gap_limit = 1e-9  # below it, only the rounding of values to integers is left
+    status = search.solve(model)
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return None, math.inf, status == cp_model.INFEASIBLE
+    chosen_P = np.array([[search.boolean_value(x) for x in row] for row in pick_PN]).argmax(axis=1)
+    bound = (search.best_objective_bound + 0.5 * len(values_PN)) * unit  # each value was rounded by half a unit at most
+    return chosen_P, bound, status == cp_model.OPTIMAL
