@@ -140,21 +140,74 @@ def explored(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def tuning(rows: list[dict[str, Any]], mix: str) -> str:
-    """The runs of a mix on the tuning seeds, each policy at each rate; the largest mean success first."""
-    runs: dict[str, list[dict[str, Any]]] = {}
+Runs = dict[tuple[str, float], list[dict[str, Any]]]  # by policy and rate
+
+
+def tuned_on(rows: list[dict[str, Any]], mix: str) -> Runs:
+    """The runs of a mix on the tuning seeds, by policy and rate; the largest mean success first."""
+    runs: Runs = {}
     for row in sorted(rows, key=lambda row: int(row["seed"])):
         if row["mix"] == mix and row["seed"] in TUNING_SEEDS:
-            runs.setdefault(f"{row['policy']} at {row['rate']:g}", []).append(row)
-    means = {name: float(np.mean([mean_success(row["curve"]) for row in of])) for name, of in runs.items()}
-    best_first = sorted(runs, key=lambda name: -means[name])
+            runs.setdefault((row["policy"], row["rate"]), []).append(row)
+    return dict(sorted(runs.items(), key=lambda item: -mean_of(item[1])))
+
+
+def mean_of(runs: list[dict[str, Any]]) -> float:
+    """Mean success over the rollouts and the runs."""
+    return float(np.mean([mean_success(row["curve"]) for row in runs]))
+
+
+def tuning(rows: list[dict[str, Any]], mix: str) -> str:
+    """The runs of a mix on the tuning seeds: two tables, a line for each policy at each rate."""
+    runs = {f"{policy} at {rate:g}": of for (policy, rate), of in tuned_on(rows, mix).items()}
     table = ["| policy | seeds | start | ends | mean |", "|---|---|---|---|---|"]
-    for name in best_first:
-        start = np.mean([row["curve"][0]["expected"] for row in runs[name]])
-        ends = ", ".join(f"{row['curve'][-1]['expected']:.3f}" for row in runs[name])
-        seeds = ", ".join(str(row["seed"]) for row in runs[name])
-        table.append(f"| {name} | {seeds} | {start:.3f} | {ends} | {means[name]:.3f} |")
-    return "\n".join([*table, "", *lines({name: runs[name] for name in best_first})])
+    for name, of in runs.items():
+        start = np.mean([row["curve"][0]["expected"] for row in of])
+        ends = ", ".join(f"{row['curve'][-1]['expected']:.3f}" for row in of)
+        seeds = ", ".join(str(row["seed"]) for row in of)
+        table.append(f"| {name} | {seeds} | {start:.3f} | {ends} | {mean_of(of):.3f} |")
+    return "\n".join([*table, "", *lines(runs)])
+
+
+def against_uniform(rows: list[dict[str, Any]], name: str = "adaptive") -> str:
+    """A policy on the tuning seeds of every mix, at each of its rates, beside uniform at its best group size and rate.
+
+    pass@64 is at the end of the run, "unknown" where runs of before it was recorded are among them.
+    """
+    head = (
+        "mix",
+        "start",
+        "uniform's group, rate",
+        "runs",
+        "mean",
+        "pass@64",
+        f"{name}'s rate",
+        "runs",
+        "mean",
+        "pass@64",
+    )
+    table = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for mix in dict.fromkeys(row["mix"] for row in rows):
+        runs = tuned_on(rows, mix)
+        uniform = next((key for key in runs if key[0].startswith("uniform")), None)
+        own = [key for key in runs if key[0] == name]
+        if uniform is None or not own:
+            continue
+        start = f"{runs[uniform][0]['curve'][0]['expected']:.3f}"
+        group = f"{uniform[0].removeprefix('uniform') or 8}, {uniform[1]:g}"
+        for key in own:
+            cells = [f"{key[1]:g}", *_short(runs[key])]
+            table.append("| " + " | ".join([mix, start, group, *_short(runs[uniform]), *cells]) + " |")
+    return "\n".join(table)
+
+
+def _short(runs: list[dict[str, Any]]) -> list[str]:
+    known = all("pass64" in row["curve"][-1] for row in runs)
+    return [
+        str(len(runs)),
+        f"{mean_of(runs):.3f}",
+        f"{np.mean([row['curve'][-1]['pass64'] for row in runs]):.3f}" if known else "unknown",
+    ]
 
 
 def main() -> None:
@@ -167,6 +220,7 @@ def main() -> None:
     args = parser.parse_args()
     rows = read(args.results)
     if args.tuning:
+        print(against_uniform(rows))
         for mix in args.mix or dict.fromkeys(row["mix"] for row in rows):
             print(f"\n## {mix}, tuning seeds\n\n{tuning(rows, mix)}")
         return

@@ -69,6 +69,20 @@ def test_runs_on_tuning_seeds_are_listed_by_rate_the_best_first(table):
     ]
 
 
+def test_a_policy_stands_beside_uniform_at_its_best_group_and_rate(table):
+    def row(policy, rate, end, **more):
+        curve = [{"rollouts": at, "expected": level} for at, level in ((0, 0.2), (256, end))]
+        curve[-1] |= more
+        return {"policy": policy, "mix": "m", "rate": rate, "seed": 100, "steps": 1, "curve": curve}
+
+    rows = [row("uniform", 1e-4, 0.4), row("uniform2", 3e-4, 0.6, pass64=0.7), row("uniform2", 1e-4, 0.5)]
+    rows += [row("adaptive", 3e-4, 0.6, pass64=0.8), row("adaptive", 1e-4, 0.8)]
+    assert table.against_uniform(rows).splitlines()[2:] == [
+        "| m | 0.200 | 2, 0.0003 | 1 | 0.400 | 0.700 | 0.0001 | 1 | 0.500 | unknown |",
+        "| m | 0.200 | 2, 0.0003 | 1 | 0.400 | 0.700 | 0.0003 | 1 | 0.400 | 0.800 |",
+    ]
+
+
 def test_mean_success_weighs_points_by_their_rollouts(table):
     """A policy that resamples is measured at other rollouts than the rest."""
     from run import mean_success  # beside table.py
