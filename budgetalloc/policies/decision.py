@@ -71,7 +71,7 @@ class View:
     costs_P: FloatArray | None
     domains_P: list[Hashable] | None
     rng: np.random.Generator
-    ids_P: list[Id]
+    ids_P: Sequence[Id]
     cold_P: NDArray[np.bool_]
     step: int
     recall: Mapping[str, FloatArray]

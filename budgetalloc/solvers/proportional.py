@@ -55,7 +55,8 @@ def clipped_shares(weights: FloatArray, total: int, low: int | IntArray, high: i
 
     The bounds are those of all weights, or of each.
     """
-    positive = np.maximum(weights / weights.max(), 1e-12)
+    positive = weights / weights.max()
+    np.maximum(positive, 1e-12, out=positive)
     unclipped = positive * (total / positive.sum())
     if (low <= unclipped).all() and (unclipped <= high).all():
         return np.asarray(unclipped)

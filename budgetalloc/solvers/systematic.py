@@ -79,14 +79,15 @@ def some_in_groups(
     >>> some_in_groups(np.array([1, 1, 1, 1, 2, 2.0]), grouped_P, 4, budget, np.random.default_rng(0))
     array([0, 4, 0, 4, 4, 4])
     """
-    grouped, most = int(grouped_P.sum()), budget.largest_group
+    grouped_K, others_K = np.flatnonzero(grouped_P), np.flatnonzero(~grouped_P)
+    grouped, single, most = len(grouped_K), len(others_K), budget.largest_group
     least = -(-max(group, budget.smallest_group) // budget.quantum) * budget.quantum
     if budget.rollouts is None or budget.floor or not grouped or least == budget.smallest_group:
         return systematic(weights_P, budget, rng)  # which refuses a budget without rollouts
     total = budget.rollouts
-    part, single = total, len(grouped_P) - grouped
+    part, weights_K = total, weights_P[grouped_K]
     if single:
-        share = float(weights_P[grouped_P].sum() / weights_P.sum())
+        share = float(weights_K.sum() / weights_P.sum())
         groups = min(int(share * total / least + rng.random()), grouped, total // least)
         part = least * max(groups, -(-(total - single * most) // least))  # the others may be too few for the rest
     alone = total - part
@@ -94,9 +95,9 @@ def some_in_groups(
         return systematic(weights_P, budget, rng)
     counts_P = np.zeros(len(weights_P), dtype=np.int64)
     if part:
-        counts_P[grouped_P] = systematic(weights_P[grouped_P], replace(budget, rollouts=part, min_group=least), rng)
+        counts_P[grouped_K] = systematic(weights_K, replace(budget, rollouts=part, min_group=least), rng)
     if alone:
-        counts_P[~grouped_P] = systematic(weights_P[~grouped_P], replace(budget, rollouts=alone), rng)
+        counts_P[others_K] = systematic(weights_P[others_K], replace(budget, rollouts=alone), rng)
     return counts_P
 
 
@@ -126,10 +127,13 @@ def totals_of_domains(weights_P: FloatArray, domains: Domains, rng: np.random.Ge
 def _round(shares: FloatArray, start: float) -> IntArray:
     """Each share rounded down or up, by the positions of `start`, `start + 1`, ... among the cumulative shares."""
     ends = np.cumsum(shares)
-    if ends.size:
-        ends = np.where(np.abs(ends - ends.round()) < 1e-9 * max(1.0, ends[-1]), ends.round(), ends)
+    whole = np.rint(ends)
+    np.copyto(ends, whole, where=np.abs(ends - whole) < 1e-9 * max(1.0, float(ends[-1:].sum())))
     # An end plus a start just below 1 may be rounded up, so the count is limited by the ceiling of the end.
-    return np.diff(np.minimum(np.floor(ends + start), np.ceil(ends)), prepend=0.0).astype(np.int64)
+    np.ceil(ends, out=whole)
+    ends += start
+    np.minimum(np.floor(ends, out=ends), whole, out=ends)  # in place, because a pool may have a million prompts
+    return np.diff(ends.astype(np.int64), prepend=0)
 
 
 def _one_more_or_less(chosen: IntArray, shares: FloatArray, less: bool) -> IntArray:

@@ -11,7 +11,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from budgetalloc import BetaEstimator, InputError, StateError
-from budgetalloc.beliefs.ids import stable_key
 from budgetalloc.beliefs.state import load_state, save_state
 
 IDS = [0, 1, "1", "a", -3]
@@ -601,12 +600,6 @@ def test_the_spread_of_equal_successes_by_hand():
     assert estimator.belief(["a", "new"]).spread_P == pytest.approx([0.2, 1.0])
     estimator.observe(["a"], [0.2])  # a = 2.7, b = 3.3, d = 1.16
     assert estimator.belief(["a"]).spread_P == pytest.approx([1 - 6 * 1.16 / (2.7 * 3.3)])
-
-
-def test_keys_are_the_stable_keys_in_the_order_of_the_ids():
-    estimator = BetaEstimator()
-    for ids in (["a", 1], [1, "a", "1"], []):
-        assert estimator.keys(ids).tolist() == [stable_key(x) for x in ids]
 
 
 def test_the_open_visits_of_the_drift_are_rescaled_too():
