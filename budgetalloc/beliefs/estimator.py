@@ -129,7 +129,8 @@ class BetaEstimator:
         successes_K, failures_K, graded_K = (np.append(each, 0.0) for each in self._carried(rows_K))
         alpha_K, beta_K = self.prior_now[0] + successes_K, self.prior_now[1] + failures_K
         # The last entry is the prior, which is that of a prompt never seen: its place is -1.
-        return Beta(alpha_K.take(at_P), beta_K.take(at_P), spread(alpha_K, beta_K, graded_K).take(at_P))
+        spread_P = spread(alpha_K, beta_K, graded_K).take(at_P) if graded_K.any() else None
+        return Beta(alpha_K.take(at_P), beta_K.take(at_P), spread_P)
 
     def _beliefs(self, at_P: IntArray) -> Beta:
         """The beliefs in these rows."""

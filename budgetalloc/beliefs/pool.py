@@ -1,4 +1,4 @@
-"""Prompts by rows of arrays: an index that grows, and a pool that is listed once and then decided over at every step."""
+"""Prompts by rows of arrays: an index that grows, and a pool that is listed once and decided over at every step."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
@@ -67,7 +67,7 @@ class _Listed(Index):
 
 
 class Pool(Sequence[Id]):
-    """Different prompts, checked and hashed once: the argument for `ids_P` where many prompts are on offer at each step.
+    """Different prompts, checked and hashed once: the argument for `ids_P` where many prompts are on offer at a step.
 
     Every function that takes a list of ids takes a pool, and returns the same for it, to the bit. A decision over a
     pool reads arrays and looks up no id, so that it is many times as fast (`benchmarks/scale_of_pool.py`). A pool does

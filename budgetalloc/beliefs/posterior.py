@@ -239,9 +239,7 @@ def _check_powers(i: Any, j: Any) -> None:
     check_integer("j", j, 0, _MOST_POWER)
 
 
-def _products(
-    factors: Callable[[slice, FloatArray], FloatArray], counts_N: ArrayLike, prompts: int
-) -> FloatArray:
+def _products(factors: Callable[[slice, FloatArray], FloatArray], counts_N: ArrayLike, prompts: int) -> FloatArray:
     """The product of the first n factors for each n, shape (P, N).
 
     Counts are rows here, so that each step reads contiguous memory; the result is the transpose.

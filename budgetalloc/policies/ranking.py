@@ -9,6 +9,7 @@ from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.policies.compose import spend
 from budgetalloc.policies.decision import View
+from budgetalloc.solvers.base import largest
 from budgetalloc.values import Value
 
 
@@ -52,19 +53,6 @@ def spend_on_top(scores_P: FloatArray, group: int, view: View) -> IntArray:
     few = replace(view, costs_P=None if view.costs_P is None else view.costs_P[best])
     counts_P[best] = spend(view.belief_P.take(best), top(scores_P[best], group), few, None)
     return counts_P
-
-
-def largest(scores_P: FloatArray, most: int) -> IntArray:
-    """Indices of the `most` largest scores, ascending; of equal scores, the first.
-
-    >>> largest(np.array([0.1, 0.3, 0.2, 0.2]), 2)
-    array([1, 2])
-    """
-    if most >= len(scores_P):
-        return np.arange(len(scores_P))
-    least = np.partition(scores_P, len(scores_P) - most)[len(scores_P) - most]
-    above = np.flatnonzero(scores_P > least)
-    return np.sort(np.append(above, np.flatnonzero(scores_P == least)[: most - len(above)]))
 
 
 def drawn_first(weights_P: FloatArray, rng: np.random.Generator) -> FloatArray:

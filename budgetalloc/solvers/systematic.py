@@ -133,7 +133,7 @@ def _round(shares: FloatArray, start: float) -> IntArray:
     np.ceil(ends, out=whole)
     ends += start
     np.minimum(np.floor(ends, out=ends), whole, out=ends)  # in place, because a pool may have a million prompts
-    return np.diff(ends.astype(np.int64), prepend=0)
+    return np.asarray(np.diff(ends.astype(np.int64), prepend=0), dtype=np.int64)
 
 
 def _one_more_or_less(chosen: IntArray, shares: FloatArray, less: bool) -> IntArray:
