@@ -52,7 +52,8 @@ class _Listed(Index):
 
     @cached_property
     def keys(self) -> UInt64Array:
-        return np.fromiter(map(stable_key, self.ids), dtype=np.uint64, count=len(self))
+        key_of = stable_key if len(self) <= stable_key.cache_parameters()["maxsize"] else stable_key.__wrapped__
+        return np.fromiter(map(key_of, self.ids), dtype=np.uint64, count=len(self))
 
     def rows_in(self, index: Index) -> IntArray:
         """The row of each id in another index. Only what the other has got since the last call is looked up."""

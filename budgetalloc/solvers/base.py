@@ -81,8 +81,8 @@ def largest(values_P: FloatArray, most: int) -> IntArray:
     >>> largest(np.array([0.1, 0.3, 0.2, 0.2]), 2)
     array([1, 2])
     """
-    if most >= len(values_P):
-        return np.arange(len(values_P))
+    if not 0 < most < len(values_P):
+        return np.arange(min(most, len(values_P)))
     least = np.partition(values_P, len(values_P) - most)[len(values_P) - most]
     above = np.flatnonzero(values_P > least)
     return np.sort(np.append(above, np.flatnonzero(values_P == least)[: most - len(above)]))

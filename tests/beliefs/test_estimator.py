@@ -611,3 +611,19 @@ def test_the_open_visits_of_the_drift_are_rescaled_too():
     assert (before[3:].tolist(), after[3:].tolist()) == ([0.5, 3, 4], [0.5, 2.5, 4])  # mean, successes, rollouts
     estimator.rescale(0.5, 0.0)
     assert estimator.state_dict()["visits"][0][3:].tolist() == [0.25, 1.25, 4]
+
+
+@pytest.mark.parametrize("settings", [{}, {"idle": 0.9}, {"idle": 0.9, "drift": True, "prior": "pool"}], ids=str)
+def test_the_belief_about_a_few_prompts_is_that_about_them_among_all(settings):
+    """Where few are asked about, only their rows are read; where many, all rows at once."""
+    estimator, rng = BetaEstimator(**settings), np.random.default_rng(0)
+    for _ in range(6):
+        estimator.observe(rng.integers(0, 30, 40), rng.integers(0, 5, 40) / 4)
+        estimator.tick()
+    every = list(range(50))
+    belief = estimator.belief(every)
+    for some in (every[::-1], [3], [40, 3, 3, 40], [], [45]):
+        part, among = estimator.belief(some), belief.take(some)
+        assert (part.alpha_P == among.alpha_P).all()
+        assert (part.beta_P == among.beta_P).all()
+        assert (part.spread_P == among.spread_P).all()
