@@ -36,7 +36,8 @@ class Belief(Protocol):
 
 
 def _check(values: ArrayLike, name: str, low: float, high: float) -> FloatArray:
-    array = np.atleast_1d(check_array(name, values, "one number a prompt"))
+    copy = not isinstance(values, np.ndarray) or values.flags.writeable  # an array that is constant need not be copied
+    array = np.atleast_1d(check_array(name, values, "one number a prompt", copy=copy))
     ok = (array > low) & (array < high) if high == np.inf else (array >= low) & (array <= high)
     if array.ndim != 1 or not ok.all():
         bad = shown(values) if array.ndim != 1 else float(array[~ok][0])
@@ -45,10 +46,16 @@ def _check(values: ArrayLike, name: str, low: float, high: float) -> FloatArray:
     return array
 
 
+def constant(values_P: FloatArray) -> FloatArray:
+    """The array, which nobody can write to from now on."""
+    values_P.flags.writeable = False
+    return values_P
+
+
 def _spread(spread_P: ArrayLike | None, prompts: int) -> FloatArray:
     """The spreads, 1 where none are given."""
     if spread_P is None:
-        return np.ones(prompts)
+        return np.broadcast_to(1.0, prompts)
     spread = _check(spread_P, "spread_P", 0.0, 1.0)
     if spread.size != prompts:
         raise InputError(f"spread_P has {spread.size} entries for {prompts} prompts: give one each.")
@@ -135,7 +142,7 @@ class Beta:
     def sample(self, rng: np.random.Generator) -> "Point":
         """One draw of every prompt's rate, as Thompson sampling uses it; the spread stays."""
         check_rng(rng)
-        return Point(rng.beta(self.alpha_P, self.beta_P), self.spread_P)
+        return Point(constant(rng.beta(self.alpha_P, self.beta_P)), self.spread_P)
 
     def take(self, index: ArrayLike) -> "Beta":
         """The beliefs at these indices, which may repeat: `take(group_R)` gives one belief per rollout."""
@@ -147,7 +154,7 @@ class Beta:
             at = at.astype(np.int64)
         if at.dtype.kind not in "iu" or at.ndim != 1 or ((at < 0) | (at >= len(self))).any():
             raise InputError(f"index={shown(index)}: give a list of places from 0 to {len(self) - 1}.")
-        return Beta(self.alpha_P[at], self.beta_P[at], self.spread_P[at])
+        return Beta(constant(self.alpha_P[at]), constant(self.beta_P[at]), constant(self.spread_P[at]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,7 +205,10 @@ class Point:
     def moment(self, i: int, j: int) -> FloatArray:
         """p^i (1-p)^j, shape (P,)."""
         _check_powers(i, j)
-        return self.p_P**i * (1 - self.p_P) ** j
+        moment_P = 1 - self.p_P
+        moment_P **= j
+        moment_P *= self.p_P**i
+        return moment_P
 
     def tilt(self, i: int, j: int) -> "Point":
         """The belief itself: a known rate does not change when it is reweighted."""

@@ -21,8 +21,7 @@ def check_values(values_PN: ArrayLike, budget: Budget) -> tuple[FloatArray, IntA
     """The values as floats and the counts of their columns; checks that the budget can be spent."""
     check_budget(budget)
     what = "a row for each prompt and a column for each count of budget.grid()"
-    plain = isinstance(values_PN, np.ndarray) and values_PN.dtype == np.float64  # not copied: it may be large
-    values = np.asarray(values_PN) if plain else check_array("values_PN", values_PN, what)
+    values = check_array("values_PN", values_PN, what, copy=False)
     if values.ndim == 2 and len(values):
         budget.check(len(values))
     columns = values.shape[1] if values.ndim == 2 else 0  # a grid may be far longer than the table

@@ -49,15 +49,17 @@ def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -
     low, high = budget.smallest_group // quantum, budget.largest_group // quantum
     start = float(rng.random())
     if budget.floor or low == 1:
-        return quantum * _round(clipped_shares(weights, total, low if budget.floor else 0, high), start)
+        counts_P = _round(clipped_shares(weights, total, low if budget.floor else 0, high), start)
+        return np.multiply(counts_P, quantum, out=counts_P)
     shares = clipped_shares(weights, total, 0, high)
     # Shares of at least a whole group get rollouts for certain; for smaller shares, whole groups are drawn.
-    chosen = np.flatnonzero(_round(np.minimum(shares / low, 1.0), start))
+    groups_P = shares / low
+    chosen = np.flatnonzero(_round(np.minimum(groups_P, 1.0, out=groups_P), start))
     while len(chosen) * low > total or len(chosen) * high < total:
         chosen = _one_more_or_less(chosen, shares, len(chosen) * low > total)
     counts_P = np.zeros(weights.size, dtype=np.int64)
     counts_P[chosen] = largest_remainder(np.maximum(shares[chosen], low), total, low, high)
-    return quantum * counts_P
+    return np.multiply(counts_P, quantum, out=counts_P)
 
 
 def some_in_groups(
@@ -127,13 +129,16 @@ def totals_of_domains(weights_P: FloatArray, domains: Domains, rng: np.random.Ge
 def _round(shares: FloatArray, start: float) -> IntArray:
     """Each share rounded down or up, by the positions of `start`, `start + 1`, ... among the cumulative shares."""
     ends = np.cumsum(shares)
-    whole = np.rint(ends)
-    np.copyto(ends, whole, where=np.abs(ends - whole) < 1e-9 * max(1.0, float(ends[-1:].sum())))
+    room = np.rint(ends)  # filled again and again, because a pool may have a million prompts
+    room -= ends
+    np.rint(ends, out=ends, where=np.abs(room, out=room) < 1e-9 * max(1.0, float(ends[-1:].sum())))
     # An end plus a start just below 1 may be rounded up, so the count is limited by the ceiling of the end.
-    np.ceil(ends, out=whole)
+    np.ceil(ends, out=room)
     ends += start
-    np.minimum(np.floor(ends, out=ends), whole, out=ends)  # in place, because a pool may have a million prompts
-    return np.asarray(np.diff(ends.astype(np.int64), prepend=0), dtype=np.int64)
+    np.minimum(np.floor(ends, out=ends), room, out=ends)
+    room[:1] = ends[:1]
+    np.subtract(ends[1:], ends[:-1], out=room[1:])
+    return room.astype(np.int64)
 
 
 def _one_more_or_less(chosen: IntArray, shares: FloatArray, less: bool) -> IntArray:
