@@ -151,9 +151,7 @@ class Step:
         wanted = self._next_round()
         self.hinted = isinstance(wanted, Hinted)
         if wanted is not None:
-            wanted_P = wanted.counts_P if isinstance(wanted, Hinted) else wanted
-            at_K = np.flatnonzero(wanted_P)
-            counts_P[self._order_P[at_K]] = wanted_P[at_K]
+            counts_P[self._order_P] = wanted.counts_P if isinstance(wanted, Hinted) else wanted
         self._spent += int(counts_P.sum())
         if self.budget.rollouts is not None and self._spent > self.budget.rollouts:
             raise BudgetError(
