@@ -122,6 +122,12 @@ class Pool(Sequence[Id]):
             return self.take(np.arange(len(self))[at])
         return self._all.ids[at if self._at is None else int(self._at[at])]
 
+    def __eq__(self, other: object) -> bool:
+        """Whether the other is a pool or list of the same ids in the same order."""
+        return isinstance(other, (Pool, list)) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
     def __repr__(self) -> str:
         return f"Pool({list(self)})"
 

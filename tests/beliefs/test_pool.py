@@ -26,8 +26,10 @@ def test_a_pool_is_the_sequence_of_its_ids(ids, places):
         assert each.find(["?", *ids]).tolist() == [-1, *(listed.index(x) if x in listed else -1 for x in ids)]
         counts_P = np.arange(len(listed)) % 3
         assert each.repeat(counts_P) == [x for x, n in zip(listed, counts_P, strict=True) for _ in range(n)]
+        assert each == listed
+        assert each != [*listed, "?"]
         assert repr(each) == f"Pool({listed})"
-    assert list(copy.deepcopy(pool)) == ids
+    assert copy.deepcopy(pool) == pool
 
 
 @given(IDS, st.lists(IDS, max_size=4), A_FEW)

@@ -41,7 +41,7 @@ def test_the_offer_holds_the_batch_and_as_many_others_as_asked_for():
     pool = [f"p{k}" for k in range(20)]
     batch = pool[3:7]
     assert Bounds.resolve(Needs()).offer(batch, pool, 0, 0) == batch
-    assert list(Bounds.resolve(Needs(), candidates="all").offer(batch, iter(pool), 0, 0)) == pool
+    assert Bounds.resolve(Needs(), candidates="all").offer(batch, iter(pool), 0, 0) == pool
     three = Bounds.resolve(Needs(), candidates=3)
     offered = three.offer(batch, pool, 0, 0)
     assert offered[:4] == batch
