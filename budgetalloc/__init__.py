@@ -7,6 +7,7 @@ to spend the **budget**. `budgetalloc.trl.AdaptiveGRPOCallback` attaches a polic
 import typing
 
 from budgetalloc.beliefs.estimator import BetaEstimator as BetaEstimator
+from budgetalloc.beliefs.pool import Pool as Pool
 from budgetalloc.beliefs.posterior import Belief as Belief
 from budgetalloc.beliefs.posterior import Beta as Beta
 from budgetalloc.beliefs.posterior import Point as Point

@@ -162,8 +162,10 @@ def check_list(name: str, values: Any, what: str) -> list[Any]:
         raise InputError(f"{name}={shown(values)}: give {what}.") from error
 
 
-def check_array(name: str, values: Any, what: str) -> NDArray[np.float64]:
+def check_array(name: str, values: Any, what: str, *, copy: bool = True) -> NDArray[np.float64]:
     """Numbers of any shape as floats, None as NaN; raises `InputError` for text, rows of unequal lengths and objects.
+
+    Without `copy`, an array of floats is returned as it is: for large ones that are only read.
 
     >>> check_array("rewards_R", [1, None], "one number a rollout")
     array([ 1., nan])
@@ -173,6 +175,6 @@ def check_array(name: str, values: Any, what: str) -> NDArray[np.float64]:
         text = array.dtype.kind == "O" and any(isinstance(x, (str, bytes)) for x in array.flat)
         if array.dtype.kind not in "biufO" or text or isinstance(values, (bytes, bytearray, memoryview, dict)):
             raise TypeError(f"not numbers, but {array.dtype}")
-        return array.astype(np.float64)
+        return array.astype(np.float64, copy=copy)
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{name}={shown(values)}: give {what}.") from error

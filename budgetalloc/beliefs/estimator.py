@@ -1,8 +1,8 @@
 """The estimator keeps the belief about each prompt: the only stateful part of a decision."""
 
 import math
-from collections.abc import Iterable, Sequence
-from itertools import repeat
+from collections.abc import Iterable
+from itertools import compress
 from typing import Any, Literal
 
 import numpy as np
@@ -10,9 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.cold import KEPT
 from budgetalloc.beliefs.graded import after_move, rescaled, spread
-from budgetalloc.beliefs.ids import Id, UInt64Array, check_ids, factorize, stable_key
+from budgetalloc.beliefs.ids import Id, check_ids, factorize
+from budgetalloc.beliefs.pool import Index
 from budgetalloc.beliefs.pooled import Drift, moved_evidence, pooled_prior
-from budgetalloc.beliefs.posterior import Beta, FloatArray
+from budgetalloc.beliefs.posterior import Beta, FloatArray, constant
 from budgetalloc.beliefs.rewards import check_rewards
 from budgetalloc.beliefs.saved import read_evidence
 from budgetalloc.budget import IntArray
@@ -100,59 +101,55 @@ class BetaEstimator:
         self._met = 0  # prompts seen before the current step: later ones are on their first visit
         self.prior_now = _START if self.prior == "pool" else self.prior  # used in the current step
         self._drift = Drift() if drift else None
-        self._place: dict[Id, int] = {}
+        self._index = Index()
         self._successes_P: FloatArray = np.zeros(0)  # discounted, at the last visit
         self._failures_P: FloatArray = np.zeros(0)
         self._graded_P: FloatArray = np.zeros(0)  # likewise the sum of u(1-u), 0 for successes of 0 and 1
         self._last_P: IntArray = np.zeros(0, dtype=np.int64)  # step of the last visit, -1 before the first
-        self._keys: dict[Id, int] = {}
 
     def __len__(self) -> int:
         """Number of prompts seen at least once."""
-        return len(self._place)
+        return len(self._index)
 
     def ids(self) -> list[Id]:
         """The prompts seen at least once."""
-        return list(self._place)
-
-    def keys(self, ids_P: Sequence[Id]) -> UInt64Array:
-        """The stable keys of these ids, cached so that a pool of 100,000 prompts is hashed once."""
-        for new in set(ids_P) - self._keys.keys():
-            self._keys[new] = stable_key(new)
-        return np.fromiter(map(self._keys.__getitem__, ids_P), dtype=np.uint64, count=len(ids_P))
-
-    def _find(self, ids_P: Iterable[Any]) -> IntArray:
-        """The row of each id, -1 for a prompt never seen."""
-        ids = check_ids(ids_P, "ids_P")
-        return np.fromiter(map(self._place.get, ids, repeat(-1)), dtype=np.int64, count=len(ids))
+        return list(self._index.ids)
 
     def cold(self, ids_P: Iterable[Any]) -> NDArray[np.bool_]:
         """Which prompts were never seen, shape (P,): their belief is the prior, which is neither p = 0 nor p = 1."""
-        return self._find(ids_P) < 0
+        return self._index.find(ids_P) < 0
 
     def belief(self, ids_P: Iterable[Any]) -> Beta:
         """The current belief about these prompts, shape (P,); ids may repeat, for example one id per rollout."""
-        at_P = self._find(ids_P)
-        alpha_P, beta_P = np.full(at_P.size, self.prior_now[0]), np.full(at_P.size, self.prior_now[1])
-        graded_P, seen = np.zeros(at_P.size), at_P >= 0
-        successes, failures, graded_P[seen] = self._carried(at_P[seen])
-        alpha_P[seen] += successes
-        beta_P[seen] += failures
-        return Beta(alpha_P, beta_P, spread(alpha_P, beta_P, graded_P))
+        at_P = self._index.find(ids_P)
+        rows_K: slice | IntArray = slice(len(self))
+        if at_P.size < len(self):  # only the rows that are asked for
+            seen_P = at_P >= 0
+            rows_K, at_P = at_P[seen_P], np.where(seen_P, np.cumsum(seen_P) - 1, -1)
+        successes_K, failures_K, graded_K = (np.append(each, 0.0) for each in self._carried(rows_K))
+        alpha_K, beta_K = self.prior_now[0] + successes_K, self.prior_now[1] + failures_K
+        # The last entry is the prior, which is that of a prompt never seen: its place is -1.
+        ungraded = np.broadcast_to(1.0, at_P.size)
+        spread_P = spread(alpha_K, beta_K, graded_K).take(at_P) if graded_K.any() else ungraded
+        return Beta(constant(alpha_K.take(at_P)), constant(beta_K.take(at_P)), spread_P)
 
     def _beliefs(self, at_P: IntArray) -> Beta:
         """The beliefs in these rows."""
         successes_P, failures_P, _ = self._carried(at_P)
         return Beta(self.prior_now[0] + successes_P, self.prior_now[1] + failures_P)
 
-    def _carried(self, at_P: IntArray, share: float = 1.0) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def _carried(self, at_P: IntArray | slice, share: float = 1.0) -> tuple[FloatArray, FloatArray, FloatArray]:
         """A share of the successes, failures and sums of u(1-u) in these rows, with fading and drift since the last
         visits."""
         successes_P, failures_P, graded_P = self._successes_P[at_P], self._failures_P[at_P], self._graded_P[at_P]
         if self.idle < 1:
             # Neither the step of the visit nor the current step is an idle step.
             idle_steps_P = np.maximum(self.step - self._last_P[at_P] - 1, 0)
-            kept_P = share * self.idle**idle_steps_P
+            longest = int(idle_steps_P.max(initial=0))
+            if longest < idle_steps_P.size:  # fewer powers than prompts
+                kept_P = (share * self.idle ** np.arange(longest + 1))[idle_steps_P]
+            else:
+                kept_P = share * self.idle**idle_steps_P
             successes_P, failures_P, graded_P = successes_P * kept_P, failures_P * kept_P, graded_P * kept_P
         elif share < 1:
             successes_P, failures_P, graded_P = successes_P * share, failures_P * share, graded_P * share
@@ -173,13 +170,11 @@ class BetaEstimator:
         ids = check_ids(ids_R, "ids_R")
         success = check_rewards(success_R, len(ids), "success_R")
         scored = ~np.isnan(success)
-        ids_P, group_R = factorize([x for x, ok in zip(ids, scored.tolist(), strict=True) if ok])
+        ids_P, group_R = factorize(list(compress(ids, scored.tolist())))
         if not ids_P:
             return
-        for x in ids_P:
-            self._place.setdefault(x, len(self._place))
+        at_P = self._index.add(ids_P)
         self._reserve()
-        at_P = self._find(ids_P)
         successes_P = np.bincount(group_R, weights=success[scored]).astype(np.float64)
         trials_P = np.bincount(group_R).astype(np.float64)
         returning = at_P[self._last_P[at_P] < self.step]
@@ -244,7 +239,7 @@ class BetaEstimator:
 
     def _reserve(self) -> None:
         """Makes room for every known prompt; doubling keeps the total cost linear."""
-        missing = len(self._place) - len(self._last_P)
+        missing = len(self) - len(self._last_P)
         if missing > 0:
             more = max(missing, len(self._last_P))
             self._successes_P = np.concatenate([self._successes_P, np.zeros(more)])
@@ -260,7 +255,7 @@ class BetaEstimator:
         state = {
             "version": STATE_VERSION,
             "step": self.step,
-            "ids": list(self._place),
+            "ids": self.ids(),
             "evidence": np.stack([self._successes_P[:n], self._failures_P[:n]], axis=1),
             "graded": self._graded_P[:n].copy(),
             "last": self._last_P[:n].copy(),
@@ -282,7 +277,7 @@ class BetaEstimator:
         if self._drift is not None:
             self._drift = Drift.from_state(state, len(saved.ids))
         self.step, self._met, self.earned = saved.step, saved.met, saved.earned
-        self._place = {x: at for at, x in enumerate(saved.ids)}
+        self._index = Index(saved.ids)
         self._successes_P, self._failures_P = saved.successes_P, saved.failures_P
         self._graded_P, self._last_P = saved.graded_P, saved.last_P
         if self.prior == "pool":

@@ -15,7 +15,10 @@ def spread(alpha_P: FloatArray, beta_P: FloatArray, graded_P: FloatArray) -> Flo
     >>> spread(np.array([32.5, 32.5]), np.array([32.5, 32.5]), np.array([0.0, 16.0])).round(3)  # 64 times 0.5
     array([1.   , 0.015])
     """
-    return np.clip(1.0 - graded_P * (alpha_P + beta_P) / (alpha_P * beta_P), 0.0, 1.0)
+    spread_P, at_K = np.ones(len(graded_P)), np.flatnonzero(graded_P)
+    alpha_K, beta_K = alpha_P[at_K], beta_P[at_K]
+    spread_P[at_K] = np.clip(1.0 - graded_P[at_K] * (alpha_K + beta_K) / (alpha_K * beta_K), 0.0, 1.0)
+    return spread_P
 
 
 def after_move(graded_P: FloatArray, before: tuple[FloatArray, ...], after: tuple[FloatArray, ...]) -> FloatArray:

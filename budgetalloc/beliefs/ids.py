@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -55,9 +56,9 @@ def factorize(ids_R: Sequence[Id]) -> tuple[list[Id], NDArray[np.int64]]:
     >>> factorize(["b", "a", "b"])
     (['b', 'a'], array([0, 1, 0]))
     """
-    place: dict[Id, int] = {}
-    group_R = np.fromiter((place.setdefault(x, len(place)) for x in ids_R), dtype=np.int64, count=len(ids_R))
-    return list(place), group_R
+    ids_G = list(dict.fromkeys(ids_R))
+    place = dict(zip(ids_G, range(len(ids_G)), strict=True))
+    return ids_G, np.fromiter(map(place.__getitem__, ids_R), dtype=np.int64, count=len(ids_R))
 
 
 def text_id(prompt: Any, unknown: Callable[[Any], Any] | None = None) -> str:
@@ -79,6 +80,7 @@ def text_id(prompt: Any, unknown: Callable[[Any], Any] | None = None) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
+@lru_cache(maxsize=2**17)  # of a list of ids that comes again at each step
 def stable_key(value: Id) -> int:
     """64 bits that depend on the id alone: not on `PYTHONHASHSEED`, the process or the machine. 1 and "1" differ."""
     text = f"{type(value).__name__}:{value}".encode(errors="surrogatepass")  # JSON allows lone surrogates
@@ -94,4 +96,20 @@ def shuffled_order(keys_P: UInt64Array, seed: int, step: int) -> NDArray[np.int6
     # The finaliser of splitmix64 (Steele et al., 2014) maps neighbouring keys far apart.
     hash_P = (hash_P ^ (hash_P >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     hash_P = (hash_P ^ (hash_P >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.argsort(hash_P ^ (hash_P >> np.uint64(31)), kind="stable")
+    return _stable_order(hash_P ^ (hash_P >> np.uint64(31)))
+
+
+def _stable_order(hash_P: UInt64Array) -> NDArray[np.int64]:
+    """`np.argsort(hash_P, kind="stable")`, several times as fast for many random numbers.
+
+    Numbers are sorted faster than their places, so the lower bits of each give way to its place; the few that are equal
+    in the upper bits are put in order afterwards.
+    """
+    low = np.uint64((1 << len(hash_P).bit_length()) - 1)
+    packed_P = np.sort((hash_P & ~low) | np.arange(len(hash_P), dtype=np.uint64))
+    order_P = (packed_P & low).astype(np.int64)
+    tied = np.flatnonzero((packed_P[1:] ^ packed_P[:-1]) <= low)
+    if tied.size:
+        tied = np.union1d(tied, tied + 1)
+        order_P[tied] = order_P[tied][np.argsort(hash_P[order_P[tied]], kind="stable")]
+    return order_P

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import compress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from budgetalloc.beliefs.ids import Id, check_ids, factorize
+from budgetalloc.beliefs.pool import Index
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import check_outcomes, mixed_groups
 from budgetalloc.beliefs.state import check_state
@@ -102,25 +103,24 @@ class Memory:
         self._lowest = dict(lowest or {})
         self.numbers: dict[str, float] = dict(self._numbers)
         self.step = 0
-        self._place: dict[Id, int] = {}
+        self._index = Index()
         self._seen: list[tuple[list[Id], FloatArray, FloatArray]] = []  # ids, rewards, successes of the current step
 
     def __len__(self) -> int:
         """Number of prompts seen at least once."""
-        return len(self._place)
+        return len(self._index)
 
     def ids(self) -> list[Id]:
         """The prompts seen at least once."""
-        return list(self._place)
+        return list(self._index.ids)
 
     def recall(self, ids_P: Iterable[Id]) -> dict[str, FloatArray]:
         """Each column for these prompts, shape (P,); prompts never seen have its starting value."""
-        ids = list(ids_P)
-        at_P = np.fromiter(map(self._place.get, ids, repeat(-1)), dtype=np.int64, count=len(ids))
+        at_P = self._index.find(ids_P)
         known_P = at_P >= 0
         recalled = {}
         for name, column in self.columns.items():
-            recalled[name] = np.full(len(ids), self._start[name])
+            recalled[name] = np.full(len(at_P), self._start[name])
             recalled[name][known_P] = column[at_P[known_P]]
         return recalled
 
@@ -131,8 +131,7 @@ class Memory:
         """
         success_R = rewards_R if success_R is None else success_R
         scored_R = ~np.isnan(rewards_R) & ~np.isnan(success_R)
-        ids = [x for x, ok in zip(ids_R, scored_R.tolist(), strict=True) if ok]
-        self._seen.append((ids, rewards_R[scored_R], success_R[scored_R]))
+        self._seen.append((list(compress(ids_R, scored_R.tolist())), rewards_R[scored_R], success_R[scored_R]))
 
     def tick(self) -> None:
         """Ends the step: learns from all its rewards. If the rule raises, the memory is as before the step."""
@@ -141,12 +140,12 @@ class Memory:
         success_R = np.concatenate([np.zeros(0), *(success for _, _, success in self._seen)])
         self._seen.clear()
         columns, numbers = self.columns, dict(self.numbers)
-        new = [x for x in ids_V if x not in self._place]
-        self._place.update(zip(new, range(len(self._place), len(self._place) + len(new)), strict=True))
+        known = len(self)
+        at_V = self._index.add(ids_V)
         self.columns = {
-            name: np.concatenate([columns[name], np.full(len(new), start)]) for name, start in self._start.items()
+            name: np.concatenate([columns[name], np.full(len(self) - known, start)])
+            for name, start in self._start.items()
         }
-        at_V = np.array([self._place[x] for x in ids_V], dtype=np.int64)
         scored_V = np.bincount(group_R, minlength=len(ids_V)).astype(np.float64)
         successes_V, graded_V = (
             np.bincount(group_R, weights=each_R, minlength=len(ids_V)).astype(np.float64)
@@ -161,8 +160,7 @@ class Memory:
                 )
         except BaseException:
             self.columns, self.numbers = columns, numbers
-            for x in new:
-                del self._place[x]
+            self._index = Index(self._index.ids[:known])
             raise
         self.step += 1
 
@@ -189,7 +187,7 @@ class Memory:
         return {
             "memory": {
                 "step": self.step,
-                "ids": list(self._place),
+                "ids": self.ids(),
                 "numbers": dict(self.numbers),
                 "seen": [[ids, rewards.tolist(), success.tolist()] for ids, rewards, success in self._seen],
             },
@@ -227,4 +225,4 @@ class Memory:
                 "checkpoint."
             )
         self.step, self.numbers, self.columns, self._seen = step, numbers, columns, seen
-        self._place = {x: at for at, x in enumerate(ids)}
+        self._index = Index(ids)

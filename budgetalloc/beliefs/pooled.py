@@ -86,7 +86,7 @@ class Drift:
         """Makes room for this many prompts."""
         self.visits_P = np.concatenate([self.visits_P, np.zeros(rows - len(self.visits_P), dtype=_VISIT)])
 
-    def moved(self, rows_V: IntArray) -> FloatArray:
+    def moved(self, rows_V: IntArray | slice) -> FloatArray:
         """Log-odds that the prompts in these rows have risen since their last visits."""
         return np.asarray(self.total - self.visits_P["level"][rows_V])
 

@@ -4,6 +4,7 @@ A Thompson draw, the plug-in mean and the full posterior differ only in the beli
 `beta.sample(rng)`, `Point(beta.mean)`, or the `Beta` itself.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,6 +16,7 @@ from budgetalloc.errors import InputError, check_array, check_integer, check_rng
 FloatArray = NDArray[np.float64]
 _MOST_CELLS = 200_000_000  # values of 8 bytes in one table
 _MOST_POWER = 64
+_BLOCK_CELLS = 2**17
 
 
 class Belief(Protocol):
@@ -34,7 +36,8 @@ class Belief(Protocol):
 
 
 def _check(values: ArrayLike, name: str, low: float, high: float) -> FloatArray:
-    array = np.atleast_1d(check_array(name, values, "one number a prompt"))
+    copy = not isinstance(values, np.ndarray) or values.flags.writeable  # an array that is constant need not be copied
+    array = np.atleast_1d(check_array(name, values, "one number a prompt", copy=copy))
     ok = (array > low) & (array < high) if high == np.inf else (array >= low) & (array <= high)
     if array.ndim != 1 or not ok.all():
         bad = shown(values) if array.ndim != 1 else float(array[~ok][0])
@@ -43,10 +46,16 @@ def _check(values: ArrayLike, name: str, low: float, high: float) -> FloatArray:
     return array
 
 
+def constant(values_P: FloatArray) -> FloatArray:
+    """The array, which nobody can write to from now on."""
+    values_P.flags.writeable = False
+    return values_P
+
+
 def _spread(spread_P: ArrayLike | None, prompts: int) -> FloatArray:
     """The spreads, 1 where none are given."""
     if spread_P is None:
-        return np.ones(prompts)
+        return np.broadcast_to(1.0, prompts)
     spread = _check(spread_P, "spread_P", 0.0, 1.0)
     if spread.size != prompts:
         raise InputError(f"spread_P has {spread.size} entries for {prompts} prompts: give one each.")
@@ -103,13 +112,13 @@ class Beta:
 
     def all_pass(self, counts_N: ArrayLike) -> FloatArray:
         """E[p^n], the chance that all of n rollouts succeed, shape (P, N)."""
-        j = _steps(counts_N, len(self))
-        return _products((self.alpha_P + j) / (self.alpha_P + self.beta_P + j), counts_N)
+        total_P = self.alpha_P + self.beta_P
+        return _products(lambda at, j: (self.alpha_P[at] + j) / (total_P[at] + j), counts_N, len(self))
 
     def all_fail(self, counts_N: ArrayLike) -> FloatArray:
         """E[(1-p)^n], the chance that all of n rollouts fail, shape (P, N)."""
-        j = _steps(counts_N, len(self))
-        return _products((self.beta_P + j) / (self.alpha_P + self.beta_P + j), counts_N)
+        total_P = self.alpha_P + self.beta_P
+        return _products(lambda at, j: (self.beta_P[at] + j) / (total_P[at] + j), counts_N, len(self))
 
     def moment(self, i: int, j: int) -> FloatArray:
         """E[p^i (1-p)^j] for small integers i and j, shape (P,).
@@ -133,7 +142,7 @@ class Beta:
     def sample(self, rng: np.random.Generator) -> "Point":
         """One draw of every prompt's rate, as Thompson sampling uses it; the spread stays."""
         check_rng(rng)
-        return Point(rng.beta(self.alpha_P, self.beta_P), self.spread_P)
+        return Point(constant(rng.beta(self.alpha_P, self.beta_P)), self.spread_P)
 
     def take(self, index: ArrayLike) -> "Beta":
         """The beliefs at these indices, which may repeat: `take(group_R)` gives one belief per rollout."""
@@ -145,7 +154,7 @@ class Beta:
             at = at.astype(np.int64)
         if at.dtype.kind not in "iu" or at.ndim != 1 or ((at < 0) | (at >= len(self))).any():
             raise InputError(f"index={shown(index)}: give a list of places from 0 to {len(self) - 1}.")
-        return Beta(self.alpha_P[at], self.beta_P[at], self.spread_P[at])
+        return Beta(constant(self.alpha_P[at]), constant(self.beta_P[at]), constant(self.spread_P[at]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,26 +196,23 @@ class Point:
 
     def all_pass(self, counts_N: ArrayLike) -> FloatArray:
         """p^n, shape (P, N)."""
-        return _products(self.p_P + 0 * _steps(counts_N, len(self)), counts_N)  # much faster than the power function
+        return _products(lambda at, j: self.p_P[at] + 0 * j, counts_N, len(self))  # much faster than the power function
 
     def all_fail(self, counts_N: ArrayLike) -> FloatArray:
         """(1-p)^n, shape (P, N)."""
-        return _products((1 - self.p_P) + 0 * _steps(counts_N, len(self)), counts_N)
+        return _products(lambda at, j: (1 - self.p_P[at]) + 0 * j, counts_N, len(self))
 
     def moment(self, i: int, j: int) -> FloatArray:
         """p^i (1-p)^j, shape (P,)."""
         _check_powers(i, j)
-        return self.p_P**i * (1 - self.p_P) ** j
+        moment_P = 1 - self.p_P
+        moment_P **= j
+        moment_P *= self.p_P**i
+        return moment_P
 
     def tilt(self, i: int, j: int) -> "Point":
         """The belief itself: a known rate does not change when it is reweighted."""
         return self
-
-
-def _steps(counts_N: ArrayLike, prompts: int) -> FloatArray:
-    """0, 1, ... below the largest count, as a column: shape (J, 1). Raises `InputError` for bad counts."""
-    counts = check_counts(counts_N, prompts)
-    return np.arange(counts.max(initial=0), dtype=np.float64)[:, None]
 
 
 def check_counts(counts_N: ArrayLike, prompts: int = 1) -> NDArray[np.int64]:
@@ -243,14 +249,27 @@ def _check_powers(i: Any, j: Any) -> None:
     check_integer("j", j, 0, _MOST_POWER)
 
 
-def _products(factors_JP: FloatArray, counts_N: ArrayLike) -> FloatArray:
+def _products(factors: Callable[[slice, FloatArray], FloatArray], counts_N: ArrayLike, prompts: int) -> FloatArray:
     """The product of the first n factors for each n, shape (P, N).
 
     Counts are rows here, so that each step reads contiguous memory; the result is the transpose.
+
+    Args:
+        factors: For some of the prompts, and a column of 0, 1, ... below the largest count: a row for each of these.
+        counts_N: The counts.
+        prompts: Number of prompts.
+
+    Raises:
+        InputError: bad counts.
     """
-    counts = check_counts(counts_N, factors_JP.shape[1])
-    products_JP = np.ones((len(factors_JP) + 1, factors_JP.shape[1]))
-    for j, factor_P in enumerate(factors_JP):  # five times faster than np.cumprod down the rows
-        np.multiply(products_JP[j], factor_P, out=products_JP[j + 1])
-    every_count = counts.size == len(products_JP) and (np.diff(counts) == 1).all()
-    return (products_JP if every_count else products_JP[counts]).T
+    counts = check_counts(counts_N, prompts)
+    j = np.arange(counts.max(initial=0), dtype=np.float64)[:, None]
+    products_NP = np.empty((counts.size, prompts))
+    for start in range(0, prompts, width := max(_BLOCK_CELLS // max(len(j), 1), 1)):  # what the cache holds at once
+        at = slice(start, start + width)
+        factors_JP = factors(at, j)
+        for k in range(1, len(j)):  # five times faster than np.cumprod down the rows
+            factors_JP[k] *= factors_JP[k - 1]
+        products_NP[:, at] = factors_JP[counts - 1] if len(j) else 1.0
+    products_NP[counts == 0] = 1.0
+    return products_NP.T

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.pool import Pool
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import as_rewards, mixed_groups
 from budgetalloc.budget import Budget
@@ -82,11 +83,12 @@ def simulate(
     check_prompts(prompts, len(world.ids))
     rows, limit = _limit(budget, bounds, prompts, len(world.ids), needs.generate)
     estimate = baseline or needs.baseline or "group"
+    pool = Pool(world.ids)
     loader = _loader(world.ids, prompts, policy.seed)
     ends = _ends(reward)
     rollouts = 0
     for at in range(1, steps + 1):
-        ids_P = bounds.offer(next(loader), world.ids, policy.seed, at)
+        ids_P = bounds.offer(next(loader), pool, policy.seed, at)
         step = policy.begin(ids_P, limit)
         rounds: list[NDArray[np.int64]] = []
         rewards: list[FloatArray] = []

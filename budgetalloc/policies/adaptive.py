@@ -68,8 +68,11 @@ def sampled(
     def decide(view: View) -> IntArray:
         belief: Belief = view.belief_P.sample(view.rng) if draw else view.belief_P
         budget, counts_P = view.budget, np.zeros(len(view.ids_P), dtype=np.int64)
-        variance_P = belief.moment(i, j) * (belief.spread_P if i and j else 1.0)
-        weights_P = np.sqrt(variance_P) + 1e-9  # prompts with variance 0 come last, but are possible
+        weights_P = belief.moment(i, j)
+        if i and j:
+            weights_P *= belief.spread_P
+        np.sqrt(weights_P, out=weights_P)
+        weights_P += 1e-9  # prompts with variance 0 come last, but are possible
         if budget.rollouts is None or budget.tokens is not None:
             return spend(belief, top(weights_P, budget.smallest_group), view, None)
         parts: list[tuple[slice | IntArray, int]] = [(slice(None), budget.rollouts)]

@@ -87,7 +87,7 @@ class Policy:
         """Opens a step: request counts, observe rewards, end.
 
         Args:
-            ids_P: The candidate prompts, each once, shape (P,).
+            ids_P: The candidate prompts, each once, shape (P,); a `Pool` where many are on offer at each step.
             budget: The budget of the step.
             costs_P: Expected tokens of one rollout of each prompt; needed where the budget limits tokens.
             domains_P: The domain of each prompt; needed where the budget has quotas.

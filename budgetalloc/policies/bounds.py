@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from budgetalloc.beliefs.ids import Id, check_ids
+from budgetalloc.beliefs.pool import Pool
 from budgetalloc.budget import Budget
 from budgetalloc.errors import InputError, check_integer, check_seed, shown
 from budgetalloc.policies.decision import Needs
@@ -91,12 +92,12 @@ class Bounds:
         """The number of prompts that `offer` returns for a batch and a pool of these sizes."""
         return pool if self.candidates == "all" else min(self.candidates * batch, pool)
 
-    def offer(self, batch_P: Sequence[Id], pool_P: Iterable[Id], seed: int, step: int) -> list[Id]:
+    def offer(self, batch_P: Sequence[Id], pool_P: Iterable[Id], seed: int, step: int) -> Sequence[Id]:
         """The candidates: the prompts of the batch, the batch with others drawn from the pool, or the whole pool.
 
         Args:
             batch_P: The prompts of the loader's batch, each once.
-            pool_P: All prompts of the pool, each once, in the same order on every process.
+            pool_P: All prompts of the pool, each once, in the same order on every process; a `Pool` is fastest.
             seed: Seed of the policy.
             step: Number of the step; the draw depends on the seed, the step, the batch and the pool.
 
@@ -106,15 +107,16 @@ class Bounds:
         >>> Bounds.resolve(Needs(), candidates=2).offer(["a", "b"], ["a", "b", "c", "d", "e"], seed=0, step=0)
         ['a', 'b', 'e', 'd']
         """
-        own, pool = check_ids(batch_P, "batch_P"), check_ids(pool_P, "pool_P")
+        own = check_ids(batch_P, "batch_P")
         check_seed(seed)
         check_seed(step, "step")
         if self.candidates == "all":
-            return pool
+            return Pool.of(pool_P, "pool_P")
         more = (self.candidates - 1) * len(own)
         if not more:
             return own
-        taken = set(own)
-        others = [name for name in pool if name not in taken]
-        order = np.random.default_rng([seed, step, 2]).permutation(len(others))
-        return own + [others[at] for at in order[:more].tolist()]
+        pool = Pool.of(pool_P, "pool_P")
+        own_K = pool.find(own, "batch_P")
+        others_K = np.delete(np.arange(len(pool)), own_K[own_K >= 0])
+        order = np.random.default_rng([seed, step, 2]).permutation(len(others_K))
+        return own + list(pool.take(others_K[order[:more]]))

@@ -71,7 +71,7 @@ class View:
     costs_P: FloatArray | None
     domains_P: list[Hashable] | None
     rng: np.random.Generator
-    ids_P: list[Id]
+    ids_P: Sequence[Id]
     cold_P: NDArray[np.bool_]
     step: int
     recall: Mapping[str, FloatArray]
@@ -81,7 +81,9 @@ class View:
     @property
     def evidence_P(self) -> FloatArray:
         """The rollouts behind each belief, faded as the estimator fades them; 0 for a prompt never seen, shape (P,)."""
-        return np.asarray(np.maximum(self.belief_P.alpha_P + self.belief_P.beta_P - sum(self.prior), 0.0))
+        evidence_P = self.belief_P.alpha_P + self.belief_P.beta_P
+        evidence_P -= sum(self.prior)
+        return np.maximum(evidence_P, 0.0, out=evidence_P)
 
     def rollouts_only(self, what: str) -> int:
         """The rollouts to spend; raises `UnsupportedError` if the budget limits tokens or has quotas."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.beliefs.ids import Id, factorize
+from budgetalloc.beliefs.pool import Pool
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, InputError, UnsupportedError, check_type, is_number, nearest, shown
 from budgetalloc.policies.base import Policy
@@ -92,8 +93,8 @@ class Quotas:
                 )
 
     @cached_property
-    def _pool(self) -> list[Id]:
-        return list(self.domain_of)
+    def _pool(self) -> Pool:
+        return Pool(self.domain_of)
 
     @cached_property
     def _domains(self) -> list[Hashable]:
@@ -120,7 +121,7 @@ class Quotas:
                 counts[domain] = (fewest, most)
         return replace(budget, quotas=counts), domains_P
 
-    def offer(self, bounds: Bounds, budget: Budget, batch_P: Sequence[Id], seed: int, step: int) -> list[Id]:
+    def offer(self, bounds: Bounds, budget: Budget, batch_P: Sequence[Id], seed: int, step: int) -> Sequence[Id]:
         """The candidates: the prompts of the batch, and others drawn so that the domains can keep their quotas.
 
         Of all candidates together, each domain has the share that it has in the pool, clipped to its quota, as far as

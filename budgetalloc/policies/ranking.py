@@ -9,6 +9,7 @@ from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.policies.compose import spend
 from budgetalloc.policies.decision import View
+from budgetalloc.solvers.base import largest
 from budgetalloc.values import Value
 
 
@@ -36,13 +37,18 @@ def ranked(scores_P: FloatArray, group: int, view: View) -> IntArray:
 
     The order of the prompts does not depend on their costs, also under a budget in tokens.
     """
-    budget, prompts = view.budget, len(scores_P)
-    if budget.rollouts is None and view.costs_P is not None:
+    if view.budget.rollouts is None and view.costs_P is not None:
         scores_P = scores_P * view.costs_P
+    return spend_on_top(scores_P, group, view)
+
+
+def spend_on_top(scores_P: FloatArray, group: int, view: View) -> IntArray:
+    """`spend` with the value `top` of these scores, which are per token under a budget in tokens."""
+    budget, prompts = view.budget, len(scores_P)
     fits = prompts  # at most this many groups fit: pricing only these keeps a pool of 100,000 fast
     if budget.rollouts is not None and budget.tokens is None and budget.quotas is None and budget.floor == 0:
         fits = min(prompts, budget.rollouts // budget.smallest_group + 1)
-    best = np.sort(np.argsort(-scores_P, kind="stable")[:fits])
+    best = largest(scores_P, fits)
     counts_P = np.zeros(prompts, dtype=np.int64)
     few = replace(view, costs_P=None if view.costs_P is None else view.costs_P[best])
     counts_P[best] = spend(view.belief_P.take(best), top(scores_P[best], group), few, None)

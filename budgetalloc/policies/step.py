@@ -8,8 +8,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.cold import warmed
 from budgetalloc.beliefs.estimator import BetaEstimator
-from budgetalloc.beliefs.ids import Id, check_distinct, check_ids, factorize, shuffled_order
+from budgetalloc.beliefs.ids import Id, check_ids, factorize, shuffled_order
 from budgetalloc.beliefs.memory import Memory
+from budgetalloc.beliefs.pool import Pool
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import check_outcomes, check_rewards
 from budgetalloc.budget import Budget, IntArray, check_budget
@@ -59,22 +60,22 @@ class Step:
         domains_P: Sequence[Hashable] | None = None,
     ) -> None:
         self.policy = policy
-        self.ids_P: list[Id] = check_ids(ids_P, "ids_P")
-        check_distinct(self.ids_P, "ids_P")
+        self.ids_P = Pool.of(ids_P)
         check_budget(budget)
         self.budget = budget
         budget.check(len(self.ids_P))
         self.costs_P = None if costs_P is None else check_costs(costs_P, len(self.ids_P))
         self.domains_P = None if domains_P is None else check_domains(domains_P, len(self.ids_P))
-        self.belief_P = policy.belief(self.ids_P)  # before the step, as an unbiased baseline requires
-        self.cold_P = policy.cold(self.ids_P)  # before the step
+        self._order_P = shuffled_order(self.ids_P.keys_P, policy.seed, policy.estimator.step)
+        self._shuffled = self.ids_P.take(self._order_P)  # the view's order, which is that of all arrays below
+        self._belief_P = policy.belief(self._shuffled)  # before the step, as an unbiased baseline requires
+        self._cold_P = policy.cold(self._shuffled)
         self._start = policy.estimator.prior_now, policy.estimator.earned
-        self._order_P = shuffled_order(policy.estimator.keys(self.ids_P), policy.seed, policy.estimator.step)
-        self._place = {self.ids_P[at]: k for k, at in enumerate(self._order_P.tolist())}
-        self._tally = Tally.empty(len(self.ids_P))
+        self._tally: Tally | None = None
+        self._tallied = 0
         self._seen: list[Seen] = []  # what the policy learns at the end, round by round
         self._plan: IntArray | Rounds | None = None
-        self._rounds: Rounds | None = None
+        self._begun = False
         self._spent = 0
         self.hinted = False  # whether the rollouts requested last are to be generated with a hint (`on_all_fail`)
         self._open = True
@@ -83,20 +84,30 @@ class Step:
         order_P = self._order_P
         costs_P = None if self.costs_P is None else self.costs_P[order_P]
         domains_P = None if self.domains_P is None else [self.domains_P[at] for at in order_P.tolist()]
-        policy, ids_P = self.policy, [self.ids_P[at] for at in order_P.tolist()]
+        policy = self.policy
         return View(
-            belief_P=self.belief_P.take(order_P),
+            belief_P=self._belief_P,
             budget=self.budget,
             costs_P=costs_P,
             domains_P=domains_P,
             rng=np.random.default_rng([policy.seed, policy.estimator.step, 1]),
-            ids_P=ids_P,
-            cold_P=self.cold_P[order_P],
+            ids_P=self._shuffled,
+            cold_P=self._cold_P,
             step=policy.estimator.step,
-            recall={} if policy.memory is None else policy.memory.recall(ids_P),
+            recall={} if policy.memory is None else policy.memory.recall(self._shuffled),
             numbers={} if policy.memory is None else policy.memory.numbers,
             prior=self._start[0],
         )
+
+    @property
+    def belief_P(self) -> Beta:
+        """The beliefs before the step, in the order of `ids_P`."""
+        return self._belief_P.take(np.argsort(self._order_P))
+
+    @property
+    def cold_P(self) -> NDArray[np.bool_]:
+        """Which prompts had never been seen before the step, in the order of `ids_P`."""
+        return self._cold_P[np.argsort(self._order_P)]
 
     def in_rounds(self) -> bool:
         """Whether the policy decides again on this step's rewards, so that a request may be only a part of the step."""
@@ -111,14 +122,24 @@ class Step:
 
     def _next_round(self) -> IntArray | Hinted | None:
         """Counts in the view's order, or None when the decision has ended."""
-        first = self._rounds is None
-        if self._rounds is None:
-            plan = self._decision()
-            self._rounds = _one_round(plan) if isinstance(plan, np.ndarray) else plan
+        first, plan = not self._begun, self._decision()
+        self._begun = True
+        if isinstance(plan, np.ndarray):
+            return plan if first else None
         try:
-            return next(self._rounds) if first else self._rounds.send(self._tally)
+            return next(plan) if first else plan.send(self._outcomes())
         except StopIteration:
             return None
+
+    def _outcomes(self) -> Tally:
+        """What all rounds so far have shown: only a decision in rounds asks for it."""
+        self._tally = self._tally or Tally.empty(len(self.ids_P))
+        for ids_R, rewards_R, success_R in self._seen[self._tallied :]:
+            at_R = self._shuffled.find(ids_R)
+            known_R = at_R >= 0
+            self._tally.add(at_R[known_R], rewards_R[known_R], success_R[known_R])
+        self._tallied = len(self._seen)
+        return self._tally
 
     def request(self) -> IntArray:
         """The rollouts wanted next, shape (P,); all zero when the step has spent its budget.
@@ -170,9 +191,6 @@ class Step:
         if hinted:
             return
         self._seen.append((ids, rewards, success))
-        at_R = np.array([self._place.get(x, -1) for x in ids], dtype=np.int64)
-        known_R = at_R >= 0
-        self._tally.add(at_R[known_R], rewards[known_R], success[known_R])
 
     def baseline_belief(self, ids_R: Iterable[Any], success_R: ArrayLike, spread: float = 1.0) -> Beta:
         """The belief about each row's prompt before this step, for `baseline="posterior"`: shape (R,).
@@ -199,7 +217,7 @@ class Step:
         at_G, group_R, success = self._rolled_out(ids_R, success_R)
         at_R = at_G[group_R]
         prior, earned = self._start
-        return warmed(self.belief_P.take(at_R), prior, self.cold_P[at_R], success, group_R, earned, spread)
+        return warmed(self._belief_P.take(at_R), prior, self._cold_P[at_R], success, group_R, earned, spread)
 
     def expected_success(self, ids_R: Iterable[Any], success_R: ArrayLike) -> FloatArray | None:
         """The expected success of each rollout by the policy's own rule, for `baseline="policy"`, before `end`.
@@ -215,20 +233,20 @@ class Step:
         if self.policy.expect is None:
             return None
         at_G, group_R, success = self._rolled_out(ids_R, success_R)
-        ids_G, memory = [self.ids_P[at] for at in at_G.tolist()], self.policy.memory
+        ids_G, memory = [self._shuffled[at] for at in at_G.tolist()], self.policy.memory
         recall_G, numbers = ({}, {}) if memory is None else (memory.recall(ids_G), memory.numbers)
-        outcome = Outcome(ids_G, group_R, success, self.belief_P.take(at_G), recall_G, numbers)
+        outcome = Outcome(ids_G, group_R, success, self._belief_P.take(at_G), recall_G, numbers)
         return check_rewards(self.policy.expect(outcome), len(success), "expect(outcome)")
 
     def _rolled_out(self, ids_R: Iterable[Any], success_R: ArrayLike) -> tuple[IntArray, IntArray, FloatArray]:
-        """The place of each prompt G among the step's, the prompt of each rollout, and its success."""
+        """The place in the view of each prompt G, the prompt of each rollout, and its success."""
         ids = check_ids(ids_R, "ids_R")
         success = check_rewards(success_R, len(ids), "success_R")
         ids_G, group_R = factorize(ids)
-        unknown = [x for x in ids_G if x not in self._place]
-        if unknown:
-            raise InputError(f"ids_R holds {unknown[0]!r}, which is not a prompt of this step.")
-        return self._order_P[[self._place[x] for x in ids_G]], group_R, success
+        at_G = self._shuffled.find(ids_G)
+        if (at_G < 0).any():
+            raise InputError(f"ids_R holds {ids_G[int(np.argmin(at_G))]!r}, which is not a prompt of this step.")
+        return at_G, group_R, success
 
     def end(self) -> None:
         """Ends the step: the policy learns from all observed rewards."""
@@ -239,7 +257,3 @@ class Step:
     def _check_open(self) -> None:
         if not self._open:
             raise InputError("This step has ended: open the next one with policy.begin(ids_P, budget).")
-
-
-def _one_round(counts_P: IntArray) -> Rounds:
-    yield counts_P

@@ -20,7 +20,8 @@ Solver = Callable[..., IntArray]
 def check_values(values_PN: ArrayLike, budget: Budget) -> tuple[FloatArray, IntArray]:
     """The values as floats and the counts of their columns; checks that the budget can be spent."""
     check_budget(budget)
-    values = check_array("values_PN", values_PN, "a row for each prompt and a column for each count of budget.grid()")
+    what = "a row for each prompt and a column for each count of budget.grid()"
+    values = check_array("values_PN", values_PN, what, copy=False)
     if values.ndim == 2 and len(values):
         budget.check(len(values))
     columns = values.shape[1] if values.ndim == 2 else 0  # a grid may be far longer than the table
@@ -71,3 +72,16 @@ def _name_unhashable(domains: list[Any]) -> None:
             raise InputError(
                 f"domains_P[{at}]={shown(domain)} cannot name a domain: use a str, an int or another hashable value."
             ) from error
+
+
+def largest(values_P: FloatArray, most: int) -> IntArray:
+    """Indices of the `most` largest values, ascending; of equal ones the first.
+
+    >>> largest(np.array([0.1, 0.3, 0.2, 0.2]), 2)
+    array([1, 2])
+    """
+    if not 0 < most < len(values_P):
+        return np.arange(min(most, len(values_P)))
+    least = np.partition(values_P, len(values_P) - most)[len(values_P) - most]
+    above = np.flatnonzero(values_P > least)
+    return np.sort(np.append(above, np.flatnonzero(values_P == least)[: most - len(above)]))

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, UnsupportedError
-from budgetalloc.solvers.base import check_costs, check_domains, check_values
+from budgetalloc.solvers.base import check_costs, check_domains, check_values, largest
 from budgetalloc.solvers.domains import Domains
 
 
@@ -73,7 +73,8 @@ class _Blocks:
     def __init__(self, values_PN: FloatArray, counts_N: IntArray, costs_P: FloatArray | None = None) -> None:
         sizes_B = np.diff(counts_N)
         # Transposed, so that equal gains of one block k are adjacent, which is also the memory layout of our values.
-        slopes_BP = np.diff(values_PN.T, axis=0) / sizes_B[:, None]
+        slopes_BP = np.diff(values_PN.T, axis=0)
+        slopes_BP /= sizes_B[:, None]
         self._sizes_B: IntArray = sizes_B
         self._sizes_BP: IntArray | None = None  # None where no prompt has a pooled block
         if (slopes_BP[1:] > slopes_BP[:-1]).any():
@@ -168,10 +169,22 @@ def _spend_rest(values_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, l
     rollouts from other groups.
     """
     quantum, low, cap = budget.quantum, budget.smallest_group, int(counts_N[-1])
-    rows = np.arange(len(counts_P))
+    at_low = int(np.searchsorted(counts_N[:-1], low))
+    # Of the prompts without rollouts only the best can get any: one for each group that fits, and one that is lent.
+    at_K = np.flatnonzero(counts_P == 0)
+    opening_K = values_PN[at_K, at_low]
+    best = [largest(gain_K, left // low + 1) for gain_K in (opening_K, (opening_K - values_PN[at_K, 0]) / low)]
+    at_K = np.union1d(np.flatnonzero(counts_P), at_K[np.concatenate(best)])
+    all_PN, all_P = values_PN, counts_P
+    values_PN, counts_P, rows = all_PN[at_K], all_P[at_K], np.arange(len(at_K))
 
     def worth(counts: IntArray) -> FloatArray:
         return values_PN[rows, np.searchsorted(counts_N, counts)]
+
+    def total(counts: IntArray) -> float:
+        worth_P = all_PN[:, 0].copy()
+        worth_P[at_K] = worth(counts)
+        return float(worth_P.sum())
 
     def grow(counts: IntArray, left: int) -> tuple[IntArray, int]:
         """The best gain per rollout first, until nothing is left or nothing fits."""
@@ -187,7 +200,7 @@ def _spend_rest(values_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, l
 
     def lend(counts: IntArray, left: int) -> IntArray | None:
         """Opens one more group; the groups that lose the least value give it the missing rollouts."""
-        opening_P = np.where(counts == 0, values_PN[:, np.searchsorted(counts_N, low)], -np.inf)
+        opening_P = np.where(counts == 0, values_PN[:, at_low], -np.inf)
         opened = int(np.argmax(opening_P))
         for _ in range((low - left) // quantum):
             ok = counts >= low + quantum
@@ -204,7 +217,9 @@ def _spend_rest(values_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, l
             options.append(counts)
         elif rest < low <= cap and not counts.all() and (lent := lend(counts, rest)) is not None:
             options.append(lent)
-    return max(options, key=lambda counts: float(worth(counts).sum()))
+    all_P = all_P.copy()
+    all_P[at_K] = max(options, key=total)
+    return all_P
 
 
 def _greedy_tokens(values_PN: FloatArray, costs_P: FloatArray, counts_N: IntArray, budget: Budget) -> IntArray:

@@ -55,7 +55,8 @@ def clipped_shares(weights: FloatArray, total: int, low: int | IntArray, high: i
 
     The bounds are those of all weights, or of each.
     """
-    positive = np.maximum(weights / weights.max(), 1e-12)
+    positive = weights / weights.max()
+    np.maximum(positive, 1e-12, out=positive)
     unclipped = positive * (total / positive.sum())
     if (low <= unclipped).all() and (unclipped <= high).all():
         return np.asarray(unclipped)
@@ -84,7 +85,7 @@ def largest_remainder(weights: FloatArray, total: int, low: int, high: int) -> I
 
 def check_weights(weights_P: ArrayLike, budget: Budget) -> FloatArray:
     """Weights as floats, all ones where all are zero; raises unless they are valid and the budget can be spent."""
-    weights = check_array("weights_P", weights_P, "one non-negative finite weight a prompt")
+    weights = check_array("weights_P", weights_P, "one non-negative finite weight a prompt", copy=False)
     if weights.ndim != 1 or not weights.size or not (np.isfinite(weights).all() and (weights >= 0).all()):
         raise InputError(f"weights_P={shown(weights_P)}: give one non-negative finite weight a prompt.")
     budget.check(weights.size)

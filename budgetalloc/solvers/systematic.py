@@ -49,15 +49,17 @@ def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -
     low, high = budget.smallest_group // quantum, budget.largest_group // quantum
     start = float(rng.random())
     if budget.floor or low == 1:
-        return quantum * _round(clipped_shares(weights, total, low if budget.floor else 0, high), start)
+        counts_P = _round(clipped_shares(weights, total, low if budget.floor else 0, high), start)
+        return np.multiply(counts_P, quantum, out=counts_P)
     shares = clipped_shares(weights, total, 0, high)
     # Shares of at least a whole group get rollouts for certain; for smaller shares, whole groups are drawn.
-    chosen = np.flatnonzero(_round(np.minimum(shares / low, 1.0), start))
+    groups_P = shares / low
+    chosen = np.flatnonzero(_round(np.minimum(groups_P, 1.0, out=groups_P), start))
     while len(chosen) * low > total or len(chosen) * high < total:
         chosen = _one_more_or_less(chosen, shares, len(chosen) * low > total)
     counts_P = np.zeros(weights.size, dtype=np.int64)
     counts_P[chosen] = largest_remainder(np.maximum(shares[chosen], low), total, low, high)
-    return quantum * counts_P
+    return np.multiply(counts_P, quantum, out=counts_P)
 
 
 def some_in_groups(
@@ -79,14 +81,15 @@ def some_in_groups(
     >>> some_in_groups(np.array([1, 1, 1, 1, 2, 2.0]), grouped_P, 4, budget, np.random.default_rng(0))
     array([0, 4, 0, 4, 4, 4])
     """
-    grouped, most = int(grouped_P.sum()), budget.largest_group
+    grouped_K, others_K = np.flatnonzero(grouped_P), np.flatnonzero(~grouped_P)
+    grouped, single, most = len(grouped_K), len(others_K), budget.largest_group
     least = -(-max(group, budget.smallest_group) // budget.quantum) * budget.quantum
     if budget.rollouts is None or budget.floor or not grouped or least == budget.smallest_group:
         return systematic(weights_P, budget, rng)  # which refuses a budget without rollouts
     total = budget.rollouts
-    part, single = total, len(grouped_P) - grouped
+    part, weights_K = total, weights_P[grouped_K]
     if single:
-        share = float(weights_P[grouped_P].sum() / weights_P.sum())
+        share = float(weights_K.sum() / weights_P.sum())
         groups = min(int(share * total / least + rng.random()), grouped, total // least)
         part = least * max(groups, -(-(total - single * most) // least))  # the others may be too few for the rest
     alone = total - part
@@ -94,9 +97,9 @@ def some_in_groups(
         return systematic(weights_P, budget, rng)
     counts_P = np.zeros(len(weights_P), dtype=np.int64)
     if part:
-        counts_P[grouped_P] = systematic(weights_P[grouped_P], replace(budget, rollouts=part, min_group=least), rng)
+        counts_P[grouped_K] = systematic(weights_K, replace(budget, rollouts=part, min_group=least), rng)
     if alone:
-        counts_P[~grouped_P] = systematic(weights_P[~grouped_P], replace(budget, rollouts=alone), rng)
+        counts_P[others_K] = systematic(weights_P[others_K], replace(budget, rollouts=alone), rng)
     return counts_P
 
 
@@ -126,10 +129,16 @@ def totals_of_domains(weights_P: FloatArray, domains: Domains, rng: np.random.Ge
 def _round(shares: FloatArray, start: float) -> IntArray:
     """Each share rounded down or up, by the positions of `start`, `start + 1`, ... among the cumulative shares."""
     ends = np.cumsum(shares)
-    if ends.size:
-        ends = np.where(np.abs(ends - ends.round()) < 1e-9 * max(1.0, ends[-1]), ends.round(), ends)
+    room = np.rint(ends)  # filled again and again, because a pool may have a million prompts
+    room -= ends
+    np.rint(ends, out=ends, where=np.abs(room, out=room) < 1e-9 * max(1.0, float(ends[-1:].sum())))
     # An end plus a start just below 1 may be rounded up, so the count is limited by the ceiling of the end.
-    return np.diff(np.minimum(np.floor(ends + start), np.ceil(ends)), prepend=0.0).astype(np.int64)
+    np.ceil(ends, out=room)
+    ends += start
+    np.minimum(np.floor(ends, out=ends), room, out=ends)
+    room[:1] = ends[:1]
+    np.subtract(ends[1:], ends[:-1], out=room[1:])
+    return room.astype(np.int64)
 
 
 def _one_more_or_less(chosen: IntArray, shares: FloatArray, less: bool) -> IntArray:

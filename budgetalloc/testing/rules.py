@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.pool import Pool
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.budget import Budget, IntArray
@@ -157,6 +158,22 @@ def goes_on_from_its_state(build: Build) -> None:
     assert same_state(kept.state_dict(), restored.state_dict()), f"{kept}: the restored policy has another state"
 
 
+def decides_the_same_over_a_pool(build: Build) -> None:
+    """A `Pool`, made once, gives the counts, beliefs and state that lists of its ids give, to the bit."""
+    pool, (listed, pooled) = Pool(IDS), (trained(build, steps=4) for _ in range(2))
+    for at in range(10):
+        start, budget = at % 3, Budget(64, floor=0) if at % 2 else Budget(64)
+        ids_P, part = IDS[start:], pool[start:]
+        rewards = (_rewards(at, _RATES[start:], np.random.default_rng(at)) for _ in range(2))
+        counts_P = _play(listed.begin(ids_P, budget), next(rewards))
+        over_pool_P = _play(pooled.begin(part, budget), next(rewards))
+        assert (counts_P == over_pool_P).all(), f"{listed}: a pool gave {over_pool_P}, not {counts_P}"
+        one, other = (vars(policy.belief(ids)) for policy, ids in ((listed, ids_P), (pooled, part)))
+        assert same_state(one, other), f"{listed}: other beliefs about a pool"
+        assert (listed.cold(ids_P) == pooled.cold(part)).all(), f"{listed}: other prompts of a pool are cold"
+    assert same_state(listed.state_dict(), pooled.state_dict()), f"{listed}: another state after steps over a pool"
+
+
 def keeps_to_tokens_or_says_so(build: Build) -> None:
     """A budget in tokens is never exceeded, or is refused by `UnsupportedError`."""
     costs_P = 10.0 * np.arange(1, len(IDS) + 1)
@@ -236,6 +253,7 @@ CHECKS: tuple[Callable[[Build], None], ...] = (
     decides_the_same_again,
     does_not_depend_on_order,
     goes_on_from_its_state,
+    decides_the_same_over_a_pool,
     keeps_to_tokens_or_says_so,
     survives,
     starves_nobody,

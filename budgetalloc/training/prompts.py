@@ -2,17 +2,20 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
+from itertools import compress
 from typing import Any
 
 import numpy as np
 
 from budgetalloc.beliefs.ids import Id, check_ids, factorize, text_id
+from budgetalloc.beliefs.pool import Pool
+from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, UnsupportedError, nearest, shown
 from budgetalloc.logs.texts import prompt_text
 
 _FINGERPRINT_ROWS = 1000
 _CONTENT = ("prompt", "image", "images", "environment")  # the columns that make up the prompt, if present
-_CHUNK = 1000  # rows that are compared at once
+_CHUNK = 1000  # rows that are read at once
 
 
 def prompt_hash(prompt: Any) -> str:
@@ -79,7 +82,6 @@ class Prompts:
                     f"The train dataset has images, so the text alone does not identify a prompt. Add a column "
                     f"{column!r} of ints or strings, or pass prompt_id= with the name of such a column."
                 )
-        self._rows: tuple[dict[Id, int], dict[Id, list[int]]] | None = None
 
     def ids(self, rows: Sequence[Mapping[str, Any]]) -> list[Id]:
         """The prompt id of each row of a batch."""
@@ -89,9 +91,10 @@ class Prompts:
             raise InputError(f"The batch lost the column {self.column!r}. Set GRPOConfig(remove_unused_columns=False).")
         return [prompt_hash(row["prompt"]) for row in rows]
 
-    def first_rows(self) -> dict[Id, int]:
-        """Each distinct prompt of the dataset with the index of its first row, in the dataset's order."""
-        return self._index()[0]
+    @property
+    def pool(self) -> Pool:
+        """The distinct prompts of the dataset, in its order."""
+        return self._listed[0]
 
     def domains(self, column: str) -> dict[Id, Hashable]:
         """The domain of each distinct prompt, from this column of the dataset.
@@ -114,30 +117,36 @@ class Prompts:
         for at, domain in enumerate(domains):
             if not isinstance(domain, (str, int, type(None))):
                 raise InputError(f"{column}={shown(domain)} in row {at} cannot name a domain: use a str or an int.")
-        for name, rows in self.rows_of_one().items():
+        for name, rows in self.rows_of_one.items():
             for row in rows:
                 if domains[row] != domains[rows[0]]:
                     raise InputError(
                         f"The prompt {name!r} has two domains: {column!r} is {domains[rows[0]]!r} in row {rows[0]} and "
                         f"{domains[row]!r} in row {row}. Give all rows of a prompt one domain."
                     )
-        return {name: domains[row] for name, row in self.first_rows().items()}
+        return {name: domains[row] for name, row in zip(self.pool, self.first_rows_P.tolist(), strict=True)}
 
+    @property
+    def first_rows_P(self) -> IntArray:
+        """The index of the first row of each prompt of `pool`."""
+        return self._listed[1]
+
+    @property
     def rows_of_one(self) -> dict[Id, list[int]]:
         """The prompts that have several rows, such as one for each accepted answer, with the indices of those."""
-        return self._index()[1]
+        return self._listed[2]
 
-    def _index(self) -> tuple[dict[Id, int], dict[Id, list[int]]]:
-        if self._rows is None:
-            values = list(self.dataset[self.column or "prompt"])
-            first: dict[Id, int] = {}
-            several: dict[Id, list[int]] = {}
-            ids = check_ids(values, self.name) if self.column else [prompt_hash(value) for value in values]
-            for index, name in enumerate(ids):
-                if first.setdefault(name, index) != index:
-                    several.setdefault(name, [first[name]]).append(index)
-            self._rows = first, several
-        return self._rows
+    @cached_property
+    def _listed(self) -> tuple[Pool, IntArray, dict[Id, list[int]]]:
+        column = self.dataset[self.column or "prompt"]  # read in parts: all texts at once may not fit into memory
+        values = (x for start in range(0, len(column), _CHUNK) for x in column[start : start + _CHUNK])
+        ids_P, row_R = factorize(check_ids(values, self.name) if self.column else [prompt_hash(x) for x in values])
+        first_P = np.unique(row_R, return_index=True)[1]
+        several: dict[Id, list[int]] = {}
+        if len(ids_P) < len(row_R):
+            for at in np.flatnonzero(np.bincount(row_R)[row_R] > 1).tolist():
+                several.setdefault(ids_P[row_R[at]], []).append(at)
+        return Pool(ids_P), first_P, several
 
     def check(self) -> None:
         """Raises `InputError`, which shows both prompts, if rows with the same id have different prompts.
@@ -149,7 +158,7 @@ class Prompts:
             return
         # In Arrow format, so that images are not decoded.
         content = self.dataset.select_columns(columns).with_format("arrow")
-        pairs = [(index, rows[0]) for rows in self.rows_of_one().values() for index in rows[1:]]
+        pairs = [(index, rows[0]) for rows in self.rows_of_one.values() for index in rows[1:]]
         for start in range(0, len(pairs), _CHUNK):
             some = pairs[start : start + _CHUNK]
             wanted = list(dict.fromkeys(index for pair in some for index in pair))
@@ -168,7 +177,7 @@ class Prompts:
 
     def said_once(self) -> str | None:
         """The message about prompts with several rows; None if there are none."""
-        several = self.rows_of_one()
+        several = self.rows_of_one
         if not several:
             return None
         total, merged = len(self.dataset), sum(map(len, several.values()))
@@ -190,9 +199,11 @@ class Prompts:
         Args:
             turns_R: The prompt of each rollout, and the rollout's turn among the prompt's rows; see `turns`.
         """
-        first, several = self._index()
+        pool, first_P, several = self._listed
+        first_R = first_P[pool.find([name for name, _ in turns_R])].tolist()
         places_R = [
-            several[name][turn % len(several[name])] if name in several else first[name] for name, turn in turns_R
+            several[name][turn % len(several[name])] if name in several else first
+            for (name, turn), first in zip(turns_R, first_R, strict=True)
         ]
         places, row_R = factorize(places_R)
         rows = self.rows([int(place) for place in places])
@@ -200,11 +211,13 @@ class Prompts:
 
     def texts(self, ids_P: Sequence[Id]) -> dict[Id, str]:
         """The text of these prompts by id; empty where the dataset's rows cannot be listed, or have no text."""
-        if self._rows is None or "prompt" not in (getattr(self.dataset, "column_names", None) or []):
+        if "_listed" not in self.__dict__ or "prompt" not in (getattr(self.dataset, "column_names", None) or []):
             return {}
-        at = {name: self._rows[0][name] for name in ids_P if name in self._rows[0]}
-        values = self.dataset.select_columns(["prompt"]).select(list(at.values()))["prompt"] if at else []
-        return {name: prompt_text(value) for name, value in zip(at, values, strict=True)}
+        at_P = self.pool.find(ids_P)
+        rows_K = self.first_rows_P[at_P[at_P >= 0]].tolist()
+        values = self.dataset.select_columns(["prompt"]).select(rows_K)["prompt"] if rows_K else []
+        known = compress(ids_P, (at_P >= 0).tolist())
+        return {name: prompt_text(value) for name, value in zip(known, values, strict=True)}
 
     @cached_property
     def fingerprint(self) -> str | None:

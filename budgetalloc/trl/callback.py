@@ -196,7 +196,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             ledger.resume(state.global_step)
             texts = TextsWriter(self.ledger_path)
         generate: Callable[[Rows], dict[str, Any]] = trainer._generate_and_score_completions
-        pool = {} if self.options.bounds.candidates == 1 else self.prompts.first_rows()
+        pool = () if self.options.bounds.candidates == 1 else self.prompts.pool
         listed = self.prompts.indexable and getattr(trainer.train_dataset, "column_names", None)
         merges = listed and not self.options.keep_batch and trainer.accelerator.is_main_process
         if merges and (shared := self.prompts.said_once()):
@@ -206,7 +206,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             policy=self.policy,
             prompts=self.prompts,
             pool=pool,
-            pool_size=len(pool) or (len(self.prompts.first_rows()) if listed else 0),
+            pool_size=len(pool) or (len(self.prompts.pool) if listed else 0),
             options=self.options,
             scoring=self.scoring,
             generate=generate,

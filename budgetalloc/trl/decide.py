@@ -5,13 +5,13 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.policies import Step
 from budgetalloc.training.prompts import turns
 from budgetalloc.trl.processes import decided_by_first, gather, my_share
 from budgetalloc.trl.training import Rows, Training
+
+_CONSTANT = (str, int, float, bool, bytes, type(None))
 
 
 def open_step(training: Training, inputs: Rows) -> tuple[Step, list[Id]]:
@@ -20,21 +20,12 @@ def open_step(training: Training, inputs: Rows) -> tuple[Step, list[Id]]:
     from_loader = options.bounds.candidates != "all"
     own_ids_R = gather(accelerator, training.prompts.ids(inputs) if from_loader else [])
     rollouts = len(inputs) * accelerator.num_processes * options.generate
+    policy, bounds, size = training.policy, options.bounds, training.trainer.num_generations
+    batch_P = factorize(own_ids_R)[0]
     if training.quotas is not None:
-        batch_P, size = factorize(own_ids_R)[0], training.trainer.num_generations
-        return training.quotas.begin(training.policy, options.bounds, batch_P, rollouts, size), own_ids_R
-    ids_P = offer(training, own_ids_R)
-    return training.policy.begin(
-        ids_P, options.bounds.budget(rollouts, len(ids_P), training.trainer.num_generations)
-    ), own_ids_R
-
-
-def offer(training: Training, own_ids_R: list[Id]) -> list[Id]:
-    """The candidates: the prompts of the batch, with more drawn from the dataset, or the whole dataset."""
-    bounds, policy = training.options.bounds, training.policy
-    if bounds.candidates == "all":
-        return list(training.pool)
-    return bounds.offer(factorize(own_ids_R)[0], training.pool, policy.seed, policy.estimator.step)
+        return training.quotas.begin(policy, bounds, batch_P, rollouts, size), own_ids_R
+    ids_P = bounds.offer(batch_P, training.pool, policy.seed, policy.estimator.step)
+    return policy.begin(ids_P, bounds.budget(rollouts, len(ids_P), size)), own_ids_R
 
 
 def decide(training: Training, step: Step, own_ids_R: list[Id], inputs: Rows) -> Iterator[tuple[list[Id], Rows]]:
@@ -49,8 +40,7 @@ def decide(training: Training, step: Step, own_ids_R: list[Id], inputs: Rows) ->
     own_rows = rows_of_batch(training, inputs) if training.options.bounds.candidates == 1 else {}
 
     def request() -> tuple[list[Id], bool]:
-        counts_P = step.request()
-        return [step.ids_P[at] for at in np.repeat(np.arange(len(counts_P)), counts_P).tolist()], step.hinted
+        return step.ids_P.repeat(step.request()), step.hinted
 
     for number in itertools.count():
         ids_R, step.hinted = decided_by_first(accelerator, request)
@@ -91,5 +81,19 @@ def rows_of(training: Training, ids_R: list[tuple[Id, int]], own_rows: dict[Id, 
             rollouts may move to a process that has none of its rows.
     """
     if training.options.bounds.candidates == 1:
-        return [copy.deepcopy(own_rows[name][turn % len(own_rows[name])]) for name, turn in ids_R]
-    return [copy.deepcopy(row) for row in training.prompts.rows_in_turn(ids_R)]
+        return [copied(own_rows[name][turn % len(own_rows[name])]) for name, turn in ids_R]
+    return [copied(row) for row in training.prompts.rows_in_turn(ids_R)]
+
+
+def copied(value: Any) -> Any:
+    """A deep copy, several times as fast as `copy.deepcopy` for what most rows hold: text, numbers, lists and dicts.
+
+    >>> row = {"prompt": [{"role": "user", "content": "2 + 2 ="}], "answer": "4"}
+    >>> copied(row) == row, copied(row)["prompt"][0] is row["prompt"][0]
+    (True, False)
+    """
+    if type(value) is dict:
+        return {key: copied(each) for key, each in value.items()}
+    if type(value) is list:
+        return [copied(each) for each in value]
+    return value if type(value) in _CONSTANT else copy.deepcopy(value)

@@ -1,6 +1,6 @@
 """The objects that the steps of one training share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,7 @@ class Training:
         trainer: The `GRPOTrainer`.
         policy: Decides and learns.
         prompts: Names rows.
-        pool: Each distinct prompt of the dataset with its first row; empty if only the batch's prompts are candidates.
+        pool: The distinct prompts of the dataset; empty if only the batch's prompts are candidates.
         pool_size: Number of distinct prompts of the dataset; 0 if its rows cannot be listed.
         options: How the policy is attached.
         scoring: Computes success from rewards.
@@ -41,7 +41,7 @@ class Training:
     trainer: Any
     policy: Policy
     prompts: Prompts
-    pool: dict[Id, int]
+    pool: Sequence[Id]
     pool_size: int
     options: Options
     scoring: Scoring

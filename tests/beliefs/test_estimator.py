@@ -11,7 +11,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from budgetalloc import BetaEstimator, InputError, StateError
-from budgetalloc.beliefs.ids import stable_key
 from budgetalloc.beliefs.state import load_state, save_state
 
 IDS = [0, 1, "1", "a", -3]
@@ -603,12 +602,6 @@ def test_the_spread_of_equal_successes_by_hand():
     assert estimator.belief(["a"]).spread_P == pytest.approx([1 - 6 * 1.16 / (2.7 * 3.3)])
 
 
-def test_keys_are_the_stable_keys_in_the_order_of_the_ids():
-    estimator = BetaEstimator()
-    for ids in (["a", 1], [1, "a", "1"], []):
-        assert estimator.keys(ids).tolist() == [stable_key(x) for x in ids]
-
-
 def test_the_open_visits_of_the_drift_are_rescaled_too():
     estimator = BetaEstimator(drift=True)
     estimator.observe(["a"] * 4, [1, 1, 1, 0])
@@ -618,3 +611,19 @@ def test_the_open_visits_of_the_drift_are_rescaled_too():
     assert (before[3:].tolist(), after[3:].tolist()) == ([0.5, 3, 4], [0.5, 2.5, 4])  # mean, successes, rollouts
     estimator.rescale(0.5, 0.0)
     assert estimator.state_dict()["visits"][0][3:].tolist() == [0.25, 1.25, 4]
+
+
+@pytest.mark.parametrize("settings", [{}, {"idle": 0.9}, {"idle": 0.9, "drift": True, "prior": "pool"}], ids=str)
+def test_the_belief_about_a_few_prompts_is_that_about_them_among_all(settings):
+    """Where few are asked about, only their rows are read; where many, all rows at once."""
+    estimator, rng = BetaEstimator(**settings), np.random.default_rng(0)
+    for _ in range(6):
+        estimator.observe(rng.integers(0, 30, 40), rng.integers(0, 5, 40) / 4)
+        estimator.tick()
+    every = list(range(50))
+    belief = estimator.belief(every)
+    for some in (every[::-1], [3], [40, 3, 3, 40], [], [45]):
+        part, among = estimator.belief(some), belief.take(some)
+        assert (part.alpha_P == among.alpha_P).all()
+        assert (part.beta_P == among.beta_P).all()
+        assert (part.spread_P == among.spread_P).all()

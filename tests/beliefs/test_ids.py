@@ -10,7 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from budgetalloc import InputError
-from budgetalloc.beliefs.ids import check_distinct, check_ids, factorize, shuffled_order, stable_key, text_id
+from budgetalloc.beliefs.ids import (
+    _stable_order,
+    check_distinct,
+    check_ids,
+    factorize,
+    shuffled_order,
+    stable_key,
+    text_id,
+)
 
 IDS = st.lists(st.integers() | st.text(max_size=5), max_size=20)
 
@@ -109,6 +117,13 @@ def test_the_order_is_pinned():
     assert shuffled_order(keys(range(12)), 3, 5).tolist() == [1, 5, 8, 9, 4, 10, 3, 2, 7, 0, 6, 11]
     alike = np.array([10250435474722081893, 14685334403891285191], dtype=np.uint64)  # until the last shift: 31 bits
     assert shuffled_order(alike, 0, 0).tolist() == [1, 0]
+
+
+@given(st.lists(st.integers(0, 2**64 - 1).map(lambda x: x % 2**60 // 7 * 2**58 % 2**64 + x % 3), max_size=40))
+def test_the_order_of_hashes_is_that_of_a_stable_sort(hashes):
+    """Also where they agree in their upper bits, or altogether."""
+    hash_P = np.array(hashes, dtype=np.uint64)
+    assert _stable_order(hash_P).tolist() == np.argsort(hash_P, kind="stable").tolist()
 
 
 def test_the_id_of_a_prompt_does_not_depend_on_the_order_of_its_keys_and_its_text_need_not_be_ascii():

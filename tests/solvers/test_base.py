@@ -4,9 +4,11 @@ import re
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from budgetalloc import Budget, BudgetError, InputError
-from budgetalloc.solvers.base import check_costs, check_domains, check_values
+from budgetalloc.solvers.base import check_costs, check_domains, check_values, largest
 
 
 def test_columns_stand_for_the_counts_of_the_grid_and_fewer_columns_are_a_lower_cap():
@@ -85,3 +87,9 @@ def test_domains_are_one_for_each_prompt():
 def test_domains_that_do_not_fit_are_named(domains_P, text):
     with pytest.raises(InputError, match=re.escape(text)):
         check_domains(domains_P, 2)
+
+
+@given(st.lists(st.integers(0, 4), max_size=20), st.integers(0, 22))
+def test_the_largest_are_the_first_of_a_stable_sort(values, most):
+    values_P = np.array(values, dtype=np.float64)
+    assert largest(values_P, most).tolist() == np.sort(np.argsort(-values_P, kind="stable")[:most]).tolist()

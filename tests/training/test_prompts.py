@@ -34,8 +34,9 @@ def test_column_or_hash():
     )
     by_key, by_hash = Prompts(data, "key"), Prompts(data, "prompt_id")
     assert by_key.ids([data[0], data[1]]) == [3, 4]
-    assert by_key.first_rows() == {3: 0, 4: 1}
-    assert by_hash.first_rows() == {prompt_hash("a"): 0, prompt_hash("b"): 1}
+    assert (list(by_key.pool), by_key.first_rows_P.tolist()) == ([3, 4], [0, 1])
+    assert (list(by_hash.pool), by_hash.first_rows_P.tolist()) == ([prompt_hash("a"), prompt_hash("b")], [0, 1])
+    assert by_key.rows_of_one == {3: [0, 2]}
     assert by_hash.ids([data[2]]) == [prompt_hash("a")]
     assert by_key.rows([2, 0]) == [data[2], data[0]]
 

@@ -150,7 +150,7 @@ class AdaptiveRolloutWorker:
         self._model = trainer.model.config._name_or_path  # as in TRL; the server knows it by this name
         self._batch = args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size
         self._ahead = max(0, args.max_staleness - 1) * self._batch if self.ahead is None else self.ahead
-        self._pool = list(self.prompts.first_rows())
+        self._pool = self.prompts.pool
         self.quotas = self.options.quotas_of(self.prompts, self.policy, self._rows(), args.num_generations)
         self._begin(self._rows())  # raises where the budget cannot be spent
         main = trainer.accelerator.is_main_process
@@ -265,7 +265,7 @@ class AdaptiveRolloutWorker:
         size, bounds = self.trainer.args.num_generations, self.options.bounds
         if self.quotas is not None:
             return self.quotas.begin(self.policy, bounds, [], rows, size)
-        ids_P = self._pool
+        ids_P: Sequence[Id] = self._pool
         if bounds.candidates != "all":
             width = bounds.candidates * max(1, rows // size)
             paced = callable(self.rollouts_per_step)
@@ -281,7 +281,7 @@ class AdaptiveRolloutWorker:
                     f"{self.policy} requests rollouts with a hint, which AdaptiveRolloutWorker does not support: use "
                     "GRPOTrainer."
                 )
-            yield [step.ids_P[at] for at in np.repeat(np.arange(len(counts_P)), counts_P).tolist()]
+            yield step.ids_P.repeat(counts_P)
 
     # --- checkpoints ------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """GVM: counts that minimise the variance of a gradient from successes only."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -100,7 +100,7 @@ def gvm(
     return Policy(name, decide, estimator, seed, Needs(baseline="group"))
 
 
-def _norms(norm_of: Callable[[Id], float], ids_P: list[Id]) -> FloatArray:
+def _norms(norm_of: Callable[[Id], float], ids_P: Sequence[Id]) -> FloatArray:
     norm_P = check_array("norm_of", [norm_of(x) for x in ids_P], "a function that returns a number")
     wrong_P = ~(np.isfinite(norm_P) & (norm_P >= 0))
     if wrong_P.any():

@@ -12,9 +12,8 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_array, check_integer, check_number, shown
 from budgetalloc.policies.base import Policy
-from budgetalloc.policies.compose import spend
 from budgetalloc.policies.decision import Needs, View
-from budgetalloc.policies.ranking import falling, top
+from budgetalloc.policies.ranking import falling, spend_on_top
 from budgetalloc.policies.signal import mean_advantage
 
 CategoryOf = Callable[[Id], Hashable]
@@ -194,7 +193,7 @@ def _bandit(
         scores_P = falling(order)  # a solver fills the groups of the prompts drawn first
         if view.budget.tokens is not None and view.costs_P is not None:
             scores_P *= view.costs_P  # the cost of a prompt does not change the order of the draws
-        return spend(view.belief_P, top(scores_P, group), view, None)
+        return spend_on_top(scores_P, group, view)
 
     named = getattr(domain_of, "__name__", type(domain_of).__name__)
     name = f"{method}(domain_of={named}, {settings}, seed={seed})"

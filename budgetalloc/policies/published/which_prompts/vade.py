@@ -4,9 +4,8 @@ from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_integer
 from budgetalloc.policies.base import Policy
-from budgetalloc.policies.compose import spend
 from budgetalloc.policies.decision import Needs, View
-from budgetalloc.policies.ranking import top
+from budgetalloc.policies.ranking import spend_on_top
 
 
 def vade(*, group: int = 8, discount: float = 0.2, idle: float = 0.999, seed: int = 0) -> Policy:
@@ -28,7 +27,7 @@ def vade(*, group: int = 8, discount: float = 0.2, idle: float = 0.999, seed: in
 
     def decide(view: View) -> IntArray:
         drawn = view.belief_P.sample(view.rng)
-        return spend(drawn, top(drawn.moment(1, 2) * drawn.spread_P + 1e-12, group), view, None)
+        return spend_on_top(drawn.moment(1, 2) * drawn.spread_P + 1e-12, group, view)
 
     name = f"vade(group={group}, discount={discount}, idle={idle}, seed={seed})"
     estimator = BetaEstimator(prior=(1.0, 1.0), discount=discount, idle=idle)

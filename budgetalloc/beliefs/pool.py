@@ -1,0 +1,171 @@
+"""Prompts by rows of arrays: an index that grows, and a pool that is listed once and decided over at every step."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import repeat
+from typing import Any, overload
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from budgetalloc.beliefs.ids import Id, UInt64Array, check_distinct, check_ids, stable_key
+from budgetalloc.budget import IntArray
+
+
+class Index:
+    """Rows of different ids, counted from 0 in the order in which the ids were added.
+
+    >>> index = Index(["a", "b"])
+    >>> index.add(["b", "c"]), index.find(["c", "x", "c"]), index.ids
+    (array([1, 2]), array([ 2, -1,  2]), ['a', 'b', 'c'])
+    """
+
+    def __init__(self, ids: list[Id] | None = None) -> None:
+        self.ids: list[Id] = [] if ids is None else ids
+        self._row: dict[Id, int] = dict(zip(self.ids, range(len(self.ids)), strict=True))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def add(self, ids_V: Sequence[Id]) -> IntArray:
+        """The rows of these ids, all different; new ones are added at the end."""
+        new = [x for x in ids_V if x not in self._row]
+        self._row.update(zip(new, range(len(self), len(self) + len(new)), strict=True))
+        self.ids += new
+        return self.find(ids_V)
+
+    def find(self, ids: Iterable[Any], name: str = "ids_P") -> IntArray:
+        """The row of each id, -1 where it was never added; ids may repeat."""
+        if isinstance(ids, Pool):
+            return ids.rows_in(self)
+        listed = check_ids(ids, name)
+        return np.fromiter(map(self._row.get, listed, repeat(-1)), dtype=np.int64, count=len(listed))
+
+
+class _Listed(Index):
+    """An index that is complete, with what decisions need to know of all its ids."""
+
+    def __init__(self, ids: list[Id]) -> None:
+        super().__init__(ids)
+        self._rows_in: WeakKeyDictionary[Index, tuple[int, IntArray]] = WeakKeyDictionary()
+
+    @cached_property
+    def keys(self) -> UInt64Array:
+        key_of = stable_key if len(self) <= stable_key.cache_parameters()["maxsize"] else stable_key.__wrapped__
+        return np.fromiter(map(key_of, self.ids), dtype=np.uint64, count=len(self))
+
+    def rows_in(self, index: Index) -> IntArray:
+        """The row of each id in another index. Only what the other has got since the last call is looked up."""
+        known, rows_P = self._rows_in.get(index, (0, None))
+        if rows_P is None:
+            rows_P = index.find(self.ids)
+        elif known < len(index):
+            at_V = self.find(index.ids[known:])
+            rows_P[at_V[at_V >= 0]] = known + np.flatnonzero(at_V >= 0)
+        self._rows_in[index] = len(index), rows_P
+        return rows_P
+
+
+class Pool(Sequence[Id]):
+    """Different prompts, checked and hashed once: the argument for `ids_P` where many prompts are on offer at a step.
+
+    Every function that takes a list of ids takes a pool, and returns the same for it, to the bit. A decision over a
+    pool reads arrays and looks up no id, so that it is many times as fast (`benchmarks/scale_of_pool.py`). A pool does
+    not change, and belongs to no policy.
+
+    Args:
+        ids: The prompts, each once, at least one.
+
+    Raises:
+        InputError: no prompt, an id twice, or an id that is neither an int nor a str.
+
+    >>> import budgetalloc as ba
+    >>> pool, policy = ba.Pool(["a", "b", "c"]), ba.adaptive()
+    >>> policy.allocate(pool, ba.Budget(rollouts=8, floor=0)).sum()
+    np.int64(8)
+    >>> pool, pool.take([2, 0])
+    (Pool(['a', 'b', 'c']), Pool(['c', 'a']))
+    """
+
+    def __init__(self, ids: Iterable[Any], name: str = "ids") -> None:
+        listed = check_ids(ids, name)
+        check_distinct(listed, name)
+        self._all = _Listed(listed)
+        self._at: IntArray | None = None  # rows of this pool's prompts among those of `_all`; None: all of them
+        self._found: tuple[Index, int, IntArray] | None = None  # an index, its length, and `rows_in` of it
+
+    @classmethod
+    def of(cls, ids_P: Iterable[Any], name: str = "ids_P") -> "Pool":
+        """The pool itself if it is one, else a pool of these ids."""
+        return ids_P if isinstance(ids_P, Pool) else cls(ids_P, name)
+
+    def take(self, at_K: ArrayLike) -> "Pool":
+        """The prompts at these places, each at most once, in this order."""
+        part = Pool.__new__(Pool)
+        at = np.asarray(at_K, dtype=np.int64)
+        part._all, part._at, part._found = self._all, at if self._at is None else self._at[at], None
+        return part
+
+    def __len__(self) -> int:
+        return len(self._all) if self._at is None else len(self._at)
+
+    def __iter__(self) -> Iterator[Id]:
+        return iter(self._all.ids) if self._at is None else map(self._all.ids.__getitem__, self._at.tolist())
+
+    @overload
+    def __getitem__(self, at: int) -> Id: ...
+    @overload
+    def __getitem__(self, at: slice) -> "Pool": ...
+    def __getitem__(self, at: int | slice) -> "Id | Pool":
+        if isinstance(at, slice):
+            return self.take(np.arange(len(self))[at])
+        return self._all.ids[at if self._at is None else int(self._at[at])]
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the other is a pool or list of the same ids in the same order."""
+        return isinstance(other, (Pool, list)) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Pool({list(self)})"
+
+    def __reduce__(self) -> tuple[type["Pool"], tuple[list[Id]]]:
+        return Pool, (list(self),)  # what other indexes hold of it stays in its process
+
+    def repeat(self, counts_P: IntArray) -> list[Id]:
+        """The prompt of each rollout: every prompt as often as its count says.
+
+        >>> Pool(["a", "b", "c"]).repeat(np.array([2, 0, 1]))
+        ['a', 'a', 'c']
+        """
+        at_K = np.flatnonzero(counts_P)
+        at_R = np.repeat(at_K if self._at is None else self._at[at_K], counts_P[at_K])
+        return list(map(self._all.ids.__getitem__, at_R.tolist()))
+
+    @property
+    def keys_P(self) -> UInt64Array:
+        """The stable key of each prompt (`ids.stable_key`)."""
+        return self._all.keys if self._at is None else self._all.keys[self._at]
+
+    def find(self, ids_R: Iterable[Any], name: str = "ids_R") -> IntArray:
+        """The place of each id among these prompts, -1 where it is not one of them."""
+        at_R = self._all.find(ids_R, name)
+        return at_R if self._at is None else np.where(at_R < 0, -1, self._place_P[at_R])
+
+    @cached_property
+    def _place_P(self) -> IntArray:
+        """The place here of each prompt of `_all`, -1 where it was not taken."""
+        place_P = np.full(len(self._all), -1)
+        place_P[self._at] = np.arange(len(self))
+        return place_P
+
+    def rows_in(self, index: Index) -> IntArray:
+        """The row of each prompt in an index, -1 where it has none."""
+        rows_P = self._all.rows_in(index)
+        if self._at is None:
+            return rows_P
+        if self._found is None or self._found[:2] != (index, len(index)):
+            self._found = index, len(index), rows_P.take(self._at)
+        return self._found[2]
