@@ -169,6 +169,13 @@ def test_totals_follow_the_weights_and_their_expectation_is_exact():
     assert np.ptp(drawn, axis=0).max() == 1
 
 
+def test_what_a_quota_cuts_off_goes_to_the_others_in_proportion():
+    """Of 100 rollouts 60, 30 and 10 without a quota; the nearest totals within it would be 40, 40 and 20."""
+    budget = Budget(100, floor=0, min_group=1, quotas={"math": (0, 40), "code": (0, 100)})
+    parts = Domains.of(["math", "code", "chat"], budget)
+    assert totals_of_domains(np.array([60.0, 30.0, 10.0]), parts, np.random.default_rng(0)).tolist() == [40, 45, 15]
+
+
 def test_weights_that_are_all_zero_are_equal():
     parts = Domains.of(["math"] * 3 + ["code"], Budget(8, floor=0, min_group=1, quotas={"math": (0, 8)}))
     assert totals_of_domains(np.zeros(4), parts, np.random.default_rng(0)).tolist() == [6, 2]
