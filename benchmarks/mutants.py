@@ -45,7 +45,7 @@ TESTS = {
     "solvers/greedy": (["solvers/test_greedy.py", "solvers/test_domains.py"], ["greedy", "greedy, tokens"]),
     "solvers/proportional": (["solvers/test_proportional.py"], ["proportional"]),
     "solvers/systematic": (["solvers/test_systematic.py", "solvers/test_domains.py"], ["systematic"]),
-    "solvers/domains": (["solvers/test_domains.py"], []),
+    "solvers/domains": (["solvers/test_domains.py", "solvers/test_exact.py"], []),
     "solvers/exact": (["solvers/test_exact.py"], ["certify", "highs", "ortools"]),
     "solvers/milp": (["solvers/test_exact.py"], ["certify", "highs"]),
     "solvers/cp_sat": (["solvers/test_exact.py"], ["ortools"]),

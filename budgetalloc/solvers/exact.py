@@ -62,7 +62,8 @@ def certify(
         time_limit: Time limit of the search, in seconds.
         seed: CP-SAT's random seed. One worker is used, so that every rank and every run finds the same counts
             (unless the time limit cuts the search short). HiGHS draws nothing.
-        by: "highs", HiGHS of SciPy; "ortools", CP-SAT of OR-Tools, an extra: pip install 'budgetalloc[ortools]'.
+        by: "highs", HiGHS of SciPy, usually the faster, which tells tokens apart to a millionth of their limit;
+            "ortools", CP-SAT of OR-Tools, which is exact, an extra: pip install 'budgetalloc[ortools]'.
             `benchmarks/README.md` compares them.
 
     Raises:

@@ -85,6 +85,16 @@ def test_the_drawn_candidates_have_the_shares_of_the_pool_clipped_to_the_quotas(
         assert sum(domain_of[n] == "code" for n in ids_P) == code
 
 
+def test_as_many_prompts_of_a_domain_are_drawn_as_its_lowest_share_needs_under_the_cap():
+    """8 % of 64 rollouts are 6, which two prompts need at cap=5; 8 % of 16 candidates are 1.3."""
+    quotas = Quotas({"code": (0.08, 0.1)}, {n: "code" if n % 50 == 0 else "math" for n in range(200)})
+    bounds = Bounds.resolve(Needs(), candidates=2, cap=5)
+    for batch in ([1, 2, 3, 4, 5, 6, 7, 8], [50, 1, 2, 3, 4, 5, 6, 7]):
+        step = quotas.begin(ba.knapsack(), bounds, batch, 64, 8)
+        assert [name % 50 == 0 for name in step.ids_P].count(True) == 2
+        assert step.request()[[name % 50 == 0 for name in step.ids_P]].sum() == 6
+
+
 def test_the_whole_pool_is_on_offer_in_its_order():
     quotas = Quotas(SHARES, DOMAIN_OF)
     step = quotas.begin(ba.adaptive(), WHOLE, [], 64, 4)

@@ -169,6 +169,13 @@ def test_totals_follow_the_weights_and_their_expectation_is_exact():
     assert np.ptp(drawn, axis=0).max() == 1
 
 
+def test_what_a_quota_cuts_off_goes_to_the_others_in_proportion():
+    """Of 100 rollouts 60, 30 and 10 without a quota; the nearest totals within it would be 40, 40 and 20."""
+    budget = Budget(100, floor=0, min_group=1, quotas={"math": (0, 40), "code": (0, 100)})
+    parts = Domains.of(["math", "code", "chat"], budget)
+    assert totals_of_domains(np.array([60.0, 30.0, 10.0]), parts, np.random.default_rng(0)).tolist() == [40, 45, 15]
+
+
 def test_weights_that_are_all_zero_are_equal():
     parts = Domains.of(["math"] * 3 + ["code"], Budget(8, floor=0, min_group=1, quotas={"math": (0, 8)}))
     assert totals_of_domains(np.zeros(4), parts, np.random.default_rng(0)).tolist() == [6, 2]
@@ -191,3 +198,32 @@ def test_many_domains_with_tight_groups():
 )
 def test_groups_that_do_not_fit(rollouts, prompts, fits):
     assert groups_fit(rollouts, prompts, 4, 5) is fits
+
+
+@pytest.mark.parametrize(
+    ("wanted", "totals"),
+    [
+        ([8, 2], [4, 6]),  # beyond the quota of the first, which is 4
+        ([1, 9], [2, 8]),  # below it, which is 2
+        ([3, 7], [3, 7]),
+        ([0, 0], [4, 6]),  # far from what adds up; by equal steps they would be 5 and 5
+        ([90, 80], [4, 6]),
+    ],
+)
+def test_totals_move_into_the_quotas(wanted, totals):
+    budget = Budget(10, floor=0, min_group=1, quotas={"math": (2, 4)})
+    assert Domains.of(["math", "code"], budget).spendable(wanted).tolist() == totals
+
+
+def test_totals_far_from_what_was_wanted():
+    """The first window around what is wanted, of 2 rollouts, holds no totals that add up."""
+    budget = Budget(600, floor=0, min_group=1, cap=400, quotas={"math": (0, 600)})
+    assert Domains.of(["math", "code"] * 3, budget).spendable([0, 0]).tolist() == [300, 300]
+    assert Domains.of(["math", "code"] * 3, budget).spendable([500, 0]).tolist() == [550, 50]
+
+
+def test_what_is_wrong_is_named_where_domains_are_made():
+    with pytest.raises(
+        BudgetError, match=r"quotas\['math'\]=\(9, 9\) cannot hold for 1 prompts: use \(0, 8\), cap=9, or"
+    ):
+        Domains.of(["math", "code"], Budget(12, floor=0, cap=8, quotas={"math": (9, 9)}))
