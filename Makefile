@@ -4,6 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 VLLM := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),.venv-vllm/installed)  # where it has wheels
 ONE_THREAD := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false  # tiny models: a second thread only waits
+TRAINERS := tinker trinity art  # those that cannot share an environment with TRL
 # What loads torch. To look for doctests in __init__.py, pytest reads the module's every attribute, `trl` included.
 WITHOUT_TRAINING := --ignore=budgetalloc/trl --ignore=budgetalloc/cli/testbed --ignore=tests/trl --ignore=tests/cli/testbed \
     --ignore=tests/benchmarks --ignore=tests/test_notebooks.py --ignore=tests/training/test_prompts.py \
@@ -11,7 +12,7 @@ WITHOUT_TRAINING := --ignore=budgetalloc/trl --ignore=budgetalloc/cli/testbed --
 FUZZED := tests/logs/test_fuzz.py tests/beliefs/test_state.py tests/cli/config/test_fuzz.py
 
 .DELETE_ON_ERROR:
-.PHONY: demo quick test check lint types mutants fuzz bench soak scale trl-matrix clean
+.PHONY: demo quick test check lint types mutants fuzz bench soak scale trl-matrix trainers $(TRAINERS:%=trainer-%) clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -80,6 +81,19 @@ scale: .venv/scale  ## nine minutes of the runs with SmolLM2-135M, for a GPU; th
 
 trl-matrix:  ## the callback's tests under each of the last three minors of TRL, in environments of their own
 	$(PYTHON) benchmarks/trl_matrix.py
+
+trainers: $(TRAINERS:%=trainer-%)  ## nightly: the recipes of integrations/ for trainers that need other versions than .venv has
+
+$(TRAINERS:%=trainer-%): trainer-%: .venv-%/installed
+	$(ONE_THREAD) .venv-$*/bin/pytest -q tests/integrations/test_$*.py
+
+$(TRAINERS:%=.venv-%/installed): .venv-%/installed: constraints-%.txt integrations/%/requirements.txt
+	$(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/pip install --quiet --disable-pip-version-check --constraint constraints-$*.txt \
+	    --requirement integrations/$*/requirements.txt --editable . pytest hypothesis
+	test ! -e integrations/$*/requirements-alone.txt || .venv-$*/bin/pip install --quiet --disable-pip-version-check \
+	    --constraint constraints-$*.txt --no-deps --requirement integrations/$*/requirements-alone.txt
+	touch $@
 
 clean:
 	rm -rf .venv .venv-* runs

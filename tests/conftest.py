@@ -10,3 +10,5 @@ from hypothesis import settings
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("explore", derandomize=False, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+collect_ignore = ["integrations/fake_tinker.py"]  # it runs where Tinker is

@@ -4,10 +4,12 @@
     python benchmarks/learning/run.py --tune --jobs 2                                   # learning rates, seeds 100-101
     python benchmarks/learning/run.py --jobs 2                                          # the table, seeds 0-4
     python benchmarks/learning/run.py --config configs/knapsack.yaml --rate 3e-4        # a policy of yours
+    RAY_ADDRESS=head:6379 python benchmarks/learning/run.py --ray                       # on a Ray cluster
     python benchmarks/learning/table.py                                                 # the table from the results
 
 A run that is in the results file already is not repeated. Every rollout that was generated counts. A policy of a file
-is named by the file and a hash of its settings, so that results of an earlier version stay apart.
+is named by the file and a hash of its settings, so that results of an earlier version stay apart. With --ray, every
+node of the cluster needs this folder under the same path and the same packages; without RAY_ADDRESS, Ray runs here.
 """
 
 import argparse
@@ -15,11 +17,9 @@ import contextlib
 import hashlib
 import itertools
 import json
-import multiprocessing
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ import budgetalloc as ba
 from budgetalloc import policies
 from budgetalloc.cli.config import Config
 from budgetalloc.errors import BudgetallocError
+from budgetalloc.offline.parallel import Workers, in_parallel
 
 # Name: the policy, and how the callback attaches it where that is not what the policy asks for.
 RIVALS: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
@@ -122,6 +123,11 @@ def run(job: Job, configs: dict[str, Config] | None = None) -> dict[str, Any]:
     }
 
 
+def run_at(given: tuple[list[Job], dict[str, Config]], at: int) -> dict[str, Any]:
+    jobs, configs = given
+    return run(jobs[at], configs)
+
+
 def key(row: dict[str, Any]) -> Job:
     return row["policy"], row["mix"], row["rate"], row["seed"], row["steps"]
 
@@ -167,7 +173,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--tune", action="store_true", help="try all learning rates on seeds that the table does not use"
     )
-    parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
+    side_by_side = parser.add_mutually_exclusive_group()
+    side_by_side.add_argument("--jobs", type=int, default=1, help="processes side by side")
+    side_by_side.add_argument("--ray", action="store_true", help="each run is a task of one CPU on a Ray cluster")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("results.jsonl"))
     args = parser.parse_args(argv)
     try:
@@ -195,11 +203,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.out.exists() and not args.out.read_bytes().endswith(b"\n"):
         with args.out.open("a") as file:
             file.write("\n")  # a kill tore the last line: keep it apart from the next
-    with contextlib.ExitStack() as stack:
-        ended = map(partial(run, configs=configs), todo)
-        if args.jobs > 1:
-            processes = multiprocessing.get_context("spawn").Pool(args.jobs, maxtasksperchild=8)
-            ended = stack.enter_context(processes).imap_unordered(partial(run, configs=configs), todo)
+    workers: Workers = "ray" if args.ray else args.jobs
+    with contextlib.closing(in_parallel(run_at, (todo, configs), len(todo), workers, ordered=False)) as ended:
         for row in tqdm(ended, total=len(todo), unit="run"):
             with args.out.open("a") as file:
                 file.write(json.dumps(row) + "\n")

@@ -217,7 +217,12 @@ def _parallel(to: argparse.ArgumentParser) -> None:
         metavar="N",
         help="repetitions (default: %(default)s)",
     )
-    to.add_argument("--workers", type=partial(_positive, most=1024), metavar="N", help="processes (default: all cores)")
+    to.add_argument(
+        "--workers",
+        type=_workers,
+        metavar="N",
+        help="processes (default: all cores), or ray: tasks on the Ray cluster of RAY_ADDRESS, or on this machine",
+    )
 
 
 def _json(to: argparse.ArgumentParser) -> None:
@@ -236,6 +241,10 @@ def _positive(text: str, most: int = 10**9) -> int:
     if not value:
         raise argparse.ArgumentTypeError("0: use at least 1")
     return value
+
+
+def _workers(text: str) -> int | str:
+    return text if text == "ray" else _positive(text, most=1024)
 
 
 def _natural(text: str, most: int = 2**32 - 1) -> int:

@@ -22,7 +22,7 @@ from budgetalloc.errors import (
 )
 from budgetalloc.logs.base import Chunk
 from budgetalloc.offline.figures import Watched
-from budgetalloc.offline.parallel import in_processes
+from budgetalloc.offline.parallel import Workers, check_workers, in_parallel
 from budgetalloc.offline.replay import Replay
 from budgetalloc.offline.simulate import simulate
 from budgetalloc.policies import Policy
@@ -45,14 +45,13 @@ def comparisons(
     steps: int | None = None,
     seeds: Iterable[int] = range(5),
     prompts: int | None = None,
-    workers: int | None = None,
+    workers: Workers = None,
     progress: Progress | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Replays a log for each policy and seed; yields a dict for each policy, seed and step, in that order.
 
     The policy and the replay get the same seed, so that policies with the same seed get the same prompts and the same
-    order of logged rewards. Each run starts from the beginning of the log. The results are the same for any number of
-    workers.
+    order of logged rewards. Each run starts from the beginning of the log. The results are the same for any workers.
 
     Args:
         policies: Policies by name. A value is a `Policy`, of which each seed gets a copy with what it has learned so
@@ -65,7 +64,8 @@ def comparisons(
         seeds: Integers of at least 0, each once.
         prompts: Different prompts in the batch of a step; by default the number that gives groups of the log's median
             size.
-        workers: Processes; by default one for each core. 1 runs everything in this process.
+        workers: Processes; by default one for each core. 1 runs everything in this process. "ray" makes each run a task
+            on a Ray cluster, which runs the tasks of a lost node again (see `budgetalloc.offline.on_ray.RayPool`).
         progress: Called with the number of runs that have ended and the number of all runs.
 
     Yields:
@@ -83,6 +83,7 @@ def comparisons(
 
     Raises:
         InputError: no policy or seed, a seed twice, or more rollouts than the log has.
+        UnsupportedError: `workers="ray"`, and Ray is not installed.
 
     >>> import budgetalloc as ba
     >>> ids_R, rewards_R = np.tile(np.repeat(np.arange(4), 4), 3), np.tile([0, 1.0, 1, 1] * 3 + [0.0] * 4, 3)
@@ -115,13 +116,12 @@ def comparisons(
         prompts = min(max(rollouts // max(replay.group, 1), 1), len(replay.ids))
     check_integer("prompts", prompts, 1, len(replay.ids))
     runs = [_Run(name, policy, seed) for name, policy in policies.items() for seed in seeds]
-    if workers is not None:
-        check_integer("workers", workers, 1)
+    check_workers(workers)
     return _run(_Work(runs, replay.again(0), budget, steps, prompts), workers, progress)
 
 
-def _run(work: "_Work", workers: int | None, progress: Progress | None) -> Iterator[dict[str, Any]]:
-    with closing(in_processes(_play, work, len(work.runs), workers)) as runs:
+def _run(work: "_Work", workers: Workers, progress: Progress | None) -> Iterator[dict[str, Any]]:
+    with closing(in_parallel(_play, work, len(work.runs), workers)) as runs:
         for ended, run in enumerate(runs, start=1):
             if progress is not None:
                 progress(ended, len(work.runs))
@@ -136,7 +136,7 @@ def compare(
     steps: int | None = None,
     seeds: Iterable[int] = range(5),
     prompts: int | None = None,
-    workers: int | None = None,
+    workers: Workers = None,
     progress: Progress | None = None,
 ) -> "pd.DataFrame":
     """Compares policies on a log: `summarise(comparisons(...))`, a `pandas.DataFrame` with a row for each policy.

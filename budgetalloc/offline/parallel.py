@@ -1,54 +1,92 @@
-"""Independent runs in several processes, closures included, with the results in order."""
+"""Independent runs in several processes or on a Ray cluster, closures included, with the results in order."""
 
+import concurrent.futures
 import signal
 from collections.abc import Callable, Generator
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-from budgetalloc.errors import check_integer
+from budgetalloc.errors import InputError, check_integer, shown
+from budgetalloc.offline.on_ray import RayPool, ray
 
 Result = TypeVar("Result")
+Workers = int | Literal["ray"] | None
+"""Processes on this machine, "ray" for the tasks of a Ray cluster, or None for one process for each core."""
 
 
-def in_processes(
-    run: Callable[[Any, int], Result], given: Any, runs: int, workers: int | None = None
+def check_workers(workers: Any) -> Workers:
+    """Raises `InputError` for anything but `Workers`, and `UnsupportedError` for "ray" where Ray is not installed."""
+    if isinstance(workers, str) and workers == "ray":
+        ray()
+        return "ray"
+    try:
+        return None if workers is None else check_integer("workers", workers, 1)
+    except InputError as error:
+        raise InputError(f"workers={shown(workers)}: use an integer of at least 1, or 'ray'.") from error
+
+
+def in_parallel(
+    run: Callable[[Any, int], Result], given: Any, runs: int, workers: Workers = None, *, ordered: bool = True
 ) -> Generator[Result, None, None]:
     """Yields `run(given, k)` for k = 0 to runs - 1, in this order.
 
-    Each worker process receives `run` and `given` once, pickled by cloudpickle, so that both may contain closures, such
-    as the rule of a `Policy`, on every platform, and a script needs no `if __name__ == "__main__"`. If the caller stops
+    Each worker process receives `run` and `given`, pickled by cloudpickle, so that both may contain closures, such as
+    the rule of a `Policy`, on every platform, and a script needs no `if __name__ == "__main__"`. If the caller stops
     early, or a run raises, the other runs are terminated.
 
     Args:
         run: Called in a worker process.
         given: The arguments that all runs share. A run must not change them.
         runs: Number of runs.
-        workers: Processes; by default one for each core. 1 runs everything in this process.
+        workers: Processes; by default one for each core. 1 runs everything in this process. "ray" makes each run a task
+            of one CPU on a Ray cluster (see `RayPool`): runs of a node that is lost are run again elsewhere.
+        ordered: If False, results are yielded as the runs end.
 
     Raises:
-        InputError: `workers` is not a positive integer. An exception of a run is raised here.
+        InputError: `workers` is neither a positive integer nor "ray". An exception of a run is raised here.
+        UnsupportedError: "ray", and Ray is not installed.
 
-    >>> list(in_processes(pow, 3, 4, workers=2))  # pow(3, 0) to pow(3, 3)
+    >>> list(in_parallel(pow, 3, 4, workers=2))  # pow(3, 0) to pow(3, 3)
     [1, 3, 9, 27]
     """
-    import loky  # deferred: `import budgetalloc` stays light
+    workers = check_workers(workers)
+    if workers != "ray":
+        import loky  # deferred: `import budgetalloc` stays light
 
-    workers = min(loky.cpu_count() if workers is None else check_integer("workers", workers, 1), runs)
-    if workers <= 1:
-        yield from (run(given, at) for at in range(runs))
-        return
-    # A separate executor for each call: loky's reusable one cannot serve two callers at the same time.
-    pool = loky.ProcessPoolExecutor(workers, initializer=_receive, initargs=(run, given))
-    # An interpreter that ends while this generator is suspended, as after a Ctrl-C in its caller, must not wait for the
-    # runs. Loky has no argument for that. `shutdown()` below sets the flag anew.
-    pool._flags.kill_workers = True
+        workers = min(workers or loky.cpu_count(), runs)
+        if workers <= 1:
+            yield from (run(given, at) for at in range(runs))
+            return
+    pool: Any = RayPool(run, given) if workers == "ray" else _Processes(run, given, workers)
     ended = False
     try:
-        results = [pool.submit(_run, at) for at in range(runs)]
-        for result in results:
+        results = [pool.submit(at) for at in range(runs)]
+        for result in results if ordered else pool.as_completed(results):
             yield result.result()
         ended = True
     finally:
-        pool.shutdown(kill_workers=not ended)
+        pool.shutdown(kill=not ended)
+
+
+class _Processes:
+    """Processes on this machine, each of which receives `run` and `given` once."""
+
+    as_completed = staticmethod(concurrent.futures.as_completed)
+
+    def __init__(self, run: Callable[[Any, int], Any], given: Any, workers: int) -> None:
+        import loky
+
+        # A separate executor for each call: loky's reusable one cannot serve two callers at the same time.
+        self._executor = loky.ProcessPoolExecutor(workers, initializer=_receive, initargs=(run, given))
+        # An interpreter that ends while the generator is suspended, as after a Ctrl-C in its caller, must not wait for
+        # the runs. Loky has no argument for that. `shutdown()` sets the flag anew.
+        self._executor._flags.kill_workers = True
+
+    def submit(self, at: int) -> "concurrent.futures.Future[Any]":
+        future: concurrent.futures.Future[Any] = self._executor.submit(_run, at)
+        return future
+
+    def shutdown(self, kill: bool) -> None:
+        self._executor.shutdown(kill_workers=kill)
 
 
 _received: list[Any] = []  # in a worker process: the function and what all its runs share

@@ -9,6 +9,7 @@ import numpy as np
 from budgetalloc.logs.base import Chunk
 from budgetalloc.logs.ledger import Ledger
 from budgetalloc.offline.compare import Builder, Progress, comparisons, summarise
+from budgetalloc.offline.parallel import Workers
 from budgetalloc.offline.replay import Replay
 from budgetalloc.policies.methods import method_of
 from budgetalloc.report.success import success_of
@@ -106,7 +107,7 @@ def replay(
     *,
     seeds: Sequence[int] = range(5),
     steps: int | None = None,
-    workers: int | None = None,
+    workers: Workers = None,
     progress: Progress | None = None,
 ) -> Replayed:
     """Replays a log for each policy, with as many rollouts and prompts a step as the log had (medians).

@@ -12,6 +12,7 @@ from budgetalloc.errors import BudgetallocError, InputError
 from budgetalloc.logs.base import Chunk
 from budgetalloc.logs.ledger import Ledger
 from budgetalloc.offline.compare import Progress
+from budgetalloc.offline.parallel import Workers
 from budgetalloc.report.findings import NAMED, worst
 from budgetalloc.report.one_pass import measure
 from budgetalloc.report.rivals import POLICIES, Replayed, builders, holding, joined, replay
@@ -50,7 +51,7 @@ def report(
     seeds: Iterable[int] = range(5),
     steps: int | None = None,
     reward_range: tuple[float, float] | None = None,
-    workers: int | None = None,
+    workers: Workers = None,
     watch: Callable[[Iterable[Chunk]], Iterable[Chunk]] | None = None,
     progress: Progress | None = None,
     **reading: Any,
@@ -66,7 +67,7 @@ def report(
             more than about a minute.
         reward_range: The rewards that stand for failure and success. Left out: the range that the log has, else 0 and
             1, or the lowest and highest reward of the log if rewards lie outside [0, 1], with a note.
-        workers: Processes for the replays; by default one for each core.
+        workers: Processes for the replays, or "ray"; by default one process for each core.
         watch: A function that is given the chunks of the log and passes them on, such as a progress bar.
         progress: Called with the replays ended and the replays in all.
         reading: Passed on to `open_log` with a path, such as `prompt_id="id"`.

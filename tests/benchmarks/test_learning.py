@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -162,13 +163,20 @@ def test_run_and_resume(benchmark, tmp_path, capsys):
     assert all(row["curve"][-1]["baseline_error"] > 0 for row in rows)
 
 
-def test_a_policy_of_a_file_is_trained_in_a_process_of_its_own(tmp_path):
+@pytest.mark.parametrize("how", ["--jobs 2", "--ray"])
+def test_a_policy_of_a_file_is_trained_in_a_process_of_its_own(how, tmp_path):
     pytest.importorskip("trl")
+    pytest.importorskip("ray" if how == "--ray" else "loky")
     path, out = tmp_path / "mine.yaml", tmp_path / "results.jsonl"
     path.write_text("policy: knapsack\nbudget: {cap: 16}\ncallback: {ledger: nowhere.jsonl}\n")
-    command = [sys.executable, str(FOLDER / "run.py"), "--config", str(path), "--rate", "3e-4", "--jobs", "2"]
+    command = [sys.executable, str(FOLDER / "run.py"), "--config", str(path), "--rate", "3e-4", *how.split()]
     command += ["--mix", "growing", "--seed", "0", "--steps", "1", "--out", str(out)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, cwd=tmp_path)
+    env = os.environ | {
+        "RAY_worker_niceness": "0",
+        "RAY_memory_monitor_refresh_ms": "0",
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stderr[-3000:]
     row = json.loads(out.read_text())
     assert row["policy"].startswith("mine-")

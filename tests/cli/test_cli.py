@@ -258,6 +258,13 @@ def test_what_is_missing_is_named_with_how_to_install_it(log, capsys, monkeypatc
     assert "pip install 'budgetalloc[logs]'" in errors
 
 
+def test_a_missing_ray_is_named_before_the_log_is_read(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    status, out, errors = said(capsys, "replay", "no such log", "--workers", "ray")
+    assert (status, out) == (1, "")
+    assert "pip install 'budgetalloc[ray]'" in errors
+
+
 def test_ctrl_c_is_one_line_and_status_130(tmp_path):
     """The command waits for its file, a pipe into which nobody writes, when the signal comes."""
     os.mkfifo(tmp_path / "never.yaml")

@@ -10,8 +10,8 @@ import loky
 import pytest
 
 import budgetalloc as ba
-from budgetalloc import InputError
-from budgetalloc.offline.parallel import in_processes
+from budgetalloc import InputError, UnsupportedError
+from budgetalloc.offline.parallel import in_parallel
 
 HERE = os.path.dirname(os.path.dirname(ba.__file__))
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([HERE, os.environ.get("PYTHONPATH", "")])}
@@ -38,7 +38,7 @@ def failing_at(bad):
 
 @pytest.mark.parametrize("workers", [1, 2, pytest.param(7, marks=pytest.mark.slow), None])
 def test_results_of_closures_come_in_order(workers):
-    rows = list(in_processes(named_after("x"), lambda at: 10 * at, 6, workers))
+    rows = list(in_parallel(named_after("x"), lambda at: 10 * at, 6, workers))
     assert [(name, value) for name, value, _ in rows] == [("x", 10 * at) for at in range(6)]
     alone = {pid for _, _, pid in rows} == {os.getpid()}
     assert alone == (workers == 1 or loky.cpu_count() == 1)
@@ -46,38 +46,57 @@ def test_results_of_closures_come_in_order(workers):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_error_of_a_run_is_raised_here(workers):
-    runs, seen = in_processes(failing_at(2), None, 4, workers), []
+    runs, seen = in_parallel(failing_at(2), None, 4, workers), []
     with pytest.raises(InputError, match="run 2 failed"):
         seen.extend(runs)
     assert seen == [0, 1]
-    assert list(in_processes(failing_at(2), None, 2, workers)) == [0, 1]
+    assert list(in_parallel(failing_at(2), None, 2, workers)) == [0, 1]
 
 
 def test_no_runs_are_no_results():
-    assert list(in_processes(pow, 2, 0)) == []
+    assert list(in_parallel(pow, 2, 0)) == []
 
 
-def test_workers_are_a_positive_integer():
-    with pytest.raises(InputError, match="workers=0"):
-        list(in_processes(pow, 2, 3, 0))
+@pytest.mark.parametrize("workers", [0, True, "Ray"])
+def test_workers_are_a_positive_integer_or_ray(workers):
+    with pytest.raises(InputError, match=f"workers={workers!r}: use an integer of at least 1, or 'ray'"):
+        list(in_parallel(pow, 2, 3, workers))
+
+
+def test_a_missing_ray_is_named_with_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UnsupportedError, match=r"workers='ray' needs Ray .*pip install 'budgetalloc\[ray\]'"):
+        list(in_parallel(pow, 2, 3, "ray"))
+
+
+def test_results_come_as_the_runs_end(tmp_path):
+    def run(folder, at):
+        while at == 0 and not (folder / "1").exists():  # run 1 ends before run 0
+            time.sleep(0.01)
+        (folder / str(at)).touch()
+        return at
+
+    ended = list(in_parallel(run, tmp_path, 4, 2, ordered=False))
+    assert sorted(ended) == [0, 1, 2, 3]
+    assert ended.index(1) < ended.index(0)
 
 
 def test_two_callers_do_not_disturb_each_other():
-    one, other = in_processes(pow, 2, 6, 2), in_processes(pow, 3, 6, 3)
+    one, other = in_parallel(pow, 2, 6, 2), in_parallel(pow, 3, 6, 3)
     assert (next(one), next(other)) == (1, 1)
     one.close()
     assert list(other) == [3, 9, 27, 81, 243]
 
 
-def test_importing_the_package_does_not_import_loky():
-    script = "import sys, budgetalloc; sys.exit('loky' in sys.modules or 'cloudpickle' in sys.modules)"
+def test_importing_the_package_imports_neither_loky_nor_ray():
+    script = "import sys, budgetalloc; sys.exit(bool({'loky', 'cloudpickle', 'ray'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", script], env=ENVIRONMENT).returncode == 0
 
 
 STOPPED = """
 import sys, time, warnings
 from pathlib import Path
-from budgetalloc.offline.parallel import in_processes
+from budgetalloc.offline.parallel import in_parallel
 
 def run(folder, at):
     if at < 2:
@@ -87,7 +106,7 @@ def run(folder, at):
 
 warnings.simplefilter("always")
 folder = Path(sys.argv[2])
-runs = in_processes(run, folder, 6, 2)
+runs = in_parallel(run, folder, 6, 2)
 try:
     seen = next(runs), next(runs)
     while len(list(folder.iterdir())) < 2:  # until both workers are in a run that takes an hour

@@ -17,6 +17,7 @@ from budgetalloc.errors import InputError, UnsupportedError
 from budgetalloc.logs.ledger import Ledger
 from budgetalloc.logs.reading import Reading
 from budgetalloc.offline.compare import comparisons, summarise
+from budgetalloc.offline.parallel import check_workers
 from budgetalloc.offline.replay import Replay
 from budgetalloc.report.rivals import LIMITS, POLICIES, joined
 
@@ -34,6 +35,7 @@ MEANING = (
 
 def run(args: argparse.Namespace) -> None:
     """Reads the log, replays the policies, prints the table."""
+    check_workers(args.workers)  # before the log is read
     config = Config.read(args.config) if args.config else None
     if config is not None and config.callback.quotas is not None:
         text = "a log does not say the domain of a prompt, so that a replay cannot keep quotas. Leave them out."

@@ -1,0 +1,72 @@
+"""Runs as tasks of Ray, which brings them to the nodes of a cluster and runs those of a lost node again."""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
+from typing import Any
+
+from budgetalloc.errors import UnsupportedError
+
+RETRIES = 5
+"""How often a run is started again whose node or process is lost. An exception of a run is raised at once."""
+
+
+def ray() -> ModuleType:
+    """The library, imported when it is needed; raises `UnsupportedError` where it is not installed."""
+    try:
+        import ray
+    except ImportError as error:
+        raise UnsupportedError(
+            f"workers='ray' needs Ray ({error}): pip install 'budgetalloc[ray]'. Or give a number of processes."
+        ) from error
+    return ray  # type: ignore[no-any-return]
+
+
+class RayPool:
+    """Each run is a task of one CPU. The pool uses the Ray of this process if it is initialised, else `ray.init()`:
+    the cluster of the environment variable RAY_ADDRESS, else one that runs on this machine, else a new one on this
+    machine, which ends with the interpreter.
+
+    Every node needs the packages that the runs import, in the same versions: only then are results the same to the bit.
+    `given` is sent to each node once; its arrays are read-only in the runs.
+    """
+
+    def __init__(self, run: Callable[[Any, int], Any], given: Any) -> None:
+        self._ray = ray()
+        if not self._ray.is_initialized():
+            self._ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.WARNING)
+        self._given = self._ray.put((run, given))
+        self._call = self._ray.remote(num_cpus=1, max_retries=RETRIES)(_run)
+        self._tasks: list[_Task] = []
+
+    def submit(self, at: int) -> "_Task":
+        self._tasks.append(_Task(self._ray, self._call.remote(self._given, at)))
+        return self._tasks[-1]
+
+    def as_completed(self, tasks: Sequence["_Task"]) -> Iterator["_Task"]:
+        """The tasks as they end."""
+        left = {task.ref: task for task in tasks}
+        while left:
+            (ended,), _ = self._ray.wait(list(left))
+            yield left.pop(ended)
+
+    def shutdown(self, kill: bool) -> None:
+        if kill:
+            for task in self._tasks:  # nothing changes for those that have ended
+                self._ray.cancel(task.ref, force=True)
+
+
+def _run(given: tuple[Callable[[Any, int], Any], Any], at: int) -> Any:
+    run, shared = given
+    return run(shared, at)
+
+
+class _Task:
+    def __init__(self, library: ModuleType, ref: Any) -> None:
+        self._ray, self.ref = library, ref
+
+    def result(self) -> Any:
+        try:
+            return self._ray.get(self.ref)
+        except self._ray.exceptions.RayTaskError as error:
+            raise error.cause from error  # the run's own exception, as with processes

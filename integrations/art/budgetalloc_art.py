@@ -1,0 +1,43 @@
+"""A policy decides how many trajectories each scenario gets in a step of ART."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import art
+
+import budgetalloc as ba
+
+
+async def gather(
+    policy: ba.Policy,
+    scenarios: Mapping[str, Any],
+    rollout: Callable[[Any], Awaitable[art.Trajectory]],
+    budget: ba.Budget,
+    **options: Any,
+) -> list[art.TrajectoryGroup]:
+    """The groups of one step, to be passed to ART's `train`; the policy learns from their rewards.
+
+    Args:
+        policy: One with the baseline of ART, which subtracts the mean of each group.
+        scenarios: The candidates, by ids that stay the same from run to run.
+        rollout: Makes a trajectory with its reward, in [0, 1].
+        budget: The trajectories of the step.
+        options: For `art.gather_trajectory_groups`, such as max_exceptions=8.
+    """
+    if policy.needs.baseline not in (None, "group"):
+        raise ba.UnsupportedError(
+            f"{policy} needs baseline={policy.needs.baseline!r}, and ART subtracts the mean of each group. Use a "
+            "policy with that baseline, such as ba.thompson() or ba.knapsack()."
+        )
+    counts_P = policy.allocate(scenarios, budget)
+    groups = await art.gather_trajectory_groups(
+        [
+            art.TrajectoryGroup((rollout(scenario) for _ in range(count)), metadata={"scenario_id": name})
+            for (name, scenario), count in zip(scenarios.items(), counts_P, strict=True)
+            if count
+        ],
+        **options,
+    )
+    made = [(group.metadata["scenario_id"], trajectory.reward) for group in groups for trajectory in group]
+    policy.observe([name for name, _ in made], [reward for _, reward in made])
+    return groups

@@ -1,0 +1,146 @@
+"""Runs on a Ray cluster, one of whose nodes is killed: the same results to the bit as in one process."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import budgetalloc as ba
+from budgetalloc import InputError, policies
+from budgetalloc.cli.__main__ import main
+from budgetalloc.offline.parallel import in_parallel
+
+ray = pytest.importorskip("ray")
+pytestmark = pytest.mark.slow
+
+HERE = os.path.dirname(os.path.dirname(ba.__file__))
+NODE = {"num_cpus": 2, "object_store_memory": 10**8}
+SETTINGS = {"RAY_memory_monitor_refresh_ms": "0", "RAY_worker_niceness": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+"""On a machine with other work, Ray would kill runs for the memory of others, and run only where others pause."""
+
+
+def log(steps=12, rollouts=64):
+    rng = np.random.default_rng(0)
+    rate_P, ids_R = rng.random(40), rng.integers(0, 40, steps * rollouts)
+    rewards_R = (rng.random(len(ids_R)) < rate_P[ids_R]).astype(float)
+    return ba.Ledger(np.repeat(np.arange(steps), rollouts), ids_R.tolist(), rewards_R, *np.zeros((3, len(ids_R))))
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    from ray.cluster_utils import Cluster
+
+    before = dict(os.environ)
+    os.environ.update(SETTINGS, PYTHONPATH=HERE)
+    made = Cluster(initialize_head=True, head_node_args=NODE | {"include_dashboard": False})
+    ray.init(address=made.address, log_to_driver=False)
+    yield made
+    ray.shutdown()
+    made.shutdown()
+    os.environ.clear()
+    os.environ.update(before)
+
+
+def test_results_of_closures_come_in_order_or_as_the_runs_end(cluster, tmp_path):
+    def run(given, at):
+        while at == 0 and not (tmp_path / "1").exists():  # run 1 ends before run 0
+            time.sleep(0.01)
+        (tmp_path / str(at)).touch()
+        return given(at), os.getpid()
+
+    rows = list(in_parallel(run, lambda at: 10 * at, 4, "ray"))
+    assert [value for value, _ in rows] == [0, 10, 20, 30]
+    assert os.getpid() not in {pid for _, pid in rows}
+    for file in tmp_path.iterdir():
+        file.unlink()
+    ended = [value for value, _ in in_parallel(run, lambda at: 10 * at, 4, "ray", ordered=False)]
+    assert sorted(ended) == [0, 10, 20, 30]
+    assert ended.index(10) < ended.index(0)
+
+
+def test_an_error_of_a_run_is_raised_here_as_itself(cluster):
+    def run(given, at):
+        if at == 2:
+            raise InputError(f"run {at} failed")
+        return at
+
+    runs, seen = in_parallel(run, None, 4, "ray"), []
+    with pytest.raises(InputError) as error:
+        seen.extend(runs)
+    assert (str(error.value), type(error.value), seen) == ("run 2 failed", InputError, [0, 1])
+
+
+def test_a_caller_that_stops_early_ends_the_other_runs(cluster, tmp_path):
+    def run(folder, at):
+        if at:
+            (folder / str(os.getpid())).touch()
+            time.sleep(3600)
+        return at
+
+    runs = in_parallel(run, tmp_path, 6, "ray")
+    assert next(runs) == 0
+    while not list(tmp_path.iterdir()):
+        time.sleep(0.01)
+    runs.close()
+    while any(os.path.exists(f"/proc/{file.name}") for file in tmp_path.iterdir()):
+        time.sleep(0.01)
+    assert list(in_parallel(pow, 2, 3, "ray")) == [1, 2, 4]  # whoever comes next has the CPUs
+
+
+def test_the_command_line_takes_the_cluster_of_the_environment(cluster, tmp_path, capsys):
+    path = tmp_path / "ledger.jsonl"
+    writer, rows = ba.LedgerWriter(path), log()
+    for step in range(12):
+        at = slice(64 * step, 64 * step + 64)
+        writer.append(step, rows.ids_R[at], rows.rewards_R[at], *np.ones((3, 64)))
+    words = ["replay", str(path), "--seeds", "2", "--json", "--workers"]
+    assert main([*words, "1"]) == 0
+    there = subprocess.run(
+        [sys.executable, "-m", "budgetalloc.cli", *words, "ray"], capture_output=True, text=True, check=False,
+        env=os.environ | {"RAY_ADDRESS": cluster.address},
+    )  # fmt: skip
+    assert (there.returncode, there.stderr) == (0, "")
+    assert json.loads(there.stdout) == json.loads(capsys.readouterr().out)
+
+
+def test_runs_of_a_node_that_is_killed_are_run_again_with_the_same_results(cluster, tmp_path):
+    """On the doomed node no run ends; on the other none begins before one has begun there."""
+    node = cluster.add_node(**NODE)
+    doomed = node.node_id
+
+    def knapsack(seed):
+        if ray.get_runtime_context().get_node_id() == doomed:
+            (tmp_path / f"lost {seed}").touch()
+            time.sleep(3600)
+        while not list(tmp_path.glob("lost *")):
+            time.sleep(0.01)
+        (tmp_path / f"ended {seed}").touch()
+        return ba.knapsack(seed=seed)
+
+    def kill():
+        while not list(tmp_path.glob("lost *")):
+            time.sleep(0.01)
+        cluster.remove_node(node, allow_graceful=False)
+
+    learned = policies.xrpo(seed=0)  # its memory and its beliefs are arrays, which Ray shares
+    learned.observe([0, 0, 1, 1], [0, 1, 1, 1])
+    rivals, budget = {"knapsack": ba.knapsack, "learned": learned, "adaptive": ba.adaptive}, 64
+    alone = ba.compare(rivals, log(), budget, seeds=range(4), workers=1)
+    thread = threading.Thread(target=kill)
+    thread.start()
+    told = []
+    table = ba.compare(
+        rivals | {"knapsack": knapsack}, log(), budget, seeds=range(4), workers="ray",
+        progress=lambda *x: told.append(x),
+    )  # fmt: skip
+    thread.join()
+    assert table.equals(alone)
+    assert told == [(k, 12) for k in range(1, 13)]
+    lost, ended = ({x.name.split()[1] for x in tmp_path.glob(f"{word} *")} for word in ("lost", "ended"))
+    assert lost
+    assert ended == {"0", "1", "2", "3"}
