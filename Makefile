@@ -65,7 +65,7 @@ types: .venv/installed
 check: lint types test  ## what continuous integration runs
 
 docs: .venv-docs/installed  ## the site, in site/; stops at a broken link. With its environment, `make test` opens the site in the browser
-	.venv-docs/bin/mkdocs build
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build
 
 pictures: .venv/installed  ## the pictures of the docs
 	$(ONE_THREAD) $(BIN)/python docs/build/pictures.py

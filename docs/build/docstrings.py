@@ -1,4 +1,4 @@
-"""An extension of griffe: doctests in docstrings are code, not quotations of quotations."""
+"""An extension of griffe: doctests in docstrings are code, and a function may have the name of its module."""
 
 import re
 from typing import Any
@@ -22,8 +22,16 @@ def fenced(text: str) -> str:
     return DOCTEST.sub(lambda test: f"{test[1]}```pycon\n{test[0]}\n{test[1]}```", text)
 
 
-class Doctests(griffe.Extension):
-    """Puts a fence around each doctest of the package."""
+class Docstrings(griffe.Extension):
+    """Puts a fence around each doctest of the package, and leads its public names to functions."""
+
+    def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
+        """Without running the code, `from room import x` is taken for the module room/x.py where there is one."""
+        for name, public in list(pkg.members.items()):
+            if public.is_alias:
+                path = public.target_path.removeprefix(f"{pkg.path}.")
+                if path in pkg and pkg[path].is_module and name in pkg[path].members:
+                    pkg.set_member(name, griffe.Alias(name, f"{pkg.path}.{path}.{name}", parent=pkg))
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Called with each module, class, function and attribute."""

@@ -15,8 +15,10 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("METHODS.md", "CONTRIBUTING.md", "CHANGELOG.md", "integrations/**/*.md", "benchmarks/**/*.md", "notebooks/*.md")
+ROOMS = ("integrations", "benchmarks", "notebooks")
+PAGES = ("METHODS.md", "CONTRIBUTING.md", "CHANGELOG.md", *(f"{room}/**/*.md" for room in ROOMS))
 FILES = ("integrations/**/*.py", "configs/*.yaml", "benchmarks/**/*.png", "LICENSE")
+WIDE = ("METHODS.md", "benchmarks/learning/README.md")  # wide tables take the place of the table of contents
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 _SHOWN = ("image/png", "text/plain")  # kinds of outputs, the best first
 
@@ -37,6 +39,8 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Links to notebooks lead to their pages; links to what the site does not have become text."""
+    if page.file.src_uri in WIDE:
+        page.meta["hide"] = ["toc"]
     folder = dirname(page.file.src_uri)
 
     def mended(link: re.Match[str]) -> str:

@@ -14,7 +14,8 @@ from scipy.stats import beta
 import budgetalloc as ba
 
 FOLDER = Path(__file__).resolve().parents[1] / "pictures"
-STYLE = {"svg.hashsalt": "budgetalloc", "svg.fonttype": "none", "font.size": 11, "axes.spines.top": False, "axes.spines.right": False}
+STYLE = {"svg.hashsalt": "budgetalloc", "svg.fonttype": "none", "font.size": 11}
+STYLE |= {"axes.spines.top": False, "axes.spines.right": False}
 
 
 def belief(axes: Axes) -> None:

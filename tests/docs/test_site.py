@@ -116,8 +116,9 @@ LOOK = """width => ({
     letters: parseFloat(getComputedStyle(document.querySelector('.md-content .md-typeset')).fontSize),
     titles: document.querySelectorAll('h1').length,
     missing: [...document.images].filter(x => !x.naturalWidth).map(x => x.src),
-    over: [...document.querySelectorAll('.md-content :is(p, li, h1, h2, h3, img, pre)')]
-        .filter(x => !x.closest('table, .md-typeset__scrollwrap') && x.getBoundingClientRect().right > width + 1)
+    over: [...document.querySelectorAll('.md-content :is(p, li, h1, h2, h3, img, pre), .cards td')]
+        .filter(x => x.closest('.cards') || !x.closest('.md-typeset__scrollwrap'))
+        .filter(x => x.getBoundingClientRect().right > width + 1)
         .map(x => x.textContent.slice(0, 60) || x.src),
 })"""
 OTHERS = ["METHODS.html", "CONTRIBUTING.html", "benchmarks/learning/index.html", "integrations/trl/index.html"]
