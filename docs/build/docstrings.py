@@ -27,13 +27,19 @@ class Docstrings(griffe.Extension):
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         """Without running the code, `from room import x` is taken for the module room/x.py where there is one."""
+        modules = {module.path: module for module in _modules(pkg)}
         for name, public in list(pkg.members.items()):
-            if public.is_alias:
-                path = public.target_path.removeprefix(f"{pkg.path}.")
-                if path in pkg and pkg[path].is_module and name in pkg[path].members:
-                    pkg.set_member(name, griffe.Alias(name, f"{pkg.path}.{path}.{name}", parent=pkg))
+            module = modules.get(public.target_path) if public.is_alias else None
+            if module is not None and name in module.members:
+                pkg.set_member(name, griffe.Alias(name, f"{module.path}.{name}", parent=pkg))
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Called with each module, class, function and attribute."""
         if obj.docstring is not None:
             obj.docstring.value = fenced(obj.docstring.value)
+
+
+def _modules(parent: griffe.Module) -> list[griffe.Module]:
+    """All modules below this one."""
+    below = [member for member in parent.members.values() if isinstance(member, griffe.Module)]
+    return below + [module for child in below for module in _modules(child)]
