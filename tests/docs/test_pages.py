@@ -16,6 +16,7 @@ import pytest
 import budgetalloc as ba
 from budgetalloc.beliefs.expected import Sums
 from budgetalloc.policies.methods import METHODS
+from budgetalloc.policies.quotas import Quotas
 from budgetalloc.training.batch import Batch, Round
 from budgetalloc.training.metrics import describe, of_advantages
 from budgetalloc.training.scoring import Measure
@@ -72,7 +73,9 @@ def metrics_of(rewards_R, ids_R, *, policy=None, **options):
 def logged_keys():
     """Every key of a step with groups, and of its advantages; those that the callback adds; those of trackers."""
     kinds = ["never", "always", "sometimes", "new"]
-    keys = set(metrics_of([0, 1] * 4, [name for name in kinds for _ in (0, 1)], hints=True, pool_met=0.5))
+    quotas = Quotas({"DOMAIN": (0.0, 1.0)}, dict.fromkeys(kinds, "DOMAIN"))
+    ids_R = [name for name in kinds for _ in (0, 1)]
+    keys = set(metrics_of([0, 1] * 4, ids_R, hints=True, pool_met=0.5, quotas=quotas))
     keys |= set(of_advantages(np.array([1.0, -1.0])))
     step = ast.parse((ROOT / "budgetalloc/trl/step.py").read_text())
     for node in ast.walk(step):  # metrics["seconds"] = ..., metrics | {"frac_reward_zero_std": ...}
