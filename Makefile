@@ -12,7 +12,7 @@ WITHOUT_TRAINING := --ignore=budgetalloc/trl --ignore=budgetalloc/cli/testbed --
 FUZZED := tests/logs/test_fuzz.py tests/beliefs/test_state.py tests/cli/config/test_fuzz.py
 
 .DELETE_ON_ERROR:
-.PHONY: demo quick test check lint types mutants fuzz bench soak scale trl-matrix trainers $(TRAINERS:%=trainer-%) clean
+.PHONY: demo quick test check lint types docs pictures mutants fuzz bench soak scale trl-matrix trainers $(TRAINERS:%=trainer-%) clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -41,6 +41,11 @@ FUZZED := tests/logs/test_fuzz.py tests/beliefs/test_state.py tests/cli/config/t
 	    -e "import chromium from '@sparticuz/chromium'; await chromium.executablePath()"
 	rm -rf .venv/browser/node_modules
 
+.venv-docs/installed: constraints-docs.txt
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/pip install --quiet --disable-pip-version-check --requirement constraints-docs.txt
+	touch $@
+
 demo: .venv/installed  ## real GRPO on a tiny language model: uniform against adaptive
 	$(ONE_THREAD) $(BIN)/budgetalloc demo
 
@@ -59,6 +64,12 @@ types: .venv/installed
 	$(BIN)/mypy
 
 check: lint types test  ## what continuous integration runs
+
+docs: .venv-docs/installed  ## the site, in site/; stops at a broken link. With its environment, `make test` opens the site in the browser
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build
+
+pictures: .venv/installed  ## the pictures of the docs
+	$(ONE_THREAD) $(BIN)/python docs/build/pictures.py
 
 mutants: .venv/installed  ## breaks solvers, beliefs, advantages and adaptive() on purpose: do the tests notice?
 	$(ONE_THREAD) $(BIN)/python benchmarks/mutants.py
@@ -96,4 +107,4 @@ $(TRAINERS:%=.venv-%/installed): .venv-%/installed: constraints-%.txt integratio
 	touch $@
 
 clean:
-	rm -rf .venv .venv-* runs
+	rm -rf .venv .venv-* runs site

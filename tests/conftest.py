@@ -4,7 +4,11 @@
 """
 
 import os
+import shutil
+import sys
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("same", derandomize=True, deadline=None)
@@ -12,3 +16,35 @@ settings.register_profile("explore", derandomize=False, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 collect_ignore = ["integrations/fake_tinker.py"]  # it runs where Tinker is
+
+def browser():
+    """The path of a Chromium, or None."""
+    own = Path(sys.prefix) / "browser" / "chromium"
+    named = os.environ.get("BUDGETALLOC_BROWSER")
+    browsers = [named, str(own) if own.exists() else None]
+    browsers += [shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome", "headless_shell")]
+    return next((path for path in browsers if path), None)
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory):
+    """A headless browser: the one that `make` puts into the environment, or that BUDGETALLOC_BROWSER names. Without it,
+    and without playwright to drive it, tests that need it are skipped."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright, which drives the browser, is not here")
+    path = browser()
+    if path is None:
+        pytest.skip("no Chromium here: `make .venv/browser/chromium`, or name one in BUDGETALLOC_BROWSER")
+    folder = tmp_path_factory.mktemp("browser")
+    fonts = folder / "fonts.conf"
+    # Fonts and libraries of its own lie beside a Chromium that `make` installed: a bare machine has none.
+    places = (
+        f"<dir>{Path(path).parent / 'fonts'}</dir><dir>/usr/share/fonts</dir><cachedir>{folder / 'cache'}</cachedir>"
+    )
+    fonts.write_text(f'<?xml version="1.0"?><fontconfig>{places}</fontconfig>')
+    env = os.environ | {"FONTCONFIG_FILE": str(fonts), "LD_LIBRARY_PATH": str(Path(path).parent / "al2023" / "lib")}
+    with playwright.sync_playwright() as play:
+        chromium = play.chromium.launch(
+            executable_path=path, args=["--no-sandbox", "--disable-gpu"], env=env, timeout=180_000
+        )
+        yield chromium
+        chromium.close()

@@ -53,9 +53,9 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
 
     Args:
         trainer: A `trl.GRPOTrainer`.
-        policy: The allocation policy; `budgetalloc.adaptive()` by default. candidates: Prompts to choose among. 1: the
-            batch's own; rollouts move between them. k: k times as many, the others drawn from the train dataset. "all":
-            the whole train dataset. Default: the policy's needs.
+        policy: The allocation policy; `budgetalloc.adaptive()` by default.
+        candidates: Prompts to choose among. 1: the batch's own; rollouts move between them. k: k times as many, the
+            others drawn from the train dataset. "all": the whole train dataset. Default: the policy's needs.
         baseline, scale, weight: As in `budgetalloc.group_advantages`. Default: the policy's needs; if these are the
             trainer's own, `scale` is `GRPOConfig.scale_rewards`, and a batch whose rows are unchanged keeps TRL's
             advantages.

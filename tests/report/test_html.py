@@ -1,13 +1,6 @@
-"""The page of a report: self-contained and escaped, and opened in a real headless browser, narrow, dark and printed.
+"""The page of a report: self-contained and escaped, and opened in a real headless browser, narrow, dark and printed."""
 
-The browser is the one that `make` puts into the environment, or that BUDGETALLOC_BROWSER names; without it, and without
-playwright to drive it, these tests are skipped.
-"""
-
-import os
 import re
-import shutil
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -115,44 +108,19 @@ def test_half_a_character_is_no_reason_to_fail():
 # In a browser.
 
 
-def browser():
-    """The path of a Chromium, or None."""
-    own = Path(sys.prefix) / "browser" / "chromium"
-    named = os.environ.get("BUDGETALLOC_BROWSER")
-    browsers = [named, str(own) if own.exists() else None]
-    browsers += [shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome", "headless_shell")]
-    return next((path for path in browsers if path), None)
-
-
 @pytest.fixture(scope="module")
-def page(text, tmp_path_factory):
+def page(text, chromium, tmp_path_factory):
     """The report opened in a browser; `page.heard` is what it complained of or asked the network for."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright, which drives the browser, is not here")
-    path = browser()
-    if path is None:
-        pytest.skip("no Chromium here: `make .venv/browser/chromium`, or name one in BUDGETALLOC_BROWSER")
-    folder = tmp_path_factory.mktemp("page")
-    file, fonts = folder / "report.html", folder / "fonts.conf"
+    file = tmp_path_factory.mktemp("page") / "report.html"
     file.write_text(text, encoding="utf-8")
-    # Fonts and libraries of its own lie beside a Chromium that `make` installed: a bare machine has none.
-    places = (
-        f"<dir>{Path(path).parent / 'fonts'}</dir><dir>/usr/share/fonts</dir><cachedir>{folder / 'cache'}</cachedir>"
-    )
-    fonts.write_text(f'<?xml version="1.0"?><fontconfig>{places}</fontconfig>')
-    env = os.environ | {"FONTCONFIG_FILE": str(fonts), "LD_LIBRARY_PATH": str(Path(path).parent / "al2023" / "lib")}
-    with playwright.sync_playwright() as play:
-        chromium = play.chromium.launch(
-            executable_path=path, args=["--no-sandbox", "--disable-gpu"], env=env, timeout=180_000
-        )
-        page = chromium.new_page()
-        page.set_default_timeout(180_000)
-        page.heard = []
-        page.on("console", lambda message: page.heard.append(message.text))
-        page.on("pageerror", lambda error: page.heard.append(str(error)))
-        page.on("request", lambda request: page.heard.append(request.url))
-        page.goto(file.as_uri())
-        yield page
-        chromium.close()
+    page = chromium.new_page()
+    page.set_default_timeout(180_000)
+    page.heard = []
+    page.on("console", lambda message: page.heard.append(message.text))
+    page.on("pageerror", lambda error: page.heard.append(str(error)))
+    page.on("request", lambda request: page.heard.append(request.url))
+    page.goto(file.as_uri())
+    return page
 
 
 def test_a_browser_shows_it_without_a_word_or_a_request(page):

@@ -1,0 +1,80 @@
+"""A hook of mkdocs: files of the repository as pages of the site, at their own paths, so that nothing is copied.
+
+A relative link between two files of the repository is the same link on the site; a link to a file that is not a page
+gets the file itself. A notebook becomes a page from its stored outputs. A link to a place of the repository that the
+site does not have is shown as text.
+"""
+
+import base64
+import json
+import re
+from pathlib import Path
+from posixpath import dirname, join, normpath
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = ("integrations", "benchmarks", "notebooks")
+PAGES = ("METHODS.md", "CONTRIBUTING.md", "CHANGELOG.md", *(f"{room}/**/*.md" for room in ROOMS))
+FILES = ("integrations/**/*.py", "configs/*.yaml", "benchmarks/**/*.png", "LICENSE")
+WIDE = ("METHODS.md", "benchmarks/learning/README.md")  # wide tables take the place of the table of contents
+LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
+_SHOWN = ("image/png", "text/plain")  # kinds of outputs, the best first
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Adds the repository's pages and files to those of docs/."""
+    for pattern in (*PAGES, *FILES):
+        for path in sorted(ROOT.glob(pattern)):
+            if files.get_file_from_path(name := path.relative_to(ROOT).as_posix()) is None:
+                files.append(File.generated(config, name, abs_src_path=str(path)))
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        text, pictures = notebook(json.loads(path.read_text(encoding="utf-8")), path.stem)
+        files.append(File.generated(config, f"notebooks/{path.stem}.md", content=text))
+        for name, picture in pictures.items():
+            files.append(File.generated(config, f"notebooks/{name}", content=picture))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    """Links to notebooks lead to their pages; links to what the site does not have become text."""
+    if page.file.src_uri in WIDE:
+        page.meta["hide"] = ["toc"]
+    folder = dirname(page.file.src_uri)
+
+    def mended(link: re.Match[str]) -> str:
+        picture, text, target, anchor = link.groups(default="")
+        target = re.sub(r"\.ipynb$", ".md", target)
+        path = normpath(join(folder, target))
+        if files.get_file_from_path(path) is None and (ROOT / path).exists():
+            return text if "`" in text else f"`{text}`"
+        return f"{picture}[{text}]({target}{anchor})"
+
+    return LINK.sub(mended, markdown) if page.file.generated_by else markdown
+
+
+def notebook(book: dict[str, Any], name: str) -> tuple[str, dict[str, bytes]]:
+    """The Markdown of a notebook with its outputs, and its pictures by file name."""
+    parts, pictures = [], {}
+    for cell in book["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(source)
+            continue
+        parts.append(_fenced(source, "py"))
+        for output in cell["outputs"]:
+            shown = {"text/plain": output["text"]} if output["output_type"] == "stream" else output.get("data", {})
+            kind = next((kind for kind in _SHOWN if kind in shown), None)
+            if kind == "image/png":
+                file = f"{name}_{len(pictures)}.png"
+                pictures[file] = base64.b64decode("".join(shown[kind]))
+                parts.append(f"![output]({file})")
+            elif kind is not None:
+                parts.append(_fenced("".join(shown[kind]), "text"))
+    parts.append(f"The notebook is `notebooks/{name}.ipynb` in the repository.")
+    return "\n\n".join(parts), pictures
+
+
+def _fenced(text: str, language: str) -> str:
+    return f"~~~~ {language}\n{text.rstrip()}\n~~~~"

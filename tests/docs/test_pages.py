@@ -1,0 +1,171 @@
+"""The pages of docs/: their code runs and prints what they say, and what they list is what the package has.
+
+A block of Python marked ```python runs, with those before it on its page; a ```text block right after it is its output.
+A block marked ```py needs a trainer or your data: it must only compile.
+"""
+
+import ast
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import budgetalloc as ba
+from budgetalloc.beliefs.expected import Sums
+from budgetalloc.policies.methods import METHODS
+from budgetalloc.policies.quotas import Quotas
+from budgetalloc.training.batch import Batch, Round
+from budgetalloc.training.metrics import describe, of_advantages
+from budgetalloc.training.scoring import Measure
+from budgetalloc.training.success import Rule
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.glob("*.md"))
+BLOCK = re.compile(r"^```(python|py)\n(.*?)^```(?:\n+```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)
+names = [path.name for path in PAGES]
+
+
+def text_of(name):
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in names if "```python\n" in text_of(name)])
+def test_code_prints_what_the_page_says(name, tmp_path, monkeypatch):
+    (tmp_path / "benchmarks").symlink_to(ROOT / "benchmarks")  # read, while files are written elsewhere
+    monkeypatch.chdir(tmp_path)
+    space = {}
+    for kind, code, output in BLOCK.findall(text_of(name)):
+        if kind == "python":
+            said = io.StringIO()
+            with contextlib.redirect_stdout(said):
+                exec(compile(code, f"{name}: {code.splitlines()[0]}", "exec"), space)
+            if output:
+                assert said.getvalue().split() == output.split(), code
+
+
+def test_code_that_is_not_run_compiles():
+    for name in names:
+        for kind, code, _ in BLOCK.findall(text_of(name)):
+            if kind == "py":
+                compile(code, name, "exec")
+
+
+# The keys of the metrics.
+
+
+def metrics_of(rewards_R, ids_R, *, policy=None, **options):
+    """The metrics of a step in which the policy has seen "never" fail, "always" pass and "sometimes" do both."""
+    policy = policy or ba.uniform()
+    policy.observe(["never", "always", "sometimes", "sometimes"], [0, 1, 0, 1])
+    rewards_R = np.array(rewards_R, dtype=float)
+    made = Round(list(ids_R), rewards_R, rewards_R[:, None], rewards_R, np.ones(len(ids_R), dtype=int))
+    ids_P = list(dict.fromkeys(ids_R))
+    step = policy.begin(ids_P, ba.Budget(rollouts=2 * len(ids_P)))
+    batch = Batch.of([made], step, Measure(Rule(), (0.0, 1.0), ("reward",), slope=1.0), Sums(), 0)
+    return describe(batch, **options)
+
+
+def logged_keys():
+    """Every key of a step with groups, and of its advantages; those that the callback adds; those of trackers."""
+    kinds = ["never", "always", "sometimes", "new"]
+    quotas = Quotas({"DOMAIN": (0.0, 1.0)}, dict.fromkeys(kinds, "DOMAIN"))
+    ids_R = [name for name in kinds for _ in (0, 1)]
+    keys = set(metrics_of([0, 1] * 4, ids_R, hints=True, pool_met=0.5, quotas=quotas))
+    keys |= set(of_advantages(np.array([1.0, -1.0])))
+    step = ast.parse((ROOT / "budgetalloc/trl/step.py").read_text())
+    for node in ast.walk(step):  # metrics["seconds"] = ..., metrics | {"frac_reward_zero_std": ...}
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+            at = node.targets[0]
+            if ast.unparse(at.value) == "metrics":
+                keys.add(ast.literal_eval(at.slice))
+        if isinstance(node, ast.BinOp) and ast.unparse(node.left) == "metrics" and isinstance(node.right, ast.Dict):
+            keys |= {ast.literal_eval(key) for key in node.right.keys}
+    trackers = (ROOT / "budgetalloc/trl/trackers.py").read_text()
+    return keys | set(re.findall(r"\{_GROUP\}(\w+)", trackers))
+
+
+def documented_keys():
+    """The first cells of the tables of metrics.md."""
+    return set(re.findall(r"^\| `([\w/]+)` \|", text_of("metrics.md"), re.MULTILINE))
+
+
+def test_every_metric_is_explained_and_nothing_else():
+    assert documented_keys() == logged_keys()
+
+
+def test_no_key_of_the_metrics_escapes_the_test_above():
+    """A key that `describe` logs in a case that the test above does not make is in its source all the same."""
+    tree = ast.parse((ROOT / "budgetalloc/training/metrics.py").read_text())
+    dicts = [node for node in ast.walk(tree) if isinstance(node, ast.Dict)]
+    keys = {key.value for node in dicts for key in node.keys if isinstance(key, ast.Constant)}
+    at = [node.targets[0] for node in ast.walk(tree) if isinstance(node, ast.Assign)]
+    keys |= {x.slice.value for x in at if isinstance(x, ast.Subscript) and isinstance(x.slice, ast.Constant)}
+    assert len(keys) > 15
+    assert {key.rpartition("/")[2] for key in keys} <= {key.rpartition("/")[2] for key in documented_keys()}
+
+
+def test_the_explained_ranges_hold():
+    metrics = metrics_of([1, 1, 0, 0], ["always", "always", "never", "sometimes"], policy=ba.knapsack())
+    assert metrics["explained"] > 0
+    assert metrics["brier"] < metrics["brier_pool_mean"]
+    advantages = ba.group_advantages([1, 0, 0, 0, 1], ["a"] * 3 + ["b"] * 2)
+    assert of_advantages(advantages)["advantage/share_negative"] == pytest.approx(0.5)
+
+
+# The texts of errors and warnings.
+
+
+def messages():
+    """Every text of the package, with "…" for each value in it."""
+    for path in (ROOT / "budgetalloc").rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.JoinedStr):
+                yield "".join(str(x.value) if isinstance(x, ast.Constant) else "…" for x in node.values)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) > 20:
+                yield re.sub(r"%(\+?[.\d]*)[sdgfr]", "…", node.value)
+
+
+def test_every_text_of_troubleshooting_is_one_of_the_package():
+    """In order, with any values between the parts; "…" at an end of a quotation stands for nothing needed."""
+    all_messages = list(messages())
+    quoted = re.findall(r"^> (.+)$", text_of("troubleshooting.md"), re.MULTILINE)
+    assert len(quoted) > 40
+    for quotation in quoted:
+        parts = [part.strip() for part in quotation.split("…") if part.strip(" .")]
+        pattern = re.compile(".*".join(re.escape(part) for part in parts), re.DOTALL)
+        assert any(pattern.search(message) for message in all_messages), quotation
+
+
+# What a page lists.
+
+
+def test_the_reference_has_every_public_name_and_every_method():
+    reference = "\n".join(path.read_text() for path in (DOCS / "api").glob("*.md"))
+    entries = {line.split()[1] for line in reference.splitlines() if line.startswith(":::")}
+    named = {entry.rpartition(".")[2] for entry in entries}
+    assert {method.name for method in METHODS} <= named
+    errors = re.search(r"members: \[(.*)\]", reference)[1].split(", ")
+    public = {name for name, value in vars(ba).items() if not name.startswith("_") and not isinstance(value, type(ba))}
+    assert public <= named | set(errors)
+
+
+def test_every_page_is_in_the_navigation():
+    navigation = (ROOT / "mkdocs.yml").read_text().split("\nnav:")[1]
+    for path in DOCS.rglob("*.md"):
+        assert path.relative_to(DOCS).as_posix() in navigation, path
+
+
+def test_every_picture_is_drawn_by_the_code(tmp_path):
+    pytest.importorskip("matplotlib")
+    source = ast.parse((DOCS / "build/pictures.py").read_text())
+    drawn = next(node for node in ast.walk(source) if isinstance(node, ast.Assign) and node.targets[0].id == "PICTURES")
+    assert {f"{x.id}.svg" for x in drawn.value.elts} == {path.name for path in (DOCS / "pictures").iterdir()}
+    assert set(re.findall(r"\]\(pictures/(\w+\.svg)\)", text_of("how.md"))) == {
+        path.name for path in (DOCS / "pictures").iterdir()
+    }
