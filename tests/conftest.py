@@ -17,6 +17,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 collect_ignore = ["integrations/fake_tinker.py"]  # it runs where Tinker is
 
+
 def browser():
     """The path of a Chromium, or None."""
     own = Path(sys.prefix) / "browser" / "chromium"
