@@ -129,7 +129,8 @@ class Pool(Sequence[Id]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"Pool({list(self)})"
+        first = list(self[:20])
+        return f"Pool({first})" if len(self) <= 20 else f"Pool({first[:3]} and {len(self) - 3:,} more)"
 
     def __reduce__(self) -> tuple[type["Pool"], tuple[list[Id]]]:
         return Pool, (list(self),)  # what other indexes hold of it stays in its process

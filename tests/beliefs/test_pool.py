@@ -61,3 +61,8 @@ def test_a_policy_that_loads_a_state_has_other_rows():
 def test_what_is_no_pool(ids, message):
     with pytest.raises(ba.InputError, match=message):
         Pool(ids)
+
+
+def test_a_large_pool_is_printed_in_short():
+    assert repr(Pool(range(20))) == f"Pool({list(range(20))})"
+    assert repr(Pool(range(1_000_000))) == "Pool([0, 1, 2] and 999,997 more)"
