@@ -23,6 +23,13 @@ LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 _SHOWN = ("image/png", "text/plain")  # kinds of outputs, the best first
 
 
+def on_config(config: Any) -> None:
+    """Adds the page of each trainer to the navigation."""
+    pages = [path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("integrations/*/README.md"))]
+    sections = {name: items for entry in config.nav for name, items in entry.items()}
+    next(item["Trainers"] for item in sections["Use"] if "Trainers" in item).extend(pages)
+
+
 def on_files(files: Files, config: Any) -> Files:
     """Adds the repository's pages and files to those of docs/."""
     for pattern in (*PAGES, *FILES):

@@ -26,7 +26,7 @@ def site(tmp_path_factory):
     """The folder of the built site."""
     folder = tmp_path_factory.mktemp("site")
     build = subprocess.run(
-        [MKDOCS, "build", "--strict", "--quiet", "--site-dir", folder], cwd=ROOT, capture_output=True, text=True
+        [MKDOCS, "build", "--strict", "--site-dir", folder], cwd=ROOT, capture_output=True, text=True
     )
     assert build.returncode == 0, build.stdout + build.stderr
     return folder
