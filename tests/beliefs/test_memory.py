@@ -128,7 +128,7 @@ def test_a_bad_argument_is_named(given, text):
 
 
 def test_ids_and_rewards_of_different_lengths_are_an_error():
-    with pytest.raises(ValueError, match="zip"):
+    with pytest.raises(InputError, match="1 ids, 2 rewards and 2 successes"):
         Memory({}, nothing).observe(["a"], np.array([1.0, 0.0]))
 
 
