@@ -132,8 +132,8 @@ class Memory:
         success_R = rewards_R if success_R is None else success_R
         if not len(ids_R) == len(rewards_R) == len(success_R):
             raise InputError(
-                f"ids_R={shown(ids_R)}: {len(ids_R)} ids, {len(rewards_R)} rewards and {len(success_R)} successes. Give "
-                "one of each for every rollout."
+                f"ids_R={shown(ids_R)}: {len(ids_R)} ids, {len(rewards_R)} rewards and {len(success_R)} successes. "
+                "Give one of each for every rollout."
             )
         scored_R = ~np.isnan(rewards_R) & ~np.isnan(success_R)
         self._seen.append((list(compress(ids_R, scored_R.tolist())), rewards_R[scored_R], success_R[scored_R]))
