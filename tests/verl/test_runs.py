@@ -170,7 +170,7 @@ def test_a_run_killed_while_saving_goes_on_as_one_that_was_not(folder, seen):
     assert (state["step"], about["trainer_step"]) == (6, 6)
 
 
-def test_generating_ahead_a_batch_holds_groups_of_several_decisions(folder, seen):
+def test_generating_ahead_counts_vary_and_rollouts_are_of_earlier_weights(folder, seen):
     rows = [json.loads(line) for line in (folder / "ahead" / "ledger.jsonl").read_text().splitlines()]
     rows = [row for row in rows if "id" in row]
     assert [logged["step"] for logged in seen["ahead"]] == [1, 2, 3, 4]
@@ -178,7 +178,7 @@ def test_generating_ahead_a_batch_holds_groups_of_several_decisions(folder, seen
         groups = Counter(row["id"] for row in rows if row["step"] == logged["step"])
         assert logged["budgetalloc/prompts"] == len(groups) <= 8  # as many groups as verl asks for
         assert min(groups.values()) >= 2  # the floor
-    assert len({sum(row["step"] == step for row in rows) for step in range(1, 5)}) > 1  # verl fills up its batches
+    assert max(logged["training/off_policy/trajectory_staleness/max"] for logged in seen["ahead"]) >= 1
     assert len({row["count"] for row in rows}) > 1
 
 
