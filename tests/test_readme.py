@@ -11,7 +11,7 @@ import budgetalloc as ba
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / name for name in ("README.md", "METHODS.md", "CONTRIBUTING.md")]
 PAGES += sorted([*ROOT.glob("docs/**/*.md"), *ROOT.glob("integrations/**/*.md"), *ROOT.glob("benchmarks/**/*.md")])
-NAME = re.compile(r"(?<![\w./-])(?:ba|budgetalloc)((?:\.[A-Za-z_]\w*)+)")
+NAME = re.compile(r"(?<![\w./+-])(?:ba|budgetalloc)((?:\.[A-Za-z_]\w*)+)")  # not settings of verl, "+budgetalloc."
 FILES = ("md", "py", "png", "yaml", "npz", "jsonl")  # a file name such as budgetalloc.yaml is not a module
 
 

@@ -712,6 +712,15 @@ def method_of(name: Any) -> Method:
     return row
 
 
+def tuples(value: Any) -> Any:
+    """The value with tuples for its lists, as in the defaults of functions.
+
+    >>> tuples([[100, 1.0], [50, 2.0]])
+    ((100, 1.0), (50, 2.0))
+    """
+    return tuple(map(tuples, value)) if isinstance(value, list) else value
+
+
 def published() -> int:
     """The number of methods that implement a published rule.
 

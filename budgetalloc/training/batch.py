@@ -1,7 +1,8 @@
 """The record of a training step: its rollouts, their rewards, and the beliefs before the step."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,7 @@ from budgetalloc.beliefs.expected import Sums, bernoulli_variance, expected_rewa
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
+from budgetalloc.logs.texts import TextsWriter
 from budgetalloc.logs.write import LedgerWriter
 from budgetalloc.policies import Step
 from budgetalloc.training.scoring import Measure
@@ -36,6 +38,12 @@ class Round:
     success_R: FloatArray
     lengths_R: IntArray
     hinted: bool = False
+
+    def take(self, at_R: IntArray) -> "Round":
+        """These rollouts of the round, by their indices."""
+        names = [self.ids_R[at] for at in at_R.tolist()]
+        rewards_R, scores_RF, success_R = self.rewards_R[at_R], self.scores_RF[at_R], self.success_R[at_R]
+        return Round(names, rewards_R, scores_RF, success_R, self.lengths_R[at_R], self.hinted)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,6 +156,51 @@ class Batch:
             step=trainer_step,
             policy_step=step.policy.estimator.step,
         )
+
+    @classmethod
+    def joined(cls, batches: Sequence["Batch"]) -> "Batch":
+        """The rollouts of several decisions that are trained on together as one batch, one after another.
+
+        Rollouts of one prompt are one group. Each has the beliefs at its own decision.
+
+        Args:
+            batches: At least one; measure, earlier steps and the trainer's step are those of the first.
+        """
+        ids_R = [name for each in batches for name in each.ids_R]
+        expected = [each.expected_R for each in batches if each.expected_R is not None]
+        return replace(
+            batches[0],
+            ids_R=ids_R,
+            group_R=factorize(ids_R)[1],
+            rewards_R=np.concatenate([each.rewards_R for each in batches]),
+            scores_RF=np.concatenate([each.scores_RF for each in batches]),
+            success_R=np.concatenate([each.success_R for each in batches]),
+            lengths_R=np.concatenate([each.lengths_R for each in batches]),
+            hinted_R=np.concatenate([each.hinted_R for each in batches]),
+            belief_R=_one_after_another([each.belief_R for each in batches]),
+            baseline_R=_one_after_another([each.baseline_R for each in batches]),
+            expected_R=np.concatenate(expected) if expected else None,
+        )
+
+
+def _one_after_another(beliefs: Sequence[Beta]) -> Beta:
+    alpha_R, beta_R = (np.concatenate([getattr(each, name) for each in beliefs]) for name in ("alpha_P", "beta_P"))
+    return Beta(alpha_R, beta_R)
+
+
+def writers(
+    path: str | os.PathLike[str], first_step: int, texts_of: Callable[[Sequence[Id]], Mapping[Id, str]]
+) -> list[Callable[[Batch], None]]:
+    """What appends steps to a ledger, and the text of each prompt, once, to the file beside it.
+
+    Args:
+        path: The ledger.
+        first_step: The trainer's first step from now on: lines of later steps in the file are void.
+        texts_of: The text of prompts by id, as far as it is known.
+    """
+    ledger, texts = LedgerWriter(path), TextsWriter(path)
+    ledger.resume(first_step)
+    return [lambda batch: append(ledger, batch), lambda batch: texts.add(batch.ids_R, texts_of)]
 
 
 def append(ledger: LedgerWriter, batch: Batch) -> None:

@@ -14,7 +14,7 @@ from budgetalloc.errors import InputError, UnsupportedError, nearest, shown
 from budgetalloc.logs.texts import prompt_text
 
 _FINGERPRINT_ROWS = 1000
-_CONTENT = ("prompt", "image", "images", "environment")  # the columns that make up the prompt, if present
+_BESIDE = ("image", "images", "environment")  # the columns that make up the prompt beside its text, if present
 _CHUNK = 1000  # rows that are read at once
 
 
@@ -60,21 +60,22 @@ class Prompts:
     Args:
         dataset: The trainer's train dataset.
         column: The column that holds ids.
+        text: The column that holds the prompt, as text or chat messages.
 
     Raises:
         UnsupportedError: rows have no prompt text to hash, or images in it or beside it, and no id column.
     """
 
-    def __init__(self, dataset: Any, column: str) -> None:
-        self.dataset = dataset
+    def __init__(self, dataset: Any, column: str, text: str = "prompt") -> None:
+        self.dataset, self.text = dataset, text
         columns = list(getattr(dataset, "column_names", None) or [])
         self.name = column
         self.column = column if column in columns else None
         self.indexable = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
         if self.column is None and columns:
-            if "prompt" not in columns:
+            if text not in columns:
                 raise UnsupportedError(
-                    f"The train dataset has the columns {columns}, neither {column!r} nor 'prompt': budgetalloc cannot "
+                    f"The train dataset has the columns {columns}, neither {column!r} nor {text!r}: budgetalloc cannot "
                     f"tell the prompts apart. Add a column {column!r} of ints or strings."
                 )
             if {"image", "images"} & set(columns):
@@ -89,7 +90,7 @@ class Prompts:
             return check_ids([row[self.name] for row in rows], self.name)
         if self.column is not None:
             raise InputError(f"The batch lost the column {self.column!r}. Set GRPOConfig(remove_unused_columns=False).")
-        return [prompt_hash(row["prompt"]) for row in rows]
+        return [prompt_hash(row[self.text]) for row in rows]
 
     @property
     def pool(self) -> Pool:
@@ -138,7 +139,7 @@ class Prompts:
 
     @cached_property
     def _listed(self) -> tuple[Pool, IntArray, dict[Id, list[int]]]:
-        column = self.dataset[self.column or "prompt"]  # read in parts: all texts at once may not fit into memory
+        column = self.dataset[self.column or self.text]  # read in parts: all texts at once may not fit into memory
         values = (x for start in range(0, len(column), _CHUNK) for x in column[start : start + _CHUNK])
         ids_P, row_R = factorize(check_ids(values, self.name) if self.column else [prompt_hash(x) for x in values])
         first_P = np.unique(row_R, return_index=True)[1]
@@ -153,7 +154,8 @@ class Prompts:
 
         With ids that are hashes, this cannot happen. Rows that cannot be indexed are not checked.
         """
-        columns = [name for name in _CONTENT if name in (getattr(self.dataset, "column_names", None) or [])]
+        present = getattr(self.dataset, "column_names", None) or []
+        columns = [name for name in (self.text, *_BESIDE) if name in present]
         if self.column is None or not self.indexable or not columns:
             return
         # In Arrow format, so that images are not decoded.
@@ -183,7 +185,7 @@ class Prompts:
         total, merged = len(self.dataset), sum(map(len, several.values()))
         return (
             f"{len(several)} prompts of the train dataset have several rows, {merged} of its {total} rows: the rows of "
-            f"a prompt (same {self.column or 'prompt'!r}) share one belief, and its rollouts are generated from them "
+            f"a prompt (same {self.column or self.text!r}) share one belief, and its rollouts are generated from them "
             "in turn."
         )
 
@@ -199,23 +201,26 @@ class Prompts:
         Args:
             turns_R: The prompt of each rollout, and the rollout's turn among the prompt's rows; see `turns`.
         """
-        pool, first_P, several = self._listed
-        first_R = first_P[pool.find([name for name, _ in turns_R])].tolist()
-        places_R = [
-            several[name][turn % len(several[name])] if name in several else first
-            for (name, turn), first in zip(turns_R, first_R, strict=True)
-        ]
-        places, row_R = factorize(places_R)
+        places, row_R = factorize(self.places_in_turn(turns_R))
         rows = self.rows([int(place) for place in places])
         return [rows[at] for at in row_R.tolist()]
 
+    def places_in_turn(self, turns_R: Sequence[tuple[Id, int]]) -> list[int]:
+        """The index of a row of the dataset for each rollout; argument as in `rows_in_turn`."""
+        pool, first_P, several = self._listed
+        first_R = first_P[pool.find([name for name, _ in turns_R])].tolist()
+        return [
+            several[name][turn % len(several[name])] if name in several else first
+            for (name, turn), first in zip(turns_R, first_R, strict=True)
+        ]
+
     def texts(self, ids_P: Sequence[Id]) -> dict[Id, str]:
         """The text of these prompts by id; empty where the dataset's rows cannot be listed, or have no text."""
-        if "_listed" not in self.__dict__ or "prompt" not in (getattr(self.dataset, "column_names", None) or []):
+        if "_listed" not in self.__dict__ or self.text not in (getattr(self.dataset, "column_names", None) or []):
             return {}
         at_P = self.pool.find(ids_P)
         rows_K = self.first_rows_P[at_P[at_P >= 0]].tolist()
-        values = self.dataset.select_columns(["prompt"]).select(rows_K)["prompt"] if rows_K else []
+        values = self.dataset.select_columns([self.text]).select(rows_K)[self.text] if rows_K else []
         known = compress(ids_P, (at_P >= 0).tolist())
         return {name: prompt_text(value) for name, value in zip(known, values, strict=True)}
 

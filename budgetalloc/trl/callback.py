@@ -13,12 +13,10 @@ import trl
 from transformers import TrainerCallback
 
 from budgetalloc.errors import UnsupportedError
-from budgetalloc.logs.texts import TextsWriter
-from budgetalloc.logs.write import LedgerWriter
 from budgetalloc.policies import Policy, adaptive
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.quotas import Shares
-from budgetalloc.training.batch import Batch
+from budgetalloc.training.batch import Batch, writers
 from budgetalloc.training.options import Options
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.saved import load_beliefs, save_beliefs
@@ -190,11 +188,8 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         self._begun = state.global_step, self.policy.estimator.step
         if trainer.accelerator.num_processes > 1:
             check_alike(trainer.accelerator, self._given())
-        ledger = texts = None
-        if self.ledger_path is not None and trainer.accelerator.is_main_process:
-            ledger = LedgerWriter(self.ledger_path)
-            ledger.resume(state.global_step)
-            texts = TextsWriter(self.ledger_path)
+        path = self.ledger_path if trainer.accelerator.is_main_process else None
+        written = [] if path is None else writers(path, state.global_step, self.prompts.texts)
         generate: Callable[[Rows], dict[str, Any]] = trainer._generate_and_score_completions
         pool = () if self.options.bounds.candidates == 1 else self.prompts.pool
         listed = self.prompts.indexable and getattr(trainer.train_dataset, "column_names", None)
@@ -212,8 +207,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             generate=generate,
             quotas=self.quotas,
             reuse=self.reuse,
-            ledger=ledger,
-            texts=texts,
+            written=written,
             trackers=self.trackers,
             watch=Watch(),
         )

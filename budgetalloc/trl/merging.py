@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 from accelerate.utils import gather_object
-from numpy.typing import ArrayLike
 from trl.trainer.utils import pad
 
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, UnsupportedError
+from budgetalloc.errors import UnsupportedError
 
 # The entries of TRL's batch: the side and the value by which a short row is padded; None for one number a row.
 _FILL: dict[str, tuple[str, float] | None] = {
@@ -99,29 +98,6 @@ def take(output: dict[str, Any], rows: IntArray) -> dict[str, Any]:
     _check_names([list(output)])
     index = torch.as_tensor(rows)
     return _counted({name: output[name][index.to(output[name].device)] for name in _by_row(output)})
-
-
-def check_kept(kept_R: ArrayLike, generated: int, wanted: int, policy: object) -> IntArray:
-    """The rows that a policy's `keep` chose to train on; raises `InputError` unless they are as many as wanted.
-
-    A rollout may be trained on several times, as Shuffle-R1 does.
-
-    >>> check_kept([0, 2], 3, 2, "pods()")
-    array([0, 2])
-    """
-    rows = np.asarray(kept_R)
-    if rows.shape != (wanted,) or rows.dtype.kind not in "iu":
-        what = f"{rows.tolist()!r}" if rows.size <= 8 else f"an array of shape {rows.shape}, type {rows.dtype}"
-        raise InputError(
-            f"keep= of {policy} returned {what}: return the indices of {wanted} rollouts of the {generated} that were "
-            "generated."
-        )
-    if wanted and not (rows.min() >= 0 and rows.max() < generated):
-        raise InputError(
-            f"keep= of {policy} returned indices from {rows.min()} to {rows.max()}: return indices from 0 to "
-            f"{generated - 1}."
-        )
-    return rows
 
 
 def part(output: dict[str, Any], process: int, processes: int) -> dict[str, Any]:

@@ -7,7 +7,8 @@ import torch
 
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.training.batch import Batch, Round
-from budgetalloc.trl.merging import check_kept, collect, merge, part, take
+from budgetalloc.training.keeping import kept
+from budgetalloc.trl.merging import collect, merge, part, take
 from budgetalloc.trl.processes import decided_by_first
 from budgetalloc.trl.training import Training
 
@@ -38,11 +39,7 @@ def batch_to_train_on(
             output = reuse.put_back(output, swap, advantages_R)
     kept_R = np.arange(len(batch))
     if policy.keep is not None and len(batch) > total:
-        keep, scores_RF, success_R = policy.keep, batch.scores_RF, batch.success_R
-        kept_R = decided_by_first(
-            accelerator,
-            lambda: check_kept(keep(batch.ids_R, trained_R, total, scores_RF, success_R), len(batch), total, policy),
-        )
+        kept_R = decided_by_first(accelerator, lambda: kept(policy, batch, total, trained_R))
         output = take(output, kept_R)
     if shared:
         output = part(output, accelerator.process_index, accelerator.num_processes)

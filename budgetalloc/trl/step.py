@@ -7,8 +7,9 @@ import time
 from typing import Any
 
 from budgetalloc.errors import InputError
-from budgetalloc.training.batch import Batch, append
-from budgetalloc.training.metrics import describe, of_advantages, share_without_spread
+from budgetalloc.training.batch import Batch
+from budgetalloc.training.ending import end_step
+from budgetalloc.training.metrics import share_without_spread
 from budgetalloc.training.scoring import Measure
 from budgetalloc.trl.decide import decide, open_step
 from budgetalloc.trl.generate import generate
@@ -42,15 +43,17 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Batch]:
     batch = Batch.of(rounds, step, measure, scoring.sums, trainer.state.global_step)
     output = batch_to_train_on(training, batch, rounds, outputs, total)
     advantages_R = everyones_advantages(trainer, output)
-    met = min(1.0, len(training.policy.estimator) / training.pool_size) if training.pool_size else None
-    metrics = describe(batch, hints=options.hint is not None, pool_met=met, quotas=training.quotas)
-    metrics |= of_advantages(advantages_R)
-    if training.ledger is not None:
-        append(training.ledger, batch)
-    if training.texts is not None:
-        training.texts.add(batch.ids_R, training.prompts.texts)
-    step.end()
-    scoring.learn(measure, batch.rewards_R, batch.scores_RF, batch.learned_R, training.policy)
+    metrics = end_step(
+        training.policy,
+        step.end,
+        batch,
+        advantages_R,
+        scoring,
+        written=training.written,
+        hints=options.hint is not None,
+        pool_size=training.pool_size,
+        quotas=training.quotas,
+    )
     if training.trackers is not None:
         training.trackers.add(batch)
     if trainer.accelerator.is_main_process:

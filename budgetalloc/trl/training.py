@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from budgetalloc.beliefs.ids import Id
-from budgetalloc.logs.texts import TextsWriter
-from budgetalloc.logs.write import LedgerWriter
 from budgetalloc.policies import Policy
 from budgetalloc.policies.quotas import Quotas
+from budgetalloc.training.batch import Batch
 from budgetalloc.training.options import Options
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.scoring import Scoring
@@ -34,7 +33,8 @@ class Training:
         generate: The trainer's `_generate_and_score_completions` as it was when training began.
         quotas: Shares of the rollouts by domain, or None.
         reuse: Puts stored responses into batches, or None.
-        ledger, texts, trackers: The readers of the steps in this process, or None.
+        written: Write each step to disk, in this process.
+        trackers: Show the steps, or None.
         watch: Warns of biased advantages.
     """
 
@@ -48,7 +48,6 @@ class Training:
     generate: Callable[[Rows], dict[str, Any]]
     quotas: Quotas | None
     reuse: Reuse | None
-    ledger: LedgerWriter | None
-    texts: TextsWriter | None
+    written: Sequence[Callable[[Batch], None]]
     trackers: Trackers | None
     watch: Watch

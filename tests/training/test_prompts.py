@@ -85,3 +85,18 @@ def test_turns_follow_one_another(ids, seed):
     for name in set(ids):
         mine = [turn for turn, each in zip(turn_R, ids, strict=True) if each == name]
         assert mine == list(range(mine[0], mine[0] + len(mine)))
+
+
+def test_the_prompt_may_lie_in_another_column():
+    rows = [{"question": f"{n // 2}", "key": n // 2} for n in range(6)]
+    prompts = Prompts(Dataset.from_list(rows), "prompt_id", "question")
+    assert prompts.ids(rows[:1]) == [prompt_hash("0")]
+    assert prompts.first_rows_P.tolist() == [0, 2, 4]
+    assert prompts.texts([prompt_hash("1")]) == {prompt_hash("1"): "1"}
+    assert prompts.places_in_turn([(prompt_hash("1"), turn) for turn in range(3)]) == [2, 3, 2]
+    assert "'question'" in prompts.said_once()
+    with pytest.raises(ba.UnsupportedError, match="neither 'prompt_id' nor 'prompt'"):
+        Prompts(Dataset.from_list(rows), "prompt_id")
+    rows[5]["question"] = "other"
+    with pytest.raises(ba.InputError, match="'question' is '2' in row 4 and 'other' in row 5"):
+        Prompts(Dataset.from_list(rows), "key", "question").check()

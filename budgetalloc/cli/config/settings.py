@@ -16,7 +16,7 @@ from budgetalloc.errors import InputError, check_choice, check_flag, check_type
 from budgetalloc.policies import Needs, Policy
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.costs.pacing import Horizon, constant, phases
-from budgetalloc.policies.methods import method_of
+from budgetalloc.policies.methods import method_of, tuples
 from budgetalloc.policies.quotas import check_domain_and_shares
 
 ESTIMATOR = tuple(inspect.signature(BetaEstimator).parameters)
@@ -54,11 +54,6 @@ class PolicySettings:
     def build(self, seed: int | None = None) -> Policy:
         """A fresh policy, with this seed or that of the settings."""
         return method_of(self.name).named(self.options if seed is None else {**self.options, "seed": seed})
-
-
-def tuples(value: Any) -> Any:
-    """The value with tuples for its lists, as in the defaults of functions."""
-    return tuple(map(tuples, value)) if isinstance(value, list) else value
 
 
 def paced(source: Source) -> tuple[dict[str, Any], tuple[int, ...]]:

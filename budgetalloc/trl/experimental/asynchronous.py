@@ -13,12 +13,12 @@ import numpy as np
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.errors import InputError, UnsupportedError, check_integer
-from budgetalloc.logs.write import LedgerWriter
 from budgetalloc.policies import Policy, Step, adaptive
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.quotas import Shares
-from budgetalloc.training.batch import Batch, Round, append
-from budgetalloc.training.metrics import describe, of_advantages
+from budgetalloc.training.batch import Batch, Round, writers
+from budgetalloc.training.ending import end_step
+from budgetalloc.training.keeping import kept
 from budgetalloc.training.options import Options
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.saved import load_beliefs, save_beliefs
@@ -27,7 +27,7 @@ from budgetalloc.training.success import Success
 from budgetalloc.training.watch import Watch
 from budgetalloc.trl.checkpoints import restoring_with, saving_with, step_of
 from budgetalloc.trl.experimental.completions import Server, TrainingEnded
-from budgetalloc.trl.experimental.samples import kept_of, samples_of
+from budgetalloc.trl.experimental.samples import samples_of
 from budgetalloc.trl.experimental.sampling import CompletionSampler, SampledCompletion, going_round, names_of, total
 from budgetalloc.trl.experimental.support import check_no_tools, check_policy, check_served, check_version
 
@@ -163,9 +163,8 @@ class AdaptiveRolloutWorker:
         """Starts the thread that generates rollouts."""
         if self.trainer is None:
             raise InputError("The worker is attached to no trainer: call worker.attach(trainer) before train().")
-        self.ledger = None if self.ledger_path is None else LedgerWriter(self.ledger_path)
-        if self.ledger is not None:
-            self.ledger.resume(self.policy.estimator.step)
+        step, texts_of = self.policy.estimator.step, self.prompts.texts
+        self._written = [] if self.ledger_path is None else writers(self.ledger_path, step, texts_of)
         self._stopping.clear()
         server = Server(self.trainer.args, self._model, self._stopping)
         self._sampler = CompletionSampler(self.trainer, self.prompts, self.reward_funcs, server, self._hear)
@@ -236,15 +235,12 @@ class AdaptiveRolloutWorker:
             raise InputError(f"{self.policy} requested no rollouts: a step must spend its budget.")
         batch = Batch.of(rounds, step, measure, self.scoring.sums, self.policy.estimator.step)
         advantages_R = self.options.advantages(batch)
-        kept_R, names = kept_of(batch, self.policy.keep, rows), self._sampler.names
+        kept_R, names = kept(self.policy, batch, rows).tolist(), self._sampler.names
         samples = list(samples_of(batch, kept_R, completions, advantages_R, versions, self._groups, names))
-        met = min(1.0, len(self.policy.estimator) / len(self._pool))
-        metrics = describe(batch, pool_met=met, quotas=self.quotas) | of_advantages(advantages_R)
-        if self.ledger is not None:
-            append(self.ledger, batch)
         with self._learning:  # before the trainer can train on the rollouts, and save
-            step.end()
-            self.scoring.learn(measure, batch.rewards_R, batch.scores_RF, batch.success_R, self.policy)
+            written, size, quotas = self._written, len(self._pool), self.quotas
+            given = self.policy, step.end, batch, advantages_R, self.scoring
+            metrics = end_step(*given, written=written, pool_size=size, quotas=quotas)
             self._spent += rows
         self._watch.look(advantages_R)
         metrics = {f"budgetalloc/{key}": value for key, value in metrics.items()}

@@ -9,17 +9,8 @@ import numpy as np
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.policies.decision import Keep
 from budgetalloc.training.batch import Batch
 from budgetalloc.trl.experimental.sampling import SampledCompletion, as_messages
-
-
-def kept_of(batch: Batch, keep: Keep | None, rows: int) -> list[int]:
-    """Indices of the rollouts to train on: all, or the `rows` that the policy keeps."""
-    kept_R = np.arange(len(batch))
-    if keep is not None and len(batch) > rows:
-        kept_R = np.asarray(keep(batch.ids_R, batch.rewards_R, rows, batch.scores_RF, batch.success_R))
-    return [int(at) for at in kept_R]
 
 
 def samples_of(

@@ -2,9 +2,10 @@
 
 import pytest
 
-from budgetalloc.cli.config.settings import CallbackSettings, PolicySettings, paced, tuples
+from budgetalloc.cli.config.settings import CallbackSettings, PolicySettings, paced
 from budgetalloc.cli.config.yamlfile import read_text
 from budgetalloc.errors import InputError
+from budgetalloc.policies.methods import tuples
 
 
 def test_a_policy_of_two_sections_is_one_set_of_options():

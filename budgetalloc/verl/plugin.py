@@ -1,0 +1,54 @@
+"""What verl imports by the entry point `verl.plugins` in every process: registers the trainer modes where needed."""
+
+import importlib
+import logging
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+
+logger = logging.getLogger(__name__)
+TRAINERS = "verl.trainer.ppo.v1"
+
+
+def register() -> None:
+    """Registers the trainer modes; where that fails, verl goes on without them and a warning says why."""
+    try:
+        for name in ("trainer", "asynchronous"):
+            importlib.import_module(f"budgetalloc.verl.{name}")
+    except Exception as error:
+        version = getattr(sys.modules.get("verl"), "__version__", "of unknown version")
+        logger.warning(
+            "verl %s has no trainer_mode=budgetalloc (%s: %s). Install verl 0.9.1, or a newer budgetalloc.",
+            version,
+            type(error).__name__,
+            error,
+        )
+
+
+class AfterVerl(MetaPathFinder):
+    """Registers as soon as verl's trainers are imported: importing them takes 3 s and 180 MB, which most of verl's
+    processes do without."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != TRAINERS:
+            return None
+        spec = PathFinder.find_spec(fullname, path)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def execute_and_register(module: ModuleType) -> None:
+                execute(module)
+                register()
+
+            spec.loader.exec_module = execute_and_register  # type: ignore[method-assign]
+        return spec
+
+
+if TRAINERS in sys.modules:
+    register()
+else:
+    sys.meta_path.insert(0, AfterVerl())

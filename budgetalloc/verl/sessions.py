@@ -1,0 +1,62 @@
+"""The rollouts of a batch of verl, in which a rollout may have several rows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from budgetalloc.budget import IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Sessions:
+    """The sessions of a batch: verl's name for a rollout, whose agent loop returns one or more outputs, a row each.
+
+    Args:
+        uids_R: The group of each rollout: verl's uid of the prompt's row in this step.
+        last_R: The row of its last output, which has the rollout's reward.
+        lengths_R: Its tokens, of all outputs.
+        session_K: The rollout of each row of the batch; -1 for rows that verl adds to fill up the batch.
+
+    >>> keys = ["b_0_0", "pad-1_0_0", "a_1_0", "a_0_1", "a_0_0"]  # prompt, session and output
+    >>> tags = [{"response_len": 3}, {"response_len": 1, "is_padding": True}, *[{"response_len": 2}] * 3]
+    >>> sessions = Sessions.of(keys, tags, ["a", "b"])
+    >>> sessions.uids_R, sessions.last_R, sessions.lengths_R, sessions.session_K
+    (['a', 'a', 'b'], array([3, 2, 0]), array([4, 2, 3]), array([ 2, -1,  1,  0,  0]))
+    """
+
+    uids_R: list[str]
+    last_R: IntArray
+    lengths_R: IntArray
+    session_K: IntArray
+
+    @classmethod
+    def of(cls, keys: Sequence[str], tags: Sequence[Mapping[str, Any]], uids: Sequence[str]) -> "Sessions":
+        """The rollouts of these rows, in the order of the step's prompts and of their sessions.
+
+        The order in which they ended, which is that of verl's batch, differs from run to run.
+
+        Args:
+            keys: verl's key of each row, "{uid}_{session}_{output}".
+            tags: Its tags.
+            uids: The groups of the step.
+        """
+        rows: dict[tuple[int, int], list[tuple[int, int]]] = {}  # of each session: outputs and their rows
+        place = {uid: at for at, uid in enumerate(uids)}
+        for row, (key, tag) in enumerate(zip(keys, tags, strict=True)):
+            if not tag.get("is_padding", False):
+                uid, session, output = key.rsplit("_", 2)
+                rows.setdefault((place[uid], int(session)), []).append((int(output), row))
+        ordered = sorted(rows)
+        session_K = np.full(len(keys), -1, dtype=np.int64)
+        for at, name in enumerate(ordered):
+            session_K[[row for _, row in rows[name]]] = at
+        lengths_K = np.array([tag["response_len"] for tag in tags], dtype=np.int64)
+        mine_K = session_K >= 0
+        return cls(
+            uids_R=[uids[group] for group, _ in ordered],
+            last_R=np.array([max(rows[name])[1] for name in ordered], dtype=np.int64),
+            lengths_R=np.bincount(session_K[mine_K], lengths_K[mine_K], len(ordered)).astype(np.int64),
+            session_K=session_K,
+        )

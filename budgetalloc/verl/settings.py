@@ -1,0 +1,116 @@
+"""The node `budgetalloc` of verl's configuration, as a policy and its options."""
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from budgetalloc.errors import InputError, check_flag, check_type, nearest, shown
+from budgetalloc.policies import Policy
+from budgetalloc.policies.methods import method_of, tuples
+from budgetalloc.training.options import Options
+from budgetalloc.training.scoring import Scoring
+
+_OPTIONS = (
+    "candidates",
+    "baseline",
+    "scale",
+    "weight",
+    "floor",
+    "cap",
+    "min_group",
+    "quantum",
+    "success",
+    "reward_range",
+)
+_KEYS = ("policy", *_OPTIONS, "prompt_id", "ledger", "allow_dataset_change")
+REWARD, PENALTY = "reward", "kl_penalty"
+"""The names of verl's own rewards: the reward function's score, and the penalty of `algorithm.use_kl_in_reward`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """A policy and how it is attached: the arguments of `budgetalloc.trl.AdaptiveGRPOCallback` that verl can serve.
+
+    Args:
+        policy: The allocation policy.
+        options: Candidates, bounds, advantages, success.
+        scoring: Computes success from rewards.
+        prompt_id: The dataset column that names prompts; without it a prompt is named by its hash.
+        ledger: A file to which every rollout is appended, or None.
+        allow_dataset_change: Whether a run may resume with another dataset.
+
+    >>> settings = Settings.read({"policy": {"name": "knapsack", "seed": 1}, "floor": 0}, deviation=True, penalty=False)
+    >>> settings.policy.seed, settings.options.bounds.floor, settings.options.scale, settings.scoring.names
+    (1, 0, 'group', ('reward',))
+    """
+
+    policy: Policy
+    options: Options
+    scoring: Scoring
+    prompt_id: str
+    ledger: str | None
+    allow_dataset_change: bool
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any], *, deviation: bool, penalty: bool, ahead: bool = False) -> "Settings":
+        """The settings of this node.
+
+        Args:
+            given: The node's keys and values, in plain Python types.
+            deviation: verl's `algorithm.norm_adv_by_std_in_grpo`: the scale where neither user nor policy asks for one.
+            penalty: verl's `algorithm.use_kl_in_reward`: the total reward is the score and a penalty, and success is
+                about the score.
+            ahead: Whether verl generates ahead of training, so that only a batch's own prompts are candidates.
+
+        Raises:
+            InputError: an unknown key or a value out of range.
+        """
+        given = {key: tuples(value) for key, value in given.items()}
+        for key in given:
+            if key not in _KEYS:
+                raise InputError(f"budgetalloc.{key} is unknown{nearest(key, _KEYS)} Use one of {', '.join(_KEYS)}.")
+        policy = build(given.get("policy") or "adaptive")
+        asked: dict[str, Any] = dict.fromkeys(_OPTIONS) | {"quantum": 1, "hint": None, "buffer": None}
+        asked |= {key: given[key] for key in _OPTIONS if given.get(key) is not None}
+        if ahead and asked["candidates"] is None:
+            asked["candidates"] = 1
+        names = (REWARD, PENALTY) if penalty else (REWARD,)
+        if isinstance(asked["success"], str) and asked["success"] not in names:
+            names = (*names, asked["success"])  # of the reward function's dictionary; not a part of the total
+        if penalty and asked["success"] is None:
+            asked["success"] = REWARD
+        options = Options.resolve(policy.needs, "group" if deviation else "none", asked)
+        weights = [1.0 if name in (REWARD, PENALTY) else 0.0 for name in names]
+        check_type("budgetalloc.ledger", given.get("ledger"), (str, type(None)), "a path")
+        check_type("budgetalloc.prompt_id", given.get("prompt_id", "prompt_id"), str, "the name of a column")
+        allow = given.get("allow_dataset_change", False)
+        check_flag("budgetalloc.allow_dataset_change", allow)
+        scoring = options.scoring(names, weights, quiet=False)
+        return cls(policy, options, scoring, given.get("prompt_id", "prompt_id"), given.get("ledger"), allow)
+
+
+def build(policy: Any) -> Policy:
+    """The policy of this name, or of a mapping with `name` and the arguments of the function that builds it.
+
+    A name with dots is a function of the user's own that returns a `Policy`.
+
+    >>> build({"name": "budgetalloc.thompson", "seed": 3}).seed
+    3
+    """
+    asked = {"name": policy} if isinstance(policy, str) else policy
+    if not isinstance(asked, Mapping) or not isinstance(asked.get("name"), str):
+        raise InputError(
+            f"budgetalloc.policy={shown(policy)}: give a name of `budgetalloc methods`, or a mapping with it."
+        )
+    options = {key: value for key, value in asked.items() if key != "name"}
+    module, _, function = asked["name"].rpartition(".")
+    if not module:
+        return method_of(function).named(options)
+    try:
+        built = getattr(importlib.import_module(module), function)(**options)
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"budgetalloc.policy={asked['name']!r} cannot be imported: {error}.") from error
+    check_type("budgetalloc.policy", built, Policy, "a function that returns a Policy")
+    assert isinstance(built, Policy)
+    return built

@@ -1,0 +1,243 @@
+"""The trainer mode "budgetalloc" of verl: its synchronous trainer, with the prompts and counts of a policy."""
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import verl
+from omegaconf import OmegaConf
+from verl.trainer.ppo.utils import need_critic
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer, register_trainer
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+from verl.utils import tensordict_utils
+from verl.utils.dataset.rl_dataset import collate_fn
+
+from budgetalloc.beliefs.ids import Id
+from budgetalloc.budget import IntArray
+from budgetalloc.errors import UnsupportedError
+from budgetalloc.training.batch import Batch, Round, writers
+from budgetalloc.training.ending import end_step
+from budgetalloc.training.keeping import kept
+from budgetalloc.training.prompts import Prompts
+from budgetalloc.training.saved import load_beliefs, save_beliefs
+from budgetalloc.training.scoring import Measure
+from budgetalloc.training.watch import Watch
+from budgetalloc.verl import transfer
+from budgetalloc.verl.decide import open_step, rows_to_roll_out
+from budgetalloc.verl.sessions import Sessions
+from budgetalloc.verl.settings import Settings
+from budgetalloc.verl.support import check_config, check_decisions, check_verl
+
+logger = logging.getLogger(__name__)
+MODE = "budgetalloc"
+
+
+class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
+    """What verl's trainers with a policy share: settings, names of prompts, scores, the end of a step, checkpoints.
+
+    It stands before one of verl's trainers among the bases of a class.
+    """
+
+    verl_mode: str
+
+    def __init__(self, config: Any) -> None:
+        check_verl(PPOTrainer, verl.__version__)
+        ahead = self.verl_mode != "sync"
+        given = OmegaConf.to_container(OmegaConf.create(config.get(MODE) or {}), resolve=True)
+        deviation, penalty = config.algorithm.get("norm_adv_by_std_in_grpo", True), config.algorithm.use_kl_in_reward
+        self.settings = Settings.read(given, deviation=deviation, penalty=penalty, ahead=ahead)
+        self.policy, self.options, self.scoring = self.settings.policy, self.settings.options, self.settings.scoring
+        check_config(config, self.policy, self.options, need_critic(config), ahead=ahead)
+        config.trainer.v1.trainer_mode = self.verl_mode  # which verl compares with its own modes in six places
+        super().__init__(config)
+        self._group: int = config.actor_rollout_ref.rollout.n
+        self._rollouts: int = config.data.train_batch_size * self._group
+        self.batch: Any = None
+        """The record of the last step, a `Batch`."""
+        self._watch = Watch()
+        self._written: list[Any] = []
+        self._seconds = 0.0
+
+    def _init_dataloader(self) -> None:
+        super()._init_dataloader()
+        dataset = self.train_dataset
+        if not hasattr(dataset, "dataframe"):
+            raise UnsupportedError(
+                f"The train dataset is a {type(dataset).__name__} without the attribute `dataframe`, from which the "
+                "prompts are named. Use verl's RLHFDataset or a subclass."
+            )
+        self.prompts = Prompts(dataset.dataframe, self.settings.prompt_id, dataset.prompt_key)
+        self.prompts.check()
+        self._name_column = self.prompts.column or self.prompts.text
+        pool = self.prompts.pool
+        self._pool: Sequence[Id] = () if self.options.bounds.candidates == 1 else pool
+        self._pool_size = len(pool)
+        if not self.options.keep_batch:
+            check_decisions(self.policy, self.options, pool, self._rollouts, self._group)
+            if shared := self.prompts.said_once():
+                logger.warning(shared)
+
+    # --- a step ------------------------------------------------------------------------------------------------------
+
+    def _names_of(self, batch: Any) -> list[Id]:
+        """The prompt of each row of the loader's batch."""
+        name = self._name_column
+        return self.prompts.ids([{name: value} for value in column(batch, name)])
+
+    def _scored(self, batch: Any, sessions: Sessions, ids_R: list[Id]) -> tuple[Round, Measure]:
+        """The rollouts that came back, and how their rewards became success."""
+        scores_RF = transfer.scores(batch, sessions, self.scoring.names)
+        rewards_R = scores_RF[:, np.array(self.scoring.weights) > 0].sum(axis=1)
+        measure = self.scoring.measure(rewards_R, scores_RF)
+        success_R = measure.success(rewards_R, scores_RF)
+        return Round(ids_R, rewards_R, scores_RF, success_R, sessions.lengths_R), measure
+
+    def _finish(
+        self, batch: Any, metrics: dict[str, Any], sessions: Sessions, kept_R: IntArray, learn: Callable[[], None]
+    ) -> Any:
+        """verl's batch with the advantages of `self.batch`, from which the policy learns.
+
+        Args:
+            batch: verl's batch, with advantages of its own.
+            metrics: What verl logs.
+            sessions: The rollouts of verl's batch.
+            kept_R: Their places in `self.batch`.
+            learn: Lets the policy learn.
+        """
+        started = time.perf_counter()
+        if self.options.baseline is None:
+            advantages_R = transfer.advantages(batch, sessions)
+        else:
+            advantages_R = self.options.advantages(self.batch)[kept_R]
+            batch = transfer.put_advantages(batch, sessions, advantages_R)
+        record, written, size = self.batch, self._written, self._pool_size
+        logged = end_step(self.policy, learn, record, advantages_R, self.scoring, written=written, pool_size=size)
+        self._watch.look(advantages_R)
+        logged["seconds"] = self._seconds + time.perf_counter() - started
+        metrics.update({f"budgetalloc/{key}": value for key, value in logged.items()})
+        return batch
+
+    # --- the ledger and checkpoints ----------------------------------------------------------------------------------
+
+    def on_train_begin(self) -> None:
+        """Opens the ledger at the first step of this run."""
+        super().on_train_begin()
+        if self.settings.ledger is not None:
+            self._written = writers(self.settings.ledger, self.global_steps, self.prompts.texts)
+
+    def _save_checkpoint(self) -> None:
+        """Writes the beliefs first: verl marks a checkpoint as complete at the end of its own method."""
+        folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
+        folder.mkdir(parents=True, exist_ok=True)
+        state, name, fingerprint = self.policy.state_dict(), self.policy.name, self.prompts.fingerprint
+        scoring = self.scoring.state_dict()
+        save_beliefs(folder, state, name, fingerprint, trainer_step=self.global_steps, scoring=scoring)
+        super()._save_checkpoint()
+
+    def _load_checkpoint(self) -> None:
+        super()._load_checkpoint()
+        if not self.global_steps:  # a new run
+            return
+        trainer = self.config.trainer
+        newest = Path(trainer.default_local_dir) / f"global_step_{self.global_steps}"
+        folder = Path(trainer.resume_from_path) if trainer.resume_mode == "resume_path" else newest
+        fingerprint, allow = self.prompts.fingerprint, self.settings.allow_dataset_change
+        about = load_beliefs(folder, self.policy, fingerprint, allow, trainer_step=self.global_steps)
+        self.scoring.load_state_dict(about.get("scoring", {}), self.policy)
+
+
+@register_trainer(MODE)
+class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
+    """verl's synchronous trainer in which a policy decides prompts and rollouts: `trainer.v1.trainer_mode=budgetalloc`.
+
+    A step has `data.train_batch_size` times `rollout.n` rollouts, as without the policy; only their prompts change.
+    The node `budgetalloc` of the configuration has the policy's name or settings, and the arguments of
+    `budgetalloc.trl.AdaptiveGRPOCallback` of these names: candidates, baseline, scale, weight, floor, cap, min_group,
+    quantum, prompt_id, success, reward_range, ledger, allow_dataset_change. `success` names an entry of the dictionary
+    that the reward function returns beside the score, or is a threshold on the score. Validation is verl's own, and so
+    is the length of an epoch, which need not visit every prompt.
+
+    Raises:
+        UnsupportedError: a verl without a method that is replaced; a setting of verl or a policy that cannot be served.
+        InputError: a bad setting. BudgetError: floor, cap, min_group and quantum contradict each other.
+    """
+
+    verl_mode = "sync"
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self._step: Any = None  # the policy's step under way
+        self._kept_R = np.zeros(0, dtype=np.int64)  # its rollouts that are trained on
+        self._id_of: dict[str, Id] = {}  # the prompt of each of its groups, by verl's uid
+
+    def _next_train_batch(self, num_prompts: int | None = None) -> Any:
+        """verl's batch of prompts, with the rows and counts of the policy's decision."""
+        started = time.perf_counter()
+        candidates, batch, ids = self.options.bounds.candidates, None, list[Id]()
+        if candidates != "all":
+            batch = super()._next_train_batch(num_prompts)
+            ids = self._names_of(batch)
+        self._step = step = open_step(self.policy, self.options, ids, self._pool, self._rollouts, self._group)
+        if not self.options.keep_batch:
+            rows, ids, counts = rows_to_roll_out(step, ids, None if candidates == 1 else self.prompts)
+            batch = tensordict_utils.index_select_tensor_dict(batch, rows) if candidates == 1 else self._batch_of(rows)
+            batch["__rollout_n__"] = torch.as_tensor(counts)
+            if candidates == 1:
+                self._watch.look_at_prompts(step.cold_P)
+        self._id_of = dict(zip(column(batch, "uid"), ids, strict=True))
+        self._seconds = time.perf_counter() - started
+        return batch
+
+    def _batch_of(self, rows: list[int]) -> Any:
+        """These rows of the dataset as verl's loader would return them."""
+        columns = collate_fn([self.train_dataset[row] for row in rows])
+        columns["uid"] = np.array([str(uuid.uuid4()) for _ in rows], dtype=object)  # verl splits its keys at "_"
+        batch = tensordict_utils.get_tensordict(columns)
+        tensordict_utils.assign_non_tensor_data(batch, "global_steps", self.global_steps)
+        return batch
+
+    def _step_once(self, metrics: dict[str, Any], timing_raw: dict[str, Any], sample_batch_size: int) -> Any:
+        return super()._step_once(metrics, timing_raw, len(self._id_of))
+
+    def _balance_batch(self, batch: Any, metrics: dict[str, Any], *more: Any, **named: Any) -> Any:
+        """verl's batch; of a policy that generates more than it trains on, with the rollouts that it keeps."""
+        if self.options.generate > 1:
+            sessions = self._observe(batch)
+            self._kept_R = np.sort(kept(self.policy, self.batch, self._rollouts))
+            if len(set(self._kept_R.tolist())) < len(self._kept_R):
+                raise UnsupportedError(
+                    f"{self.policy} trains on a rollout several times, and verl's TransferQueue has each once. Use "
+                    "another policy, or TRL."
+                )
+            batch = transfer.without(batch, sessions, self._kept_R)
+        return super()._balance_batch(batch, metrics, *more, **named)
+
+    def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        batch = super()._compute_advantage(batch, metrics)
+        if self.options.generate > 1:
+            sessions = self._sessions(batch)
+        else:
+            sessions = self._observe(batch)
+            self._kept_R = np.arange(len(self.batch))
+        return self._finish(batch, metrics, sessions, self._kept_R, self._step.end)
+
+    def _observe(self, batch: Any) -> Sessions:
+        """Lets the policy's step observe the rollouts that came back, and makes their record."""
+        sessions, step = self._sessions(batch), self._step
+        made, measure = self._scored(batch, sessions, [self._id_of[uid] for uid in sessions.uids_R])
+        step.observe(made.ids_R, made.rewards_R, made.success_R)
+        self.batch = Batch.of([made], step, measure, self.scoring.sums, self.global_steps)
+        return sessions
+
+    def _sessions(self, batch: Any) -> Sessions:
+        return Sessions.of(batch.keys, batch.tags, list(self._id_of))
+
+
+def column(batch: Any, name: str) -> list[Any]:
+    """One value of each row of verl's batch."""
+    return [tensordict_utils.unwrap_non_tensor_data(value) for value in batch[name]]

@@ -1,0 +1,89 @@
+"""Reading rollouts from verl's TransferQueue, and writing advantages into it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import transfer_queue as tq
+from tensordict import TensorDict
+from verl.workers.utils.padding import response_to_nested
+
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.budget import IntArray
+from budgetalloc.errors import InputError
+from budgetalloc.verl.sessions import Sessions
+from budgetalloc.verl.settings import PENALTY, REWARD
+
+
+def scores(batch: Any, sessions: Sessions, names: Sequence[str]) -> FloatArray:
+    """The rewards of each rollout by name, shape (R, F): verl's score, its KL penalty, entries of `reward_extra_info`.
+
+    Raises:
+        InputError: the reward function returned no number of this name.
+    """
+    keys = [batch.keys[row] for row in sessions.last_R.tolist()]
+    extra = [name for name in names if name not in (REWARD, PENALTY)]
+    fields = ["rm_scores", *(["token_level_rewards"] * (PENALTY in names)), *(["extra_fields"] * bool(extra))]
+    data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=fields)
+    columns = {REWARD: _sums(data["rm_scores"])}
+    if PENALTY in names:
+        columns[PENALTY] = _sums(data["token_level_rewards"]) - columns[REWARD]
+    infos = [_plain(value).get("reward_extra_info", {}) for value in data["extra_fields"]] if extra else []
+    for name in extra:
+        if not all(name in info for info in infos):
+            raise InputError(
+                f"+budgetalloc.success={name}: the reward function returned no {name!r} beside the score, only "
+                f"{sorted(set().union(*infos))}. Return a dictionary with 'score' and {name!r}, or use another name."
+            )
+        columns[name] = np.array([info[name] for info in infos], dtype=np.float64)
+    return np.stack([columns[name] for name in names], axis=1)
+
+
+def column(batch: Any, keys: Sequence[str], name: str) -> list[Any]:
+    """The dataset's column of this name for these rows of the batch."""
+    data = tq.kv_batch_get(keys=list(keys), partition_id=batch.partition_id, select_fields=[name])
+    return [getattr(value, "data", value) for value in data[name]]
+
+
+def without(batch: Any, sessions: Sessions, kept_R: IntArray) -> Any:
+    """The batch with the rows of these rollouts only; the others are deleted."""
+    keep_K = np.isin(sessions.session_K, kept_R).tolist()
+    gone = [key for key, keep in zip(batch.keys, keep_K, strict=True) if not keep]
+    if gone:
+        tq.kv_clear(keys=gone, partition_id=batch.partition_id)
+    return tq.KVBatchMeta(
+        partition_id=batch.partition_id,
+        keys=[key for key, keep in zip(batch.keys, keep_K, strict=True) if keep],
+        tags=[tag for tag, keep in zip(batch.tags, keep_K, strict=True) if keep],
+        extra_info=batch.extra_info,
+    )
+
+
+def advantages(batch: Any, sessions: Sessions) -> FloatArray:
+    """verl's own advantage of each rollout: the mean over the tokens of its last output, shape (R,)."""
+    keys = [batch.keys[row] for row in sessions.last_R.tolist()]
+    data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=["advantages", "response_mask"])
+    tokens = [mask.sum().clamp(min=1) for mask in data["response_mask"].unbind()]
+    sums = (values.double().sum() for values in data["advantages"].unbind())
+    return np.array([float(total / count) for total, count in zip(sums, tokens, strict=True)])
+
+
+def put_advantages(batch: Any, sessions: Sessions, advantages_R: FloatArray) -> Any:
+    """Writes the advantage of each rollout to the tokens of all its outputs; rows that fill up the batch get 0."""
+    data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["response_mask"])
+    mask = data["response_mask"]
+    of_row = np.append(advantages_R, 0.0)[sessions.session_K]  # -1: the last
+    padded = mask.float().to_padded_tensor(0.0)
+    values = response_to_nested(torch.as_tensor(of_row, dtype=torch.float32)[:, None] * padded, mask)
+    fields = TensorDict({"advantages": values, "returns": values.clone()}, batch_size=len(batch))
+    return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
+
+
+def _sums(nested: torch.Tensor) -> FloatArray:
+    return np.array([float(row.double().sum()) for row in nested.unbind()])
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    inside = getattr(value, "data", value)
+    return inside if isinstance(inside, dict) else {}

@@ -1,0 +1,196 @@
+"""verl's real V1 trainer with a policy attached: Ray, TransferQueue, FSDP2, checkpoints, weight sync, validation.
+
+runs.py trains in an environment with verl (`make .venv-verl/installed`) and writes down what verl's logger got. Only
+the platform and the rollout server are replaced (verl_on_cpu.py), through verl's own registries: the k-th answer to a
+prompt under given weights is always the same, so that runs can be compared.
+"""
+
+import json
+import os
+import signal
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from filelock import FileLock
+
+import budgetalloc as ba
+
+ROOT, HERE = Path(__file__).parents[2], Path(__file__).parent
+PYTHON = Path(os.environ.get("BUDGETALLOC_VERL_PYTHON", ROOT / ".venv-verl/bin/python"))
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not PYTHON.exists(), reason=f"{PYTHON} does not exist: make .venv-verl/installed"),
+]
+ROLLOUTS, PROMPTS = 32, 16  # of a step, and of the dataset
+KEPT = ["uniform"]  # verl's own advantages
+OWN = ["uniform_own", "thompson", "adaptive", "knapsack", "spo", "pods", "penalty", "graded", "answers", "two_workers"]
+GENERATED = {"pods": 4}  # times the rollouts that are trained on
+STEPS = {"thompson": 4, "adaptive": 4, "knapsack": 3, "graded": 3}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """All runs of runs.py, made once also where pytest has several workers: starting verl costs most."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "verl"
+    folder = Path(os.environ.get("BUDGETALLOC_VERL_RUNS", folder))  # runs that were made by hand
+    with FileLock(f"{folder}.lock"):
+        if not (folder / "done").exists():
+            command = [str(PYTHON), str(HERE / "runs.py"), str(folder)]
+            with (folder.parent / "verl.log").open("w+") as log:
+                running = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+                try:
+                    status = running.wait(timeout=2400)
+                finally:
+                    if running.poll() is None:
+                        os.killpg(running.pid, signal.SIGKILL)
+                log.seek(0)
+                assert status == 0, log.read()[-10_000:]
+            (folder / "done").touch()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def seen(folder):
+    """What verl's logger got: `seen[run]`, a dictionary for each step."""
+    return json.loads((folder / "seen.json").read_text())
+
+
+def ledger_of(folder, name):
+    return ba.Ledger.read(folder / name / "ledger.jsonl")
+
+
+def by_step(ledger):
+    """For each step, from 0: rollouts of each prompt."""
+    return {
+        int(step): Counter(name for name, at in zip(ledger.ids_R, ledger.step_R, strict=True) if at == step)
+        for step in np.unique(ledger.step_R)
+    }
+
+
+def outcomes(ledger, step):
+    """Prompts and rewards of a step; which of a prompt's sessions gets which answer differs from run to run."""
+    at = np.flatnonzero(ledger.step_R == step)
+    return sorted((ledger.ids_R[row], float(ledger.rewards_R[row])) for row in at)
+
+
+def test_uniform_trains_as_verl_alone(seen):
+    for alone, attached in zip(seen["plain"], seen["uniform"], strict=True):
+        assert attached["actor/grad_norm"] == pytest.approx(alone["actor/grad_norm"], abs=1e-6)
+        for key in alone:
+            if key.startswith(("critic/", "response_length", "val-", "prompt_length")):
+                assert attached[key] == pytest.approx(alone[key], abs=1e-6), key
+        assert attached["budgetalloc/prompts"] == 8
+    assert any(key.startswith("val-") for key in seen["plain"][-1])
+
+
+def test_our_own_group_advantages_are_verls_but_for_the_guard_against_zero(seen):
+    for alone, attached in zip(seen["plain"], seen["uniform_own"], strict=True):
+        assert attached["actor/grad_norm"] == pytest.approx(alone["actor/grad_norm"], rel=1e-3)
+        assert attached["actor/grad_norm"] != alone["actor/grad_norm"]
+
+
+@pytest.mark.parametrize("name", [*KEPT, *OWN])
+def test_every_step_spends_its_budget_and_the_server_has_the_newest_weights(seen, folder, name):
+    counts = by_step(ledger_of(folder, name))
+    steps = STEPS.get(name, 2)
+    assert list(counts) == list(range(steps))
+    assert [each["step"] for each in seen[name]] == list(range(1, steps + 1))
+    for step, logged in zip(counts, seen[name], strict=True):
+        assert sum(counts[step].values()) == ROLLOUTS * GENERATED.get(name, 1)
+        assert len(counts[step]) == logged["budgetalloc/prompts"]
+        assert 0 <= logged["actor/grad_norm"] < 100  # 0 where every group has equal rewards
+        assert logged["training/rollout_probs_diff_max"] < 1e-5
+    assert max(logged["actor/grad_norm"] for logged in seen[name]) > 0.1
+
+
+@pytest.mark.parametrize("name", [*OWN, "flaky", "ahead"])
+def test_verl_trains_on_the_policy_s_advantages(seen, name):
+    """Among them those of groups of one, for which verl's grpo has the bare reward, and 0 for rows that fill up."""
+    for logged in seen[name]:
+        assert logged["critic/advantages/max"] == pytest.approx(logged["advantages"]["max"], abs=1e-5)
+        assert logged["critic/advantages/min"] == pytest.approx(logged["advantages"]["min"], abs=1e-5)
+
+
+def test_prompts_are_chosen_from_the_whole_dataset(seen, folder):
+    adaptive = by_step(ledger_of(folder, "adaptive"))
+    assert max(map(len, adaptive.values())) > 8
+    assert 1 in {count for counts in adaptive.values() for count in counts.values()}
+    assert len(set().union(*adaptive.values())) == PROMPTS  # `index` is 0 for all of them
+    knapsack = by_step(ledger_of(folder, "knapsack"))
+    assert max(map(len, knapsack.values())) > 8
+    thompson = by_step(ledger_of(folder, "thompson"))
+    assert max(map(len, thompson.values())) <= 8
+    assert seen["thompson"][-1]["budgetalloc/count/max"] > 4  # the second epoch: rollouts move inside the batch
+    assert set(by_step(ledger_of(folder, "spo"))[0].values()) == {2}  # more rollouts than prompts
+
+
+def test_the_beliefs_do_not_see_the_penalty(folder, seen):
+    ledger = ledger_of(folder, "penalty")
+    assert set(ledger.success_R) == {0.0, 1.0}
+    assert (ledger.rewards_R != ledger.success_R).all()
+    assert seen["penalty"][0]["actor/reward_kl_penalty"] != 0
+
+
+def test_success_is_an_entry_beside_the_score(folder):
+    ledger = ledger_of(folder, "graded")
+    assert set(ledger.success_R) == {0.0, 1.0}
+    graded_R = ledger.rewards_R - 2 * ledger.success_R
+    assert set(graded_R) <= {0.0, 0.25, 0.5, 0.75, 1.0}  # by the answer's length
+    assert len(set(graded_R)) > 1
+
+
+def test_rollouts_that_failed_are_missing_and_nothing_else(folder, seen):
+    ledger = ledger_of(folder, "flaky")
+    counts = [sum(step.values()) for step in by_step(ledger).values()]
+    assert all(0 < count < ROLLOUTS for count in counts)  # verl fills up its batch to 32 rows
+    assert not np.isnan(ledger.rewards_R).any()
+    assert [logged["step"] for logged in seen["flaky"]] == [1, 2, 3]
+    for logged, step in zip(seen["flaky"], by_step(ledger).values(), strict=True):
+        assert logged["budgetalloc/prompts"] == len(step)
+
+
+def test_rows_of_one_prompt_share_its_name(folder):
+    assert set(ledger_of(folder, "answers").ids_R) == {f"task_{at}" for at in range(4)}
+
+
+def test_a_run_killed_while_saving_goes_on_as_one_that_was_not(folder, seen):
+    """It died with the beliefs of step 4 written and the weights not: verl goes on from step 2."""
+    whole, resumed = ledger_of(folder, "whole"), ledger_of(folder, "killed")
+    assert [logged["step"] for logged in seen["resumed"]] == [3, 4, 5, 6]
+    assert by_step(whole) == by_step(resumed)
+    for step in range(6):
+        assert outcomes(whole, step) == outcomes(resumed, step)
+    for alone, again in zip(seen["whole"][2:], seen["resumed"], strict=True):
+        assert again["actor/grad_norm"] == pytest.approx(alone["actor/grad_norm"], rel=1e-4)
+    state, about = ba.load_state(folder / "killed" / "global_step_6" / "budgetalloc_state.npz")
+    assert (state["step"], about["trainer_step"]) == (6, 6)
+
+
+def test_generating_ahead_counts_vary_and_rollouts_are_of_earlier_weights(folder, seen):
+    rows = [json.loads(line) for line in (folder / "ahead" / "ledger.jsonl").read_text().splitlines()]
+    rows = [row for row in rows if "id" in row]
+    assert [logged["step"] for logged in seen["ahead"]] == [1, 2, 3, 4]
+    for logged in seen["ahead"]:
+        groups = Counter(row["id"] for row in rows if row["step"] == logged["step"])
+        assert logged["budgetalloc/prompts"] == len(groups) <= 8  # as many groups as verl asks for
+        assert min(groups.values()) >= 2  # the floor
+    assert max(logged["training/off_policy/trajectory_staleness/max"] for logged in seen["ahead"]) >= 1
+    assert len({row["count"] for row in rows}) > 1
+
+
+def test_the_text_of_each_prompt_lies_beside_the_ledger(folder):
+    text = (folder / "adaptive" / "ledger.prompts").read_text()
+    assert "q3 12" in text
+
+
+def test_the_recipe_is_a_configuration_of_verl_that_is_served(seen):
+    assert seen["recipe"] == {"mode": "budgetalloc", "policy": ba.adaptive().name, "rollouts": 1024}
+
+
+def test_no_process_is_left_behind(folder, seen):
+    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert f"/tmp/bv{seen['pid']}/" not in running

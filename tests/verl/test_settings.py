@@ -1,0 +1,79 @@
+"""The node `budgetalloc` of verl's configuration."""
+
+import numpy as np
+import pytest
+
+import budgetalloc as ba
+from budgetalloc.verl.settings import Settings, build
+
+
+def read(deviation=True, penalty=False, **given):
+    return Settings.read(given, deviation=deviation, penalty=penalty)
+
+
+def test_an_empty_node_is_the_default_policy():
+    settings = read()
+    assert settings.policy.name == ba.adaptive().name
+    assert settings.options.bounds.candidates == "all"
+    assert settings.options.baseline == "posterior"
+    assert (settings.prompt_id, settings.ledger, settings.allow_dataset_change) == ("prompt_id", None, False)
+
+
+def test_the_scale_is_verls_unless_given():
+    assert read(policy="thompson").options.scale == "group"
+    assert read(policy="thompson", deviation=False).options.scale == "none"
+    assert read(policy="thompson", deviation=False, scale="batch").options.scale == "batch"
+
+
+def test_uniform_keeps_verls_batch_and_advantages():
+    options = read(policy="uniform").options
+    assert options.keep_batch
+    assert options.baseline is None
+    assert read(policy="uniform", baseline="group").options.baseline == "group"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"polcy": "knapsack"}, r"budgetalloc.polcy is unknown, did you mean policy\?"),
+        ({"policy": "knapsak"}, r"'knapsak' is unknown, did you mean knapsack\?"),
+        ({"policy": 3}, "budgetalloc.policy=3: give a name"),
+        ({"policy": {"seed": 1}}, "give a name of `budgetalloc methods`, or a mapping"),
+        ({"policy": "no_such_module.build"}, "cannot be imported: No module named 'no_such_module'"),
+        ({"policy": "budgetalloc.no_such"}, "cannot be imported: module 'budgetalloc' has no attribute 'no_such'"),
+        ({"policy": "budgetalloc.policies.methods.published"}, "a function that returns a Policy"),
+        ({"candidates": 0}, "candidates=0"),
+        ({"baseline": "mean"}, "baseline='mean': use one of"),
+        ({"ledger": 3}, "budgetalloc.ledger=3"),
+        ({"prompt_id": None}, "budgetalloc.prompt_id=None"),
+        ({"allow_dataset_change": "yes"}, "use True or False"),
+        ({"success": 2}, r"the trainer has 1 reward functions, \['reward'\]"),
+    ],
+)
+def test_bad_settings_are_refused(given, message):
+    with pytest.raises(ba.InputError, match=message):
+        read(**given)
+
+
+def test_lists_of_a_configuration_become_tuples():
+    assert read(reward_range=[-1.0, 1.0]).options.reward_range == (-1.0, 1.0)
+
+
+def test_a_policy_of_the_user_s_own_is_imported():
+    assert build({"name": "budgetalloc.policies.published.which_prompts.mopps.mopps", "seed": 2}).seed == 2
+
+
+def test_success_may_be_an_entry_of_the_reward_function_s_dictionary():
+    scoring = read(success="acc").scoring
+    assert (scoring.names, scoring.weights) == (("reward", "acc"), [1.0, 0.0])
+    scores_RF = np.array([[2.5, 1.0], [0.5, 0.0]])
+    assert scoring.measure(scores_RF[:, 0], scores_RF).success(scores_RF[:, 0], scores_RF).tolist() == [1.0, 0.0]
+
+
+def test_beliefs_are_about_the_score_and_not_the_penalty():
+    scoring = read(penalty=True).scoring
+    assert (scoring.names, scoring.weights) == (("reward", "kl_penalty"), [1.0, 1.0])
+    scores_RF = np.array([[1.0, -0.7], [0.0, -0.1]])
+    measure = scoring.measure(scores_RF.sum(axis=1), scores_RF)
+    assert measure.success(scores_RF.sum(axis=1), scores_RF).tolist() == [1.0, 0.0]
+    assert measure.reward_range is None  # the expected total is learned, with the penalty

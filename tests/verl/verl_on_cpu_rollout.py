@@ -1,0 +1,120 @@
+"""verl's rollout server on transformers' `generate`: an actor that batches the requests that wait."""
+
+import asyncio
+import hashlib
+import os
+
+import ray
+import torch
+from verl.workers.rollout.base import BaseRollout
+from verl.workers.rollout.replica import RolloutReplica, TokenOutput
+
+
+class Server:
+    def __init__(self, path, response_length, pad):
+        from transformers import AutoModelForCausalLM
+
+        torch.set_num_threads(1)
+        self.model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
+        self.response_length, self.pad, self.version = response_length, pad, 0
+        self.waiting, self.task, self.asked = [], None, {}
+
+    async def ready(self):
+        return True
+
+    async def nothing(self, *args, **named):
+        """What a server on a GPU does about its memory and its profiler."""
+
+    sleep = wake_up = clear_kv_cache = release_kv_cache = resume_kv_cache = nothing
+    abort_all_requests = resume_generation = start_profile = stop_profile = nothing
+
+    async def load(self, state, version):
+        self.model.load_state_dict(state)
+        self.version = version or 0
+        if not self.version:
+            self.asked.clear()  # another run begins
+
+    async def generate(self, request_id, prompt_ids, sampling_params, image_data=None, video_data=None, **kwargs):
+        future = asyncio.get_running_loop().create_future()
+        self.waiting.append((list(prompt_ids), dict(sampling_params), future))
+        if self.task is None or self.task.done():
+            self.task = asyncio.create_task(self._serve())
+        return await future
+
+    async def _serve(self):
+        while self.waiting:
+            await asyncio.sleep(0.02)  # let a batch gather
+            now, self.waiting = self.waiting, []
+            by_params = {}
+            for ids, params, future in now:
+                by_params.setdefault((params.get("temperature", 1.0), bool(params.get("logprobs"))), []).append(
+                    (ids, future)
+                )
+            for (temperature, _), rows in by_params.items():
+                for (_, future), out in zip(rows, self._run([ids for ids, _ in rows], temperature), strict=True):
+                    future.set_result(out)
+
+    @torch.no_grad()
+    def _run(self, prompts, temperature):
+        """One by one: the k-th answer to a prompt under these weights is always the same."""
+        eos, results = self.model.generation_config.eos_token_id, []
+        for ids in prompts:
+            key = (self.version, tuple(ids))
+            self.asked[key] = self.asked.get(key, 0) + (temperature > 0)  # validation asks without sampling
+            rng = torch.Generator().manual_seed(
+                int.from_bytes(hashlib.sha256(repr((key, self.asked[key])).encode()).digest()[:7], "big")
+            )
+            row, logps = list(ids), []
+            while len(row) - len(ids) < self.response_length:
+                logp = (self.model(torch.tensor([row])).logits[0, -1].float() / (temperature or 1.0)).log_softmax(-1)
+                token = int(torch.multinomial(logp.exp(), 1, generator=rng)) if temperature else int(logp.argmax())
+                row.append(token)
+                logps.append(float(logp[token]))
+                if token == eos:
+                    break
+            results.append(
+                TokenOutput(
+                    token_ids=row[len(ids) :],
+                    log_probs=logps,
+                    stop_reason="completed",
+                    num_preempted=0,
+                    extra_fields={"global_steps": self.version},
+                )
+            )
+        return results
+
+
+class Replica(RolloutReplica):
+    async def launch_servers(self):
+        from transformers import AutoTokenizer
+
+        path = self.model_config.path
+        tokenizer = AutoTokenizer.from_pretrained(path)
+        self._server_handle = (
+            ray.remote(Server)
+            .options(name=f"hf_server_{self.replica_rank}", num_cpus=0, max_concurrency=self.max_concurrency)
+            .remote(path, self.config.response_length, tokenizer.pad_token_id)
+        )
+        await self._server_handle.ready.remote()
+        self.servers, self._server_address = [self._server_handle], f"hf-{self.replica_rank}"
+
+
+class Adapter(BaseRollout):
+    """In the training worker: sends the weights to the server of its replica."""
+
+    def __init__(self, config, model_config, device_mesh, *args, replica_rank=-1, **kwargs):
+        super().__init__(config, model_config, device_mesh)
+        rank = int(os.environ["RANK"])
+        world = self.config.tensor_model_parallel_size * self.config.data_parallel_size
+        self.replica, self.first = rank // world, rank % world == 0
+
+    async def resume(self, tags):
+        pass
+
+    async def release(self):
+        pass
+
+    async def update_weights(self, weights, wire_format="named_tensors", global_steps=None, **kwargs):
+        state = {name: tensor.detach().to("cpu", torch.float32).clone() for name, tensor in weights}
+        if self.first:
+            await ray.get_actor(f"hf_server_{self.replica}").load.remote(state, global_steps)
