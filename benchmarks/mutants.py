@@ -54,6 +54,7 @@ TESTS = {
         ["BetaEstimator", *(f"BetaEstimator.{x}" for x in ("observe", "belief", "cold", "load_state_dict"))],
     ),
     "beliefs/ids": (["beliefs/test_ids.py"], ["check_ids", "text_id"]),
+    "beliefs/pool": (["beliefs/test_pool.py", "beliefs/test_estimator.py"], []),
     "beliefs/memory": (["beliefs/test_memory.py"], ["Memory"]),
     "beliefs/pooled": (["beliefs/test_pooled.py", "beliefs/test_estimator.py"], []),
     "beliefs/cold": (["beliefs/test_cold.py"], []),
