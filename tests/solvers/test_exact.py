@@ -24,6 +24,7 @@ from budgetalloc import (
     ortools,
     success_gain,
 )
+from budgetalloc.solvers import milp as milp_module
 from budgetalloc.solvers.exact import _whole_tokens
 
 
@@ -403,7 +404,7 @@ def test_tokens_beyond_the_precision_of_highs_are_cut_off(monkeypatch):
     assert solution.counts_P.tolist() == [3, 2]
     assert solution.optimal
     assert solution.value <= solution.bound < solution.value + 1e-6
-    monkeypatch.setattr("budgetalloc.solvers.milp._CUTS", 1)
+    monkeypatch.setattr(milp_module, "_CUTS", 1)
     careful = certify(values_PN, [1_000_000_001, 333_333_333], budget)
     assert careful.counts_P.tolist() == [3, 2]
     assert not careful.optimal
