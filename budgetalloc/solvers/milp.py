@@ -39,11 +39,11 @@ def by_highs(problem: Problem) -> Answer:
         inside_P[at_P] = 1
         limit(inside_P * counts_N, fewest, most)
     if problem.max_prompts is not None:
-        limit(counts_N > 0, 0, problem.max_prompts)
+        limit(counts_N > 0, -math.inf, problem.max_prompts)
     if problem.prices is not None:
         price_P, most_tokens = problem.prices
         scale = min(1.0, _TOKENS / most_tokens)
-        limit(np.outer(price_P, counts_N) * scale, 0, most_tokens * scale + (0.5 if scale == 1.0 else 0.0))
+        limit(np.outer(price_P, counts_N) * scale, -math.inf, most_tokens * scale + (0.5 if scale == 1.0 else 0.0))
     unit = float(np.abs(values_PN).max()) / _SCALE or 1.0
 
     tokens_row, bound = len(low) - 1, math.inf
@@ -64,7 +64,7 @@ def by_highs(problem: Problem) -> Answer:
         chosen_P = result.x.reshape(values_PN.shape).argmax(axis=1)
         if not _overspent(counts_N[chosen_P], problem):
             return chosen_P, bound, result.status == 0 and cuts < _CUTS
-        limit(np.arange(columns) >= chosen_P[:, None], 0, prompts - 1)  # nor as many or more of each prompt
+        limit(np.arange(columns) >= chosen_P[:, None], -math.inf, prompts - 1)  # nor as many or more of each prompt
     return None, bound, False
 
 
