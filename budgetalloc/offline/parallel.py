@@ -2,7 +2,8 @@
 
 import concurrent.futures
 import signal
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator, Sequence
+from queue import SimpleQueue
 from typing import Any, Literal, TypeVar
 
 from budgetalloc.errors import InputError, check_integer, shown
@@ -70,8 +71,6 @@ def in_parallel(
 class _Processes:
     """Processes on this machine, each of which receives `run` and `given` once."""
 
-    as_completed = staticmethod(concurrent.futures.as_completed)
-
     def __init__(self, run: Callable[[Any, int], Any], given: Any, workers: int) -> None:
         import loky
 
@@ -80,13 +79,39 @@ class _Processes:
         # An interpreter that ends while the generator is suspended, as after a Ctrl-C in its caller, must not wait for
         # the runs. Loky has no argument for that. `shutdown()` sets the flag anew.
         self._executor._flags.kill_workers = True
+        self._ended: SimpleQueue[_Run] = SimpleQueue()
 
-    def submit(self, at: int) -> "concurrent.futures.Future[Any]":
-        future: concurrent.futures.Future[Any] = self._executor.submit(_run, at)
-        return future
+    def submit(self, at: int) -> "_Run":
+        return _Run(self._executor.submit(_run, at), self._ended)
+
+    def as_completed(self, runs: Sequence["_Run"]) -> Iterator["_Run"]:
+        """The runs as they end."""
+        for _ in runs:
+            yield self._ended.get()
 
     def shutdown(self, kill: bool) -> None:
         self._executor.shutdown(kill_workers=kill)
+
+
+class _Run:
+    """A run whose end is waited for in a queue. A Ctrl-C in `Future.result()` can leave the future's lock taken, and
+    loky's thread, which needs it to end the other runs, would wait for ever."""
+
+    def __init__(self, future: "concurrent.futures.Future[Any]", ended: "SimpleQueue[_Run]") -> None:
+        self._outcome: SimpleQueue[tuple[BaseException | None, Any]] = SimpleQueue()
+        self._all = ended
+        future.add_done_callback(self._end)
+
+    def _end(self, future: "concurrent.futures.Future[Any]") -> None:
+        error = future.exception()
+        self._outcome.put((error, None if error else future.result()))
+        self._all.put(self)
+
+    def result(self) -> Any:
+        error, value = self._outcome.get()
+        if error is not None:
+            raise error
+        return value
 
 
 _received: list[Any] = []  # in a worker process: the function and what all its runs share

@@ -98,3 +98,9 @@ def test_bernoulli_variance_is_at_least_that_of_a_twentieth():
     least = 0.05 * 0.95
     got = bernoulli_variance(np.array([0.0, 0.05, 0.2, 0.95, 1.0]))
     assert got == pytest.approx([least, least, 0.16, least, least])
+
+
+def test_the_deviation_is_that_of_success_in_the_units_of_the_reward():
+    success_R, rewards_R = np.array([1.0, 0.0, 1.0, 0.0]), np.array([1.5, 0.5, 1.5, 0.5])
+    _, deviation_R = expected_reward(np.array([0.25, 0.5, 0.25, 0.5]), success_R, rewards_R, np.arange(4) // 2, Sums())
+    np.testing.assert_allclose(deviation_R**2, [0.1875, 0.25, 0.1875, 0.25], rtol=1e-9)

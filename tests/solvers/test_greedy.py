@@ -358,3 +358,13 @@ def test_what_greedy_cannot_limit_names_the_solver_that_can(budget, text):
 def test_tokens_need_costs():
     with pytest.raises(InputError, match="costs_P=None"):
         greedy(np.zeros((2, 3)), None, Budget(rollouts=None, tokens=100.0, cap=4))
+
+
+def test_values_of_empty_groups_do_not_matter():
+    """A constant added to all values of a prompt changes no gain, also where a remainder opens another group."""
+    rng = np.random.default_rng(0)
+    budget = Budget(rollouts=23, floor=0, min_group=5, cap=8)
+    for _ in range(50):
+        values_PN = np.sqrt(budget.grid()) * rng.uniform(0.5, 1.5, 40)[:, None]
+        shifted_PN = values_PN + rng.integers(0, 9, 40)[:, None]
+        assert greedy(shifted_PN, None, budget).tolist() == greedy(values_PN, None, budget).tolist()
