@@ -524,5 +524,5 @@ def test_members_that_overlap_are_larger_than_the_file(tmp_path):
 @pytest.mark.parametrize("path", [5, None, ["state.npz"]])
 def test_a_path_that_is_none_is_named(path):
     for call in (lambda: ba.save_state(path, ba.BetaEstimator().state_dict()), lambda: ba.load_state(path)):
-        with pytest.raises(ba.StateError, match="^path=.*: give the path of a file"):
+        with pytest.raises(ba.StateError, match=r"^path=.*: give the path of a file"):
             call()
