@@ -172,8 +172,8 @@ def _spend_rest(values_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, l
     at_low = int(np.searchsorted(counts_N[:-1], low))
     # Of the prompts without rollouts only the best can get any: one for each group that fits, and one that is lent.
     at_K = np.flatnonzero(counts_P == 0)
-    opening_K = values_PN[at_K, at_low]
-    best = [largest(gain_K, left // low + 1) for gain_K in (opening_K, (opening_K - values_PN[at_K, 0]) / low)]
+    opening_K = values_PN[at_K, at_low] - values_PN[at_K, 0]
+    best = [largest(gain_K, left // low + 1) for gain_K in (opening_K, opening_K / low)]
     at_K = np.union1d(np.flatnonzero(counts_P), at_K[np.concatenate(best)])
     all_PN, all_P = values_PN, counts_P
     values_PN, counts_P, rows = all_PN[at_K], all_P[at_K], np.arange(len(at_K))
@@ -200,7 +200,7 @@ def _spend_rest(values_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, l
 
     def lend(counts: IntArray, left: int) -> IntArray | None:
         """Opens one more group; the groups that lose the least value give it the missing rollouts."""
-        opening_P = np.where(counts == 0, values_PN[:, at_low], -np.inf)
+        opening_P = np.where(counts == 0, values_PN[:, at_low] - values_PN[:, 0], -np.inf)
         opened = int(np.argmax(opening_P))
         for _ in range((low - left) // quantum):
             ok = counts >= low + quantum

@@ -363,8 +363,8 @@ def test_tokens_need_costs():
 def test_values_of_empty_groups_do_not_matter():
     """A constant added to all values of a prompt changes no gain, also where a remainder opens another group."""
     rng = np.random.default_rng(0)
-    budget = Budget(rollouts=23, floor=0, min_group=5, cap=8)
-    for _ in range(50):
-        values_PN = np.sqrt(budget.grid()) * rng.uniform(0.5, 1.5, 40)[:, None]
-        shifted_PN = values_PN + rng.integers(0, 9, 40)[:, None]
+    for rollouts in range(15, 65):
+        budget = Budget(rollouts=rollouts, floor=0, min_group=5, cap=12)
+        values_PN = np.sqrt(budget.grid()) * rng.uniform(0.1, 3.0, 12)[:, None]
+        shifted_PN = values_PN + rng.integers(0, 99, 12)[:, None]
         assert greedy(shifted_PN, None, budget).tolist() == greedy(values_PN, None, budget).tolist()
