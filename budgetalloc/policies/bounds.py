@@ -9,7 +9,7 @@ import numpy as np
 
 from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.beliefs.pool import Pool
-from budgetalloc.budget import Budget
+from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import InputError, check_integer, check_seed, shown
 from budgetalloc.policies.decision import Needs
 
@@ -116,7 +116,15 @@ class Bounds:
         if not more:
             return own
         pool = Pool.of(pool_P, "pool_P")
-        own_K = pool.find(own, "batch_P")
-        others_K = np.delete(np.arange(len(pool)), own_K[own_K >= 0])
-        order = np.random.default_rng([seed, step, 2]).permutation(len(others_K))
-        return own + list(pool.take(others_K[order[:more]]))
+        return own + list(pool.take(drawn_others(own, pool, seed, step)[:more]))
+
+
+def drawn_others(batch_P: Sequence[Id], pool: Pool, seed: int, step: int) -> IntArray:
+    """The places in the pool of the prompts that are not in the batch, in a drawn order.
+
+    >>> drawn_others(["a", "b"], Pool(["a", "b", "c", "d", "e"]), seed=0, step=0)
+    array([4, 3, 2])
+    """
+    own_K = pool.find(batch_P, "batch_P")
+    others_K = np.delete(np.arange(len(pool)), own_K[own_K >= 0])
+    return others_K[np.random.default_rng([seed, step, 2]).permutation(len(others_K))]

@@ -13,7 +13,7 @@ from budgetalloc.beliefs.pool import Pool
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, InputError, UnsupportedError, check_type, is_number, nearest, shown
 from budgetalloc.policies.base import Policy
-from budgetalloc.policies.bounds import Bounds
+from budgetalloc.policies.bounds import Bounds, drawn_others
 from budgetalloc.policies.step import Step
 from budgetalloc.solvers.proportional import clipped_shares
 
@@ -100,6 +100,10 @@ class Quotas:
     def _domains(self) -> list[Hashable]:
         return list(self.domain_of.values())
 
+    @cached_property
+    def _place_P(self) -> IntArray:
+        return self._places(self._domains)
+
     def of_step(self, budget: Budget, ids_P: Sequence[Id]) -> tuple[Budget, list[Hashable]]:
         """The budget with the quotas in rollouts, and the domain of each prompt on offer.
 
@@ -137,30 +141,26 @@ class Quotas:
         pool = self._pool
         if bounds.candidates == "all":
             return pool
-        names = [*self.shares, None]  # None: of no quota
-        place = {domain: at for at, domain in enumerate(self.shares)}
-        taken = set(batch_P)
-        others = [name for name in pool if name not in taken]
-        own_D = self._numbers(batch_P, place)
-        order = np.random.default_rng([seed, step, 2]).permutation(len(others))
-        at_K = np.array([place.get(self.domain_of[others[k]], len(place)) for k in order.tolist()], dtype=np.int64)
-        there_D = np.bincount(at_K, minlength=len(names))
-        more = min((bounds.candidates - 1) * len(batch_P), len(others))
+        own_D = np.bincount(self._places(self.domain_of.get(name) for name in batch_P), minlength=len(self.shares) + 1)
+        others_K = drawn_others(batch_P, pool, seed, step)
+        at_K = self._place_P[others_K]
+        there_D = np.bincount(at_K, minlength=len(own_D))
+        more = min((bounds.candidates - 1) * len(batch_P), len(others_K))
         rollouts = int(budget.rollouts or 0)
         low_D = np.array([low for low, _ in self.shares.values()] + [0.0])
         high_D = np.array([high for _, high in self.shares.values()] + [1.0])
         share_D = clipped_shares((own_D + there_D) / len(pool), 1, low_D, high_D)
         fewest_D = np.ceil(low_D * rollouts / budget.largest_group - 1e-9).astype(np.int64)
         draw_D = _apportioned(share_D * (more + len(batch_P)) - own_D, np.maximum(fewest_D - own_D, 0), there_D, more)
-        rank_K = np.zeros(len(order), dtype=np.int64)
-        for at in range(len(names)):
-            rank_K[at_K == at] = np.arange(int(there_D[at]))
-        return [*batch_P, *(others[k] for k in order[rank_K < draw_D[at_K]].tolist())]
+        rank_K = np.zeros(len(others_K), dtype=np.int64)
+        for at, there in enumerate(there_D.tolist()):
+            rank_K[at_K == at] = np.arange(there)
+        return [*batch_P, *pool.take(others_K[rank_K < draw_D[at_K]])]
 
-    def _numbers(self, ids: Iterable[Id], place: Mapping[Hashable, int]) -> IntArray:
-        """The number of these prompts in each domain with a quota, and last in none."""
-        at = [place.get(self.domain_of.get(name), len(place)) for name in ids]
-        return np.bincount(np.array(at, dtype=np.int64), minlength=len(place) + 1)
+    def _places(self, domains: Iterable[Hashable]) -> IntArray:
+        """The place of each domain among the quotas; one more than the last for a domain without a quota."""
+        place = {domain: at for at, domain in enumerate(self.shares)}
+        return np.array([place.get(domain, len(place)) for domain in domains], dtype=np.int64)
 
     def begin(self, policy: Policy, bounds: Bounds, batch_P: Sequence[Id], rollouts: int, group: int) -> Step:
         """The policy's next step under the quotas.

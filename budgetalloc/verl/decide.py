@@ -3,8 +3,6 @@
 from collections import Counter
 from collections.abc import Sequence
 
-import numpy as np
-
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.policies import Policy, Step
 from budgetalloc.training.options import Options
@@ -40,8 +38,7 @@ def rows_to_roll_out(
         own_ids: The prompt of each row of the loader's batch.
         prompts: The dataset whose rows are wanted; None: those of the loader's batch.
     """
-    counts_P = step.request()
-    ids_R = [step.ids_P[at] for at in np.repeat(np.arange(len(counts_P)), counts_P).tolist()]
+    ids_R = step.ids_P.repeat(step.request())
     turn_R = turns(ids_R, [step.policy.seed, step.policy.estimator.step, 0, 3])  # as with TRL, in its first round
     if prompts is not None:
         places_R = prompts.places_in_turn(list(zip(ids_R, turn_R, strict=True)))
