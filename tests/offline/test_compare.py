@@ -206,6 +206,26 @@ def test_progress_is_told():
     assert told[1:] == [(k, 4) for k in range(1, 5)]
 
 
+def test_an_error_in_progress_ends_the_runs_at_once(monkeypatch):
+    """Not only when nobody holds the traceback any more, as a notebook does."""
+    ended = []
+
+    def runs(run, given, runs, workers):
+        try:
+            yield from (run(given, at) for at in range(runs))
+        finally:
+            ended.append(True)
+
+    def stop(*told):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("budgetalloc.offline.compare.in_parallel", runs)
+    with pytest.raises(KeyboardInterrupt) as held:
+        list(comparisons(KINDS, LOG, 48, seeds=[0], steps=2, progress=stop))
+    assert held.tb is not None
+    assert ended
+
+
 def test_steps_and_prompts_are_the_logs_own():
     run = list(comparisons({"uniform": ba.uniform()}, LOG, 100, seeds=[0]))
     assert (len(run), run[0]["prompts"]) == (24 * 48 // 100, 12)
