@@ -114,10 +114,10 @@ def reward_line(
     rest = [before + each.sum() - each for before, each in zip(astuple(past), astuple(own), strict=True)]
     n_G = np.maximum(rest[0], 0.0)
     n, s, r, ss, sr, rr = (np.where(n_G > 1e-9, x, np.nan) for x in (n_G, *rest[1:]))
-    var_s, cov, var_r = ss / n - (s / n) ** 2, sr / n - s * r / n**2, np.maximum(rr / n - (r / n) ** 2, 0.0)
+    var_s, cov, var_r = ss / n - (s / n) ** 2, sr / n - s * r / n**2, rr / n - (r / n) ** 2
     slope_G = np.where(var_s > 1e-9, cov / np.maximum(var_s, 1e-9), 0.0)  # 0 where all successes are equal
     offset_G = r / n - slope_G * s / n
-    around_G = np.maximum(var_r - slope_G * cov, 0.0)
+    around_G = np.maximum(var_r - slope_G * cov, 0.0)  # not below 0 by rounding
     return offset_G[group_R], slope_G[group_R], around_G[group_R]
 
 

@@ -28,7 +28,7 @@ def by_highs(problem: Problem) -> Answer:
     rows, low, high = [kron(eye_array(prompts), np.ones((1, columns)))], [1.0] * prompts, [1.0] * prompts
 
     def limit(weights_PN: ArrayLike, least: float, most: float) -> None:
-        rows.append(csr_array(np.broadcast_to(weights_PN, values_PN.shape).reshape(1, -1)))
+        rows.append(csr_array(np.broadcast_to(weights_PN, values_PN.shape).reshape(1, values_PN.size)))
         low.append(least)
         high.append(most)
 
@@ -43,7 +43,7 @@ def by_highs(problem: Problem) -> Answer:
     if problem.prices is not None:
         price_P, most_tokens = problem.prices
         scale = min(1.0, _TOKENS / most_tokens)
-        limit(np.outer(price_P, counts_N) * scale, -math.inf, most_tokens * scale + (0.5 if scale == 1.0 else 0.0))
+        limit(np.outer(price_P, counts_N) * scale, -math.inf, (most_tokens + 0.5) * scale)
     unit = float(np.abs(values_PN).max()) / _SCALE or 1.0
 
     tokens_row, bound = len(low) - 1, math.inf

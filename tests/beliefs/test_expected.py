@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import budgetalloc as ba
-from budgetalloc.beliefs.expected import Sums, bernoulli_variance, expected_reward
+from budgetalloc.beliefs.expected import Sums, bernoulli_variance, expected_reward, reward_line
 from budgetalloc.policies.advantages import batch_advantages
 
 rollouts = st.lists(
@@ -51,6 +51,15 @@ def test_with_nothing_to_compare_there_is_no_advantage():
     expected_R, around_R = expected_reward(np.array([0.5]), np.array([1.0]), np.array([7.0]), np.array([0]), Sums())
     assert expected_R.tolist() == [7.0]
     assert around_R.tolist() == [1.0]
+
+
+@pytest.mark.parametrize("groups", range(2, 8))
+def test_the_variance_around_a_line_is_not_below_0_by_rounding(groups):
+    success_R = np.array([1.0, 0.0] * groups)
+    for offset, slope in [(0.3, 0.6), (0.1, 0.7), (0.2, 0.6), (0.1, 0.6)]:
+        rewards_R = offset + slope * success_R
+        _, _, around_R = reward_line(success_R, rewards_R, np.arange(2 * groups) // 2, Sums())
+        assert (around_R >= 0.0).all()
 
 
 @given(st.floats(0.01, 1), st.floats(0, 1))

@@ -293,6 +293,7 @@ def test_tokens_become_integers(costs_P, tokens, prices, limit):
             r"use \(0, 3\), because groups of 4",
             "Lo",
         ),
+        (GRID, {"quotas": {"a": (0, 0)}, "max_prompts": 1}, "max_prompts=1 allows 8 rollouts", "quotas allow"),
         (GRID, {"max_prompts": 0}, "max_prompts=0 allows 0 rollouts: use max_prompts=2", "Loosen"),
         (Budget(16, floor=0, cap=7), {"max_prompts": 2}, r"allows 14 rollouts: use max_prompts=3\.", "Loosen"),
     ],
