@@ -182,3 +182,26 @@ def test_a_policy_of_a_file_is_trained_in_a_process_of_its_own(how, tmp_path):
     assert row["policy"].startswith("mine-")
     assert row["curve"][-1]["rollouts"] == 256
     assert not (tmp_path / "nowhere.jsonl").exists()  # runs side by side would share it
+
+
+def test_the_verdict_on_runs_of_known_success(table):
+    verdict = importlib.import_module("verdict").verdict  # beside table.py
+
+    def row(policy, mix, seed, gain, end):
+        curve = [{"rollouts": 256.0 * at, "expected": 0.4 + gain * at, "pass64": end} for at in range(0, 151, 10)]
+        return {"policy": policy, "mix": mix, "rate": 1e-4, "seed": seed, "steps": 150, "curve": curve}
+
+    def seeds(policy, mix, gain, end):
+        return [row(policy, mix, seed, gain, end) for seed in (0, 1, 2, 100)]
+
+    rows = seeds("uniform", "fast", 0.001, 0.8) + seeds("adaptive", "fast", 0.004, 0.9)
+    rows += seeds("uniform", "slow", 0.002, 0.8) + seeds("adaptive", "slow", 0.001, 0.7)
+    rows += [*seeds("uniform2", "fast", 0.002, 0.85), row("uniform", "new", 100, 0.001, 0.8)]
+    text = verdict(rows, "adaptive")
+    fast = "| fast | 3 | uniform2 | 0.0001; 0.0001 | +0.150 (0.150 to 0.150) | +0.050 (0.050 to 0.050) | 0.50 (0.500 to"
+    assert fast in text
+    assert "| slow | 3 | uniform | 0.0001; 0.0001 | -0.075 (-0.075 to -0.075) | -0.100" in text
+    assert "Geometric mean of the shares: 0.71 (" in text  # of 0.5, and of 1 where it is never reached
+    for line in ("mean may be lower", "pass@64 is lower", "never reached"):
+        assert f"{line}: slow." in text
+    assert "fewer than two seeds: new." in text
