@@ -110,6 +110,6 @@ def test_bernoulli_variance_is_at_least_that_of_a_twentieth():
 
 
 def test_the_deviation_is_that_of_success_in_the_units_of_the_reward():
-    success_R, rewards_R = np.array([1.0, 0.0, 1.0, 0.0]), np.array([2.5, 0.5, 2.5, 0.5])
+    success_R, rewards_R = np.array([1.0, 0.0, 1.0, 0.0]), np.array([3.5, 0.5, 3.5, 0.5])
     _, deviation_R = expected_reward(np.array([0.25, 0.5, 0.25, 0.5]), success_R, rewards_R, np.arange(4) // 2, Sums())
-    np.testing.assert_allclose(deviation_R**2, [0.75, 1.0, 0.75, 1.0], rtol=1e-9)
+    np.testing.assert_allclose(deviation_R**2, [1.6875, 2.25, 1.6875, 2.25], rtol=1e-9)
