@@ -112,8 +112,7 @@ def reward_line(
     groups = int(group_R.max()) + 1 if len(group_R) else 0
     own = Sums.of(success_R, rewards_R, group_R, groups)
     rest = [before + each.sum() - each for before, each in zip(astuple(past), astuple(own), strict=True)]
-    n_G = np.maximum(rest[0], 0.0)
-    n, s, r, ss, sr, rr = (np.where(n_G > 1e-9, x, np.nan) for x in (n_G, *rest[1:]))
+    n, s, r, ss, sr, rr = (np.where(rest[0] > 1e-9, x, np.nan) for x in rest)
     var_s, cov, var_r = ss / n - (s / n) ** 2, sr / n - s * r / n**2, rr / n - (r / n) ** 2
     slope_G = np.where(var_s > 1e-9, cov / np.maximum(var_s, 1e-9), 0.0)  # 0 where all successes are equal
     offset_G = r / n - slope_G * s / n

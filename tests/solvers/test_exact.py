@@ -284,7 +284,7 @@ def test_tokens_become_integers(costs_P, tokens, prices, limit):
         (
             Budget(20, floor=0, cap=8),
             {"quotas": {"a": (0, 2)}},
-            "allow 2 rollouts, and the other prompts take 16",
+            "allow 2 rollouts, and the other prompts take 16: use rollouts=18, or quotas that allow 4",
             "Lo",
         ),
         (
@@ -410,6 +410,8 @@ def test_tokens_beyond_the_precision_of_highs_are_cut_off(monkeypatch):
     assert careful.counts_P.tolist() == [3, 2]
     assert not careful.optimal
     assert careful.bound == pytest.approx(values_PN[:, 2].sum())  # of the first search, in which 3 rollouts each fit
+    monkeypatch.setattr(milp_module, "_CUTS", 0)  # nothing is cut off: the lower limit alone
+    assert certify(values_PN, [1_000_000_001, 333_333_333], budget).counts_P.tolist() == [3, 2]
 
 
 def test_without_ortools_its_solver_says_what_to_install(monkeypatch):
