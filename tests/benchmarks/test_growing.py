@@ -221,8 +221,8 @@ def test_plain_grpo_learns_the_tasks_and_not_the_traps() -> None:
     pytest.importorskip("trl")
     from budgetalloc.cli.testbed.train import train
 
-    run = train(seed=0, learning_rate=1e-4, steps=80, eval_every=80, threads=1, progress=False, language=growing)
-    assert run.curve[-1].expected > run.curve[0].expected + 0.15
+    run = train(seed=0, learning_rate=1e-4, steps=40, eval_every=40, threads=1, progress=False, language=growing)
+    assert run.curve[-1].expected > run.curve[0].expected + 0.1
     assert run.curve[-1].trap_success == pytest.approx(run.curve[0].trap_success, abs=0.06)
 
 

@@ -188,13 +188,13 @@ def test_the_shipped_model_leaves_room_to_learn(loaded: tuple[Any, Any]) -> None
 
 @pytest.mark.slow
 def test_plain_grpo_learns_on_prompts_it_never_saw() -> None:
-    run = train(seed=0, learning_rate=3e-4, steps=150, eval_every=10, eval_samples=1, threads=1, progress=False)
-    assert run.curve[-1].expected > run.curve[0].expected + 0.3
+    run = train(seed=0, learning_rate=3e-4, steps=90, eval_every=10, eval_samples=1, threads=1, progress=False)
+    assert run.curve[-1].expected > run.curve[0].expected + 0.15
     first, last = run.curve[1].mixed_groups, run.curve[-1].mixed_groups
     assert first is not None
     assert last is not None
     assert first > 0.45  # half of the groups teach nothing at first,
-    assert last < 0.35  # and most of them in the end
+    assert last < 0.4  # and more of them in the end
 
 
 def test_errors_name_the_argument() -> None:
