@@ -3,6 +3,7 @@
 `HYPOTHESIS_PROFILE=explore make test` draws new ones. Neither has a deadline: a busy machine fails no test.
 """
 
+import gc
 import os
 import shutil
 import sys
@@ -16,6 +17,14 @@ settings.register_profile("explore", derandomize=False, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 collect_ignore = ["integrations/fake_tinker.py"]  # it runs where Tinker is
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish():
+    """What is imported stays, so that no garbage collection looks at it again: accelerate collects after each training,
+    which takes a quarter of a second where torch and TRL are imported, more than a test's training itself."""
+    gc.collect()
+    gc.freeze()
 
 
 def browser():

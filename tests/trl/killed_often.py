@@ -4,6 +4,7 @@ Importing torch and TRL takes seconds, training a step does not: this process im
 touches torch itself, so that there is nothing which a fork could break.
 """
 
+import gc
 import json
 import os
 import resource
@@ -191,6 +192,7 @@ def resumed_in_epoch(folder: Path, name: str) -> int:
 
 
 def main() -> None:
+    gc.freeze()  # what is imported: each training collects garbage
     for name, chances in json.loads(sys.argv[3]).items():
         one_case(Path(sys.argv[1]) / name, sys.argv[2], name, chances)
 

@@ -6,6 +6,7 @@ Each writes what it saw. The processes are started by torchrun's own launcher, f
 than the training.
 """
 
+import gc
 import json
 import os
 import sys
@@ -270,6 +271,7 @@ def work(root: str, label: str) -> None:
 
 
 def main() -> None:
+    gc.freeze()  # what is imported: each training collects garbage
     root, labels = sys.argv[1], sys.argv[2:]
     if not (Path(root) / "model").exists():
         fresh_model().save_pretrained(Path(root) / "model")

@@ -6,6 +6,7 @@ Reads FOLDER/model, writes FOLDER/seen.json and ledgers.
 """
 
 import functools
+import gc
 import json
 import os
 import socket
@@ -208,6 +209,7 @@ def server(folder: Path, url: str) -> dict[str, Any]:
 
 
 def main(folder: Path) -> None:
+    gc.freeze()  # what is imported: each training collects garbage
     process, url = start_server(folder)  # it starts while the other mode trains
     try:
         seen = {"colocate": colocate(folder)}
