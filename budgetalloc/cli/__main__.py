@@ -18,7 +18,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command. The answer goes to stdout, all messages to stderr.
 
     Returns:
-        The exit status: 0; 1 after an error, which is printed as one line; 2 for wrong usage; 130 after Ctrl-C.
+        The exit status: 0; 1 after an error, which is printed as one line; 2 for wrong usage; 130 after Ctrl-C. Of
+        `doctor`: 1 if something is refused, 2 after an error.
     """
     if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions; argcomplete is optional
         with contextlib.suppress(ImportError):
@@ -34,29 +35,33 @@ def answered(options: argparse.ArgumentParser, argv: Sequence[str] | None) -> in
     if args.command is None:
         options.print_help(sys.stderr)
         return 2
+    status, mistake = 0, getattr(args, "mistake", 1)
     try:
-        run(args)
+        status = run(args)
         sys.stdout.flush()
     except BrokenPipeError:  # a reader such as head closed the pipe; Python must not flush into it at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         return _said(args, "stopped by Ctrl-C", INTERRUPTED)
     except BudgetallocError as error:
-        return _said(args, error, 1)
+        return _said(args, error, mistake)
     except OSError as error:
-        return _said(args, f"{error.filename}: {error.strerror}" if error.filename else error, 1)
+        return _said(args, f"{error.filename}: {error.strerror}" if error.filename else error, mistake)
     except ImportError as error:
         if (error.name or "budgetalloc").startswith("budgetalloc"):
             raise  # a defect of budgetalloc, not a missing package
         extra = "demo" if args.command == "demo" else "logs"
         return _said(args, f"{error}. Install what it needs: pip install 'budgetalloc[{extra}]'", 1)
-    return 0
+    return status
 
 
-def run(args: argparse.Namespace) -> None:
-    """Prints a command's answer. Only the command's own imports are loaded: `methods` loads no pandas."""
+def run(args: argparse.Namespace) -> int:
+    """Prints a command's answer and returns the exit status.
+
+    Only the command's own imports are loaded: `methods` loads no pandas.
+    """
     module = importlib.import_module(f"budgetalloc.cli.commands.{args.command}")
-    module.run(args)
+    return int(module.run(args) or 0)
 
 
 def _said(args: argparse.Namespace, text: object, status: int) -> int:

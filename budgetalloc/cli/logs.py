@@ -1,14 +1,52 @@
-"""Opens the log that a command was given, with a progress bar if stderr is a terminal."""
+"""The log that a command is given: its options, opening it, and a progress bar if stderr is a terminal."""
 
 import argparse
 import contextlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
+from budgetalloc.cli.values import positive, weighted
 from budgetalloc.logs.base import Chunk
-from budgetalloc.logs.open import open_log
-from budgetalloc.logs.reading import Reading
+from budgetalloc.logs.open import KINDS, open_log
+from budgetalloc.logs.reading import Asked, Reading
+
+LOG = (
+    "a finished run: a file or folder of TRL completions (log_completions=True), a verl, prime-rl or verifiers dump, a "
+    "W&B offline run, a saved datasets.Dataset, a CSV of counts, or a ledger of budgetalloc"
+)
+
+
+def reading_options(to: argparse.ArgumentParser, name: str) -> None:
+    """Adds the options that say which log to read and how, of which `opened` takes the values."""
+    to.add_argument("log", type=Path, metavar=name, help=LOG)
+    group = to.add_argument_group("reading the log")
+    group.add_argument(
+        "--kind", choices=KINDS, metavar="KIND", help=f"the format, if it is not recognised: {', '.join(KINDS)}"
+    )
+    group.add_argument("--prompt-id", metavar="COLUMN", help="the column that names prompts")
+    group.add_argument(
+        "--reward",
+        action="append",
+        type=weighted,
+        metavar="COLUMN[=WEIGHT]",
+        help="the column of the reward; repeatable: the reward is then the weighted sum",
+    )
+    group.add_argument(
+        "--success",
+        metavar="COLUMN",
+        help="the column of success, from 0 to 1 (default: the log's own success, or the reward)",
+    )
+    group.add_argument(
+        "--reward-range", nargs=2, type=float, metavar=("LOW", "HIGH"), help="lowest and highest reward (default: 0 1)"
+    )
+    group.add_argument(
+        "--max-line",
+        type=positive,
+        metavar="BYTES",
+        help=f"longest line, and a sixteenth of the largest table or row group (default: {Asked.max_line})",
+    )
 
 
 def opened(args: argparse.Namespace, **instead: Any) -> Reading:

@@ -1,19 +1,13 @@
 """The commands, their options and their help."""
 
 import argparse
-import math
 import pkgutil
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from budgetalloc.logs.open import KINDS
-from budgetalloc.logs.reading import Asked
-
-LOG = (
-    "a finished run: a file or folder of TRL completions (log_completions=True), a verl, prime-rl or verifiers dump, a "
-    "W&B offline run, a saved datasets.Dataset, a CSV of counts, or a ledger of budgetalloc"
-)
+from budgetalloc.cli.logs import reading_options
+from budgetalloc.cli.values import natural, positive, rate, seconds, workers
 
 
 def parser() -> argparse.ArgumentParser:
@@ -23,6 +17,8 @@ def parser() -> argparse.ArgumentParser:
         description="Decides how many rollouts each prompt gets in RL with verifiable rewards, and reports how many\n"
         "rollouts of a finished run gave no gradient.",
         epilog="If you have a finished run:  budgetalloc report runs/my_run/completions\n"
+        "Before a run:                budgetalloc doctor train.py\n"
+        "While it trains:             budgetalloc watch runs/my_run\n"
         "If you have no run:          budgetalloc demo\n\n"
         "`budgetalloc COMMAND --help` explains a command.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -31,6 +27,8 @@ def parser() -> argparse.ArgumentParser:
         "--version", action="version", version=f"budgetalloc {pkgutil.resolve_name('budgetalloc:__version__')}"
     )
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    _doctor(commands)
+    _watch(commands)
     _report(commands)
     _replay(commands)
     _demo(commands)
@@ -50,6 +48,50 @@ def _command(commands: Any, name: str, short: str, long: str, *examples: str) ->
     return made
 
 
+def _doctor(commands: Any) -> None:
+    to = _command(
+        commands,
+        "doctor",
+        "before a run: what is served, what is refused, and which policy fits",
+        "Reads a training script for TRL without running it, a YAML file of settings, or verl's configuration, and\n"
+        "makes the checks of the run on what it says. What only running it can tell is listed.\n"
+        "Exit status: 0, nothing is refused; 1, something is; 2, the file cannot be read.",
+        "train.py",
+        "configs/trl_adaptive.yaml --processes 8",
+        "gsm8k.yaml trainer.v1.trainer_mode=budgetalloc +budgetalloc.policy=adaptive",
+    )
+    to.add_argument(
+        "source", nargs="+", metavar="FILE", help="a script, a YAML file, or verl's configuration and overrides of it"
+    )
+    to.add_argument(
+        "--processes",
+        type=partial(positive, most=100_000),
+        default=1,
+        metavar="N",
+        help="processes of the training, one a GPU (default: %(default)s)",
+    )
+    _json(to)
+    to.set_defaults(mistake=2)
+
+
+def _watch(commands: Any) -> None:
+    to = _command(
+        commands,
+        "watch",
+        "a running training, from its ledger: a screen that is drawn again, or a line a step in a pipe",
+        "Follows the ledger of a run that is going on and shows its rewards, groups, predictions and tokens. At a\n"
+        "terminal the screen is drawn again; in a pipe each step is a line. Ends with Ctrl-C, with status 0.",
+        "runs/trl",
+        "runs/trl/ledger.jsonl --once",
+        "runs/trl/ledger.jsonl | tee watched.txt",
+    )
+    to.add_argument("log", type=Path, metavar="RUN", help="a ledger of budgetalloc, or the folder that gets one")
+    to.add_argument(
+        "--every", type=seconds, default=2.0, metavar="S", help="seconds between two looks (default: %(default)s)"
+    )
+    to.add_argument("--once", action="store_true", help="show what there is and end")
+
+
 def _report(commands: Any) -> None:
     to = _command(
         commands,
@@ -57,12 +99,15 @@ def _report(commands: Any) -> None:
         "which rollouts of a finished run gave no gradient, and what other policies would have drawn",
         "Reads the rollouts of a finished run and reports the share of rollouts in groups that all passed or all\n"
         "failed, the prompts of these groups, whether they could be predicted one step ahead, and what other\n"
-        "allocation policies would have drawn with the same budget. Needs no GPU and no model.",
+        "allocation policies would have drawn with the same budget. Needs no GPU and no model. Of two runs: both side\n"
+        "by side, with the rollouts, tokens and seconds that each needed for the same reward.",
         "runs/my_run/completions",
+        "uniform.jsonl adaptive.jsonl",
         "ledger.jsonl --html report.html",
         "counts.csv --policy uniform --policy adaptive --json",
     )
-    _reading(to, "RUN")
+    reading_options(to, "RUN")
+    to.add_argument("other", type=Path, nargs="?", metavar="RUN", help="a second run, to be shown beside the first")
     to.add_argument("--html", type=Path, metavar="FILE", help="also write a self-contained page with the plots")
     _policy(to, "compare this policy on the log, repeatable (default: uniform, knapsack, thompson, adaptive)")
     to.add_argument(
@@ -70,7 +115,7 @@ def _report(commands: Any) -> None:
     )
     to.add_argument(
         "--steps",
-        type=_positive,
+        type=positive,
         metavar="N",
         help="steps of the comparison (default: as many as take about a minute)",
     )
@@ -91,7 +136,7 @@ def _replay(commands: Any) -> None:
         "ledger.jsonl --policy uniform --policy knapsack --rollouts 1024 --prompts 128 --seeds 10",
         "ledger.jsonl --config configs/knapsack.yaml",
     )
-    _reading(to, "LOG")
+    reading_options(to, "LOG")
     _policy(to, "a name of `budgetalloc methods`, repeatable; the others are compared with the first")
     to.add_argument(
         "--config",
@@ -100,14 +145,14 @@ def _replay(commands: Any) -> None:
         help="a YAML file with policy, budget and pacing; see `budgetalloc config`",
     )
     to.add_argument(
-        "--rollouts", type=_positive, metavar="N", help="rollouts of a step (default: from the file, or as in the log)"
+        "--rollouts", type=positive, metavar="N", help="rollouts of a step (default: from the file, or as in the log)"
     )
     to.add_argument(
-        "--prompts", type=_positive, metavar="N", help="prompts of a step (default: for groups as large as in the log)"
+        "--prompts", type=positive, metavar="N", help="prompts of a step (default: for groups as large as in the log)"
     )
     to.add_argument(
         "--steps",
-        type=_positive,
+        type=positive,
         metavar="N",
         help="steps (default: from the file, or until the log has no more rewards)",
     )
@@ -126,16 +171,16 @@ def _demo(commands: Any) -> None:
         "--config configs/knapsack.yaml --steps 50",
     )
     to.add_argument(
-        "--steps", type=_positive, default=150, metavar="N", help="steps of 256 rollouts (default: %(default)s)"
+        "--steps", type=positive, default=150, metavar="N", help="steps of 256 rollouts (default: %(default)s)"
     )
     to.add_argument(
         "--learning-rate",
-        type=_rate,
+        type=rate,
         default=3e-4,
         metavar="X",
         help="learning rate of both runs (default: %(default)s)",
     )
-    to.add_argument("--seed", type=_natural, metavar="N", help="seed of both runs (default: from the file, or 0)")
+    to.add_argument("--seed", type=natural, metavar="N", help="seed of both runs (default: from the file, or 0)")
     to.add_argument("--config", type=Path, metavar="FILE", help="a YAML file with the policy to compare with uniform")
     to.add_argument(
         "--out",
@@ -175,36 +220,6 @@ def _config(commands: Any) -> None:
     _json(to)
 
 
-def _reading(to: argparse.ArgumentParser, name: str) -> None:
-    to.add_argument("log", type=Path, metavar=name, help=LOG)
-    group = to.add_argument_group("reading the log")
-    group.add_argument(
-        "--kind", choices=KINDS, metavar="KIND", help=f"the format, if it is not recognised: {', '.join(KINDS)}"
-    )
-    group.add_argument("--prompt-id", metavar="COLUMN", help="the column that names prompts")
-    group.add_argument(
-        "--reward",
-        action="append",
-        type=_weighted,
-        metavar="COLUMN[=WEIGHT]",
-        help="the column of the reward; repeatable: the reward is then the weighted sum",
-    )
-    group.add_argument(
-        "--success",
-        metavar="COLUMN",
-        help="the column of success, from 0 to 1 (default: the log's own success, or the reward)",
-    )
-    group.add_argument(
-        "--reward-range", nargs=2, type=float, metavar=("LOW", "HIGH"), help="lowest and highest reward (default: 0 1)"
-    )
-    group.add_argument(
-        "--max-line",
-        type=_positive,
-        metavar="BYTES",
-        help=f"longest line, and a sixteenth of the largest table or row group (default: {Asked.max_line})",
-    )
-
-
 def _policy(to: argparse.ArgumentParser, text: str) -> None:
     to.add_argument("--policy", action="append", metavar="NAME", help=text).completer = _names  # type: ignore[attr-defined]
 
@@ -212,14 +227,14 @@ def _policy(to: argparse.ArgumentParser, text: str) -> None:
 def _parallel(to: argparse.ArgumentParser) -> None:
     to.add_argument(
         "--seeds",
-        type=partial(_positive, most=10_000),
+        type=partial(positive, most=10_000),
         default=5,
         metavar="N",
         help="repetitions (default: %(default)s)",
     )
     to.add_argument(
         "--workers",
-        type=_workers,
+        type=workers,
         metavar="N",
         help="processes (default: all cores), or ray: tasks on the Ray cluster of RAY_ADDRESS, or on this machine",
     )
@@ -234,40 +249,3 @@ def _names(**_: Any) -> list[str]:
     from budgetalloc.policies.methods import METHODS
 
     return [method.name for method in METHODS]
-
-
-def _positive(text: str, most: int = 10**9) -> int:
-    value = _natural(text, most)
-    if not value:
-        raise argparse.ArgumentTypeError("0: use at least 1")
-    return value
-
-
-def _workers(text: str) -> int | str:
-    return text if text == "ray" else _positive(text, most=1024)
-
-
-def _natural(text: str, most: int = 2**32 - 1) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r}: use a whole number that is not negative")
-    if len(text) > 10 or int(text) > most:
-        raise argparse.ArgumentTypeError(f"{text[:20]}: use at most {most:,}")
-    return int(text)
-
-
-def _rate(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r}: use a number that is not negative, such as 3e-4")
-    return value
-
-
-def _weighted(text: str) -> tuple[str, float]:
-    column, _, weight = text.partition("=")
-    try:
-        return column, float(weight or 1)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: use a number as the weight, such as {column}=0.5") from None

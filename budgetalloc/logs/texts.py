@@ -24,14 +24,14 @@ def prompt_text(prompt: Any) -> str:
     return text if isinstance(text, str) else json.dumps(text, ensure_ascii=False, default=str)
 
 
-def beside(ledger: str | os.PathLike[str]) -> Path:
-    """The file with the texts of a ledger's prompts.
+def beside(ledger: str | os.PathLike[str], ending: str = ".prompts") -> Path:
+    """A file beside a ledger: that with the texts of its prompts, or one with another ending.
 
     >>> beside("run/ledger.jsonl").name
     'ledger.prompts'
     """
     path = Path(ledger)
-    return path.with_name(path.name.removesuffix(".jsonl") + ".prompts")
+    return path.with_name(path.name.removesuffix(".jsonl") + ending)
 
 
 class TextsWriter:

@@ -73,13 +73,13 @@ def as_json(report: Report, indent: int | None = 1) -> str:
     for name in ("steps", "rollouts", "prompts", "seeds"):
         flat[f"replay_{name}"] = replayed and getattr(replayed, name)
     flat |= {"limits": list(LIMITS), "notes": report.notes, "doubts": list(report.doubts)}
-    return json.dumps(_plain(flat), indent=indent, allow_nan=False)
+    return json.dumps(plain(flat), indent=indent, allow_nan=False)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """NaN, which JSON lacks, as None."""
     if isinstance(value, dict):
-        return {key: _plain(x) for key, x in value.items()}
+        return {key: plain(x) for key, x in value.items()}
     if isinstance(value, list):
-        return [_plain(x) for x in value]
+        return [plain(x) for x in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -54,7 +54,7 @@ def as_text(report: Report, width: int = 100, *, unicode: bool | None = None) ->
         unicode: Whether bars are made of block characters; None: if the terminal's encoding has them.
     """
     if unicode is None:
-        unicode = _shows(_BARS)
+        unicode = shows_bars()
     waste, width = report.waste, max(width, 80)
     kinds = [kind for kind in KINDS if waste.rollouts_SK[:, KINDS.index(kind)].any()]
     shares = waste.shares()
@@ -112,9 +112,10 @@ def as_text(report: Report, width: int = 100, *, unicode: bool | None = None) ->
     return "\n".join(lines)
 
 
-def _shows(characters: str) -> bool:
+def shows_bars() -> bool:
+    """Whether the terminal's encoding has the characters of a bar."""
     try:
-        characters.encode(getattr(sys.stdout, "encoding", None) or "ascii")
+        _BARS.encode(getattr(sys.stdout, "encoding", None) or "ascii")
     except (UnicodeEncodeError, LookupError):
         return False
     return True

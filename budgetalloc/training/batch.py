@@ -1,7 +1,6 @@
 """The record of a training step: its rollouts, their rewards, and the beliefs before the step."""
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,8 +10,6 @@ from budgetalloc.beliefs.expected import Sums, bernoulli_variance, expected_rewa
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.logs.texts import TextsWriter
-from budgetalloc.logs.write import LedgerWriter
 from budgetalloc.policies import Step
 from budgetalloc.training.scoring import Measure
 
@@ -186,36 +183,3 @@ class Batch:
 def _one_after_another(beliefs: Sequence[Beta]) -> Beta:
     alpha_R, beta_R = (np.concatenate([getattr(each, name) for each in beliefs]) for name in ("alpha_P", "beta_P"))
     return Beta(alpha_R, beta_R)
-
-
-def writers(
-    path: str | os.PathLike[str], first_step: int, texts_of: Callable[[Sequence[Id]], Mapping[Id, str]]
-) -> list[Callable[[Batch], None]]:
-    """What appends steps to a ledger, and the text of each prompt, once, to the file beside it.
-
-    Args:
-        path: The ledger.
-        first_step: The trainer's first step from now on: lines of later steps in the file are void.
-        texts_of: The text of prompts by id, as far as it is known.
-    """
-    ledger, texts = LedgerWriter(path), TextsWriter(path)
-    ledger.resume(first_step)
-    return [lambda batch: append(ledger, batch), lambda batch: texts.add(batch.ids_R, texts_of)]
-
-
-def append(ledger: LedgerWriter, batch: Batch) -> None:
-    """Appends a step to the ledger, a line a rollout; rollouts with a hint are named "ID (hinted)", unpredicted."""
-    hinted = batch.hinted_R.tolist()
-    names_R = [f"{name} (hinted)" if with_hint else name for name, with_hint in zip(batch.ids_R, hinted, strict=True)]
-    predicted_R = np.where(batch.hinted_R, np.nan, batch.belief_R.mean)
-    ledger.append(
-        batch.step,
-        names_R,
-        batch.rewards_R,
-        batch.lengths_R,
-        predicted_R,
-        batch.counts_R,
-        success_R=batch.success_R,
-        decision=batch.policy_step,
-        reward_range=batch.measure.reward_range,
-    )

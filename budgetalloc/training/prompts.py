@@ -54,6 +54,25 @@ def _nameless(part: object) -> None:
     )
 
 
+def check_columns(columns: Sequence[str], column: str, text: str = "prompt") -> None:
+    """Raises `UnsupportedError` if prompts cannot be told apart by these columns; none at all are unknown columns.
+
+    >>> check_columns(["prompt", "answer"], "prompt_id")
+    """
+    if not columns or column in columns:
+        return
+    if text not in columns:
+        raise UnsupportedError(
+            f"The train dataset has the columns {list(columns)}, neither {column!r} nor {text!r}: budgetalloc cannot "
+            f"tell the prompts apart. Add a column {column!r} of ints or strings."
+        )
+    if {"image", "images"} & set(columns):
+        raise UnsupportedError(
+            f"The train dataset has images, so the text alone does not identify a prompt. Add a column {column!r} of "
+            "ints or strings, or pass prompt_id= with the name of such a column."
+        )
+
+
 class Prompts:
     """Names the prompts of a training dataset's rows by a column, or by a hash of the prompt where there is none.
 
@@ -72,17 +91,7 @@ class Prompts:
         self.name = column
         self.column = column if column in columns else None
         self.indexable = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
-        if self.column is None and columns:
-            if text not in columns:
-                raise UnsupportedError(
-                    f"The train dataset has the columns {columns}, neither {column!r} nor {text!r}: budgetalloc cannot "
-                    f"tell the prompts apart. Add a column {column!r} of ints or strings."
-                )
-            if {"image", "images"} & set(columns):
-                raise UnsupportedError(
-                    f"The train dataset has images, so the text alone does not identify a prompt. Add a column "
-                    f"{column!r} of ints or strings, or pass prompt_id= with the name of such a column."
-                )
+        check_columns(columns, column, text)
 
     def ids(self, rows: Sequence[Mapping[str, Any]]) -> list[Id]:
         """The prompt id of each row of a batch."""

@@ -1,6 +1,26 @@
 """Attaches an allocation policy to TRL's `GRPOTrainer`, or to its `AsyncGRPOTrainer`. Only this package and the testbed
-import torch and trl."""
+import torch and trl, at the first use of a name: the rules of `served` need neither."""
 
-from budgetalloc.trl.callback import AdaptiveGRPOCallback as AdaptiveGRPOCallback
-from budgetalloc.trl.checkpoints import last_checkpoint as last_checkpoint
-from budgetalloc.trl.experimental.asynchronous import AdaptiveRolloutWorker as AdaptiveRolloutWorker
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from budgetalloc.trl.callback import AdaptiveGRPOCallback as AdaptiveGRPOCallback
+    from budgetalloc.trl.checkpoints import last_checkpoint as last_checkpoint
+    from budgetalloc.trl.experimental.asynchronous import AdaptiveRolloutWorker as AdaptiveRolloutWorker
+
+_LATER = {
+    "AdaptiveGRPOCallback": "budgetalloc.trl.callback",
+    "last_checkpoint": "budgetalloc.trl.checkpoints",
+    "AdaptiveRolloutWorker": "budgetalloc.trl.experimental.asynchronous",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'budgetalloc.trl' has no attribute {name!r}")
+    return getattr(importlib.import_module(_LATER[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

@@ -9,27 +9,26 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Literal
 
-import trl
 from transformers import TrainerCallback
 
-from budgetalloc.errors import UnsupportedError
 from budgetalloc.policies import Policy, adaptive
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.quotas import Shares
-from budgetalloc.training.batch import Batch, writers
+from budgetalloc.training.batch import Batch
 from budgetalloc.training.options import Options
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.saved import load_beliefs, save_beliefs
 from budgetalloc.training.success import Success
 from budgetalloc.training.watch import Watch
+from budgetalloc.training.written import Written
 from budgetalloc.trl.checkpoints import restoring_with, saving_with, step_of, whole_or_refused
 from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
 from budgetalloc.trl.experimental.reuse import Reuse
-from budgetalloc.trl.loader import check_enough_rows, restore_order
+from budgetalloc.trl.loader import restore_order
 from budgetalloc.trl.processes import check_alike
 from budgetalloc.trl.standing import standing_in
 from budgetalloc.trl.step import run_step
-from budgetalloc.trl.support import check_only_one, check_served, check_trainer, warn_unaligned_saves
+from budgetalloc.trl.support import check_only_one, check_served, check_trainer, no_decision, warn_unaligned_saves
 from budgetalloc.trl.trackers import Trackers
 from budgetalloc.trl.training import Rows, Training
 
@@ -138,7 +137,6 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         weights = trainer.reward_weights.tolist()
         self.scoring = self.options.scoring(trainer.reward_func_names, weights, quiet=not main)
         self.prompts = Prompts(trainer.train_dataset, prompt_id)
-        check_enough_rows(trainer)
         check_served(trainer, self.policy, self.options, self.prompts)
         # Raises now, not after an hour of loading, where floor, cap and quantum contradict each other.
         rollouts, group = trainer.args.generation_batch_size, trainer.num_generations
@@ -181,7 +179,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         """Replaces TRL's generation and scoring for the duration of the training."""
         trainer = self.trainer
         check_only_one(trainer, self)
-        warn_unaligned_saves(trainer)
+        warn_unaligned_saves(trainer, self.prompts)
         restore_order(trainer, train_dataloader)
         if self.reuse is not None:
             self.reuse.check_clock(state.global_step)
@@ -189,7 +187,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         if trainer.accelerator.num_processes > 1:
             check_alike(trainer.accelerator, self._given())
         path = self.ledger_path if trainer.accelerator.is_main_process else None
-        written = [] if path is None else writers(path, state.global_step, self.prompts.texts)
+        written = [] if path is None else [Written(path, state.global_step, self.prompts.texts)]
         generate: Callable[[Rows], dict[str, Any]] = trainer._generate_and_score_completions
         pool = () if self.options.bounds.candidates == 1 else self.prompts.pool
         listed = self.prompts.indexable and getattr(trainer.train_dataset, "column_names", None)
@@ -254,16 +252,23 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         begun, known = self._begun
         steps = state.global_step - begun
         if self.policy.estimator.step == known and steps >= args.steps_per_generation * self.trainer.num_iterations:
-            raise UnsupportedError(
-                f"TRL {trl.__version__} trained {steps} steps without calling "
-                "GRPOTrainer._generate_and_score_completions on the trainer, so the policy made no decision. Install "
-                "trl 1.14 to 1.16, or a newer budgetalloc."
-            )
+            raise no_decision(steps)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
-        """Passes histograms and the table of the most expensive prompts to the trackers of `report_to`."""
-        if self.trackers is not None and "loss" in (logs or {}):  # not an evaluation, nor the end
+        """Passes histograms and the table of prompts to the trackers of `report_to`, an evaluation to `held_out`."""
+        logs = logs or {}
+        if self.trackers is not None and "loss" in logs:  # not an evaluation, nor the end
             self.trackers.log(state.global_step)
+        if logs.get("eval_reward") is not None:
+            self.held_out(logs["eval_reward"], logs.get("eval_runtime", 0.0))
+
+    def held_out(self, reward: float, seconds: float = 0.0) -> None:
+        """Writes the mean reward of an evaluation and its seconds beside the ledger, for `budgetalloc report A B`.
+
+        TRL's own evaluation is written without a call of yours.
+        """
+        for each in self._training.written if self._training else ():
+            each.progress.held_out(self.trainer.state.global_step, self.policy.estimator.step, reward, seconds)
 
     def _save(self, folder: Path) -> None:
         save_beliefs(

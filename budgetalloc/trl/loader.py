@@ -6,25 +6,7 @@ from typing import Any
 
 import torch
 
-from budgetalloc.errors import InputError
-
 logger = logging.getLogger(__name__)
-
-
-def check_enough_rows(trainer: Any) -> None:
-    """Raises `InputError` where a generation batch takes more prompts than the train dataset has.
-
-    TRL drops a batch that is not full, so that it would finish without error and without training.
-    """
-    prompts = trainer.args.generation_batch_size // trainer.num_generations
-    dataset = trainer.train_dataset
-    if hasattr(dataset, "__len__") and len(dataset) < prompts:
-        raise InputError(
-            f"The train dataset has {len(dataset)} rows and a generation batch takes {prompts} prompts "
-            f"(generation_batch_size={trainer.args.generation_batch_size} / num_generations="
-            f"{trainer.num_generations}): TRL drops batches that are not full and would train nothing. Use a dataset "
-            f"of at least {prompts} rows, or a smaller generation_batch_size."
-        )
 
 
 def restore_order(trainer: Any, loader: Any) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.policies import Policy
 from budgetalloc.policies.quotas import Quotas
-from budgetalloc.training.batch import Batch
 from budgetalloc.training.options import Options
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.scoring import Scoring
 from budgetalloc.training.watch import Watch
+from budgetalloc.training.written import Written
 from budgetalloc.trl.experimental.reuse import Reuse
 from budgetalloc.trl.trackers import Trackers
 
@@ -48,6 +48,6 @@ class Training:
     generate: Callable[[Rows], dict[str, Any]]
     quotas: Quotas | None
     reuse: Reuse | None
-    written: Sequence[Callable[[Batch], None]]
+    written: Sequence[Written]
     trackers: Trackers | None
     watch: Watch

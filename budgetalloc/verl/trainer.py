@@ -20,13 +20,14 @@ from verl.utils.dataset.rl_dataset import collate_fn
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import UnsupportedError
-from budgetalloc.training.batch import Batch, Round, writers
+from budgetalloc.training.batch import Batch, Round
 from budgetalloc.training.ending import end_step
 from budgetalloc.training.keeping import kept
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.saved import load_beliefs, save_beliefs
 from budgetalloc.training.scoring import Measure
 from budgetalloc.training.watch import Watch
+from budgetalloc.training.written import Written
 from budgetalloc.verl import transfer
 from budgetalloc.verl.decide import open_step, rows_to_roll_out
 from budgetalloc.verl.sessions import Sessions
@@ -128,7 +129,7 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         """Opens the ledger at the first step of this run."""
         super().on_train_begin()
         if self.settings.ledger is not None:
-            self._written = writers(self.settings.ledger, self.global_steps, self.prompts.texts)
+            self._written = [Written(self.settings.ledger, self.global_steps, self.prompts.texts)]
 
     def _save_checkpoint(self) -> None:
         """Writes the beliefs first: verl marks a checkpoint as complete at the end of its own method."""

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 import budgetalloc as ba
-from budgetalloc.training.batch import Batch, Round, writers
+from budgetalloc.logs.progress import read_progress
+from budgetalloc.training.batch import Batch, Round
 from budgetalloc.training.ending import end_step
 from budgetalloc.training.scoring import Scoring
+from budgetalloc.training.written import Written
 
 REWARDS_R = np.array([0.0, 3.0, 3.0])
 
@@ -47,7 +49,7 @@ def test_a_step_that_cannot_be_written_is_not_learned():
     assert policy.state_dict()["step"] == before[0]["step"] == 0
 
 
-def test_writers_append_rollouts_and_the_text_of_each_prompt_once(tmp_path):
+def test_written_is_each_rollout_the_text_of_each_prompt_once_and_the_time(tmp_path):
     batch = opened()[-1]
     asked = []
 
@@ -55,12 +57,13 @@ def test_writers_append_rollouts_and_the_text_of_each_prompt_once(tmp_path):
         asked.extend(names)
         return {name: f"text of {name}" for name in names}
 
-    written = writers(tmp_path / "ledger.jsonl", 3, texts_of)
-    for write in (*written, *written[1:]):
-        write(batch)
+    written = Written(tmp_path / "ledger.jsonl", 3, texts_of)
+    written(batch)
+    written.texts.add(batch.ids_R, texts_of)
     assert asked == ["a", "b"]
+    assert list(read_progress(tmp_path / "ledger.jsonl").seconds) == [0]  # the policy's step
     ledger = ba.Ledger.read(tmp_path / "ledger.jsonl")
     assert '"step": 3' in (tmp_path / "ledger.jsonl").read_text()  # and the policy's step, which `read` shows
     assert (ledger.ids_R, ledger.step_R.tolist(), ledger.rewards_R.tolist()) == (["a", "b", "a"], [0] * 3, [0, 3, 3])
-    writers(tmp_path / "ledger.jsonl", 3, texts_of)[0](batch)  # resumed at this step: its first lines are void
+    Written(tmp_path / "ledger.jsonl", 3, texts_of)(batch)  # resumed at this step: its first lines are void
     assert len(ba.Ledger.read(tmp_path / "ledger.jsonl").ids_R) == 3

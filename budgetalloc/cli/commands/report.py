@@ -6,12 +6,17 @@ import sys
 
 from budgetalloc.cli.config import Config
 from budgetalloc.cli.logs import bar, opened, watched
-from budgetalloc.report import as_json, as_text, report
+from budgetalloc.errors import InputError
+from budgetalloc.logs.progress import Progress, read_progress
+from budgetalloc.report import as_json, as_text, compared, report
 from budgetalloc.report.rivals import POLICIES
+from budgetalloc.report.sides import Side
 
 
 def run(args: argparse.Namespace) -> None:
-    """Reads the log, prints the report, writes the page."""
+    """Reads the log, prints the report, writes the page; of two logs, prints both side by side."""
+    if args.other is not None:
+        return compare(args)
     policies = () if args.no_replay else tuple(dict.fromkeys(args.policy or POLICIES))
     for name in policies:
         Config.of(name)  # raises for an unknown name before the log is read
@@ -33,5 +38,24 @@ def run(args: argparse.Namespace) -> None:
         args.html.parent.mkdir(parents=True, exist_ok=True)
         args.html.write_text(as_html(summary), encoding="utf-8", errors="backslashreplace")
         print(f"Written: {args.html}", file=sys.stderr)
-    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
-    print(as_json(summary) if args.json else as_text(summary, width))
+    print(as_json(summary) if args.json else as_text(summary, _width()))
+
+
+def compare(args: argparse.Namespace) -> None:
+    """Prints two runs side by side."""
+    for name, given in (("--html", args.html), ("--policy", args.policy), ("--steps", args.steps)):
+        if given is not None:
+            raise InputError(f"{name} is for the report of one run: leave it out, or give one run.")
+    sides = []
+    for path in (args.log, args.other):
+        reading = opened(argparse.Namespace(**{**vars(args), "log": path}))
+        with_range = reading.reward_range and (0.0, 1.0)  # the reader has mapped the rewards
+        summary = report(reading, policies=(), reward_range=with_range, watch=watched(reading))
+        known = reading.kind == "ledger" and reading.path is not None
+        sides.append(Side(summary, read_progress(reading.path) if known else Progress()))
+    said = compared.compared(*sides)
+    print(compared.as_json(said) if args.json else compared.as_text(said, _width()))
+
+
+def _width() -> int:
+    return min(shutil.get_terminal_size((100, 24)).columns, 120)

@@ -108,15 +108,19 @@ class Config:
         bounds = replace(self.bounds, candidates=other.bounds.candidates, min_group=group)
         return replace(other, rollouts=self.rollouts, bounds=bounds, pacing=self.pacing, plan=self.plan)
 
-    def callback_arguments(self, rollouts: int) -> dict[str, Any]:
-        """Arguments of `AdaptiveGRPOCallback` for a trainer with this many rollouts a step, or `UnsupportedError`."""
+    def callback_arguments(self, rollouts: int | None) -> dict[str, Any]:
+        """Arguments of `AdaptiveGRPOCallback` for a trainer with this many rollouts a step, or `UnsupportedError`.
+
+        None: a number that is not known, which then contradicts nothing.
+        """
         if self.plan:
-            text = f"TRL generates {rollouts} rollouts at every step, so the budget cannot change over the run."
+            always = f"TRL generates {rollouts or 'as many'} rollouts at every step"
+            text = f"{always}, so the budget cannot change over the run."
             other = (
                 "`budgetalloc replay` and, with AsyncGRPOTrainer, AdaptiveRolloutWorker(rollouts_per_step=) serve it."
             )
             raise self.source.error(f"{text} {other}", "pacing", kind=UnsupportedError)
-        if self.rollouts not in (None, rollouts):
+        if rollouts is not None and self.rollouts not in (None, rollouts):
             text = f"this trainer generates {rollouts} rollouts a step. Use {rollouts}, or change its batch size."
             raise self.source.error(f"{self.rollouts}: {text}", "budget.rollouts", kind=UnsupportedError)
         return {key: x for key, x in (asdict(self.bounds) | asdict(self.callback)).items() if x is not None}

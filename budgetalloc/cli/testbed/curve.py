@@ -109,10 +109,13 @@ class Recorder(TrainerCallback):  # type: ignore[misc, unused-ignore]
             self._true.update(zip(new, right_P, strict=True))
         self._resumed += time.perf_counter() - began  # no part of the training
 
+    def _attached(self) -> AdaptiveGRPOCallback | None:
+        callbacks = self.trainer.callback_handler.callbacks
+        return next((each for each in callbacks if isinstance(each, AdaptiveGRPOCallback)), None)
+
     def _baselines(self) -> tuple[float | None, float | None]:
         """Error of the last step's baselines, and the share of the variance that they explain."""
-        callbacks = self.trainer.callback_handler.callbacks
-        attached = next((each for each in callbacks if isinstance(each, AdaptiveGRPOCallback)), None)
+        attached = self._attached()
         if self.expected is None or attached is None or attached.batch is None:
             return None, None
         baseline_R = attached.options.baselines(attached.batch).tolist()
@@ -142,7 +145,8 @@ class Recorder(TrainerCallback):  # type: ignore[misc, unused-ignore]
         self._bar.close()
 
     def _measure(self, step: int) -> None:
-        self._seconds += time.perf_counter() - self._resumed
+        began = time.perf_counter()
+        self._seconds += began - self._resumed
         model = self.trainer.accelerator.unwrap_model(self.trainer.model)
         evaluation = evaluate(model, self.trainer.processing_class, self.rows, self.samples, language=self.language)
         mixed_groups, mixed_rollouts = self.mixed()
@@ -165,6 +169,8 @@ class Recorder(TrainerCallback):  # type: ignore[misc, unused-ignore]
             seconds=round(self._seconds, 3),
         )
         self.curve.append(point)
+        if (attached := self._attached()) is not None:
+            attached.held_out(point.expected, time.perf_counter() - began)
         self._groups.clear()
         self._true.clear()
         shown = {} if mixed_groups is None else {"mixed": f"{mixed_groups:.2f}"}

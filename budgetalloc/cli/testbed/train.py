@@ -144,9 +144,9 @@ def train(
         )
         recorder.trainer = trainer
         trainer.remove_callback(PrinterCallback)  # it prints every log line; they stay in trainer.state.log_history
-        trainer.add_callback(recorder)
         if attach is not None:
             attach(trainer)
+        trainer.add_callback(recorder)  # after a policy's callback, which writes what is measured beside its ledger
         trainer.train()
     losses = tuple(float(entry["loss"]) for entry in trainer.state.log_history if "loss" in entry)
     return Run(tuple(recorder.curve), losses, trainer, recorder.right_P[0], recorder.right_P[-1])

@@ -1,7 +1,7 @@
 """The ledger of budgetalloc: JSON lines, appended by `LedgerWriter`; a resumed run marks steps as void."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
@@ -11,7 +11,7 @@ import numpy as np
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.rewards import check_range
 from budgetalloc.errors import InputError
-from budgetalloc.logs.base import FAULTS, LARGEST, Ints, Range, Rows, as_id, as_integer, as_number, mapped
+from budgetalloc.logs.base import FAULTS, LARGEST, Ints, Notes, Range, Rows, as_id, as_integer, as_number, mapped
 from budgetalloc.logs.formats.lines import Record, first, lines, parsed, parsed_rows
 from budgetalloc.logs.reading import Reading
 from budgetalloc.logs.steps import ascending
@@ -137,35 +137,78 @@ def _plain_steps(batch: list[Record]) -> Ints | None:
     return np.array(step, dtype=np.int64) if max(step) <= LARGEST and min(step) >= -LARGEST else None
 
 
-def _rows(reading: Reading, path: Path, scan: _Scan) -> Iterator[Rows]:
-    reading.done = 0
-    valid_below = scan.valid_below()
-    final = scan.ranges[-1] if scan.ranges else None
-    explicit = scan.success or len(set(scan.ranges)) > 1  # else each row's success follows from its reward
-    stretch = 0
-    current: Range = None
+class RowParser:
+    """One record at a time as a row; None for a record that is a mark, or a row that a later line voids.
 
-    def parse(record: Record) -> _Row | None:
-        nonlocal stretch, current
+    Args:
+        notes: Counts rows that are void, and unknown columns.
+        valid_below: For each stretch between two resume lines, the step below which its rows count.
+    """
+
+    def __init__(self, notes: Notes, valid_below: Sequence[float]) -> None:
+        self.notes, self.valid_below = notes, valid_below
+        self.stretch = 0
+        self._range: Range = None
+
+    @property
+    def limit(self) -> float:
+        """The step from which rows of this part of the file are void."""
+        return self.valid_below[min(self.stretch, len(self.valid_below) - 1)]
+
+    def __call__(self, record: Record) -> _Row | None:
         if "resumed" in record:
             as_integer(record["resumed"])
-            stretch += 1
+            self.stretch += 1
             return None
         if "reward_range" in record:
-            current = check_range(record["reward_range"])
+            self._range = check_range(record["reward_range"])
             return None
         step, name, reward, length, predicted, count = (record[key] for key in _COLUMNS)
         step = as_integer(step)
         decision = as_integer(record.get("decision", step))
-        if step >= valid_below[min(stretch, len(valid_below) - 1)]:
-            reading.notes["row voided by a resume"] += 1
+        if step >= self.limit:
+            self.notes["row voided by a resume"] += 1
             return None
         name, reward, predicted = as_id(name), as_number(reward), as_number(predicted)
         length, count = as_integer(length), as_integer(count)
         stated, success = "success" in record, as_number(record.get("success"))
         for key in record.keys() - _KNOWN:
-            reading.notes.unknown(key, 1)
-        return decision, name, reward, length, predicted, count, step, success, None if stated else (current,)
+            self.notes.unknown(key, 1)
+        return decision, name, reward, length, predicted, count, step, success, None if stated else (self._range,)
+
+
+def joined(rollouts: list[_Row], explicit: bool, final: Range) -> Rows:
+    """Rows as columns.
+
+    Args:
+        rollouts: At least one.
+        explicit: Whether success is a column; else it follows from the rewards.
+        final: The log's range of rewards.
+    """
+    decision, ids_R, reward, length, predicted, count, step, success, ranges = zip(*rollouts, strict=True)
+    decision_R, length_R, count_R, step_R = (np.array(x, dtype=np.int64) for x in (decision, length, count, step))
+    rewards_R, predicted_R, success_R = (np.array(x, dtype=np.float64) for x in (reward, predicted, success))
+    for of_reward in set(ranges) - {None}:  # success follows from the reward, by the last range before the row
+        at_R = np.array([x == of_reward for x in ranges])
+        success_R[at_R] = mapped(rewards_R[at_R], *of_reward)
+    return Rows(
+        decision_R,
+        list(ids_R),
+        rewards_R,
+        length_R,
+        predicted_R,
+        count_R,
+        success_R if explicit else None,
+        step_R,
+        final,
+    )
+
+
+def _rows(reading: Reading, path: Path, scan: _Scan) -> Iterator[Rows]:
+    reading.done = 0
+    parse = RowParser(reading.notes, scan.valid_below())
+    final = scan.ranges[-1] if scan.ranges else None
+    explicit = scan.success or len(set(scan.ranges)) > 1  # else each row's success follows from its reward
 
     def at_once(batch: list[Record]) -> Rows | None:
         """A batch of rows with the six columns only."""
@@ -181,27 +224,8 @@ def _rows(reading: Reading, path: Path, scan: _Scan) -> Iterator[Rows]:
         except FAULTS:
             return None
         wild = any((np.abs(x) > LARGEST).any() for x in (length_R, count_R))
-        if wild or (step_R >= valid_below[min(stretch, len(valid_below) - 1)]).any():
+        if wild or (step_R >= parse.limit).any():
             return None
         return Rows(step_R, list(ids_R), rewards_R, length_R, predicted_R, count_R, None, step_R, final)
 
-    def joined(rollouts: list[_Row]) -> Rows:
-        decision, ids_R, reward, length, predicted, count, step, success, ranges = zip(*rollouts, strict=True)
-        decision_R, length_R, count_R, step_R = (np.array(x, dtype=np.int64) for x in (decision, length, count, step))
-        rewards_R, predicted_R, success_R = (np.array(x, dtype=np.float64) for x in (reward, predicted, success))
-        for of_reward in set(ranges) - {None}:  # success follows from the reward, by the last range before the row
-            at_R = np.array([x == of_reward for x in ranges])
-            success_R[at_R] = mapped(rewards_R[at_R], *of_reward)
-        return Rows(
-            decision_R,
-            list(ids_R),
-            rewards_R,
-            length_R,
-            predicted_R,
-            count_R,
-            success_R if explicit else None,
-            step_R,
-            final,
-        )
-
-    yield from parsed_rows(reading, path, parse, joined, at_once, scan.lines)
+    yield from parsed_rows(reading, path, parse, lambda rows: joined(rows, explicit, final), at_once, scan.lines)

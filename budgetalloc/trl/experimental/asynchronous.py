@@ -16,7 +16,7 @@ from budgetalloc.errors import InputError, UnsupportedError, check_integer
 from budgetalloc.policies import Policy, Step, adaptive
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.quotas import Shares
-from budgetalloc.training.batch import Batch, Round, writers
+from budgetalloc.training.batch import Batch, Round
 from budgetalloc.training.ending import end_step
 from budgetalloc.training.keeping import kept
 from budgetalloc.training.options import Options
@@ -25,6 +25,7 @@ from budgetalloc.training.saved import load_beliefs, save_beliefs
 from budgetalloc.training.scoring import Measure
 from budgetalloc.training.success import Success
 from budgetalloc.training.watch import Watch
+from budgetalloc.training.written import Written
 from budgetalloc.trl.checkpoints import restoring_with, saving_with, step_of
 from budgetalloc.trl.experimental.completions import Server, TrainingEnded
 from budgetalloc.trl.experimental.samples import samples_of
@@ -164,7 +165,7 @@ class AdaptiveRolloutWorker:
         if self.trainer is None:
             raise InputError("The worker is attached to no trainer: call worker.attach(trainer) before train().")
         step, texts_of = self.policy.estimator.step, self.prompts.texts
-        self._written = [] if self.ledger_path is None else writers(self.ledger_path, step, texts_of)
+        self._written = [] if self.ledger_path is None else [Written(self.ledger_path, step, texts_of)]
         self._stopping.clear()
         server = Server(self.trainer.args, self._model, self._stopping)
         self._sampler = CompletionSampler(self.trainer, self.prompts, self.reward_funcs, server, self._hear)

@@ -1,0 +1,70 @@
+"""`budgetalloc doctor`: what will be served, what is refused, and which policy fits, before a run starts."""
+
+import argparse
+import json
+import os
+import textwrap
+from dataclasses import asdict
+from pathlib import Path
+
+from budgetalloc.cli.config import Config
+from budgetalloc.cli.config.yamlfile import read_text
+from budgetalloc.cli.doctor.examine import Diagnosis, examine
+from budgetalloc.cli.doctor.script import read_script
+from budgetalloc.cli.doctor.settings import of_config
+from budgetalloc.cli.doctor.verl import SECTIONS, examine_verl, node, overrides
+from budgetalloc.errors import InputError
+
+_LONGEST = 10**6  # characters of a script
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints what was found; the exit status is 1 if something is refused."""
+    said = diagnosed(args.source, args.processes)
+    print(json.dumps(asdict(said), indent=1) if args.json else as_text(said))
+    return 1 if said.refused else 0
+
+
+def diagnosed(words: list[str], processes: int) -> Diagnosis:
+    """The diagnosis of a script, of a file of settings, or of verl's configuration with its overrides."""
+    first, *more = words
+    if "=" in first and not os.path.exists(first):
+        return examine_verl("overrides", overrides(words))
+    text = _text(Path(first))
+    if not first.endswith((".yaml", ".yml")):
+        if more:
+            raise InputError(f"{more[0]!r}: only verl's configuration takes overrides. Give one file.")
+        return examine(read_script(text, first, processes))
+    values = read_text(text, first).values
+    if more or {"actor_rollout_ref", "algorithm", "trainer", "budgetalloc"} & set(values):
+        own = {key: value for key, value in values.items() if key in SECTIONS}
+        return examine_verl(first, node(own, overrides(more)))
+    return examine(of_config(Config.parse(text, first), processes))
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8") as file:
+            text = file.read(_LONGEST + 1)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: this is not UTF-8 text: give a script or a YAML file.") from error
+    if len(text) > _LONGEST:
+        raise InputError(f"{path}: more than {_LONGEST:,} characters: give a script or a file of settings.")
+    return text
+
+
+def as_text(said: Diagnosis, width: int = 110) -> str:
+    """One screen: the run, what is refused, warnings, which policy fits, and what could not be read."""
+    lines = [f"{said.file}, read and not run", ""]
+    for name, text in said.facts:
+        lines += textwrap.wrap(f"{name:<9} {text}", width, subsequent_indent=" " * 10)
+    verdict = "nothing of what could be read" if not said.refused else f"{len(said.refused)} "
+    verdict += "" if not said.refused else "reason" if len(said.refused) == 1 else "reasons"
+    parts = [(f"REFUSED: {verdict}", said.refused), ("WARNINGS", said.warned), ("WHICH POLICY FITS", said.advice)]
+    parts.append(("NOT KNOWN BEFORE THE RUN", said.unread))
+    for title, texts in parts:
+        if texts or title.startswith("REFUSED"):
+            lines += ["", title]
+        for text in texts:
+            lines += textwrap.wrap(text, width, initial_indent="  - ", subsequent_indent="    ")
+    return "\n".join(lines)

@@ -1,0 +1,78 @@
+"""A ledger that grows: the rows that were appended since the last look."""
+
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from budgetalloc.logs.base import FAULTS, LARGEST, Notes, Rows, as_integer
+from budgetalloc.logs.formats.lines import BYTES, parsed
+from budgetalloc.logs.kinds.ledger import RowParser, joined
+
+
+class Tail:
+    """Follows a ledger. Each call of `news` reads the whole lines that are new; one that a writer has not ended waits.
+
+    Args:
+        path: The ledger, which need not exist yet.
+
+    >>> import tempfile
+    >>> from budgetalloc.logs.write import LedgerWriter
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     writer, tail = LedgerWriter(f"{folder}/ledger.jsonl"), Tail(Path(folder, "ledger.jsonl"))
+    ...     empty = list(tail.news())
+    ...     writer.append(0, ["a", "b"], [1.0, 0.0], [5, 7], [0.5, 0.5], [1, 1])
+    ...     writer.resume(0)
+    ...     news = list(tail.news())
+    >>> empty, news[0].ids_R, news[1]
+    ([], ['a', 'b'], 0)
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.broken = 0
+        """Lines that hold no row."""
+        self._at = 0
+        self._parse = RowParser(Notes(), [math.inf])
+
+    def news(self) -> Iterator[Rows | int]:
+        """Rows in the order of the file, and the trainer's step where a run resumed: rows of this step and later ones
+        that came before are void. A file that was replaced by a shorter one voids everything."""
+        try:
+            file = self.path.open("rb")
+        except FileNotFoundError:
+            return
+        with file:
+            if os.fstat(file.fileno()).st_size < self._at:
+                self._at = 0
+                self._parse = RowParser(Notes(), [math.inf])
+                yield -LARGEST
+            while True:
+                file.seek(self._at)
+                block = file.read(BYTES)
+                end = block.rfind(b"\n") + 1
+                if not end and len(block) < BYTES:
+                    return
+                self._at += end or len(block)  # a line longer than a block is no row
+                yield from self._of(block[:end])
+
+    def _of(self, whole: bytes) -> Iterator[Rows | int]:
+        records, broken = parsed([line for line in whole.splitlines() if line.strip()])
+        self.broken += broken
+        held = []
+        for record in records:
+            try:
+                row = self._parse(record)
+                resumed = as_integer(record["resumed"]) if row is None and "resumed" in record else None
+            except FAULTS:
+                self.broken += 1
+                continue
+            if row is not None:
+                held.append(row)
+            if resumed is not None:
+                if held:
+                    yield joined(held, True, None)
+                held = []
+                yield resumed
+        if held:
+            yield joined(held, True, None)

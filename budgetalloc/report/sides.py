@@ -1,0 +1,123 @@
+"""Two runs side by side: what they used, and what each needed to reach the same reward."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.logs.progress import Progress
+from budgetalloc.report.summary import Report
+from budgetalloc.report.waste import Waste
+
+Curve = list[tuple[float, float]]
+"""Rollouts so far and the reward then, in ascending order of the rollouts."""
+_RUNS = 20  # points of the course of the batches' reward
+_LEVELS = (0.5, 0.75, 1.0)  # of the way from the lower start to the highest reward that both reached
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """A run: its report without a replay, and what is beside its ledger.
+
+    Args:
+        report: The run.
+        progress: Seconds of its steps, and held-out evaluations; empty where they are not known.
+    """
+
+    report: Report
+    progress: Progress
+
+    @property
+    def waste(self) -> Waste:
+        return self.report.waste
+
+    @property
+    def rollouts_S(self) -> FloatArray:
+        """Rollouts up to the end of each step."""
+        return np.cumsum(self.waste.rollouts_SK.sum(axis=1)).astype(np.float64)
+
+    @property
+    def tokens_S(self) -> FloatArray | None:
+        """Tokens up to the end of each step; None if lengths are missing."""
+        complete = self.waste.tokens is not None and not self.waste.unmeasured
+        return np.cumsum(self.waste.tokens_SK.sum(axis=1)).astype(np.float64) if complete else None
+
+    @property
+    def seconds_S(self) -> FloatArray | None:
+        """Seconds of training up to the end of each step, without evaluations; None if any is missing."""
+        known = [self.progress.seconds.get(step) for step in self.waste.step_S.tolist()]
+        return None if None in known else np.cumsum(np.array(known, dtype=np.float64))
+
+    def held_out(self) -> Curve:
+        """The reward on held-out prompts; empty without evaluations."""
+        reached_S = np.concatenate([[0.0], self.rollouts_S])
+        return [
+            (float(reached_S[np.searchsorted(self.waste.step_S, before)]), reward)
+            for before, reward in self.progress.held_out
+            if not math.isnan(reward)
+        ]
+
+    def batches(self) -> Curve:
+        """The mean reward of the rollouts of consecutive steps, placed at their middle."""
+        runs = self.waste.over_time(_RUNS)
+        ends = np.cumsum([run["rollouts"] for run in runs])
+        return [(float(end - run["rollouts"] / 2), run["reward"]) for end, run in zip(ends, runs, strict=True)]
+
+    def spent(self, rollouts: float) -> tuple[float, float, float]:
+        """Rollouts, tokens and seconds when so many rollouts were made; NaN for what is not known."""
+
+        def at(sums_S: FloatArray | None) -> float:
+            if sums_S is None:
+                return math.nan
+            return float(np.interp(rollouts, np.append(0.0, self.rollouts_S), np.append(0.0, sums_S)))
+
+        return rollouts, at(self.tokens_S), at(self.seconds_S)
+
+
+def reached(curve: Curve, level: float) -> float:
+    """The rollouts at which a curve first reaches a level, on straight lines between its points; NaN if it never does.
+
+    >>> reached([(0.0, 0.2), (100.0, 0.4), (200.0, 0.3)], 0.3), reached([(0.0, 0.2)], 0.3)
+    (50.0, nan)
+    """
+    before: tuple[float, float] | None = None
+    for rollouts, reward in curve:
+        if reward >= level:
+            if before is None:
+                return rollouts
+            share = (level - before[1]) / (reward - before[1])
+            return before[0] + share * (rollouts - before[0])
+        before = rollouts, reward
+    return math.nan
+
+
+@dataclass(frozen=True)
+class Level:
+    """A reward, and (rollouts, tokens, seconds) of each run when it first reached it."""
+
+    reward: float
+    one: tuple[float, float, float]
+    other: tuple[float, float, float]
+
+
+def levels(one: Side, other: Side, curves: Sequence[Curve]) -> list[Level]:
+    """What both runs needed for the same reward: the highest that both reached, and the ways there.
+
+    Args:
+        one, other: The runs.
+        curves: The reward of each. Empty ones, and runs that never rise, have no level.
+    """
+    if not all(curves):
+        return []
+    low = min(curve[0][1] for curve in curves)
+    high = min(max(reward for _, reward in curve) for curve in curves)
+    if high <= low:
+        return []
+    needed = []
+    for share in _LEVELS:
+        level = high if share == 1 else low + share * (high - low)
+        ends = [side.spent(reached(curve, level)) for side, curve in zip((one, other), curves, strict=True)]
+        needed.append(Level(level, *ends))
+    return needed
