@@ -4,6 +4,7 @@ Each error is also a standard exception, so `except ValueError` keeps working.
 """
 
 import difflib
+import importlib
 import math
 from collections.abc import Collection
 from typing import Any
@@ -49,6 +50,27 @@ class StateError(BudgetallocError, ValueError):
 
 class UnsupportedError(BudgetallocError, NotImplementedError):
     """A trainer, version or option that budgetalloc does not support; the text says why and what to do."""
+
+
+def imported(library: str, needed_for: str, extra: str, more: str = "") -> Any:
+    """An optional library, imported when it is needed; raises `UnsupportedError`, which says how to install it.
+
+    Args:
+        library: The module, such as "ray", or one in a package, such as "pyarrow.parquet"; that one is returned.
+        needed_for: What needs it.
+        extra: The extra of budgetalloc that brings it.
+        more: What to do instead, as the end of the text.
+
+    >>> imported("math", "counting", "logs").floor(1.5)
+    1
+    """
+    try:
+        return importlib.import_module(library)
+    except ImportError as error:
+        raise UnsupportedError(
+            f"{needed_for} needs {library.partition('.')[0]} ({error}): pip install 'budgetalloc[{extra}]', or in a "
+            f"clone of the repository pip install '.[{extra}]'.{more}"
+        ) from error
 
 
 def shown(value: Any) -> str:

@@ -2,24 +2,17 @@
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from types import ModuleType
 from typing import Any
 
-from budgetalloc.errors import UnsupportedError
+from budgetalloc.errors import imported
 
 RETRIES = 5
 """How often a run is started again whose node or process is lost. An exception of a run is raised at once."""
 
 
-def ray() -> ModuleType:
+def ray() -> Any:
     """The library, imported when it is needed; raises `UnsupportedError` where it is not installed."""
-    try:
-        import ray
-    except ImportError as error:
-        raise UnsupportedError(
-            f"workers='ray' needs Ray ({error}): pip install 'budgetalloc[ray]'. Or give a number of processes."
-        ) from error
-    return ray  # type: ignore[no-any-return]
+    return imported("ray", "workers='ray'", "ray", " Or give a number of processes.")
 
 
 class RayPool:
@@ -62,7 +55,7 @@ def _run(given: tuple[Callable[[Any, int], Any], Any], at: int) -> Any:
 
 
 class _Task:
-    def __init__(self, library: ModuleType, ref: Any) -> None:
+    def __init__(self, library: Any, ref: Any) -> None:
         self._ray, self.ref = library, ref
 
     def result(self) -> Any:

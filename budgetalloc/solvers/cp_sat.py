@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from budgetalloc.errors import UnsupportedError
+from budgetalloc.errors import imported
 from budgetalloc.solvers.problem import Answer, Problem
 
 _UNITS = 10**9  # CP-SAT counts in integers: values become integers below this
@@ -12,14 +12,8 @@ _UNITS = 10**9  # CP-SAT counts in integers: values become integers below this
 
 def by_cp_sat(problem: Problem) -> Answer:
     """CP-SAT's answer, by one worker; raises `UnsupportedError` where OR-Tools is not installed."""
-    try:
-        from ortools.sat.python import cp_model  # deferred: importing budgetalloc must not load OR-Tools
-    except ImportError as error:
-        raise UnsupportedError(
-            "CP-SAT needs OR-Tools, which is not installed: pip install 'budgetalloc[ortools]'. Or use HiGHS, which is "
-            "always there: solver=ba.highs, certify(by='highs')."
-        ) from error
-
+    instead = " Or use HiGHS, which is always there: solver=ba.highs, certify(by='highs')."
+    cp_model = imported("ortools.sat.python.cp_model", "CP-SAT", "ortools", instead)
     values_PN, counts_N, budget = problem.values_PN, problem.counts_N, problem.budget
     model = cp_model.CpModel()
     pick_PN = [[model.new_bool_var("") for _ in counts_N] for _ in values_PN]

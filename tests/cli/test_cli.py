@@ -22,7 +22,7 @@ from budgetalloc.policies.methods import METHODS
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "budgetalloc.cli"]
-COMMANDS = ("report", "replay", "demo", "methods", "config")
+COMMANDS = ("doctor", "watch", "report", "replay", "demo", "methods", "config")
 
 
 @pytest.fixture(scope="module")
@@ -159,6 +159,8 @@ def test_without_a_command_the_help_is_the_error(capsys):
         (["demo", "--seed", "4294967296"], "argument --seed: 4294967296: use at most 4,294,967,295"),
         (["demo", "--learning-rate", "nan"], "argument --learning-rate: 'nan': use a number that is not negative"),
         (["demo", "--learning-rate", "-1"], "argument --learning-rate: '-1': use a number"),
+        (["watch", "LOG", "--every", "0"], "argument --every: 0: use a number above 0"),
+        (["doctor"], "the following arguments are required: FILE"),
     ],
 )
 def test_wrong_usage_is_status_2(words, text, log, capsys):
@@ -293,6 +295,20 @@ def test_report_says_what_is_true_of_the_log(log, tmp_path, capsys):
     assert (status, errors) == (0, "")
     assert "50.0 % of the rollouts gave no gradient under a group baseline" in " ".join(out.split())
     assert max(map(len, out.splitlines())) <= 120
+
+
+def test_two_runs_are_shown_side_by_side(log, capsys):
+    status, out, errors = said(capsys, "report", log, log)
+    assert (status, errors) == (0, "")
+    assert out.startswith(f"A  {log} (ledger)\nB  {log} (ledger)\n")
+    assert "does NOT say which run learned more" in " ".join(out.split())
+    assert max(map(len, out.splitlines())) <= 120
+    answer = json.loads(said(capsys, "report", log, log, "--json")[1])
+    assert [run["rollouts"] for run in answer["runs"]] == [768, 768]
+    assert answer["measured"] == "batches"
+    status, out, errors = said(capsys, "report", log, log, "--html", "page.html")
+    assert (status, out) == (1, "")
+    assert "--html is for the report of one run" in errors
 
 
 def test_replay_of_uniform_draws_the_log_again(log, capsys):

@@ -65,7 +65,7 @@ def test_workers_are_a_positive_integer_or_ray(workers):
 
 def test_a_missing_ray_is_named_with_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UnsupportedError, match=r"workers='ray' needs Ray .*pip install 'budgetalloc\[ray\]'"):
+    with pytest.raises(UnsupportedError, match=r"workers='ray' needs ray .*pip install 'budgetalloc\[ray\]'"):
         list(in_parallel(pow, 2, 3, "ray"))
 
 

@@ -171,8 +171,9 @@ class Recorder(TrainerCallback):  # type: ignore[misc, unused-ignore]
         self.curve.append(point)
         if (attached := self._attached()) is not None:
             attached.held_out(point.expected, time.perf_counter() - began)
+        several = [len(group) > 1 for group in self._groups.values() if group.total() > 1]  # a single one is not mixed
         self._groups.clear()
         self._true.clear()
-        shown = {} if mixed_groups is None else {"mixed": f"{mixed_groups:.2f}"}
+        shown = {"mixed": f"{sum(several) / len(several):.2f}"} if several else {}
         self._bar.set_postfix(success=f"{point.success:.3f}", **shown)
         self._resumed = time.perf_counter()

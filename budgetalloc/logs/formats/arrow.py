@@ -6,7 +6,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from budgetalloc.errors import InputError, UnsupportedError, printable
+from budgetalloc.errors import InputError, imported, printable
 from budgetalloc.logs.reading import Reading
 
 BATCH = 65_536  # rows
@@ -16,14 +16,8 @@ _LINES = 16  # so many times `max_line` are the most bytes of what is read of a 
 
 def pyarrow() -> ModuleType:
     """The library, imported when it is needed; raises `UnsupportedError` where it is not installed."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise UnsupportedError(
-            f"Reading parquet and Arrow files needs pyarrow ({error}): pip install 'budgetalloc[logs]'."
-        ) from error
-    return pyarrow  # type: ignore[no-any-return]
+    imported("pyarrow.parquet", "Reading parquet and Arrow files", "logs")
+    return imported("pyarrow", "Reading parquet and Arrow files", "logs")  # type: ignore[no-any-return]
 
 
 def faults() -> tuple[type[Exception], ...]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from budgetalloc.errors import InputError, UnsupportedError
+from budgetalloc.errors import InputError, imported
 from budgetalloc.logs.base import FAULTS, Notes, as_integer
 
 _SETTINGS = {"reward_weights", "log_unique_prompts"}
@@ -44,18 +44,13 @@ class Run:
 
 def read_run(path: Path, notes: Notes) -> Run:
     """Reads the file from end to end, keeping a few numbers for each completions table; notes what is damaged."""
-    try:
-        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-        from wandb.proto.wandb_internal_pb2 import Record
-    except ImportError as error:
-        raise UnsupportedError(
-            f"{path}: reading a W&B run needs wandb ({error}): pip install 'budgetalloc[wandb]'."
-        ) from error
+    record = imported("wandb.proto.wandb_internal_pb2", f"{path}: reading a W&B run", "wandb").Record
+    damaged = imported("google.protobuf.message", f"{path}: reading a W&B run", "wandb").DecodeError
     reader = _Reader(path.parent / "files", notes)
     for data in records(path, notes):
         try:
-            reader.take(Record.FromString(data))
-        except (DecodeError, *FAULTS):
+            reader.take(record.FromString(data))
+        except (damaged, *FAULTS):
             notes["broken record of the .wandb file"] += 1
     return reader.run
 

@@ -1,0 +1,76 @@
+"""Values in the source of a script: what is written out is found, and everything else is unknown, never wrong."""
+
+import ast
+
+import pytest
+
+from budgetalloc.cli.doctor.literals import UNKNOWN, Source
+
+
+def value_of(text, before=""):
+    source = Source(f"{before}\nRESULT = {text}\n")
+    return source.value(ast.parse("RESULT", mode="eval").body)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1 + 2 * 4", 9),
+        ("-1e-6", -1e-6),
+        ("[1, 'a', None, True]", [1, "a", None, True]),
+        ("(0, 2.5)", (0, 2.5)),
+        ("{'math': (0.3, 0.5)}", {"math": (0.3, 0.5)}),
+        ("dict(a=1, b=dict(c=2))", {"a": 1, "b": {"c": 2}}),
+        ("32 // 3 % 4 - 1", 1),
+        ("SIZE * 2", 16),
+    ],
+)
+def test_what_is_written_out(text, value):
+    assert value_of(text, "SIZE = 8") == value
+
+
+@pytest.mark.parametrize(
+    ("text", "before"),
+    [
+        ("x", "x = 1\nx = 2"),
+        ("x", "for x in range(3): pass"),
+        ("x", "x = 1\nx += 1"),
+        ("x", "def f(x=1): pass\nx = 2"),
+        ("x", "with open('f') as x: pass"),
+        ("x", "x, y = 1, 2"),
+        ("x", "x = x"),
+        ("x", "if (x := 3): pass"),
+        ("os.environ['A']", "import os"),
+        ("args.size", "import argparse"),
+        ("'a' * 10**9", ""),
+        ("1 / 0", ""),
+        ("{**x}", "x = {'a': 1}"),
+        ("dict(x, a=1)", "x = {}"),
+        ("[f(), 1]", ""),
+        ("not_there", ""),
+    ],
+)
+def test_what_only_running_it_can_tell(text, before):
+    assert value_of(text, before) is UNKNOWN
+
+
+def test_nothing_is_executed(tmp_path):
+    path = tmp_path / "made"
+    source = Source(f"x = open({str(path)!r}, 'w')\nGRPOConfig(open({str(path)!r}, 'w'), y=x)\n")
+    call = next(source.calls("GRPOConfig"))
+    assert source.arguments(call, "output_dir") == {"output_dir": UNKNOWN, "y": UNKNOWN}
+    assert not path.exists()
+
+
+def test_arguments_by_position_by_name_and_in_dictionaries():
+    text = "more = dict(b=2, c=f())\nrest = {'d': 4}\nmake(1, **more, **rest, **unknown())\nmake(*x)\n"
+    first, second = Source(text).calls("make")
+    assert Source(text).arguments(first, "a") == {"a": 1, "b": 2, "c": UNKNOWN, "d": 4, None: UNKNOWN}
+    assert Source(text).arguments(second, "a") == {None: UNKNOWN}
+
+
+def test_names_of_imports_are_followed():
+    source = Source(
+        "import trl.GRPOConfig as A\nfrom trl import GRPOConfig as B\nimport trl\nA()\nB()\ntrl.GRPOConfig()\n"
+    )
+    assert [call.lineno for call in source.calls("GRPOConfig")] == [4, 5, 6]
