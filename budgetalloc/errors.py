@@ -67,10 +67,17 @@ def imported(library: str, needed_for: str, extra: str, more: str = "") -> Any:
     try:
         return importlib.import_module(library)
     except ImportError as error:
-        raise UnsupportedError(
-            f"{needed_for} needs {library.partition('.')[0]} ({error}): pip install 'budgetalloc[{extra}]', or in a "
-            f"clone of the repository pip install '.[{extra}]'.{more}"
-        ) from error
+        name = library.partition(".")[0]
+        raise UnsupportedError(f"{needed_for} needs {name} ({error}): {installing(extra)}.{more}") from error
+
+
+def installing(extra: str) -> str:
+    """How to install what an extra of budgetalloc brings, from an index or from a clone.
+
+    >>> installing("ray")
+    "pip install 'budgetalloc[ray]', or in a clone of the repository pip install '.[ray]'"
+    """
+    return f"pip install 'budgetalloc[{extra}]', or in a clone of the repository pip install '.[{extra}]'"
 
 
 def shown(value: Any) -> str:

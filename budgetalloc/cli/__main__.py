@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from budgetalloc.cli.parser import parser
 from budgetalloc.cli.terminal import Plain
-from budgetalloc.errors import BudgetallocError
+from budgetalloc.errors import BudgetallocError, installing
 
 INTERRUPTED = 130
 
@@ -51,7 +51,7 @@ def answered(options: argparse.ArgumentParser, argv: Sequence[str] | None) -> in
         if (error.name or "budgetalloc").startswith("budgetalloc"):
             raise  # a defect of budgetalloc, not a missing package
         extra = "demo" if args.command == "demo" else "logs"
-        return _said(args, f"{error}. Install what it needs: pip install 'budgetalloc[{extra}]'", 1)
+        return _said(args, f"{error}. Install what it needs: {installing(extra)}", 1)
     return status
 
 

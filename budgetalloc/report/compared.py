@@ -1,12 +1,14 @@
-"""Two runs side by side, for a terminal and as JSON."""
+"""Two runs side by side, as text, page and JSON."""
 
 import json
 import math
 import textwrap
 from typing import Any
 
+from budgetalloc.report import plots
 from budgetalloc.report.findings import doubts_sentences, percent, shortened
 from budgetalloc.report.foresight import share
+from budgetalloc.report.html import document, escaped, table
 from budgetalloc.report.machine import plain
 from budgetalloc.report.sides import Curve, Level, Side, levels
 from budgetalloc.report.waste import MIXED, SINGLE
@@ -30,7 +32,8 @@ def compared(one: Side, other: Side) -> dict[str, Any]:
 
     Keys: `version`; `runs`, two of `log`, `kind`, `rollouts`, `steps`, `prompts`, `tokens`, `seconds`, `mixed`,
     `single`, `wasted` (shares of rollouts), `reward_first`, `reward_last` (of the batches, first and last twentieth),
-    `held_out_first`, `held_out_last`; `measured` ("held-out" or "batches"); `levels`, each with `reward` and, for both
+    `held_out_first`, `held_out_last`; `measured` ("held-out" or "batches"); `curves`, of both runs
+    (rollouts, reward) of what was measured; `levels`, each with `reward` and, for both
     runs, `rollouts`, `tokens` and `seconds` when it was first reached; `careful`, what the figures do not mean.
     """
     held_out = [side.held_out() for side in (one, other)]
@@ -47,6 +50,7 @@ def compared(one: Side, other: Side) -> dict[str, Any]:
         "version": VERSION,
         "runs": [_run(side, curve) for side, curve in zip((one, other), held_out, strict=True)],
         "measured": "held-out" if both else "batches",
+        "curves": [[list(point) for point in curve] for curve in curves],
         "levels": [_level(level) for level in levels(one, other, curves)],
         "careful": careful,
     }
@@ -107,30 +111,66 @@ def as_text(said: dict[str, Any], width: int = 100) -> str:
     """The comparison for a terminal."""
     one, other = said["runs"]
     lines = [
-        f"{letter}  {shortened(run['log'], width - 20)} ({run['kind']})" for letter, run in (("A", one), ("B", other))
+        f"{letter}  {shortened(run['log'], width - 20)} ({run['kind']})"
+        for letter, run in zip("AB", (one, other), strict=True)
     ]
     lines += ["", f"  {'':<30}{'A':>14}{'B':>14}{'B / A':>9}"]
-    for name, label in ROWS.items():
-        pair = (one[name], other[name])
-        if all(isinstance(x, float) and math.isnan(x) for x in pair):
-            continue
-        cells = [percent(x) if name in _SHARES else number(x) for x in pair]
-        ratio = "" if name in _SHARES or "reward" in name or "held" in name else quotient(*pair)
-        lines.append(f"  {label:<30}{cells[0]:>14}{cells[1]:>14}{ratio:>9}".rstrip())
-    what = "THE SAME HELD-OUT REWARD" if said["measured"] == "held-out" else "THE SAME REWARD OF THE BATCHES"
-    lines += ["", f"UNTIL {what} WAS REACHED FIRST", ""]
+    lines += [f"  {row[0]:<30}{row[1]:>14}{row[2]:>14}{row[3]:>9}".rstrip() for row in used_rows(said)]
+    lines += ["", heading(said).upper(), ""]
     if not said["levels"]:
         lines.append("  No reward above the start was reached by both.")
     for level in said["levels"]:
         lines.append(f"  reward {level['reward']:.3f}")
-        for name in ("rollouts", "tokens", "seconds"):
-            pair = level[name]
-            if not all(math.isnan(x) for x in pair):
-                cells = [number(x) for x in pair]
-                lines.append(f"    {name:<28}{cells[0]:>14}{cells[1]:>14}{quotient(*pair):>9}")
+        lines += [f"    {row[0]:<28}{row[1]:>14}{row[2]:>14}{row[3]:>9}" for row in level_rows(level)]
     for text in said["careful"]:
         lines += ["", *textwrap.wrap(text, width)]
     return "\n".join(lines)
+
+
+def heading(said: dict[str, Any]) -> str:
+    """What the rows of the levels are about."""
+    what = "held-out reward" if said["measured"] == "held-out" else "reward of the batches"
+    return f"Until the same {what} was reached first"
+
+
+def used_rows(said: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+    """What each run used and reached: name, A, B, and B / A where that is meaningful; unknown rows are left out."""
+    one, other = said["runs"]
+    rows = []
+    for name, label in ROWS.items():
+        pair = (one[name], other[name])
+        if not all(isinstance(x, float) and math.isnan(x) for x in pair):
+            cells = [percent(x) if name in _SHARES else number(x) for x in pair]
+            ratio = quotient(*pair) if name in ("rollouts", "steps", "prompts", "tokens", "seconds") else ""
+            rows.append((label, cells[0], cells[1], ratio))
+    return rows
+
+
+def level_rows(level: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+    """What each run needed for a reward, in rollouts, tokens and seconds as far as they are known."""
+    names = [name for name in ("rollouts", "tokens", "seconds") if not all(math.isnan(x) for x in level[name])]
+    return [(name, *(number(x) for x in level[name]), quotient(*level[name])) for name in names]
+
+
+def as_html(said: dict[str, Any]) -> str:
+    """The comparison as one self-contained page."""
+    names = [shortened(run["log"], 80) for run in said["runs"]]
+    keys = zip(("mixed", "all_fail"), "AB", names, strict=True)
+    legend = "".join(
+        f'<li><span class="key" style="--edge:var(--{edge})"></span>{letter}: {escaped(name)}</li>'
+        for edge, letter, name in keys
+    )
+    body = ["<h1>Two runs side by side</h1>", f'<ul class="legend">{legend}</ul>']
+    body += [f'<p class="limits">{escaped(text)}</p>' for text in said["careful"]]
+    body.append(table(("", "A", "B", "B / A"), used_rows(said)))
+    body.append(f"<h2>{heading(said)}</h2>")
+    if all(said["curves"]):
+        lines = dict(zip(("one", "other"), said["curves"], strict=True))
+        body.append(f"<figure>{plots.curves(lines, 'Reward of both runs', 'rollouts')}</figure>")
+    for level in said["levels"]:
+        body.append(table((f"reward {level['reward']:.3f}", "A", "B", "B / A"), level_rows(level)))
+    body += [] if said["levels"] else ["<p>No reward above the start was reached by both.</p>"]
+    return document(f"budgetalloc report: {names[0]} and {names[1]}", body)
 
 
 def number(value: float) -> str:

@@ -69,7 +69,7 @@ svg text { fill: var(--text); font-size: 12px; }
 .grid { stroke: var(--rule); stroke-width: 1; } .axis { stroke: var(--soft); stroke-width: 1; }
 .diagonal { stroke: var(--soft); stroke-width: 1.5; stroke-dasharray: 5 4; }
 .point { fill: var(--mixed); } .span { stroke: var(--mixed); stroke-width: 3; }
-.line { fill: none; stroke-width: 2.5; }
+.line { fill: none; stroke-width: 2.5; } .one { stroke: var(--mixed); } .other { stroke: var(--all_fail); }
 .mixed { fill: var(--mixed); } .all_fail { fill: var(--all_fail); } .all_pass { fill: var(--all_pass); }
 .tied { fill: var(--tied); } .single { fill: var(--single); }
 .expected { fill: var(--expected); } .foreseen { stroke: var(--mixed); fill: none; }
@@ -95,48 +95,54 @@ def as_html(report: Report) -> str:
     """
     waste = report.waste
     body = [
-        f"<h1>{_escaped(report.name)}</h1>",
-        f'<p class="first">{_escaped(headline(waste))}</p>',
-        f'<p class="soft">{_escaped(size_sentence(waste))} Read as {_escaped(report.kind)}.</p>',
-        *(f'<p class="limits">{_escaped(text)}</p>' for text in doubts_sentences(report.notes, report.doubts)),
-        *_paragraphs([tokens_sentence(waste), singles_sentence(waste)]),
+        f"<h1>{escaped(report.name)}</h1>",
+        f'<p class="first">{escaped(headline(waste))}</p>',
+        f'<p class="soft">{escaped(size_sentence(waste))} Read as {escaped(report.kind)}.</p>',
+        *(f'<p class="limits">{escaped(text)}</p>' for text in doubts_sentences(report.notes, report.doubts)),
+        *paragraphs([tokens_sentence(waste), singles_sentence(waste)]),
         _cards(waste),
         "<h2>Where the rollouts went</h2>",
         _time(waste),
         "<h2>Prompts</h2>",
-        *_paragraphs(prompts_sentences(waste)),
+        *paragraphs(prompts_sentences(waste)),
         _prompts(waste, report.texts),
         "<h2>What could be predicted?</h2>",
-        *_paragraphs(foresight_sentences(waste)),
+        *paragraphs(foresight_sentences(waste)),
         _foresight(waste),
-        *_paragraphs(forecast_sentences(waste)),
+        *paragraphs(forecast_sentences(waste)),
         _forecast(waste),
         "<h2>What other policies would have drawn</h2>",
     ]
     if report.replayed is None:
-        body.append(f"<p>Not replayed: {_escaped(report.why_not.rstrip('.'))}.</p>")
+        body.append(f"<p>Not replayed: {escaped(report.why_not.rstrip('.'))}.</p>")
     else:
         body.append(_rivals(report.replayed))
-    notes = "".join(f"<li>{_escaped(text)}</li>" for text in notes_sentences(waste, report.notes, report.doubts))
+    notes = "".join(f"<li>{escaped(text)}</li>" for text in notes_sentences(waste, report.notes, report.doubts))
     body += ["<h2>What was left out or assumed</h2>", f"<ul>{notes}</ul>"]
+    return document(f"budgetalloc report: {report.name}", body)
+
+
+def document(title: str, body: Iterable[str]) -> str:
+    """A page with this title, whose content security policy forbids scripts and loading."""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
         'img-src data:">\n<link rel="icon" href="data:,">\n'
-        f"<title>budgetalloc report: {_escaped(report.name)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
+        f"<title>{escaped(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
         + "\n".join(body)
         + "\n</body>\n</html>\n"
     )
 
 
-def _escaped(text: object) -> str:
+def escaped(text: object) -> str:
     """Safe in HTML; the file is written as UTF-8, which has no lone surrogates."""
     return html.escape(str(text).encode(errors="replace").decode(), quote=True).replace(" %", "&nbsp;%")
 
 
-def _paragraphs(sentences: Iterable[str]) -> list[str]:
-    return [f"<p>{_escaped(text)}</p>" for text in sentences if text]
+def paragraphs(sentences: Iterable[str]) -> list[str]:
+    """Each sentence as a paragraph."""
+    return [f"<p>{escaped(text)}</p>" for text in sentences if text]
 
 
 def _kinds(waste: Waste) -> list[str]:
@@ -151,12 +157,12 @@ def _cards(waste: Waste) -> str:
     cards.append((f"{len(waste.always()):,}", "prompts always solved", "var(--rule)"))
     if waste.tokens and waste.wasted_tokens is not None:
         cards.append((percent(share(waste.wasted_tokens, waste.tokens)), "of tokens in wasted rollouts", "var(--rule)"))
-    cells = [f'<div class="card" style="--edge:{edge}"><b>{_escaped(x)}</b>{text}</div>' for x, text, edge in cards]
+    cells = [f'<div class="card" style="--edge:{edge}"><b>{escaped(x)}</b>{text}</div>' for x, text, edge in cards]
     return f'<div class="cards">{"".join(cells)}</div>'
 
 
 def _figure(title: str, picture: str, caption: str) -> str:
-    return f"<figure><h3>{_escaped(title)}</h3>{picture}<figcaption>{_escaped(caption)}</figcaption></figure>"
+    return f"<figure><h3>{escaped(title)}</h3>{picture}<figcaption>{escaped(caption)}</figcaption></figure>"
 
 
 def _ticks(time: Sequence[dict[str, float]]) -> list[tuple[float, str]]:
@@ -204,9 +210,9 @@ def _prompts(waste: Waste, texts: Mapping[Id, str]) -> str:
         + ([f"{row['wasted_tokens']:,}"] if tokens else [])
         for row in worst(waste, texts, 8)
     ]
-    table = f'<div class="beside"><h3>Most wasted rollouts</h3>{_table(head, rows)}</div>' if rows else ""
+    worst_ones = f'<div class="beside"><h3>Most wasted rollouts</h3>{table(head, rows)}</div>' if rows else ""
     caption = "Prompts by their mean success over the whole run."
-    return f'<div class="plots">{_figure("Prompts", picture, caption)}{table}</div>'
+    return f'<div class="plots">{_figure("Prompts", picture, caption)}{worst_ones}</div>'
 
 
 def _foresight(waste: Waste) -> str:
@@ -273,20 +279,20 @@ def _rivals(replayed: Replayed) -> str:
         ]
         for row in replayed.rows
     ]
-    told = "".join(_paragraphs(replay_sentences(replayed)))
+    told = "".join(paragraphs(replay_sentences(replayed)))
     return (
-        f'<div class="plots">{"".join(pictures)}</div>{_table(head, rows_)}{told}'
-        f'<div class="limits"><h3>What a replay can and cannot tell</h3>{"".join(_paragraphs(LIMITS))}</div>'
+        f'<div class="plots">{"".join(pictures)}</div>{table(head, rows_)}{told}'
+        f'<div class="limits"><h3>What a replay can and cannot tell</h3>{"".join(paragraphs(LIMITS))}</div>'
     )
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """The first column is text, the others are numbers."""
 
     def line(cells: Sequence[str], tag: str) -> str:
         named = [
-            f'<{tag} class="name">{_escaped(cells[0])}</{tag}>',
-            *(f"<{tag}>{_escaped(x)}</{tag}>" for x in cells[1:]),
+            f'<{tag} class="name">{escaped(cells[0])}</{tag}>',
+            *(f"<{tag}>{escaped(x)}</{tag}>" for x in cells[1:]),
         ]
         return f"<tr>{''.join(named)}</tr>"
 

@@ -5,7 +5,7 @@ Sizes are in units of the drawing, which is 420 wide: on a phone a unit is nearl
 
 import html
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 WIDTH, HEIGHT = 420, 230
@@ -56,6 +56,23 @@ def line(values: Sequence[float], ticks: Sequence[tuple[float, str]], title: str
         run = f"{run} {point}" if run else point
         parts[-1] = f'<polyline class="line {name}" points="{run}"/>'
     return _svg([*_grid(), *parts, *_across(ticks, count, x)], title)
+
+
+def curves(lines: Mapping[str, Sequence[tuple[float, float]]], title: str, x: str) -> str:
+    """Several curves of any values over any x from 0, by class of the style sheet; the axis begins at the lowest."""
+    points = [point for line in lines.values() for point in line]
+    low, high = min(y for _, y in points), max(y for _, y in points)
+    width, size = max(at for at, _ in points) or 1.0, (high - low) or 1.0
+    parts = []
+    for k in range(5):
+        y = _y(k / 4)
+        parts.append(f'<line class="grid" x1="{_LEFT}" y1="{y:.1f}" x2="{WIDTH - _RIGHT}" y2="{y:.1f}"/>')
+        parts.append(_text(_LEFT - 6, y + 4, f"{low + size * k / 4:.3g}", "end"))
+    for name, line in lines.items():
+        places = " ".join(f"{_x(at / width, 1):.1f},{_y((y - low) / size):.1f}" for at, y in line)
+        parts.append(f'<polyline class="line {name}" points="{places}"/>')
+    ticks = [(k / 2, f"{width * k / 2:,.0f}") for k in range(3)]
+    return _svg([*parts, *_across(ticks, 1, x)], title)
 
 
 def calibration(points: Sequence[tuple[float, float, float]], title: str, x: str) -> str:

@@ -79,7 +79,7 @@ class Side:
 def reached(curve: Curve, level: float) -> float:
     """The rollouts at which a curve first reaches a level, on straight lines between its points; NaN if it never does.
 
-    >>> reached([(0.0, 0.2), (100.0, 0.4), (200.0, 0.3)], 0.3), reached([(0.0, 0.2)], 0.3)
+    >>> reached([(0.0, 0.25), (100.0, 0.75), (200.0, 0.5)], 0.5), reached([(0.0, 0.25)], 0.5)
     (50.0, nan)
     """
     before: tuple[float, float] | None = None

@@ -297,7 +297,7 @@ def test_report_says_what_is_true_of_the_log(log, tmp_path, capsys):
     assert max(map(len, out.splitlines())) <= 120
 
 
-def test_two_runs_are_shown_side_by_side(log, capsys):
+def test_two_runs_are_shown_side_by_side(log, tmp_path, capsys):
     status, out, errors = said(capsys, "report", log, log)
     assert (status, errors) == (0, "")
     assert out.startswith(f"A  {log} (ledger)\nB  {log} (ledger)\n")
@@ -306,9 +306,12 @@ def test_two_runs_are_shown_side_by_side(log, capsys):
     answer = json.loads(said(capsys, "report", log, log, "--json")[1])
     assert [run["rollouts"] for run in answer["runs"]] == [768, 768]
     assert answer["measured"] == "batches"
-    status, out, errors = said(capsys, "report", log, log, "--html", "page.html")
+    page = tmp_path / "page.html"
+    assert said(capsys, "report", log, log, "--html", page)[0] == 0
+    assert "<svg" in page.read_text()
+    status, out, errors = said(capsys, "report", log, log, "--policy", "uniform")
     assert (status, out) == (1, "")
-    assert "--html is for the report of one run" in errors
+    assert "--policy is for the report of one run" in errors
 
 
 def test_replay_of_uniform_draws_the_log_again(log, capsys):

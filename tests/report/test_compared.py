@@ -63,6 +63,7 @@ def test_what_is_not_known_is_left_out_and_said(tmp_path):
     path = run(tmp_path / "a.jsonl", SLOW)
     said = compared.compared(side(path, with_progress=False), side(path))
     assert math.isnan(said["runs"][0]["seconds"])
+    assert ">-<" in compared.as_html(said)
     assert compared.UNTIMED in said["careful"]
     answer = json.loads(compared.as_json(said))
     assert answer["runs"][0]["seconds"] is None
@@ -88,3 +89,13 @@ def test_a_level_is_first_reached_on_the_line_between_two_points():
     curve = [(0.0, 0.0), (10.0, 0.5), (20.0, 0.2), (30.0, 1.0)]
     assert [reached(curve, level) for level in (0.0, 0.25, 0.5, 0.75)] == [0.0, 5.0, 10.0, pytest.approx(26.875)]
     assert math.isnan(reached(curve, 1.5))
+
+
+def test_the_page_is_plain_and_escapes_what_a_log_holds(tmp_path):
+    path = run(tmp_path / "<img src=x>.jsonl", SLOW, held_out=FAST)
+    page = compared.as_html(compared.compared(side(path), side(path)))
+    assert "<img" not in page
+    assert "&lt;img src=x&gt;" in page
+    assert "<script" not in page
+    assert page.count("<polyline") == 2
+    assert page.count("<table>") == 1 + len(compared.compared(side(path), side(path))["levels"])

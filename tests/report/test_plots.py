@@ -14,6 +14,8 @@ DRAWN = {
     "empty line": plots.line([NAN], [(0.5, "0")], "t", "x", "foreseen"),
     "calibration": plots.calibration([(0.05, 0.1, 10), (0.95, 1.0, 1)], "t", "x"),
     "columns": plots.columns([("mixed", 3, "<b>"), ("alone", 0, "")], "a & b", "x"),
+    "curves": plots.curves({"one": [(0.0, 0.25), (10.0, 0.75)], "other": [(5.0, -1.0)]}, "t", "x"),
+    "a flat curve": plots.curves({"one": [(0.0, 0.5)]}, "t", "x"),
     "no columns": plots.columns([], "t", "x"),
     "dots": plots.dots(
         [plots.Dot("reinforce_ada", 1.0, 0.8, 1.2), plots.Dot("c", 0.35, 0.01, 0.6), plots.Dot("b", 0.0, NAN, NAN)],

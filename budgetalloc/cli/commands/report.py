@@ -3,6 +3,7 @@
 import argparse
 import shutil
 import sys
+from pathlib import Path
 
 from budgetalloc.cli.config import Config
 from budgetalloc.cli.logs import bar, opened, watched
@@ -35,26 +36,32 @@ def run(args: argparse.Namespace) -> None:
     if args.html is not None:
         from budgetalloc.report.html import as_html
 
-        args.html.parent.mkdir(parents=True, exist_ok=True)
-        args.html.write_text(as_html(summary), encoding="utf-8", errors="backslashreplace")
-        print(f"Written: {args.html}", file=sys.stderr)
+        _write(args.html, as_html(summary))
     print(as_json(summary) if args.json else as_text(summary, _width()))
 
 
 def compare(args: argparse.Namespace) -> None:
     """Prints two runs side by side."""
-    for name, given in (("--html", args.html), ("--policy", args.policy), ("--steps", args.steps)):
+    for name, given in (("--policy", args.policy), ("--steps", args.steps)):
         if given is not None:
             raise InputError(f"{name} is for the report of one run: leave it out, or give one run.")
     sides = []
-    for path in (args.log, args.other):
-        reading = opened(argparse.Namespace(**{**vars(args), "log": path}))
+    for log in (args.log, args.other):
+        reading = opened(argparse.Namespace(**{**vars(args), "log": log}))
         with_range = reading.reward_range and (0.0, 1.0)  # the reader has mapped the rewards
         summary = report(reading, policies=(), reward_range=with_range, watch=watched(reading))
-        known = reading.kind == "ledger" and reading.path is not None
-        sides.append(Side(summary, read_progress(reading.path) if known else Progress()))
+        path = reading.path if reading.kind == "ledger" else None
+        sides.append(Side(summary, Progress() if path is None else read_progress(path)))
     said = compared.compared(*sides)
+    if args.html is not None:
+        _write(args.html, compared.as_html(said))
     print(compared.as_json(said) if args.json else compared.as_text(said, _width()))
+
+
+def _write(path: Path, page: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page, encoding="utf-8", errors="backslashreplace")
+    print(f"Written: {path}", file=sys.stderr)
 
 
 def _width() -> int:

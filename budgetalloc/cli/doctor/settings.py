@@ -13,7 +13,7 @@ from budgetalloc.errors import BudgetallocError, InputError
 def of_config(config: Config, processes: int) -> Setup:
     """What a file of settings says about a run with TRL."""
     unread, refused = ["the reward functions: your training script has them"], list[str]()
-    given: dict[str | None, Any] = {**config.grpo}
+    given: dict[str | None, Any] = {str(name): value for name, value in config.grpo.items()}
     if not given:
         given[None] = UNKNOWN
         unread.append("GRPOConfig: the file has no section grpo")
