@@ -140,7 +140,7 @@ def used_rows(said: dict[str, Any]) -> list[tuple[str, str, str, str]]:
     for name, label in ROWS.items():
         pair = (one[name], other[name])
         if not all(isinstance(x, float) and math.isnan(x) for x in pair):
-            cells = [percent(x) if name in _SHARES else number(x) for x in pair]
+            cells = [percent(x) if name in _SHARES else number(x, exact="reward" in name) for x in pair]
             ratio = quotient(*pair) if name in ("rollouts", "steps", "prompts", "tokens", "seconds") else ""
             rows.append((label, cells[0], cells[1], ratio))
     return rows
@@ -166,21 +166,25 @@ def as_html(said: dict[str, Any]) -> str:
     body.append(f"<h2>{heading(said)}</h2>")
     if all(said["curves"]):
         lines = dict(zip(("one", "other"), said["curves"], strict=True))
-        body.append(f"<figure>{plots.curves(lines, 'Reward of both runs', 'rollouts')}</figure>")
+        body.append(
+            f'<figure style="max-width: 32rem">{plots.curves(lines, "Reward of both runs", "rollouts")}</figure>'
+        )
     for level in said["levels"]:
         body.append(table((f"reward {level['reward']:.3f}", "A", "B", "B / A"), level_rows(level)))
     body += [] if said["levels"] else ["<p>No reward above the start was reached by both.</p>"]
     return document(f"budgetalloc report: {names[0]} and {names[1]}", body)
 
 
-def number(value: float) -> str:
-    """A count or a reward; "-" if it is not known.
+def number(value: float, exact: bool = False) -> str:
+    """A count, or with `exact` a reward; "-" if it is not known.
 
-    >>> number(12345.4), number(0.4567), number(float("nan"))
-    ('12,345', '0.457', '-')
+    >>> number(12345.4), number(31.25), number(0.1, exact=True), number(float("nan"))
+    ('12,345', '31.2', '0.100', '-')
     """
     if math.isnan(value):
         return "-"
+    if exact:
+        return f"{value:.3f}"
     return f"{value:,.0f}" if isinstance(value, int) or abs(value) >= 100 else f"{value:.3g}"
 
 

@@ -270,6 +270,21 @@ def test_metrics_of_groups_of_one_say_something(build):
     assert [entry["budgetalloc/pool_met"] for entry in logged][:2] == [0.0, logged[0]["budgetalloc/prompts"] / 400]
 
 
+def test_equal_rewards_that_trl_misses_are_counted(build):
+    """Findings D13: the deviation of eight float32 0.2 is 1.6e-8, above the 1e-8 below which TRL takes it for 0."""
+    for policy, key, share in (
+        (ba.uniform(), "frac_reward_zero_std", 0.0),
+        (ba.knapsack(), "budgetalloc/frac_reward_zero_std", 1.0),
+    ):
+        trainer = build(reward=lambda completions, **_: [0.2] * len(completions), num_generations=8, max_steps=1)
+        attach(trainer, policy, floor=8)
+        trainer.train()
+        logged = next(entry for entry in trainer.state.log_history if "loss" in entry)
+        assert logged[key] == share
+        assert logged["budgetalloc/all_equal"] == 1.0
+        assert logged["budgetalloc/advantage/frac_nonzero"] == 0.0
+
+
 def test_decisions_in_one_optimizer_step_are_told_apart(build, tmp_path):
     """Findings A5: with several generation batches a step, the ledger showed groups that nobody had decided."""
     trainer = build(steps_per_generation=1, gradient_accumulation_steps=4, per_device_train_batch_size=8, max_steps=2)
