@@ -124,4 +124,4 @@ $(TRAINERS:%=.venv-%/installed): .venv-%/installed: constraints-%.txt integratio
 	touch $@
 
 clean:
-	rm -rf .venv .venv-* runs site
+	rm -rf .venv .venv-* runs site dist

@@ -90,9 +90,7 @@ def measured():
     lines = EVIDENCE[EVIDENCE.index("## Can the default hurt me") :].splitlines()
     names = next(line for line in lines if line.startswith("| mix |")).strip("|").split("|")
     names = [name.strip() for name in names]
-    mix, start, mean, pass64, mean_adaptive, pass64_adaptive = (
-        at for at, name in enumerate(names) if name in wanted
-    )
+    mix, start, mean, pass64, mean_adaptive, pass64_adaptive = (at for at, name in enumerate(names) if name in wanted)
     assert [names[at] for at in (mix, start, mean, pass64, mean_adaptive, pass64_adaptive)] == list(wanted)
     rows = table(EVIDENCE, "## Can the default hurt me")
     return [[row[at] for at in (mix, start, mean, mean_adaptive, pass64, pass64_adaptive)] for row in rows]

@@ -2,8 +2,8 @@
 
 python tests/wheel.py DIST UV CONSTRAINTS       # the Python that runs this is that of the environments
 
-Two environments, outside of the repository: the core alone, and `[trl]` beside a torch that was there before. Nothing of
-the repository is importable in them.
+Two environments, outside of the repository: the core alone, and `[trl]` beside a torch that was there before. Nothing
+of the repository can be imported in them.
 """
 
 import os
@@ -118,8 +118,14 @@ class Bare:
 
     def _call(self, words: list[object], status: int = 0) -> str:
         line = [str(word) for word in words]
-        done = subprocess.run(line, cwd=self.folder if self.folder.exists() else None, env=self.env,
-                              capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            line,
+            cwd=self.folder if self.folder.exists() else None,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if done.returncode != status:
             sys.exit(f"{' '.join(line)}: status {done.returncode}\n{done.stdout}\n{done.stderr}")
         return done.stdout

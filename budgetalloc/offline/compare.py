@@ -200,7 +200,8 @@ def summarise(steps: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         for at, figure in enumerate(FIGURES):
             for suffix, value_S in (("", value_SF[:, at]), ("_diff", value_SF[:, at] - base_SF[:, at])):
                 low, high = interval(value_S)
-                row |= {figure + suffix: float(value_S.mean()), f"{figure}{suffix}_low": low, f"{figure}{suffix}_high": high}
+                column = figure + suffix
+                row |= {column: float(value_S.mean()), f"{column}_low": low, f"{column}_high": high}
         rows.append(row)
     return rows
 

@@ -1,8 +1,8 @@
 """A hook of mkdocs: files of the repository as pages of the site, at their own paths, so that nothing is copied.
 
-A relative link between two files of the repository is the same link on the site, without docs/; a link to a file that is
-not a page gets the file itself. A notebook becomes a page from its stored outputs. A link to a place of the repository that the
-site does not have is shown as text.
+A relative link between two files of the repository is the same link on the site, without docs/; a link to a file that
+is not a page gets the file itself. A notebook becomes a page from its stored outputs. A link to a place of the
+repository that the site does not have is shown as text.
 """
 
 import base64

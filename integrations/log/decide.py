@@ -24,7 +24,7 @@ def decision(seen: dict) -> list[str]:
     if wasted < WASTED:
         return [*lines, "Keep what you have: most rollouts have a gradient already."]
     if explained is None:
-        return [*lines, "No prompt returned, so the log cannot say whether beliefs help: see `a pool that is seen once`."]
+        return [*lines, "No prompt returned, so the log cannot say whether beliefs would have helped."]
     lines.append(f"Beliefs explain {explained:.0%} of the variance of success one step ahead.")
     if explained < EXPLAINED:
         return [*lines, "Past rewards tell little here. Try groups of another size first, or a policy in rounds."]

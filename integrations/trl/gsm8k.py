@@ -1,7 +1,7 @@
 """A right answer and a format, with TRL: the beliefs are about the answer, the gradient is of both.
 
-python gsm8k.py                                             # GSM8K, Qwen2.5-0.5B-Instruct
-python gsm8k.py --model FOLDER --data train.jsonl --steps 50     # columns `question` and `answer`, "... #### 42" or "42"
+python gsm8k.py                                        # GSM8K, Qwen2.5-0.5B-Instruct
+python gsm8k.py --model FOLDER --data train.jsonl      # columns `question` and `answer`, such as "... #### 42" or "42"
 """
 
 import argparse
@@ -25,12 +25,13 @@ def said(completions: list[Any]) -> list[str]:
 
 def correct(completions: list[Any], answer: list[str], **_: Any) -> list[float]:
     """1 if the number between the marks is the right one, else 0: this is success."""
-    numbers = [found[1].replace(",", "") if (found := ANSWER.search(text)) else None for text in said(completions)]
+    marked = [ANSWER.search(text) for text in said(completions)]
+    numbers = [match and match[1].replace(",", "") for match in marked]
     return [float(number == right) for number, right in zip(numbers, answer, strict=True)]
 
 
 def formatted(completions: list[Any], **_: Any) -> list[float]:
-    """1 if an answer stands between the marks at the end. Soon it nearly always does, so it must not count as success."""
+    """1 if an answer stands between the marks at the end. Soon it nearly always does, so it is not success."""
     return [float(bool(ANSWER.search(text))) for text in said(completions)]
 
 

@@ -1,6 +1,6 @@
 """A reward model with a range, with TRL: its score is any number, and the beliefs need one from 0 to 1.
 
-python reward_model.py train.jsonl --range -5 5         # a column `prompt`; without --range it is learned from the scores
+python reward_model.py train.jsonl --range -5 5       # a column `prompt`; without --range it is learned from the scores
 """
 
 import argparse

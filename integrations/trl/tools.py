@@ -1,6 +1,6 @@
 """An environment of several turns with a tool, with TRL: the model finds a number by asking "higher or lower".
 
-python tools.py --model Qwen/Qwen3-0.6B --steps 100         # a model whose chat template knows tools; pip install jmespath
+python tools.py --model Qwen/Qwen3-0.6B --steps 100         # a model whose chat template knows tools
 """
 
 import argparse
@@ -17,7 +17,7 @@ class HigherOrLower:
     """One for each rollout. `reset` gets the columns of the rollout's row; public methods are the model's tools."""
 
     def reset(self, secret: int, most: int, **_: Any) -> None:
-        self.secret, self.most, self.found = secret, most, False
+        self.secret, self.most, self.solved = secret, most, False
 
     def guess(self, number: int) -> str:
         """
@@ -29,12 +29,12 @@ class HigherOrLower:
         Returns:
             Whether the secret is higher or lower, or that it was found.
         """
-        self.found |= number == self.secret
+        self.solved |= number == self.secret
         return "found" if number == self.secret else "higher" if self.secret > number else "lower"
 
     def get_reward(self) -> float:
         """1 if the number was found: TRL takes it as a reward function."""
-        return float(self.found)
+        return float(self.solved)
 
 
 def games(count: int) -> Dataset:

@@ -1,4 +1,4 @@
-"""The examples that people start from, each on a tiny model: they train, and their rewards and settings do what they say."""
+"""The examples that people start from, each on a tiny model: they train, and do what they say."""
 
 import doctest
 import importlib.util
@@ -53,7 +53,7 @@ def test_a_right_answer_and_a_format(small):
         Dataset.from_list([{"question": f"{n} + 1,000?", "answer": f"So.\n#### {n + 1000:,}"} for n in range(24)])
     )
     assert data[3]["answer"] == "1003"
-    assert data.column_names == ["prompt", "answer"]
+    assert set(data.column_names) == {"prompt", "answer"}
     right = [[{"role": "assistant", "content": text}] for text in ("1. <answer> 1,003 </answer>", "<answer>4</answer>")]
     assert gsm8k.correct([*right, "<answer>1003</answer>.", "1003"], ["1003"] * 4) == [1, 0, 0, 0]
     assert gsm8k.formatted([*right, "<answer>1003</answer>.", "1003"]) == [1, 1, 0, 0]
@@ -65,7 +65,7 @@ def test_a_right_answer_and_a_format(small):
 
 def test_the_format_does_not_count_as_success(small, monkeypatch):
     gsm8k = example("trl/gsm8k.py")
-    monkeypatch.setattr(gsm8k, "ANSWER", re.compile("(.?)"))  # what a trained model does: each completion has the format
+    monkeypatch.setattr(gsm8k, "ANSWER", re.compile("(.?)"))  # as of a trained model: all have the format
     data = Dataset.from_list([{"prompt": row["prompt"], "answer": "7"} for row in rows()])
     small = small | {"max_completion_length": 3}
     trainer = gsm8k.build(str(WEIGHTS), data, **small)
@@ -111,7 +111,7 @@ def test_a_tool_of_several_turns(small):
     assert game.reset(secret=5, most=8) is None
     assert [game.guess(n) for n in (4, 6)] == ["higher", "lower"]
     assert game.get_reward() == 0
-    assert (game.guess(5), game.guess(1), game.get_reward()) == ("found", "lower", 1)  # found stays found
+    assert (game.guess(5), game.guess(1), game.get_reward()) == ("found", "higher", 1)  # found stays found
     data = tools.games(24)
     assert all(1 <= row["secret"] <= row["most"] for row in data)
     small = small | {"max_completion_length": 160, "processing_class": letters()}
@@ -128,7 +128,7 @@ def log_of(folder, rewards_G, steps=12):
     ids = [f"p{at}" for at in range(len(rewards_G)) for _ in range(4)]
     for step in range(steps):
         size = len(ids)
-        writer.append(step, ids, np.ravel(rewards_G), [10] * size, [0.5] * size, [4] * size)
+        writer.append(step, ids, np.ravel(rewards_G), [10] * size, [np.nan] * size, [4] * size)
     return path
 
 
