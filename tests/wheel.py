@@ -23,7 +23,7 @@ from budgetalloc import testing
 assert importlib.metadata.version("budgetalloc") == ba.__version__
 assert "site-packages" in ba.__file__, ba.__file__
 def mine(seed=0):
-    return ba.knapsack(seed=seed, value=ba.hit)
+    return ba.thompson(seed=seed, value=ba.hit)
 for check in testing.CHECKS:
     check(mine)
 print(f"{len(testing.CHECKS)} rules kept by a policy of one's own, budgetalloc", ba.__version__)
@@ -127,7 +127,7 @@ class Bare:
             check=False,
         )
         if done.returncode != status:
-            sys.exit(f"{' '.join(line)}: status {done.returncode}\n{done.stdout}\n{done.stderr}")
+            sys.exit(f"{' '.join(line)[:200]}: status {done.returncode}\n{done.stdout}\n{done.stderr}")
         return done.stdout
 
 
