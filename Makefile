@@ -16,7 +16,7 @@ WITHOUT_TRAINING := --ignore=budgetalloc/trl --ignore=budgetalloc/cli/testbed --
 FUZZED := tests/logs/test_fuzz.py tests/beliefs/test_state.py tests/cli/config/test_fuzz.py
 
 .DELETE_ON_ERROR:
-.PHONY: demo quick test check lint types docs pictures mutants fuzz bench soak scale trl-matrix trainers $(TRAINERS:%=trainer-%) clean
+.PHONY: demo quick test check lint types docs wheel pictures mutants fuzz bench soak scale trl-matrix trainers $(TRAINERS:%=trainer-%) clean
 
 .venv/bin/uv:  ## an installer that makes the environments in seconds, where pip takes minutes
 	$(PYTHON) -m venv .venv
@@ -65,7 +65,7 @@ demo: .venv/installed  ## real GRPO on a tiny language model: uniform against ad
 quick: lint types  ## before a commit: lint, types, the doctests and tests that neither load torch nor take seconds each
 	$(ONE_THREAD) $(BIN)/pytest -q -n 2 --dist loadfile -m "not slow" $(WITHOUT_TRAINING)
 
-test: .venv/installed $(VLLM) $(VERL)  ## all tests and doctests; those in a browser skip where npm's registry is out of reach
+test: .venv/installed .venv-docs/installed $(VLLM) $(VERL)  ## all tests and doctests; those in a browser skip where npm's registry is out of reach
 	-@$(MAKE) --no-print-directory .venv/browser/chromium
 	$(ONE_THREAD) $(BIN)/pytest -q -n 2 --dist loadfile
 
@@ -78,8 +78,13 @@ types: .venv/installed
 
 check: lint types test  ## what continuous integration runs
 
-docs: .venv-docs/installed  ## the site, in site/; stops at a broken link. With its environment, `make test` opens the site in the browser
+docs: .venv-docs/installed  ## the site, in site/; stops at a broken link. `make test` builds it too, and opens it in the browser
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build
+
+wheel: | .venv/bin/uv  ## wheel and sdist in dist/, installed into bare environments and tried there as a user would
+	rm -rf dist
+	$(BIN)/uv build --quiet --python $(PYTHON)
+	$(PYTHON) tests/wheel.py dist $(BIN)/uv constraints.txt
 
 pictures: .venv/installed  ## the pictures of the docs
 	$(ONE_THREAD) $(BIN)/python docs/build/pictures.py
@@ -119,4 +124,4 @@ $(TRAINERS:%=.venv-%/installed): .venv-%/installed: constraints-%.txt integratio
 	touch $@
 
 clean:
-	rm -rf .venv .venv-* runs site
+	rm -rf .venv .venv-* runs site dist

@@ -1,12 +1,15 @@
-"""Every name that the documents mention as `ba.x` or `budgetalloc.x` can be reached so after `import budgetalloc`."""
+"""The README is short and says what is measured; every name that a document mentions as `ba.x` can be reached."""
 
 import importlib
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
 import budgetalloc as ba
+from budgetalloc.cli.parser import parser
+from budgetalloc.policies.methods import published
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / name for name in ("README.md", "METHODS.md", "CONTRIBUTING.md")]
@@ -65,3 +68,93 @@ def test_the_readme_s_names_of_modules_need_no_import_of_their_own():
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = ba.nothing
+
+
+# The README itself.
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+EVIDENCE = (ROOT / "benchmarks/learning/README.md").read_text(encoding="utf-8")
+
+
+def table(text, heading):
+    """The cells of the first table after a heading, without its own heading."""
+    lines = text[text.index(heading) :].splitlines()
+    first = next(at for at, line in enumerate(lines) if line.startswith("|"))
+    end = next(at for at in range(first, len(lines) + 1) if at == len(lines) or not lines[at].startswith("|"))
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[first + 2 : end]]
+
+
+def measured():
+    """The rows that the README must have: the first table of the evidence, without rates and group sizes."""
+    wanted = ("mix", "start", "mean", "pass@64", "mean", "pass@64")
+    lines = EVIDENCE[EVIDENCE.index("## Can the default hurt me") :].splitlines()
+    names = next(line for line in lines if line.startswith("| mix |")).strip("|").split("|")
+    names = [name.strip() for name in names]
+    mix, start, mean, pass64, mean_adaptive, pass64_adaptive = (at for at, name in enumerate(names) if name in wanted)
+    assert [names[at] for at in (mix, start, mean, pass64, mean_adaptive, pass64_adaptive)] == list(wanted)
+    rows = table(EVIDENCE, "## Can the default hurt me")
+    return [[row[at] for at in (mix, start, mean, mean_adaptive, pass64, pass64_adaptive)] for row in rows]
+
+
+def test_the_readme_is_about_90_lines():
+    assert 70 <= len(README.splitlines()) <= 95
+
+
+def test_the_readme_s_table_is_that_of_the_evidence():
+    rows = measured()
+    text = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    assert table(README, "## Does it help?") == rows, f"the table of the README should be:\n{text}"
+
+
+def test_the_readme_says_the_size_of_the_models_in_the_sentence_with_the_gain():
+    section = " ".join(README[README.index("## Does it help?") :].split("|")[0].split())
+    (sentence,) = [x for x in re.split(r"(?<=\.)\s", section) if " above that of uniform " in x]
+    assert "340 k parameters" in sentence
+    assert "340 k parameters" in EVIDENCE
+    gains = [round(float(row[3]) - float(row[2]), 3) for row in measured()]
+    low, high = map(float, re.search(r"is (0\.\d\d) to (0\.\d\d) above", sentence).groups())
+    above = [gain for gain in gains if abs(gain) >= 0.005]
+    assert (round(min(above), 2), round(max(above), 2)) == (low, high)
+    numbers = {"ten": 10, "eleven": 11, "one": 1}
+    assert numbers[re.search(r"On (\w+) mixes", sentence)[1]] == len(gains)
+    assert numbers[re.search(r"on (\w+) mixes, and the same on one", sentence)[1]] == len(above) == len(gains) - 1
+    lower = sum(float(row[5]) < float(row[4]) for row in measured() if row[4] != "not recorded")
+    assert ("On two mixes coverage is lower" in README) == (lower == 2)
+
+
+def test_the_readme_s_links_lead_to_files():
+    targets = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", README)
+    assert len(targets) > 12
+    assert [target for target in targets if not (ROOT / target).exists()] == []
+
+
+def test_what_the_readme_tells_to_type_exists():
+    rules = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert set(re.findall(r"\bmake ([a-z]+)\b", README)) <= set(rules)
+    assert README.index("make demo") < README.index("make test") < README.index("## Install")
+    commands = next(x for x in parser()._actions if x.dest == "command").choices
+    assert set(re.findall(r"`budgetalloc (\w+)", README)) <= set(commands)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = set(project["optional-dependencies"]) - {"dev", "docs"}
+    assert extras == set(re.findall(r"\[(\w+)\]['`]", README))
+    assert f"one of {published()} in [METHODS.md]" in README
+
+
+def test_four_lines_attach_the_callback():
+    code = README[README.index("    from budgetalloc.trl import") :].split("\n\nverl takes")[0]
+    lines = [line.strip() for line in code.splitlines() if line.strip()]
+    assert len(lines) == 4
+    compile("\n".join(lines), "README.md", "exec")
+
+
+def test_versions_agree():
+    citation = (ROOT / "CITATION.cff").read_text()
+    version, date = re.search(r"^## (\S+) \((.*)\)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE).groups()
+    assert version == ba.__version__
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", date)
+    assert f"\nversion: {version}\n" in citation
+    assert f"\ndate-released: {date}\n" in citation
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    minors = [x.rpartition(" ")[2] for x in project["classifiers"] if re.search(r"Python :: 3\.\d", x)]
+    assert project["requires-python"] == f">={minors[0]}"
+    assert f"(Python {minors[0]} to {minors[-1]})" in README

@@ -34,6 +34,7 @@ def parser() -> argparse.ArgumentParser:
     _demo(commands)
     _methods(commands)
     _config(commands)
+    _recipe(commands)
     return top
 
 
@@ -210,7 +211,7 @@ def _config(commands: Any) -> None:
         "config",
         "checks a YAML file of settings, and prints every setting with its value",
         "Checks a YAML file with policy, budget, estimator and pacing. `demo`, `replay`, the learning benchmark and\n"
-        "integrations/trl/train.py read the same file. An error names the line and the nearest known key.",
+        "the recipe `trl` read the same file. An error names the line and the nearest known key.",
         "configs/trl_adaptive.yaml",
         "configs/knapsack.yaml --show",
         "--show                 (prints the defaults, a start for your own file)",
@@ -218,6 +219,19 @@ def _config(commands: Any) -> None:
     to.add_argument("file", nargs="?", type=Path, metavar="FILE", help="the file; left out, the defaults are shown")
     to.add_argument("--show", action="store_true", help="print every setting with its value, as YAML")
     _json(to)
+
+
+def _recipe(commands: Any) -> None:
+    to = _command(
+        commands,
+        "recipe",
+        "scripts and settings to start from",
+        "Lists the recipes, or prints one: a script that attaches a policy to a trainer, or a YAML file of settings.",
+        "",
+        "trl > train.py",
+        "trl.yaml > trl.yaml",
+    )
+    to.add_argument("name", nargs="?", metavar="NAME", help="a name of the list; left out, the list is printed")
 
 
 def _policy(to: argparse.ArgumentParser, text: str) -> None:

@@ -94,8 +94,8 @@ class Reading:
             raise unreadable(self.path, error) from error
 
     def texts(self, ids: Iterable[Id]) -> dict[Id, str]:
-        """The text of these prompts, where the log has it: a ledger of the callback, TRL's completions; of chat
-        messages, that of the last one."""
+        """The text of these prompts, where the log has it: a ledger of the callback, TRL's completions, a CSV file; of
+        chat messages, that of the last one."""
         texts = getattr(self._kind, "texts", None)
         return {} if texts is None else texts(self, ids)
 

@@ -133,6 +133,5 @@ def replay(
     run = comparisons(
         policies, world, rollouts, steps=steps, seeds=seeds, prompts=prompts, workers=workers, progress=progress
     )
-    table = summarise(run).reset_index().to_dict("records")
-    rows = [{**row, "min_group": policies[row["policy"]](seed=0).needs.min_group} for row in table]
+    rows = [{**row, "min_group": policies[row["policy"]](seed=0).needs.min_group} for row in summarise(run)]
     return Replayed(rows, steps, max(waste.rollouts // rollouts, 1), rollouts, prompts, len(seeds), prompts < batch)

@@ -1,15 +1,15 @@
 """A hook of mkdocs: files of the repository as pages of the site, at their own paths, so that nothing is copied.
 
-A relative link between two files of the repository is the same link on the site; a link to a file that is not a page
-gets the file itself. A notebook becomes a page from its stored outputs. A link to a place of the repository that the
-site does not have is shown as text.
+A relative link between two files of the repository is the same link on the site, without docs/; a link to a file that
+is not a page gets the file itself. A notebook becomes a page from its stored outputs. A link to a place of the
+repository that the site does not have is shown as text.
 """
 
 import base64
 import json
 import re
 from pathlib import Path
-from posixpath import dirname, join, normpath
+from posixpath import dirname, join, normpath, relpath
 from typing import Any
 
 from mkdocs.structure.files import File, Files
@@ -54,6 +54,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         picture, text, target, anchor = link.groups(default="")
         target = re.sub(r"\.ipynb$", ".md", target)
         path = normpath(join(folder, target))
+        if path.startswith("docs/") and files.get_file_from_path(page_of_docs := path.removeprefix("docs/")):
+            path, target = page_of_docs, relpath(page_of_docs, folder or ".")
         if files.get_file_from_path(path) is None and (ROOT / path).exists():
             return text if "`" in text else f"`{text}`"
         return f"{picture}[{text}]({target}{anchor})"

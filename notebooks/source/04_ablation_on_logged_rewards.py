@@ -258,7 +258,7 @@ dots(among, "Among four times the batch")
 # The choice of prompts gains most: most policies get twice as many mixed groups with the same rollouts.
 # `vade` and `cures` have most of their rollouts in mixed groups, but in larger ones, hence fewer.
 #
-# Two warnings. First, for some of these policies more than half of the rewards are modelled, and the lower bounds are
+# Two warnings. First, for some of these policies more than half of the rewards are modelled, and `at_least` is
 # *below* uniform's: the logged rewards alone do not show a gain. Second, the knapsack without exploration looks best.
 # In a log, rates move whether a prompt is rolled out or not; in training, the model forgets prompts that are never
 # rolled out again, and the knapsack loses to uniform (docstring of `ba.knapsack`; notebook 06 shows such a policy

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,13 +17,14 @@ import yaml
 
 import budgetalloc as ba
 from budgetalloc.cli.__main__ import main
+from budgetalloc.cli.commands.recipe import RECIPES, text_of
 from budgetalloc.cli.config import Config
 from budgetalloc.cli.testbed.skills import WEIGHTS, answer, pool, skill_of
 from budgetalloc.policies.methods import METHODS
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "budgetalloc.cli"]
-COMMANDS = ("doctor", "watch", "report", "replay", "demo", "methods", "config")
+COMMANDS = ("doctor", "watch", "report", "replay", "demo", "methods", "config", "recipe")
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +107,7 @@ def test_a_pipe_that_closes_is_quiet(command, log):
     assert run.returncode == 0
 
 
-@pytest.mark.parametrize("command", ["methods", "config"])
+@pytest.mark.parametrize("command", ["methods", "config", "recipe"])
 def test_small_commands_load_nothing_heavy(command):
     code = (
         f"import sys; from budgetalloc.cli.__main__ import main; main(['{command}']);"
@@ -253,11 +255,27 @@ def test_a_result_that_cannot_be_written_is_one_line_and_status_1(log, tmp_path,
     assert (status, errors.count("\n")) == (1, 1)
 
 
-def test_what_is_missing_is_named_with_how_to_install_it(log, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    status, _, errors = said(capsys, "replay", log, "--seeds", 1)
-    assert status == 1
-    assert "pip install 'budgetalloc[logs]'" in errors
+EXTRAS = ["pandas", "pyarrow", "matplotlib", "tqdm", "torch", "trl", "transformers", "datasets", "wandb", "ortools"]
+
+
+def without_extras(argv):
+    """A command in a process of its own, from which the packages of all extras are hidden."""
+    code = f"import sys; sys.modules |= dict.fromkeys({EXTRAS}); from budgetalloc.cli.__main__ import main; "
+    return subprocess.run([sys.executable, "-c", f"{code}sys.exit(main({argv}))"], capture_output=True, text=True)
+
+
+def test_what_is_missing_is_named_with_how_to_install_it(tmp_path):
+    run = without_extras(["demo", "--steps", "1", "--out", str(tmp_path / "out")])
+    assert (run.returncode, run.stdout, run.stderr.count("\n")) == (1, "", 1)
+    assert "pip install 'budgetalloc[demo]'" in run.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("command", ["report LOG --html PAGE", "replay LOG --steps 2 --seeds 1 --workers 1"])
+def test_reports_and_replays_need_the_core_only(command, log, tmp_path):
+    run = without_extras(command.replace("LOG", str(log)).replace("PAGE", str(tmp_path / "page.html")).split())
+    assert run.returncode == 0, run.stderr
+    assert "uniform" in run.stdout
 
 
 def test_a_missing_ray_is_named_before_the_log_is_read(capsys, monkeypatch):
@@ -438,6 +456,34 @@ def test_config_prints_what_a_file_says(capsys):
     assert Config.parse(said(capsys, "config", "--show")[1]) == Config.parse("")
 
 
+def test_recipes_are_listed_and_printed(capsys):
+    status, out, errors = said(capsys, "recipe")
+    assert (status, errors) == (0, "")
+    assert [line.split()[0] for line in out.split("\n\n")[0].splitlines()] == list(RECIPES)
+    for name, recipe in RECIPES.items():
+        status, out, errors = said(capsys, "recipe", name)
+        assert (status, out, errors) == (0, (ROOT / recipe.file).read_text(), "")
+    status, out, errors = said(capsys, "recipe", "trll")
+    assert (status, out, errors.count("\n")) == (1, "", 1)
+    assert "'trll': no such recipe. The recipes are trl, " in errors
+
+
+def test_every_script_and_every_configuration_is_a_recipe():
+    """Those of integrations/ and configs/: a wheel has no other way to them."""
+    scripts = [path for kind in ("py", "sh", "yaml") for path in (ROOT / "integrations").rglob(f"*.{kind}")]
+    files = {path.relative_to(ROOT).as_posix() for path in [*scripts, *(ROOT / "configs").iterdir()]}
+    assert files == {recipe.file for recipe in RECIPES.values()}
+
+
+def test_a_recipe_in_the_package_is_before_one_in_the_clone(monkeypatch, tmp_path):
+    """In a wheel the two folders lie below budgetalloc/cli/recipes."""
+    file = tmp_path / "cli/recipes" / RECIPES["trl"].file
+    file.parent.mkdir(parents=True)
+    file.write_text("from the wheel\n")
+    monkeypatch.setattr("budgetalloc.cli.commands.recipe.__file__", str(tmp_path / "cli/commands/recipe.py"))
+    assert text_of("trl") == "from the wheel\n"
+
+
 def test_a_bar_is_shown_at_a_terminal_only(log):
     """The other tests see an empty stderr, which is no terminal."""
     fcntl, pty, termios = (pytest.importorskip(name) for name in ("fcntl", "pty", "termios"))
@@ -471,13 +517,23 @@ def test_a_shell_completes_commands_and_policies(log):
 
 
 @pytest.mark.slow
-def test_the_demo_misses_matplotlib_before_it_trains(tmp_path, capsys, monkeypatch):
+def test_the_demo_says_before_it_trains_that_it_cannot_draw(tmp_path, capsys, monkeypatch):
+    from budgetalloc.cli.testbed import demo
+    from budgetalloc.cli.testbed.curve import CurvePoint
+
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr("budgetalloc.cli.testbed.demo.train", lambda *args, **named: pytest.fail("trained"))
-    status, _, errors = said(capsys, "demo", "--steps", 1, "--out", tmp_path / "out")
-    assert (status, errors.count("\n")) == (1, 1)
-    assert "pip install 'budgetalloc[demo]'" in errors
-    assert not (tmp_path / "out").exists()
+    told = []
+
+    def train(*_, **__):
+        told.append(capsys.readouterr().err)
+        return SimpleNamespace(curve=[CurvePoint(**dict.fromkeys(CurvePoint.__dataclass_fields__, 1))])
+
+    monkeypatch.setattr(demo, "train", train)
+    status, out, errors = said(capsys, "demo", "--steps", 1, "--out", tmp_path / "out")
+    assert (status, errors) == (0, "")
+    assert "pip install 'budgetalloc[logs]'" in told[0]
+    assert "curves.png" not in out
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"results.json", "table.md"}
 
 
 @pytest.mark.slow

@@ -15,6 +15,8 @@ import pytest
 
 import budgetalloc as ba
 from budgetalloc.beliefs.expected import Sums
+from budgetalloc.cli.commands.recipe import RECIPES
+from budgetalloc.cli.parser import parser
 from budgetalloc.policies.methods import METHODS
 from budgetalloc.policies.quotas import Quotas
 from budgetalloc.training.batch import Batch, Round
@@ -159,6 +161,24 @@ def test_every_page_is_in_the_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text().split("\nnav:")[1]
     for path in DOCS.rglob("*.md"):
         assert path.relative_to(DOCS).as_posix() in navigation, path
+
+
+def test_the_bounds_of_a_replay_have_one_name():
+    """At least and at most, also in notebooks, reports and tables."""
+    places = ["docs/**/*.md", "*.md", "notebooks/*.ipynb", "notebooks/source/*.py", "benchmarks/**/*.md"]
+    files = [path for place in places for path in ROOT.glob(place)]
+    files += [path for room in ("report", "cli", "offline") for path in (ROOT / "budgetalloc" / room).rglob("*.py")]
+    for path in files:
+        names = re.findall(r"pessimistic|optimistic|at best", path.read_text(encoding="utf-8"))
+        assert not names or path.name == "CHANGELOG.md", path
+
+
+def test_every_command_and_every_recipe_is_on_the_page_of_the_command_line():
+    commands = next(x for x in parser()._actions if x.dest == "command").choices
+    page = text_of("cli.md")
+    assert set(commands) <= set(re.findall(r"^\| `budgetalloc (\w+)", page, re.MULTILINE))
+    listed = re.findall(r"^\| ((?:`[\w.]+`(?:, )?)+) \|", page[page.index("## Recipes") :], re.MULTILINE)
+    assert re.findall(r"`([\w.]+)`", " ".join(listed)) == list(RECIPES)
 
 
 def test_every_picture_is_drawn_by_the_code(tmp_path):

@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> None:
         "policies": [
             {str(key): _plain(value) for key, value in row.items()}
             | {"min_group": budgets[row["policy"]].smallest_group}
-            for row in table.reset_index().to_dict("records")
+            for row in table
         ],
         "limits": list(LIMITS),
     }

@@ -1,6 +1,7 @@
 """The demo: the same language model trained twice with the same rollouts, uniform against adaptive."""
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -24,7 +25,7 @@ def demo(
     out: Path = Path("runs/demo"),
     config: Config | None = None,
 ) -> dict[str, Any]:
-    """Trains both, prints the table, writes `curves.png`, `results.json` and `table.md` into `out`.
+    """Trains both, prints the table, writes `results.json`, `table.md` and, with matplotlib, `curves.png` into `out`.
 
     Both runs have the same weights, data, seed, learning rate and rollouts per step. The callback is attached to
     `uniform` too: it does not change that run, but it logs the same metrics.
@@ -41,9 +42,9 @@ def demo(
     Raises:
         UnsupportedError: a config with a budget other than 256 rollouts a step, with pacing or a reward range.
     """
-    import matplotlib  # before the training: without it, `draw` would fail after two minutes
-
-    matplotlib.use("Agg")
+    draws = _can_draw()
+    if not draws:  # said before two minutes of training, not after them
+        print("No matplotlib, so no curves.png; pip install 'budgetalloc[logs]' brings it.", file=sys.stderr)
     config = config or Config.parse("")
     if config.callback.reward_range not in (None, (0.0, 1.0)):
         text = "the demo's rewards are 0 and 1. Leave it out."
@@ -73,9 +74,20 @@ def demo(
     (out / "table.md").write_text(text + "\n")
     results = {name: [asdict(point) for point in curve] for name, curve in curves.items()}
     (out / "results.json").write_text(json.dumps(results, indent=1))
-    draw(curves, out / "curves.png")
-    print(f"Written to {out}: curves.png, results.json, table.md and both ledgers.")
+    if draws:
+        draw(curves, out / "curves.png")
+    print(f"Written to {out}: {'curves.png, ' if draws else ''}results.json, table.md and both ledgers.")
     return results
+
+
+def _can_draw() -> bool:
+    """Whether matplotlib can be imported; it then needs no screen."""
+    try:
+        import matplotlib
+    except ImportError:
+        return False
+    matplotlib.use("Agg")
+    return True
 
 
 def table(curves: Mapping[str, Sequence[CurvePoint]]) -> str:

@@ -4,14 +4,15 @@ import csv
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from copy import copy
 from pathlib import Path
 from typing import Any
 
-from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.ids import Id, text_id
 from budgetalloc.errors import InputError
 from budgetalloc.logs.ambiguous import settle
-from budgetalloc.logs.base import Rows
+from budgetalloc.logs.base import Notes, Rows
 from budgetalloc.logs.columns import rollouts
 from budgetalloc.logs.formats.lines import BYTES, open_bytes, single_lines
 from budgetalloc.logs.names import Columns, identify, listed
@@ -62,6 +63,23 @@ def rows(reading: Reading) -> Iterator[Rows]:
     assert reading.path is not None
     path = reading.path
     return ascending(lambda: _in_order(reading, path), reading.asked.chunk, reading.notes)
+
+
+def texts(reading: Reading, ids: Iterable[Id]) -> dict[Id, str]:
+    """The text of these prompts where a column of texts names them; the file is read until all are known."""
+    assert reading.path is not None
+    again = copy(reading)
+    again.notes = Notes()  # those of the reading itself stay
+    wanted, known = set(ids), dict[Id, str]()
+    for names, batch in _batches(again, reading.path):
+        columns = identify(names, reading.asked)
+        if columns is None or not columns.text or wanted <= known.keys():
+            break
+        at = names.index(columns.ids[0])
+        for text in dict.fromkeys(row[at] for row in batch):
+            if (name := text_id(text)) in wanted:
+                known[name] = text
+    return known
 
 
 def _in_order(reading: Reading, path: Path) -> Iterator[Rows]:

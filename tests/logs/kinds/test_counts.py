@@ -203,3 +203,16 @@ def test_a_column_n_of_groups_stays_a_count_and_is_said_where_it_could_be_otherw
     ledger, said = doubts(tmp_path / "c.csv", "step,problem_id,n,correct\n" + groups.replace(",1\n", ",3\n"))
     assert len(ledger.ids_R) == 128
     assert said == []
+
+
+def test_the_texts_of_prompts_are_found_by_their_ids(tmp_path):
+    """Where a column of texts names the prompts; reading them changes no note of the log."""
+    path = tmp_path / "c.csv"
+    ledger, notes = read(path, 'step,prompt,reward\n0,"2 + 2, is?",1\n0,3 + 3?,0\n1,broken\n1,3 + 3?,1\n')
+    log = open_log(path)
+    assert log.texts(ledger.ids_R) == {ledger.ids_R[0]: "2 + 2, is?", ledger.ids_R[1]: "3 + 3?"}
+    assert log.texts([ledger.ids_R[1], "unknown"]) == {ledger.ids_R[1]: "3 + 3?"}
+    assert (log.texts([]), log.notes) == ({}, {})
+    assert notes == {"broken row": 1}
+    path.write_text("step,prompt_id,prompt,reward\n0,a,3 + 3?,1\n")
+    assert open_log(path).texts(["a"]) == {}

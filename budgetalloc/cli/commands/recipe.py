@@ -1,0 +1,61 @@
+"""`budgetalloc recipe`: scripts and settings to start from, listed or printed."""
+
+import argparse
+from pathlib import Path
+from typing import NamedTuple
+
+from budgetalloc.errors import InputError, shown
+
+
+class Recipe(NamedTuple):
+    """A file of the repository that the wheel carries.
+
+    Args:
+        file: Its path in the repository.
+        about: What it is for, in a line.
+    """
+
+    file: str
+    about: str
+
+
+RECIPES = {
+    "trl": Recipe("integrations/trl/train.py", "TRL: your model and data, with the settings of a YAML file"),
+    "trl.yaml": Recipe("configs/trl_adaptive.yaml", "settings of that script"),
+    "gsm8k": Recipe("integrations/trl/gsm8k.py", "TRL: a right answer and a format, two reward functions"),
+    "domains": Recipe("integrations/trl/domains.py", "TRL: several domains with quotas"),
+    "reward_model": Recipe("integrations/trl/reward_model.py", "TRL: a reward model, with a range or without"),
+    "tools": Recipe("integrations/trl/tools.py", "TRL: an environment of several turns with a tool"),
+    "verl": Recipe("integrations/verl/train.sh", "verl: GSM8K on one node of 8 GPUs"),
+    "verl.yaml": Recipe("integrations/verl/gsm8k.yaml", "settings of that script: gsm8k.yaml, beside it"),
+    "log": Recipe("integrations/log/decide.py", "the log of a finished run: is there something to gain?"),
+    "plain_loop": Recipe("integrations/plain_loop/plain_loop.py", "a loop of your own, with transformers alone"),
+    "tinker": Recipe("integrations/tinker/budgetalloc_tinker.py", "tinker-cookbook: your RLDataset, wrapped"),
+    "trinity": Recipe("integrations/trinity/budgetalloc_trinity.py", "Trinity-RFT: which prompts, by its selector"),
+    "art": Recipe("integrations/art/budgetalloc_art.py", "ART: groups of trajectories"),
+    "knapsack.yaml": Recipe("configs/knapsack.yaml", "settings of a knapsack inside the batch, for replay and demo"),
+    "paced.yaml": Recipe("configs/paced.yaml", "settings of a budget that grows over the run, for replay"),
+}
+
+
+def run(args: argparse.Namespace) -> None:
+    """Prints the file of the name, or the list without one."""
+    if args.name is None:
+        print(_list())
+    elif args.name in RECIPES:
+        print(text_of(args.name), end="")
+    else:
+        raise InputError(f"{shown(args.name)}: no such recipe. The recipes are {', '.join(RECIPES)}.")
+
+
+def text_of(name: str) -> str:
+    """The text of a recipe, from the installed package, or from the clone that the package is in."""
+    inside = Path(__file__).parents[1] / "recipes"
+    folder = inside if inside.exists() else Path(__file__).parents[3]
+    return (folder / RECIPES[name].file).read_text(encoding="utf-8")
+
+
+def _list() -> str:
+    width = max(map(len, RECIPES))
+    lines = [f"  {name:<{width}}  {recipe.about}" for name, recipe in RECIPES.items()]
+    return "\n".join([*lines, "", "Print one into a file:  budgetalloc recipe trl > train.py"])

@@ -1,0 +1,66 @@
+"""Several domains with quotas, with TRL: a policy chooses the prompts, and the mixture keeps its proportions.
+
+python domains.py train.jsonl --model FOLDER --steps 200        # columns `prompt`, `answer` and `domain`
+"""
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from datasets import Dataset, load_dataset
+from trl import GRPOConfig, GRPOTrainer
+
+import budgetalloc as ba
+from budgetalloc.trl import AdaptiveGRPOCallback
+
+QUOTAS = {"math": (0.4, 0.6), "code": (0.2, 1.0)}  # lowest and highest share of each step's rollouts; the rest is free
+
+
+def ends_with(text: str, answer: str) -> bool:
+    return text.strip().endswith(answer)
+
+
+def contains(text: str, answer: str) -> bool:
+    return answer in text
+
+
+VERIFIERS: dict[str, Callable[[str, str], bool]] = {"math": ends_with, "code": contains}  # put your own here
+
+
+def correct(completions: list[Any], answer: list[str], domain: list[str], **_: Any) -> list[float]:
+    """1 if the verifier of the row's domain accepts the completion, else 0; columns of the dataset are arguments."""
+    texts = [c if isinstance(c, str) else c[-1]["content"] for c in completions]
+    return [
+        float(VERIFIERS.get(name, contains)(text, right))
+        for text, right, name in zip(texts, answer, domain, strict=True)
+    ]
+
+
+def build(model: Any, data: Dataset, *, ledger: str = "runs/domains/ledger.jsonl", **more: Any) -> GRPOTrainer:
+    """The trainer with the callback attached; `more` are arguments of GRPOConfig and `processing_class`."""
+    given = {"processing_class": more.pop("processing_class", None)}
+    settings = {
+        "output_dir": "runs/domains",
+        "per_device_train_batch_size": 64,
+        "num_generations": 8,
+        "max_completion_length": 512,
+        "learning_rate": 1e-6,
+        "report_to": "none",
+    }
+    args = GRPOConfig(**settings | more)
+    trainer = GRPOTrainer(model=model, reward_funcs=correct, args=args, train_dataset=data, **given)
+    quotas = AdaptiveGRPOCallback(trainer, ba.adaptive(), domain="domain", quotas=QUOTAS, ledger=ledger)
+    trainer.add_callback(quotas)  # the log then has budgetalloc/share/math and budgetalloc/share/code
+    return trainer
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", help="a JSON-lines file")
+    parser.add_argument("--model", default="Qwen/Qwen2.5-0.5B-Instruct")
+    parser.add_argument("--steps", type=int, default=200)
+    asked = parser.parse_args()
+    loaded = load_dataset("json", data_files=asked.data, split="train")
+    trainer = build(asked.model, loaded, max_steps=asked.steps)
+    trainer.train()
+    trainer.save_model()

@@ -1,0 +1,164 @@
+"""The examples that people start from, each on a tiny model: they train, and do what they say."""
+
+import doctest
+import importlib.util
+import json
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import rows
+from datasets import Dataset
+from test_row_shapes import letters, scripted, speaker
+from transformers import AutoTokenizer, LlamaConfig, LlamaForSequenceClassification
+
+import budgetalloc as ba
+from budgetalloc.cli.testbed.skills import WEIGHTS
+from budgetalloc.trl import AdaptiveGRPOCallback
+
+pytestmark = pytest.mark.slow
+FOLDER = Path(__file__).parents[2] / "integrations"
+TINY = {"per_device_train_batch_size": 16, "num_generations": 4, "learning_rate": 1e-2, "max_steps": 2}
+TINY |= {"use_cpu": True, "bf16": False, "disable_tqdm": True, "save_strategy": "no", "logging_steps": 1}
+
+
+def example(path):
+    spec = importlib.util.spec_from_file_location(f"example_{Path(path).stem}", FOLDER / path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def small(tmp_path):
+    """Arguments that make any of the examples small."""
+    return TINY | {"output_dir": str(tmp_path / "run"), "ledger": str(tmp_path / "ledger.jsonl")}
+
+
+def trained(trainer, small):
+    """Trains; returns the callback and the ledger of two steps of 16 rollouts."""
+    trainer.train()
+    (callback,) = [x for x in trainer.callback_handler.callbacks if isinstance(x, AdaptiveGRPOCallback)]
+    ledger = ba.Ledger.read(small["ledger"])
+    assert np.bincount(ledger.step_R).tolist() == [16, 16]
+    return callback, ledger
+
+
+def test_a_right_answer_and_a_format(small):
+    gsm8k = example("trl/gsm8k.py")
+    data = gsm8k.rows(
+        Dataset.from_list([{"question": f"{n} + 1,000?", "answer": f"So.\n#### {n + 1000:,}"} for n in range(24)])
+    )
+    assert data[3]["answer"] == "1003"
+    assert set(data.column_names) == {"prompt", "answer"}
+    right = [[{"role": "assistant", "content": text}] for text in ("1. <answer> 1,003 </answer>", "<answer>4</answer>")]
+    assert gsm8k.correct([*right, "<answer>1003</answer>.", "1003"], ["1003"] * 4) == [1, 0, 0, 0]
+    assert gsm8k.formatted([*right, "<answer>1003</answer>.", "1003"]) == [1, 1, 0, 0]
+    small = small | {"max_completion_length": 8, "processing_class": letters()}
+    callback, ledger = trained(gsm8k.build(speaker(), data, **small), small)
+    assert callback.batch.success_R.tolist() == [0.0] * 16  # of the answer alone
+    assert set(ledger.rewards_R) == {0.0}
+
+
+def test_the_format_does_not_count_as_success(small, monkeypatch):
+    gsm8k = example("trl/gsm8k.py")
+    monkeypatch.setattr(gsm8k, "ANSWER", re.compile("(.?)"))  # as of a trained model: all have the format
+    data = Dataset.from_list([{"prompt": row["prompt"], "answer": "7"} for row in rows()])
+    small = small | {"max_completion_length": 3}
+    trainer = gsm8k.build(str(WEIGHTS), data, **small)
+    callback, ledger = trained(trainer, small)
+    assert set(np.round(ledger.rewards_R, 6)) <= {0.2, 1.2}
+    assert set(callback.batch.success_R.tolist()) <= {0.0, 1.0}
+
+
+def test_domains_keep_their_shares(small):
+    domains = example("trl/domains.py")
+    names = ["math", "code", "chat"]
+    data = Dataset.from_list([row | {"answer": "7", "domain": names[n % 3]} for n, row in enumerate(rows())])
+    assert domains.correct(["a 7 ", "7 a", "7 a"], ["7"] * 3, ["math", "math", "code"]) == [1, 0, 1]
+    small = small | {"max_completion_length": 3}
+    trainer = domains.build(str(WEIGHTS), data, **small)
+    _, ledger = trained(trainer, small)
+    for step in (0, 1):
+        chosen = [names[name % 3] for name, at in zip(ledger.ids_R, ledger.step_R, strict=True) if at == step]
+        assert 0.4 <= chosen.count("math") / 16 <= 0.6
+        assert chosen.count("code") / 16 >= 0.2
+
+
+@pytest.mark.parametrize("bounds", [None, (-50.0, 50.0)])
+def test_a_reward_model(small, bounds):
+    torch.manual_seed(3)
+    shape = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    judge = LlamaForSequenceClassification(
+        LlamaConfig(vocab_size=39, num_labels=1, pad_token_id=0, initializer_range=0.3, **shape)
+    )
+    small = small | {"max_completion_length": 3}
+    tokenizer = AutoTokenizer.from_pretrained(WEIGHTS)
+    trainer = example("trl/reward_model.py").build(
+        str(WEIGHTS), judge, rows(), reward_range=bounds, reward_processing_classes=tokenizer, **small
+    )
+    callback, ledger = trained(trainer, small)
+    assert len(set(ledger.rewards_R)) > 8  # any number
+    assert 0 <= callback.batch.success_R.min() < callback.batch.success_R.max() <= 1
+
+
+def test_a_tool_of_several_turns(small):
+    tools = example("trl/tools.py")
+    game = tools.HigherOrLower()
+    assert game.reset(secret=5, most=8) is None
+    assert [game.guess(n) for n in (4, 6)] == ["higher", "lower"]
+    assert game.get_reward() == 0
+    assert (game.guess(5), game.guess(1), game.get_reward()) == ("found", "higher", 1)  # found stays found
+    data = tools.games(24)
+    assert all(1 <= row["secret"] <= row["most"] for row in data)
+    small = small | {"max_completion_length": 160, "processing_class": letters()}
+    trainer = tools.build(speaker(), data, **small)
+    scripted(trainer, lambda text: '{"name": "guess", "arguments": {"number": 1}}')  # every second rollout plays
+    _, ledger = trained(trainer, small)
+    played = {row["prompt_id"] for row in data if row["secret"] == 1}
+    assert {name for name, reward in zip(ledger.ids_R, ledger.rewards_R, strict=True) if reward} <= played
+
+
+def log_of(folder, rewards_G, steps=12):
+    """A ledger of groups of four with these rewards at every step."""
+    writer = ba.LedgerWriter(path := folder / "ledger.jsonl")
+    ids = [f"p{at}" for at in range(len(rewards_G)) for _ in range(4)]
+    for step in range(steps):
+        size = len(ids)
+        writer.append(step, ids, np.ravel(rewards_G), [10] * size, [np.nan] * size, [4] * size)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("rewards_G", "says"),
+    [([[0, 0, 0, 0], [1, 1, 1, 1], [0, 1, 0, 1]], "Compare adaptive() with uniform()"), ([[0, 1, 0, 1]], "Keep what")],
+)
+def test_a_log_to_a_decision(tmp_path, monkeypatch, capsys, rewards_G, says):
+    decide = example("log/decide.py")
+    path = log_of(tmp_path, rewards_G)
+    monkeypatch.setattr(sys, "argv", ["decide.py", str(path), "--policy", "adaptive"])
+    decide.main()
+    printed = capsys.readouterr().out
+    assert says in printed
+    assert "adaptive: signal" in printed
+    assert doctest.testmod(decide).failed == 0
+
+
+def test_a_log_of_coins_advises_against_beliefs(tmp_path):
+    decide = example("log/decide.py")
+    seen = json.loads(ba.report.as_json(ba.report.report(log_of(tmp_path, [[0, 0, 0, 0]] * 4, steps=1), policies=[])))
+    assert "No prompt returned" in decide.decision(seen)[-1]
+    assert "Past rewards tell little" in decide.decision({"share_wasted": 0.5, "explained": 0.01})[-1]
+
+
+@pytest.mark.parametrize("path", ["gsm8k", "domains", "reward_model", "tools"])
+def test_the_command_line_of_an_example_explains_itself(path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [f"{path}.py", "--help"])
+    code = compile((FOLDER / f"trl/{path}.py").read_text(), path, "exec")
+    with pytest.raises(SystemExit) as stop:
+        exec(code, {"__name__": "__main__"})
+    assert stop.value.code == 0
+    assert f"python {path}.py" in capsys.readouterr().out

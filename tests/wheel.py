@@ -1,0 +1,135 @@
+"""Installs the wheel of dist/ into bare environments and does there what a user does first: `make wheel`.
+
+python tests/wheel.py DIST UV CONSTRAINTS       # the Python that runs this is that of the environments
+
+Two environments, outside of the repository: the core alone, and `[trl]` beside a torch that was there before. Nothing
+of the repository can be imported in them.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from pathlib import Path
+
+MOST = 1_500_000  # bytes of the wheel; the weights of the demo's model are 683 kB of it
+
+RULES = """
+import importlib.metadata, sys
+import budgetalloc as ba
+from budgetalloc import testing
+assert importlib.metadata.version("budgetalloc") == ba.__version__
+assert "site-packages" in ba.__file__, ba.__file__
+def mine(seed=0):
+    return ba.thompson(seed=seed, value=ba.hit)
+for check in testing.CHECKS:
+    check(mine)
+print(f"{len(testing.CHECKS)} rules kept by a policy of one's own, budgetalloc", ba.__version__)
+log = testing.log_of(testing.turning(), steps=40)
+writer = ba.LedgerWriter("ledger.jsonl")
+for step in range(40):
+    at = log.step_R == step
+    ids = [f"p{name}" for name, here in zip(log.ids_R, at) if here]
+    writer.append(step, ids, log.rewards_R[at], log.lengths_R[at], log.predicted_R[at], log.counts_R[at])
+"""
+TYPED = """
+import budgetalloc as ba
+counts = ba.uniform().allocate(["a", "b"], ba.Budget(rollouts=16))
+reveal_type(counts.sum())
+ba.Budget(rollouts="16")
+"""
+TINY = """
+policy: adaptive
+callback: {ledger: run/ledger.jsonl}
+model: WEIGHTS
+dataset: train.jsonl
+grpo: {output_dir: run, per_device_train_batch_size: 32, num_generations: 4, max_completion_length: 5, max_steps: 4,
+       use_cpu: true, bf16: false, report_to: none, save_steps: 2}
+"""
+
+
+def main(dist: Path, uv: Path, constraints: Path) -> None:
+    (wheel,) = dist.glob("*.whl")
+    (source,) = dist.glob("*.tar.gz")
+    names = zipfile.ZipFile(wheel).namelist()
+    print(f"{wheel.name}: {wheel.stat().st_size:,} bytes, {len(names)} files; {source.name}: {source.stat().st_size:,}")
+    assert wheel.stat().st_size < MOST
+    assert "budgetalloc/py.typed" in names
+    assert not [name for name in names if not name.startswith(("budgetalloc/", "budgetalloc-"))]
+    with tempfile.TemporaryDirectory(prefix="budgetalloc-wheel-") as folder:
+        core = Bare(Path(folder) / "core", uv, constraints)
+        core.install(wheel, "mypy")
+        core.run("python", "-c", RULES)
+        core.run("budgetalloc", "report", "ledger.jsonl", "--html", "report.html", "--seeds", "1", quiet=True)
+        core.run("budgetalloc", "methods", quiet=True)
+        (core.folder / "typed.py").write_text(TYPED)
+        told = core.run("mypy", "--strict", "typed.py", quiet=True, status=1)
+        assert "Revealed type is" in told, told
+        assert told.count("error:") == 1, told
+        assert 'Argument "rollouts" to "Budget" has incompatible type "str"' in told, told
+
+        trl = Bare(Path(folder) / "trl", uv, constraints)
+        trl.install("torch")
+        torch = trl.version("torch")
+        trl.install(f"{wheel}[trl]")
+        assert trl.version("torch") == torch, "the user's torch was replaced"
+        trl.run("budgetalloc", "demo", "--steps", "4")
+        trl.run("budgetalloc", "report", "runs/demo/adaptive_ledger.jsonl", "--seeds", "1", quiet=True)
+        own = "from budgetalloc.cli.testbed.skills import *; import json\n"
+        own += "rows = [row for row in pool(20) if not skill_of(row['prompt_id']).is_trap]\n"
+        own += "lines = [json.dumps({'prompt': row['prompt'], 'answer': answer(row['prompt'])}) for row in rows]\n"
+        own += "open('train.jsonl', 'w').write('\\n'.join(lines)); print(WEIGHTS)"
+        weights = trl.run("python", "-c", own, quiet=True).strip()
+        (trl.folder / "tiny.yaml").write_text(TINY.replace("WEIGHTS", weights))
+        (trl.folder / "train.py").write_text(trl.run("budgetalloc", "recipe", "trl", quiet=True))
+        trl.run("python", "train.py", "tiny.yaml", quiet=True)
+        told = trl.run("budgetalloc", "report", "run/ledger.jsonl", "--no-replay", quiet=True)
+        assert "4 steps" in told or "4 decisions" in told, told
+        print("a callback run of 4 steps by the recipe, and its report")
+
+
+class Bare:
+    """A new environment, in which commands run as those of a user: in a folder of their own, with no PYTHONPATH."""
+
+    def __init__(self, folder: Path, uv: Path, constraints: Path) -> None:
+        self.folder, self.uv, self.constraints = folder, uv, constraints
+        self.env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+        self.env |= {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+        self._call([uv, "venv", "--quiet", "--python", sys.executable, folder])
+
+    def install(self, *what: object) -> None:
+        given = ["--quiet", "--python", self.folder, "--constraint", self.constraints]
+        self._call([self.uv, "pip", "install", *given, *what])
+
+    def version(self, package: str) -> str:
+        code = f"import importlib.metadata; print(importlib.metadata.version({package!r}))"
+        return self.run("python", "-c", code, quiet=True)
+
+    def run(self, command: str, *more: str, quiet: bool = False, status: int = 0) -> str:
+        """Runs a command of the environment and returns what it printed."""
+        started = time.monotonic()
+        printed = self._call([self.folder / "bin" / command, *more], status=status)
+        if not quiet:
+            print(printed.rstrip())
+        print(f"    {time.monotonic() - started:.1f} s: {command} {' '.join(more)[:50].strip()!r}", flush=True)
+        return printed
+
+    def _call(self, words: list[object], status: int = 0) -> str:
+        line = [str(word) for word in words]
+        done = subprocess.run(
+            line,
+            cwd=self.folder if self.folder.exists() else None,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != status:
+            sys.exit(f"{' '.join(line)[:200]}: status {done.returncode}\n{done.stdout}\n{done.stderr}")
+        return done.stdout
+
+
+if __name__ == "__main__":
+    main(*(Path(word).resolve() for word in sys.argv[1:]))
