@@ -30,12 +30,11 @@ DEFAULTS: dict[str, Any] = {
 """Those of TRL 1.16; a test compares them with the installed TRL."""
 
 
-def resolved(given: Mapping[str | None, Any], processes: int) -> dict[str, Any]:
+def resolved(given: Mapping[str, Any], processes: int) -> dict[str, Any]:
     """The settings that are known, with the sizes of the batches that `GRPOConfig` computes.
 
     Args:
-        given: The arguments of `GRPOConfig`, `UNKNOWN` for those that cannot be read; the key None says that there are
-            others.
+        given: The arguments of `GRPOConfig`, `UNKNOWN` for those that cannot be read.
         processes: Processes of the training.
 
     Raises:
@@ -45,9 +44,7 @@ def resolved(given: Mapping[str | None, Any], processes: int) -> dict[str, Any]:
     >>> sizes["generation_batch_size"], sizes["steps_per_generation"]
     (32, 4)
     """
-    defaults = {} if None in given else DEFAULTS
-    known = {str(name): value for name, value in (defaults | dict(given)).items() if name is not None}
-    known = {name: value for name, value in known.items() if value is not UNKNOWN}
+    known = {name: value for name, value in (DEFAULTS | dict(given)).items() if value is not UNKNOWN}
     if isinstance(known.get("scale_rewards"), bool):
         known["scale_rewards"] = "group" if known["scale_rewards"] else "none"
     sizes = ("per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation")

@@ -126,17 +126,23 @@ class Source:
         for name, node in zip(positions, call.args, strict=False):
             given[None if isinstance(node, ast.Starred) else name] = node
         for keyword in call.keywords:
-            if keyword.arg is not None:
-                given[keyword.arg] = keyword.value
-                continue
-            inner = self.expression(keyword.value)
-            if isinstance(inner, ast.Call) and self.called(inner) == "dict" and not inner.args:
-                given |= self.nodes(inner)
-            elif isinstance(inner, ast.Dict) and all(isinstance(key, ast.Constant) for key in inner.keys):
-                given |= {str(self.value(key)): item for key, item in zip(inner.keys, inner.values, strict=True)}
-            else:
-                given[None] = keyword.value
+            given |= self._spread(keyword.value) if keyword.arg is None else {keyword.arg: keyword.value}
         return given
+
+    def _spread(self, node: ast.expr, depth: int = _DEEPEST) -> dict[str | None, ast.expr]:
+        """The entries of a mapping after `**`, the key None for those that are hidden."""
+        inner = self.expression(node) if depth else None
+        if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.BitOr):
+            return self._spread(inner.left, depth - 1) | self._spread(inner.right, depth - 1)
+        if isinstance(inner, ast.Call) and self.called(inner) == "dict" and not inner.args:
+            return self.nodes(inner)
+        if not isinstance(inner, ast.Dict):
+            return {None: node}
+        entries: dict[str | None, ast.expr] = {}
+        for key, item in zip(inner.keys, inner.values, strict=True):
+            name = None if key is None else self.value(key)
+            entries |= self._spread(item, depth - 1) if key is None else {name if isinstance(name, str) else None: item}
+        return entries
 
     def arguments(self, call: ast.Call, *positions: str) -> dict[str | None, Any]:
         """The values of a call's arguments, as `nodes` names them."""

@@ -34,19 +34,7 @@ def read_script(text: str, file: str, processes: int) -> Setup:
             "settings (.yaml), or verl's configuration or overrides."
         )
     unread, refused = list[str](), list[str]()
-    given = {} if config is None else source.arguments(config, "output_dir")
-    if config is None:
-        given[None] = UNKNOWN
-        unread.append("no GRPOConfig is made here")
-    for name, value in given.items():
-        if name is None or (name in grpo.DEFAULTS and value is UNKNOWN):
-            line = f"line {config.lineno}: " if config else ""
-            unread.append(f"{line}GRPOConfig({'**' if name is None else name})")
-    try:
-        settings = grpo.resolved(given, processes)
-    except InputError as error:
-        refused.append(f"line {config.lineno if config else 0}: {error}")
-        settings = {}
+    settings = _settings(source, config, processes, unread, refused)
     nodes = {} if trainer is None else source.nodes(trainer, "model", "reward_funcs", "args", "train_dataset")
     attached, policy, arguments = _callback(source, unread, refused)
     rewards = _rewards(source, nodes.get("reward_funcs"))
@@ -71,6 +59,26 @@ def read_script(text: str, file: str, processes: int) -> Setup:
         unread,
         refused,
     )
+
+
+def _settings(
+    source: Source, config: ast.Call | None, processes: int, unread: list[str], refused: list[str]
+) -> dict[str, Any]:
+    """The arguments of `GRPOConfig` that are known."""
+    if config is None:
+        unread.append("GRPOConfig: none is made here")
+        return {}
+    given = source.arguments(config, "output_dir")
+    if None in given:
+        unread.append(f"line {config.lineno}: more arguments of GRPOConfig; taken to be TRL's defaults")
+    known = {name: value for name, value in given.items() if name is not None}
+    names = [name for name in grpo.DEFAULTS if known.get(name) is UNKNOWN]
+    unread += [f"line {config.lineno}: GRPOConfig({', '.join(names)})"] if names else []
+    try:
+        return grpo.resolved(known, processes)
+    except InputError as error:
+        refused.append(f"line {config.lineno}: {error}")
+        return {}
 
 
 def _trainer(source: Source) -> ast.Call | None:

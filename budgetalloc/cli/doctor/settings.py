@@ -5,7 +5,6 @@ from typing import Any
 from budgetalloc.cli.config import Config
 from budgetalloc.cli.doctor import grpo
 from budgetalloc.cli.doctor.data import Data, named
-from budgetalloc.cli.doctor.literals import UNKNOWN
 from budgetalloc.cli.doctor.setup import ARGUMENTS, Setup
 from budgetalloc.errors import BudgetallocError, InputError
 
@@ -13,15 +12,13 @@ from budgetalloc.errors import BudgetallocError, InputError
 def of_config(config: Config, processes: int) -> Setup:
     """What a file of settings says about a run with TRL."""
     unread, refused = ["the reward functions: your training script has them"], list[str]()
-    given: dict[str | None, Any] = {str(name): value for name, value in config.grpo.items()}
-    if not given:
-        given[None] = UNKNOWN
+    settings: dict[str, Any] = {}
+    if not config.grpo:
         unread.append("GRPOConfig: the file has no section grpo")
     try:
-        settings = grpo.resolved(given, processes)
+        settings = grpo.resolved(config.grpo, processes) if config.grpo else {}
     except InputError as error:
         refused.append(str(config.source.error(error, "grpo")))
-        settings = {}
     arguments = dict(ARGUMENTS)
     try:
         known = config.callback_arguments(settings.get("generation_batch_size"))

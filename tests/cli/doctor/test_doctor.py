@@ -104,6 +104,13 @@ def test_what_cannot_be_read_is_said_and_nothing_is_made_up(said):
     assert "gradient_accumulation_steps" in answer["unread"][0]
 
 
+def test_what_hides_behind_stars_is_taken_for_the_default_and_said(said):
+    status, answer, _ = said(script(config=", **{'num_generations': 4} | asked()").replace("num_generations=8, ", ""))
+    assert status == 0
+    assert dict(answer["facts"])["step"].startswith("32 rollouts = 8 prompts x 4")
+    assert any("taken to be TRL's defaults" in text for text in answer["unread"])
+
+
 def test_a_script_without_a_policy_is_shown_the_default(said):
     text = script().replace("trainer.add_callback(AdaptiveGRPOCallback(trainer))\n", "")
     status, answer, _ = said(text, "--processes", "2")

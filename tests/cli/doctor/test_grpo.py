@@ -38,7 +38,6 @@ def test_defaults_and_sizes_are_those_of_trl(tmp_path):
 
 def test_of_sizes_that_are_unknown_nothing_is_computed():
     assert "generation_batch_size" not in resolved({"gradient_accumulation_steps": UNKNOWN}, 1)
-    assert "generation_batch_size" not in resolved({"per_device_train_batch_size": 8, None: UNKNOWN}, 1)
     assert resolved({"generation_batch_size": 64, "per_device_train_batch_size": UNKNOWN}, 1)["num_generations"] == 8
     with pytest.raises(InputError, match=r"per_device_train_batch_size='8'\): use a positive integer"):
         resolved({"per_device_train_batch_size": "8"}, 1)

@@ -64,7 +64,9 @@ def test_nothing_is_executed(tmp_path):
 
 def test_arguments_by_position_by_name_and_in_dictionaries():
     text = "more = dict(b=2, c=f())\nrest = {'d': 4}\nmake(1, **more, **rest, **unknown())\nmake(*x)\n"
-    first, second = Source(text).calls("make")
+    text += "make(**rest | {'d': 5, **more} | asked)\n"
+    first, second, third = Source(text).calls("make")
+    assert Source(text).arguments(third) == {"d": 5, "b": 2, "c": UNKNOWN, None: UNKNOWN}
     assert Source(text).arguments(first, "a") == {"a": 1, "b": 2, "c": UNKNOWN, "d": 4, None: UNKNOWN}
     assert Source(text).arguments(second, "a") == {None: UNKNOWN}
 
