@@ -148,8 +148,10 @@ def used_rows(said: dict[str, Any]) -> list[tuple[str, str, str, str]]:
 
 def level_rows(level: dict[str, Any]) -> list[tuple[str, str, str, str]]:
     """What each run needed for a reward, in rollouts, tokens and seconds as far as they are known."""
-    names = [name for name in ("rollouts", "tokens", "seconds") if not all(math.isnan(x) for x in level[name])]
-    return [(name, *(number(x) for x in level[name]), quotient(*level[name])) for name in names]
+    pairs = ((name, *level[name]) for name in ("rollouts", "tokens", "seconds"))
+    return [
+        (name, number(a), number(b), quotient(a, b)) for name, a, b in pairs if not (math.isnan(a) and math.isnan(b))
+    ]
 
 
 def as_html(said: dict[str, Any]) -> str:
