@@ -19,6 +19,19 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 collect_ignore = ["integrations/fake_tinker.py"]  # it runs where Tinker is
 
 
+# What takes minutes, first: at the end the other worker would wait for it.
+LONGEST = ("verl/test_runs.py", "trl/test_vllm.py", "trl/test_processes.py", "trl/test_faults.py", "test_notebooks.py")
+
+
+def pytest_collection_modifyitems(items):
+    def place(item):
+        return next(
+            (at for at, file in enumerate(LONGEST) if item.path.as_posix().endswith(f"tests/{file}")), len(LONGEST)
+        )
+
+    items.sort(key=place)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish():
     """What is imported stays, so that no garbage collection looks at it again: accelerate collects after each training,
