@@ -55,7 +55,7 @@ FUZZED := tests/logs/test_fuzz.py tests/beliefs/test_state.py tests/cli/config/t
 	rm -rf .venv/browser/node_modules
 
 .venv-docs/installed: constraints-docs.txt | .venv/bin/uv
-	$(PYTHON) -m venv .venv-docs
+	$(BIN)/uv venv --quiet --clear --python $(PYTHON) .venv-docs
 	$(INTO) .venv-docs --requirement constraints-docs.txt
 	touch $@
 

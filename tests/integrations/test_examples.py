@@ -16,6 +16,7 @@ from test_row_shapes import letters, scripted, speaker
 from transformers import AutoTokenizer, LlamaConfig, LlamaForSequenceClassification
 
 import budgetalloc as ba
+from budgetalloc.cli.__main__ import main
 from budgetalloc.cli.testbed.skills import WEIGHTS
 from budgetalloc.trl import AdaptiveGRPOCallback
 
@@ -162,3 +163,9 @@ def test_the_command_line_of_an_example_explains_itself(path, monkeypatch, capsy
         exec(code, {"__name__": "__main__"})
     assert stop.value.code == 0
     assert f"python {path}.py" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("trl/*.py")), ids=lambda path: path.stem)
+def test_the_doctor_finds_nothing_that_is_refused_in_an_example(path, capsys):
+    assert main(["doctor", str(path)]) == 0
+    assert "REFUSED: nothing" in capsys.readouterr().out
