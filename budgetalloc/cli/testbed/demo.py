@@ -10,7 +10,7 @@ from typing import Any
 from budgetalloc.cli.config import Config
 from budgetalloc.cli.testbed.curve import CurvePoint
 from budgetalloc.cli.testbed.train import train
-from budgetalloc.errors import UnsupportedError
+from budgetalloc.errors import UnsupportedError, installing
 from budgetalloc.policies import Policy, uniform
 from budgetalloc.trl import AdaptiveGRPOCallback
 
@@ -44,7 +44,7 @@ def demo(
     """
     draws = _can_draw()
     if not draws:  # said before two minutes of training, not after them
-        print("No matplotlib, so no curves.png; pip install 'budgetalloc[logs]' brings it.", file=sys.stderr)
+        print(f"No matplotlib, so no curves.png. To have it: {installing('logs')}.", file=sys.stderr)
     config = config or Config.parse("")
     if config.callback.reward_range not in (None, (0.0, 1.0)):
         text = "the demo's rewards are 0 and 1. Leave it out."

@@ -4,11 +4,13 @@ import json
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
 from budgetalloc.cli.__main__ import main
 
+ROOT = Path(__file__).parents[3]
 SCRIPT = """
 import budgetalloc as ba
 from budgetalloc.trl import AdaptiveGRPOCallback
@@ -217,6 +219,14 @@ def test_bad_input_is_one_line_and_status_2(tmp_path, capsys, name, text, messag
     seen = capsys.readouterr()
     assert (seen.out, seen.err.count("\n")) == ("", 1)
     assert message in seen.err
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "integrations/trl").glob("*.py")), ids=lambda path: path.name)
+def test_the_scripts_to_start_from_are_served(path, capsys):
+    assert main(["doctor", str(path), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert dict(answer["facts"])["trainer"] == "GRPOTrainer"
+    assert len(answer["unread"]) <= 4
 
 
 def test_it_fits_on_one_screen_and_loads_neither_torch_nor_trl(tmp_path):
