@@ -9,6 +9,7 @@ got, by run and step. Ledgers and checkpoints lie in FOLDER/NAME.
 """
 
 import contextlib
+import copy
 import itertools
 import json
 import os
@@ -18,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
 ENVIRONMENT = {
     "VERL_USE_EXTERNAL_MODULES": "verl_on_cpu",
     "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parents[1])]),
@@ -50,13 +51,12 @@ TESTED = "trainer.test_freq={}".format
 PENALTY = ["algorithm.use_kl_in_reward=True", "algorithm.kl_ctrl.kl_coef=0.5"]
 EPOCH = ["trainer.total_epochs=1", "trainer.total_training_steps=null"]
 QUOTAS = {"domain": "subject", "quotas": "{math: [0.5, 0.625], code: [0.0, 0.25]}"}
-KILLED = ["trainer.save_freq=1", "trainer.default_local_dir=FOLDER/killed", STEPS(4)]
+KILLED = ["trainer.save_freq=1", STEPS(4)]
 AHEAD = [
     *attached("adaptive", mode="budgetalloc_async"),
     *[STEPS(4), TESTED(2), "trainer.v1.colocate_async.num_warmup_batches=1.5"],
     "actor_rollout_ref.actor.ppo_mini_batch_size=16",  # the rows of a batch vary: all in one
 ]
-AHEAD_KILLED = ["trainer.save_freq=1", "trainer.default_local_dir=FOLDER/ahead_killed"]
 KINDS = ["sampled", "reinforce_pp", "cero", "knapsack_rl", "sgpo", "spo_pp", "pvpo", "ebpo", "keep_mixed", "a_star_po"]
 ONE = {
     "plain": [STEPS(2), TESTED(2)],
@@ -77,8 +77,8 @@ ONE = {
 }
 TWO = {
     "ahead": AHEAD,
-    "ahead_killed": [*AHEAD, *AHEAD_KILLED],
-    "ahead_resumed": [*AHEAD, *AHEAD_KILLED, "trainer.resume_mode=auto"],
+    "ahead_killed": [*AHEAD, *KILLED],
+    "ahead_resumed": [*AHEAD, *KILLED, "trainer.resume_mode=auto"],
     "two_workers": [*attached("adaptive"), STEPS(2)],
 }
 WORKERS = [
@@ -153,12 +153,14 @@ def make_data(folder):
     pd.DataFrame(sets["exact"][:4]).to_parquet(folder / "val.parquet")
 
 
-def configuration(folder, name, overrides):
+def configurations(folder, wanted):
+    """verl's configuration of each run; hydra, which is slow, composes what they share."""
     from hydra import compose, initialize_config_module
+    from omegaconf import OmegaConf
 
     base = [
         "trainer.device=cpu trainer.n_gpus_per_node=1 trainer.nnodes=1 trainer.logger=[console]",
-        f"trainer.val_before_train=False trainer.total_epochs=99 trainer.default_local_dir={folder}/{name}",
+        "trainer.val_before_train=False trainer.total_epochs=99",
         "trainer.resume_mode=disable trainer.save_freq=-1 trainer.test_freq=-1",
         "algorithm.adv_estimator=grpo",
         f"data.train_files={folder}/exact.parquet data.val_files={folder}/val.parquet data.train_batch_size={BATCH}",
@@ -181,12 +183,18 @@ def configuration(folder, name, overrides):
         "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
         "transfer_queue.backend.SimpleStorage.total_storage_size=1000",
     ]
-    overrides = [text.replace("FOLDER", str(folder)) for text in overrides]
-    if any(text.startswith("+budgetalloc.") for text in overrides):
-        run = name.replace("resumed", "killed")
-        overrides.append(f"+budgetalloc.ledger={folder}/{run}/ledger.jsonl")
     with initialize_config_module("verl.trainer.config", version_base=None):
-        return compose("ppo_trainer", [word for line in base for word in line.split()] + overrides)
+        shared = compose("ppo_trainer", [word for line in base for word in line.split()])
+    OmegaConf.set_struct(shared, False)
+    for name, overrides in wanted.items():
+        run = name.replace("resumed", "killed")
+        own = [f"trainer.default_local_dir={folder}/{run}"]
+        if any(text.startswith("+budgetalloc.") for text in overrides):
+            own.append(f"budgetalloc.ledger={folder}/{run}/ledger.jsonl")
+        config = copy.deepcopy(shared)
+        config.merge_with_dotlist([*own, *(text.lstrip("+").replace("FOLDER", str(folder)) for text in overrides)])
+        OmegaConf.set_struct(config, True)
+        yield name, config
 
 
 def recipe():
@@ -304,12 +312,12 @@ def put(folder, name, logged):
     path.write_text(json.dumps(seen | {name: logged}, indent=1))
 
 
-def train(folder, name, config, first, manager):
+def train(folder, name, config, workers, manager):
     """A run with the workers of a run before."""
     from verl.trainer.ppo.v1 import get_trainer_cls
 
     trainer = get_trainer_cls(config.trainer.v1.trainer_mode)(config=config)
-    vars(trainer).update(first)
+    vars(trainer).update(workers)
     trainer._init_dataloader()
     trainer._init_dump_executor()
     if config.trainer.resume_mode != "auto" and name not in KINDS:
@@ -342,50 +350,63 @@ class Doomed:
 
 def several(folder, wanted):
     """Trains all of these, the first by verl's own runner, whose workers train the others too."""
-    import ray
     import transfer_queue as tq
-    from omegaconf import OmegaConf
-    from verl.trainer.main_ppo import TaskRunnerV1
 
     if not (folder / "model").exists():
         make_data(folder)
         put(folder, "recipe", recipe())
-    configs = {name: configuration(folder, name, overrides) for name, overrides in wanted.items()}
-    runner = TaskRunnerV1.__ray_metadata__.modified_class()
-    make_manager = runner.init_agent_loop_manager
-    close, tq.close = tq.close, lambda: None  # which the runner would do after its run
-
-    def init_agent_loop_manager():
-        make_manager()
-        trainer, runner.logged = runner.trainer, []
-        own, trainer.config.trainer.default_local_dir = trainer.config.trainer.default_local_dir, f"{folder}/start"
-        trainer._save_checkpoint()
-        trainer.config.trainer.default_local_dir = own
-        shutil.rmtree(f"{folder}/start/global_step_0/transfer_queue", ignore_errors=True)
-        if "ahead" in wanted:
-            in_turn(trainer)
-        runner.restore = listen(trainer, runner.logged)
-
-    runner.init_agent_loop_manager = init_agent_loop_manager
-    for name, config in configs.items():
+    close, tq.close = tq.close, lambda: None  # which verl's runner would do after its run
+    runner = None
+    for name, config in configurations(folder, wanted):
         began = time.time()
-        if runner.trainer is None:
-            runner.run(config)
-            runner.restore()
-            put(folder, name, runner.logged)
+        if runner is None:
+            runner = first(folder, name, config)
         else:
-            config.transfer_queue.enable = True
-            OmegaConf.resolve(config)
-            first = {key: value for key, value in vars(runner.trainer).items() if key in SHARED}
-            given = folder, name, config, first, runner.agent_loop_manager
-            if name.endswith("killed"):
-                with contextlib.suppress(ray.exceptions.RayActorError):
-                    ray.get(ray.remote(num_cpus=1)(Doomed).remote().run.remote(*given))
-            else:
-                put(folder, name, train(*given))
+            another(folder, name, config, runner)
         drain()
         print(f"{name}: {time.time() - began:.1f} s", flush=True)
     close()
+
+
+def first(folder, name, config):
+    """A run by verl's own runner, which is returned; its trainer's state at the start is FOLDER/start."""
+    from verl.trainer.main_ppo import TaskRunnerV1
+
+    runner, logged = TaskRunnerV1.__ray_metadata__.modified_class(), []
+    make_manager = runner.init_agent_loop_manager
+
+    def init_agent_loop_manager():
+        make_manager()
+        own = runner.config.trainer.default_local_dir
+        runner.config.trainer.default_local_dir = f"{folder}/start"
+        runner.trainer._save_checkpoint()
+        runner.config.trainer.default_local_dir = own
+        shutil.rmtree(f"{folder}/start/global_step_0/transfer_queue", ignore_errors=True)
+        if name.startswith("ahead"):
+            in_turn(runner.trainer)
+        runner.restore = listen(runner.trainer, logged)
+
+    runner.init_agent_loop_manager = init_agent_loop_manager
+    runner.run(config)
+    runner.restore()
+    put(folder, name, logged)
+    return runner
+
+
+def another(folder, name, config, runner):
+    """A run with the workers of the first; one that is killed is another process."""
+    import ray
+    from omegaconf import OmegaConf
+
+    config.transfer_queue.enable = True
+    OmegaConf.resolve(config)
+    workers = {key: value for key, value in vars(runner.trainer).items() if key in SHARED}
+    given = folder, name, config, workers, runner.agent_loop_manager
+    if name.endswith("killed"):
+        with contextlib.suppress(ray.exceptions.RayActorError):
+            ray.get(ray.remote(num_cpus=1)(Doomed).remote().run.remote(*given))
+    else:
+        put(folder, name, train(*given))
 
 
 def main():
