@@ -1,7 +1,7 @@
 """The record of a training step: its rollouts, their rewards, and the beliefs before the step."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.policies import Step
-from budgetalloc.training.scoring import Measure
+from budgetalloc.training.scoring import Measure, Scoring
 
 BoolArray = NDArray[np.bool_]
 
@@ -35,12 +35,6 @@ class Round:
     success_R: FloatArray
     lengths_R: IntArray
     hinted: bool = False
-
-    def take(self, at_R: IntArray) -> "Round":
-        """These rollouts of the round, by their indices."""
-        names = [self.ids_R[at] for at in at_R.tolist()]
-        rewards_R, scores_RF, success_R = self.rewards_R[at_R], self.scores_RF[at_R], self.success_R[at_R]
-        return Round(names, rewards_R, scores_RF, success_R, self.lengths_R[at_R], self.hinted)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,32 +148,25 @@ class Batch:
             policy_step=step.policy.estimator.step,
         )
 
-    @classmethod
-    def joined(cls, batches: Sequence["Batch"]) -> "Batch":
-        """The rollouts of several decisions that are trained on together as one batch, one after another.
 
-        Rollouts of one prompt are one group. Each has the beliefs at its own decision.
+def observed(
+    step: Step, scoring: Scoring, ids_R: list[Id], scores_RF: FloatArray, lengths_R: IntArray, trainer_step: int
+) -> Batch:
+    """The record of a step whose rollouts were generated at once; lets the policy's step observe their rewards.
 
-        Args:
-            batches: At least one; measure, earlier steps and the trainer's step are those of the first.
-        """
-        ids_R = [name for each in batches for name in each.ids_R]
-        expected = [each.expected_R for each in batches if each.expected_R is not None]
-        return replace(
-            batches[0],
-            ids_R=ids_R,
-            group_R=factorize(ids_R)[1],
-            rewards_R=np.concatenate([each.rewards_R for each in batches]),
-            scores_RF=np.concatenate([each.scores_RF for each in batches]),
-            success_R=np.concatenate([each.success_R for each in batches]),
-            lengths_R=np.concatenate([each.lengths_R for each in batches]),
-            hinted_R=np.concatenate([each.hinted_R for each in batches]),
-            belief_R=_one_after_another([each.belief_R for each in batches]),
-            baseline_R=_one_after_another([each.baseline_R for each in batches]),
-            expected_R=np.concatenate(expected) if expected else None,
-        )
-
-
-def _one_after_another(beliefs: Sequence[Beta]) -> Beta:
-    alpha_R, beta_R = (np.concatenate([getattr(each, name) for each in beliefs]) for name in ("alpha_P", "beta_P"))
-    return Beta(alpha_R, beta_R)
+    Args:
+        step: The policy's step.
+        scoring: Computes success from rewards. The total reward is the weighted sum of those with a positive weight.
+        ids_R: The prompt of each rollout.
+        scores_RF: Its rewards by name, shape (R, F).
+        lengths_R: Its tokens.
+        trainer_step: The trainer's step.
+    """
+    weights_F = np.array(scoring.weights)
+    rewards_R = (scores_RF * weights_F)[:, weights_F > 0].sum(axis=1)
+    measure = scoring.measure(rewards_R, scores_RF)
+    success_R = measure.success(rewards_R, scores_RF)
+    step.observe(ids_R, rewards_R, success_R)
+    return Batch.of(
+        [Round(ids_R, rewards_R, scores_RF, success_R, lengths_R)], step, measure, scoring.sums, trainer_step
+    )

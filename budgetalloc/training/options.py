@@ -6,10 +6,11 @@ from typing import Any, get_args
 
 import numpy as np
 
+from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import check_range, check_success
 from budgetalloc.errors import InputError
-from budgetalloc.policies import Needs, Policy
+from budgetalloc.policies import Needs, Policy, Step
 from budgetalloc.policies.advantages import EPS, Baseline, Scale, Weight, batch_advantages, posterior_mean
 from budgetalloc.policies.bounds import Bounds
 from budgetalloc.policies.quotas import Quotas, Shares, check_domain_and_shares
@@ -57,23 +58,24 @@ class Options:
         Args:
             needs: Needs of the policy.
             trainer_scale: The trainer's own scale of advantages, used if neither specifies one.
-            given: The arguments of `AdaptiveGRPOCallback` by name; None for those left out.
+            given: Arguments of `AdaptiveGRPOCallback` by name; None is as if it were left out.
 
         Raises:
             InputError: a value out of range.
         """
-        sizes = {name: given[name] for name in ("candidates", "floor", "cap", "min_group", "quantum")}
-        bounds = Bounds.resolve(needs, **sizes)
+        given = {name: value for name, value in given.items() if value is not None}
+        sizes = ("candidates", "floor", "cap", "min_group", "quantum")
+        bounds = Bounds.resolve(needs, **{name: given[name] for name in sizes if name in given})
         keep_batch = needs.keep_batch and bounds.candidates == 1
         # A buffer selects rows without signal, for which TRL's float32 advantages may not be exactly 0.
         keep_advantages = keep_batch and given.get("buffer") is None
         options = cls(
             bounds=bounds,
-            baseline=_first(given["baseline"], needs.baseline, None if keep_advantages else "group"),
-            scale=_first(given["scale"], needs.scale, trainer_scale),
-            weight=_first(given["weight"], needs.weight),
-            success=given["success"],
-            reward_range=None if given["reward_range"] is None else check_range(given["reward_range"]),
+            baseline=_first(given.get("baseline"), needs.baseline, None if keep_advantages else "group"),
+            scale=_first(given.get("scale"), needs.scale, trainer_scale),
+            weight=_first(given.get("weight"), needs.weight),
+            success=given.get("success"),
+            reward_range=check_range(given["reward_range"]) if "reward_range" in given else None,
             keep_batch=keep_batch,
             generate=needs.generate,
             hint=given.get("hint"),
@@ -110,6 +112,33 @@ class Options:
         quotas = Quotas(self.quotas, prompts.domains(self.domain))
         quotas.check(policy, self.bounds, rollouts, group)
         return quotas
+
+    def begin(
+        self,
+        policy: Policy,
+        quotas: Quotas | None,
+        own_ids: Sequence[Id],
+        pool: Sequence[Id],
+        rollouts: int,
+        group: int,
+    ) -> Step:
+        """The policy's next step, among its candidates: prompts of the loader's batch, with others of the dataset, or
+        the whole dataset.
+
+        Args:
+            policy: Decides.
+            quotas: Shares of the rollouts by domain, if there are any.
+            own_ids: The prompt of each row of the loader's batch; unused if the whole dataset is on offer.
+            pool: The distinct prompts of the dataset; empty with `candidates=1`.
+            rollouts: Rollouts that the step trains on.
+            group: Rollouts per prompt of the trainer without a policy.
+        """
+        batch_P = [] if self.bounds.candidates == "all" else factorize(own_ids)[0]
+        rollouts *= self.generate
+        if quotas is not None:
+            return quotas.begin(policy, self.bounds, batch_P, rollouts, group)
+        ids_P = self.bounds.offer(batch_P, pool, policy.seed, policy.estimator.step)
+        return policy.begin(ids_P, self.bounds.budget(rollouts, len(ids_P), group))
 
     def advantages(self, batch: Batch, rewards_R: FloatArray | None = None) -> FloatArray:
         """Advantages of a batch in units of the total reward, shape (R,); 0 where all rewards of the batch are equal.

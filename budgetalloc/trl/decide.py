@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from budgetalloc.beliefs.ids import Id, factorize
+from budgetalloc.beliefs.ids import Id
 from budgetalloc.policies import Step
 from budgetalloc.training.prompts import turns
 from budgetalloc.trl.processes import decided_by_first, gather, my_share
@@ -19,13 +19,9 @@ def open_step(training: Training, inputs: Rows) -> tuple[Step, list[Id]]:
     options, accelerator = training.options, training.trainer.accelerator
     from_loader = options.bounds.candidates != "all"
     own_ids_R = gather(accelerator, training.prompts.ids(inputs) if from_loader else [])
-    rollouts = len(inputs) * accelerator.num_processes * options.generate
-    policy, bounds, size = training.policy, options.bounds, training.trainer.num_generations
-    batch_P = factorize(own_ids_R)[0]
-    if training.quotas is not None:
-        return training.quotas.begin(policy, bounds, batch_P, rollouts, size), own_ids_R
-    ids_P = bounds.offer(batch_P, training.pool, policy.seed, policy.estimator.step)
-    return policy.begin(ids_P, bounds.budget(rollouts, len(ids_P), size)), own_ids_R
+    rollouts, size = len(inputs) * accelerator.num_processes, training.trainer.num_generations
+    step = options.begin(training.policy, training.quotas, own_ids_R, training.pool, rollouts, size)
+    return step, own_ids_R
 
 
 def decide(training: Training, step: Step, own_ids_R: list[Id], inputs: Rows) -> Iterator[tuple[list[Id], Rows]]:

@@ -3,29 +3,9 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from budgetalloc.beliefs.ids import Id, factorize
-from budgetalloc.policies import Policy, Step
-from budgetalloc.training.options import Options
+from budgetalloc.beliefs.ids import Id
+from budgetalloc.policies import Step
 from budgetalloc.training.prompts import Prompts, turns
-
-
-def open_step(
-    policy: Policy, options: Options, own_ids: Sequence[Id], pool: Sequence[Id], rollouts: int, group: int
-) -> Step:
-    """The policy's step among its candidates: the prompts of the loader's batch, with more of the dataset, or all.
-
-    Args:
-        policy: Decides.
-        options: Candidates and bounds.
-        own_ids: The prompt of each row of the loader's batch; unused if the whole dataset is on offer.
-        pool: The distinct prompts of the dataset; empty with `candidates=1`.
-        rollouts: Rollouts that the step trains on.
-        group: verl's `rollout.n`.
-    """
-    bounds = options.bounds
-    own_P = [] if bounds.candidates == "all" else factorize(own_ids)[0]
-    ids_P = bounds.offer(own_P, pool, policy.seed, policy.estimator.step)
-    return policy.begin(ids_P, bounds.budget(options.generate * rollouts, len(ids_P), group))
 
 
 def rows_to_roll_out(

@@ -32,7 +32,9 @@ class Sessions:
     session_K: IntArray
 
     @classmethod
-    def of(cls, keys: Sequence[str], tags: Sequence[Mapping[str, Any]], uids: Sequence[str]) -> "Sessions":
+    def of(
+        cls, keys: Sequence[str], tags: Sequence[Mapping[str, Any]], uids: Sequence[str] | None = None
+    ) -> "Sessions":
         """The rollouts of these rows, in the order of the step's prompts and of their sessions.
 
         The order in which they ended, which is that of verl's batch, differs from run to run.
@@ -40,14 +42,14 @@ class Sessions:
         Args:
             keys: verl's key of each row, "{uid}_{session}_{output}".
             tags: Its tags.
-            uids: The groups of the step.
+            uids: The groups of the step; by default those of the rows, as they first appear.
         """
         rows: dict[tuple[int, int], list[tuple[int, int]]] = {}  # of each session: outputs and their rows
+        real = [(row, *key.rsplit("_", 2)) for row, key in enumerate(keys) if not tags[row].get("is_padding", False)]
+        uids = list(dict.fromkeys(uid for _, uid, _, _ in real)) if uids is None else uids
         place = {uid: at for at, uid in enumerate(uids)}
-        for row, (key, tag) in enumerate(zip(keys, tags, strict=True)):
-            if not tag.get("is_padding", False):
-                uid, session, output = key.rsplit("_", 2)
-                rows.setdefault((place[uid], int(session)), []).append((int(output), row))
+        for row, uid, session, output in real:
+            rows.setdefault((place[uid], int(session)), []).append((int(output), row))
         ordered = sorted(rows)
         session_K = np.full(len(keys), -1, dtype=np.int64)
         for at, name in enumerate(ordered):

@@ -22,6 +22,8 @@ _OPTIONS = (
     "quantum",
     "success",
     "reward_range",
+    "domain",
+    "quotas",
 )
 _KEYS = ("policy", *_OPTIONS, "prompt_id", "ledger", "allow_dataset_change")
 REWARD, PENALTY = "reward", "kl_penalty"
@@ -71,15 +73,12 @@ class Settings:
             if key not in _KEYS:
                 raise InputError(f"budgetalloc.{key} is unknown{nearest(key, _KEYS)} Use one of {', '.join(_KEYS)}.")
         policy = build(given.get("policy") or "adaptive")
-        asked: dict[str, Any] = dict.fromkeys(_OPTIONS) | {"quantum": 1, "hint": None, "buffer": None}
-        asked |= {key: given[key] for key in _OPTIONS if given.get(key) is not None}
-        if ahead and asked["candidates"] is None:
-            asked["candidates"] = 1
-        names = (REWARD, PENALTY) if penalty else (REWARD,)
-        if isinstance(asked["success"], str) and asked["success"] not in names:
-            names = (*names, asked["success"])  # of the reward function's dictionary; not a part of the total
-        if penalty and asked["success"] is None:
-            asked["success"] = REWARD
+        defaults = {"candidates": 1} if ahead else {}
+        defaults |= {"success": REWARD} if penalty else {}
+        asked: dict[str, Any] = defaults | {key: given[key] for key in _OPTIONS if given.get(key) is not None}
+        names, success = (REWARD, PENALTY) if penalty else (REWARD,), asked.get("success")
+        if isinstance(success, str) and success not in names:
+            names = (*names, success)  # of the reward function's dictionary; not a part of the total
         options = Options.resolve(policy.needs, "group" if deviation else "none", asked)
         weights = [1.0 if name in (REWARD, PENALTY) else 0.0 for name in names]
         check_type("budgetalloc.ledger", given.get("ledger"), (str, type(None)), "a path")

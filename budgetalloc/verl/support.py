@@ -62,6 +62,11 @@ def check_config(config: Any, policy: Policy, options: Options, uses_critic: boo
             "groups of several decisions. Use trainer_mode=budgetalloc",
         ),
         (
+            ahead and options.quotas is not None,
+            "quotas in an asynchronous trainer, whose candidates are the prompts that verl submits next, and these may "
+            "hold none of a domain. Use trainer_mode=budgetalloc",
+        ),
+        (
             options.generate > 1 and bool(config.algorithm.use_kl_in_reward),
             f"algorithm.use_kl_in_reward=True and a policy that chooses among its rollouts ({policy}): verl computes "
             "the penalty of rollouts that it trains on. Use actor_rollout_ref.actor.use_kl_loss=True",

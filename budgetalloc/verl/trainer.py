@@ -3,7 +3,7 @@
 import logging
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +20,16 @@ from verl.utils.dataset.rl_dataset import collate_fn
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import UnsupportedError
-from budgetalloc.training.batch import Batch, Round
+from budgetalloc.policies import Step
+from budgetalloc.training.batch import observed
 from budgetalloc.training.ending import end_step
 from budgetalloc.training.keeping import kept
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.saved import load_beliefs, save_beliefs
-from budgetalloc.training.scoring import Measure
 from budgetalloc.training.watch import Watch
 from budgetalloc.training.written import Written
 from budgetalloc.verl import transfer
-from budgetalloc.verl.decide import open_step, rows_to_roll_out
+from budgetalloc.verl.decide import rows_to_roll_out
 from budgetalloc.verl.sessions import Sessions
 from budgetalloc.verl.settings import Settings
 from budgetalloc.verl.support import check_config, check_decisions, check_verl
@@ -82,25 +82,25 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
             check_decisions(self.policy, self.options, pool, self._rollouts, self._group)
             if shared := self.prompts.said_once():
                 logger.warning(shared)
+        self.quotas = self.options.quotas_of(self.prompts, self.policy, self._rollouts, self._group)
 
     # --- a step ------------------------------------------------------------------------------------------------------
+
+    def _begin(self, own_ids: list[Id], rollouts: int) -> Step:
+        """The policy's next step, among the prompts of these rows of the loader, others, or the whole dataset."""
+        return self.options.begin(self.policy, self.quotas, own_ids, self._pool, rollouts, self._group)
 
     def _names_of(self, batch: Any) -> list[Id]:
         """The prompt of each row of the loader's batch."""
         name = self._name_column
         return self.prompts.ids([{name: value} for value in column(batch, name)])
 
-    def _scored(self, batch: Any, sessions: Sessions, ids_R: list[Id]) -> tuple[Round, Measure]:
-        """The rollouts that came back, and how their rewards became success."""
+    def _observe(self, batch: Any, sessions: Sessions, step: Step, ids_R: list[Id]) -> None:
+        """Lets the policy's step observe the rollouts that came back, and makes their record."""
         scores_RF = transfer.scores(batch, sessions, self.scoring.names)
-        rewards_R = scores_RF[:, np.array(self.scoring.weights) > 0].sum(axis=1)
-        measure = self.scoring.measure(rewards_R, scores_RF)
-        success_R = measure.success(rewards_R, scores_RF)
-        return Round(ids_R, rewards_R, scores_RF, success_R, sessions.lengths_R), measure
+        self.batch = observed(step, self.scoring, ids_R, scores_RF, sessions.lengths_R, self.global_steps)
 
-    def _finish(
-        self, batch: Any, metrics: dict[str, Any], sessions: Sessions, kept_R: IntArray, learn: Callable[[], None]
-    ) -> Any:
+    def _finish(self, batch: Any, metrics: dict[str, Any], sessions: Sessions, kept_R: IntArray, step: Step) -> Any:
         """verl's batch with the advantages of `self.batch`, from which the policy learns.
 
         Args:
@@ -108,7 +108,7 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
             metrics: What verl logs.
             sessions: The rollouts of verl's batch.
             kept_R: Their places in `self.batch`.
-            learn: Lets the policy learn.
+            step: The policy's step, with which it learns.
         """
         started = time.perf_counter()
         if self.options.baseline is None:
@@ -116,8 +116,8 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         else:
             advantages_R = self.options.advantages(self.batch)[kept_R]
             batch = transfer.put_advantages(batch, sessions, advantages_R)
-        record, written, size = self.batch, self._written, self._pool_size
-        logged = end_step(self.policy, learn, record, advantages_R, self.scoring, written=written, pool_size=size)
+        given = self.policy, step.end, self.batch, advantages_R, self.scoring
+        logged = end_step(*given, written=self._written, pool_size=self._pool_size, quotas=self.quotas)
         self._watch.look(advantages_R)
         logged["seconds"] = self._seconds + time.perf_counter() - started
         metrics.update({f"budgetalloc/{key}": value for key, value in logged.items()})
@@ -159,9 +159,9 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
     A step has `data.train_batch_size` times `rollout.n` rollouts, as without the policy; only their prompts change.
     The node `budgetalloc` of the configuration has the policy's name or settings, and the arguments of
     `budgetalloc.trl.AdaptiveGRPOCallback` of these names: candidates, baseline, scale, weight, floor, cap, min_group,
-    quantum, prompt_id, success, reward_range, ledger, allow_dataset_change. `success` names an entry of the dictionary
-    that the reward function returns beside the score, or is a threshold on the score. Validation is verl's own, and so
-    is the length of an epoch, which need not visit every prompt.
+    quantum, prompt_id, success, reward_range, domain, quotas, ledger, allow_dataset_change. `success` names an entry of
+    the dictionary that the reward function returns beside the score, or is a threshold on the score. Validation is
+    verl's own, and so is the length of an epoch, which need not visit every prompt.
 
     Raises:
         UnsupportedError: a verl without a method that is replaced; a setting of verl or a policy that cannot be served.
@@ -183,7 +183,7 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
         if candidates != "all":
             batch = super()._next_train_batch(num_prompts)
             ids = self._names_of(batch)
-        self._step = step = open_step(self.policy, self.options, ids, self._pool, self._rollouts, self._group)
+        self._step = step = self._begin(ids, self._rollouts)
         if not self.options.keep_batch:
             rows, ids, counts = rows_to_roll_out(step, ids, None if candidates == 1 else self.prompts)
             batch = tensordict_utils.index_select_tensor_dict(batch, rows) if candidates == 1 else self._batch_of(rows)
@@ -208,7 +208,7 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
     def _balance_batch(self, batch: Any, metrics: dict[str, Any], *more: Any, **named: Any) -> Any:
         """verl's batch; of a policy that generates more than it trains on, with the rollouts that it keeps."""
         if self.options.generate > 1:
-            sessions = self._observe(batch)
+            sessions = self._observed(batch)
             self._kept_R = np.sort(kept(self.policy, self.batch, self._rollouts))
             if len(set(self._kept_R.tolist())) < len(self._kept_R):
                 raise UnsupportedError(
@@ -223,16 +223,14 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
         if self.options.generate > 1:
             sessions = self._sessions(batch)
         else:
-            sessions = self._observe(batch)
+            sessions = self._observed(batch)
             self._kept_R = np.arange(len(self.batch))
-        return self._finish(batch, metrics, sessions, self._kept_R, self._step.end)
+        return self._finish(batch, metrics, sessions, self._kept_R, self._step)
 
-    def _observe(self, batch: Any) -> Sessions:
-        """Lets the policy's step observe the rollouts that came back, and makes their record."""
-        sessions, step = self._sessions(batch), self._step
-        made, measure = self._scored(batch, sessions, [self._id_of[uid] for uid in sessions.uids_R])
-        step.observe(made.ids_R, made.rewards_R, made.success_R)
-        self.batch = Batch.of([made], step, measure, self.scoring.sums, self.global_steps)
+    def _observed(self, batch: Any) -> Sessions:
+        """The rollouts that came back, which the policy's step has observed."""
+        sessions = self._sessions(batch)
+        self._observe(batch, sessions, self._step, [self._id_of[uid] for uid in sessions.uids_R])
         return sessions
 
     def _sessions(self, batch: Any) -> Sessions:

@@ -1,8 +1,6 @@
 """A policy chooses the tasks of Trinity-RFT: `data_selector.selector_type: budgetalloc_trinity.Selector`."""
 
-import base64
-from pathlib import Path
-from tempfile import TemporaryDirectory
+import json
 from typing import Any
 
 import numpy as np
@@ -13,11 +11,7 @@ from budgetalloc.policies.methods import method_of
 
 
 class Selector(BaseSelector):
-    """Each task gets `n` rollouts or none, because Trinity repeats the tasks of a taskset equally often.
-
-    `data_selector.kwargs`: `n`, the taskset's `repeat_times`, and `policy`, a name of `budgetalloc methods` (default:
-    thompson).
-    """
+    """Each task gets `kwargs.n` rollouts (the taskset's `repeat_times`) or none, by `kwargs.policy` (thompson)."""
 
     def __init__(self, data_source: Any, config: Any) -> None:
         super().__init__(data_source, config)
@@ -26,12 +20,11 @@ class Selector(BaseSelector):
         self.chosen, self.waiting = 0, set[int]()  # how many tasks in all, and which have no feedback yet
 
     def get_indices(self, batch_size: int, return_extra_info: bool = False) -> Any:
-        groups = {"floor": 0, "cap": self.n, "quantum": self.n, "min_group": self.n}
         if self.size - len(self.waiting) < batch_size:
             self.waiting.clear()
         ids_P = [at for at in range(self.size) if at not in self.waiting]
-        counts_P = self.policy.allocate(ids_P, ba.Budget(batch_size * self.n, **groups))
-        indices = [ids_P[at] for at in np.flatnonzero(counts_P)]
+        whole = {"floor": 0, "cap": self.n, "quantum": self.n, "min_group": self.n}
+        indices = np.repeat(ids_P, self.policy.allocate(ids_P, ba.Budget(batch_size * self.n, **whole)) > 0).tolist()
         self.chosen += batch_size
         self.waiting.update(indices)
         return (indices, {}) if return_extra_info else indices
@@ -43,21 +36,15 @@ class Selector(BaseSelector):
             raise ba.InputError(
                 f"values={values}: use a reward of 0 or 1 for each rollout, for these to be pass rates."
             )
-        passed_G = [round(value * self.n) for value in values]
-        rewards_R = [float(at < passed) for passed in passed_G for at in range(self.n)]
-        self.policy.observe(np.repeat(indices, self.n), rewards_R)
+        passed_GN = np.arange(self.n) < np.rint(np.multiply(values, self.n))[:, None]
+        self.policy.observe(np.repeat(indices, self.n), passed_GN.ravel())
 
     def state_dict(self) -> dict[str, Any]:
-        """JSON, as Trinity saves it: the policy's file, in letters."""
-        with TemporaryDirectory() as folder:
-            file = Path(folder, "state.npz")
-            ba.save_state(file, self.policy.state_dict())
-            return {"current_index": self.chosen, "budgetalloc": base64.b64encode(file.read_bytes()).decode()}
+        """In JSON types, as Trinity saves it."""
+        state = json.dumps(self.policy.state_dict(), default=np.ndarray.tolist)
+        return {"current_index": self.chosen, "budgetalloc": json.loads(state)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.chosen = state_dict.get("current_index", 0)
         if "budgetalloc" in state_dict:
-            with TemporaryDirectory() as folder:
-                file = Path(folder, "state.npz")
-                file.write_bytes(base64.b64decode(state_dict["budgetalloc"]))
-                self.policy.load_state_dict(ba.load_state(file)[0])
+            self.policy.load_state_dict(state_dict["budgetalloc"])

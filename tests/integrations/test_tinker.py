@@ -16,6 +16,7 @@ pytestmark = pytest.mark.slow
 
 import chz  # noqa: E402
 import fake_tinker  # noqa: E402
+import numpy as np  # noqa: E402
 import tinker  # noqa: E402
 import torch  # noqa: E402
 from budgetalloc_tinker import AdaptiveDataset  # noqa: E402
@@ -181,7 +182,7 @@ def test_a_policy_with_a_baseline_of_its_own_gives_the_cores_advantages(run, mon
     fresh.load_state_dict(ba.load_state(dataset.file(2))[0])  # beliefs before the last batch
     ids_R = [row[0] for row in dataset.rows]
     rewards_R = [row[2] for row in dataset.rows]
-    step = fresh.begin([f"q{at}" for at in range(8)], dataset.bounds.budget(16, 8, 4))
+    step = fresh.begin([f"q{at}" for at in range(8)], dataset.options.bounds.budget(16, 8, 4))
     belief_R = step.baseline_belief(ids_R, rewards_R)
     expected_R = batch_advantages(rewards_R, ids_R, "posterior", "batch", belief_R=belief_R)
     expected = {id(row[1]): a for row, a in zip(dataset.rows, expected_R, strict=True)}
@@ -195,8 +196,9 @@ def test_beliefs_are_about_success_where_rewards_are_on_another_scale(run):
     shifted, _, _ = run(ba.uniform(), 1, log="shifted", **passed)
     ids = [f"q{at}" for at in range(4)]
     assert shifted.belief(ids).mean.tolist() == pytest.approx(plain.belief(ids).mean.tolist())
-    with pytest.raises(ba.InputError, match=r"outside \[0, 1\]"):
-        run(ba.uniform(), log="refused", penalty=0.1)
+    ranged, _, _ = run(ba.uniform(), 1, log="ranged", penalty=0.1)  # without success=, the range is learned
+    assert np.argsort(ranged.belief(ids).mean).tolist() == np.argsort(plain.belief(ids).mean).tolist()
+    assert ranged.estimator.step == 1
 
 
 def test_a_group_that_fails_is_not_observed(run):
@@ -208,7 +210,9 @@ def test_a_group_that_fails_is_not_observed(run):
 
 def test_what_cannot_be_served_is_refused(run, tmp_path):
     with pytest.raises(ba.UnsupportedError, match="decides in rounds"):
-        run(policies.reinforce_ada())
+        run(policies.ar3po(group=4))
+    with pytest.raises(ba.UnsupportedError, match="generates more rollouts than it trains on"):
+        run(ba.policies.pods(), log="pods")
     dataset = AdaptiveDataset(Users(2), ba.uniform(), 16, tmp_path, lambda builder: f"q{builder.number}")
     first = dataset.get_batch(0)
     with pytest.raises(ba.UnsupportedError, match="4 groups of the batch before are not rewarded: leave out async"):

@@ -78,31 +78,3 @@ def test_the_deviation_of_a_reward_is_at_least_that_of_a_success_in_twenty():
     assert expected_R.tolist() == [0.0, 1.0]
     assert deviation_R == pytest.approx([2 * (0.05 * 0.95) ** 0.5, 1.0])
     assert (batch.prior.alpha_P.tolist(), batch.prior.beta_P.tolist()) == ([0.5], [0.5])
-
-
-def test_rollouts_of_several_decisions_are_one_batch_with_the_beliefs_of_each():
-    policy = ba.adaptive()
-    first = as_batch([as_round([("a", 1.0, 4), ("b", 0.0, 5)])], policy, step=3)
-    policy.observe(["a", "a", "c"], [1, 1, 0])
-    second = as_batch([as_round([("c", 2.0, 6), ("a", 0.0, 7)])], policy, step=3)
-    joined = Batch.joined([first, second])
-    assert joined.ids_R == ["a", "b", "c", "a"]
-    assert joined.group_R.tolist() == [0, 1, 2, 0]  # a prompt is one group
-    assert joined.counts_G.tolist() == [2, 1, 1]
-    assert joined.rewards_R.tolist() == [1.0, 0.0, 2.0, 0.0]
-    assert joined.lengths_R.tolist() == [4, 5, 6, 7]
-    for name in ("belief_R", "baseline_R"):
-        means = [*getattr(first, name).mean, *getattr(second, name).mean]
-        assert getattr(joined, name).mean.tolist() == means
-    assert joined.belief_R.mean[0] < joined.belief_R.mean[3]
-    assert joined.expected_R is None
-    assert (joined.step, joined.policy_step) == (3, 0)
-    assert len(Batch.joined([first])) == 2
-
-
-def test_a_part_of_a_round_has_its_rollouts():
-    part = as_round([("a", 1.0, 4), ("b", 0.0, 5), ("a", 2.0, 6)]).take(np.array([2, 0]))
-    assert part.ids_R == ["a", "a"]
-    assert part.rewards_R.tolist() == [2.0, 1.0]
-    assert part.scores_RF.tolist() == [[2.0], [1.0]]
-    assert (part.success_R.tolist(), part.lengths_R.tolist(), part.hinted) == ([1.0, 0.5], [6, 4], False)

@@ -7,20 +7,22 @@ import pytest
 import budgetalloc as ba
 from budgetalloc.training.options import Options
 from budgetalloc.training.prompts import Prompts
-from budgetalloc.verl.decide import open_step, rows_to_roll_out
+from budgetalloc.verl.decide import rows_to_roll_out
 from budgetalloc.verl.settings import Settings
 
 
 class Rows(list):
     """What `Prompts` uses of a `datasets.Dataset`."""
 
-    column_names = ("prompt", "name")
+    column_names = ("prompt", "name", "subject")
 
     def __getitem__(self, at):
         return [row[at] for row in self] if isinstance(at, str) else super().__getitem__(at)
 
 
-PROMPTS = Prompts(Rows({"prompt": f"p{at % 5}", "name": f"p_{at % 5}"} for at in range(15)), "name")
+SUBJECTS = ["math", "code", "code", "chat", None]
+ROWS = ({"prompt": f"p{at % 5}", "name": f"p_{at % 5}", "subject": SUBJECTS[at % 5]} for at in range(15))
+PROMPTS = Prompts(Rows(ROWS), "name")
 
 
 def decided(candidates, own_ids=("p_0", "p_1", "p_0"), rollouts=12):
@@ -28,7 +30,7 @@ def decided(candidates, own_ids=("p_0", "p_1", "p_0"), rollouts=12):
     settings = Settings.read(given, deviation=True, penalty=False)
     options: Options = settings.options
     pool = () if candidates == 1 else PROMPTS.pool
-    step = open_step(settings.policy, options, own_ids, pool, rollouts, 4)
+    step = options.begin(settings.policy, None, own_ids, pool, rollouts, 4)
     return step, rows_to_roll_out(step, own_ids, None if candidates == 1 else PROMPTS)
 
 
@@ -53,12 +55,25 @@ def test_counts_sum_to_the_budget_and_rows_of_a_prompt_take_turns(candidates, pr
 def test_prompts_without_rollouts_are_left_out():
     settings = Settings.read({"policy": "adaptive"}, deviation=True, penalty=False)
     assert settings.options.bounds.candidates == "all"
-    step = open_step(settings.policy, settings.options, [], PROMPTS.pool, 3, 4)
+    step = settings.options.begin(settings.policy, None, [], PROMPTS.pool, 3, 4)
     rows, ids, counts = rows_to_roll_out(step, [], PROMPTS)
     assert sum(counts) == 3
     assert all(counts)
     assert len(set(ids)) <= 3
     assert len(rows) == len(counts)
+
+
+@pytest.mark.parametrize("candidates", [3, "all"])
+def test_quotas_are_kept_whatever_the_batch_holds(candidates):
+    shares = {"math": [0.5, 0.75], "code": [0.0, 0.25]}  # lists, as a configuration has them
+    given = {"policy": "thompson", "candidates": candidates, "domain": "subject", "quotas": shares}
+    settings = Settings.read(given, deviation=True, penalty=False)
+    quotas = settings.options.quotas_of(PROMPTS, settings.policy, 12, 6)
+    step = settings.options.begin(settings.policy, quotas, ["p_1", "p_2"], PROMPTS.pool, 12, 6)
+    counts_P = dict(zip(step.ids_P, step.request().tolist(), strict=True))
+    assert sum(counts_P.values()) == 12
+    assert 6 <= counts_P["p_0"] <= 9
+    assert counts_P.get("p_1", 0) + counts_P.get("p_2", 0) <= 3
 
 
 def test_ids_may_hold_underscores_and_one_prompt_s_rows_one_name():

@@ -48,6 +48,8 @@ def test_uniform_keeps_verls_batch_and_advantages():
         ({"prompt_id": None}, "budgetalloc.prompt_id=None"),
         ({"allow_dataset_change": "yes"}, "use True or False"),
         ({"success": 2}, r"the trainer has 1 reward functions, \['reward'\]"),
+        ({"domain": "data_source"}, r"domain='data_source' without quotas=None: give both"),
+        ({"domain": "data_source", "quotas": {"math": 0.5}}, r"'math': 0.5}: give two shares of the rollouts"),
     ],
 )
 def test_bad_settings_are_refused(given, message):

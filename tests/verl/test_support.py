@@ -16,10 +16,10 @@ class Node(dict):
     __getattr__ = dict.__getitem__
 
 
-def config(estimator="grpo", filtering=False, refill=False, skip=False, penalty=False):
+def config(estimator="grpo", filtering=False, refill=False, skip=False, penalty=False, mode="budgetalloc"):
     return Node(
         algorithm=Node(adv_estimator=estimator, filter_groups=Node(enable=filtering), use_kl_in_reward=penalty),
-        trainer=Node(v1=Node(trainer_mode="budgetalloc", sampler=Node(sync_refill_failed_groups=refill))),
+        trainer=Node(v1=Node(trainer_mode=mode, sampler=Node(sync_refill_failed_groups=refill))),
         skip=Node(rollout_tq=Node(enable=skip)),
     )
 
@@ -53,6 +53,18 @@ def test_uniform_keeps_any_estimator_of_verl():
 def test_what_cannot_be_served_is_refused_with_its_reason(policy, critic, settings, message):
     with pytest.raises(ba.UnsupportedError, match=f"trainer_mode=budgetalloc does not work with .*{message}"):
         check(policy, critic, **settings)
+
+
+def test_generating_ahead_choices_that_need_the_whole_step_are_refused():
+    quotas = {"domain": "subject", "quotas": {"math": [0.5, 1.0]}}
+    for given, message in [
+        ({"policy": "adaptive", "candidates": 2}, r"candidates=2 in an asynchronous trainer, which trains on a number"),
+        ({"policy": "pods"}, r"chooses among its rollouts \(pods.*whose batches hold groups of several decisions"),
+        ({"policy": "adaptive"} | quotas, r"quotas in an asynchronous trainer.*Use trainer_mode=budgetalloc\."),
+    ]:
+        settings = Settings.read(given, deviation=True, penalty=False, ahead=True)
+        with pytest.raises(ba.UnsupportedError, match=f"trainer_mode=budgetalloc_async does not work with .*{message}"):
+            check_config(config(mode="budgetalloc_async"), settings.policy, settings.options, False, ahead=True)
 
 
 def test_a_policy_that_generates_more_must_choose():
