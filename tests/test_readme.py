@@ -158,3 +158,4 @@ def test_versions_agree():
     minors = [x.rpartition(" ")[2] for x in project["classifiers"] if re.search(r"Python :: 3\.\d", x)]
     assert project["requires-python"] == f">={minors[0]}"
     assert f"(Python {minors[0]} to {minors[-1]})" in README
+    assert f"dist/budgetalloc-{version}-py3-none-any.whl" in (ROOT / "docs/start.md").read_text()
