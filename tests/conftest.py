@@ -6,6 +6,7 @@
 import gc
 import os
 import shutil
+import signal
 import sys
 from pathlib import Path
 
@@ -21,6 +22,13 @@ collect_ignore = ["integrations/fake_tinker.py"]  # it runs where Tinker is
 
 # What takes minutes, first: at the end the other worker would wait for it.
 LONGEST = ("verl/test_runs.py", "trl/test_vllm.py", "trl/test_processes.py", "trl/test_faults.py", "test_notebooks.py")
+
+
+def pytest_configure():
+    """A shell that runs the tests in its background leaves them with Ctrl-C ignored, and so every process that they
+    start: the tests that send one would wait for ever."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items):
