@@ -1,11 +1,14 @@
 """The doctor on a script, and the callback on the trainer that the script makes, refuse alike, word for word."""
 
+import inspect
+
 import pytest
 from conftest import low_digit, rows
 
 import budgetalloc as ba
 from budgetalloc.cli.doctor.examine import examine
 from budgetalloc.cli.doctor.script import read_script
+from budgetalloc.cli.doctor.setup import ARGUMENTS, OTHERS
 from budgetalloc.logs.progress import read_progress
 from budgetalloc.trl import AdaptiveGRPOCallback
 
@@ -48,6 +51,12 @@ def test_the_doctor_says_what_the_callback_raises(build, config, name, given, co
         assert any("quotas" in text for text in said.unread)
         return
     assert said.refused == ([raised] if raised else [])
+
+
+def test_the_doctor_knows_every_argument_of_the_callback():
+    parameters = dict(inspect.signature(AdaptiveGRPOCallback).parameters)
+    assert set(parameters) == {*ARGUMENTS, *OTHERS}
+    assert {name: parameters[name].default for name in ARGUMENTS} == ARGUMENTS
 
 
 def test_an_evaluation_of_trl_is_written_beside_the_ledger(build, tmp_path):

@@ -282,7 +282,8 @@ def test_equal_rewards_that_trl_misses_are_counted(build):
         logged = next(entry for entry in trainer.state.log_history if "loss" in entry)
         assert logged[key] == share
         assert logged["budgetalloc/all_equal"] == 1.0
-        assert logged["budgetalloc/advantage/frac_nonzero"] == 0.0
+        assert logged["budgetalloc/advantage/mean_abs"] < 1e-3  # TRL's are the rounding of the mean, ours exactly 0
+    assert logged["budgetalloc/advantage/frac_nonzero"] == 0.0
 
 
 def test_decisions_in_one_optimizer_step_are_told_apart(build, tmp_path):

@@ -7,8 +7,8 @@ from typing import Any
 from budgetalloc.cli.doctor import grpo
 from budgetalloc.cli.doctor.data import Data, of_expression
 from budgetalloc.cli.doctor.literals import UNKNOWN, Source
-from budgetalloc.cli.doctor.setup import ARGUMENTS, Setup
-from budgetalloc.errors import BudgetallocError, InputError
+from budgetalloc.cli.doctor.setup import ARGUMENTS, OTHERS, Setup
+from budgetalloc.errors import BudgetallocError, InputError, nearest
 from budgetalloc.policies import Policy, adaptive
 from budgetalloc.policies.methods import METHODS, NAMED, method_of
 from budgetalloc.trl.served import REFUSED
@@ -145,6 +145,9 @@ def _callback(source: Source, unread: list[str], refused: list[str]) -> tuple[bo
             unread.append(_where(name, node))
         elif name in given:
             given[name] = value
+        elif name not in OTHERS:
+            known = (*ARGUMENTS, *OTHERS)
+            refused.append(f"line {call.lineno}: AdaptiveGRPOCallback has no argument {name}{nearest(name, known)}")
     policy: Policy | None = adaptive()
     if "policy" in nodes or None in nodes:
         policy = _policy(source, nodes.get("policy"), refused)

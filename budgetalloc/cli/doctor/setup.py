@@ -12,6 +12,8 @@ ARGUMENTS: dict[str, Any] = dict.fromkeys(
 )
 ARGUMENTS |= {"buffer": None, "domain": None, "quotas": None, "quantum": 1, "prompt_id": "prompt_id"}
 """The arguments of `AdaptiveGRPOCallback` that the checks concern, with their defaults."""
+OTHERS = ("trainer", "policy", "ledger", "allow_dataset_change")
+"""Its other arguments."""
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,7 @@ def test_a_script_that_is_served(said):
         ),
         ({"callback": ", success='acc'"}, "success='acc': the trainer has no reward function of this name"),
         ({"callback": ", candidates=0"}, "candidates=0: use 1, a larger integer or 'all'"),
+        ({"callback": ", candidats=4"}, "has no argument candidats, did you mean candidates?"),
         ({"callback": ", quantum=5"}, "32 is not a multiple of 5"),
         ({"callback": ", ba.knapsack(value='hits')"}, "value='hits': use one of"),
         ({"callback": ", ba.adaptive(prior='pool')"}, "unexpected keyword argument 'prior'"),
