@@ -45,10 +45,12 @@ class Sessions:
             uids: The groups of the step; by default those of the rows, as they first appear.
         """
         rows: dict[tuple[int, int], list[tuple[int, int]]] = {}  # of each session: outputs and their rows
-        real = [(row, *key.rsplit("_", 2)) for row, key in enumerate(keys) if not tags[row].get("is_padding", False)]
-        uids = list(dict.fromkeys(uid for _, uid, _, _ in real)) if uids is None else uids
+        named = [key.rsplit("_", 2) for key in keys]
+        real = [row for row, tag in enumerate(tags) if not tag.get("is_padding", False)]
+        uids = list(dict.fromkeys(named[row][0] for row in real)) if uids is None else uids
         place = {uid: at for at, uid in enumerate(uids)}
-        for row, uid, session, output in real:
+        for row in real:
+            uid, session, output = named[row]
             rows.setdefault((place[uid], int(session)), []).append((int(output), row))
         ordered = sorted(rows)
         session_K = np.full(len(keys), -1, dtype=np.int64)

@@ -73,9 +73,8 @@ class Settings:
             if key not in _KEYS:
                 raise InputError(f"budgetalloc.{key} is unknown{nearest(key, _KEYS)} Use one of {', '.join(_KEYS)}.")
         policy = build(given.get("policy") or "adaptive")
-        defaults = {"candidates": 1} if ahead else {}
-        defaults |= {"success": REWARD} if penalty else {}
-        asked: dict[str, Any] = defaults | {key: given[key] for key in _OPTIONS if given.get(key) is not None}
+        asked: dict[str, Any] = ({"candidates": 1} if ahead else {}) | ({"success": REWARD} if penalty else {})
+        asked |= {key: given[key] for key in _OPTIONS if given.get(key) is not None}
         names, success = (REWARD, PENALTY) if penalty else (REWARD,), asked.get("success")
         if isinstance(success, str) and success not in names:
             names = (*names, success)  # of the reward function's dictionary; not a part of the total

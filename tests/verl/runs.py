@@ -26,9 +26,9 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "TOKENIZERS_PARALLELISM": "false",
     "HF_HUB_OFFLINE": "1",
+    "TRANSFER_QUEUE_ENABLE": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_memory_monitor_refresh_ms": "0",  # it watches the whole machine, and kills our workers for its neighbours
-    "RAY_raylet_start_wait_time_s": "600",
     "RAY_worker_niceness": "0",  # workers as nice as this process, which may be as nice as can be already
 }
 CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz+= "
@@ -282,7 +282,8 @@ def drain():
     while any(tag.get("status") in ("pending", "running") for tag in tags()):
         time.sleep(0.05)
     for partition, items in (tq.kv_list() or {}).items():
-        tq.kv_clear(keys=list(items), partition_id=partition)
+        if items:
+            tq.kv_clear(keys=list(items), partition_id=partition)
 
 
 def surer_reference(batch, metrics):
@@ -435,7 +436,6 @@ def a_ray():
         include_dashboard=False,
         object_store_memory=200_000_000,
         _temp_dir=f"/tmp/bv{os.getpid()}",  # short: the paths of sockets are
-        runtime_env={"env_vars": {**ENVIRONMENT, "TRANSFER_QUEUE_ENABLE": "1"}},
     )
     try:
         yield ray

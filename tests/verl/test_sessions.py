@@ -32,3 +32,11 @@ def test_sessions_that_failed_are_not_there():
     sessions = Sessions.of(["a_3_0"], [{"response_len": 4}], ["gone", "a"])
     assert sessions.uids_R == ["a"]
     assert sessions.lengths_R.tolist() == [4]
+
+
+def test_without_names_of_groups_they_are_those_of_the_rows_as_they_first_appear():
+    keys = ["b_1_0", "pad_0_0", "a_0_0", "b_0_0"]
+    tags = [{"response_len": 4}, {"response_len": 1, "is_padding": True}, {"response_len": 2}, {"response_len": 3}]
+    sessions = Sessions.of(keys, tags)
+    assert sessions.uids_R == ["b", "b", "a"]
+    assert sessions.last_R.tolist() == [3, 0, 2]
