@@ -46,6 +46,7 @@ def test_held_out_reward_decides_where_both_have_it(tmp_path):
     assert last["seconds"] == pytest.approx([2 * 19, 3 * 9.5])
     text = compared.as_text(said)
     assert "THE SAME HELD-OUT REWARD" in text
+    assert "Between evaluations (20 and 20 of them)" in " ".join(text.split())
     assert "does NOT say" not in text
 
 
