@@ -67,6 +67,8 @@ RIVALS: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
     "aero": (lambda seed: policies.aero(seed=seed), {}),
     "v05": (lambda seed: policies.v05(more=4, seed=seed), {}),  # the paper's 1 takes up to 13 rounds a step
     "adaptive": (lambda seed: ba.adaptive(seed=seed), {}),
+    "adaptive_tokens": (lambda seed: ba.adaptive(seed=seed), {"cost": "tokens"}),
+    "adaptive_seconds": (lambda seed: ba.adaptive(seed=seed), {"cost": "seconds"}),
 }
 ROLLOUTS = 256  # a step of 32 prompts x 8
 GENERATIONS = {"uniform2": 2, "uniform4": 4, "uniform16": 16}  # for the others 8; prompts x generations stays the same

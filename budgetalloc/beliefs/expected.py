@@ -1,6 +1,6 @@
 """The expected reward of a rollout, in the units of the rewards, from its expected success."""
 
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -40,11 +40,11 @@ class Sums:
     def plus(self, success_R: FloatArray, rewards_R: FloatArray) -> "Sums":
         """The sums with the rollouts of a step added."""
         added = Sums.of(success_R, rewards_R, np.zeros(len(rewards_R), dtype=np.int64), 1)
-        return Sums(*(a + float(b[0]) for a, b in zip(astuple(self), astuple(added), strict=True)))
+        return Sums(*(a + float(b[0]) for a, b in zip(vars(self).values(), vars(added).values(), strict=True)))
 
     def faded(self) -> "Sums":
         """The sums after the fading of one step."""
-        return Sums(*(_KEPT * x for x in astuple(self)))
+        return Sums(*(_KEPT * x for x in vars(self).values()))
 
     def rescaled(self, scale: float, shift: float) -> "Sums":
         """The sums with scale * s + shift in place of s."""
@@ -83,7 +83,7 @@ class Sums:
             sums = cls(**{each.name: float(state[each.name]) for each in fields(cls)})
         except (KeyError, TypeError, ValueError) as error:
             raise StateError(f"The state's sums of rewards are damaged: {error}") from error
-        if not np.isfinite(astuple(sums)).all():
+        if not np.isfinite(list(vars(sums).values())).all():
             raise StateError("The state's sums of rewards are not finite: it is damaged.")
         return sums
 
@@ -111,7 +111,7 @@ def reward_line(
     """
     groups = int(group_R.max()) + 1 if len(group_R) else 0
     own = Sums.of(success_R, rewards_R, group_R, groups)
-    rest = [before + each.sum() - each for before, each in zip(astuple(past), astuple(own), strict=True)]
+    rest = [before + each.sum() - each for before, each in zip(vars(past).values(), vars(own).values(), strict=True)]
     n, s, r, ss, sr, rr = (np.where(rest[0] > 1e-9, x, np.nan) for x in rest)
     var_s, cov, var_r = ss / n - (s / n) ** 2, sr / n - s * r / n**2, rr / n - (r / n) ** 2
     slope_G = np.where(var_s > 1e-9, cov / np.maximum(var_s, 1e-9), 0.0)  # 0 where all successes are equal

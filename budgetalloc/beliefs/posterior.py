@@ -38,8 +38,10 @@ class Belief(Protocol):
 def _check(values: ArrayLike, name: str, low: float, high: float) -> FloatArray:
     copy = not isinstance(values, np.ndarray) or values.flags.writeable  # an array that is constant need not be copied
     array = np.atleast_1d(check_array(name, values, "one number a prompt", copy=copy))
-    ok = (array > low) & (array < high) if high == np.inf else (array >= low) & (array <= high)
-    if array.ndim != 1 or not ok.all():
+    least, most = array.min(initial=np.inf), array.max(initial=-np.inf)  # NaN where one entry is
+    inside = least > low and most < high if high == np.inf else least >= low and most <= high
+    if array.ndim != 1 or not (inside or not array.size):
+        ok = (array > low) & (array < high) if high == np.inf else (array >= low) & (array <= high)
         bad = shown(values) if array.ndim != 1 else float(array[~ok][0])
         allowed = "positive and finite" if high == np.inf else f"in [{low:g}, {high:g}]"
         raise InputError(f"{name}={bad}: must be one-dimensional and {allowed}.")

@@ -23,7 +23,7 @@ from budgetalloc.errors import (
     check_seed,
     check_type,
 )
-from budgetalloc.policies.decision import Decide, Expect, Keep, Needs
+from budgetalloc.policies.decision import CostOf, Decide, Expect, Keep, Needs
 from budgetalloc.policies.step import Seen, Step
 
 
@@ -81,7 +81,7 @@ class Policy:
         self,
         ids_P: Iterable[Any],
         budget: Budget,
-        costs_P: ArrayLike | None = None,
+        costs_P: ArrayLike | CostOf | None = None,
         domains_P: Sequence[Hashable] | None = None,
     ) -> "Step":
         """Opens a step: request counts, observe rewards, end.
@@ -89,7 +89,9 @@ class Policy:
         Args:
             ids_P: The candidate prompts, each once, shape (P,); a `Pool` where many are on offer at each step.
             budget: The budget of the step.
-            costs_P: Expected tokens of one rollout of each prompt; needed where the budget limits tokens.
+            costs_P: Expected tokens of one rollout of each prompt, needed where the budget limits tokens. Where it
+                limits rollouts only, a policy with `needs.costs` spends them where a unit of cost buys most, and a
+                function (ids_P, belief_P) -> (cost of each prompt once a group, cost of one rollout) is taken too.
             domains_P: The domain of each prompt; needed where the budget has quotas.
 
         Raises:
@@ -101,7 +103,7 @@ class Policy:
         self,
         ids_P: Iterable[Any],
         budget: Budget,
-        costs_P: ArrayLike | None = None,
+        costs_P: ArrayLike | CostOf | None = None,
         domains_P: Sequence[Hashable] | None = None,
     ) -> IntArray:
         """Counts for these prompts, shape (P,): the sum is `budget.rollouts` exactly. Arguments as in `begin`.

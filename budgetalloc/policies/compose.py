@@ -10,6 +10,7 @@ from budgetalloc.beliefs.posterior import Belief, FloatArray, Point
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import BudgetError, InputError, check_choice, check_function, shown
 from budgetalloc.policies.base import Policy
+from budgetalloc.policies.costs.prices import per_cost
 from budgetalloc.policies.decision import Needs, View
 from budgetalloc.solvers.base import Solver
 from budgetalloc.solvers.exact import highs
@@ -87,11 +88,11 @@ def knapsack(
 
     def decide(view: View) -> IntArray:
         believed: Belief = view.belief_P if belief == "posterior" else Point(view.belief_P.mean, view.belief_P.spread_P)
-        return spend(believed, value, view, solver)
+        return spend(believed, per_cost(value, view.priced), view, solver)
 
     estimator = BetaEstimator(prior=prior, discount=discount, idle=idle, drift=drift)
     name = f"knapsack(value={_name(value)}, belief={belief!r}, {_settings(estimator)}, seed={seed})"
-    return Policy(name, decide, estimator, seed, Needs(baseline="group"))
+    return Policy(name, decide, estimator, seed, Needs(baseline="group", costs=True))
 
 
 def thompson(
@@ -125,11 +126,11 @@ def thompson(
     _check_rule(value, solver)
 
     def decide(view: View) -> IntArray:
-        return spend(view.belief_P.sample(view.rng), value, view, solver)
+        return spend(view.belief_P.sample(view.rng), per_cost(value, view.priced), view, solver)
 
     estimator = BetaEstimator(prior=prior, discount=discount, idle=idle, drift=drift)
     name = f"thompson(value={_name(value)}, {_settings(estimator)}, seed={seed})"
-    return Policy(name, decide, estimator, seed, Needs(candidates="all", baseline="group"))
+    return Policy(name, decide, estimator, seed, Needs(candidates="all", baseline="group", costs=True))
 
 
 def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> IntArray:

@@ -25,6 +25,7 @@ class Needs:
         keep_batch: With one candidate, leave the batch's rows unchanged: the policy observes and decides nothing.
         generate: Rollouts that a step may generate per rollout that it trains on.
         min_group: Smallest group that is not empty: 1 where the baseline does not need the group.
+        costs: Whether the decision weighs what rollouts cost (`View.costs_P`), if the trainer is asked to.
     """
 
     candidates: int | Literal["all"] = 1
@@ -34,6 +35,7 @@ class Needs:
     keep_batch: bool = False
     generate: int = 1
     min_group: int = 2
+    costs: bool = False
 
     def __post_init__(self) -> None:
         if not (isinstance(self.candidates, str) and self.candidates == "all"):
@@ -44,6 +46,7 @@ class Needs:
             check_choice("scale", self.scale, get_args(Scale))
         check_choice("weight", self.weight, get_args(Weight))
         check_flag("keep_batch", self.keep_batch)
+        check_flag("costs", self.costs)
         check_integer("generate", self.generate, 1)
         check_integer("min_group", self.min_group, 1)
 
@@ -55,7 +58,8 @@ class View:
     Args:
         belief_P: Beliefs before the step.
         budget: The budget of the step.
-        costs_P: Expected tokens of one rollout of each prompt, or None.
+        costs_P: Expected cost of one rollout of each prompt, or None.
+        prompt_costs_P: Cost of each prompt once a group, in addition; None is 0.
         domains_P: The domain of each prompt, or None.
         rng: Seeded by the policy's seed and the step, so that a decision can be repeated.
         ids_P: The prompts.
@@ -77,6 +81,7 @@ class View:
     recall: Mapping[str, FloatArray]
     numbers: Mapping[str, float]
     prior: tuple[float, float]
+    prompt_costs_P: FloatArray | None = None
 
     @property
     def evidence_P(self) -> FloatArray:
@@ -85,11 +90,18 @@ class View:
         evidence_P -= sum(self.prior)
         return np.maximum(evidence_P, 0.0, out=evidence_P)
 
+    @property
+    def priced(self) -> tuple[FloatArray, FloatArray] | None:
+        """The costs of each prompt once a group and of one rollout, if they are known and do not limit the budget."""
+        if self.costs_P is None or self.budget.tokens is not None:
+            return None
+        return np.zeros(len(self.costs_P)) if self.prompt_costs_P is None else self.prompt_costs_P, self.costs_P
+
     def rollouts_only(self, what: str) -> int:
         """The rollouts to spend; raises `UnsupportedError` if the budget limits tokens or has quotas."""
         if self.budget.rollouts is None or self.budget.tokens is not None or self.budget.quotas is not None:
             raise UnsupportedError(
-                f"{self.budget}: {what} spends rollouts only. For tokens or quotas use a policy with a value, such as "
+                f"{self.budget}: {what} spends rollouts only. For tokens or quotas use ba.adaptive(), "
                 "ba.knapsack() or ba.thompson()."
             )
         return int(self.budget.rollouts)
@@ -194,6 +206,8 @@ class Outcome:
         return np.asarray(sums_G / np.maximum(self.scored_G, 1))
 
 
+CostOf = Callable[[Sequence[Id], Beta], tuple[FloatArray, FloatArray]]
+"""From prompts and the beliefs about them to their costs: of a group's prompt, once, and of one rollout, shape (P,)."""
 Rounds = Generator[IntArray | Hinted, Tally, None]
 """A decision in rounds: a generator that yields counts, receives the tally, and returns when no more rollouts are
 wanted."""

@@ -14,6 +14,7 @@ from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, InputError, UnsupportedError, check_type, is_number, nearest, shown
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.bounds import Bounds, drawn_others
+from budgetalloc.policies.decision import CostOf
 from budgetalloc.policies.step import Step
 from budgetalloc.solvers.proportional import clipped_shares
 
@@ -162,7 +163,15 @@ class Quotas:
         place = {domain: at for at, domain in enumerate(self.shares)}
         return np.array([place.get(domain, len(place)) for domain in domains], dtype=np.int64)
 
-    def begin(self, policy: Policy, bounds: Bounds, batch_P: Sequence[Id], rollouts: int, group: int) -> Step:
+    def begin(
+        self,
+        policy: Policy,
+        bounds: Bounds,
+        batch_P: Sequence[Id],
+        rollouts: int,
+        group: int,
+        costs: CostOf | None = None,
+    ) -> Step:
         """The policy's next step under the quotas.
 
         Args:
@@ -171,12 +180,13 @@ class Quotas:
             batch_P: The prompts of the loader's batch, each once; unused if all prompts are candidates.
             rollouts: Rollouts of the step.
             group: Rollouts per prompt of the trainer without a policy.
+            costs: As in `Policy.begin`.
         """
         offered = bounds.on_offer(len(batch_P), len(self.domain_of))
         budget = bounds.budget(rollouts, offered, group)
         ids_P = self.offer(bounds, budget, batch_P, policy.seed, policy.estimator.step)
         budget, domains_P = self.of_step(budget, ids_P)
-        return policy.begin(ids_P, budget, domains_P=domains_P)
+        return policy.begin(ids_P, budget, costs, domains_P)
 
     def check(self, policy: Policy, bounds: Bounds, rollouts: int, group: int) -> None:
         """Raises unless the policy can keep the quotas, whatever prompts a batch holds.

@@ -15,8 +15,8 @@ from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import check_outcomes, check_rewards
 from budgetalloc.budget import Budget, IntArray, check_budget
 from budgetalloc.errors import BudgetError, InputError, check_flag
-from budgetalloc.policies.decision import Decide, Expect, Hinted, Outcome, Rounds, Tally, View
-from budgetalloc.solvers.base import check_costs, check_domains
+from budgetalloc.policies.decision import CostOf, Decide, Expect, Hinted, Outcome, Rounds, Tally, View
+from budgetalloc.solvers.base import check_costs, check_domains, check_group_costs
 
 Seen = tuple[list[Id], FloatArray, FloatArray]
 """The prompts, rewards and successes of one round's rollouts."""
@@ -56,7 +56,7 @@ class Step:
         policy: Deciding,
         ids_P: Iterable[Any],
         budget: Budget,
-        costs_P: ArrayLike | None = None,
+        costs_P: ArrayLike | CostOf | None = None,
         domains_P: Sequence[Hashable] | None = None,
     ) -> None:
         self.policy = policy
@@ -64,7 +64,8 @@ class Step:
         check_budget(budget)
         self.budget = budget
         budget.check(len(self.ids_P))
-        self.costs_P = None if costs_P is None else check_costs(costs_P, len(self.ids_P))
+        self._cost_of = costs_P if callable(costs_P) else None
+        self.costs_P = None if costs_P is None or callable(costs_P) else check_costs(costs_P, len(self.ids_P))
         self.domains_P = None if domains_P is None else check_domains(domains_P, len(self.ids_P))
         self._order_P = shuffled_order(self.ids_P.keys_P, policy.seed, policy.estimator.step)
         self._shuffled = self.ids_P.take(self._order_P)  # the view's order, which is that of all arrays below
@@ -81,8 +82,10 @@ class Step:
         self._open = True
 
     def _view(self) -> View:
-        order_P = self._order_P
+        order_P, prompt_costs_P = self._order_P, None
         costs_P = None if self.costs_P is None else self.costs_P[order_P]
+        if self._cost_of is not None:
+            prompt_costs_P, costs_P = check_group_costs(self._cost_of(self._shuffled, self._belief_P), len(order_P))
         domains_P = None if self.domains_P is None else [self.domains_P[at] for at in order_P.tolist()]
         policy = self.policy
         return View(
@@ -97,6 +100,7 @@ class Step:
             recall={} if policy.memory is None else policy.memory.recall(self._shuffled),
             numbers={} if policy.memory is None else policy.memory.numbers,
             prior=self._start[0],
+            prompt_costs_P=prompt_costs_P,
         )
 
     @property

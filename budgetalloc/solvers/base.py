@@ -52,6 +52,21 @@ def check_costs(costs_P: ArrayLike | None, prompts: int) -> FloatArray:
     return costs
 
 
+def check_group_costs(costs: Any, prompts: int) -> tuple[FloatArray, FloatArray]:
+    """The costs of a prompt, once a group, and of one rollout, as a function of the user returned them."""
+    try:
+        prompt_costs, costs_P = costs
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"The costs are {shown(costs)}: return two arrays, the cost of each prompt once a group and that of one "
+            "rollout."
+        ) from error
+    once = check_array("prompt costs", prompt_costs, f"a number of at least 0 for each of the {prompts} prompts")
+    if once.shape != (prompts,) or not (np.isfinite(once) & (once >= 0)).all():
+        raise InputError(f"The prompt costs are {shown(prompt_costs)}: give a number of at least 0 for each prompt.")
+    return once, check_costs(costs_P, prompts)
+
+
 def check_domains(domains_P: Any, prompts: int) -> list[Hashable]:
     """The domain of each prompt; raises `InputError` unless there is one for each that can be a key."""
     domains = check_list("domains_P", domains_P, f"the domain of each of the {prompts} prompts")

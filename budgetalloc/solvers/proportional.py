@@ -57,9 +57,14 @@ def clipped_shares(weights: FloatArray, total: int, low: int | IntArray, high: i
     """
     positive = weights / weights.max()
     np.maximum(positive, 1e-12, out=positive)
-    unclipped = positive * (total / positive.sum())
-    if (low <= unclipped).all() and (unclipped <= high).all():
-        return np.asarray(unclipped)
+    scale = total / positive.sum()
+    if np.ndim(low) or np.ndim(high):
+        inside = ((low <= positive * scale) & (positive * scale <= high)).all()
+    else:  # two passes, because a pool may have a million prompts
+        inside = low <= positive.min() * scale and positive.max() * scale <= high
+    if inside:
+        positive *= scale
+        return np.asarray(positive)
     # The sum of clipped shares rises with the scale: bisect in the log domain, which spans any range of weights.
     below, above = np.log(np.min(low) / 2 / positive.max() + 1e-300), np.log((np.max(high) + 1) / positive.min())
     for _ in range(200):
@@ -86,7 +91,7 @@ def largest_remainder(weights: FloatArray, total: int, low: int, high: int) -> I
 def check_weights(weights_P: ArrayLike, budget: Budget) -> FloatArray:
     """Weights as floats, all ones where all are zero; raises unless they are valid and the budget can be spent."""
     weights = check_array("weights_P", weights_P, "one non-negative finite weight a prompt", copy=False)
-    if weights.ndim != 1 or not weights.size or not (np.isfinite(weights).all() and (weights >= 0).all()):
+    if weights.ndim != 1 or not weights.size or not (weights.min() >= 0 and weights.max() < np.inf):
         raise InputError(f"weights_P={shown(weights_P)}: give one non-negative finite weight a prompt.")
     budget.check(weights.size)
-    return weights if weights.any() else np.ones_like(weights)
+    return weights if weights.max() > 0 else np.ones_like(weights)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import Budget, IntArray, check_budget
@@ -62,30 +62,30 @@ def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -
     return np.multiply(counts_P, quantum, out=counts_P)
 
 
-def some_in_groups(
-    weights_P: FloatArray, grouped_P: NDArray[np.bool_], group: int, budget: Budget, rng: np.random.Generator
-) -> IntArray:
-    """Counts drawn by `systematic`, in which some prompts get at least `group` rollouts or none, shape (P,).
+def some_in_groups(weights_P: FloatArray, least_P: IntArray, budget: Budget, rng: np.random.Generator) -> IntArray:
+    """Counts drawn by `systematic`, in which each prompt gets at least so many rollouts or none, shape (P,).
 
-    The rollouts are divided between the two kinds of prompts in proportion to their total weights; the part of the
-    grouped prompts is rounded up or down at random to whole groups. Where `budget` has a floor, or already has groups
-    of that size, or cannot hold them, the counts are those of `systematic` for all prompts.
+    The rollouts are divided between the prompts of the largest groups and the others in proportion to their total
+    weights; the part of the former is rounded up or down at random to whole groups, and that of the latter is divided
+    likewise. Where `budget` has a floor, or already has groups of that size, or cannot hold them, the counts are those
+    of `systematic`.
 
     Args:
         weights_P: As for `systematic`.
-        grouped_P: Which prompts get groups, shape (P,).
-        group: The size of these groups, at least 1.
+        least_P: The size of each prompt's smallest group, at least 1, shape (P,); few different ones.
         budget, rng: As for `systematic`.
 
-    >>> budget, grouped_P = Budget(rollouts=16, floor=0, min_group=1), np.array([True] * 4 + [False] * 2)
-    >>> some_in_groups(np.array([1, 1, 1, 1, 2, 2.0]), grouped_P, 4, budget, np.random.default_rng(0))
+    >>> budget, least_P = Budget(rollouts=16, floor=0, min_group=1), np.array([4, 4, 4, 4, 1, 1])
+    >>> some_in_groups(np.array([1, 1, 1, 1, 2, 2.0]), least_P, budget, np.random.default_rng(0))
     array([0, 4, 0, 4, 4, 4])
     """
-    grouped_K, others_K = np.flatnonzero(grouped_P), np.flatnonzero(~grouped_P)
-    grouped, single, most = len(grouped_K), len(others_K), budget.largest_group
+    group = int(least_P.max())
     least = -(-max(group, budget.smallest_group) // budget.quantum) * budget.quantum
-    if budget.rollouts is None or budget.floor or not grouped or least == budget.smallest_group:
+    if budget.rollouts is None or budget.floor or least == budget.smallest_group:
         return systematic(weights_P, budget, rng)  # which refuses a budget without rollouts
+    grouped_P = least_P == group
+    grouped_K, others_K = np.flatnonzero(grouped_P), np.flatnonzero(least_P != group)
+    grouped, single, most = len(grouped_K), len(others_K), budget.largest_group
     total = budget.rollouts
     part, weights_K = total, weights_P[grouped_K]
     if single:
@@ -97,10 +97,17 @@ def some_in_groups(
         return systematic(weights_P, budget, rng)
     counts_P = np.zeros(len(weights_P), dtype=np.int64)
     if part:
-        counts_P[grouped_K] = systematic(weights_K, replace(budget, rollouts=part, min_group=least), rng)
+        _write(counts_P, grouped_K, systematic(weights_K, replace(budget, rollouts=part, min_group=least), rng))
     if alone:
-        counts_P[others_K] = systematic(weights_P[others_K], replace(budget, rollouts=alone), rng)
+        alone_budget = replace(budget, rollouts=alone)
+        _write(counts_P, others_K, some_in_groups(weights_P[others_K], least_P[others_K], alone_budget, rng))
     return counts_P
+
+
+def _write(counts_P: IntArray, at_K: IntArray, counts_K: IntArray) -> None:
+    """Writes the counts of these prompts over 0, of which most are 0 in a large pool."""
+    some = np.flatnonzero(counts_K)
+    counts_P[at_K[some]] = counts_K[some]
 
 
 def totals_of_domains(weights_P: FloatArray, domains: Domains, rng: np.random.Generator) -> IntArray:

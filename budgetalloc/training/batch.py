@@ -27,6 +27,7 @@ class Round:
             in [0, 1], from which the beliefs learn; NaN where it was not scored.
         lengths_R: Its tokens.
         hinted: Whether the rollouts were generated with the user's hint.
+        prompt_lengths_R: The tokens of its prompt, where costs are learned.
     """
 
     ids_R: list[Id]
@@ -35,6 +36,7 @@ class Round:
     success_R: FloatArray
     lengths_R: IntArray
     hinted: bool = False
+    prompt_lengths_R: IntArray | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +61,7 @@ class Batch:
         earlier: Rewards and success of earlier steps.
         step: The trainer's step.
         policy_step: Steps that the policy had ended before this one.
+        prompt_lengths_R: The tokens of its prompt, where costs are learned.
 
     >>> import budgetalloc as ba
     >>> from budgetalloc.training.success import Rule
@@ -85,6 +88,7 @@ class Batch:
     earlier: Sums
     step: int
     policy_step: int
+    prompt_lengths_R: IntArray | None = None
 
     def __len__(self) -> int:
         """Number of rollouts."""
@@ -130,6 +134,7 @@ class Batch:
         ids_R = [name for each in rounds for name in each.ids_R]
         success_R = np.concatenate([each.success_R for each in rounds])
         alpha, beta = step.policy.estimator.prior_now
+        prompts = [each.prompt_lengths_R for each in rounds if each.prompt_lengths_R is not None]
         return cls(
             ids_R=ids_R,
             group_R=factorize(ids_R)[1],
@@ -146,6 +151,7 @@ class Batch:
             earlier=earlier,
             step=trainer_step,
             policy_step=step.policy.estimator.step,
+            prompt_lengths_R=np.concatenate(prompts) if prompts else None,
         )
 
 

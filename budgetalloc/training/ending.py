@@ -6,6 +6,7 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.policies import Policy
 from budgetalloc.policies.quotas import Quotas
 from budgetalloc.training.batch import Batch
+from budgetalloc.training.costs import Costs
 from budgetalloc.training.metrics import describe, of_advantages
 from budgetalloc.training.scoring import Scoring
 
@@ -21,6 +22,7 @@ def end_step(
     hints: bool = False,
     pool_size: int = 0,
     quotas: Quotas | None = None,
+    costs: Costs | None = None,
 ) -> dict[str, float]:
     """Writes the step down, ends it, and returns its metrics.
 
@@ -36,11 +38,16 @@ def end_step(
         hints: Whether to count the rollouts with a hint.
         pool_size: Prompts of the dataset; 0 if unknown.
         quotas: Shares of the rollouts by domain, if there are any.
+        costs: What rollouts cost, if it is learned.
     """
     met = min(1.0, len(policy.estimator) / pool_size) if pool_size else None
     metrics = describe(batch, hints=hints, pool_met=met, quotas=quotas) | of_advantages(advantages_R)
+    if costs is not None:
+        metrics |= costs.described(batch)
     for write in written:
         write(batch)
     learn()
+    if costs is not None:
+        costs.learn(batch)
     scoring.learn(batch.measure, batch.rewards_R, batch.scores_RF, batch.learned_R, policy)
     return metrics

@@ -13,8 +13,10 @@ from budgetalloc.errors import InputError
 from budgetalloc.policies import Needs, Policy, Step
 from budgetalloc.policies.advantages import EPS, Baseline, Scale, Weight, batch_advantages, posterior_mean
 from budgetalloc.policies.bounds import Bounds
+from budgetalloc.policies.decision import CostOf
 from budgetalloc.policies.quotas import Quotas, Shares, check_domain_and_shares
 from budgetalloc.training.batch import Batch
+from budgetalloc.training.costs import Cost, check_cost
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.scoring import Scoring
 from budgetalloc.training.success import Success
@@ -36,6 +38,7 @@ class Options:
         buffer: Responses of earlier steps, of a type that the trainer's adapter serves, or None.
         domain: The dataset column of the domains, or None.
         quotas: The lowest and highest share of the rollouts of each domain, or None.
+        cost: What rollouts cost, or None where they are alike.
     """
 
     bounds: Bounds
@@ -50,6 +53,7 @@ class Options:
     buffer: Any
     domain: str | None
     quotas: Shares | None
+    cost: Cost
 
     @classmethod
     def resolve(cls, needs: Needs, trainer_scale: Any, given: dict[str, Any]) -> "Options":
@@ -82,12 +86,14 @@ class Options:
             buffer=given.get("buffer"),
             domain=given.get("domain"),
             quotas=check_domain_and_shares(given.get("domain"), given.get("quotas")),
+            cost=given.get("cost"),
         )
         for name, allowed in (("baseline", Baseline), ("scale", Scale), ("weight", Weight)):
             value = getattr(options, name)
             if value not in get_args(allowed) and not (name == "baseline" and value is None):
                 raise InputError(f"{name}={value!r}: use one of {get_args(allowed)}.")
         check_success(options.success)
+        check_cost(options.cost)
         if options.buffer is not None and options.scale == "whiten_tokens":
             raise InputError(
                 "buffer= with scale='whiten_tokens': the tokens of stored responses are not counted. Use 'whiten'."
@@ -121,6 +127,7 @@ class Options:
         pool: Sequence[Id],
         rollouts: int,
         group: int,
+        costs: CostOf | None = None,
     ) -> Step:
         """The policy's next step, among its candidates: prompts of the loader's batch, with others of the dataset, or
         the whole dataset.
@@ -132,13 +139,14 @@ class Options:
             pool: The distinct prompts of the dataset; empty with `candidates=1`.
             rollouts: Rollouts that the step trains on.
             group: Rollouts per prompt of the trainer without a policy.
+            costs: As in `Policy.begin`.
         """
         batch_P = [] if self.bounds.candidates == "all" else factorize(own_ids)[0]
         rollouts *= self.generate
         if quotas is not None:
-            return quotas.begin(policy, self.bounds, batch_P, rollouts, group)
+            return quotas.begin(policy, self.bounds, batch_P, rollouts, group, costs)
         ids_P = self.bounds.offer(batch_P, pool, policy.seed, policy.estimator.step)
-        return policy.begin(ids_P, self.bounds.budget(rollouts, len(ids_P), group))
+        return policy.begin(ids_P, self.bounds.budget(rollouts, len(ids_P), group), costs)
 
     def advantages(self, batch: Batch, rewards_R: FloatArray | None = None) -> FloatArray:
         """Advantages of a batch in units of the total reward, shape (R,); 0 where all rewards of the batch are equal.

@@ -7,6 +7,7 @@ from typing import Any
 from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.errors import StateError
 from budgetalloc.policies import Policy
+from budgetalloc.training.costs import Costs
 
 logger = logging.getLogger(__name__)
 STATE_FILE = "budgetalloc_state.npz"
@@ -30,7 +31,13 @@ def save_beliefs(
 
 
 def load_beliefs(
-    folder: Path, policy: Policy, dataset: str | None, allow_dataset_change: bool, *, trainer_step: int | None
+    folder: Path,
+    policy: Policy,
+    dataset: str | None,
+    allow_dataset_change: bool,
+    *,
+    trainer_step: int | None,
+    costs: Costs | None = None,
 ) -> dict[str, Any]:
     """Loads the checkpoint's state into the policy; warns if the checkpoint has none, or that of another policy.
 
@@ -40,6 +47,7 @@ def load_beliefs(
         dataset: The fingerprint of the train dataset.
         allow_dataset_change: Whether the state of another dataset is accepted.
         trainer_step: The trainer's step of the checkpoint, if known.
+        costs: Gets what the checkpoint knows of costs, if it knows something.
 
     Returns:
         The facts saved with the state; empty if there are none.
@@ -76,4 +84,6 @@ def load_beliefs(
             trainer_step,
         )
     policy.load_state_dict(state)
+    if costs is not None:
+        costs.load_state_dict(state)
     return about

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import wraps
-from pathlib import Path
 from typing import Any, Literal
 
 from transformers import TrainerCallback
@@ -15,15 +14,16 @@ from budgetalloc.policies import Policy, adaptive
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.quotas import Shares
 from budgetalloc.training.batch import Batch
+from budgetalloc.training.costs import Cost, Costs
 from budgetalloc.training.options import Options
 from budgetalloc.training.prompts import Prompts
-from budgetalloc.training.saved import load_beliefs, save_beliefs
 from budgetalloc.training.success import Success
 from budgetalloc.training.watch import Watch
 from budgetalloc.training.written import Written
-from budgetalloc.trl.checkpoints import restoring_with, saving_with, step_of, whole_or_refused
+from budgetalloc.trl.checkpoints import restoring_with, saving_with, whole_or_refused
 from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
 from budgetalloc.trl.experimental.reuse import Reuse
+from budgetalloc.trl.learned import Learned
 from budgetalloc.trl.loader import restore_order
 from budgetalloc.trl.processes import check_alike
 from budgetalloc.trl.standing import standing_in
@@ -79,6 +79,11 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         domain: The dataset column that names the domain of a prompt, for `quotas`.
         quotas: Lowest and highest share of the generated rollouts of each domain, such as {"math": (0.3, 0.5)}, kept at
             every step and logged as `budgetalloc/share/DOMAIN`; prompts of other domains, or of none, are not limited.
+        cost: What rollouts cost, if they are not alike: "tokens", "seconds", or a function of the tokens of prompts and
+            of their expected answers (`training.costs.Price`). The lengths of each prompt's answers are learned, and
+            the same number of rows is spent where a token buys most; a prompt is paid for once a group, so that long
+            prompts get groups. The prices of "seconds" are fitted to the time of the steps, so that such a run cannot
+            be repeated to the bit. The policy must weigh costs: `adaptive`, `sampled`, `knapsack` or `thompson`.
         ledger: A file to which every rollout is appended; see `budgetalloc.logs.ledger`. The beginning of each prompt's
             text is written once, to a file beside it that ends in .prompts, for `budgetalloc report`.
         allow_dataset_change: Resume with another train dataset than the checkpoint's; known prompts keep their beliefs.
@@ -110,6 +115,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         buffer: SelectiveSampleBuffer | CorrectResponseBuffer | None = None,
         domain: str | None = None,
         quotas: Shares | None = None,
+        cost: Cost = None,
         ledger: str | os.PathLike[str] | None = None,
         allow_dataset_change: bool = False,
     ) -> None:
@@ -131,6 +137,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             "buffer": buffer,
             "domain": domain,
             "quotas": quotas,
+            "cost": cost,
         }
         self.options = Options.resolve(self.policy.needs, trainer.scale_rewards, given)
         main = trainer.accelerator.is_main_process
@@ -142,10 +149,12 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         rollouts, group = trainer.args.generation_batch_size, trainer.num_generations
         self.options.bounds.budget(rollouts, 1, group)
         self.quotas = self.options.quotas_of(self.prompts, self.policy, rollouts, group)
+        self.costs = Costs.of(self.options.cost, self.policy)
         self.reuse = None if self.options.buffer is None else Reuse(trainer, self.options.buffer)
         self.trackers = Trackers.of(trainer, self.policy, self.prompts.texts)
         self.ledger_path = ledger
-        self.allow_dataset_change = allow_dataset_change
+        kept = trainer, self.policy, self.prompts, self.scoring, self.costs, self.reuse, self.trackers
+        self._learned = Learned(*kept, allow_dataset_change)
         self.batch: Batch | None = None
         """The record of the last step, for other callbacks."""
         self._training: Training | None = None
@@ -164,9 +173,9 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
                 resume_from_checkpoint = whole_or_refused(trainer.args.output_dir)
             with self._held:
                 self._held.callback(setattr, self, "_training", None)
-                saves = saving_with(trainer, self._save, lambda: trainer.args.should_save and self._attached())
+                saves = saving_with(trainer, self._learned.save, lambda: trainer.args.should_save and self._attached())
                 self._held.enter_context(standing_in(trainer, "_save_checkpoint", saves))
-                restores = restoring_with(trainer, self._load, self._attached)
+                restores = restoring_with(trainer, self._learned.load, self._attached)
                 self._held.enter_context(standing_in(trainer, "_load_optimizer_and_scheduler", restores))
                 return train(resume_from_checkpoint, *more, **named)
 
@@ -204,6 +213,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             scoring=self.scoring,
             generate=generate,
             quotas=self.quotas,
+            costs=self.costs,
             reuse=self.reuse,
             written=written,
             trackers=self.trackers,
@@ -239,7 +249,8 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         return {
             "policy": self.policy.name,
             "seed": self.policy.seed,
-            "options": repr(replace(self.options, hint=None, success=None)),
+            "options": repr(replace(self.options, hint=None, success=None, cost=None)),
+            "cost": self.options.cost if isinstance(self.options.cost, str) else self.options.cost is not None,
             "success": repr(self.scoring.state_dict()),
             "hint": self.options.hint is not None,
             "keep": self.policy.keep is not None,
@@ -247,8 +258,13 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             "state": f"{estimator.step} steps, {len(estimator)} prompts",
         }
 
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Times the step, where seconds are costs."""
+        self.costs.clock.go()
+
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Raises `UnsupportedError` if TRL does not train on the policy's batch."""
+        self.costs.clock.stop()
         begun, known = self._begun
         steps = state.global_step - begun
         if self.policy.estimator.step == known and steps >= args.steps_per_generation * self.trainer.num_iterations:
@@ -269,31 +285,3 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         """
         for each in self._training.written if self._training else ():
             each.progress.held_out(self.trainer.state.global_step, self.policy.estimator.step, reward, seconds)
-
-    def _save(self, folder: Path) -> None:
-        save_beliefs(
-            folder,
-            self.policy.state_dict(),
-            self.policy.name,
-            self.prompts.fingerprint,
-            trainer_step=self.trainer.state.global_step,
-            scoring=self.scoring.state_dict(),
-        )
-        if self.reuse is not None:
-            self.reuse.save(folder)
-        if self.trackers is not None:
-            self.trackers.save(folder)
-
-    def _load(self, checkpoint: Path) -> None:
-        about = load_beliefs(
-            checkpoint,
-            self.policy,
-            self.prompts.fingerprint,
-            self.allow_dataset_change,
-            trainer_step=step_of(checkpoint),
-        )
-        self.scoring.load_state_dict(about.get("scoring", {}), self.policy)
-        if self.reuse is not None and not self.reuse.load(checkpoint):
-            logger.warning("%s has no state of a buffer: the buffer starts empty.", checkpoint)
-        if self.trackers is not None:
-            self.trackers.load(checkpoint)

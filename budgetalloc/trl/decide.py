@@ -11,7 +11,7 @@ from budgetalloc.training.prompts import turns
 from budgetalloc.trl.processes import decided_by_first, gather, my_share
 from budgetalloc.trl.training import Rows, Training
 
-_CONSTANT = (str, int, float, bool, bytes, type(None))
+_CONSTANT = frozenset((str, int, float, bool, bytes, type(None)))
 
 
 def open_step(training: Training, inputs: Rows) -> tuple[Step, list[Id]]:
@@ -20,7 +20,9 @@ def open_step(training: Training, inputs: Rows) -> tuple[Step, list[Id]]:
     from_loader = options.bounds.candidates != "all"
     own_ids_R = gather(accelerator, training.prompts.ids(inputs) if from_loader else [])
     rollouts, size = len(inputs) * accelerator.num_processes, training.trainer.num_generations
-    step = options.begin(training.policy, training.quotas, own_ids_R, training.pool, rollouts, size)
+    step = options.begin(
+        training.policy, training.quotas, own_ids_R, training.pool, rollouts, size, training.costs.of_step
+    )
     return step, own_ids_R
 
 
@@ -89,7 +91,7 @@ def copied(value: Any) -> Any:
     (True, False)
     """
     if type(value) is dict:
-        return {key: copied(each) for key, each in value.items()}
+        return {key: each if type(each) in _CONSTANT else copied(each) for key, each in value.items()}
     if type(value) is list:
-        return [copied(each) for each in value]
+        return [each if type(each) in _CONSTANT else copied(each) for each in value]
     return value if type(value) in _CONSTANT else copy.deepcopy(value)

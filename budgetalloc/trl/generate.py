@@ -28,10 +28,12 @@ class Generated:
     scores_RF: FloatArray
     lengths_R: IntArray
     hinted: bool
+    prompt_lengths_R: IntArray | None
 
     def with_success(self, success_R: FloatArray) -> Round:
         """The round, with the success of each rollout."""
-        return Round(self.ids_R, self.rewards_R, self.scores_RF, success_R, self.lengths_R, self.hinted)
+        lengths = self.lengths_R, self.hinted, self.prompt_lengths_R
+        return Round(self.ids_R, self.rewards_R, self.scores_RF, success_R, *lengths)
 
 
 def generate(training: Training, ids_R: list[Id], rows: Rows, hinted: bool) -> tuple[Generated, dict[str, Any]]:
@@ -72,12 +74,17 @@ def generate(training: Training, ids_R: list[Id], rows: Rows, hinted: bool) -> t
         raise RuntimeError("TRL did not call _calculate_rewards, so budgetalloc has no rewards of this step.")
     drop_fillers(trainer._logs, len(rows) * trainer.accelerator.num_processes - wanted)
     rewards_per_func, lengths = scored[-1]
+    prompt_lengths_R = None
+    if training.costs.price is not None:
+        prompt_lengths = trainer.accelerator.gather(output["prompt_mask"].sum(dim=1))
+        prompt_lengths_R = prompt_lengths[:wanted].cpu().numpy()
     made = Generated(
         ids_R=ids_R,
         rewards_R=total_rewards(trainer, rewards_per_func),
         scores_RF=rewards_per_func.cpu().double().numpy(),
         lengths_R=lengths.cpu().numpy(),
         hinted=hinted,
+        prompt_lengths_R=prompt_lengths_R,
     )
     return made, output
 

@@ -22,6 +22,7 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Batch]:
     of the step."""
     trainer, options, scoring = training.trainer, training.options, training.scoring
     started, generating = time.perf_counter(), 0.0
+    training.costs.begin()
     step, own_ids_R = open_step(training, inputs)
     rounds, outputs = [], []
     measure: Measure | None = None
@@ -53,6 +54,7 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Batch]:
         hints=options.hint is not None,
         pool_size=training.pool_size,
         quotas=training.quotas,
+        costs=training.costs,
     )
     if training.trackers is not None:
         training.trackers.add(batch)

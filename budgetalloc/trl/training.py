@@ -7,6 +7,7 @@ from typing import Any
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.policies import Policy
 from budgetalloc.policies.quotas import Quotas
+from budgetalloc.training.costs import Costs
 from budgetalloc.training.options import Options
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.scoring import Scoring
@@ -32,6 +33,7 @@ class Training:
         scoring: Computes success from rewards.
         generate: The trainer's `_generate_and_score_completions` as it was when training began.
         quotas: Shares of the rollouts by domain, or None.
+        costs: What rollouts cost.
         reuse: Puts stored responses into batches, or None.
         written: Write each step to disk, in this process.
         trackers: Show the steps, or None.
@@ -47,6 +49,7 @@ class Training:
     scoring: Scoring
     generate: Callable[[Rows], dict[str, Any]]
     quotas: Quotas | None
+    costs: Costs
     reuse: Reuse | None
     written: Sequence[Written]
     trackers: Trackers | None

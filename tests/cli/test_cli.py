@@ -391,6 +391,8 @@ def test_replay_says_that_a_log_has_no_domains(log, tmp_path, capsys):
     status, _, errors = said(capsys, "replay", log, "--config", path)
     assert status == 1
     assert "quotas.yaml, line 3: callback.quotas: a log does not say the domain of a prompt" in errors
+    path.write_text("callback:\n  cost: tokens\n")
+    assert "line 2: callback.cost: a replay counts rollouts" in said(capsys, "replay", log, "--config", path)[2]
 
 
 def test_replay_follows_the_pacing_of_the_file(log, tmp_path, capsys):

@@ -20,6 +20,7 @@ from budgetalloc.cli.parser import parser
 from budgetalloc.policies.methods import METHODS
 from budgetalloc.policies.quotas import Quotas
 from budgetalloc.training.batch import Batch, Round
+from budgetalloc.training.costs import Costs
 from budgetalloc.training.metrics import describe, of_advantages
 from budgetalloc.training.scoring import Measure
 from budgetalloc.training.success import Rule
@@ -60,16 +61,18 @@ def test_code_that_is_not_run_compiles():
 # The keys of the metrics.
 
 
-def metrics_of(rewards_R, ids_R, *, policy=None, **options):
+def metrics_of(rewards_R, ids_R, *, policy=None, cost=None, **options):
     """The metrics of a step in which the policy has seen "never" fail, "always" pass and "sometimes" do both."""
     policy = policy or ba.uniform()
     policy.observe(["never", "always", "sometimes", "sometimes"], [0, 1, 0, 1])
     rewards_R = np.array(rewards_R, dtype=float)
-    made = Round(list(ids_R), rewards_R, rewards_R[:, None], rewards_R, np.ones(len(ids_R), dtype=int))
+    tokens_R = np.ones(len(ids_R), dtype=int)
+    made = Round(list(ids_R), rewards_R, rewards_R[:, None], rewards_R, tokens_R, prompt_lengths_R=tokens_R)
     ids_P = list(dict.fromkeys(ids_R))
     step = policy.begin(ids_P, ba.Budget(rollouts=2 * len(ids_P)))
     batch = Batch.of([made], step, Measure(Rule(), (0.0, 1.0), ("reward",), slope=1.0), Sums(), 0)
-    return describe(batch, **options)
+    costs = Costs.of(cost, ba.adaptive())
+    return describe(batch, **options) | costs.described(batch)
 
 
 def logged_keys():
@@ -79,6 +82,7 @@ def logged_keys():
     ids_R = [name for name in kinds for _ in (0, 1)]
     keys = set(metrics_of([0, 1] * 4, ids_R, hints=True, pool_met=0.5, quotas=quotas))
     keys |= set(of_advantages(np.array([1.0, -1.0])))
+    keys |= set(metrics_of([0, 1], ["always", "always"], cost="tokens"))
     step = ast.parse((ROOT / "budgetalloc/trl/step.py").read_text())
     for node in ast.walk(step):  # metrics["seconds"] = ..., metrics | {"frac_reward_zero_std": ...}
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):

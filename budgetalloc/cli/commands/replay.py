@@ -40,6 +40,9 @@ def run(args: argparse.Namespace) -> None:
     if config is not None and config.callback.quotas is not None:
         text = "a log does not say the domain of a prompt, so that a replay cannot keep quotas. Leave them out."
         raise config.source.error(text, "callback.quotas", kind=UnsupportedError)
+    if config is not None and config.callback.cost is not None:
+        text = "a replay counts rollouts, and does not learn what they cost. Leave it out."
+        raise config.source.error(text, "callback.cost", kind=UnsupportedError)
     policies = chosen(args.policy, config)
     instead = {"prompt_id": config.callback.prompt_id, "reward_range": config.callback.reward_range} if config else {}
     reading = opened(args, **instead)

@@ -18,6 +18,7 @@ from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.costs.pacing import Horizon, constant, phases
 from budgetalloc.policies.methods import method_of, tuples
 from budgetalloc.policies.quotas import check_domain_and_shares
+from budgetalloc.training.costs import check_cost
 
 ESTIMATOR = tuple(inspect.signature(BetaEstimator).parameters)
 PACING = ("name", *(field.name for field in fields(Horizon)), "parts")
@@ -85,6 +86,7 @@ class CallbackSettings:
     reward_range: tuple[float, float] | None = None
     domain: str | None = None
     quotas: Mapping[Hashable, tuple[float, float]] | None = None
+    cost: str | None = None
     ledger: str | None = None
     allow_dataset_change: bool = False
 
@@ -96,4 +98,5 @@ class CallbackSettings:
         if self.reward_range is not None:
             object.__setattr__(self, "reward_range", check_range(self.reward_range))
         object.__setattr__(self, "quotas", check_domain_and_shares(self.domain, self.quotas))
+        check_cost(self.cost)
         check_flag("allow_dataset_change", self.allow_dataset_change)

@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.errors import InputError, UnsupportedError, check_integer
 from budgetalloc.policies import Policy, Step, adaptive
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.quotas import Shares
 from budgetalloc.training.batch import Batch, Round
+from budgetalloc.training.costs import Cost, Costs
 from budgetalloc.training.ending import end_step
 from budgetalloc.training.keeping import kept
 from budgetalloc.training.options import Options
@@ -28,7 +27,7 @@ from budgetalloc.training.watch import Watch
 from budgetalloc.training.written import Written
 from budgetalloc.trl.checkpoints import restoring_with, saving_with, step_of
 from budgetalloc.trl.experimental.completions import Server, TrainingEnded
-from budgetalloc.trl.experimental.samples import samples_of
+from budgetalloc.trl.experimental.samples import lengths, samples_of
 from budgetalloc.trl.experimental.sampling import CompletionSampler, SampledCompletion, going_round, names_of, total
 from budgetalloc.trl.experimental.support import check_no_tools, check_policy, check_served, check_version
 
@@ -61,8 +60,8 @@ class AdaptiveRolloutWorker:
             optimizer steps. `AsyncGRPOConfig.queue_maxsize` is not used.
         candidates: "all", or k: k times the step's rollouts divided by `num_generations`, in a shuffled order that
             cycles through the dataset.
-        baseline, scale, weight, floor, cap, min_group, quantum, prompt_id, success, reward_range, domain, quotas,
-            allow_dataset_change: As in `AdaptiveGRPOCallback`; quotas with `candidates="all"`.
+        baseline, scale, weight, floor, cap, min_group, quantum, prompt_id, success, reward_range, domain, quotas, cost,
+            allow_dataset_change: As in `AdaptiveGRPOCallback`; quotas with `candidates="all"`; seconds: the server's.
         ledger: A file to which every rollout is appended; its steps are those of the policy.
         tools, environment_factory: Refused.
 
@@ -90,6 +89,7 @@ class AdaptiveRolloutWorker:
         reward_range: tuple[float, float] | None = None,
         domain: str | None = None,
         quotas: Shares | None = None,
+        cost: Cost = None,
         ledger: str | os.PathLike[str] | None = None,
         allow_dataset_change: bool = False,
         tools: Any = None,
@@ -115,12 +115,13 @@ class AdaptiveRolloutWorker:
             "reward_range": reward_range,
             "domain": domain,
             "quotas": quotas,
+            "cost": cost,
         }
         self.options = Options.resolve(self.policy.needs, "group", given)
         check_policy(self.policy, self.options)
         names = names_of(self.reward_funcs)
         self.scoring = self.options.scoring(names, [1.0] * len(names), quiet=False)
-        self._watch = Watch()
+        self._watch, self.costs = Watch(), Costs.of(self.options.cost, self.policy)
         self.rollouts_per_step, self.ahead, self.prompt_id = rollouts_per_step, ahead, prompt_id
         self.ledger_path, self.allow_dataset_change = ledger, allow_dataset_change
         self.rollout_buffer: queue.Queue[Any] = queue.Queue()
@@ -217,6 +218,7 @@ class AdaptiveRolloutWorker:
         As in `trl.step`, the policy learns at the end: if a step raises, its state is as before the step.
         """
         rows, key = self._rows(), [self.trainer.args.seed, self.policy.estimator.step]
+        self.costs.begin()
         step = self._begin(rows)
         rounds: list[Round] = []
         measure: Measure | None = None
@@ -225,11 +227,12 @@ class AdaptiveRolloutWorker:
         for ids_R in self._requests(step):
             versions = dict.fromkeys(ids_R, self._version) | versions
             sampled = self._sampler.sample(ids_R, [*key, len(rounds)])
+            self.costs.clock.stop()  # what follows is not the server's time
             scores_RF = self._sampler.score(sampled)
-            rewards_R, lengths_R = total(scores_RF), np.array([len(each.ids) for each in sampled])
+            rewards_R, (lengths_R, prompt_lengths_R) = total(scores_RF), lengths(sampled)
             measure = measure or self.scoring.measure(rewards_R, scores_RF)
             success_R = measure.success(rewards_R, scores_RF)
-            rounds.append(Round(ids_R, rewards_R, scores_RF, success_R, lengths_R))
+            rounds.append(Round(ids_R, rewards_R, scores_RF, success_R, lengths_R, False, prompt_lengths_R))
             step.observe(ids_R, rewards_R, success_R)
             completions += sampled
         if measure is None:
@@ -241,7 +244,7 @@ class AdaptiveRolloutWorker:
         with self._learning:  # before the trainer can train on the rollouts, and save
             written, size, quotas = self._written, len(self._pool), self.quotas
             given = self.policy, step.end, batch, advantages_R, self.scoring
-            metrics = end_step(*given, written=written, pool_size=size, quotas=quotas)
+            metrics = end_step(*given, written=written, pool_size=size, quotas=quotas, costs=self.costs)
             self._spent += rows
         self._watch.look(advantages_R)
         metrics = {f"budgetalloc/{key}": value for key, value in metrics.items()}
@@ -261,14 +264,15 @@ class AdaptiveRolloutWorker:
         """The policy's next step, whose candidates are all prompts or the next ones of a shuffled order."""
         size, bounds = self.trainer.args.num_generations, self.options.bounds
         if self.quotas is not None:
-            return self.quotas.begin(self.policy, bounds, [], rows, size)
+            return self.quotas.begin(self.policy, bounds, [], rows, size, self.costs.of_step)
         ids_P: Sequence[Id] = self._pool
         if bounds.candidates != "all":
             width = bounds.candidates * max(1, rows // size)
             paced = callable(self.rollouts_per_step)
             start = bounds.candidates * (self._spent // size) if paced else self.policy.estimator.step * width
             ids_P = going_round(ids_P, start, width, self.policy.seed)
-        return self.policy.begin(ids_P, bounds.budget(self.options.generate * rows, len(ids_P), size))
+        budget = bounds.budget(self.options.generate * rows, len(ids_P), size)
+        return self.policy.begin(ids_P, budget, self.costs.of_step)
 
     def _requests(self, step: Step) -> Iterator[list[Id]]:
         """The prompt of each rollout that the policy wants next."""
@@ -284,12 +288,13 @@ class AdaptiveRolloutWorker:
 
     def _save(self, folder: Path) -> None:
         with self._learning:
-            state, scoring, spent = self.policy.state_dict(), self.scoring.state_dict(), self._spent
-        step, about = self.trainer.state.global_step, {"scoring": scoring, "spent": spent}
+            state = self.policy.state_dict() | self.costs.state_dict()
+            about = {"scoring": self.scoring.state_dict(), "spent": self._spent}
+        step = self.trainer.state.global_step
         save_beliefs(folder, state, self.policy.name, self.prompts.fingerprint, trainer_step=step, **about)
 
     def _load(self, checkpoint: Path) -> None:
-        fingerprint, step = self.prompts.fingerprint, step_of(checkpoint)
-        about = load_beliefs(checkpoint, self.policy, fingerprint, self.allow_dataset_change, trainer_step=step)
+        data, allowed, step = self.prompts.fingerprint, self.allow_dataset_change, step_of(checkpoint)
+        about = load_beliefs(checkpoint, self.policy, data, allowed, trainer_step=step, costs=self.costs)
         self.scoring.load_state_dict(about.get("scoring", {}), self.policy)
         self._spent = int(about.get("spent", 0))

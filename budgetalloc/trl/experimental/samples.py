@@ -9,8 +9,15 @@ import numpy as np
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.budget import IntArray
 from budgetalloc.training.batch import Batch
 from budgetalloc.trl.experimental.sampling import SampledCompletion, as_messages
+
+
+def lengths(sampled: Sequence[SampledCompletion]) -> tuple[IntArray, IntArray]:
+    """The tokens of each completion, and of its prompt."""
+    both = np.array([(len(each.ids), len(each.prompt_ids)) for each in sampled])
+    return both[:, 0], both[:, 1]
 
 
 def samples_of(

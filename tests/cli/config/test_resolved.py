@@ -65,7 +65,7 @@ def test_the_sections_know_all_that_the_callback_takes():
 
     config = Config.parse(
         "callback: {prompt_id: id, success: 0, reward_range: [-1, 1], ledger: x.jsonl, scale: none, "
-        "domain: subject, quotas: {math: [0, 1]}}\nbudget: {cap: 8}"
+        "domain: subject, quotas: {math: [0, 1]}, cost: seconds}\nbudget: {cap: 8}"
     )
     taken = set(inspect.signature(AdaptiveGRPOCallback).parameters) - {"trainer", "policy", "hint", "buffer"}
     assert set(config.callback_arguments(64)) == taken
@@ -293,6 +293,16 @@ def test_quotas_are_read_checked_and_shown():
     ]:
         with pytest.raises(InputError, match=said):
             Config.parse(text)
+
+
+def test_costs_are_read_checked_and_shown():
+    config = Config.parse("callback:\n  cost: tokens")
+    assert config.callback_arguments(256)["cost"] == "tokens"
+    assert Config.parse(written(config.as_dict())) == config
+    assert "cost" not in Config.parse("policy: adaptive").callback_arguments(256)
+    for value in ("time", "3", "[tokens]"):
+        with pytest.raises(InputError, match=r"line 2: callback.cost: cost=.*: use 'tokens', 'seconds'"):
+            Config.parse(f"callback:\n  cost: {value}")
 
 
 def test_grpo_arguments_are_checked_where_they_are_known():

@@ -403,6 +403,23 @@ def test_shares_by_domain_are_kept_at_every_step(build, tmp_path):
         build(AdaptiveRolloutWorker(reward_funcs=low_digit, domain="subject", quotas={"mats": (0, 1)}), dataset)
 
 
+@pytest.mark.parametrize("cost", ["tokens", "seconds"])
+def test_costs_are_learned_and_saved(build, cost):
+    worker = AdaptiveRolloutWorker(reward_funcs=low_digit, cost=cost)
+    trainer = build(worker, save_strategy="steps", save_steps=2)
+    trainer.train()
+    worker._thread.join()
+    prompt_P, answer_P = worker.costs.lengths.expected(range(24), np.full(24, 0.5))
+    assert (prompt_P == 4).all()
+    assert (answer_P >= 1).all()
+    state, _ = load_state(f"{trainer.args.output_dir}/checkpoint-2/{STATE_FILE}")
+    assert set(state["lengths"]["ids"]) <= set(state["ids"])
+    assert ("seconds" in state) == (cost == "seconds")
+    other = AdaptiveRolloutWorker(reward_funcs=low_digit, cost=cost)
+    build(other).train(resume_from_checkpoint=f"{trainer.args.output_dir}/checkpoint-2")
+    assert len(other.costs.lengths) >= len(state["lengths"]["ids"])
+
+
 def test_what_is_refused_before_anything_is_spent(build, server):
     with pytest.raises(ba.UnsupportedError, match="several turns"):
         AdaptiveRolloutWorker(reward_funcs=low_digit, tools=[print])

@@ -1,0 +1,113 @@
+"""Do seconds follow the costs of tokens? Groups beside single rollouts, long prompts beside short ones, in vLLM.
+
+    .venv-vllm/bin/python benchmarks/costs_vllm.py [--rollouts 32] [--repeats 3]    # some minutes, on the CPU
+
+A small random Llama generates rollouts in vLLM's own engine, inside this process: each rollout is a request of its own,
+as TRL makes them while the callback decides, with answers of a fixed length. Seconds are of processor time, so that
+other programs matter little. Every call has prompts that no other had. Then the prices of `cost="seconds"`
+(`policies/costs/prices.py`) are fitted to the calls of each setting, and the last columns show what the fit and
+`cost="tokens"` expect, as shares of the dearest row.
+"""
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from typing import Any
+
+import numpy as np
+
+from budgetalloc.policies.costs.prices import Seconds
+
+SHORT, LONG = 32, 768  # tokens of a prompt
+ANSWERS = (16, 64)
+VOCABULARY = 1000
+HEADER = "prompt", "answer", "group", "ms", "share", "fitted", "tokens"
+
+
+def engine(folder: str, caching: bool) -> Any:
+    """vLLM with a random model of 4 layers of width 256."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+    from vllm import LLM
+
+    sizes = {"hidden_size": 256, "intermediate_size": 688, "num_hidden_layers": 4, "num_attention_heads": 4}
+    LlamaForCausalLM(LlamaConfig(vocab_size=VOCABULARY, max_position_embeddings=1024, **sizes)).save_pretrained(folder)
+    return LLM(
+        model=folder,
+        skip_tokenizer_init=True,
+        dtype="float32",
+        enforce_eager=True,
+        enable_prefix_caching=caching,
+        max_model_len=1024,
+        disable_log_stats=True,
+    )
+
+
+def generate(llm: Any, prompt: int, answer: int, group: int, rollouts: int, rng: np.random.Generator) -> float:
+    """Seconds of processor time of so many rollouts, in groups of one size, each group of another prompt."""
+    from vllm import SamplingParams
+
+    texts = rng.integers(10, VOCABULARY, size=(rollouts // group, prompt)).tolist()
+    requests = [{"prompt_token_ids": text} for text in texts for _ in range(group)]
+    sampling = SamplingParams(max_tokens=answer, min_tokens=answer, ignore_eos=True, detokenize=False)
+    began = time.process_time()
+    outputs = llm.generate(requests, sampling, use_tqdm=False)
+    took = time.process_time() - began
+    assert all(len(each.outputs[0].token_ids) == answer for each in outputs)
+    return took
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rollouts", type=int, default=32)
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args()
+    os.environ |= {
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # in this process, whose time is measured
+        "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "VLLM_LOGGING_LEVEL": "ERROR",
+        "VLLM_NO_USAGE_STATS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        "TORCHDYNAMO_DISABLE": "1",
+    }
+    rows, rng = options.rollouts, np.random.default_rng(0)
+    cases = [(prompt, answer, group) for prompt in (SHORT, LONG) for answer in ANSWERS for group in (1, 8)]
+    print(f"{rows} rollouts; milliseconds of processor time a rollout")
+    print(
+        f"{'prefix caching':<16}{'prompt':>8}{'answer':>8}{'group':>7}{'ms':>9}{'share':>8}{'fitted':>8}{'tokens':>8}"
+    )
+    for caching in (True, False):
+        with tempfile.TemporaryDirectory() as folder:
+            llm = engine(folder, caching)
+            generate(llm, SHORT, ANSWERS[0], 1, rows, rng)  # warm
+            took: dict[tuple[int, int, int], list[float]] = {case: [] for case in cases}
+            seconds = Seconds()
+            for _ in range(options.repeats):  # in turns
+                for case in cases:
+                    prompt, answer, group = case
+                    took[case].append(generate(llm, *case, rows, rng))
+                    seconds.learn([rows, prompt * rows / group, prompt * rows, answer * rows], took[case][-1])
+            del llm
+        each = {case: statistics.median(times) / rows for case, times in took.items()}
+        fitted, tokens = {}, {}
+        for prompt, answer, group in cases:
+            once_P, rollout_P = seconds(np.array([float(prompt)]), np.array([float(answer)]))
+            fitted[prompt, answer, group] = float(once_P[0] / group + rollout_P[0])
+            tokens[prompt, answer, group] = prompt / group + answer
+        for case in cases:
+            shares = [x[case] / max(x.values()) for x in (each, fitted, tokens)]
+            name = "on" if caching else "off"
+            print(
+                "{:<16}{:>8}{:>8}{:>7}{:>9.2f}{:>8.2f}{:>8.2f}{:>8.2f}".format(name, *case, 1000 * each[case], *shares)
+            )
+        words = ("a rollout", "a prompt's token once a group", "the same in each rollout", "a token of an answer")
+        print(
+            "  fitted, us: " + "; ".join(f"{word} {1e6 * x:.1f}" for word, x in zip(words, seconds.prices, strict=True))
+        )
+
+
+if __name__ == "__main__":
+    main()

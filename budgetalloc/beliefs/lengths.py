@@ -1,0 +1,144 @@
+"""The tokens of prompts and of their answers, learned from rollouts; what is expected of the next answer."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from budgetalloc.beliefs.ids import Id, check_ids, factorize
+from budgetalloc.beliefs.pool import Index
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.budget import IntArray
+from budgetalloc.errors import InputError, StateError, check_array
+
+KEPT = 0.9  # the share of its weight that a rollout keeps at each later one of its prompt: the model changes
+
+
+def expected_tokens(
+    weight_PK: ArrayLike, tokens_PK: ArrayLike, mean_K: ArrayLike, *, prior: float = 1.0
+) -> tuple[FloatArray, FloatArray]:
+    """The tokens expected of a success and of a failure of each prompt, shape (P,) each.
+
+    A prompt without rollouts has the pool's means. Its rollouts first say how long its answers are beside the pool's,
+    successes and failures together, and then how long each kind is: so failures alone foretell the length of a success.
+
+    Args:
+        weight_PK: The weight of the prompt's successes and of its failures, shape (P, 2).
+        tokens_PK: Their tokens, as sums with the same weights, shape (P, 2).
+        mean_K: The pool's mean tokens of a success and of a failure, positive, shape (2,).
+        prior: The rollouts for which the pool's means count.
+
+    >>> expected_tokens([[0, 0], [0, 3]], [[0, 0], [0, 600]], [50, 100])  # failures of 200 tokens, twice the pool's
+    (array([50., 90.]), array([100., 195.]))
+    """
+    weight, tokens, mean = (np.asarray(each, dtype=np.float64) for each in (weight_PK, tokens_PK, mean_K))
+    own = prior * mean.mean()
+    beside_pool_P = (own + tokens.sum(axis=1)) / (own + weight @ mean)
+    expected_PK = (prior * beside_pool_P[:, None] * mean + tokens) / (prior + weight)
+    return expected_PK[:, 0], expected_PK[:, 1]
+
+
+class Lengths:
+    """The tokens of each prompt and of its answers, successes and failures apart.
+
+    Of a prompt's rollouts the last ten count most (`KEPT`). A graded success u counts as u of a success.
+
+    >>> lengths = Lengths()
+    >>> lengths.observe(["a", "a", "b"], [100, 300, 40], [1, 0, 1], [7, 7, 5])
+    >>> prompt_P, answer_P = lengths.expected(["a", "b", "new"], [0.5, 1.0, 0.5])
+    >>> prompt_P, answer_P.round()
+    (array([7., 5., 6.]), array([193.,  57., 159.]))
+    """
+
+    def __init__(self) -> None:
+        self._index = Index()
+        self._prompt_P: FloatArray = np.zeros(0)
+        self._weight_PK: FloatArray = np.zeros((0, 2))  # K: successes, failures
+        self._tokens_PK: FloatArray = np.zeros((0, 2))
+
+    def __len__(self) -> int:
+        """Number of prompts with rollouts."""
+        return len(self._index)
+
+    def observe(
+        self, ids_R: Iterable[Any], lengths_R: ArrayLike, success_R: ArrayLike, prompt_lengths_R: ArrayLike
+    ) -> None:
+        """Adds a step's rollouts: tokens of the answer, success in [0, 1] (NaN: left out), tokens of the prompt."""
+        ids, success = check_ids(ids_R, "ids_R"), np.asarray(success_R, dtype=np.float64)
+        scored_R = np.flatnonzero(~np.isnan(success))
+        ids_V, group_R = factorize([ids[at] for at in scored_R.tolist()])
+        at_V = self._index.add(ids_V)
+        self._reserve()
+        share_R = success[scored_R]
+        length_R = np.maximum(np.asarray(lengths_R, dtype=np.float64)[scored_R], 1.0)  # an empty answer has its end
+        fading_V = (KEPT ** np.bincount(group_R, minlength=len(ids_V)))[:, None]
+        for sums_PK, each_R in ((self._weight_PK, np.ones(len(length_R))), (self._tokens_PK, length_R)):
+            kinds = (np.bincount(group_R, each_R * kind_R, len(ids_V)) for kind_R in (share_R, 1 - share_R))
+            sums_PK[at_V] = sums_PK[at_V] * fading_V + np.stack(list(kinds), axis=1)
+        self._prompt_P[at_V[group_R]] = np.maximum(np.asarray(prompt_lengths_R, dtype=np.float64)[scored_R], 1.0)
+
+    def expected(self, ids_P: Iterable[Any], rate_P: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        """Tokens of each prompt, and of its next answer if it succeeds at this rate; 1 before the first rollout.
+
+        Args:
+            ids_P: The prompts, shape (P,).
+            rate_P: Their success rates, in [0, 1], shape (P,).
+        """
+        at_P, known, rate = self._index.find(ids_P), len(self), np.asarray(rate_P)
+        if not known:
+            return np.ones(at_P.size), np.ones(at_P.size)
+        weight_K, tokens_K = self._weight_PK[:known].sum(axis=0), self._tokens_PK[:known].sum(axis=0)
+        overall = tokens_K.sum() / weight_K.sum()
+        # A kind of which there is hardly a rollout is as long as all are: one rollout's worth.
+        mean_K = (tokens_K + overall) / (weight_K + 1.0)
+        rows_K: slice | IntArray = slice(known)
+        if at_P.size < known:  # only the rows that are asked for
+            seen_P = at_P >= 0
+            rows_K, at_P = at_P[seen_P], np.where(seen_P, np.cumsum(seen_P) - 1, -1)
+        cold = np.zeros((1, 2))  # the last row, which is at the place -1
+        weight_PK, tokens_PK = (np.append(each[rows_K], cold, axis=0) for each in (self._weight_PK, self._tokens_PK))
+        success_P, failure_P = (each.take(at_P) for each in expected_tokens(weight_PK, tokens_PK, mean_K))
+        prompt_P = np.append(self._prompt_P[rows_K], self._prompt_P[:known].mean()).take(at_P)
+        return prompt_P, rate * success_P + (1 - rate) * failure_P
+
+    def _reserve(self) -> None:
+        """Makes room for every known prompt; doubling keeps the total cost linear."""
+        missing = len(self) - len(self._prompt_P)
+        if missing > 0:
+            more = max(missing, len(self._prompt_P))
+            self._prompt_P = np.append(self._prompt_P, np.zeros(more))
+            self._weight_PK, self._tokens_PK = (
+                np.append(each, np.zeros((more, 2)), axis=0) for each in (self._weight_PK, self._tokens_PK)
+            )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything learned, under keys that begin with "lengths"."""
+        n = len(self)
+        return {
+            "lengths": {"ids": list(self._index.ids)},
+            "lengths/prompt": self._prompt_P[:n].copy(),
+            "lengths/weight": self._weight_PK[:n].copy(),
+            "lengths/tokens": self._tokens_PK[:n].copy(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores `state_dict()` to the bit; raises `StateError`, and changes nothing, if it does not fit."""
+        try:
+            ids: Sequence[Id] = check_ids(state["lengths"]["ids"], "ids")
+            prompt_P, weight_PK, tokens_PK = (
+                check_array(name, state[f"lengths/{name}"], "numbers of at least 0")
+                for name in ("prompt", "weight", "tokens")
+            )
+            arrays = prompt_P, weight_PK, tokens_PK
+            shapes = [x.shape for x in arrays]
+            sound = all((np.isfinite(x) & (x >= 0)).all() for x in arrays)
+            if not sound or len(set(ids)) != len(ids) or shapes != [(len(ids),), (len(ids), 2), (len(ids), 2)]:
+                raise InputError(f"{len(ids)} ids, arrays of shapes {shapes}")
+        except (KeyError, TypeError, ValueError, AttributeError) as error:  # InputError is a ValueError
+            raise StateError(
+                f"The state holds no lengths of answers ({type(error).__name__}: {error}): it is damaged. Resume from "
+                "another checkpoint."
+            ) from error
+        self._index = Index(list(ids))
+        self._prompt_P, self._weight_PK, self._tokens_PK = prompt_P, weight_PK, tokens_PK

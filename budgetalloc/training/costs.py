@@ -1,0 +1,153 @@
+"""What rollouts cost, for `cost=` of the trainers' adapters: lengths and prices, learned from every step."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.lengths import Lengths
+from budgetalloc.beliefs.posterior import Beta, FloatArray
+from budgetalloc.errors import InputError, UnsupportedError, shown
+from budgetalloc.policies import Policy
+from budgetalloc.policies.costs.prices import Price, Seconds, tokens
+from budgetalloc.policies.decision import CostOf
+from budgetalloc.solvers.base import check_group_costs
+from budgetalloc.training.batch import Batch
+
+Kind = Literal["tokens", "seconds"]
+Cost = Kind | Price | None
+"""What a rollout costs: tokens, seconds, or a function of the tokens of prompts and of their answers (`Price`)."""
+
+
+def check_cost(cost: Any) -> None:
+    """Raises `InputError` unless this is a `Cost`."""
+    if cost is not None and not callable(cost) and not (isinstance(cost, str) and cost in get_args(Kind)):
+        raise InputError(
+            f"cost={shown(cost)}: use 'tokens', 'seconds', or a function of two arrays, the tokens of each prompt and "
+            "of its expected answer, that returns the cost of each prompt once a group and that of one rollout."
+        )
+
+
+class Clock:
+    """The seconds of training between two decisions, without what happens between optimizer steps: saving, evaluation.
+
+    >>> clock = Clock(iter([0.0, 7.0, 10.0, 14.0, 19.0]).__next__)
+    >>> clock.go(); clock.lap(); clock.stop(); clock.go(); clock.lap()  # 7 to 10 and 14 to 19
+    8.0
+    """
+
+    def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
+        self._now = now
+        self._since: float | None = None
+        self._seconds: float | None = None  # None before the first decision
+
+    def go(self) -> None:
+        """Begins or continues to count."""
+        self._since = self._now()
+
+    def stop(self) -> None:
+        """Stops to count until `go`."""
+        if self._seconds is not None and self._since is not None:
+            self._seconds += self._now() - self._since
+        self._since = None
+
+    def lap(self) -> float | None:
+        """The seconds since the last lap; None for the first."""
+        now, lap = self._now(), self._seconds
+        if lap is not None and self._since is not None:
+            lap += now - self._since
+        self._seconds, self._since = 0.0, now
+        return lap
+
+
+@dataclass(eq=False)
+class Costs:
+    """What the rollouts of a training cost, as far as it is known.
+
+    Args:
+        price: What prompts and answers of these lengths cost; `Seconds` learns it. None: costs do not matter, and
+            nothing is learned.
+        lengths: The lengths of each prompt's answers.
+        clock: Measures the steps, for `Seconds`.
+    """
+
+    price: Price | None
+    lengths: Lengths = field(default_factory=Lengths)
+    clock: Clock = field(default_factory=Clock)
+    _spent: FloatArray | None = None  # what the rollouts since the last lap consisted of
+    _warm: bool = False  # the first lap includes compiling and warming up
+
+    @classmethod
+    def of(cls, cost: Cost, policy: Policy) -> "Costs":
+        """The costs of this kind, nothing known yet.
+
+        Raises:
+            UnsupportedError: the policy does not weigh costs.
+        """
+        if cost is not None and not policy.needs.costs:
+            raise UnsupportedError(
+                f"cost={shown(cost)}: {policy} does not weigh costs. Use ba.adaptive(), policies.sampled(), "
+                "ba.knapsack() or ba.thompson(); a policy of yours that reads View.priced says so by Needs(costs=True)."
+            )
+        if cost is None or callable(cost):
+            return cls(cost)
+        return cls(tokens if cost == "tokens" else Seconds())
+
+    @property
+    def of_step(self) -> CostOf | None:
+        """The costs for `Policy.begin`."""
+        return None if self.price is None else self.expected
+
+    def expected(self, ids_P: Sequence[Id], belief_P: Beta) -> tuple[FloatArray, FloatArray]:
+        """The cost of each prompt once a group, and of one rollout."""
+        assert self.price is not None
+        return check_group_costs(self.price(*self.lengths.expected(ids_P, belief_P.mean)), len(ids_P))
+
+    def begin(self) -> None:
+        """Learns what the rollouts since the last decision cost, before the next one."""
+        took = self.clock.lap()
+        if isinstance(self.price, Seconds) and took is not None and self._spent is not None:
+            if self._warm:
+                self.price.learn(self._spent, took)
+            self._warm = True
+
+    def learn(self, batch: Batch) -> None:
+        """Learns the lengths of a step's rollouts; those with a hint have another prompt and are left out."""
+        if self.price is None or batch.prompt_lengths_R is None:
+            return
+        prompt_R, rows = batch.prompt_lengths_R, np.flatnonzero(~batch.hinted_R)
+        ids_K = [batch.ids_R[at] for at in rows.tolist()]
+        self.lengths.observe(ids_K, batch.lengths_R[rows], batch.success_R[rows], prompt_R[rows])
+        once = prompt_R[np.unique(batch.group_R, return_index=True)[1]].sum()
+        self._spent = np.array([len(batch), once, prompt_R.sum(), batch.lengths_R.sum()], dtype=np.float64)
+
+    def described(self, batch: Batch) -> dict[str, float]:
+        """Metrics, before learning: the mean cost of a rollout of this step, and the same as it was expected.
+
+        The first is that of the lengths that came out, at the same prices.
+        """
+        if self.price is None or batch.prompt_lengths_R is None:
+            return {}
+        first_G = np.unique(batch.group_R, return_index=True)[1]
+        foreseen = self.expected(batch.ids_R, batch.belief_R)
+        real = self.price(batch.prompt_lengths_R.astype(np.float64), np.maximum(batch.lengths_R, 1).astype(np.float64))
+        means = ((once_R[first_G].sum() + each_R.sum()) / len(batch) for once_R, each_R in (foreseen, real))
+        return dict(zip(("cost/expected", "cost/rollout"), map(float, means), strict=True))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything learned, to be saved beside the policy's state."""
+        if self.price is None:
+            return {}
+        prices = self.price.state_dict() if isinstance(self.price, Seconds) else {}
+        return self.lengths.state_dict() | prices
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores what was learned, if there is something; raises `StateError` if it does not fit."""
+        if self.price is None or "lengths" not in state:
+            return
+        if isinstance(self.price, Seconds) and "seconds" in state:
+            self.price.load_state_dict(state)
+        self.lengths.load_state_dict(state)

@@ -1,0 +1,232 @@
+"""What groups cost, the sizes that follow, and what policies do with costs."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import budgetalloc as ba
+from budgetalloc import Budget, InputError, StateError
+from budgetalloc.policies.adaptive import sampled
+from budgetalloc.policies.costs.prices import Seconds, least_groups, per_cost
+
+BUDGET = Budget(rollouts=64, floor=0, min_group=1)
+
+
+def costing(prompt, rollout):
+    """Costs of these prompts, by id, as a function for `Policy.begin`."""
+    return lambda ids_P, belief_P: (np.array([prompt[x] for x in ids_P]), np.array([rollout[x] for x in ids_P]))
+
+
+def expected_counts(policy, ids, budget, costs, steps=300):
+    """Mean counts over the draws of many steps; nothing is observed."""
+    total = np.zeros(len(ids))
+    for _ in range(steps):
+        step = policy.begin(ids, budget, costs)
+        total += step.request()
+        step.end()
+    return total / steps
+
+
+# --- groups ---------------------------------------------------------------------------------------------------------
+
+
+@given(st.floats(0, 1e5), st.floats(1, 1e4), st.integers(1, 4), st.integers(8, 64))
+def test_the_smallest_group_is_near_the_best_of_two_stage_sampling(prompt, rollout, min_group, cap):
+    """Brute force: the group that buys the least variance (1 + 1/n) per cost; a power of two is within sqrt(2)."""
+    budget = Budget(256, floor=0, min_group=min_group, cap=cap)
+    least = int(least_groups(np.array([prompt]), np.array([rollout]), budget)[0])
+    sizes = np.arange(min_group, cap + 1)
+    waste = (1 + 1 / sizes) * (prompt + rollout * sizes)  # variance of a mean times cost, for a fixed number of groups
+    best = waste.min()
+    assert budget.smallest_group <= least <= budget.largest_group
+    assert waste[least - min_group] <= 1.14 * best or least == 2 ** int(np.log2(cap))
+
+
+def test_groups_are_multiples_of_the_quantum():
+    budget = Budget(60, floor=0, min_group=1, quantum=3)
+    assert least_groups(np.array([0.0, 160.0, 640.0]), np.full(3, 10.0), budget).tolist() == [3, 6, 9]
+
+
+# --- values per cost ------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.floats(0.01, 0.99), st.floats(0, 50), st.floats(0.1, 9)), min_size=1, max_size=6))
+def test_values_per_cost_stay_concave_from_the_smallest_group_on(prompts):
+    rates, once, each = (np.array(x) for x in zip(*prompts, strict=True))
+    counts_N = Budget(64, floor=0, min_group=2, cap=32).grid()
+    values_PN = per_cost(ba.mixed_group, (once, each))(ba.Point(rates), counts_N)
+    slopes = np.diff(values_PN, axis=1) / np.diff(counts_N)
+    assert (values_PN[:, 0] == 0).all()
+    assert (np.diff(slopes, axis=1) <= 1e-9 * (1 + slopes[:, :1])).all()
+    # The first slope is the most that any group of the prompt buys for its cost.
+    plain_PN = ba.mixed_group(ba.Point(rates), counts_N)[:, 1:]
+    bought = plain_PN / ((once[:, None] + each[:, None] * counts_N[1:]) / each.mean())
+    assert slopes[:, 0] == pytest.approx(bought.max(axis=1), rel=1e-5)
+
+
+def test_without_costs_the_value_is_the_same_object():
+    assert per_cost(ba.hit, None) is ba.hit
+
+
+def test_equal_costs_change_no_value():
+    belief, counts_N = ba.Beta([1.0, 2.0], [3.0, 1.0]), BUDGET.grid()[:9]
+    same = per_cost(ba.mixed_group, (np.zeros(2), np.full(2, 400.0)))(belief, counts_N)
+    assert same == pytest.approx(ba.mixed_group(belief, counts_N), rel=1e-12, abs=1e-15)
+
+
+def test_greedy_on_values_per_cost_is_the_best_of_all_counts():
+    """Brute force over all counts, in the values' own sum."""
+    belief, budget = ba.Point([0.5, 0.3, 0.2]), Budget(9, floor=0, min_group=2, cap=6)
+    values_PN = per_cost(ba.mixed_group, (np.zeros(3), np.array([1.0, 2.0, 5.0])))(belief, budget.grid())
+    grid = budget.grid().tolist()
+    every = [x for x in itertools.product(range(len(grid)), repeat=3) if sum(grid[k] for k in x) == 9]
+    best = max(sum(values_PN[row, k] for row, k in enumerate(x)) for x in every)
+    counts_P = ba.greedy(values_PN, None, budget)
+    assert sum(values_PN[row, grid.index(n)] for row, n in enumerate(counts_P.tolist())) == pytest.approx(best)
+
+
+# --- policies -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [ba.adaptive, sampled, ba.knapsack, ba.thompson])
+@pytest.mark.parametrize("min_group", [1, 2])
+def test_equal_costs_change_no_decision(make, min_group):
+    ids, budget = list(range(60)), Budget(96, floor=0, min_group=min_group, cap=16)
+    one, other = make(seed=3), make(seed=3)
+    for policy in (one, other):
+        policy.observe(np.repeat(np.arange(40), 4), np.arange(160) % 3 == 0)
+    alike = costing(dict.fromkeys(ids, 0.0), dict.fromkeys(ids, 7.0))
+    for _ in range(3):
+        assert (one.allocate(ids, budget) == other.allocate(ids, budget, alike)).all()
+        assert (one.allocate(ids, budget) == other.allocate(ids, budget, [7.0] * 60)).all()
+        for policy in (one, other):
+            policy.observe([0], [1])
+
+
+def test_counts_are_in_proportion_to_the_root_of_the_cost():
+    """Prompts of equal beliefs, of which one half costs four times as much, get half as many rollouts."""
+    ids = list(range(100))
+    rollout = {n: 4.0 if n % 2 else 1.0 for n in ids}
+    mean_P = expected_counts(sampled(seed=0), ids, BUDGET, costing(dict.fromkeys(ids, 0.0), rollout))
+    assert mean_P[::2].sum() / mean_P[1::2].sum() == pytest.approx(2.0, rel=0.05)
+
+
+def test_neyman_with_costs_is_the_least_variance_for_its_cost():
+    """Brute force: of many shares, sqrt(v / c) has the smallest variance times cost."""
+    rng = np.random.default_rng(0)
+    variance, cost = rng.random(5), rng.uniform(1, 9, 5)
+    waste = lambda share: (variance / share).sum() * (cost * share).sum()  # noqa: E731
+    best = np.sqrt(variance / cost)
+    others = rng.dirichlet(np.ones(5), 20_000)
+    assert waste(best / best.sum()) <= min(waste(share) for share in others)
+
+
+@pytest.mark.parametrize("make", [ba.adaptive, sampled])
+def test_long_prompts_favour_groups_and_short_ones_singles(make):
+    ids = list(range(200))
+    prompt = {n: 1600.0 if n < 100 else 10.0 for n in ids}
+    policy = make(seed=0)
+    policy.observe(np.repeat(ids, 8), np.tile([0, 1], 800))
+    budget = Budget(256, floor=0, min_group=1, cap=64)
+    counts_P = policy.allocate(ids, budget, costing(prompt, dict.fromkeys(ids, 100.0)))
+    long, short = counts_P[:100], counts_P[100:]
+    assert long[long > 0].min() == 4
+    assert short[short > 0].min() == 1
+
+
+@pytest.mark.parametrize("make", [ba.knapsack, ba.thompson])
+def test_values_give_long_prompts_larger_groups(make):
+    ids = list(range(40))
+    policy = make(seed=0)
+    policy.observe(np.repeat(ids, 8), np.tile([0, 1], 160))
+    short, long = (
+        policy.allocate(ids, Budget(160, floor=0, cap=32), costing(dict.fromkeys(ids, x), dict.fromkeys(ids, 100.0)))
+        for x in (10.0, 1600.0)
+    )
+    assert short.sum() == long.sum() == 160
+    assert long[long > 0].mean() > 1.3 * short[short > 0].mean()
+    assert (long > 0).sum() < (short > 0).sum()
+
+
+def test_dear_prompts_get_fewer_rollouts_of_equal_beliefs():
+    ids = list(range(40))
+    policy = ba.knapsack(seed=0)
+    policy.observe(np.repeat(ids, 8), np.tile([0, 1], 160))
+    prompt, rollout = {n: 1600.0 * (n < 20) for n in ids}, dict.fromkeys(ids, 100.0)
+    counts_P = policy.allocate(ids, Budget(160, floor=0, cap=32), costing(prompt, rollout))
+    assert counts_P[:20].sum() < counts_P[20:].sum()
+    counts_P = policy.allocate(ids, Budget(160, floor=0, cap=32), costing(dict.fromkeys(ids, 0.0), rollout | {0: 1e4}))
+    assert counts_P[0] < counts_P[1:].min()
+
+
+def test_a_budget_in_tokens_is_spent_as_before():
+    """The function's rollouts are the costs, as the array is."""
+    policy, budget = ba.knapsack(seed=0), Budget(None, tokens=900, floor=0, cap=8)
+    cost = {"a": 10.0, "b": 90.0}
+    counts_P = policy.allocate(["a", "b"], budget, costing({"a": 0.0, "b": 0.0}, cost))
+    assert (counts_P == policy.allocate(["a", "b"], budget, [10.0, 90.0])).all()
+
+
+@pytest.mark.parametrize(
+    ("costs", "text"),
+    [
+        (lambda ids, belief: np.ones(3), "The costs are .* return two arrays"),
+        (lambda ids, belief: 3.0, "The costs are 3.0: return two arrays"),
+        (lambda ids, belief: ([0.0, -1.0], [1.0, 1.0]), "prompt costs are .* at least 0"),
+        (lambda ids, belief: ([0.0, 0.0], [1.0, 0.0]), "costs_P=.* positive number"),
+        (lambda ids, belief: ([0.0], [1.0, 1.0]), "prompt costs are"),
+    ],
+)
+def test_bad_costs_are_named(costs, text):
+    with pytest.raises(InputError, match=text):
+        ba.adaptive().allocate(["a", "b"], BUDGET, costs)
+
+
+# --- seconds --------------------------------------------------------------------------------------------------------
+
+
+def steps_of(true, rng, steps=60, noise=0.0):
+    """A fit to steps of 64 rollouts whose seconds are these prices times their quantities."""
+    seconds = Seconds()
+    for _ in range(steps):
+        each = rng.integers(1_000, 9_000)
+        row = np.array([64, each // rng.integers(1, 9), each, rng.integers(1_000, 9_000)], dtype=float)
+        seconds.learn(row, float(row @ true) * (1 + noise * rng.standard_normal()))
+    return seconds
+
+
+@pytest.mark.parametrize("true", [[0, 0.1, 0.0, 1.0], [9.0, 0.0, 0.0, 0.2], [0.0, 0.0, 0.5, 0.5], [5.0, 0.3, 0.2, 0.1]])
+def test_true_prices_are_found(true):
+    true = 0.001 * np.array(true)
+    fit = steps_of(true, np.random.default_rng(0), noise=0.03)
+    row = np.array([64, 2_000, 5_000, 5_000])
+    assert (fit.prices * row).sum() == pytest.approx((true * row).sum(), rel=0.05)
+    assert fit.prices * row == pytest.approx(true * row, abs=0.12 * float(true @ row))  # in shares of a step
+
+
+def test_seconds_that_follow_no_token_make_all_rollouts_cost_alike():
+    fit = steps_of([0.01, 0, 0, 0], np.random.default_rng(1), noise=0.02)
+    once_P, each_P = fit(np.array([10.0, 20.0]), np.array([10.0, 40.0]))
+    assert each_P[1] / each_P[0] < 1.05
+    assert once_P.max() < 0.05 * each_P[0]
+
+
+def test_before_any_step_prices_are_a_guess_and_units_do_not_matter():
+    once_P, each_P = Seconds()(np.array([100.0]), np.array([50.0]))
+    assert once_P.tolist() == [10.0]
+    assert each_P.tolist() == [60.0]
+    fits = [steps_of(0.001 * np.ones(4) * unit, np.random.default_rng(2)).prices for unit in (1, 1000)]
+    assert fits[1] == pytest.approx(1000 * fits[0])
+
+
+def test_the_state_of_seconds_is_restored_or_refused():
+    fit, copy = steps_of(0.001 * np.ones(4), np.random.default_rng(3)), Seconds()
+    copy.load_state_dict(fit.state_dict())
+    assert (copy.prices == fit.prices).all()
+    for bad in ({}, {"seconds": np.zeros((2, 2))}, {"seconds": np.full((6, 6), np.nan)}):
+        with pytest.raises(StateError, match="prices in seconds"):
+            copy.load_state_dict(bad)
+    assert (copy.prices == fit.prices).all()
