@@ -124,7 +124,11 @@ class Method:
     def needs(self) -> dict[str, Any]:
         """The method's needs beyond plain GRPO: the entries of `Needs` that differ, and "rounds"."""
         plain = asdict(Needs(keep_batch=True))
-        needs = {k: v for k, v in asdict(self.build(seed=0).needs).items() if v != plain[k] and k != "keep_batch"}
+        needs = {
+            k: v
+            for k, v in asdict(self.build(seed=0).needs).items()
+            if v != plain[k] and k not in ("keep_batch", "costs")
+        }
         return needs | ({"rounds": True} if self.in_rounds() else {})
 
     def asks(self) -> str:

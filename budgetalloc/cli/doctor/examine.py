@@ -7,6 +7,7 @@ from typing import Any
 from budgetalloc.cli.doctor.advice import advice
 from budgetalloc.cli.doctor.setup import Setup
 from budgetalloc.errors import BudgetallocError
+from budgetalloc.training.costs import Costs
 from budgetalloc.training.options import Options
 from budgetalloc.training.prompts import Prompts, check_columns
 from budgetalloc.trl.served import SETTINGS, Facts, not_a_grpo_trainer, refusals, unaligned_saves
@@ -74,6 +75,7 @@ def examine(setup: Setup) -> Diagnosis:
     if options is not None and policy is not None:
         bounds = options.bounds
         said.refused += [str(error) for error in refusals(facts, policy, options)]
+        tried(lambda: Costs.of(options.cost, policy))
         if setup.rewards is not None:
             weights = settings.get("reward_weights") or [1.0] * len(setup.rewards)
             tried(lambda: options.scoring(setup.rewards or (), weights, quiet=True))

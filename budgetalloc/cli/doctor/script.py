@@ -13,7 +13,7 @@ from budgetalloc.policies import Policy, adaptive
 from budgetalloc.policies.methods import METHODS, NAMED, method_of
 from budgetalloc.trl.served import REFUSED
 
-_FUNCTIONS = ("success", "hint", "buffer")  # arguments of the callback that may be objects
+_FUNCTIONS = ("success", "hint", "cost", "buffer")  # arguments of the callback that may be objects
 
 
 def read_script(text: str, file: str, processes: int) -> Setup:

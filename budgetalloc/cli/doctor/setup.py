@@ -10,7 +10,7 @@ from budgetalloc.policies import Policy
 ARGUMENTS: dict[str, Any] = dict.fromkeys(
     ("candidates", "baseline", "scale", "weight", "floor", "cap", "min_group", "success", "reward_range", "hint")
 )
-ARGUMENTS |= {"buffer": None, "domain": None, "quotas": None, "quantum": 1, "prompt_id": "prompt_id"}
+ARGUMENTS |= {"buffer": None, "domain": None, "quotas": None, "cost": None, "quantum": 1, "prompt_id": "prompt_id"}
 """The arguments of `AdaptiveGRPOCallback` that the checks concern, with their defaults."""
 OTHERS = ("trainer", "policy", "ledger", "allow_dataset_change")
 """Its other arguments."""

@@ -81,6 +81,8 @@ def test_a_script_that_is_served(said):
         ({"callback": ", ba.knapsack(value='hits')"}, "value='hits': use one of"),
         ({"callback": ", ba.adaptive(prior='pool')"}, "unexpected keyword argument 'prior'"),
         ({"callback": ", domain='subject'"}, "domain='subject' without quotas=None"),
+        ({"callback": ", cost='time'"}, "cost='time': use 'tokens', 'seconds'"),
+        ({"callback": ", ba.uniform(), cost=lambda prompt, answer: (0, answer)"}, "does not weigh costs"),
         ({"callback": ", hint=lambda row: row"}, "hint= with baseline='posterior'"),
         ({"trainer": "RLOOTrainer"}, "RLOOTrainer adds a KL penalty"),
         ({"more": ", environment_factory=Game"}, "With environment_factory the environment's reset() chooses"),
