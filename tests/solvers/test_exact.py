@@ -417,7 +417,7 @@ def test_tokens_beyond_the_precision_of_highs_are_cut_off(monkeypatch):
 def test_without_ortools_its_solver_says_what_to_install(monkeypatch):
     import sys
 
-    monkeypatch.setitem(sys.modules, "ortools.sat.python", None)
+    monkeypatch.setitem(sys.modules, "ortools.sat.python.cp_model", None)
     with pytest.raises(UnsupportedError, match=r"pip install 'budgetalloc\[ortools\]'.*solver=ba\.highs"):
         ortools(FLAT, None, GRID)
     assert highs(FLAT, None, GRID).sum() == 16
