@@ -54,7 +54,7 @@ QUOTAS = {"domain": "subject", "quotas": "{math: [0.5, 0.625], code: [0.0, 0.25]
 KILLED = ["trainer.save_freq=1", STEPS(4)]
 AHEAD = [
     *attached("adaptive", mode="budgetalloc_async"),
-    *[STEPS(4), TESTED(2), "trainer.v1.colocate_async.num_warmup_batches=1.5"],
+    *[STEPS(4), TESTED(2), "trainer.v1.colocate_async.num_warmup_batches=0.5"],
     "actor_rollout_ref.actor.ppo_mini_batch_size=16",  # the rows of a batch vary: all in one
 ]
 KINDS = ["sampled", "reinforce_pp", "cero", "knapsack_rl", "sgpo", "spo_pp", "pvpo", "ebpo", "keep_mixed", "a_star_po"]

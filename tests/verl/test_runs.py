@@ -223,14 +223,13 @@ def test_a_group_that_was_under_way_at_the_checkpoint_is_issued_again(seen):
 
 @pytest.mark.parametrize("name", ["ahead_one", "ahead"])
 def test_generating_ahead_counts_vary_and_a_batch_mixes_decisions(folder, seen, name):
-    """12 groups are decided together before the first step, then 8 before each, and each batch takes the oldest 8."""
+    """4 groups are decided together before the first step, then 8 before each, and each batch takes the oldest 8."""
     counts = by_step(ledger_of(folder, name))
     assert set().union(*counts.values()) <= set(ledger_of(folder, "whole").ids_R)  # as from the loader
     for logged, groups in zip(seen[name], counts.values(), strict=True):
         assert logged["budgetalloc/prompts"] == len(groups) <= 8  # as many groups as verl asks for
         assert min(groups.values()) >= 2  # the floor
     assert len({count for groups in counts.values() for count in groups.values()}) > 1
-    assert sum(counts[0].values()) + sum(counts[1].values()) != 2 * ROLLOUTS
     assert max(logged["training/off_policy/trajectory_staleness/max"] for logged in seen[name]) >= 1
 
 
