@@ -41,7 +41,10 @@ ARGUMENTS = "tests/test_arguments.py::test_a_bad_value_of_any_argument_is_an_err
 NOT_RUN = 70  # an exit status that pytest does not use
 # What tests each module besides its doctests: files of `tests/`, and calls of `tests/test_arguments.py`.
 TESTS = {
-    "solvers/base": (["solvers/test_base.py", "solvers/test_greedy.py"], ["greedy", "greedy, tokens"]),
+    "solvers/base": (
+        ["solvers/test_base.py", "solvers/test_greedy.py", "policies/costs/test_prices.py"],
+        ["greedy", "greedy, tokens"],
+    ),
     "solvers/greedy": (["solvers/test_greedy.py", "solvers/test_domains.py"], ["greedy", "greedy, tokens"]),
     "solvers/proportional": (["solvers/test_proportional.py"], ["proportional"]),
     "solvers/systematic": (["solvers/test_systematic.py", "solvers/test_domains.py"], ["systematic"]),
@@ -67,6 +70,7 @@ TESTS = {
             *(f"Beta.{x}" for x in ["moment", "tilt", "sample", "take", "all_pass", "all_fail"]),
         ],
     ),
+    "beliefs/lengths": (["beliefs/test_lengths.py"], []),
     "beliefs/expected": (["beliefs/test_expected.py", "policies/test_advantages.py"], []),
     "beliefs/rewards": (["beliefs/test_rewards.py", "beliefs/test_estimator.py"], ["check_range"]),
     "beliefs/state": (["beliefs/test_state.py"], []),
@@ -74,7 +78,7 @@ TESTS = {
         ["policies/test_advantages.py"],
         ["group_advantages", "group_advantages, posterior", "batch_advantages"],
     ),
-    "policies/adaptive": (["policies/test_adaptive.py"], ["adaptive"]),
+    "policies/adaptive": (["policies/test_adaptive.py", "policies/costs/test_prices.py"], ["adaptive"]),
 }
 OPERATORS = {
     **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq},
