@@ -2,6 +2,7 @@
 VERL_USE_EXTERNAL_MODULES=verl_on_cpu in every process)."""
 
 import contextlib
+import gc
 import os
 import types
 
@@ -121,3 +122,4 @@ def _replica():
 
 
 RolloutReplicaRegistry.register("hf", _replica)
+gc.freeze()  # what is imported: verl collects garbage up to three times at each update of weights

@@ -114,6 +114,14 @@ def test_counts_are_in_proportion_to_the_root_of_the_cost():
     assert mean_P[::2].sum() / mean_P[1::2].sum() == pytest.approx(2.0, rel=0.05)
 
 
+def test_the_cost_of_a_prompt_is_shared_by_its_group():
+    """Groups of 2 share a prompt of 4 rollouts: 3 for each rollout, which gets the root of a third as many."""
+    ids = list(range(100))
+    prompt = {n: 400.0 if n % 2 else 0.0 for n in ids}
+    mean_P = expected_counts(sampled(seed=0), ids, BUDGET, costing(prompt, dict.fromkeys(ids, 100.0)))
+    assert mean_P[::2].sum() / mean_P[1::2].sum() == pytest.approx(3**0.5, rel=0.05)
+
+
 def test_neyman_with_costs_is_the_least_variance_for_its_cost():
     """Brute force: of many shares, sqrt(v / c) has the smallest variance times cost."""
     rng = np.random.default_rng(0)
