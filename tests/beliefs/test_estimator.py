@@ -363,6 +363,7 @@ class NaivePool(Naive):
 
 @given(events, st.sampled_from([0.0, 0.2, 0.9, 1.0]), st.sampled_from([0.5, 0.999, 1.0]))
 @settings(max_examples=200, deadline=None)
+@pytest.mark.slow
 def test_the_pool_against_the_naive_one(history, discount, idle):
     estimator = BetaEstimator(prior="pool", discount=discount, idle=idle, drift=True)
     naive = NaivePool(discount, idle)

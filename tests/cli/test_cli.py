@@ -118,6 +118,7 @@ def test_small_commands_load_nothing_heavy(command):
 
 
 @pytest.mark.parametrize("command", ["methods", "config", "report LOG", "replay LOG --steps 2 --seeds 1 --workers 1"])
+@pytest.mark.slow
 def test_commands_work_without_ortools(command, log):
     argv = command.replace("LOG", str(log)).split()
     code = (
@@ -272,6 +273,7 @@ def test_what_is_missing_is_named_with_how_to_install_it(tmp_path):
 
 
 @pytest.mark.parametrize("command", ["report LOG --html PAGE", "replay LOG --steps 2 --seeds 1 --workers 1"])
+@pytest.mark.slow
 def test_reports_and_replays_need_the_core_only(command, log, tmp_path):
     run = without_extras(command.replace("LOG", str(log)).replace("PAGE", str(tmp_path / "page.html")).split())
     assert run.returncode == 0, run.stderr
@@ -332,6 +334,7 @@ def test_two_runs_are_shown_side_by_side(log, tmp_path, capsys):
     assert "--policy is for the report of one run" in errors
 
 
+@pytest.mark.slow
 def test_replay_of_uniform_draws_the_log_again(log, capsys):
     status, out, errors = said(
         capsys, "replay", log, "--policy", "uniform", "--policy", "knapsack", "--seeds", 3, "--json"
@@ -486,6 +489,7 @@ def test_a_recipe_in_the_package_is_before_one_in_the_clone(monkeypatch, tmp_pat
     assert text_of("trl") == "from the wheel\n"
 
 
+@pytest.mark.slow
 def test_a_bar_is_shown_at_a_terminal_only(log):
     """The other tests see an empty stderr, which is no terminal."""
     fcntl, pty, termios = (pytest.importorskip(name) for name in ("fcntl", "pty", "termios"))

@@ -169,6 +169,7 @@ print(outcomes)
 
 
 @pytest.mark.parametrize("form", ["stream", "file"])
+@pytest.mark.slow
 def test_a_damaged_arrow_file_never_ends_the_process(tmp_path, form):
     pa = pytest.importorskip("pyarrow")
     columns = {

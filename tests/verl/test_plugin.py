@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 CODE = """
 import logging, sys, budgetalloc.verl.plugin as plugin
 logging.basicConfig(format="%(message)s")
@@ -22,6 +24,7 @@ def test_it_imports_neither_torch_nor_verl_and_looks_at_no_other_module():
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_a_verl_that_does_not_fit_goes_on_and_a_warning_says_why(tmp_path):
     package = tmp_path / "verl" / "trainer" / "ppo" / "v1"
     package.mkdir(parents=True)

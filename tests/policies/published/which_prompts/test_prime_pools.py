@@ -12,6 +12,7 @@ MEANS = {"never": 0.0, "quarter": 0.25, "more": 0.375, "three": 0.75, "nearly": 
 WEIGHTS = {"never": 0.2, "quarter": 0.2, "more": 1.0, "three": 1.0, "nearly": 0.2, "always": 0.2, "new": 1.0}
 
 
+@pytest.mark.slow
 def test_prompts_are_drawn_by_the_pool_of_their_last_mean():
     drawn, n = Counter(), 3000
     for seed in range(n):
