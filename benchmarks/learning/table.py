@@ -51,21 +51,42 @@ def interval(values: list[float]) -> str:
     return f"{low:.3f} to {high:.3f}" if np.isfinite(high) else f"{low:.3f} to never"
 
 
+def drawn(seeds: int, seed: int = 0) -> list[NDArray[np.int64]]:
+    """Bootstrap draws of so many seeds."""
+    rng = np.random.default_rng(seed)
+    return [rng.integers(seeds, size=seeds) for _ in range(_DRAWS)]
+
+
+def shares(own: Curves, base: Curves, rollouts: Curve, seed: int = 0) -> list[float]:
+    """The share of the base's rollouts after which a policy's mean curve reaches the end of the base's mean curve.
+
+    First of all seeds, then of each bootstrap draw of them.
+
+    >>> rollouts = np.array([0.0, 100.0, 200.0])
+    >>> shares(np.array([[0.5, 1.0, 1.0]]), np.array([[0.5, 0.5, 0.75]]), rollouts)[0]
+    0.25
+    """
+    every = [np.arange(len(own)), *drawn(len(own), seed)]
+    total = float(rollouts[-1])
+    return [reach(own[d].mean(axis=0), rollouts, float(base[d].mean(axis=0)[-1])) / total for d in every]
+
+
+def difference(gains: NDArray[np.float64], seed: int = 0) -> list[float]:
+    """The mean of the gains, a row a seed: first of all seeds, then of each bootstrap draw of them."""
+    return [float(gains.mean()), *(float(gains[d].mean()) for d in drawn(len(gains), seed))]
+
+
 def summary(curves: Curves, base: Curves, rollouts: NDArray[np.float64], seed: int = 0) -> dict[str, str]:
     """One row of the table: `curves` of a policy and `base` of uniform, on the same seeds in the same order."""
-    rng = np.random.default_rng(seed)
-    draws = [rng.integers(len(curves), size=len(curves)) for _ in range(_DRAWS)]
-    total = rollouts[-1]
-    share = reach(curves.mean(axis=0), rollouts, float(base.mean(axis=0)[-1])) / total
-    shares = [reach(curves[d].mean(axis=0), rollouts, float(base[d].mean(axis=0)[-1])) / total for d in draws]
-    gains = [float((curves[d] - base[d]).mean()) for d in draws]
+    share, *some_shares = shares(curves, base, rollouts, seed)
+    gain, *gains = difference(curves - base, seed)
     return {
         "final": f"{curves[:, -1].mean():.3f}",
         "mean": f"{curves.mean():.3f}",
-        "mean less uniform's": f"{(curves - base).mean():+.3f} ({interval(gains)})",
-        "to uniform's end": f"{share:.2f} ({interval(shares)})"
+        "mean less uniform's": f"{gain:+.3f} ({interval(gains)})",
+        "to uniform's end": f"{share:.2f} ({interval(some_shares)})"
         if np.isfinite(share)
-        else f"never ({interval(shares)})",
+        else f"never ({interval(some_shares)})",
     }
 
 

@@ -17,6 +17,8 @@ from budgetalloc.policies.ranking import top
 from budgetalloc.solvers.domains import Domains
 from budgetalloc.solvers.systematic import some_in_groups, systematic, totals_of_domains
 
+IDLE = 0.98  # the share of the evidence that is kept at each step
+
 
 def sampled(
     *,
@@ -24,7 +26,7 @@ def sampled(
     draw: bool = True,
     prior: tuple[float, float] | Literal["pool"] = (0.3, 0.3),
     discount: float = 1.0,
-    idle: float = 0.98,
+    idle: float = IDLE,
     drift: bool = False,
     groups: bool = False,
     seed: int = 0,

@@ -3,11 +3,10 @@
 from typing import Any
 
 from budgetalloc.cli.doctor.setup import Setup
-from budgetalloc.policies.adaptive import group_without_history
+from budgetalloc.policies.adaptive import IDLE, group_without_history
 from budgetalloc.training.options import Options
 from budgetalloc.trl.served import Facts
 
-_IDLE = 0.98  # what adaptive() keeps of its evidence a step
 _CHARACTERS = 4  # of a token, roughly, in English
 
 
@@ -77,6 +76,6 @@ def _of_the_pool(pool: int, rollouts: int, group: int, steps: int | None) -> str
     text = f"{pool:,} prompts for {rollouts:,} rollouts a step{each}: "
     if steps is not None and steps * rollouts < group * pool:
         return text + "less than an epoch, so prompts hardly return and history tells little."
-    if group_without_history(pool, rollouts, _IDLE) > 2:
+    if group_without_history(pool, rollouts, IDLE) > 2:
         return text + "what is known of a prompt has faded when it returns; adaptive() starts each with a group of 4."
     return text + "prompts return while what is known of them counts."

@@ -263,14 +263,12 @@ class AdaptiveRolloutWorker:
     def _begin(self, rows: int) -> Step:
         """The policy's next step, whose candidates are all prompts or the next ones of a shuffled order."""
         size, bounds = self.trainer.args.num_generations, self.options.bounds
-        if self.quotas is not None:
-            return self.quotas.begin(self.policy, bounds, [], rows, size, self.costs.of_step)
-        ids_P: Sequence[Id] = self._pool
-        if bounds.candidates != "all":
-            width = bounds.candidates * max(1, rows // size)
-            paced = callable(self.rollouts_per_step)
-            start = bounds.candidates * (self._spent // size) if paced else self.policy.estimator.step * width
-            ids_P = going_round(ids_P, start, width, self.policy.seed)
+        if bounds.candidates == "all":
+            return self.options.begin(self.policy, self.quotas, (), self._pool, rows, size, self.costs.of_step)
+        width = bounds.candidates * max(1, rows // size)
+        paced = callable(self.rollouts_per_step)
+        start = bounds.candidates * (self._spent // size) if paced else self.policy.estimator.step * width
+        ids_P = going_round(self._pool, start, width, self.policy.seed)
         budget = bounds.budget(self.options.generate * rows, len(ids_P), size)
         return self.policy.begin(ids_P, budget, self.costs.of_step)
 
