@@ -8,6 +8,8 @@ ONE_THREAD := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false  # tiny models: a s
 INTO := $(BIN)/uv pip install --quiet --python
 # Wheels that pip was told of.
 export UV_FIND_LINKS := $(or $(UV_FIND_LINKS),$(PIP_FIND_LINKS),$(shell $(PYTHON) -m pip config get global.find-links 2>/dev/null))
+# Where it is set, as in many containers, each process would compile torch, transformers and verl anew: 7 s each.
+unexport PYTHONDONTWRITEBYTECODE
 TRAINERS := tinker trinity art  # those that cannot share an environment with TRL
 # What loads torch. To look for doctests in __init__.py, pytest reads the module's every attribute, `trl` included.
 WITHOUT_TRAINING := --ignore=budgetalloc/trl --ignore=budgetalloc/cli/testbed --ignore=tests/trl --ignore=tests/cli/testbed \
