@@ -9,6 +9,9 @@ from budgetalloc.errors import imported
 RETRIES = 5
 """How often a run is started again whose node or process is lost. An exception of a run is raised at once."""
 
+CANCELLATIONS = 30
+"""Each waits for a second. Ray loses a cancellation that reaches a run whose process is just starting."""
+
 
 def ray() -> Any:
     """The library, imported when it is needed; raises `UnsupportedError` where it is not installed."""
@@ -44,9 +47,13 @@ class RayPool:
             yield left.pop(ended)
 
     def shutdown(self, kill: bool) -> None:
-        if kill:
-            for task in self._tasks:  # nothing changes for those that have ended
-                self._ray.cancel(task.ref, force=True)
+        left = [task.ref for task in self._tasks] if kill else []
+        for _ in range(CANCELLATIONS if left else 0):
+            for ref in left:  # nothing changes for those that have ended
+                self._ray.cancel(ref, force=True)
+            _, left = self._ray.wait(left, num_returns=len(left), timeout=1)
+            if not left:
+                break
 
 
 def _run(given: tuple[Callable[[Any, int], Any], Any], at: int) -> Any:
