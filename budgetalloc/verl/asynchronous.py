@@ -9,7 +9,6 @@ from verl.trainer.ppo.v1.trainer_colocate_async import PPOTrainerColocateAsync
 
 from budgetalloc.budget import Budget
 from budgetalloc.verl import transfer
-from budgetalloc.verl.decide import rows_to_roll_out
 from budgetalloc.verl.sessions import Sessions
 from budgetalloc.verl.trainer import AttachedTrainer
 
@@ -30,9 +29,11 @@ class AdaptivePPOTrainerColocateAsync(AttachedTrainer, PPOTrainerColocateAsync):
         batch = super()._next_train_batch(num_prompts)
         if not self.options.keep_batch:
             ids = self._names_of(batch)
-            rows, _, counts = rows_to_roll_out(self._begin(ids, len(ids) * self._group), ids, None)
-            counts_of = dict(zip(rows, counts, strict=True))  # a prompt without rollouts stays: verl counts groups
-            batch["__rollout_n__"] = torch.as_tensor([counts_of.get(row, 0) for row in range(len(ids))])
+            step = self._begin(ids, len(ids) * self._group)
+            counts = dict(zip(step.ids_P, step.request().tolist(), strict=True))
+            # A group is a row's: the first row of a prompt gets all its rollouts. A row without rollouts stays: verl
+            # counts groups.
+            batch["__rollout_n__"] = torch.as_tensor([counts.pop(name, 0) for name in ids])
         return batch
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:

@@ -2,12 +2,15 @@
 
     python runs.py FOLDER [NAME...]
 
-The runs of `RUNS` share the workers of the first one, whose weights are loaded anew for each; the last one is killed
-while it saves. `resumed`, `ahead` and `two_workers` are verl's own `TaskRunnerV1`. Writes FOLDER/seen.json: the metrics
-that verl's logger got, by run and step. Ledgers and checkpoints lie in FOLDER/NAME.
+Starting verl costs most, so that the runs of `ONE` share the workers of the first, which verl's own `TaskRunnerV1`
+starts and runs, and so do those of `TWO`, with two workers; weights are loaded anew for each run but those of `KINDS`.
+A run that is killed is another process with the same workers. Writes FOLDER/seen.json: the metrics that verl's logger
+got, by run and step. Ledgers and checkpoints lie in FOLDER/NAME.
 """
 
 import contextlib
+import copy
+import itertools
 import json
 import os
 import shutil
@@ -16,13 +19,14 @@ import sys
 import time
 from pathlib import Path
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
 ENVIRONMENT = {
     "VERL_USE_EXTERNAL_MODULES": "verl_on_cpu",
     "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parents[1])]),
     "OMP_NUM_THREADS": "1",
     "TOKENIZERS_PARALLELISM": "false",
     "HF_HUB_OFFLINE": "1",
+    "TRANSFER_QUEUE_ENABLE": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_memory_monitor_refresh_ms": "0",  # it watches the whole machine, and kills our workers for its neighbours
     "RAY_worker_niceness": "0",  # workers as nice as this process, which may be as nice as can be already
@@ -43,34 +47,54 @@ def data(name):
 
 
 STEPS = "trainer.total_training_steps={}".format
-SAVES = ["trainer.save_freq=2", STEPS(6)]
+TESTED = "trainer.test_freq={}".format
 PENALTY = ["algorithm.use_kl_in_reward=True", "algorithm.kl_ctrl.kl_coef=0.5"]
-RUNS = {
-    "plain": [STEPS(2), "trainer.test_freq=2"],
-    "uniform": [*attached(), STEPS(2), "trainer.test_freq=2"],
-    "uniform_own": [*attached(baseline="group"), STEPS(2)],
-    "thompson": [*attached("thompson", candidates=1, floor=0), STEPS(4)],
-    "adaptive": [*attached("adaptive"), STEPS(4)],
-    "knapsack": [*attached("knapsack", candidates=2), STEPS(3)],
-    "spo": [*attached("spo"), STEPS(2)],
-    "pods": [*attached("pods"), STEPS(2)],
-    "penalty": [*attached("adaptive"), *PENALTY, STEPS(2)],
-    "graded": [*attached("adaptive", success="acc"), data("graded"), STEPS(3)],
-    "flaky": [*attached("adaptive"), data("flaky"), STEPS(3)],
-    "answers": [*attached("adaptive", prompt_id="task_name"), data("answers"), STEPS(2)],
-    "whole": [*attached("adaptive"), *SAVES],
-    "killed": [*attached("adaptive"), *SAVES],
+EPOCH = ["trainer.total_epochs=1", "trainer.total_training_steps=null"]
+QUOTAS = {"domain": "subject", "quotas": "{math: [0.5, 0.625], code: [0.0, 0.25]}"}
+KILLED = ["trainer.save_freq=1", STEPS(4)]
+AHEAD = [
+    *attached("adaptive", mode="budgetalloc_async"),
+    *[STEPS(4), TESTED(2), "trainer.v1.colocate_async.num_warmup_batches=0.5"],
+    "actor_rollout_ref.actor.ppo_mini_batch_size=16",  # the rows of a batch vary: all in one
+]
+KINDS = ["sampled", "reinforce_pp", "cero", "knapsack_rl", "sgpo", "spo_pp", "pvpo", "ebpo", "keep_mixed", "a_star_po"]
+ONE = {
+    "plain": [STEPS(2), TESTED(2)],
+    "uniform": [*attached(), STEPS(2), TESTED(2)],
+    "uniform_own": [*attached(baseline="group"), STEPS(1)],
+    "thompson": [*attached("thompson", candidates=1, floor=0), STEPS(3)],
+    "knapsack": [*attached("knapsack", candidates=2, **QUOTAS), STEPS(3)],
+    "spo": [*attached("spo"), *EPOCH],
+    "pods": [*attached("pods"), STEPS(1)],
+    "penalty": [*attached("adaptive"), *PENALTY, STEPS(1)],
+    "graded": [*attached("adaptive", success="acc", prompt_id="task_name", **QUOTAS), data("graded"), STEPS(2)],
+    "flaky": [*attached("adaptive"), data("flaky"), STEPS(2)],
+    "whole": [*attached("adaptive"), STEPS(4), TESTED(4)],
+    "killed": [*attached("adaptive"), *KILLED],
+    "resumed": [*attached("adaptive"), *KILLED, "trainer.resume_mode=auto"],
+    "ahead_one": [*AHEAD, STEPS(2)],
+    **{name: [*attached(name), STEPS(1)] for name in KINDS},
 }
-RESUMED = [*attached("adaptive"), *SAVES, "trainer.default_local_dir=FOLDER/killed", "trainer.resume_mode=auto"]
-AHEAD = [*attached("adaptive", mode="budgetalloc_async"), STEPS(4)]
-TWO_WORKERS = [
-    *attached("adaptive"),
-    STEPS(2),
+TWO = {
+    "ahead": AHEAD,
+    "ahead_killed": [*AHEAD, *KILLED],
+    "ahead_resumed": [*AHEAD, *KILLED, "trainer.resume_mode=auto"],
+    "two_workers": [*attached("adaptive"), STEPS(2)],
+}
+WORKERS = [
     "trainer.n_gpus_per_node=2",
     "actor_rollout_ref.rollout.n_gpus_per_node=2",
     "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8",
     "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=8",
 ]
+SLOW = "q15"
+"""A prompt whose answers come one step late where verl generates ahead: it is under way when a checkpoint is saved."""
+SUBJECTS = ["math", "code", "chat", None]
+SHARED = [
+    *["actor_rollout_wg", "llm_server_manager", "checkpoint_manager", "reward_loop_manager", "resource_pool_manager"],
+    *["teacher_model_manager", "distillation_config", "ref_in_actor", "tokenizer", "processor"],
+]
+"""What a trainer has of its workers, and their names."""
 
 
 def make_data(folder):
@@ -118,21 +142,25 @@ def make_data(folder):
             "ability": "x",
             "reward_model": {"style": "rule", "ground_truth": CHARACTERS[:share]},
             "extra_info": {"split": "train"},
+            "subject": SUBJECTS[at % 8 // 2],
+            "task_name": f"task_{at}",
         }
 
-    sets = {source: [row(at, source) for at in range(16)] for source in ("exact", "graded", "flaky")}
-    sets["answers"] = [{**row(at, text=f"q{at % 4}"), "task_name": f"task_{at % 4}"} for at in range(16)]
+    sets = {source: [row(at, source) for at in range(16)] for source in ("exact", "flaky")}
+    sets["graded"] = [row(at % 8, "graded") for at in range(16)]  # two rows of each prompt
     for name, rows in sets.items():
         pd.DataFrame(rows).to_parquet(folder / f"{name}.parquet")
     pd.DataFrame(sets["exact"][:4]).to_parquet(folder / "val.parquet")
 
 
-def configuration(folder, name, overrides):
+def configurations(folder, wanted):
+    """verl's configuration of each run; hydra, which is slow, composes what they share."""
     from hydra import compose, initialize_config_module
+    from omegaconf import OmegaConf
 
     base = [
         "trainer.device=cpu trainer.n_gpus_per_node=1 trainer.nnodes=1 trainer.logger=[console]",
-        f"trainer.val_before_train=False trainer.total_epochs=99 trainer.default_local_dir={folder}/{name}",
+        "trainer.val_before_train=False trainer.total_epochs=99",
         "trainer.resume_mode=disable trainer.save_freq=-1 trainer.test_freq=-1",
         "algorithm.adv_estimator=grpo",
         f"data.train_files={folder}/exact.parquet data.val_files={folder}/val.parquet data.train_batch_size={BATCH}",
@@ -155,12 +183,18 @@ def configuration(folder, name, overrides):
         "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
         "transfer_queue.backend.SimpleStorage.total_storage_size=1000",
     ]
-    overrides = [text.replace("FOLDER", str(folder)) for text in overrides]
-    if any(text.startswith("+budgetalloc.") for text in overrides):
-        run = "killed" if name == "resumed" else name
-        overrides.append(f"+budgetalloc.ledger={folder}/{run}/ledger.jsonl")
     with initialize_config_module("verl.trainer.config", version_base=None):
-        return compose("ppo_trainer", [word for line in base for word in line.split()] + overrides)
+        shared = compose("ppo_trainer", [word for line in base for word in line.split()])
+    OmegaConf.set_struct(shared, False)
+    for name, overrides in wanted.items():
+        run = name.replace("resumed", "killed")
+        own = [f"trainer.default_local_dir={folder}/{run}"]
+        if any(text.startswith("+budgetalloc.") for text in overrides):
+            own.append(f"budgetalloc.ledger={folder}/{run}/ledger.jsonl")
+        config = copy.deepcopy(shared)
+        config.merge_with_dotlist([*own, *(text.lstrip("+").replace("FOLDER", str(folder)) for text in overrides)])
+        OmegaConf.set_struct(config, True)
+        yield name, config
 
 
 def recipe():
@@ -192,56 +226,65 @@ def listen(trainer, logged):
         if getattr(trainer, "batch", None) is not None and trainer.options.baseline is not None:
             advantages_R = trainer.options.advantages(trainer.batch)
             numbers["advantages"] = {"max": float(advantages_R.max()), "min": float(advantages_R.min())}
-        logged.append({"step": step, **numbers})
+        logged.append({"step": step, "reissued": getattr(trainer, "reissued", 0), **numbers})
         log(self, data=data, step=step)
 
     Tracking.log = keep
     return lambda: setattr(Tracking, "log", log)
 
 
-class Several:
-    """Runs that share the workers of the first."""
+def in_turn(trainer):
+    """Takes away what differs from run to run where verl generates ahead: groups are named in the order in which they
+    are submitted, and a batch is of the oldest, when all groups have ended but those of the slow prompt."""
+    from verl.utils import tensordict_utils
 
-    def run(self, folder, configs):
-        import transfer_queue as tq
-        from omegaconf import OmegaConf
-        from verl.trainer.ppo.v1 import AgentLoopManagerTQ, get_trainer_cls
+    fetch, buffer, numbers = trainer._fetch_one_gen_batch, trainer.replay_buffer, itertools.count()
+    servers("hold", trainer.tokenizer.encode(SLOW, add_special_tokens=False))
 
-        first = manager = None
-        for name, config in configs.items():
-            began = time.time()
-            config.transfer_queue.enable = True
-            OmegaConf.resolve(config)
-            kind = get_trainer_cls(config.trainer.v1.trainer_mode)
-            if first is None:
-                tq.init(config.transfer_queue)
-                trainer = first = kind(config=config)
-                trainer.init()
-                handles = {"llm_client": trainer.get_llm_client(), "teacher_client": trainer.get_teacher_client()}
-                manager = AgentLoopManagerTQ.create(
-                    config=config, reward_loop_worker_handles=trainer.get_reward_handles(), **handles
-                )
-                trainer.config.trainer.default_local_dir = f"{folder}/start"
-                trainer._save_checkpoint()
-            else:
-                trainer = kind(config=config)
-                vars(trainer).update({key: value for key, value in vars(first).items() if key not in vars(trainer)})
-                trainer._init_dataloader()
-                trainer._init_dump_executor()
-                config.trainer.resume_mode = "resume_path"
-                config.trainer.resume_from_path = f"{folder}/start/global_step_0"
-                trainer._load_checkpoint()
-                trainer.on_init_end()
-            if name == "penalty":
-                trainer._compute_ref_log_prob = surer_reference
-            if name == "killed":
-                die_while_saving(trainer, step=4)
-            logged = []
-            restore = listen(trainer, logged)
-            trainer.fit(manager)
-            restore()
-            put(folder, name, logged)
-            print(f"{name}: {time.time() - began:.1f} s", flush=True)
+    def named():
+        batch = fetch()
+        (prompt,) = batch["raw_prompt"]
+        name = tensordict_utils.unwrap_non_tensor_data(prompt)[0]["content"].split()[0]
+        tensordict_utils.assign_non_tensor_stack(batch, "uid", [f"{trainer.global_steps:03}.{next(numbers):03}.{name}"])
+        return batch
+
+    def all_ended(global_steps, partition, size, sampleable):
+        under_way = buffer.pending_keys[partition] | buffer.running_keys[partition]
+        return len(sampleable) >= size and all(uid.endswith(f".{SLOW}") for uid in under_way)
+
+    def oldest(partition, sampleable, size):
+        steps = dict(buffer.prompt_global_steps[partition])
+        return sorted(sampleable)[:size], dict(buffer.partitions[partition]), steps
+
+    def reissued():
+        trainer.reissued = reissue()
+
+    reissue, trainer._reissue_inflight_prompts = trainer._reissue_inflight_prompts, reissued
+    trainer._fetch_one_gen_batch, buffer._has_enough_samples, buffer._select_prompt_uids = named, all_ended, oldest
+
+
+def servers(method, *given):
+    """Calls a method of all rollout servers."""
+    import ray
+
+    names = [each["name"] for each in ray.util.list_named_actors(all_namespaces=True)]
+    ray.get([getattr(ray.get_actor(name), method).remote(*given) for name in names if name.startswith("hf_server_")])
+
+
+def drain():
+    """Waits for the answers under way, and forgets them: another run begins."""
+    import transfer_queue as tq
+
+    def tags():
+        return (tq.kv_list("train") or {}).get("train", {}).values()
+
+    servers("hold", [])
+    while any(tag.get("status") in ("pending", "running") for tag in tags()):
+        time.sleep(0.05)
+    for partition, items in (tq.kv_list() or {}).items():
+        if items:
+            tq.kv_clear(keys=list(items), partition_id=partition)
+    servers("forget")
 
 
 def surer_reference(batch, metrics):
@@ -271,49 +314,114 @@ def put(folder, name, logged):
     path.write_text(json.dumps(seen | {name: logged}, indent=1))
 
 
-def alone(folder, name, config):
-    """verl's own runner, in this Ray."""
-    import ray
+def train(folder, name, config, workers, manager):
+    """A run with the workers of a run before."""
+    from verl.trainer.ppo.v1 import get_trainer_cls
+
+    trainer = get_trainer_cls(config.trainer.v1.trainer_mode)(config=config)
+    vars(trainer).update(workers)
+    trainer._init_dataloader()
+    trainer._init_dump_executor()
+    if config.trainer.resume_mode != "auto" and name not in KINDS:
+        config.trainer.resume_mode = "resume_path"
+        config.trainer.resume_from_path = f"{folder}/start/global_step_0"
+    trainer._load_checkpoint()
+    trainer.on_init_end()
+    if name == "penalty":
+        trainer._compute_ref_log_prob = surer_reference
+    if name.endswith("killed"):
+        die_while_saving(trainer, step=3)
+    if name.startswith("ahead"):
+        in_turn(trainer)
+    logged = []
+    restore = listen(trainer, logged)
+    trainer.fit(manager)
+    restore()
+    return logged
+
+
+class Doomed:
+    """A process that trains with the workers of another one, and is killed."""
+
+    def run(self, *given):
+        import transfer_queue as tq
+
+        tq.init()
+        train(*given)
+
+
+def several(folder, wanted):
+    """Trains all of these, the first by verl's own runner, whose workers train the others too."""
+    import transfer_queue as tq
+
+    if not (folder / "model").exists():
+        make_data(folder)
+        put(folder, "recipe", recipe())
+    close, tq.close = tq.close, lambda: None  # which verl's runner would do after its run
+    runner = None
+    for name, config in configurations(folder, wanted):
+        began = time.time()
+        if runner is None:
+            runner = first(folder, name, config)
+        else:
+            another(folder, name, config, runner)
+        drain()
+        print(f"{name}: {time.time() - began:.1f} s", flush=True)
+    close()
+
+
+def first(folder, name, config):
+    """A run by verl's own runner, which is returned; its trainer's state at the start is FOLDER/start."""
     from verl.trainer.main_ppo import TaskRunnerV1
 
-    class Listening(TaskRunnerV1.__ray_metadata__.modified_class):
-        def init_agent_loop_manager(self):
-            super().init_agent_loop_manager()
-            self.logged = []
-            listen(self.trainer, self.logged)
+    runner, logged = TaskRunnerV1.__ray_metadata__.modified_class(), []
+    make_manager = runner.init_agent_loop_manager
 
-        def run(self, config):
-            super().run(config)
-            return self.logged
+    def init_agent_loop_manager():
+        make_manager()
+        own = runner.config.trainer.default_local_dir
+        runner.config.trainer.default_local_dir = f"{folder}/start"
+        runner.trainer._save_checkpoint()
+        runner.config.trainer.default_local_dir = own
+        shutil.rmtree(f"{folder}/start/global_step_0/transfer_queue", ignore_errors=True)
+        if name.startswith("ahead"):
+            in_turn(runner.trainer)
+        runner.restore = listen(runner.trainer, logged)
 
-    began = time.time()
-    put(folder, name, ray.get(ray.remote(num_cpus=1)(Listening).remote().run.remote(config)))
-    print(f"{name}: {time.time() - began:.1f} s", flush=True)
+    runner.init_agent_loop_manager = init_agent_loop_manager
+    runner.run(config)
+    runner.restore()
+    put(folder, name, logged)
+    return runner
+
+
+def another(folder, name, config, runner):
+    """A run with the workers of the first; one that is killed is another process."""
+    import ray
+    from omegaconf import OmegaConf
+
+    config.transfer_queue.enable = True
+    OmegaConf.resolve(config)
+    workers = {key: value for key, value in vars(runner.trainer).items() if key in SHARED}
+    given = folder, name, config, workers, runner.agent_loop_manager
+    if name.endswith("killed"):
+        with contextlib.suppress(ray.exceptions.RayActorError):
+            ray.get(ray.remote(num_cpus=1)(Doomed).remote().run.remote(*given))
+    else:
+        put(folder, name, train(*given))
 
 
 def main():
     folder, names = Path(sys.argv[1]).resolve(), sys.argv[2:]
     os.environ.update(ENVIRONMENT)
     folder.mkdir(parents=True, exist_ok=True)
-    make_data(folder)
-    import ray
-
     began = time.time()
     put(folder, "pid", os.getpid())
-    put(folder, "recipe", recipe())
-    wanted = {name: RUNS[name] for name in RUNS if name in (names or RUNS)}
-    configs = {name: configuration(folder, name, overrides) for name, overrides in wanted.items()}
-    if configs:
-        with a_ray():
-            try:
-                ray.get(ray.remote(num_cpus=1)(Several).remote().run.remote(str(folder), configs))
-            except ray.exceptions.RayActorError:
-                if "killed" not in configs:
-                    raise
-    for name, overrides in {"resumed": RESUMED, "ahead": AHEAD, "two_workers": TWO_WORKERS}.items():
-        if name in (names or [name]):
-            with a_ray():
-                alone(folder, name, configuration(folder, name, overrides))
+    for runs, workers in ((ONE, []), (TWO, WORKERS)):
+        wanted = {name: workers + overrides for name, overrides in runs.items() if name in (names or runs)}
+        if wanted:
+            with a_ray() as ray:
+                ray.get(ray.remote(num_cpus=1)(several).remote(folder, wanted))
     print(f"all: {time.time() - began:.1f} s", flush=True)
 
 
@@ -329,10 +437,9 @@ def a_ray():
         include_dashboard=False,
         object_store_memory=200_000_000,
         _temp_dir=f"/tmp/bv{os.getpid()}",  # short: the paths of sockets are
-        runtime_env={"env_vars": {**ENVIRONMENT, "TRANSFER_QUEUE_ENABLE": "1"}},
     )
     try:
-        yield
+        yield ray
     finally:
         ray.shutdown()
         shutil.rmtree(f"/tmp/bv{os.getpid()}", ignore_errors=True)

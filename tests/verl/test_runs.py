@@ -17,6 +17,7 @@ import pytest
 from filelock import FileLock
 
 import budgetalloc as ba
+from budgetalloc.logs.texts import read_texts
 
 ROOT, HERE = Path(__file__).parents[2], Path(__file__).parent
 PYTHON = Path(os.environ.get("BUDGETALLOC_VERL_PYTHON", ROOT / ".venv-verl/bin/python"))
@@ -26,9 +27,12 @@ pytestmark = [
 ]
 ROLLOUTS, PROMPTS = 32, 16  # of a step, and of the dataset
 KEPT = ["uniform"]  # verl's own advantages
-OWN = ["uniform_own", "thompson", "adaptive", "knapsack", "spo", "pods", "penalty", "graded", "answers", "two_workers"]
-GENERATED = {"pods": 4}  # times the rollouts that are trained on
-STEPS = {"thompson": 4, "adaptive": 4, "knapsack": 3, "graded": 3}
+KINDS = ["sampled", "reinforce_pp", "cero", "knapsack_rl", "spo_pp", "pvpo", "ebpo", "keep_mixed"]
+MEASURING = ["sgpo", "a_star_po"]  # in their first steps
+OWN = ["uniform_own", "thompson", "knapsack", "spo", "pods", "penalty", "graded", "whole", "two_workers", *KINDS]
+AHEAD = ["ahead_one", "ahead", "ahead_resumed"]
+GENERATED = {"pods": 4, "keep_mixed": 2}  # times the rollouts that are trained on
+STEPS = {"thompson": 3, "knapsack": 3, "whole": 4} | dict.fromkeys(["uniform_own", "pods", "penalty", *KINDS], 1)
 
 
 @pytest.fixture(scope="module")
@@ -84,13 +88,20 @@ def test_uniform_trains_as_verl_alone(seen):
             if key.startswith(("critic/", "response_length", "val-", "prompt_length")):
                 assert attached[key] == pytest.approx(alone[key], abs=1e-6), key
         assert attached["budgetalloc/prompts"] == 8
-    assert any(key.startswith("val-") for key in seen["plain"][-1])
+
+
+@pytest.mark.parametrize(
+    ("name", "after"),
+    [("plain", [2]), ("uniform", [2]), ("whole", [4]), ("ahead_one", [2]), ("ahead", [2, 4]), ("ahead_resumed", [4])],
+)
+def test_validation_is_verls_own(seen, name, after):
+    assert [logged["step"] for logged in seen[name] if any(key.startswith("val-") for key in logged)] == after
 
 
 def test_our_own_group_advantages_are_verls_but_for_the_guard_against_zero(seen):
-    for alone, attached in zip(seen["plain"], seen["uniform_own"], strict=True):
-        assert attached["actor/grad_norm"] == pytest.approx(alone["actor/grad_norm"], rel=1e-3)
-        assert attached["actor/grad_norm"] != alone["actor/grad_norm"]
+    alone, (attached,) = seen["plain"][0], seen["uniform_own"]
+    assert attached["actor/grad_norm"] == pytest.approx(alone["actor/grad_norm"], rel=1e-3)
+    assert attached["actor/grad_norm"] != alone["actor/grad_norm"]
 
 
 @pytest.mark.parametrize("name", [*KEPT, *OWN])
@@ -107,7 +118,7 @@ def test_every_step_spends_its_budget_and_the_server_has_the_newest_weights(seen
     assert max(logged["actor/grad_norm"] for logged in seen[name]) > 0.1
 
 
-@pytest.mark.parametrize("name", [*OWN, "flaky", "ahead"])
+@pytest.mark.parametrize("name", [*OWN, *AHEAD, "flaky", "resumed", *MEASURING])
 def test_verl_trains_on_the_policy_s_advantages(seen, name):
     """Among them those of groups of one, for which verl's grpo has the bare reward, and 0 for rows that fill up."""
     for logged in seen[name]:
@@ -115,8 +126,14 @@ def test_verl_trains_on_the_policy_s_advantages(seen, name):
         assert logged["critic/advantages/min"] == pytest.approx(logged["advantages"]["min"], abs=1e-5)
 
 
+@pytest.mark.parametrize("name", MEASURING)
+def test_a_step_without_anything_to_train_on_changes_nothing(seen, name):
+    assert seen[name][0]["actor/grad_norm"] == 0
+    assert seen[name][0]["advantages"] == {"max": 0, "min": 0}
+
+
 def test_prompts_are_chosen_from_the_whole_dataset(seen, folder):
-    adaptive = by_step(ledger_of(folder, "adaptive"))
+    adaptive = by_step(ledger_of(folder, "whole"))
     assert max(map(len, adaptive.values())) > 8
     assert 1 in {count for counts in adaptive.values() for count in counts.values()}
     assert len(set().union(*adaptive.values())) == PROMPTS  # `index` is 0 for all of them
@@ -125,7 +142,32 @@ def test_prompts_are_chosen_from_the_whole_dataset(seen, folder):
     thompson = by_step(ledger_of(folder, "thompson"))
     assert max(map(len, thompson.values())) <= 8
     assert seen["thompson"][-1]["budgetalloc/count/max"] > 4  # the second epoch: rollouts move inside the batch
-    assert set(by_step(ledger_of(folder, "spo"))[0].values()) == {2}  # more rollouts than prompts
+
+
+def test_an_epoch_has_verls_number_of_steps_whatever_is_chosen(seen, folder):
+    """With groups of 2, each of the two steps takes all 16 prompts."""
+    counts = by_step(ledger_of(folder, "spo"))
+    assert set(counts[0].values()) == {2}
+    assert [len(each) for each in counts.values()] == [PROMPTS, PROMPTS]
+    assert [logged["training/epoch"] for logged in seen["spo"]] == [0, 0]
+
+
+@pytest.mark.parametrize("name", ["knapsack", "graded"])
+def test_quotas_are_kept_at_every_step(seen, folder, name):
+    """Of the candidates beside verl's batch, and of the whole dataset, in which math is a quarter, as code."""
+    texts = read_texts(folder / name / "ledger.jsonl")  # "q3 12"
+    subject = {
+        prompt: ["math", "code", "chat", None][int(text[1:].split()[0]) % 8 // 2] for prompt, text in texts.items()
+    }
+    shares = []
+    for logged, counts in zip(seen[name], by_step(ledger_of(folder, name)).values(), strict=True):
+        inside = Counter()
+        for prompt, count in counts.items():
+            inside[subject[prompt]] += count
+        shares.append({domain: inside[domain] / ROLLOUTS for domain in ("math", "code")})
+        assert 0.5 <= shares[-1]["math"] <= 0.625
+        assert shares[-1]["code"] <= 0.25
+        assert {domain: logged[f"budgetalloc/share/{domain}"] for domain in ("math", "code")} == shares[-1]
 
 
 def test_the_beliefs_do_not_see_the_penalty(folder, seen):
@@ -148,42 +190,52 @@ def test_rollouts_that_failed_are_missing_and_nothing_else(folder, seen):
     counts = [sum(step.values()) for step in by_step(ledger).values()]
     assert all(0 < count < ROLLOUTS for count in counts)  # verl fills up its batch to 32 rows
     assert not np.isnan(ledger.rewards_R).any()
-    assert [logged["step"] for logged in seen["flaky"]] == [1, 2, 3]
+    assert [logged["step"] for logged in seen["flaky"]] == [1, 2]
     for logged, step in zip(seen["flaky"], by_step(ledger).values(), strict=True):
         assert logged["budgetalloc/prompts"] == len(step)
 
 
 def test_rows_of_one_prompt_share_its_name(folder):
-    assert set(ledger_of(folder, "answers").ids_R) == {f"task_{at}" for at in range(4)}
+    assert set(ledger_of(folder, "graded").ids_R) <= {f"task_{at}" for at in range(8)}  # of 16 rows
 
 
-def test_a_run_killed_while_saving_goes_on_as_one_that_was_not(folder, seen):
-    """It died with the beliefs of step 4 written and the weights not: verl goes on from step 2."""
-    whole, resumed = ledger_of(folder, "whole"), ledger_of(folder, "killed")
-    assert [logged["step"] for logged in seen["resumed"]] == [3, 4, 5, 6]
-    assert by_step(whole) == by_step(resumed)
-    for step in range(6):
-        assert outcomes(whole, step) == outcomes(resumed, step)
-    for alone, again in zip(seen["whole"][2:], seen["resumed"], strict=True):
-        assert again["actor/grad_norm"] == pytest.approx(alone["actor/grad_norm"], rel=1e-4)
-    state, about = ba.load_state(folder / "killed" / "global_step_6" / "budgetalloc_state.npz")
-    assert (state["step"], about["trainer_step"]) == (6, 6)
+@pytest.mark.parametrize(
+    ("uninterrupted", "stopped", "resumed"),
+    [("whole", "killed", "resumed"), ("ahead", "ahead_killed", "ahead_resumed")],
+)
+def test_a_run_killed_while_saving_goes_on_as_one_that_was_not(folder, seen, uninterrupted, stopped, resumed):
+    """It died with the beliefs of step 3 written and the weights not: verl goes on from step 2."""
+    whole, again = ledger_of(folder, uninterrupted), ledger_of(folder, stopped)
+    assert stopped not in seen
+    assert [logged["step"] for logged in seen[resumed]] == [3, 4]
+    assert by_step(whole) == by_step(again)
+    for step in range(4):
+        assert outcomes(whole, step) == outcomes(again, step)
+    for one, other in zip(seen[uninterrupted][2:], seen[resumed], strict=True):
+        for key in ("actor/grad_norm", "critic/advantages/max", "critic/advantages/min"):
+            assert other[key] == pytest.approx(one[key], rel=1e-4), key
+    state, about = ba.load_state(folder / stopped / "global_step_4" / "budgetalloc_state.npz")
+    assert (state["step"], about["trainer_step"]) == (4, 4)
 
 
-def test_generating_ahead_counts_vary_and_rollouts_are_of_earlier_weights(folder, seen):
-    rows = [json.loads(line) for line in (folder / "ahead" / "ledger.jsonl").read_text().splitlines()]
-    rows = [row for row in rows if "id" in row]
-    assert [logged["step"] for logged in seen["ahead"]] == [1, 2, 3, 4]
-    for logged in seen["ahead"]:
-        groups = Counter(row["id"] for row in rows if row["step"] == logged["step"])
+def test_a_group_that_was_under_way_at_the_checkpoint_is_issued_again(seen):
+    assert seen["ahead_resumed"][0]["reissued"] == 1
+
+
+@pytest.mark.parametrize("name", ["ahead_one", "ahead"])
+def test_generating_ahead_counts_vary_and_a_batch_mixes_decisions(folder, seen, name):
+    """4 groups are decided together before the first step, then 8 before each, and each batch takes the oldest 8."""
+    counts = by_step(ledger_of(folder, name))
+    assert set().union(*counts.values()) <= set(ledger_of(folder, "whole").ids_R)  # as from the loader
+    for logged, groups in zip(seen[name], counts.values(), strict=True):
         assert logged["budgetalloc/prompts"] == len(groups) <= 8  # as many groups as verl asks for
         assert min(groups.values()) >= 2  # the floor
-    assert max(logged["training/off_policy/trajectory_staleness/max"] for logged in seen["ahead"]) >= 1
-    assert len({row["count"] for row in rows}) > 1
+    assert len({count for groups in counts.values() for count in groups.values()}) > 1
+    assert max(logged["training/off_policy/trajectory_staleness/max"] for logged in seen[name]) >= 1
 
 
 def test_the_text_of_each_prompt_lies_beside_the_ledger(folder):
-    text = (folder / "adaptive" / "ledger.prompts").read_text()
+    text = (folder / "whole" / "ledger.prompts").read_text()
     assert "q3 12" in text
 
 

@@ -1,4 +1,4 @@
-"""verl's rollout server on transformers' `generate`: an actor that batches the requests that wait."""
+"""verl's rollout server on a model of transformers: an actor that batches the requests that wait."""
 
 import asyncio
 import hashlib
@@ -11,13 +11,14 @@ from verl.workers.rollout.replica import RolloutReplica, TokenOutput
 
 
 class Server:
-    def __init__(self, path, response_length, pad):
+    def __init__(self, path, response_length, rank):
         from transformers import AutoModelForCausalLM
 
         torch.set_num_threads(1)
         self.model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
-        self.response_length, self.pad, self.version = response_length, pad, 0
+        self.response_length, self.rank, self.version = response_length, rank, 0
         self.waiting, self.task, self.asked = [], None, {}
+        self.slow, self.held = [], []
 
     async def ready(self):
         return True
@@ -31,69 +32,82 @@ class Server:
     async def load(self, state, version):
         self.model.load_state_dict(state)
         self.version = version or 0
-        if not self.version:
-            self.asked.clear()  # another run begins
+        self._release()
+
+    async def hold(self, slow):
+        """From now on prompts that begin with these tokens wait while the version of the weights is odd."""
+        self.slow = slow
+        self._release()
+
+    def _release(self):
+        self.waiting, self.held = self.waiting + self.held, []
+        self._begin()
+
+    async def forget(self):
+        """Another run begins."""
+        self.asked.clear()
+
+    async def turns(self, keys):
+        """The how manieth answer each of these is: asked of the first server by all."""
+        turns = []
+        for key in keys:
+            self.asked[key] = self.asked.get(key, 0) + 1
+            turns.append(self.asked[key])
+        return turns
 
     async def generate(self, request_id, prompt_ids, sampling_params, image_data=None, video_data=None, **kwargs):
         future = asyncio.get_running_loop().create_future()
         self.waiting.append((list(prompt_ids), dict(sampling_params), future))
-        if self.task is None or self.task.done():
-            self.task = asyncio.create_task(self._serve())
+        self._begin()
         return await future
+
+    def _begin(self):
+        if self.waiting and (self.task is None or self.task.done()):
+            self.task = asyncio.create_task(self._serve())
 
     async def _serve(self):
         while self.waiting:
             await asyncio.sleep(0.02)  # let a batch gather
             now, self.waiting = self.waiting, []
-            by_params = {}
+            if self.slow and self.version % 2:
+                self.held += [request for request in now if request[0][: len(self.slow)] == self.slow]
+                now = [request for request in now if request[0][: len(self.slow)] != self.slow]
+            # Validation does not sample, and has no turn.
+            keys = [(self.version, tuple(ids)) for ids, params, _ in now if params.get("temperature", 1.0)]
+            turns = self.turns(keys) if self.rank == 0 else ray.get_actor("hf_server_0").turns.remote(keys)
+            turn = iter(await turns)
             for ids, params, future in now:
-                by_params.setdefault((params.get("temperature", 1.0), bool(params.get("logprobs"))), []).append(
-                    (ids, future)
-                )
-            for (temperature, _), rows in by_params.items():
-                for (_, future), out in zip(rows, self._run([ids for ids, _ in rows], temperature), strict=True):
-                    future.set_result(out)
+                temperature = params.get("temperature", 1.0)
+                future.set_result(self._answer(ids, temperature, next(turn) if temperature else 0))
 
     @torch.no_grad()
-    def _run(self, prompts, temperature):
-        """One by one: the k-th answer to a prompt under these weights is always the same."""
-        eos, results = self.model.generation_config.eos_token_id, []
-        for ids in prompts:
-            key = (self.version, tuple(ids))
-            self.asked[key] = self.asked.get(key, 0) + (temperature > 0)  # validation asks without sampling
-            rng = torch.Generator().manual_seed(
-                int.from_bytes(hashlib.sha256(repr((key, self.asked[key])).encode()).digest()[:7], "big")
-            )
-            row, logps = list(ids), []
-            while len(row) - len(ids) < self.response_length:
-                logp = (self.model(torch.tensor([row])).logits[0, -1].float() / (temperature or 1.0)).log_softmax(-1)
-                token = int(torch.multinomial(logp.exp(), 1, generator=rng)) if temperature else int(logp.argmax())
-                row.append(token)
-                logps.append(float(logp[token]))
-                if token == eos:
-                    break
-            results.append(
-                TokenOutput(
-                    token_ids=row[len(ids) :],
-                    log_probs=logps,
-                    stop_reason="completed",
-                    num_preempted=0,
-                    extra_fields={"global_steps": self.version},
-                )
-            )
-        return results
+    def _answer(self, ids, temperature, turn):
+        """The k-th answer to a prompt under these weights is always the same."""
+        key = ((self.version, tuple(ids)), turn)
+        rng = torch.Generator().manual_seed(int.from_bytes(hashlib.sha256(repr(key).encode()).digest()[:7], "big"))
+        row, logps = list(ids), []
+        while len(row) - len(ids) < self.response_length:
+            logp = (self.model(torch.tensor([row])).logits[0, -1].float() / (temperature or 1.0)).log_softmax(-1)
+            token = int(torch.multinomial(logp.exp(), 1, generator=rng)) if temperature else int(logp.argmax())
+            row.append(token)
+            logps.append(float(logp[token]))
+            if token == self.model.generation_config.eos_token_id:
+                break
+        return TokenOutput(
+            token_ids=row[len(ids) :],
+            log_probs=logps,
+            stop_reason="completed",
+            num_preempted=0,
+            extra_fields={"global_steps": self.version},
+        )
 
 
 class Replica(RolloutReplica):
     async def launch_servers(self):
-        from transformers import AutoTokenizer
-
-        path = self.model_config.path
-        tokenizer = AutoTokenizer.from_pretrained(path)
         self._server_handle = (
             ray.remote(Server)
             .options(name=f"hf_server_{self.replica_rank}", num_cpus=0, max_concurrency=self.max_concurrency)
-            .remote(path, self.config.response_length, tokenizer.pad_token_id)
+            .remote(self.model_config.path, self.config.response_length, self.replica_rank)
         )
         await self._server_handle.ready.remote()
         self.servers, self._server_address = [self._server_handle], f"hf-{self.replica_rank}"
