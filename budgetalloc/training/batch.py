@@ -155,24 +155,31 @@ class Batch:
         )
 
 
+def scored_round(
+    scoring: Scoring, ids_R: list[Id], scores_RF: FloatArray, lengths_R: IntArray, measure: Measure | None = None
+) -> tuple[Round, Measure]:
+    """A round whose success follows from its rewards, and the measure of the step.
+
+    Args:
+        scoring: Computes success from rewards. The total reward is the weighted sum of those with a positive weight.
+        ids_R: The prompt of each rollout.
+        scores_RF: Its rewards by name, shape (R, F).
+        lengths_R: Its tokens.
+        measure: That of the step's first round; None in the first round.
+    """
+    weights_F = np.array(scoring.weights)
+    rewards_R = (scores_RF * weights_F)[:, weights_F > 0].sum(axis=1)
+    measure = measure or scoring.measure(rewards_R, scores_RF)
+    return Round(ids_R, rewards_R, scores_RF, measure.success(rewards_R, scores_RF), lengths_R), measure
+
+
 def observed(
     step: Step, scoring: Scoring, ids_R: list[Id], scores_RF: FloatArray, lengths_R: IntArray, trainer_step: int
 ) -> Batch:
     """The record of a step whose rollouts were generated at once; lets the policy's step observe their rewards.
 
-    Args:
-        step: The policy's step.
-        scoring: Computes success from rewards. The total reward is the weighted sum of those with a positive weight.
-        ids_R: The prompt of each rollout.
-        scores_RF: Its rewards by name, shape (R, F).
-        lengths_R: Its tokens.
-        trainer_step: The trainer's step.
+    Arguments as in `scored_round`; `trainer_step` is the trainer's step.
     """
-    weights_F = np.array(scoring.weights)
-    rewards_R = (scores_RF * weights_F)[:, weights_F > 0].sum(axis=1)
-    measure = scoring.measure(rewards_R, scores_RF)
-    success_R = measure.success(rewards_R, scores_RF)
-    step.observe(ids_R, rewards_R, success_R)
-    return Batch.of(
-        [Round(ids_R, rewards_R, scores_RF, success_R, lengths_R)], step, measure, scoring.sums, trainer_step
-    )
+    made, measure = scored_round(scoring, ids_R, scores_RF, lengths_R)
+    step.observe(ids_R, made.rewards_R, made.success_R)
+    return Batch.of([made], step, measure, scoring.sums, trainer_step)

@@ -21,6 +21,12 @@ from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.scoring import Scoring
 from budgetalloc.training.success import Success
 
+PLAIN = (
+    *("candidates", "floor", "cap", "min_group", "quantum"),
+    *("baseline", "scale", "weight", "success", "reward_range"),
+)
+"""The arguments that need nothing of the trainer but its rewards."""
+
 
 @dataclass(frozen=True)
 class Options:

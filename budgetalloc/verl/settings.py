@@ -8,23 +8,10 @@ from typing import Any
 from budgetalloc.errors import InputError, check_flag, check_type, nearest, shown
 from budgetalloc.policies import Policy
 from budgetalloc.policies.methods import method_of, tuples
-from budgetalloc.training.options import Options
+from budgetalloc.training.options import PLAIN, Options
 from budgetalloc.training.scoring import Scoring
 
-_OPTIONS = (
-    "candidates",
-    "baseline",
-    "scale",
-    "weight",
-    "floor",
-    "cap",
-    "min_group",
-    "quantum",
-    "success",
-    "reward_range",
-    "domain",
-    "quotas",
-)
+_OPTIONS = (*PLAIN, "domain", "quotas")
 _KEYS = ("policy", *_OPTIONS, "prompt_id", "ledger", "allow_dataset_change")
 REWARD, PENALTY = "reward", "kl_penalty"
 """The names of verl's own rewards: the reward function's score, and the penalty of `algorithm.use_kl_in_reward`."""

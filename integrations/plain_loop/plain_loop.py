@@ -1,6 +1,6 @@
 """GRPO with transformers alone: the pattern for a trainer that is not in the table of integrations/README.md.
 
-What budgetalloc needs are the lines with `policy`, `bounds`, `step` or `batch_advantages`. The rest is any trainer.
+What budgetalloc needs are the lines with `attached`. The rest is any trainer.
 """
 
 from collections import Counter
@@ -11,9 +11,7 @@ import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-import budgetalloc as ba
-from budgetalloc.policies.advantages import batch_advantages
-from budgetalloc.policies.bounds import Bounds
+from budgetalloc.training.attached import Attached
 
 Row = tuple[list[int], list[int]]  # the tokens of a prompt, and of its completion
 
@@ -23,64 +21,43 @@ def train(
     tokenizer: Any,
     texts: dict[str, str],
     reward: Callable[[str, str], float],
-    policy: ba.Policy,
+    attached: Attached,
     steps: int,
     *,
     prompts: int = 32,
     group: int = 8,
     learning_rate: float = 1e-6,
-    ledger: ba.LedgerWriter | None = None,
     **sampling: Any,
 ) -> Iterator[dict[str, Any]]:
     """Trains the model in place, and yields the counts and the mean reward of each step.
 
     Args:
         texts: Each prompt by an id that stays the same from run to run.
-        reward: Of the id of a prompt and the text of a completion; in [0, 1].
+        reward: Of the id of a prompt and the text of a completion.
+        attached: The policy: `Attached(budgetalloc.adaptive(), ["reward"], "group")`.
         prompts, group: Of a trainer without a policy: a step has prompts * group rollouts.
         sampling: For `model.generate`, such as max_new_tokens=256.
     """
-    needs, optimizer = policy.needs, torch.optim.AdamW(model.parameters(), learning_rate)
-    bounds = Bounds.resolve(needs)
+    policy, optimizer = attached.policy, torch.optim.AdamW(model.parameters(), learning_rate)
     for _ in range(steps):
-        number = policy.estimator.step  # goes on after load_state_dict
-        batch_P = np.random.default_rng([policy.seed, number]).choice(list(texts), prompts, replace=False)
-        ids_P = bounds.offer(batch_P, texts, policy.seed, number)
-        step = policy.begin(ids_P, bounds.budget(prompts * group * needs.generate, len(ids_P), group))
-        ids_R: list[str] = []
-        rows: list[Row] = []
-        rewards_R: list[float] = []
-        while (counts_P := step.request()).any():  # once, or in rounds that use the rewards of the rounds before
-            ids_K = [ids_P[at] for at in np.repeat(np.arange(len(ids_P)), counts_P)]
+        number = policy.estimator.step  # goes on after attached.load
+        own_ids = np.random.default_rng([policy.seed, number]).choice(list(texts), prompts, replace=False).tolist()
+        counts, ids_R, rows, rewards_R = attached.begin(own_ids, list(texts), prompts * group, group), [], [], []
+        while counts:  # once, or in rounds that use the rewards of the rounds before
+            ids_K = [name for name, count in counts.items() for _ in range(count)]
             rows_K = sample(model, tokenizer, [texts[name] for name in ids_K], **sampling)
             answers_K = tokenizer.batch_decode([written for _, written in rows_K], skip_special_tokens=True)
             rewards_K = [reward(name, answer) for name, answer in zip(ids_K, answers_K, strict=True)]
-            step.observe(ids_K, rewards_K)
+            counts = attached.observe(ids_K, rewards_K, [len(written) for _, written in rows_K])
             ids_R, rows, rewards_R = ids_R + ids_K, rows + rows_K, rewards_R + rewards_K
-        lengths_R, size = [len(written) for _, written in rows], Counter(ids_R)
-        if ledger is not None:
-            ledger.append(number, ids_R, rewards_R, lengths_R, policy.belief(ids_R).mean, [size[x] for x in ids_R])
-        advantages_R = batch_advantages(
-            rewards_R,
-            ids_R,
-            needs.baseline or "group",
-            needs.scale or "group",
-            needs.weight,
-            belief_R=step.baseline_belief(ids_R, rewards_R),
-            expected_R=step.expected_success(ids_R, rewards_R),
-            lengths_R=lengths_R,
-        )
-        step.end()  # here the policy learns
-        kept_R = np.arange(len(rows))
-        if policy.keep is not None:  # it generates more than it trains on
-            kept_R = policy.keep(ids_R, np.array(rewards_R), prompts * group, None, None)
-        weights_R = torch.tensor(advantages_R / np.array(lengths_R)[kept_R].sum(), device=model.device)
+        advantages_R, kept_R = attached.end()  # here the policy learns
+        tokens = sum(len(rows[at][1]) for at in kept_R)
         for at_K in np.array_split(kept_R, -(-len(kept_R) // 16)):  # rows that fit into the memory together
             logp_K = log_probability(model, [rows[at] for at in at_K])
-            (-weights_R[at_K] * logp_K).sum().backward()
+            (-torch.tensor(advantages_R[at_K] / tokens, device=model.device) * logp_K).sum().backward()
         optimizer.step()
         optimizer.zero_grad()
-        yield {"step": number, "counts": dict(size), "reward": float(np.mean(rewards_R))}
+        yield {"step": number, "counts": dict(Counter(ids_R)), "reward": float(np.mean(rewards_R))}
 
 
 @torch.no_grad()

@@ -5,15 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from tinker_cookbook.rl import train
 from tinker_cookbook.rl.types import EnvGroupBuilder, RLDataset, Trajectory
 
 import budgetalloc as ba
-from budgetalloc.training.batch import observed
-from budgetalloc.training.ending import end_step
-from budgetalloc.training.options import Options
+from budgetalloc.training.attached import Attached
 
 
 @dataclasses.dataclass(eq=False)
@@ -35,9 +32,8 @@ class AdaptiveDataset(RLDataset):
     def __post_init__(self) -> None:
         self.pool, self.open = dict[str, EnvGroupBuilder](), 0
         names = ["reward", "success"] if self.success else ["reward"]
-        self.options = Options.resolve(self.policy.needs, "none", {"success": names[-1]})
-        self.scoring = self.options.scoring(names, [1.0, 0.0][: len(names)], quiet=False)
-        if self.options.baseline not in (None, "group"):
+        self.attached = Attached(self.policy, names, at_once=True, success=names[-1])
+        if not self.attached.of_groups:
             train.compute_advantages = self.compute_advantages
 
     def __len__(self) -> int:
@@ -45,41 +41,28 @@ class AdaptiveDataset(RLDataset):
 
     def get_batch(self, index: int) -> list[EnvGroupBuilder]:
         if self.open:
-            raise ba.UnsupportedError(
-                f"{self.open} groups of the batch before are not rewarded: leave out async_config."
-            )
+            raise ba.UnsupportedError(f"{self.open} groups of the last batch have no rewards: leave out async_config.")
         if index and not self.policy.estimator.step:  # a resumed run
-            state, about = ba.load_state(self.file(index))
-            self.policy.load_state_dict(state)
-            self.scoring.load_state_dict(about["scoring"], self.policy)
+            self.attached.load(self.file(index))
         batch = {self.name(builder): builder for builder in self.dataset.get_batch(index)}
-        if self.options.bounds.candidates != 1 and not self.pool:
+        if self.attached.options.bounds.candidates != 1 and not self.pool:
             every = (builder for at in range(len(self)) for builder in self.dataset.get_batch(at))
             self.pool = {self.name(builder): builder for builder in every}
-        size = self.rollouts // len(batch)
-        self.step = self.options.begin(self.policy, None, list(batch), self.pool, self.rollouts, size)
-        if self.step.in_rounds() or self.options.generate > 1:
-            why = "decides in rounds" if self.step.in_rounds() else "generates more rollouts than it trains on"
-            raise ba.UnsupportedError(f"{self.policy} {why}; the cookbook trains at once on all that it generates.")
         builders, self.index, self.rows = self.pool | batch, index, []
-        counts = zip(self.step.ids_P, self.step.request().tolist(), strict=True)
-        counted = [_Counted(self.resize(builders[name], count), name, self) for name, count in counts if count]
-        self.open = len(counted)
-        return counted
+        counts = self.attached.begin(list(batch), list(self.pool), self.rollouts, self.rollouts // len(batch))
+        self.open = len(counts)
+        return [_Counted(self.resize(builders[name], count), name, self) for name, count in counts.items()]
 
     def ended(self) -> None:
         """A group has all its rewards, or failed. With the last one the policy learns, before the checkpoint."""
         self.open -= 1
-        if self.open:
-            return
-        rewards = [(total, self.success(each)) if self.success else (total,) for _, each, total in self.rows]
-        scores_RF = np.array(rewards).reshape(-1, len(self.scoring.names))
-        lengths_R = np.array([sum(len(part.ac.tokens) for part in each.transitions) for _, each, _ in self.rows])
-        batch = observed(self.step, self.scoring, [row[0] for row in self.rows], scores_RF, lengths_R, self.index)
-        advantages_R = self.options.advantages(batch)
-        self.advantages = {id(row[1]): float(a) for row, a in zip(self.rows, advantages_R, strict=True)}
-        end_step(self.policy, self.step.end, batch, advantages_R, self.scoring)
-        ba.save_state(self.file(self.index + 1), self.policy.state_dict(), {"scoring": self.scoring.state_dict()})
+        if not self.open:
+            rewards = [(total, self.success(each)) if self.success else (total,) for _, each, total in self.rows]
+            lengths = [sum(len(part.ac.tokens) for part in each.transitions) for _, each, _ in self.rows]
+            self.attached.observe([name for name, _, _ in self.rows], rewards, lengths)
+            advantages_R, _ = self.attached.end()
+            self.advantages = {id(row[1]): float(a) for row, a in zip(self.rows, advantages_R, strict=True)}
+            self.attached.save(self.file(self.index + 1))
 
     def compute_advantages(self, groups: Any) -> list[torch.Tensor]:
         return [torch.tensor([self.advantages[id(each)] for each in group.trajectories_G]) for group in groups]

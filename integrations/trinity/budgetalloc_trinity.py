@@ -7,6 +7,7 @@ import numpy as np
 from trinity.buffer.selector.selector import BaseSelector
 
 import budgetalloc as ba
+from budgetalloc.beliefs.rewards import check_rewards
 from budgetalloc.policies.methods import method_of
 
 
@@ -15,16 +16,16 @@ class Selector(BaseSelector):
 
     def __init__(self, data_source: Any, config: Any) -> None:
         super().__init__(data_source, config)
-        self.n, self.size = int(config.kwargs["n"]), data_source.dataset_size
+        self.n, self.size, self.chosen = int(config.kwargs["n"]), data_source.dataset_size, 0
         self.policy = method_of(config.kwargs.get("policy", "thompson")).build(seed=config.seed)
-        self.chosen, self.waiting = 0, set[int]()  # how many tasks in all, and which have no feedback yet
+        self.waiting = set[int]()  # tasks without feedback yet
 
     def get_indices(self, batch_size: int, return_extra_info: bool = False) -> Any:
         if self.size - len(self.waiting) < batch_size:
             self.waiting.clear()
-        ids_P = [at for at in range(self.size) if at not in self.waiting]
-        whole = {"floor": 0, "cap": self.n, "quantum": self.n, "min_group": self.n}
-        indices = np.repeat(ids_P, self.policy.allocate(ids_P, ba.Budget(batch_size * self.n, **whole)) > 0).tolist()
+        ids_P = sorted(set(range(self.size)) - self.waiting)
+        budget = ba.Budget(batch_size * self.n, floor=0, cap=self.n, quantum=self.n, min_group=self.n)
+        indices = np.repeat(ids_P, self.policy.allocate(ids_P, budget) > 0).tolist()
         self.chosen += batch_size
         self.waiting.update(indices)
         return (indices, {}) if return_extra_info else indices
@@ -32,17 +33,13 @@ class Selector(BaseSelector):
     def feedback(self, indices: list[int], values: list[float]) -> None:
         """The pass rates of the tasks of a step (PassRateCalculator), which are those of n rollouts each."""
         self.waiting.difference_update(indices)
-        if not all(0 <= value <= 1 for value in values):
-            raise ba.InputError(
-                f"values={values}: use a reward of 0 or 1 for each rollout, for these to be pass rates."
-            )
-        passed_GN = np.arange(self.n) < np.rint(np.multiply(values, self.n))[:, None]
+        passed_GN = np.arange(self.n) < np.rint(check_rewards(values, len(indices), "values") * self.n)[:, None]
         self.policy.observe(np.repeat(indices, self.n), passed_GN.ravel())
 
     def state_dict(self) -> dict[str, Any]:
         """In JSON types, as Trinity saves it."""
-        state = json.dumps(self.policy.state_dict(), default=np.ndarray.tolist)
-        return {"current_index": self.chosen, "budgetalloc": json.loads(state)}
+        state = json.loads(json.dumps(self.policy.state_dict(), default=np.ndarray.tolist))
+        return {"current_index": self.chosen, "budgetalloc": state}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.chosen = state_dict.get("current_index", 0)

@@ -11,6 +11,7 @@ from plain_loop import log_probability, sample, train
 import budgetalloc as ba
 from budgetalloc import policies
 from budgetalloc.policies.advantages import batch_advantages
+from budgetalloc.training.attached import Attached
 
 pytestmark = pytest.mark.slow
 
@@ -21,11 +22,18 @@ def low_digit(name, answer):
     return float(answer[:1].isdigit() and answer[0] < "5")
 
 
-def trained(policy, steps=2, model=None, **options):
+SETTINGS = {"prompts": 8, "group": 4, "max_new_tokens": 3, "pad_token_id": 11}
+
+
+def attach(policy, **options):
+    return Attached(policy, ["reward"], "group", **options)
+
+
+def trained(attached, steps=2):
     torch.manual_seed(0)
-    model = fresh_model() if model is None else model
-    settings = {"prompts": 8, "group": 4, "learning_rate": 1e-2, "max_new_tokens": 3, "pad_token_id": 11}
-    return model, list(train(model, make_tokenizer(), TEXTS, low_digit, policy, steps, **(settings | options)))
+    model = fresh_model()
+    given = model, make_tokenizer(), TEXTS, low_digit, attached, steps
+    return model, list(train(*given, learning_rate=1e-2, **SETTINGS))
 
 
 KINDS = {
@@ -42,7 +50,7 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_policy_spends_the_budget_and_trains(kind):
     policy = KINDS[kind](seed=0)
-    model, run = trained(policy)
+    model, run = trained(attach(policy))
     assert [seen["step"] for seen in run] == [0, 1]
     total = 32 * policy.needs.generate
     assert all(sum(seen["counts"].values()) <= total for seen in run)
@@ -54,22 +62,21 @@ def test_every_kind_of_policy_spends_the_budget_and_trains(kind):
 
 
 def test_the_model_learns():
-    _, run = trained(ba.adaptive(seed=0), steps=30)
+    _, run = trained(attach(ba.adaptive(seed=0)), steps=30)
     assert np.mean([seen["reward"] for seen in run[-5:]]) > np.mean([seen["reward"] for seen in run[:5]]) + 0.2
 
 
 def test_a_resumed_run_decides_as_one_that_never_stopped(tmp_path):
-    _, whole = trained(ba.knapsack(seed=3), steps=4, ledger=ba.LedgerWriter(tmp_path / "ledger.jsonl"))
+    """The third step, given the rewards of the first two as they stand in the ledger."""
+    _, whole = trained(attach(ba.knapsack(seed=3), ledger=tmp_path / "ledger.jsonl"), steps=4)
     ledger = ba.Ledger.read(tmp_path / "ledger.jsonl")
     assert Counter(ledger.step_R.tolist()) == dict.fromkeys(range(4), 32)
-    early, late = ba.knapsack(seed=3), ba.knapsack(seed=3)
-    first = ledger.step_R < 2
+    early, late = attach(ba.knapsack(seed=3)), attach(ba.knapsack(seed=3))
     for at in range(2):
         rows = np.flatnonzero(ledger.step_R == at)
-        early.observe([ledger.ids_R[k] for k in rows], ledger.rewards_R[rows])
-    assert first.sum() == 64
-    ba.save_state(tmp_path / "beliefs.npz", early.state_dict())
-    late.load_state_dict(ba.load_state(tmp_path / "beliefs.npz")[0])
+        early.policy.observe([ledger.ids_R[k] for k in rows], ledger.rewards_R[rows])
+    early.save(tmp_path / "beliefs.npz")
+    late.load(tmp_path / "beliefs.npz")
     _, rest = trained(late, steps=1)
     assert (rest[0]["step"], rest[0]["counts"]) == (2, whole[2]["counts"])
 
@@ -91,11 +98,7 @@ def test_the_gradient_is_that_of_the_cores_advantages():
     step = torch.optim.AdamW.step
     try:
         torch.optim.AdamW.step = lambda self: gradients.extend(p.grad.clone() for p in self.param_groups[0]["params"])
-        list(
-            train(
-                model, tokenizer, TEXTS, reward, ba.uniform(), 1, prompts=8, group=4, max_new_tokens=3, pad_token_id=11
-            )
-        )
+        list(train(model, tokenizer, TEXTS, reward, attach(ba.uniform()), 1, **SETTINGS))
     finally:
         train.__globals__["sample"], torch.optim.AdamW.step = original, step
     advantages_R = batch_advantages([low_digit(*x) for x in seen], [name for name, _ in seen])

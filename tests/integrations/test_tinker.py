@@ -182,7 +182,7 @@ def test_a_policy_with_a_baseline_of_its_own_gives_the_cores_advantages(run, mon
     fresh.load_state_dict(ba.load_state(dataset.file(2))[0])  # beliefs before the last batch
     ids_R = [row[0] for row in dataset.rows]
     rewards_R = [row[2] for row in dataset.rows]
-    step = fresh.begin([f"q{at}" for at in range(8)], dataset.options.bounds.budget(16, 8, 4))
+    step = fresh.begin([f"q{at}" for at in range(8)], dataset.attached.options.bounds.budget(16, 8, 4))
     belief_R = step.baseline_belief(ids_R, rewards_R)
     expected_R = batch_advantages(rewards_R, ids_R, "posterior", "batch", belief_R=belief_R)
     expected = {id(row[1]): a for row, a in zip(dataset.rows, expected_R, strict=True)}
@@ -215,7 +215,7 @@ def test_what_cannot_be_served_is_refused(run, tmp_path):
         run(ba.policies.pods(), log="pods")
     dataset = AdaptiveDataset(Users(2), ba.uniform(), 16, tmp_path, lambda builder: f"q{builder.number}")
     first = dataset.get_batch(0)
-    with pytest.raises(ba.UnsupportedError, match="4 groups of the batch before are not rewarded: leave out async"):
+    with pytest.raises(ba.UnsupportedError, match="4 groups of the last batch have no rewards: leave out async"):
         dataset.get_batch(1)
     with pytest.raises(ba.UnsupportedError, match="rollout_executor"):
         pickle.dumps(first[0])

@@ -1,0 +1,146 @@
+"""A policy attached to a training loop: the whole of what an adapter repeats, for loops that run in one process."""
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.beliefs.state import load_state, save_state
+from budgetalloc.budget import IntArray
+from budgetalloc.errors import InputError, UnsupportedError, nearest
+from budgetalloc.policies import Policy
+from budgetalloc.training.batch import Batch, Round, scored_round
+from budgetalloc.training.ending import end_step
+from budgetalloc.training.keeping import kept
+from budgetalloc.training.options import PLAIN, Options
+from budgetalloc.training.scoring import Measure
+from budgetalloc.training.written import Written
+
+
+class Attached:
+    """Counts before a step; after it advantages, from whose rewards the policy then learns.
+
+    Args:
+        policy: The policy. Its beliefs change with each step.
+        rewards: The names of a rollout's rewards; the first is what the trainer maximises.
+        trainer_scale: The trainer's own scale of advantages, as in `budgetalloc.group_advantages`, for a policy that
+            asks for none.
+        at_once: Whether the loop generates a step's rollouts at once and trains on all of them. Policies that decide in
+            rounds, or generate more than they train on, are then refused.
+        ledger: A file to which each step is appended.
+        texts: The prompts by their ids, for the file of texts beside the ledger.
+        options: Arguments of `budgetalloc.trl.AdaptiveGRPOCallback` by their names: candidates, floor, cap, min_group,
+            quantum, baseline, scale, weight, success (which may name one of `rewards`), reward_range.
+
+    Raises:
+        InputError: an unknown option, or one out of range.
+
+    >>> import budgetalloc as ba
+    >>> attached = Attached(ba.uniform(), ["reward"])
+    >>> attached.begin(["a", "b"], pool=(), rollouts=4, group=2)
+    {'a': 2, 'b': 2}
+    >>> attached.observe(["a", "a", "b", "b"], [1, 0, 1, 1], lengths_K=[5, 7, 9, 3])  # the step is complete
+    {}
+    >>> advantages_R, kept_R = attached.end()
+    >>> advantages_R, kept_R
+    (array([ 0.5, -0.5,  0. ,  0. ]), array([0, 1, 2, 3]))
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        rewards: Sequence[str],
+        trainer_scale: str = "none",
+        *,
+        at_once: bool = False,
+        ledger: str | PathLike[str] | None = None,
+        texts: Mapping[Id, str] | None = None,
+        **options: Any,
+    ) -> None:
+        for name in options:
+            if name not in PLAIN:
+                raise InputError(f"Attached({name}=) is unknown{nearest(name, PLAIN)} Use one of {', '.join(PLAIN)}.")
+        self.policy, self.at_once = policy, at_once
+        self.options = Options.resolve(policy.needs, trainer_scale, options)
+        self.scoring = self.options.scoring(rewards, [1.0] + [0.0] * (len(rewards) - 1), quiet=False)
+        self._ledger, self._texts, self._written = ledger, texts or {}, list[Written]()
+        self._rounds: list[Round] = []
+        self._measure: Measure | None = None
+
+    @property
+    def of_groups(self) -> bool:
+        """Whether the advantages are those of groups, so that a trainer with GRPO's advantages can keep its own."""
+        return self.options.baseline in (None, "group")
+
+    def begin(self, own_ids: Sequence[Id], pool: Sequence[Id], rollouts: int, group: int) -> dict[Id, int]:
+        """The prompts of the next step and the rollouts of each, at least 1.
+
+        Args:
+            own_ids: The prompts of the trainer's own batch.
+            pool: The distinct prompts of the dataset, for a policy that chooses among them (`options.bounds`).
+            rollouts: Rollouts that the step trains on.
+            group: Rollouts per prompt of the trainer without a policy.
+
+        Raises:
+            UnsupportedError: a policy that such a loop cannot serve.
+        """
+        self._step, self._rollouts = self.options.begin(self.policy, None, own_ids, pool, rollouts, group), rollouts
+        if self.at_once and (self._step.in_rounds() or self.options.generate > 1):
+            why = "decides in rounds" if self._step.in_rounds() else "generates more rollouts than it trains on"
+            raise UnsupportedError(f"{self.policy} {why}; this trainer trains at once on all that it generates.")
+        if self._ledger is not None and not self._written:  # lines of a run that was killed after its last `save` end
+            texts = self._texts
+            texts_of = lambda ids: {name: texts[name] for name in ids if name in texts}  # noqa: E731
+            self._written = [Written(self._ledger, self.policy.estimator.step, texts_of)]
+        self._rounds, self._measure = [], None
+        return self._requested()
+
+    def _requested(self) -> dict[Id, int]:
+        counts_P = self._step.request().tolist()
+        if self._step.hinted:
+            raise UnsupportedError(f"{self.policy} requests rollouts with a hint, which only the TRL callback can add.")
+        return {name: count for name, count in zip(self._step.ids_P, counts_P, strict=True) if count}
+
+    def observe(self, ids_K: Sequence[Id], rewards_KF: ArrayLike, lengths_K: ArrayLike) -> dict[Id, int]:
+        """Takes the rollouts last requested, without those that failed; returns what to generate next, or nothing.
+
+        Args:
+            ids_K: The prompt of each rollout.
+            rewards_KF: Its rewards by name, shape (K, F), or (K,) where there is one.
+            lengths_K: Its tokens.
+        """
+        rewards = np.asarray(rewards_KF, dtype=float).reshape(-1, len(self.scoring.names))
+        lengths = np.asarray(lengths_K, dtype=np.int64)
+        made, self._measure = scored_round(self.scoring, list(ids_K), rewards, lengths, self._measure)
+        self._step.observe(made.ids_R, made.rewards_R, made.success_R)
+        self._rounds.append(made)
+        return self._requested()
+
+    def end(self) -> tuple[FloatArray, IntArray]:
+        """Ends the step: the advantages of all its rollouts in the order observed, shape (R,), and which of them to
+        train on, by index. The policy learns."""
+        if self._measure is None:
+            raise InputError("end() before observe(): the step has no rollouts. Let it observe them, or begin another.")
+        batch = Batch.of(self._rounds, self._step, self._measure, self.scoring.sums, self.policy.estimator.step)
+        kept_R = kept(self.policy, batch, self._rollouts)
+        advantages_R = self.options.advantages(batch)
+        end_step(self.policy, self._step.end, batch, advantages_R[kept_R], self.scoring, written=self._written)
+        return advantages_R, kept_R
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Writes the beliefs and the learned range of rewards: a run that loads them goes on as if it never stopped."""
+        save_state(path, self.policy.state_dict(), {"scoring": self.scoring.state_dict()})
+
+    def load(self, path: str | PathLike[str]) -> None:
+        """Reads what `save` wrote.
+
+        Raises:
+            StateError: a damaged file, or that of another policy's kind.
+        """
+        state, about = load_state(path)
+        self.policy.load_state_dict(state)
+        self.scoring.load_state_dict(about.get("scoring", {}), self.policy)
