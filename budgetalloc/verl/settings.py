@@ -5,14 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from budgetalloc.errors import InputError, check_flag, check_type, nearest, shown
+from budgetalloc.errors import BudgetallocError, InputError, check_flag, check_type, nearest, shown
 from budgetalloc.policies import Policy
 from budgetalloc.policies.methods import method_of, tuples
+from budgetalloc.policies.paced import Paced, plan_of
 from budgetalloc.training.options import PLAIN, Options
 from budgetalloc.training.scoring import Scoring
 
 _OPTIONS = (*PLAIN, "domain", "quotas")
-_KEYS = ("policy", *_OPTIONS, "prompt_id", "ledger", "allow_dataset_change")
+_KEYS = ("policy", *_OPTIONS, "pacing", "prompt_id", "ledger", "allow_dataset_change")
 REWARD, PENALTY = "reward", "kl_penalty"
 """The names of verl's own rewards: the reward function's score, and the penalty of `algorithm.use_kl_in_reward`."""
 
@@ -22,7 +23,7 @@ class Settings:
     """A policy and how it is attached: the arguments of `budgetalloc.trl.AdaptiveGRPOCallback` that verl can serve.
 
     Args:
-        policy: The allocation policy.
+        policy: The allocation policy; with `pacing`, one whose steps have the rollouts of that plan.
         options: Candidates, bounds, advantages, success.
         scoring: Computes success from rewards.
         prompt_id: The dataset column that names prompts; without it a prompt is named by its hash.
@@ -60,6 +61,12 @@ class Settings:
             if key not in _KEYS:
                 raise InputError(f"budgetalloc.{key} is unknown{nearest(key, _KEYS)} Use one of {', '.join(_KEYS)}.")
         policy = build(given.get("policy") or "adaptive")
+        if given.get("pacing") is not None:
+            check_type("budgetalloc.pacing", given["pacing"], Mapping, "a mapping, as in configs/paced.yaml")
+            try:
+                policy = Paced(**vars(policy), plan=plan_of(given["pacing"])[1])
+            except BudgetallocError as error:
+                raise type(error)(f"budgetalloc.pacing: {error}") from error
         asked: dict[str, Any] = ({"candidates": 1} if ahead else {}) | ({"success": REWARD} if penalty else {})
         asked |= {key: given[key] for key in _OPTIONS if given.get(key) is not None}
         names, success = (REWARD, PENALTY) if penalty else (REWARD,), asked.get("success")

@@ -6,6 +6,7 @@ from typing import Any
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.errors import InputError, UnsupportedError
 from budgetalloc.policies import Policy
+from budgetalloc.policies.paced import Paced, rollouts_of_steps
 from budgetalloc.training.options import Options
 
 SEAM = (
@@ -67,6 +68,17 @@ def check_config(config: Any, policy: Policy, options: Options, uses_critic: boo
             "hold none of a domain. Use trainer_mode=budgetalloc",
         ),
         (
+            ahead and isinstance(policy, Paced),
+            f"a pacing ({policy}) in an asynchronous trainer, which trains on a number of groups whatever their sizes. "
+            "Use trainer_mode=budgetalloc",
+        ),
+        (
+            isinstance(policy, Paced) and (options.keep_batch or options.generate > 1),
+            f"a pacing of {policy}, which "
+            + ("leaves verl's batch as it is" if options.keep_batch else "generates more than it trains on")
+            + ". Use a policy that decides counts once a step, such as adaptive or knapsack",
+        ),
+        (
             options.generate > 1 and bool(config.algorithm.use_kl_in_reward),
             f"algorithm.use_kl_in_reward=True and a policy that chooses among its rollouts ({policy}): verl computes "
             "the penalty of rollouts that it trains on. Use actor_rollout_ref.actor.use_kl_loss=True",
@@ -108,7 +120,7 @@ def check_decisions(policy: Policy, options: Options, ids: Sequence[Id], rollout
         policy: The policy to attach.
         options: How it is attached.
         ids: The prompts of the dataset.
-        rollouts: Rollouts that a step trains on.
+        rollouts: Rollouts that a step trains on, without pacing.
         group: verl's `rollout.n`.
 
     Raises:
@@ -119,6 +131,8 @@ def check_decisions(policy: Policy, options: Options, ids: Sequence[Id], rollout
     if options.bounds.candidates != "all" and len(ids) < batch:
         raise InputError(f"The train dataset has {len(ids)} prompts, and data.train_batch_size is {batch}.")
     some = ids[: options.bounds.on_offer(batch, len(ids))]
+    for count in rollouts_of_steps(policy, rollouts):
+        options.bounds.budget(options.generate * count, len(some), group).check(len(some))
     step = policy.begin(some, options.bounds.budget(options.generate * rollouts, len(some), group))
     if step.in_rounds():
         raise UnsupportedError(

@@ -21,6 +21,7 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import UnsupportedError
 from budgetalloc.policies import Step
+from budgetalloc.policies.paced import Paced, rollouts_of_steps
 from budgetalloc.training.batch import observed
 from budgetalloc.training.ending import end_step
 from budgetalloc.training.keeping import kept
@@ -82,7 +83,8 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
             check_decisions(self.policy, self.options, pool, self._rollouts, self._group)
             if shared := self.prompts.said_once():
                 logger.warning(shared)
-        self.quotas = self.options.quotas_of(self.prompts, self.policy, self._rollouts, self._group)
+        for rollouts in rollouts_of_steps(self.policy, self._rollouts):
+            self.quotas = self.options.quotas_of(self.prompts, self.policy, rollouts, self._group)
 
     # --- a step ------------------------------------------------------------------------------------------------------
 
@@ -156,10 +158,11 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
 class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
     """verl's synchronous trainer in which a policy decides prompts and rollouts: `trainer.v1.trainer_mode=budgetalloc`.
 
-    A step has `data.train_batch_size` times `rollout.n` rollouts, as without the policy; only their prompts change.
+    A step has `data.train_batch_size` times `rollout.n` rollouts, as without the policy, or those of `pacing`.
     The node `budgetalloc` of the configuration has the policy's name or settings, and the arguments of
     `budgetalloc.trl.AdaptiveGRPOCallback` of these names: candidates, baseline, scale, weight, floor, cap, min_group,
-    quantum, prompt_id, success, reward_range, domain, quotas, ledger, allow_dataset_change. `success` names an entry of
+    quantum, prompt_id, success, reward_range, domain, quotas, ledger, allow_dataset_change. `pacing` is a mapping as in
+    configs/paced.yaml. `success` names an entry of
     the dictionary that the reward function returns beside the score, or is a threshold on the score. Validation is
     verl's own, and so is the length of an epoch, which need not visit every prompt.
 
@@ -173,6 +176,7 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
     def __init__(self, config: Any) -> None:
         super().__init__(config)
         self._step: Any = None  # the policy's step under way
+        self._wanted = self._rollouts  # its rollouts to train on
         self._kept_R = np.zeros(0, dtype=np.int64)  # its rollouts that are trained on
         self._id_of: dict[str, Id] = {}  # the prompt of each of its groups, by verl's uid
 
@@ -183,7 +187,8 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
         if candidates != "all":
             batch = super()._next_train_batch(num_prompts)
             ids = self._names_of(batch)
-        self._step = step = self._begin(ids, self._rollouts)
+        self._wanted = self.policy.rollouts(self._rollouts) if isinstance(self.policy, Paced) else self._rollouts
+        self._step = step = self._begin(ids, self._wanted)
         if not self.options.keep_batch:
             rows, ids, counts = rows_to_roll_out(step, ids, None if candidates == 1 else self.prompts)
             batch = tensordict_utils.index_select_tensor_dict(batch, rows) if candidates == 1 else self._batch_of(rows)
@@ -209,7 +214,7 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
         """verl's batch; of a policy that generates more than it trains on, with the rollouts that it keeps."""
         if self.options.generate > 1:
             sessions = self._observed(batch)
-            self._kept_R = np.sort(kept(self.policy, self.batch, self._rollouts))
+            self._kept_R = np.sort(kept(self.policy, self.batch, self._wanted))
             if len(set(self._kept_R.tolist())) < len(self._kept_R):
                 raise UnsupportedError(
                     f"{self.policy} trains on a rollout several times, and verl's TransferQueue has each once. Use "

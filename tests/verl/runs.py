@@ -51,6 +51,7 @@ TESTED = "trainer.test_freq={}".format
 PENALTY = ["algorithm.use_kl_in_reward=True", "algorithm.kl_ctrl.kl_coef=0.5"]
 EPOCH = ["trainer.total_epochs=1", "trainer.total_training_steps=null"]
 QUOTAS = {"domain": "subject", "quotas": "{math: [0.5, 0.625], code: [0.0, 0.25]}"}
+PACING = "{name: phases, rollouts: 64, steps: 2, quantum: 8, parts: [[1, 1.0], [1, 3.0]]}"  # 16, then 48
 KILLED = ["trainer.save_freq=1", STEPS(4)]
 AHEAD = [
     *attached("adaptive", mode="budgetalloc_async"),
@@ -64,6 +65,7 @@ ONE = {
     "uniform_own": [*attached(baseline="group"), STEPS(1)],
     "thompson": [*attached("thompson", candidates=1, floor=0), STEPS(3)],
     "knapsack": [*attached("knapsack", candidates=2, **QUOTAS), STEPS(3)],
+    "paced": [*attached("adaptive", pacing=PACING), STEPS(2)],
     "spo": [*attached("spo"), *EPOCH],
     "pods": [*attached("pods"), STEPS(1)],
     "penalty": [*attached("adaptive"), *PENALTY, STEPS(1)],

@@ -170,6 +170,14 @@ def test_quotas_are_kept_at_every_step(seen, folder, name):
         assert {domain: logged[f"budgetalloc/share/{domain}"] for domain in ("math", "code")} == shares[-1]
 
 
+def test_pacing_changes_the_rollouts_of_a_step(folder, seen):
+    """verl fills up the batches of 16 and 48 rollouts to 32 and 64 rows, a mini-batch each."""
+    assert [sum(counts.values()) for counts in by_step(ledger_of(folder, "paced")).values()] == [16, 48]
+    for logged in seen["paced"]:
+        assert logged["actor/grad_norm"] > 0.1
+        assert logged["critic/advantages/max"] == pytest.approx(logged["advantages"]["max"], abs=1e-5)
+
+
 def test_the_beliefs_do_not_see_the_penalty(folder, seen):
     ledger = ledger_of(folder, "penalty")
     assert set(ledger.success_R) == {0.0, 1.0}

@@ -25,6 +25,16 @@ def test_the_scale_is_verls_unless_given():
     assert read(policy="thompson", deviation=False, scale="batch").options.scale == "batch"
 
 
+def test_pacing_is_that_of_a_yaml_file():
+    pacing = {"name": "phases", "rollouts": 96, "steps": 2, "quantum": 8, "parts": [[1, 1.0], [1, 2.0]]}
+    policy = read(policy={"name": "knapsack", "seed": 3}, pacing=pacing).policy
+    assert (policy.seed, policy.rollouts(48)) == (3, 32)
+    policy.observe(["a"], [1.0])
+    assert policy.rollouts(48) == 64
+    policy.observe(["a"], [1.0])
+    assert policy.rollouts(48) == 48
+
+
 def test_uniform_keeps_verls_batch_and_advantages():
     options = read(policy="uniform").options
     assert options.keep_batch
@@ -42,6 +52,13 @@ def test_uniform_keeps_verls_batch_and_advantages():
         ({"policy": "no_such_module.build"}, "cannot be imported: No module named 'no_such_module'"),
         ({"policy": "budgetalloc.no_such"}, "cannot be imported: module 'budgetalloc' has no attribute 'no_such'"),
         ({"policy": "budgetalloc.policies.methods.published"}, "a function that returns a Policy"),
+        ({"pacing": "phases"}, "budgetalloc.pacing='phases' is of type str: give a mapping"),
+        ({"pacing": {"name": "phase"}}, "budgetalloc.pacing: name='phase'"),
+        ({"pacing": {"name": "constant", "rollouts": 9}}, "budgetalloc.pacing: give steps"),
+        (
+            {"pacing": {"name": "constant", "rollout": 9}},
+            r"pacing: rollout is unknown, did you mean rollouts\?",
+        ),
         ({"candidates": 0}, "candidates=0"),
         ({"baseline": "mean"}, "baseline='mean': use one of"),
         ({"ledger": 3}, "budgetalloc.ledger=3"),

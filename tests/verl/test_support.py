@@ -67,6 +67,28 @@ def test_generating_ahead_choices_that_need_the_whole_step_are_refused():
             check_config(config(mode="budgetalloc_async"), settings.policy, settings.options, False, ahead=True)
 
 
+PACING = {"name": "phases", "rollouts": 96, "steps": 2, "quantum": 8, "parts": [[1, 1.0], [1, 2.0]]}
+
+
+def test_pacing_is_refused_where_counts_are_not_decided_once_a_step():
+    for given, ahead, message in [
+        ({"policy": "adaptive"}, True, "a pacing .* in an asynchronous trainer"),
+        ({"policy": "uniform"}, False, "a pacing of uniform.*, which leaves verl's batch as it is"),
+        ({"policy": "pods"}, False, "a pacing of pods.*, which generates more than it trains on"),
+    ]:
+        settings = Settings.read(given | {"pacing": PACING}, deviation=True, penalty=False, ahead=ahead)
+        with pytest.raises(ba.UnsupportedError, match=message):
+            check_config(config(), settings.policy, settings.options, False, ahead=ahead)
+    check("adaptive", given={"pacing": PACING})
+
+
+def test_a_plan_that_no_later_step_could_spend_is_refused_at_once():
+    paced = Settings.read({"policy": "knapsack", "pacing": PACING}, deviation=True, penalty=False).policy
+    decisions(paced, ids=16, cap=8, candidates="all")
+    with pytest.raises(ba.BudgetError, match="64"):
+        decisions(paced, ids=16, cap=3, candidates="all")
+
+
 def test_a_policy_that_generates_more_must_choose():
     policy = ba.Policy("more", ba.thompson().decide, ba.BetaEstimator(), needs=ba.Needs(generate=2))
     options = Settings.read({}, deviation=True, penalty=False).options

@@ -117,7 +117,8 @@ class Config:
             always = f"TRL generates {rollouts or 'as many'} rollouts at every step"
             text = f"{always}, so the budget cannot change over the run."
             other = (
-                "`budgetalloc replay` and, with AsyncGRPOTrainer, AdaptiveRolloutWorker(rollouts_per_step=) serve it."
+                "`budgetalloc replay`, verl (+budgetalloc.pacing=) and, with AsyncGRPOTrainer, "
+                "AdaptiveRolloutWorker(rollouts_per_step=) serve it."
             )
             raise self.source.error(f"{text} {other}", "pacing", kind=UnsupportedError)
         if rollouts is not None and self.rollouts not in (None, rollouts):

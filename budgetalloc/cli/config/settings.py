@@ -5,23 +5,21 @@ Values are checked by those that take them: the policy, `Horizon`, `Needs`, the 
 
 import inspect
 from collections.abc import Hashable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any
 
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.rewards import check_range, check_success
 from budgetalloc.cli.config.yamlfile import Source
-from budgetalloc.errors import InputError, check_choice, check_flag, check_type
+from budgetalloc.errors import check_flag, check_type
 from budgetalloc.policies import Needs, Policy
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
-from budgetalloc.policies.costs.pacing import Horizon, constant, phases
 from budgetalloc.policies.methods import method_of, tuples
+from budgetalloc.policies.paced import PACING, plan_of
 from budgetalloc.policies.quotas import check_domain_and_shares
 from budgetalloc.training.costs import check_cost
 
 ESTIMATOR = tuple(inspect.signature(BetaEstimator).parameters)
-PACING = ("name", *(field.name for field in fields(Horizon)), "parts")
 
 
 @dataclass(frozen=True)
@@ -61,17 +59,8 @@ def paced(source: Source) -> tuple[dict[str, Any], tuple[int, ...]]:
     """The section `pacing` with its defaults (`low`: one portion), and the rollouts of each step; empty without it."""
     if source.values.get("pacing") is None:
         return {}, ()
-    given = source.section("pacing", PACING)
     with source.named("pacing"):
-        check_choice("name", name := given.pop("name", None), ("constant", "phases"))
-        if missing := [key for key in ("rollouts", "steps") if key not in given]:
-            raise InputError(f"give {' and '.join(missing)}.")
-        parts = tuples(given.pop("parts", None))
-        if (parts is None) != (name == "constant"):
-            raise InputError(f"parts={parts!r}: phases needs them, as [[100, 1.0], [50, 2.0]]; constant has none.")
-        horizon = Horizon(**{"low": given.get("quantum", 1)} | given)
-        rule = partial(constant, horizon) if parts is None else partial(phases, horizon, parts)
-        return {"name": name, **asdict(horizon), "parts": parts}, tuple(horizon.plan(rule))
+        return plan_of(source.section("pacing", PACING))
 
 
 @dataclass(frozen=True)
