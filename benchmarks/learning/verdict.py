@@ -35,23 +35,15 @@ def verdict(rows: list[dict[str, Any]], name: str) -> str:
     The mean may be lower where the interval of the difference goes below -0.01; pass@64 is where its mean does.
     """
     tuned = best_rates(rows, TUNING_SEEDS)
-    lines = [
-        "| mix | seeds | uniform | rate | mean less uniform's | pass@64 less uniform's | share |",
-        "|---" * 7 + "|",
-    ]
+    lines = [f"| {' | '.join(HEAD)} |", "|---" * len(HEAD) + "|"]
     all_shares: list[list[float]] = []
-    fails: dict[str, list[str]] = {
-        "mean may be lower": [],
-        "pass@64 is lower": [],
-        "never reached": [],
-        "fewer than two seeds": [],
-    }
+    lower_mean, lower_coverage, never, few = fails = [list[str]() for _ in CHECKED]
     for mix in dict.fromkeys(row["mix"] for row in rows):
         curves, grid = collect(rows, mix)
         uniform = best_uniform(rows, mix, {row["policy"] for row in rows})
         own, base = paired(curves.get(name, {}), curves.get(uniform, {}))
         if len(own) < 2:
-            fails["fewer than two seeds"].append(mix)
+            few.append(mix)
             continue
         gain, *gains = difference(own.mean(axis=1) - base.mean(axis=1))
         ends: dict[str, dict[int, float]] = {name: {}, uniform: {}}
@@ -64,19 +56,19 @@ def verdict(rows: list[dict[str, Any]], name: str) -> str:
             rise, *rises = difference(own_ends - base_ends)
             coverage = f"{rise:+.3f} ({interval(rises)})"
             if rise < -PASS64_MAY_FALL:
-                fails["pass@64 is lower"].append(mix)
+                lower_coverage.append(mix)
         share = shares(own, base, grid)
         if float(np.percentile(gains, 2.5, method="nearest")) <= -MEAN_MAY_FALL:
-            fails["mean may be lower"].append(mix)
+            lower_mean.append(mix)
         if not np.isfinite(share[0]):
-            fails["never reached"].append(mix)
+            never.append(mix)
         all_shares.append([min(x, 1.0) for x in share])
         cells = [mix, str(len(own)), uniform, f"{tuned[uniform, mix]:g}; {tuned[name, mix]:g}"]
         cells += [f"{gain:+.3f} ({interval(gains)})", coverage]
         lines.append(f"| {' | '.join(cells)} | {share[0]:.2f} ({interval(share[1:])}) |")
     geometric = np.exp(np.log(np.array(all_shares)).mean(axis=0))
     lines += ["", f"Geometric mean of the shares: {geometric[0]:.2f} ({interval(list(geometric[1:]))})."]
-    for what, mixes in fails.items():
+    for what, mixes in zip(CHECKED, fails, strict=True):
         lines.append(f"{what}: {', '.join(mixes) or 'on no mix'}.")
     return "\n".join(lines)
 
