@@ -144,6 +144,13 @@ def test_tokens_and_quotas_are_spent_by_a_solver(budget):
     assert counts.sum() > 0
 
 
+def test_a_domain_without_a_share_gets_nothing():
+    budget = Budget(16, floor=0, min_group=1, quotas={"a": (16, 16), "b": (0, 0)})
+    counts = ba.adaptive().begin(range(6), budget, None, ["a", "b"] * 3).request()
+    assert counts[1::2].tolist() == [0, 0, 0]
+    assert counts.sum() == 16
+
+
 def test_a_flag_that_is_none_is_named():
     with pytest.raises(InputError, match="draw=2"):
         sampled(draw=2)
