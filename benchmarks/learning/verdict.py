@@ -14,11 +14,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from run import best_rates, read
+from run import GENERATIONS, best_rates, read
 from table import TUNING_SEEDS, best_uniform, collect, difference, interval, of_table, shares
 
 _COVERAGE = "pass64"
-HEAD = ("mix", "seeds", "uniform", "rates", "mean less uniform's", "pass@64 less uniform's", "share")
+HEAD = (
+    *("mix", "seeds", "start", "uniform: group, rate", "mean", "pass@64", "`{}()`: rate", "mean", "pass@64"),
+    *("mean less uniform's", "pass@64 less uniform's", "share"),
+)
 CHECKED = ("mean may be lower", "pass@64 is lower", "never reached", "fewer than two seeds")
 MEAN_MAY_FALL, PASS64_MAY_FALL = 0.01, 0.01
 
@@ -35,7 +38,7 @@ def verdict(rows: list[dict[str, Any]], name: str) -> str:
     The mean may be lower where the interval of the difference goes below -0.01; pass@64 is where its mean does.
     """
     tuned = best_rates(rows, TUNING_SEEDS)
-    lines = [f"| {' | '.join(HEAD)} |", "|---" * len(HEAD) + "|"]
+    lines = [f"| {' | '.join(HEAD)} |".format(name), "|---" * len(HEAD) + "|"]
     all_shares: list[list[float]] = []
     lower_mean, lower_coverage, never, few = fails = [list[str]() for _ in CHECKED]
     for mix in dict.fromkeys(row["mix"] for row in rows):
@@ -50,11 +53,12 @@ def verdict(rows: list[dict[str, Any]], name: str) -> str:
         for row in of_table(rows, mix):
             if row["policy"] in ends and _COVERAGE in row["curve"][-1]:
                 ends[row["policy"]][row["seed"]] = row["curve"][-1][_COVERAGE]
-        coverage = "not recorded"
+        coverage, pass64 = "not recorded", ["not recorded"] * 2
         own_ends, base_ends = paired(ends[name], ends[uniform])
         if len(own_ends) > 1:
             rise, *rises = difference(own_ends - base_ends)
             coverage = f"{rise:+.3f} ({interval(rises)})"
+            pass64 = [f"{base_ends.mean():.3f}", f"{own_ends.mean():.3f}"]
             if rise < -PASS64_MAY_FALL:
                 lower_coverage.append(mix)
         share = shares(own, base, grid)
@@ -63,7 +67,9 @@ def verdict(rows: list[dict[str, Any]], name: str) -> str:
         if not np.isfinite(share[0]):
             never.append(mix)
         all_shares.append([min(x, 1.0) for x in share])
-        cells = [mix, str(len(own)), uniform, f"{tuned[uniform, mix]:g}; {tuned[name, mix]:g}"]
+        cells = [mix, str(len(own)), f"{own[:, 0].mean():.3f}"]
+        cells += [f"{GENERATIONS.get(uniform, 8)}, {tuned[uniform, mix]:g}", f"{base.mean():.3f}", pass64[0]]
+        cells += [f"{tuned[name, mix]:g}", f"{own.mean():.3f}", pass64[1]]
         cells += [f"{gain:+.3f} ({interval(gains)})", coverage]
         lines.append(f"| {' | '.join(cells)} | {share[0]:.2f} ({interval(share[1:])}) |")
     geometric = np.exp(np.log(np.array(all_shares)).mean(axis=0))
