@@ -200,9 +200,7 @@ def test_the_verdict_on_runs_of_known_success(table):
     text = verdict(rows, "adaptive")
     fast = "| fast | 3 | 0.400 | 2, 0.0001 | 0.550 | 0.850 | 0.0001 | 0.700 | 0.900 | +0.150 (0.150 to 0.150) | +0.050"
     assert f"{fast} (0.050 to 0.050) | 0.50 (0.500 to" in text
-    assert (
-        "| slow | 3 | 0.400 | 8, 0.0001 | 0.550 | 0.800 | 0.0001 | 0.475 | 0.700 | -0.075 (-0.075 to" in text
-    )
+    assert "| slow | 3 | 0.400 | 8, 0.0001 | 0.550 | 0.800 | 0.0001 | 0.475 | 0.700 | -0.075 (-0.075 to" in text
     assert "Geometric mean of the shares: 0.71 (" in text  # of 0.5, and of 1 where it is never reached
     for line in ("mean may be lower", "pass@64 is lower", "never reached"):
         assert f"{line}: slow." in text
