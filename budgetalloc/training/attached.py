@@ -11,7 +11,7 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, UnsupportedError, nearest
+from budgetalloc.errors import InputError, UnsupportedError, check_array, nearest
 from budgetalloc.policies import Policy
 from budgetalloc.training.batch import Batch, Round, scored_round
 from budgetalloc.training.ending import end_step
@@ -112,9 +112,19 @@ class Attached:
             ids_K: The prompt of each rollout.
             rewards_KF: Its rewards by name, shape (K, F), or (K,) where there is one.
             lengths_K: Its tokens.
+
+        Raises:
+            InputError: numbers of rows that differ, what is not a number, or a prompt that is not of this step.
         """
-        rewards = np.asarray(rewards_KF, dtype=float).reshape(-1, len(self.scoring.names))
-        lengths = np.asarray(lengths_K, dtype=np.int64)
+        rows, names = len(ids_K), self.scoring.names
+        rewards = check_array("rewards_KF", rewards_KF, f"a number for each rollout and each of {list(names)}")
+        lengths = check_array("lengths_K", lengths_K, "a number of tokens for each rollout").astype(np.int64)
+        if rewards.size != rows * len(names) or lengths.shape != (rows,):
+            raise InputError(
+                f"rewards_KF has shape {rewards.shape} and lengths_K {lengths.shape} for {rows} ids and the rewards "
+                f"{list(names)}: give a row for each rollout."
+            )
+        rewards = rewards.reshape(rows, len(names))
         made, self._measure = scored_round(self.scoring, list(ids_K), rewards, lengths, self._measure)
         self._step.observe(made.ids_R, made.rewards_R, made.success_R)
         self._rounds.append(made)
@@ -125,6 +135,9 @@ class Attached:
         train on, by index. The policy learns."""
         if self._measure is None:
             raise InputError("end() before observe(): the step has no rollouts. Let it observe them, or begin another.")
+        if not any(made.ids_R for made in self._rounds):  # all failed
+            self._step.end()
+            return np.zeros(0), np.zeros(0, dtype=np.int64)
         batch = Batch.of(self._rounds, self._step, self._measure, self.scoring.sums, self.policy.estimator.step)
         kept_R = kept(self.policy, batch, self._rollouts)
         advantages_R = self.options.advantages(batch)

@@ -148,6 +148,43 @@ def test_a_bad_option_is_named(options, message):
         Attached(ba.adaptive(), ["reward"], **options)
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ((["q0"], [1.0], [3, 4]), r"rewards_KF has shape \(1,\) and lengths_K \(2,\) for 1 ids"),
+        (
+            (["q0", "q1"], [[1, 2], [3, 4]], [1, 1]),
+            r"rewards_KF has shape \(2, 2\) .* for 2 ids and the rewards \['reward'\]",
+        ),
+        ((["q0"], ["x"], [1]), "rewards_KF"),
+    ],
+)
+def test_bad_rollouts_are_refused_and_the_step_goes_on(given, message):
+    attached = Attached(ba.uniform(), ["reward"])
+    attached.begin(NAMES[:2], [], 4, 2)
+    with pytest.raises(InputError, match=message):
+        attached.observe(*given)
+    attached.observe(["q0"] * 2 + ["q1"] * 2, [0, 1, 1, 1], [1] * 4)
+    assert attached.end()[0].tolist() == [-0.5, 0.5, 0, 0]
+
+
+def test_a_prompt_of_another_step_is_named_and_the_policy_learns_nothing():
+    attached = Attached(ba.uniform(), ["reward"])
+    attached.begin(NAMES[:2], [], 4, 2)
+    attached.observe(["elsewhere"], [1.0], [1])
+    with pytest.raises(InputError, match="'elsewhere', which is not a prompt of this step"):
+        attached.end()
+    assert attached.policy.estimator.step == 0
+
+
+def test_a_step_whose_rollouts_all_failed_ends():
+    attached = Attached(ba.adaptive(), ["reward"])
+    attached.begin(NAMES[:2], NAMES, 4, 2)
+    assert attached.observe([], [], []) == {}
+    advantages_R, kept_R = attached.end()
+    assert (advantages_R.size, kept_R.size, attached.policy.estimator.step) == (0, 0, 1)
+
+
 def test_a_step_without_rollouts_does_not_end():
     attached = Attached(ba.uniform(), ["reward"])
     attached.begin(NAMES[:2], [], 8, 4)
