@@ -134,7 +134,7 @@ def refusals(facts: Facts, policy: Policy, options: Options) -> Iterator[Budgeta
         yield UnsupportedError(
             f"{policy} is Paced: its budget varies over the run, and GRPOTrainer generates {rows or 'as many'} rows at "
             "every step (GRPOConfig.generation_batch_size). Attach the policy without a plan; or use AsyncGRPOTrainer "
-            "with AdaptiveRolloutWorker(rollouts_per_step=), whose steps may have different sizes."
+            "with AdaptiveRolloutWorker(rollouts_per_step=), or verl, whose steps may have different sizes."
         )
     if options.generate > 1 and policy.keep is None:
         yield InputError(
