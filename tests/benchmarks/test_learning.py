@@ -205,3 +205,22 @@ def test_the_verdict_on_runs_of_known_success(table):
     for line in ("mean may be lower", "pass@64 is lower", "never reached"):
         assert f"{line}: slow." in text
     assert "fewer than two seeds: new." in text
+
+
+def test_a_policy_with_cheaper_rollouts_is_ahead_over_tokens(table):
+    against = importlib.import_module("against")
+
+    def row(policy, seed, tokens):
+        curve = [
+            {"rollouts": 256.0 * at, "tokens": tokens * 256.0 * at, "seconds": 1.0 * at, "expected": 0.1 * at}
+            for at in range(5)
+        ]
+        return {"policy": policy, "mix": "chain", "rate": 3e-4, "seed": seed, "steps": 4, "curve": curve}
+
+    rows = [row("adaptive", 0, 10), row("adaptive", 1, 10), row("adaptive_tokens", 0, 5), row("adaptive", 2, 10)]
+    text = against.compared(rows, "chain", ["adaptive", "adaptive_tokens"])
+    assert "chain: 1 seeds (0), 4 steps" in text
+    assert "| adaptive | 0.0003 | 0.400 | 10.00 | 0.200 | 0.100 | 0.200 |" in text
+    assert "| adaptive_tokens | 0.0003 | 0.400 | 5.00 | 0.200 (+0.000: +0.000) | 0.200 (+0.100: +0.100) |" in text
+    with pytest.raises(SystemExit, match="No seed of chain"):
+        against.compared(rows, "chain", ["adaptive", "uniform"])

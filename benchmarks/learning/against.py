@@ -1,0 +1,79 @@
+"""Success against rollouts, tokens and seconds: where rollouts differ in length, equal rollouts are not equal costs.
+
+    python benchmarks/learning/against.py --mix chain --policy adaptive --policy adaptive_tokens [RESULTS]
+
+For each of the three, the mean held-out success over a run up to what the cheapest of the compared runs spent, by the
+trapezoid rule, and in brackets the difference to the first policy: the mean and each seed's. Tokens are those of the
+completions. Seconds are of the clock, and mean little if the machine had other work. Only seeds and numbers of steps
+that all policies have are compared, each policy at its own rate.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mixes import MIXES
+from run import RIVALS, read
+
+COSTS = ("rollouts", "tokens", "seconds")
+Row = dict[str, Any]
+
+
+def mean_up_to(curve: list[dict[str, Any]], cost: str, most: float) -> float:
+    """The mean of the success over a cost from the start of the run to `most`.
+
+    >>> curve = [{"tokens": 0, "expected": 0.2}, {"tokens": 100, "expected": 0.4}, {"tokens": 200, "expected": 0.4}]
+    >>> round(mean_up_to(curve, "tokens", 150), 4)  # 0.3 over 100 tokens, then 0.4 over 50
+    0.3333
+    """
+    spent, success = (np.array([point[key] for point in curve], dtype=float) for key in (cost, "expected"))
+    first = float(spent[0])
+    ends = np.append(spent[spent < most], most)
+    return float(np.trapezoid(np.interp(ends, spent, success), ends) / (most - first))
+
+
+def compared(rows: list[Row], mix: str, policies: list[str]) -> str:
+    """The table, one row for each policy."""
+    runs = {
+        name: {(x["seed"], x["steps"]): x for x in rows if (x["policy"], x["mix"]) == (name, mix)} for name in policies
+    }
+    shared = sorted(set.intersection(*(set(each) for each in runs.values())))
+    if not shared:
+        raise SystemExit(f"No seed of {mix} that all of {', '.join(policies)} were run with.")
+    steps = ", ".join(sorted({str(at[1]) for at in shared}))
+    lines = [
+        f"{mix}: {len(shared)} seeds ({', '.join(str(at[0]) for at in shared)}), {steps} steps",
+        "",
+        "| policy | rate | end | tokens a rollout | over rollouts | over tokens | over seconds |",
+        "|---" * 7 + "|",
+    ]
+    for name in policies:
+        mine = [runs[name][at] for at in shared]
+        ends = [row["curve"][-1] for row in mine]
+        cells = [name, f"{mine[0]['rate']:g}", f"{np.mean([end['expected'] for end in ends]):.3f}"]
+        cells.append(f"{np.mean([end['tokens'] / end['rollouts'] for end in ends]):.2f}")
+        for cost in COSTS:
+            own, base = [], []
+            for at in shared:
+                most = min(runs[each][at]["curve"][-1][cost] for each in policies)
+                own.append(mean_up_to(runs[name][at]["curve"], cost, most))
+                base.append(mean_up_to(runs[policies[0]][at]["curve"], cost, most))
+            gains = np.subtract(own, base)
+            less = "" if name == policies[0] else f" ({gains.mean():+.3f}: {', '.join(f'{x:+.3f}' for x in gains)})"
+            cells.append(f"{np.mean(own):.3f}{less}")
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", nargs="?", type=Path, default=Path(__file__).with_name("results.jsonl"))
+    parser.add_argument("--mix", choices=MIXES, default="chain")
+    parser.add_argument("--policy", action="append", choices=RIVALS, required=True, help="the first is the control")
+    args = parser.parse_args()
+    print(compared(read(args.results), args.mix, args.policy))
+
+
+if __name__ == "__main__":
+    main()
