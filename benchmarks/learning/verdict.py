@@ -33,12 +33,12 @@ def paired(own: dict[int, Any], base: dict[int, Any]) -> tuple[NDArray[np.float6
 
 
 def verdict(rows: list[dict[str, Any]], name: str) -> str:
-    """The table, the geometric mean of the shares, and the mixes on which a promise is not kept.
+    """The table by rising gain, the geometric mean of the shares, and the mixes on which a promise is not kept.
 
     The mean may be lower where the interval of the difference goes below -0.01; pass@64 is where its mean does.
     """
     tuned = best_rates(rows, TUNING_SEEDS)
-    lines = [f"| {' | '.join(HEAD)} |".format(name), "|---" * len(HEAD) + "|"]
+    lines: list[tuple[float, str]] = []
     all_shares: list[list[float]] = []
     lower_mean, lower_coverage, never, few = fails = [list[str]() for _ in CHECKED]
     for mix in dict.fromkeys(row["mix"] for row in rows):
@@ -71,12 +71,13 @@ def verdict(rows: list[dict[str, Any]], name: str) -> str:
         cells += [f"{GENERATIONS.get(uniform, 8)}, {tuned[uniform, mix]:g}", f"{base.mean():.3f}", pass64[0]]
         cells += [f"{tuned[name, mix]:g}", f"{own.mean():.3f}", pass64[1]]
         cells += [f"{gain:+.3f} ({interval(gains)})", coverage]
-        lines.append(f"| {' | '.join(cells)} | {share[0]:.2f} ({interval(share[1:])}) |")
+        lines.append((gain, f"| {' | '.join(cells)} | {share[0]:.2f} ({interval(share[1:])}) |"))
     geometric = np.exp(np.log(np.array(all_shares)).mean(axis=0))
-    lines += ["", f"Geometric mean of the shares: {geometric[0]:.2f} ({interval(list(geometric[1:]))})."]
+    text = [f"| {' | '.join(HEAD)} |".format(name), "|---" * len(HEAD) + "|", *(line for _, line in sorted(lines))]
+    text += ["", f"Geometric mean of the shares: {geometric[0]:.2f} ({interval(list(geometric[1:]))})."]
     for what, mixes in zip(CHECKED, fails, strict=True):
-        lines.append(f"{what}: {', '.join(mixes) or 'on no mix'}.")
-    return "\n".join(lines)
+        text.append(f"{what}: {', '.join(mixes) or 'on no mix'}.")
+    return "\n".join(text)
 
 
 def main() -> None:
