@@ -71,7 +71,8 @@ def verdict(rows: list[dict[str, Any]], name: str) -> str:
         cells += [f"{GENERATIONS.get(uniform, 8)}, {tuned[uniform, mix]:g}", f"{base.mean():.3f}", pass64[0]]
         cells += [f"{tuned[name, mix]:g}", f"{own.mean():.3f}", pass64[1]]
         cells += [f"{gain:+.3f} ({interval(gains)})", coverage]
-        lines.append((gain, f"| {' | '.join(cells)} | {share[0]:.2f} ({interval(share[1:])}) |"))
+        cells.append(f"{share[0]:.2f} ({interval(share[1:])})".replace("inf", "never"))
+        lines.append((gain, f"| {' | '.join(cells)} |"))
     geometric = np.exp(np.log(np.array(all_shares)).mean(axis=0))
     text = [f"| {' | '.join(HEAD)} |".format(name), "|---" * len(HEAD) + "|", *(line for _, line in sorted(lines))]
     text += ["", f"Geometric mean of the shares: {geometric[0]:.2f} ({interval(list(geometric[1:]))})."]
