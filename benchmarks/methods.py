@@ -92,19 +92,20 @@ def standings() -> dict[str, str]:
     sys.path.insert(0, str(folder))
     try:
         from run import read
-        from table import collect, over_mixes
+        from table import BEST, best_uniform, collect, over_mixes
     finally:
         sys.path.remove(str(folder))
     rows = read(folder / "results.jsonl")
     mixes = list(dict.fromkeys(row["mix"] for row in rows))
     tables = {mix: collect(rows, mix)[0] for mix in mixes}
+    bases = {mix: best_uniform(rows, mix, curves) for mix, curves in tables.items()}
     standing = {}
     for method in METHODS:
         name = LEARNED_AS.get(method.name, method.name)
-        ran = {mix: curves for mix, curves in tables.items() if name in curves and "uniform" in curves}
+        ran = {mix: curves for mix, curves in tables.items() if name in curves and bases[mix] in curves}
         if ran:
             seeds = min(len(curves[name]) for curves in ran.values())
-            gain = "0" if name == "uniform" else over_mixes(ran, name, "uniform")
+            gain = "0" if name == "uniform" else over_mixes(ran, name, BEST, bases)
             standing[method.name] = f"{gain}; {_number(len(ran), 'mix')}, {_number(seeds, 'seed')}"
     return standing
 
@@ -145,7 +146,8 @@ def page(measured: dict[str, dict[str, Any]]) -> str:
         "generates more than once, *baseline policy* that the policy computes the baseline (`Policy.expect`).",
         f"- *Decides in*: a step of {ROLLOUTS:,} rollouts over {PROMPTS:,} prompts, all its rounds; for methods that "
         f"choose prompts also over {CANDIDATES:,} candidates. Medians of processor time on a machine with 2 cores.",
-        "- *Learning*: mean held-out success over a run less uniform's, at the same number of rollouts generated, each "
+        "- *Learning*: mean held-out success over a run less that of uniform groups of the best size, at the same "
+        "number of rollouts generated, each "
         "at its own tuned learning rate (95 % interval over seeds), averaged over the mixes that the method was run "
         "on; see `benchmarks/learning`. The ranking is that of a tiny model and may differ for yours.",
         "- *Logged rewards*: share of the oracle's gain in mixed groups over uniform on a real GRPO log, inside the "
