@@ -76,17 +76,23 @@ def difference(gains: NDArray[np.float64], seed: int = 0) -> list[float]:
     return [float(gains.mean()), *(float(gains[d].mean()) for d in drawn(len(gains), seed))]
 
 
+def with_interval(values: list[float]) -> str:
+    """A gain and its interval: of all seeds first, then of each draw of them."""
+    return f"{values[0]:+.3f} ({interval(values[1:])})"
+
+
+def share_with_interval(values: list[float]) -> str:
+    """A share and its interval; "never" where the end is not reached."""
+    return f"{f'{values[0]:.2f}' if np.isfinite(values[0]) else 'never'} ({interval(values[1:])})"
+
+
 def summary(curves: Curves, base: Curves, rollouts: NDArray[np.float64], seed: int = 0) -> dict[str, str]:
     """One row of the table: `curves` of a policy and `base` of uniform, on the same seeds in the same order."""
-    share, *some_shares = shares(curves, base, rollouts, seed)
-    gain, *gains = difference(curves - base, seed)
     return {
         "final": f"{curves[:, -1].mean():.3f}",
         "mean": f"{curves.mean():.3f}",
-        "mean less uniform's": f"{gain:+.3f} ({interval(gains)})",
-        "to uniform's end": f"{share:.2f} ({interval(some_shares)})"
-        if np.isfinite(share)
-        else f"never ({interval(some_shares)})",
+        "mean less uniform's": with_interval(difference(curves - base, seed)),
+        "to uniform's end": share_with_interval(shares(curves, base, rollouts, seed)),
     }
 
 

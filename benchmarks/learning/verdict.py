@@ -15,7 +15,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from run import GENERATIONS, best_rates, read
-from table import TUNING_SEEDS, best_uniform, collect, difference, interval, of_table, shares
+from table import (
+    TUNING_SEEDS,
+    best_uniform,
+    collect,
+    difference,
+    interval,
+    of_table,
+    share_with_interval,
+    shares,
+    with_interval,
+)
 
 _COVERAGE = "pass64"
 HEAD = (
@@ -48,7 +58,7 @@ def verdict(rows: list[dict[str, Any]], name: str) -> str:
         if len(own) < 2:
             few.append(mix)
             continue
-        gain, *gains = difference(own.mean(axis=1) - base.mean(axis=1))
+        gains = difference(own.mean(axis=1) - base.mean(axis=1))
         ends: dict[str, dict[int, float]] = {name: {}, uniform: {}}
         for row in of_table(rows, mix):
             if row["policy"] in ends and _COVERAGE in row["curve"][-1]:
@@ -56,13 +66,13 @@ def verdict(rows: list[dict[str, Any]], name: str) -> str:
         coverage, pass64 = "not recorded", ["not recorded"] * 2
         own_ends, base_ends = paired(ends[name], ends[uniform])
         if len(own_ends) > 1:
-            rise, *rises = difference(own_ends - base_ends)
-            coverage = f"{rise:+.3f} ({interval(rises)})"
+            rises = difference(own_ends - base_ends)
+            coverage = with_interval(rises)
             pass64 = [f"{base_ends.mean():.3f}", f"{own_ends.mean():.3f}"]
-            if rise < -PASS64_MAY_FALL:
+            if rises[0] < -PASS64_MAY_FALL:
                 lower_coverage.append(mix)
         share = shares(own, base, grid)
-        if float(np.percentile(gains, 2.5, method="nearest")) <= -MEAN_MAY_FALL:
+        if float(np.percentile(gains[1:], 2.5, method="nearest")) <= -MEAN_MAY_FALL:
             lower_mean.append(mix)
         if not np.isfinite(share[0]):
             never.append(mix)
@@ -70,9 +80,8 @@ def verdict(rows: list[dict[str, Any]], name: str) -> str:
         cells = [mix, str(len(own)), f"{own[:, 0].mean():.3f}"]
         cells += [f"{GENERATIONS.get(uniform, 8)}, {tuned[uniform, mix]:g}", f"{base.mean():.3f}", pass64[0]]
         cells += [f"{tuned[name, mix]:g}", f"{own.mean():.3f}", pass64[1]]
-        cells += [f"{gain:+.3f} ({interval(gains)})", coverage]
-        cells.append(f"{share[0]:.2f} ({interval(share[1:])})".replace("inf", "never"))
-        lines.append((gain, f"| {' | '.join(cells)} |"))
+        cells += [with_interval(gains), coverage, share_with_interval(share)]
+        lines.append((gains[0], f"| {' | '.join(cells)} |"))
     geometric = np.exp(np.log(np.array(all_shares)).mean(axis=0))
     text = [f"| {' | '.join(HEAD)} |".format(name), "|---" * len(HEAD) + "|", *(line for _, line in sorted(lines))]
     text += ["", f"Geometric mean of the shares: {geometric[0]:.2f} ({interval(list(geometric[1:]))})."]

@@ -48,12 +48,12 @@ class RayPool:
 
     def shutdown(self, kill: bool) -> None:
         left = [task.ref for task in self._tasks] if kill else []
-        for _ in range(CANCELLATIONS if left else 0):
+        for _ in range(CANCELLATIONS):
+            if not left:
+                break
             for ref in left:  # nothing changes for those that have ended
                 self._ray.cancel(ref, force=True)
             _, left = self._ray.wait(left, num_returns=len(left), timeout=1)
-            if not left:
-                break
 
 
 def _run(given: tuple[Callable[[Any, int], Any], Any], at: int) -> Any:

@@ -93,11 +93,12 @@ class Attached:
             why = "decides in rounds" if self._step.in_rounds() else "generates more rollouts than it trains on"
             raise UnsupportedError(f"{self.policy} {why}; this trainer trains at once on all that it generates.")
         if self._ledger is not None and not self._written:  # lines of a run that was killed after its last `save` end
-            texts = self._texts
-            texts_of = lambda ids: {name: texts[name] for name in ids if name in texts}  # noqa: E731
-            self._written = [Written(self._ledger, self.policy.estimator.step, texts_of)]
+            self._written = [Written(self._ledger, self.policy.estimator.step, self._texts_of)]
         self._rounds, self._measure = [], None
         return self._requested()
+
+    def _texts_of(self, ids: Sequence[Id]) -> Mapping[Id, str]:
+        return {name: self._texts[name] for name in ids if name in self._texts}
 
     def _requested(self) -> dict[Id, int]:
         counts_P = self._step.request().tolist()

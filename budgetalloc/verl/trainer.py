@@ -83,8 +83,10 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
             check_decisions(self.policy, self.options, pool, self._rollouts, self._group)
             if shared := self.prompts.said_once():
                 logger.warning(shared)
-        for rollouts in rollouts_of_steps(self.policy, self._rollouts):
-            self.quotas = self.options.quotas_of(self.prompts, self.policy, rollouts, self._group)
+        self.quotas = self.options.quotas_of(self.prompts, self.policy, self._rollouts, self._group)
+        if self.quotas is not None:
+            for rollouts in rollouts_of_steps(self.policy, self._rollouts):
+                self.quotas.check(self.policy, self.options.bounds, rollouts, self._group)
 
     # --- a step ------------------------------------------------------------------------------------------------------
 
@@ -176,7 +178,6 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
     def __init__(self, config: Any) -> None:
         super().__init__(config)
         self._step: Any = None  # the policy's step under way
-        self._wanted = self._rollouts  # its rollouts to train on
         self._kept_R = np.zeros(0, dtype=np.int64)  # its rollouts that are trained on
         self._id_of: dict[str, Id] = {}  # the prompt of each of its groups, by verl's uid
 
@@ -187,8 +188,8 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
         if candidates != "all":
             batch = super()._next_train_batch(num_prompts)
             ids = self._names_of(batch)
-        self._wanted = self.policy.rollouts(self._rollouts) if isinstance(self.policy, Paced) else self._rollouts
-        self._step = step = self._begin(ids, self._wanted)
+        rollouts = self.policy.rollouts(self._rollouts) if isinstance(self.policy, Paced) else self._rollouts
+        self._step = step = self._begin(ids, rollouts)
         if not self.options.keep_batch:
             rows, ids, counts = rows_to_roll_out(step, ids, None if candidates == 1 else self.prompts)
             batch = tensordict_utils.index_select_tensor_dict(batch, rows) if candidates == 1 else self._batch_of(rows)
@@ -214,7 +215,7 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
         """verl's batch; of a policy that generates more than it trains on, with the rollouts that it keeps."""
         if self.options.generate > 1:
             sessions = self._observed(batch)
-            self._kept_R = np.sort(kept(self.policy, self.batch, self._wanted))
+            self._kept_R = np.sort(kept(self.policy, self.batch, self._rollouts))
             if len(set(self._kept_R.tolist())) < len(self._kept_R):
                 raise UnsupportedError(
                     f"{self.policy} trains on a rollout several times, and verl's TransferQueue has each once. Use "

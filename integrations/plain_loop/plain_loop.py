@@ -38,11 +38,11 @@ def train(
         prompts, group: Of a trainer without a policy: a step has prompts * group rollouts.
         sampling: For `model.generate`, such as max_new_tokens=256.
     """
-    policy, optimizer = attached.policy, torch.optim.AdamW(model.parameters(), learning_rate)
+    policy, optimizer, pool = attached.policy, torch.optim.AdamW(model.parameters(), learning_rate), list(texts)
     for _ in range(steps):
         number = policy.estimator.step  # goes on after attached.load
-        own_ids = np.random.default_rng([policy.seed, number]).choice(list(texts), prompts, replace=False).tolist()
-        counts, ids_R, rows, rewards_R = attached.begin(own_ids, list(texts), prompts * group, group), [], [], []
+        own_ids = np.random.default_rng([policy.seed, number]).choice(pool, prompts, replace=False).tolist()
+        counts, ids_R, rows, rewards_R = attached.begin(own_ids, pool, prompts * group, group), [], [], []
         while counts:  # once, or in rounds that use the rewards of the rounds before
             ids_K = [name for name, count in counts.items() for _ in range(count)]
             rows_K = sample(model, tokenizer, [texts[name] for name in ids_K], **sampling)

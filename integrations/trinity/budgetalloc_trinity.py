@@ -7,7 +7,6 @@ import numpy as np
 from trinity.buffer.selector.selector import BaseSelector
 
 import budgetalloc as ba
-from budgetalloc.beliefs.rewards import check_rewards
 from budgetalloc.policies.methods import method_of
 
 
@@ -33,7 +32,11 @@ class Selector(BaseSelector):
     def feedback(self, indices: list[int], values: list[float]) -> None:
         """The pass rates of the tasks of a step (PassRateCalculator), which are those of n rollouts each."""
         self.waiting.difference_update(indices)
-        passed_GN = np.arange(self.n) < np.rint(check_rewards(values, len(indices), "values") * self.n)[:, None]
+        if not all(0 <= value <= 1 for value in values):
+            raise ba.InputError(
+                f"values={values}: use a reward of 0 or 1 for each rollout, for these to be pass rates."
+            )
+        passed_GN = np.arange(self.n) < np.rint(np.multiply(values, self.n))[:, None]
         self.policy.observe(np.repeat(indices, self.n), passed_GN.ravel())
 
     def state_dict(self) -> dict[str, Any]:
