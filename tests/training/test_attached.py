@@ -177,6 +177,7 @@ def test_a_prompt_of_another_step_is_named_and_the_policy_learns_nothing():
     assert attached.policy.estimator.step == 0
 
 
+@pytest.mark.filterwarnings("error")  # of means of nothing
 def test_a_step_whose_rollouts_all_failed_ends():
     attached = Attached(ba.adaptive(), ["reward"])
     attached.begin(NAMES[:2], NAMES, 4, 2)
