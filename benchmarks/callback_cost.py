@@ -1,40 +1,41 @@
-"""The callback's share of a training step on the tiny test-bed: processor time, beside plain TRL in one run.
+"""The callback's share of a training step on the tiny test-bed, beside plain TRL in one run; for idle cores.
 
     python benchmarks/callback_cost.py [--steps 60] [--pools 2080 100100 1001000]
 
-The callback's own time is what the metric budgetalloc/seconds covers: deciding, learning and logging, without TRL's
-generation. Processor time depends less on other programs than wall-clock time. A pool is the test-bed's, repeated under
-other names where it is too small; `benchmarks/scale_of_pool.py` has the times of the decisions alone.
+The callback's own time is what the metric budgetalloc/seconds covers: how long the trainer waits while the callback
+decides, learns and logs, without TRL's generation. `adaptive` decides in a thread while the trainer computes gradients;
+"adaptive, then" is the same without the thread. A pool is the test-bed's, repeated under other names where it is too
+small; `benchmarks/scale_of_pool.py` has the processor times of the decisions alone.
 """
 
 import argparse
 import statistics
 import time
-from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 from transformers import TrainerCallback
 
 import budgetalloc as ba
 from budgetalloc.cli.testbed import skills
 from budgetalloc.cli.testbed.train import train
-from budgetalloc.trl import AdaptiveGRPOCallback, step
+from budgetalloc.trl import AdaptiveGRPOCallback, callback
 
 PER_SKILL = 3_850
 WARM = 4  # steps that are not counted
 
 
 class Steps(TrainerCallback):  # type: ignore[misc]
-    """The processor time of each step, in milliseconds."""
+    """The time of each step, in milliseconds."""
 
     def __init__(self) -> None:
         self.milliseconds: list[float] = []
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
-        self._begun = time.process_time()
+        self._begun = time.perf_counter()
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
-        self.milliseconds.append(1000 * (time.process_time() - self._begun))
+        self.milliseconds.append(1000 * (time.perf_counter() - self._begun))
 
 
 def rows(prompts: int) -> list[dict[str, Any]]:
@@ -67,15 +68,17 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--pools", type=int, nargs="+", default=[2_080, 100_100, 1_001_000])
     options = parser.parse_args()
-    step.time = SimpleNamespace(perf_counter=time.process_time)  # type: ignore[attr-defined]  # what the metric reads
-    print(f"{'prompts':>10} {'policy':<12}{'callback ms':>12}{'step ms':>10}{'share':>8}   (256 rollouts a step)")
+    print(f"{'prompts':>10} {'policy':<15}{'callback ms':>12}{'step ms':>10}{'share':>8}   (256 rollouts a step)")
     for prompts in options.pools:
         small = prompts < 10_000
-        policies = {"plain TRL": None, "uniform": ba.uniform(), "knapsack": ba.knapsack(), "adaptive": ba.adaptive()}
+        policies = {"plain TRL": None, "adaptive": ba.adaptive(), "adaptive, then": ba.adaptive()}
+        if small:
+            policies |= {"uniform": ba.uniform(), "knapsack": ba.knapsack()}
         for name, policy in policies.items():
-            if small or name in ("plain TRL", "adaptive"):
+            may = (lambda *_: False) if name == "adaptive, then" else callback.may_decide_ahead
+            with mock.patch.object(callback, "may_decide_ahead", may):
                 row = step_cost(policy, options.steps if small else max(options.steps // 5, 4), prompts)
-                print("{:>10,} {:<12}{:>12.2f}{:>10.1f}{:>8.1%}".format(prompts, name, *row), flush=True)
+            print("{:>10,} {:<15}{:>12.2f}{:>10.1f}{:>8.2%}".format(prompts, name, *row), flush=True)
 
 
 if __name__ == "__main__":

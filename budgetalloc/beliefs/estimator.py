@@ -13,7 +13,7 @@ from budgetalloc.beliefs.graded import after_move, rescaled, spread
 from budgetalloc.beliefs.ids import Id, check_ids, factorize
 from budgetalloc.beliefs.pool import Index
 from budgetalloc.beliefs.pooled import Drift, moved_evidence, pooled_prior
-from budgetalloc.beliefs.posterior import Beta, FloatArray, constant
+from budgetalloc.beliefs.posterior import Beta, FloatArray, constant, unchecked
 from budgetalloc.beliefs.rewards import check_rewards
 from budgetalloc.beliefs.saved import read_evidence
 from budgetalloc.budget import IntArray
@@ -131,7 +131,8 @@ class BetaEstimator:
         # The last entry is the prior, which is that of a prompt never seen: its place is -1.
         ungraded = np.broadcast_to(1.0, at_P.size)
         spread_P = spread(alpha_K, beta_K, graded_K).take(at_P) if graded_K.any() else ungraded
-        return Beta(constant(alpha_K.take(at_P)), constant(beta_K.take(at_P)), spread_P)
+        Beta(constant(alpha_K), constant(beta_K))  # checks them
+        return unchecked(Beta, alpha_P=alpha_K.take(at_P), beta_P=beta_K.take(at_P), spread_P=spread_P)
 
     def _beliefs(self, at_P: IntArray) -> Beta:
         """The beliefs in these rows."""

@@ -56,9 +56,9 @@ def factorize(ids_R: Sequence[Id]) -> tuple[list[Id], NDArray[np.int64]]:
     >>> factorize(["b", "a", "b"])
     (['b', 'a'], array([0, 1, 0]))
     """
-    ids_G = list(dict.fromkeys(ids_R))
-    place = dict(zip(ids_G, range(len(ids_G)), strict=True))
-    return ids_G, np.fromiter(map(place.__getitem__, ids_R), dtype=np.int64, count=len(ids_R))
+    place: dict[Id, int] = {}
+    group_R = [place.setdefault(x, len(place)) for x in ids_R]
+    return list(place), np.array(group_R, dtype=np.int64)
 
 
 def text_id(prompt: Any, unknown: Callable[[Any], Any] | None = None) -> str:

@@ -6,7 +6,7 @@ A Thompson draw, the plug-in mean and the full posterior differ only in the beli
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from budgetalloc.errors import InputError, check_array, check_integer, check_rng, shown
 
 FloatArray = NDArray[np.float64]
+T = TypeVar("T")
 _MOST_CELLS = 200_000_000  # values of 8 bytes in one table
 _MOST_POWER = 64
 _BLOCK_CELLS = 2**17
@@ -52,6 +53,16 @@ def constant(values_P: FloatArray) -> FloatArray:
     """The array, which nobody can write to from now on."""
     values_P.flags.writeable = False
     return values_P
+
+
+def unchecked(kind: type[T], **columns: FloatArray) -> T:
+    """A `Beta` or a `Point` of columns that are known to be valid, such as parts of another belief's.
+
+    A step takes many parts, and over a million prompts each check reads several megabytes.
+    """
+    belief = object.__new__(kind)
+    vars(belief).update({name: constant(column) for name, column in columns.items()})
+    return belief
 
 
 def _spread(spread_P: ArrayLike | None, prompts: int) -> FloatArray:
@@ -144,7 +155,7 @@ class Beta:
     def sample(self, rng: np.random.Generator) -> "Point":
         """One draw of every prompt's rate, as Thompson sampling uses it; the spread stays."""
         check_rng(rng)
-        return Point(constant(rng.beta(self.alpha_P, self.beta_P)), self.spread_P)
+        return unchecked(Point, p_P=rng.beta(self.alpha_P, self.beta_P), spread_P=self.spread_P)
 
     def take(self, index: ArrayLike) -> "Beta":
         """The beliefs at these indices, which may repeat: `take(group_R)` gives one belief per rollout."""
@@ -156,7 +167,7 @@ class Beta:
             at = at.astype(np.int64)
         if at.dtype.kind not in "iu" or at.ndim != 1 or ((at < 0) | (at >= len(self))).any():
             raise InputError(f"index={shown(index)}: give a list of places from 0 to {len(self) - 1}.")
-        return Beta(constant(self.alpha_P[at]), constant(self.beta_P[at]), constant(self.spread_P[at]))
+        return unchecked(Beta, alpha_P=self.alpha_P[at], beta_P=self.beta_P[at], spread_P=self.spread_P[at])
 
 
 @dataclass(frozen=True, eq=False)

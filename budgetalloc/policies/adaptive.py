@@ -9,6 +9,7 @@ from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.posterior import Belief
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_flag, check_integer, shown
+from budgetalloc.policies.advantages import Scale
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.compose import spend
 from budgetalloc.policies.costs.prices import least_groups
@@ -106,7 +107,8 @@ def sampled(
         return counts_P
 
     estimator = BetaEstimator(prior=prior, discount=discount, idle=idle, drift=drift)
-    needs = Needs(candidates="all", baseline="posterior", scale="group" if groups else "batch", min_group=1, costs=True)
+    scale: Scale = "group" if groups else "batch"
+    needs = Needs(candidates="all", baseline="posterior", scale=scale, min_group=1, costs=True, ahead=True)
     settings = f"power={power}, draw={draw}, prior={prior!r}, discount={discount}, idle={idle}, drift={drift}"
     settings += f", groups={groups}"
     return Policy(f"sampled({settings}, seed={seed})", decide, estimator, seed, needs)

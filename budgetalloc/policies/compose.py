@@ -92,7 +92,7 @@ def knapsack(
 
     estimator = BetaEstimator(prior=prior, discount=discount, idle=idle, drift=drift)
     name = f"knapsack(value={_name(value)}, belief={belief!r}, {_settings(estimator)}, seed={seed})"
-    return Policy(name, decide, estimator, seed, Needs(baseline="group", costs=True))
+    return Policy(name, decide, estimator, seed, Needs(baseline="group", costs=True, ahead=True))
 
 
 def thompson(
@@ -130,7 +130,7 @@ def thompson(
 
     estimator = BetaEstimator(prior=prior, discount=discount, idle=idle, drift=drift)
     name = f"thompson(value={_name(value)}, {_settings(estimator)}, seed={seed})"
-    return Policy(name, decide, estimator, seed, Needs(candidates="all", baseline="group", costs=True))
+    return Policy(name, decide, estimator, seed, Needs(candidates="all", baseline="group", costs=True, ahead=True))
 
 
 def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> IntArray:

@@ -26,6 +26,8 @@ class Needs:
         generate: Rollouts that a step may generate per rollout that it trains on.
         min_group: Smallest group that is not empty: 1 where the baseline does not need the group.
         costs: Whether the decision weighs what rollouts cost (`View.costs_P`), if the trainer is asked to.
+        ahead: Whether the decision reads nothing but its `View`, so that a trainer may ask for it as soon as the step
+            before has ended, in a thread.
     """
 
     candidates: int | Literal["all"] = 1
@@ -36,6 +38,7 @@ class Needs:
     generate: int = 1
     min_group: int = 2
     costs: bool = False
+    ahead: bool = False
 
     def __post_init__(self) -> None:
         if not (isinstance(self.candidates, str) and self.candidates == "all"):
@@ -47,6 +50,7 @@ class Needs:
         check_choice("weight", self.weight, get_args(Weight))
         check_flag("keep_batch", self.keep_batch)
         check_flag("costs", self.costs)
+        check_flag("ahead", self.ahead)
         check_integer("generate", self.generate, 1)
         check_integer("min_group", self.min_group, 1)
 

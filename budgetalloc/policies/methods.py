@@ -127,7 +127,7 @@ class Method:
         needs = {
             k: v
             for k, v in asdict(self.build(seed=0).needs).items()
-            if v != plain[k] and k not in ("keep_batch", "costs")
+            if v != plain[k] and k not in ("keep_batch", "costs", "ahead")
         }
         return needs | ({"rounds": True} if self.in_rounds() else {})
 

@@ -196,6 +196,11 @@ class Step:
             return
         self._seen.append((ids, rewards, success))
 
+    def belief_of(self, ids_R: Iterable[Any]) -> Beta:
+        """The belief about each row's prompt before this step, shape (R,); raises `InputError` for a prompt that is not
+        of this step."""
+        return self._belief_P.take(self._places(check_ids(ids_R, "ids_R")))
+
     def baseline_belief(self, ids_R: Iterable[Any], success_R: ArrayLike, spread: float = 1.0) -> Beta:
         """The belief about each row's prompt before this step, for `baseline="posterior"`: shape (R,).
 
@@ -247,10 +252,14 @@ class Step:
         ids = check_ids(ids_R, "ids_R")
         success = check_rewards(success_R, len(ids), "success_R")
         ids_G, group_R = factorize(ids)
-        at_G = self._shuffled.find(ids_G)
-        if (at_G < 0).any():
-            raise InputError(f"ids_R holds {ids_G[int(np.argmin(at_G))]!r}, which is not a prompt of this step.")
-        return at_G, group_R, success
+        return self._places(ids_G), group_R, success
+
+    def _places(self, ids: list[Id]) -> IntArray:
+        """The place of each prompt in the view."""
+        at = self._shuffled.find(ids)
+        if (at < 0).any():
+            raise InputError(f"ids_R holds {ids[int(np.argmin(at))]!r}, which is not a prompt of this step.")
+        return at
 
     def end(self) -> None:
         """Ends the step: the policy learns from all observed rewards."""

@@ -100,6 +100,11 @@ class Batch:
         return np.bincount(self.group_R)
 
     @property
+    def first_G(self) -> IntArray:
+        """The first row of each group; groups are numbered in the order in which they appear."""
+        return np.flatnonzero(np.diff(np.maximum.accumulate(self.group_R), prepend=-1))
+
+    @property
     def counts_R(self) -> IntArray:
         """Rollouts of each rollout's group."""
         return self.counts_G[self.group_R]
@@ -143,7 +148,7 @@ class Batch:
             success_R=success_R,
             lengths_R=np.concatenate([each.lengths_R for each in rounds]),
             hinted_R=np.repeat([each.hinted for each in rounds], [len(each.ids_R) for each in rounds]),
-            belief_R=step.policy.belief(ids_R),
+            belief_R=step.belief_of(ids_R),
             prior=Beta(np.array([alpha]), np.array([beta])),
             baseline_R=step.baseline_belief(ids_R, success_R, earlier.spread),
             expected_R=step.expected_success(ids_R, success_R),

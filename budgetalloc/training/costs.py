@@ -121,7 +121,7 @@ class Costs:
         prompt_R, rows = batch.prompt_lengths_R, np.flatnonzero(~batch.hinted_R)
         ids_K = [batch.ids_R[at] for at in rows.tolist()]
         self.lengths.observe(ids_K, batch.lengths_R[rows], batch.success_R[rows], prompt_R[rows])
-        once = prompt_R[np.unique(batch.group_R, return_index=True)[1]].sum()
+        once = prompt_R[batch.first_G].sum()
         self._spent = np.array([len(batch), once, prompt_R.sum(), batch.lengths_R.sum()], dtype=np.float64)
 
     def described(self, batch: Batch) -> dict[str, float]:
@@ -131,10 +131,9 @@ class Costs:
         """
         if self.price is None or batch.prompt_lengths_R is None:
             return {}
-        first_G = np.unique(batch.group_R, return_index=True)[1]
         foreseen = self.expected(batch.ids_R, batch.belief_R)
         real = self.price(batch.prompt_lengths_R.astype(np.float64), np.maximum(batch.lengths_R, 1).astype(np.float64))
-        means = ((once_R[first_G].sum() + each_R.sum()) / len(batch) for once_R, each_R in (foreseen, real))
+        means = ((once_R[batch.first_G].sum() + each_R.sum()) / len(batch) for once_R, each_R in (foreseen, real))
         return dict(zip(("cost/expected", "cost/rollout"), map(float, means), strict=True))
 
     def state_dict(self) -> dict[str, Any]:

@@ -44,16 +44,17 @@ def describe(
 
 def _of_groups(batch: Batch) -> dict[str, float]:
     """Statistics of groups of several rollouts; empty if every group is one rollout."""
-    unhinted = np.flatnonzero(~batch.hinted_R)
-    _, first, group_R = np.unique(batch.group_R[unhinted], return_index=True, return_inverse=True)
-    n_G = np.bincount(group_R)
+    unhinted = ~batch.hinted_R
+    group_R = batch.group_R[unhinted]
+    n_G = np.bincount(group_R, minlength=len(batch.first_G))
     if n_G.max() == 1:
         return {}
     low_G, high_G = extremes(batch.success_R[unhinted], group_R, len(n_G))
     mixed_G = mixed_groups(batch.rewards_R[unhinted], group_R, len(n_G))
     scored_G = np.isfinite(low_G)
-    chance_G = _at_count(batch.belief_R.take(unhinted[first]), n_G)
-    counts = {"min": n_G.min(), "mean": n_G.mean(), "max": n_G.max()}
+    chance_G = _at_count(batch.belief_R.take(batch.first_G), n_G)
+    met_G = n_G[n_G > 0]
+    counts = {"min": met_G.min(), "mean": met_G.mean(), "max": met_G.max()}
     return {
         "frac_mixed": float(np.mean(mixed_G[scored_G])),
         "frac_all_pass": float(np.mean(low_G[scored_G] > 1 - EQUAL)),
@@ -123,5 +124,5 @@ def share_without_spread(batch: Batch) -> float:
 
 def _at_count(belief_P: Beta, n_P: IntArray) -> FloatArray:
     """The chance of a mixed group for each prompt at its own count."""
-    counts_N, column_P = np.unique(n_P, return_inverse=True)
-    return np.asarray(mixed_group(belief_P, counts_N)[np.arange(len(n_P)), column_P])
+    counts_N = np.flatnonzero(np.bincount(n_P))
+    return np.asarray(mixed_group(belief_P, counts_N)[np.arange(len(n_P)), np.searchsorted(counts_N, n_P)])

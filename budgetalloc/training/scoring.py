@@ -115,7 +115,8 @@ class Scoring:
     ) -> None:
         """Learns from all rounds of a finished step; if the range has grown, beliefs and memory are rescaled."""
         self.sums = self.sums.faded().plus(success_R, rewards_R)
-        self._only_01_F, self._gave_1_F = self._shown(scores_RF)
+        if len(self.names) > 1:  # there is no choice to make among one
+            self._only_01_F, self._gave_1_F = self._shown(scores_RF)
         self._rollouts += len(rewards_R)
         if self.rule is None:
             self.rule = measure.rule

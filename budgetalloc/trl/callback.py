@@ -20,6 +20,7 @@ from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.success import Success
 from budgetalloc.training.watch import Watch
 from budgetalloc.training.written import Written
+from budgetalloc.trl.ahead import Ahead, may_decide_ahead
 from budgetalloc.trl.checkpoints import restoring_with, saving_with, whole_or_refused
 from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
 from budgetalloc.trl.experimental.reuse import Reuse
@@ -218,7 +219,10 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             written=written,
             trackers=self.trackers,
             watch=Watch(),
+            ahead=Ahead() if may_decide_ahead(trainer, self.policy.needs, self.options) else None,
         )
+        if training.ahead is not None:
+            self._held.callback(training.ahead.close)
 
         @wraps(generate)
         def generate_and_score(inputs: list[dict[str, Any]]) -> dict[str, Any]:

@@ -8,44 +8,71 @@ from typing import Any
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.policies import Step
 from budgetalloc.training.prompts import turns
+from budgetalloc.trl.ahead import Opened
 from budgetalloc.trl.processes import decided_by_first, gather, my_share
 from budgetalloc.trl.training import Rows, Training
 
 _CONSTANT = frozenset((str, int, float, bool, bytes, type(None)))
 
 
-def open_step(training: Training, inputs: Rows) -> tuple[Step, list[Id]]:
-    """The policy's step, and the prompt of each row of all processes if the loader's rows are the candidates."""
-    options, accelerator = training.options, training.trainer.accelerator
-    from_loader = options.bounds.candidates != "all"
+def open_step(training: Training, inputs: Rows) -> Opened:
+    """The policy's step."""
+    if training.ahead is not None:
+        opened = training.ahead.take((training.policy.estimator.step, len(inputs)))
+        if opened is not None:
+            return opened
+    accelerator = training.trainer.accelerator
+    from_loader = training.options.bounds.candidates != "all"
     own_ids_R = gather(accelerator, training.prompts.ids(inputs) if from_loader else [])
-    rollouts, size = len(inputs) * accelerator.num_processes, training.trainer.num_generations
-    step = options.begin(
-        training.policy, training.quotas, own_ids_R, training.pool, rollouts, size, training.costs.of_step
-    )
-    return step, own_ids_R
+    return Opened(_begin(training, own_ids_R, len(inputs) * accelerator.num_processes), own_ids_R)
 
 
-def decide(training: Training, step: Step, own_ids_R: list[Id], inputs: Rows) -> Iterator[tuple[list[Id], Rows]]:
+def open_next(training: Training, rollouts: int) -> None:
+    """Begins the next step in a thread, if its decision follows from what is known now."""
+
+    def opened() -> Opened:
+        step = _begin(training, [], rollouts)
+        ids_R, _ = _request(step)
+        rows = rows_of(training, _with_turns(training, ids_R, 0), {})
+        return Opened(step, [], (ids_R, rows) if ids_R else None)
+
+    if training.ahead is not None:
+        training.ahead.begin((training.policy.estimator.step, rollouts), opened)
+
+
+def _begin(training: Training, own_ids_R: list[Id], rollouts: int) -> Step:
+    size, costs = training.trainer.num_generations, training.costs.of_step
+    return training.options.begin(training.policy, training.quotas, own_ids_R, training.pool, rollouts, size, costs)
+
+
+def _request(step: Step) -> tuple[list[Id], bool]:
+    return step.ids_P.repeat(step.request()), step.hinted
+
+
+def _with_turns(training: Training, ids_R: list[Id], number: int) -> list[tuple[Id, int]]:
+    """The turn of each rollout of this round among the rows of its prompt."""
+    turn_R = turns(ids_R, [training.policy.seed, training.policy.estimator.step, number, 3])
+    return list(zip(ids_R, turn_R, strict=True))
+
+
+def decide(training: Training, opened: Opened, inputs: Rows) -> Iterator[tuple[list[Id], Rows]]:
     """For each round: the prompts of all processes' rows, and the rows of this process.
 
     Process 0 decides and broadcasts the decision. All processes observe the rewards of all.
     """
     if training.options.keep_batch:
-        yield own_ids_R, inputs
+        yield opened.own_ids_R, inputs
         return
-    accelerator = training.trainer.accelerator
+    step, accelerator = opened.step, training.trainer.accelerator
     own_rows = rows_of_batch(training, inputs) if training.options.bounds.candidates == 1 else {}
-
-    def request() -> tuple[list[Id], bool]:
-        return step.ids_P.repeat(step.request()), step.hinted
-
-    for number in itertools.count():
-        ids_R, step.hinted = decided_by_first(accelerator, request)
+    if opened.first is not None:
+        yield opened.first
+    for number in itertools.count(0 if opened.first is None else 1):
+        ids_R, step.hinted = decided_by_first(accelerator, lambda: _request(step))
         if not ids_R:
             return
-        turn_R = turns(ids_R, [training.policy.seed, training.policy.estimator.step, number, 3])
-        mine_R = my_share(list(zip(ids_R, turn_R, strict=True)), accelerator.process_index, accelerator.num_processes)
+        turn_R = _with_turns(training, ids_R, number)
+        mine_R = my_share(turn_R, accelerator.process_index, accelerator.num_processes)
         yield ids_R, rows_of(training, mine_R, own_rows)
 
 

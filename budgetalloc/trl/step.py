@@ -11,7 +11,7 @@ from budgetalloc.training.batch import Batch
 from budgetalloc.training.ending import end_step
 from budgetalloc.training.metrics import share_without_spread
 from budgetalloc.training.scoring import Measure
-from budgetalloc.trl.decide import decide, open_step
+from budgetalloc.trl.decide import decide, open_next, open_step
 from budgetalloc.trl.generate import generate
 from budgetalloc.trl.outputs import batch_to_train_on, everyones_advantages
 from budgetalloc.trl.training import Rows, Training
@@ -23,10 +23,11 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Batch]:
     trainer, options, scoring = training.trainer, training.options, training.scoring
     started, generating = time.perf_counter(), 0.0
     training.costs.begin()
-    step, own_ids_R = open_step(training, inputs)
+    opened = open_step(training, inputs)
+    step = opened.step
     rounds, outputs = [], []
     measure: Measure | None = None
-    for ids_R, rows in decide(training, step, own_ids_R, inputs):
+    for ids_R, rows in decide(training, opened, inputs):
         generation_started = time.perf_counter()
         made, output = generate(training, ids_R, rows, step.hinted)
         generating += time.perf_counter() - generation_started
@@ -64,6 +65,7 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Batch]:
             training.watch.look_at_prompts(step.cold_P)
     metrics["seconds"] = time.perf_counter() - started - generating
     log(training, batch, len(rounds), metrics)
+    open_next(training, len(inputs))
     return output, batch
 
 

@@ -72,8 +72,7 @@ class Trackers:
     def add(self, batch: Batch) -> None:
         """Adds a step."""
         self.spending.add(batch.ids_R, batch.learned_R, batch.lengths_R)
-        first_G = np.unique(batch.group_R, return_index=True)[1]
-        self._groups.append((batch.counts_G, batch.belief_R.mean[first_G]))
+        self._groups.append((batch.counts_G, batch.belief_R.mean[batch.first_G]))
 
     def log(self, step: int) -> None:
         """Passes on the data added since the last call. If a tracker raises, a warning is logged and training

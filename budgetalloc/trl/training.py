@@ -13,6 +13,7 @@ from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.scoring import Scoring
 from budgetalloc.training.watch import Watch
 from budgetalloc.training.written import Written
+from budgetalloc.trl.ahead import Ahead, Opened
 from budgetalloc.trl.experimental.reuse import Reuse
 from budgetalloc.trl.trackers import Trackers
 
@@ -38,6 +39,7 @@ class Training:
         written: Write each step to disk, in this process.
         trackers: Show the steps, or None.
         watch: Warns of biased advantages.
+        ahead: Begins the next step while the trainer computes gradients, or None.
     """
 
     trainer: Any
@@ -54,3 +56,4 @@ class Training:
     written: Sequence[Written]
     trackers: Trackers | None
     watch: Watch
+    ahead: Ahead[Opened] | None

@@ -51,7 +51,9 @@ def test_adaptive_is_sampled_with_groups_and_allows_groups_of_one():
     budget = Budget(64, floor=0, min_group=1)
     policy, same = ba.adaptive(seed=2), sampled(groups=True, seed=2)
     assert policy.allocate(range(99), budget).tolist() == same.allocate(range(99), budget).tolist()
-    assert policy.needs == ba.Needs(candidates="all", baseline="posterior", scale="group", min_group=1, costs=True)
+    assert policy.needs == ba.Needs(
+        candidates="all", baseline="posterior", scale="group", min_group=1, costs=True, ahead=True
+    )
     assert policy.name == "adaptive(seed=2)"
 
 
