@@ -126,13 +126,18 @@ class BetaEstimator:
         if at_P.size < len(self):  # only the rows that are asked for
             seen_P = at_P >= 0
             rows_K, at_P = at_P[seen_P], np.where(seen_P, np.cumsum(seen_P) - 1, -1)
-        successes_K, failures_K, graded_K = (np.append(each, 0.0) for each in self._carried(rows_K))
-        alpha_K, beta_K = self.prior_now[0] + successes_K, self.prior_now[1] + failures_K
-        # The last entry is the prior, which is that of a prompt never seen: its place is -1.
-        ungraded = np.broadcast_to(1.0, at_P.size)
-        spread_P = spread(alpha_K, beta_K, graded_K).take(at_P) if graded_K.any() else ungraded
-        Beta(constant(alpha_K), constant(beta_K))  # checks them
-        return unchecked(Beta, alpha_P=alpha_K.take(at_P), beta_P=beta_K.take(at_P), spread_P=spread_P)
+        successes_K, failures_K, graded_K = self._carried(rows_K)
+        # The last row is the prior, which is that of a prompt never seen: its place is -1.
+        known_K2 = np.empty((len(successes_K) + 1, 2))
+        known_K2[:] = self.prior_now
+        known_K2[:-1, 0] += successes_K
+        known_K2[:-1, 1] += failures_K
+        checked = Beta(constant(known_K2[:, 0]), constant(known_K2[:, 1]))
+        spread_P = np.broadcast_to(1.0, at_P.size)
+        if graded_K.any():
+            spread_P = spread(checked.alpha_P, checked.beta_P, np.append(graded_K, 0.0)).take(at_P)
+        of_P2 = known_K2.take(at_P, axis=0)  # both at once: in a large pool each look-up misses the cache
+        return unchecked(Beta, alpha_P=of_P2[:, 0], beta_P=of_P2[:, 1], spread_P=spread_P)
 
     def _beliefs(self, at_P: IntArray) -> Beta:
         """The beliefs in these rows."""

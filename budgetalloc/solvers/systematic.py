@@ -54,7 +54,7 @@ def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -
     shares = clipped_shares(weights, total, 0, high)
     # Shares of at least a whole group get rollouts for certain; for smaller shares, whole groups are drawn.
     groups_P = shares / low
-    chosen = np.flatnonzero(_round(np.minimum(groups_P, 1.0, out=groups_P), start))
+    chosen = np.flatnonzero(_round(np.minimum(groups_P, 1.0, out=groups_P), start) > 0)
     while len(chosen) * low > total or len(chosen) * high < total:
         chosen = _one_more_or_less(chosen, shares, len(chosen) * low > total)
     counts_P = np.zeros(weights.size, dtype=np.int64)
@@ -106,7 +106,7 @@ def some_in_groups(weights_P: FloatArray, least_P: IntArray, budget: Budget, rng
 
 def _write(counts_P: IntArray, at_K: IntArray, counts_K: IntArray) -> None:
     """Writes the counts of these prompts over 0, of which most are 0 in a large pool."""
-    some = np.flatnonzero(counts_K)
+    some = np.flatnonzero(counts_K > 0)  # several times as fast as without the comparison
     counts_P[at_K[some]] = counts_K[some]
 
 
