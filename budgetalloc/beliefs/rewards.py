@@ -129,8 +129,7 @@ def unequal(low_G: FloatArray, high_G: FloatArray) -> NDArray[np.bool_]:
     >>> unequal(np.array([0.0, 0.2, np.inf]), np.array([1.0, 0.2, -np.inf]))
     array([ True, False, False])
     """
-    with np.errstate(invalid="ignore"):  # inf - inf
-        return np.asarray(high_G - low_G > EQUAL * np.maximum(1.0, np.maximum(np.abs(low_G), np.abs(high_G))))
+    return np.asarray(high_G - low_G > EQUAL * np.maximum(1.0, np.maximum(np.abs(low_G), np.abs(high_G))))
 
 
 def mixed_groups(rewards_R: ArrayLike, group_R: NDArray[np.int64], groups: int) -> NDArray[np.bool_]:

@@ -170,7 +170,6 @@ def batch_advantages(
     """
     ids = check_ids(ids_R, "ids_R")
     rewards = as_rewards(rewards_R, len(ids))
-    _, group_R = factorize(ids)
     told = _is(baseline, "posterior") or _is(baseline, "policy")
     own_R = expected_R if _is(baseline, "policy") else None if isinstance(baseline, str) else baseline
     if own_R is not None:
@@ -181,6 +180,7 @@ def batch_advantages(
         known = baseline if isinstance(baseline, str) else np.nan_to_num(as_rewards(baseline, len(ids), "baseline"))
         return group_advantages(rewards, ids, known, scale, weight, lengths_R=lengths_R)
     low, high = check_range(reward_range)
+    _, group_R = factorize(ids)
     if success_R is None:
         success = np.clip(to_unit(rewards, (low, high)), 0.0, 1.0)
         start_R, slope_R, rest_R = np.full(len(ids), low), np.full(len(ids), high - low), np.zeros(len(ids))

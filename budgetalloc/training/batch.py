@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from budgetalloc.beliefs.expected import Sums, bernoulli_variance, expected_reward
 from budgetalloc.beliefs.ids import Id, factorize
-from budgetalloc.beliefs.posterior import Beta, FloatArray
+from budgetalloc.beliefs.posterior import Beta, FloatArray, unchecked
 from budgetalloc.budget import IntArray
 from budgetalloc.policies import Step
 from budgetalloc.training.scoring import Measure, Scoring
@@ -149,7 +149,7 @@ class Batch:
             lengths_R=np.concatenate([each.lengths_R for each in rounds]),
             hinted_R=np.repeat([each.hinted for each in rounds], [len(each.ids_R) for each in rounds]),
             belief_R=step.belief_of(ids_R),
-            prior=Beta(np.array([alpha]), np.array([beta])),
+            prior=unchecked(Beta, alpha_P=np.array([alpha]), beta_P=np.array([beta]), spread_P=np.ones(1)),
             baseline_R=step.baseline_belief(ids_R, success_R, earlier.spread),
             expected_R=step.expected_success(ids_R, success_R),
             measure=measure,

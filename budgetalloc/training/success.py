@@ -43,6 +43,8 @@ class Rule:
             return np.where(np.isnan(rewards_R), np.nan, rewards_R >= self.threshold - EQUAL)
         if not self.functions:
             return rewards_R
+        if len(self.functions) == 1:
+            return scores_RF[:, self.functions[0]]
         return np.asarray(np.fmin.reduce(scores_RF[:, list(self.functions)], axis=1))
 
 

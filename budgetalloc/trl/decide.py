@@ -67,6 +67,8 @@ def decide(training: Training, opened: Opened, inputs: Rows) -> Iterator[tuple[l
     own_rows = rows_of_batch(training, inputs) if training.options.bounds.candidates == 1 else {}
     if opened.first is not None:
         yield opened.first
+        if not step.in_rounds():
+            return
     for number in itertools.count(0 if opened.first is None else 1):
         ids_R, step.hinted = decided_by_first(accelerator, lambda: _request(step))
         if not ids_R:
