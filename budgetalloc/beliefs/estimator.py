@@ -129,9 +129,9 @@ class BetaEstimator:
         successes_K, failures_K, graded_K = self._carried(rows_K)
         # The last row is the prior, which is that of a prompt never seen: its place is -1.
         known_K2 = np.empty((len(successes_K) + 1, 2))
-        known_K2[:] = self.prior_now
-        known_K2[:-1, 0] += successes_K
-        known_K2[:-1, 1] += failures_K
+        np.add(successes_K, self.prior_now[0], out=known_K2[:-1, 0])
+        np.add(failures_K, self.prior_now[1], out=known_K2[:-1, 1])
+        known_K2[-1] = self.prior_now
         checked = Beta(constant(known_K2[:, 0]), constant(known_K2[:, 1]))
         spread_P = np.broadcast_to(1.0, at_P.size)
         if graded_K.any():

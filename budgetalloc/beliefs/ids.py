@@ -94,9 +94,12 @@ def shuffled_order(keys_P: UInt64Array, seed: int, step: int) -> NDArray[np.int6
     """
     hash_P = keys_P ^ np.random.default_rng([seed, step]).integers(2**64, dtype=np.uint64)
     # The finaliser of splitmix64 (Steele et al., 2014) maps neighbouring keys far apart.
-    hash_P = (hash_P ^ (hash_P >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    hash_P = (hash_P ^ (hash_P >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return _stable_order(hash_P ^ (hash_P >> np.uint64(31)))
+    hash_P ^= hash_P >> np.uint64(30)
+    hash_P *= np.uint64(0xBF58476D1CE4E5B9)
+    hash_P ^= hash_P >> np.uint64(27)
+    hash_P *= np.uint64(0x94D049BB133111EB)
+    hash_P ^= hash_P >> np.uint64(31)
+    return _stable_order(hash_P)
 
 
 def _stable_order(hash_P: UInt64Array) -> NDArray[np.int64]:
@@ -106,8 +109,10 @@ def _stable_order(hash_P: UInt64Array) -> NDArray[np.int64]:
     in the upper bits are put in order afterwards.
     """
     low = np.uint64((1 << len(hash_P).bit_length()) - 1)
-    packed_P = np.sort((hash_P & ~low) | np.arange(len(hash_P), dtype=np.uint64))
-    order_P = (packed_P & low).astype(np.int64)
+    packed_P = hash_P & ~low
+    packed_P |= np.arange(len(hash_P), dtype=np.uint64)
+    packed_P.sort()
+    order_P = (packed_P & low).view(np.int64)
     tied = np.flatnonzero((packed_P[1:] ^ packed_P[:-1]) <= low)
     if tied.size:
         tied = np.union1d(tied, tied + 1)

@@ -220,7 +220,7 @@ class Point:
         _check_powers(i, j)
         moment_P = 1 - self.p_P
         moment_P **= j
-        moment_P *= self.p_P**i
+        moment_P *= self.p_P if i == 1 else self.p_P**i
         return moment_P
 
     def tilt(self, i: int, j: int) -> "Point":

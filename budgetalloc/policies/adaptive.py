@@ -74,7 +74,7 @@ def sampled(
 
     def decide(view: View) -> IntArray:
         belief: Belief = view.belief_P.sample(view.rng) if draw else view.belief_P
-        budget, counts_P = view.budget, np.zeros(len(view.ids_P), dtype=np.int64)
+        budget = view.budget
         weights_P = belief.moment(i, j)
         if i and j and belief.spread_P.min() < 1:
             weights_P *= belief.spread_P
@@ -88,12 +88,8 @@ def sampled(
         weights_P += 1e-9  # prompts with variance 0 come last, but are possible
         if budget.rollouts is None or budget.tokens is not None:
             return spend(belief, top(weights_P, budget.smallest_group), view, None)
-        parts: list[tuple[slice | IntArray, int]] = [(slice(None), budget.rollouts)]
-        if budget.quotas is not None:
-            domains = Domains.of(view.domains_P, budget)
-            total_D = totals_of_domains(weights_P, domains, view.rng).tolist()
-            parts = [part for part in zip(domains.rows_D, total_D, strict=True) if part[1]]
-        for rows, rollouts in parts:
+
+        def drawn(rows: slice | IntArray, rollouts: int) -> IntArray:
             weights, least = weights_P[rows], least_P if isinstance(least_P, int) else least_P[rows]
             if groups:
                 group = group_without_history(len(weights), rollouts, idle)
@@ -101,9 +97,16 @@ def sampled(
                 least = np.maximum(least, 1 + (group - 1) * (view.evidence_P[rows] < 1).view(np.int8))
             alone = replace(budget, rollouts=rollouts, quotas=None)
             if isinstance(least, int):
-                counts_P[rows] = systematic(weights, alone, view.rng)
-            else:
-                counts_P[rows] = some_in_groups(weights, least, alone, view.rng)
+                return systematic(weights, alone, view.rng)
+            return some_in_groups(weights, least, alone, view.rng)
+
+        if budget.quotas is None:
+            return drawn(slice(None), budget.rollouts)
+        domains, counts_P = Domains.of(view.domains_P, budget), np.zeros(len(view.ids_P), dtype=np.int64)
+        total_D = totals_of_domains(weights_P, domains, view.rng).tolist()
+        for rows, rollouts in zip(domains.rows_D, total_D, strict=True):
+            if rollouts:
+                counts_P[rows] = drawn(rows, rollouts)
         return counts_P
 
     estimator = BetaEstimator(prior=prior, discount=discount, idle=idle, drift=drift)

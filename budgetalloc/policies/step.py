@@ -155,7 +155,9 @@ class Step:
         wanted = self._next_round()
         self.hinted = isinstance(wanted, Hinted)
         if wanted is not None:
-            counts_P[self._order_P] = wanted.counts_P if isinstance(wanted, Hinted) else wanted
+            wanted_P = wanted.counts_P if isinstance(wanted, Hinted) else wanted
+            some = np.flatnonzero(wanted_P != 0)  # few of a large pool
+            counts_P[self._order_P[some]] = wanted_P[some]
         self._spent += int(counts_P.sum())
         if self.budget.rollouts is not None and self._spent > self.budget.rollouts:
             raise BudgetError(
