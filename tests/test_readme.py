@@ -112,6 +112,14 @@ def test_the_evidence_is_what_the_verdict_prints():
     assert mean.removesuffix(".").removeprefix("Geometric mean of the shares: ") in " ".join(EVIDENCE.split())
 
 
+def test_the_evidence_about_rivals_is_what_the_verdict_prints():
+    command, environment = [sys.executable, "benchmarks/learning/verdict.py"], os.environ | {"PYTHONPATH": str(ROOT)}
+    command.append("--rivals")
+    told = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=True).stdout
+    assert told.strip() in EVIDENCE
+    assert {"ar3po", "ebpo", "spo", "v05"} <= {line.split(" | ")[0].strip("| ") for line in told.splitlines()}
+
+
 def test_the_readme_is_about_90_lines():
     assert 70 <= len(README.splitlines()) <= 95
 

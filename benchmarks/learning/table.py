@@ -145,12 +145,21 @@ def over_mixes(
 
     `BEST` is uniform with the group size that is best on the mix, as `bases` has it.
     """
-    rng = np.random.default_rng(0)
     gains = []
     for mix, curves in tables.items():
         first, second = (curves[bases[mix] if bases and which == BEST else which] for which in (name, other))
         seeds = sorted(set(first) & set(second))
         gains.append(np.array([(first[seed] - second[seed]).mean() for seed in seeds]))
+    return averaged(gains)
+
+
+def averaged(gains: list[NDArray[np.float64]]) -> str:
+    """The mean over the mixes of the mean over a mix's seeds, with an interval over seeds.
+
+    >>> averaged([np.array([0.1, 0.1]), np.array([0.3])])
+    '+0.200 (0.200 to 0.200)'
+    """
+    rng = np.random.default_rng(0)
     draws = [float(np.mean([rng.choice(gain, len(gain)).mean() for gain in gains])) for _ in range(_DRAWS)]
     return f"{np.mean([gain.mean() for gain in gains]):+.3f} ({interval(draws)})"
 

@@ -1,6 +1,7 @@
 """Does the default hold what it promises? Beside uniform at its best, on the table's seeds, mix by mix.
 
     python benchmarks/learning/verdict.py [--policy adaptive] [RESULTS]
+    python benchmarks/learning/verdict.py --rivals        # beside the published methods that are run on all mixes
 
 Uniform has the group size and the rate that are best for the mix on the tuning seeds. All differences are paired over
 seeds, at each policy's tuned rate; intervals are 95 % bootstraps over seeds. "share" is the share of uniform's rollouts
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from run import GENERATIONS, best_rates, read
 from table import (
     TUNING_SEEDS,
+    averaged,
     best_uniform,
     collect,
     difference,
@@ -28,6 +30,7 @@ from table import (
 )
 
 _COVERAGE = "pass64"
+MEASURES = "mean", "pass@64"
 HEAD = (
     *("mix", "seeds", "start", "uniform: group, rate", "mean", "pass@64", "`{}()`: rate", "mean", "pass@64"),
     *("mean less uniform's", "pass@64 less uniform's", "share"),
@@ -90,12 +93,48 @@ def verdict(rows: list[dict[str, Any]], name: str) -> str:
     return "\n".join(text)
 
 
+def rivals(rows: list[dict[str, Any]], name: str) -> str:
+    """The policy beside each published method with runs on all mixes that the policy has: mean success over the run and
+    pass@64 at the end, less the method's, over the mixes and where they are least; paired over seeds."""
+    own = values_of(rows, name)
+    head = "method", "runs", *(f"{what}{where}" for what in MEASURES for where in (" less its", ", least"))
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for rival in sorted({row["policy"] for row in rows}):
+        its = values_of(rows, rival)
+        if rival == name or rival.startswith("uniform") or not own.keys() <= its.keys():
+            continue
+        cells = [rival, str(sum(len(own[mix].keys() & its[mix].keys()) for mix in own))]
+        for at in range(len(MEASURES)):
+            pairs = {mix: paired(own[mix], its[mix]) for mix in own}
+            gains = {mix: (mine - other)[:, at] for mix, (mine, other) in pairs.items()}
+            gains = {mix: gain[np.isfinite(gain)] for mix, gain in gains.items()}
+            gains = {mix: gain for mix, gain in gains.items() if len(gain)}
+            least = min(gains, key=lambda mix: float(gains[mix].mean()))
+            few = "" if len(gains) == len(own) else f", {len(gains)} mixes"
+            cells += [averaged(list(gains.values())) + few, f"{gains[least].mean():+.3f} on {least}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def values_of(rows: list[dict[str, Any]], name: str) -> dict[str, dict[int, NDArray[np.float64]]]:
+    """Mean success over a run and pass@64 at its end (NaN if not recorded), by mix and seed of the table."""
+    found: dict[str, dict[int, NDArray[np.float64]]] = {}
+    for mix in dict.fromkeys(row["mix"] for row in rows if row["policy"] == name):
+        curves, _ = collect(rows, mix)
+        for row in of_table(rows, mix):
+            if row["policy"] == name:
+                both = curves[name][row["seed"]].mean(), row["curve"][-1].get(_COVERAGE, np.nan)
+                found.setdefault(mix, {})[row["seed"]] = np.array(both)
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", nargs="?", type=Path, default=Path(__file__).with_name("results.jsonl"))
     parser.add_argument("--policy", default="adaptive")
+    parser.add_argument("--rivals", action="store_true", help="beside the published methods instead of uniform")
     args = parser.parse_args()
-    print(verdict(read(args.results), args.policy))
+    print((rivals if args.rivals else verdict)(read(args.results), args.policy))
 
 
 if __name__ == "__main__":

@@ -207,6 +207,24 @@ def test_the_verdict_on_runs_of_known_success(table):
     assert "fewer than two seeds: new." in text
 
 
+def test_rivals_are_those_with_runs_on_all_mixes(table):
+    rivals = importlib.import_module("verdict").rivals
+
+    def seeds(policy, mix, level, **end):
+        curve = [{"rollouts": 256.0 * at, "expected": level, **end} for at in range(0, 151, 10)]
+        same = {"policy": policy, "mix": mix, "rate": 1e-4, "steps": 150, "curve": curve}
+        return [{**same, "seed": seed} for seed in (0, 1, 100)]
+
+    rows = seeds("adaptive", "one", 0.6, pass64=0.7) + seeds("adaptive", "two", 0.5, pass64=0.7)
+    rows += seeds("spo", "one", 0.4, pass64=0.8) + seeds("spo", "two", 0.4)  # recorded on one of the two
+    rows += seeds("vade", "one", 0.1, pass64=0.1) + seeds("uniform", "one", 0.1) + seeds("uniform", "two", 0.1)
+    lines = rivals(rows, "adaptive").splitlines()
+    assert len(lines) == 3
+    assert lines[2] == (
+        "| spo | 4 | +0.150 (0.150 to 0.150) | +0.100 on two | -0.100 (-0.100 to -0.100), 1 mixes | -0.100 on one |"
+    )
+
+
 def test_a_policy_with_cheaper_rollouts_is_ahead_over_tokens(table):
     against = importlib.import_module("against")
 
