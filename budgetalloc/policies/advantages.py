@@ -177,8 +177,10 @@ def batch_advantages(
     if not unequal(*extremes(rewards, np.zeros(len(ids), dtype=np.int64), 1))[0]:
         return np.zeros(len(ids))
     if not told:
-        known = baseline if isinstance(baseline, str) else np.nan_to_num(as_rewards(baseline, len(ids), "baseline"))
-        return group_advantages(rewards, ids, known, scale, weight, lengths_R=lengths_R)
+        if not isinstance(baseline, str):
+            given_R = as_rewards(baseline, len(ids), "baseline")
+            baseline = np.where(np.isnan(given_R), 0.0, given_R)
+        return group_advantages(rewards, ids, baseline, scale, weight, lengths_R=lengths_R)
     low, high = check_range(reward_range)
     _, group_R = factorize(ids)
     if success_R is None:

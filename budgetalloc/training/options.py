@@ -185,7 +185,7 @@ class Options:
         )
         if self.scale != "group":
             return advantages_R
-        return np.asarray(advantages_R / (np.nan_to_num(deviation_R) + EPS))  # NaN where a row is not trained on
+        return np.where(np.isnan(deviation_R), 0.0, advantages_R / (deviation_R + EPS))  # NaN: a row not trained on
 
     def baselines(self, batch: Batch) -> FloatArray:
         """What each reward is compared with before scaling and weighting, in units of the total reward, shape (R,); NaN
