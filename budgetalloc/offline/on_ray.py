@@ -10,7 +10,8 @@ RETRIES = 5
 """How often a run is started again whose node or process is lost. An exception of a run is raised at once."""
 
 CANCELLATIONS = 30
-"""Each waits for a second. Ray loses a cancellation that reaches a run whose process is just starting."""
+"""Each waits for a second. Ray loses a cancellation that reaches a run whose process is just starting, and in Ray 2.60
+one that reaches a run which a worker is just getting may end the caller's process (its own check fails)."""
 
 
 def ray() -> Any:

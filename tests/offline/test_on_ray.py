@@ -76,7 +76,7 @@ def test_an_error_of_a_run_is_raised_here_as_itself(cluster):
             raise InputError(f"run {at} failed")
         return at
 
-    runs, seen = in_parallel(run, None, 4, "ray"), []
+    runs, seen = in_parallel(run, None, 3, "ray"), []  # none is left to cancel
     with pytest.raises(InputError) as error:
         seen.extend(runs)
     assert (str(error.value), type(error.value), seen) == ("run 2 failed", InputError, [0, 1])
@@ -91,7 +91,8 @@ def test_a_caller_that_stops_early_ends_the_other_runs(cluster, tmp_path):
 
     runs = in_parallel(run, tmp_path, 6, "ray")
     assert next(runs) == 0
-    while not list(tmp_path.iterdir()):
+    # Ray 2.60 aborts this process if a run is cancelled while a worker is getting it: all workers are busy before.
+    while len(list(tmp_path.iterdir())) < NODE["num_cpus"]:
         time.sleep(0.01)
     runs.close()
     while any(os.path.exists(f"/proc/{file.name}") for file in tmp_path.iterdir()):
