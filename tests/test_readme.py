@@ -103,19 +103,22 @@ def measured():
     return [[row[at] for at in (mix, start, mean, mean_adaptive, pass64, pass64_adaptive)] for row in rows]
 
 
-def test_the_evidence_is_what_the_verdict_prints():
+def verdict(*options):
     command, environment = [sys.executable, "benchmarks/learning/verdict.py"], os.environ | {"PYTHONPATH": str(ROOT)}
-    told = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=True).stdout
-    lines = [line for line in told.splitlines() if line]
+    return subprocess.run(
+        [*command, *options], capture_output=True, text=True, cwd=ROOT, env=environment, check=True
+    ).stdout
+
+
+def test_the_evidence_is_what_the_verdict_prints():
+    lines = [line for line in verdict().splitlines() if line]
     assert "\n".join(line for line in lines if line.startswith("|")) in EVIDENCE
     mean = next(line for line in lines if line.startswith("Geometric mean"))
     assert mean.removesuffix(".").removeprefix("Geometric mean of the shares: ") in " ".join(EVIDENCE.split())
 
 
 def test_the_evidence_about_rivals_is_what_the_verdict_prints():
-    command, environment = [sys.executable, "benchmarks/learning/verdict.py"], os.environ | {"PYTHONPATH": str(ROOT)}
-    command.append("--rivals")
-    told = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=True).stdout
+    told = verdict("--rivals")
     assert told.strip() in EVIDENCE
     assert {"ar3po", "ebpo", "spo", "v05"} <= {line.split(" | ")[0].strip("| ") for line in told.splitlines()}
 

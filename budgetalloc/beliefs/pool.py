@@ -141,7 +141,7 @@ class Pool(Sequence[Id]):
         >>> Pool(["a", "b", "c"]).repeat(np.array([2, 0, 1]))
         ['a', 'a', 'c']
         """
-        at_K = np.flatnonzero(counts_P > 0)
+        at_K = np.flatnonzero(counts_P != 0)  # so that a negative count raises
         at_R = np.repeat(at_K if self._at is None else self._at[at_K], counts_P[at_K])
         return list(map(self._all.ids.__getitem__, at_R.tolist()))
 

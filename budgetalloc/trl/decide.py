@@ -16,7 +16,7 @@ _CONSTANT = frozenset((str, int, float, bool, bytes, type(None)))
 
 
 def open_step(training: Training, inputs: Rows) -> Opened:
-    """The policy's step."""
+    """The policy's step: the one that was begun ahead if it is of use, else one that begins now."""
     if training.ahead is not None:
         opened = training.ahead.take((training.policy.estimator.step, len(inputs)))
         if opened is not None:
