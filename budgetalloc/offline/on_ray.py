@@ -9,10 +9,6 @@ from budgetalloc.errors import imported
 RETRIES = 5
 """How often a run is started again whose node or process is lost. An exception of a run is raised at once."""
 
-CANCELLATIONS = 30
-"""Each waits for a second. Ray loses a cancellation that reaches a run whose process is just starting, and in Ray 2.60
-one that reaches a run which a worker is just getting may end the caller's process (its own check fails)."""
-
 
 def ray() -> Any:
     """The library, imported when it is needed; raises `UnsupportedError` where it is not installed."""
@@ -32,13 +28,13 @@ class RayPool:
         self._ray = ray()
         if not self._ray.is_initialized():
             self._ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.WARNING)
+        here = self._ray.get_runtime_context().get_node_id()
+        near = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(here, soft=False)
+        self._owner = self._ray.remote(num_cpus=0, scheduling_strategy=near)(_Owner).remote()
         self._given = self._ray.put((run, given))
-        self._call = self._ray.remote(num_cpus=1, max_retries=RETRIES)(_run)
-        self._tasks: list[_Task] = []
 
     def submit(self, at: int) -> "_Task":
-        self._tasks.append(_Task(self._ray, self._call.remote(self._given, at)))
-        return self._tasks[-1]
+        return _Task(self._ray, *self._ray.get(self._owner.submit.remote([self._given], at)))
 
     def as_completed(self, tasks: Sequence["_Task"]) -> Iterator["_Task"]:
         """The tasks as they end."""
@@ -48,13 +44,15 @@ class RayPool:
             yield left.pop(ended)
 
     def shutdown(self, kill: bool) -> None:
-        left = [task.ref for task in self._tasks] if kill else []
-        for _ in range(CANCELLATIONS):
-            if not left:
-                break
-            for ref in left:  # nothing changes for those that have ended
-                self._ray.cancel(ref, force=True)
-            _, left = self._ray.wait(left, num_returns=len(left), timeout=1)
+        self._ray.kill(self._owner)  # with all runs that have not ended
+
+
+class _Owner:
+    """The process that submits the runs. Ray ends the tasks of a process that dies, whatever they are at. It may lose a
+    cancellation instead, and one of a task that is being sent to a worker can end the caller's process (Ray 2.60)."""
+
+    def submit(self, given: list[Any], at: int) -> list[Any]:
+        return [ray().remote(num_cpus=1, max_retries=RETRIES)(_run).remote(*given, at)]
 
 
 def _run(given: tuple[Callable[[Any, int], Any], Any], at: int) -> Any:
