@@ -2,6 +2,7 @@
 
     python benchmarks/learning/verdict.py [--policy adaptive] [RESULTS]
     python benchmarks/learning/verdict.py --rivals        # beside the published methods that are run on all mixes
+    python benchmarks/learning/verdict.py --rivals --mix u_shape --mix hard_once      # on these at least
 
 Uniform has the group size and the rate that are best for the mix on the tuning seeds. All differences are paired over
 seeds, at each policy's tuned rate; intervals are 95 % bootstraps over seeds. "share" is the share of uniform's rollouts
@@ -10,10 +11,12 @@ mean, which so errs in the policy's favour: the mixes where that is so are count
 """
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from mixes import MIXES
 from numpy.typing import NDArray
 from run import GENERATIONS, best_rates, read
 from table import (
@@ -62,12 +65,9 @@ def verdict(rows: list[dict[str, Any]], name: str) -> str:
             few.append(mix)
             continue
         gains = difference(own.mean(axis=1) - base.mean(axis=1))
-        ends: dict[str, dict[int, float]] = {name: {}, uniform: {}}
-        for row in of_table(rows, mix):
-            if row["policy"] in ends and _COVERAGE in row["curve"][-1]:
-                ends[row["policy"]][row["seed"]] = row["curve"][-1][_COVERAGE]
         coverage, pass64 = "not recorded", ["not recorded"] * 2
-        own_ends, base_ends = paired(ends[name], ends[uniform])
+        both = np.stack(paired(values_of(rows, mix, name), values_of(rows, mix, uniform)))[:, :, 1]
+        own_ends, base_ends = both[:, np.isfinite(both).all(axis=0)]
         if len(own_ends) > 1:
             rises = difference(own_ends - base_ends)
             coverage = with_interval(rises)
@@ -93,14 +93,16 @@ def verdict(rows: list[dict[str, Any]], name: str) -> str:
     return "\n".join(text)
 
 
-def rivals(rows: list[dict[str, Any]], name: str) -> str:
-    """The policy beside each published method with runs on all mixes that the policy has: mean success over the run and
-    pass@64 at the end, less the method's, over the mixes and where they are least; paired over seeds."""
-    own = values_of(rows, name)
+def rivals(rows: list[dict[str, Any]], name: str, mixes: Sequence[str] = ()) -> str:
+    """The policy beside each published method with runs on all of these mixes, else on all that the policy has: mean
+    success over the run and pass@64 at the end, less the method's, over the mixes and where they are least; paired over
+    seeds."""
+    of_name = of_mixes(rows, name)
+    own = {mix: of_name[mix] for mix in mixes or of_name}
     head = "method", "runs", *(f"{what}{where}" for what in MEASURES for where in (" less its", ", least"))
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for rival in sorted({row["policy"] for row in rows}):
-        its = values_of(rows, rival)
+        its = of_mixes(rows, rival)
         if rival == name or rival.startswith("uniform") or not own.keys() <= its.keys():
             continue
         cells = [rival, str(sum(len(own[mix].keys() & its[mix].keys()) for mix in own))]
@@ -109,6 +111,9 @@ def rivals(rows: list[dict[str, Any]], name: str) -> str:
             gains = {mix: (mine - other)[:, at] for mix, (mine, other) in pairs.items()}
             gains = {mix: gain[np.isfinite(gain)] for mix, gain in gains.items()}
             gains = {mix: gain for mix, gain in gains.items() if len(gain)}
+            if not gains:
+                cells += ["not recorded"] * 2
+                continue
             least = min(gains, key=lambda mix: float(gains[mix].mean()))
             few = "" if len(gains) == len(own) else f", {len(gains)} mixes"
             cells += [averaged(list(gains.values())) + few, f"{gains[least].mean():+.3f} on {least}"]
@@ -116,16 +121,19 @@ def rivals(rows: list[dict[str, Any]], name: str) -> str:
     return "\n".join(lines)
 
 
-def values_of(rows: list[dict[str, Any]], name: str) -> dict[str, dict[int, NDArray[np.float64]]]:
-    """Mean success over a run and pass@64 at its end (NaN if not recorded), by mix and seed of the table."""
-    found: dict[str, dict[int, NDArray[np.float64]]] = {}
-    for mix in dict.fromkeys(row["mix"] for row in rows if row["policy"] == name):
-        curves, _ = collect(rows, mix)
-        for row in of_table(rows, mix):
-            if row["policy"] == name:
-                both = curves[name][row["seed"]].mean(), row["curve"][-1].get(_COVERAGE, np.nan)
-                found.setdefault(mix, {})[row["seed"]] = np.array(both)
-    return found
+def of_mixes(rows: list[dict[str, Any]], name: str) -> dict[str, dict[int, NDArray[np.float64]]]:
+    """`values_of` each mix on which the policy has runs on the table's seeds."""
+    found = {
+        mix: values_of(rows, mix, name) for mix in dict.fromkeys(row["mix"] for row in rows if row["policy"] == name)
+    }
+    return {mix: values for mix, values in found.items() if values}
+
+
+def values_of(rows: list[dict[str, Any]], mix: str, name: str) -> dict[int, NDArray[np.float64]]:
+    """Mean success over a run and pass@64 at its end (NaN if not recorded), by seed of the table."""
+    curve = collect(rows, mix)[0].get(name, {})
+    ends = {row["seed"]: row["curve"][-1] for row in of_table(rows, mix) if row["policy"] == name}
+    return {seed: np.array([curve[seed].mean(), end.get(_COVERAGE, np.nan)]) for seed, end in ends.items()}
 
 
 def main() -> None:
@@ -133,8 +141,10 @@ def main() -> None:
     parser.add_argument("results", nargs="?", type=Path, default=Path(__file__).with_name("results.jsonl"))
     parser.add_argument("--policy", default="adaptive")
     parser.add_argument("--rivals", action="store_true", help="beside the published methods instead of uniform")
+    parser.add_argument("--mix", action="append", choices=MIXES, default=[], help="those run on these mixes")
     args = parser.parse_args()
-    print((rivals if args.rivals else verdict)(read(args.results), args.policy))
+    rows = read(args.results)
+    print(rivals(rows, args.policy, args.mix) if args.rivals else verdict(rows, args.policy))
 
 
 if __name__ == "__main__":
