@@ -103,8 +103,8 @@ def measured():
     return [[row[at] for at in (mix, start, mean, mean_adaptive, pass64, pass64_adaptive)] for row in rows]
 
 
-def verdict(*options):
-    command, environment = [sys.executable, "benchmarks/learning/verdict.py"], os.environ | {"PYTHONPATH": str(ROOT)}
+def verdict(*options, script="verdict.py"):
+    command, environment = [sys.executable, f"benchmarks/learning/{script}"], os.environ | {"PYTHONPATH": str(ROOT)}
     return subprocess.run(
         [*command, *options], capture_output=True, text=True, cwd=ROOT, env=environment, check=True
     ).stdout
@@ -121,6 +121,28 @@ def test_the_evidence_about_rivals_is_what_the_verdict_prints():
     told = verdict("--rivals")
     assert told.strip() in EVIDENCE
     assert {"ar3po", "ebpo", "spo", "v05"} <= {line.split(" | ")[0].strip("| ") for line in told.splitlines()}
+
+
+def test_the_evidence_about_the_other_methods_is_what_the_verdict_prints():
+    told = verdict("--rivals", "--mix", "u_shape", "--mix", "hard_once")
+    assert told.strip() in EVIDENCE
+    asked = {
+        "spo_offline",
+        "spo_pp",
+        "reinforce_pp",
+        "pac",
+        "bots",
+        "prime_pools",
+        "adarft",
+        "sgpo",
+        "a_star_po",
+        "aero",
+    }
+    assert asked <= {line.split(" | ")[0].strip("| ") for line in told.splitlines()}
+
+
+def test_the_evidence_about_twice_the_rate_is_what_the_script_prints():
+    assert verdict(script="twice.py").strip() in EVIDENCE
 
 
 def test_the_readme_is_about_90_lines():

@@ -229,6 +229,25 @@ def test_rivals_are_those_with_runs_on_all_mixes_or_on_those_that_are_named(tabl
     )
 
 
+def test_the_lowest_rate_that_both_have_and_that_is_at_least_twice_the_best(table):
+    twice = importlib.import_module("twice").twice
+
+    def runs(policy, rate, level, seeds=(100, 101)):
+        points = [{"rollouts": 0.0, "expected": 0.3}, {"rollouts": 38400.0, "expected": level}]
+        return [
+            {"policy": policy, "mix": "one", "rate": rate, "seed": seed, "steps": 150, "curve": points}
+            for seed in seeds
+        ]
+
+    rows = runs("adaptive", 3e-4, 0.9) + runs("uniform", 2e-4, 0.8) + runs("uniform2", 3e-4, 0.5)
+    rows += runs("adaptive", 4.5e-4, 0.7) + runs("uniform", 4.5e-4, 0.7)  # not twice
+    checks = runs("adaptive", 6e-4, 0.5) + runs("uniform", 9e-4, 0.4) + runs("adaptive", 9e-4, 0.6)
+    assert twice(rows, [], "adaptive").count("\n") == 1
+    assert twice(rows, checks, "adaptive").splitlines()[2] == (
+        "| one | 0.0009 | 8, 0.0002 | 0.550 | 0.350 | 0.400, 0.400 | 0.0003 | 0.600 | 0.450 | 0.600, 0.600 |"
+    )
+
+
 def test_a_policy_with_cheaper_rollouts_is_ahead_over_tokens(table):
     against = importlib.import_module("against")
 
