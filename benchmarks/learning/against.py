@@ -4,8 +4,9 @@
 
 For each of the three, the mean held-out success over a run up to what the cheapest of the compared runs spent, by the
 trapezoid rule, and in brackets the difference to the first policy: the mean and each seed's. Tokens are those of the
-completions. Seconds are of the clock, and mean little if the machine had other work. Only seeds and numbers of steps
-that all policies have are compared, each policy at its own rate.
+completions. Seconds are of the clock, and mean little if the machine had other work. Only seeds of the table and
+numbers of steps that all policies have are compared, each policy at its tuned rate, or if it was not tuned at the one
+that it was run with.
 """
 
 import argparse
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from mixes import MIXES
-from run import RIVALS, read
+from run import RIVALS, best_rates, read
 
 COSTS = ("rollouts", "tokens", "seconds")
 Row = dict[str, Any]
@@ -35,9 +36,12 @@ def mean_up_to(curve: list[dict[str, Any]], cost: str, most: float) -> float:
 
 def compared(rows: list[Row], mix: str, policies: list[str]) -> str:
     """The table, one row for each policy."""
-    runs = {
-        name: {(x["seed"], x["steps"]): x for x in rows if (x["policy"], x["mix"]) == (name, mix)} for name in policies
-    }
+    tuned = best_rates(rows, range(100, 200))
+    runs: dict[str, dict[tuple[int, int], Row]] = {name: {} for name in policies}
+    for row in rows:
+        name, rate = row["policy"], row["rate"]
+        if name in runs and (row["mix"], rate) == (mix, tuned.get((name, mix), rate)) and row["seed"] < 100:
+            runs[name][row["seed"], row["steps"]] = row
     shared = sorted(set.intersection(*(set(each) for each in runs.values())))
     if not shared:
         raise SystemExit(f"No seed of {mix} that all of {', '.join(policies)} were run with.")

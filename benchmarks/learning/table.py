@@ -117,9 +117,10 @@ def on_grid(row: dict[str, Any], grid: Curve) -> Curve:
 
 
 def of_table(rows: list[dict[str, Any]], mix: str) -> list[dict[str, Any]]:
-    """The runs of a mix on the table's seeds, each policy's at its tuned rate."""
+    """The runs of a mix on the table's seeds, each policy's at its tuned rate. Shorter ones, as on `chain`, are left to
+    `against.py`."""
     tuned = best_rates(rows, TUNING_SEEDS)
-    of_mix = [row for row in rows if row["mix"] == mix and row["seed"] in TABLE_SEEDS]
+    of_mix = [row for row in rows if row["mix"] == mix and row["seed"] in TABLE_SEEDS and row["steps"] == STEPS]
     return [row for row in of_mix if row["rate"] == tuned.get((row["policy"], mix))]
 
 

@@ -197,6 +197,7 @@ def test_the_verdict_on_runs_of_known_success(table):
     rows = seeds("uniform", "fast", 0.001, 0.8) + seeds("adaptive", "fast", 0.004, 0.9)
     rows += seeds("uniform", "slow", 0.002, 0.8) + seeds("adaptive", "slow", 0.001, 0.7)
     rows += [*seeds("uniform2", "fast", 0.002, 0.85), row("uniform", "new", 100, 0.001, 0.8)]
+    rows += [{**run, "steps": 75} for name in ("uniform", "adaptive") for run in seeds(name, "short", 0.001, 0.8)]
     text = verdict(rows, "adaptive")
     fast = "| fast | 3 | 0.400 | 2, 0.0001 | 0.550 | 0.850 | 0.0001 | 0.700 | 0.900 | +0.150 (0.150 to 0.150) | +0.050"
     assert f"{fast} (0.050 to 0.050) | 0.50 (0.500 to" in text
@@ -204,7 +205,7 @@ def test_the_verdict_on_runs_of_known_success(table):
     assert "Geometric mean of the shares: 0.71 (" in text  # of 0.5, and of 1 where it is never reached
     for line in ("mean may be lower", "pass@64 is lower", "never reached"):
         assert f"{line}: slow." in text
-    assert "fewer than two seeds: new." in text
+    assert "fewer than two seeds: new, short." in text
 
 
 def test_rivals_are_those_with_runs_on_all_mixes_or_on_those_that_are_named(table):
@@ -251,14 +252,20 @@ def test_the_lowest_rate_that_both_have_and_that_is_at_least_twice_the_best(tabl
 def test_a_policy_with_cheaper_rollouts_is_ahead_over_tokens(table):
     against = importlib.import_module("against")
 
-    def row(policy, seed, tokens):
+    def row(policy, seed, tokens, rate=3e-4, success=0.1):
         curve = [
-            {"rollouts": 256.0 * at, "tokens": tokens * 256.0 * at, "seconds": 1.0 * at, "expected": 0.1 * at}
+            {"rollouts": 256.0 * at, "tokens": tokens * 256.0 * at, "seconds": 1.0 * at, "expected": success * at}
             for at in range(5)
         ]
-        return {"policy": policy, "mix": "chain", "rate": 3e-4, "seed": seed, "steps": 4, "curve": curve}
+        return {"policy": policy, "mix": "chain", "rate": rate, "seed": seed, "steps": 4, "curve": curve}
 
     rows = [row("adaptive", 0, 10), row("adaptive", 1, 10), row("adaptive_tokens", 0, 5), row("adaptive", 2, 10)]
+    rows += [row("adaptive", 0, 10, 2e-4), row("adaptive", 100, 10), row("adaptive", 100, 10, 2e-4, 0.05)]  # its tuning
+    rows += [row("adaptive_tokens", 100, 10, 2e-4)]
+    assert "chain: 1 seeds (0), 4 steps" in against.compared(rows[:-1], "chain", ["adaptive", "adaptive_tokens"])
+    with pytest.raises(SystemExit, match="No seed of chain"):  # not at the tuned rate
+        against.compared(rows, "chain", ["adaptive", "adaptive_tokens"])
+    rows.pop()
     text = against.compared(rows, "chain", ["adaptive", "adaptive_tokens"])
     assert "chain: 1 seeds (0), 4 steps" in text
     assert "| adaptive | 0.0003 | 0.400 | 10.00 | 0.200 | 0.100 | 0.200 |" in text
