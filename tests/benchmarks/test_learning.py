@@ -172,6 +172,7 @@ def test_a_policy_of_a_file_is_trained_in_a_process_of_its_own(how, tmp_path):
     command = [sys.executable, str(FOLDER / "run.py"), "--config", str(path), "--rate", "3e-4", *how.split()]
     command += ["--mix", "growing", "--seed", "0", "--steps", "1", "--out", str(out)]
     env = os.environ | {
+        "RAY_ADDRESS": "local",  # not a cluster that another test starts and ends at the same time
         "RAY_worker_niceness": "0",
         "RAY_memory_monitor_refresh_ms": "0",
         "RAY_USAGE_STATS_ENABLED": "0",
