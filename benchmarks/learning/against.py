@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from mixes import MIXES
 from run import RIVALS, best_rates, read
+from table import TABLE_SEEDS, TUNING_SEEDS
 
 COSTS = ("rollouts", "tokens", "seconds")
 Row = dict[str, Any]
@@ -36,11 +37,11 @@ def mean_up_to(curve: list[dict[str, Any]], cost: str, most: float) -> float:
 
 def compared(rows: list[Row], mix: str, policies: list[str]) -> str:
     """The table, one row for each policy."""
-    tuned = best_rates(rows, range(100, 200))
+    tuned = best_rates(rows, TUNING_SEEDS)
     runs: dict[str, dict[tuple[int, int], Row]] = {name: {} for name in policies}
     for row in rows:
         name, rate = row["policy"], row["rate"]
-        if name in runs and (row["mix"], rate) == (mix, tuned.get((name, mix), rate)) and row["seed"] < 100:
+        if name in runs and (row["mix"], rate) == (mix, tuned.get((name, mix), rate)) and row["seed"] in TABLE_SEEDS:
             runs[name][row["seed"], row["steps"]] = row
     shared = sorted(set.intersection(*(set(each) for each in runs.values())))
     if not shared:

@@ -34,7 +34,7 @@ def twice(rows: list[dict[str, Any]], checks: list[dict[str, Any]], name: str) -
     for mix in dict.fromkeys(row["mix"] for row in rows if row["policy"] == name):
         uniform = best_uniform(rows, mix, {row["policy"] for row in rows})
         both = [{rate for policy, on, rate in runs if (policy, on) == (which, mix)} for which in (name, uniform)]
-        rates = [rate for rate in set.intersection(*both) if rate > 1.99 * tuned[name, mix]]
+        rates = [rate for rate in set.intersection(*both) if rate > 1.99 * tuned[name, mix]]  # rates are rounded
         if not rates:
             continue
         cells = [mix, f"{min(rates):g}"]

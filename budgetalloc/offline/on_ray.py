@@ -51,8 +51,12 @@ class _Owner:
     """The process that submits the runs. Ray ends the tasks of a process that dies, whatever they are at. It may lose a
     cancellation instead, and one of a task that is being sent to a worker can end the caller's process (Ray 2.60)."""
 
+    def __init__(self) -> None:
+        self._call = ray().remote(num_cpus=1, max_retries=RETRIES)(_run)
+
     def submit(self, given: list[Any], at: int) -> list[Any]:
-        return [ray().remote(num_cpus=1, max_retries=RETRIES)(_run).remote(*given, at)]
+        """The task's reference, and `given` as a reference, in lists: Ray would replace bare ones by their values."""
+        return [self._call.remote(*given, at)]
 
 
 def _run(given: tuple[Callable[[Any, int], Any], Any], at: int) -> Any:
