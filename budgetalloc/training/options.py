@@ -77,13 +77,14 @@ class Options:
         sizes = ("candidates", "floor", "cap", "min_group", "quantum")
         bounds = Bounds.resolve(needs, **{name: given[name] for name in sizes if name in given})
         keep_batch = needs.keep_batch and bounds.candidates == 1
+        scale, weight = _first(given.get("scale"), needs.scale, trainer_scale), given.get("weight", needs.weight)
         # A buffer selects rows without signal, for which TRL's float32 advantages may not be exactly 0.
-        keep_advantages = keep_batch and given.get("buffer") is None
+        keep_advantages = keep_batch and "buffer" not in given and (scale, weight) == (trainer_scale, "rollout")
         options = cls(
             bounds=bounds,
             baseline=_first(given.get("baseline"), needs.baseline, None if keep_advantages else "group"),
-            scale=_first(given.get("scale"), needs.scale, trainer_scale),
-            weight=_first(given.get("weight"), needs.weight),
+            scale=scale,
+            weight=weight,
             success=given.get("success"),
             reward_range=check_range(given["reward_range"]) if "reward_range" in given else None,
             keep_batch=keep_batch,

@@ -55,8 +55,8 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         candidates: Prompts to choose among. 1: the batch's own; rollouts move between them. k: k times as many, the
             others drawn from the train dataset. "all": the whole train dataset. Default: the policy's needs.
         baseline, scale, weight: As in `budgetalloc.group_advantages`. Default: the policy's needs; if these are the
-            trainer's own, `scale` is `GRPOConfig.scale_rewards`, and a batch whose rows are unchanged keeps TRL's
-            advantages.
+            trainer's own, `scale` is `GRPOConfig.scale_rewards`. A batch whose rows are unchanged keeps TRL's
+            advantages, unless one of the three is given that differs from the trainer's.
         floor: Fewest rollouts of a prompt; by default, 2 with `candidates=1` and 0 otherwise.
         cap: Most rollouts of a prompt; by default, 8 times `num_generations` (more if there are too few prompts).
         min_group: Smallest group that is not empty. Default: the policy's needs.

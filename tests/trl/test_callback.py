@@ -82,6 +82,18 @@ def test_uniform_changes_nothing_with_duplicate_prompts_and_evaluation(build):
     assert len(rewards[0]) == 2
 
 
+def test_uniform_with_a_scale_of_its_own_is_a_trainer_with_that_scale(build):
+    """A setting that is given is used, though uniform leaves the trainer's batch as it is."""
+    alone = build(scale_rewards="none")
+    alone.train()
+    attached = build()
+    assert attached.scale_rewards == "group"
+    attach(attached, ba.uniform(), scale="none")
+    attached.train()
+    for a, b in zip(alone.model.parameters(), attached.model.parameters(), strict=True):
+        assert torch.allclose(a, b, atol=1e-6)
+
+
 def test_counts_follow_the_newest_posterior(build):
     """Prompt 0 always passes, prompt 1 always fails, the others are coins and must get more from the second visit."""
 
@@ -232,6 +244,10 @@ def test_defaults_are_what_the_policy_asks_for(build):
     )
     options = AdaptiveGRPOCallback(build(scale_rewards="none"), ba.uniform()).options
     assert (options.bounds.candidates, options.baseline, options.scale, options.keep_batch) == (1, None, "none", True)
+    for given in ({"scale": "none"}, {"weight": "rollout"}):  # the trainer's own: its advantages stay
+        assert AdaptiveGRPOCallback(build(scale_rewards="none"), ba.uniform(), **given).options.baseline is None
+    for given in ({"scale": "group"}, {"weight": "prompt"}):
+        assert AdaptiveGRPOCallback(build(scale_rewards="none"), ba.uniform(), **given).options.baseline == "group"
     options = AdaptiveGRPOCallback(build(scale_rewards="none"), ba.uniform(), candidates=2).options
     assert (options.baseline, options.scale, options.keep_batch) == ("group", "none", False)
     options = AdaptiveGRPOCallback(build(), baseline="loo", scale="none", weight="prompt", candidates=3).options
