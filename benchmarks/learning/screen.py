@@ -25,22 +25,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import twins  # beside this file
 from mixes import MIXES
 from numpy.typing import NDArray
 from run import GENERATIONS, RIVALS, ROLLOUTS, best_rates, read
 from scipy.stats import spearmanr
 from table import STEPS, TUNING_SEEDS, collect, on_grid, summary
 from tqdm import tqdm
-from twins import RATE, TWINS  # beside this file
+from twins import TWINS
 
 from budgetalloc.offline.simulate import simulate
-from budgetalloc.offline.worlds import Learner
 from budgetalloc.policies.bounds import Bounds
 
 ENOUGH = 5  # policies for a rank correlation that says something
 POINTS = 16  # of a curve, the start and the end among them
 FIRST_TUNING_SEED = 1000  # and on
 Job = tuple[str, str, float, int, int]  # policy, mix, learning rate, seed, steps
+POLICIES = [name for name, (_, options) in RIVALS.items() if "cost" not in options]  # a world has no tokens
 _BOUNDS = ("floor", "cap", "min_group", "quantum")  # options of the callback that are the budget's here
 
 
@@ -49,7 +50,7 @@ def run(job: Job) -> tuple[Job, list[float], float]:
     name, mix, rate, seed, steps = job
     build, options = RIVALS[name]
     given = {key: value for key, value in options.items() if key in _BOUNDS}
-    policy, world = build(seed), Learner(TWINS[mix], rate=rate * RATE.get(mix, 1.0), seed=seed)
+    policy, world = build(seed), twins.world(mix, rate, seed)
     group = GENERATIONS.get(name, 8)
     prompts = ROLLOUTS // group
     budget: Any = ROLLOUTS
@@ -60,7 +61,7 @@ def run(job: Job) -> tuple[Job, list[float], float]:
     rollouts, success, mixed = [0], [world.success()], []
     rest = {key: value for key, value in options.items() if key not in _BOUNDS}
     # A policy may spend less than its budget in a step; it then gets more steps.
-    for seen in simulate(policy, world, budget, 100 * steps, prompts=prompts, **rest):
+    for seen in simulate(policy, world, budget, 100 * steps, prompts=prompts, reward=twins.REWARDS.get(mix), **rest):
         rollouts.append(seen["rollouts"])
         success.append(seen["success"])
         mixed.append(seen["mixed_groups"])
@@ -137,7 +138,7 @@ def agreement(here: dict[str, float], there: dict[str, float]) -> tuple[float, i
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--policy", action="append", choices=RIVALS, help="default: all; uniform is always run")
+    parser.add_argument("--policy", action="append", choices=POLICIES, help="default: all; uniform is always run")
     parser.add_argument("--mix", action="append", choices=TWINS, help="default: all that have a twin")
     parser.add_argument("--seeds", type=int, default=20, help="of the table")
     parser.add_argument("--tuning-seeds", type=int, default=8, help="for each learning rate")
@@ -147,7 +148,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, action="append", help="of run.py: print how well the rankings agree")
     parser.add_argument("--out", type=Path, help="append the curves, a line a run; runs in it are not repeated")
     args = parser.parse_args()
-    names = list(dict.fromkeys(["uniform", *(args.policy or RIVALS)]))
+    names = list(dict.fromkeys(["uniform", *(args.policy or POLICIES)]))
     mixes = args.mix or list(TWINS)
     which = list(itertools.product(names, mixes))
     rates = {one: tuple(args.rate or MIXES[one[1]].rates) for one in which}

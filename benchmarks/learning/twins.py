@@ -1,15 +1,21 @@
 """Twins of the mixes in the `Learner` world: what `screen.py` runs instead of a language model.
 
-Those of `operations.py` have its skills: one right strategy of twelve, the other eleven alike. Their other constants
-and `RATE` were set so that *uniform* allocation has about the curve of the real runs at 3e-4 in groups of 8, on seeds
-that no table uses (1000 and 1001 here, 100 to 103 there). No policies were compared to choose them. Skills share less
+Those of `operations.py` have its skills: one right strategy of twelve, the other eleven alike; that of `reasoning` has
+its tasks and levels. Their other constants and `RATE` were set so that *uniform* allocation has about the curve of the
+real runs at 3e-4 (of `reasoning`, at 2e-4 and 4.5e-4) in groups of 8, on seeds that no table uses (1000 and 1001 here,
+100 to 103 there). No policies were compared to choose them. The graded twins have the constants of `many_wrong`, and
+pay as their mixes do. `growing`, `chain` and `hopeless` have no twin. Skills share less
 here than in the presets of the package, and have no direction of doubt: with it, rare skills helped each other so much
 that uniform solved the hard pool within 40 steps.
 """
 
-import operations  # beside this file
+import gradings  # beside this file
+import numpy as np
+import operations
+from numpy.typing import NDArray
 
-from budgetalloc.offline.worlds import HARD_TAIL, SEEN_ONCE, U_SHAPE, Task
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.offline.worlds import HARD_TAIL, SEEN_ONCE, U_SHAPE, Learner, Task
 
 _NAMES = tuple(operations.OPERATIONS)
 
@@ -21,12 +27,80 @@ def _twin(low: float, high: float, per_skill: int, held_out: int) -> Task:
     return Task(skills, (), per_skill, held_out, own=0.6, doubt=0.0, noise=0.5, offset=0.5, strategies=len(_NAMES))
 
 
+def _cells() -> Task:
+    """The tasks and levels of `reasoning.py`, whose questions share little: each has an answer of its own.
+
+    The model's success at the start is its mean over the held-out questions of a cell.
+    """
+    others = [tuple(k for k in range(len(_STARTS)) if k != right) for right in range(len(_STARTS))]
+    skills = tuple((right, others[right], start) for right, start in enumerate(_STARTS))
+    return Task(skills, (), 106, 20, own=0.6, doubt=0.0, noise=0.98, offset=0.3, strategies=len(_STARTS))
+
+
+_STARTS = (
+    *(0.445, 0.157, 0.009, 0.571, 0.002, 0.683, 0.342, 0.499, 0.085),
+    *(0.219, 0.501, 0.135, 0.834, 0.534, 0.168, 0.210, 0.741),
+)
+
+
+class Graded(Learner):
+    """A `Learner` that pays as the mix does: partial credit, or the verdict of a verifier that errs.
+
+    Args:
+        mix: "partial" or "erring".
+        rate, seed: As in `Learner`.
+
+    >>> Graded("partial", rate=3e-4, seed=0).rollout([0, 1919])  # the second answer has no character in its place
+    array([1., 0.])
+    """
+
+    def __init__(self, mix: str, rate: float, seed: int) -> None:
+        super().__init__(TWINS[mix], rate=rate, seed=seed)
+        self._mix = mix
+        if mix == "partial":
+            self._credit_PK = _credits(seed)
+
+    def pay(self, ids_R: NDArray[np.int64], strategy_R: NDArray[np.int64], toss_R: FloatArray) -> FloatArray:
+        right_R = super().pay(ids_R, strategy_R, toss_R)
+        if self._mix == "partial":
+            return self._credit_PK[ids_R, strategy_R]
+        return np.where(toss_R < gradings.ERRS, 1 - right_R, right_R)
+
+
+def _credits(seed: int) -> FloatArray:
+    """The share of right characters in what each of the operations makes of each prompt, shape (P, K).
+
+    The prompts are in the order of a `Learner`: skill by skill.
+    """
+    texts = [row["prompt"] for row in operations.pool(80, seed)]
+    return np.array(
+        [
+            [gradings.share_right(run(text[1:-1]), operations.answer(text)) for run in operations.OPERATIONS.values()]
+            for text in texts
+        ]
+    )
+
+
 _OPERATIONS = {
     "many_wrong": _twin(0, 1, 80, 20),
     "hard_wrong": _twin(0, 0.25, 160, 40),
     "hard_once": _twin(0, 0.25, 2_700, 40),
     "easy_once": _twin(0.3, 1, 2_700, 40),
 }
-TWINS = {"u_shape": U_SHAPE, "hard_tail": HARD_TAIL, "seen_once": SEEN_ONCE, **_OPERATIONS}
-RATE = dict.fromkeys(_OPERATIONS, 2 / 15)
+_GRADED = dict.fromkeys(("partial", "composite", "erring"), _OPERATIONS["many_wrong"])  # their prompts, other rewards
+TWINS = {
+    **{"u_shape": U_SHAPE, "hard_tail": HARD_TAIL, "seen_once": SEEN_ONCE},
+    **_OPERATIONS,
+    **_GRADED,
+    "reasoning": _cells(),
+}
+RATE = dict.fromkeys((*_OPERATIONS, *_GRADED, "reasoning"), 2 / 15)
 """What a learning rate of the language model is multiplied by in these twins; 1 in the others."""
+REWARDS = {"composite": lambda success_R: 0.2 + 0.8 * success_R}
+"""From success to what is paid, where they differ: 0.2 is for the format, which no strategy misses."""
+
+
+def world(mix: str, rate: float, seed: int) -> Learner:
+    """The twin of a mix, for a learning rate of the language model."""
+    rate *= RATE.get(mix, 1.0)
+    return Graded(mix, rate, seed) if mix in ("partial", "erring") else Learner(TWINS[mix], rate=rate, seed=seed)

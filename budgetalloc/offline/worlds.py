@@ -216,10 +216,19 @@ class Learner:
         reach_PK = self._probabilities(self._pool.take(prompt_P)).cumsum(axis=1)
         toss_R2 = self._rng.random((len(at_R), 2))
         strategy_R = (toss_R2[:, :1] > reach_PK[group_R, :-1]).sum(axis=1)
-        skill_R = self._pool.skill_P[at_R]
-        coin_R = self._coin_S[skill_R]
-        paid_R = np.where(np.isnan(coin_R), strategy_R == self._right_S[skill_R], toss_R2[:, 1] < coin_R)
         self._rows.append((at_R, strategy_R))
+        return self.pay(at_R, strategy_R, toss_R2[:, 1])
+
+    def pay(self, ids_R: NDArray[np.int64], strategy_R: NDArray[np.int64], toss_R: FloatArray) -> FloatArray:
+        """The rewards of these strategies for these prompts, shape (R,): a world that grades overrides it.
+
+        Args:
+            ids_R, strategy_R: The prompt of each rollout and the strategy that it chose.
+            toss_R: A uniform draw from [0, 1) for each rollout, for rewards that depend on chance.
+        """
+        skill_R = self._pool.skill_P[ids_R]
+        coin_R = self._coin_S[skill_R]
+        paid_R = np.where(np.isnan(coin_R), strategy_R == self._right_S[skill_R], toss_R < coin_R)
         return paid_R.astype(np.float64)
 
     def learn(self, advantages_R: ArrayLike) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import operations  # of benchmarks/learning
 import pytest
+import reasoning
 import screen
+import twins
 from mixes import MIXES
 from twins import TWINS
 
@@ -100,3 +102,57 @@ def test_the_command_prints_the_agreement_and_says_where_policies_are_too_few(tm
     assert "over 2 policies" in printed
     assert "too few to mean anything" in printed
     assert "Real runs on tuning seeds alone: uniform, uniform2" in printed
+
+
+def paid(mix, seed=0):
+    """For each rollout of 40 prompts eight times over: its prompt, its strategy and its reward."""
+    world = twins.world(mix, 3e-4, seed)
+    seen = []
+    pay = world.pay
+    world.pay = lambda ids_R, strategy_R, toss_R: seen.append((ids_R, strategy_R)) or pay(ids_R, strategy_R, toss_R)
+    rewards_R = world.rollout(list(range(0, len(world.ids), len(world.ids) // 40)) * 8)
+    return world, *seen[0], rewards_R
+
+
+def test_partial_credit_is_that_of_the_mix_for_the_same_answers():
+    _, ids_R, strategy_R, rewards_R = paid("partial", seed=3)
+    rows, operations_K = MIXES["partial"].rows(3), list(operations.OPERATIONS.values())
+    prompts = [rows[i]["prompt"] for i in ids_R]
+    texts = [operations_K[k](prompt[1:-1]) for k, prompt in zip(strategy_R, prompts, strict=True)]
+    grade = MIXES["partial"].grading.functions(3)[0]
+    assert rewards_R.tolist() == grade(completions=texts, prompts=prompts)
+    assert 0 < np.mean((rewards_R > 0) & (rewards_R < 1)) < 1
+
+
+def test_a_twentieth_of_the_verdicts_of_the_erring_twin_is_the_other_one():
+    world, toss_R = twins.world("erring", 3e-4, 0), np.linspace(0, 1, 1000, endpoint=False)
+    right, _, _ = TWINS["erring"].skills[0]
+    for strategy, truth in ((right, 1), (right + 1, 0)):
+        paid_R = world.pay(np.zeros(1000, dtype=int), np.full(1000, strategy), toss_R)
+        assert np.sum(paid_R != truth) == 50
+
+
+def test_the_composite_twin_pays_a_fifth_for_the_format(monkeypatch):
+    seen = []
+    simulate = screen.simulate
+    monkeypatch.setattr(screen, "simulate", lambda *args, **options: seen.append(options) or simulate(*args, **options))
+    screen.run(("uniform", "composite", 3e-4, 0, 1))
+    screen.run(("uniform", "many_wrong", 3e-4, 0, 1))
+    assert seen[0]["reward"](np.array([0.0, 1.0])).tolist() == [0.2, 1.0]
+    assert seen[1]["reward"] is None
+
+
+def test_the_twin_of_reasoning_has_its_cells_and_starts_where_the_model_does():
+    world = twins.world("reasoning", 3e-4, 0)
+    assert len(TWINS["reasoning"].skills) == len(reasoning.CELLS)
+    assert abs(world.success() - 0.363) < 0.02  # the held-out success of the model before training
+
+
+def test_three_mixes_have_no_twin():
+    assert set(MIXES) - set(TWINS) == {"growing", "chain", "hopeless"}
+
+
+@pytest.mark.parametrize("name", screen.POLICIES)
+def test_every_policy_on_offer_can_be_screened(name):
+    _, curve, _ = screen.run((name, "u_shape", 3e-4, 0, 1))
+    assert np.isfinite(curve).all()
