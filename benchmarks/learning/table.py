@@ -168,14 +168,17 @@ def averaged(gains: list[NDArray[np.float64]]) -> str:
 
 
 def explored(rows: list[dict[str, Any]]) -> str:
-    """Mean success of what was tried on the way to the default, best first; a standard error over few seeds."""
-    successes: dict[tuple[str, float, str], list[float]] = {}
+    """Mean success of what was tried on the way to the default, best first; a standard error over few seeds.
+
+    pass@64 is at the end of the run, "unknown" where runs of before it was recorded are among them.
+    """
+    tried: dict[tuple[str, float, str], list[dict[str, Any]]] = {}
     for row in rows:
-        successes.setdefault((row["mix"], row["rate"], row["policy"]), []).append(mean_success(row["curve"]))
-    lines = ["| mix | rate | what | seeds | mean |", "|---|---|---|---|---|"]
-    for (mix, rate, name), values in sorted(successes.items(), key=lambda item: (item[0][0], -float(np.mean(item[1])))):
-        error = np.std(values, ddof=1) / len(values) ** 0.5
-        lines.append(f"| {mix} | {rate:g} | {name} | {len(values)} | {np.mean(values):.3f} +- {error:.3f} |")
+        tried.setdefault((row["mix"], row["rate"], row["policy"]), []).append(row)
+    lines = ["| mix | rate | what | seeds | mean | pass@64 |", "|---|---|---|---|---|---|"]
+    for (mix, rate, name), of in sorted(tried.items(), key=lambda item: (item[0][0], -mean_of(item[1]))):
+        error = np.std([mean_success(row["curve"]) for row in of], ddof=1) / len(of) ** 0.5
+        lines.append(f"| {mix} | {rate:g} | {name} | {len(of)} | {mean_of(of):.3f} +- {error:.3f} | {coverage(of)} |")
     return "\n".join(lines)
 
 
@@ -194,6 +197,12 @@ def tuned_on(rows: list[dict[str, Any]], mix: str) -> Runs:
 def mean_of(runs: list[dict[str, Any]]) -> float:
     """Mean success over the rollouts and the runs."""
     return float(np.mean([mean_success(row["curve"]) for row in runs]))
+
+
+def coverage(runs: list[dict[str, Any]]) -> str:
+    """The mean pass@64 at the end of the runs; "unknown" where one of them does not have it."""
+    known = all("pass64" in row["curve"][-1] for row in runs)
+    return f"{np.mean([row['curve'][-1]['pass64'] for row in runs]):.3f}" if known else "unknown"
 
 
 def tuning(rows: list[dict[str, Any]], mix: str) -> str:
@@ -241,12 +250,7 @@ def against_uniform(rows: list[dict[str, Any]], name: str = "adaptive") -> str:
 
 
 def _short(runs: list[dict[str, Any]]) -> list[str]:
-    known = all("pass64" in row["curve"][-1] for row in runs)
-    return [
-        str(len(runs)),
-        f"{mean_of(runs):.3f}",
-        f"{np.mean([row['curve'][-1]['pass64'] for row in runs]):.3f}" if known else "unknown",
-    ]
+    return [str(len(runs)), f"{mean_of(runs):.3f}", coverage(runs)]
 
 
 def main() -> None:

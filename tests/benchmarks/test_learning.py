@@ -84,6 +84,20 @@ def test_a_policy_stands_beside_uniform_at_its_best_group_and_rate(table):
     ]
 
 
+def test_what_was_tried_is_listed_by_mix_the_best_first_with_its_coverage_where_all_runs_have_it(table):
+    def row(name, seed, end, **more):
+        curve = [{"rollouts": at, "expected": level} for at, level in ((0, 0.2), (256, end))]
+        curve[-1] |= more
+        return {"policy": name, "mix": "m", "rate": 3e-4, "seed": seed, "steps": 1, "curve": curve}
+
+    rows = [row("worse", 100, 0.4, pass64=0.6), row("worse", 101, 0.4), row("best", 100, 0.6, pass64=0.7)]
+    rows += [row("best", 101, 0.8, pass64=0.8)]
+    assert table.explored(rows).splitlines()[2:] == [
+        "| m | 0.0003 | best | 2 | 0.450 +- 0.050 | 0.750 |",
+        "| m | 0.0003 | worse | 2 | 0.300 +- 0.000 | unknown |",
+    ]
+
+
 def test_mean_success_weighs_points_by_their_rollouts(table):
     """A policy that resamples is measured at other rollouts than the rest."""
     from run import mean_success  # beside table.py
