@@ -43,42 +43,30 @@ _STARTS = (
 )
 
 
-class Graded(Learner):
-    """A `Learner` that pays as the mix does: partial credit, or the verdict of a verifier that errs.
+class Partial(Learner):
+    """A `Learner` that pays the share of right characters, as `partial` does for the same prompts and operations."""
 
-    Args:
-        mix: "partial" or "erring".
-        rate, seed: As in `Learner`.
+    def __init__(self, task: Task, *, rate: float, seed: int) -> None:
+        super().__init__(task, rate=rate, seed=seed)
+        texts = [row["prompt"] for row in operations.pool(task.per_skill, seed)]  # skill by skill, as here
+        self._credit_PK = np.array([_credits(text) for text in texts])
 
-    >>> Graded("partial", rate=3e-4, seed=0).rollout([0, 1919])  # the second answer has no character in its place
-    array([1., 0.])
-    """
+    def pay(self, ids_R: NDArray[np.int64], strategy_R: NDArray[np.int64], toss_R: FloatArray) -> FloatArray:
+        return np.asarray(self._credit_PK[ids_R, strategy_R])
 
-    def __init__(self, mix: str, rate: float, seed: int) -> None:
-        super().__init__(TWINS[mix], rate=rate, seed=seed)
-        self._mix = mix
-        if mix == "partial":
-            self._credit_PK = _credits(seed)
+
+def _credits(text: str) -> list[float]:
+    """The share of right characters in what each of the operations makes of a prompt."""
+    right = operations.answer(text)
+    return [gradings.share_right(run(text[1:-1]), right) for run in operations.OPERATIONS.values()]
+
+
+class Erring(Learner):
+    """A `Learner` whose verifier errs as often as that of `erring`."""
 
     def pay(self, ids_R: NDArray[np.int64], strategy_R: NDArray[np.int64], toss_R: FloatArray) -> FloatArray:
         right_R = super().pay(ids_R, strategy_R, toss_R)
-        if self._mix == "partial":
-            return self._credit_PK[ids_R, strategy_R]
         return np.where(toss_R < gradings.ERRS, 1 - right_R, right_R)
-
-
-def _credits(seed: int) -> FloatArray:
-    """The share of right characters in what each of the operations makes of each prompt, shape (P, K).
-
-    The prompts are in the order of a `Learner`: skill by skill.
-    """
-    texts = [row["prompt"] for row in operations.pool(80, seed)]
-    return np.array(
-        [
-            [gradings.share_right(run(text[1:-1]), operations.answer(text)) for run in operations.OPERATIONS.values()]
-            for text in texts
-        ]
-    )
 
 
 _OPERATIONS = {
@@ -102,5 +90,5 @@ REWARDS = {"composite": lambda success_R: 0.2 + 0.8 * success_R}
 
 def world(mix: str, rate: float, seed: int) -> Learner:
     """The twin of a mix, for a learning rate of the language model."""
-    rate *= RATE.get(mix, 1.0)
-    return Graded(mix, rate, seed) if mix in ("partial", "erring") else Learner(TWINS[mix], rate=rate, seed=seed)
+    kind: type[Learner] = {"partial": Partial, "erring": Erring}.get(mix, Learner)
+    return kind(TWINS[mix], rate=rate * RATE.get(mix, 1.0), seed=seed)
