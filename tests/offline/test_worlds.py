@@ -211,3 +211,15 @@ def test_a_failure_teaches_less_where_there_are_more_ways_to_be_wrong():
         gradient = world.gradient([-1.0])
         shares.append(np.linalg.norm(gradient[:, 0]) / np.linalg.norm(gradient[:, 1]))
     assert shares == pytest.approx([0.1 / 0.105, 0.1 / (0.1 + 0.9 * 10 / 11)], rel=0.01)
+
+
+def test_a_world_that_grades_pays_by_prompt_and_strategy_and_draws_the_same_rollouts():
+    class Halved(Learner):
+        def pay(self, ids_R, strategy_R, toss_R):
+            assert ((toss_R >= 0) & (toss_R < 1)).all()
+            return np.where(ids_R < 4, 0.5, 1.0) * super().pay(ids_R, strategy_R, toss_R)
+
+    ids_R = list(range(16)) * 8
+    plain, halved = Learner(SMALL, seed=0).rollout(ids_R), Halved(SMALL, seed=0).rollout(ids_R)
+    assert plain.any()
+    assert halved.tolist() == (plain * np.where(np.array(ids_R) < 4, 0.5, 1.0)).tolist()
