@@ -1,7 +1,7 @@
 """Worlds, which return rewards for requested rollouts without a language model."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,8 +20,7 @@ from budgetalloc.errors import (
     shown,
 )
 
-_CLIP = 1.0  # of the gradient's norm; this and Adam's constants are the defaults of TRL's trainer
-_BETA1, _BETA2, _EPS = 0.9, 0.999, 1e-8
+_CLIP, _BETA1, _BETA2, _EPS = 1.0, 0.9, 0.999, 1e-8  # of the gradient's norm, and of Adam: defaults of TRL's trainer
 _FEATURE_NORM = 40.0  # large, so that clipping matters; not measured with these constants
 _SPEED = 31.0  # moves of a parameter for a learning rate of 1: see `Task`
 
@@ -128,13 +127,12 @@ _SHOWN = (
     *(0.08, 0.06, 0.05, 0.04, 0.03, 0.02, 0.01, 0.01),
 )
 _SKILLS = tuple((k % 8, (k + 3 + k // 8) % 8, start) for k, start in enumerate(_SHOWN))
-_COINS = (0.25, 0.12)
 
-U_SHAPE = Task(_SKILLS, _COINS)
+U_SHAPE = Task(_SKILLS, coins=(0.25, 0.12))
 """Skills from nearly mastered to nearly unknown, and two traps; 2,080 prompts."""
 HARD_TAIL = Task(_SKILLS[:4] + _SKILLS[13:], per_skill=150, held_out=40)
 """Skills that pass at most one time in four, and four easy ones; 2,250 prompts."""
-SEEN_ONCE = Task(_SKILLS, _COINS, per_skill=185)
+SEEN_ONCE = replace(U_SHAPE, per_skill=185)
 """The u-shape with 4,810 prompts: 150 steps of 32 meet each once."""
 
 
@@ -220,16 +218,10 @@ class Learner:
         return self.pay(at_R, strategy_R, toss_R2[:, 1])
 
     def pay(self, ids_R: NDArray[np.int64], strategy_R: NDArray[np.int64], toss_R: FloatArray) -> FloatArray:
-        """The rewards of these strategies for these prompts, shape (R,): a world that grades overrides it.
-
-        Args:
-            ids_R, strategy_R: The prompt of each rollout and the strategy that it chose.
-            toss_R: A uniform draw from [0, 1) for each rollout, for rewards that depend on chance.
-        """
+        """The reward of each rollout's strategy, shape (R,); `toss_R` is drawn from [0, 1). A subclass may grade."""
         skill_R = self._pool.skill_P[ids_R]
         coin_R = self._coin_S[skill_R]
-        paid_R = np.where(np.isnan(coin_R), strategy_R == self._right_S[skill_R], toss_R < coin_R)
-        return paid_R.astype(np.float64)
+        return np.where(np.isnan(coin_R), strategy_R == self._right_S[skill_R], toss_R < coin_R).astype(np.float64)
 
     def learn(self, advantages_R: ArrayLike) -> None:
         """One update by the mean over all rollouts since the last update, in their order, shape (R,)."""
