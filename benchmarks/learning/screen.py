@@ -32,7 +32,6 @@ from run import GENERATIONS, RIVALS, ROLLOUTS, best_rates, read
 from scipy.stats import spearmanr
 from table import STEPS, TUNING_SEEDS, collect, on_grid, summary
 from tqdm import tqdm
-from twins import TWINS
 
 from budgetalloc.offline.simulate import simulate
 from budgetalloc.policies.bounds import Bounds
@@ -139,7 +138,7 @@ def agreement(here: dict[str, float], there: dict[str, float]) -> tuple[float, i
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policy", action="append", choices=POLICIES, help="default: all; uniform is always run")
-    parser.add_argument("--mix", action="append", choices=TWINS, help="default: all that have a twin")
+    parser.add_argument("--mix", action="append", choices=twins.TWINS, help="default: all that have a twin")
     parser.add_argument("--seeds", type=int, default=20, help="of the table")
     parser.add_argument("--tuning-seeds", type=int, default=8, help="for each learning rate")
     parser.add_argument("--rate", type=float, action="append", help="to tune over; one means no tuning")
@@ -149,7 +148,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="append the curves, a line a run; runs in it are not repeated")
     args = parser.parse_args()
     names = list(dict.fromkeys(["uniform", *(args.policy or POLICIES)]))
-    mixes = args.mix or list(TWINS)
+    mixes = args.mix or list(twins.TWINS)
     which = list(itertools.product(names, mixes))
     rates = {one: tuple(args.rate or MIXES[one[1]].rates) for one in which}
     best = {one: grid[0] for one, grid in rates.items()}

@@ -4,10 +4,12 @@ Those of `operations.py` have its skills: one right strategy of twelve, the othe
 its tasks and levels. Their other constants and `RATE` were set so that *uniform* allocation has about the curve of the
 real runs at 3e-4 (of `reasoning`, at 2e-4 and 4.5e-4) in groups of 8, on seeds that no table uses (1000 and 1001 here,
 100 to 103 there). No policies were compared to choose them. The graded twins have the constants of `many_wrong`, and
-pay as their mixes do. `growing`, `chain` and `hopeless` have no twin. Skills share less
-here than in the presets of the package, and have no direction of doubt: with it, rare skills helped each other so much
-that uniform solved the hard pool within 40 steps.
+pay as their mixes do. `growing`, `chain` and `hopeless` have no twin. Skills share less here than in the presets of the
+package, and have no direction of doubt: with it, rare skills helped each other so much that uniform solved the hard
+pool within 40 steps.
 """
+
+from typing import Any
 
 import gradings  # beside this file
 import numpy as np
@@ -20,27 +22,25 @@ from budgetalloc.offline.worlds import HARD_TAIL, SEEN_ONCE, U_SHAPE, Learner, T
 _NAMES = tuple(operations.OPERATIONS)
 
 
+def _task(starts: list[tuple[int, float]], strategies: int, **constants: Any) -> Task:
+    """A task of skills with one right strategy, given with its probability at the start; all others are alike."""
+    wrong = [tuple(k for k in range(strategies) if k != right) for right, _ in starts]
+    skills = tuple((right, rest, start) for (right, start), rest in zip(starts, wrong, strict=True))
+    return Task(skills, own=0.6, doubt=0.0, strategies=strategies, **constants)
+
+
 def _twin(low: float, high: float, per_skill: int, held_out: int) -> Task:
     """The skills whose right operation is shown with a probability from `low` to `high`."""
     chosen = [(_NAMES.index(skill.right), skill.shown) for skill in operations.SKILLS if low <= skill.shown <= high]
-    skills = tuple((right, tuple(k for k in range(len(_NAMES)) if k != right), start) for right, start in chosen)
-    return Task(skills, (), per_skill, held_out, own=0.6, doubt=0.0, noise=0.5, offset=0.5, strategies=len(_NAMES))
+    return _task(chosen, len(_NAMES), per_skill=per_skill, held_out=held_out, noise=0.5, offset=0.5)
 
 
-def _cells() -> Task:
-    """The tasks and levels of `reasoning.py`, whose questions share little: each has an answer of its own.
-
-    The model's success at the start is its mean over the held-out questions of a cell.
-    """
-    others = [tuple(k for k in range(len(_STARTS)) if k != right) for right in range(len(_STARTS))]
-    skills = tuple((right, others[right], start) for right, start in enumerate(_STARTS))
-    return Task(skills, (), 106, 20, own=0.6, doubt=0.0, noise=0.98, offset=0.3, strategies=len(_STARTS))
-
-
-_STARTS = (
+_CELLS = (
     *(0.445, 0.157, 0.009, 0.571, 0.002, 0.683, 0.342, 0.499, 0.085),
     *(0.219, 0.501, 0.135, 0.834, 0.534, 0.168, 0.210, 0.741),
 )
+"""The model's mean success before training on the held-out questions of each of `reasoning.CELLS` (`start_P` of
+`budgetalloc.cli.testbed.train.train`)."""
 
 
 class Partial(Learner):
@@ -80,12 +80,14 @@ TWINS = {
     **{"u_shape": U_SHAPE, "hard_tail": HARD_TAIL, "seen_once": SEEN_ONCE},
     **_OPERATIONS,
     **_GRADED,
-    "reasoning": _cells(),
+    # Questions share little: each cell has an answer of its own, and most of a prompt's features are its own.
+    "reasoning": _task(list(enumerate(_CELLS)), len(_CELLS), per_skill=106, held_out=20, noise=0.98, offset=0.3),
 }
 RATE = dict.fromkeys((*_OPERATIONS, *_GRADED, "reasoning"), 2 / 15)
 """What a learning rate of the language model is multiplied by in these twins; 1 in the others."""
-REWARDS = {"composite": lambda success_R: 0.2 + 0.8 * success_R}
-"""From success to what is paid, where they differ: 0.2 is for the format, which no strategy misses."""
+_ACCURACY, _FORMAT = gradings.composite(operations).weights
+REWARDS = {"composite": lambda success_R: _FORMAT + _ACCURACY * success_R}
+"""From success to what is paid, where they differ: no strategy misses the format."""
 
 
 def world(mix: str, rate: float, seed: int) -> Learner:

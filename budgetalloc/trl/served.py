@@ -153,7 +153,7 @@ def refusals(facts: Facts, policy: Policy, options: Options) -> Iterator[Budgeta
     if options.baseline is not None and aggregation not in (None, "sum_then_normalize"):
         yield UnsupportedError(
             f"GRPOConfig(multi_objective_aggregation={aggregation!r}) normalises each reward over equal groups. Use "
-            "'sum_then_normalize', or attach uniform()."
+            "'sum_then_normalize', or attach uniform() without baseline=, scale= and weight=."
         )
     if facts.environments and facts.named is False:
         yield UnsupportedError(

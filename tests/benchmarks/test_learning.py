@@ -49,6 +49,12 @@ def test_summary_of_a_policy_twice_as_fast(table):
     assert table.summary(slow - 0.1, slow, rollouts)["to uniform's end"] == "never (inf to never)"
 
 
+def run_to(end, policy="x", mix="m", rate=3e-4, seed=100, **more):
+    """A run from success 0.2 to this one, whose last point has more measures."""
+    curve = [{"rollouts": 0, "expected": 0.2}, {"rollouts": 256, "expected": end, **more}]
+    return {"policy": policy, "mix": mix, "rate": rate, "seed": seed, "steps": 1, "curve": curve}
+
+
 def test_tuning_takes_its_own_seeds(table):
     def row(rate, seed, level):
         curve = [{"rollouts": at, "expected": level} for at in (0, 256)]
@@ -59,11 +65,8 @@ def test_tuning_takes_its_own_seeds(table):
 
 
 def test_runs_on_tuning_seeds_are_listed_by_rate_the_best_first(table):
-    def row(rate, seed, end, mix="m"):
-        curve = [{"rollouts": at, "expected": level} for at, level in ((0, 0.2), (256, end))]
-        return {"policy": "x", "mix": mix, "rate": rate, "seed": seed, "steps": 1, "curve": curve}
-
-    rows = [row(1e-4, 101, 0.5), row(1e-4, 100, 0.4), row(3e-4, 100, 0.8), row(3e-4, 0, 0.9), row(3e-4, 100, 1, "n")]
+    rows = [run_to(0.5, rate=1e-4, seed=101), run_to(0.4, rate=1e-4), run_to(0.8), run_to(0.9, seed=0)]
+    rows.append(run_to(1, mix="n"))
     assert table.tuning(rows, "m").splitlines()[2:4] == [
         "| x at 0.0003 | 100 | 0.200 | 0.800 | 0.500 |",
         "| x at 0.0001 | 100, 101 | 0.200 | 0.400, 0.500 | 0.325 |",
@@ -71,13 +74,8 @@ def test_runs_on_tuning_seeds_are_listed_by_rate_the_best_first(table):
 
 
 def test_a_policy_stands_beside_uniform_at_its_best_group_and_rate(table):
-    def row(policy, rate, end, **more):
-        curve = [{"rollouts": at, "expected": level} for at, level in ((0, 0.2), (256, end))]
-        curve[-1] |= more
-        return {"policy": policy, "mix": "m", "rate": rate, "seed": 100, "steps": 1, "curve": curve}
-
-    rows = [row("uniform", 1e-4, 0.4), row("uniform2", 3e-4, 0.6, pass64=0.7), row("uniform2", 1e-4, 0.5)]
-    rows += [row("adaptive", 3e-4, 0.6, pass64=0.8), row("adaptive", 1e-4, 0.8)]
+    rows = [run_to(0.4, "uniform", rate=1e-4), run_to(0.6, "uniform2", pass64=0.7), run_to(0.5, "uniform2", rate=1e-4)]
+    rows += [run_to(0.6, "adaptive", pass64=0.8), run_to(0.8, "adaptive", rate=1e-4)]
     assert table.against_uniform(rows).splitlines()[2:] == [
         "| m | 0.200 | 2, 0.0003 | 1 | 0.400 | 0.700 | 0.0001 | 1 | 0.500 | unknown |",
         "| m | 0.200 | 2, 0.0003 | 1 | 0.400 | 0.700 | 0.0003 | 1 | 0.400 | 0.800 |",
@@ -85,13 +83,8 @@ def test_a_policy_stands_beside_uniform_at_its_best_group_and_rate(table):
 
 
 def test_what_was_tried_is_listed_by_mix_the_best_first_with_its_coverage_where_all_runs_have_it(table):
-    def row(name, seed, end, **more):
-        curve = [{"rollouts": at, "expected": level} for at, level in ((0, 0.2), (256, end))]
-        curve[-1] |= more
-        return {"policy": name, "mix": "m", "rate": 3e-4, "seed": seed, "steps": 1, "curve": curve}
-
-    rows = [row("worse", 100, 0.4, pass64=0.6), row("worse", 101, 0.4), row("best", 100, 0.6, pass64=0.7)]
-    rows += [row("best", 101, 0.8, pass64=0.8)]
+    rows = [run_to(0.4, "worse", pass64=0.6), run_to(0.4, "worse", seed=101), run_to(0.6, "best", pass64=0.7)]
+    rows.append(run_to(0.8, "best", seed=101, pass64=0.8))
     assert table.explored(rows).splitlines()[2:] == [
         "| m | 0.0003 | best | 2 | 0.450 +- 0.050 | 0.750 |",
         "| m | 0.0003 | worse | 2 | 0.300 +- 0.000 | unknown |",
