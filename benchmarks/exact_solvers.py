@@ -45,7 +45,7 @@ def flow(values_PN: NDArray[np.float64], budget: ba.Budget, domains_P: list[str]
     prompts, steps = len(values_PN), values_PN.shape[1] - 1
     gains_PB = -np.rint(np.diff(values_PN, axis=1) * 1e9).astype(np.int64)
     place = {name: 2 + prompts + at for at, name in enumerate(DOMAINS)}
-    solver, total = min_cost_flow.SimpleMinCostFlow(), int(budget.rollouts or 0) - budget.floor * prompts
+    solver, total = min_cost_flow.SimpleMinCostFlow(), int(budget.rollouts or 0) - budget.fewest * prompts
     into_P = np.array([place[name] for name in domains_P])
     solver.add_arcs_with_capacity_and_unit_cost(
         into_P, np.arange(2, 2 + prompts), np.full(prompts, steps), np.zeros(prompts, dtype=np.int64)
@@ -55,13 +55,13 @@ def flow(values_PN: NDArray[np.float64], budget: ba.Budget, domains_P: list[str]
         np.ones(prompts * steps, dtype=np.int64), gains_PB.ravel(),
     )  # fmt: skip
     for name in DOMAINS:
-        base = budget.floor * domains_P.count(name)
+        base = budget.fewest * domains_P.count(name)
         fewest, most = (max(x - base, 0) for x in (budget.quotas or {}).get(name, (0, total)))
         solver.add_arc_with_capacity_and_unit_cost(0, place[name], fewest, -(10**11))  # taken before all others
         solver.add_arc_with_capacity_and_unit_cost(0, place[name], most - fewest, 0)
     solver.set_nodes_supplies(np.array([0, 1]), np.array([total, -total]))
     assert solver.solve() == solver.OPTIMAL
-    return budget.floor + solver.flows(arcs).reshape(prompts, steps).sum(axis=1)
+    return budget.fewest + solver.flows(arcs).reshape(prompts, steps).sum(axis=1)
 
 
 def seconds(call: Callable[[], Any]) -> tuple[float, Any]:

@@ -46,6 +46,7 @@ TESTS = {
         ["greedy", "greedy, tokens"],
     ),
     "solvers/greedy": (["solvers/test_greedy.py", "solvers/test_domains.py"], ["greedy", "greedy, tokens"]),
+    "solvers/dynamic": (["solvers/test_dynamic.py"], ["greedy"]),
     "solvers/proportional": (["solvers/test_proportional.py"], ["proportional"]),
     "solvers/systematic": (["solvers/test_systematic.py", "solvers/test_domains.py"], ["systematic"]),
     "solvers/domains": (["solvers/test_domains.py", "solvers/test_exact.py"], []),
@@ -72,12 +73,14 @@ TESTS = {
     ),
     "beliefs/lengths": (["beliefs/test_lengths.py"], []),
     "beliefs/expected": (["beliefs/test_expected.py", "policies/test_advantages.py"], []),
+    "beliefs/variance": (["beliefs/test_variance.py"], []),
     "beliefs/rewards": (["beliefs/test_rewards.py", "beliefs/test_estimator.py"], ["check_range"]),
     "beliefs/state": (["beliefs/test_state.py"], []),
     "policies/advantages": (
         ["policies/test_advantages.py"],
-        ["group_advantages", "group_advantages, posterior", "batch_advantages"],
+        ["group_advantages", "group_advantages, posterior"],
     ),
+    "policies/batch_advantages": (["policies/test_advantages.py", "training/test_size_of_advantages.py"], []),
     "policies/adaptive": (["policies/test_adaptive.py", "policies/costs/test_prices.py"], ["adaptive"]),
 }
 OPERATORS = {

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from budgetalloc.errors import MOST, BudgetError, InputError, check_integer, check_type, is_number, shown
 
 IntArray = NDArray[np.int64]
+DEFAULT = 2
+"""The floor and the smallest group of a budget that names none, without a policy."""
 _MOST_COUNTS = 2**27  # of a grid: 1 GiB
 
 
@@ -18,15 +20,19 @@ _MOST_COUNTS = 2**27  # of a grid: 1 GiB
 class Budget:
     """The rollouts (or tokens) of one training step, and the sizes that a prompt's group may have.
 
+    A policy has bounds of its own: a budget overrides those that it names. `floor` and `min_group` that are left out
+    are the policy's, and 2 where a solver is called without a policy.
+
     Args:
         rollouts: Total rollouts of the step, spent exactly. Required; `None` if only tokens are limited.
         tokens: Total expected tokens of the step, never exceeded; `allocate` then needs `costs_P`. With `rollouts` as
             well, both limits hold, and the solver is `highs`.
-        floor: Fewest rollouts of every prompt. With 0 a policy may leave prompts out.
+        floor: Fewest rollouts of every prompt. With 0 a policy may leave prompts out. None: 0 for a policy that chooses
+            among prompts, such as `adaptive`, else 2.
         cap: Most rollouts of one prompt; `None` is no limit.
         quantum: Counts are multiples of it.
         min_group: With `floor=0`, a group has 0 or at least this many rollouts: 2 if the baseline is the mean of the
-            group, else 1.
+            group, else 1. None: what the policy needs (`Needs.min_group`).
         quotas: Fewest and most rollouts of a domain, as `{"math": (256, 512)}`; `allocate` then needs
             `domains_P`. A domain without a quota is not limited.
 
@@ -41,16 +47,16 @@ class Budget:
 
     rollouts: int | None
     tokens: float | None = None
-    floor: int = 2
+    floor: int | None = None
     cap: int | None = None
     quantum: int = 1
-    min_group: int = 2
+    min_group: int | None = None
     quotas: Mapping[Hashable, tuple[int, int]] | None = None
 
     def __post_init__(self) -> None:
         for name, lowest in (("rollouts", 1), ("floor", 0), ("cap", 1), ("quantum", 1), ("min_group", 1)):
             value = getattr(self, name)
-            if value is None and name in ("rollouts", "cap"):
+            if value is None and name != "quantum":
                 continue
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < lowest:
                 raise BudgetError(f"Budget({name}={shown(value)}): {name} must be an integer of at least {lowest}.")
@@ -71,14 +77,15 @@ class Budget:
                 f"Budget(rollouts={self.rollouts}, quantum={self.quantum}): {self.rollouts} is not a multiple of "
                 f"{self.quantum}. Use {near}, or quantum={fits}."
             )
-        if 0 < self.floor < self.min_group:
+        least = DEFAULT if self.min_group is None else self.min_group
+        if 0 < self.fewest < least:
             raise BudgetError(
-                f"Budget(floor={self.floor}, min_group={self.min_group}): every prompt would get {self.floor}, but a "
-                f"group has at least {self.min_group}. Use floor=0, floor={self.min_group} or min_group={self.floor}."
+                f"Budget(floor={self.floor}, min_group={least}): every prompt would get {self.floor}, but a "
+                f"group has at least {least}. Use floor=0, floor={least} or min_group={self.floor}."
             )
         if self.cap is not None and self.cap // self.quantum * self.quantum < self.smallest_group:
             raise BudgetError(
-                f"Budget(cap={self.cap}, floor={self.floor}, min_group={self.min_group}, quantum={self.quantum}): the "
+                f"Budget(cap={self.cap}, floor={self.fewest}, min_group={least}, quantum={self.quantum}): the "
                 f"smallest group has {self.smallest_group} rollouts. Use cap={self.smallest_group} or more."
             )
         if self.quotas is not None and not isinstance(self.quotas, Mapping):
@@ -91,9 +98,15 @@ class Budget:
                 )
 
     @property
+    def fewest(self) -> int:
+        """Fewest rollouts of every prompt: the floor, or 2 (`min_group`, if that is larger) where none is named."""
+        return max(DEFAULT, self.min_group or 0) if self.floor is None else self.floor
+
+    @property
     def smallest_group(self) -> int:
         """Rollouts of the smallest group that is not empty."""
-        return -(-max(self.floor, self.min_group, 1) // self.quantum) * self.quantum
+        least = DEFAULT if self.min_group is None else self.min_group
+        return -(-max(self.fewest, least, 1) // self.quantum) * self.quantum
 
     @property
     def largest_group(self) -> int:
@@ -104,7 +117,7 @@ class Budget:
     @property
     def counts(self) -> int:
         """The number of counts in `grid`."""
-        return max((self.largest_group - self.smallest_group) // self.quantum + 1, 0) + (self.floor == 0)
+        return max((self.largest_group - self.smallest_group) // self.quantum + 1, 0) + (self.fewest == 0)
 
     def grid(self, limit: int | None = None) -> IntArray:
         """The counts that a prompt may have, ascending, shape (N,): 0 first where `floor` is 0; none above `limit`."""
@@ -112,7 +125,7 @@ class Budget:
         if (top - self.smallest_group) // self.quantum > _MOST_COUNTS:
             raise BudgetError(f"{self}: it allows counts up to {top}, too many to list. Use a smaller cap or limit.")
         counts_N = np.arange(self.smallest_group, top + 1, self.quantum, dtype=np.int64)
-        return np.concatenate([[0], counts_N]) if self.floor == 0 else counts_N
+        return np.concatenate([[0], counts_N]) if self.fewest == 0 else counts_N
 
     def check(self, num_prompts: int) -> None:
         """Raises `BudgetError`, naming a feasible value, if `num_prompts` prompts cannot spend the rollouts exactly."""
@@ -121,15 +134,16 @@ class Budget:
             return
         low, total = self.smallest_group, int(self.rollouts)
         high = total if self.cap is None else self.cap // self.quantum * self.quantum
-        if self.floor and num_prompts * low > total:
+        if self.fewest and num_prompts * low > total:
             most = total // num_prompts // self.quantum * self.quantum
-            lower = f"floor={most} (with min_group={most})" if 0 < most < self.min_group else f"floor={most}"
-            smallest = -(-self.min_group // self.quantum) * self.quantum
+            least = DEFAULT if self.min_group is None else self.min_group
+            lower = f"floor={most} (with min_group={most})" if 0 < most < least else f"floor={most}"
+            smallest = -(-least // self.quantum) * self.quantum
             ways = [lower] if most else []
             ways += ["floor=0"] if _adds_up(total, smallest, high) else []
             ways += [f"rollouts={num_prompts * low}"]
             raise BudgetError(
-                f"{self}: {num_prompts} prompts at floor={self.floor} need {num_prompts * low} rollouts. "
+                f"{self}: {num_prompts} prompts at floor={self.fewest} need {num_prompts * low} rollouts. "
                 f"Use {' or '.join(ways)}."
             )
         if num_prompts * high < total:
@@ -138,7 +152,7 @@ class Budget:
                 f"{self}: {num_prompts} prompts at cap={self.cap} can take only {num_prompts * high} rollouts. "
                 f"Use cap={enough} or rollouts={num_prompts * high}."
             )
-        if not self.floor and not _adds_up(total, low, high):
+        if not self.fewest and not _adds_up(total, low, high):
             groups = total // low
             raise BudgetError(
                 f"{self}: no set of groups of {low} to {high} rollouts adds up to {total}. "

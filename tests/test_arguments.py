@@ -21,8 +21,8 @@ from budgetalloc import testing
 from budgetalloc.beliefs import ids, rewards
 from budgetalloc.beliefs.memory import Memory
 from budgetalloc.errors import BudgetallocError
-from budgetalloc.offline import compare, offpolicy, one_step, replay, simulate, visits, worlds
-from budgetalloc.policies import advantages, bounds, downselect, hints
+from budgetalloc.offline import compare, intervals, offpolicy, one_step, replay, simulate, visits, worlds
+from budgetalloc.policies import bounds, downselect, hints
 from budgetalloc.policies.costs import bandits, pacing, tokens, trees
 from budgetalloc.policies.methods import METHODS
 from budgetalloc.policies.published.across_prompts import cero, coba_rl, e3, gvm, knapsack_rl, vip
@@ -228,10 +228,6 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "group_advantages, posterior": (
         partial(ba.group_advantages, baseline="posterior"),
         {"rewards_R": [0.0, 1, 1], "ids_R": ["a", "a", "b"], "belief_R": BELIEF},
-    ),
-    "batch_advantages": (
-        advantages.batch_advantages,
-        {"rewards_R": REWARDS, "ids_R": IDS, "baseline": "loo", "scale": "batch", "weight": "prompt"},
     ),
     "greedy": (ba.greedy, {"values_PN": VALUES, "costs_P": None, "budget": BUDGET}),
     "greedy, quotas": (
@@ -456,7 +452,8 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
             "progress": None,
         },
     ),
-    "interval": (compare.interval, {"values_S": [1.0, 2, 3], "level": 0.95}),
+    "interval": (intervals.interval, {"values_S": [1.0, 2, 3], "level": 0.95}),
+    "stratified_interval": (intervals.stratified_interval, {"samples": [[1.0, 2, 3], [4.0, 6]], "level": 0.95}),
     "one_step_value": (
         one_step.one_step_value,
         {

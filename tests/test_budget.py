@@ -39,7 +39,8 @@ def reason(error: BudgetError) -> str:
 
 def test_defaults():
     budget = Budget(rollouts=16)
-    assert (budget.tokens, budget.floor, budget.cap, budget.quantum, budget.min_group) == (None, 2, None, 1, 2)
+    assert (budget.tokens, budget.floor, budget.cap, budget.quantum, budget.min_group) == (None, None, None, 1, None)
+    assert (budget.fewest, Budget(rollouts=16, min_group=4).fewest, Budget(rollouts=16, floor=0).fewest) == (2, 4, 0)
     assert (budget.smallest_group, budget.largest_group) == (2, 16)
 
 
@@ -76,7 +77,7 @@ def test_grid(budget, expected):
         ({"rollouts": 2.5}, "rollouts=2.5"),
         ({"rollouts": True}, "rollouts=True"),
         ({"rollouts": 8, "floor": -1}, "floor=-1"),
-        ({"rollouts": 8, "floor": None}, "floor=None"),
+        ({"rollouts": 8, "quantum": None}, "quantum=None"),
         ({"rollouts": 8, "cap": 0}, "cap=0"),
         ({"rollouts": 8, "quantum": 0}, "quantum=0"),
         ({"rollouts": 8, "min_group": 0}, "min_group=0"),

@@ -77,6 +77,7 @@ def test_an_unknown_name_is_an_attribute_error():
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 EVIDENCE = (ROOT / "benchmarks/learning/README.md").read_text(encoding="utf-8")
+HELPS = (ROOT / "docs/helps.md").read_text(encoding="utf-8")
 
 
 def table(text, heading):
@@ -87,82 +88,94 @@ def table(text, heading):
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[first + 2 : end]]
 
 
-def evidence():
-    """The first table of the evidence: the heading of each column, and the rows."""
-    lines = EVIDENCE[EVIDENCE.index("## Can the default hurt me") :].splitlines()
-    names = next(line for line in lines if line.startswith("| mix |")).strip("|").split("|")
-    return [name.strip() for name in names], table(EVIDENCE, "## Can the default hurt me")
+def columns(text, heading, *wanted):
+    """The cells of these columns of the first table after a heading, a tuple a row."""
+    lines = text[text.index(heading) :].splitlines()
+    names = [cell.strip() for cell in next(line for line in lines if line.startswith("|")).strip("|").split("|")]
+    return [tuple(row[names.index(name)] for name in wanted) for row in table(text, heading)]
 
 
-def measured():
-    """The rows that the README must have: those of the evidence, without rates, group sizes and intervals."""
-    wanted = ("mix", "start", "mean", "pass@64", "mean", "pass@64")
-    names, rows = evidence()
-    mix, start, mean, pass64, mean_adaptive, pass64_adaptive = (at for at, name in enumerate(names) if name in wanted)
-    assert [names[at] for at in (mix, start, mean, pass64, mean_adaptive, pass64_adaptive)] == list(wanted)
-    return [[row[at] for at in (mix, start, mean, mean_adaptive, pass64, pass64_adaptive)] for row in rows]
+@pytest.mark.slow
+def test_the_pages_are_what_the_scripts_print():
+    """README, docs/helps.md and the evidence: all tables, and the sentences that count higher, lower and neither."""
+    command, environment = [sys.executable, "benchmarks/learning/pages.py", "--check"], {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=os.environ | environment, check=False)
+    assert (done.returncode, done.stdout) == (0, ""), f"{done.stdout}{done.stderr}run benchmarks/learning/pages.py"
 
 
-def verdict(*options, script="verdict.py"):
-    command, environment = [sys.executable, f"benchmarks/learning/{script}"], os.environ | {"PYTHONPATH": str(ROOT)}
-    return subprocess.run(
-        [*command, *options], capture_output=True, text=True, cwd=ROOT, env=environment, check=True
-    ).stdout
+def test_the_pages_count_mixes_in_the_same_sentences():
+    sentences = re.findall(r"^- \*\*.*(?:mixes, by|a geometric mean).*$", README, re.MULTILINE)
+    assert len(sentences) == 3
+    for text in (EVIDENCE, HELPS):
+        assert all(sentence in text for sentence in sentences)
 
 
-def test_the_evidence_is_what_the_verdict_prints():
-    lines = [line for line in verdict().splitlines() if line]
-    assert "\n".join(line for line in lines if line.startswith("|")) in EVIDENCE
-    mean = next(line for line in lines if line.startswith("Geometric mean"))
-    assert mean.removesuffix(".").removeprefix("Geometric mean of the shares: ") in " ".join(EVIDENCE.split())
-
-
-def test_the_evidence_about_rivals_is_what_the_verdict_prints():
-    told = verdict("--rivals")
-    assert told.strip() in EVIDENCE
-    assert {"ar3po", "ebpo", "spo", "v05"} <= {line.split(" | ")[0].strip("| ") for line in told.splitlines()}
-
-
-def test_the_evidence_about_the_other_methods_is_what_the_verdict_prints():
-    told = verdict("--rivals", "--mix", "u_shape", "--mix", "hard_once")
-    assert told.strip() in EVIDENCE
+def test_the_evidence_has_all_methods_that_were_to_be_compared():
+    rivals = EVIDENCE[EVIDENCE.index("## Is it ahead of the published methods?") :]
+    assert {name for (name,) in columns(rivals, "## Is it", "method")} >= {"ar3po", "ebpo", "spo", "v05"}
     asked = set(re.findall(r"\w+", "spo_offline spo_pp reinforce_pp pac bots prime_pools adarft sgpo a_star_po aero"))
-    assert asked <= {line.split(" | ")[0].strip("| ") for line in told.splitlines()}
-
-
-def test_the_evidence_about_twice_the_rate_is_what_the_script_prints():
-    assert verdict(script="twice.py").strip() in EVIDENCE
+    assert {name for (name,) in columns(rivals, "The other methods were run on", "method")} >= asked
 
 
 def test_the_readme_is_about_90_lines():
     assert 70 <= len(README.splitlines()) <= 95
 
 
-def test_the_readme_s_table_is_that_of_the_evidence():
-    rows = measured()
-    text = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    assert table(README, "## Does it help?") == rows, f"the table of the README should be:\n{text}"
+def test_the_readme_says_with_which_models_and_how_many_seeds_it_was_measured():
+    lead = " ".join(README[README.index("## Does it help?") :].split("\n- ")[0].split())
+    rows = columns(EVIDENCE, "## Can the default hurt me", "mix", "seeds")
+    numbers = {"two": 2, "three": 3, "five": 5, "ten": 10, "eleven": 11, "twelve": 12}
+    mixes, size, seeds = re.search(
+        r"has (\w+) mixes of tasks, language models of (.+), and (\w+) seeds each", lead
+    ).groups()
+    assert size == "340 k parameters"
+    assert f"({size}" in EVIDENCE
+    assert numbers[mixes] == len(rows)
+    assert {numbers[seeds]} == {int(seed) for _, seed in rows}
 
 
-def test_the_readme_says_the_size_of_the_models_in_the_sentence_with_the_gain():
-    section = " ".join(README[README.index("## Does it help?") :].split("|")[0].split())
-    (sentence,) = [x for x in re.split(r"(?<=\.)\s", section) if " above that of uniform " in x]
-    assert "340 k parameters" in sentence
-    assert "340 k parameters" in EVIDENCE
-    names, rows = evidence()
-    gains = [float(row[names.index("mean less uniform's")].split()[0]) for row in rows]
-    said = re.search(r"is (0\.\d\d) to (0\.\d\d) above .* equal on one, and (0\.\d{3}) below on one", sentence).groups()
-    least, equal, *above = gains  # the rows rise
-    assert abs(equal) < 0.005
-    assert re.search(r"\(-.* to 0\.", rows[1][names.index("mean less uniform's")])  # the interval includes 0
-    assert (round(min(above), 2), round(max(above), 2), -least) == tuple(map(float, said))
-    numbers = {"ten": 10, "eleven": 11, "twelve": 12}
-    assert numbers[re.search(r"On (\w+) mixes", sentence)[1]] == len(gains)
-    assert numbers[re.search(r"on (\w+) mixes, equal", sentence)[1]] == len(above)
-    (seeds,) = {row[names.index("seeds")] for row in rows}
-    assert numbers[re.search(r"and (\w+) seeds each", sentence)[1]] == int(seeds)
-    lower = sum(float(row[5]) < float(row[4]) for row in measured() if row[4] != "not recorded")
-    assert f"On {('no', 'one', 'two', 'three', 'four', 'five')[lower]} mixes coverage is lower" in README
+def test_sentences_by_hand_have_the_figures_of_the_evidence():
+    """Those that `pages.py` does not write: after new runs they are read again."""
+    wanted = "mix", "mean less uniform's", "pass@64 less uniform's", "share"
+    rows = {mix: cells for mix, *cells in columns(EVIDENCE, "## Can the default hurt me", *wanted)}
+    choose = (ROOT / "docs/choose.md").read_text(encoding="utf-8")
+    gain, _, _ = rows["hard_once"]
+    assert "(-" in gain  # no difference was seen
+    assert gain.replace("(", "(95 % interval ").removesuffix(")") in " ".join(choose.split())
+    evidence = " ".join(EVIDENCE.split())
+    loss, worst, best = re.match(r"-(\S+) \(-(\S+) to -(\S+)\)", rows["reasoning"][1]).groups()
+    assert f"pass@64 ends {loss} ({best} to {worst}) below uniform's" in evidence
+    assert f"(`easy_once`: {rows['easy_once'][0].split()[0].removeprefix('-')} lower, and its mean curve" in evidence
+    assert rows["easy_once"][2].startswith("never")
+    shares = [rows[mix][2].split()[0] for mix in ("u_shape", "growing")]
+    assert f"`u_shape` and `growing`, which are at {' and '.join(shares)}, was 0.4" in evidence
+
+
+def test_where_the_gain_comes_from_is_told_with_figures_of_the_evidence():
+    final = dict(columns(EVIDENCE, "## u_shape", "policy", "final"))
+    for text in (README, HELPS):
+        told = re.search(r"\bend at (\S+) \(`equal_singles`, three seeds\)\D+?(0\.\d+)", " ".join(text.split()))
+        assert told.groups() == (final["equal_singles"], final["adaptive"])
+    explored = {row[2]: row for row in table(EVIDENCE, "## Explored") if row[:2] == ["u_shape", "0.0003"]}
+    choice = explored["adaptive(), groups of at least 4, the group's mean as baseline"][4].split()[0]
+    uniform = {row[0]: row[3] for row in table(EVIDENCE, "## At twice")}["u_shape"]
+    for text in (HELPS, EVIDENCE):
+        assert re.search(rf"no faster than uniform.{{,60}}{choice},.{{,20}}{uniform}\b", " ".join(text.split()))
+
+
+def test_seconds_of_long_prompts_are_those_that_were_measured():
+    costs = (ROOT / "benchmarks/README.md").read_text(encoding="utf-8")
+    lines = [line.removeprefix("on").split() for line in costs.splitlines() if re.match(r"on +\d", line)]
+    took = {(int(prompt), int(group)): float(ms) for prompt, answer, group, ms, *_ in lines if answer == "16"}
+    long = re.search(
+        r"of 768 tokens took (\d+) ms a rollout alone and (\d+) ms in groups of 8", " ".join(README.split())
+    )
+    assert [float(ms) for ms in long.groups()] == [round(took[768, 1]), round(took[768, 8])]
+    for row in table(HELPS, "## Are fewer rollouts less time?"):
+        prompt = int(row[0].split()[0])
+        assert row[1:] == [f"{took[prompt, 1]:.2f} ms", f"{took[prompt, 8]:.2f} ms"]
+    choose = " ".join((ROOT / "docs/choose.md").read_text(encoding="utf-8").split())
+    assert f"took {took[768, 1] / took[768, 8]:.1f} times as long as one in a group of 8" in choose
 
 
 def test_the_readme_s_links_lead_to_files():

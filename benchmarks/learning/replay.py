@@ -15,19 +15,18 @@ A policy that generates more than it trains on has the same 1,024 rollouts as th
 Both are estimates that contain the present visit: the noise in p_i biases the oracle's value upwards, and with `--back`
 above 0 policies have observed some of the rewards in p_i, which biases their values upwards. "Really drawn" is the
 number of mixed groups in the replay, modelled rewards included; the model uses visits v-2 to v+2 for any window of p_i.
-The first sweep is played but not scored. Intervals: 95 % bootstrap over sweeps with all their steps, in blocks of four;
-one seed of the policies.
+The first sweep is played but not scored. Intervals: Student's t over blocks of four sweeps with all their
+steps (95 %); one seed of the policies.
 """
 
 import argparse
 import json
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from predict import DATA, LOG, SIZE, STEP, Floats, Ints, Log, log_likelihood, read, sweeps
+from predict import DATA, LOG, SIZE, STEP, Floats, Ints, Log, log_likelihood, ratio, read, sweeps
 
 import budgetalloc as ba
 from budgetalloc.beliefs.ids import Id
@@ -125,7 +124,7 @@ def play(
         if offer.sweep != world.sweep:
             world.sweep = offer.sweep
         ids_P = offer.ids_P[: offer.own] if own else offer.ids_P
-        budget = ba.Budget(SIZE * offer.own, floor=floor, cap=CAP)
+        budget = ba.Budget(SIZE * offer.own, floor=floor, cap=CAP, min_group=2)
         rates_P = world.rates(ids_P, **near)
         seen_2P = np.zeros((2, len(ids_P)))
         if policy is None:
@@ -141,21 +140,13 @@ def play(
     return Played(np.array(values), np.array(mixed), world.modelled / (world.drawn + world.modelled))
 
 
-def share(
-    played_S: Floats, base_S: Floats, oracle_S: Floats, sweep_S: Ints, draws: int = 4000, seed: int = 0
-) -> tuple[float, float, float]:
+def share(played_S: Floats, base_S: Floats, oracle_S: Floats, sweep_S: Ints) -> tuple[float, float, float]:
     """The share of the oracle's gain over the base, with a 95 % interval from blocks of neighbouring sweeps.
 
     Prompts, beliefs and rates of neighbouring sweeps are alike, so that single steps would give too narrow an interval.
-    The last sweep and the first count as neighbours, so that each is drawn equally often.
     """
     _, at_S = np.unique(sweep_S, return_inverse=True)
-    gain_V, most_V = np.bincount(at_S, weights=played_S - base_S), np.bincount(at_S, weights=oracle_S - base_S)
-    length = len(gain_V)
-    starts = np.random.default_rng(seed).integers(length, size=(draws, math.ceil(length / BLOCK), 1))
-    at_DV = ((starts + np.arange(BLOCK)) % length).reshape(draws, -1)[:, :length]
-    low, high = np.percentile(gain_V[at_DV].sum(axis=1) / most_V[at_DV].sum(axis=1), [2.5, 97.5])
-    return float(gain_V.sum() / most_V.sum()), float(low), float(high)
+    return ratio(*(np.bincount(at_S // BLOCK, weights=x_S - base_S) for x_S in (played_S, oracle_S)))
 
 
 def check_model(log: Log, prior: float = 0.5, near: int = 2) -> tuple[float, float, float]:

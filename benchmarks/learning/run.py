@@ -47,7 +47,7 @@ RIVALS: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
     "reinforce_ada": (lambda seed: policies.reinforce_ada(seed=seed), {}),
     "thompson_dapo": (lambda seed: policies.dapo(order="thompson", seed=seed), {}),
     "thompson_group": (lambda seed: ba.thompson(seed=seed), {}),
-    "thompson_posterior": (lambda seed: ba.thompson(seed=seed), {"baseline": "posterior", "scale": "batch"}),
+    "thompson_posterior": (lambda seed: ba.thompson(seed=seed), {"baseline": "posterior", "scale": "rms"}),
     # Shows what the posterior baseline in groups of one does without any choice among prompts.
     "equal_singles": (lambda seed: policies.sampled(power=(0, 0), seed=seed), {}),
     "spo": (lambda seed: policies.spo(seed=seed), {}),

@@ -7,12 +7,14 @@ The second table of a mix has the other measures, of the runs that recorded them
 
 "final" and "mean" are held-out success (the exact probability of the right answer, so without sampling noise) at the
 end and over the run; "to uniform's end" is the share of the rollouts, all of them counted, after which a policy's mean
-curve exceeds the final value of uniform's mean curve. Uniform has the group size that is best for the mix on the tuning
-seeds, of those that were tuned there. Intervals are percentile bootstraps over seeds, the same seeds for both.
+curve reaches the final value of uniform's mean curve. Uniform has the group size that is best for the mix on the tuning
+seeds, of those that were tuned there. Intervals are Student's t over seeds, the same seeds for both. The interval of a
+share holds every share at which the difference (the policy's curve there, less uniform's end) has an interval that
+includes 0. An end is "never" where that is so beyond the run.
 """
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +23,15 @@ from measures import lines
 from numpy.typing import NDArray
 from run import ROLLOUTS, best_rates, mean_success, read
 
+from budgetalloc.offline.intervals import interval, stratified_interval
+
 Curve = NDArray[np.float64]  # success at each point of the grid
 Curves = NDArray[np.float64]  # one row a seed, one column a point
 STEPS = 150
 TABLE_SEEDS = range(100)
 TUNING_SEEDS = range(100, 200)
-_DRAWS = 2000
 BEST = "the best uniform"
+HEAD = ("policy", "rate", "seeds", "tokens a rollout", "final", "mean", "mean less uniform's", "to uniform's end")
 DRAWN = 7
 """So many of the best policies are in a picture, and the best uniform."""
 
@@ -35,7 +39,7 @@ DRAWN = 7
 def reach(curve: NDArray[np.float64], rollouts: NDArray[np.float64], goal: float) -> float:
     """Rollouts after which a curve first passes the goal, by linear interpolation; infinite if it never does.
 
-    >>> reach(np.array([0.4, 0.6, 0.8]), np.array([0.0, 100.0, 200.0]), 0.7)
+    >>> round(reach(np.array([0.4, 0.6, 0.8]), np.array([0.0, 100.0, 200.0]), 0.7), 3)
     150.0
     """
     above = np.flatnonzero(curve >= goal)
@@ -48,53 +52,57 @@ def reach(curve: NDArray[np.float64], rollouts: NDArray[np.float64], goal: float
     return float(rollouts[at - 1] + share * (rollouts[at] - rollouts[at - 1]))
 
 
-def interval(values: list[float]) -> str:
-    low, high = np.percentile(values, [2.5, 97.5], method="nearest")
-    return f"{low:.3f} to {high:.3f}" if np.isfinite(high) else f"{low:.3f} to never"
+def between(low: float, high: float) -> str:
+    """An interval in brackets.
+
+    >>> between(0.1, 0.25), between(0.8, float("inf")), between(float("nan"), float("nan"))
+    ('(0.100 to 0.250)', '(0.800 to never)', '(one seed)')
+    """
+    if np.isnan(low):
+        return "(one seed)"
+    return "(beyond the run)" if np.isinf(low) else f"({low:.3f} to {f'{high:.3f}' if np.isfinite(high) else 'never'})"
 
 
-def drawn(seeds: int, seed: int = 0) -> list[NDArray[np.int64]]:
-    """Bootstrap draws of so many seeds."""
-    rng = np.random.default_rng(seed)
-    return [rng.integers(seeds, size=seeds) for _ in range(_DRAWS)]
-
-
-def shares(own: Curves, base: Curves, rollouts: Curve, seed: int = 0) -> list[float]:
+def shares(own: Curves, base: Curves, rollouts: Curve) -> tuple[float, float, float]:
     """The share of the base's rollouts after which a policy's mean curve reaches the end of the base's mean curve.
 
-    First of all seeds, then of each bootstrap draw of them.
+    With its interval, both infinite where the end is not reached within the run. The interval holds the shares at which
+    the difference between the policy's success and the base's end is not seen to differ from 0: it begins where the
+    upper end of the difference's t interval reaches 0 and ends where the lower end does.
 
     >>> rollouts = np.array([0.0, 100.0, 200.0])
-    >>> shares(np.array([[0.5, 1.0, 1.0]]), np.array([[0.5, 0.5, 0.75]]), rollouts)[0]
-    0.25
+    >>> own, base = np.array([[0.4, 0.9, 1.0], [0.6, 1.1, 1.2]]), np.array([[0.5, 0.5, 0.74], [0.5, 0.5, 0.96]])
+    >>> [round(share, 3) for share in shares(own, base, rollouts)]
+    [0.35, 0.223, 0.477]
     """
-    every = [np.arange(len(own)), *drawn(len(own), seed)]
-    total = float(rollouts[-1])
-    return [reach(own[d].mean(axis=0), rollouts, float(base[d].mean(axis=0)[-1])) / total for d in every]
+    gap_SG = own - base[:, -1:]
+    low_G, high_G = np.array([interval(gap_S) for gap_S in gap_SG.T]).T
+    if np.isnan(low_G).any():  # one seed
+        return reach(gap_SG.mean(axis=0), rollouts, 0.0) / float(rollouts[-1]), float("nan"), float("nan")
+    share, low, high = (
+        reach(curve, rollouts, 0.0) / float(rollouts[-1]) for curve in (gap_SG.mean(axis=0), high_G, low_G)
+    )
+    return share, low, high
 
 
-def difference(gains: NDArray[np.float64], seed: int = 0) -> list[float]:
-    """The mean of the gains, a row a seed: first of all seeds, then of each bootstrap draw of them."""
-    return [float(gains.mean()), *(float(gains[d].mean()) for d in drawn(len(gains), seed))]
+def with_interval(gain_S: NDArray[np.float64]) -> str:
+    """The mean of the gains, one a seed, and its interval."""
+    return f"{gain_S.mean():+.3f} {between(*interval(gain_S))}"
 
 
-def with_interval(values: list[float]) -> str:
-    """A gain and its interval: of all seeds first, then of each draw of them."""
-    return f"{values[0]:+.3f} ({interval(values[1:])})"
-
-
-def share_with_interval(values: list[float]) -> str:
+def share_with_interval(share: tuple[float, float, float]) -> str:
     """A share and its interval; "never" where the end is not reached."""
-    return f"{f'{values[0]:.2f}' if np.isfinite(values[0]) else 'never'} ({interval(values[1:])})"
+    middle, *ends = share
+    return f"{f'{middle:.2f}' if np.isfinite(middle) else 'never'} {between(*ends)}"
 
 
-def summary(curves: Curves, base: Curves, rollouts: NDArray[np.float64], seed: int = 0) -> dict[str, str]:
+def summary(curves: Curves, base: Curves, rollouts: NDArray[np.float64]) -> dict[str, str]:
     """One row of the table: `curves` of a policy and `base` of uniform, on the same seeds in the same order."""
     return {
         "final": f"{curves[:, -1].mean():.3f}",
         "mean": f"{curves.mean():.3f}",
-        "mean less uniform's": with_interval(difference(curves - base, seed)),
-        "to uniform's end": share_with_interval(shares(curves, base, rollouts, seed)),
+        "mean less uniform's": with_interval((curves - base).mean(axis=1)),
+        "to uniform's end": share_with_interval(shares(curves, base, rollouts)),
     }
 
 
@@ -159,12 +167,10 @@ def over_mixes(
 def averaged(gains: list[NDArray[np.float64]]) -> str:
     """The mean over the mixes of the mean over a mix's seeds, with an interval over seeds.
 
-    >>> averaged([np.array([0.1, 0.1]), np.array([0.3])])
-    '+0.200 (0.200 to 0.200)'
+    >>> averaged([np.array([0.1, 0.3]), np.array([0.3, 0.5])])
+    '+0.300 (-0.004 to 0.604)'
     """
-    rng = np.random.default_rng(0)
-    draws = [float(np.mean([rng.choice(gain, len(gain)).mean() for gain in gains])) for _ in range(_DRAWS)]
-    return f"{np.mean([gain.mean() for gain in gains]):+.3f} ({interval(draws)})"
+    return f"{np.mean([gain.mean() for gain in gains]):+.3f} {between(*stratified_interval(gains))}"
 
 
 def explored(rows: list[dict[str, Any]]) -> str:
@@ -175,7 +181,7 @@ def explored(rows: list[dict[str, Any]]) -> str:
     tried: dict[tuple[str, float, str], list[dict[str, Any]]] = {}
     for row in rows:
         tried.setdefault((row["mix"], row["rate"], row["policy"]), []).append(row)
-    lines = ["| mix | rate | what | seeds | mean | pass@64 |", "|---|---|---|---|---|---|"]
+    lines = ["| mix | rate | what | seeds | mean +- standard error | pass@64 |", "|---|---|---|---|---|---|"]
     for (mix, rate, name), of in sorted(tried.items(), key=lambda item: (item[0][0], -mean_of(item[1]))):
         error = np.std([mean_success(row["curve"]) for row in of], ddof=1) / len(of) ** 0.5
         lines.append(f"| {mix} | {rate:g} | {name} | {len(of)} | {mean_of(of):.3f} +- {error:.3f} | {coverage(of)} |")
@@ -267,47 +273,59 @@ def main() -> None:
         for mix in args.mix or dict.fromkeys(row["mix"] for row in rows):
             print(f"\n## {mix}, tuning seeds\n\n{tuning(rows, mix)}")
         return
+    for heading, text in sections(rows, read(args.explored)):
+        print(f"\n{heading}\n\n{text}")
+    for mix in dict.fromkeys(row["mix"] for row in rows):
+        if best_first := ordered(rows, mix):
+            base = best_uniform(rows, mix, best_first)
+            drawn_first = dict([*list(best_first.items())[:DRAWN], (base, best_first[base])])
+            draw(drawn_first, collect(rows, mix)[1], mix, args.out / f"{mix}.png")
+
+
+def ordered(rows: list[dict[str, Any]], mix: str) -> dict[str, dict[int, Curve]]:
+    """The curves of a mix by policy and seed, the largest mean success first; empty where uniform has none."""
+    curves, _ = collect(rows, mix)
+    if not any(name.startswith("uniform") for name in curves):
+        return {}
+    return dict(sorted(curves.items(), key=lambda item: -float(np.mean(list(item[1].values())))))
+
+
+def sections(rows: list[dict[str, Any]], tried: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """The headings of the table, and what is below each: one for each mix, all mixes together, what was tried."""
     tuned = best_rates(rows, TUNING_SEEDS)
     tables, bases = {}, {}
     for mix in dict.fromkeys(row["mix"] for row in rows):
-        curves, rollouts = collect(rows, mix)
-        if not any(name.startswith("uniform") for name in curves):
+        if not (curves := ordered(rows, mix)):
             continue
-        tables[mix], bases[mix] = curves, best_uniform(rows, mix, curves)
-        print(f"\n## {mix}\n\nThe best uniform: {bases[mix]}.\n")
-        print("| policy | rate | seeds | tokens a rollout | final | mean | mean less uniform's", end="")
-        print(" | to uniform's end |\n|---|---|---|---|---|---|---|---|")
-        best_first = sorted(curves.items(), key=lambda item: -float(np.mean(list(item[1].values()))))
-        for name, by_seed in best_first:
-            best = curves[bases[mix]]
+        tables[mix], bases[mix], rollouts = curves, best_uniform(rows, mix, curves), collect(rows, mix)[1]
+        text = [f"The best uniform: {bases[mix]}.", ""]
+        text += [f"| {' | '.join(HEAD)} |", "|---" * len(HEAD) + "|"]
+        best = curves[bases[mix]]
+        for name, by_seed in curves.items():
             seeds = sorted(set(by_seed) & set(best))
             own, base = (np.array([which[seed] for seed in seeds]) for which in (by_seed, best))
             cells = [f"{tuned[name, mix]:g}", str(len(seeds)), f"{tokens_a_rollout(rows, name, mix):.2f}"]
-            print(f"| {name} | " + " | ".join([*cells, *summary(own, base, rollouts).values()]) + " |")
+            text.append(f"| {name} | " + " | ".join([*cells, *summary(own, base, rollouts).values()]) + " |")
         runs = of_table(rows, mix)
-        if more := lines({name: [row for row in runs if row["policy"] == name] for name, _ in best_first}):
-            print("\n" + "\n".join(more))
-        drawn_first = dict([*best_first[:DRAWN], (bases[mix], curves[bases[mix]])])
-        draw(drawn_first, rollouts, mix, args.out / f"{mix}.png")
-    print(
-        "\n## Over the mixes\n\n| policy | mixes | mean less uniform's | adaptive's mean less its |\n|---|---|---|---|"
-    )
-    for name in dict.fromkeys(name for curves in tables.values() for name in curves):
+        text += ["", *lines({name: [row for row in runs if row["policy"] == name] for name in curves})]
+        yield f"## {mix}", "\n".join(text).rstrip()
+    text = ["| policy | mixes | mean less uniform's | adaptive's mean less its |", "|---|---|---|---|"]
+    for name in dict.fromkeys(name for mix in tables for name in collect(rows, mix)[0]):
         ran = {mix: curves for mix, curves in tables.items() if name in curves and "adaptive" in curves}
         if ran:
             gain, ahead = over_mixes(ran, name, BEST, bases), over_mixes(ran, "adaptive", name)
-            print(f"| {name} | {len(ran)} | {gain} | {ahead} |")
-    if args.explored.exists():
-        print("\n## Explored, on tuning seeds\n\n" + explored(read(args.explored)))
+            text.append(f"| {name} | {len(ran)} | {gain} | {ahead} |")
+    yield "## Over the mixes", "\n".join(text)
+    if tried:
+        yield "## Explored, on tuning seeds", explored(tried)
 
 
 def draw(curves: dict[str, dict[int, Curve]], rollouts: Curve, mix: str, path: Path) -> None:
-    """Mean curves with 95 % bands of the mean (t over seeds)."""
+    """Mean curves with 95 % intervals over seeds."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
-    from scipy import stats
 
     figure, axis = plt.subplots(figsize=(7, 4.2), layout="constrained")
     for name, by_seed in curves.items():
@@ -315,8 +333,8 @@ def draw(curves: dict[str, dict[int, Curve]], rollouts: Curve, mix: str, path: P
         middle = table.mean(axis=0)
         (line,) = axis.plot(rollouts / 1000, middle, label=f"{name} ({len(table)} seeds)")
         if len(table) > 1:
-            half = stats.t.ppf(0.975, len(table) - 1) * table.std(axis=0, ddof=1) / len(table) ** 0.5
-            axis.fill_between(rollouts / 1000, middle - half, middle + half, color=line.get_color(), alpha=0.15)
+            low, high = np.array([interval(values) for values in table.T]).T
+            axis.fill_between(rollouts / 1000, low, high, color=line.get_color(), alpha=0.15)
     axis.set(xlabel="rollouts generated (thousands)", ylabel="held-out success", title=mix)
     axis.grid(alpha=0.3)
     axis.legend()

@@ -16,7 +16,7 @@ def warmed(
     success_R: FloatArray,
     group_R: NDArray[np.int64],
     earned: tuple[float, float],
-    spread: float = 1.0,
+    share: float = 1.0,
 ) -> Beta:
     """The beliefs for a posterior baseline: their prior Beta(a, b) has the mean success of first visits.
 
@@ -33,9 +33,7 @@ def warmed(
         success_R: The successes of this step in [0, 1], NaN for none, shape (R,).
         group_R: The prompt of each row, from 0 on, shape (R,).
         earned: S and N, as `BetaEstimator.earned` holds them.
-        spread: The variance of successes as a share of that of Bernoulli successes (`expected.Sums.spread`). If it is
-            below 1, the prior of known prompts has that share of its mass: a mass of one or two Bernoulli successes
-            would keep the baseline near the prior's mean for a dozen visits of a prompt whose rewards hardly vary.
+        share: The share of its mass that the prior keeps (`variance.prior_share`); 1 for successes of 0 and 1.
 
     Returns:
         The beliefs, shape (R,).
@@ -52,7 +50,7 @@ def warmed(
     failures_R = earned[1] - earned[0] + ((trials_G - successes_G).sum() - (trials_G - successes_G))[group_R]
     successes_R, failures_R = np.maximum(successes_R, 0.0), np.maximum(failures_R, 0.0)  # below 0 by rounding
     a, b = prior
-    share_R = np.where(cold_R, 1.0, max(spread, 1e-6)) * (a + b) / (a + b + successes_R + failures_R)
+    share_R = share * (a + b) / (a + b + successes_R + failures_R)
     return Beta(
         belief_R.alpha_P - a + share_R * (a + successes_R),
         belief_R.beta_P - b + share_R * (b + failures_R),

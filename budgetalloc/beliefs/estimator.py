@@ -214,10 +214,11 @@ class BetaEstimator:
 
     def rescale(self, scale: float, shift: float) -> None:
         """Rescales all evidence as if each success u had been scale u + shift, for a learned range of rewards that
-        grows.
+        changes.
 
         Successes, failures, their spread, the first visits, the pool's prior and the drift's visits are rescaled. The
-        result is exact if all new successes lie in [0, 1] and nothing has drifted; sums are clipped to possible values.
+        result is exact if all new successes lie in [0, 1] and nothing has drifted. Successes outside are clipped
+        (`graded.rescaled`).
         A prior given by the user is unchanged. Call it between steps.
 
         Args:

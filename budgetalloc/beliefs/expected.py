@@ -1,25 +1,34 @@
-"""The expected reward of a rollout, in the units of the rewards, from its expected success."""
+"""The reward expected of a rollout, in the units of the rewards, from its expected success."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
 from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import StateError
 
 _KEPT = 0.9  # share of the sums kept at a step
-_RAREST = 0.05  # the success at which `bernoulli_variance` is least
+_KEPT_LONGER = 0.95  # of those of advantages, which rare successes dominate
+_DOUBT = 0.25  # weight of the slope that is expected before any success
 
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums over rollouts with a reward r and a success s, faded from step to step.
+    """What earlier steps showed about rewards: sums over rollouts with a reward r and a success s, faded at each step.
 
     Args:
         n: Rollouts.
         s, r, ss, sr, rr: Sums of s, r, s*s, s*r and r*r.
+        graded: Rollouts whose success is neither 0 nor 1.
+        within, pairs: The sum of squared deviations of s from the mean of its own prompt, and the rollouts in it
+            (`variance.deviations`): within / pairs is the variance of success within a prompt.
+        alike: The chance that 8 rollouts are alike in what success leaves of their rewards (`variance.share_alike`),
+            summed over rollouts.
+        square, grpo: Sums of squared advantages before their size is limited, and of those that GRPO has in groups of 8
+            on the same prompts (`policies.batch_advantages`).
     """
 
     n: Any = 0.0
@@ -28,49 +37,55 @@ class Sums:
     ss: Any = 0.0
     sr: Any = 0.0
     rr: Any = 0.0
+    graded: Any = 0.0
+    within: Any = 0.0
+    pairs: Any = 0.0
+    alike: Any = 0.0
+    square: Any = 0.0
+    grpo: Any = 0.0
 
     @classmethod
     def of(cls, success_R: FloatArray, rewards_R: FloatArray, group_R: IntArray, groups: int) -> "Sums":
-        """The sums of each group, shape (groups,)."""
+        """The sums of each group over r and s, shape (groups,); those of the other fields are 0."""
         scored_R = ~(np.isnan(success_R) | np.isnan(rewards_R))
         s, r, group = success_R[scored_R], rewards_R[scored_R], group_R[scored_R]
-        columns = (np.ones(len(s)), s, r, s * s, s * r, r * r)
+        graded = (s > EQUAL) & (s < 1 - EQUAL)
+        columns = (np.ones(len(s)), s, r, s * s, s * r, r * r, graded)
         return cls(*(np.bincount(group, weights=column, minlength=groups) for column in columns))
 
     def plus(self, success_R: FloatArray, rewards_R: FloatArray) -> "Sums":
-        """The sums with the rollouts of a step added."""
+        """The sums with the rewards and successes of a step added."""
         added = Sums.of(success_R, rewards_R, np.zeros(len(rewards_R), dtype=np.int64), 1)
-        return Sums(*(a + float(b[0]) for a, b in zip(vars(self).values(), vars(added).values(), strict=True)))
+        return self.with_sums(Sums(*(float(np.sum(x)) for x in vars(added).values())))
+
+    def with_sums(self, added: "Sums") -> "Sums":
+        """The sums with those of a step added."""
+        return Sums(*(a + b for a, b in zip(vars(self).values(), vars(added).values(), strict=True)))
 
     def faded(self) -> "Sums":
         """The sums after the fading of one step."""
-        return Sums(*(_KEPT * x for x in vars(self).values()))
+        faded = Sums(*(_KEPT * x for x in vars(self).values()))
+        return replace(faded, square=_KEPT_LONGER * self.square, grpo=_KEPT_LONGER * self.grpo)
 
     def rescaled(self, scale: float, shift: float) -> "Sums":
         """The sums with scale * s + shift in place of s."""
-        return Sums(
-            self.n,
-            scale * self.s + shift * self.n,
-            self.r,
-            scale**2 * self.ss + 2 * scale * shift * self.s + shift**2 * self.n,
-            scale * self.sr + shift * self.r,
-            self.rr,
+        return replace(
+            self,
+            s=scale * self.s + shift * self.n,
+            ss=scale**2 * self.ss + 2 * scale * shift * self.s + shift**2 * self.n,
+            sr=scale * self.sr + shift * self.r,
+            within=scale**2 * self.within,
         )
 
     @property
     def mean_success(self) -> float:
-        """The mean of s; 1/2 where there is none."""
-        return float(self.s / self.n) if self.n > 0 else 0.5
+        """The mean of s, in [0, 1]; 1/2 where there is none."""
+        return float(min(max(self.s / self.n, 0.0), 1.0)) if self.n > 0 else 0.5
 
     @property
-    def spread(self) -> float:
-        """The variance of s as a share of m (1 - m), m its mean: 1 where s is 0 or 1, and where there is none.
-
-        >>> Sums().plus(np.array([0.0, 1.0]), np.zeros(2)).spread, Sums().plus(np.array([0.4, 0.6]), np.zeros(2)).spread
-        (1.0, 0.04)
-        """
-        largest = self.s * (1 - self.s / self.n) if self.n > 0 else 0.0
-        return round(float(max(1 - (self.s - self.ss) / largest, 0.0)), 12) if largest > 1e-12 else 1.0
+    def var_success(self) -> float:
+        """The variance of s over all rollouts of all prompts; 0 where there is none."""
+        return max(float(self.ss / self.n - (self.s / self.n) ** 2), 0.0) if self.n > 0 else 0.0
 
     def state_dict(self) -> dict[str, float]:
         """The numbers by name."""
@@ -78,79 +93,88 @@ class Sums:
 
     @classmethod
     def from_state(cls, state: Any) -> "Sums":
-        """The sums from the result of `state_dict`; raises `StateError` for anything else."""
+        """The sums from the result of `state_dict`; raises `StateError` for anything else.
+
+        States of 0.2.0 hold the first six only.
+        """
         try:
-            sums = cls(**{each.name: float(state[each.name]) for each in fields(cls)})
-        except (KeyError, TypeError, ValueError) as error:
+            first = {name: float(state[name]) for name in ("n", "s", "r", "ss", "sr", "rr")}
+            sums = cls(**{each.name: float(state.get(each.name, 0.0)) for each in fields(cls)} | first)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StateError(f"The state's sums of rewards are damaged: {error}") from error
         if not np.isfinite(list(vars(sums).values())).all():
             raise StateError("The state's sums of rewards are not finite: it is damaged.")
         return sums
 
 
+@dataclass(frozen=True, eq=False)
+class Line:
+    """The reward expected of a rollout as a line in its success, and the variance around it, shape (R,) each.
+
+    Args:
+        start_R: The reward expected at success 0; NaN where nothing is known of rewards.
+        slope_R: Its rise to success 1.
+        around_R: The variance of the reward around the line.
+    """
+
+    start_R: FloatArray
+    slope_R: FloatArray
+    around_R: FloatArray
+
+    @classmethod
+    def exact(cls, low: float, high: float, rows: int) -> "Line":
+        """The line where success is the reward mapped from the range (low, high) to [0, 1].
+
+        >>> Line.exact(-1.0, 3.0, 2).at(np.array([0.5, 1.0]))
+        array([1., 3.])
+        """
+        return cls(np.full(rows, low), np.full(rows, high - low), np.zeros(rows))
+
+    def at(self, success_R: FloatArray) -> FloatArray:
+        """The reward expected at these successes."""
+        return np.asarray(self.start_R + self.slope_R * success_R)
+
+    def deviation(self, variance_R: FloatArray) -> FloatArray:
+        """The standard deviation of rewards whose success has this variance around the one that is expected."""
+        only_R = np.abs(self.slope_R) * np.sqrt(variance_R)
+        return np.where(self.around_R > 0, np.sqrt(self.slope_R**2 * variance_R + self.around_R), only_R)
+
+
 def reward_line(
-    success_R: FloatArray, rewards_R: FloatArray, group_R: IntArray, past: Sums
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """A line through reward against success, by least squares over past rollouts and the other groups of this step.
+    success_R: FloatArray, rewards_R: FloatArray, group_R: IntArray, earlier: Sums, jump: float = 1.0
+) -> Line:
+    """A line through reward against success, by ridge regression over earlier rollouts and the step's other groups.
 
     For a total of 0.8 for the answer and 0.2 for the format it gives 0.2 for a failure of correct format. It never
     includes a rollout's own group, so that an expectation made of it is independent of the rollout's reward.
 
+    The slope is shrunk to `jump` with the weight of a quarter of a rollout squared. It matters only while successes, or
+    failures, are missing: without it the slope would be 0 until the first success, which would then be divided by
+    nothing.
+
     Args:
         success_R, rewards_R: Success and reward of each rollout, NaN where there was none.
         group_R: Its group, from 0.
-        past: The sums over earlier steps, or over whatever else is known.
-
-    Returns:
-        For each rollout the reward expected at success 0, its rise to success 1, and the variance around the line; NaN
-        where there is nothing past, nor another group.
+        earlier: The sums over earlier steps.
+        jump: The rise of the reward from failure to success, before any has been seen.
 
     >>> success, rewards = np.array([1.0, 0.0, 1.0, 0.0]), np.array([1.0, 0.2, 1.0, 0.2])
-    >>> [x.round(2) for x in reward_line(success, rewards, np.array([0, 0, 1, 1]), Sums())]
-    [array([0.2, 0.2, 0.2, 0.2]), array([0.8, 0.8, 0.8, 0.8]), array([0., 0., 0., 0.])]
+    >>> line = reward_line(success, rewards, np.array([0, 0, 1, 1]), Sums(), jump=0.8)
+    >>> line.start_R.round(2), line.slope_R.round(2), line.around_R.round(2)
+    (array([0.2, 0.2, 0.2, 0.2]), array([0.8, 0.8, 0.8, 0.8]), array([0., 0., 0., 0.]))
+    >>> reward_line(np.zeros(2), np.zeros(2), np.arange(2), Sums(), jump=0.8).slope_R  # no success yet
+    array([0.8, 0.8])
     """
     groups = int(group_R.max()) + 1 if len(group_R) else 0
     own = Sums.of(success_R, rewards_R, group_R, groups)
-    rest = [before + each.sum() - each for before, each in zip(vars(past).values(), vars(own).values(), strict=True)]
+    rest = [before + each.sum() - each for before, each in zip(_moments(earlier), _moments(own), strict=True)]
     n, s, r, ss, sr, rr = (np.where(rest[0] > 1e-9, x, np.nan) for x in rest)
-    var_s, cov, var_r = ss / n - (s / n) ** 2, sr / n - s * r / n**2, rr / n - (r / n) ** 2
-    slope_G = np.where(var_s > 1e-9, cov / np.maximum(var_s, 1e-9), 0.0)  # 0 where all successes are equal
-    offset_G = r / n - slope_G * s / n
-    around_G = np.maximum(var_r - slope_G * cov, 0.0)  # not below 0 by rounding
-    return offset_G[group_R], slope_G[group_R], around_G[group_R]
+    squares_s, products, squares_r = ss - s * s / n, sr - s * r / n, rr - r * r / n
+    slope_G = (products + _DOUBT * jump) / (np.maximum(squares_s, 0.0) + _DOUBT)
+    around_G = (squares_r - 2 * slope_G * products + slope_G**2 * squares_s) / n
+    around_G = np.maximum(around_G, 0.0)  # not below 0 by rounding
+    return Line(((r - slope_G * s) / n)[group_R], slope_G[group_R], around_G[group_R])
 
 
-def bernoulli_variance(mean_R: FloatArray) -> FloatArray:
-    """m (1 - m) of each mean m, and that of 0.05 where m is below 0.05 or above 0.95, shape (R,).
-
-    The standard deviation of a prompt whose success is unexpected: without the limit, one success at an expected 0.001
-    would weigh as much as 30 at 1/2. A group of 8 with one success has a variance of 0.125 in GRPO, the least there is.
-
-    >>> bernoulli_variance(np.array([0.5, 0.01])).round(4)
-    array([0.25  , 0.0475])
-    """
-    m_R = np.clip(mean_R, _RAREST, 1 - _RAREST)
-    return np.asarray(m_R * (1 - m_R))
-
-
-def expected_reward(
-    mean_R: FloatArray, success_R: FloatArray, rewards_R: FloatArray, group_R: IntArray, earlier: Sums
-) -> tuple[FloatArray, FloatArray]:
-    """The expected reward of each rollout by `reward_line`, and the standard deviation around it, both shape (R,).
-
-    Args:
-        mean_R: The expected success of each rollout.
-        success_R, rewards_R, group_R: As in `reward_line`.
-        earlier: The sums over earlier steps.
-
-    >>> success, rewards = np.array([1.0, 0.0, 1.0, 0.0]), np.array([1.5, 0.5, 1.5, 0.5])  # accuracy, 0.5 for format
-    >>> expected_reward(np.full(4, 0.25), success, rewards, np.array([0, 0, 1, 1]), Sums())[0]
-    array([0.75, 0.75, 0.75, 0.75])
-    """
-    offset_R, slope_R, around_R = reward_line(success_R, rewards_R, group_R, earlier)
-    some_R = ~np.isnan(offset_R)
-    expected_R = offset_R + slope_R * mean_R
-    deviation_R = np.sqrt(slope_R**2 * bernoulli_variance(mean_R) + around_R)
-    # In a first step with one prompt there are no other rollouts: the baseline is undefined, and advantages are 0.
-    known_R = np.where(np.isnan(rewards_R), 0.0, rewards_R)
-    return np.where(some_R, expected_R, known_R), np.where(some_R, deviation_R, 1.0)
+def _moments(sums: Sums) -> tuple[Any, ...]:
+    return sums.n, sums.s, sums.r, sums.ss, sums.sr, sums.rr

@@ -30,16 +30,23 @@ def after_move(graded_P: FloatArray, before: tuple[FloatArray, ...], after: tupl
 def rescaled(
     successes_P: FloatArray, failures_P: FloatArray, graded_P: FloatArray, scale: float, shift: float
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Sums of successes, of failures and of u(1-u) after every success u became scale u + shift.
+    """Sums of successes, of failures and of u(1-u) after every success u became scale u + shift, clipped to [0, 1].
 
-    Exact where all new successes lie in [0, 1]; otherwise the sums are clipped to what successes in [0, 1] allow.
+    Exact where all new successes lie in [0, 1], where the old ones were 0 or 1, and where they were all equal.
+    Otherwise they are clipped as if a share of the old ones, the spread, were 0 or 1 and the others equal to the mean.
 
     >>> rescaled(np.array([3.0]), np.array([1.0]), np.array([0.0]), 0.5, 0.25)  # 1, 1, 1, 0 -> 0.75 x 3, 0.25
     (array([2.5]), array([1.5]), array([0.75]))
+    >>> rescaled(np.array([3.0]), np.array([1.0]), np.array([0.0]), 2.0, -0.5)  # 1, 1, 1, 0 -> 1.5 x 3, -0.5: clipped
+    (array([3.]), array([1.]), array([0.]))
     """
-    n_P = successes_P + failures_P
-    squares_P = scale**2 * (successes_P - graded_P) + 2 * scale * shift * successes_P + shift**2 * n_P
-    sums_P = scale * successes_P + shift * n_P
-    new_P = np.clip(sums_P, 0.0, n_P)
-    most_P = new_P * (n_P - new_P) / np.maximum(n_P, 1e-300)  # of equal successes
-    return new_P, n_P - new_P, np.clip(sums_P - squares_P, 0.0, most_P)
+    n_P = np.maximum(successes_P + failures_P, 1e-300)
+    m_P, most_P = successes_P / n_P, successes_P * failures_P / n_P  # most: graded if all were equal
+    binary_P = 1.0 - np.divide(graded_P, most_P, out=np.ones_like(n_P), where=most_P > 0).clip(0.0, 1.0)
+    at_0, at_1 = (min(max(u, 0.0), 1.0) for u in (shift, scale + shift))
+    at_m_P = np.clip(scale * m_P + shift, 0.0, 1.0)
+    new_P = n_P * (binary_P * (m_P * at_1 + (1 - m_P) * at_0) + (1 - binary_P) * at_m_P)
+    squares_P = n_P * (binary_P * (m_P * at_1**2 + (1 - m_P) * at_0**2) + (1 - binary_P) * at_m_P**2)
+    new_P = np.minimum(new_P, successes_P + failures_P)
+    failed_P = successes_P + failures_P - new_P
+    return new_P, failed_P, np.clip(new_P - squares_P, 0.0, new_P * failed_P / n_P)

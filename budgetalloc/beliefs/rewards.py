@@ -1,5 +1,7 @@
 """Rewards of rollouts: their checks, the map from a range to [0, 1], and which groups of them are mixed."""
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -72,7 +74,7 @@ def check_range(reward_range: Any) -> tuple[float, float]:
         low, high = reward_range
     except (TypeError, ValueError):
         low, high = 0.0, -1.0
-    if not (is_number(low) and is_number(high) and low < high):
+    if not (is_number(low) and is_number(high) and 0 < float(high) - float(low) < math.inf):
         raise InputError(f"reward_range={shown(reward_range)}: give the lowest and highest reward, as (0.0, 1.0).")
     return float(low), float(high)
 
@@ -98,9 +100,40 @@ def to_unit(rewards_R: ArrayLike, reward_range: tuple[float, float]) -> FloatArr
     array([0. , 0.5, 1. , 1. , 2. ])
     """
     low, high = reward_range
-    unit_R = (np.asarray(rewards_R, dtype=np.float64) - low) / (high - low)
+    with np.errstate(over="ignore"):  # far outside of the range is outside
+        unit_R = (np.asarray(rewards_R, dtype=np.float64) - low) / (high - low)
     edge_R = np.clip(unit_R, 0.0, 1.0)
     return np.where(np.abs(unit_R - edge_R) < EQUAL, edge_R, unit_R)
+
+
+def binary_functions(scores_RF: FloatArray) -> NDArray[np.bool_]:
+    """Which reward functions gave 0 and 1 only, and gave something; shape (F,).
+
+    Args:
+        scores_RF: Rewards by function, shape (R, F), NaN where a function gave none.
+
+    >>> binary_functions(np.array([[0.0, 0.5, np.nan], [1.0, 1.0, np.nan]]))
+    array([ True, False, False])
+    """
+    fits_RF = (np.abs(scores_RF) < EQUAL) | (np.abs(scores_RF - 1) < EQUAL)
+    none_RF = np.isnan(scores_RF)
+    return np.asarray((fits_RF | none_RF).all(axis=0) & ~none_RF.all(axis=0))
+
+
+def success_functions(binary_F: ArrayLike, weights_F: Sequence[float]) -> tuple[int, ...]:
+    """The reward functions that measure success if the user named none: those of the largest weight above 0 among the
+    functions that gave 0 and 1 only. Empty if there is none: success is then the total reward.
+
+    Args:
+        binary_F: Which functions gave 0 and 1 only, shape (F,).
+        weights_F: Their weights, F entries.
+
+    >>> success_functions([True, True, False], [1.0, 0.2, 5.0]), success_functions([False, False], [1.0, 1.0])
+    ((0,), ())
+    """
+    binary = [f for f in np.flatnonzero(binary_F).tolist() if weights_F[f] > 0]
+    largest = max((weights_F[f] for f in binary), default=0.0)
+    return tuple(f for f in binary if weights_F[f] == largest)
 
 
 def extremes(rewards_R: ArrayLike, group_R: NDArray[np.int64], groups: int) -> tuple[FloatArray, FloatArray]:

@@ -19,7 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit status: 0; 1 after an error, which is printed as one line; 2 for wrong usage; 130 after Ctrl-C. Of
-        `doctor`: 1 if something is refused, 2 after an error.
+        `doctor`: 1 if something is refused, 2 after an error or if nothing could be checked.
     """
     if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions; argcomplete is optional
         with contextlib.suppress(ImportError):

@@ -14,7 +14,7 @@ from budgetalloc.logs.reading import Asked, Reading
 
 LOG = (
     "a finished run: a file or folder of TRL completions (log_completions=True), a verl, prime-rl or verifiers dump, a "
-    "W&B offline run, a saved datasets.Dataset, a CSV of counts, or a ledger of budgetalloc"
+    "W&B offline run, a saved datasets.Dataset, a CSV or JSON lines of rollouts or counts, or a ledger of budgetalloc"
 )
 
 
@@ -36,7 +36,8 @@ def reading_options(to: argparse.ArgumentParser, name: str) -> None:
     group.add_argument(
         "--success",
         metavar="COLUMN",
-        help="the column of success, from 0 to 1 (default: the log's own success, or the reward)",
+        help="the column of success, from 0 to 1 (default: the log's own success; of several reward functions the "
+        "one that gave 0 and 1 only; else the reward)",
     )
     group.add_argument(
         "--reward-range", nargs=2, type=float, metavar=("LOW", "HIGH"), help="lowest and highest reward (default: 0 1)"

@@ -56,7 +56,7 @@ def _doctor(commands: Any) -> None:
         "before a run: what is served, what is refused, and which policy fits",
         "Reads a training script for TRL without running it, a YAML file of settings, or verl's configuration, and\n"
         "makes the checks of the run on what it says. What only running it can tell is listed.\n"
-        "Exit status: 0, nothing is refused; 1, something is; 2, the file cannot be read.",
+        "Exit status: 0, nothing is refused; 1, something is; 2, the file cannot be read, or nothing checked.",
         "train.py",
         "configs/trl_adaptive.yaml --processes 8",
         "gsm8k.yaml trainer.v1.trainer_mode=budgetalloc +budgetalloc.policy=adaptive",

@@ -21,6 +21,8 @@ Reward = str | Mapping[str, float] | None
 
 FAULTS = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 """Exceptions for a row with unknown content, which counts as broken."""
+LARGEST_REWARD = 1e300
+"""Larger rewards in a log are damage, and count as infinite: their sums and differences would overflow."""
 LARGEST = 2**53
 """The largest step or length: larger integers are not exact as floats, and are not plausible in a log."""
 _NAMED = 20  # unknown columns in the notes
@@ -125,6 +127,8 @@ class Notes(Counter[str]):
         super().__init__(*args)
         self.doubts: list[str] = []
         """The notes about ambiguous content of the log; they come first."""
+        self.missing = (0, 0)
+        """Steps of the run that the log lacks, and the steps of the run; zeros where that is not known."""
 
     def doubt(self, text: str, count: int) -> None:
         """Adds a note that belongs in the first lines of a report."""
@@ -146,6 +150,7 @@ class Notes(Counter[str]):
     def clear(self) -> None:
         super().clear()
         self.doubts.clear()
+        self.missing = (0, 0)
 
 
 def mapped(rewards_R: ArrayLike, reward_range: Range) -> FloatArray:
@@ -157,6 +162,16 @@ def mapped(rewards_R: ArrayLike, reward_range: Range) -> FloatArray:
     if reward_range is None:
         return to_unit(rewards_R, (0.0, 1.0))
     return np.asarray(np.clip(to_unit(rewards_R, reward_range), 0.0, 1.0))
+
+
+def finite(rewards_R: ArrayLike) -> FloatArray:
+    """The rewards, NaN for those that are infinite or larger than `LARGEST_REWARD`.
+
+    >>> finite([1.0, float("-inf"), 1e308])
+    array([ 1., nan, nan])
+    """
+    rewards = np.asarray(rewards_R, dtype=np.float64)
+    return np.where(np.abs(rewards) <= LARGEST_REWARD, rewards, np.nan)
 
 
 def as_id(value: Any) -> Id:

@@ -54,7 +54,8 @@ def open_log(
             sum. None: the default of the kind; several reward functions of TRL are summed with weight 1, which a note
             reports.
         success: The column that holds success in [0, 1], such as the name of a reward function. None: the success of a
-            ledger; in other logs, the reward.
+            ledger; for several reward functions of TRL, those that gave 0 and 1 only, as the callback chooses, and a
+            note asks where that does not decide it; in other logs, the reward.
         reward_range: Lowest and highest reward, mapped to 0 and 1. None leaves rewards unchanged. In both cases a note
             counts rewards outside.
         chunk: Rollouts to hold in memory at a time; more if one step has more. max_line: Bytes of a line, a header or a

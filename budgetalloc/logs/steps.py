@@ -11,7 +11,7 @@ import numpy as np
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.rewards import to_unit
 from budgetalloc.errors import InputError
-from budgetalloc.logs.base import Chunk, Ints, Notes, Range, Rows, mapped
+from budgetalloc.logs.base import Chunk, Ints, Notes, Range, Rows, finite, mapped
 
 # What a rollout takes on disk while a log that is out of order is sorted.
 _RECORD = np.dtype(
@@ -91,10 +91,8 @@ def joined(parts: list[Rows]) -> Rows:
 
 def _chunk(rows: Rows, notes: Notes, reward_range: Range, broken: int) -> Chunk:
     """Rows of whole steps as a chunk, with counts, and rewards mapped to [0, 1] if requested; notes anomalies."""
-    rewards_R = np.asarray(rows.rewards_R, dtype=np.float64)
-    endless_R = np.isinf(rewards_R)
-    if endless_R.any():
-        rewards_R = np.where(endless_R, np.nan, rewards_R)
+    rewards_R = finite(rows.rewards_R)
+    endless_R = np.isnan(rewards_R) & ~np.isnan(rows.rewards_R)
     known = rows.reward_range
     outside_R = np.zeros(len(rows), dtype=bool)
     if reward_range is not None or known is None:

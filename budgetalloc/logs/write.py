@@ -13,8 +13,41 @@ from numpy.typing import ArrayLike
 from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import check_range, check_rewards
-from budgetalloc.errors import InputError, check_array, check_integer
-from budgetalloc.logs.base import LARGEST, Range, mapped
+from budgetalloc.errors import InputError, check_array, check_integer, check_type, shown
+from budgetalloc.logs.base import LARGEST, Range
+
+
+def check_ledger(path: Any, *, writes: bool = True) -> None:
+    """Raises `InputError` unless a ledger can be written to this path; None is no ledger.
+
+    Args:
+        path: The value of `ledger=`.
+        writes: Whether this process writes the ledger. If so, the folder is made and the file opened, and removed again
+            if it is new.
+
+    >>> check_ledger(5)
+    Traceback (most recent call last):
+    budgetalloc.errors.InputError: ledger=5 is of type int: give the path of a file such as "run/ledger.jsonl", or None.
+    """
+    if path is None:
+        return
+    check_type("ledger", path, (str, os.PathLike), 'the path of a file such as "run/ledger.jsonl", or None')
+    if not writes:
+        return
+    try:
+        file = Path(path)
+        known = file.exists()
+        if known and not file.is_file():  # opening a named pipe would wait for a reader
+            raise OSError("it is not a regular file")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.open("ab").close()
+        if not known:
+            file.unlink()
+    except (OSError, ValueError, TypeError) as error:  # ValueError: a null character; TypeError: a path of bytes
+        raise InputError(
+            f"ledger={shown(os.fspath(path))} cannot be written, {error}: give the path of a file in a folder that can "
+            "be written to."
+        ) from error
 
 
 class LedgerWriter:
@@ -80,7 +113,7 @@ class LedgerWriter:
             predicted_R: Success rate believed before the step, NaN for none, shape (R,).
             counts_R: Rollouts that the prompt had in the step, shape (R,).
             success_R: Success in [0, 1] as learned by the belief, NaN where there was none, shape (R,). Default: the
-                reward mapped by `reward_range` and clipped. Success is written only if it differs from this default.
+                reward mapped by `reward_range` and clipped, as the reader computes it; rows then state no success.
             decision: The policy's step; left out, the same as `step`. An optimizer step may hold several decisions.
             reward_range: Lowest and highest reward in this step. A line records every change.
 
@@ -100,9 +133,8 @@ class LedgerWriter:
             "count": _integers("counts_R", counts_R, len(names)),
         }
         if success_R is not None:
-            success = check_rewards(_column("success_R", success_R, len(names)), len(names), "success_R")
-            if not np.array_equal(success, mapped(rewards, reward_range), equal_nan=True):
-                columns["success"] = _no_nan(success)
+            success = _column("success_R", success_R, len(names))
+            columns["success"] = _no_nan(check_rewards(success, len(names), "success_R"))
         more = {} if decision == step else {"decision": decision}
         text = "".join(
             json.dumps({"step": step, "id": name, **dict(zip(columns, values, strict=True)), **more}) + "\n"
@@ -116,7 +148,7 @@ class LedgerWriter:
     def resume(self, step: int) -> None:
         """Marks that the run continues from this step: rows of this step and of later ones written so far are void.
 
-        A run that starts at step 0 in the file of an older run calls this too.
+        A run that starts at step 0 in the file of an older run calls this too: all rows of the older run are then void.
         """
         step = check_integer("step", step, -LARGEST, LARGEST)
         if self.path.exists() and self.path.stat().st_size:

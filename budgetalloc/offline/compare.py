@@ -1,44 +1,42 @@
 """Compare policies on a log: several seeds, several processes, one table."""
 
-import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from budgetalloc.budget import Budget
 from budgetalloc.errors import (
     InputError,
-    check_array,
     check_function,
     check_integer,
     check_list,
-    check_number,
     check_seed,
     check_type,
 )
 from budgetalloc.logs.base import Chunk
 from budgetalloc.offline.figures import Watched
+from budgetalloc.offline.intervals import interval
 from budgetalloc.offline.parallel import Workers, check_workers, in_parallel
 from budgetalloc.offline.replay import Replay
 from budgetalloc.offline.simulate import simulate
 from budgetalloc.policies import Policy
 from budgetalloc.policies.bounds import Bounds
+from budgetalloc.policies.methods import PolicyLike, policy_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Builder = Callable[..., Policy]
 Progress = Callable[[int, int], None]
 FIGURES = ("reward", "mixed", "mixed_rollouts", "signal", "drawn", "modelled", "at_least", "at_most")
 """The figures that `compare` returns for each policy, with intervals and differences."""
 
 
 def comparisons(
-    policies: Mapping[str, Policy | Builder],
+    policies: Mapping[str, PolicyLike],
     world: Replay | Chunk,
     budget: Budget | int,
     *,
@@ -55,7 +53,7 @@ def comparisons(
 
     Args:
         policies: Policies by name. A value is a `Policy`, of which each seed gets a copy with what it has learned so
-            far, or a function such as `ba.knapsack`, which is called with `seed=`.
+            far; or the name of a method or a function such as `ba.knapsack`, which is called with `seed=`.
         world: The log.
         budget: The rollouts that a step may *generate*, also for a policy that trains on only a part of them. If the
             budget does not suffice for the `floor` of all candidates, the floor holds for prompts that get any
@@ -74,8 +72,9 @@ def comparisons(
         - `generated`: rollouts;
         - `drawn` and `modelled`: the shares of them that the log and its model answered;
         - `mixed`: the number of groups with unequal rewards;
-        - `signal`: the mean over rollouts of 4 p (1-p), where p is the prompt's rate (see `Replay.rates`). It is 1
-          where each prompt passes half of the time. It is defined for groups of one too, which are never mixed;
+        - `signal`: the mean over rollouts of 4 times the variance of the prompt's logged rewards
+          (`Replay.variances`), 4 p (1-p) for rewards of 0 and 1. It is 1 where each prompt passes half of the time. It
+          is defined for groups of one too, which are never mixed;
         - `at_least` and `at_most`: bounds of `mixed_rollouts`. For `at_least`, a group is mixed only if its logged
           rewards alone are unequal. For `at_most`, a group of two or more is also mixed if one of its rewards was
           modelled. The share of *these* groups lies between the two bounds for any modelled rewards; other rewards
@@ -129,7 +128,7 @@ def _run(work: "_Work", workers: Workers, progress: Progress | None) -> Iterator
 
 
 def compare(
-    policies: Mapping[str, Policy | Builder],
+    policies: Mapping[str, PolicyLike],
     world: Replay | Chunk,
     budget: Budget | int,
     *,
@@ -206,27 +205,9 @@ def summarise(steps: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def interval(values_S: ArrayLike, level: float = 0.95) -> tuple[float, float]:
-    """Student's t interval of a mean, from one independent value a seed; NaN for fewer than two.
-
-    >>> [round(x, 3) for x in interval([1.0, 2.0, 3.0])]  # 2 -+ 4.303 / sqrt(3)
-    [-0.484, 4.484]
-    """
-    values = check_array("values_S", values_S, "one value a seed")
-    check_number("level", level, 0, 1, without=(0, 1))
-    if values.ndim != 1:
-        raise InputError(f"values_S has shape {values.shape}: give one value a seed.")
-    if len(values) < 2:
-        return float("nan"), float("nan")
-    from scipy.special import stdtrit  # deferred: importing budgetalloc loads no scipy
-
-    half = float(stdtrit(len(values) - 1, (1 + level) / 2)) * float(values.std(ddof=1)) / len(values) ** 0.5
-    return float(values.mean()) - half, float(values.mean()) + half
-
-
 class _Run(NamedTuple):
     name: str
-    policy: Policy | Builder
+    policy: PolicyLike
     seed: int
 
 
@@ -241,23 +222,18 @@ class _Work(NamedTuple):
 def _play(work: _Work, at: int) -> list[dict[str, Any]]:
     """One run: its dicts, a step each."""
     name, given, seed = work.runs[at]
-    policy = _seeded(given, seed)
-    if not isinstance(policy, Policy):
-        raise InputError(
-            f"policies[{name!r}] is {policy!r} of type {type(policy).__name__}: use a Policy such as ba.uniform(), "
-            "or a function of seed= that returns one."
-        )
+    policy = _seeded(given, f"policies[{name!r}]", seed)
     world = Watched(work.world.again(seed))
     budget = _affordable(work.budget, policy, work.prompts, len(world.ids))
     run = simulate(policy, world, budget, work.steps, prompts=work.prompts)
     return [{"policy": name, "seed": seed, **step, **world.figures} for step in run]
 
 
-def _seeded(given: Policy | Builder, seed: int) -> Any:
+def _seeded(given: PolicyLike, argument: str, seed: int) -> Policy:
+    """A policy of this seed, with what the given one has learned if it is a policy."""
     if not isinstance(given, Policy):
-        return given(seed=seed) if callable(given) else given  # the caller gives the name
-    name = given.name.replace(f"seed={given.seed}", f"seed={seed}")
-    return replace(copy.deepcopy(given), name=name, seed=seed)
+        return policy_of(given, argument, seed=seed)
+    return replace(given, seed=seed)
 
 
 def _affordable(budget: Budget | int, policy: Policy, prompts: int, pool: int) -> Budget | int:
@@ -266,7 +242,8 @@ def _affordable(budget: Budget | int, policy: Policy, prompts: int, pool: int) -
     if not isinstance(budget, Budget):
         return max(budget // generate, 1)
     rollouts = max(int(budget.rollouts or 0) // generate // budget.quantum, 1) * budget.quantum
-    on_offer = Bounds.resolve(policy.needs).on_offer(prompts, pool)
-    if budget.floor and on_offer * budget.smallest_group > rollouts * generate:
-        return replace(budget, rollouts=rollouts, floor=0, min_group=max(budget.floor, budget.min_group))
+    bounds = Bounds.resolve(policy.needs)
+    budget = bounds.filled(budget)
+    if budget.fewest and bounds.on_offer(prompts, pool) * budget.smallest_group > rollouts * generate:
+        return replace(budget, rollouts=rollouts, floor=0, min_group=budget.smallest_group)
     return replace(budget, rollouts=rollouts)

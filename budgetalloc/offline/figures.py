@@ -64,10 +64,9 @@ class Watched:
         self._rounds.clear()
         size_G, mixed_G, at_least_G, at_most_G = mixed_bounds(ids_R, rewards_R, modelled_R)
         modelled = float(modelled_R.mean())
-        rates_R = self.world.rates(ids_R)
         self.figures = {
             "generated": len(ids_R),
-            "signal": float(np.mean(4 * rates_R * (1 - rates_R))),
+            "signal": float(np.mean(4 * self.world.variances(ids_R))),
             "drawn": 1.0 - modelled,
             "modelled": modelled,
             "mixed": int(mixed_G.sum()),

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.ids import Id, check_ids, factorize, stable_key
 from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.errors import InputError, check_integer, check_seed, check_type
 from budgetalloc.logs.base import Chunk
 
@@ -25,11 +26,11 @@ class Replay:
 
     A *visit* is a step of the log in which the prompt was rolled out, and *sweep* v is the v-th visit of every prompt.
     In sweep v a prompt is answered with the rewards logged at its v-th visit, in random order, each once. When they are
-    used up, a model answers: the prompt's rate is drawn once a sweep from Beta(1/2 + successes, 1/2 + failures) of its
-    visits v-2 to v+2, so that modelled rewards are beta-binomial (and 0 or 1, even if the log has graded ones). A
-    prompt with fewer visits than v is answered by the model alone, from its last visits. `drawn` and `modelled` count
-    the two kinds of answers, and `modelled_R` tells them apart in the last answer: give the modelled share with every
-    figure from a replay.
+    used up, a model answers. For a log of 0 and 1, the prompt's rate is drawn once a sweep from Beta(1/2 + successes,
+    1/2 + failures) of its visits v-2 to v+2, so modelled rewards are beta-binomial. For a log with graded rewards, the
+    rewards of these visits are drawn again, with replacement. A prompt with fewer visits than v is answered by the
+    model alone, from its last visits. `drawn` and `modelled` count the two kinds of answers, and `modelled_R` tells
+    them apart in the last answer: give the modelled share with every figure from a replay.
 
     **Learning does not react to the allocation.** Sweep v has the rewards of the v-th visits regardless of the policy's
     earlier choices, so that the drift is that of the logged run. A replay can show what a policy would have observed
@@ -97,8 +98,10 @@ class Replay:
         self._visits_P: Ints = np.bincount(prompt_R[rows_G])
         self._first_P: Ints = np.cumsum(self._visits_P) - self._visits_P  # the place G of each prompt's first visit
         self._rewards = rewards_R[scored_R]
+        self._graded = bool(((self._rewards > EQUAL) & (self._rewards < 1 - EQUAL)).any())
         self._scored_G1 = _reach(np.add.reduceat(scored_R.astype(np.int64), rows_G))
         self._passed_G1 = _reach(np.add.reduceat(np.where(scored_R, rewards_R, 0.0), rows_G))
+        self._squares_G1 = _reach(np.add.reduceat(np.where(scored_R, rewards_R**2, 0.0), rows_G))
         visit_G = np.arange(len(rows_G)) - np.repeat(self._first_P, self._visits_P)
         size_G = np.diff(np.append(rows_G, len(order)))
         self._ends_V: Ints = np.bincount(visit_G, weights=size_G).astype(np.int64).cumsum()
@@ -192,8 +195,18 @@ class Replay:
         """
         for name, value in (("back", back), ("ahead", ahead)):
             check_integer(name, value, 0)
-        passed_P, scored_P = self._near(self._find(ids_P, "ids_P"), back, ahead)
-        return np.clip(passed_P / scored_P, 0.0, 1.0)  # sums of graded rewards are off by rounding
+        low_P, high_P = self._near(self._find(ids_P, "ids_P"), back, ahead)
+        return np.clip(_mean(self._passed_G1, self._scored_G1, low_P, high_P), 0.0, 1.0)  # sums are off by rounding
+
+    def variances(self, ids_P: Iterable[Any]) -> FloatArray:
+        """The variance of each prompt's rewards over its visits v-2 to v+2, shape (P,): p (1-p) for rewards of 0 and 1.
+
+        Raises:
+            InputError: an unknown id.
+        """
+        low_P, high_P = self._near(self._find(ids_P, "ids_P"), _NEAR, _NEAR)
+        squares_P, mean_P = (_mean(x, self._scored_G1, low_P, high_P) for x in (self._squares_G1, self._passed_G1))
+        return np.maximum(squares_P - mean_P**2, 0.0)
 
     def success(self) -> float:
         """The mean of `rates` over all prompts, in [0, 1]."""
@@ -201,27 +214,34 @@ class Replay:
 
     def _open(self, sweep: int) -> None:
         self._sweep = sweep
-        # For each prompt requested in this sweep: its logged rewards not yet drawn, its generator, and the model's
-        # rate.
-        self._left: dict[int, tuple[FloatArray, np.random.Generator, float]] = {}
+        # For each prompt requested in this sweep: its logged rewards not yet drawn, its generator, and the model: a
+        # rate, or the rewards to draw from in a graded log.
+        self._left: dict[int, tuple[FloatArray, np.random.Generator, float | FloatArray]] = {}
 
     def _meet(self, at_P: Ints) -> None:
         """Shuffles the logged rewards of prompts not yet requested in this sweep, and draws the model's rates."""
         new_P = at_P[[at not in self._left for at in at_P.tolist()]]
-        passed_P, scored_P = self._near(new_P, _NEAR, _NEAR)
-        beta_P = _PRIOR + np.maximum(scored_P - passed_P, 0.0)
-        for at, alpha, beta in zip(new_P.tolist(), (_PRIOR + passed_P).tolist(), beta_P.tolist(), strict=True):
+        low_P, high_P = self._near(new_P, _NEAR, _NEAR)
+        passed_P = self._passed_G1[high_P] - self._passed_G1[low_P]
+        first_P, end_P = self._scored_G1[low_P], self._scored_G1[high_P]
+        for at, passed, first, end in zip(*(x.tolist() for x in (new_P, passed_P, first_P, end_P)), strict=True):
             rng = np.random.default_rng([self.seed, stable_key(self.ids[at]), self._sweep])
             logged = rng.permutation(self._logged(at))
-            self._left[at] = logged, rng, float(rng.beta(alpha, beta))
+            near = self._rewards[first:end]
+            failed = max(end - first - passed, 0.0)
+            self._left[at] = logged, rng, near if self._graded else float(rng.beta(_PRIOR + passed, _PRIOR + failed))
 
     def _answer(self, at: int, rollouts: int) -> tuple[FloatArray, int]:
         """The next rewards of one prompt, and how many of them, the first ones, are logged."""
-        left, rng, rate = self._left[at]
+        left, rng, model = self._left[at]
         drawn = left[:rollouts]
-        self._left[at] = left[rollouts:], rng, rate
+        self._left[at] = left[rollouts:], rng, model
         modelled = rollouts - len(drawn)
-        return (np.concatenate([drawn, rng.random(modelled) < rate]) if modelled else drawn), len(drawn)
+        if not modelled:
+            return drawn, len(drawn)
+        u_R = rng.random(modelled)
+        more_R = u_R < model if isinstance(model, float) else model[(u_R * len(model)).astype(np.int64)]
+        return np.concatenate([drawn, more_R]), len(drawn)
 
     def _logged(self, at: int) -> FloatArray:
         """The rewards of a prompt's visit in the current sweep, none beyond its last."""
@@ -230,8 +250,8 @@ class Replay:
         g = self._first_P[at] + self._sweep
         return self._rewards[int(self._scored_G1[g]) : int(self._scored_G1[g + 1])]
 
-    def _near(self, at_P: Ints, back: int, ahead: int) -> tuple[FloatArray, FloatArray]:
-        """The sums of rewards and their numbers over the visits around the current one, shapes (P,), (P,)."""
+    def _near(self, at_P: Ints, back: int, ahead: int) -> tuple[Ints, Ints]:
+        """The places G of the visits around the current one, with a reward: from, and up to but without; (P,), (P,)."""
         first_P, visits_P = self._first_P[at_P], self._visits_P[at_P]
         visit_P = np.minimum(self._sweep, visits_P - 1)
         low_P = first_P + np.maximum(visit_P - back, 0)
@@ -239,8 +259,7 @@ class Replay:
         while (empty_P := self._scored_G1[high_P] == self._scored_G1[low_P]).any():  # a visit without any reward
             low_P = np.maximum(low_P - empty_P, first_P)
             high_P = np.minimum(high_P + empty_P, first_P + visits_P)
-        scored_P = (self._scored_G1[high_P] - self._scored_G1[low_P]).astype(np.float64)
-        return self._passed_G1[high_P] - self._passed_G1[low_P], scored_P
+        return low_P, high_P
 
     def _find(self, ids: Iterable[Any], name: str) -> Ints:
         listed = check_ids(ids, name)
@@ -259,11 +278,16 @@ def _checked(ledger: Chunk) -> FloatArray:
     if outside_R.any():
         at = int(np.argmax(outside_R))
         raise InputError(
-            f"ledger.success_R[{at}] = {success_R[at]:g} lies outside [0, 1], which the beta-binomial model needs. "
+            f"ledger.success_R[{at}] = {success_R[at]:g} lies outside [0, 1], which a replay needs. "
             "Give the ledger the range of its rewards, Ledger(..., reward_range=(lowest, highest)) or "
             "Ledger.read(..., reward_range=)."
         )
     return success_R
+
+
+def _mean(sums_G1: FloatArray, counts_G1: NDArray[Any], low_P: Ints, high_P: Ints) -> FloatArray:
+    """Sums over counts of the places from low to high, shape (P,)."""
+    return np.asarray((sums_G1[high_P] - sums_G1[low_P]) / (counts_G1[high_P] - counts_G1[low_P]))
 
 
 def _reach(values_G: NDArray[Any]) -> NDArray[Any]:

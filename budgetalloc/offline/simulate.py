@@ -7,20 +7,22 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.expected import Sums
+from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.pool import Pool
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import as_rewards, mixed_groups
 from budgetalloc.budget import Budget
-from budgetalloc.errors import InputError, check_choice, check_function, check_integer, check_type, shown
+from budgetalloc.errors import InputError, check_choice, check_function, check_integer, shown
 from budgetalloc.offline.worlds import World
-from budgetalloc.policies import Policy
-from budgetalloc.policies.advantages import Baseline, Scale, Weight, batch_advantages
+from budgetalloc.policies.advantages import Baseline, Scale, Weight
+from budgetalloc.policies.batch_advantages import Rollouts, batch_advantages
 from budgetalloc.policies.bounds import Bounds
+from budgetalloc.policies.methods import PolicyLike, policy_of
 
 
 def simulate(
-    policy: Policy,
+    policy: PolicyLike,
     world: World,
     budget: Budget | int,
     steps: int,
@@ -39,11 +41,12 @@ def simulate(
     change during the run; the caller may stop at any step.
 
     Args:
-        policy: Decides and learns. A step generates `needs.generate` times the budget, and all of it is counted.
+        policy: Decides and learns: a policy, the name of a method, or a function that builds a policy. A step generates
+            `needs.generate` times the budget, and all of it is counted.
         world: Returns rewards and learns.
         budget: The rollouts that a step trains on. An integer has the bounds of the callback: a floor of 2 with one
             candidate and 0 with more, and a cap of 8 times `budget // prompts` (see `Bounds`). Or a `Budget` in
-            rollouts.
+            rollouts; bounds that it does not name are the policy's.
         steps: Training steps, at least 1.
         prompts: Different prompts that the loader returns at each step.
         candidates, baseline, scale, weight: As in `AdaptiveGRPOCallback`.
@@ -66,7 +69,7 @@ def simulate(
     >>> run[-1]["success"] > run[0]["success"]
     True
     """
-    check_type("policy", policy, Policy, "a policy such as ba.uniform()")
+    policy = policy_of(policy)
     if isinstance(world, type) or not all(hasattr(world, name) for name in ("ids", "rollout", "learn", "success")):
         raise InputError(f"world={shown(world)}: give a world, such as ba.Learner() or ba.Replay(ledger).")
     if baseline is not None:
@@ -86,6 +89,7 @@ def simulate(
     pool = Pool(world.ids)
     loader = _loader(world.ids, prompts, policy.seed)
     ends = _ends(reward)
+    earlier = Sums()
     rollouts = 0
     for at in range(1, steps + 1):
         ids_P = bounds.offer(next(loader), pool, policy.seed, at)
@@ -106,20 +110,24 @@ def simulate(
         at_R, rewards_R, success_R = np.concatenate(rounds), np.concatenate(rewards), np.concatenate(successes)
         ids_R = [ids_P[k] for k in at_R.tolist()]
         told_R = None if reward is None else success_R
-        belief_R, expected_R = step.baseline_belief(ids_R, success_R), step.expected_success(ids_R, success_R)
-        step.end()
-        advantages_R = batch_advantages(
-            rewards_R,
-            ids_R,
-            estimate,
-            scale or needs.scale or "group",
-            weight or needs.weight,
-            success_R=told_R,
-            belief_R=belief_R,
-            expected_R=expected_R,
-            reward_range=ends,
+        rollouts_R = Rollouts(
+            ids_R=ids_R,
+            group_R=factorize(ids_R)[1],
+            rewards_R=rewards_R,
+            success_R=success_R,
+            belief_R=step.belief_of(ids_R),
+            baseline_R=step.baseline_belief(ids_R, success_R, earlier),
+            prior=policy.estimator.prior_now,
+            earlier=earlier,
+            reward_range=(0.0, 1.0) if reward is None else None,
+            jump=ends[1] - ends[0],
+            expected_R=step.expected_success(ids_R, success_R),
             lengths_R=np.ones(len(ids_R)),  # a world has no tokens: all rollouts are of equal length
         )
+        step.end()
+        asked = scale or needs.scale or "group"
+        advantages_R = batch_advantages(rollouts_R, estimate, asked, weight or needs.weight).values_R
+        earlier = earlier.faded().with_sums(rollouts_R.sums())
         if policy.keep is not None and len(ids_R) > rows:
             # A row counts as often as it is kept. The factor converts the world's mean over all rows to one over kept
             # rows.
@@ -155,7 +163,7 @@ def _limit(budget: Budget | int, bounds: Bounds, prompts: int, pool: int, genera
             raise InputError(
                 f"budget={budget!r}: a world has neither token costs nor domains. Use Budget(rollouts=...)."
             )
-        return budget.rollouts, replace(budget, rollouts=budget.rollouts * generate)
+        return budget.rollouts, replace(bounds.filled(budget), rollouts=budget.rollouts * generate)
     rows = check_integer("budget", budget, 1)
     return rows, bounds.budget(rows * generate, bounds.on_offer(prompts, pool), rows // prompts)
 

@@ -13,7 +13,7 @@ from budgetalloc.policies.advantages import Scale
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.compose import spend
 from budgetalloc.policies.costs.prices import least_groups
-from budgetalloc.policies.decision import Needs, View
+from budgetalloc.policies.decision import Decide, Needs, Rounds, View
 from budgetalloc.policies.ranking import top
 from budgetalloc.solvers.domains import Domains
 from budgetalloc.solvers.systematic import some_in_groups, systematic, totals_of_domains
@@ -34,17 +34,23 @@ def sampled(
 ) -> Policy:
     """Draws counts by systematic sampling, in proportion to sqrt(p^i (1-p)^j) at each prompt's drawn rate p.
 
-    The square root is Neyman's rule: if one rollout of a prompt has variance v, counts proportional to sqrt(v) minimise
-    the total variance of the estimate. With power=(1, 1) v is the variance of the reward; with (1, 2), the default, it
-    is weighted by 1 - p, as in Knapsack RL (arXiv 2509.25849) and VADE (2511.18902): mastered prompts get few rollouts,
+    With power=(1, 1) the weight is the deviation of a 0/1 reward. With (1, 2), the default, its square is also
+    multiplied by 1 - p, as in Knapsack RL (arXiv 2509.25849) and VADE (2511.18902): mastered prompts get few rollouts,
     prompts with rare successes many. The Thompson draw explores prompts with little evidence.
+
+    Prompts are not weighted back by their chance to be drawn, as Neyman allocation would, whose counts have the same
+    form. Every rollout has the same weight in the loss. The expected gradient of a step is therefore that of a weighted
+    mean of the success rates, not that of their mean. A prompt's weight in it is its weight in the draw; where
+    advantages are divided by the prompt's deviation, so is this weight. At known rates and power (1, 2) it is then
+    sqrt(1-p). `weight="prompt"` of `group_advantages` does not weight back either: it equalises the prompts that were
+    drawn.
 
     The posterior baseline allows groups of one, so that a step can cover as many prompts as it has rollouts. Evidence
     fades at every step rather than at a visit, because a visit may be a single rollout. The belief about a prompt
     without visits returns to the prior, so that the prompt is drawn again and forgetting is noticed.
 
-    Where rollouts have costs, weights are divided by the square root of what a rollout costs, which minimises the total
-    variance for the same cost, and a prompt whose text is dear beside its answers gets groups (`least_groups`).
+    Where rollouts have costs, weights are divided by the square root of the cost of a rollout. Prompts that are long
+    relative to their answers get groups (`least_groups`).
 
     Under quotas the rollouts are first divided between the domains, in proportion to their total weights within the
     quotas, and then drawn in each domain.
@@ -56,7 +62,7 @@ def sampled(
         groups: Whether a prompt without history, for which less than one rollout counts, gets a group of
             `group_without_history` or none. The others of its group then say how rare a success is, and advantages are
             divided by the deviation expected of the prompt (scale "group"). Otherwise all may get single rollouts, and
-            advantages are divided by their root mean square (scale "batch").
+            advantages are divided by their root mean square (scale "rms").
         seed: Seeds the draws.
 
     >>> from budgetalloc import Budget
@@ -86,6 +92,9 @@ def sampled(
             of_rollout_P = costs_P + prompt_costs_P / least_P
             weights_P /= np.sqrt(of_rollout_P / of_rollout_P.mean())
         weights_P += 1e-9  # prompts with variance 0 come last, but are possible
+        if budget.rollouts is not None and budget.rollouts >= len(weights_P) and view.cold_P.any():
+            # All prompts can have rollouts: nothing is known that would justify more for one of the unseen.
+            weights_P[view.cold_P] = weights_P[view.cold_P].mean()
         if budget.rollouts is None or budget.tokens is not None:
             return spend(belief, top(weights_P, budget.smallest_group), view, None)
 
@@ -110,11 +119,29 @@ def sampled(
         return counts_P
 
     estimator = BetaEstimator(prior=prior, discount=discount, idle=idle, drift=drift)
-    scale: Scale = "group" if groups else "batch"
+    scale: Scale = "group" if groups else "rms"
     needs = Needs(candidates="all", baseline="posterior", scale=scale, min_group=1, costs=True, ahead=True)
     settings = f"power={power}, draw={draw}, prior={prior!r}, discount={discount}, idle={idle}, drift={drift}"
     settings += f", groups={groups}"
     return Policy(f"sampled({settings}, seed={seed})", decide, estimator, seed, needs)
+
+
+def uniform_groups(size: int) -> Decide:
+    """The rule of uniform GRPO: whole groups of this size, of prompts drawn at random, whatever is believed.
+
+    >>> import budgetalloc as ba
+    >>> policy, budget = adaptive(), ba.Budget(rollouts=8, floor=0, min_group=1)
+    >>> sorted(policy.begin(range(9), budget, decide=uniform_groups(4)).request().tolist())
+    [0, 0, 0, 0, 0, 0, 0, 4, 4]
+    """
+    alike = sampled(power=(0, 0), draw=False).decide
+
+    def decide(view: View) -> IntArray | Rounds:
+        least = min(max(size, view.budget.smallest_group), view.budget.largest_group)
+        budget = replace(view.budget, min_group=least - least % view.budget.quantum)
+        return alike(replace(view, budget=budget, costs_P=None, prompt_costs_P=None))
+
+    return decide
 
 
 def group_without_history(prompts: int, rollouts: int, idle: float) -> int:

@@ -6,14 +6,14 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from budgetalloc.beliefs.expected import Sums, bernoulli_variance, reward_line
 from budgetalloc.beliefs.ids import check_ids, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray
-from budgetalloc.beliefs.rewards import as_rewards, check_range, check_rewards, extremes, to_unit, unequal
+from budgetalloc.beliefs.rewards import as_rewards, check_rewards
+from budgetalloc.beliefs.variance import bernoulli_variance
 from budgetalloc.errors import InputError, check_array, check_choice, shown
 
 Baseline = Literal["group", "loo", "batch", "posterior", "policy"]
-Scale = Literal["group", "batch", "whiten", "whiten_tokens", "none"]
+Scale = Literal["group", "batch", "rms", "whiten", "whiten_tokens", "none"]
 Weight = Literal["rollout", "prompt"]
 EPS = 1e-4  # TRL's guard against a division by zero, so that equal groups give TRL's numbers
 
@@ -46,8 +46,8 @@ def group_advantages(
         scale: "none". "group", divided by the standard deviation of the group (under "posterior", by the Bernoulli
             deviation sqrt(m(1-m)) of the baseline m, which does not depend on the rollout's own reward, and is at least
             that of m = 0.05).
-            "batch", divided by the standard deviation of all rewards as TRL does (under "posterior" and a given
-            baseline, by the root mean square of all advantages).
+            "batch", divided by the standard deviation of all rewards, as TRL's `scale_rewards="batch"`.
+            "rms", divided by the root mean square of all advantages.
             "whiten", minus the mean of all advantages, then divided by their standard deviation (SPO, arXiv 2509.13232;
             REINFORCE++).
             "whiten_tokens", the same with every rollout counted once for each of its tokens, as a loss that averages
@@ -102,16 +102,13 @@ def group_advantages(
         base_R = _given(baseline, len(ids))
     advantages = np.where(scored_R, rewards - base_R, 0.0)
 
-    trl_units = any(_is(baseline, name) for name in ("group", "loo", "batch"))
     if scale in ("whiten", "whiten_tokens"):
         counted_R = scored_R * (_tokens(lengths_R, len(ids)) if scale == "whiten_tokens" else 1.0)
         advantages = np.where(scored_R, whitened(advantages, counted_R), 0.0)
-    elif scale == "batch" and scored_R.any():
-        if trl_units:
-            spread = float(np.std(rewards[scored_R], ddof=1)) if scored_R.sum() > 1 else 0.0
-        else:
-            spread = float(np.sqrt(np.mean(advantages[scored_R] ** 2)))
-        advantages = advantages / (spread + EPS)
+    elif scale == "batch" and scored_R.sum() > 1:
+        advantages = advantages / (np.std(rewards[scored_R], ddof=1) + EPS)
+    elif scale == "rms" and scored_R.any():
+        advantages = advantages / (np.sqrt(np.mean(advantages[scored_R] ** 2)) + EPS)
     elif scale == "group" and _is(baseline, "posterior"):
         advantages = advantages / (np.sqrt(bernoulli_variance(base_R)) + EPS)
     elif scale == "group":
@@ -123,91 +120,6 @@ def group_advantages(
         prompts = np.unique(group_R[scored_R]).size
         advantages = advantages * (len(ids) / prompts / np.maximum(n_R, 1))
     return advantages
-
-
-def batch_advantages(
-    rewards_R: ArrayLike,
-    ids_R: Iterable[Any],
-    baseline: Baseline | ArrayLike = "group",
-    scale: Scale = "group",
-    weight: Weight = "rollout",
-    *,
-    success_R: ArrayLike | None = None,
-    belief_R: Beta | None = None,
-    expected_R: ArrayLike | None = None,
-    lengths_R: ArrayLike | None = None,
-    reward_range: tuple[float, float] = (0.0, 1.0),
-) -> FloatArray:
-    """The advantages that trainers use: `group_advantages` for a whole batch, with rewards on any scale.
-
-    If all rewards of the batch are equal, all advantages are exactly 0, whatever the beliefs are. The posterior
-    baseline, and one of the policy's own, are successes, on the scale of the beliefs, and are converted to the scale of
-    the rewards: by `reward_range` if success is the reward, else by the line through the rewards and successes of the
-    batch's other prompts (`reward_line`). The posterior baseline does not depend on the rollout's own reward.
-
-    Args:
-        rewards_R: Rewards on the trainer's scale, shape (R,); a row whose reward is NaN or None gets 0.
-        ids_R, baseline, scale, weight: As in `group_advantages`. A row whose given baseline is NaN is not trained on:
-            it is left out of all statistics and gets 0.
-        success_R: The success of each rollout in [0, 1], shape (R,). By default, the reward mapped by `reward_range`
-            and clipped.
-        belief_R: For "posterior": `step.baseline_belief(ids_R, success_R)`.
-        expected_R: For "policy": `step.expected_success(ids_R, success_R)`, in [0, 1] or NaN, shape (R,).
-        lengths_R: As in `group_advantages`.
-        reward_range: The rewards at success 0 and at success 1, for "posterior".
-
-    Returns:
-        Advantages, shape (R,); with scale "none", in units of the rewards.
-
-    Raises:
-        InputError: as `group_advantages`.
-
-    >>> batch_advantages([2.0, 2.0], ["a", "b"], "posterior", "none", belief_R=Beta([1, 1], [1, 1]))
-    array([0., 0.])
-    >>> batch_advantages([0.0, 10.0], ["a", "b"], "posterior", "none", belief_R=Beta([1, 1], [3, 1]),
-    ...                  reward_range=(0.0, 10.0))  # 0 - 10 / 4, 10 - 10 / 2
-    array([-2.5,  5. ])
-    """
-    ids = check_ids(ids_R, "ids_R")
-    rewards = as_rewards(rewards_R, len(ids))
-    told = _is(baseline, "posterior") or _is(baseline, "policy")
-    own_R = expected_R if _is(baseline, "policy") else None if isinstance(baseline, str) else baseline
-    if own_R is not None:
-        rewards = np.where(np.isnan(as_rewards(own_R, len(ids), "baseline")), np.nan, rewards)
-    if not unequal(*extremes(rewards, np.zeros(len(ids), dtype=np.int64), 1))[0]:
-        return np.zeros(len(ids))
-    if not told:
-        if not isinstance(baseline, str):
-            given_R = as_rewards(baseline, len(ids), "baseline")
-            baseline = np.where(np.isnan(given_R), 0.0, given_R)
-        return group_advantages(rewards, ids, baseline, scale, weight, lengths_R=lengths_R)
-    low, high = check_range(reward_range)
-    _, group_R = factorize(ids)
-    if success_R is None:
-        success = np.clip(to_unit(rewards, (low, high)), 0.0, 1.0)
-        start_R, slope_R, rest_R = np.full(len(ids), low), np.full(len(ids), high - low), np.zeros(len(ids))
-    else:
-        success = check_rewards(success_R, len(ids), "success_R")
-        # A point at each end of the range counts as a hundredth of a row, for batches in which there is little else.
-        top, w = high - low, 0.01
-        ends = Sums(n=2 * w, s=w, r=w * top, ss=w, sr=w * top, rr=w * top**2)
-        start_R, slope_R, rest_R = reward_line(success, rewards - low, group_R, ends)
-        start_R = low + start_R
-    if _is(baseline, "policy"):
-        share_R = np.nan_to_num(_expected(expected_R, len(ids)))
-    else:
-        share_R = posterior_mean(success, group_R, belief_R)
-    advantages_R = group_advantages(
-        rewards,
-        ids,
-        start_R + slope_R * share_R,
-        "none" if scale == "group" else scale,
-        weight,
-        lengths_R=lengths_R,
-    )
-    if scale == "group":
-        advantages_R /= np.sqrt(slope_R**2 * bernoulli_variance(share_R) + rest_R) + EPS
-    return advantages_R
 
 
 def whitened(advantages_R: FloatArray, counted_R: FloatArray) -> FloatArray:
@@ -249,15 +161,6 @@ def _is(baseline: object, name: str) -> bool:
 def _group_sum(x_R: FloatArray, group_R: NDArray[np.int64]) -> FloatArray:
     """For each row, the sum over its group."""
     return np.asarray(np.bincount(group_R, weights=x_R)[group_R]) if len(x_R) else x_R
-
-
-def _expected(expected_R: ArrayLike | None, rows: int) -> FloatArray:
-    if expected_R is None:
-        raise InputError(
-            "baseline='policy' is a rule of the policy's own, and this policy has none (`Policy.expect`): pass "
-            "expected_R=step.expected_success(ids_R, success_R), or another baseline, such as 'posterior'."
-        )
-    return check_rewards(expected_R, rows, "expected_R")
 
 
 def _tokens(lengths_R: ArrayLike | None, rows: int) -> FloatArray:

@@ -1,6 +1,7 @@
 """A policy: its beliefs, its decision rule and its state."""
 
 import copy
+import re
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +15,7 @@ from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.posterior import Beta
 from budgetalloc.beliefs.rewards import check_outcomes
 from budgetalloc.beliefs.state import check_state
-from budgetalloc.budget import Budget, IntArray
+from budgetalloc.budget import Budget, IntArray, check_budget
 from budgetalloc.errors import (
     InputError,
     StateError,
@@ -23,6 +24,7 @@ from budgetalloc.errors import (
     check_seed,
     check_type,
 )
+from budgetalloc.policies.bounds import Bounds
 from budgetalloc.policies.decision import CostOf, Decide, Expect, Keep, Needs
 from budgetalloc.policies.step import Seen, Step
 
@@ -32,10 +34,12 @@ class Policy:
     """An allocation policy: an estimator that holds the beliefs, and a rule that allocates the budget.
 
     Built by the functions of `budgetalloc.policies`. Equal seeds and histories give equal counts, whatever the order
-    of the ids, on every process and after `load_state_dict`; only observing changes the state.
+    of the ids, on every process and after `load_state_dict`; only observing changes the state. A policy has beliefs and
+    a memory of its own: it starts with copies of those given, also in `dataclasses.replace(policy, seed=1)`, whose
+    policy goes on from what the first has learned.
 
     Args:
-        name: The function that built it, with its settings.
+        name: The function that built it, with its settings; "seed=" in it is followed by the policy's seed.
         decide: The rule: counts, or a generator of counts for a decision in rounds (`Rounds`).
         estimator: Keeps the beliefs.
         seed: Seeds draws and ties.
@@ -73,6 +77,10 @@ class Policy:
             raise InputError("needs.baseline='policy' is the policy's own rule: pass expect=, or another baseline.")
         if self.keep is not None:
             check_function("keep", self.keep, "(ids_R, rewards_R, rows, scores_RF) -> rows to train on")
+        # So that what `dataclasses.replace` makes learns for itself, and its name tells its seed.
+        object.__setattr__(self, "estimator", copy.deepcopy(self.estimator))
+        object.__setattr__(self, "memory", copy.deepcopy(self.memory))
+        object.__setattr__(self, "name", re.sub(r"\bseed=\d+", f"seed={self.seed}", self.name))
 
     def __repr__(self) -> str:
         return self.name
@@ -83,21 +91,25 @@ class Policy:
         budget: Budget,
         costs_P: ArrayLike | CostOf | None = None,
         domains_P: Sequence[Hashable] | None = None,
+        *,
+        decide: Decide | None = None,
     ) -> "Step":
         """Opens a step: request counts, observe rewards, end.
 
         Args:
             ids_P: The candidate prompts, each once, shape (P,); a `Pool` where many are on offer at each step.
-            budget: The budget of the step.
+            budget: The budget of the step. Bounds that it does not name are the policy's.
             costs_P: Expected tokens of one rollout of each prompt, needed where the budget limits tokens. Where it
                 limits rollouts only, a policy with `needs.costs` spends them where a unit of cost buys most, and a
                 function (ids_P, belief_P) -> (cost of each prompt once a group, cost of one rollout) is taken too.
             domains_P: The domain of each prompt; needed where the budget has quotas.
+            decide: A rule that takes the place of the policy's own in this step.
 
         Raises:
             InputError: no prompt, an id twice, bad costs or domains. BudgetError: the budget cannot be spent on them.
         """
-        return Step(self, ids_P, budget, costs_P, domains_P)
+        check_budget(budget)
+        return Step(self, ids_P, Bounds.resolve(self.needs).filled(budget), costs_P, domains_P, decide)
 
     def allocate(
         self,

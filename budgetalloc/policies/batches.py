@@ -25,7 +25,7 @@ def batch(wanted_P: IntArray, view: View, order_P: IntArray | None = None, most:
     """
     budget, prompts = view.budget, len(wanted_P)
     order = np.arange(prompts) if order_P is None else order_P
-    floor = budget.smallest_group if budget.floor else 0  # every prompt gets the floor
+    floor = budget.smallest_group if budget.fewest else 0  # every prompt gets the floor
     extra_P = np.clip(wanted_P, budget.smallest_group, budget.largest_group) - floor
     number = prompts if most is None else most
     if budget.rollouts is not None:
@@ -57,7 +57,7 @@ def in_proportion(wanted_P: IntArray, view: View) -> IntArray:
     budget = view.budget
     if budget.rollouts is None or budget.tokens is not None or budget.quotas is not None:
         return spend(view.belief_P, _shares(wanted_P, view), view, None)
-    if budget.floor:
+    if budget.fewest:
         return proportional(wanted_P, None, budget)
     chosen = np.flatnonzero(wanted_P)
     counts_P = np.zeros(len(wanted_P), dtype=np.int64)
@@ -92,7 +92,7 @@ def drawn_batch(view: View, group: int) -> View:
     `group` fit into the budget. With a floor, a budget in tokens or quotas, the view is returned unchanged.
     """
     budget = view.budget
-    if budget.floor or budget.rollouts is None or budget.tokens is not None or budget.quotas is not None:
+    if budget.fewest or budget.rollouts is None or budget.tokens is not None or budget.quotas is not None:
         return view
     low, rollouts = budget.smallest_group, int(budget.rollouts)
     number = max(rollouts // max(group, low), -(-rollouts // budget.largest_group))

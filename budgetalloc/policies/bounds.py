@@ -2,7 +2,7 @@
 needs."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -87,6 +87,19 @@ class Bounds:
             widest = max(8 * group, -(-rollouts // prompts), self.floor, self.min_group)
             cap = -(-widest // self.quantum) * self.quantum
         return Budget(rollouts, floor=self.floor, cap=cap, quantum=self.quantum, min_group=self.min_group)
+
+    def filled(self, budget: Budget) -> Budget:
+        """The budget with these bounds where it names none.
+
+        >>> Bounds.resolve(Needs(candidates="all", min_group=1)).filled(Budget(rollouts=256, cap=8))
+        Budget(rollouts=256, tokens=None, floor=0, cap=8, quantum=1, min_group=1, quotas=None)
+        """
+        floor, group = budget.floor, budget.min_group
+        if group is None:
+            group = min(self.min_group, floor or self.min_group)
+        if floor is None:
+            floor = max(self.floor, group) if self.floor else 0
+        return replace(budget, floor=floor, min_group=group)
 
     def on_offer(self, batch: int, pool: int) -> int:
         """The number of prompts that `offer` returns for a batch and a pool of these sizes."""

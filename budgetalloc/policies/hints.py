@@ -103,7 +103,7 @@ def _reserve(budget: Budget, prompts: int, share: float) -> int:
     """At most `share` of the budget, so that both it and the rest can be spent in whole groups."""
     total, low, high = int(budget.rollouts or 0), budget.smallest_group, budget.largest_group
     for reserve in range(int(share * total) // budget.quantum * budget.quantum, 0, -budget.quantum):
-        if budget.floor == 0 and -(-reserve // high) * low > reserve:  # all open groups may be full by then
+        if budget.fewest == 0 and -(-reserve // high) * low > reserve:  # all open groups may be full by then
             continue
         try:
             replace(budget, rollouts=total - reserve).check(prompts)

@@ -175,7 +175,16 @@ class Method:
 
         >>> method_of("knapsack").named({"value": "hit", "seed": 3})
         knapsack(value=hit, belief='posterior', prior=(0.5, 0.5), discount=0.9, idle=1.0, seed=3)
+
+        Raises:
+            InputError: an argument that the method does not have.
         """
+        arguments = signature(self.build).parameters
+        if unknown := [key for key in options if key not in arguments]:
+            raise InputError(
+                f"{self.name}({unknown[0]}=) is unknown{nearest(unknown[0], arguments)} Use one of "
+                f"{', '.join(arguments)}."
+            )
         functions = {}
         for key, by_name in NAMED.items():
             if options.get(key) is not None:
@@ -714,6 +723,48 @@ def method_of(name: Any) -> Method:
             f"policy {shown(name)} is unknown{near} Use a name of `budgetalloc methods`, such as knapsack."
         )
     return row
+
+
+PolicyLike = Policy | str | Callable[..., Policy]
+"""A policy, the name of a method, or a function that builds a policy."""
+
+
+def policy_of(given: PolicyLike, name: str = "policy", /, **settings: Any) -> Policy:
+    """The policy that an argument stands for: the policy itself, the method of this name, or what a function returns.
+
+    Args:
+        given: A policy, such as `ba.adaptive()`; the name of a method, such as "adaptive"; or a function that builds a
+            policy, such as `ba.adaptive`.
+        name: The argument's name, for errors.
+        settings: Arguments of the function or of the method, such as `seed=`. A policy is returned as it is.
+
+    Raises:
+        InputError: an unknown name (the text has the nearest one), a function that does not return a policy, or a
+            value of another type.
+
+    >>> policy_of("adaptive"), policy_of(adaptive, seed=3)
+    (adaptive(seed=0), adaptive(seed=3))
+    """
+    if isinstance(given, Policy):
+        return given
+    if isinstance(given, str):
+        row = method_of(given)
+        if needed := [key for key, default in row.functions().items() if default is not None and key not in settings]:
+            raise InputError(
+                f"{name}={given!r} needs the function {needed[0]}=, which a name cannot give: pass "
+                f"budgetalloc.policies.{given}({needed[0]}=...)."
+            )
+        return row.named(settings)
+    use = "give a policy such as ba.adaptive(), a name such as 'adaptive', or a function that builds a policy"
+    if not callable(given):
+        raise InputError(f"{name}={shown(given)} is of type {type(given).__name__}: {use}.")
+    try:
+        built: object = given(**settings)
+    except TypeError as error:
+        raise InputError(f"{name}={shown(given)} was called and raised TypeError, {error}: {use}.") from error
+    if not isinstance(built, Policy):
+        raise InputError(f"{name}={shown(given)} returned {shown(built)} of type {type(built).__name__}: {use}.")
+    return built
 
 
 def tuples(value: Any) -> Any:

@@ -14,7 +14,7 @@ from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, InputError, UnsupportedError, check_type, is_number, nearest, shown
 from budgetalloc.policies.base import Policy
 from budgetalloc.policies.bounds import Bounds, drawn_others
-from budgetalloc.policies.decision import CostOf
+from budgetalloc.policies.decision import CostOf, Decide
 from budgetalloc.policies.step import Step
 from budgetalloc.solvers.proportional import clipped_shares
 
@@ -171,6 +171,7 @@ class Quotas:
         rollouts: int,
         group: int,
         costs: CostOf | None = None,
+        decide: Decide | None = None,
     ) -> Step:
         """The policy's next step under the quotas.
 
@@ -180,13 +181,13 @@ class Quotas:
             batch_P: The prompts of the loader's batch, each once; unused if all prompts are candidates.
             rollouts: Rollouts of the step.
             group: Rollouts per prompt of the trainer without a policy.
-            costs: As in `Policy.begin`.
+            costs, decide: As in `Policy.begin`.
         """
         offered = bounds.on_offer(len(batch_P), len(self.domain_of))
         budget = bounds.budget(rollouts, offered, group)
         ids_P = self.offer(bounds, budget, batch_P, policy.seed, policy.estimator.step)
         budget, domains_P = self.of_step(budget, ids_P)
-        return policy.begin(ids_P, budget, costs, domains_P)
+        return policy.begin(ids_P, budget, costs, domains_P, decide=decide)
 
     def check(self, policy: Policy, bounds: Bounds, rollouts: int, group: int) -> None:
         """Raises unless the policy can keep the quotas, whatever prompts a batch holds.

@@ -46,7 +46,7 @@ def spend_on_top(scores_P: FloatArray, group: int, view: View) -> IntArray:
     """`spend` with the value `top` of these scores, which are per token under a budget in tokens."""
     budget, prompts = view.budget, len(scores_P)
     fits = prompts  # at most this many groups fit: pricing only these keeps a pool of 100,000 fast
-    if budget.rollouts is not None and budget.tokens is None and budget.quotas is None and budget.floor == 0:
+    if budget.rollouts is not None and budget.tokens is None and budget.quotas is None and budget.fewest == 0:
         fits = min(prompts, budget.rollouts // budget.smallest_group + 1)
     best = largest(scores_P, fits)
     counts_P = np.zeros(prompts, dtype=np.int64)

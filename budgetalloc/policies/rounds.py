@@ -114,7 +114,7 @@ def until_finished(
     tally = Tally.empty(prompts)
     while spending.left:
         before_P = spending.counts_P.copy()
-        if view.budget.floor and not started:
+        if view.budget.fewest and not started:
             share = spending.left // prompts // view.budget.quantum * view.budget.quantum
             spending.give_each(np.arange(prompts), min(first, share))
             started = prompts

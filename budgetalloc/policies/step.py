@@ -8,14 +8,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.cold import warmed
 from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.expected import Sums
 from budgetalloc.beliefs.ids import Id, check_ids, factorize, shuffled_order
 from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.pool import Pool
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import check_outcomes, check_rewards
+from budgetalloc.beliefs.variance import prior_share
 from budgetalloc.budget import Budget, IntArray, check_budget
 from budgetalloc.errors import BudgetError, InputError, check_flag
 from budgetalloc.policies.decision import CostOf, Decide, Expect, Hinted, Outcome, Rounds, Tally, View
+from budgetalloc.policies.requests import Requests
 from budgetalloc.solvers.base import check_costs, check_domains, check_group_costs
 
 Seen = tuple[list[Id], FloatArray, FloatArray]
@@ -44,6 +47,10 @@ class Step:
     """One training step of a policy: request counts, observe rewards, end. The policy learns at `end()`, all at once: a
     step that is never ended leaves it as it was before the step.
 
+    Calls in the wrong order, and rollouts that were not requested, raise an error that leaves the step as it was: it
+    can go on. Fewer rollouts than requested are fine, in one call or in several. Without a request the rollouts are the
+    trainer's own, any number of each prompt of the step.
+
     >>> import budgetalloc as ba
     >>> step = ba.uniform().begin(["a", "b"], ba.Budget(rollouts=4))
     >>> while (counts_P := step.request()).any():
@@ -58,8 +65,11 @@ class Step:
         budget: Budget,
         costs_P: ArrayLike | CostOf | None = None,
         domains_P: Sequence[Hashable] | None = None,
+        decide: Decide | None = None,
     ) -> None:
-        self.policy = policy
+        self.policy, self._decide = policy, decide or policy.decide
+        self.replaced = decide is not None
+        """Whether another rule than the policy's own decides this step."""
         self.ids_P = Pool.of(ids_P)
         check_budget(budget)
         self.budget = budget
@@ -77,7 +87,8 @@ class Step:
         self._seen: list[Seen] = []  # what the policy learns at the end, round by round
         self._plan: IntArray | Rounds | None = None
         self._begun = False
-        self._spent = 0
+        self._unfinished = False  # a decision in rounds is waiting for the outcomes of its last request
+        self._requests = Requests()
         self.hinted = False  # whether the rollouts requested last are to be generated with a hint (`on_all_fail`)
         self._open = True
 
@@ -121,7 +132,7 @@ class Step:
     def _decision(self) -> IntArray | Rounds:
         """The policy's decision for this step, made once."""
         if self._plan is None:
-            self._plan = self.policy.decide(self._view())
+            self._plan = self._decide(self._view())
         return self._plan
 
     def _next_round(self) -> IntArray | Hinted | None:
@@ -139,9 +150,7 @@ class Step:
         """What all rounds so far have shown: only a decision in rounds asks for it."""
         self._tally = self._tally or Tally.empty(len(self.ids_P))
         for ids_R, rewards_R, success_R in self._seen[self._tallied :]:
-            at_R = self._shuffled.find(ids_R)
-            known_R = at_R >= 0
-            self._tally.add(at_R[known_R], rewards_R[known_R], success_R[known_R])
+            self._tally.add(self._shuffled.find(ids_R), rewards_R, success_R)
         self._tallied = len(self._seen)
         return self._tally
 
@@ -158,11 +167,14 @@ class Step:
             wanted_P = wanted.counts_P if isinstance(wanted, Hinted) else wanted
             some = np.flatnonzero(wanted_P != 0)  # few of a large pool
             counts_P[self._order_P[some]] = wanted_P[some]
-        self._spent += int(counts_P.sum())
-        if self.budget.rollouts is not None and self._spent > self.budget.rollouts:
+        total, most = int(counts_P.sum()), self.budget.rollouts
+        self._requests.add(counts_P, total)
+        spent = self._requests.total
+        self._unfinished = total > 0 and spent != most and not isinstance(self._plan, np.ndarray)
+        if most is not None and spent > most:
             raise BudgetError(
-                f"{self.policy}: its rounds request {self._spent} rollouts in one step, and {self.budget} allows "
-                f"{self.budget.rollouts}. Let the decision count the rollouts that it has requested."
+                f"{self.policy}: its rounds request {spent} rollouts in one step, and {self.budget} allows "
+                f"{most}. Let the decision count the rollouts that it has requested."
             )
         return counts_P
 
@@ -182,7 +194,8 @@ class Step:
                 the next round do not use these rewards, which say nothing about the prompt without a hint.
 
         Raises:
-            InputError: as `Policy.observe`, and where `hinted` is not what the last request asked for.
+            InputError: as `Policy.observe`; a prompt that is not of this step; more rollouts of a prompt than were
+                requested; `hinted` is not what the last request asked for.
         """
         self._check_open()
         check_flag("hinted", hinted)
@@ -194,6 +207,7 @@ class Step:
                 f"{'with' if self.hinted else 'without'} a hint. Generate them as step.hinted says, observe them "
                 f"before the next request, and pass hinted={self.hinted}."
             )
+        self._requests.observe(self.ids_P, self._order_P[self._places(ids)])
         if hinted:
             return
         self._seen.append((ids, rewards, success))
@@ -203,7 +217,7 @@ class Step:
         of this step."""
         return self._belief_P.take(self._places(check_ids(ids_R, "ids_R")))
 
-    def baseline_belief(self, ids_R: Iterable[Any], success_R: ArrayLike, spread: float = 1.0) -> Beta:
+    def baseline_belief(self, ids_R: Iterable[Any], success_R: ArrayLike, earlier: Sums | None = None) -> Beta:
         """The belief about each row's prompt before this step, for `baseline="posterior"`: shape (R,).
 
         The mean of its prior is the recent mean success of prompts on their first visit, in earlier steps and in this
@@ -213,7 +227,8 @@ class Step:
         Args:
             ids_R: The prompt of each rollout of this step, shape (R,), of all rounds.
             success_R: The success of each rollout in [0, 1], as observed; NaN and None are none.
-            spread: The share of the prior's mass that known prompts keep, in [0, 1]: below 1 for graded successes.
+            earlier: What earlier steps showed about rewards. If successes were graded, the prior keeps only a share of
+                its mass (`beliefs.variance.prior_share`).
 
         Raises:
             InputError: a prompt that is not of this step, lengths that differ, a success outside [0, 1].
@@ -228,7 +243,8 @@ class Step:
         at_G, group_R, success = self._rolled_out(ids_R, success_R)
         at_R = at_G[group_R]
         prior, earned = self._start
-        return warmed(self._belief_P.take(at_R), prior, self._cold_P[at_R], success, group_R, earned, spread)
+        share = prior_share(earlier or Sums(), sum(prior))
+        return warmed(self._belief_P.take(at_R), prior, self._cold_P[at_R], success, group_R, earned, share)
 
     def expected_success(self, ids_R: Iterable[Any], success_R: ArrayLike) -> FloatArray | None:
         """The expected success of each rollout by the policy's own rule, for `baseline="policy"`, before `end`.
@@ -260,12 +276,24 @@ class Step:
         """The place of each prompt in the view."""
         at = self._shuffled.find(ids)
         if (at < 0).any():
-            raise InputError(f"ids_R holds {ids[int(np.argmin(at))]!r}, which is not a prompt of this step.")
+            raise InputError(
+                f"ids_R holds {ids[int(np.argmin(at))]!r}, which is not a prompt of this step: give rollouts of the "
+                "prompts with which the step began."
+            )
         return at
 
     def end(self) -> None:
-        """Ends the step: the policy learns from all observed rewards."""
+        """Ends the step: the policy learns from all observed rewards.
+
+        Raises:
+            InputError: the step has ended before, or the policy decides in rounds and has not requested all of them.
+        """
         self._check_open()
+        if self._unfinished:
+            raise InputError(
+                f"end(): {self.policy} decides in rounds, and waits for the rollouts of its last request. Observe "
+                "them, and call request() until all its counts are 0; or begin another step, which drops this one."
+            )
         self._open = False
         self.policy.learn(self._seen)
 

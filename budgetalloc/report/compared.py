@@ -5,13 +5,13 @@ import math
 import textwrap
 from typing import Any
 
+from budgetalloc.beliefs.group_kinds import KINDS
 from budgetalloc.report import plots
 from budgetalloc.report.findings import doubts_sentences, percent, shortened
-from budgetalloc.report.foresight import share
+from budgetalloc.report.forecast import share
 from budgetalloc.report.html import document, escaped, table
 from budgetalloc.report.machine import plain
 from budgetalloc.report.sides import Curve, Level, Side, levels
-from budgetalloc.report.waste import MIXED, SINGLE
 
 VERSION = 1
 HELD_OUT = (
@@ -31,10 +31,10 @@ def compared(one: Side, other: Side) -> dict[str, Any]:
     """The comparison as plain values, NaN for what is not known.
 
     Keys: `version`; `runs`, two of `log`, `kind`, `rollouts`, `steps`, `prompts`, `tokens`, `seconds`, `mixed`,
-    `single`, `wasted` (shares of rollouts), `reward_first`, `reward_last` (of the batches, first and last twentieth),
-    `held_out_first`, `held_out_last`; `measured` ("held-out" or "batches"); `curves`, of both runs
-    (rollouts, reward) of what was measured; `levels`, each with `reward` and, for both
-    runs, `rollouts`, `tokens` and `seconds` when it was first reached; `careful`, what the figures do not mean.
+    `all_fail`, `all_pass`, `tied`, `single` and `wasted` (shares of rollouts), `reward_first`, `reward_last` (of the
+    batches, first and last twentieth), `held_out_first`, `held_out_last`; `measured` ("held-out" or "batches");
+    `curves`, of both runs (rollouts, reward) of what was measured; `levels`, each with `reward` and, for both runs,
+    `rollouts`, `tokens` and `seconds` when it was first reached; `careful`, what the figures do not mean.
     """
     held_out = [side.held_out() for side in (one, other)]
     both = all(held_out)
@@ -45,7 +45,12 @@ def compared(one: Side, other: Side) -> dict[str, Any]:
     if ranges[0] != ranges[1]:
         careful.append(f"The ranges of the rewards differ, {ranges[0]} and {ranges[1]}: are these the same rewards?")
     careful += [] if all(side.seconds_S is not None for side in (one, other)) else [UNTIMED]
-    for side in (one, other):
+    for letter, side in zip("AB", (one, other), strict=True):
+        if side.report.missing[0]:
+            gone, steps = side.report.missing
+            careful.append(
+                f"The log of {letter} lacks {gone:,} of the run's {steps:,} steps: nothing above counts them."
+            )
         careful += doubts_sentences(side.report.notes, side.report.doubts)
     return {
         "version": VERSION,
@@ -59,7 +64,7 @@ def compared(one: Side, other: Side) -> dict[str, Any]:
 
 def _run(side: Side, held_out: Curve) -> dict[str, Any]:
     waste, batches = side.waste, side.batches()
-    shares, seconds_S, tokens_S = waste.shares(), side.seconds_S, side.tokens_S
+    seconds_S, tokens_S = side.seconds_S, side.tokens_S
     ends = [held_out[0][1], held_out[-1][1]] if held_out else [math.nan, math.nan]
     return {
         "log": side.report.name,
@@ -69,8 +74,7 @@ def _run(side: Side, held_out: Curve) -> dict[str, Any]:
         "prompts": len(waste.ids_P),
         "tokens": math.nan if tokens_S is None else int(tokens_S[-1]),
         "seconds": math.nan if seconds_S is None else float(seconds_S[-1]),
-        "mixed": shares[MIXED],
-        "single": shares[SINGLE],
+        **waste.shares(),
         "wasted": share(waste.wasted, waste.rollouts),
         "reward_first": batches[0][1],
         "reward_last": batches[-1][1],
@@ -99,13 +103,15 @@ ROWS = {
     "seconds": "seconds",
     "mixed": "in mixed groups",
     "single": "single rollouts",
-    "wasted": "without gradient",
+    "all_fail": "all fail",
+    "all_pass": "all pass",
+    "wasted": "without gradient (group baseline)",
     "reward_first": "reward of the batches, first",
     "reward_last": "reward of the batches, last",
     "held_out_first": "held-out reward, first",
     "held_out_last": "held-out reward, last",
 }
-_SHARES = ("mixed", "single", "wasted")
+_SHARES = (*KINDS, "wasted")
 
 
 def as_text(said: dict[str, Any], width: int = 100) -> str:
@@ -115,14 +121,14 @@ def as_text(said: dict[str, Any], width: int = 100) -> str:
         f"{letter}  {shortened(run['log'], width - 20)} ({run['kind']})"
         for letter, run in zip("AB", (one, other), strict=True)
     ]
-    lines += ["", f"  {'':<30}{'A':>14}{'B':>14}{'B / A':>9}"]
-    lines += [f"  {row[0]:<30}{row[1]:>14}{row[2]:>14}{row[3]:>9}".rstrip() for row in used_rows(said)]
+    lines += ["", f"  {'':<34}{'A':>14}{'B':>14}{'B / A':>9}"]
+    lines += [f"  {row[0]:<34}{row[1]:>14}{row[2]:>14}{row[3]:>9}".rstrip() for row in used_rows(said)]
     lines += ["", heading(said).upper(), ""]
     if not said["levels"]:
         lines.append("  No reward above the start was reached by both.")
     for level in said["levels"]:
         lines.append(f"  reward {level['reward']:.3f}")
-        lines += [f"    {row[0]:<28}{row[1]:>14}{row[2]:>14}{row[3]:>9}" for row in level_rows(level)]
+        lines += [f"    {row[0]:<32}{row[1]:>14}{row[2]:>14}{row[3]:>9}" for row in level_rows(level)]
     for text in said["careful"]:
         lines += ["", *textwrap.wrap(text, width)]
     return "\n".join(lines)

@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from budgetalloc.beliefs.group_kinds import FAILED, MIXED, PASSED, SINGLE, TIED
 from budgetalloc.beliefs.ids import Id
-from budgetalloc.report.forecast import NEAR
-from budgetalloc.report.foresight import BELIEF, SURE, share
+from budgetalloc.report.forecast import BELIEF, NEAR, share
 from budgetalloc.report.rivals import Replayed
-from budgetalloc.report.waste import EXPECTED, FAILED, MIXED, PASSED, SINGLE, TIED, Waste
+from budgetalloc.report.waste import Waste
 
-LABELS = {MIXED: "mixed", FAILED: "all fail", PASSED: "all pass", TIED: "all equal"}
-LABELS |= {SINGLE: "single", EXPECTED: "expected"}
+LABELS = {MIXED: "mixed", FAILED: "all fail", PASSED: "all pass", TIED: "tied", SINGLE: "single"}
 NAMED = 20
 """The most prompts that a report names."""
 MEANING = {
@@ -21,8 +20,7 @@ MEANING = {
     FAILED: "equal rewards, no rollout has success",
     PASSED: "equal rewards, every rollout has success",
     TIED: "equal rewards between the two",
-    SINGLE: "single rollout, success not as predicted",
-    EXPECTED: "single rollout, success as predicted",
+    SINGLE: "the only rollout of its prompt in the step",
 }
 
 
@@ -52,23 +50,26 @@ def size_sentence(waste: Waste) -> str:
     return f"{waste.rollouts:,} rollouts in {waste.groups:,} groups: {len(waste.ids_P):,} prompts, {steps}."
 
 
-def headline(waste: Waste) -> str:
-    """How many rollouts were wasted, in one sentence."""
+def headline(waste: Waste, missing: tuple[int, int] = (0, 0)) -> str:
+    """How many rollouts were wasted, and how many steps of the run the log lacks.
+
+    Args:
+        waste: The use of the rollouts in the log.
+        missing: Steps that the log lacks, and steps of the run.
+    """
+    gone, steps = missing
+    if gone:
+        return f"{headline(waste)} The log has {steps - gone:,} of the run's {steps:,} steps: {gone:,} are missing."
     shares = waste.shares()
     words = {FAILED: "in groups that all failed", PASSED: "in groups that all passed"}
     words |= {TIED: "in groups that had equal rewards in between"}
-    words |= {
-        EXPECTED: "as the only rollout of their prompt in the step, with a success that was predicted to within "
-        f"{NEAR:g}"
-    }
     parts = [f"{percent(shares[kind])} {said}" for kind, said in words.items() if shares[kind]]
-    wasted = share(waste.wasted, waste.rollouts)
-    if not parts and shares[SINGLE]:
-        return f"No group has equal rewards, and no single rollout was predicted to within {NEAR:g}: none was wasted."
+    if shares[SINGLE] == 1:
+        return "Every rollout was a single rollout: there is no group whose rewards could be equal."
     if not parts:
         return "No group has equal rewards: no rollout was wasted under a group baseline."
-    gradient = "no or almost no gradient" if shares[EXPECTED] else "no gradient under a group baseline"
-    return f"{percent(wasted)} of the rollouts gave {gradient}: {', '.join(parts)}."
+    wasted = percent(share(waste.wasted, waste.rollouts))
+    return f"{wasted} of the rollouts gave no gradient under a group baseline: {', '.join(parts)}."
 
 
 def tokens_sentence(waste: Waste) -> str:
@@ -79,20 +80,23 @@ def tokens_sentence(waste: Waste) -> str:
         "" if not waste.unmeasured else f"; the lengths of {percent(1 - waste.unmeasured / waste.rollouts)} are known"
     )
     part = percent(share(waste.wasted_tokens, waste.tokens))
-    where = "of wasted rollouts" if waste.wasted > waste.wasted_in_groups else "in wasted groups"
-    return f"Tokens {where}: {waste.wasted_tokens:,} of {waste.tokens:,} ({part}{known})."
+    return f"Tokens in wasted groups: {waste.wasted_tokens:,} of {waste.tokens:,} ({part}{known})."
 
 
 def singles_sentence(waste: Waste) -> str:
     """How single rollouts get their gradient; empty if there are none."""
-    shares = waste.shares()
-    part = shares[SINGLE] + shares[EXPECTED]
+    part = waste.shares()[SINGLE]
     if not part:
         return ""
-    return (
-        f"{percent(part)} of the rollouts were the only one of their prompt in the step, as adaptive() asks for. Their "
-        "baseline is a prediction from earlier steps: the gradient is in the difference between success and prediction."
+    text = (
+        f"{percent(part)} of the rollouts were single rollouts, the only one of their prompt in the step, as "
+        "adaptive() asks for. Their baseline is a prediction from earlier steps: the gradient is in the difference "
+        "between success and prediction."
     )
+    if waste.as_predicted and waste.predictable:
+        near = percent(share(waste.as_predicted, waste.rollouts))
+        text += f" In {near} of all rollouts it was at most {NEAR:g}, so their gradient is small."
+    return text
 
 
 def prompts_sentences(waste: Waste) -> list[str]:
@@ -107,42 +111,6 @@ def prompts_sentences(waste: Waste) -> list[str]:
         lines.append(
             f"{said}: {len(at_P):,} of {len(waste.ids_P):,} prompts ({percent(part)}), with {percent(took)} of the "
             f"rollouts{each}."
-        )
-    return lines
-
-
-def foresight_sentences(waste: Waste) -> list[str]:
-    """How well wasted groups could be predicted one step ahead; empty for a run in single rollouts."""
-    foresight = waste.foresight
-    cold = percent(share(foresight.cold_wasted_rollouts, waste.wasted_in_groups))
-    if not waste.grouped or not waste.predictable:
-        return []
-    if not foresight.groups:
-        return ["No prompt came twice in groups of two or more, so its history could not predict anything."]
-    called = foresight.called()
-    caught = percent(share(called["wasted_rollouts"], waste.wasted_in_groups))
-    right = percent(share(called["wasted"], called["groups"]))
-    lines = [
-        f"{caught} of the rollouts in wasted groups could be predicted from earlier steps with a probability of at "
-        f"least {100 * SURE:.0f} %."
-        if called["groups"]
-        else f"No group was predicted to be wasted with a probability of at least {100 * SURE:.0f} %.",
-    ]
-    if called["groups"]:
-        lines.append(f"Of the {called['groups']:,} groups predicted so, {right} were wasted.")
-    lines.append(
-        f"{cold} of the rollouts in wasted groups were at the first visit of a prompt, before there was any history."
-    )
-    lines.append(
-        f"Brier score of the prediction (mean squared error): {foresight.brier:.3f}; of the best constant: "
-        f"{foresight.base * (1 - foresight.base):.3f}. Area under the ROC curve {foresight.auc:.2f}; log loss "
-        f"{foresight.log_loss:.3f} nats a group. Belief: {BELIEF}."
-    )
-    if foresight.skill < 0:
-        lines.append("The prediction is worse than the constant: a prompt's history predicts its next group poorly.")
-    if waste.graded:
-        lines.append(
-            "Success is graded. The belief treats a success of 0.3 as 0.3 successes, so the prediction is rough."
         )
     return lines
 
@@ -163,7 +131,9 @@ def forecast_sentences(waste: Waste) -> list[str]:
         "baseline from earlier steps.",
     ]
     if forecast.explained < 0:
-        lines.append("The prediction is worse than the constant: a group baseline suits this run better.")
+        lines.append("The prediction is worse than the constant.")
+    if waste.graded:
+        lines.append("Success is graded. The report's own belief treats a success of 0.3 as 0.3 successes.")
     return lines
 
 
@@ -185,9 +155,10 @@ def replay_sentences(replayed: Replayed) -> list[str]:
             "no share of mixed groups is given: compare by the signal."
         )
     lines.append(
-        "Signal: the mean of 4 p (1-p) over the rollouts, where p is the logged success rate of the prompt; 100 % if "
-        "every prompt is solved half of the time. Modelled: the share of rollouts that a model answered, because the "
-        "log had no more of the prompt. At least and at most: the share of rollouts in mixed groups for the least and "
+        "Signal: the mean over the rollouts of 4 times the variance of their prompt's logged success, 4 p (1-p) for "
+        "success of 0 and 1; 100 % if every prompt is solved half of the time. Modelled: the share of rollouts that a "
+        "model answered, because the log had no more of the prompt. At least and at most: the share of rollouts in "
+        "mixed groups for the least and "
         "the most favourable answers of the model. Intervals: 95 % over seeds; they say how much another draw from the "
         "same log would differ, not how much another training run would."
     )

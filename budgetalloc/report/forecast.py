@@ -6,11 +6,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.report.foresight import share, tenths
 
 Ints = NDArray[np.int64]
+BELIEF = "Beta(0.5, 0.5), discount 0.9 a visit"
+BINS = 100  # of the prediction
 NEAR = 0.1  # a success within this distance of the prediction is as expected
+
+
+def believer() -> BetaEstimator:
+    """The estimator of the beliefs used for forecasts: `BELIEF`, the default of `knapsack()`."""
+    return BetaEstimator(discount=0.9)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,3 +88,22 @@ def expected(success_R: FloatArray, predicted_R: FloatArray) -> NDArray[np.bool_
     array([ True, False,  True])
     """
     return np.asarray(np.abs(success_R - predicted_R) <= NEAR + 1e-9)
+
+
+def tenths(name: str, number_B: Ints, sums_B: Mapping[str, FloatArray]) -> list[dict[str, float]]:
+    """Bins in tenths: how many there are, under `name`, and the mean of each column; empty tenths are left out."""
+    rows = []
+    for at in np.array_split(np.arange(BINS), 10):
+        number = int(number_B[at].sum())
+        if number:
+            rows.append({name: number} | {key: float(column[at].sum()) / number for key, column in sums_B.items()})
+    return rows
+
+
+def bin_of(p_G: FloatArray) -> Ints:
+    return np.minimum((p_G * BINS + 1e-9).astype(np.int64), BINS - 1)
+
+
+def share(part: float, whole: float) -> float:
+    """part / whole, NaN for a whole of 0."""
+    return float(part / whole) if whole else float("nan")

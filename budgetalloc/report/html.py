@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from budgetalloc.beliefs.group_kinds import FAILED, KINDS, MIXED, PASSED, SINGLE, TIED
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.report import plots
 from budgetalloc.report.findings import (
@@ -12,7 +13,6 @@ from budgetalloc.report.findings import (
     MEANING,
     doubts_sentences,
     forecast_sentences,
-    foresight_sentences,
     headline,
     named,
     notes_sentences,
@@ -25,28 +25,26 @@ from budgetalloc.report.findings import (
     tokens_sentence,
     worst,
 )
-from budgetalloc.report.foresight import SURE, share
+from budgetalloc.report.forecast import share
 from budgetalloc.report.rivals import LIMITS, Replayed
 from budgetalloc.report.summary import Report
 from budgetalloc.report.text import cells_of
-from budgetalloc.report.waste import EXPECTED, FAILED, KINDS, MIXED, PASSED, SINGLE, TIED, Waste
+from budgetalloc.report.waste import Waste
 
 _IN = {
-    MIXED: "in mixed groups",
-    FAILED: "in groups that all failed",
-    PASSED: "in groups that all passed",
-    TIED: "in groups of equal rewards",
-    SINGLE: "single, not as predicted",
-    EXPECTED: "single, as predicted",
+    MIXED: "of rollouts in mixed groups",
+    FAILED: "of rollouts in groups that all failed",
+    PASSED: "of rollouts in groups that all passed",
+    TIED: "of rollouts in groups of equal rewards",
+    SINGLE: "single rollouts",
 }
 _RUNS = 60  # of steps in a plot
 # Colours of Okabe and Ito, which colour-blind readers tell apart; each is named by text as well.
 _STYLE = """
 :root { color-scheme: light dark; --page: #fdfdfc; --text: #1d1f21; --soft: #5c6166; --rule: #d9dcdf;
-  --mixed: #0072b2; --all_fail: #d55e00; --all_pass: #009e73; --tied: #cc79a7; --single: #56b4e9; --expected: #8a8f94; }
+  --mixed: #0072b2; --all_fail: #d55e00; --all_pass: #009e73; --tied: #cc79a7; --single: #56b4e9; }
 @media (prefers-color-scheme: dark) { :root { --page: #16181a; --text: #e8e9ea; --soft: #a4abb1; --rule: #373c40;
-  --mixed: #4aa8e0; --all_fail: #f08a3c; --all_pass: #2cc295; --tied: #e59cc6; --single: #8fd0f5;
-  --expected: #7d848a; } }
+  --mixed: #4aa8e0; --all_fail: #f08a3c; --all_pass: #2cc295; --tied: #e59cc6; --single: #8fd0f5; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 1.2rem 1rem 3rem; max-width: 56rem; background: var(--page); color: var(--text);
   font: 16px/1.5 system-ui, "Segoe UI", Roboto, "Open Sans", sans-serif; overflow-wrap: anywhere; }
@@ -72,7 +70,7 @@ svg text { fill: var(--text); font-size: 12px; }
 .line { fill: none; stroke-width: 2.5; } .one { stroke: var(--mixed); } .other { stroke: var(--all_fail); }
 .mixed { fill: var(--mixed); } .all_fail { fill: var(--all_fail); } .all_pass { fill: var(--all_pass); }
 .tied { fill: var(--tied); } .single { fill: var(--single); }
-.expected { fill: var(--expected); } .foreseen { stroke: var(--mixed); fill: none; }
+.course { stroke: var(--mixed); fill: none; }
 .key { display: inline-block; width: .8rem; height: .8rem; border-radius: .15rem; margin-right: .35rem;
   background: var(--edge); vertical-align: -.05rem; print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 .legend { display: flex; flex-wrap: wrap; gap: .2rem 1rem; list-style: none; padding: 0; font-size: .9rem; }
@@ -96,7 +94,7 @@ def as_html(report: Report) -> str:
     waste = report.waste
     body = [
         f"<h1>{escaped(report.name)}</h1>",
-        f'<p class="first">{escaped(headline(waste))}</p>',
+        f'<p class="first">{escaped(headline(waste, report.missing))}</p>',
         f'<p class="soft">{escaped(size_sentence(waste))} Read as {escaped(report.kind)}.</p>',
         *(f'<p class="limits">{escaped(text)}</p>' for text in doubts_sentences(report.notes, report.doubts)),
         *paragraphs([tokens_sentence(waste), singles_sentence(waste)]),
@@ -107,8 +105,6 @@ def as_html(report: Report) -> str:
         *paragraphs(prompts_sentences(waste)),
         _prompts(waste, report.texts),
         "<h2>What could be predicted?</h2>",
-        *paragraphs(foresight_sentences(waste)),
-        _foresight(waste),
         *paragraphs(forecast_sentences(waste)),
         _forecast(waste),
         "<h2>What other policies would have drawn</h2>",
@@ -152,7 +148,7 @@ def _kinds(waste: Waste) -> list[str]:
 
 def _cards(waste: Waste) -> str:
     shares = waste.shares()
-    cards = [(percent(shares[kind]), f"of rollouts {_IN[kind]}", f"var(--{kind})") for kind in _kinds(waste)]
+    cards = [(percent(shares[kind]), f"{_IN[kind]}", f"var(--{kind})") for kind in _kinds(waste)]
     cards.append((f"{len(waste.never()):,}", "prompts never solved", "var(--rule)"))
     cards.append((f"{len(waste.always()):,}", "prompts always solved", "var(--rule)"))
     if waste.tokens and waste.wasted_tokens is not None:
@@ -180,7 +176,7 @@ def _time(waste: Waste) -> str:
     )
     one = plots.areas(layers, _ticks(time), "Shares of rollouts by kind of group over training steps", "training step")
     success = [row["success"] for row in time]
-    two = plots.line(success, _ticks(time), "Mean success over training steps", "training step", "foreseen")
+    two = plots.line(success, _ticks(time), "Mean success over training steps", "training step", "course")
     return (
         f'<ul class="legend">{keys}</ul><div class="plots">'
         + _figure("Share of rollouts by kind of group", one, "From bottom to top in the order of the legend.")
@@ -215,27 +211,6 @@ def _prompts(waste: Waste, texts: Mapping[Id, str]) -> str:
     return f'<div class="plots">{_figure("Prompts", picture, caption)}{worst_ones}</div>'
 
 
-def _foresight(waste: Waste) -> str:
-    tenths = waste.foresight.deciles()
-    if not tenths or not waste.grouped:
-        return ""
-    points = [(row["predicted"], row["wasted"], row["groups"]) for row in tenths]
-    one = plots.calibration(points, "Predicted against observed share of wasted groups", "predicted chance of waste")
-    time = waste.over_time(_RUNS)
-    foreseen = [row["foreseen"] for row in time]
-    title = f"Waste predicted with {100 * SURE:.0f} % probability or more"
-    two = plots.line(foreseen, _ticks(time), title, "training step", "foreseen")
-    caption = "Groups in tenths of the prediction; a larger dot has more. Right predictions lie on the dashed line."
-    return (
-        '<div class="plots">'
-        + _figure("Predicted and observed waste", one, caption)
-        + _figure(
-            title, two, "Share of the wasted rollouts. A belief needs several visits of a prompt for such a prediction."
-        )
-        + "</div>"
-    )
-
-
 def _forecast(waste: Waste) -> str:
     if not waste.predictable:
         return ""
@@ -244,7 +219,7 @@ def _forecast(waste: Waste) -> str:
     one = plots.calibration(points, "Predicted against observed success", "predicted success")
     time = waste.over_time(_RUNS)
     surprise = [row["surprise"] for row in time]
-    two = plots.line(surprise, _ticks(time), "Mean surprise over training steps", "training step", "foreseen")
+    two = plots.line(surprise, _ticks(time), "Mean surprise over training steps", "training step", "course")
     caption = "Rollouts in tenths of the prediction; a larger dot has more. Right predictions lie on the dashed line."
     return (
         '<div class="plots">'
@@ -258,7 +233,7 @@ def _rivals(replayed: Replayed) -> str:
     first = replayed.rows[0]
     figures = (
         ("mixed_rollouts", "Rollouts in mixed groups", "share of rollouts"),
-        ("signal", "Signal: 4 p (1-p) of the prompts", "mean of 4 p (1-p)"),
+        ("signal", "Signal: 4 times the variance of the prompts' success", "mean of 4 times the variance"),
     )
     pictures = []
     for figure, title, under in figures:

@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from budgetalloc.beliefs.group_kinds import KINDS, WITHOUT_GRADIENT, rollouts_by_kind
 from budgetalloc.beliefs.ids import Id, factorize
-from budgetalloc.beliefs.rewards import EQUAL, mixed_groups
-from budgetalloc.logs.base import Rows
+from budgetalloc.logs.base import Rows, finite
 from budgetalloc.logs.steps import joined
-from budgetalloc.report.foresight import share
+from budgetalloc.report.forecast import share
 
 
 @dataclass(frozen=True)
@@ -18,12 +18,10 @@ class LiveStep:
     Args:
         step: The policy's step.
         trainer_step: The trainer's.
-        rollouts: Rollouts, and `scored` those with a reward.
+        rollouts: Rollouts, and `scored` those with a reward and a success.
         reward, success: Sums over the scored rollouts.
         squared, predicted: Sum of (success - prediction)^2, and of how many.
-        mixed: Rollouts in groups of unequal rewards.
-        single: Rollouts that are alone in their group.
-        equal: Rollouts in groups of two or more that all failed or all passed, or were equal in between.
+        kinds: Scored rollouts in groups of each of `KINDS`.
         prompts: Groups.
         tokens: Tokens of the rollouts whose length is known; `measured` is how many these are.
     """
@@ -36,9 +34,7 @@ class LiveStep:
     success: float
     squared: float
     predicted: int
-    mixed: int
-    single: int
-    equal: int
+    kinds: tuple[int, ...]
     prompts: int
     tokens: int
     measured: int
@@ -51,38 +47,35 @@ class LiveStep:
         assert rows.lengths_R is not None
         assert rows.trainer_step_R is not None
         ids_G, group_R = factorize(rows.ids_R)
-        size_R = np.bincount(group_R)[group_R]
-        mixed_R = mixed_groups(rows.rewards_R, group_R, len(ids_G))[group_R]
-        scored_R = ~np.isnan(rows.success_R) & ~np.isnan(rows.rewards_R)
-        known_R = scored_R & (rows.predicted_R >= -EQUAL)  # False for NaN
-        error_R = (rows.success_R - rows.predicted_R)[known_R]
+        rewards_R, success_R = finite(rows.rewards_R), np.clip(rows.success_R, 0.0, 1.0)  # as in a report
+        scored_R = ~np.isnan(success_R) & ~np.isnan(rewards_R)
+        known_R = scored_R & (rows.predicted_R >= 0) & (rows.predicted_R <= 1)  # False for NaN
+        error_R = success_R[known_R] - rows.predicted_R[known_R]
         lengths_R = rows.lengths_R[rows.lengths_R >= 0]
         return cls(
             step=int(rows.step_R[0]),
             trainer_step=int(rows.trainer_step_R[0]),
             rollouts=len(rows),
             scored=int(scored_R.sum()),
-            reward=float(rows.rewards_R[scored_R].sum()),
-            success=float(rows.success_R[scored_R].sum()),
+            reward=float(rewards_R[scored_R].sum()),
+            success=float(success_R[scored_R].sum()),
             squared=float((error_R**2).sum()),
             predicted=int(known_R.sum()),
-            mixed=int((mixed_R & (size_R > 1)).sum()),
-            single=int((size_R == 1).sum()),
-            equal=int((~mixed_R & (size_R > 1)).sum()),
+            kinds=tuple(rollouts_by_kind(rewards_R, success_R, group_R, len(ids_G)).values()),
             prompts=len(ids_G),
             tokens=int(lengths_R.sum()),
             measured=len(lengths_R),
         )
 
     def figures(self) -> dict[str, float]:
-        """Means and shares of the step; NaN where nothing is known."""
+        """Means over scored rollouts, the shares of them by `KINDS` and `wasted`; NaN where nothing is known."""
+        shares = {kind: share(count, self.scored) for kind, count in zip(KINDS, self.kinds, strict=True)}
         return {
             "reward": share(self.reward, self.scored),
             "success": share(self.success, self.scored),
             "brier": share(self.squared, self.predicted),
-            "mixed": share(self.mixed, self.rollouts),
-            "single": share(self.single, self.rollouts),
-            "equal": share(self.equal, self.rollouts),
+            **shares,
+            "wasted": sum(shares[kind] for kind in WITHOUT_GRADIENT),
             "length": share(self.tokens, self.measured),
         }
 
@@ -95,8 +88,8 @@ class Live:
     >>> rewards_R = np.array([1.0, 0.0, 1.0])
     >>> columns = {"lengths_R": np.array([4, 6, 5]), "predicted_R": np.full(3, 0.5), "success_R": rewards_R}
     >>> live.add(Rows(np.zeros(3, int), ["a", "a", "b"], rewards_R, trainer_step_R=np.zeros(3, int), **columns))
-    >>> live.steps[0].figures()["mixed"], live.steps[0].single, live.rollouts
-    (0.6666666666666666, 1, 3)
+    >>> live.steps[0].figures()["mixed"], live.steps[0].kinds, live.rollouts
+    (0.6666666666666666, (2, 0, 0, 0, 1), 3)
     >>> live.add(0)  # resumed from the trainer's step 0
     >>> live.steps
     {}

@@ -4,48 +4,46 @@ import json
 import math
 from typing import Any
 
+from budgetalloc.beliefs.group_kinds import KINDS
 from budgetalloc.report.findings import NAMED, worst
-from budgetalloc.report.foresight import BELIEF, SURE, share
+from budgetalloc.report.forecast import BELIEF, share
 from budgetalloc.report.rivals import LIMITS
 from budgetalloc.report.summary import Report
-from budgetalloc.report.waste import KINDS
 
-VERSION = 1
+VERSION = 2
 """Version of the JSON: increased when a key changes its meaning or is removed."""
 
 
 def as_json(report: Report, indent: int | None = 1) -> str:
     """The report as one flat JSON object; unknown numbers are null.
 
-    Keys: `version` (1), `log`, `kind`, `steps` (decisions), `trainer_steps`, `prompts`, `groups`, `rollouts` (scored),
-    `unscored`, `broken`; the shares of rollouts `share_mixed`, `share_all_fail`, `share_all_pass`, `share_tied`,
-    `share_single`, `share_expected` (single rollouts as predicted; sum 1) and `share_wasted` (fail, pass, tied,
-    expected); `group_share_` with the same names, of groups; `reward` (mean, in the log's units), `success` (mean, in
-    [0, 1]), `reward_low` and `reward_high` (success 0 and 1, in the log's units), `graded`; `tokens`, `wasted_tokens`,
-    `unmeasured` (rollouts without a length); `never_solved`, `always_solved` (prompts), `never_solved_rollouts`,
-    `always_solved_rollouts`, `most_wasted` (a list of prompts); of the success of each rollout as predicted before its
-    step `explained` (share of its variance), `surprise` (mean |success - prediction|), `success_brier`,
-    `success_brier_constant`, `success_logged` (rollouts whose prediction the log has), `success_deciles` (a list); of
-    the waste of groups as predicted one step ahead `forecast_belief`,
-    `forecast_groups`, `forecast_wasted` (share), `forecast_brier`, `forecast_brier_constant`, `forecast_skill`,
-    `forecast_auc`, `forecast_log_loss`, `forecast_deciles` (a list), `foreseen_at` (0.9), `foreseen_groups`,
-    `foreseen_right` (share of those groups that were wasted), `foreseen_share` (of the rollouts in wasted groups),
-    `cold_groups` and `cold_share` (of the rollouts in wasted groups); `over_time` (a list of runs of steps);
-    `policies` (a list, see `budgetalloc.report.rivals.Replayed`; null without a replay, and `why_not`), `replay_steps`,
-    `replay_rollouts`, `replay_prompts`, `replay_seeds`; `limits`, `notes` and `doubts` (the notes to be read first).
+    Keys: `version` (2), `log`, `kind`, `steps` (decisions), `trainer_steps`, `missing_steps` (those of the run that the
+    log lacks, 0 where that is not known), `prompts`, `groups`, `rollouts` (scored), `unscored`, `broken`; the shares of
+    rollouts `share_mixed`, `share_all_fail`, `share_all_pass`, `share_tied`, `share_single` (sum 1), `share_wasted`
+    (fail, pass, tied) and `share_as_predicted` (single rollouts whose success was predicted to within 0.1, a part of
+    `share_single`); `group_share_` with the names of the kinds, of groups; `reward` (mean, in the log's units),
+    `success` (mean, in [0, 1]), `reward_low` and `reward_high` (success 0 and 1, in the log's units), `graded`;
+    `tokens`, `wasted_tokens`, `unmeasured` (rollouts without a length); `never_solved`, `always_solved` (prompts),
+    `never_solved_rollouts`, `always_solved_rollouts`, `most_wasted` (a list of prompts); of the success of each rollout
+    as predicted before its step `explained` (share of its variance), `surprise` (mean |success - prediction|),
+    `success_brier`, `success_brier_constant`, `success_logged` (rollouts whose prediction the log has),
+    `success_deciles` (a list), `success_belief` (the report's own, for rollouts without a logged prediction);
+    `over_time` (a list of runs of steps); `policies` (a list, see `budgetalloc.report.rivals.Replayed`; null without a
+    replay, and `why_not`), `replay_steps`, `replay_rollouts`, `replay_prompts`, `replay_seeds`; `limits`, `notes` and
+    `doubts` (the notes to be read first).
     """
     waste = report.waste
     shares = waste.shares()
     group_shares = waste.groups_SK.sum(axis=0) / max(waste.groups, 1)
-    never, always, foresight = waste.never(), waste.always(), waste.foresight
-    called = foresight.called()
+    never, always = waste.never(), waste.always()
     replayed, forecast = report.replayed, waste.forecast
     flat: dict[str, Any] = {"version": VERSION, "log": report.name, "kind": report.kind}
-    flat |= {"steps": len(waste.step_S), "trainer_steps": waste.trainer_steps}
+    flat |= {"steps": len(waste.step_S), "trainer_steps": waste.trainer_steps, "missing_steps": report.missing[0]}
     flat |= {"prompts": len(waste.ids_P), "groups": waste.groups}
     flat |= {"rollouts": waste.rollouts, "unscored": waste.unscored, "broken": waste.broken}
     flat |= {f"share_{kind}": shares[kind] for kind in KINDS}
     flat |= {"share_wasted": share(waste.wasted, waste.rollouts)}
+    flat |= {"share_as_predicted": share(waste.as_predicted, waste.rollouts)}
     flat |= {f"group_share_{kind}": x for kind, x in zip(KINDS, group_shares.tolist(), strict=True)}
     flat |= {name: share(getattr(waste, f"{name}_S").sum(), waste.rollouts) for name in ("reward", "success")}
     flat |= {"reward_low": waste.reward_range[0], "reward_high": waste.reward_range[1], "graded": waste.graded}
@@ -56,19 +54,7 @@ def as_json(report: Report, indent: int | None = 1) -> str:
     flat |= {"explained": forecast.explained, "surprise": forecast.surprise, "success_brier": forecast.brier}
     flat |= {"success_brier_constant": forecast.constant, "success_logged": forecast.logged}
     flat |= {"success_deciles": forecast.deciles()}
-    flat |= {"forecast_belief": BELIEF, "forecast_groups": foresight.groups, "forecast_wasted": foresight.base}
-    flat |= {"forecast_brier": foresight.brier, "forecast_brier_constant": foresight.base * (1 - foresight.base)}
-    flat |= {"forecast_skill": foresight.skill, "forecast_auc": foresight.auc, "forecast_log_loss": foresight.log_loss}
-    flat |= {"forecast_deciles": foresight.deciles(), "foreseen_at": SURE, "foreseen_groups": called["groups"]}
-    flat |= {"foreseen_right": share(called["wasted"], called["groups"])}
-    flat |= {
-        "foreseen_share": share(called["wasted_rollouts"], waste.wasted_in_groups),
-        "cold_groups": foresight.cold_groups,
-    }
-    flat |= {
-        "cold_share": share(foresight.cold_wasted_rollouts, waste.wasted_in_groups),
-        "over_time": waste.over_time(100),
-    }
+    flat |= {"success_belief": BELIEF, "over_time": waste.over_time(100)}
     flat |= {"policies": replayed and replayed.rows, "why_not": report.why_not or None}
     for name in ("steps", "rollouts", "prompts", "seeds"):
         flat[f"replay_{name}"] = replayed and getattr(replayed, name)

@@ -5,24 +5,24 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from budgetalloc.beliefs.group_kinds import KINDS, WITHOUT_GRADIENT, group_kinds
 from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.beliefs.rewards import EQUAL, check_range, unequal
+from budgetalloc.beliefs.rewards import EQUAL, check_range
 from budgetalloc.errors import InputError
 from budgetalloc.logs.base import Chunk
-from budgetalloc.report.forecast import Forecast, expected
-from budgetalloc.report.foresight import BINS, SURE, Foresight, believer, bin_of, equal_chance, share
+from budgetalloc.report.forecast import BINS, Forecast, believer, bin_of, expected
 from budgetalloc.report.success import success_of
-from budgetalloc.report.waste import KINDS, Waste
+from budgetalloc.report.waste import Waste
 
 Ints = NDArray[np.int64]
 
 
-def measure(chunks: Iterable[Chunk], *, reward_range: tuple[float, float] | None = None) -> Waste:
+def measure(chunks: Chunk | Iterable[Chunk], *, reward_range: tuple[float, float] | None = None) -> Waste:
     """Reads a log once and computes the use of its rollouts.
 
     Args:
-        chunks: Parts of the log that hold whole steps, in ascending order; a `Ledger` in a list is one.
+        chunks: A `Ledger`, or parts of a log that hold whole steps, in ascending order.
         reward_range: The rewards of failure and success; rewards in between are graded. Default: the range of the log,
             else (0, 1). A log with a success column needs none.
 
@@ -37,14 +37,14 @@ def measure(chunks: Iterable[Chunk], *, reward_range: tuple[float, float] | None
     >>> waste.rollouts, waste.wasted, waste.wasted_tokens
     (16, 12, 120)
     >>> waste.shares()
-    {'mixed': 0.25, 'all_fail': 0.5, 'all_pass': 0.25, 'tied': 0.0, 'single': 0.0, 'expected': 0.0}
+    {'mixed': 0.25, 'all_fail': 0.5, 'all_pass': 0.25, 'tied': 0.0, 'single': 0.0}
     >>> [waste.ids_P[at] for at in waste.never()]
     ['a']
-    >>> round(waste.foresight.predicted_B.sum(), 4)  # at the second visits, under Beta(.5, 4.5) and Beta(3.5, 1.5)
-    np.float64(1.0924)
+    >>> round(waste.forecast.brier, 3)  # the log has predictions, 1/2 for every rollout
+    0.25
     """
     run = _Run(None if reward_range is None else check_range(reward_range))
-    for chunk in chunks:
+    for chunk in [chunks] if isinstance(chunks, Chunk) else chunks:
         run.add(chunk)
     return run.result()
 
@@ -83,17 +83,14 @@ class _Run:
         self.prompts = _Sums("visits", "rollouts", "wasted", "wasted_tokens", "successes")
         self.steps: list[int] = []
         self.trainer_steps: set[int] = set()
-        self.by_step = _Sums("reward", "success", "surprise", "foreseen", "cold")
+        self.by_step = _Sums("reward", "success", "surprise")
         self.by_kind = _Sums("groups", "rollouts", "tokens")  # of each step, one place a kind
         self.belief = believer()
-        self.bins = _Sums("groups", "wasted", "predicted", "rollouts", "wasted_rollouts")
-        self.squared = self.surprise = 0.0
         self.predictions = _Sums("rollouts", "predicted", "success")  # of the success of rollouts
         self.forecast = dict.fromkeys(("squared", "surprises", "squares", "logged"), 0.0)
-        self.cold = np.zeros(3, dtype=np.int64)  # groups, wasted groups, their rollouts
         self.seen = (np.inf, -np.inf)
         self.graded = False
-        self.unscored = self.unmeasured = self.broken = 0
+        self.unscored = self.unmeasured = self.broken = self.as_predicted = 0
 
     def add(self, log: Chunk) -> None:
         self.broken += log.broken
@@ -147,53 +144,39 @@ class _Run:
         at_G, prompt_G, n_G = at_R[rows_G], prompt_R[rows_G], np.diff(np.append(rows_G, len(at_R)))
         self.unmeasured += int((length_R < 0).sum())
         tokens_G = np.add.reduceat(np.maximum(length_R, 0), rows_G)
-        mixed_G = unequal(np.minimum.reduceat(rewards_R, rows_G), np.maximum.reduceat(rewards_R, rows_G))
-        failed_G = np.maximum.reduceat(success_R, rows_G) <= EQUAL
-        passed_G = np.minimum.reduceat(success_R, rows_G) >= 1 - EQUAL
-        chance_G, mean_G, cold_G = self._predict(at_G, at_R, prompt_G, prompt_R, success_R, n_G)
+        kind_G, _ = group_kinds(rewards_R, success_R, np.cumsum(opens_R) - 1, len(rows_G))
+        mean_G = self._predict(at_G, at_R, prompt_G, prompt_R, success_R)
         known_R = (logged_R >= 0) & (logged_R <= 1)  # False for NaN
         predicted_R = np.where(known_R, logged_R, np.repeat(mean_G, n_G))
         self._predicted(success_R, predicted_R, int(known_R.sum()))
-        expected_G = (n_G == 1) & expected(success_R, predicted_R)[rows_G]
-        conditions = [expected_G, n_G == 1, mixed_G, failed_G, passed_G]
-        kind_G = np.select(conditions, [5, 4, 0, 1, 2], 3)  # places in KINDS
-        equal_G = (kind_G > 0) & (kind_G < 4)
-        many_G = n_G > 1
-        self._score(chance_G[many_G], cold_G[many_G], equal_G[many_G], n_G[many_G])
-        foreseen_G = equal_G & ~cold_G & (bin_of(chance_G) >= bin_of(np.array([SURE]))[0])
-        ones_G, wasted_G, success_G = np.ones(len(n_G)), equal_G | expected_G, np.add.reduceat(success_R, rows_G)
+        self.as_predicted += int(expected(success_R, predicted_R)[rows_G[n_G == 1]].sum())
+        equal_G = np.isin(kind_G, [KINDS.index(kind) for kind in WITHOUT_GRADIENT])
+        ones_G, success_G = np.ones(len(n_G)), np.add.reduceat(success_R, rows_G)
         self.by_kind.add(at_G * len(KINDS) + kind_G, groups=ones_G, rollouts=n_G, tokens=tokens_G)
         self.by_step.add(
             at_G,
             reward=np.add.reduceat(rewards_R, rows_G),
             success=success_G,
             surprise=np.add.reduceat(np.abs(success_R - predicted_R), rows_G),
-            foreseen=n_G * foreseen_G,
-            cold=n_G * (equal_G & cold_G),
         )
         self.prompts.add(
             prompt_G,
             visits=ones_G,
             rollouts=n_G,
-            wasted=n_G * wasted_G,
-            wasted_tokens=tokens_G * wasted_G,
+            wasted=n_G * equal_G,
+            wasted_tokens=tokens_G * equal_G,
             successes=success_G,
         )
 
-    def _predict(
-        self, at_G: Ints, at_R: Ints, prompt_G: Ints, prompt_R: Ints, success_R: FloatArray, n_G: Ints
-    ) -> tuple[FloatArray, FloatArray, NDArray[np.bool_]]:
-        """Predictions before each step: P(equal rewards) and mean success of each group, and which prompts were new."""
-        chance_G, mean_G, cold_G = np.zeros(len(n_G)), np.zeros(len(n_G)), np.zeros(len(n_G), dtype=bool)
+    def _predict(self, at_G: Ints, at_R: Ints, prompt_G: Ints, prompt_R: Ints, success_R: FloatArray) -> FloatArray:
+        """The mean success of each group as the report's own belief predicted it before the step."""
+        mean_G = np.zeros(len(at_G))
         for step in np.unique(at_G):
             group, row = (slice(*np.searchsorted(x, [step, step + 1])) for x in (at_G, at_R))
-            names = prompt_G[group].tolist()
-            cold_G[group] = self.belief.cold(names)
-            belief = self.belief.belief(names)
-            chance_G[group], mean_G[group] = equal_chance(belief, n_G[group]), belief.mean
+            mean_G[group] = self.belief.belief(prompt_G[group].tolist()).mean
             self.belief.observe(prompt_R[row].tolist(), success_R[row])
             self.belief.tick()
-        return chance_G, mean_G, cold_G
+        return mean_G
 
     def _predicted(self, success_R: FloatArray, predicted_R: FloatArray, logged: int) -> None:
         bins, error_R = bin_of(predicted_R), success_R - predicted_R
@@ -201,22 +184,6 @@ class _Run:
         sums = {"squared": (error_R**2).sum(), "surprises": np.abs(error_R).sum(), "squares": (success_R**2).sum()}
         for name, value in (sums | {"logged": logged}).items():
             self.forecast[name] += float(value)
-
-    def _score(
-        self, predicted_G: FloatArray, cold_G: NDArray[np.bool_], wasted_G: NDArray[np.bool_], n_G: Ints
-    ) -> None:
-        self.cold += [int(cold_G.sum()), int((cold_G & wasted_G).sum()), int(n_G[cold_G & wasted_G].sum())]
-        p_G, wasted_G, n_G = predicted_G[~cold_G], wasted_G[~cold_G], n_G[~cold_G]
-        self.bins.add(
-            bin_of(p_G),
-            groups=np.ones(len(p_G)),
-            wasted=wasted_G,
-            predicted=p_G,
-            rollouts=n_G,
-            wasted_rollouts=n_G * wasted_G,
-        )
-        self.squared += float(((p_G - wasted_G) ** 2).sum())
-        self.surprise -= float(np.log(np.maximum(np.where(wasted_G, p_G, 1 - p_G), 1e-12)).sum())
 
     def result(self) -> Waste:
         if not self.place:
@@ -226,19 +193,6 @@ class _Run:
             )
         steps, prompts, kinds = len(self.steps), len(self.place), len(KINDS)
         by_kind = {name: self.by_kind.ints(name, steps * kinds) for name in ("groups", "rollouts", "tokens")}
-        groups_B = self.bins.ints("groups", BINS)
-        foresight = Foresight(
-            groups_B=groups_B,
-            wasted_B=self.bins.ints("wasted", BINS),
-            predicted_B=self.bins.floats("predicted", BINS),
-            rollouts_B=self.bins.ints("rollouts", BINS),
-            wasted_rollouts_B=self.bins.ints("wasted_rollouts", BINS),
-            brier=share(self.squared, int(groups_B.sum())),
-            log_loss=share(self.surprise, int(groups_B.sum())),
-            cold_groups=int(self.cold[0]),
-            cold_wasted=int(self.cold[1]),
-            cold_wasted_rollouts=int(self.cold[2]),
-        )
         forecast = Forecast(
             rollouts_B=self.predictions.ints("rollouts", BINS),
             predicted_B=self.predictions.floats("predicted", BINS),
@@ -256,16 +210,14 @@ class _Run:
             reward_S=self.by_step.floats("reward", steps),
             success_S=self.by_step.floats("success", steps),
             surprise_S=self.by_step.floats("surprise", steps),
-            foreseen_S=self.by_step.ints("foreseen", steps),
-            cold_S=self.by_step.ints("cold", steps),
             ids_P=list(self.place),
             visits_P=self.prompts.ints("visits", prompts),
             rollouts_P=self.prompts.ints("rollouts", prompts),
             wasted_P=self.prompts.ints("wasted", prompts),
             wasted_tokens_P=self.prompts.ints("wasted_tokens", prompts),
             successes_P=self.prompts.floats("successes", prompts),
-            foresight=foresight,
             forecast=forecast,
+            as_predicted=self.as_predicted,
             reward_range=self.range or (0.0, 1.0),
             reward_seen=self.seen,
             graded=self.graded,

@@ -1,6 +1,6 @@
 """Replay of other policies on a finished run, with the run's number of rollouts per step."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,9 +8,10 @@ import numpy as np
 
 from budgetalloc.logs.base import Chunk
 from budgetalloc.logs.ledger import Ledger
-from budgetalloc.offline.compare import Builder, Progress, comparisons, summarise
+from budgetalloc.offline.compare import Progress, comparisons, summarise
 from budgetalloc.offline.parallel import Workers
 from budgetalloc.offline.replay import Replay
+from budgetalloc.policies import Policy
 from budgetalloc.policies.methods import method_of
 from budgetalloc.report.success import success_of
 from budgetalloc.report.waste import Waste
@@ -51,7 +52,7 @@ class Replayed:
     narrowed: bool = False
 
 
-def builders(names: Sequence[str]) -> dict[str, Builder]:
+def builders(names: Sequence[str]) -> dict[str, Callable[..., Policy]]:
     """The methods of these names; raises `InputError` for an unknown one.
 
     >>> list(builders(["uniform", "vade"]))
@@ -102,7 +103,7 @@ def _columns(parts: Sequence[Chunk], rows: Any = slice(None)) -> dict[str, Any]:
 
 def replay(
     log: Ledger,
-    policies: Mapping[str, Builder],
+    policies: Mapping[str, Callable[..., Policy]],
     waste: Waste,
     *,
     seeds: Sequence[int] = range(5),

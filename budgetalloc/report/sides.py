@@ -63,7 +63,8 @@ class Side:
         """The mean reward of the rollouts of consecutive steps, placed at their middle."""
         runs = self.waste.over_time(_RUNS)
         ends = np.cumsum([run["rollouts"] for run in runs])
-        return [(float(end - run["rollouts"] / 2), run["reward"]) for end, run in zip(ends, runs, strict=True)]
+        scored = [(end, run) for end, run in zip(ends, runs, strict=True) if run["rollouts"]]
+        return [(float(end - run["rollouts"] / 2), run["reward"]) for end, run in scored]
 
     def spent(self, rollouts: float) -> tuple[float, float, float]:
         """Rollouts, tokens and seconds when so many rollouts were made; NaN for what is not known."""

@@ -32,6 +32,7 @@ class Report:
         why_not: The reason.
         doubts: The notes about ambiguous content, such as an ambiguous column.
         texts: The text of the prompts listed, if the log has it.
+        missing: Steps of the run that the log lacks, and the steps of the run; zeros where that is not known.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Report:
     why_not: str = ""
     doubts: tuple[str, ...] = ()
     texts: Mapping[Id, str] = field(default_factory=dict)
+    missing: tuple[int, int] = (0, 0)
 
 
 def report(
@@ -107,14 +109,14 @@ def report(
             replayed = replay(log, rivals, waste, seeds=own, steps=steps, workers=workers, progress=progress)
         except (BudgetallocError, ImportError) as error:  # the rest of the report stands
             why_not = str(error)
-    doubts = tuple(getattr(getattr(chunks, "notes", None), "doubts", ()))
+    read = getattr(chunks, "notes", None)
+    doubts, missing = tuple(getattr(read, "doubts", ())), getattr(read, "missing", (0, 0))
     known = getattr(chunks, "texts", None)
     texts = {} if known is None else known(row["id"] for row in worst(waste, {}, NAMED))
     path = getattr(chunks, "path", None)
     kind = getattr(chunks, "kind", "ledger")
-    return Report(
-        str(path or "a log in memory"), kind, waste, notes, replayed, "" if replayed else why_not, doubts, texts
-    )
+    name, why_not = str(path or "a log in memory"), "" if replayed else why_not
+    return Report(name, kind, waste, notes, replayed, why_not, doubts, texts, missing)
 
 
 def _chunks(source: Any, reading: Mapping[str, Any]) -> Iterable[Chunk]:

@@ -6,12 +6,12 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from budgetalloc.beliefs.group_kinds import KINDS
 from budgetalloc.report.findings import (
     LABELS,
     MEANING,
     doubts_sentences,
     forecast_sentences,
-    foresight_sentences,
     headline,
     named,
     notes_sentences,
@@ -24,25 +24,23 @@ from budgetalloc.report.findings import (
     tokens_sentence,
     worst,
 )
-from budgetalloc.report.foresight import SURE
 from budgetalloc.report.rivals import LIMITS, Replayed
 from budgetalloc.report.summary import Report
-from budgetalloc.report.waste import KINDS
 
 _BARS, _PLAIN = "▁▂▃▄▅▆▇█", ".:-=+*#@"
 
 
 def sparkline(values: Sequence[float], unicode: bool = True) -> str:
-    """One character for each value, from the lowest to the highest; a blank for NaN.
+    """One character for each value, from the lowest to the highest; a blank for NaN and infinity.
 
     >>> sparkline([1, 2, 3, float("nan"), 8]), sparkline([1, 2, 3, 8], unicode=False)
     ('▁▂▃ █', '.:-@')
     """
     marks = _BARS if unicode else _PLAIN
-    known = [x for x in values if not math.isnan(x)]
+    known = [x for x in values if math.isfinite(x)]
     low, high = min(known, default=0.0), max(known, default=0.0)
     step = (high - low) / (len(marks) - 1) or 1.0
-    return "".join(" " if math.isnan(x) else marks[round((x - low) / step)] for x in values)
+    return "".join(" " if not math.isfinite(x) else marks[round((x - low) / step)] for x in values)
 
 
 def as_text(report: Report, width: int = 100, *, unicode: bool | None = None) -> str:
@@ -67,7 +65,7 @@ def as_text(report: Report, width: int = 100, *, unicode: bool | None = None) ->
 
     lines = said(f"{shortened(report.name, 200)} ({report.kind})")
     lines += said(size_sentence(waste), *doubts_sentences(report.notes, report.doubts))
-    lines += ["", *said(headline(waste), tokens_sentence(waste), singles_sentence(waste))]
+    lines += ["", *said(headline(waste, report.missing), tokens_sentence(waste), singles_sentence(waste))]
     room = max(width - 64, 10)
     lines += ["", "WHERE THE ROLLOUTS WENT", ""]
     for kind in kinds:
@@ -78,7 +76,6 @@ def as_text(report: Report, width: int = 100, *, unicode: bool | None = None) ->
     if len(time) > 1:
         lines += ["", "OVER TIME (each line from its own lowest to its own highest)", ""]
         names = {kind: LABELS[kind] for kind in kinds} | {"success": "success", "surprise": "surprise"}
-        names |= {"foreseen": "predicted"} if waste.grouped else {}
         for name, label in names.items():
             values = [row[name] for row in time]
             known = [x for x in values if not math.isnan(x)]
@@ -86,23 +83,11 @@ def as_text(report: Report, width: int = 100, *, unicode: bool | None = None) ->
                 ends = f"{percent(min(known)):>7} to {percent(max(known)):>7}"
                 lines.append(f"  {label:<10}{ends}  {sparkline(values, unicode)}")
         told = "Success: the mean. Surprise: the mean of |success - prediction|."
-        if waste.grouped:
-            told += " Predicted: the share of the rollouts in wasted groups that was predicted to be wasted with a "
-            told += f"probability of at least {100 * SURE:.0f} %."
         lines += said(f"Steps {waste.step_S[0]} to {waste.step_S[-1]}. {told}")
     lines += ["", "PROMPTS", "", *said(*prompts_sentences(waste))]
     lines += _worst(worst(waste, report.texts), width)
-    lines += ["", "WHAT COULD BE PREDICTED?"]
-    if history := foresight_sentences(waste):
-        lines += ["", *said(*history)]
-        lines += _tenths(waste.foresight.deciles(), ("groups", "predicted", "were wasted", "wasted"), width, full)
-    lines += ["", *said(*forecast_sentences(waste))]
-    lines += _tenths(
-        waste.forecast.deciles() if waste.predictable else [],
-        ("rollouts", "predicted", "success", "success"),
-        width,
-        full,
-    )
+    lines += ["", "WHAT COULD BE PREDICTED?", "", *said(*forecast_sentences(waste))]
+    lines += _tenths(waste.forecast.deciles() if waste.predictable else [], width, full)
     lines += ["", "WHAT OTHER POLICIES WOULD HAVE DRAWN (with as many rollouts per step)", ""]
     if report.replayed is None:
         lines += said(f"Not replayed: {report.why_not}.".replace("..", "."))
@@ -121,13 +106,13 @@ def shows_bars() -> bool:
     return True
 
 
-def _tenths(rows: Sequence[Mapping[str, float]], names: tuple[str, str, str, str], width: int, full: str) -> list[str]:
-    """Predicted against observed shares, with a bar for the observed share, after an empty line."""
-    number, predicted, head, observed = names
-    lines = ["", f"  {predicted:>9}  {head:>12}  {number:>9}"] if rows else []
+def _tenths(rows: Sequence[Mapping[str, float]], width: int, full: str) -> list[str]:
+    """Predicted against observed success, with a bar for the observed one, after an empty line."""
+    lines = ["", f"  {'predicted':>9}  {'success':>12}  {'rollouts':>9}"] if rows else []
     for row in rows:
-        bar = full * round(row[observed] * max(width - 46, 10))
-        lines.append(f"  {percent(row[predicted]):>9}  {percent(row[observed]):>12}  {row[number]:>9,}  {bar}".rstrip())
+        bar = full * round(row["success"] * max(width - 46, 10))
+        cells = f"  {percent(row['predicted']):>9}  {percent(row['success']):>12}  {row['rollouts']:>9,}"
+        lines.append(f"{cells}  {bar}".rstrip())
     return lines
 
 

@@ -5,16 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from budgetalloc.beliefs.group_kinds import KINDS, WITHOUT_GRADIENT
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL
-from budgetalloc.report.forecast import Forecast
-from budgetalloc.report.foresight import Foresight, share
+from budgetalloc.report.forecast import Forecast, share
 
 Ints = NDArray[np.int64]
-KINDS = MIXED, FAILED, PASSED, TIED, SINGLE, EXPECTED = ("mixed", "all_fail", "all_pass", "tied", "single", "expected")
-"""Of a group of two or more: unequal rewards; equal rewards with success 0, with success 1, in between. Of a single
-rollout: a success that was not predicted, and one that was, to within 0.1 (see `Forecast`)."""
+_EQUAL = [KINDS.index(kind) for kind in WITHOUT_GRADIENT]
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,13 +25,11 @@ class Waste:
         reward_S: The sum of rewards, in the log's own units.
         success_S: The sum of success, in [0, 1] each.
         surprise_S: The sum of |success - prediction|.
-        foreseen_S: Rollouts in wasted groups that were predicted to be wasted with a probability of at least 90 %.
-        cold_S: Rollouts in wasted groups of prompts at their first visit.
         ids_P: The prompts with a reward.
         visits_P, rollouts_P, wasted_P, wasted_tokens_P: Groups, rollouts, wasted rollouts and their tokens.
         successes_P: The sum of success.
-        foresight: Whether wasted groups were predicted.
         forecast: Whether the success of rollouts was predicted.
+        as_predicted: Single rollouts whose success was predicted to within 0.1 (see `Forecast`).
         reward_range: The rewards that stand for failure and success, where success is the reward mapped by them.
         reward_seen: Lowest and highest reward in the log, in its own units.
         graded: Whether success between 0 and 1 occurred.
@@ -50,16 +46,14 @@ class Waste:
     reward_S: FloatArray
     success_S: FloatArray
     surprise_S: FloatArray
-    foreseen_S: Ints
-    cold_S: Ints
     ids_P: list[Id]
     visits_P: Ints
     rollouts_P: Ints
     wasted_P: Ints
     wasted_tokens_P: Ints
     successes_P: FloatArray
-    foresight: Foresight
     forecast: Forecast
+    as_predicted: int
     reward_range: tuple[float, float]
     reward_seen: tuple[float, float]
     graded: bool
@@ -79,22 +73,8 @@ class Waste:
 
     @property
     def wasted(self) -> int:
-        """Rollouts in groups of two or more with equal rewards, and single rollouts whose success was as predicted.
-
-        The advantage of the first under a group baseline is 0. That of the others under a baseline from earlier steps
-        is at most 0.1.
-        """
-        return int(_wasted(self.rollouts_SK).sum())
-
-    @property
-    def wasted_in_groups(self) -> int:
-        """Rollouts in groups of two or more with equal rewards."""
+        """Rollouts without gradient under a group baseline: in groups of two or more with equal rewards."""
         return int(_equal(self.rollouts_SK).sum())
-
-    @property
-    def grouped(self) -> bool:
-        """Whether groups of two or more hold at least a tenth of the rollouts, so that their figures are meaningful."""
-        return bool(10 * self.rollouts_SK[:, :4].sum() >= self.rollouts)
 
     @property
     def predictable(self) -> bool:
@@ -108,7 +88,7 @@ class Waste:
 
     @property
     def wasted_tokens(self) -> int | None:
-        return None if self.tokens is None else int(_wasted(self.tokens_SK).sum())
+        return None if self.tokens is None else int(_equal(self.tokens_SK).sum())
 
     def shares(self) -> dict[str, float]:
         """The share of rollouts in groups of each kind."""
@@ -121,8 +101,7 @@ class Waste:
 
         Returns:
             For each run its `first` and `last` step, its `rollouts`, the shares of rollouts by kind, the means `reward`
-            (in the log's units), `success` and `surprise` (|success - prediction|), and the share of the rollouts in
-            wasted groups that was `foreseen`, NaN where there are none.
+            (in the log's units), `success` and `surprise` (|success - prediction|).
         """
         rollouts_S = self.rollouts_SK.sum(axis=1)
         reached_S = rollouts_S.cumsum() - rollouts_S / 2
@@ -139,7 +118,7 @@ class Waste:
             row |= dict(zip(KINDS, kinds, strict=True))
             for name in ("reward", "success", "surprise"):
                 row[name] = share(getattr(self, f"{name}_S")[at].sum(), rollouts)
-            runs.append(row | {"foreseen": share(self.foreseen_S[at].sum(), _equal(self.rollouts_SK[at]).sum())})
+            runs.append(row)
         return runs
 
     def never(self) -> Ints:
@@ -155,8 +134,4 @@ class Waste:
 
 
 def _equal(x_SK: Ints) -> Ints:
-    return np.asarray(x_SK[:, 1:4].sum(axis=1))  # all_fail, all_pass, tied
-
-
-def _wasted(x_SK: Ints) -> Ints:
-    return np.asarray(x_SK[:, 1:4].sum(axis=1) + x_SK[:, 5])  # and expected
+    return np.asarray(x_SK[:, _EQUAL].sum(axis=1))

@@ -37,7 +37,7 @@ def check_values(values_PN: ArrayLike, budget: Budget) -> tuple[FloatArray, IntA
     if budget.rollouts is not None:
         low, high, total = budget.smallest_group, int(counts_N[-1]), budget.rollouts
         # The last column is a cap: some number of groups of at most that size must add up, as in `Budget.check`.
-        if len(values) * high < total or (not budget.floor and -(-total // high) * low > total):
+        if len(values) * high < total or (not budget.fewest and -(-total // high) * low > total):
             raise InputError(f"values_PN ends at {high} rollouts, too few to spend {total}: give more columns.")
     return values, counts_N
 

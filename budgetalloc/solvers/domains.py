@@ -54,7 +54,7 @@ class Domains:
         limits = [*quotas.values(), (0, rollouts)][: len(size_D)]
         fewest_D = np.array([-(-fewest // quantum) * quantum for fewest, _ in limits])
         most_D = np.array([most // quantum * quantum for _, most in limits])
-        least_D = size_D * (budget.smallest_group if budget.floor else 0)
+        least_D = size_D * (budget.smallest_group if budget.fewest else 0)
         low_D = np.maximum(fewest_D, least_D)
         high_D = np.minimum(np.minimum(most_D, size_D * cap), rollouts)
         made = cls(rows_D, low_D, high_D, budget, cap, domains)
@@ -157,7 +157,7 @@ def checked(domains_P: Sequence[Hashable] | None, budget: Budget) -> Sequence[Ha
 
 
 def _fits(prompts: int, total: int, budget: Budget, cap: int) -> bool:
-    if budget.floor:
+    if budget.fewest:
         return prompts * budget.smallest_group <= total <= prompts * cap
     return groups_fit(total, prompts, budget.smallest_group, cap)
 
@@ -165,7 +165,7 @@ def _fits(prompts: int, total: int, budget: Budget, cap: int) -> bool:
 def why_not(domains_P: Sequence[Hashable], budget: Budget, cap: int, max_prompts: int | None = None) -> str:
     """Names each constraint that is infeasible alone, or else all constraints, because they contradict each other."""
     total, quotas, quantum = budget.rollouts, budget.quotas or {}, budget.quantum
-    least = budget.smallest_group if budget.floor else 0
+    least = budget.smallest_group if budget.fewest else 0
     wrong, allowed = [], 0
     for domain, (fewest, most) in quotas.items():
         inside = sum(d == domain for d in domains_P)

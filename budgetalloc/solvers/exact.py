@@ -94,7 +94,7 @@ def certify(
         for domain, (fewest, most) in budget.quotas.items():
             quotas.append((np.flatnonzero([d == domain for d in inside]), fewest, most))
     if max_prompts is not None and counts_N[0] > 0:
-        raise BudgetError(f"max_prompts={max_prompts} with floor={budget.floor}: use floor=0 to leave prompts out.")
+        raise BudgetError(f"max_prompts={max_prompts} with floor={budget.fewest}: use floor=0 to leave prompts out.")
     # Greedy's counts under what it serves: a start for CP-SAT, and the answer where no better is known in time.
     single = budget.tokens is None or (budget.rollouts is None and budget.quotas is None)
     one = budget if single else replace(budget, tokens=None if budget.rollouts else budget.tokens, quotas=None)
@@ -162,7 +162,7 @@ def _check_floor_tokens(costs_P: FloatArray, counts_N: IntArray, budget: Budget)
     counts_P = np.full(len(costs_P), low)
     if budget.rollouts is not None:
         low = budget.smallest_group  # the fewest groups, of the cheapest prompts; the cheapest groups are full
-        groups = len(costs_P) if budget.floor else -(-budget.rollouts // high)
+        groups = len(costs_P) if budget.fewest else -(-budget.rollouts // high)
         extra = budget.rollouts - groups * low
         counts_P = low + np.clip(extra - np.arange(groups) * (high - low), 0, high - low)
     least = float(cheapest_P[: len(counts_P)] @ counts_P)

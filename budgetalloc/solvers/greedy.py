@@ -1,4 +1,4 @@
-"""The greedy solver: exact for concave values, by a threshold on the gain per rollout."""
+"""The greedy solver: exact for concave values and for small problems, by a threshold on the gain per rollout."""
 
 import math
 from collections.abc import Hashable, Sequence
@@ -12,6 +12,9 @@ from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, UnsupportedError
 from budgetalloc.solvers.base import check_costs, check_domains, check_values, largest
 from budgetalloc.solvers.domains import Domains
+from budgetalloc.solvers.dynamic import best_counts, work
+
+_MOST_WORK, _MOST_CORE = 500_000, 256  # of `_improve`: sums, a few milliseconds; prompts of a large problem
 
 
 def greedy(
@@ -21,11 +24,17 @@ def greedy(
     *,
     domains_P: Sequence[Hashable] | None = None,
 ) -> IntArray:
-    """Spends on the best gain per rollout (or per token) first: exact for concave values.
+    """Spends on the best gain per rollout (or per token) first, which is optimal for concave values.
 
-    Values that are not concave are replaced by their concave hull, and the answer is within one block (one segment of
-    a hull) of the optimum. A threshold on all gains replaces the usual heap (CoBA-RL, arXiv 2602.03048, sec. 2.4).
-    Equal gains are spread over the prompts, the first in the list first.
+    With a budget in rollouts the counts are optimal in two cases. First, where the values of each prompt are concave on
+    `budget.grid()` and its steps are equal, because the floor is above 0 or the smallest group is one quantum. Second,
+    in small problems of any values, up to P * N * rollouts = 500,000, which are finished by dynamic programming.
+    Otherwise the total falls short of the optimum by less than one block, which is one segment of a prompt's concave
+    hull, or its smallest group. `highs` is exact for all problems. With quotas only the first case holds, and with
+    tokens only the bound of one block.
+
+    A threshold on all gains replaces the usual heap (CoBA-RL, arXiv 2602.03048, sec. 2.4). Equal gains are spread over
+    the prompts, the first in the list first.
 
     Args:
         values_PN: Value of each count of `budget.grid()`, shape (P, N); fewer columns act as a lower cap.
@@ -62,8 +71,10 @@ def greedy(
     fits = int(np.searchsorted(spent, left, side="right"))
     counts_P = counts_N[0] + blocks.counts(order[:fits])
     left -= int(spent[fits - 1]) if fits else 0
-    if left:
+    if left:  # otherwise only whole blocks of highest gain were taken, which is optimal
         counts_P = _spend_rest(values_PN, counts_N, counts_P, left, budget)
+        price = float(blocks.gains[order[min(fits, len(order) - 1)]]) if blocks.pooled else None
+        counts_P = _improve(values_PN, counts_N, counts_P, price)
     return np.asarray(counts_P)
 
 
@@ -102,6 +113,11 @@ class _Blocks:
     def counts(self, at: NDArray[np.int64]) -> NDArray[np.int64]:
         """Rollouts of each prompt in these blocks."""
         return np.bincount(at % self.prompts, weights=self.size(at), minlength=self.prompts).astype(np.int64)
+
+    @property
+    def pooled(self) -> bool:
+        """Whether the values of some prompt are not concave."""
+        return self._sizes_BP is not None
 
     def best(self, most: int | None = None) -> NDArray[np.int64]:
         """Indices of (at least) the `most` blocks of highest gain, best first, ties in flat order."""
@@ -222,13 +238,41 @@ def _spend_rest(values_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, l
     return all_P
 
 
+def _improve(values_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, price: float | None) -> IntArray:
+    """Better counts of the same sum, by an exact search among as many prompts as `_MOST_WORK` allows.
+
+    A small problem is searched as a whole, and the answer is exact. Of a large one those prompts are searched, with the
+    rollouts that they have, for which another count is worth most, if a rollout costs `price`: the gain of the first
+    block that was not bought. Their counts are the likeliest to differ from the best ones (the core of a knapsack:
+    Pisinger, European Journal of Operational Research, 1995). Without a price a large problem keeps its counts.
+    """
+    at_K = np.arange(len(counts_P))
+    if work(counts_N, len(at_K), int(counts_P.sum())) > _MOST_WORK:
+        if price is None:
+            return counts_P
+        profit_PN = values_PN - price * counts_N
+        now_P1 = np.searchsorted(counts_N, counts_P)[:, None]
+        now = np.take_along_axis(profit_PN, now_P1, axis=1)[:, 0]
+        np.put_along_axis(profit_PN, now_P1, -np.inf, axis=1)
+        at_K = np.argsort(now - profit_PN.max(axis=1), kind="stable")[:_MOST_CORE]
+        spent_K = np.cumsum(counts_P[at_K])
+        at_K = at_K[: sum(work(counts_N, k + 1, spent) <= _MOST_WORK for k, spent in enumerate(spent_K.tolist()))]
+    found_P = counts_P.copy()
+    found_P[at_K] = best_counts(values_PN[at_K], counts_N, int(counts_P[at_K].sum()))
+
+    def worth(counts_P: IntArray) -> float:
+        return float(values_PN[at_K, np.searchsorted(counts_N, counts_P[at_K])].sum())
+
+    return found_P if worth(found_P) > worth(counts_P) + 1e-12 * (1.0 + abs(worth(counts_P))) else counts_P
+
+
 def _greedy_tokens(values_PN: FloatArray, costs_P: FloatArray, counts_N: IntArray, budget: Budget) -> IntArray:
     tokens = float(budget.tokens or 0.0)
     start_P = np.full(len(values_PN), counts_N[0])
     left = tokens - float(start_P @ costs_P)
     if left < 0:
         raise BudgetError(
-            f"{budget}: floor={budget.floor} costs {float(start_P @ costs_P):g} tokens. Use tokens="
+            f"{budget}: floor={budget.fewest} costs {float(start_P @ costs_P):g} tokens. Use tokens="
             f"{math.ceil(start_P @ costs_P)} or more, or a lower floor."
         )
     blocks = _Blocks(values_PN, counts_N, costs_P)

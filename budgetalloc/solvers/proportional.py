@@ -38,7 +38,7 @@ def proportional(weights_P: ArrayLike, costs_P: ArrayLike | None, budget: Budget
     total = int(budget.rollouts) // budget.quantum
     counts_P = np.zeros(weights.size, dtype=np.int64)
     active = np.arange(weights.size)
-    if budget.floor == 0:
+    if budget.fewest == 0:
         active = np.argsort(-weights, kind="stable")
         heaviest_P = np.arange(
             1, weights.size + 1

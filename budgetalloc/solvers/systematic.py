@@ -48,8 +48,8 @@ def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -
     quantum, total = budget.quantum, budget.rollouts // budget.quantum
     low, high = budget.smallest_group // quantum, budget.largest_group // quantum
     start = float(rng.random())
-    if budget.floor or low == 1:
-        counts_P = _round(clipped_shares(weights, total, low if budget.floor else 0, high), start)
+    if budget.fewest or low == 1:
+        counts_P = _round(clipped_shares(weights, total, low if budget.fewest else 0, high), start)
         return np.multiply(counts_P, quantum, out=counts_P)
     shares = clipped_shares(weights, total, 0, high)
     # Shares of at least a whole group get rollouts for certain; for smaller shares, whole groups are drawn.
@@ -81,7 +81,7 @@ def some_in_groups(weights_P: FloatArray, least_P: IntArray, budget: Budget, rng
     """
     group = int(least_P.max())
     least = -(-max(group, budget.smallest_group) // budget.quantum) * budget.quantum
-    if budget.rollouts is None or budget.floor or least == budget.smallest_group:
+    if budget.rollouts is None or budget.fewest or least == budget.smallest_group:
         return systematic(weights_P, budget, rng)  # which refuses a budget without rollouts
     grouped_P = least_P == group
     grouped_K, others_K = np.flatnonzero(grouped_P), np.flatnonzero(least_P != group)

@@ -94,7 +94,12 @@ def serves_every_history(build: Build) -> None:
     """Cold, solved, hopeless, half-solved, graded and unscored prompts: alone and together."""
     histories = {"cold": None, "half": 0.5, "never": 0.0, "always": 1.0, "unscored": np.nan}
     for name, rate in [*histories.items(), ("mixed", None), ("graded", None)]:
-        for budget in (Budget(64), Budget(16, floor=0), Budget(64, floor=0, cap=6), Budget(48, cap=3)):
+        for budget in (
+            Budget(64, floor=2, min_group=2),
+            Budget(16, floor=0, min_group=2),
+            Budget(64, floor=0, cap=6, min_group=2),
+            Budget(48, cap=3, floor=2, min_group=2),
+        ):
             policy, rng = build(seed=0), np.random.default_rng(0)
             rates_P = np.full(16, 0.5 if rate is None or np.isnan(rate) else rate)
             if name == "mixed":
@@ -114,7 +119,7 @@ def decides_the_same_again(build: Build) -> None:
     """Equal seeds and histories give equal counts; only observing changes the state."""
     for seed in range(3):
         one, other = trained(build, seed), trained(build, seed)
-        for budget in (Budget(96, floor=0), Budget(96)):
+        for budget in (Budget(96, floor=0, min_group=2), Budget(96, floor=2, min_group=2)):
             before = one.state_dict()
             first_P, again_P = (one.begin(IDS, budget).request() for _ in range(2))
             assert (first_P == again_P).all(), f"{one}: two requests of one step differ, {first_P} and {again_P}"
@@ -128,7 +133,7 @@ def does_not_depend_on_order(build: Build) -> None:
     for seed in range(3):
         order_P = np.random.default_rng(seed).permutation(len(IDS))
         shuffled = [IDS[at] for at in order_P.tolist()]
-        for budget in (Budget(96, floor=0), Budget(96)):
+        for budget in (Budget(96, floor=0, min_group=2), Budget(96, floor=2, min_group=2)):
             steps = trained(build, seed).begin(IDS, budget), trained(build, seed).begin(shuffled, budget)
             for at in range(100):
                 counts_P, shuffled_P = (step.request() for step in steps)
@@ -150,7 +155,7 @@ def goes_on_from_its_state(build: Build) -> None:
     restored = build(seed=1)
     restored.load_state_dict(state)
     for at in range(6):
-        budget = Budget(64, floor=0) if at % 2 else Budget(64)
+        budget = Budget(64, floor=0, min_group=2) if at % 2 else Budget(64, floor=2, min_group=2)
         rngs = np.random.default_rng(at), np.random.default_rng(at)
         counts_P = play(kept, IDS, budget, _RATES, rngs[0])
         restored_P = play(restored, IDS, budget, _RATES, rngs[1])
@@ -162,7 +167,7 @@ def decides_the_same_over_a_pool(build: Build) -> None:
     """A `Pool`, made once, gives the counts, beliefs and state that lists of its ids give, to the bit."""
     pool, (listed, pooled) = Pool(IDS), (trained(build, steps=4) for _ in range(2))
     for at in range(10):
-        start, budget = at % 3, Budget(64, floor=0) if at % 2 else Budget(64)
+        start, budget = at % 3, Budget(64, floor=0, min_group=2) if at % 2 else Budget(64, floor=2, min_group=2)
         ids_P, part = IDS[start:], pool[start:]
         rewards = (_rewards(at, _RATES[start:], np.random.default_rng(at)) for _ in range(2))
         counts_P = _play(listed.begin(ids_P, budget), next(rewards))
@@ -177,7 +182,10 @@ def decides_the_same_over_a_pool(build: Build) -> None:
 def keeps_to_tokens_or_says_so(build: Build) -> None:
     """A budget in tokens is never exceeded, or is refused by `UnsupportedError`."""
     costs_P = 10.0 * np.arange(1, len(IDS) + 1)
-    for budget in (Budget(None, tokens=9000.0, floor=0, cap=16), Budget(None, tokens=9000.0, cap=16)):
+    for budget in (
+        Budget(None, tokens=9000.0, floor=0, cap=16, min_group=2),
+        Budget(None, tokens=9000.0, cap=16, floor=2, min_group=2),
+    ):
         policy = trained(build)
         try:
             counts_P = _play(policy.begin(IDS, budget, costs_P), lambda at_R: (at_R % 2).astype(float))
@@ -228,7 +236,9 @@ def starves_nobody(build: Build, prompts: int = 40, steps: int = 1500) -> None:
     policy, rng = build(seed=0), np.random.default_rng(0)
     met_P = np.zeros(prompts, dtype=np.int64)
     for at in range(steps):
-        counts_P = play(policy, list(range(prompts)), Budget(64, floor=0, cap=32), np.linspace(0, 1, prompts), rng)
+        counts_P = play(
+            policy, list(range(prompts)), Budget(64, floor=0, cap=32, min_group=2), np.linspace(0, 1, prompts), rng
+        )
         if at >= steps // 3:
             met_P += counts_P > 0
     assert met_P.all(), (

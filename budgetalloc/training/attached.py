@@ -12,12 +12,14 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, UnsupportedError, check_array, nearest
-from budgetalloc.policies import Policy
+from budgetalloc.logs.write import check_ledger
+from budgetalloc.policies import Step
+from budgetalloc.policies.methods import PolicyLike, policy_of
 from budgetalloc.training.batch import Batch, Round, scored_round
 from budgetalloc.training.ending import end_step
 from budgetalloc.training.keeping import kept
+from budgetalloc.training.measure import Measure
 from budgetalloc.training.options import PLAIN, Options
-from budgetalloc.training.scoring import Measure
 from budgetalloc.training.written import Written
 
 
@@ -25,7 +27,7 @@ class Attached:
     """Counts before a step; after it advantages, from whose rewards the policy then learns.
 
     Args:
-        policy: The policy. Its beliefs change with each step.
+        policy: The policy, the name of a method, or a function that builds a policy. Its beliefs change with each step.
         rewards: The names of a rollout's rewards; the first is what the trainer maximises.
         trainer_scale: The trainer's own scale of advantages, as in `budgetalloc.group_advantages`, for a policy that
             asks for none.
@@ -52,7 +54,7 @@ class Attached:
 
     def __init__(
         self,
-        policy: Policy,
+        policy: PolicyLike,
         rewards: Sequence[str],
         trainer_scale: str = "none",
         *,
@@ -64,12 +66,16 @@ class Attached:
         for name in options:
             if name not in PLAIN:
                 raise InputError(f"Attached({name}=) is unknown{nearest(name, PLAIN)} Use one of {', '.join(PLAIN)}.")
-        self.policy, self.at_once = policy, at_once
-        self.options = Options.resolve(policy.needs, trainer_scale, options)
+        check_ledger(ledger)
+        self.policy, self.at_once = policy_of(policy), at_once
+        scale = {"scale": self.policy.needs.scale}  # the trainer's own holds only where neither names one
+        self.options = Options.resolve(self.policy.needs, trainer_scale, scale | options)
         self.scoring = self.options.scoring(rewards, [1.0] + [0.0] * (len(rewards) - 1), quiet=False)
         self._ledger, self._texts, self._written = ledger, texts or {}, list[Written]()
+        self._step: Step | None = None
         self._rounds: list[Round] = []
         self._measure: Measure | None = None
+        self._rollouts = self._wanted = 0
 
     @property
     def of_groups(self) -> bool:
@@ -77,7 +83,7 @@ class Attached:
         return self.options.baseline in (None, "group")
 
     def begin(self, own_ids: Sequence[Id], pool: Sequence[Id], rollouts: int, group: int) -> dict[Id, int]:
-        """The prompts of the next step and the rollouts of each, at least 1.
+        """The prompts of the next step and the rollouts of each, at least 1. A step that has not ended is dropped.
 
         Args:
             own_ids: The prompts of the trainer's own batch.
@@ -88,23 +94,32 @@ class Attached:
         Raises:
             UnsupportedError: a policy that such a loop cannot serve.
         """
-        self._step, self._rollouts = self.options.begin(self.policy, None, own_ids, pool, rollouts, group), rollouts
-        if self.at_once and (self._step.in_rounds() or self.options.generate > 1):
-            why = "decides in rounds" if self._step.in_rounds() else "generates more rollouts than it trains on"
+        given = self.policy, None, own_ids, pool, rollouts, group
+        step = self.options.begin(*given, rails=self.scoring.rails)
+        if self.at_once and (step.in_rounds() or self.options.generate > 1):
+            why = "decides in rounds" if step.in_rounds() else "generates more rollouts than it trains on"
             raise UnsupportedError(f"{self.policy} {why}; this trainer trains at once on all that it generates.")
+        counts = self._request(step)
         if self._ledger is not None and not self._written:  # lines of a run that was killed after its last `save` end
             self._written = [Written(self._ledger, self.policy.estimator.step, self._texts_of)]
-        self._rounds, self._measure = [], None
-        return self._requested()
+        self._step, self._rollouts, self._rounds, self._measure = step, rollouts, [], None
+        return counts
 
     def _texts_of(self, ids: Sequence[Id]) -> Mapping[Id, str]:
         return {name: self._texts[name] for name in ids if name in self._texts}
 
-    def _requested(self) -> dict[Id, int]:
-        counts_P = self._step.request().tolist()
-        if self._step.hinted:
+    def _request(self, step: Step) -> dict[Id, int]:
+        counts_P = step.request().tolist()
+        if step.hinted:
             raise UnsupportedError(f"{self.policy} requests rollouts with a hint, which only the TRL callback can add.")
-        return {name: count for name, count in zip(self._step.ids_P, counts_P, strict=True) if count}
+        self._wanted = sum(counts_P)
+        return {name: count for name, count in zip(step.ids_P, counts_P, strict=True) if count}
+
+    def _open(self, call: str) -> Step:
+        """The step that has begun; raises `InputError` if there is none."""
+        if self._step is None:
+            raise InputError(f"{call} before begin(): call begin(own_ids, pool, rollouts, group), which begins a step.")
+        return self._step
 
     def observe(self, ids_K: Sequence[Id], rewards_KF: ArrayLike, lengths_K: ArrayLike) -> dict[Id, int]:
         """Takes the rollouts last requested, without those that failed; returns what to generate next, or nothing.
@@ -115,8 +130,10 @@ class Attached:
             lengths_K: Its tokens.
 
         Raises:
-            InputError: numbers of rows that differ, what is not a number, or a prompt that is not of this step.
+            InputError: numbers of rows that differ, what is not a number, a prompt that is not of this step, more
+                rollouts of a prompt than were requested, or no step that has begun. The step can go on.
         """
+        step = self._open("observe()")
         rows, names = len(ids_K), self.scoring.names
         rewards = check_array("rewards_KF", rewards_KF, f"a number for each rollout and each of {list(names)}")
         lengths = check_array("lengths_K", lengths_K, "a number of tokens for each rollout").astype(np.int64)
@@ -126,23 +143,38 @@ class Attached:
                 f"{list(names)}: give a row for each rollout."
             )
         rewards = rewards.reshape(rows, len(names))
-        made, self._measure = scored_round(self.scoring, list(ids_K), rewards, lengths, self._measure)
-        self._step.observe(made.ids_R, made.rewards_R, made.success_R)
+        made, measure = scored_round(self.scoring, list(ids_K), rewards, lengths, self._measure)
+        step.observe(made.ids_R, made.rewards_R, made.success_R)
         self._rounds.append(made)
-        return self._requested()
+        self._measure = measure
+        return self._request(step)
 
     def end(self) -> tuple[FloatArray, IntArray]:
         """Ends the step: the advantages of all its rollouts in the order observed, shape (R,), and which of them to
-        train on, by index. The policy learns."""
+        train on, by index. The policy learns.
+
+        Raises:
+            InputError: no step has begun, none of its rollouts were observed, or the policy decides in rounds and wants
+                more rollouts. The step can go on.
+        """
+        step = self._open("end()")
         if self._measure is None:
             raise InputError("end() before observe(): the step has no rollouts. Let it observe them, or begin another.")
+        if self._wanted:
+            raise InputError(
+                f"end(): {self.policy} decides in rounds and wants {self._wanted} more rollouts. Generate what "
+                "observe() returned, and observe it, until it returns nothing; or begin another step, which drops this "
+                "one."
+            )
         if not any(made.ids_R for made in self._rounds):  # all failed
-            self._step.end()
+            step.end()
+            self._step = None
             return np.zeros(0), np.zeros(0, dtype=np.int64)
-        batch = Batch.of(self._rounds, self._step, self._measure, self.scoring.sums, self.policy.estimator.step)
+        batch = Batch.of(self._rounds, step, self._measure, self.scoring.sums, self.policy.estimator.step)
         kept_R = kept(self.policy, batch, self._rollouts)
-        advantages_R = self.options.advantages(batch)
-        end_step(self.policy, self._step.end, batch, advantages_R[kept_R], self.scoring, written=self._written)
+        advantages_R = self.options.advantages(batch).values_R
+        end_step(self.policy, step.end, batch, advantages_R[kept_R], self.scoring, written=self._written)
+        self._step = None
         return advantages_R, kept_R
 
     def save(self, path: str | PathLike[str]) -> None:

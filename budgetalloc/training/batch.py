@@ -1,17 +1,19 @@
 """The record of a training step: its rollouts, their rewards, and the beliefs before the step."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from budgetalloc.beliefs.expected import Sums, bernoulli_variance, expected_reward
+from budgetalloc.beliefs.expected import Sums
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray, unchecked
 from budgetalloc.budget import IntArray
 from budgetalloc.policies import Step
-from budgetalloc.training.scoring import Measure, Scoring
+from budgetalloc.policies.batch_advantages import Rollouts
+from budgetalloc.training.measure import Measure
+from budgetalloc.training.scoring import Scoring
 
 BoolArray = NDArray[np.bool_]
 
@@ -61,6 +63,7 @@ class Batch:
         earlier: Rewards and success of earlier steps.
         step: The trainer's step.
         policy_step: Steps that the policy had ended before this one.
+        uniform: Whether the policy had fallen back to uniform groups (`rails`).
         prompt_lengths_R: The tokens of its prompt, where costs are learned.
 
     >>> import budgetalloc as ba
@@ -69,7 +72,7 @@ class Batch:
     >>> made = Round(["a", "b", "a"], rewards_R, rewards_R[:, None], success_R, np.array([4, 4, 2]))
     >>> step = ba.uniform().begin(["a", "b"], ba.Budget(rollouts=4))
     >>> batch = Batch.of([made], step, Measure(Rule(), (0.0, 2.0), ("reward",), slope=1.0), Sums(), trainer_step=7)
-    >>> batch.group_R, batch.counts_R, batch.belief_R.mean, batch.expected(batch.belief_R.mean)[0]
+    >>> batch.group_R, batch.counts_R, batch.belief_R.mean, batch.rollouts().line.at(0.5)
     (array([0, 1, 0]), array([2, 1, 2]), array([0.5, 0.5, 0.5]), array([1., 1., 1.]))
     """
 
@@ -88,6 +91,7 @@ class Batch:
     earlier: Sums
     step: int
     policy_step: int
+    uniform: bool = False
     prompt_lengths_R: IntArray | None = None
 
     def __len__(self) -> int:
@@ -114,16 +118,34 @@ class Batch:
         """The success from which the belief learns: `success_R`, and NaN for rollouts with a hint."""
         return np.where(self.hinted_R, np.nan, self.success_R)
 
-    def expected(self, mean_R: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The reward expected of each rollout, in the rewards' own units, and the standard deviation around it.
+    def rollouts(self, rewards_R: FloatArray | None = None) -> Rollouts:
+        """What advantages are computed from.
 
         Args:
-            mean_R: The success expected of it, in [0, 1], shape (R,).
+            rewards_R: Total rewards that replace the batch's own, where stored correct responses were substituted:
+                each of these is a success.
         """
-        if self.measure.reward_range is None:
-            return expected_reward(mean_R, self.success_R, self.rewards_R, self.group_R, self.earlier)
-        low, high = self.measure.reward_range
-        return low + (high - low) * mean_R, (high - low) * np.sqrt(bernoulli_variance(mean_R))
+        success_R = self.success_R
+        if rewards_R is not None:
+            success_R = np.where(np.isnan(rewards_R) | (rewards_R == self.rewards_R), success_R, 1.0)
+        return Rollouts(
+            ids_R=self.ids_R,
+            group_R=self.group_R,
+            rewards_R=self.rewards_R if rewards_R is None else rewards_R,
+            success_R=success_R,
+            belief_R=self.belief_R,
+            baseline_R=self.baseline_R,
+            prior=(float(self.prior.alpha_P[0]), float(self.prior.beta_P[0])),
+            earlier=self.earlier,
+            reward_range=self.measure.reward_range,
+            jump=self.measure.jump,
+            expected_R=self.expected_R,
+            lengths_R=self.lengths_R,
+        )
+
+    def sums(self) -> Sums:
+        """What the step shows about rewards, for later steps; rollouts with a hint are left out."""
+        return replace(self.rollouts(), success_R=self.learned_R).sums()
 
     @classmethod
     def of(cls, rounds: Sequence[Round], step: Step, measure: Measure, earlier: Sums, trainer_step: int) -> "Batch":
@@ -150,12 +172,13 @@ class Batch:
             hinted_R=np.repeat([each.hinted for each in rounds], [len(each.ids_R) for each in rounds]),
             belief_R=step.belief_of(ids_R),
             prior=unchecked(Beta, alpha_P=np.array([alpha]), beta_P=np.array([beta]), spread_P=np.ones(1)),
-            baseline_R=step.baseline_belief(ids_R, success_R, earlier.spread),
+            baseline_R=step.baseline_belief(ids_R, success_R, earlier),
             expected_R=step.expected_success(ids_R, success_R),
             measure=measure,
             earlier=earlier,
             step=trainer_step,
             policy_step=step.policy.estimator.step,
+            uniform=step.replaced,
             prompt_lengths_R=np.concatenate(prompts) if prompts else None,
         )
 

@@ -32,35 +32,42 @@ def check_cost(cost: Any) -> None:
 
 
 class Clock:
-    """The seconds of training between two decisions, without what happens between optimizer steps: saving, evaluation.
+    """A stopwatch that is started and stopped many times between two readings.
 
     >>> clock = Clock(iter([0.0, 7.0, 10.0, 14.0, 19.0]).__next__)
-    >>> clock.go(); clock.lap(); clock.stop(); clock.go(); clock.lap()  # 7 to 10 and 14 to 19
-    8.0
+    >>> clock.go(); clock.stop(); clock.go(); clock.lap(); clock.stop(); clock.lap()  # 0 to 7 and 10 to 14; 14 to 19
+    11.0
+    5.0
     """
 
     def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
         self._now = now
-        self._since: float | None = None
-        self._seconds: float | None = None  # None before the first decision
+        self._since: float | None = None  # None while it is stopped
+        self._seconds = 0.0
+
+    @property
+    def running(self) -> bool:
+        """Whether it counts."""
+        return self._since is not None
 
     def go(self) -> None:
-        """Begins or continues to count."""
-        self._since = self._now()
+        """Starts to count, unless it counts already."""
+        if self._since is None:
+            self._since = self._now()
 
     def stop(self) -> None:
         """Stops to count until `go`."""
-        if self._seconds is not None and self._since is not None:
+        if self._since is not None:
             self._seconds += self._now() - self._since
         self._since = None
 
-    def lap(self) -> float | None:
-        """The seconds since the last lap; None for the first."""
-        now, lap = self._now(), self._seconds
-        if lap is not None and self._since is not None:
-            lap += now - self._since
-        self._seconds, self._since = 0.0, now
-        return lap
+    def lap(self) -> float:
+        """The seconds counted since the last lap. A clock that runs goes on running."""
+        if self._since is not None:
+            now = self._now()
+            self._seconds, self._since = self._seconds + now - self._since, now
+        seconds, self._seconds = self._seconds, 0.0
+        return seconds
 
 
 @dataclass(eq=False)
@@ -71,7 +78,7 @@ class Costs:
         price: What prompts and answers of these lengths cost; `Seconds` learns it. None: costs do not matter, and
             nothing is learned.
         lengths: The lengths of each prompt's answers.
-        clock: Measures the steps, for `Seconds`.
+        clock: Measures the steps, for `Seconds`; the adapter lets it run during the trainer's own work only.
     """
 
     price: Price | None
@@ -106,12 +113,19 @@ class Costs:
         assert self.price is not None
         return check_group_costs(self.price(*self.lengths.expected(ids_P, belief_P.mean)), len(ids_P))
 
+    def restart(self) -> None:
+        """Forgets what was measured since the last decision, when a training begins."""
+        self.clock.stop()
+        self.clock.lap()
+        self._spent, self._warm = None, False
+
     def begin(self) -> None:
         """Learns what the rollouts since the last decision cost, before the next one."""
-        took = self.clock.lap()
-        if isinstance(self.price, Seconds) and took is not None and self._spent is not None:
+        took, spent = self.clock.lap(), self._spent
+        self._spent = None
+        if isinstance(self.price, Seconds) and spent is not None:
             if self._warm:
-                self.price.learn(self._spent, took)
+                self.price.learn(spent, took)
             self._warm = True
 
     def learn(self, batch: Batch) -> None:

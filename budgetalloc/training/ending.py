@@ -42,6 +42,8 @@ def end_step(
     """
     met = min(1.0, len(policy.estimator) / pool_size) if pool_size else None
     metrics = describe(batch, hints=hints, pool_met=met, quotas=quotas) | of_advantages(advantages_R)
+    if scoring.rails is not None:
+        metrics |= scoring.rails.look(batch.rollouts())
     if costs is not None:
         metrics |= costs.described(batch)
     for write in written:
@@ -49,5 +51,5 @@ def end_step(
     learn()
     if costs is not None:
         costs.learn(batch)
-    scoring.learn(batch.measure, batch.rewards_R, batch.scores_RF, batch.learned_R, policy)
+    scoring.learn(batch.measure, batch.rewards_R, batch.scores_RF, batch.sums(), policy)
     return metrics

@@ -5,8 +5,9 @@ A metric that is undefined in a step (such as the share of mixed groups if every
 
 import numpy as np
 
+from budgetalloc.beliefs.group_kinds import KINDS, WITHOUT_GRADIENT, group_kinds, rollouts_by_kind
 from budgetalloc.beliefs.posterior import Beta, FloatArray
-from budgetalloc.beliefs.rewards import EQUAL, extremes, mixed_groups, unequal
+from budgetalloc.beliefs.rewards import EQUAL, extremes, unequal
 from budgetalloc.budget import IntArray
 from budgetalloc.policies.quotas import Quotas
 from budgetalloc.training.batch import Batch
@@ -29,7 +30,7 @@ def describe(
     metrics = {"prompts": float(len(batch.counts_G))}
     if rows.size:
         metrics |= _of_groups(batch) | _of_beliefs(success_R, belief_R, batch.earlier.mean_success)
-        foreseen_R = batch.expected(batch.belief_R.mean)[0][rows]
+        foreseen_R = batch.rollouts().line.at(batch.belief_R.mean)[rows]
         metrics |= explained(batch.rewards_R[rows], foreseen_R)
         metrics |= by_kind(success_R, belief_R, batch.prior)
     metrics["rewards_clipped"] = float(batch.measure.count_clipped(batch.rewards_R, batch.scores_RF))
@@ -43,25 +44,20 @@ def describe(
 
 
 def _of_groups(batch: Batch) -> dict[str, float]:
-    """Statistics of groups of several rollouts; empty if every group is one rollout."""
+    """Shares of the rollouts by the kind of their group, and the sizes of groups if any has two rollouts or more."""
     unhinted = ~batch.hinted_R
     group_R = batch.group_R[unhinted]
     n_G = np.bincount(group_R, minlength=len(batch.first_G))
+    kind_G, scored_G = group_kinds(batch.rewards_R[unhinted], batch.success_R[unhinted], group_R, len(n_G))
+    scored = max(int(scored_G.sum()), 1)
+    metrics = {f"frac_{kind}": float(scored_G[kind_G == at].sum() / scored) for at, kind in enumerate(KINDS)}
+    chance_G = _at_count(batch.belief_R.take(batch.first_G), scored_G)
+    metrics["frac_mixed_predicted"] = float((chance_G * scored_G).sum() / scored)
     if n_G.max() == 1:
-        return {}
-    low_G, high_G = extremes(batch.success_R[unhinted], group_R, len(n_G))
-    mixed_G = mixed_groups(batch.rewards_R[unhinted], group_R, len(n_G))
-    scored_G = np.isfinite(low_G)
-    chance_G = _at_count(batch.belief_R.take(batch.first_G), n_G)
+        return metrics
     met_G = n_G[n_G > 0]
     counts = {"min": met_G.min(), "mean": met_G.mean(), "max": met_G.max()}
-    return {
-        "frac_mixed": float(np.mean(mixed_G[scored_G])),
-        "frac_all_pass": float(np.mean(low_G[scored_G] > 1 - EQUAL)),
-        "frac_all_fail": float(np.mean(high_G[scored_G] < EQUAL)),
-        "frac_mixed_predicted": float(np.mean(chance_G[scored_G])),
-        **{f"count/{key}": float(x) for key, x in counts.items()},
-    }
+    return metrics | {f"count/{key}": float(x) for key, x in counts.items()}
 
 
 def _of_beliefs(success_R: FloatArray, belief_R: Beta, pool_mean: float) -> dict[str, float]:
@@ -102,27 +98,44 @@ def by_kind(success_R: FloatArray, belief_R: Beta, prior: Beta) -> dict[str, flo
 
 
 def of_advantages(advantages_R: FloatArray) -> dict[str, float]:
-    """The share of advantages that are not 0, their mean size, and the share of negative ones by size.
+    """The share of advantages that are not 0, their mean size, their root mean square, their mean in units of it, and
+    the share of negative ones by size.
 
-    >>> of_advantages(np.array([1.5, -0.5, 0.0, 0.0]))
-    {'advantage/frac_nonzero': 0.5, 'advantage/mean_abs': 0.5, 'advantage/share_negative': 0.25}
+    >>> of_advantages(np.array([1.5, -0.5, 0.0, 0.0]))  # doctest: +ELLIPSIS
+    {'advantage/frac_nonzero': 0.5, 'advantage/mean_abs': 0.5, 'advantage/rms': 0.790..., 'advantage/lean': 0.316...,
+     'advantage/share_negative': 0.25}
     """
     size_R = np.abs(advantages_R)
     metrics = {
         "advantage/frac_nonzero": float(np.mean(size_R > EQUAL)),
         "advantage/mean_abs": float(np.mean(size_R)),
+        "advantage/rms": float(np.sqrt(np.mean(size_R**2))),
+        "advantage/lean": leaning(advantages_R),
     }
     mass = float(size_R.sum())
     return metrics | ({"advantage/share_negative": float(size_R[advantages_R < 0].sum()) / mass} if mass > 0 else {})
 
 
 def share_without_spread(batch: Batch) -> float:
-    """Share of rollouts whose group has equal rewards: TRL's `frac_reward_zero_std`, by the true groups."""
-    mixed_G = mixed_groups(batch.rewards_R, batch.group_R, len(batch.counts_G))
-    return float(np.mean(~mixed_G[batch.group_R]))
+    """Share of rollouts in groups of two or more with equal rewards: TRL's `frac_reward_zero_std`, by the true groups.
+
+    A single rollout has no group to be compared with, and does not count as one without gradient.
+    """
+    by_kind = rollouts_by_kind(batch.rewards_R, batch.success_R, batch.group_R, len(batch.counts_G))
+    return sum(by_kind[kind] for kind in WITHOUT_GRADIENT) / max(sum(by_kind.values()), 1)
 
 
 def _at_count(belief_P: Beta, n_P: IntArray) -> FloatArray:
     """The chance of a mixed group for each prompt at its own count."""
     counts_N = np.flatnonzero(np.bincount(n_P))
     return np.asarray(mixed_group(belief_P, counts_N)[np.arange(len(n_P)), np.searchsorted(counts_N, n_P)])
+
+
+def leaning(advantages_R: FloatArray) -> float:
+    """Mean advantage in units of the root mean square, in [-1, 1]; 0 where all are 0.
+
+    >>> leaning(np.array([-1.0, -1.0, -1.0, 1.0])), leaning(np.zeros(4))
+    (-0.5, 0.0)
+    """
+    spread = float(np.sqrt(np.mean(advantages_R**2))) if len(advantages_R) else 0.0
+    return float(np.mean(advantages_R)) / spread if spread > 0 else 0.0

@@ -1,31 +1,35 @@
 """The settings of the user and the needs of the policy, resolved and checked once."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, get_args
-
-import numpy as np
 
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import check_range, check_success
-from budgetalloc.errors import InputError
+from budgetalloc.errors import InputError, check_flag
 from budgetalloc.policies import Needs, Policy, Step
-from budgetalloc.policies.advantages import EPS, Baseline, Scale, Weight, batch_advantages, posterior_mean
+from budgetalloc.policies.adaptive import uniform_groups
+from budgetalloc.policies.advantages import Baseline, Scale, Weight
+from budgetalloc.policies.batch_advantages import Advantages, batch_advantages
 from budgetalloc.policies.bounds import Bounds
 from budgetalloc.policies.decision import CostOf
 from budgetalloc.policies.quotas import Quotas, Shares, check_domain_and_shares
 from budgetalloc.training.batch import Batch
 from budgetalloc.training.costs import Cost, check_cost
 from budgetalloc.training.prompts import Prompts
+from budgetalloc.training.rails import Rails
 from budgetalloc.training.scoring import Scoring
 from budgetalloc.training.success import Success
 
 PLAIN = (
     *("candidates", "floor", "cap", "min_group", "quantum"),
-    *("baseline", "scale", "weight", "success", "reward_range"),
+    *("baseline", "scale", "weight", "success", "reward_range", "fallback"),
 )
 """The arguments that need nothing of the trainer but its rewards."""
+
+DEFAULT_SCALE = "group"
+"""The scale of advantages of TRL and verl where the user chooses none."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,7 @@ class Options:
         domain: The dataset column of the domains, or None.
         quotas: The lowest and highest share of the rollouts of each domain, or None.
         cost: What rollouts cost, or None where they are alike.
+        fallback: Whether groups are uniform while beliefs or advantages are out of bounds (`rails`).
     """
 
     bounds: Bounds
@@ -60,6 +65,7 @@ class Options:
     domain: str | None
     quotas: Shares | None
     cost: Cost
+    fallback: bool
 
     @classmethod
     def resolve(cls, needs: Needs, trainer_scale: Any, given: dict[str, Any]) -> "Options":
@@ -67,7 +73,8 @@ class Options:
 
         Args:
             needs: Needs of the policy.
-            trainer_scale: The trainer's own scale of advantages, used if neither specifies one.
+            trainer_scale: The trainer's own scale of advantages. "group" is the default of trainers: the policy's need
+                takes its place. Any other scale was chosen by the user and holds, unless `given` has one.
             given: Arguments of `AdaptiveGRPOCallback` by name; None is as if it were left out.
 
         Raises:
@@ -77,12 +84,13 @@ class Options:
         sizes = ("candidates", "floor", "cap", "min_group", "quantum")
         bounds = Bounds.resolve(needs, **{name: given[name] for name in sizes if name in given})
         keep_batch = needs.keep_batch and bounds.candidates == 1
-        scale, weight = _first(given.get("scale"), needs.scale, trainer_scale), given.get("weight", needs.weight)
+        chosen = trainer_scale if trainer_scale != DEFAULT_SCALE else needs.scale or trainer_scale
+        scale, weight = given.get("scale", chosen), given.get("weight", needs.weight)
         # A buffer selects rows without signal, for which TRL's float32 advantages may not be exactly 0.
         keep_advantages = keep_batch and "buffer" not in given and (scale, weight) == (trainer_scale, "rollout")
         options = cls(
             bounds=bounds,
-            baseline=_first(given.get("baseline"), needs.baseline, None if keep_advantages else "group"),
+            baseline=given.get("baseline", needs.baseline or (None if keep_advantages else "group")),
             scale=scale,
             weight=weight,
             success=given.get("success"),
@@ -94,6 +102,7 @@ class Options:
             domain=given.get("domain"),
             quotas=check_domain_and_shares(given.get("domain"), given.get("quotas")),
             cost=given.get("cost"),
+            fallback=check_flag("fallback", given.get("fallback", True)),
         )
         for name, allowed in (("baseline", Baseline), ("scale", Scale), ("weight", Weight)):
             value = getattr(options, name)
@@ -115,8 +124,10 @@ class Options:
         return options
 
     def scoring(self, names: Sequence[str], weights: Sequence[float], quiet: bool) -> Scoring:
-        """The scoring of these reward functions; a policy that decides nothing needs no range."""
-        return Scoring(names, weights, self.success, None if self.keep_batch else self.reward_range, quiet)
+        """The scoring of these reward functions; a policy that decides nothing needs no range, and one whose advantages
+        do not follow from beliefs no rails."""
+        rails = Rails(self.fallback, quiet) if self.baseline == "posterior" else None
+        return Scoring(names, weights, self.success, None if self.keep_batch else self.reward_range, quiet, rails)
 
     def quotas_of(self, prompts: Prompts, policy: Policy, rollouts: int, group: int) -> Quotas | None:
         """The quotas of these prompts, which this policy can keep; None if there are none."""
@@ -135,6 +146,7 @@ class Options:
         rollouts: int,
         group: int,
         costs: CostOf | None = None,
+        rails: Rails | None = None,
     ) -> Step:
         """The policy's next step, among its candidates: prompts of the loader's batch, with others of the dataset, or
         the whole dataset.
@@ -147,56 +159,42 @@ class Options:
             rollouts: Rollouts that the step trains on.
             group: Rollouts per prompt of the trainer without a policy.
             costs: As in `Policy.begin`.
+            rails: Those of the scoring: while it has fallen back, groups are uniform.
         """
+        decide = uniform_groups(group) if rails is not None and rails.fallen else None
         batch_P = [] if self.bounds.candidates == "all" else factorize(own_ids)[0]
-        rollouts *= self.generate
+        rollouts *= self.generate if decide is None else 1
         if quotas is not None:
-            return quotas.begin(policy, self.bounds, batch_P, rollouts, group, costs)
+            return quotas.begin(policy, self.bounds, batch_P, rollouts, group, costs, decide)
         ids_P = self.bounds.offer(batch_P, pool, policy.seed, policy.estimator.step)
-        return policy.begin(ids_P, self.bounds.budget(rollouts, len(ids_P), group), costs)
+        return policy.begin(ids_P, self.bounds.budget(rollouts, len(ids_P), group), costs, decide=decide)
 
-    def advantages(self, batch: Batch, rewards_R: FloatArray | None = None) -> FloatArray:
-        """Advantages of a batch in units of the total reward, shape (R,); 0 where all rewards of the batch are equal.
-
-        The posterior baseline is the expected reward of the rollout, given the belief about its prompt's success; that
-        of the policy's own rule likewise, given the success that it expects.
+    def advantages(self, batch: Batch, rewards_R: FloatArray | None = None) -> Advantages:
+        """The advantages of a batch by the baseline, the scale and the weight asked for.
 
         Args:
             batch: The batch with the groups and beliefs.
             rewards_R: Total rewards that replace the batch's own, if stored correct responses were substituted.
         """
-        success_R = batch.success_R
-        if rewards_R is None:
-            rewards_R = batch.rewards_R
-        else:
-            success_R = np.where(np.isnan(rewards_R) | (rewards_R == batch.rewards_R), success_R, 1.0)
-        baseline = self.baseline or "group"
-        if baseline not in ("posterior", "policy"):
-            return batch_advantages(
-                rewards_R, batch.ids_R, baseline, self.scale, self.weight, lengths_R=batch.lengths_R
-            )
-        if baseline == "policy" and batch.expected_R is not None:
-            mean_R = batch.expected_R
-        else:
-            mean_R = posterior_mean(success_R, batch.group_R, batch.baseline_R)
-        expected_R, deviation_R = batch.expected(mean_R)
-        scale = "none" if self.scale == "group" else self.scale
-        advantages_R = batch_advantages(
-            rewards_R, batch.ids_R, expected_R, scale, self.weight, lengths_R=batch.lengths_R
-        )
-        if self.scale != "group":
-            return advantages_R
-        return np.where(np.isnan(deviation_R), 0.0, advantages_R / (deviation_R + EPS))  # NaN: a row not trained on
-
-    def baselines(self, batch: Batch) -> FloatArray:
-        """What each reward is compared with before scaling and weighting, in units of the total reward, shape (R,); NaN
-        for rows that are not trained on."""
-        baseline_R = batch.rewards_R - replace(self, scale="none", weight="rollout").advantages(batch)
-        if self.baseline == "policy" and batch.expected_R is not None:
-            baseline_R[np.isnan(batch.expected_R)] = np.nan
-        return baseline_R
+        baseline = "group" if batch.uniform else self.baseline or "group"
+        return batch_advantages(batch.rollouts(rewards_R), baseline, self.scale, self.weight)
 
 
-def _first(*values: Any) -> Any:
-    """The first that is not None."""
-    return next((value for value in values if value is not None), None)
+def other_scale(policy: Policy, options: Options) -> str | None:
+    """What to tell a user whose scale of advantages is not the one that the policy was measured with, if it is not.
+
+    >>> import budgetalloc as ba
+    >>> policy = ba.adaptive()
+    >>> other_scale(policy, Options.resolve(policy.needs, "group", {})) is None
+    True
+    >>> print(other_scale(policy, Options.resolve(policy.needs, "none", {})))
+    Advantages have scale='none', as the trainer is set, and adaptive(seed=0) was measured with 'group'. Pass
+    scale='group' for that.
+    """
+    wanted = policy.needs.scale
+    if wanted in (None, options.scale):
+        return None
+    return (
+        f"Advantages have scale={options.scale!r}, as the trainer is set, and {policy} was measured with {wanted!r}. "
+        f"Pass scale={wanted!r} for that."
+    )

@@ -10,10 +10,12 @@ import numpy as np
 from budgetalloc.beliefs.ids import Id, check_ids, factorize, text_id
 from budgetalloc.beliefs.pool import Pool
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, UnsupportedError, nearest, shown
+from budgetalloc.errors import InputError, UnsupportedError, check_type, nearest, shown
 from budgetalloc.logs.texts import prompt_text
 
 _FINGERPRINT_ROWS = 1000
+DEFAULT_COLUMN = "prompt_id"
+"""The column that names prompts if the dataset has it, where the user names none."""
 _BESIDE = ("image", "images", "environment")  # the columns that make up the prompt beside its text, if present
 _CHUNK = 1000  # rows that are read at once
 
@@ -54,11 +56,23 @@ def _nameless(part: object) -> None:
     )
 
 
-def check_columns(columns: Sequence[str], column: str, text: str = "prompt") -> None:
-    """Raises `UnsupportedError` if prompts cannot be told apart by these columns; none at all are unknown columns.
+def check_columns(columns: Sequence[str], column: str | None, text: str = "prompt") -> None:
+    """Raises unless prompts can be told apart by these columns; an empty list is a dataset of unknown columns.
 
-    >>> check_columns(["prompt", "answer"], "prompt_id")
+    Args:
+        columns: The dataset's columns.
+        column: The column that the user named for ids, or None.
+        text: The column that holds the prompt.
+
+    Raises:
+        InputError: the dataset does not have the column that the user named. UnsupportedError: nothing names prompts.
+
+    >>> check_columns(["prompt", "answer"], None)
     """
+    check_type("prompt_id", column, (str, type(None)), "the name of a dataset column, or None")
+    if column is not None and columns and column not in columns:
+        raise _no_column("prompt_id", column, columns)
+    column = column or DEFAULT_COLUMN
     if not columns or column in columns:
         return
     if text not in columns:
@@ -73,33 +87,61 @@ def check_columns(columns: Sequence[str], column: str, text: str = "prompt") -> 
         )
 
 
+def _no_column(argument: str, column: str, columns: Sequence[str]) -> InputError:
+    """The error about an argument that names a column which the dataset does not have."""
+    return InputError(
+        f"{argument}={column!r}: the train dataset has no such column{nearest(column, columns)} It has {list(columns)}."
+    )
+
+
 class Prompts:
     """Names the prompts of a training dataset's rows by a column, or by a hash of the prompt where there is none.
 
     Args:
         dataset: The trainer's train dataset.
-        column: The column that holds ids.
+        column: The column that holds ids. None: "prompt_id" if the dataset has it, else prompts are named by hashes.
         text: The column that holds the prompt, as text or chat messages.
+        required: Whether to raise if prompts cannot be told apart, rather than to set `unnamed`.
 
     Raises:
-        UnsupportedError: rows have no prompt text to hash, or images in it or beside it, and no id column.
+        InputError: a column that the dataset does not have. UnsupportedError: nothing names prompts, because rows have
+            no prompt text to hash, or images in it or beside it, and no column names them.
     """
 
-    def __init__(self, dataset: Any, column: str, text: str = "prompt") -> None:
+    def __init__(self, dataset: Any, column: str | None = None, text: str = "prompt", *, required: bool = True) -> None:
         self.dataset, self.text = dataset, text
         columns = list(getattr(dataset, "column_names", None) or [])
-        self.name = column
-        self.column = column if column in columns else None
+        self.unnamed: UnsupportedError | None = None
+        """Why prompts cannot be told apart, where names are not required."""
+        try:
+            check_columns(columns, column, text)
+        except UnsupportedError as error:
+            if required:
+                raise
+            self.unnamed = error
+        self._given = column is not None
+        self.name = column or DEFAULT_COLUMN
+        self.column = self.name if self.name in columns else None
         self.indexable = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
-        check_columns(columns, column, text)
 
     def ids(self, rows: Sequence[Mapping[str, Any]]) -> list[Id]:
         """The prompt id of each row of a batch."""
         if self.name in rows[0]:  # the columns of a streamed dataset may be unknown before
             return check_ids([row[self.name] for row in rows], self.name)
+        if self._given and self.column is None:  # a stream, whose columns show only now
+            raise _no_column("prompt_id", self.name, list(rows[0]))
         if self.column is not None:
             raise InputError(f"The batch lost the column {self.column!r}. Set GRPOConfig(remove_unused_columns=False).")
         return [prompt_hash(row[self.text]) for row in rows]
+
+    def unnamed_row(self) -> UnsupportedError | None:
+        """The error about a first row whose prompt has no text, such as a picture in a message, or None."""
+        try:
+            if self.indexable and len(self.dataset):
+                self.ids(self.rows([0]))
+        except UnsupportedError as error:
+            return error
+        return None
 
     @property
     def pool(self) -> Pool:
@@ -120,9 +162,7 @@ class Prompts:
                 "Pass a datasets.Dataset."
             )
         if column not in columns:
-            raise InputError(
-                f"domain={column!r}: the train dataset has no such column{nearest(column, columns)} It has {columns}."
-            )
+            raise _no_column("domain", column, columns)
         domains = list(self.dataset[column])
         for at, domain in enumerate(domains):
             if not isinstance(domain, (str, int, type(None))):

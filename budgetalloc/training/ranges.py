@@ -11,26 +11,36 @@ from budgetalloc.errors import StateError
 
 logger = logging.getLogger(__name__)
 Range = tuple[float, float]
-_RECENT = 1000  # the latest rewards, from which the range is learned
-_WIDE = 4.0  # factor by which a given range may exceed the rewards seen, and distance of an outlier
+_RECENT = 1000  # the latest rewards, from which the range is learned; at least all of the last step
+_WIDE = 4.0  # factor by which a given range may exceed the rewards seen, and distance of a far outlier
+_LONE = 0.5  # distance of a single reward from all others, in widths of the others, from which it is an outlier
+_UNUSED = 2.0  # a learned range at least this many times as wide as the recent rewards shrinks
+_ENOUGH = 16  # rewards from which a range is learned without a margin
+_HUGE = 1e300  # larger rewards are taken for this, so that no width overflows
 
 
 class RewardRange:
-    """The lowest and highest reward, to be mapped to 0 and 1.
+    """The lowest and highest reward, mapped to 0 and 1 for the beliefs.
 
-    A learned range is (0, 1) while all rewards lie in [0, 1], and otherwise contains all rewards seen except outliers.
-    It changes between steps only, and only grows, so that beliefs can be rescaled exactly.
+    A learned range is (0, 1) while all rewards lie in [0, 1]. Otherwise it covers the last 1000 rewards without
+    outliers. An outlier is a single reward at least half a width away from all others, or one of the at most 0.5 % that
+    lie more than four widths away. A reward that recurs is no outlier, and the range grows to contain it. The range
+    shrinks if recent rewards use at most half of it. A range learned from fewer than 16 rewards has a margin.
+
+    It changes between steps only. Beliefs can then be rescaled: exactly if it grows, and with clipping if it shrinks.
 
     Args:
         given: The user's range; None learns it.
 
-    >>> rewards = RewardRange()
-    >>> rewards.of(np.array([0.0, 1.0])), rewards.of(np.array([-2.0, 1.0, 3.0]))  # what a first step would use
-    ((0.0, 1.0), (-2.0, 3.0))
+    >>> rewards, first = RewardRange(), np.repeat([-2.0, 1.0, 3.0], 8)
+    >>> rewards.of(np.array([0.0, 1.0])), rewards.of(first), rewards.of(np.append(first, 50.0))  # what a step would use
+    ((0.0, 1.0), (-2.0, 3.0), (-2.0, 3.0))
     >>> rewards.learn(np.array([0.0, 1.0]), used=(0.0, 1.0))  # by which what is believed is to change: not at all
     (1.0, 0.0)
-    >>> rewards.learn(np.array([-1.0, 3.0]), used=(0.0, 1.0)), rewards.of(np.zeros(2))  # 0 was 0, and is now 1/4
-    ((0.25, 0.25), (-1.0, 3.0))
+    >>> rewards.learn(np.array([-1.0, -1.0, 3.0, 3.0]), used=(0.0, 1.0))  # 0 was 0, and is now 1/4
+    (0.25, 0.25)
+    >>> rewards.of(np.zeros(2))
+    (-1.0, 3.0)
     """
 
     def __init__(self, given: Range | None = None) -> None:
@@ -43,7 +53,10 @@ class RewardRange:
 
     def of(self, values_R: FloatArray) -> Range:
         """The range of a step with these first rewards."""
-        return self.range or _containing(_without_outliers(values_R))
+        if self.range is not None:
+            return self.range
+        ordered = np.sort(_scored(values_R))
+        return _covering(_recurring(ordered), ordered.size) if ordered.size else (0.0, 1.0)
 
     def learn(self, values_R: FloatArray, used: Range, quiet: bool = False) -> tuple[float, float]:
         """Learns from the rewards of a step that has ended.
@@ -56,7 +69,7 @@ class RewardRange:
         Returns:
             Scale and shift: a success u before the change of the range is scale * u + shift after it.
         """
-        scored_R = values_R[~np.isnan(values_R)]
+        scored_R = _scored(values_R)
         if not scored_R.size:
             return 1.0, 0.0
         self._seen += scored_R.size
@@ -65,13 +78,33 @@ class RewardRange:
             if not quiet:
                 self._say_what_does_not_fit(self.given)
             return 1.0, 0.0
-        self._recent = np.concatenate([self._recent, scored_R])[-_RECENT:]
-        low, high = _without_outliers(self._recent)
-        before = self.range or used
-        edge = EQUAL * (before[1] - before[0])  # rounding errors of float32 sums are ignored
-        grown = (low if low < before[0] - edge else before[0], high if high > before[1] + edge else before[1])
-        self.range = grown
-        return change(before, grown)
+        self._recent = np.concatenate([self._recent, scored_R])[-max(_RECENT, scored_R.size) :]
+        before, ordered = self.range or used, np.sort(self._recent)
+        near, (low, high) = _near(ordered), _recurring(ordered)
+        edge = EQUAL * _width(before)  # rounding errors of float32 sums are ignored
+        after = (low if low < before[0] - edge else before[0], high if high > before[1] + edge else before[1])
+        kept = (low, high) if _equal(*_core(ordered)) else (float(near[0]), float(near[-1]))
+        narrow = _covering(kept, ordered.size)
+        if not _equal(*kept) and _width(before) >= _UNUSED * _width(narrow) * (1 - EQUAL):
+            after = narrow
+        self.range = after
+        if not quiet:
+            self._say_outliers(scored_R)
+        return change(before, after)
+
+    def _say_outliers(self, scored_R: FloatArray) -> None:
+        low, high = self.range or (0.0, 1.0)
+        outside_R = np.maximum(low - scored_R, scored_R - high)
+        if outside_R.max() > _LONE * (high - low) and "outlier" not in self._said:
+            self._said.add("outlier")
+            logger.warning(
+                "A reward of %g lies far outside the range of the other rewards, %g to %g. Training uses it unchanged; "
+                "for the beliefs it is clipped (counted in budgetalloc/rewards_clipped). If such rewards recur, the "
+                "range grows to contain them. Pass reward_range= to set the range.",
+                scored_R[outside_R.argmax()],
+                low,
+                high,
+            )
 
     def _say_what_does_not_fit(self, given: Range) -> None:
         low, high = self._extremes
@@ -158,25 +191,53 @@ def clipped(values_R: FloatArray, reward_range: Range) -> tuple[FloatArray, int]
     return np.clip(unit_R, 0.0, 1.0), int(np.sum((unit_R < 0) | (unit_R > 1)))  # False for NaN
 
 
-def _without_outliers(values_R: FloatArray) -> Range:
-    """Lowest and highest reward without outliers: at most one in 200 (or one) that is far from all others."""
-    ordered = np.sort(values_R[~np.isnan(values_R)])
-    if not ordered.size:
-        return 0.0, 1.0
+def _scored(values_R: FloatArray) -> FloatArray:
+    """The rewards without NaN."""
+    return np.clip(values_R[~np.isnan(values_R)], -_HUGE, _HUGE)
+
+
+def _width(reward_range: Range) -> float:
+    return reward_range[1] - reward_range[0]
+
+
+def _equal(low: float, high: float) -> bool:
+    """Whether two rewards are equal up to rounding."""
+    return high - low <= EQUAL * max(1.0, abs(low), abs(high))
+
+
+def _core(ordered: FloatArray) -> Range:
+    """Lowest and highest reward without 0.5 % on each side, at least one; all of fewer than 8."""
     few = max(1, ordered.size // 200) if ordered.size >= 8 else 0
-    low, high = float(ordered[few]), float(ordered[-1 - few])
+    return float(ordered[few]), float(ordered[-1 - few])
+
+
+def _near(ordered: FloatArray) -> FloatArray:
+    """The rewards within four widths of the core; all of them if the core has no width."""
+    low, high = _core(ordered)
     far = _WIDE * (high - low)
-    if not far:  # rare successes, for instance
-        return float(ordered[0]), float(ordered[-1])
-    inside = ordered[(ordered >= low - far) & (ordered <= high + far)]
-    return float(inside[0]), float(inside[-1])
+    return ordered if _equal(low, high) else ordered[(ordered >= low - far) & (ordered <= high + far)]
 
 
-def _containing(seen: Range) -> Range:
-    """(0, 1) if it contains the rewards seen; a range around a single value outside it."""
+def _recurring(ordered: FloatArray) -> Range:
+    """Lowest and highest reward without outliers: the far ones, and on each side one that lies half a width away from
+    all others. One reward above equal ones is kept as a first success, and of fewer than 8 rewards all are kept."""
+    near = _near(ordered)
+    low, high = float(near[0]), float(near[-1])
+    if near.size < 8:
+        return low, high
+    second, last = float(near[1]), float(near[-2])
+    if _equal(second, last):
+        return second, high
+    far = _LONE * (last - second)
+    return second if second - low > far else low, last if high - last > far else high
+
+
+def _covering(seen: Range, rewards: int) -> Range:
+    """(0, 1) if it contains the rewards seen; else a range around them, with a margin if they are few or equal."""
     low, high = seen
     if low >= -EQUAL and high <= 1 + EQUAL:
         return 0.0, 1.0
-    if high - low > EQUAL * max(1.0, abs(low), abs(high)):
-        return low, high
-    return low - 0.5 - abs(low), high + 0.5 + abs(high)
+    if _equal(low, high):
+        return low - 0.5 - abs(low), high + 0.5 + abs(high)
+    margin = max(_ENOUGH / rewards - 1, 0.0) / 2 * (high - low)
+    return low - margin, high + margin

@@ -1,62 +1,24 @@
-"""Success from the rewards of a step: the current rule and range, and their updates after every step."""
+"""The rule and the range by which rewards become success, and their updates after every step."""
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from budgetalloc.beliefs.expected import Sums
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.errors import StateError
 from budgetalloc.policies import Policy
-from budgetalloc.training.ranges import Range, RewardRange, clipped
-from budgetalloc.training.success import Rule, Success, asked_for, in_words
+from budgetalloc.training.measure import Measure
+from budgetalloc.training.rails import Rails
+from budgetalloc.training.ranges import Range, RewardRange
+from budgetalloc.training.success import BoolArray, Returned, Rule, Success, asked_for, chosen, in_words
 
 logger = logging.getLogger(__name__)
-BoolArray = NDArray[np.bool_]
 _ENOUGH = 1000  # rollouts after which a function that never gave 1 is reported
-
-
-@dataclass(frozen=True)
-class Measure:
-    """How the rewards of one step become success: the rule and the range, fixed for the step.
-
-    Args:
-        rule: Computes success from rewards.
-        range: The range mapped to [0, 1].
-        names: Names of the reward functions.
-        slope: The total reward is `slope` times the quantity that the range maps; None if that does not determine it.
-
-    >>> measure = Measure(Rule(functions=(0,)), (0.0, 1.0), ("accuracy", "format"))
-    >>> measure.success(np.array([1.5, 0.5]), np.array([[1.0, 0.5], [0.0, 0.5]]))
-    array([1., 0.])
-    """
-
-    rule: Rule
-    range: Range
-    names: tuple[str, ...]
-    slope: float | None = None
-
-    def success(self, rewards_R: FloatArray, scores_RF: FloatArray) -> FloatArray:
-        """Success of each rollout in [0, 1], shape (R,), NaN where nothing was scored.
-
-        Raises:
-            InputError: the user's function does not return a success for each rollout.
-        """
-        return clipped(self.rule.values(rewards_R, scores_RF, self.names), self.range)[0]
-
-    def count_clipped(self, rewards_R: FloatArray, scores_RF: FloatArray) -> int:
-        """The number of rollouts outside the range."""
-        return 0 if self.rule.fixed else clipped(self.rule.values(rewards_R, scores_RF, self.names), self.range)[1]
-
-    @property
-    def reward_range(self) -> Range | None:
-        """The range of the total reward, if success is the total reward mapped by this range."""
-        return None if self.slope is None else (self.slope * self.range[0], self.slope * self.range[1])
 
 
 @dataclass(eq=False)
@@ -70,6 +32,7 @@ class Scoring:
         success: As in `AdaptiveGRPOCallback`.
         reward_range: Range of the total reward; None learns it.
         quiet: Whether to suppress log messages, as in all processes but one.
+        rails: Check beliefs and advantages; None where advantages do not follow from beliefs.
 
     >>> scoring = Scoring(["accuracy", "format"], [1.0, 0.5], quiet=True)
     >>> rewards_R, scores_RF = np.array([0.5, 1.5]), np.array([[0.0, 0.5], [1.0, 0.5]])
@@ -82,6 +45,7 @@ class Scoring:
     success: Success = None
     reward_range: Range | None = None
     quiet: bool = False
+    rails: Rails | None = None
     sums: Sums = field(default_factory=Sums)
     rule: Rule | None = field(init=False)
 
@@ -89,9 +53,9 @@ class Scoring:
         self.rule = asked_for(self.success, self.names)
         if self.rule is None and len(self.names) == 1:
             self.rule = Rule(functions=(0,) if self.reward_range is None and self.weights[0] > 0 else ())
-        self.range = RewardRange(self.reward_range if self.rule in (None, Rule()) else None)
-        self._only_01_F = np.ones(len(self.names), dtype=bool)
-        self._gave_1_F = np.zeros(len(self.names), dtype=bool)
+        self.range = RewardRange()  # of the values of functions
+        self.total = RewardRange(self.reward_range)  # of the total reward
+        self._returned = Returned.none(len(self.names))
         self._rollouts = 0
         self._said: set[str] = set()
 
@@ -99,30 +63,51 @@ class Scoring:
 
     def measure(self, rewards_R: FloatArray, scores_RF: FloatArray) -> Measure:
         """The measure of this step, given the rewards of its first round; does not change the state."""
-        rule = self.rule or self._chosen(*self._shown(scores_RF))
-        in_force = (0.0, 1.0) if rule.fixed else self.range.of(rule.values(rewards_R, scores_RF, self.names))
-        alone = len(self.names) == 1 and rule.functions == (0,)
-        slope = 1.0 if rule == Rule() else float(self.weights[0]) if alone and self.weights[0] > 0 else None
-        return Measure(rule, in_force, tuple(self.names), slope)
+        returned = self._returned.plus(scores_RF)
+        rule = self.rule or chosen(returned.only_01_F, returned.scored_F, self.weights)
+        total, in_force, slope = self.total.of(rewards_R), (0.0, 1.0), None
+        if rule == Rule():
+            in_force, slope = total, 1.0
+        elif not rule.fixed:
+            in_force = self.range.of(rule.values(rewards_R, scores_RF, self.names))
+            if len(self.names) == 1 and self.weights[0] > 0:
+                slope = float(self.weights[0])
+        partial = tuple(np.flatnonzero(returned.partial_F).tolist())
+        return Measure(rule, in_force, tuple(self.names), slope, tuple(self.weights), total, partial)
 
     def learn(
         self,
         measure: Measure,
         rewards_R: FloatArray,
         scores_RF: FloatArray,
-        success_R: FloatArray,
+        sums: Sums,
         policy: Policy,
     ) -> None:
-        """Learns from all rounds of a finished step; if the range has grown, beliefs and memory are rescaled."""
-        self.sums = self.sums.faded().plus(success_R, rewards_R)
-        if len(self.names) > 1:  # there is no choice to make among one
-            self._only_01_F, self._gave_1_F = self._shown(scores_RF)
+        """Learns from all rounds of a finished step; if the range has changed, beliefs and memory are rescaled."""
+        self.sums = self.sums.faded().with_sums(sums)
         self._rollouts += len(rewards_R)
-        if self.rule is None:
-            self.rule = measure.rule
-            self._say_choice(measure.rule)
-        if self._automatic() and measure.rule.functions:
-            self._look_after(measure, scores_RF)
+        known_F, self._returned = self._returned.scored_F, self._returned.plus(scores_RF)
+        if self.success is None and len(self.names) > 1:
+            if (self._returned.scored_F & ~known_F).any():  # the first rewards of all, or of a function
+                in_force_F = np.isin(np.arange(len(self.names)), measure.rule.functions)  # also if graded by now
+                self._take(self._chosen(in_force_F))
+            self._look_after(scores_RF)
+        by_total_R = measure.by_total(rewards_R, scores_RF)
+        if measure.rule == Rule():
+            self._rescale(self.total.learn(rewards_R, measure.range, self.quiet), policy)
+            return
+        if measure.slope is None:  # a single function determines the total
+            used = measure.total_range or (0.0, 1.0)
+            self.total.learn(rewards_R, used, self.quiet or not by_total_R.any())
+        if by_total_R.any() and "by total" not in self._said:
+            self._said.add("by total")
+            self._say(
+                "%s returned None for %d of %d rollouts that other functions scored. The success of such rollouts is "
+                "their total reward, mapped to [0, 1]. Pass a function as success= to define it otherwise.",
+                " and ".join(self.names[f] for f in measure.rule.functions),
+                by_total_R.sum(),
+                len(by_total_R),
+            )
         if self.rule == measure.rule and not self.rule.fixed:
             values_R = measure.rule.values(rewards_R, scores_RF, self.names)
             self._rescale(self.range.learn(values_R, measure.range, self.quiet), policy)
@@ -134,20 +119,13 @@ class Scoring:
 
     # --- the rule if the user gave none ------------------------------------------------------------------------------
 
-    def _automatic(self) -> bool:
-        return self.success is None and len(self.names) > 1
+    def _chosen(self, also_F: BoolArray | bool = False) -> Rule:
+        return chosen(self._returned.only_01_F | also_F, self._returned.scored_F, self.weights)
 
-    def _shown(self, scores_RF: FloatArray) -> tuple[BoolArray, BoolArray]:
-        """Which functions have given only 0 and 1, and which have given 1, with these rewards included."""
-        zero_RF, one_RF = np.abs(scores_RF) < EQUAL, np.abs(scores_RF - 1) < EQUAL
-        only_F = (zero_RF | one_RF | np.isnan(scores_RF)).all(axis=0)
-        return self._only_01_F & only_F, self._gave_1_F | one_RF.any(axis=0)
-
-    def _chosen(self, only_01_F: BoolArray, gave_1_F: BoolArray) -> Rule:
-        """The functions of largest weight among those that gave only 0 and 1; the total reward if there are none."""
-        binary = [f for f in np.flatnonzero(only_01_F).tolist() if self.weights[f] > 0]
-        largest = max((self.weights[f] for f in binary), default=0.0)
-        return Rule(functions=tuple(f for f in binary if self.weights[f] == largest))
+    def _take(self, rule: Rule) -> None:
+        if rule != self.rule:
+            self.rule, self.range = rule, RewardRange()
+            self._say_choice(rule)
 
     def _say_choice(self, rule: Rule) -> None:
         if rule.functions:
@@ -161,12 +139,19 @@ class Scoring:
                 "No reward function of %s returns 0 and 1 only: the beliefs are about the total reward, so a constant "
                 "part of the reward counts as success. Pass success= with the name of the reward function that "
                 "measures success, a threshold on the total, or a function of all rewards.",
-                list(self.names),
+                [name for name, scored in zip(self.names, self._returned.scored_F, strict=True) if scored],
+            )
+        scored_F = self._returned.scored_F.tolist()
+        silent = [self.names[f] for f, scored in enumerate(scored_F) if not scored and self.weights[f] > 0]
+        if silent and "silent" not in self._said:
+            self._said.add("silent")
+            self._say(
+                "%s returned None for all rollouts so far. When it returns a reward, success is chosen again.", silent
             )
 
-    def _look_after(self, measure: Measure, scores_RF: FloatArray) -> None:
-        """Warns if the functions chosen at the first step turn out not to measure success."""
-        functions = measure.rule.functions
+    def _look_after(self, scores_RF: FloatArray) -> None:
+        """Warns if the functions chosen turn out not to measure success."""
+        functions = () if self.rule is None else self.rule.functions
         chosen_RF = scores_RF[:, list(functions)]
         outside_RF = (chosen_RF < -EQUAL) | (chosen_RF > 1 + EQUAL)  # False for NaN
         outside = [functions[k] for k in np.flatnonzero(outside_RF.any(axis=0)).tolist()]
@@ -176,11 +161,9 @@ class Scoring:
                 [self.names[f] for f in outside],
             )
             left = tuple(f for f in functions if f not in outside)
-            self.rule = Rule(functions=left) if left else self._chosen(self._only_01_F, self._gave_1_F)
-            self._say_choice(self.rule)
-            self.range = RewardRange(self.reward_range if self.rule == Rule() else None)
+            self._take(Rule(left) if left else self._chosen())
             return
-        never = [self.names[f] for f in functions if not self._gave_1_F[f]]
+        never = [self.names[f] for f in functions if not self._returned.gave_1_F[f]]
         if self._rollouts >= _ENOUGH and never and len(never) < len(functions) and "never" not in self._said:
             self._said.add("never")
             self._say(
@@ -202,10 +185,11 @@ class Scoring:
             "names": list(self.names),
             "rule": None if self.rule is None else self._described(self.rule),
             "range": self.range.state_dict(),
+            "total": self.total.state_dict(),
             "sums": self.sums.state_dict(),
-            "only_01": self._only_01_F.tolist(),
-            "gave_1": self._gave_1_F.tolist(),
             "rollouts": self._rollouts,
+            "rails": None if self.rails is None else self.rails.state_dict(),
+            **self._returned.state_dict(),
         }
 
     def _described(self, rule: Rule) -> dict[str, Any]:
@@ -223,21 +207,30 @@ class Scoring:
             return
         try:
             names, saved = list(state["names"]), state["rule"]
-            only_F, gave_F = (np.array(state[key], dtype=bool) for key in ("only_01", "gave_1"))
             rollouts, sums = int(state["rollouts"]), Sums.from_state(state["sums"])
             rule = None if saved is None else Rule(tuple(int(f) for f in saved["functions"]), saved["threshold"])
             judge = None if saved is None else saved["judge"]
+            returned = Returned.from_state(state, len(names), () if rule is None else rule.functions)
         except (KeyError, TypeError, ValueError) as error:
             raise StateError(f"The state does not hold the definition of success: it is damaged. {error}") from error
         if rule is not None:
             self._check_same(names, rule, judge)
-        by = self.range.load_state_dict(state["range"])
+        if rule in (None, Rule()):  # an older state has one range, that of the rule
+            by = self.total.load_state_dict(state.get("total", state["range"]))
+        else:
+            by = self.range.load_state_dict(state["range"])
+            if "total" in state and self.reward_range is None:
+                self.total.load_state_dict(state["total"])
         self.sums = sums
+        if self.rails is not None:
+            self.rails.load_state_dict(state.get("rails"))
         self._rescale(by, policy)
         if self.rule is None:
             self.rule = rule
         if names == list(self.names):
-            self._only_01_F, self._gave_1_F, self._rollouts = only_F, gave_F, rollouts
+            self._returned, self._rollouts = returned, rollouts
+        elif rule is not None:  # the choice stays
+            self._returned = replace(self._returned, scored_F=np.ones(len(self.names), dtype=bool))
 
     def _check_same(self, names: list[str], rule: Rule, judge: str | None) -> None:
         """Raises `StateError` if the beliefs of the state are about a different success rule."""

@@ -1,16 +1,18 @@
-"""Success from rewards: the rule given by `success=`."""
+"""Success from rewards: the rule given by `success=`, or chosen by what the reward functions return."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.beliefs.rewards import EQUAL, check_success
+from budgetalloc.beliefs.rewards import EQUAL, check_success, success_functions
 from budgetalloc.errors import InputError
 
 Judge = Callable[[Mapping[str, FloatArray]], Any]
+BoolArray = NDArray[np.bool_]
 Success = str | int | float | Judge | None
 
 
@@ -46,6 +48,70 @@ class Rule:
         if len(self.functions) == 1:
             return scores_RF[:, self.functions[0]]
         return np.asarray(np.fmin.reduce(scores_RF[:, list(self.functions)], axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class Returned:
+    """What the reward functions have returned so far, one entry for each function F.
+
+    Args:
+        only_01_F: Whether all its rewards were 0 or 1; also True if it returned None only.
+        gave_1_F: Whether one of its rewards was 1.
+        scored_F: Whether it returned a reward at all.
+        partial_F: Whether it returned None for a rollout that another function scored.
+
+    >>> returned = Returned.none(3).plus(np.array([[1.0, 0.3, np.nan], [np.nan, 0.0, np.nan]]))
+    >>> returned.scored_F, returned.only_01_F, chosen(returned.only_01_F, returned.scored_F, [1.0, 1.0, 1.0]).functions
+    (array([ True,  True, False]), array([ True, False,  True]), (0,))
+    """
+
+    only_01_F: BoolArray
+    gave_1_F: BoolArray
+    scored_F: BoolArray
+    partial_F: BoolArray
+
+    @classmethod
+    def none(cls, functions: int) -> "Returned":
+        """Before the first reward."""
+        return cls(np.ones(functions, dtype=bool), *(np.zeros(functions, dtype=bool) for _ in range(3)))
+
+    def plus(self, scores_RF: FloatArray) -> "Returned":
+        """With these rewards, shape (R, F), NaN where a function returned None."""
+        zero_RF, one_RF, none_RF = np.abs(scores_RF) < EQUAL, np.abs(scores_RF - 1) < EQUAL, np.isnan(scores_RF)
+        return Returned(
+            self.only_01_F & (zero_RF | one_RF | none_RF).all(axis=0),
+            self.gave_1_F | one_RF.any(axis=0),
+            self.scored_F | ~none_RF.all(axis=0),
+            self.partial_F | (none_RF & ~none_RF.all(axis=1, keepdims=True)).any(axis=0),
+        )
+
+    def state_dict(self) -> dict[str, list[bool]]:
+        """In JSON types, for `from_state`."""
+        return {name.removesuffix("_F"): flags_F.tolist() for name, flags_F in vars(self).items()}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any], functions: int, used: Sequence[int]) -> "Returned":
+        """What `state_dict` gave; raises `ValueError` or `KeyError` for anything else.
+
+        An older state does not say which functions returned a reward: those in use count as such.
+        """
+        only_F, gave_F = (np.array(state[name], dtype=bool) for name in ("only_01", "gave_1"))
+        scored_F = gave_F | ~only_F | np.isin(np.arange(functions), used)
+        scored_F = np.array(state.get("scored", scored_F), dtype=bool)
+        partial_F = np.array(state.get("partial", np.zeros(functions)), dtype=bool)
+        if any(flags_F.shape != (functions,) for flags_F in (only_F, gave_F, scored_F, partial_F)):
+            raise ValueError(f"It is not about {functions} reward functions.")
+        return cls(only_F, gave_F, scored_F, partial_F)
+
+
+def chosen(only_01_F: BoolArray, scored_F: BoolArray, weights: Sequence[float]) -> Rule:
+    """The rule if the user gave none: of the functions with a positive weight that returned rewards, all of them 0 or
+    1, those of the largest weight. If there are none, success is the total reward.
+
+    >>> chosen(np.array([True, True, False]), np.array([True, True, True]), [1.0, 0.2, 2.0])
+    Rule(functions=(0,), threshold=None, judge=None)
+    """
+    return Rule(functions=success_functions(only_01_F & scored_F, weights))
 
 
 def in_words(names: list[str], rule: Rule, judge: str | None) -> str:

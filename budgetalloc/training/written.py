@@ -1,15 +1,19 @@
 """What a run leaves on disk: its ledger, and beside it the texts of its prompts, its seconds and evaluations."""
 
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from budgetalloc.beliefs.ids import Id
+from budgetalloc.logs.formats.lines import first
 from budgetalloc.logs.progress import ProgressWriter
 from budgetalloc.logs.texts import TextsWriter
 from budgetalloc.logs.write import LedgerWriter
 from budgetalloc.training.batch import Batch
+
+logger = logging.getLogger(__name__)
 
 
 class Written:
@@ -28,6 +32,13 @@ class Written:
         texts_of: Callable[[Sequence[Id]], Mapping[Id, str]],
     ) -> None:
         self.ledger, self.texts, self.texts_of = LedgerWriter(path), TextsWriter(path), texts_of
+        steps = [record["step"] for record in first(self.ledger.path) if isinstance(record.get("step"), int)]
+        if steps and steps[0] >= first_step:
+            logger.warning(
+                "The ledger %s holds an earlier run. This run begins anew in the same file, so reports of it show this "
+                "run only; the older rows stay in the file. Give each run its own path to report both.",
+                path,
+            )
         self.ledger.resume(first_step)
         self.progress = ProgressWriter(path, first_step)
 

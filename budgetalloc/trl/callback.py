@@ -10,12 +10,14 @@ from typing import Any, Literal
 
 from transformers import TrainerCallback
 
-from budgetalloc.policies import Policy, adaptive
+from budgetalloc.logs.write import check_ledger
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
+from budgetalloc.policies.costs.prices import Seconds
+from budgetalloc.policies.methods import PolicyLike, policy_of
 from budgetalloc.policies.quotas import Shares
 from budgetalloc.training.batch import Batch
 from budgetalloc.training.costs import Cost, Costs
-from budgetalloc.training.options import Options
+from budgetalloc.training.options import Options, other_scale
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.success import Success
 from budgetalloc.training.watch import Watch
@@ -26,6 +28,7 @@ from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, Selectiv
 from budgetalloc.trl.experimental.reuse import Reuse
 from budgetalloc.trl.learned import Learned
 from budgetalloc.trl.loader import restore_order
+from budgetalloc.trl.own_time import timed_steps
 from budgetalloc.trl.processes import check_alike
 from budgetalloc.trl.standing import standing_in
 from budgetalloc.trl.step import run_step
@@ -51,26 +54,33 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
 
     Args:
         trainer: A `trl.GRPOTrainer`.
-        policy: The allocation policy; `budgetalloc.adaptive()` by default.
+        policy: The allocation policy, `budgetalloc.adaptive()` by default; the name of a method; or a function that
+            builds a policy.
         candidates: Prompts to choose among. 1: the batch's own; rollouts move between them. k: k times as many, the
             others drawn from the train dataset. "all": the whole train dataset. Default: the policy's needs.
-        baseline, scale, weight: As in `budgetalloc.group_advantages`. Default: the policy's needs; if these are the
-            trainer's own, `scale` is `GRPOConfig.scale_rewards`. A batch whose rows are unchanged keeps TRL's
-            advantages, unless one of the three is given that differs from the trainer's.
+        baseline, scale, weight: As in `budgetalloc.group_advantages`. Default: the policy's needs, but `scale` is
+            `GRPOConfig.scale_rewards` if that is not TRL's default, "group": with `scale_rewards="none"`, as in Dr.
+            GRPO (arXiv 2503.20783), advantages are plain differences under every policy. A batch whose rows are
+            unchanged keeps TRL's advantages, unless one of the three is given that differs from the trainer's.
         floor: Fewest rollouts of a prompt; by default, 2 with `candidates=1` and 0 otherwise.
         cap: Most rollouts of a prompt; by default, 8 times `num_generations` (more if there are too few prompts).
         min_group: Smallest group that is not empty. Default: the policy's needs.
         quantum: Counts are multiples of it.
-        prompt_id: The dataset column that names prompts. Without it a prompt is named by its hash. Rows with the same
-            name are one prompt and must have the same prompt text; its rollouts are generated from them in turn.
+        prompt_id: The dataset column that names prompts; by default "prompt_id" if there is one, else a prompt is named
+            by its hash. Rows with the same name are one prompt and must have the same prompt text; its rollouts are
+            generated from them in turn.
         success: The success of a rollout, from which the beliefs learn: the name of a reward function, or its index in
             `reward_funcs` (an int); a threshold on the total reward (a float); or a function of the rewards by function
             name, shape (R,) each, that returns success in [0, 1], shape (R,). Default: the reward itself if there is
             one function; of several, those of the largest weight among the functions with values 0 and 1 only, all of
-            which must be 1; the choice is logged once. Advantages use the total reward in any case.
+            which must be 1; the choice is logged once. Where they return None, success is the total reward, mapped to
+            [0, 1]. Advantages use the total reward in any case.
         reward_range: Lowest and highest total reward, mapped to [0, 1] for the beliefs if success is the total; rewards
             outside are clipped for the beliefs and counted. By default the range is learned. Policies that decide
             nothing, such as `uniform()`, ignore it.
+        fallback: Whether groups become uniform while the beliefs or the advantages of a posterior baseline are out of
+            bounds for long (`training.rails`); the policy goes on learning, and decides again when they have healed.
+            False only warns.
         hint: For `policies.on_all_fail`: from a dataset row to the row with a hint in its prompt. Rollouts with a hint
             belong to their prompt's group, are trained on with the hint in the prompt, and are logged as "ID (hinted)".
         buffer: Responses of earlier steps that take the place of rows without signal: a `SelectiveSampleBuffer` or a
@@ -83,8 +93,9 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         cost: What rollouts cost, if they are not alike: "tokens", "seconds", or a function of the tokens of prompts and
             of their expected answers (`training.costs.Price`). The lengths of each prompt's answers are learned, and
             the same number of rows is spent where a token buys most; a prompt is paid for once a group, so that long
-            prompts get groups. The prices of "seconds" are fitted to the time of the steps, so that such a run cannot
-            be repeated to the bit. The policy must weigh costs: `adaptive`, `sampled`, `knapsack` or `thompson`.
+            prompts get groups. The prices of "seconds" are fitted to the time of the trainer's steps, without that of
+            callbacks, evaluations and checkpoints; such a run cannot be repeated to the bit. The policy must weigh
+            costs: `adaptive`, `sampled`, `knapsack` or `thompson`.
         ledger: A file to which every rollout is appended; see `budgetalloc.logs.ledger`. The beginning of each prompt's
             text is written once, to a file beside it that ends in .prompts, for `budgetalloc report`.
         allow_dataset_change: Resume with another train dataset than the checkpoint's; known prompts keep their beliefs.
@@ -99,7 +110,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
     def __init__(
         self,
         trainer: Any,
-        policy: Policy | None = None,
+        policy: PolicyLike | None = None,
         *,
         candidates: int | Literal["all"] | None = None,
         baseline: Baseline | None = None,
@@ -109,9 +120,10 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         cap: int | None = None,
         min_group: int | None = None,
         quantum: int = 1,
-        prompt_id: str = "prompt_id",
+        prompt_id: str | None = None,
         success: Success = None,
         reward_range: tuple[float, float] | None = None,
+        fallback: bool = True,
         hint: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
         buffer: SelectiveSampleBuffer | CorrectResponseBuffer | None = None,
         domain: str | None = None,
@@ -122,37 +134,28 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
     ) -> None:
         check_trainer(trainer)
         self.trainer = trainer
-        self.policy = adaptive() if policy is None else policy
-        given = {
-            "candidates": candidates,
-            "baseline": baseline,
-            "scale": scale,
-            "weight": weight,
-            "floor": floor,
-            "cap": cap,
-            "min_group": min_group,
-            "quantum": quantum,
-            "success": success,
-            "reward_range": reward_range,
-            "hint": hint,
-            "buffer": buffer,
-            "domain": domain,
-            "quotas": quotas,
-            "cost": cost,
-        }
+        self.policy = policy_of("adaptive" if policy is None else policy)
+        given: dict[str, Any]
+        given = {"candidates": candidates, "floor": floor, "cap": cap, "min_group": min_group, "quantum": quantum}
+        given |= {"baseline": baseline, "scale": scale, "weight": weight, "hint": hint, "buffer": buffer, "cost": cost}
+        given |= {"success": success, "reward_range": reward_range, "domain": domain, "quotas": quotas}
+        given |= {"fallback": fallback}
         self.options = Options.resolve(self.policy.needs, trainer.scale_rewards, given)
         main = trainer.accelerator.is_main_process
+        check_ledger(ledger, writes=main)
+        if main and (other := other_scale(self.policy, self.options)):
+            logger.warning("%s", other)
         weights = trainer.reward_weights.tolist()
         self.scoring = self.options.scoring(trainer.reward_func_names, weights, quiet=not main)
-        self.prompts = Prompts(trainer.train_dataset, prompt_id)
-        check_served(trainer, self.policy, self.options, self.prompts)
+        self.prompts = Prompts(trainer.train_dataset, prompt_id, required=self.options.baseline is not None)
+        self._unobserved = check_served(trainer, self.policy, self.options, self.prompts, ledger)
         # Raises now, not after an hour of loading, where floor, cap and quantum contradict each other.
         rollouts, group = trainer.args.generation_batch_size, trainer.num_generations
         self.options.bounds.budget(rollouts, 1, group)
         self.quotas = self.options.quotas_of(self.prompts, self.policy, rollouts, group)
         self.costs = Costs.of(self.options.cost, self.policy)
         self.reuse = None if self.options.buffer is None else Reuse(trainer, self.options.buffer)
-        self.trackers = Trackers.of(trainer, self.policy, self.prompts.texts)
+        self.trackers = None if self._unobserved else Trackers.of(trainer, self.policy, self.prompts.texts)
         self.ledger_path = ledger
         kept = trainer, self.policy, self.prompts, self.scoring, self.costs, self.reuse, self.trackers
         self._learned = Learned(*kept, allow_dataset_change)
@@ -183,17 +186,23 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         trainer.train = train_and_release
 
     def _attached(self) -> bool:
-        return self in self.trainer.callback_handler.callbacks
+        return self._unobserved is None and self in self.trainer.callback_handler.callbacks
 
     def on_train_begin(self, args: Any, state: Any, control: Any, train_dataloader: Any = None, **_: Any) -> None:
         """Replaces TRL's generation and scoring for the duration of the training."""
         trainer = self.trainer
         check_only_one(trainer, self)
+        if self._unobserved is not None:
+            logger.warning("%s", self._unobserved)
+            return
         warn_unaligned_saves(trainer, self.prompts)
         restore_order(trainer, train_dataloader)
         if self.reuse is not None:
             self.reuse.check_clock(state.global_step)
         self._begun = state.global_step, self.policy.estimator.step
+        self.costs.restart()
+        if isinstance(self.costs.price, Seconds):
+            self._held.enter_context(timed_steps(trainer.callback_handler, self.costs.clock))
         if trainer.accelerator.num_processes > 1:
             check_alike(trainer.accelerator, self._given())
         path = self.ledger_path if trainer.accelerator.is_main_process else None
@@ -262,13 +271,10 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             "state": f"{estimator.step} steps, {len(estimator)} prompts",
         }
 
-    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Times the step, where seconds are costs."""
-        self.costs.clock.go()
-
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Raises `UnsupportedError` if TRL does not train on the policy's batch."""
-        self.costs.clock.stop()
+        if self._unobserved is not None:
+            return
         begun, known = self._begun
         steps = state.global_step - begun
         if self.policy.estimator.step == known and steps >= args.steps_per_generation * self.trainer.num_iterations:

@@ -41,8 +41,9 @@ def open_next(training: Training, rollouts: int) -> None:
 
 
 def _begin(training: Training, own_ids_R: list[Id], rollouts: int) -> Step:
-    size, costs = training.trainer.num_generations, training.costs.of_step
-    return training.options.begin(training.policy, training.quotas, own_ids_R, training.pool, rollouts, size, costs)
+    size, costs, rails = training.trainer.num_generations, training.costs.of_step, training.scoring.rails
+    given = training.policy, training.quotas, own_ids_R, training.pool, rollouts, size, costs, rails
+    return training.options.begin(*given)
 
 
 def _request(step: Step) -> tuple[list[Id], bool]:

@@ -30,7 +30,7 @@ def batch_to_train_on(
     swap = None if reuse is None else reuse.substitute(output, batch)
     trained_R = batch.rewards_R if swap is None else swap.rewards_R
     if options.baseline is not None:
-        advantages_R = options.advantages(batch, trained_R)
+        advantages_R = options.advantages(batch, trained_R).values_R
         fresh_R = advantages_R.copy()
         if swap is not None:
             fresh_R[swap.rows] = 0.0  # these wrong responses are not trained on

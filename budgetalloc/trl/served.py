@@ -71,7 +71,7 @@ class Facts:
         rows: Its number of rows.
         columns: Its columns.
         indexable: Whether its rows can be chosen.
-        prompt_id: The column that is to name prompts.
+        prompt_id: The column that names prompts, if the dataset has it.
         named: Whether the dataset has that column.
         environments: Whether environments choose the task.
         tools: Whether completions hold tokens of tools.
@@ -155,15 +155,8 @@ def refusals(facts: Facts, policy: Policy, options: Options) -> Iterator[Budgeta
             f"GRPOConfig(multi_objective_aggregation={aggregation!r}) normalises each reward over equal groups. Use "
             "'sum_then_normalize', or attach uniform() without baseline=, scale= and weight=."
         )
-    if facts.environments and facts.named is False:
-        yield UnsupportedError(
-            "With environment_factory the environment's reset() chooses the task, so the text of a row alone does not "
-            f"identify a prompt. Add a column {facts.prompt_id!r} of ints or strings that names the task. If the "
-            "environment holds the data and there is no dataset, pass a placeholder: train_dataset="
-            'Dataset.from_list([{"prompt": [{"role": "user", "content": ""}], '
-            f'"{facts.prompt_id}": n}} for n in range(1000)]), and let reset({facts.prompt_id}, **_) choose the task '
-            "by it."
-        )
+    if options.baseline is not None and (unnamed := unnamed_tasks(facts)):
+        yield unnamed
     if options.generate > 1 and facts.images:
         yield UnsupportedError(
             f"The policy generates up to {options.generate} times as many rollouts as it trains on, and the train "
@@ -174,6 +167,20 @@ def refusals(facts: Facts, policy: Policy, options: Options) -> Iterator[Budgeta
         yield InputError(
             f"GRPOConfig(remove_unused_columns=True) drops the column {facts.prompt_id!r}. Set it to False."
         )
+
+
+def unnamed_tasks(facts: Facts) -> UnsupportedError | None:
+    """The error about environments that choose tasks which no column names, or None."""
+    if not facts.environments or facts.named is not False:
+        return None
+    return UnsupportedError(
+        "With environment_factory the environment's reset() chooses the task, so the text of a row alone does not "
+        f"identify a prompt. Add a column {facts.prompt_id!r} of ints or strings that names the task. If the "
+        "environment holds the data and there is no dataset, pass a placeholder: train_dataset="
+        'Dataset.from_list([{"prompt": [{"role": "user", "content": ""}], '
+        f'"{facts.prompt_id}": n}} for n in range(1000)]), and let reset({facts.prompt_id}, **_) choose the task '
+        "by it."
+    )
 
 
 def _about_the_buffer(facts: Facts) -> Iterator[UnsupportedError]:
@@ -216,8 +223,7 @@ def unaligned_saves(facts: Facts) -> str | None:
         return None
     steps, iterations, accumulated, save_steps, strategy = known
     every = steps * iterations
-    micro_steps = (save_steps if strategy == "steps" else 0) * accumulated
-    if micro_steps < 1 or not micro_steps % every:
+    if strategy != "steps" or save_steps < 1 or not save_steps * accumulated % every:  # below 1: a share of the run
         return None
     return (
         f"save_steps={save_steps} falls between two generations (one in {every} micro-steps). TRL does not save "

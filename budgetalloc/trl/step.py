@@ -9,8 +9,8 @@ from typing import Any
 from budgetalloc.errors import InputError
 from budgetalloc.training.batch import Batch
 from budgetalloc.training.ending import end_step
+from budgetalloc.training.measure import Measure
 from budgetalloc.training.metrics import share_without_spread
-from budgetalloc.training.scoring import Measure
 from budgetalloc.trl.decide import decide, open_next, open_step
 from budgetalloc.trl.generate import generate
 from budgetalloc.trl.outputs import batch_to_train_on, everyones_advantages
@@ -59,10 +59,8 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Batch]:
     )
     if training.trackers is not None:
         training.trackers.add(batch)
-    if trainer.accelerator.is_main_process:
-        training.watch.look(advantages_R)
-        if options.bounds.candidates == 1 and not options.keep_batch:
-            training.watch.look_at_prompts(step.cold_P)
+    if trainer.accelerator.is_main_process and options.bounds.candidates == 1 and not options.keep_batch:
+        training.watch.look_at_prompts(step.cold_P)
     metrics["seconds"] = time.perf_counter() - started - generating
     log(training, batch, len(rounds), metrics)
     open_next(training, len(inputs))

@@ -11,7 +11,7 @@ from budgetalloc.policies import Policy
 from budgetalloc.training.options import Options
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
-from budgetalloc.trl.served import Facts, not_a_grpo_trainer, refusals, unaligned_saves
+from budgetalloc.trl.served import Facts, not_a_grpo_trainer, refusals, unaligned_saves, unnamed_tasks
 
 logger = logging.getLogger(__name__)
 
@@ -62,13 +62,29 @@ def _attached(trainer: Any) -> list[Any]:
     return [c for c in callbacks if "AdaptiveGRPOCallback" in (cls.__name__ for cls in type(c).__mro__)]
 
 
-def check_served(trainer: Any, policy: Policy, options: Options, prompts: Prompts) -> None:
-    """Raises if uneven groups, a choice among rows, or stored responses would give wrong results."""
+def check_served(trainer: Any, policy: Policy, options: Options, prompts: Prompts, ledger: Any = None) -> str | None:
+    """Raises if uneven groups, a choice among rows, or stored responses would give wrong results.
+
+    Returns:
+        Why a policy that decides nothing cannot observe this training either: nothing tells its prompts apart. TRL then
+        trains as without the policy. None if the policy is served; where a ledger was asked for, the reason is raised.
+    """
     if not isinstance(options.buffer, SelectiveSampleBuffer | CorrectResponseBuffer | None):
         raise InputError(f"buffer={options.buffer!r}: pass a SelectiveSampleBuffer or a CorrectResponseBuffer.")
     for error in refusals(Facts.of(trainer, prompts), policy, options):
         raise error
     prompts.check()
+    if options.baseline is not None:
+        return None
+    reason = prompts.unnamed or unnamed_tasks(Facts.of(trainer, prompts)) or prompts.unnamed_row()
+    if reason is None:
+        return None
+    if ledger is not None:
+        raise UnsupportedError(f"ledger={str(ledger)!r} needs names of prompts. {reason}")
+    return (
+        f"{policy} decides nothing, and nothing tells the prompts apart: TRL trains as without it, the log has no "
+        f"budgetalloc/ metrics, and checkpoints hold no beliefs. {reason}"
+    )
 
 
 def warn_unaligned_saves(trainer: Any, prompts: Prompts) -> None:

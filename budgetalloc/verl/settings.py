@@ -1,16 +1,19 @@
 """The node `budgetalloc` of verl's configuration, as a policy and its options."""
 
 import importlib
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from budgetalloc.errors import BudgetallocError, InputError, check_flag, check_type, nearest, shown
 from budgetalloc.policies import Policy
-from budgetalloc.policies.methods import method_of, tuples
+from budgetalloc.policies.methods import policy_of, tuples
 from budgetalloc.policies.paced import Paced, plan_of
-from budgetalloc.training.options import PLAIN, Options
+from budgetalloc.training.options import PLAIN, Options, other_scale
 from budgetalloc.training.scoring import Scoring
+
+logger = logging.getLogger(__name__)
 
 _OPTIONS = (*PLAIN, "domain", "quotas")
 _KEYS = ("policy", *_OPTIONS, "pacing", "prompt_id", "ledger", "allow_dataset_change")
@@ -26,7 +29,7 @@ class Settings:
         policy: The allocation policy; with `pacing`, one whose steps have the rollouts of that plan.
         options: Candidates, bounds, advantages, success.
         scoring: Computes success from rewards.
-        prompt_id: The dataset column that names prompts; without it a prompt is named by its hash.
+        prompt_id: The dataset column that names prompts; None as in `AdaptiveGRPOCallback`.
         ledger: A file to which every rollout is appended, or None.
         allow_dataset_change: Whether a run may resume with another dataset.
 
@@ -38,7 +41,7 @@ class Settings:
     policy: Policy
     options: Options
     scoring: Scoring
-    prompt_id: str
+    prompt_id: str | None
     ledger: str | None
     allow_dataset_change: bool
 
@@ -48,7 +51,8 @@ class Settings:
 
         Args:
             given: The node's keys and values, in plain Python types.
-            deviation: verl's `algorithm.norm_adv_by_std_in_grpo`: the scale where neither user nor policy asks for one.
+            deviation: verl's `algorithm.norm_adv_by_std_in_grpo`. If False, advantages have scale "none", unless the
+                node has a `scale`.
             penalty: verl's `algorithm.use_kl_in_reward`: the total reward is the score and a penalty, and success is
                 about the score.
             ahead: Whether verl generates ahead of training, so that only a batch's own prompts are candidates.
@@ -73,13 +77,15 @@ class Settings:
         if isinstance(success, str) and success not in names:
             names = (*names, success)  # of the reward function's dictionary; not a part of the total
         options = Options.resolve(policy.needs, "group" if deviation else "none", asked)
+        if other := other_scale(policy, options):
+            logger.warning("%s", other)
         weights = [1.0 if name in (REWARD, PENALTY) else 0.0 for name in names]
         check_type("budgetalloc.ledger", given.get("ledger"), (str, type(None)), "a path")
-        check_type("budgetalloc.prompt_id", given.get("prompt_id", "prompt_id"), str, "the name of a column")
+        check_type("budgetalloc.prompt_id", given.get("prompt_id"), (str, type(None)), "the name of a column")
         allow = given.get("allow_dataset_change", False)
         check_flag("budgetalloc.allow_dataset_change", allow)
         scoring = options.scoring(names, weights, quiet=False)
-        return cls(policy, options, scoring, given.get("prompt_id", "prompt_id"), given.get("ledger"), allow)
+        return cls(policy, options, scoring, given.get("prompt_id"), given.get("ledger"), allow)
 
 
 def build(policy: Any) -> Policy:
@@ -98,11 +104,9 @@ def build(policy: Any) -> Policy:
     options = {key: value for key, value in asked.items() if key != "name"}
     module, _, function = asked["name"].rpartition(".")
     if not module:
-        return method_of(function).named(options)
+        return policy_of(function, "budgetalloc.policy", **options)
     try:
-        built = getattr(importlib.import_module(module), function)(**options)
+        build = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
         raise InputError(f"budgetalloc.policy={asked['name']!r} cannot be imported: {error}.") from error
-    check_type("budgetalloc.policy", built, Policy, "a function that returns a Policy")
-    assert isinstance(built, Policy)
-    return built
+    return policy_of(build, "budgetalloc.policy", **options)

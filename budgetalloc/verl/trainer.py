@@ -20,6 +20,7 @@ from verl.utils.dataset.rl_dataset import collate_fn
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import UnsupportedError
+from budgetalloc.logs.write import check_ledger
 from budgetalloc.policies import Step
 from budgetalloc.policies.paced import Paced, rollouts_of_steps
 from budgetalloc.training.batch import observed
@@ -53,6 +54,7 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         given = OmegaConf.to_container(OmegaConf.create(config.get(MODE) or {}), resolve=True)
         deviation, penalty = config.algorithm.get("norm_adv_by_std_in_grpo", True), config.algorithm.use_kl_in_reward
         self.settings = Settings.read(given, deviation=deviation, penalty=penalty, ahead=ahead)
+        check_ledger(self.settings.ledger)
         self.policy, self.options, self.scoring = self.settings.policy, self.settings.options, self.settings.scoring
         check_config(config, self.policy, self.options, need_critic(config), ahead=ahead)
         config.trainer.v1.trainer_mode = self.verl_mode  # which verl compares with its own modes in six places
@@ -92,7 +94,9 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
 
     def _begin(self, own_ids: list[Id], rollouts: int) -> Step:
         """The policy's next step, among the prompts of these rows of the loader, others, or the whole dataset."""
-        return self.options.begin(self.policy, self.quotas, own_ids, self._pool, rollouts, self._group)
+        return self.options.begin(
+            self.policy, self.quotas, own_ids, self._pool, rollouts, self._group, rails=self.scoring.rails
+        )
 
     def _names_of(self, batch: Any) -> list[Id]:
         """The prompt of each row of the loader's batch."""
@@ -118,11 +122,10 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         if self.options.baseline is None:
             advantages_R = transfer.advantages(batch, sessions)
         else:
-            advantages_R = self.options.advantages(self.batch)[kept_R]
+            advantages_R = self.options.advantages(self.batch).values_R[kept_R]
             batch = transfer.put_advantages(batch, sessions, advantages_R)
         given = self.policy, step.end, self.batch, advantages_R, self.scoring
         logged = end_step(*given, written=self._written, pool_size=self._pool_size, quotas=self.quotas)
-        self._watch.look(advantages_R)
         logged["seconds"] = self._seconds + time.perf_counter() - started
         metrics.update({f"budgetalloc/{key}": value for key, value in logged.items()})
         return batch

@@ -1,7 +1,7 @@
 """A hook of mkdocs: files of the repository as pages of the site, at their own paths, so that nothing is copied.
 
-A relative link between two files of the repository is the same link on the site, without docs/; a link to a file that
-is not a page gets the file itself. A notebook becomes a page from its stored outputs. A link to a place of the
+The relative links of every page are those that work in the repository, and become links of the site. A link to a file
+that is not a page gets the file itself. A notebook becomes a page from its stored outputs. A link to a place of the
 repository that the site does not have is shown as text.
 """
 
@@ -45,22 +45,23 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Links to notebooks lead to their pages; links to what the site does not have become text."""
-    if page.file.src_uri in WIDE:
+    """Turns links of the repository into links of the site; those to what the site does not have become text."""
+    name = page.file.src_uri
+    if name in WIDE:
         page.meta["hide"] = ["toc"]
-    folder = dirname(page.file.src_uri)
+    folder = dirname(name if page.file.generated_by else f"docs/{name}")  # in the repository
 
     def mended(link: re.Match[str]) -> str:
         picture, text, target, anchor = link.groups(default="")
-        target = re.sub(r"\.ipynb$", ".md", target)
         path = normpath(join(folder, target))
-        if path.startswith("docs/") and files.get_file_from_path(page_of_docs := path.removeprefix("docs/")):
-            path, target = page_of_docs, relpath(page_of_docs, folder or ".")
-        if files.get_file_from_path(path) is None and (ROOT / path).exists():
+        place = re.sub(r"\.ipynb$", ".md", path.removeprefix("docs/"))  # on the site
+        if files.get_file_from_path(place) is not None:
+            return f"{picture}[{text}]({relpath(place, dirname(name) or '.')}{anchor})"
+        if (ROOT / path).exists():
             return text if "`" in text else f"`{text}`"
-        return f"{picture}[{text}]({target}{anchor})"
+        return link[0]
 
-    return LINK.sub(mended, markdown) if page.file.generated_by else markdown
+    return LINK.sub(mended, markdown)
 
 
 def notebook(book: dict[str, Any], name: str) -> tuple[str, dict[str, bytes]]:

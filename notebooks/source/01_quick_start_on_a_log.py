@@ -85,8 +85,7 @@ waste = run.waste
 time = waste.over_time(40)
 middle = [(row["first"] + row["last"]) / 2 for row in time]
 KINDS = {"mixed": ("C0", "mixed"), "all_fail": ("C2", "all fail"), "all_pass": ("C5", "all pass")}
-KINDS |= {"tied": ("0.6", "all equal, in between"), "single": ("C4", "single, not as predicted")}
-KINDS |= {"expected": ("0.8", "single, as predicted")}
+KINDS |= {"tied": ("0.6", "tied"), "single": ("C4", "single rollouts")}
 seen = [kind for kind in KINDS if any(row[kind] for row in time)]
 figure, axis = plt.subplots(figsize=(8.5, 3.8))
 axis.stackplot(
@@ -125,26 +124,24 @@ print(f"half of the waste was in {half} of {len(order)} prompts ({half / len(ord
 # (or unlearned) during the run lie in between: their rollouts were wasted while all failed, and again when all passed.
 # The grey line on the right shows waste that is spread evenly over the prompts.
 #
-# ## Could the waste have been predicted?
+# ## Could success have been predicted?
 #
-# Before each group, a belief from the earlier steps forecasts whether the group will be wasted. The report has the
-# table; this is the same as a picture:
+# Before each step, a belief from the earlier steps forecasts the success of each rollout. The report has the table;
+# this is the same as a picture:
 
 # %%
-tenths = waste.foresight.deciles()
+tenths = waste.forecast.deciles()
 figure, axis = plt.subplots(figsize=(5, 3.8))
 axis.plot([0, 1], [0, 1], color="0.6", linewidth=1)
-x, y = [row["predicted"] for row in tenths], [row["wasted"] for row in tenths]
+x, y = [row["predicted"] for row in tenths], [row["success"] for row in tenths]
 axis.plot(x, y, color="C0", linewidth=1)
-axis.scatter(x, y, s=[400 * row["groups"] / waste.foresight.groups + 10 for row in tenths], color="C0", zorder=3)
-axis.set(
-    xlabel="forecast chance that the group is wasted", ylabel="share that was", xlim=(-0.02, 1.02), ylim=(-0.02, 1.02)
-)
+axis.scatter(x, y, s=[400 * row["rollouts"] / waste.rollouts + 10 for row in tenths], color="C0", zorder=3)
+axis.set(xlabel="predicted success of a rollout", ylabel="success that was", xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
 plt.show()
 
 # %% [markdown]
-# The larger a point, the more groups. On the grey line the forecasts are calibrated; points above the line on the left
-# are waste that was not predicted. Notebook 02 shows how to match the belief to your run.
+# The larger a point, the more rollouts. On the grey line the forecasts are calibrated. Notebook 02 shows how to match
+# the belief to your run.
 #
 # ## What other policies would have drawn
 
@@ -169,7 +166,7 @@ for row in rows:
 # step, so mixed groups do not describe it. The signal on the right is defined for all policies.
 #
 # **What a replay cannot tell**: whether the language model would have learned more. In a replay, learning does not
-# react to the allocation, and the share of mixed groups ranks policies differently from training (notebook 05). If much
-# of your run was wasted, and the waste could be predicted, a training run with `AdaptiveGRPOCallback` is worth trying.
+# react to the allocation, and the share of mixed groups ranks policies differently from training (notebook 05). No
+# figure of a log decides this: compare a training run with `AdaptiveGRPOCallback` with one with `uniform()`.
 #
 # Next: 02 beliefs, 03 values and solvers, 04 ablations on a log, 05 ablations on training, 06 your own policy.

@@ -119,14 +119,15 @@ for name, value in VALUES.items():
 display(pd.DataFrame(proofs, index=["greedy", "HiGHS", "bound that HiGHS proved", "search ended"]).T)
 
 # %% [markdown]
-# The totals are equal, up to the tolerance of HiGHS. That is why `greedy` is the default: it is exact for
+# The totals are equal, up to the tolerance of HiGHS. That is why `greedy` is the default: with a floor it is exact for
 # all values of this package, and far faster (`benchmarks/solvers.py` measures how much).
 #
-# ## Where greedy is not exact
+# ## Values that are not concave
 #
 # Suppose that a prompt counts only if it gives at least four correct answers, for example to fine-tune on them. The
-# first three rollouts are then worth nothing: the value is not concave. `greedy` replaces it by its concave hull, opens
-# whole groups, and repairs what is left over at the end.
+# first three rollouts are then worth nothing: the value is not concave. `greedy` replaces it by its concave hull and
+# opens whole groups. If the last one does not fit, it searches exactly among the prompts at the margin, by dynamic
+# programming.
 
 
 # %%
@@ -155,9 +156,8 @@ plt.show()
 print(f"greedy gets {min(gaps):.3f} to {max(gaps):.3f} of the bound, on average {np.mean(gaps):.3f}")
 
 # %% [markdown]
-# If whole groups fill the budget, `greedy` is optimal here too. Otherwise a few rollouts do not fit into any group, and
-# the loss against the bound is at most one block of one prompt. With a real batch of hundreds of prompts that is small;
-# with few prompts or large groups, use HiGHS.
+# The search takes in all prompts of a small problem, which is then solved exactly, and the nearest ones of a large one,
+# where the loss is at most one block of one prompt. The docstring of `ba.greedy` says how small is small.
 #
 # ## What greedy refuses
 #
@@ -217,9 +217,9 @@ plt.show()
 #
 # | you have | solver |
 # |---|---|
-# | a budget in rollouts (with quotas, too) *or* in tokens, a concave value, as those of this package | `ba.greedy` |
+# | a budget in rollouts (with quotas, too) *or* in tokens | `ba.greedy` |
 # | weights and no value, such as Neyman's | `ba.proportional` |
-# | rollouts *and* tokens, a limit on prompts, or a value that is not concave and few prompts | `ba.highs` |
+# | rollouts *and* tokens, or a limit on prompts | `ba.highs` |
 # | a doubt about the result of any of them | `ba.certify`, and compare with its bound |
 #
 # `ba.knapsack(value=..., solver=...)` and `ba.thompson(value=..., solver=...)` take both as arguments.

@@ -16,7 +16,8 @@ from matplotlib import pyplot as plt
 
 import budgetalloc as ba
 from budgetalloc import testing
-from budgetalloc.offline.compare import compare, interval
+from budgetalloc.offline.compare import compare
+from budgetalloc.offline.intervals import interval
 from budgetalloc.offline.worlds import U_SHAPE, Task
 from budgetalloc.policies import Needs, Policy
 from budgetalloc.policies.compose import spend

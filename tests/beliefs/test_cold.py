@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from one_step import advantages_of_step
 
 import budgetalloc as ba
 from budgetalloc.beliefs.cold import warmed
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.posterior import Beta
-from budgetalloc.policies.advantages import batch_advantages
 
 COLD = ba.Budget(8, floor=0, min_group=1)
 
@@ -35,7 +35,7 @@ def test_the_evidence_of_a_known_prompt_counts_with_the_prior_of_first_visits():
     got = warmed(belief_R, PRIOR, cold_R, success_R, np.arange(2), (5.0, 9.0))
     assert got.mean == pytest.approx([(4.7 + 0.6 * m) / 7.0, 0.6 * m / 2.6])
     assert got.alpha_P + got.beta_P == pytest.approx([7.0, 2.6])
-    firm = warmed(belief_R, PRIOR, cold_R, success_R, np.arange(2), (5.0, 9.0), spread=0.1)
+    firm = warmed(belief_R, PRIOR, cold_R, success_R, np.arange(2), (5.0, 9.0), share=0.1)
     assert firm.mean == pytest.approx([(4.7 + 0.06 * m) / 6.46, 0.06 * m / 2.06])
     unseen = warmed(belief_R, PRIOR, cold_R, success_R, np.arange(2), (0.0, 0.0))
     assert unseen.mean == pytest.approx(belief_R.mean)
@@ -61,17 +61,20 @@ def test_the_baseline_does_not_depend_on_the_own_reward(scale, given_success):
     def advantages(success):
         belief_R = step.baseline_belief(ids_R, success)
         rewards = 0.2 + 0.8 * np.array(success) if given_success else success
-        given = {"success_R": success} if given_success else {}
-        return batch_advantages(rewards, ids_R, "posterior", scale, belief_R=belief_R, **given)
+        given = {"success_R": success, "reward_range": (0.2, 1.0)} if given_success else {}
+        return advantages_of_step(rewards, ids_R, "posterior", scale, belief_R=belief_R, **given)
 
     for row in range(5):
         for rest in itertools.product([0.0, 1.0], repeat=4):
             if len(set(rest)) == 1:
                 continue  # where all rewards are equal, nothing is to be learned
-            zero, half, one = (advantages([*rest[:row], own, *rest[row:]])[row] for own in (0.0, 0.5, 1.0))
-            assert half == pytest.approx((zero + one) / 2, abs=1e-9)
+            zero, one = (advantages([*rest[:row], own, *rest[row:]])[row] for own in (0.0, 1.0))
             if scale == "none":
                 assert one - zero == pytest.approx(0.8 if given_success else 1.0)
+            else:  # (0 - b) / d and (1 - b) / d: the deviation d follows from b alone
+                assert one > 0 > zero
+                b = -zero / (one - zero)
+                assert one - zero == pytest.approx(1 / np.sqrt(max(b * (1 - b), 0.0475)), rel=1e-3)
 
 
 @given(
@@ -103,7 +106,7 @@ def test_a_pool_of_hard_prompts_met_once_each_gives_hardly_a_gradient():
         success_R = (rng.random(64) < 0.02).astype(float)
         step.observe(ids, success_R)
         belief_R = step.baseline_belief(ids, success_R)
-        advantages = batch_advantages(success_R, ids, "posterior", "none", belief_R=belief_R)
+        advantages = advantages_of_step(success_R, ids, "posterior", "none", belief_R=belief_R)
         step.end()
         if not success_R.any():
             assert not advantages.any()

@@ -100,6 +100,23 @@ def test_rescaled_evidence_is_that_of_rescaled_successes(successes, scale, share
         assert got.step == expected.step
 
 
+@given(
+    st.one_of(
+        st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=20),
+        st.tuples(st.floats(0, 1), st.integers(1, 20)).map(lambda given: [given[0]] * given[1]),
+    ),
+    st.floats(0.01, 100),
+    st.floats(-50, 50),
+)
+def test_successes_of_0_and_1_and_equal_ones_are_clipped_exactly(successes, scale, shift):
+    """As a learned range shrinks: each new success is clipped to [0, 1]."""
+    got, expected = learned([[("a", u) for u in successes]]), learned([])
+    got.rescale(scale, shift)
+    expected.observe(["a"] * len(successes), np.clip(scale * np.array(successes) + shift, 0, 1))
+    for name in ("evidence", "graded"):
+        np.testing.assert_allclose(got.state_dict()[name], expected.state_dict()[name], atol=1e-6)
+
+
 @settings(max_examples=50)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=9), st.floats(0.01, 100), st.floats(-50, 50))
 def test_any_new_scale_leaves_evidence_that_is_possible(successes, scale, shift):
@@ -158,7 +175,7 @@ def test_a_move_keeps_the_share_of_the_largest_spread(graded, before, after, exp
     ("sums", "scale", "shift", "expected"),
     [
         ((2.5, 1.5, 0.25), 0.4, 0.3, (2.2, 1.8, 0.88)),  # 1, 1, 0.5, 0 -> 0.7, 0.7, 0.5, 0.3
-        ((3.0, 1.0, 0.0), 2.0, 0.0, (4.0, 0.0, 0.0)),  # above 1: clipped
+        ((3.0, 1.0, 0.0), 2.0, 0.0, (3.0, 1.0, 0.0)),  # 2, 2, 2, 0: each is clipped, and not their sum
         ((3.0, 1.0, 0.0), 1.0, -1.0, (0.0, 4.0, 0.0)),
         ((2.0, 2.0, 1.5), 1.0, 0.0, (2.0, 2.0, 1.0)),  # at most that of equal successes
         ((0.3, 0.2, 0.1), 1.0, 0.0, (0.3, 0.2, 0.1)),

@@ -46,7 +46,33 @@ def test_summary_of_a_policy_twice_as_fast(table):
     assert cells["to uniform's end"].startswith("0.50 (")
     assert cells["mean less uniform's"] == "+0.200 (0.200 to 0.200)"
     assert table.summary(slow, slow, rollouts)["to uniform's end"].startswith("1.00 (")
-    assert table.summary(slow - 0.1, slow, rollouts)["to uniform's end"] == "never (inf to never)"
+    assert table.summary(slow - 0.1, slow, rollouts)["to uniform's end"] == "never (beyond the run)"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [2, 3, 5, 10])
+def test_the_interval_of_a_share_covers_it(table, seeds):
+    """Curves that rise as lines: the policy's reaches the end of uniform's after 0.6 of the rollouts."""
+    rng = np.random.default_rng(seeds)
+    rollouts = np.linspace(0, 100, 5)
+    covered = []
+    for _ in range(1500):
+        level, own, base = rng.normal(0, 0.05, (3, seeds, 1))
+        curves = 0.4 + 0.005 * rollouts + level + own, 0.4 + 0.003 * rollouts + level + base
+        _, low, high = table.shares(*curves, rollouts)
+        covered.append(low <= 0.6 <= high)
+    assert np.mean(covered) == pytest.approx(0.95, abs=0.025)
+
+
+def test_a_share_that_may_lie_beyond_the_run_ends_in_never(table):
+    rollouts = np.linspace(0, 100, 11)
+    ends = np.array([0.70, 0.80, 0.90])  # of the base; the policy's mean curve reaches their mean, 0.8, at 0.8
+    base = np.tile(ends[:, None], 11)
+    own = np.tile(0.4 + 0.005 * rollouts, (3, 1))
+    assert table.share_with_interval(table.shares(own, base, rollouts)) == "0.80 (0.303 to never)"
+    assert table.share_with_interval(table.shares(own, base + 0.2, rollouts)) == "never (0.703 to never)"
+    assert table.share_with_interval(table.shares(own, base + 0.9, rollouts)) == "never (beyond the run)"
+    assert table.share_with_interval(table.shares(own[:1], base[1:2], rollouts)) == "0.80 (one seed)"
 
 
 def run_to(end, policy="x", mix="m", rate=3e-4, seed=100, **more):
@@ -131,8 +157,10 @@ def test_uniform_is_compared_at_its_best_group_size(table):
     rows += [row("uniform4", 3e-4, 100, 0.65), row("uniform4", 3e-4, 101, 0.61), row("uniform2", 3e-4, 100, 0.8)]
     assert table.best_uniform(rows, "m", ["uniform", "uniform4", "adaptive"]) == "uniform4"
     assert table.best_uniform(rows, "m", ["uniform", "adaptive"]) == "uniform"
-    curves = {"uniform": {0: np.zeros(3)}, "uniform4": {0: np.full(3, 0.2)}, "adaptive": {0: np.full(3, 0.5)}}
-    assert table.over_mixes({"m": curves}, "adaptive", table.BEST, {"m": "uniform4"}) == "+0.300 (0.300 to 0.300)"
+    levels = {"uniform": (0.0, 0.0), "uniform4": (0.2, 0.2), "adaptive": (0.4, 0.6)}
+    curves = {name: {seed: np.full(3, level) for seed, level in enumerate(of)} for name, of in levels.items()}
+    gain = table.over_mixes({"m": curves}, "adaptive", table.BEST, {"m": "uniform4"})
+    assert gain == "+0.300 (-0.971 to 1.571)"  # 0.3 -+ 12.706 * 0.1
 
 
 def test_other_measures_are_printed_of_the_runs_that_recorded_them(table):
@@ -202,7 +230,10 @@ def test_the_verdict_on_runs_of_known_success(table):
     def seeds(policy, mix, gain, end):
         return [row(policy, mix, seed, gain, end) for seed in (0, 1, 2, 100)]
 
-    rows = seeds("uniform", "fast", 0.001, 0.8) + seeds("adaptive", "fast", 0.004, 0.9)
+    rows = [row("uniform", "unsure", seed, 0.001, 0.8) for seed in (0, 1, 2, 100)]
+    rows += [row("adaptive", "unsure", at, 0.0002 + 0.001 * at, 0.71 + 0.1 * at) for at in (0, 1, 2)]
+    rows.append(row("adaptive", "unsure", 100, 0.001, 0.8))
+    rows += seeds("uniform", "fast", 0.001, 0.8) + seeds("adaptive", "fast", 0.004, 0.9)
     rows += seeds("uniform", "slow", 0.002, 0.8) + seeds("adaptive", "slow", 0.001, 0.7)
     rows += [*seeds("uniform2", "fast", 0.002, 0.85), row("uniform", "new", 100, 0.001, 0.8)]
     rows += [{**run, "steps": 75} for name in ("uniform", "adaptive") for run in seeds(name, "short", 0.001, 0.8)]
@@ -210,10 +241,50 @@ def test_the_verdict_on_runs_of_known_success(table):
     fast = "| fast | 3 | 0.400 | 2, 0.0001 | 0.550 | 0.850 | 0.0001 | 0.700 | 0.900 | +0.150 (0.150 to 0.150) | +0.050"
     assert f"{fast} (0.050 to 0.050) | 0.50 (0.500 to" in text
     assert "| slow | 3 | 0.400 | 8, 0.0001 | 0.550 | 0.800 | 0.0001 | 0.475 | 0.700 | -0.075 (-0.075 to" in text
-    assert "Geometric mean of the shares: 0.71 (" in text  # of 0.5, and of 1 where it is never reached
-    for line in ("mean may be lower", "pass@64 is lower", "never reached"):
-        assert f"{line}: slow." in text
-    assert "fewer than two seeds: new, short." in text
+    unsure = "| unsure | 3 | 0.400 | 8, 0.0001 | 0.475 | 0.800 | 0.0001 | 0.490 | 0.810 | +0.015 (-0.171 to 0.201)"
+    assert f"{unsure} | +0.010 (-0.238 to 0.258) | 0.83 (" in text
+    assert text.splitlines()[-4:] == [
+        "- **Mean success over the run**: higher on 1 of 3 mixes, by 0.150. Lower on 1, by 0.075 (`slow`). "
+        "No difference was seen on 1 (`unsure`).",
+        "- **Coverage at the end (pass@64)**: higher on 1 of 3 mixes, by 0.050. Lower on 1, by 0.100 (`slow`). "
+        "No difference was seen on 1 (`unsure`).",
+        "- **Rollouts to uniform's final success**: 0.75 (0.306 to 1.824) of uniform's, as a geometric mean over the "
+        "mixes. Never reached on 1 (`slow`), counted as 1.",
+        "- **Left out** (fewer than two seeds of 150 steps): `new`, `short`.",
+    ]
+
+
+def test_the_short_table_is_the_long_one_with_fewer_columns(table):
+    module = importlib.import_module("verdict")  # beside table.py
+
+    rows = [
+        run | {"steps": 150, "curve": [{**run["curve"][0]}, {**run["curve"][1], "rollouts": 38400}]}
+        for seed in (0, 1, 100)
+        for run in (run_to(0.4, "uniform", seed=seed, pass64=0.5), run_to(0.6, "adaptive", seed=seed, pass64=0.7))
+    ]
+    long, short = (module.verdict(rows, "adaptive", short).splitlines()[2] for short in (False, True))
+    assert long == (
+        "| m | 2 | 0.200 | 8, 0.0003 | 0.300 | 0.500 | 0.0003 | 0.400 | 0.700 | +0.100 (0.100 to 0.100) "
+        "| +0.200 (0.200 to 0.200) | 0.50 (0.500 to 0.500) |"
+    )
+    assert short == "| m | 0.200 | 0.300 | 0.400 | +0.100 (0.100 to 0.100) | 0.500 | 0.700 |"
+
+
+def test_what_a_script_prints_takes_the_place_of_what_it_printed_before(table):
+    replaced = importlib.import_module("pages").replaced
+    page = "# Page\n\n## One\n\nWords.\n\n| a |\n|---|\n| 1 |\n| 2 |\n\n| a |\n|---|\n\n- Best: 2."
+    page += "\n\n## Two\n\n- Best: 0.\n"
+    first, second = "| a |\n|---|\n| 3 |", "| a |\n|---|\n| 4 |"
+    new = replaced(page, "## One", f"{first}\n\n{second}\n\n- Best: 6.")
+    assert new == f"# Page\n\n## One\n\nWords.\n\n{first}\n\n{second}\n\n- Best: 6.\n\n## Two\n\n- Best: 0.\n"
+    assert replaced(new, "## One", f"{first}\n\n{second}\n\n- Best: 6.") == new
+    for heading, text, error in (
+        ("## Three", first, "No section '## Three'"),
+        ("## Two", first, "No table in '## Two'"),
+        ("## Two", "- Worst: 1.", "0 lines in '## Two' begin with '- Worst:'"),
+    ):
+        with pytest.raises(SystemExit, match=error):
+            replaced(page, heading, text)
 
 
 def test_rivals_are_those_with_runs_on_all_mixes_or_on_those_that_are_named(table):

@@ -70,12 +70,12 @@ def test_the_pool_learns_from_earlier_steps_only(predict):
     assert np.unique(alpha[log.visit_G == 0]).tolist() == [0.5]
 
 
-def test_the_interval_resamples_prompts(predict):
+def test_the_interval_is_over_prompts(predict):
     """Groups of one prompt are alike: 20 prompts of 50 equal groups are 20 observations, not 1,000."""
     level = np.random.default_rng(0).normal(size=20)
     mean, low, high = predict.mean_over_prompts(np.repeat(level, 50), np.repeat(np.arange(20), 50))
     assert mean == pytest.approx(level.mean())
-    assert high - low == pytest.approx(2 * 1.96 * level.std() / math.sqrt(20), rel=0.1)
+    assert high - low == pytest.approx(2 * 2.093 * level.std(ddof=1) / math.sqrt(20), rel=1e-3)
     assert predict.mean_over_prompts(np.ones(6), np.array([0, 0, 0, 1, 1, 2])) == (1.0, 1.0, 1.0)
 
 

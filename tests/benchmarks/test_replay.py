@@ -101,7 +101,7 @@ def test_share_and_its_interval(replay):
     level = np.random.default_rng(0).normal(size=10)
     part, low, high = replay.share(base + 10 * np.repeat(level, 12), base, best, sweep_S)
     assert part == pytest.approx(level.mean())
-    assert high - low == pytest.approx(2 * 1.96 * level.std() / math.sqrt(10), rel=0.35)
+    assert high - low == pytest.approx(2 * 2.262 * level.std(ddof=1) / math.sqrt(10), rel=1e-3)
 
 
 def test_the_model_is_tried_on_visits_that_it_has_not_seen(replay):

@@ -306,7 +306,7 @@ def test_report_says_what_is_true_of_the_log(log, tmp_path, capsys):
     status, out, errors = said(capsys, "report", log, "--json", *words)
     answer = json.loads(out)
     assert (status, errors) == (0, f"Written: {page}\n")
-    assert (answer["version"], answer["kind"], answer["rollouts"]) == (1, "ledger", 12 * 64)
+    assert (answer["version"], answer["kind"], answer["rollouts"]) == (2, "ledger", 12 * 64)
     assert (answer["share_all_fail"], answer["share_all_pass"], answer["share_mixed"]) == (0.25, 0.25, 0.5)
     assert answer["wasted_tokens"] == 12 * 32 * 10
     assert [row["policy"] for row in answer["policies"]] == ["uniform", "knapsack"]
@@ -470,7 +470,7 @@ def test_recipes_are_listed_and_printed(capsys):
         assert (status, out, errors) == (0, (ROOT / recipe.file).read_text(), "")
     status, out, errors = said(capsys, "recipe", "trll")
     assert (status, out, errors.count("\n")) == (1, "", 1)
-    assert "'trll': no such recipe. The recipes are trl, " in errors
+    assert "'trll': no such recipe. The recipes are first_run, trl, " in errors
 
 
 def test_every_script_and_every_configuration_is_a_recipe():

@@ -70,6 +70,8 @@ def test_once_shows_what_there_is(tmp_path, capsys):
     assert main(["watch", str(tmp_path), "--once"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("step 2  ")
+    for label, share in (("in mixed groups", 66.7), ("single rollouts", 33.3), ("without gradient", 0.0)):
+        assert any(row.split(label)[1].split()[0] == str(share) for row in out.splitlines() if label in row), label
     assert "9 rollouts, 2 prompts met, 45 tokens" in out
     assert "held-out reward      0.250  after 3 steps" in out
     assert "judge by held-out prompts" in out
@@ -99,3 +101,14 @@ def test_two_ledgers_in_a_folder_are_named(tmp_path, capsys):
         append(tmp_path / f"{name}.jsonl", 0)
     assert main(["watch", str(tmp_path), "--once"]) == 1
     assert "holds 2 ledgers: give one of one.jsonl, other.jsonl." in capsys.readouterr().err
+
+
+def test_the_newest_figure_lies_between_the_lowest_and_the_highest(tmp_path, capsys, monkeypatch):
+    """The course has fewer characters than the run has steps, each a mean; the ends are those of single steps."""
+    monkeypatch.setenv("COLUMNS", "80")
+    writer = ba.LedgerWriter(tmp_path / "ledger.jsonl")
+    for step in range(100):
+        writer.append(step, ["a"], [float(step % 2)], [4], [0.3], [1])
+    assert main(["watch", str(tmp_path), "--once"]) == 0
+    row = next(text for text in capsys.readouterr().out.splitlines() if "brier" in text)
+    assert row.split()[1:5] == ["0.490", "0.090", "to", "0.490"]

@@ -51,6 +51,25 @@ def test_code_prints_what_the_page_says(name, tmp_path, monkeypatch):
                 assert said.getvalue().split() == output.split(), code
 
 
+def test_the_first_block_of_getting_started_is_the_first_run():
+    """`tests/integrations/test_examples.py` runs it."""
+    kind, code, output = BLOCK.findall(text_of("start.md"))[0]
+    assert kind == "py"
+    assert code == (ROOT / "integrations/trl/first_run.py").read_text(encoding="utf-8")
+    assert len([line for line in code.splitlines() if line.strip()]) <= 44
+    assert re.findall(r"^(?:policy|uniform|adaptive)\b", output, re.MULTILINE) == ["policy", "uniform", "adaptive"]
+
+
+def test_getting_started_installs_the_tested_versions():
+    commands = [line.strip() for line in text_of("start.md").splitlines() if line.startswith("    pip install")]
+    tested = [command for command in commands if "-c constraints.txt" in command]
+    assert [command.split("constraints.txt ")[1].split()[0] for command in tested] == ["torch", "'.[trl]'"]
+    pinned = {line.split("==")[0] for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
+    assert {"torch", "trl", "transformers"} <= pinned
+    for page in ("docs/cli.md", "integrations/README.md", "integrations/trl/README.md"):
+        assert "start.md#install)" in (ROOT / page).read_text(encoding="utf-8"), page
+
+
 def test_code_that_is_not_run_compiles():
     for name in names:
         for kind, code, _ in BLOCK.findall(text_of(name)):

@@ -4,11 +4,15 @@
 so many new files for each test and says how many there were.
 """
 
+import contextlib
 import copy
 import gzip
+import io
 import json
 import os
+import re
 import tempfile
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import budgetalloc as ba
+from budgetalloc.cli.__main__ import main
 from budgetalloc.logs.open import KINDS, open_log
 
 FILES = Path(__file__).parent / "kinds" / "files"
@@ -47,6 +52,22 @@ def outcome(path, **asked):
     except ba.BudgetallocError as error:
         refused = str(error)
     assert refused.replace("\n", "").isprintable()
+
+
+def shown(path, *more):
+    """Reports the log, and watches it; returns the exit statuses. A warning of numpy is an error here."""
+    report = ["report", str(path), "--no-replay", *more]
+    statuses = []
+    for command in (report, [*report, "--json"], ["watch", str(path), "--once"], [*report[:2], str(path), *more]):
+        said, errors = io.StringIO(), io.StringIO()
+        with warnings.catch_warnings(), contextlib.redirect_stdout(said), contextlib.redirect_stderr(errors):
+            warnings.simplefilter("error")
+            statuses.append(main(command))
+        assert (statuses[-1] == 0) == bool(said.getvalue()), command
+        assert errors.getvalue().count("\n") <= 1
+        assert not re.search(r"\bnan\b", said.getvalue()), said.getvalue()
+    assert set(statuses) <= {0, 1}
+    return statuses
 
 
 HOSTILE = [None, True, "", "x", "1", "\x1b[2J", "\ud800", float("inf"), float("nan"), -float("inf"), 1e19, 1e300, -1, 0]
@@ -175,6 +196,39 @@ def test_json_lines(tmp_path, data, name, options, packed):
     outcome(path, **options)
     if "kind" not in options:
         outcome(tmp_path, **options)
+
+
+ODD = [0, 1, 0.5, -1, None, "NaN", "-Infinity", "1e400", 1e308, -1e308, 1e300, 5e-324, 2, [1, 0], [1], [], "1"]
+numbers = st.sampled_from(ODD)
+
+
+@fuzzed
+@given(st.data())
+def test_a_damaged_ledger_is_reported_and_watched(tmp_path, data):
+    """A good ledger in which some numbers were replaced: both commands answer, or say in one line what is wrong."""
+    keys = ["reward", "predicted", "length", "count", "success", "decision", "step", "id", "reward_range"]
+    lines = []
+    for k in range(data.draw(st.integers(1, 8))):
+        row = {"step": k // 2, "id": "ab"[k % 2], "reward": k % 3 / 2, "length": 3, "predicted": 0.5, "count": 1}
+        for key in data.draw(st.lists(st.sampled_from(keys), max_size=2)):
+            row[key] = data.draw(numbers) if key != "reward_range" else [data.draw(numbers), data.draw(numbers)]
+        if "reward_range" in row:
+            lines.append(json.dumps({"reward_range": row.pop("reward_range")}))
+        lines.append(json.dumps(row))
+    text = "\n".join(lines) + "\n"
+    for name in ("NaN", "-Infinity", "1e400"):
+        text = text.replace(f'"{name}"', name)
+    path = tmp_path / "ledger.jsonl"
+    path.write_text(text)
+    shown(path)
+
+
+@fuzzed
+@given(damaged_records("ledger"))
+def test_records_that_may_be_no_ledger_are_reported_and_watched(tmp_path, content):
+    path = tmp_path / "ledger.jsonl"
+    path.write_bytes(content.encode("utf-8", "surrogatepass"))
+    shown(path, "--kind", "ledger")
 
 
 # Tables

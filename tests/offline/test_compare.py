@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 import budgetalloc as ba
 from budgetalloc import BudgetError, InputError, Replay, testing
-from budgetalloc.offline.compare import FIGURES, compare, comparisons, interval, summarise
+from budgetalloc.offline.compare import FIGURES, compare, comparisons, summarise
 from budgetalloc.offline.figures import mixed_bounds
+from budgetalloc.offline.intervals import interval
 from budgetalloc.offline.visits import discount
 from budgetalloc.policies import Needs, Policy
 from budgetalloc.policies.methods import METHODS
@@ -189,13 +190,6 @@ def test_steps_of_different_sizes_weigh_by_their_rollouts():
     assert np.isnan(row["reward_low"])
 
 
-def test_the_interval_is_students():
-    """Covers the mean of normal values 95 times in 100, with four seeds."""
-    rng = np.random.default_rng(0)
-    low, high = np.array([interval(row) for row in rng.normal(size=(4000, 4))]).T
-    assert np.mean((low < 0) & (high > 0)) == pytest.approx(0.95, abs=0.015)
-
-
 def test_progress_is_told():
     told = []
     run = comparisons(KINDS, LOG, 48, seeds=[0, 1], steps=2, workers=2, progress=lambda *x: told.append(x))
@@ -247,7 +241,11 @@ def test_steps_and_prompts_are_the_logs_own():
         (lambda: comparisons(KINDS, LOG, 48, steps=0), "steps=0"),
         (lambda: comparisons(KINDS, LOG, 48, workers=0), "workers=0"),
         (lambda: list(comparisons(KINDS, LOG, 48, prompts=99)), "prompts=99: use an integer from 1 to 12"),
-        (lambda: list(comparisons({"x": lambda seed: 3}, LOG, 48)), r"policies\['x'\] is 3 of type int"),
+        (
+            lambda: list(comparisons({"x": lambda seed: 3}, LOG, 48)),
+            r"policies\['x'\].* returned 3 of type int: give",
+        ),
+        (lambda: list(comparisons({"x": "unifrm"}, LOG, 48)), r"'unifrm' is unknown, did you mean uniform\?"),
     ],
 )
 def test_errors_name_the_argument(make, text):
@@ -269,3 +267,16 @@ def test_a_logged_run_of_a_language_model():
     assert table.loc["thompson", "mixed"] > 1.5 * table.loc["uniform", "mixed"]  # from the whole pool
     assert table.loc["thompson", "modelled"] > table.loc["uniform", "modelled"]
     assert 0.85 < discount(log) < 0.93
+
+
+def test_the_signal_of_graded_rewards_is_their_variance():
+    """0.45 and 0.55 have a deviation of 0.05: the signal was 4 p (1-p) = 1, and is 4 * 0.05^2 = 0.01."""
+    rewards_R = np.tile([0.45, 0.55], 32)
+    log = ba.Ledger(np.repeat(np.arange(4), 16), ["a", "a", "b", "b"] * 16, rewards_R, *np.zeros((3, 64)))
+    seen = next(iter(comparisons({"uniform": ba.uniform()}, log, 8, seeds=[0], workers=1)))
+    assert seen["signal"] == pytest.approx(0.01)
+
+
+def test_a_policy_may_be_the_name_of_a_method():
+    runs = [list(comparisons({"x": given}, LOG, 48, seeds=[3], workers=1)) for given in ("thompson", ba.thompson)]
+    assert runs[0] == runs[1]

@@ -42,7 +42,7 @@ def test_each_logged_reward_is_drawn_once_before_the_model_answers(seed):
     assert sorted(rewards_R[::2]) == [0.25, 0.5, 0.75, 1.0]
     assert sorted(rewards_R[1::2]) == [0, 0, 0, 1]
     assert (world.drawn, world.modelled) == (8, 0)
-    assert set(world.rollout(["b"] * 3 + [7] * 4)) <= {0, 1}
+    assert set(world.rollout(["b"] * 3 + [7] * 4)) <= {0, 0.25, 0.5, 0.75, 1}
     assert (world.drawn, world.modelled) == (10, 5)
     world.sweep = 1
     assert sorted(world.rollout(["a", "a", "a", "a", 7, 7, 7])) == [0, 0, 1, 1, 1, 1, 1]
@@ -281,3 +281,37 @@ def broken(**columns):
 def test_errors_name_the_argument(make, text):
     with pytest.raises(InputError, match=text):
         make()
+
+
+graded = st.lists(
+    st.lists(st.sampled_from([0.0, 0.1, 0.5, 0.9, 1.0, NAN]), min_size=1, max_size=3), min_size=1, max_size=4
+)
+
+
+@given(graded, graded, st.integers(0, 20), st.integers(0, 9))
+def test_a_graded_log_is_answered_with_rewards_that_the_prompt_had(one, other, rollouts, seed):
+    visits = {"a": [*one, [0.5]], "b": [*other, [0.3]]}
+    world = Replay(ledger(visits), seed=seed)
+    for sweep in range(world.sweeps):
+        world.sweep = sweep
+        for name, of_prompt in visits.items():
+            near = [x for visit in of_prompt[max(min(sweep, len(of_prompt) - 1) - 2, 0) : sweep + 3] for x in visit]
+            near = {x for x in near if x == x} or {x for visit in of_prompt for x in visit if x == x}
+            assert set(world.rollout([name] * rollouts).tolist()) <= near
+
+
+def test_a_graded_log_is_resampled_in_its_own_shares():
+    """A log of 0.5 everywhere was answered with .5 .5 .5 .5 1 0 1 1 0 1 1 0."""
+    assert Replay(ledger({"a": [[0.5] * 4]})).rollout(["a"] * 12).tolist() == [0.5] * 12
+    world = Replay(ledger({"a": [[0.1, 0.1, 0.1, 0.9]]}), seed=1)
+    drawn = world.rollout(["a"] * 4000)[4:]
+    assert np.mean(drawn == 0.9) == pytest.approx(0.25, abs=0.03)
+    assert (world.drawn, world.modelled) == (4, 3996)
+
+
+@given(st.lists(st.sampled_from([0.0, 0.2, 0.7, 1.0]), min_size=1, max_size=12))
+def test_variances_are_those_of_the_logged_rewards(rewards):
+    world = Replay(ledger({"a": [rewards]}))
+    assert world.variances(["a"]) == pytest.approx([np.var(rewards)], abs=1e-12)
+    if set(rewards) <= {0.0, 1.0}:
+        assert world.variances(["a"]) == pytest.approx(world.rates(["a"]) * (1 - world.rates(["a"])))

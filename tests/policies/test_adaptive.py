@@ -1,5 +1,10 @@
 """Sampling in proportion to a weight: who is met how often, and what the recommended policy asks for."""
 
+import itertools
+import math
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -36,6 +41,73 @@ def test_counts_follow_the_root_of_the_value_where_the_rates_are_known():
     policy.observe(np.repeat([0, 1], 4000), np.r_[np.tile([0, 1], 2000), np.tile([0, 0, 0, 0, 1], 800)])
     counts = policy.allocate([0, 1], Budget(900, floor=0, min_group=1))
     assert counts.tolist() == [500, 400]  # sqrt(0.25) : sqrt(0.16)
+
+
+def expected_gradient(rates, counts, policy, scale, weight="rollout"):
+    """E[mean over rollouts of advantage * d log pi / d logit] of each prompt, exactly: a sum over all outcomes.
+
+    Each prompt has two answers, right and wrong, and a logit of its own.
+    """
+    ids_R = np.repeat(np.arange(len(rates)), counts)
+    rate_R, belief_R = np.array(rates)[ids_R], policy.belief(ids_R)
+    total = np.zeros(len(rates))
+    for outcome in itertools.product([0.0, 1.0], repeat=len(ids_R)):
+        rewards_R = np.array(outcome)
+        advantages_R = ba.group_advantages(rewards_R, ids_R, "posterior", scale, weight, belief_R=belief_R)
+        chance = np.where(rewards_R == 1, rate_R, 1 - rate_R).prod()
+        total += chance * np.bincount(ids_R, advantages_R * (rewards_R - rate_R)) / len(ids_R)
+    return total
+
+
+def test_the_expected_gradient_is_that_of_a_weighted_mean_of_success():
+    """At 1/9 and 4/9 the weights sqrt(p (1-p)^2) are 8/27 and 10/27, so that 9 rollouts are 4 and 5, without a rest."""
+    rates = np.array([1 / 9, 4 / 9])
+    policy = sampled(draw=False, groups=True, idle=1.0, seed=0)
+    policy.observe(
+        np.repeat([0, 1], 90_000), np.r_[np.tile(np.eye(9)[0], 10_000), np.tile([1, 1, 1, 1] + [0] * 5, 10_000)]
+    )
+    counts = policy.allocate([0, 1], Budget(9, floor=0, min_group=1))
+    assert counts.tolist() == [4, 5]
+    of_success = rates * (1 - rates)  # d p / d logit: the gradient of mean success, but for a factor
+
+    def weights(scale, weight="rollout"):
+        weights_P = expected_gradient(rates, counts, policy, scale, weight) / of_success
+        return weights_P / weights_P.sum()
+
+    drawn = np.sqrt(rates) * (1 - rates)
+    assert weights("none") == pytest.approx(drawn / drawn.sum(), rel=1e-3)
+    scaled = np.sqrt(1 - rates)  # divided by the deviation sqrt(p (1-p)), as adaptive() does
+    assert weights("group") == pytest.approx(scaled / scaled.sum(), rel=1e-3)
+    assert weights("none", "prompt") == pytest.approx([0.5, 0.5], rel=1e-3)  # both prompts are in the step
+    assert abs(weights("group") - 0.5).max() > 0.05
+
+
+def test_the_ratios_of_two_gradients_on_the_page_how_it_works():
+    """Of prompts with rates 0.33 and 0.9: under mean success, GRPO with groups of 8, and the default."""
+
+    def grpo(rate):  # exact: a sum over the number of successes
+        total = 0.0
+        for s in range(9):
+            rewards_R = np.repeat([1.0, 0.0], [s, 8 - s])
+            chance = math.comb(8, s) * rate**s * (1 - rate) ** (8 - s)
+            total += chance * ba.group_advantages(rewards_R, [0] * 8) @ (rewards_R - rate)
+        return total
+
+    objectives = (lambda p: p * (1 - p), grpo, lambda p: p * (1 - p) ** 1.5)
+    ratios = [f"{gradient(0.33) / gradient(0.9):.1f}" for gradient in objectives]
+    text = (Path(__file__).parents[2] / "docs/how.md").read_text(encoding="utf-8")
+    assert ratios == re.findall(r"(\d\.\d)[.,]", text[text.index("Take two prompts") :].split("\n\n")[0])[-3:]
+
+
+def test_weight_prompt_does_not_weight_back_prompts_that_are_drawn_less_often():
+    """Among single rollouts it changes nothing, however unequal the chances to be drawn are."""
+    policy = sampled(groups=True, seed=0)
+    ids_R, rewards_R, belief_R = list("abc"), [1, 0, 1], policy.belief(list("abc"))
+    of_rollout, of_prompt = (
+        ba.group_advantages(rewards_R, ids_R, "posterior", "none", weight, belief_R=belief_R)
+        for weight in ("rollout", "prompt")
+    )
+    assert of_rollout.tolist() == of_prompt.tolist()
 
 
 def test_inside_a_batch_every_prompt_keeps_its_floor():

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from one_step import advantages_of_step
 
 from budgetalloc import Beta, InputError, group_advantages
-from budgetalloc.beliefs.expected import Sums, reward_line
-from budgetalloc.policies.advantages import batch_advantages, whitened
+from budgetalloc.policies.advantages import whitened
 
 LIMITS = settings(max_examples=150, deadline=None)
 nan = float("nan")
@@ -80,7 +80,7 @@ def test_the_mean_of_a_group_is_zero(data, scale):
 
 
 BASELINES = ["group", "loo", "posterior", "batch"]
-SCALES = ["group", "batch", "whiten", "whiten_tokens", "none"]
+SCALES = ["group", "batch", "rms", "whiten", "whiten_tokens", "none"]
 OPTIONS = [
     each
     for each in itertools.product(BASELINES, SCALES, ["rollout", "prompt"])
@@ -199,15 +199,17 @@ def test_posterior_scales():
     assert raw == pytest.approx([-3 / 7, -3 / 7, 1 / 2])
     by_group = group_advantages([0, 0, 1], ["a", "a", "b"], "posterior", "group", belief_R=belief)
     assert by_group == pytest.approx(raw / (np.sqrt([12 / 49, 12 / 49, 1 / 4]) + 1e-4))
+    by_rms = group_advantages([0, 0, 1], ["a", "a", "b"], "posterior", "rms", belief_R=belief)
+    assert by_rms == pytest.approx(raw / (np.sqrt((raw**2).mean()) + 1e-4))
     by_batch = group_advantages([0, 0, 1], ["a", "a", "b"], "posterior", "batch", belief_R=belief)
-    assert by_batch == pytest.approx(raw / (np.sqrt((raw**2).mean()) + 1e-4))
+    assert by_batch == pytest.approx(raw / (np.std([0, 0, 1], ddof=1) + 1e-4))
 
 
 def test_given_baseline():
     got = group_advantages([1, 0, 1], ["a", "a", "b"], [0.5, 0.25, 0.9], "none")
     assert got == pytest.approx([0.5, -0.25, 0.1])
-    batch = group_advantages([1, 0, 1], ["a", "a", "b"], np.array([0.5, 0.25, 0.9]), "batch")
-    assert batch == pytest.approx(got / (np.sqrt((got**2).mean()) + 1e-4))
+    rms = group_advantages([1, 0, 1], ["a", "a", "b"], np.array([0.5, 0.25, 0.9]), "rms")
+    assert rms == pytest.approx(got / (np.sqrt((got**2).mean()) + 1e-4))
     group = group_advantages([1, 0], ["a", "a"], [0.5, 0.25], "group")
     assert group == pytest.approx([0.5 / (0.5**0.5 + 1e-4), -0.25 / (0.5**0.5 + 1e-4)])
 
@@ -359,7 +361,7 @@ def test_bad_input(call, text):
 @pytest.mark.parametrize("reward", [0.0, 0.2, 1.0, -3.0])
 def test_rewards_that_are_all_equal_give_no_gradient_whatever_was_believed(baseline, scale, reward):
     ids, belief = ["a", "a", "b", "c"], Beta([1, 1, 50, 0.1], [1, 1, 1, 9])
-    advantages = batch_advantages(
+    advantages = advantages_of_step(
         [reward, reward + 1e-9, reward, nan], ids, baseline, scale, belief_R=belief, lengths_R=[1, 2, 3, 4]
     )
     assert advantages.tolist() == [0, 0, 0, 0]
@@ -371,9 +373,10 @@ def test_rewards_that_are_all_equal_give_no_gradient_whatever_was_believed(basel
 def test_rewards_in_the_unit_interval_are_as_group_advantages_has_them(data, baseline, scale, weight):
     ids, rewards = data
     belief_R = beliefs(ids)
-    batch = batch_advantages(rewards, ids, baseline, scale, weight, belief_R=belief_R, lengths_R=lengths(ids))
+    batch = advantages_of_step(rewards, ids, baseline, scale, weight, belief_R=belief_R, lengths_R=lengths(ids))
     plain = group_advantages(rewards, ids, baseline, scale, weight, belief_R=belief_R, lengths_R=lengths(ids))
-    if batch.any():
+    graded = scale == "group" and baseline == "posterior" and any(x not in (0, 1, None) and x == x for x in rewards)
+    if batch.any() and not graded:  # for which the deviation is learned
         assert batch == pytest.approx(plain, rel=1e-12, abs=1e-12)
 
 
@@ -384,30 +387,28 @@ def test_a_baseline_of_the_policys_own_is_as_the_posterior_has_it(scale):
     mean_R = beliefs(ids).mean
     as_if = Beta(1e9 * mean_R, 1e9 * (1 - mean_R))  # so firm that the other rollouts do not move it
     for about in ({"reward_range": (-1, 3)}, {"reward_range": (-1, 3), "success_R": success}):
-        posterior = batch_advantages(-1 + 4 * success, ids, "posterior", scale, belief_R=as_if, **about)
-        own = batch_advantages(-1 + 4 * success, ids, "policy", scale, expected_R=mean_R, **about)
+        posterior = advantages_of_step(-1 + 4 * success, ids, "posterior", scale, belief_R=as_if, **about)
+        own = advantages_of_step(-1 + 4 * success, ids, "policy", scale, expected_R=mean_R, **about)
         assert own == pytest.approx(posterior, abs=1e-5)
 
 
 @pytest.mark.parametrize("scale", ["none", "batch", "whiten", "whiten_tokens"])
 def test_rows_without_an_expectation_are_as_if_absent(scale):
     success, ids, lengths_R = np.array([0.0, 1.0, 1.0, 0.0]), ["a", "b", "c", "d"], np.array([3, 4, 5, 6])
-    own = batch_advantages(success, ids, "policy", scale, expected_R=[0.2, nan, 0.7, 0.6], lengths_R=lengths_R)
+    own = advantages_of_step(success, ids, "policy", scale, expected_R=[0.2, nan, 0.7, 0.6], lengths_R=lengths_R)
     rest = [0, 2, 3]
-    alone = batch_advantages(
+    alone = advantages_of_step(
         success[rest], ["a", "c", "d"], "policy", scale, expected_R=[0.2, 0.7, 0.6], lengths_R=lengths_R[rest]
     )
     assert own[rest] == pytest.approx(alone)
     assert own[1] == 0
-    array = batch_advantages(success, ids, [0.2, nan, 0.7, 0.6], scale, lengths_R=lengths_R)
-    assert array == pytest.approx(own)
-    nothing = batch_advantages(success, ids, "policy", scale, expected_R=[nan] * 4, lengths_R=lengths_R)
+    nothing = advantages_of_step(success, ids, "policy", scale, expected_R=[nan] * 4, lengths_R=lengths_R)
     assert nothing.tolist() == [0, 0, 0, 0]
 
 
 def test_a_policy_without_a_rule_of_its_own_is_told():
     with pytest.raises(InputError, match="this policy has none"):
-        batch_advantages([1, 0], ["a", "b"], "policy")
+        advantages_of_step([1, 0], ["a", "b"], "policy", "none")
     with pytest.raises(InputError, match="baseline='policy'"):
         group_advantages([1, 0], ["a", "b"], "policy", "none")
 
@@ -418,15 +419,17 @@ def test_the_posterior_baseline_is_in_the_units_of_the_rewards(given_success):
     rewards, belief = -3 + 6 * unit, beliefs(ids)
     given = {"success_R": unit} if given_success else {}
     plain = group_advantages(unit, ids, "posterior", "none", belief_R=belief)
-    got = batch_advantages(rewards, ids, "posterior", "none", belief_R=belief, reward_range=(-3, 3), **given)
+    got = advantages_of_step(rewards, ids, "posterior", "none", belief_R=belief, reward_range=(-3, 3), **given)
     assert got == pytest.approx(6 * plain, abs=1e-9)
-    scaled = group_advantages(unit, ids, "posterior", "group", belief_R=belief)
-    got = batch_advantages(rewards, ids, "posterior", "group", belief_R=belief, reward_range=(-3, 3), **given)
+    binary = np.round(unit + 0.1)
+    given = {"success_R": binary} if given_success else {}
+    scaled = group_advantages(binary, ids, "posterior", "group", belief_R=belief)
+    got = advantages_of_step(-3 + 6 * binary, ids, "posterior", "group", belief_R=belief, reward_range=(-3, 3), **given)
     assert got == pytest.approx(scaled, rel=1e-3)
 
 
 def test_a_reward_outside_the_range_counts_in_full_and_is_clipped_for_the_baseline():
-    got = batch_advantages([9.0, 0.0], ["a", "a"], "posterior", "none", belief_R=Beta([1, 1], [1, 1]))
+    got = advantages_of_step([9.0, 0.0], ["a", "a"], "posterior", "none", belief_R=Beta([1, 1], [1, 1]))
     assert got == pytest.approx([9 - 1 / 3, 0 - 2 / 3])
 
 
@@ -435,9 +438,9 @@ def test_a_format_reward_that_all_have_is_no_advantage():
     success = np.array([0.0] * 20 + [0.0, 1.0] * 10 + [1.0] * 20)
     ids = np.repeat(["never", "half", "always"], 20)
     belief = Beta(np.repeat([0.3, 50, 99.7], 20), np.repeat([99.7, 50, 0.3], 20))
-    got = batch_advantages(0.2 + 0.8 * success, ids, "posterior", "none", belief_R=belief, success_R=success)
+    got = advantages_of_step(0.2 + 0.8 * success, ids, "posterior", "none", belief_R=belief, success_R=success)
     assert got == pytest.approx(0.8 * (success - np.repeat([0, 0.5, 1], 20)), abs=0.02)
-    mapped = batch_advantages(0.2 + 0.8 * success, ids, "posterior", "none", belief_R=belief)
+    mapped = advantages_of_step(0.2 + 0.8 * success, ids, "posterior", "none", belief_R=belief)
     assert mapped[:20].mean() > 0.1  # taken for success, the format's 0.2 counts as an advantage of hopeless prompts
 
 
@@ -459,7 +462,7 @@ def test_a_given_baseline_is_scaled_by_its_own_advantages_and_a_group_by_its_dev
     rewards, ids, base = [1.0, 0.0, 0.5], list("aab"), np.array([0.5, 0.25, 0.0])
     advantages = np.array([0.5, -0.25, 0.5])
     root = np.sqrt(np.mean(advantages**2))
-    assert group_advantages(rewards, ids, base, "batch") == pytest.approx(advantages / (root + 1e-4), rel=1e-12)
+    assert group_advantages(rewards, ids, base, "rms") == pytest.approx(advantages / (root + 1e-4), rel=1e-12)
     pair = group_advantages(rewards[:2], ids[:2], base[:2], "group")
     assert pair == pytest.approx(advantages[:2] / (0.5**0.5 + 1e-4), rel=1e-12)
     with pytest.raises(InputError, match="scale='group' has no deviation for a group of one"):
@@ -477,29 +480,13 @@ def test_prompts_weigh_the_same_by_hand():
     assert got == pytest.approx([5 / 2 / 3, 0, 0, 5 / 2, 0])
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(-2, 3), st.sampled_from([0, 0.5, 1, nan])), min_size=1))
-@LIMITS
-def test_the_line_of_rewards_is_the_weighted_least_squares_of_the_other_prompts(rows):
-    ids, rewards, success = (list(x) for x in zip(*rows, strict=True))
-    group_R = np.unique(ids, return_inverse=True)[1]
-    ends = Sums(n=0.02, s=0.01, r=0.01, ss=0.01, sr=0.02, rr=0.05)  # 0.01 rows at (0, -1), and at (1, 2)
-    lines = reward_line(np.array(success, dtype=float), np.array(rewards), group_R, ends)
-    for row, (start, slope, rest) in enumerate(zip(*lines, strict=True)):
-        others = [(s, r, 1.0) for x, r, s in rows if x != ids[row] and s == s]
-        s, r, w = np.array([*others, (0.0, -1.0, 0.01), (1.0, 2.0, 0.01)]).T
-        root = np.sqrt(w)
-        expected = np.linalg.lstsq(np.stack([root, s * root], axis=1), r * root, rcond=None)[0]
-        assert [start, slope] == pytest.approx(expected, abs=1e-6)
-        assert rest == pytest.approx(np.sum(w * (r - start - slope * s) ** 2) / w.sum(), abs=1e-6)
-
-
 def test_a_batch_on_a_scale_of_its_own_by_hand():
     """Baselines of 10 / 4 and 10 / 2, deviations of 10 sqrt(m (1 - m))."""
     belief = Beta([1, 1], [3, 1])
-    got = batch_advantages([0.0, 10.0], ["a", "b"], "posterior", "group", belief_R=belief, reward_range=(0.0, 10.0))
+    got = advantages_of_step([0.0, 10.0], ["a", "b"], "posterior", "group", belief_R=belief, reward_range=(0.0, 10.0))
     assert got == pytest.approx([-2.5 / (18.75**0.5 + 1e-4), 5 / 5.0001], rel=1e-12)
-    both = batch_advantages(
-        *([0.0, 10.0], ["a", "b"], "posterior", "batch", "prompt"), belief_R=belief, reward_range=(0.0, 10.0)
+    both = advantages_of_step(
+        *([0.0, 10.0], ["a", "b"], "posterior", "rms", "prompt"), belief_R=belief, reward_range=(0.0, 10.0)
     )
     assert both == pytest.approx(np.array([-2.5, 5]) / (15.625**0.5 + 1e-4), rel=1e-12)
 
@@ -533,25 +520,3 @@ def test_every_number_of_tokens_and_of_a_given_baseline_is_checked():
         group_advantages([1, 0], ["a", "a"], [0.5, nan], "none")
     with pytest.raises(InputError, match=re.escape("use one of ('group', 'loo', 'batch', 'posterior', 'policy') or")):
         group_advantages([1], ["a"], "mean")
-
-
-def test_a_batch_with_successes_of_its_own_by_hand():
-    """Rewards in [-1, 3] of prompts met once: lines through the others, and 0.01 rows at (0, -1) and at (1, 3)."""
-    rewards, success = np.array([-1.0, 0.0, 3.0, 2.0, -0.5]), np.array([0.0, 0.0, 1.0, 1.0, 0.5])
-    share_R = np.array([0.25, 0.5, 0.5, 0.75, 0.5])
-    expected = []
-    for row in range(5):
-        s, r = np.r_[np.delete(success, row), 0.0, 1.0], np.r_[np.delete(rewards, row), -1.0, 3.0]
-        w = np.r_[np.ones(4), 0.01, 0.01]
-        root = np.sqrt(w)
-        start, slope = np.linalg.lstsq(np.stack([root, s * root], axis=1), r * root, rcond=None)[0]
-        rest = np.sum(w * (r - start - slope * s) ** 2) / w.sum()
-        deviation = np.sqrt(slope**2 * share_R[row] * (1 - share_R[row]) + rest)
-        expected.append((rewards[row] - start - slope * share_R[row]) / (deviation + 1e-4))
-    got = batch_advantages(
-        *(rewards, range(5), "posterior", "group"),
-        success_R=success,
-        belief_R=Beta(4 * share_R, 4 * (1 - share_R)),
-        reward_range=(-1, 3),
-    )
-    assert got == pytest.approx(expected, rel=1e-9)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -125,7 +126,7 @@ def test_the_budget_is_spent_exactly(make, prompts, units, floor, cap, quantum, 
 def test_tokens_are_never_exceeded(make, prompts, tokens, floor, cap, seed):
     costs_P = np.random.default_rng(seed).integers(1, 2000, prompts)
     assume(floor * costs_P.sum() <= tokens)
-    budget = Budget(rollouts=None, tokens=tokens, floor=floor, cap=cap)
+    budget = Budget(rollouts=None, tokens=tokens, floor=floor, cap=cap, min_group=2)
     counts_P = trained(make, seed=seed, steps=3).allocate(IDS[:prompts], budget, costs_P)
     assert counts_P @ costs_P <= tokens
     assert np.isin(counts_P, budget.grid()).all()
@@ -156,10 +157,10 @@ def test_rollouts_and_tokens_together(make):
 @pytest.mark.parametrize(
     "budget",
     [
-        Budget(rollouts=128),
-        Budget(rollouts=32),
-        Budget(rollouts=128, cap=8),
-        Budget(rollouts=8, floor=0),
+        Budget(rollouts=128, floor=2, min_group=2),
+        Budget(rollouts=32, floor=2, min_group=2),
+        Budget(rollouts=128, cap=8, floor=2, min_group=2),
+        Budget(rollouts=8, floor=0, min_group=2),
         Budget(rollouts=6, floor=0, cap=3, min_group=3),
     ],
     ids=["8 each", "the floor", "the cap", "fewer than prompts", "two groups"],
@@ -378,7 +379,7 @@ def test_a_step_teaches_at_its_end_what_its_rounds_would_teach_one_by_one(steps,
     policy, estimator = with_memory(prior, drift), ba.BetaEstimator(prior=prior, discount=0.7, idle=0.99, drift=drift)
     for rounds in steps:
         before = policy.state_dict()
-        step = policy.begin(["a"], Budget(rollouts=2))
+        step = policy.begin(list({"a", *(x for rows in rounds for x, _ in rows)}), Budget(rollouts=64, floor=0))
         for rows in rounds:
             step.observe([x for x, _ in rows], [r for _, r in rows])
         assert same_state(policy.state_dict(), before)
@@ -411,12 +412,24 @@ def test_a_step_that_has_ended():
         (["a", "b", "a"], Budget(rollouts=8), None, InputError, "ids_P holds the id 'a' twice"),
         ([], Budget(rollouts=8), None, InputError, "ids_P is empty"),
         ([1.5], Budget(rollouts=8), None, InputError, "ids_P[0] is 1.5"),
-        (["a", "b"], Budget(rollouts=2), None, BudgetError, "2 prompts at floor=2 need 4 rollouts"),
+        (
+            ["a", "b"],
+            Budget(rollouts=2, floor=2, min_group=2),
+            None,
+            BudgetError,
+            "2 prompts at floor=2 need 4 rollouts",
+        ),
         (["a"], Budget(rollouts=8, cap=4), None, BudgetError, "cap=4 can take only 4 rollouts"),
         (["a"], Budget(rollouts=None, tokens=100, cap=4), None, InputError, "costs_P=None"),
         (["a"], Budget(rollouts=None, tokens=100, cap=4), [0], InputError, "costs_P=[0]"),
         (["a"], Budget(rollouts=8), [1, 2], InputError, "costs_P=[1, 2]"),
-        (["a"], Budget(rollouts=None, tokens=100, cap=4), [90], BudgetError, "Use tokens=180 or more"),
+        (
+            ["a"],
+            Budget(rollouts=None, tokens=100, cap=4, floor=2, min_group=2),
+            [90],
+            BudgetError,
+            "Use tokens=180 or more",
+        ),
     ],
 )
 def test_bad_input(make, ids, budget, costs, error, text):
@@ -470,3 +483,27 @@ def test_asking_whether_a_step_is_in_rounds_changes_no_draw():
     plain, asked = (ba.thompson(seed=3).begin(range(9), Budget(24, floor=0)) for _ in range(2))
     asked.in_rounds()
     assert plain.request().tolist() == asked.request().tolist()
+
+
+@pytest.mark.parametrize("build", [ba.adaptive, policies.spo, policies.knapsack_rl])  # the last two have a memory
+def test_a_replaced_policy_learns_for_itself_and_its_name_tells_its_seed(build):
+    policy = build(seed=0)
+    policy.observe(["a"] * 4, [1, 0, 1, 1])
+    before, other = policy.state_dict(), replace(policy, seed=1)
+    assert (other.name, repr(other)) == (build(seed=1).name,) * 2
+    assert {**other.state_dict(), "seed": 0}.keys() == before.keys()
+    assert other.belief(["a"]).mean == policy.belief(["a"]).mean  # it goes on from what the first has learned
+    other.observe(["a", "b"], [0, 1])
+    assert repr(policy.state_dict()) == repr(before)  # NaN included
+    assert repr(other.state_dict()) != repr({**before, "seed": 1})
+    policy.observe(["c"], [1])
+    assert other.cold(["b", "c"]).tolist() == [False, True]
+
+
+def test_a_policy_does_not_share_the_estimator_that_it_was_given():
+    estimator = ba.BetaEstimator()
+    one, two = (ba.Policy(f"p(seed={seed})", ba.uniform().decide, estimator, 7) for seed in (0, 12))
+    assert one.name == two.name == "p(seed=7)"
+    one.observe(["a"], [1])
+    assert two.cold(["a"]).tolist() == [True]
+    assert len(estimator) == 0

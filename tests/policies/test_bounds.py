@@ -2,7 +2,11 @@
 
 import numpy as np
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
+import budgetalloc as ba
+from budgetalloc import Budget, policies
 from budgetalloc.errors import InputError
 from budgetalloc.policies.bounds import Bounds
 from budgetalloc.policies.decision import Needs
@@ -57,3 +61,54 @@ def test_every_other_prompt_is_drawn_equally_often():
     three = Bounds.resolve(Needs(), candidates=3)
     drawn = [name for step in range(2000) for name in three.offer([0, 1], range(10), 0, step)[2:]]
     assert np.bincount(drawn, minlength=10)[2:] / 2000 == pytest.approx(np.full(8, 0.5), abs=0.05)
+
+
+IDS = [f"p{k}" for k in range(2000)]
+
+
+@pytest.mark.parametrize("build", [ba.adaptive, ba.thompson, policies.vade])
+def test_a_budget_that_names_no_floor_leaves_it_to_the_policy(build):
+    """`Budget`'s own floor of 2 made `adaptive()` uniform, and was refused with more prompts than rollouts."""
+    for prompts in (32, 2000):
+        counts_P = build().allocate(IDS[:prompts], Budget(rollouts=256))
+        assert counts_P.sum() == 256
+        needs = build().needs
+        asked = Budget(rollouts=256, floor=0, min_group=needs.min_group)
+        assert counts_P.tolist() == build().allocate(IDS[:prompts], asked).tolist()
+    assert (counts_P == 0).any()
+
+
+def test_a_budget_overrides_what_it_names():
+    known = ba.adaptive()
+    known.observe([x for x in IDS[:128] for _ in range(8)], [0, 1] * 512)
+    assert (known.allocate(IDS[:128], Budget(rollouts=256)) == 1).any()
+    assert known.allocate(IDS[:128], Budget(rollouts=256, floor=2)).min() == 2
+    counts_P = known.allocate(IDS[:128], Budget(rollouts=256, min_group=4))
+    assert set(counts_P.tolist()) >= {0, 4}
+    assert not {1, 2, 3} & set(counts_P.tolist())
+    assert known.allocate(IDS[:128], Budget(rollouts=256, floor=0, cap=3)).max() <= 3
+    with pytest.raises(ba.BudgetError, match="prompts at floor=2 need 4000 rollouts"):
+        known.allocate(IDS, Budget(rollouts=256, floor=2))
+
+
+def test_uniform_keeps_its_floor_of_2():
+    with pytest.raises(ba.BudgetError, match="2000 prompts at floor=2 need 4000 rollouts"):
+        ba.uniform().allocate(IDS, Budget(rollouts=256))
+    assert ba.uniform().allocate(IDS[:4], Budget(rollouts=16)).tolist() == [4] * 4
+
+
+@given(
+    needs=st.builds(Needs, candidates=st.sampled_from([1, 2, "all"]), min_group=st.integers(1, 9)),
+    floor=st.none() | st.integers(0, 9),
+    group=st.none() | st.integers(1, 9),
+)
+def test_what_is_filled_never_contradicts_and_changes_nothing_that_was_named(needs, floor, group):
+    try:
+        budget = Budget(rollouts=64, floor=floor, min_group=group)
+    except ba.BudgetError:
+        assume(False)
+    filled = Bounds.resolve(needs).filled(budget)  # does not raise
+    assert floor in (None, filled.floor)
+    assert group in (None, filled.min_group)
+    assert filled.min_group <= (filled.floor or 9)
+    assert Bounds.resolve(needs).filled(filled) == filled

@@ -11,7 +11,17 @@ import budgetalloc as ba
 from budgetalloc import policies, values
 from budgetalloc.errors import InputError
 from budgetalloc.policies import methods
-from budgetalloc.policies.methods import CHECKED, DECIDES, METHODS, NAMED, SECTIONS, Method, method_of, published
+from budgetalloc.policies.methods import (
+    CHECKED,
+    DECIDES,
+    METHODS,
+    NAMED,
+    SECTIONS,
+    Method,
+    method_of,
+    policy_of,
+    published,
+)
 
 ROOT = Path(methods.__file__).parents[2]
 FOLDER = Path(policies.__file__).parent
@@ -137,12 +147,20 @@ def returns_policy(node: ast.AST) -> bool:
     return isinstance(node, ast.FunctionDef) and ast.unparse(node.returns or ast.Constant(0)) == "Policy"
 
 
+def _positional(node):
+    return node.args.posonlyargs + node.args.args
+
+
 def test_every_function_that_builds_a_policy_has_a_row():
     """Read from the sources: public functions of `policies` that return a Policy and take keywords only."""
     builders = set()
     for path in FOLDER.rglob("*.py"):
         for node in ast.parse(path.read_text()).body:
-            if isinstance(node, ast.FunctionDef) and returns_policy(node) and not node.args.args:
+            if (
+                isinstance(node, ast.FunctionDef)
+                and returns_policy(node)
+                and not node.args.posonlyargs + node.args.args
+            ):
                 builders.add(node.name)
     assert builders == {method.name for method in METHODS}
 
@@ -171,3 +189,37 @@ def test_a_method_of_your_own_can_be_a_row():
     own = Method("own", ba.uniform, decides="which prompts", formula="n = 8", source="ours")
     assert own.asks() == "nothing"
     assert not own.in_rounds()
+
+
+@pytest.mark.parametrize("given", ["thompson", ba.thompson, lambda seed: ba.thompson(seed=seed), "budgetalloc"])
+def test_an_argument_may_be_a_policy_a_name_or_a_function(given):
+    if given == "budgetalloc":
+        with pytest.raises(InputError, match="policy 'budgetalloc' is unknown"):
+            policy_of(given, seed=4)
+        return
+    policy = policy_of(given, seed=4)
+    assert (policy.name, policy.seed) == (ba.thompson(seed=4).name, 4)
+    assert policy_of(policy) is policy
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("adaptve", r"policy 'adaptve' is unknown, did you mean adaptive\?"),
+        ("dump", r"rival='dump' needs the function domain_of=.*policies.dump\(domain_of=\.\.\.\)"),
+        (5, r"rival=5 is of type int: give a policy such as ba.adaptive\(\), a name such as 'adaptive', or a function"),
+        (None, "rival=None is of type NoneType: give a policy"),
+        (ba, "rival=<module 'budgetalloc'.* is of type module: give a policy"),
+        (policies.on_all_fail, "rival=<function on_all_fail .* was called and raised TypeError, .*missing"),
+        (ba.Policy, "rival=<class .*Policy'> was called and raised TypeError, .*missing"),
+        (lambda: 3, "returned 3 of type int: give a policy"),
+    ],
+)
+def test_what_is_no_policy_is_shown(given, message):
+    with pytest.raises(InputError, match=message):
+        policy_of(given, "rival")
+
+
+def test_a_method_names_an_argument_that_it_does_not_have():
+    with pytest.raises(InputError, match=r"knapsack\(valu=\) is unknown, did you mean value\? Use one of value"):
+        method_of("knapsack").named({"valu": "hit"})

@@ -1,4 +1,4 @@
-"""A learned range of rewards that grows: what a method remembers of success is rescaled with the beliefs."""
+"""A learned range of rewards that changes: what a method remembers of success is rescaled with the beliefs."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import budgetalloc as ba
+from budgetalloc.beliefs.expected import Sums
 from budgetalloc.policies.methods import METHODS
 
 REMEMBERING = {method.name: method.build for method in METHODS if method.build(seed=0).memory is not None}
@@ -45,16 +46,16 @@ def test_a_memory_after_a_new_scale_is_that_of_the_new_successes(name, visits, s
 
 @pytest.mark.slow
 def test_a_range_that_grows_while_training_rescales_the_memory():
-    """Rewards in [0, 1] at first; then one of 4, so that what was 1 is a quarter of what can be earned."""
+    """Rewards in [0, 1] at first; then two of 4, so that what was 1 is a quarter of what can be earned."""
     from budgetalloc.training.scoring import Scoring
 
     policy, scoring = ba.policies.knapsack_rl(seed=0), Scoring(["score"], [1.0], quiet=True)
-    for rewards in ([1.0] * 8 + [0.0] * 8, [1.0] * 8 + [0.0] * 7 + [4.0]):
+    for rewards in ([1.0] * 8 + [0.0] * 8, [1.0] * 8 + [0.0] * 6 + [4.0] * 2):
         rewards_R = np.array(rewards)
         measure = scoring.measure(rewards_R, rewards_R[:, None])
         success_R = measure.success(rewards_R, rewards_R[:, None])
         policy.observe(["a"] * 8 + ["b"] * 8, rewards_R, success_R)
-        scoring.learn(measure, rewards_R, rewards_R[:, None], success_R, policy)
+        scoring.learn(measure, rewards_R, rewards_R[:, None], Sums().plus(success_R, rewards_R), policy)
     assert scoring.range.of(np.zeros(1)) == (0.0, 4.0)
     assert policy.memory.recall(["a"])["rate"].tolist() == [0.25]
     assert policy.belief(["a"]).mean[0] == pytest.approx((0.5 + 16 / 4) / 17)

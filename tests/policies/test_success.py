@@ -121,7 +121,8 @@ def test_ar3po_stops_at_the_first_success_and_not_at_the_first_reward():
 
 
 def test_speed_continues_the_prompts_of_unequal_rewards_only():
-    rounds = play(policies.speed(init=2, cont=4, seed=0), ["never", "half"], Budget(8), {"never": [0], "half": [0, 1]})
+    policy, rewards = policies.speed(init=2, cont=4, seed=0), {"never": [0], "half": [0, 1]}
+    rounds = play(policy, ["never", "half"], Budget(8, floor=2), rewards)
     assert rounds[0][0] == [2, 2]
     assert rounds[1][0] == [0, 4]
 

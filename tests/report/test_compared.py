@@ -110,3 +110,12 @@ def test_the_page_is_plain_and_escapes_what_a_log_holds(tmp_path, monkeypatch):
     assert "<script" not in page
     assert page.count("<polyline") == 2
     assert page.count("<table>") == 1 + len(compared.compared(side(path), side(path))["levels"])
+
+
+def test_steps_without_a_reward_are_no_points_of_the_course(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    writer = ba.LedgerWriter(path)
+    for step, reward in enumerate([math.nan, 0.0, 1.0]):
+        writer.append(step, ["a"], [reward], [1], [0.5], [1])
+    assert [reward for _, reward in side(path).batches()] == [0.0, 1.0]
+    assert "nan" not in compared.as_text(compared.compared(side(path), side(path))).replace(str(path), "")

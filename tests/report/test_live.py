@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pytest
 
 import budgetalloc as ba
 from budgetalloc.logs.tail import Tail
@@ -27,7 +28,9 @@ def test_the_figures_are_those_of_the_report(tmp_path):
     assert np.isclose(sum(step.reward for step in steps), waste.reward_S.sum())
     assert np.isclose(sum(step.squared for step in steps) / waste.rollouts, waste.forecast.brier)
     assert sum(step.tokens for step in steps) == 5 * 20 * 4
-    assert all(step.mixed + step.single + step.equal == step.rollouts == 20 for step in steps)
+    assert np.sum([step.kinds for step in steps], axis=0).tolist() == waste.rollouts_SK.sum(axis=0).tolist()
+    assert sum(step.figures()["wasted"] * step.scored for step in steps) == pytest.approx(waste.wasted)
+    assert all(step.rollouts == 20 for step in steps)
     assert len(live.met) == len(set(log.ids_R))
 
 
@@ -39,4 +42,4 @@ def test_what_is_not_known_is_not_a_number(tmp_path):
         live.add(news)
     figures = live.steps[0].figures()
     assert all(math.isnan(figures[name]) for name in ("reward", "success", "brier", "length"))
-    assert figures["single"] == 1.0
+    assert math.isnan(figures["single"])  # a rollout without a reward is of no kind

@@ -10,8 +10,8 @@ NAN = float("nan")
 TICKS = [(0.0, "0"), (3.0, "30")]
 DRAWN = {
     "areas": plots.areas([("mixed", [0.5, 0.25, 1.0]), ("alone", [0.5, 0.75, 0.0])], TICKS, "t", "x"),
-    "line": plots.line([0.0, NAN, 1.0], TICKS, "t", "x", "foreseen"),
-    "empty line": plots.line([NAN], [(0.5, "0")], "t", "x", "foreseen"),
+    "line": plots.line([0.0, NAN, 1.0], TICKS, "t", "x", "course"),
+    "empty line": plots.line([NAN], [(0.5, "0")], "t", "x", "course"),
     "calibration": plots.calibration([(0.05, 0.1, 10), (0.95, 1.0, 1)], "t", "x"),
     "columns": plots.columns([("mixed", 3, "<b>"), ("alone", 0, "")], "a & b", "x"),
     "curves": plots.curves({"one": [(0.0, 0.25), (10.0, 0.75)], "other": [(5.0, -1.0)]}, "t", "x"),

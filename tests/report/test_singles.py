@@ -8,7 +8,7 @@ import pytest
 import budgetalloc as ba
 from budgetalloc import Ledger
 from budgetalloc.report import as_html, as_json, as_text, report
-from budgetalloc.report.findings import headline
+from budgetalloc.report.findings import headline, singles_sentence
 from budgetalloc.report.one_pass import measure
 
 NAN = float("nan")
@@ -43,19 +43,18 @@ def adaptive():
     return Ledger(*(x if at == 1 else np.array(x) for at, x in enumerate(columns)))
 
 
-def test_single_rollouts_that_were_as_predicted_are_wasted():
-    """By hand: predicted 0.05, 0.95, 0.5, 0.5 of success rates 0, 1, 1/2, 1/2: the first two give no gradient."""
+def test_single_rollouts_that_were_as_predicted_are_a_part_of_the_single_rollouts():
+    """By hand: predicted 0.05, 0.95, 0.5, 0.5 of success rates 0, 1, 1/2, 1/2: the first two were as predicted."""
     waste = measure([singles([0.05, 0.95, 0.5, 0.5])])
-    assert waste.shares() == {"mixed": 0, "all_fail": 0, "all_pass": 0, "tied": 0, "single": 0.5, "expected": 0.5}
-    assert (waste.wasted, waste.wasted_tokens) == (24, 240)
-    assert waste.wasted_P.tolist() == [12, 12, 0, 0]
+    assert waste.shares() == {"mixed": 0, "all_fail": 0, "all_pass": 0, "tied": 0, "single": 1}
+    assert (waste.wasted, waste.wasted_tokens, waste.as_predicted) == (0, 0, 24)
+    assert waste.wasted_P.tolist() == [0, 0, 0, 0]
     assert waste.forecast.surprise == pytest.approx(0.275)
     assert waste.forecast.brier == pytest.approx((0.05**2 + 0.5**2) / 2)
     assert waste.forecast.logged == 48
-    assert headline(waste) == (
-        "50.0 % of the rollouts gave no or almost no gradient: 50.0 % as the only rollout of their prompt in the step, "
-        "with a success that was predicted to within 0.1."
-    )
+    assert headline(waste) == "Every rollout was a single rollout: there is no group whose rewards could be equal."
+    assert singles_sentence(waste).startswith("100.0 % of the rollouts were single rollouts")
+    assert singles_sentence(waste).endswith("In 50.0 % of all rollouts it was at most 0.1, so their gradient is small.")
 
 
 def test_without_a_logged_prediction_the_reports_own_belief_predicts():
@@ -69,8 +68,7 @@ def test_without_a_logged_prediction_the_reports_own_belief_predicts():
         belief.tick()
     assert waste.forecast.logged == 0
     assert waste.forecast.surprise == pytest.approx(np.mean(expected))
-    assert waste.shares()["expected"] == pytest.approx(np.mean(np.array(expected) <= 0.1))
-    assert waste.shares()["expected"] > 0.2
+    assert waste.as_predicted == np.sum(np.array(expected) <= 0.1) > 0.2 * waste.rollouts
 
 
 def test_what_is_explained_is_the_share_of_the_variance():
@@ -94,8 +92,8 @@ def test_the_report_of_an_adaptive_run_names_signal_prediction_and_prompts(adapt
     run = report(adaptive, policies=["uniform", "adaptive"], seeds=[0], workers=1)
     text = " ".join(as_text(run, 100).split())
     flat = json.loads(as_json(run))
-    assert flat["share_expected"] > 0.1
-    assert flat["share_single"] + flat["share_expected"] > 0.7
+    assert flat["share_single"] == np.mean(adaptive.counts_R == 1) > 0.7  # as the ledger counts them
+    assert 0.1 < flat["share_as_predicted"] < flat["share_single"]
     assert 0 < flat["explained"] < 1
     assert f"The prediction explained {100 * flat['explained']:.1f} % of the variance of success" in text
     assert f"Mean surprise {flat['surprise']:.2f}" in text
@@ -106,7 +104,7 @@ def test_the_report_of_an_adaptive_run_names_signal_prediction_and_prompts(adapt
     assert flat["most_wasted"][0]["wasted"] > 0
     assert len(flat["success_deciles"]) > 3
     assert "surprise" in text.split("OVER TIME")[1].split("PROMPTS")[0]
-    assert "as the only rollout of their prompt" in as_html(run)
+    assert "were single rollouts, the only one of their prompt" in as_html(run)
 
 
 def test_a_policy_of_single_rollouts_is_not_judged_by_mixed_groups(adaptive):

@@ -82,13 +82,13 @@ def test_a_sparkline_spans_its_own_range():
 
 def test_the_json_is_flat_and_documented(summary):
     flat = json.loads(as_json(summary))
-    assert flat["version"] == 1
+    assert flat["version"] == 2
     named = set(re.findall(r"`(\w+)`", as_json.__doc__))
     named |= {name.replace("share_", "group_share_") for name in named if name.startswith("share_")}
     assert set(flat) <= named
-    assert sum(
-        flat[f"share_{kind}"] for kind in ("mixed", "all_fail", "all_pass", "tied", "single", "expected")
-    ) == pytest.approx(1)
+    assert sum(flat[f"share_{kind}"] for kind in ("mixed", "all_fail", "all_pass", "tied", "single")) == pytest.approx(
+        1
+    )
     assert flat["share_wasted"] == pytest.approx(flat["share_all_fail"] + flat["share_all_pass"])
     assert flat["never_solved"] == 2
     assert len(flat["policies"]) == 4
@@ -100,7 +100,7 @@ def test_unknown_numbers_are_null_in_the_json(tmp_path):
     text = as_json(one)
     flat = json.loads(text)
     assert "NaN" not in text
-    assert (flat["tokens"], flat["forecast_auc"], flat["policies"]) == (None, None, None)
+    assert (flat["tokens"], flat["wasted_tokens"], flat["policies"]) == (None, None, None)
     assert flat["why_not"] == "no policy was named"
 
 

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from budgetalloc import BetaEstimator, InputError, Ledger
-from budgetalloc.report.foresight import equal_chance
+from budgetalloc.beliefs.group_kinds import KINDS
 from budgetalloc.report.one_pass import measure
-from budgetalloc.report.waste import KINDS
 
 NAN = float("nan")
 DATA = Path(os.environ.get("BUDGETALLOC_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -54,11 +53,9 @@ def test_every_rollout_is_counted_once_under_its_kind(rows):
     waste = measure([log(rows)])
     expected = brute(rows)
     by_kind = dict(zip(KINDS, waste.rollouts_SK.sum(axis=0).tolist(), strict=True))
-    as_predicted = by_kind.pop("expected")
-    by_kind["single"] += as_predicted
-    assert by_kind == {kind: expected[kind] for kind in by_kind}
-    assert waste.wasted_in_groups == expected["all_fail"] + expected["all_pass"] + expected["tied"]
-    assert waste.wasted == waste.wasted_in_groups + as_predicted
+    assert by_kind == expected
+    assert waste.wasted == expected["all_fail"] + expected["all_pass"] + expected["tied"]
+    assert waste.as_predicted <= expected["single"]
     assert waste.wasted == waste.wasted_P.sum()
     assert waste.rollouts + waste.unscored == len(rows)
     assert waste.rollouts_P.sum() == waste.rollouts == sum(row["rollouts"] for row in waste.over_time(3))
@@ -75,25 +72,24 @@ def test_chunks_of_steps_give_what_the_whole_log_gives(rows):
     for k, row in enumerate(rows):
         at[row[0]].append(k)
     parts = measure([log([rows[k] for k in ks], ks) for ks in at.values()])
-    for name in ("step_S", "groups_SK", "rollouts_SK", "tokens_SK", "foreseen_S", "wasted_tokens_P"):
+    for name in ("step_S", "groups_SK", "rollouts_SK", "tokens_SK", "wasted_tokens_P"):
         assert np.array_equal(getattr(whole, name), getattr(parts, name)), name
     assert whole.ids_P == parts.ids_P
-    assert whole.foresight.predicted_B == pytest.approx(parts.foresight.predicted_B)
-    assert np.isnan(whole.foresight.brier) or whole.foresight.brier == pytest.approx(parts.foresight.brier)
+    assert whole.forecast.predicted_B == pytest.approx(parts.forecast.predicted_B)
+    assert whole.forecast.brier == pytest.approx(parts.forecast.brier)
 
 
-def test_a_group_is_predicted_before_it_is_seen():
+def test_a_rollout_is_predicted_before_it_is_seen():
     rows = [(s, x, float(k < passed)) for s, x, passed in [(0, "a", 0), (1, "a", 1), (2, "a", 0)] for k in range(4)]
-    seen = measure([log(rows)]).foresight
-    belief, expected = BetaEstimator(discount=0.9), []
+    seen = measure([log(rows)]).forecast
+    belief, expected, squared = BetaEstimator(discount=0.9), [], []
     for passed in (0, 1, 0):
-        expected.append(equal_chance(belief.belief(["a"]), [4])[0])
+        expected.append(belief.belief(["a"]).mean[0])
+        squared += ((np.arange(4) < passed) - expected[-1]).tolist()
         belief.observe(["a"] * 4, np.arange(4) < passed)
         belief.tick()
-    assert seen.predicted_B.sum() == pytest.approx(sum(expected[1:]))
-    assert seen.brier == pytest.approx((expected[1] ** 2 + (1 - expected[2]) ** 2) / 2)
-    assert seen.log_loss == pytest.approx(-(np.log(1 - expected[1]) + np.log(expected[2])) / 2)
-    assert (seen.cold_groups, seen.cold_wasted, seen.cold_wasted_rollouts) == (1, 1, 4)
+    assert seen.predicted_B.sum() == pytest.approx(4 * sum(expected))
+    assert seen.brier == pytest.approx(np.mean(np.square(squared)))
 
 
 def test_forecasts_of_prompts_with_fixed_rates_are_calibrated():
@@ -102,11 +98,11 @@ def test_forecasts_of_prompts_with_fixed_rates_are_calibrated():
     steps, ids = np.repeat(np.arange(30), 400 * 4), np.tile(np.repeat(np.arange(400), 4), 30)
     n = len(ids)
     rewards = (rng.random(n) < rate_P[ids]) * 1.0
-    seen = measure([Ledger(steps, ids.tolist(), rewards, *np.zeros((2, n)), np.full(n, 4))]).foresight
-    assert seen.groups == 29 * 400
+    log = Ledger(steps, ids.tolist(), rewards, np.full(n, -1), np.full(n, NAN), np.full(n, 4))
+    seen = measure([log]).forecast
     for row in seen.deciles():
-        assert row["wasted"] == pytest.approx(row["predicted"], abs=0.08)
-    assert seen.skill > 0.3
+        assert row["success"] == pytest.approx(row["predicted"], abs=0.08)
+    assert seen.explained > 0.3
 
 
 def test_tokens_are_counted_where_lengths_are_known():
@@ -119,7 +115,7 @@ def test_tokens_are_counted_where_lengths_are_known():
 def test_rewards_of_another_range_are_mapped():
     rows = [(0, "a", -1.0), (0, "a", -1.0), (0, "b", 1.0), (0, "b", 1.0), (0, "c", 0.0), (0, "c", 0.0)]
     waste = measure([log(rows)], reward_range=(-1, 1))
-    assert waste.rollouts_SK.tolist() == [[0, 2, 2, 2, 0, 0]]
+    assert waste.rollouts_SK.tolist() == [[0, 2, 2, 2, 0]]
     assert waste.graded
     assert waste.reward_seen == (-1, 1)
 
@@ -182,4 +178,4 @@ def test_a_logged_run_of_a_real_model_has_its_known_answer():
     assert round(waste.wasted / waste.rollouts, 3) == 0.490
     assert (round(shares["all_fail"], 3), round(shares["all_pass"], 3)) == (0.309, 0.181)
     assert (len(waste.ids_P), waste.groups) == (1209, 64_000)
-    assert 0.85 < waste.foresight.auc < 0.95
+    assert 0.5 < waste.forecast.explained < 0.6

@@ -96,7 +96,7 @@ def test_greedy_is_optimal_for_concave_values_where_rollouts_are_given_one_porti
     budget, domains = made
     rng = np.random.default_rng(seed)
     gains_PN = -np.sort(-np.ceil(rng.random((len(domains), budget.counts)) / tie * 4) * tie, axis=1)
-    values_PN = np.cumsum(gains_PN, axis=1) - (gains_PN[:, :1] if budget.floor == 0 else 0.0)
+    values_PN = np.cumsum(gains_PN, axis=1) - (gains_PN[:, :1] if budget.fewest == 0 else 0.0)
     try:
         best = certify(values_PN, None, budget, domains_P=domains)
     except BudgetError:

@@ -47,7 +47,7 @@ def test_the_expectation_of_a_count_is_its_share(budget):
     weights = np.array([4.0, 2.0, 1.0, 0.5, 0.1])
     rng = np.random.default_rng(0)
     draws = np.array([systematic(weights, budget, rng) for _ in range(1500)])
-    if budget.floor == 0:
+    if budget.fewest == 0:
         share = weights / weights.sum() * 7
     else:  # the last two stand at the floor, the rest of 9 is shared
         share = np.array([4.0, 2.0, 1.0, 1.0, 1.0]) * np.array([1, 1, 1, 1, 1])

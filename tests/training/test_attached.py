@@ -168,13 +168,74 @@ def test_bad_rollouts_are_refused_and_the_step_goes_on(given, message):
     assert attached.end()[0].tolist() == [-0.5, 0.5, 0, 0]
 
 
-def test_a_prompt_of_another_step_is_named_and_the_policy_learns_nothing():
+@pytest.mark.parametrize(
+    ("ids_K", "message"),
+    [
+        (["elsewhere"], "'elsewhere', which is not a prompt of this step"),
+        (["q0"] * 2 + ["elsewhere"] * 98, "'elsewhere', which is not a prompt of this step"),
+        (["q0"] * 50 + ["q1"] * 50, "ids_R holds 50 rollouts of 'q[01]', and 2 were requested in this step"),
+        (["q1"] * 3, "ids_R holds 3 rollouts of 'q1', and 2 were requested"),
+    ],
+)
+def test_rollouts_that_were_not_requested_are_refused_and_the_step_goes_on(ids_K, message):
     attached = Attached(ba.uniform(), ["reward"])
     attached.begin(NAMES[:2], [], 4, 2)
-    attached.observe(["elsewhere"], [1.0], [1])
-    with pytest.raises(InputError, match="'elsewhere', which is not a prompt of this step"):
+    with pytest.raises(InputError, match=message):
+        attached.observe(ids_K, np.arange(len(ids_K)), [1] * len(ids_K))
+    attached.observe(["q0"], [0], [1])  # in several calls
+    attached.observe(["q0", "q1", "q1"], [1, 1, 1], [1] * 3)
+    with pytest.raises(InputError, match="ids_R holds 1 rollouts of 'q0' after 2 before, and 2 were requested"):
+        attached.observe(["q0"], [1], [1])
+    assert attached.end()[0].tolist() == [-0.5, 0.5, 0, 0]
+    assert attached.policy.estimator.step == 1
+
+
+def test_rollouts_that_failed_may_be_missing():
+    attached = Attached(ba.uniform(), ["reward"])
+    attached.begin(NAMES[:2], [], 8, 4)
+    assert attached.observe(["q0", "q0"], [0, 1], [1, 1]) == {}
+    assert attached.end()[0].tolist() == [-0.5, 0.5]
+
+
+def test_calls_in_the_wrong_order_are_named():
+    attached = Attached(ba.uniform(), ["reward"])
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"observe\(\) before begin\(\): call begin"):
+            attached.observe(["q0"], [1.0], [1])
+        with pytest.raises(InputError, match=r"end\(\) before begin\(\)"):
+            attached.end()
+        attached.begin(NAMES[:1], [], 2, 2)
+        attached.observe(["q0"] * 2, [1.0, 0.0], [1, 1])
         attached.end()
-    assert attached.policy.estimator.step == 0
+    assert attached.policy.estimator.step == 2
+
+
+def test_a_step_does_not_end_while_the_policy_wants_more():
+    attached = Attached(policies.ar3po(seed=0), ["reward"])
+    first = attached.begin(NAMES[:4], NAMES, 32, 8)
+    ids_R = [name for name, count in first.items() for _ in range(count)]
+    more = attached.observe(ids_R, [float(name == "q0") for name in ids_R], [1] * len(ids_R))
+    assert more
+    with pytest.raises(InputError, match=f"decides in rounds and wants {sum(more.values())} more rollouts"):
+        attached.end()
+    while more:
+        ids_K = [name for name, count in more.items() for _ in range(count)]
+        ids_R += ids_K
+        more = attached.observe(ids_K, [0.0] * len(ids_K), [1] * len(ids_K))
+    assert len(attached.end()[0]) == len(ids_R) == 32
+    assert attached.policy.estimator.step == 1
+
+
+def test_begin_drops_a_step_that_has_not_ended():
+    attached = Attached(ba.uniform(), ["reward"])
+    attached.begin(NAMES[:2], [], 4, 2)
+    attached.observe(["q0"], [1.0], [1])
+    attached.begin(NAMES[2:4], [], 4, 2)
+    with pytest.raises(InputError, match="'q0', which is not a prompt of this step"):
+        attached.observe(["q0"], [1.0], [1])
+    attached.observe(["q2", "q2"], [1.0, 0.0], [1, 1])
+    attached.end()
+    assert attached.policy.cold(["q0", "q2"]).tolist() == [True, False]
 
 
 @pytest.mark.filterwarnings("error")  # of means of nothing
@@ -191,3 +252,23 @@ def test_a_step_without_rollouts_does_not_end():
     attached.begin(NAMES[:2], [], 8, 4)
     with pytest.raises(InputError, match="end\\(\\) before observe"):
         attached.end()
+
+
+@pytest.mark.parametrize("policy", ["uniform", ba.uniform, ba.uniform()])
+def test_a_policy_may_be_a_name_or_a_function(policy):
+    assert Attached(policy, ["reward"]).policy.name == ba.uniform().name
+
+
+@pytest.mark.parametrize(
+    ("policy", "options", "message"),
+    [
+        ("adaptve", {}, r"policy 'adaptve' is unknown, did you mean adaptive\?"),
+        (5, {}, "policy=5 is of type int: give a policy"),
+        ("adaptive", {"ledger": 5}, "ledger=5 is of type int"),
+        ("adaptive", {"ledger": "/dev/null/ledger"}, "ledger='/dev/null/ledger' cannot be written"),
+        ("adaptive", {"success": "right"}, r"success='right': the trainer has no reward function .*\['reward'\]"),
+    ],
+)
+def test_what_cannot_be_is_refused_when_it_is_attached(policy, options, message):
+    with pytest.raises(InputError, match=message):
+        Attached(policy, ["reward"], **options)

@@ -69,12 +69,14 @@ def test_the_ledger_names_rollouts_with_a_hint_apart_and_predicts_nothing_of_the
     np.testing.assert_array_equal(log.predicted_R, [0.5, 0.5, np.nan])
 
 
-def test_the_deviation_of_a_reward_is_at_least_that_of_a_success_in_twenty():
+def test_advantages_are_computed_from_success_as_it_was_measured():
     rewards_R, success_R = np.array([2.0, 0.0]), np.array([1.0, 0.0])
     made = Round(["a", "b"], rewards_R, rewards_R[:, None], success_R, np.array([4, 4]))
     step = ba.uniform().begin(["a", "b"], ba.Budget(rollouts=4))
     batch = Batch.of([made], step, Measure(Rule(), (0.0, 2.0), ("reward",), slope=1.0), Sums(), trainer_step=0)
-    expected_R, deviation_R = batch.expected(np.array([0.0, 0.5]))
-    assert expected_R.tolist() == [0.0, 1.0]
-    assert deviation_R == pytest.approx([2 * (0.05 * 0.95) ** 0.5, 1.0])
+    assert batch.rollouts().line.at(np.array([0.0, 0.5])).tolist() == [0.0, 1.0]
+    swapped = batch.rollouts(np.array([2.0, 1.5]))  # a stored correct response in place of the failure
+    assert (swapped.rewards_R.tolist(), swapped.success_R.tolist()) == ([2.0, 1.5], [1.0, 1.0])
+    hinted = as_batch([as_round([("a", 0.0, 3)]), as_round([("a", 1.0, 4)], hinted=True)])
+    assert (hinted.sums().n, hinted.sums().s) == (1, 0)  # rollouts with a hint teach nothing of the prompt
     assert (batch.prior.alpha_P.tolist(), batch.prior.beta_P.tolist()) == ([0.5], [0.5])

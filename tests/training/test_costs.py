@@ -61,6 +61,15 @@ def test_seconds_are_those_of_the_steps_after_the_first():
     rollout, *_, answer = costs.price.prices
     assert answer == pytest.approx(0.01, rel=0.1)
     assert rollout < 0.5
+    costs.restart()  # another training: what was measured last is forgotten, the prices are not
+    now[0] += 1e6
+    before = costs.price.prices
+    for _ in range(2):
+        costs.clock.go()
+        costs.begin()
+        costs.learn(batch_of([100] * 4, [5] * 4))
+        now[0] += 1e6
+    assert (costs.price.prices == before).all()
     again = Costs.of("seconds", ba.adaptive())
     again.load_state_dict(costs.state_dict())
     assert (again.price.prices == costs.price.prices).all()

@@ -15,7 +15,7 @@ REWARDS_R = np.array([0.0, 3.0, 3.0])
 
 def opened():
     policy, scoring = ba.thompson(), Scoring(["reward"], [1.0], quiet=True)
-    step = policy.begin(["a", "b"], ba.Budget(rollouts=4))
+    step = policy.begin(["a", "b"], ba.Budget(rollouts=4, floor=2))
     step.request()
     scores_RF = REWARDS_R[:, None]
     measure = scoring.measure(REWARDS_R, scores_RF)
@@ -30,7 +30,7 @@ def test_the_policy_and_the_range_learn_from_a_step():
     metrics = end_step(policy, step.end, batch, np.array([1.0, -1.0, 0.0]), scoring, pool_size=4)
     assert policy.estimator.step == 1
     assert policy.belief(["b"]).mean > 0.5
-    assert scoring.range.range == (0.0, 3.0)
+    assert scoring.range.range == (-6.5, 9.5)  # of three rewards, with a margin
     assert metrics["pool_met"] == 0.0  # of the prompts, before the step
     assert metrics["advantage/frac_nonzero"] == pytest.approx(2 / 3)
     assert "hinted" not in metrics

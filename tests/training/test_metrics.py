@@ -1,5 +1,9 @@
 """The metrics of a step, against sums over its groups by hand."""
 
+import json
+import tempfile
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,16 +11,24 @@ from hypothesis import strategies as st
 
 import budgetalloc as ba
 from budgetalloc.beliefs.expected import Sums
+from budgetalloc.beliefs.group_kinds import KINDS
+from budgetalloc.logs.progress import Progress
+from budgetalloc.logs.tail import Tail
+from budgetalloc.report import compared, report
+from budgetalloc.report.live import Live
+from budgetalloc.report.machine import as_json
+from budgetalloc.report.sides import Side
 from budgetalloc.training.batch import Batch, Round
-from budgetalloc.training.metrics import describe
+from budgetalloc.training.metrics import describe, share_without_spread
 from budgetalloc.training.scoring import Measure
 from budgetalloc.training.success import Rule
+from budgetalloc.training.written import append
 from budgetalloc.values import mixed_group
 
 rollouts = st.tuples(st.sampled_from(["a", "b", 7]), st.sampled_from([0.0, 1.0, np.nan]))
 made = st.lists(rollouts, min_size=1, max_size=6)
 rounds_with_hints = st.lists(st.tuples(made, st.booleans()), min_size=1, max_size=4)
-KEYS = ("frac_mixed", "frac_all_pass", "frac_all_fail", "frac_mixed_predicted")
+KEYS = ("frac_mixed", "frac_all_pass", "frac_all_fail", "frac_single", "frac_tied", "frac_mixed_predicted")
 
 
 def as_round(rows, hinted):
@@ -41,18 +53,65 @@ def test_the_shares_of_groups_are_those_of_their_rollouts_without_a_hint(rounds)
     scored = {name: [x for x in rewards if not np.isnan(x)] for name, rewards in met.items()}
     scored = {name: rewards for name, rewards in scored.items() if rewards}
     assert batch.first_G.tolist() == [batch.ids_R.index(name) for name in groups]
-    if not scored or max(map(len, met.values())) == 1:
+    if not scored:
         assert not set(KEYS) & set(metrics)
         return
-    chances = [mixed_group(policy.belief([name]), [len(met[name])])[0, 0] for name in scored]
+    chances = [mixed_group(policy.belief([name]), [len(x)])[0, 0] * len(x) for name, x in scored.items()]
+    several = [rewards for rewards in scored.values() if len(rewards) > 1]
+    rollouts = sum(map(len, scored.values()))
     expected = {
-        "frac_mixed": np.mean([len(set(rewards)) > 1 for rewards in scored.values()]),
-        "frac_all_pass": np.mean([min(rewards) == 1 for rewards in scored.values()]),
-        "frac_all_fail": np.mean([max(rewards) == 0 for rewards in scored.values()]),
-        "frac_mixed_predicted": np.mean(chances),
-        "count/min": min(map(len, met.values())),
-        "count/mean": np.mean(list(map(len, met.values()))),
-        "count/max": max(map(len, met.values())),
+        "frac_mixed": sum(len(x) for x in several if len(set(x)) > 1) / rollouts,
+        "frac_all_pass": sum(len(x) for x in several if min(x) == 1) / rollouts,
+        "frac_all_fail": sum(len(x) for x in several if max(x) == 0) / rollouts,
+        "frac_single": sum(len(x) == 1 for x in scored.values()) / rollouts,
+        "frac_tied": 0.0,
+        "frac_mixed_predicted": sum(chances) / rollouts,
         "prompts": len(groups),
     }
+    sizes = list(map(len, met.values()))
+    counts = {"count/min": min(sizes), "count/mean": np.mean(sizes), "count/max": max(sizes)}
+    if max(sizes) == 1:
+        assert not set(counts) & set(metrics)
+    else:
+        expected |= counts
     assert {key: metrics[key] for key in expected} == pytest.approx(expected)
+
+
+two_rewards = st.tuples(st.sampled_from("abcd"), st.sampled_from([0.0, 1.0]), st.sampled_from([0.0, 0.25, np.nan]))
+
+
+@given(st.lists(two_rewards, min_size=1, max_size=12).filter(lambda rows: any(x == x for _, _, x in rows)))
+def test_metrics_ledger_watch_and_both_reports_tell_one_story(rows):
+    """Shares by kind of one step with two reward functions, right and tidy, through everything that shows them."""
+    ids, right, tidy = zip(*rows, strict=True)
+    scores_RF = np.array([right, tidy]).T
+    scores_RF[np.isnan(scores_RF[:, 1])] = np.nan  # neither function scored the rollout
+    rewards_R = scores_RF.sum(axis=1)
+    step = ba.uniform().begin(sorted(set(ids)), ba.Budget(rollouts=8))
+    made = Round(list(ids), rewards_R, scores_RF, scores_RF[:, 0], np.ones(len(ids), int))
+    batch = Batch.of([made], step, Measure(Rule((0,)), (0.0, 1.0), ("right", "tidy")), Sums(), trainer_step=0)
+    metrics = describe(batch)
+    assert sum(metrics[f"frac_{kind}"] for kind in KINDS) == pytest.approx(1)
+    with tempfile.TemporaryDirectory() as folder:
+        path, live = Path(folder) / "ledger.jsonl", Live()
+        append(ba.LedgerWriter(path), batch)
+        run = report(path, policies=())
+        for news in Tail(path).news():
+            live.add(news)
+    flat, seen = json.loads(as_json(run)), live.steps[0].figures()
+    side = compared.compared(Side(run, Progress()), Side(run, Progress()))["runs"][0]
+    for kind in KINDS:
+        shares = metrics[f"frac_{kind}"], flat[f"share_{kind}"], seen[kind], side[kind]
+        assert shares == pytest.approx([shares[0]] * 4), kind
+    without = share_without_spread(batch), flat["share_wasted"], seen["wasted"], side["wasted"]
+    assert without == pytest.approx([sum(metrics[f"frac_{kind}"] for kind in ("all_fail", "all_pass", "tied"))] * 4)
+
+
+def test_single_rollouts_are_not_without_gradient():
+    """Every group is one rollout: `frac_reward_zero_std` was 1, though no advantage is 0."""
+    made = as_round([("a", 1.0), ("b", 0.0)], False)
+    measure = Measure(Rule(), (0.0, 1.0), ("reward",), slope=1.0)
+    batch = Batch.of([made], ba.uniform().begin(["a", "b"], ba.Budget(rollouts=4)), measure, Sums(), trainer_step=0)
+    assert share_without_spread(batch) == 0.0
+    metrics = describe(batch)
+    assert [metrics[f"frac_{kind}"] for kind in KINDS] == [0, 0, 0, 0, 1]

@@ -32,7 +32,7 @@ def test_column_or_hash():
     data = Dataset.from_list(
         [{"prompt": "a", "key": 3, "x": 1}, {"prompt": "b", "key": 4, "x": 2}, {"prompt": "a", "key": 3, "x": 3}]
     )
-    by_key, by_hash = Prompts(data, "key"), Prompts(data, "prompt_id")
+    by_key, by_hash = Prompts(data, "key"), Prompts(data)
     assert by_key.ids([data[0], data[1]]) == [3, 4]
     assert (list(by_key.pool), by_key.first_rows_P.tolist()) == ([3, 4], [0, 1])
     assert (list(by_hash.pool), by_hash.first_rows_P.tolist()) == ([prompt_hash("a"), prompt_hash("b")], [0, 1])
@@ -43,22 +43,44 @@ def test_column_or_hash():
 
 def test_fingerprint_changes_with_the_prompts_only():
     rows = [{"prompt": f"{n}", "x": n} for n in range(50)]
-    base = Prompts(Dataset.from_list(rows), "prompt_id").fingerprint
-    assert base == Prompts(Dataset.from_list([{**row, "x": -1} for row in rows]), "prompt_id").fingerprint
-    assert base != Prompts(Dataset.from_list(rows[:-1]), "prompt_id").fingerprint
-    assert base != Prompts(Dataset.from_list([*rows[:-1], {"prompt": "other", "x": 0}]), "prompt_id").fingerprint
+    base = Prompts(Dataset.from_list(rows)).fingerprint
+    assert base == Prompts(Dataset.from_list([{**row, "x": -1} for row in rows])).fingerprint
+    assert base != Prompts(Dataset.from_list(rows[:-1])).fingerprint
+    assert base != Prompts(Dataset.from_list([*rows[:-1], {"prompt": "other", "x": 0}])).fingerprint
+
+
+def test_a_column_that_is_asked_for_must_be_there():
+    data = Dataset.from_list([{"prompt": "a", "problem_id": 1}])
+    with pytest.raises(ba.InputError, match=r"prompt_id='problem_ids': .* did you mean problem_id\? It has"):
+        Prompts(data, "problem_ids")
+    with pytest.raises(ba.InputError, match="prompt_id='prompt_id': the train dataset has no such column"):
+        Prompts(data, "prompt_id")
+    with pytest.raises(ba.InputError, match="prompt_id=5 is of type int: give the name of a dataset column, or None"):
+        Prompts(data, 5)
+    stream = Prompts(iter([]), "problem_ids")  # its columns show at its first row
+    with pytest.raises(ba.InputError, match=r"prompt_id='problem_ids': .* did you mean problem_id\?"):
+        stream.ids([data[0]])
+    assert Prompts(iter([])).ids([data[0]]) == [prompt_hash("a")]
+
+
+def test_names_that_are_not_required():
+    for row in ({"question": "?"}, {"prompt": "?", "image": 1}):
+        assert isinstance(Prompts(Dataset.from_list([row]), required=False).unnamed, ba.UnsupportedError)
+    assert Prompts(Dataset.from_list([{"prompt": "?"}]), required=False).unnamed is None
+    with pytest.raises(ba.InputError, match="no such column"):
+        Prompts(Dataset.from_list([{"prompt": "?"}]), "key", required=False)
 
 
 def test_no_name_to_be_had():
     with pytest.raises(ba.UnsupportedError, match=r"columns \['question'\], neither 'prompt_id' nor 'prompt'"):
-        Prompts(Dataset.from_list([{"question": "?"}]), "prompt_id")
+        Prompts(Dataset.from_list([{"question": "?"}]))
 
 
 def test_long_prompts_are_shown_where_they_differ():
     chat = [[{"role": "user", "content": "x" * 5000 + end}] for end in ("one", "two")]
     data = Dataset.from_list([{"prompt": each, "prompt_id": "a"} for each in chat])
     with pytest.raises(ba.InputError, match=r"xone'.*xtwo'") as caught:
-        Prompts(data, "prompt_id").check()
+        Prompts(data).check()
     assert len(str(caught.value)) < 1000
 
 
@@ -66,17 +88,17 @@ def test_one_id_with_two_pictures_is_refused():
     pictures = [Picture.new("RGB", (2, 2), (grey,) * 3) for grey in (0, 0, 9)]
     data = Dataset.from_list([{"prompt": "?", "prompt_id": 1, "image": each} for each in pictures])
     data = data.cast_column("image", Image())
-    Prompts(data.select([0, 1]), "prompt_id").check()
+    Prompts(data.select([0, 1])).check()
     with pytest.raises(ba.InputError, match=r"'image' is .* in row 0 and .* in row 2"):
-        Prompts(data, "prompt_id").check()
+        Prompts(data).check()
 
 
 def test_the_check_reads_more_rows_than_one_chunk():
     rows = [{"prompt": str(n // 2), "prompt_id": n // 2} for n in range(5000)]
-    Prompts(Dataset.from_list(rows), "prompt_id").check()
+    Prompts(Dataset.from_list(rows)).check()
     rows[4999]["prompt"] = "other"
     with pytest.raises(ba.InputError, match="'2499' in row 4998 and 'other' in row 4999"):
-        Prompts(Dataset.from_list(rows), "prompt_id").check()
+        Prompts(Dataset.from_list(rows)).check()
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=30), st.integers(0, 5))
@@ -89,14 +111,14 @@ def test_turns_follow_one_another(ids, seed):
 
 def test_the_prompt_may_lie_in_another_column():
     rows = [{"question": f"{n // 2}", "key": n // 2} for n in range(6)]
-    prompts = Prompts(Dataset.from_list(rows), "prompt_id", "question")
+    prompts = Prompts(Dataset.from_list(rows), None, "question")
     assert prompts.ids(rows[:1]) == [prompt_hash("0")]
     assert prompts.first_rows_P.tolist() == [0, 2, 4]
     assert prompts.texts([prompt_hash("1")]) == {prompt_hash("1"): "1"}
     assert prompts.places_in_turn([(prompt_hash("1"), turn) for turn in range(3)]) == [2, 3, 2]
     assert "'question'" in prompts.said_once()
     with pytest.raises(ba.UnsupportedError, match="neither 'prompt_id' nor 'prompt'"):
-        Prompts(Dataset.from_list(rows), "prompt_id")
+        Prompts(Dataset.from_list(rows))
     rows[5]["question"] = "other"
     with pytest.raises(ba.InputError, match="'question' is '2' in row 4 and 'other' in row 5"):
         Prompts(Dataset.from_list(rows), "key", "question").check()

@@ -86,6 +86,45 @@ def test_bad_options(build, options, message):
         AdaptiveGRPOCallback(build(), **options)
 
 
+@pytest.mark.parametrize("policy", ["thompson", ba.thompson, ba.thompson()])
+def test_a_policy_is_given_by_name_by_function_or_made(build, policy):
+    assert AdaptiveGRPOCallback(build(), policy).policy.name == ba.thompson().name
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"policy": "adaptve"}, r"policy 'adaptve' is unknown, did you mean adaptive\?"),
+        ({"policy": 5}, r"policy=5 is of type int: give a policy such as ba.adaptive\(\), a name such as 'adaptive'"),
+        ({"prompt_id": "nope"}, r"prompt_id='nope': the train dataset has no such column\. It has \['prompt', 'pro"),
+        ({"prompt_id": "promptid"}, r"prompt_id='promptid': .*, did you mean prompt_id\?"),
+        ({"prompt_id": 5}, "prompt_id=5 is of type int"),
+        ({"domain": "nope", "quotas": {"a": (0, 1)}}, r"domain='nope': the train dataset has no such column\. It has"),
+        ({"domain": "nope"}, "domain='nope' without quotas=None: give both"),
+        ({"domain": 5, "quotas": {"a": (0, 1)}}, "domain=5 is of type int"),
+        ({"success": "low_digits"}, r"success='low_digits': the trainer has no reward function .*\['low_digit'\]"),
+        ({"success": 3}, r"success=3: the trainer has 1 reward functions"),
+        ({"success": [1]}, r"success=\[1\]: pass the name of a reward function"),
+        ({"ledger": 5}, 'ledger=5 is of type int: give the path of a file such as "run/ledger.jsonl"'),
+        ({"ledger": "/dev/null/ledger.jsonl"}, "ledger='/dev/null/ledger.jsonl' cannot be written, .*: give the path"),
+        ({"ledger": "/dev"}, "ledger='/dev' cannot be written, it is not a regular file"),
+        ({"ledger": "a\0b"}, "cannot be written, embedded null"),
+    ],
+)
+def test_what_cannot_be_is_refused_when_the_callback_is_made(build, options, message):
+    with pytest.raises(ba.BudgetallocError, match=message):
+        AdaptiveGRPOCallback(build(), **options)
+
+
+def test_a_new_ledger_is_not_made_before_the_first_step_and_an_old_one_is_left_as_it_is(build, tmp_path):
+    new, old = tmp_path / "runs" / "ledger.jsonl", tmp_path / "ledger.jsonl"
+    old.write_text("{}\n")
+    for path in (new, str(old)):
+        AdaptiveGRPOCallback(build(), ledger=path)
+    assert not new.exists()
+    assert old.read_text() == "{}\n"
+
+
 def test_iterable_dataset(build):
     trainer = build(rows().to_iterable_dataset())
     with pytest.raises(ba.UnsupportedError, match=r"candidates='all'.*IterableDataset.*or candidates=1"):

@@ -235,13 +235,9 @@ def test_tokens_of_stored_responses_are_not_counted(build):
 
 
 def test_defaults_are_what_the_policy_asks_for(build):
-    options = AdaptiveGRPOCallback(build(scale_rewards="none")).options
-    assert (options.bounds.candidates, options.baseline, options.scale, options.weight) == (
-        "all",
-        "posterior",
-        "group",
-        "rollout",
-    )
+    options = AdaptiveGRPOCallback(build()).options
+    assert (options.bounds.candidates, options.baseline) == ("all", "posterior")
+    assert (options.scale, options.weight) == ("group", "rollout")
     options = AdaptiveGRPOCallback(build(scale_rewards="none"), ba.uniform()).options
     assert (options.bounds.candidates, options.baseline, options.scale, options.keep_batch) == (1, None, "none", True)
     for given in ({"scale": "none"}, {"weight": "rollout"}):  # the trainer's own: its advantages stay
@@ -316,10 +312,11 @@ def test_metrics_and_completions_table(build, tmp_path):
         groups = {}
         for name, reward in zip(np.array(log.ids_R)[here], log.rewards_R[here], strict=True):
             groups.setdefault(name, []).append(reward)
-        mixed = [len(set(g)) > 1 for g in groups.values()]
-        assert entry["budgetalloc/frac_mixed"] == pytest.approx(np.mean(mixed))
-        assert entry["budgetalloc/frac_all_pass"] == pytest.approx(np.mean([min(g) == 1 for g in groups.values()]))
-        assert entry["budgetalloc/frac_all_fail"] == pytest.approx(np.mean([max(g) == 0 for g in groups.values()]))
+        shares = {"mixed": 0, "all_pass": 0, "all_fail": 0, "single": 0, "tied": 0}
+        for g in groups.values():
+            kind = "mixed" if len(set(g)) > 1 else "single" if len(g) == 1 else "all_pass" if g[0] == 1 else "all_fail"
+            shares[kind] += len(g) / here.sum()
+        assert {k: entry[f"budgetalloc/frac_{k}"] for k in shares} == pytest.approx(shares)
         assert entry["budgetalloc/prompts"] == len(groups)
         sizes = [len(g) for g in groups.values()]
         assert [entry[f"budgetalloc/count/{k}"] for k in ("min", "mean", "max")] == [
@@ -332,7 +329,7 @@ def test_metrics_and_completions_table(build, tmp_path):
         )
         assert "frac_reward_zero_std" not in entry  # TRL took each row for a group
         assert entry["budgetalloc/frac_reward_zero_std"] == pytest.approx(
-            sum(len(g) for g in groups.values() if len(set(g)) == 1) / here.sum()
+            sum(len(g) for g in groups.values() if len(set(g)) == 1 < len(g)) / here.sum()
         )
         assert 0 < entry["budgetalloc/seconds"] < 1
         assert 0 <= entry["budgetalloc/frac_mixed_predicted"] <= 1
@@ -386,7 +383,8 @@ def test_baselines_are_what_rewards_are_compared_with_whatever_the_scale(build, 
     assert callback.batch is None
     trainer.train()
     batch = callback.batch
-    advantages_R = ba.group_advantages(batch.rewards_R, batch.ids_R, callback.options.baselines(batch), "none")
+    baseline_R = callback.options.advantages(batch).baseline_R
+    advantages_R = ba.group_advantages(batch.rewards_R, batch.ids_R, baseline_R, "none")
     plain_R = ba.group_advantages(batch.rewards_R, batch.ids_R, baseline, "none", belief_R=batch.baseline_R)
     np.testing.assert_allclose(advantages_R, plain_R, atol=1e-9)
 
@@ -395,7 +393,7 @@ def test_rollouts_that_only_measure_have_no_baseline(build):
     trainer = build(max_steps=1)
     callback = attach(trainer, policies.spo(offline=4))
     trainer.train()
-    assert np.isnan(callback.options.baselines(callback.batch)).all()
+    assert np.isnan(callback.options.advantages(callback.batch).baseline_R).all()
 
 
 def test_trainer_gets_its_methods_back(build):

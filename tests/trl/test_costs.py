@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from conftest import rows
+from transformers import TrainerCallback
 
 import budgetalloc as ba
 from budgetalloc import InputError, UnsupportedError
@@ -23,13 +24,26 @@ def coin(completions, **_):
 
 
 class Run:
-    """A training whose answers have a length that depends on the prompt, and that records the prompts of each step."""
+    """A training whose answers have a length that depends on the prompt, and that records the prompts of each step.
 
-    def __init__(self, build, resume=None, policy=None, fake_clock=False, **given):
-        coin.calls, self.elapsed, self.steps = 0, 0.0, []
+    Args:
+        build: The fixture.
+        resume: A checkpoint.
+        policy: The policy.
+        fake_clock: Whether seconds are those of `elapsed`, which a generation lets pass: 0.5, and 0.25 a token.
+        before: Makes callbacks that are added before budgetalloc's; called with the run.
+        stalls: Generations that take ten times as long.
+        config: More settings of the trainer.
+        **given: Arguments of the callback.
+    """
+
+    def __init__(self, build, resume=None, policy=None, fake_clock=False, before=(), stalls=(), config=None, **given):
+        coin.calls, self.elapsed, self.steps, self.stalls = 0, 0.0, [], stalls
         settings = {"max_steps": 12, "max_completion_length": 16, "save_strategy": "steps", "save_steps": 6}
-        self.trainer = build(rows(24), reward=coin, **settings)
+        self.trainer = build(rows(24), reward=coin, eval_dataset=rows(4), **settings | (config or {}))
         self.trainer.rollout_func = self.answer
+        for make in before:
+            self.trainer.add_callback(make(self))
         self.callback = AdaptiveGRPOCallback(self.trainer, policy, cap=4, **given)
         if fake_clock:
             self.callback.costs.clock = Clock(lambda: self.elapsed)
@@ -41,7 +55,8 @@ class Run:
         ids = [int(text[:3]) for text in prompts]
         self.steps.append(ids)
         completions = [[n % 10] * ((LONG if n % 2 else SHORT) - 1) + [12] for n in ids]
-        self.elapsed += 0.5 + 0.25 * sum(map(len, completions))
+        took = 0.5 + 0.25 * sum(map(len, completions))
+        self.elapsed += took * (10 if len(self.steps) in self.stalls else 1)
         return {
             "prompt_ids": [trainer.processing_class(text)["input_ids"] for text in prompts],
             "completion_ids": completions,
@@ -79,6 +94,85 @@ def test_seconds_are_fitted_to_the_steps(build):
     prices = run.callback.costs.price
     assert isinstance(prices, Seconds)
     assert prices.prices[-1] == pytest.approx(0.25, rel=0.2)  # of a token of an answer
+    assert run.share_of_long < 0.5
+
+
+class Sleeper(TrainerCallback):
+    """Takes two minutes in every event, with an evaluation in some; of the clock of this run, nobody waits."""
+
+    def __init__(self, run):
+        self.run, self.events = run, set()
+
+    def sleep(self, event):
+        self.events.add(event)
+        self.run.elapsed += 120.0
+
+    def on_step_end(self, args, state, control, **_):
+        self.sleep("on_step_end")
+        if state.global_step % 5 == 0:
+            self.run.trainer.evaluate()
+
+
+def sleeping(event):
+    return lambda self, *_, **__: self.sleep(event)
+
+
+for name in ("begin", "end"):
+    for part in ("train", "epoch", "step", "substep"):
+        if (event := f"on_{part}_{name}") not in ("on_step_end", "on_substep_begin"):
+            setattr(Sleeper, event, sleeping(event))
+for event in ("on_pre_optimizer_step", "on_optimizer_step", "on_evaluate", "on_log", "on_save", "on_prediction_step"):
+    setattr(Sleeper, event, sleeping(event))
+
+
+class Late(TrainerCallback):
+    """A callback that is added when training has begun, and comes after all others."""
+
+    def __init__(self, run):
+        self.run = run
+
+    def on_train_begin(self, *_, **__):
+        self.run.trainer.add_callback(Sleeper(self.run))
+
+
+@pytest.mark.parametrize("accumulated", [1, 2])
+def test_seconds_are_those_of_the_trainers_own_steps(build, accumulated):
+    """Neither other callbacks count, whatever their order, nor evaluations, logging and checkpoints."""
+    config = {
+        "per_device_train_batch_size": 16 // accumulated,
+        "gradient_accumulation_steps": accumulated,
+        "eval_strategy": "steps",
+        "eval_steps": 4,
+        "per_device_eval_batch_size": 4,
+        "max_steps": 10,
+        "save_steps": 4,
+        "num_train_epochs": 9,
+    }
+    given = {"cost": "seconds", "fake_clock": True, "config": config}
+    quiet, busy = Run(build, **given), Run(build, **given, before=[Sleeper, Late])
+    sleeper = next(x for x in busy.trainer.callback_handler.callbacks if isinstance(x, Sleeper))
+    within = {"on_step_begin", "on_step_end", "on_pre_optimizer_step", "on_optimizer_step", "on_log", "on_save"}
+    assert within | {"on_evaluate", "on_prediction_step"} <= sleeper.events
+    assert ("on_substep_end" in sleeper.events) == (accumulated > 1)
+    assert busy.callback.costs.price.steps == pytest.approx(quiet.callback.costs.price.steps, rel=1e-6)
+    assert "call_event" not in vars(busy.trainer.callback_handler)
+
+
+def test_several_optimizer_steps_of_one_generation_are_one_lap(build):
+    config = {"num_iterations": 2, "steps_per_generation": 2, "per_device_train_batch_size": 8, "max_steps": 24}
+    run = Run(build, cost="seconds", fake_clock=True, before=[Sleeper], config=config)
+    price = run.callback.costs.price
+    assert len(price.steps) == 4  # six generations; the first is left out, and the last not finished
+    assert price.steps[:, 4] == pytest.approx(0.5 + 0.25 * price.steps[:, 3])
+
+
+def test_a_stall_of_one_step_in_20_changes_no_decision_much(build):
+    config = {"max_steps": 30, "save_strategy": "no"}
+    run = Run(build, cost="seconds", fake_clock=True, stalls={7, 27}, config=config)
+    price = run.callback.costs.price
+    assert np.sort(price.steps[:, 4] / (0.5 + 0.25 * price.steps[:, 3]))[-3:] == pytest.approx([1, 10, 10], rel=1e-6)
+    assert price.prices[-1] == pytest.approx(0.25, rel=0.2)
+    assert (price.prices > 0).all()
     assert run.share_of_long < 0.5
 
 

@@ -50,6 +50,24 @@ def test_equal_groups_get_the_numbers_of_trl(build, scale):
         torch.testing.assert_close(ours, own, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("scale", SCALES)
+def test_the_scale_of_the_trainer_holds_under_the_default(build, caplog, loss, scale):
+    """Dr. GRPO's plain differences stay plain: with "none" each advantage is the reward minus its baseline."""
+    trainer = build(reward=even_sum, loss_type=loss, scale_rewards=scale, max_steps=1)
+    callback, made = train(trainer, ba.adaptive())
+    assert callback.options.scale == scale
+    assert ("was measured with 'group'" in caplog.text) == (scale != "group")
+    batch, advantages = callback.batch, callback.options.advantages(callback.batch)
+    away_R = batch.rewards_R - advantages.baseline_R
+    divided_by = {"none": 1.0, "batch": np.std(batch.rewards_R, ddof=1) + 1e-4, "group": advantages.divided_by_R}
+    np.testing.assert_allclose(advantages.values_R, away_R / divided_by[scale], rtol=1e-6, atol=1e-9)
+    learned = np.concatenate([x["advantages"].numpy() for x in made[0].learned])
+    np.testing.assert_allclose(np.sort(learned), np.sort(advantages.values_R), rtol=1e-4, atol=1e-6)
+    given = AdaptiveGRPOCallback(build(scale_rewards=scale), scale="rms")
+    assert given.options.scale == "rms"
+
+
 @pytest.mark.parametrize("level", ["token", "sequence"])
 def test_importance_sampling_is_of_the_row_it_weighs(build, level):
     """The old probabilities are those that the model gave the row before the first of the two iterations."""

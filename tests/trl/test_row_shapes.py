@@ -257,6 +257,46 @@ def test_an_environment_needs_named_rows(build, data):
         AdaptiveGRPOCallback(trainer)
 
 
+def unnamed_boards(trl_only, build, config):
+    """A training whose environment chooses tasks that no column names, and its weights."""
+    boards = itertools.count()
+
+    class Drawn(Board):
+        def reset(self, **_):
+            self.task = next(boards)
+            self.board, self.luck = [self.task], self.task % 2
+            return f" Board {self.task}."
+
+    data = conversations(board=lambda n: [n]).remove_columns("prompt_id")
+    trainer = chatting(build, data, odd_letters, {"environment_factory": Drawn}, **config)
+    if not trl_only:
+        trainer.add_callback(AdaptiveGRPOCallback(trainer, ba.uniform()))
+    trainer.train()
+    return trainer, {name: value.clone() for name, value in trainer.model.state_dict().items()}
+
+
+def test_uniform_trains_as_trl_where_nothing_names_the_tasks(build, caplog):
+    config = {"save_strategy": "steps", "save_steps": 1}
+    plain, weights = unnamed_boards(True, build, config)
+    caplog.clear()
+    trainer, same = unnamed_boards(False, build, config)
+    assert all(torch.equal(weights[name], same[name]) for name in weights)
+    assert trainer.state.global_step == plain.state.global_step == 2
+    assert caplog.text.count("the log has no budgetalloc/ metrics, and checkpoints hold no beliefs") == 1
+    assert "Add a column 'prompt_id'" in caplog.text
+    assert not any(key.startswith("budgetalloc/") for entry in trainer.state.log_history for key in entry)
+    assert not list(Path(trainer.args.output_dir).rglob("budgetalloc_*"))
+
+
+def test_a_ledger_needs_names_also_of_uniform(build, tmp_path):
+    data = conversations(board=lambda n: [n]).remove_columns("prompt_id")
+    trainer = chatting(build, data, [], {"environment_factory": Board})
+    with pytest.raises(ba.UnsupportedError, match=r"ledger='.*' needs names of prompts\. With environment_factory"):
+        AdaptiveGRPOCallback(trainer, "uniform", ledger=tmp_path / "ledger.jsonl")
+    with pytest.raises(ba.UnsupportedError, match="With environment_factory"):
+        AdaptiveGRPOCallback(trainer, "uniform", baseline="loo")  # its advantages are those of named prompts
+
+
 def test_an_environment_without_a_dataset_is_served_with_a_placeholder(build):
     """What the error tells a user whose environment owns the data to do."""
 
@@ -395,7 +435,17 @@ def test_pictures_inside_messages_do_not_name_a_prompt(build):
     """Python shows a picture by its address in memory: each visit would be a new prompt."""
     message = {"role": "user", "content": [{"type": "image", "image": Picture.new("RGB", (8, 8))}]}
     with pytest.raises(ba.UnsupportedError, match=r"holds an? \w*Image.*Add a column 'prompt_id'"):
-        Prompts([{"prompt": [message]}], "prompt_id").ids([{"prompt": [message]}])
+        Prompts([{"prompt": [message]}]).ids([{"prompt": [message]}])
+
+
+def test_uniform_needs_no_names_of_pictures(build):
+    trainer = build()
+    trainer.train_dataset = [
+        {"prompt": [{"role": "user", "content": [{"type": "image", "image": Picture.new("RGB", (8, 8))}]}]}
+    ] * 24
+    with pytest.raises(ba.UnsupportedError, match=r"ledger='ledger' needs names of prompts\. A prompt holds an? "):
+        AdaptiveGRPOCallback(trainer, ba.uniform(), ledger="ledger")
+    assert AdaptiveGRPOCallback(trainer, ba.uniform()).batch is None
 
 
 def test_rollouts_of_the_users_own(build, tokenizer):

@@ -1,16 +1,21 @@
 """The doctor on a script, and the callback on the trainer that the script makes, refuse alike, word for word."""
 
 import inspect
+import math
 
 import pytest
 from conftest import low_digit, rows
+from datasets import Dataset
 
 import budgetalloc as ba
+from budgetalloc.cli.doctor.advice import generations
 from budgetalloc.cli.doctor.examine import examine
+from budgetalloc.cli.doctor.grpo import resolved
 from budgetalloc.cli.doctor.script import read_script
 from budgetalloc.cli.doctor.setup import ARGUMENTS, OTHERS
 from budgetalloc.logs.progress import read_progress
 from budgetalloc.trl import AdaptiveGRPOCallback
+from budgetalloc.trl.served import Facts, unaligned_saves
 
 SCRIPT = """
 def low_digit(completions, **_): ...
@@ -51,6 +56,38 @@ def test_the_doctor_says_what_the_callback_raises(build, config, name, given, co
         assert any("quotas" in text for text in said.unread)
         return
     assert said.refused == ([raised] if raised else [])
+
+
+@pytest.mark.parametrize(
+    ("count", "config"),
+    [
+        (60, {"num_train_epochs": 1}),
+        (63, {"num_train_epochs": 2, "gradient_accumulation_steps": 2}),
+        (63, {"num_train_epochs": 1.5, "gradient_accumulation_steps": 2, "steps_per_generation": 4}),
+        (61, {"num_train_epochs": 3, "gradient_accumulation_steps": 3, "generation_batch_size": 32}),
+        (60, {"num_train_epochs": 1, "num_iterations": 2}),
+        (60, {"max_steps": 7, "num_iterations": 2, "gradient_accumulation_steps": 4, "steps_per_generation": 2}),
+    ],
+)
+def test_the_doctor_counts_the_steps_of_a_run_as_trl_does(build, count, config):
+    """Rows, a third of them twins; batches that are not full are dropped."""
+    twins = [dict(rows(count)[n % (2 * count // 3)]) for n in range(count)]
+    trainer = build(Dataset.from_list(twins), low_digit, per_device_train_batch_size=16, **{"max_steps": -1, **config})
+    args, batches = trainer.args, len(trainer.get_train_dataloader())
+    per_epoch = -(-batches // args.gradient_accumulation_steps)  # an optimizer step at the end of an epoch may be short
+    steps = args.max_steps if args.max_steps > 0 else math.ceil(args.num_train_epochs * per_epoch)
+    micro_steps = args.steps_per_generation * trainer.num_iterations
+    assert batches % micro_steps == 0
+    sizes, mistakes = resolved({"per_device_train_batch_size": 16, "num_generations": 4, **config}, processes=1)
+    assert mistakes == []
+    assert generations(sizes, count) == -(-steps * args.gradient_accumulation_steps // micro_steps)
+
+
+@pytest.mark.parametrize(("save_steps", "warned"), [(3, True), (4, False), (0.3, False), (0.75, False)])
+def test_a_share_of_the_run_is_no_number_of_steps(save_steps, warned):
+    settings = {"steps_per_generation": 4, "num_iterations": 1, "gradient_accumulation_steps": 2}
+    facts = Facts(settings | {"save_steps": save_steps, "save_strategy": "steps"})
+    assert (unaligned_saves(facts) is not None) == warned
 
 
 def test_the_doctor_knows_every_argument_of_the_callback():

@@ -75,6 +75,7 @@ REWARDS = {
     "none for some of several": ([sometimes, form], None),
     "none at all": ([nothing], None),
     "one of several gives none": ([nothing, form, by_length], None),
+    "one of two gives none": ([by_length, nothing], None),
 }
 
 
@@ -92,6 +93,32 @@ def test_trains_as_the_readme_shows_it(build, losses, policy, name):
     assert len(losses(trainer)) == 3
     moved = any(not torch.equal(before[key], value) for key, value in trainer.model.named_parameters())
     assert moved == any((advantages != 0).any() for advantages in seen) == (name != "none at all")
+
+
+def math(completions, prompt_id, **_):
+    return [coin if name % 2 else None for name, coin in zip(prompt_id, low_digit(completions), strict=True)]
+
+
+def code(completions, prompt_id, **_):
+    return [None if name % 2 else len(text) / 4 for name, text in zip(prompt_id, completions, strict=True)]
+
+
+@pytest.mark.parametrize("reward", [[by_length, nothing], [math, code], [form, math, code]])
+def test_every_prompt_with_rewards_gets_a_belief(build, tmp_path, caplog, reward):
+    """Findings E1 and E2: a function that returns only None, and one for each domain that returns None elsewhere."""
+    trainer = build(reward=reward)
+    seen, callback = watch(trainer), attach(trainer, ba.adaptive(), ledger=tmp_path / "ledger.jsonl")
+    trainer.train()
+    log = ba.Ledger.read(tmp_path / "ledger.jsonl")
+    mixed = [len(np.unique(log.rewards_R[log.step_R == step])) > 1 for step in range(4)]
+    assert [bool((advantages != 0).any()) for advantages in seen] == mixed
+    assert any(mixed)
+    assert len(np.unique(log.success_R)) > 2  # graded ones among them
+    assert not np.isnan(log.success_R).any()
+    assert set(callback.policy.estimator.ids()) == set(log.ids_R)
+    said = [record.message for record in caplog.records if "uccess" in record.message]
+    assert len(said) == 2  # what success is, and what is special about the functions that returned None
+    assert ("nothing" if nothing in reward else "math") in said[1]
 
 
 @pytest.mark.parametrize("reward", [[by_length], [negative, form]])
@@ -259,7 +286,8 @@ def test_metrics_of_groups_of_one_say_something(build):
     logged = [entry for entry in trainer.state.log_history if "loss" in entry]
     for entry in logged:
         if entry["budgetalloc/prompts"] == 32:  # every group is one
-            assert not {"budgetalloc/frac_mixed", "budgetalloc/count/max", "frac_reward_zero_std"} & set(entry)
+            assert (entry["budgetalloc/frac_mixed"], entry["budgetalloc/frac_single"]) == (0.0, 1.0)
+            assert not {"budgetalloc/count/max", "frac_reward_zero_std"} & set(entry)
             assert "budgetalloc/frac_reward_zero_std" not in entry
         assert 0 <= entry["budgetalloc/advantage/share_negative"] <= 1
         assert entry["budgetalloc/advantage/frac_nonzero"] == 1.0

@@ -16,7 +16,7 @@ def test_an_empty_node_is_the_default_policy():
     assert settings.policy.name == ba.adaptive().name
     assert settings.options.bounds.candidates == "all"
     assert settings.options.baseline == "posterior"
-    assert (settings.prompt_id, settings.ledger, settings.allow_dataset_change) == ("prompt_id", None, False)
+    assert (settings.prompt_id, settings.ledger, settings.allow_dataset_change) == (None, None, False)
 
 
 def test_the_scale_is_verls_unless_given():
@@ -48,10 +48,16 @@ def test_uniform_keeps_verls_batch_and_advantages():
         ({"polcy": "knapsack"}, r"budgetalloc.polcy is unknown, did you mean policy\?"),
         ({"policy": "knapsak"}, r"'knapsak' is unknown, did you mean knapsack\?"),
         ({"policy": 3}, "budgetalloc.policy=3: give a name"),
+        ({"policy": {"name": "knapsack", "sed": 1}}, r"knapsack\(sed=\) is unknown, did you mean seed\?"),
+        ({"policy": {"name": "budgetalloc.knapsack", "sed": 1}}, "was called and raised TypeError, .*'sed'"),
+        ({"policy": "dump"}, r"policy='dump' needs the function domain_of=.*budgetalloc.policies.dump\(domain_of"),
         ({"policy": {"seed": 1}}, "give a name of `budgetalloc methods`, or a mapping"),
         ({"policy": "no_such_module.build"}, "cannot be imported: No module named 'no_such_module'"),
         ({"policy": "budgetalloc.no_such"}, "cannot be imported: module 'budgetalloc' has no attribute 'no_such'"),
-        ({"policy": "budgetalloc.policies.methods.published"}, "a function that returns a Policy"),
+        (
+            {"policy": "budgetalloc.policies.methods.published"},
+            r"policy=<function published .* returned \d+ of type int: give a policy such as ba.adaptive",
+        ),
         ({"pacing": "phases"}, "budgetalloc.pacing='phases' is of type str: give a mapping"),
         ({"pacing": {"name": "phase"}}, "budgetalloc.pacing: name='phase'"),
         ({"pacing": {"name": "constant", "rollouts": 9}}, "budgetalloc.pacing: give steps"),
@@ -62,7 +68,7 @@ def test_uniform_keeps_verls_batch_and_advantages():
         ({"candidates": 0}, "candidates=0"),
         ({"baseline": "mean"}, "baseline='mean': use one of"),
         ({"ledger": 3}, "budgetalloc.ledger=3"),
-        ({"prompt_id": None}, "budgetalloc.prompt_id=None"),
+        ({"prompt_id": 3}, "budgetalloc.prompt_id=3"),
         ({"allow_dataset_change": "yes"}, "use True or False"),
         ({"success": 2}, r"the trainer has 1 reward functions, \['reward'\]"),
         ({"domain": "data_source"}, r"domain='data_source' without quotas=None: give both"),

@@ -9,20 +9,24 @@ from pathlib import Path
 
 from budgetalloc.cli.config import Config
 from budgetalloc.cli.config.yamlfile import read_text
-from budgetalloc.cli.doctor.examine import Diagnosis, examine
+from budgetalloc.cli.doctor.examine import examine
 from budgetalloc.cli.doctor.script import read_script
 from budgetalloc.cli.doctor.settings import of_config
+from budgetalloc.cli.doctor.setup import Diagnosis, shortened
 from budgetalloc.cli.doctor.verl import SECTIONS, examine_verl, node, overrides
-from budgetalloc.errors import InputError
+from budgetalloc.errors import BudgetallocError, InputError
 
-_LONGEST = 10**6  # characters of a script
+_LONGEST = 200_000  # characters of a script or a file of settings
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints what was found; the exit status is 1 if something is refused."""
-    said = diagnosed(args.source, args.processes)
-    print(json.dumps(asdict(said), indent=1) if args.json else as_text(said))
-    return 1 if said.refused else 0
+    """Prints what was found; the exit status is 1 if something is refused, 2 if nothing could be checked."""
+    try:
+        said = diagnosed(args.source, args.processes)
+    except BudgetallocError as error:
+        raise type(error)(shortened(str(error))) from error
+    print(json.dumps(asdict(said.shortened()), indent=1) if args.json else as_text(said))
+    return 1 if said.refused else 2 if said.blind else 0
 
 
 def diagnosed(words: list[str], processes: int) -> Diagnosis:
@@ -55,16 +59,26 @@ def _text(path: Path) -> str:
 
 def as_text(said: Diagnosis, width: int = 110) -> str:
     """One screen: the run, what is refused, warnings, which policy fits, and what could not be read."""
+    verdict, said = _verdict(said), said.shortened()
     lines = [f"{said.file}, read and not run", ""]
     for name, text in said.facts:
         lines += textwrap.wrap(f"{name:<9} {text}", width, subsequent_indent=" " * 10)
-    verdict = "nothing of what could be read" if not said.refused else f"{len(said.refused)} "
-    verdict += "" if not said.refused else "reason" if len(said.refused) == 1 else "reasons"
-    parts = [(f"REFUSED: {verdict}", said.refused), ("WARNINGS", said.warned), ("WHICH POLICY FITS", said.advice)]
+    parts = [(verdict, said.refused), ("WARNINGS", said.warned), ("WHICH POLICY FITS", said.advice)]
     parts.append(("NOT KNOWN BEFORE THE RUN", said.unread))
     for title, texts in parts:
-        if texts or title.startswith("REFUSED"):
+        if texts or texts is said.refused:
             lines += ["", title]
         for text in texts:
             lines += textwrap.wrap(text, width, initial_indent="  - ", subsequent_indent="    ")
     return "\n".join(lines)
+
+
+def _verdict(said: Diagnosis) -> str:
+    """What is refused and what was not checked, in a line."""
+    if said.refused:
+        return f"REFUSED: {len(said.refused)} {'reason' if len(said.refused) == 1 else 'reasons'}"
+    if said.blind:
+        return "NOTHING WAS CHECKED: neither the step nor the dataset nor the rewards could be read"
+    if said.unchecked:
+        return f"REFUSED: nothing of what could be read. NOT CHECKED: {', '.join(said.unchecked)}"
+    return "REFUSED: nothing"

@@ -20,6 +20,7 @@ class Recipe(NamedTuple):
 
 
 RECIPES = {
+    "first_run": Recipe("integrations/trl/first_run.py", "TRL: a tiny model on a CPU, uniform and adaptive"),
     "trl": Recipe("integrations/trl/train.py", "TRL: your model and data, with the settings of a YAML file"),
     "trl.yaml": Recipe("configs/trl_adaptive.yaml", "settings of that script"),
     "gsm8k": Recipe("integrations/trl/gsm8k.py", "TRL: a right answer and a format, two reward functions"),
@@ -28,7 +29,7 @@ RECIPES = {
     "tools": Recipe("integrations/trl/tools.py", "TRL: an environment of several turns with a tool"),
     "verl": Recipe("integrations/verl/train.sh", "verl: GSM8K on one node of 8 GPUs"),
     "verl.yaml": Recipe("integrations/verl/gsm8k.yaml", "settings of that script: gsm8k.yaml, beside it"),
-    "log": Recipe("integrations/log/decide.py", "the log of a finished run: is there something to gain?"),
+    "log": Recipe("integrations/log/decide.py", "the log of a finished run: what to compare next"),
     "plain_loop": Recipe("integrations/plain_loop/plain_loop.py", "a loop of your own, with transformers alone"),
     "tinker": Recipe("integrations/tinker/budgetalloc_tinker.py", "tinker-cookbook: your RLDataset, wrapped"),
     "trinity": Recipe("integrations/trinity/budgetalloc_trinity.py", "Trinity-RFT: which prompts, by its selector"),

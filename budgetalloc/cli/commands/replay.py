@@ -29,7 +29,7 @@ MEANING = (
     "intervals over seeds, that is over other draws from the same log. `At least` counts a group as mixed if its "
     "logged rewards are unequal, `at most` also if one of its rewards was modelled. Groups of one are never mixed, "
     "also where a posterior baseline gives them a gradient: a policy that may request them has no share of mixed "
-    "groups (-). The signal, the mean of 4 p (1-p) over the rollouts, is defined for groups of any size."
+    "groups (-). The signal, the mean of 4 times the variance of a prompt's success, is defined for groups of any size."
 )
 
 

@@ -20,13 +20,15 @@ _CLEAR = "\x1b[H\x1b[J"  # to the first line, and no text after it
 LABELS = {
     "reward": "reward",
     "success": "success",
-    "mixed": "mixed groups",
+    "mixed": "in mixed groups",
     "single": "single rollouts",
-    "equal": "equal rewards",
+    "all_fail": "all fail",
+    "all_pass": "all pass",
+    "wasted": "without gradient",
     "brier": "brier",
     "length": "tokens a rollout",
 }
-_SHARES = ("success", "mixed", "single", "equal")
+_SHARES = ("success", "mixed", "single", "all_fail", "all_pass", "wasted")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -121,13 +123,12 @@ def screen(path: Path, live: Live, tail: Tail, progress: Progress, width: int) -
     room = max(width - 50, 10)
     rows = [step.figures() for step in steps]
     for name, label in LABELS.items():
-        values = _means([row[name] for row in rows], room)
+        values = [row[name] for row in rows]
         known = [x for x in values if not math.isnan(x)]
         if known:
-            shown = [_shown(name, x) for x in (rows[-1][name], min(known), max(known))]
-            lines.append(
-                f"  {label:<17}{shown[0]:>9}  {shown[1]:>8} to {shown[2]:>7}  {sparkline(values, shows_bars())}"
-            )
+            shown = [_shown(name, x) for x in (values[-1], min(known), max(known))]
+            course = sparkline(_means(values, room), shows_bars())
+            lines.append(f"  {label:<17}{shown[0]:>9}  {shown[1]:>8} to {shown[2]:>7}  {course}")
     if (seconds := progress.seconds.get(last.step)) is not None:
         lines.append(f"  {'seconds a step':<17}{seconds:>9.1f}")
     for before, reward in progress.held_out[-1:]:

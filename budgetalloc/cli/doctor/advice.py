@@ -1,38 +1,48 @@
 """Which policy fits, by what is known of a run; docs/choose.md has the reasons and the figures."""
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
 from budgetalloc.cli.doctor.setup import Setup
 from budgetalloc.policies.adaptive import IDLE, group_without_history
 from budgetalloc.training.options import Options
+from budgetalloc.training.scoring import Scoring
+from budgetalloc.training.success import in_words
 from budgetalloc.trl.served import Facts
 
 _CHARACTERS = 4  # of a token, roughly, in English
 
 
-def advice(setup: Setup, facts: Facts, options: Options | None, distinct: int | None) -> list[str]:
+def advice(
+    setup: Setup, facts: Facts, options: Options | None, scoring: Scoring | None, distinct: int | None
+) -> list[str]:
     """A sentence for each fact that bears on the choice, the policy that fits first.
 
     Args:
         setup: The run.
         facts: The same, as the rules see it.
         options: How the policy is attached; None if that is not known.
+        scoring: How rewards become success; None if that is not known.
         distinct: Distinct prompts of the dataset; None if they are not known, and then its rows count.
     """
-    said = []
-    rollouts, pool = setup.settings.get("generation_batch_size"), distinct or setup.data.rows
+    said, settings, given = [], setup.settings, setup.given
+    rollouts, rows = settings.get("generation_batch_size"), setup.data.rows
+    pool = distinct or rows
     if facts.indexable is False:
         said.append("Rows of a stream cannot be chosen: uniform(), or inside the batch policies.hora() or xrpo().")
     else:
-        said.append("adaptive(), the default, fits; attach uniform() to a first run as the control.")
-    if facts.indexable is not False and pool and rollouts:
-        group = setup.settings.get("num_generations", rollouts)
-        said.append(_of_the_pool(pool, rollouts, group, _steps(setup, pool)))
-    elif facts.indexable is not False:
-        said.append(
-            "Pool against rollouts is not known: in a run of less than an epoch prompts do not return; expect little."
-        )
-    length, longest = setup.data.length(), setup.settings.get("max_completion_length")
+        mended = " once what is refused is changed" if setup.said.refused else ""
+        said.append(f"adaptive(), the default, fits{mended}; attach uniform() to a first run as the control.")
+        if pool and rows and rollouts:
+            group = settings.get("num_generations", rollouts)
+            said.append(_of_the_pool(pool, rollouts, group, generations(settings, rows)))
+        else:
+            said.append(
+                "Pool against rollouts is not known: in a run of less than an epoch prompts do not return; expect "
+                "little."
+            )
+    length, longest = setup.data.length(), settings.get("max_completion_length")
     if length is not None and longest:
         tokens = length / _CHARACTERS
         said.append(
@@ -43,11 +53,18 @@ def advice(setup: Setup, facts: Facts, options: Options | None, distinct: int | 
                 else "short enough."
             )
         )
-    if setup.rewards is not None and len(setup.rewards) > 1 and setup.given["success"] is None:
-        names = ", ".join(setup.rewards)
+    scale = settings.get("scale_rewards", "group")
+    if scale != "group" and given["scale"] is None:
         said.append(
-            f"Of {len(setup.rewards)} rewards ({names}) success is chosen at the first step: name it, success='...'."
+            f"scale_rewards={scale!r} is kept; the learning benchmark measured adaptive() with 'group', TRL's default."
         )
+    if scoring is not None and len(scoring.names) > 1:
+        chosen = "chosen at the first step: name it, success='...'."
+        if scoring.rule is not None:
+            own = callable(given["success"])
+            what = "what your function returns" if own else in_words(list(scoring.names), scoring.rule, None)
+            chosen = f"{what}, as success= says."
+        said.append(f"Of {len(scoring.names)} rewards ({', '.join(scoring.names)}) success is {chosen}")
     if setup.tools or setup.environments:
         said.append("Rollouts of several turns: no policy in rounds, each of which waits for its longest rollout.")
     if options is not None and options.bounds.candidates == 1 and not options.keep_batch:
@@ -57,17 +74,28 @@ def advice(setup: Setup, facts: Facts, options: Options | None, distinct: int | 
     return said
 
 
-def _steps(setup: Setup, pool: int) -> int | None:
-    """Generation batches of the whole run; None if that is not known."""
-    settings = setup.settings
-    names = ("generation_batch_size", "num_generations", "num_train_epochs", "max_steps", "num_iterations")
-    sizes: list[Any] = [settings.get(name) for name in (*names, "gradient_accumulation_steps", "steps_per_generation")]
-    if any(not isinstance(size, int | float) for size in sizes):
+def generations(settings: Mapping[str, Any], rows: int) -> int | None:
+    """Generation batches of the whole run, as TRL counts them; None if that is not known.
+
+    TRL counts rows, twins of a prompt included, and drops a batch that is not full.
+
+    >>> settings = {"generation_batch_size": 64, "num_generations": 8, "num_train_epochs": 2.0, "max_steps": -1}
+    >>> generations(settings | dict.fromkeys(_PERIODS, 1), rows=250)
+    62
+    """
+    names = ("generation_batch_size", "num_generations", "num_train_epochs", "max_steps", *_PERIODS)
+    sizes: list[Any] = [settings.get(name) for name in names]
+    if None in sizes:
         return None
-    rollouts, group, epochs, most, iterations, accumulated, every = sizes
-    if most > 0:
-        return max(1, int(most * accumulated / (every * iterations)))
-    return max(1, int(epochs * pool / (rollouts // group)))
+    rollouts, group, epochs, most, accumulated, iterations, micro_steps = sizes
+    every = iterations * micro_steps
+    epoch = rows // (rollouts // group) * every
+    steps = math.ceil(most if most > 0 else epochs * -(-epoch // accumulated))
+    made: int = math.ceil(steps * accumulated / every)
+    return max(1, made)
+
+
+_PERIODS = ("gradient_accumulation_steps", "num_iterations", "steps_per_generation")
 
 
 def _of_the_pool(pool: int, rollouts: int, group: int, steps: int | None) -> str:

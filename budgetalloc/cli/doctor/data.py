@@ -2,6 +2,8 @@
 
 import ast
 import json
+import os
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,13 +12,11 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.cli.doctor.literals import UNKNOWN, Source
-from budgetalloc.errors import BudgetallocError, InputError
-from budgetalloc.logs.base import Notes
-from budgetalloc.logs.formats.lines import open_bytes, single_lines
-from budgetalloc.training.prompts import Prompts
+from budgetalloc.errors import InputError
+from budgetalloc.logs.formats.lines import open_bytes
 
-_LONGEST, _MOST = 1 << 24, 1 << 28  # bytes of a line, and of a file that is read
-_DEEPEST = 20  # names and methods that are followed
+_MOST = 1 << 25  # bytes of a file that is read, unpacked
+_DEEPEST = 30  # names and methods that are followed
 _ROWS = ("shuffle", "sort", "with_format", "flatten_indices", "cast_column")  # methods that keep rows and columns
 
 
@@ -59,21 +59,15 @@ class Data:
 
     Args:
         source: Where it comes from, in words.
-        kind: Its type.
         rows, columns, indexable: As of `budgetalloc.trl.served.Facts`.
         table: All its rows, if they could be read.
     """
 
     source: str
-    kind: str = "Dataset"
     rows: int | None = None
     columns: tuple[str, ...] | None = None
     indexable: bool | None = None
     table: Table | None = field(default=None, repr=False)
-
-    def prompts(self, prompt_id: str) -> Prompts | None:
-        """The prompts of the rows; None if these are not known. Raises what the run would raise."""
-        return None if self.table is None else Prompts(self.table, prompt_id)
 
     def length(self) -> float | None:
         """The median length of a prompt in characters; None if it is not known."""
@@ -90,82 +84,93 @@ def _text(prompt: Any) -> str:
 
 
 def read_lines(path: Path) -> Data:
-    """A file of JSON lines, plain or gzip.
+    """A file of JSON lines, plain or gzip, of at most 32 MB.
 
     Raises:
-        InputError: a line is no JSON object, or longer than 16 MB.
+        InputError: a line is no JSON object, or the file cannot be unpacked.
     """
-    if path.stat().st_size > _MOST:
-        return Data(f"{path}, too large to be read here", indexable=True)
-    records = []
     raw, file = open_bytes(path)
     with raw:
-        for number, line in enumerate(single_lines(file, Notes(), _LONGEST), 1):
-            if line.isspace():
-                continue
-            try:
-                record = json.loads(line)
-                if not isinstance(record, dict):
-                    raise ValueError("no object")
-            except (ValueError, RecursionError) as error:
-                raise InputError(f"{path}, line {number}: this is not a JSON object: {error}.") from error
-            records.append(record)
+        try:
+            content = file.read(_MOST + 1)
+        except (OSError, EOFError, zlib.error) as error:
+            raise InputError(f"{path}: this file cannot be unpacked: {error}.") from error
+    if len(content) > _MOST:
+        return Data(f"{path}, too large to be read here", indexable=True)
+    records = []
+    for number, line in enumerate(content.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+            if not isinstance(record, dict):
+                raise ValueError("no object")
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path}, line {number}: this is not a JSON object: {error}.") from error
+        records.append(record)
+    return _of_records(str(path), records)
+
+
+def _of_records(source: str, records: list[dict[str, Any]]) -> Data:
     table = Table(records)
-    return Data(str(path), rows=len(table), columns=tuple(table.column_names), indexable=True, table=table)
+    return Data(source, rows=len(table), columns=tuple(table.column_names), indexable=True, table=table)
 
 
 def named(name: str) -> Data:
     """The dataset of a file of settings: a local file, or a name on the hub, which is not looked up."""
-    path = Path(name)
-    if path.is_file() and path.name.endswith((".jsonl", ".jsonl.gz", ".json")):
+    if os.path.isfile(name) and name.endswith((".jsonl", ".jsonl.gz", ".json")):
         try:
-            return read_lines(path)
-        except BudgetallocError:
-            if not path.name.endswith(".json"):  # a whole file of JSON is a dataset too
+            return read_lines(Path(name))
+        except InputError:
+            if not name.endswith(".json"):  # a whole file of JSON is a dataset too
                 raise
-    where = "" if path.exists() else " (not a file here)"
-    return Data(f"{name}{where}", indexable=True)
+    return Data(f"{name}{'' if os.path.exists(name) else ' (not a file here)'}", indexable=True)
 
 
-def of_expression(source: Source, node: ast.expr | None, depth: int = _DEEPEST) -> Data:
-    """The dataset that an expression of a script makes, as far as the source says it."""
-    every = source.assigned(node) if depth else []
-    if len(every) > 1:  # dataset = load_dataset(...), then dataset = dataset.map(...)
-        streams = [
-            data for data in (of_expression(source, each, depth - 1) for each in every) if data.indexable is False
-        ]
-        return streams[0] if streams else Data(f"line {every[-1].lineno}")
-    expression = source.expression(node) if every else None
-    if isinstance(expression, ast.Subscript):
-        return replace(of_expression(source, expression.value, depth - 1), rows=None, table=None)
-    if not isinstance(expression, ast.Call):
-        return Data("not given" if node is None else f"line {node.lineno}")
-    return _of_call(source, expression, depth)
+def of_expression(source: Source, node: ast.expr | None) -> Data:
+    """The dataset that an expression of a script makes, as far as the source says it. At most one file is read."""
+    seen: set[str] = set()
 
-
-def _of_call(source: Source, call: ast.Call, depth: int) -> Data:
-    name, where = source.called(call), f"line {call.lineno}: {source.called(call)}(...)"
-    if name == "load_dataset":
-        return _loaded(source, call)
-    if name == "to_iterable_dataset" or "IterableDataset" in ast.unparse(call.func):
-        return Data(where, kind="IterableDataset", indexable=False)
-    if name in ("from_list", "from_dict"):
-        return _literal(source, call, where)
-    if isinstance(call.func, ast.Attribute):
-        before = of_expression(source, call.func.value, depth - 1)
+    def made(node: ast.expr | None, depth: int, read: bool) -> Data:
+        unknown = Data("not given" if node is None else f"line {node.lineno}")
+        if not depth:
+            return unknown
+        if isinstance(node, ast.Name):
+            every = [] if node.id in seen else source.assigned(node.id)
+            seen.add(node.id)
+            if len(every) == 1:
+                return made(every[0], depth - 1, read)
+            any_of = (made(each, depth - 1, False) for each in every)  # dataset = dataset.map(...)
+            return next((data for data in any_of if data.indexable is False), unknown)
+        if isinstance(node, ast.Subscript):
+            return replace(made(node.value, depth - 1, read), rows=None, table=None)
+        if not isinstance(node, ast.Call):
+            return unknown
+        name, where = source.called(node), f"line {node.lineno}: {source.called(node)}(...)"
+        owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+        if name == "load_dataset":
+            return _loaded(source, node, read)
+        if name == "to_iterable_dataset" or "IterableDataset" in (name, source.name_of(owner) if owner else None):
+            return Data(where, indexable=False)
+        if name in ("from_list", "from_dict"):
+            return _literal(source, node, where)
+        if owner is None:
+            return Data(where)
+        before = made(owner, depth - 1, read)
         if name in _ROWS or before.indexable is False:
             return before
         rows = before.rows if name in ("map", "rename_column", "remove_columns", "add_column") else None
         return Data(before.source, rows=rows, indexable=before.indexable)
-    return Data(where)
+
+    return made(node, _DEEPEST, True)
 
 
-def _loaded(source: Source, call: ast.Call) -> Data:
+def _loaded(source: Source, call: ast.Call, read: bool) -> Data:
     given = source.arguments(call, "path", "name", "data_dir", "data_files")
     path, files = given.get("path"), given.get("data_files")
     if given.get("streaming") is True:
-        return Data(f"load_dataset({path!r}, streaming=True)", kind="IterableDataset", indexable=False)
-    if path == "json" and isinstance(files, str) and Path(files).is_file():
+        return Data(f"load_dataset({path!r}, streaming=True)", indexable=False)
+    if read and path == "json" and isinstance(files, str) and os.path.isfile(files):
         return named(files)
     return Data(f"load_dataset({path!r})", indexable=True if "streaming" not in given and None not in given else None)
 
@@ -173,13 +178,12 @@ def _loaded(source: Source, call: ast.Call) -> Data:
 def _literal(source: Source, call: ast.Call, where: str) -> Data:
     """`Dataset.from_list` and `from_dict` of what is written out, or of a comprehension over `range`."""
     content = source.expression(call.args[0]) if call.args else None
-    value = source.value(content)
-    if isinstance(value, dict) and all(isinstance(x, list) for x in value.values()):
-        rows = [dict(zip(value, cells, strict=False)) for cells in zip(*value.values(), strict=False)]
-        return Data(where, rows=len(rows), columns=tuple(value), indexable=True, table=Table(rows))
-    if isinstance(value, list) and all(isinstance(x, dict) for x in value):
-        table = Table(value)
-        return Data(where, rows=len(table), columns=tuple(table.column_names), indexable=True, table=table)
+    records = source.value(content)
+    if isinstance(records, dict) and all(isinstance(column, list) for column in records.values()):
+        cells = zip(*records.values(), strict=False)
+        records = [dict(zip(records, row, strict=True)) for row in cells]
+    if isinstance(records, list) and all(isinstance(x, dict) and all(isinstance(k, str) for k in x) for x in records):
+        return _of_records(where, records)
     columns = rows_known = None
     if isinstance(content, ast.ListComp) and isinstance(content.elt, ast.Dict):
         keys = [source.value(key) for key in content.elt.keys]

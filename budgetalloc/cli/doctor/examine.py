@@ -1,44 +1,28 @@
 """Applies the run's own checks to what is known of it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import TypeVar
 
 from budgetalloc.cli.doctor.advice import advice
-from budgetalloc.cli.doctor.setup import Setup
-from budgetalloc.errors import BudgetallocError
+from budgetalloc.cli.doctor.data import Table
+from budgetalloc.cli.doctor.setup import ARGUMENTS, Diagnosis, Setup, every_mistake
+from budgetalloc.errors import BudgetallocError, InputError, shown
+from budgetalloc.policies import adaptive
 from budgetalloc.training.costs import Costs
 from budgetalloc.training.options import Options
-from budgetalloc.training.prompts import Prompts, check_columns
+from budgetalloc.training.prompts import DEFAULT_COLUMN, Prompts, check_columns
+from budgetalloc.training.scoring import Scoring
 from budgetalloc.trl.served import SETTINGS, Facts, not_a_grpo_trainer, refusals, unaligned_saves
 
-
-@dataclass
-class Diagnosis:
-    """What the doctor says.
-
-    Args:
-        file: What was read.
-        facts: A name and a text each: what the run is.
-        refused: The errors that the run would raise.
-        warned: Its warnings.
-        advice: Which policy fits.
-        unread: What only running the script can tell.
-    """
-
-    file: str
-    facts: list[tuple[str, str]] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)
-    warned: list[str] = field(default_factory=list)
-    advice: list[str] = field(default_factory=list)
-    unread: list[str] = field(default_factory=list)
+T = TypeVar("T")
 
 
 def examine(setup: Setup) -> Diagnosis:
     """Every check of `AdaptiveGRPOCallback` that can be made before the run; rules about unknown facts are left out."""
-    said = Diagnosis(setup.file, refused=list(setup.refused), unread=list(setup.unread))
+    said = setup.said
 
-    def tried(check: Callable[[], Any]) -> Any:
+    def tried(check: Callable[[], T]) -> T | None:
         """What a check returns; None where it raises, and then the error is among those refused."""
         try:
             return check()
@@ -46,22 +30,24 @@ def examine(setup: Setup) -> Diagnosis:
             said.refused.append(str(error))
             return None
 
-    settings, given, policy = setup.settings, setup.given, setup.policy
-    name, columns = str(given["prompt_id"]), setup.data.columns
+    settings, given, policy, data = setup.settings, setup.given, setup.policy, setup.data
+    asked, columns = given["prompt_id"], data.columns
+    name = DEFAULT_COLUMN if asked is None else str(asked)
     rollouts, group = settings.get("generation_batch_size"), settings.get("num_generations")
-    if "GRPOTrainer" not in setup.trainer:
+    served = "GRPOTrainer" in setup.trainer
+    if not served:
         said.refused.append(str(not_a_grpo_trainer(setup.trainer)))
-    if columns is not None:
-        tried(lambda: check_columns(columns, name))
     prompts: Prompts | None = None
-    if not said.refused and setup.data.table is not None:
-        prompts = tried(lambda: _checked(setup, name))
+    if data.table is not None:
+        prompts = tried(partial(_checked, data.table, asked))
+    elif columns is not None:
+        tried(lambda: check_columns(columns, asked))
     facts = Facts(
         {key: settings[key] for key in SETTINGS if key in settings},
-        dataset=setup.data.kind,
-        rows=setup.data.rows,
+        dataset="IterableDataset" if data.indexable is False else "Dataset",
+        rows=data.rows,
         columns=None if columns is None else frozenset(columns),
-        indexable=setup.data.indexable,
+        indexable=data.indexable,
         prompt_id=name,
         named=None if columns is None else name in columns,
         environments=setup.environments,
@@ -69,16 +55,18 @@ def examine(setup: Setup) -> Diagnosis:
         processes=setup.processes,
     )
     options: Options | None = None
+    scoring: Scoring | None = None
     if policy is not None:
-        scale = settings.get("scale_rewards", "group")
-        options = tried(lambda: Options.resolve(policy.needs, scale, dict(given)))
+        needs, scale = policy.needs, settings.get("scale_rewards", "group")
+        own = {key: value for key, value in given.items() if value is not None}
+        options, mistakes = every_mistake(lambda own: Options.resolve(needs, scale, ARGUMENTS | own), own)
+        said.refused += mistakes
     if options is not None and policy is not None:
         bounds = options.bounds
         said.refused += [str(error) for error in refusals(facts, policy, options)]
         tried(lambda: Costs.of(options.cost, policy))
         if setup.rewards is not None:
-            weights = settings.get("reward_weights") or [1.0] * len(setup.rewards)
-            tried(lambda: options.scoring(setup.rewards or (), weights, quiet=True))
+            scoring = tried(lambda: _scoring(setup, options))
         if rollouts and group:
             tried(lambda: bounds.budget(rollouts, 1, group))
         if options.quotas is not None and prompts is not None and rollouts and group:
@@ -90,18 +78,34 @@ def examine(setup: Setup) -> Diagnosis:
     distinct = None if prompts is None else len(prompts.pool)
     if prompts is not None and (several := prompts.said_once()):
         said.warned.append(several)
-    said.facts = described(setup, options, distinct)
-    said.advice = advice(setup, facts, options, distinct)
     said.refused = list(dict.fromkeys(said.refused))
+    said.facts = described(setup, options, distinct)
+    known = {"step": rollouts and group, "dataset": columns, "rewards": setup.rewards, "policy": policy}
+    said.unchecked = [name for name, value in known.items() if value is None]
+    default = policy is None or (str(policy) == str(adaptive()) and given == ARGUMENTS)
+    said.blind = default and {"step", "dataset", "rewards"} <= set(said.unchecked)
+    if served and not said.blind:
+        said.advice = advice(setup, facts, options, scoring, distinct)
     return said
 
 
-def _checked(setup: Setup, prompt_id: str) -> Prompts | None:
-    """The prompts of the dataset, if its rows are known, after the checks of their names."""
-    prompts = setup.data.prompts(prompt_id)
-    if prompts is not None:
-        prompts.check()
-        len(prompts.pool)  # names every prompt, which raises for a prompt without a text
+def _scoring(setup: Setup, options: Options) -> Scoring:
+    """How rewards become success; raises `InputError` for as many weights as TRL would refuse."""
+    names = setup.rewards or ()
+    weights = setup.settings.get("reward_weights")
+    if weights is not None and len(weights) != len(names):
+        raise InputError(
+            f"GRPOConfig(reward_weights={shown(weights)}): {len(weights)} weights for {len(names)} reward functions. "
+            "Use one for each."
+        )
+    return options.scoring(names, [1.0] * len(names) if weights is None else weights, quiet=True)
+
+
+def _checked(table: Table, prompt_id: str | None) -> Prompts:
+    """The prompts of the dataset, after the checks of their names."""
+    prompts = Prompts(table, prompt_id)
+    prompts.check()
+    len(prompts.pool)  # names every prompt, which raises for a prompt without a text
     return prompts
 
 
@@ -117,8 +121,6 @@ def described(setup: Setup, options: Options | None, distinct: int | None) -> li
     known += [] if distinct is None else [f"{distinct:,} prompts"]
     known += ["columns not known" if data.columns is None else f"columns {', '.join(data.columns)}"]
     rewards = "not known" if setup.rewards is None else ", ".join(setup.rewards) or "none"
-    success = setup.given["success"]
-    chosen = "" if success is None else f"; success is {success if not callable(success) else 'a function of them'}"
     policy = "not known" if setup.policy is None else str(setup.policy)
     if options is not None:
         policy += f", candidates={options.bounds.candidates!r}, groups of {options.bounds.min_group} or more"
@@ -127,6 +129,6 @@ def described(setup: Setup, options: Options | None, distinct: int | None) -> li
         ("trainer", setup.trainer[0]),
         ("step", step),
         ("dataset", f"{data.source}: {', '.join(known)}"),
-        ("rewards", rewards + chosen),
+        ("rewards", rewards),
         ("policy", policy),
     ]

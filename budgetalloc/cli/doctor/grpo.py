@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from budgetalloc.cli.doctor.literals import UNKNOWN
-from budgetalloc.errors import InputError
+from budgetalloc.errors import MOST, shown
 
 DEFAULTS: dict[str, Any] = {
     "per_device_train_batch_size": 8,
@@ -28,52 +28,68 @@ DEFAULTS: dict[str, Any] = {
     "vllm_importance_sampling_correction": True,
 }
 """Those of TRL 1.16; a test compares them with the installed TRL."""
+_SIZES = ("per_device_train_batch_size", "gradient_accumulation_steps", "num_generations", "num_iterations")
+_SIZES_OR_NONE = ("steps_per_generation", "generation_batch_size", "max_completion_length")
+_SCALES = ("group", "batch", "none")
 
 
-def resolved(given: Mapping[str, Any], processes: int) -> dict[str, Any]:
-    """The settings that are known, with the sizes of the batches that `GRPOConfig` computes.
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and abs(value) <= 1e30  # not NaN either
+
+
+def _instead(name: str, value: Any) -> str | None:
+    """What to write instead of a value with which nothing can be computed; None if it is fine."""
+    if name in _SIZES or (name in _SIZES_OR_NONE and value is not None):
+        return None if isinstance(value, int) and 0 < value <= MOST else "a positive integer"
+    if name in ("max_steps", "num_train_epochs", "save_steps"):
+        return None if _number(value) else "a number"
+    if name == "scale_rewards":
+        return None if isinstance(value, str) and value in _SCALES else f"one of {_SCALES}"
+    if name == "reward_weights" and value is not None:
+        fine = isinstance(value, list | tuple) and all(map(_number, value))
+        return None if fine else "a list of numbers, one for each reward function"
+    return None
+
+
+def resolved(given: Mapping[str, Any], processes: int) -> tuple[dict[str, Any], list[str]]:
+    """The settings that are known, with the sizes of the batches that `GRPOConfig` computes, and all mistakes in them.
 
     Args:
         given: The arguments of `GRPOConfig`, `UNKNOWN` for those that cannot be read.
         processes: Processes of the training.
 
-    Raises:
-        InputError: `GRPOConfig` would refuse these sizes.
-
-    >>> sizes = resolved({"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4}, processes=2)
-    >>> sizes["generation_batch_size"], sizes["steps_per_generation"]
-    (32, 4)
+    >>> sizes, mistakes = resolved({"per_device_train_batch_size": 4, "num_generations": 0}, processes=2)
+    >>> sizes["generation_batch_size"], mistakes
+    (8, ['GRPOConfig(num_generations=0): use a positive integer.'])
     """
     known = {name: value for name, value in (DEFAULTS | dict(given)).items() if value is not UNKNOWN}
-    if isinstance(known.get("scale_rewards"), bool):
+    if known.get("scale_rewards") in (True, False):
         known["scale_rewards"] = "group" if known["scale_rewards"] else "none"
-    sizes = ("per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation")
-    sizes_and_batch = (*sizes, "generation_batch_size")
-    for name in (*sizes_and_batch, "num_generations"):
-        if known.get(name) is not None and not (isinstance(known[name], int) and known[name] > 0):
-            raise InputError(f"GRPOConfig({name}={known[name]!r}): use a positive integer.")
-    if any(name not in known for name in sizes_and_batch):  # one of them is unknown, so the batch is
-        known.pop("steps_per_generation", None)
-        known = {name: value for name, value in known.items() if name != "generation_batch_size" or value}
-    else:
-        device, accumulated, steps, batch = (known[name] for name in sizes_and_batch)
+    instead = {name: words for name, value in known.items() if (words := _instead(name, value))}
+    mistakes = [f"GRPOConfig({name}={shown(known.pop(name))}): use {words}." for name, words in instead.items()]
+    sizes = ("per_device_train_batch_size", "gradient_accumulation_steps")
+    batches = ("steps_per_generation", "generation_batch_size")
+    wrong = []
+    if all(name in known for name in (*sizes, *batches)):
+        device, accumulated, steps, batch = (known[name] for name in (*sizes, *batches))
         if steps and batch:
-            raise InputError(
-                f"GRPOConfig(steps_per_generation={steps}, generation_batch_size={batch}): it takes one of them."
-            )
-        if batch and batch % (device * processes):
-            raise InputError(
-                f"GRPOConfig(generation_batch_size={batch}): not a multiple of per_device_train_batch_size={device} "
-                f"times {processes} processes."
+            wrong.append(f"(steps_per_generation={steps}, generation_batch_size={batch}): it takes one of them.")
+        elif batch and batch % (device * processes):
+            wrong.append(
+                f"(generation_batch_size={batch}): not a multiple of per_device_train_batch_size={device} times "
+                f"{processes} processes."
             )
         known["steps_per_generation"] = steps or (batch // (device * processes) if batch else accumulated)
         known["generation_batch_size"] = batch or device * processes * known["steps_per_generation"]
     batch, group = known.get("generation_batch_size"), known.get("num_generations")
     if group == 1:
-        raise InputError("GRPOConfig(num_generations=1): GRPO needs at least 2.")
-    if batch and group and batch % group:
-        raise InputError(
-            f"GRPOConfig: a generation batch of {batch} rollouts is not a multiple of num_generations={group}. Change "
+        wrong.append("(num_generations=1): GRPO needs at least 2.")
+    if batch and group and batch % group and not wrong:
+        wrong.append(
+            f": a generation batch of {batch} rollouts is not a multiple of num_generations={group}. Change "
             "num_generations, or the sizes of the batch."
         )
-    return known
+    for name in batches:
+        if wrong or known.get(name) is None:
+            known.pop(name, None)
+    return known, mistakes + [f"GRPOConfig{text}" for text in wrong]

@@ -6,9 +6,9 @@ from typing import Any
 
 from budgetalloc.cli.doctor import grpo
 from budgetalloc.cli.doctor.data import Data, of_expression
-from budgetalloc.cli.doctor.literals import UNKNOWN, Source
-from budgetalloc.cli.doctor.setup import ARGUMENTS, OTHERS, Setup
-from budgetalloc.errors import BudgetallocError, InputError, nearest
+from budgetalloc.cli.doctor.literals import MOST, UNKNOWN, Source
+from budgetalloc.cli.doctor.setup import ARGUMENTS, OTHERS, Diagnosis, Setup, every_mistake
+from budgetalloc.errors import InputError, nearest
 from budgetalloc.policies import Policy, adaptive
 from budgetalloc.policies.methods import METHODS, NAMED, method_of
 from budgetalloc.trl.served import REFUSED
@@ -33,76 +33,50 @@ def read_script(text: str, file: str, processes: int) -> Setup:
             f"{file}: makes neither a GRPOTrainer nor a GRPOConfig. Give the script that makes the trainer, a file of "
             "settings (.yaml), or verl's configuration or overrides."
         )
-    unread, refused = list[str](), list[str]()
-    settings = _settings(source, config, processes, unread, refused)
+    said = Diagnosis(file)
+    settings = _settings(source, config, processes, said)
     nodes = {} if trainer is None else source.nodes(trainer, "model", "reward_funcs", "args", "train_dataset")
-    attached, policy, arguments = _callback(source, unread, refused)
+    attached = _callback(source, said)
     rewards = _rewards(source, nodes.get("reward_funcs"))
     if rewards is None:
-        unread.append(_where("reward_funcs", nodes.get("reward_funcs")))
+        said.unread.append(source.where("reward_funcs", nodes.get("reward_funcs")))
     data = of_expression(source, nodes.get("train_dataset")) if trainer else Data("no trainer is made here")
+    if data.columns is None:
+        said.unread.append(source.where("train_dataset", nodes.get("train_dataset")) + ": rows and columns")
+    if source.left < 0:
+        said.unread.append(f"values of more than {MOST:,} entries and characters: those after them were not read")
+    classes = ["GRPOTrainer"] if trainer is None else source.bases(source.called(trainer))
     if any(source.calls("AdaptiveRolloutWorker")):
-        unread.append("AdaptiveRolloutWorker: it checks itself when it is attached to its trainer")
-    has = {name: None if None in nodes else name in nodes for name in ("tools", "environment_factory")}
-    return Setup(
-        file,
-        ["GRPOTrainer"] if trainer is None else _classes(source, source.called(trainer)),
-        settings,
-        processes,
-        policy,
-        attached,
-        arguments,
-        rewards,
-        data,
-        has["tools"],
-        has["environment_factory"],
-        unread,
-        refused,
-    )
+        classes.append("GRPOTrainer")  # its trainer is served, and is no GRPOTrainer
+    tools, environments = (None if None in nodes else name in nodes for name in ("tools", "environment_factory"))
+    return Setup(said, classes, settings, processes, *attached, rewards, data, tools, environments)
 
 
-def _settings(
-    source: Source, config: ast.Call | None, processes: int, unread: list[str], refused: list[str]
-) -> dict[str, Any]:
+def _settings(source: Source, config: ast.Call | None, processes: int, said: Diagnosis) -> dict[str, Any]:
     """The arguments of `GRPOConfig` that are known."""
     if config is None:
-        unread.append("GRPOConfig: none is made here")
+        said.unread.append("GRPOConfig: none is made here, or the command line gives its values")
         return {}
     given = source.arguments(config, "output_dir")
     if None in given:
-        unread.append(f"line {config.lineno}: more arguments of GRPOConfig; taken to be TRL's defaults")
+        said.unread.append(f"line {config.lineno}: more arguments of GRPOConfig; taken to be TRL's defaults")
     known = {name: value for name, value in given.items() if name is not None}
+    if None in given and "generation_batch_size" not in known:  # the size of a batch is most likely among the hidden
+        known.setdefault("per_device_train_batch_size", UNKNOWN)
     names = [name for name in grpo.DEFAULTS if known.get(name) is UNKNOWN]
-    unread += [f"line {config.lineno}: GRPOConfig({', '.join(names)})"] if names else []
-    try:
-        return grpo.resolved(known, processes)
-    except InputError as error:
-        refused.append(f"line {config.lineno}: {error}")
-        return {}
+    said.unread += [f"line {config.lineno}: GRPOConfig({', '.join(names)})"] if names else []
+    settings, mistakes = grpo.resolved(known, processes)
+    said.refused += [f"line {config.lineno}: {mistake}" for mistake in mistakes]
+    return settings
 
 
 def _trainer(source: Source) -> ast.Call | None:
     """The call that makes the trainer: a `GRPOTrainer` before one that is refused."""
-    every = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call)]
-    for wanted in (("GRPOTrainer",), tuple(REFUSED)):
-        for call in every:
-            if set(wanted) & set(_classes(source, source.called(call))):
+    for wanted in ({"GRPOTrainer"}, set(REFUSED)):
+        for call in source.calls():
+            if wanted & set(source.bases(source.called(call))):
                 return call
     return None
-
-
-def _classes(source: Source, name: str) -> list[str]:
-    """A class and, as far as the script defines them, the classes that it inherits."""
-    names = [name]
-    for at in names:  # grows while it is gone through
-        if at in source.classes:
-            bases = (source.name_of(base) for base in source.classes[at].bases)
-            names += [base for base in bases if base not in names]
-    return names
-
-
-def _where(name: str, node: ast.expr | None) -> str:
-    return f"{name}: not given" if node is None else f"line {node.lineno}: {name}={ast.unparse(node)[:60]}"
 
 
 def _rewards(source: Source, node: ast.expr | None) -> list[str] | None:
@@ -128,32 +102,35 @@ def _is_function(source: Source, node: ast.expr) -> bool:
     return isinstance(node, ast.Lambda) or (isinstance(node, ast.Name) and node.id in source.functions)
 
 
-def _callback(source: Source, unread: list[str], refused: list[str]) -> tuple[bool, Policy | None, Mapping[str, Any]]:
-    """Whether a policy is attached, which one (None: unknown), and the arguments of `AdaptiveGRPOCallback`."""
+def _callback(source: Source, said: Diagnosis) -> tuple[Policy | None, bool, Mapping[str, Any]]:
+    """The policy (None: unknown), whether it is attached, and the arguments of `AdaptiveGRPOCallback`."""
+    if any(source.calls("AdaptiveRolloutWorker")):
+        said.unread.append("AdaptiveRolloutWorker: it checks itself when it is attached to its trainer")
+        return None, True, ARGUMENTS
     call = next(source.calls("AdaptiveGRPOCallback"), None)
     if call is None:
-        return False, adaptive(), ARGUMENTS
+        return adaptive(), False, ARGUMENTS
     nodes = source.nodes(call, "trainer", "policy")
     given = dict(ARGUMENTS)
     for name, node in nodes.items():
         value = source.value(node)
         if name is None:
-            unread.append(f"line {call.lineno}: AdaptiveGRPOCallback(**)")
+            said.unread.append(f"line {call.lineno}: AdaptiveGRPOCallback(**)")
         elif name in _FUNCTIONS and value is UNKNOWN and (name == "buffer" or _is_function(source, node)):
             given[name] = _never_called
         elif name in given and value is UNKNOWN:
-            unread.append(_where(name, node))
+            said.unread.append(source.where(name, node))
         elif name in given:
             given[name] = value
         elif name not in OTHERS:
-            known = (*ARGUMENTS, *OTHERS)
-            refused.append(f"line {call.lineno}: AdaptiveGRPOCallback has no argument {name}{nearest(name, known)}")
+            near = nearest(name, (*ARGUMENTS, *OTHERS))
+            said.refused.append(f"line {call.lineno}: AdaptiveGRPOCallback has no argument {name}{near}")
     policy: Policy | None = adaptive()
     if "policy" in nodes or None in nodes:
-        policy = _policy(source, nodes.get("policy"), refused)
+        policy = _policy(source, nodes.get("policy"), said)
         if policy is None:
-            unread.append(_where("policy", nodes.get("policy")))
-    return True, policy, given
+            said.unread.append(source.where("policy", nodes.get("policy")))
+    return policy, True, given
 
 
 def _never_called(*_: Any) -> Any:
@@ -161,23 +138,24 @@ def _never_called(*_: Any) -> Any:
     raise AssertionError("a script is not executed")
 
 
-def _policy(source: Source, node: ast.expr | None, refused: list[str]) -> Policy | None:
+def _policy(source: Source, node: ast.expr | None, said: Diagnosis) -> Policy | None:
     """The policy that an expression such as `ba.knapsack(seed=1)` makes; None if only running it can tell."""
     call = source.expression(node)
     if isinstance(call, ast.Constant) and call.value is None:
         return adaptive()
     if not isinstance(call, ast.Call) or call.args:
         return None
-    if source.called(call) not in {method.name for method in METHODS}:  # a function of the user's own
+    name = source.called(call)
+    if name not in {method.name for method in METHODS}:  # a function of the user's own
         return None
-    given = {name: _by_name(source, str(name), node) for name, node in source.nodes(call).items()}
-    if None in given or UNKNOWN in given.values():
-        return None
-    try:
-        return method_of(source.called(call)).named({str(name): value for name, value in given.items()})
-    except (BudgetallocError, TypeError) as error:  # TypeError: an argument that the function does not take
-        refused.append(f"line {call.lineno}: {error}")
-        return None
+    method, nodes = method_of(name), source.nodes(call)
+    known = (*method.defaults(), *method.functions())
+    unknown = [key for key in nodes if key is not None and key not in known]
+    mistakes = [f"{name}() has no argument {key}{nearest(key, known)}" for key in unknown]
+    given = {key: _by_name(source, key, nodes[key]) for key in known if key in nodes}
+    policy, wrong = every_mistake(method.named, {key: x for key, x in given.items() if x is not UNKNOWN})
+    said.refused += [f"line {call.lineno}: {mistake}" for mistake in mistakes + wrong]
+    return None if None in nodes or UNKNOWN in given.values() else policy  # without what is wrong, for the other checks
 
 
 def _by_name(source: Source, name: str, node: ast.expr) -> Any:

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from budgetalloc.cli.config.yamlfile import read_text
-from budgetalloc.cli.doctor.examine import Diagnosis
-from budgetalloc.errors import BudgetallocError, InputError
+from budgetalloc.cli.doctor.setup import Diagnosis
+from budgetalloc.errors import BudgetallocError, InputError, shown
 from budgetalloc.verl.settings import Settings
 from budgetalloc.verl.support import check_config
 
@@ -19,7 +19,8 @@ DEFAULTS: dict[str, Any] = {
     "actor_rollout_ref": {"rollout": {"n": 1}},
 }
 """Those of verl 0.9.1 that the checks read."""
-_MODES = {"budgetalloc": False, "budgetalloc_async": True}  # whether verl generates ahead
+_OTHERS: dict[str, Any] = {"algorithm": {"filter_groups": {}}, "budgetalloc": {}}  # sections that need not be there
+_MODES = ("budgetalloc", "budgetalloc_async")
 
 
 class Node(dict[str, Any]):
@@ -42,7 +43,10 @@ def node(*mappings: Mapping[str, Any]) -> Node:
         for key, value in mapping.items():
             below = made.get(key)
             inner = [below] if isinstance(below, dict) else []
-            made[key] = node(*inner, value) if isinstance(value, Mapping) else value
+            if inner and not isinstance(value, Mapping | None):
+                raise InputError(f"{key}={shown(value)}: this is a section of settings. Use {key}.NAME=value.")
+            if value is not None or not inner:  # an empty section is the one below it
+                made[key] = node(*inner, value) if isinstance(value, Mapping) else value
     return made
 
 
@@ -58,7 +62,7 @@ def overrides(words: Sequence[str]) -> Node:
     made = Node()
     for word in words:
         path, equals, value = word.lstrip("+~").partition("=")
-        if not equals or not path:
+        if not equals or not path or path.count(".") > 50:
             raise InputError(f"{word!r}: give overrides of verl's configuration as name=value.")
         entry: Any = read_text(f"value: {value}", word).values["value"]
         for name in reversed(path.split(".")):
@@ -69,7 +73,7 @@ def overrides(words: Sequence[str]) -> Node:
 
 def examine_verl(file: str, given: Mapping[str, Any]) -> Diagnosis:
     """The checks of `trainer_mode=budgetalloc` that need no dataset."""
-    config = node(DEFAULTS, given)
+    config = node(DEFAULTS, _OTHERS, given)
     said = Diagnosis(file)
     mode, estimator = config.trainer.v1.trainer_mode, config.algorithm.adv_estimator
     group, prompts = config.actor_rollout_ref.rollout.n, config.data.train_batch_size
@@ -81,7 +85,7 @@ def examine_verl(file: str, given: Mapping[str, Any]) -> Diagnosis:
             f"trainer.v1.trainer_mode={mode}: no policy is attached. Use trainer.v1.trainer_mode=budgetalloc, or "
             "budgetalloc_async."
         )
-    ahead = _MODES.get(mode, False)
+    ahead = mode == "budgetalloc_async"
     deviation, penalty = config.algorithm.norm_adv_by_std_in_grpo, bool(config.algorithm.use_kl_in_reward)
     try:
         settings = Settings.read(config.get("budgetalloc") or {}, deviation=deviation, penalty=penalty, ahead=ahead)

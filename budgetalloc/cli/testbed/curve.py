@@ -118,7 +118,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc, unused-ignore]
         attached = self._attached()
         if self.expected is None or attached is None or attached.batch is None:
             return None, None
-        baseline_R = attached.options.baselines(attached.batch).tolist()
+        baseline_R = attached.options.advantages(attached.batch).baseline_R.tolist()
         pairs = zip(baseline_R, attached.batch.ids_R, strict=True)
         known = [(b, self._true[i]) for b, i in pairs if i in self._true and not math.isnan(b)]
         return of_baselines([b for b, _ in known], [self.expected(p) for _, p in known]) if known else (None, None)

@@ -1,4 +1,4 @@
-"""A CSV file, plain or gzip: a row a group (successes and rollouts, or several rewards) or a row a rollout."""
+"""A table, as CSV or JSON lines, plain or gzip: a row is a rollout, or a group (successes and rollouts, or rewards)."""
 
 import csv
 import re
@@ -14,20 +14,22 @@ from budgetalloc.errors import InputError
 from budgetalloc.logs.ambiguous import settle
 from budgetalloc.logs.base import Notes, Rows
 from budgetalloc.logs.columns import rollouts
-from budgetalloc.logs.formats.lines import BYTES, open_bytes, single_lines
+from budgetalloc.logs.formats.lines import BYTES, first, open_bytes, records, single_lines
+from budgetalloc.logs.kinds import ledger, prime_rl, verifiers, verl
 from budgetalloc.logs.names import Columns, identify, listed
 from budgetalloc.logs.reading import Reading
 from budgetalloc.logs.steps import ascending
 
 _SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+_LINES = (".jsonl", ".jsonl.gz")
 _BATCH = 2048  # rows
 _INTEGER = re.compile(r"-?(0|[1-9]\d{0,17})")
 
 
 def find(path: Path) -> list[Path]:
-    """A CSV file, or those directly in a folder that have prompts and rewards."""
+    """A table, or those directly in a folder that have prompts and rewards."""
     if path.is_dir():
-        return [x for x in sorted(path.iterdir()) if x.name.lower().endswith(_SUFFIXES) and _fits(x)]
+        return [x for x in sorted(path.iterdir()) if x.name.lower().endswith(_SUFFIXES + _LINES) and _fits(x)]
     return [path] if path.stat().st_size and (path.name.lower().endswith(_SUFFIXES) or _fits(path)) else []
 
 
@@ -40,6 +42,9 @@ def _fits(path: Path) -> bool:
     if not path.is_file():
         return False
     try:
+        if names := _keys(path):  # JSON lines, unless another kind of log has these keys
+            others = (ledger, verl, prime_rl, verifiers)
+            return identify(names) is not None and not any(kind.find(path) for kind in others)
         raw, file = open_bytes(path)
         with raw:
             head = file.read(1 << 16)
@@ -51,6 +56,11 @@ def _fits(path: Path) -> bool:
         return False
 
 
+def _keys(path: Path) -> list[str]:
+    """The keys of the first records of a file of JSON lines; empty for any other file."""
+    return list(dict.fromkeys(key for record in first(path) for key in record))
+
+
 def _header(line: bytes) -> tuple[list[str], str]:
     """The names of the columns, and their separator."""
     text = line.decode("utf-8-sig", errors="replace").rstrip("\r\n")
@@ -59,7 +69,7 @@ def _header(line: bytes) -> tuple[list[str], str]:
 
 
 def rows(reading: Reading) -> Iterator[Rows]:
-    """The rows in ascending steps; a file out of order is sorted on disk."""
+    """The rows in ascending steps; a table out of order is sorted on disk."""
     assert reading.path is not None
     path = reading.path
     return ascending(lambda: _in_order(reading, path), reading.asked.chunk, reading.notes)
@@ -76,7 +86,7 @@ def texts(reading: Reading, ids: Iterable[Id]) -> dict[Id, str]:
         if columns is None or not columns.text or wanted <= known.keys():
             break
         at = names.index(columns.ids[0])
-        for text in dict.fromkeys(row[at] for row in batch):
+        for text in dict.fromkeys(row[at] for row in batch if isinstance(row[at], str)):
             if (name := text_id(text)) in wanted:
                 known[name] = text
     return known
@@ -86,6 +96,7 @@ def _in_order(reading: Reading, path: Path) -> Iterator[Rows]:
     reading.done = 0
     visits: Counter[Id] = Counter()
     columns: Columns | None = None
+    typed = bool(_keys(path))  # JSON tells integers and texts apart
     for names, batch in _batches(reading, path):
         begun = columns is not None
         columns = columns or identify(names, reading.asked)
@@ -96,15 +107,19 @@ def _in_order(reading: Reading, path: Path) -> Iterator[Rows]:
             )
         cells: list[tuple[Any, ...]] = list(zip(*batch, strict=True)) or [()] * len(names)
         table: dict[str, Any] = {name: list(cells[names.index(name)]) for name in columns.used}
-        for name in () if columns.text else columns.ids:
+        for name in () if columns.text or typed else columns.ids:
             table[name] = [int(x) if _INTEGER.fullmatch(x) else x for x in table[name]]
         if not begun:
             columns = settle(table, columns, reading.notes)
         yield from rollouts(table, columns, visits, reading.notes, reading.asked.max_row)
 
 
-def _batches(reading: Reading, path: Path) -> Iterator[tuple[list[str], list[list[str]]]]:
-    """The header, with rows of as many cells; other rows are counted as broken."""
+def _batches(reading: Reading, path: Path) -> Iterator[tuple[list[str], list[list[Any]]]]:
+    """The names of the columns, with rows of as many cells; other rows are counted as broken."""
+    if keys := _keys(path):
+        for held in records(reading, path):
+            yield keys, [[record.get(key) for key in keys] for record in held]
+        return
     limit = reading.asked.max_line
     csv.field_size_limit(max(csv.field_size_limit(), limit))  # a cell may be the text of a prompt
     raw, file = open_bytes(path)

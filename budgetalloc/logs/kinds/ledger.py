@@ -20,6 +20,9 @@ from budgetalloc.logs.texts import read_texts
 _COLUMNS = ("step", "id", "reward", "length", "predicted", "count")
 _MARKS = ("resumed", "reward_range")  # a line with one of these keys is not a rollout
 _KNOWN = {*_COLUMNS, *_MARKS, "decision", "success"}
+SECOND_RUN = (
+    "row of an earlier run in the same file, left out because a later run began anew (use a ledger for each run)"
+)
 _every = itemgetter(*_COLUMNS)
 _Row = tuple[int, Id, float, int, float, int, int, float, tuple[Range] | None]
 
@@ -105,6 +108,7 @@ def _scan(reading: Reading, path: Path) -> _Scan:
         scan.lines += len(held)
         batch, _ = parsed([line for line in held if not line.isspace()])
         if (step_R := _plain_steps(batch)) is not None:
+            scan.success |= "success" in batch[0]
             scan.add(np.stack([np.full(len(step_R), len(scan.resumed)), step_R, step_R]))
             continue
         steps: list[tuple[int, int, int]] = []
@@ -127,12 +131,15 @@ def _scan(reading: Reading, path: Path) -> _Scan:
 
 
 def _plain_steps(batch: list[Record]) -> Ints | None:
-    """The steps of a batch of rows with the six columns only, None for any other batch."""
+    """The steps of a batch of rows with the six columns, and with success in all or in none; None for other batches."""
     try:
         step, *_ = zip(*map(_every, batch), strict=True)
     except FAULTS:
         return None
-    if set(map(len, batch)) != {len(_COLUMNS)} or set(map(type, step)) != {int}:
+    stated = sum("success" in record for record in batch)
+    if set(map(len, batch)) != {len(_COLUMNS) + (stated > 0)} or stated not in (0, len(batch)):
+        return None
+    if set(map(type, step)) != {int}:
         return None
     return np.array(step, dtype=np.int64) if max(step) <= LARGEST and min(step) >= -LARGEST else None
 
@@ -148,6 +155,7 @@ class RowParser:
     def __init__(self, notes: Notes, valid_below: Sequence[float]) -> None:
         self.notes, self.valid_below = notes, valid_below
         self.stretch = 0
+        self.start: int | None = None  # the step of the first row
         self._range: Range = None
 
     @property
@@ -166,8 +174,12 @@ class RowParser:
         step, name, reward, length, predicted, count = (record[key] for key in _COLUMNS)
         step = as_integer(step)
         decision = as_integer(record.get("decision", step))
+        self.start = step if self.start is None else self.start
         if step >= self.limit:
-            self.notes["row voided by a resume"] += 1
+            if self.start is not None and self.limit <= self.start:
+                self.notes.doubt(SECOND_RUN, 1)
+            else:
+                self.notes["row voided by a resume"] += 1
             return None
         name, reward, predicted = as_id(name), as_number(reward), as_number(predicted)
         length, count = as_integer(length), as_integer(count)
@@ -211,9 +223,9 @@ def _rows(reading: Reading, path: Path, scan: _Scan) -> Iterator[Rows]:
     explicit = scan.success or len(set(scan.ranges)) > 1  # else each row's success follows from its reward
 
     def at_once(batch: list[Record]) -> Rows | None:
-        """A batch of rows with the six columns only."""
-        step_R = None if explicit else _plain_steps(batch)
-        if step_R is None:
+        """A batch of rows with the six columns, and with success if the log states it."""
+        step_R = _plain_steps(batch)
+        if step_R is None or explicit != ("success" in batch[0]):
             return None
         try:
             _, ids_R, reward, length, predicted, count = zip(*map(_every, batch), strict=True)
@@ -221,11 +233,15 @@ def _rows(reading: Reading, path: Path, scan: _Scan) -> Iterator[Rows]:
                 return None
             length_R, count_R = (np.array(x, dtype=np.int64) for x in (length, count))
             rewards_R, predicted_R = np.array(reward, dtype=np.float64), np.array(predicted, dtype=np.float64)
+            success_R = np.array([record["success"] for record in batch], dtype=np.float64) if explicit else None
         except FAULTS:
             return None
+        if any(x is not None and x.ndim > 1 for x in (rewards_R, predicted_R, success_R)):  # a list in every row
+            return None
+        parse.start = int(step_R[0]) if parse.start is None else parse.start
         wild = any((np.abs(x) > LARGEST).any() for x in (length_R, count_R))
         if wild or (step_R >= parse.limit).any():
             return None
-        return Rows(step_R, list(ids_R), rewards_R, length_R, predicted_R, count_R, None, step_R, final)
+        return Rows(step_R, list(ids_R), rewards_R, length_R, predicted_R, count_R, success_R, step_R, final)
 
     yield from parsed_rows(reading, path, parse, lambda rows: joined(rows, explicit, final), at_once, scan.lines)

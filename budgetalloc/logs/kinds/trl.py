@@ -13,7 +13,8 @@ import contextlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from budgetalloc.beliefs.ids import Id, factorize, text_id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError, printable
 from budgetalloc.logs.base import FAULTS, Notes, Rows, as_id, as_integer
+from budgetalloc.logs.choice import SuccessChoice
 from budgetalloc.logs.columns import weighted
 from budgetalloc.logs.formats import arrow
 from budgetalloc.logs.names import listed
@@ -56,13 +58,13 @@ def rows(reading: Reading) -> Iterator[Rows]:
     notes, before, newest = reading.notes, None, 0.0
     paths = files(reading.path)
     evaluated = _evaluated(reading.path)
-    regular = _Regular()
+    regular, choice = _Regular(), SuccessChoice(notes, known=isinstance(reading.asked.reward, Mapping))
     for path in paths:
         stat, step = path.stat(), _step(path)
         if stat.st_mtime < newest - _STALE:
             notes["file older than that of an earlier step: left by another run?"] += 1
         newest = max(newest, stat.st_mtime)
-        batch = _read(path, reading)
+        batch = _read(path, reading, choice)
         reading.done += stat.st_size
         if batch is None:
             notes["file that cannot be read"] += 1
@@ -82,8 +84,9 @@ def rows(reading: Reading) -> Iterator[Rows]:
     if not evaluated and (suspects := regular.rows(len(paths))):
         notes.doubt("row of a prompt that occurs at regular steps only: is it from evaluations?", suspects)
     steps = [step for path in paths if (step := _step(path)) is not None]
-    if silent := max(steps, default=0) - min(steps, default=0) + bool(steps) - len(steps):
-        notes["step without a file (logging_steps=1 logs every step)"] += silent
+    if reading.path.is_dir() and (missing := max(steps, default=0) - len(steps)) > 0:
+        notes.missing = missing, max(steps)
+        notes["step without a file (logging_steps=1 logs every step)"] += missing
 
 
 def texts(reading: Reading, ids: Iterable[Id]) -> dict[Id, str]:
@@ -156,7 +159,7 @@ class _Regular:
         return suspects if 2 * suspects < sum(entry[4] for entry in self.seen.values()) else 0
 
 
-def _read(path: Path, reading: Reading) -> tuple[Rows, Any] | None:
+def _read(path: Path, reading: Reading, choice: SuccessChoice) -> tuple[Rows, Any] | None:
     """A file's rollouts and its completions; None if it cannot be read."""
     names, asked = arrow.schema(path), reading.asked
     if names is None:
@@ -177,12 +180,14 @@ def _read(path: Path, reading: Reading) -> tuple[Rows, Any] | None:
         return None
     ids_R = _ids(table, path, asked.prompt_id)
     named_R = np.array([name is not None for name in ids_R], dtype=bool)
-    rewards_R = _rewards(table, path, reading, ids_R)
-    success_R = None if asked.success is None else _numbers(table, path, "success", asked.success)[named_R]
+    rewards_R, scores, weights = _rewards(table, path, reading, ids_R)
+    success_R = _numbers(table, path, "success", asked.success) if asked.success else choice(scores, weights)
     if not named_R.all():
         reading.notes["row without a prompt"] += int((~named_R).sum())
     kept = np.flatnonzero(named_R).tolist()
-    part = Rows(np.full(len(kept), step), [ids_R[at] for at in kept], rewards_R[named_R], success_R=success_R)
+    part = Rows(np.full(len(kept), step), [ids_R[at] for at in kept], rewards_R[named_R])
+    if success_R is not None:
+        part = replace(part, success_R=success_R[named_R])
     return part, table.column("completion") if "completion" in names else None
 
 
@@ -234,8 +239,11 @@ def _ids(table: Any, path: Path, prompt_id: str | None) -> list[Any]:
     return ids_R
 
 
-def _rewards(table: Any, path: Path, reading: Reading, ids_R: Sequence[Any]) -> FloatArray:
-    """The total reward of each row, as asked for or the sum of all reward functions, each with weight 1."""
+def _rewards(
+    table: Any, path: Path, reading: Reading, ids_R: Sequence[Any]
+) -> tuple[FloatArray, dict[str, FloatArray], dict[str, float]]:
+    """The total reward of each row, as asked for or the sum of all reward functions, each with weight 1; the reward of
+    each function, and the weights."""
     pa = arrow.pyarrow()
     names, asked = list(table.column_names), reading.asked
     first = names.index("completion") + 1 if "completion" in names else 0
@@ -254,14 +262,15 @@ def _rewards(table: Any, path: Path, reading: Reading, ids_R: Sequence[Any]) -> 
     for name in names:
         if name not in own and name not in weights:
             reading.notes.unknown(name, len(table))
-    total_R = weighted([_numbers(table, path, "reward", name) for name in weights], list(weights.values()))
+    scores = {name: _numbers(table, path, "reward", name) for name in weights}
+    total_R = weighted(list(scores.values()), list(weights.values()))
     if asked.reward is None and len(weights) > 1:
         said = f"reward taken as the sum of {printable(', '.join(weights))}, each with weight 1"
         reading.notes.doubt(said, 1 - reading.notes[said])
         if "advantage" in names:
             with contextlib.suppress(InputError):  # not numbers: no comparison
                 _compare(total_R, _numbers(table, path, "advantage", "advantage"), ids_R, reading.notes)
-    return total_R
+    return total_R, scores, weights
 
 
 def _compare(rewards_R: FloatArray, advantages_R: FloatArray, ids_R: Sequence[Any], notes: Notes) -> None:
@@ -272,4 +281,5 @@ def _compare(rewards_R: FloatArray, advantages_R: FloatArray, ids_R: Sequence[An
     same_R = prompt_R[order][1:] == prompt_R[order][:-1]
     wrong_R = same_R & np.where(more_R > 1e-6, up_R < -1e-4, up_R > 1e-4)
     if wrong := len(np.unique(prompt_R[order][1:][wrong_R])):
-        notes["group whose advantages do not follow that sum: give the weights, as reward={name: weight}"] += wrong
+        said = "group whose advantages do not follow that sum: give the run's weights as --reward NAME=WEIGHT (reward=)"
+        notes.doubt(said, wrong)

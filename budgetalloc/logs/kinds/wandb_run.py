@@ -13,12 +13,15 @@ from typing import Any
 
 from budgetalloc.errors import InputError
 from budgetalloc.logs.base import FAULTS, Notes, Rows
-from budgetalloc.logs.columns import rollouts
+from budgetalloc.logs.choice import SuccessChoice
+from budgetalloc.logs.columns import numeric, rollouts
 from budgetalloc.logs.formats.wandb_file import Run, Table, read_run
 from budgetalloc.logs.names import identify, listed
 from budgetalloc.logs.reading import Reading
 
 _OWN = {"step", "prompt", "completion", "advantage", "image"}  # the columns of TRL's table that are not rewards
+
+_CHOSEN = "success, chosen"  # the column that is added to a table
 
 
 def find(path: Path) -> list[Path]:
@@ -46,13 +49,14 @@ def rows(reading: Reading) -> Iterator[Rows]:
     tables = _in_order(run, path, notes)
     reading.done = path.stat().st_size
     before, any_rows = b"", False
+    choice = SuccessChoice(notes, known=True)
     for table in tables:
         columns, data, body = _content(table, reading)
         again, before = body == before and bool(data), body
         if again or table.evaluation:
             notes["row logged again" if again else "row of an evaluation"] += len(data)
         elif data:
-            for part in _rows(columns, data, table.step, run, reading):
+            for part in _rows(columns, data, table.step, run, reading, choice):
                 any_rows = True
                 yield part
     if not any_rows:
@@ -61,7 +65,8 @@ def rows(reading: Reading) -> Iterator[Rows]:
             f"({dict(notes)}). The tables are expected in {path.parent / 'files'}: keep the run's folder complete."
         )
     steps = {table.step for table in tables}
-    if silent := max(steps) - min(steps) + 1 - len(steps):
+    if (silent := max(steps) - len(steps)) > 0:
+        notes.missing = silent, max(steps)
         notes["step without a completions table (GRPOConfig(logging_steps=1) shows every step)"] += silent
     if not run.ended:
         notes["run without an end: it was killed, or is still running"] += 1
@@ -123,7 +128,9 @@ def _content(table: Table, reading: Reading) -> tuple[list[str], list[list[Any]]
     return columns, data, body
 
 
-def _rows(names: list[str], data: list[list[Any]], step: int, run: Run, reading: Reading) -> Iterator[Rows]:
+def _rows(
+    names: list[str], data: list[list[Any]], step: int, run: Run, reading: Reading, choice: SuccessChoice
+) -> Iterator[Rows]:
     """One table's rollouts."""
     asked = reading.asked
     reward = _weights(names, run, reading) if asked.reward is None else asked.reward
@@ -133,7 +140,12 @@ def _rows(names: list[str], data: list[list[Any]], step: int, run: Run, reading:
             f"{reading.path}: no column of {listed(names)} is known to name prompts. Pass prompt_id= with its name."
         )
     columns = replace(columns, step="step", unknown=tuple(x for x in columns.unknown if x not in _OWN))
-    table = dict(zip(names, zip(*data, strict=True), strict=True)) | {"step": [step] * len(data)}
+    table: dict[str, Any] = dict(zip(names, zip(*data, strict=True), strict=True)) | {"step": [step] * len(data)}
+    if asked.success is None and columns.weights is not None:
+        scores = {name: numeric(table[name])[0] for name in columns.rewards}
+        success_R = choice(scores, dict(zip(columns.rewards, columns.weights, strict=True)))
+        if success_R is not None:
+            columns, table = replace(columns, success=_CHOSEN), table | {_CHOSEN: success_R}
     yield from rollouts(table, columns, Counter(), reading.notes, asked.max_row)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.budget import Budget, IntArray
@@ -16,9 +16,11 @@ Price = Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
 """(tokens of each prompt, expected tokens of its answers) -> (cost of a group's prompt, once; cost of a rollout), shape
 (P,) each."""
 
-_FADING = 0.98  # the share of its weight that a step keeps at each later step: answers and machine change
-_DOUBT = 0.1  # the steps for which the first guess of the shares counts
-_GUESS = np.array([0.0, 0.1, 0.1, 1.0])  # relative prices: a rollout, a prompt's token in a group and in a rollout, ...
+_GUESS = np.array([1.0, 0.1, 0.1, 1.0])  # relative prices: a rollout, a prompt's token in a group and in a rollout, ...
+_LEAST = 0.01  # the lowest share of a step's seconds, in units of the guessed share
+_WINDOW, _FEWEST = 64, 5  # the steps that are remembered, as answers and machine change; those that a fit needs
+_DOUBT = 0.1**0.5  # the guess counts as much as a tenth of a step
+_USUAL, _STALLED = 0.2, 10.0  # in units of the median step: larger errors count ever less, longer steps are cut
 
 
 def tokens(prompt_P: FloatArray, answer_P: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -87,42 +89,53 @@ def per_cost(value: Value, costs: tuple[FloatArray, FloatArray] | None) -> Value
 
 @dataclass(eq=False)
 class Seconds:
-    """The price of `cost="seconds"`, fitted to the seconds of the steps so far.
+    """The price of `cost="seconds"`: prices of tokens, fitted to the seconds of the last steps.
 
-    A step's seconds are a sum over its rollouts, the tokens of its prompts once a group, the same in every rollout, and
-    the tokens of all answers, each with a price of at least 0. The fit begins at a guess (a token of a prompt is worth
-    a tenth of one of an answer) and minimises squared errors, in which old steps fade. Where seconds do not follow
-    tokens, as where all rollouts wait for the longest, the rollout gets the price, and all prompts cost nearly the
-    same.
+    A step's seconds are modelled as a sum over its rollouts, the tokens of its prompts once a group, the tokens of its
+    prompts in every rollout, and the tokens of all answers. Prices start at a guess, in which an answer's token and a
+    rollout cost 1 and a prompt's token 0.1. From 5 steps on they are fitted to the last 64 steps by a robust regression
+    (Cauchy's loss), so that stalled steps have hardly any influence.
+
+    Every price is positive and finite: it is at least 0.01 of the one that the guess gives for steps of this length.
+    Where seconds do not follow tokens, because all rollouts wait for the longest, most of the cost goes to the rollout,
+    and all prompts cost nearly the same. A fit that fails leaves the prices as they are.
+
+    Args:
+        steps: The last steps, shape (S, 5): rollouts, prompt tokens once a group, prompt tokens in all rollouts, answer
+            tokens, and seconds; all positive.
 
     >>> seconds, rng = Seconds(), np.random.default_rng(0)
-    >>> for _ in range(50):  # each rollout 10 ms and each token of an answer 1 ms; prompts are free
+    >>> for step in range(50):  # each rollout 10 ms and each token of an answer 1 ms; prompts are free
     ...     once, answers = rng.integers(1_000, 2_000), rng.integers(1_000, 9_000)
-    ...     seconds.learn([64, once, 4 * once, answers], 0.64 + 0.001 * answers)
+    ...     stall = 10 if step % 20 == 19 else 1
+    ...     seconds.learn([64, once, 4 * once, answers], stall * (0.64 + 0.001 * answers))
     >>> seconds.prices.round(4)
-    array([0.0084, 0.    , 0.    , 0.001 ])
+    array([0.009, 0.   , 0.   , 0.001])
     """
 
-    # Faded sums of the products of a step's four quantities, its seconds and 1.
-    gram: FloatArray = field(default_factory=lambda: np.zeros((6, 6)))
+    steps: FloatArray = field(default_factory=lambda: np.empty((0, 5)))
+    prices: FloatArray = field(init=False)
+    """Seconds of a rollout, of a prompt's token once a group and in each rollout, and of an answer's token; (4,)."""
+
+    def __post_init__(self) -> None:
+        self.prices = _GUESS  # relative prices
+        self._fit()
 
     def learn(self, quantities: ArrayLike, seconds: float) -> None:
-        """Adds a step: its rollouts, prompt tokens once a group, prompt tokens in all rollouts, answer tokens."""
-        row = np.append(np.asarray(quantities, dtype=np.float64), [seconds, 1.0])
-        self.gram = _FADING * self.gram + np.outer(row, row)
+        """Adds a step: its rollouts, prompt tokens once a group, prompt tokens in all rollouts, answer tokens.
 
-    @property
-    def prices(self) -> FloatArray:
-        """Seconds of a rollout, of a prompt's token once a group and in each rollout, and of a token of an answer."""
-        *sums, steps = self.gram[-1]
-        if not steps or not min(sums) > 0:
-            return _GUESS
-        mean, took = np.array(sums[:4]) / steps, sums[4] / steps
-        guess = _GUESS * mean / (_GUESS @ mean)
-        # In shares of a mean step's seconds, so that neither units nor sizes matter.
-        normal = self.gram[:4, :4] / np.outer(mean, mean) + _DOUBT * np.eye(4)
-        shares = _at_least_0(normal, self.gram[:4, 4] / (mean * took) + _DOUBT * guess)
-        return np.asarray(shares * took / mean)
+        A step with a number that is not positive and finite says nothing, and is left out.
+        """
+        row = np.append(np.asarray(quantities, dtype=np.float64), seconds)
+        if np.isfinite(row).all() and (row > 0).all():
+            self.steps = np.vstack([self.steps, row])[-_WINDOW:]
+            self._fit()
+
+    def _fit(self) -> None:
+        with np.errstate(all="ignore"):  # prices that are not finite are refused here
+            prices = _fitted(self.steps) if len(self.steps) else None
+        if prices is not None and (np.isfinite(prices) & (prices > 0)).all():
+            self.prices = prices
 
     def __call__(self, prompt_P: FloatArray, answer_P: FloatArray) -> tuple[FloatArray, FloatArray]:
         """As a `Price`."""
@@ -131,24 +144,47 @@ class Seconds:
 
     def state_dict(self) -> dict[str, Any]:
         """What was learned."""
-        return {"seconds": self.gram.copy()}
+        return {"seconds": self.steps.copy()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict()`; raises `StateError`, and changes nothing, if it does not fit."""
-        gram = check_array("seconds", state.get("seconds", []), "numbers")
-        if gram.shape != self.gram.shape or not (np.isfinite(gram) & (gram >= 0)).all():
+        """Restores `state_dict()`; raises `StateError`, and changes nothing, if it does not fit.
+
+        A state of version 0.2 holds sums over its steps, of which the mean step is kept.
+        """
+        steps = check_array("seconds", state.get("seconds", []), "numbers")
+        if steps.shape == (6, 6):  # of version 0.2; its last row: the sums of the four quantities, the seconds and 1
+            steps = steps[-1:, :5] / steps[-1, 5] if steps[-1, 5] else np.empty((0, 5))
+        if steps.ndim != 2 or steps.shape[1] != 5 or not (np.isfinite(steps) & (steps > 0)).all():
             raise StateError("The state holds no prices in seconds: another cost= saved it, or it is damaged.")
-        self.gram = gram
+        restored = Seconds(steps[-_WINDOW:])
+        self.steps, self.prices = restored.steps, restored.prices
 
 
-def _at_least_0(normal: FloatArray, wanted: FloatArray) -> NDArray[np.float64]:
-    """The x of at least 0 with the smallest x' normal x / 2 - wanted' x, for a positive definite matrix.
+def _fitted(steps_S5: FloatArray) -> FloatArray | None:
+    """The prices of the four quantities that fit the seconds of these steps best; None if the fit fails."""
+    from scipy.optimize import least_squares  # deferred: slow to import
 
-    >>> _at_least_0(np.array([[2.0, 1.0], [1.0, 2.0]]), np.array([2.0, -1.0]))
-    array([1., 0.])
-    """
-    x = np.maximum(np.linalg.solve(normal, wanted), 0.0)
-    for _ in range(300):  # one coordinate after another, which converges
-        for at in range(len(x)):
-            x[at] = max(0.0, x[at] + (wanted[at] - normal[at] @ x) / normal[at, at])
-    return np.asarray(x)
+    # In shares of the median step's seconds, so that neither units nor sizes matter.
+    *typical, took = np.median(steps_S5, axis=0)
+    sizes_SK, took_S = steps_S5[:, :4] / typical, np.minimum(steps_S5[:, 4] / took, _STALLED)
+    guess = _GUESS * typical / (_GUESS @ typical)
+    if len(steps_S5) < _FEWEST:
+        shares = guess * np.median(took_S / (sizes_SK @ guess))
+    else:
+        rows = np.vstack([sizes_SK, _DOUBT * np.eye(4)])
+        wanted = np.append(took_S, _DOUBT * guess)
+        try:
+            fit = least_squares(
+                lambda shares: rows @ shares - wanted,
+                guess,
+                jac=lambda shares: rows,
+                bounds=(_LEAST * guess, np.inf),
+                loss="cauchy",
+                f_scale=_USUAL,
+            )
+        except ValueError:  # numbers that are not finite
+            return None
+        if not fit.success:
+            return None
+        shares = fit.x
+    return np.asarray(shares * took / typical)

@@ -11,19 +11,21 @@ from typing import Any, Literal
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.errors import InputError, UnsupportedError, check_integer
-from budgetalloc.policies import Policy, Step, adaptive
+from budgetalloc.logs.write import check_ledger
+from budgetalloc.policies import Step
+from budgetalloc.policies.adaptive import uniform_groups
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
+from budgetalloc.policies.methods import PolicyLike, policy_of
 from budgetalloc.policies.quotas import Shares
 from budgetalloc.training.batch import Batch, Round
 from budgetalloc.training.costs import Cost, Costs
 from budgetalloc.training.ending import end_step
 from budgetalloc.training.keeping import kept
+from budgetalloc.training.measure import Measure
 from budgetalloc.training.options import Options
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.saved import load_beliefs, save_beliefs
-from budgetalloc.training.scoring import Measure
 from budgetalloc.training.success import Success
-from budgetalloc.training.watch import Watch
 from budgetalloc.training.written import Written
 from budgetalloc.trl.checkpoints import restoring_with, saving_with, step_of
 from budgetalloc.trl.experimental.completions import Server, TrainingEnded
@@ -49,8 +51,7 @@ class AdaptiveRolloutWorker:
     a round; they need not be picklable, and share the CPU with the trainer.
 
     Args:
-        policy: The allocation policy; `budgetalloc.adaptive()` if left out. It may generate more rollouts than it
-            keeps.
+        policy: As in `AdaptiveGRPOCallback`. It may generate more rollouts than it keeps.
         reward_funcs: One or several, as for the trainer, which ignores its own when it is given a worker. Their sum
             counts; None leaves a function out of a rollout's sum.
         rollouts_per_step: Rollouts of one step of the policy. Default: the rollouts of an optimizer step,
@@ -71,7 +72,7 @@ class AdaptiveRolloutWorker:
 
     def __init__(
         self,
-        policy: Policy | None = None,
+        policy: PolicyLike | None = None,
         *,
         reward_funcs: Callable[..., Any] | Sequence[Callable[..., Any]],
         rollouts_per_step: int | Callable[[int, int], int] | None = None,
@@ -84,9 +85,10 @@ class AdaptiveRolloutWorker:
         cap: int | None = None,
         min_group: int | None = None,
         quantum: int = 1,
-        prompt_id: str = "prompt_id",
+        prompt_id: str | None = None,
         success: Success = None,
         reward_range: tuple[float, float] | None = None,
+        fallback: bool = True,
         domain: str | None = None,
         quotas: Shares | None = None,
         cost: Cost = None,
@@ -97,31 +99,22 @@ class AdaptiveRolloutWorker:
     ) -> None:
         check_version()
         check_no_tools(tools, environment_factory)
-        self.policy = adaptive() if policy is None else policy
+        check_ledger(ledger)
+        self.policy = policy_of("adaptive" if policy is None else policy)
         self.reward_funcs = [reward_funcs] if callable(reward_funcs) else list(reward_funcs)
         if not self.reward_funcs:
             raise InputError("reward_funcs is empty: give the functions that score a rollout.")
-        given = {
-            "candidates": candidates,
-            # The advantages are always computed here, also if GRPOTrainer would keep its own.
-            "baseline": baseline or self.policy.needs.baseline or "group",
-            "scale": scale,
-            "weight": weight,
-            "floor": floor,
-            "cap": cap,
-            "min_group": min_group,
-            "quantum": quantum,
-            "success": success,
-            "reward_range": reward_range,
-            "domain": domain,
-            "quotas": quotas,
-            "cost": cost,
-        }
+        # The advantages are always computed here, also if GRPOTrainer would keep its own.
+        baseline = baseline or self.policy.needs.baseline or "group"
+        given: dict[str, Any]
+        given = {"candidates": candidates, "floor": floor, "cap": cap, "min_group": min_group, "quantum": quantum}
+        given |= {"baseline": baseline, "scale": scale, "weight": weight, "cost": cost, "fallback": fallback}
+        given |= {"success": success, "reward_range": reward_range, "domain": domain, "quotas": quotas}
         self.options = Options.resolve(self.policy.needs, "group", given)
         check_policy(self.policy, self.options)
         names = names_of(self.reward_funcs)
         self.scoring = self.options.scoring(names, [1.0] * len(names), quiet=False)
-        self._watch, self.costs = Watch(), Costs.of(self.options.cost, self.policy)
+        self.costs = Costs.of(self.options.cost, self.policy)
         self.rollouts_per_step, self.ahead, self.prompt_id = rollouts_per_step, ahead, prompt_id
         self.ledger_path, self.allow_dataset_change = ledger, allow_dataset_change
         self.rollout_buffer: queue.Queue[Any] = queue.Queue()
@@ -226,6 +219,7 @@ class AdaptiveRolloutWorker:
         versions: dict[Id, int] = {}  # the version of a group is the oldest of its rounds
         for ids_R in self._requests(step):
             versions = dict.fromkeys(ids_R, self._version) | versions
+            self.costs.clock.go()
             sampled = self._sampler.sample(ids_R, [*key, len(rounds)])
             self.costs.clock.stop()  # what follows is not the server's time
             scores_RF = self._sampler.score(sampled)
@@ -238,7 +232,7 @@ class AdaptiveRolloutWorker:
         if measure is None:
             raise InputError(f"{self.policy} requested no rollouts: a step must spend its budget.")
         batch = Batch.of(rounds, step, measure, self.scoring.sums, self.policy.estimator.step)
-        advantages_R = self.options.advantages(batch)
+        advantages_R = self.options.advantages(batch).values_R
         kept_R, names = kept(self.policy, batch, rows).tolist(), self._sampler.names
         samples = list(samples_of(batch, kept_R, completions, advantages_R, versions, self._groups, names))
         with self._learning:  # before the trainer can train on the rollouts, and save
@@ -246,7 +240,6 @@ class AdaptiveRolloutWorker:
             given = self.policy, step.end, batch, advantages_R, self.scoring
             metrics = end_step(*given, written=written, pool_size=size, quotas=quotas, costs=self.costs)
             self._spent += rows
-        self._watch.look(advantages_R)
         metrics = {f"budgetalloc/{key}": value for key, value in metrics.items()}
         self.metrics_queue.put(metrics | {"completions/mean_length": (int(batch.lengths_R.sum()), len(batch))})
         for sample in samples:
@@ -264,11 +257,15 @@ class AdaptiveRolloutWorker:
         """The policy's next step, whose candidates are all prompts or the next ones of a shuffled order."""
         size, bounds = self.trainer.args.num_generations, self.options.bounds
         if bounds.candidates == "all":
-            return self.options.begin(self.policy, self.quotas, (), self._pool, rows, size, self.costs.of_step)
+            return self.options.begin(
+                self.policy, self.quotas, (), self._pool, rows, size, self.costs.of_step, self.scoring.rails
+            )
         width = bounds.candidates * max(1, rows // size)
         paced = callable(self.rollouts_per_step)
         start = bounds.candidates * (self._spent // size) if paced else self.policy.estimator.step * width
         ids_P = going_round(self._pool, start, width, self.policy.seed)
+        if self.scoring.rails is not None and self.scoring.rails.fallen:
+            return self.policy.begin(ids_P, bounds.budget(rows, len(ids_P), size), decide=uniform_groups(size))
         budget = bounds.budget(self.options.generate * rows, len(ids_P), size)
         return self.policy.begin(ids_P, budget, self.costs.of_step)
 

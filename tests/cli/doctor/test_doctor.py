@@ -1,5 +1,6 @@
 """`budgetalloc doctor`: the run's own checks on what a script or a file says, in one screen."""
 
+import gzip
 import json
 import subprocess
 import sys
@@ -58,7 +59,9 @@ def test_a_script_that_is_served(said):
     assert facts["step"].startswith("32 rollouts = 4 prompts x 8, in 1 process")
     assert "3,000 rows" in facts["dataset"]
     assert "columns prompt, answer" in facts["dataset"]
-    assert facts["rewards"] == "accuracy, format_reward; success is accuracy"
+    assert facts["rewards"] == "accuracy, format_reward"
+    assert "Of 2 rewards (accuracy, format_reward) success is accuracy=1, as success= says." in answer["advice"]
+    assert answer["unchecked"] == []
     assert facts["policy"] == "adaptive(seed=0), candidates='all', groups of 1 or more"
     assert answer["unread"] == []
 
@@ -79,7 +82,7 @@ def test_a_script_that_is_served(said):
         ({"callback": ", candidats=4"}, "has no argument candidats, did you mean candidates?"),
         ({"callback": ", quantum=5"}, "32 is not a multiple of 5"),
         ({"callback": ", ba.knapsack(value='hits')"}, "value='hits': use one of"),
-        ({"callback": ", ba.adaptive(prior='pool')"}, "unexpected keyword argument 'prior'"),
+        ({"callback": ", ba.adaptive(prior='pool')"}, "adaptive() has no argument prior"),
         ({"callback": ", domain='subject'"}, "domain='subject' without quotas=None"),
         ({"callback": ", cost='time'"}, "cost='time': use 'tokens', 'seconds'"),
         ({"callback": ", ba.uniform(), cost=lambda prompt, answer: (0, answer)"}, "does not weigh costs"),
@@ -105,8 +108,195 @@ def test_what_cannot_be_read_is_said_and_nothing_is_made_up(said):
     facts = dict(answer["facts"])
     assert (facts["step"], facts["policy"]) == ("not known", "not known")
     assert "rows not known" in facts["dataset"]
-    assert sum("line " in text for text in answer["unread"]) == 3
+    assert answer["unchecked"] == ["step", "dataset", "policy"]
+    assert sum("line " in text for text in answer["unread"]) == 4
     assert "gradient_accumulation_steps" in answer["unread"][0]
+
+
+def test_of_a_script_that_says_nothing_nothing_is_passed(tmp_path, capsys):
+    """Values of the command line, a dataset and rewards from functions: no verdict, and status 2."""
+    (tmp_path / "train.py").write_text(
+        "args = parser.parse_args()\n"
+        "config = GRPOConfig('run', per_device_train_batch_size=args.batch, num_generations=args.group)\n"
+        "data = load(args.data)\n"
+        "trainer = GRPOTrainer(args.model, rewards_of(args), config, data)\n"
+        "trainer.add_callback(AdaptiveGRPOCallback(trainer))\n"
+    )
+    assert main(["doctor", str(tmp_path / "train.py")]) == 2
+    shown = capsys.readouterr().out
+    assert "NOTHING WAS CHECKED: neither the step nor the dataset nor the rewards could be read" in shown
+    assert "REFUSED" not in shown
+    assert "fits" not in shown
+    for text in ("line 2: GRPOConfig(per_device_train_batch_size, num_gen", "line 4: reward_funcs=rewards_of(args)"):
+        assert text in shown
+    assert "line 4: train_dataset=data: rows and columns" in shown
+    text = (tmp_path / "train.py").read_text().replace("Callback(trainer)", "Callback(trainer, ba.vade(seed=1))")
+    (tmp_path / "train.py").write_text(text)
+    assert main(["doctor", str(tmp_path / "train.py")]) == 0  # the policy's arguments were checked
+    assert "REFUSED: nothing of what could be read. NOT CHECKED: step, dataset, rewards" in capsys.readouterr().out
+
+
+def test_what_was_not_checked_stands_in_the_verdict(tmp_path, capsys):
+    (tmp_path / "train.py").write_text(script(data="load_dataset('openai/gsm8k')"))
+    assert main(["doctor", str(tmp_path / "train.py")]) == 0
+    assert "REFUSED: nothing of what could be read. NOT CHECKED: dataset\n" in capsys.readouterr().out
+    (tmp_path / "train.py").write_text(script())
+    assert main(["doctor", str(tmp_path / "train.py")]) == 0
+    assert "REFUSED: nothing\n" in capsys.readouterr().out
+
+
+def test_all_mistakes_are_told_at_once(said):
+    wrong = "num_iterations=None, save_steps='often', reward_weights=[1.0]"
+    own = "ba.knapsack(value='hits', seed=-1, prir=(1, 1)), candidats=1, quantum=0"
+    status, answer, _ = said(script(config=f", {wrong}", callback=f", {own}"))
+    assert status == 1
+    for text in (
+        "GRPOConfig(num_iterations=None): use a positive integer",
+        "GRPOConfig(save_steps='often'): use a number",
+        "value='hits'",
+        "seed=-1",
+        "quantum=0",
+        "knapsack() has no argument prir, did you mean prior?",
+        "AdaptiveGRPOCallback has no argument candidats, did you mean candidates?",
+    ):
+        assert sum(text in reason for reason in answer["refused"]) == 1, (text, answer["refused"])
+    own = "candidates=0, quantum='x', weight='token', domain='a', quotas=3, min_group=-1"
+    answer = said(script(config=", reward_weights=[1.0]", callback=f", {own}"))[1]
+    named = [reason.partition("=")[0] for reason in answer["refused"]]
+    assert sorted(named) == ["GRPOConfig(reward_weights", "candidates", "min_group", "quantum", "quotas", "weight"]
+
+
+@pytest.mark.parametrize("name", ["RLOOTrainer", "SDPOTrainer", "OnlineDPOTrainer"])
+def test_for_a_trainer_that_is_refused_no_policy_is_advised(said, name):
+    status, answer, _ = said(script(trainer=name))
+    assert (status, answer["advice"]) == (1, [])
+
+
+def test_after_a_refusal_the_policy_fits_only_once_it_is_changed(said):
+    answer = said(script(callback=", candidates=0"))[1]
+    assert "fits once what is refused is changed" in answer["advice"][0]
+
+
+def test_the_worker_of_the_asynchronous_trainer_checks_itself(said):
+    text = script(trainer="AsyncGRPOTrainer", more=", rollout_worker=AdaptiveRolloutWorker(ba.vade())")
+    status, answer, _ = said(text.replace("trainer.add_callback(AdaptiveGRPOCallback(trainer))\n", ""))
+    assert (status, answer["refused"], answer["unchecked"]) == (0, [], ["policy"])
+    assert any("AdaptiveRolloutWorker" in text for text in answer["unread"])
+
+
+@pytest.mark.parametrize(
+    ("config", "callback", "kept"),
+    [
+        ("", "", None),
+        (", scale_rewards='group'", "", None),
+        (", scale_rewards=True", "", None),
+        (", scale_rewards=False", "", "none"),
+        (", scale_rewards='none'", "", "none"),
+        (", scale_rewards='batch'", "", "batch"),
+        (", scale_rewards='batch'", ", scale='none'", None),
+    ],
+)
+def test_a_scale_of_the_trainer_s_own_is_kept_and_said(said, config, callback, kept):
+    status, answer, _ = said(script(config=config, callback=callback))
+    assert status == 0
+    lines = [text for text in answer["advice"] if "scale_rewards" in text]
+    assert [text[: len(f"scale_rewards={kept!r} is kept")] for text in lines] == (
+        [f"scale_rewards={kept!r} is kept"] if kept else []
+    )
+    assert all("measured adaptive() with 'group'" in text for text in lines)
+
+
+@pytest.mark.parametrize(
+    ("callback", "text"),
+    [
+        ("", "success is chosen at the first step: name it, success='...'."),
+        (", success=1", "success is format_reward=1, as success= says."),
+        (", success=1.5", "success is a total reward of at least 1.5, as success= says."),
+        (", success=lambda rewards: rewards['accuracy']", "success is what your function returns, as success= says."),
+    ],
+)
+def test_what_success_is_of_several_rewards(said, callback, text):
+    answer = said(script(callback=callback))[1]
+    assert f"Of 2 rewards (accuracy, format_reward) {text}" in answer["advice"]
+
+
+def test_steps_are_counted_in_rows_and_prompts_once(said):
+    """240 rows, 24 of them twins: TRL makes 30 batches of 8 rows in an epoch, not 27 of 216 prompts."""
+    rows = "Dataset.from_list([" + ", ".join(f"{{'prompt': '{n % 216}'}}" for n in range(240)) + "])"
+    config = ", generation_batch_size=64, num_train_epochs=1"
+    answer = said(script(data=rows, config=config).replace(", max_steps=2000", ""))[1]
+    assert "240 rows, 216 prompts" in dict(answer["facts"])["dataset"]
+    assert any("216 prompts for 64 rollouts a step, 8.9 a prompt over 30 steps" in text for text in answer["advice"])
+
+
+def test_a_file_that_unpacks_to_more_than_is_read(said, tmp_path, monkeypatch):
+    monkeypatch.setattr("budgetalloc.cli.doctor.data._MOST", 10_000)
+    path = tmp_path / "train.jsonl.gz"
+    for rows, known in ((100, "100 rows"), (10_000, "too large to be read here: rows not known")):
+        with gzip.open(path, "wt") as file:
+            file.write('{"prompt": [[], [], []]}\n' * rows)
+        answer = said(script(data=f"load_dataset('json', data_files={str(path)!r})"))[1]
+        assert known in dict(answer["facts"])["dataset"]
+    path.write_bytes(path.read_bytes()[:40])
+    status, _, errors = said(script(data=f"load_dataset('json', data_files={str(path)!r})"))
+    assert status == 2
+    assert "cannot be unpacked" in errors
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"callback": f", {'x' * 90_000}=1"},
+        {"callback": f", ba.knapsack({'x' * 90_000}=1)"},
+        {"callback": f", success='{'x' * 90_000}'"},
+        {"callback": "".join(f", x{n}=1" for n in range(3000))},
+        {"config": f", multi_objective_aggregation='{'x' * 90_000}'"},
+        {"config": f", save_steps='{'x' * 90_000}'"},
+        {"data": f"Dataset.from_list([{{'{'x' * 90_000}': 1}}])"},
+        {"data": f"load_dataset('{'x' * 90_000}')"},
+        {"data": f"load_dataset('json', data_files='{'x' * 90_000}.jsonl')"},
+    ],
+    ids=range(9),
+)
+def test_what_is_printed_is_bounded(tmp_path, capsys, parts):
+    (tmp_path / "train.py").write_text(script(**parts))
+    assert main(["doctor", str(tmp_path / "train.py")]) in (0, 1, 2)
+    seen = capsys.readouterr()
+    assert len(seen.out) < 10_000
+    assert seen.err == ""
+
+
+def test_a_count_of_reasons_is_that_of_all(tmp_path, capsys):
+    (tmp_path / "train.py").write_text(script(callback="".join(f", x{n}=1" for n in range(300))))
+    assert main(["doctor", str(tmp_path / "train.py")]) == 1
+    shown = capsys.readouterr().out
+    assert "REFUSED: 300 reasons" in shown
+    assert "... and 280 more" in shown
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "data = data.map(f)\n" * 3000,
+        "data = data.map(data)\n" * 30,
+        "".join(f"a{n + 1} = a{n}\n" for n in range(5000)) + "data = a5000\n",
+        "".join(f"class A{n + 1}(A{n}): pass\n" for n in range(1000)) + "A1000()\n" * 1000,
+        "class A(" + ", ".join(f"B{n}" for n in range(9000)) + "): pass\nA()\n",
+    ],
+    ids=["maps", "maps of itself", "names", "classes", "bases"],
+)
+def test_names_that_are_bound_over_and_over_are_followed_once(said, more):
+    text = script(data="load_dataset('x')").replace("trainer = ", more.replace("data", "train") + "trainer = ", 1)
+    status, answer, _ = said(text)
+    assert status == 0
+    assert "rows not known" in dict(answer["facts"])["dataset"]
+
+
+def test_a_stream_is_found_among_the_assignments_of_a_name(said):
+    text = script(data="load_dataset('x', streaming=True)").replace("trainer = ", "train = train.map(f)\ntrainer = ", 1)
+    status, answer, _ = said(text)
+    assert status == 1
+    assert any("which is not possible in a IterableDataset" in reason for reason in answer["refused"])
 
 
 def test_what_hides_behind_stars_is_taken_for_the_default_and_said(said):
@@ -114,6 +304,12 @@ def test_what_hides_behind_stars_is_taken_for_the_default_and_said(said):
     assert status == 0
     assert dict(answer["facts"])["step"].startswith("32 rollouts = 8 prompts x 4")
     assert any("taken to be TRL's defaults" in text for text in answer["unread"])
+
+
+def test_a_step_that_may_hide_behind_stars_is_not_made_up(said):
+    text = script(config=", **vars(args)").replace("per_device_train_batch_size=32, num_generations=8, ", "")
+    status, answer, _ = said(text)
+    assert (status, answer["unchecked"], dict(answer["facts"])["step"]) == (0, ["step"], "not known")
 
 
 def test_a_script_without_a_policy_is_shown_the_default(said):
@@ -164,6 +360,11 @@ def test_a_file_of_settings(said):
     text = "policy: adaptive\nmodel: m\ngrpo: {per_device_train_batch_size: 64, num_generations: 8}\n"
     status, answer, _ = said(text, name="mine.yaml")
     assert (status, dict(answer["facts"])["step"][:30]) == (0, "64 rollouts = 8 prompts x 8, i")
+    status, answer, _ = said("grpo: {num_iterations: x, save_steps: [1]}\n", name="mine.yaml")
+    assert [reason.partition("GRPOConfig")[2] for reason in answer["refused"]] == [
+        "(num_iterations='x'): use a positive integer.",
+        "(save_steps=[1]): use a number.",
+    ]
     status, answer, _ = said(text + "budget: {rollouts: 32}\n", name="mine.yaml")
     assert status == 1
     assert "line 4: budget.rollouts: 32: this trainer generates 64 rollouts a step" in answer["refused"][0]
@@ -192,6 +393,7 @@ def test_verl_s_configuration_and_its_overrides(said, capsys):
         ("+budgetalloc.plicy=uniform", "budgetalloc.plicy is unknown, did you mean policy?"),
         ("trainer.v1.trainer_mode=sync", "no policy is attached"),
         ("algorithm.filter_groups.enable=true", "verl drops groups of equal rewards"),
+        ("trainer.v1.trainer_mode=[1]", "trainer.v1.trainer_mode=[1]: no policy is attached"),
         ("+budgetalloc.quantum=3", "is not a multiple of 3"),
     ):
         status, answer, _ = said(text, word, name="verl.yaml")
@@ -200,7 +402,11 @@ def test_verl_s_configuration_and_its_overrides(said, capsys):
     words = ["trainer.v1.trainer_mode=budgetalloc", "algorithm.adv_estimator=grpo", "+budgetalloc.policy=knapsack"]
     assert main(["doctor", *words]) == 0
     assert "knapsack(" in capsys.readouterr().out
-    assert main(["doctor", *words, "what"]) == 2
+    wrong = ("what", "trainer=3", "trainer.v1=x", "algorithm.filter_groups=[1]", "budgetalloc=1", "a." * 3000 + "b=1")
+    for word in wrong:
+        capsys.readouterr()
+        assert main(["doctor", *words, word]) == 2
+        assert len(capsys.readouterr().err) < 1500
 
 
 @pytest.mark.parametrize(
@@ -209,6 +415,7 @@ def test_verl_s_configuration_and_its_overrides(said, capsys):
         ("none.py", None, "No such file"),
         ("bad.py", "def f(:\n", "line 1: not Python"),
         ("nul.py", "\0", "not Python"),
+        ("long.py", "x = 1\n" * 40_000, "more than 200,000 characters"),
         ("deep.py", "x = " + "(" * 5000, "not Python"),
         ("other.py", "print(1)\n", "makes neither a GRPOTrainer nor a GRPOConfig"),
         ("bad.yaml", "a: [1\n", "not YAML"),
@@ -229,7 +436,7 @@ def test_the_scripts_to_start_from_are_served(path, capsys):
     assert main(["doctor", str(path), "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert dict(answer["facts"])["trainer"] == "GRPOTrainer"
-    assert len(answer["unread"]) <= 4
+    assert len(answer["unread"]) <= 5
 
 
 def test_it_fits_on_one_screen_and_loads_neither_torch_nor_trl(tmp_path):

@@ -4,7 +4,6 @@ import pytest
 
 from budgetalloc.cli.doctor.grpo import DEFAULTS, resolved
 from budgetalloc.cli.doctor.literals import UNKNOWN
-from budgetalloc.errors import InputError
 
 
 @pytest.mark.slow
@@ -21,7 +20,8 @@ def test_defaults_and_sizes_are_those_of_trl(tmp_path):
         {"per_device_train_batch_size": 4, "steps_per_generation": 6, "num_generations": 3},
         {"per_device_train_batch_size": 4, "generation_batch_size": 24, "num_generations": 3},
     ):
-        config, ours = trl.GRPOConfig(**plain, **given), resolved(given, processes=1)
+        config, (ours, mistakes) = trl.GRPOConfig(**plain, **given), resolved(given, processes=1)
+        assert mistakes == []
         for name in ("generation_batch_size", "steps_per_generation", "num_generations", "scale_rewards"):
             assert getattr(config, name) == ours[name], (given, name)
     for given in (
@@ -32,12 +32,39 @@ def test_defaults_and_sizes_are_those_of_trl(tmp_path):
     ):
         with pytest.raises(ValueError, match="generation"):
             trl.GRPOConfig(**plain, **given)
-        with pytest.raises(InputError):
-            resolved(given, processes=1)
+        assert len(resolved(given, processes=1)[1]) == 1
 
 
 def test_of_sizes_that_are_unknown_nothing_is_computed():
-    assert "generation_batch_size" not in resolved({"gradient_accumulation_steps": UNKNOWN}, 1)
-    assert resolved({"generation_batch_size": 64, "per_device_train_batch_size": UNKNOWN}, 1)["num_generations"] == 8
-    with pytest.raises(InputError, match=r"per_device_train_batch_size='8'\): use a positive integer"):
-        resolved({"per_device_train_batch_size": "8"}, 1)
+    assert "generation_batch_size" not in resolved({"gradient_accumulation_steps": UNKNOWN}, 1)[0]
+    known, _ = resolved({"generation_batch_size": 64, "per_device_train_batch_size": UNKNOWN}, 1)
+    assert (known["generation_batch_size"], known["num_generations"]) == (64, 8)
+    assert "steps_per_generation" not in known
+    assert "generation_batch_size" not in resolved({"num_generations": 3}, 1)[0]  # 8 is not a multiple of it
+
+
+WRONG = [None, b"1", "8", [1], {"a": 1}, 1j, ..., float("nan"), float("inf"), 10**400, 0, -1, [[1]], ["a"], [None]]
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_a_value_of_any_type_is_taken_or_is_one_mistake_that_names_it(name):
+    for value in WRONG:
+        known, mistakes = resolved({name: value}, 1)
+        assert len(mistakes) <= 1
+        assert all(text.startswith(f"GRPOConfig({name}=") and len(text) < 400 for text in mistakes)
+        assert (name in known and known[name] is value) or mistakes or value is None or name == "scale_rewards"
+
+
+def test_all_mistakes_are_told():
+    wrong = {"gradient_accumulation_steps": None, "num_iterations": "1", "save_steps": ..., "reward_weights": b"11"}
+    known, mistakes = resolved({**wrong, "scale_rewards": "row", "num_train_epochs": float("nan")}, 1)
+    assert [text.partition("=")[0][11:] for text in mistakes] == [
+        "gradient_accumulation_steps",
+        "num_iterations",
+        "num_train_epochs",
+        "save_steps",
+        "scale_rewards",
+        "reward_weights",
+    ]
+    assert not {*wrong, "scale_rewards", "num_train_epochs", "generation_batch_size"} & set(known)
+    assert mistakes[0] == "GRPOConfig(gradient_accumulation_steps=None): use a positive integer."

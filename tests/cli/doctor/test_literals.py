@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from budgetalloc.cli.doctor.literals import UNKNOWN, Source
+from budgetalloc.cli.doctor.literals import MOST, UNKNOWN, Source
 
 
 def value_of(text, before=""):
@@ -23,6 +23,7 @@ def value_of(text, before=""):
         ("dict(a=1, b=dict(c=2))", {"a": 1, "b": {"c": 2}}),
         ("32 // 3 % 4 - 1", 1),
         ("SIZE * 2", 16),
+        ("{**dict(a=SIZE), 'b': 2} | {'b': 3}", {"a": 8, "b": 3}),
     ],
 )
 def test_what_is_written_out(text, value):
@@ -44,7 +45,15 @@ def test_what_is_written_out(text, value):
         ("args.size", "import argparse"),
         ("'a' * 10**9", ""),
         ("1 / 0", ""),
-        ("{**x}", "x = {'a': 1}"),
+        ("{**x}", "x = {'a': f()}"),
+        ("{None: 1}", ""),
+        ("dict(**x)", "x = dict(**x)"),
+        ("x | x", "x = x | x"),
+        ("{**x}", "x = {**x}"),
+        ("1e999 - 1e999", ""),
+        ("1e999", ""),
+        ("10**40", ""),
+        ("0x" + "f" * 5000, ""),
         ("dict(x, a=1)", "x = {}"),
         ("[f(), 1]", ""),
         ("not_there", ""),
@@ -52,6 +61,41 @@ def test_what_is_written_out(text, value):
 )
 def test_what_only_running_it_can_tell(text, before):
     assert value_of(text, before) is UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("start", "doubled"),
+    [
+        ("[0]", "[{0}, {0}]"),
+        ("{'a': 1}", "{{'a': {0}, 'b': {0}}}"),
+        ("{'a': 1}", "{0} | {0}"),
+        ("{'a': 1}", "{{**{0}, **{0}}}"),
+        ("1", "dict(a={0}, b={0})"),
+        ("{'a': 1}", "dict(**{0}, **{0})"),
+        ("0", "{0} + {0}"),
+        ("0", "-{0} - -{0}"),
+        ("10", "{0} * {0}"),
+    ],
+)
+def test_literals_that_double_are_read_as_far_as_the_bound(start, doubled):
+    """Each name stands for its predecessor twice: 2^25 entries from 26 lines."""
+    lines = [f"x0 = {start}"] + [f"x{n + 1} = {doubled.format(f'x{n}')}" for n in range(25)]
+    source = Source("\n".join(lines) + "\nmake(x25, **x25, last=[1])\n")
+    assert source.arguments(next(source.calls("make")), "first")["first"] is UNKNOWN
+    assert source.left < 0
+    assert source.value(ast.parse("x1").body[0].value) is UNKNOWN
+
+
+def test_characters_count_too():
+    source = Source(f"x = {'a' * MOST!r}\ny = [{'b' * (MOST // 4)!r}, 1]\nz = [y, y, y, y]\nmake(y, z, x)")
+    first, second, third = source.arguments(next(source.calls("make")), "y", "z", "x").values()
+    assert first == ["b" * (MOST // 4), 1]
+    assert (second, third) == (UNKNOWN, UNKNOWN)
+
+
+def test_warnings_of_the_parser_are_not_printed(recwarn):
+    Source("x = '\\d'\ny = 1 is 1\n")
+    assert not recwarn.list
 
 
 def test_nothing_is_executed(tmp_path):

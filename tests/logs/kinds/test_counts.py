@@ -1,6 +1,7 @@
 """CSV files: groups or rollouts, under the names that people give, in order or not, whole or not."""
 
 import gzip
+import json
 import os
 from pathlib import Path
 
@@ -216,3 +217,43 @@ def test_the_texts_of_prompts_are_found_by_their_ids(tmp_path):
     assert notes == {"broken row": 1}
     path.write_text("step,prompt_id,prompt,reward\n0,a,3 + 3?,1\n")
     assert open_log(path).texts(["a"]) == {}
+
+
+ROWS = [(0, "a", 1.0), (0, "a", 0.0), (0, "b", 0.0), (1, "b", 0.5), (1, "a", None), (2, 7, 1.0)]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("folder", [False, True])
+def test_json_lines_are_read_as_the_csv_with_the_same_columns(tmp_path, packed, folder):
+    """Findings C7: JSON lines with step, prompt_id and reward were no log of a known kind."""
+    table, lines = tmp_path / "one" / "log.csv", tmp_path / "other" / f"log.jsonl{'.gz' if packed else ''}"
+    for path in (table, lines):
+        path.parent.mkdir()
+    cells = [",".join("" if x is None else str(x) for x in row) for row in ROWS]
+    table.write_text("\n".join(["step,prompt_id,reward,note", *(f"{x},n" for x in cells)]) + "\n")
+    names = ("step", "prompt_id", "reward", "note")
+    text = "".join(json.dumps(dict(zip(names, (*row, "n"), strict=True))) + "\n" for row in ROWS).encode()
+    lines.write_bytes(gzip.compress(text) if packed else text)
+    expected, log = open_log(table), open_log(lines.parent if folder else lines)
+    one, other = read_all(expected), read_all(log)
+    assert (log.kind, other.ids_R, dict(log.notes)) == (expected.kind, one.ids_R, dict(expected.notes))
+    for name in ("step_R", "rewards_R", "lengths_R", "counts_R", "success_R"):
+        assert np.array_equal(getattr(one, name), getattr(other, name), equal_nan=True), name
+
+
+def test_json_lines_whose_keys_differ_are_read_and_broken_ones_counted(tmp_path):
+    lines = ['{"step": 0, "prompt_id": "a", "reward": 1, "tokens": 3}', '{"prompt_id": "b", "reward": 0, "step": 1}']
+    lines += ['{"step": 1, "reward": 1}', "{", '{"step": 1, "prompt_id": "a", "reward": {"x": 1}}', '"x"']
+    (tmp_path / "log.jsonl").write_text("\n".join(lines))
+    log = open_log(tmp_path / "log.jsonl")
+    whole = read_all(log)
+    assert (whole.step_R.tolist(), whole.ids_R, whole.rewards_R.tolist()) == ([0, 1], ["a", "b"], [1, 0])
+    assert (log.notes["broken row"], log.notes["row without a prompt"]) == (3, 1)
+
+
+def test_json_lines_out_of_order_and_groups_in_a_row(tmp_path):
+    rows = [{"step": 2, "problem_id": 1, "rewards": [1, 0]}, {"step": 0, "problem_id": 2, "rewards": [0, 0, 1]}]
+    (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    whole = read_all(open_log(tmp_path / "log.jsonl"))
+    assert whole.step_R.tolist() == [0, 0, 0, 2, 2]
+    assert whole.rewards_R.tolist() == [0, 0, 1, 1, 0]

@@ -177,3 +177,47 @@ def test_a_ledger_has_its_own_reward_and_success(tmp_path):
     assert (
         len(read_all(open_log(tmp_path / "l", prompt_id="x")).ids_R) == 2
     )  # ids were taken from it when it was written
+
+
+def test_a_second_run_in_the_file_is_said_in_the_first_lines(tmp_path, caplog):
+    """Findings C6: the report showed the second run only, and said so in no place that anybody reads."""
+    from budgetalloc.training.written import Written
+
+    path = tmp_path / "ledger.jsonl"
+    for run in range(2):
+        caplog.clear()
+        with caplog.at_level("WARNING"):
+            Written(path, 0, lambda ids: {}).ledger.append(0, ["a"], [float(run)], [1], [0.5], [1])
+        assert [str(path) in x.message and "its own path" in x.message for x in caplog.records] == [True] * run
+    log = open_log(path)
+    assert read_all(log).rewards_R.tolist() == [1.0]
+    assert [log.notes[text] for text in log.notes.doubts] == [1]
+    assert "earlier run in the same file" in log.notes.doubts[0]
+    caplog.clear()
+    Written(path, 1, lambda ids: {})  # a resume is no second run
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("stated", [True, False])
+def test_rows_that_a_resume_repeats_are_no_earlier_run(tmp_path, stated):
+    more = {"success_R": [1.0]} if stated else {}
+    writer = ba.LedgerWriter(tmp_path / "ledger.jsonl")
+    for step in (3, 4, 5, 4, 5):
+        if step == 4:
+            writer.resume(4)
+        writer.append(step, ["a"], [1.0], [1], [0.5], [1], **more)
+    log = open_log(tmp_path / "ledger.jsonl")
+    assert read_all(log).step_R.tolist() == [3, 4, 5]
+    assert (log.notes["row voided by a resume"], log.notes.doubts) == (2, [])
+
+
+def test_every_row_of_a_run_states_its_success(tmp_path):
+    """The steps in which success was the reward had none, so a table of the file had holes."""
+    path = tmp_path / "ledger.jsonl"
+    writer = ba.LedgerWriter(path)
+    for step, rewards in enumerate([[0.0, 1.0], [0.5, 1.2]]):
+        writer.append(step, ["a", "b"], rewards, [1, 1], [0.5] * 2, [1, 1], success_R=[0.0, 1.0])
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [row["success"] for row in rows] == [0.0, 1.0] * 2
+    log = read_all(open_log(path))
+    assert (log.success_R.tolist(), log.rewards_R.tolist()) == ([0.0, 1.0] * 2, [0.0, 1.0, 0.5, 1.2])

@@ -15,6 +15,7 @@ from budgetalloc.logs.open import open_log, read_all
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 FILES = Path(__file__).parent / "files" / "trl"
+CHOSEN = "success taken as {}=1, the reward function whose values were 0 and 1 only"
 
 
 def read(path, **asked):
@@ -41,7 +42,7 @@ def test_several_reward_functions_are_summed_and_it_is_said():
     assert notes["reward taken as the sum of low_digit, short, each with weight 1"] == 1
     weighted, notes = read(FILES / "two", reward={"low_digit": 1, "short": 0.25})
     assert weighted.rewards_R.tolist() == [row["low_digit"] + 0.25 * (row["short"] or 0) for row in rows]
-    assert set(notes) == {"length unknown", "unknown column 'note'"}
+    assert set(notes) == {"length unknown", "unknown column 'note'", CHOSEN.format("low_digit")}
 
 
 def test_weights_that_do_not_explain_the_advantages_are_told(tmp_path):
@@ -227,3 +228,78 @@ def test_the_texts_of_prompts_are_found_by_their_ids(tmp_path):
     table = pa.table({**shared, "prompt": ["a text", "another"], "prompt_id": [7, 8]})
     pq.write_table(table, named / "completions_00001.parquet")
     assert open_log(named).texts([8, 9]) == {8: "another"}
+
+
+def completions(folder, steps, **functions):
+    """Two prompts with four rollouts each; every function has the same eight rewards at each step."""
+    folder.mkdir()
+    for step in steps:
+        table = {"prompt": ["x"] * 4 + ["y"] * 4, "completion": [f"{step} {k}" for k in range(8)], **functions}
+        pq.write_table(pa.table(table), folder / f"completions_{step:05d}.parquet")
+    return folder
+
+
+RIGHT, TIDY, STYLE = [0.0] * 4 + [0.0, 1.0, 1.0, 0.0], [1.0, 0.0] * 4, [0.25, 0.5, 0.25, 0.75] * 2
+
+
+def test_success_is_chosen_as_the_callback_chooses_it(tmp_path):
+    """Findings A7: the total was mapped to success, so a prompt that always failed counted as solved at times."""
+    from budgetalloc.training.scoring import Scoring
+
+    for at, (functions, weights) in enumerate(
+        [
+            ({"right": RIGHT, "style": STYLE}, None),
+            ({"style": STYLE, "right": RIGHT}, {"style": 3.0, "right": 0.5}),
+            ({"right": RIGHT, "tidy": TIDY}, {"right": 1.0, "tidy": 0.2}),
+            ({"right": RIGHT, "tidy": TIDY}, None),
+            ({"none": [None] * 8, "right": RIGHT, "style": STYLE}, None),
+        ]
+    ):
+        folder = completions(tmp_path / str(at), [1, 2], **{k: pa.array(v, pa.float64()) for k, v in functions.items()})
+        log, notes = read(folder, reward=weights)
+        scores_RF = np.array([[np.nan if x is None else x for x in column] for column in functions.values()]).T
+        scored = [f for f, name in enumerate(functions) if name != "none"]  # E1: a function that gave nothing
+        names = [list(functions)[f] for f in scored]
+        scoring = Scoring(names, [(weights or dict.fromkeys(functions, 1.0))[name] for name in names], quiet=True)
+        chosen = scoring.measure(log.rewards_R[:8], scores_RF[:, scored])
+        assert log.success_R[:8].tolist() == chosen.success(log.rewards_R[:8], scores_RF[:, scored]).tolist(), at
+        assert any(note.startswith("success taken as ") for note in notes)
+
+
+def test_a_log_that_cannot_tell_success_asks_for_it(tmp_path):
+    none = open_log(completions(tmp_path / "none", [1], style=STYLE, length_penalty=[-x for x in STYLE]))
+    read_all(none)
+    assert any("success is not known" in x and "--success" in x for x in none.notes.doubts)
+    both = open_log(completions(tmp_path / "both", [1], right=RIGHT, tidy=TIDY))
+    read_all(both)
+    assert any("does not have their weights" in x and "--success" in x for x in both.notes.doubts)
+    for asked in ({"success": "right"}, {"reward": {"right": 1.0, "tidy": 0.2}}, {"reward": "right"}):
+        log = open_log(tmp_path / "both", **asked)
+        assert read_all(log).success_R.tolist() == RIGHT
+        assert not any("--success" in x for x in log.notes.doubts)
+
+
+def test_a_function_that_leaves_the_range_later_is_asked_about(tmp_path):
+    folder = completions(tmp_path / "c", [1], right=RIGHT, style=STYLE)
+    table = pa.table({"prompt": ["x"] * 8, "completion": ["z"] * 8, "right": [2.0, *RIGHT[1:]], "style": STYLE})
+    pq.write_table(table, folder / "completions_00002.parquet")
+    log = open_log(folder)
+    read_all(log)
+    assert any(x.startswith("reward of right=1 outside [0, 1]") and "--success" in x for x in log.notes.doubts)
+
+
+def test_missing_steps_are_in_the_headline(tmp_path, capsys):
+    """`logging_steps=5` writes one batch of five: the report spoke of 384 of 1,920 rollouts as of the run."""
+    from budgetalloc.cli.__main__ import main
+
+    folder = completions(tmp_path / "c", [5, 10, 15], right=RIGHT)
+    assert main(["report", str(folder), "--no-replay"]) == 0
+    first = " ".join(capsys.readouterr().out.split("WHERE")[0].split())
+    assert "The log has 3 of the run's 15 steps: 12 are missing." in first
+    assert main(["report", str(folder), "--json", "--no-replay"]) == 0
+    assert json.loads(capsys.readouterr().out)["missing_steps"] == 12
+    assert main(["report", str(folder), str(folder)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "The log of A lacks 12 of the run's 15 steps" in said
+    whole = completions(tmp_path / "whole", [1, 2], right=RIGHT)
+    assert open_log(whole).notes.missing == (0, 0)

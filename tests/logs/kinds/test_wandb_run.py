@@ -134,6 +134,7 @@ def test_a_run_of_trl_is_read_back_as_its_ledger(run_by_trl):
     assert rollouts(chunks) == logged(ledger)
     assert reading.notes == {
         "row of an evaluation": 2 * BATCH,
+        "success taken as first_low=1, the reward function whose values were 0 and 1 only": 1,
         "row logged again": BATCH,  # TRL's last log, which has no steps
         "length unknown": STEPS * BATCH,
         "unknown column 'note'": STEPS * BATCH,
@@ -249,7 +250,8 @@ def test_a_batch_that_is_trained_on_twice_counts_once(by_hand):
 
 def test_steps_without_a_table_are_counted(by_hand):
     _, reading = read(by_hand([(10, [("a", 0.0)]), (20, [("a", 1.0)])]))
-    assert sum(n for note, n in reading.notes.items() if note.startswith("step without a completions table")) == 9
+    assert sum(n for note, n in reading.notes.items() if note.startswith("step without a completions table")) == 18
+    assert reading.notes.missing == (18, 20)
 
 
 def test_rows_that_wandb_cuts_off_are_counted(by_hand, monkeypatch):

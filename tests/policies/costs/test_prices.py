@@ -1,10 +1,11 @@
 """What groups cost, the sizes that follow, and what policies do with costs."""
 
 import itertools
+from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import budgetalloc as ba
@@ -225,16 +226,113 @@ def test_seconds_that_follow_no_token_make_all_rollouts_cost_alike():
 def test_before_any_step_prices_are_a_guess_and_units_do_not_matter():
     once_P, each_P = Seconds()(np.array([100.0]), np.array([50.0]))
     assert once_P.tolist() == [10.0]
-    assert each_P.tolist() == [60.0]
+    assert each_P.tolist() == [61.0]
     fits = [steps_of(0.001 * np.ones(4) * unit, np.random.default_rng(2)).prices for unit in (1, 1000)]
     assert fits[1] == pytest.approx(1000 * fits[0])
+
+
+@pytest.mark.parametrize("true", [[1e-3, 1e-4, 1e-4, 1e-3], [0.04, 0, 0, 0], [0.01, 4e-4, 2e-4, 1e-4], [0, 0, 0, 1e-3]])
+@pytest.mark.parametrize(("steps", "usually", "always"), [(20, 1.25, 1.6), (60, 1.1, 1.2)])
+def test_stalls_of_one_step_in_20_do_not_move_prices(true, steps, usually, always):
+    """100 runs in which every 20th step takes ten times as long. The costs of short and long prompts and answers, in
+    groups of 2, are within the factor `always` of the truth, and within `usually` in nine runs of ten."""
+    prompts, answers = np.array([20.0, 20.0, 200.0, 200.0]), np.array([20.0, 200.0, 20.0, 200.0])
+    real = true[0] + prompts * (true[1] / 2 + true[2]) + answers * true[3]
+    off = []
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        prompt, answer, group = rng.integers((1_000, 1_000, 1), (9_000, 9_000, 9), (steps, 3)).T
+        rows = np.column_stack([np.full(steps, 64), prompt // group, prompt, answer])
+        took = rows @ true * np.exp(0.03 * rng.standard_normal(steps))
+        took[rng.integers(20) :: 20] *= 10
+        fit = Seconds(np.column_stack([rows, took]))
+        assert (fit.prices > 0).all()
+        once_P, each_P = fit(prompts, answers)
+        off.append(np.exp(np.abs(np.log((once_P / 2 + each_P) / real)).max()))
+    assert np.quantile(off, 0.9) < usually
+    assert max(off) < always
+
+
+def test_stalls_while_a_run_goes_on_never_give_a_price_of_0():
+    """Steps that hardly differ, as those of most runs: little can be told about prices, and stalls must not tell it."""
+    for seed in range(5):
+        rng, fit = np.random.default_rng(seed), Seconds()
+        for step in range(45):
+            row = np.array([256, 20_000, 20_000, 60_000]) * np.append(1.0, rng.normal(1, 0.05, 3))
+            fit.learn(row, (5 + 1e-4 * row[3]) * (10 if step % 20 == 9 else 1))
+            assert (fit.prices > 0).all()
+            assert fit.prices @ row == pytest.approx(5 + 1e-4 * row[3], rel=0.15)
+
+
+@given(st.lists(st.tuples(*[st.floats(allow_nan=True)] * 5), max_size=12), st.integers(0, 12))
+@settings(deadline=None)
+def test_prices_are_positive_and_finite_whatever_is_learned(steps, usual):
+    fit = Seconds()
+    for *quantities, seconds in [(64.0, 100.0, 300.0, 900.0, 2.0)] * usual + steps:
+        fit.learn(quantities, seconds)
+        assert ((fit.prices > 0) & np.isfinite(fit.prices)).all()
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, np.nan, np.inf])
+def test_a_step_that_cannot_have_been_changes_nothing(seconds):
+    fit = steps_of(0.001 * np.ones(4), np.random.default_rng(0))
+    before = fit.prices.copy()
+    fit.learn([64, 1_000, 4_000, 9_000], seconds)
+    fit.learn([64, 0, 4_000, 9_000], 1.0)
+    assert (fit.prices == before).all()
+    assert len(fit.steps) == 60
+
+
+@pytest.mark.parametrize("failing", [{"side_effect": ValueError}, {"return_value": mock.Mock(success=False)}])
+def test_a_fit_that_fails_changes_no_price(failing):
+    fit = steps_of(0.001 * np.ones(4), np.random.default_rng(0))
+    before = fit.prices.copy()
+    with mock.patch("scipy.optimize.least_squares", **failing):
+        fit.learn([64, 1_000, 4_000, 9_000], 99.0)
+    assert (fit.prices == before).all()
+
+
+def test_the_last_64_steps_are_remembered():
+    """A machine that is twice as fast from some step on."""
+    rng, fit = np.random.default_rng(0), Seconds()
+    for step in range(164):
+        row = np.array([64, 1_000, 4_000, rng.integers(1_000, 9_000)])
+        fit.learn(row, row[3] * (0.002 if step < 100 else 0.001))
+    assert fit.steps.shape == (64, 5)
+    assert fit.prices[3] == pytest.approx(0.001, rel=0.05)
 
 
 def test_the_state_of_seconds_is_restored_or_refused():
     fit, copy = steps_of(0.001 * np.ones(4), np.random.default_rng(3)), Seconds()
     copy.load_state_dict(fit.state_dict())
     assert (copy.prices == fit.prices).all()
-    for bad in ({}, {"seconds": np.zeros((2, 2))}, {"seconds": np.full((6, 6), np.nan)}):
+    fit.learn([64, 1_000, 4_000, 9_000], 3.0)
+    copy.learn([64, 1_000, 4_000, 9_000], 3.0)
+    assert (copy.prices == fit.prices).all()
+    nan = np.full((6, 6), np.nan)
+    for bad in (
+        {},
+        {"seconds": np.zeros((2, 2))},
+        {"seconds": nan},
+        {"seconds": np.zeros((1, 5))},
+        {"seconds": nan[:5]},
+    ):
         with pytest.raises(StateError, match="prices in seconds"):
             copy.load_state_dict(bad)
     assert (copy.prices == fit.prices).all()
+    copy.load_state_dict(Seconds().state_dict())
+    assert (copy.prices == Seconds().prices).all()
+
+
+def test_a_state_of_version_0_2_gives_its_mean_step():
+    """It held the faded sums of the products of (the four quantities, the seconds, 1)."""
+    gram = np.zeros((6, 6))
+    for answers in (4_000.0, 6_000.0):
+        row = np.array([64, 1_000, 4_000, answers, 0.002 * answers, 1.0])
+        gram = 0.98 * gram + np.outer(row, row)
+    fit = Seconds()
+    fit.load_state_dict({"seconds": gram})
+    assert fit.steps == pytest.approx(gram[-1:, :5] / gram[-1, 5])
+    assert fit.prices @ fit.steps[0, :4] == pytest.approx(fit.steps[0, 4])
+    fit.load_state_dict({"seconds": np.zeros((6, 6))})  # before its first step
+    assert len(fit.steps) == 0

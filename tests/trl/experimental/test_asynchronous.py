@@ -460,3 +460,18 @@ def test_an_older_trl_is_refused(monkeypatch):
     monkeypatch.setattr(trl, "__version__", "1.15.0")
     with pytest.raises(ba.UnsupportedError, match=r"TRL 1\.15\.0.*Install trl 1\.16"):
         AdaptiveRolloutWorker(reward_funcs=low_digit)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"policy": "adaptve"}, r"policy 'adaptve' is unknown, did you mean adaptive\?"),
+        ({"policy": 5}, "policy=5 is of type int"),
+        ({"ledger": "/dev/null/ledger"}, "ledger='/dev/null/ledger' cannot be written"),
+        ({"success": "right"}, "success='right': the trainer has no reward function of this name"),
+    ],
+)
+def test_what_cannot_be_is_refused_when_the_worker_is_made(given, message):
+    with pytest.raises(ba.InputError, match=message):
+        AdaptiveRolloutWorker(reward_funcs=low_digit, **given)
+    assert AdaptiveRolloutWorker("thompson", reward_funcs=low_digit).policy.name == ba.thompson().name

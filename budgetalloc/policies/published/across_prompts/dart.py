@@ -38,7 +38,7 @@ def dart(*, group: int = 8, reduced: int = 4, easy: float = 0.6, discount: float
 
     def decide(view: View) -> IntArray:
         wanted_P = np.where(view.belief_P.mean > easy, reduced, group)
-        return in_proportion(wanted_P if view.budget.floor else keep_only(wanted_P, batch(wanted_P, view)), view)
+        return in_proportion(wanted_P if view.budget.fewest else keep_only(wanted_P, batch(wanted_P, view)), view)
 
     name = f"dart(group={group}, reduced={reduced}, easy={easy}, discount={discount}, seed={seed})"
     return Policy(name, decide, BetaEstimator(discount=discount), seed, Needs(baseline="group"))

@@ -112,7 +112,7 @@ def e3(*, group: int = 8, fewest: int = 4, most: int = 12, change: int = 2, epoc
 
     def decide(view: View) -> IntArray:
         budget, everybody_P = view.budget, np.full(len(view.belief_P), group)
-        chosen = np.arange(len(everybody_P)) if budget.floor else batch(everybody_P, view)
+        chosen = np.arange(len(everybody_P)) if budget.fewest else batch(everybody_P, view)
         apart = change * (view.step // epoch)
         low, high = max(fewest, group - apart), min(most, group + apart)
         usual = group * len(chosen)

@@ -109,10 +109,10 @@ def aero(*, group: int = 8, rescue: int = 2, most: int = 16, generate: int = 2, 
             spending.give_each(np.flatnonzero(open_P), np.minimum(rescue, np.maximum(most - before_P[open_P], 1)))
             starts = int(max(batch - useful - _ALIKE * int(open_P.sum()), 0) // group)
             starts = max(starts, int((spending.counts_P == before_P).all() and useful < batch))
-            if view.budget.floor:
+            if view.budget.fewest:
                 starts = prompts - started
             at = np.arange(started, min(started + starts, prompts))
-            spending.give_each(at, min(group, share) if view.budget.floor else group)
+            spending.give_each(at, min(group, share) if view.budget.fewest else group)
             started += len(at)
             if (spending.counts_P == before_P).all():
                 break

@@ -54,13 +54,13 @@ def dapo(
         if order == "thompson":
             drawn = view.belief_P.sample(view.rng)
             queue = np.argsort(drawn.moment(1, 2) * drawn.spread_P, kind="stable").tolist()
-        if view.budget.floor:  # every prompt has its floor: there is no prompt to resample
+        if view.budget.fewest:  # every prompt has its floor: there is no prompt to resample
             batch = spending.left
         useful = 0
         while queue and spending.left and useful < batch:
             before_P, end = spending.counts_P.copy(), max(spending.left - batch, 0)
             while queue and spending.left > end:
-                size = min(group, spending.left // len(queue)) if view.budget.floor else group
+                size = min(group, spending.left // len(queue)) if view.budget.fewest else group
                 if not spending.give(queue.pop(), min(size, spending.left - end)):
                     break
             if (spending.counts_P == before_P).all():

@@ -104,7 +104,7 @@ def dars(
         budget, prompts = view.budget, len(view.belief_P)
         spending = Spending(budget, prompts)
         size, pilots = group, max(1, int(share * spending.left / group + 1e-9))
-        if budget.floor:
+        if budget.fewest:
             pilots = prompts
             size = min(group, max(int(share * spending.left / prompts + 1e-9), budget.smallest_group))
             size = max(size // budget.quantum * budget.quantum, budget.smallest_group)

@@ -41,7 +41,7 @@ def pilot_commit(*, pilot: int = 4, group: int = 16, share: float = 0.5, seed: i
         spending = Spending(view.budget, prompts)
         rest = (1 - share) * spending.left
         for at in range(prompts):
-            if view.budget.floor:  # every prompt has a pilot, as large as there is room for
+            if view.budget.fewest:  # every prompt has a pilot, as large as there is room for
                 spending.give(at, min(pilot, spending.left // (prompts - at)))
             elif at == 0 or spending.left > rest:
                 spending.give(at, pilot)

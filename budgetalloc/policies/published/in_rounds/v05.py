@@ -98,6 +98,6 @@ def v05(*, first: int = 4, most: int = 16, more: int = 1, cost: float = 0.0039, 
         decide,
         BetaEstimator(prior="pool", discount=0.9),
         seed,
-        Needs(candidates=2, baseline="policy", scale="batch"),
+        Needs(candidates=2, baseline="policy", scale="rms"),
         expect=expect,
     )

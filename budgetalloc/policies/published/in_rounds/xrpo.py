@@ -160,7 +160,7 @@ def _bases(view: View, base: int, share: float) -> IntArray:
     """The base of each prompt that starts; enough prompts start to take the whole budget in the end."""
     budget, prompts = view.budget, len(view.belief_P)
     spending = Spending(budget, prompts)
-    if budget.floor:
+    if budget.fewest:
         spending.give_each(np.arange(prompts), min(base, spending.left // prompts // budget.quantum * budget.quantum))
         return spending.counts_P
     each = min(max(-(-base // budget.quantum) * budget.quantum, budget.smallest_group), budget.largest_group)

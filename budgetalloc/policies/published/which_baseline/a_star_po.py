@@ -65,7 +65,7 @@ def a_star_po(*, beta: float = 0.5, offline: Offline = 8, seed: int = 0) -> Poli
         reference.measured_first(in_epochs(1)),
         BetaEstimator(),
         seed,
-        Needs(candidates="all", baseline="policy", scale="batch", min_group=1),
+        Needs(candidates="all", baseline="policy", scale="rms", min_group=1),
         memory=Memory({**COLUMNS, **REFERENCE}, learn, rescale=rescale_results),
         expect=expect,
     )

@@ -47,7 +47,7 @@ def cures(*, group: int = 8, fewest: int = 4, temperature: float = 0.1, seed: in
             return spend(view.belief_P, top(spread_P + 1e-12, group), view, None)
         budget, rollouts = view.budget, int(view.budget.rollouts)
         chosen_P = np.arange(len(mean_P))
-        if budget.floor == 0:
+        if budget.fewest == 0:
             low = max(budget.smallest_group, fewest // budget.quantum * budget.quantum)
             number = max(rollouts // max(group, low), -(-rollouts // budget.largest_group))
             if number * low > rollouts:

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from one_step import advantages_of_step
 
 from budgetalloc import Budget, InputError
-from budgetalloc.policies.advantages import batch_advantages
 from budgetalloc.policies.published.in_rounds.aero import aero, kept_of, kept_rows, useful_first
 
 ROLLOUTS = st.lists(st.tuples(st.integers(0, 3), st.sampled_from([0.0, 1.0, np.nan])), min_size=1, max_size=40)
@@ -87,7 +87,7 @@ def test_advantages_by_hand():
     ids = [0] * 8 + [1] * 8 + [2] * 16
     step = aero().begin([0, 1, 2], Budget(rollouts=64))
     expected_R = step.expected_success(ids, success)
-    got = batch_advantages(success, ids, "policy", "group", expected_R=expected_R)
+    got = advantages_of_step(success, ids, "policy", "group", expected_R=expected_R)
     assert got[:8] == pytest.approx([-1, 0, 0, 1, 0, 0, 0, 0], rel=1e-3)
     spread = np.sqrt(0.75 * 0.25)
     assert got[8:16] == pytest.approx((success[8:16] - 0.75) / spread, rel=1e-3)

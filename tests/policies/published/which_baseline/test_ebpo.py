@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from one_step import advantages_of_step
 
 from budgetalloc import Budget
-from budgetalloc.policies.advantages import batch_advantages
 from budgetalloc.policies.published.which_baseline.ebpo import Moments, ebpo, shrunk
 
 SUCCESS = st.sampled_from([0.0, 1.0, 0.25])
@@ -44,8 +44,7 @@ def test_the_baseline_is_that_of_algorithm_1(steps):
     policy = ebpo()
     for groups in steps:
         ids_R, success_R = [x for x, rs in groups.items() for _ in rs], [r for rs in groups.values() for r in rs]
-        step = policy.begin(list("abcd"), Budget(rollouts=8))
-        step.request()
+        step = policy.begin(list("abcd"), Budget(rollouts=8))  # groups of any sizes: nothing is requested
         step.observe(ids_R, success_R)
         expected_R = step.expected_success(ids_R, success_R)
         step.end()
@@ -60,7 +59,7 @@ def test_a_group_that_fails_is_punished_by_what_the_run_earns():
     ids_R, success_R = ["a"] * 4 + ["b"] * 4, [0.0] * 4 + [1.0, 0.0, 1.0, 1.0]
     expected_R = step.expected_success(ids_R, success_R)
     assert 0 < expected_R[0] < 7 / 16
-    got = batch_advantages(success_R, ids_R, "policy", "whiten", expected_R=expected_R)
+    got = advantages_of_step(success_R, ids_R, "policy", "whiten", expected_R=expected_R)
     assert (got[:4] < -0.01).all()
     assert got.mean() == pytest.approx(0, abs=1e-9)
 

@@ -1,0 +1,98 @@
+"""Writes the tables and sentences that the scripts print into the pages that show them.
+
+    python benchmarks/learning/pages.py            # after new runs in results.jsonl
+    python benchmarks/learning/pages.py --check    # fails if a page is out of date
+
+A table is found by its heading row below the heading of its section, a sentence by what it has before its first colon.
+The rest of a page is text by hand: read it again, because it may state figures too. `benchmarks/methods.py --write
+--keep` does the same for METHODS.md.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from run import read
+from table import sections
+from twice import twice
+from verdict import rivals, verdict
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+EVIDENCE = "benchmarks/learning/README.md"
+SENTENCES = (("docs/helps.md", "## Can it do harm?"),)  # with the sentences of the verdict and without its table
+
+
+def printed(rows: list[dict[str, Any]], folder: Path = HERE) -> Iterator[tuple[str, str, str]]:
+    """A page, the heading of a section, and what a script prints of it."""
+    long, short = verdict(rows, "adaptive"), verdict(rows, "adaptive", short=True)
+    yield EVIDENCE, "## Can the default hurt me, will it help me?", long
+    yield "README.md", "## Does it help?", short
+    for page, heading in SENTENCES:
+        yield page, heading, "\n".join(line for line in short.splitlines() if not line.startswith("|"))
+    yield EVIDENCE, "## At twice the best learning rate", twice(rows, read(folder / "twice.jsonl"), "adaptive")
+    yield (
+        EVIDENCE,
+        "## Is it ahead of the published methods?",
+        "\n\n".join([rivals(rows, "adaptive"), rivals(rows, "adaptive", ["u_shape", "hard_once"])]),
+    )
+    for heading, text in sections(rows, read(folder / "explored.jsonl")):
+        yield EVIDENCE, heading, text
+
+
+def replaced(page: str, heading: str, text: str) -> str:
+    """The page with the tables and sentences of this text in the section, each in the place of the one before."""
+    lines = page.split("\n")
+    if heading not in lines:
+        raise SystemExit(f"No section {heading!r} on the page: add it.")
+    first = lines.index(heading) + 1
+    last = next((at for at in range(first, len(lines)) if lines[at].startswith("## ")), len(lines))
+    before, section, after = lines[:first], lines[first:last], lines[last:]
+    start = 0  # tables of a section come in the order in which they are printed
+    for block in text.strip().split("\n\n"):
+        new = block.split("\n")
+        if new[0].startswith("|"):
+            if new[0] not in section[start:]:
+                raise SystemExit(f"No table in {heading!r} begins with the row {new[0]!r}: add this row.")
+            at = section.index(new[0], start)
+            end = next((k for k in range(at, len(section)) if not section[k].startswith("|")), len(section))
+            section[at:end] = new
+            start = at + len(new)
+            continue
+        for line in new:
+            lead = line.partition(":")[0] + ":"
+            places = [at for at, old in enumerate(section) if old.startswith(lead)]
+            if len(places) != 1:
+                raise SystemExit(f"{len(places)} lines in {heading!r} begin with {lead!r}: there should be one.")
+            section[places[0]] = line
+    return "\n".join([*before, *section, *after])
+
+
+def written(rows: list[dict[str, Any]], root: Path = ROOT) -> dict[str, str]:
+    """The pages as they should be, by their paths."""
+    pages: dict[str, str] = {}
+    for page, heading, text in printed(rows):
+        pages[page] = replaced(pages.get(page) or (root / page).read_text(encoding="utf-8"), heading, text)
+    return pages
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; status 1 if a page is out of date")
+    check = parser.parse_args().check
+    old = [
+        (page, text)
+        for page, text in written(read(HERE / "results.jsonl")).items()
+        if text != (ROOT / page).read_text(encoding="utf-8")
+    ]
+    for page, text in old:
+        print(f"{page} {'is out of date' if check else 'was written'}")
+        if not check:
+            (ROOT / page).write_text(text, encoding="utf-8")
+    sys.exit(check and bool(old))
+
+
+if __name__ == "__main__":
+    main()

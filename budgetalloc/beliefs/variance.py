@@ -1,0 +1,192 @@
+"""The variance of success within a prompt, and the chance of a zero-variance group."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from budgetalloc.beliefs.expected import Sums
+from budgetalloc.beliefs.posterior import Beta, FloatArray
+from budgetalloc.beliefs.rewards import EQUAL
+from budgetalloc.budget import IntArray
+
+GROUP = 8
+"""The group size of the GRPO that advantages are compared with."""
+_RAREST = 0.05  # the success at which `bernoulli_variance` is least
+_SHRUNK = 4.0  # rollouts of a prompt that count as much as the pool for its variance
+
+
+def bernoulli_variance(mean_R: FloatArray) -> FloatArray:
+    """m (1 - m) of each mean m, and that of 0.05 where m is below 0.05 or above 0.95, shape (R,).
+
+    The limit keeps one success at an expected 0.001 from weighing as much as 30 at 1/2. A group of 8 with one success
+    has a variance of 0.125 in GRPO, the least there is.
+
+    >>> bernoulli_variance(np.array([0.5, 0.01])).round(4)
+    array([0.25  , 0.0475])
+    """
+    m_R = np.clip(mean_R, _RAREST, 1 - _RAREST)
+    return np.asarray(m_R * (1 - m_R))
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What a rollout's prompt has shown: its earlier rollouts and the others of this step, without its own.
+
+    Args:
+        n_R: Rollouts, faded as the belief fades them, shape (R,).
+        sum_R, squares_R: Sums of their successes s and of s*s.
+    """
+
+    n_R: FloatArray
+    sum_R: FloatArray
+    squares_R: FloatArray
+
+    @classmethod
+    def of(cls, success_R: FloatArray, group_R: IntArray, belief_R: Beta, prior: tuple[float, float]) -> "Known":
+        """From the successes of this step, NaN for none, and the beliefs before it, which contain the prior.
+
+        >>> known = Known.of(np.array([0.5, 1.0]), np.zeros(2, dtype=int), Beta([1.3, 1.3], [0.3, 0.3]), (0.3, 0.3))
+        >>> known.n_R, known.sum_R  # one success before the step, and the other rollout
+        (array([2., 2.]), array([2. , 1.5]))
+        """
+        a, b = belief_R.alpha_P, belief_R.beta_P
+        graded_R = (1 - belief_R.spread_P) * a * b / (a + b)  # the sum of s (1 - s) over the earlier rollouts
+        scored_R = ~np.isnan(success_R)
+        s_R = np.where(scored_R, success_R, 0.0)
+
+        def others(x_R: FloatArray) -> FloatArray:
+            return np.asarray(np.bincount(group_R, weights=x_R)[group_R] - x_R) if len(x_R) else x_R
+
+        past_R = np.maximum(a - prior[0], 0.0)
+        return cls(
+            n_R=np.maximum(a + b - sum(prior), 0.0) + others(scored_R.astype(np.float64)),
+            sum_R=past_R + others(s_R),
+            squares_R=np.maximum(past_R - graded_R, 0.0) + others(s_R * s_R),
+        )
+
+
+def deviations(success_R: FloatArray, known: Known) -> tuple[float, float]:
+    """The sum of squared deviations of successes from the mean of their own prompt, and the rollouts in it.
+
+    The mean is that of the prompt's n other rollouts, and a square is multiplied by n / (n + 1): its expectation is
+    then the variance within the prompt. Rollouts of prompts of which less than one other is known are left out.
+
+    >>> success_R, group_R = np.array([0.2, 0.4, 0.9]), np.array([0, 0, 1])
+    >>> known = Known.of(success_R, group_R, Beta(np.full(3, 0.3), np.full(3, 0.3)), (0.3, 0.3))
+    >>> squares, rollouts = deviations(success_R, known)
+    >>> round(squares / rollouts, 3)  # the variance of 0.2 and 0.4, with n - 1
+    0.02
+    """
+    rows = np.flatnonzero((known.n_R >= 1) & ~np.isnan(success_R))
+    n_K = known.n_R[rows]
+    away_K = success_R[rows] - known.sum_R[rows] / n_K
+    return float(np.sum(away_K**2 * n_K / (n_K + 1))), float(len(rows))
+
+
+def graded_variance(known: Known, within_R: FloatArray, between: float) -> FloatArray:
+    """The variance of each rollout around its baseline, for successes that are graded, shape (R,).
+
+    The variance within the prompt is shrunk to the pool's with the weight of four rollouts. The error of the baseline
+    is added: w b / (w + n b), with w the variance within the prompt, b that between prompts and n its rollouts.
+
+    Args:
+        known: What its prompt has shown.
+        within_R: The pool's variance of success within such a prompt.
+        between: The variance of the means of prompts.
+
+    >>> none = Known(np.zeros(1), np.zeros(1), np.zeros(1))
+    >>> graded_variance(none, np.array([0.01]), 0.04)  # a first visit: within and between
+    array([0.05])
+    """
+    squares_R = known.squares_R - known.sum_R**2 / np.maximum(known.n_R, 1e-9)
+    freedom_R = np.maximum(known.n_R - 1, 0.0)
+    squares_R = np.where(freedom_R > 0, np.maximum(squares_R, 0.0), 0.0)
+    own_R = (squares_R + _SHRUNK * within_R) / (freedom_R + _SHRUNK)
+    error_R = own_R * between / np.maximum(own_R + known.n_R * between, 1e-300)
+    return np.asarray(np.minimum(own_R + error_R, 0.25))  # the largest variance that there is in [0, 1]
+
+
+def success_variance(mean_R: FloatArray, known: Known, sums: Sums) -> FloatArray:
+    """The variance of each success around its baseline, shape (R,): m (1 - m) where all successes are 0 and 1.
+
+    With graded successes it is learned, per prompt (`graded_variance`). As far as successes of the pool are 0 and 1,
+    the pool's variance follows m (1 - m).
+
+    Args:
+        mean_R: The success expected of each rollout.
+        known: What its prompt has shown.
+        sums: What earlier steps and this one showed.
+    """
+    binary_R = bernoulli_variance(mean_R)
+    if not sums.graded > 0:
+        return binary_R
+    within, between = pool_variances(sums)
+    graded = float(sums.graded / sums.n)
+    return graded_variance(known, within * (graded + (1 - graded) * binary_R / binary_R.mean()), between)
+
+
+def pool_variances(sums: Sums) -> tuple[float, float]:
+    """The variance of success within prompts and between them.
+
+    >>> pool_variances(Sums(n=4.0, s=2.0, ss=1.5, within=0.02, pairs=2.0))  # 1.5/4 - (2/4)^2 in all
+    (0.01, 0.115)
+    """
+    total = sums.var_success
+    within = min(float(sums.within / sums.pairs), total) if sums.pairs > 0 else total
+    return within, max(total - within, 0.0)
+
+
+def prior_share(sums: Sums, mass: float) -> float:
+    """The share of a prior's mass that suits graded successes: at most 1, which it is for successes of 0 and 1.
+
+    A prior of mass k weighs as much as k rollouts. The mean of a prompt is estimated best with k = w / b, w and b the
+    variances within and between prompts. With more, the baseline of a prompt whose rewards hardly vary stays near the
+    pool's mean for a dozen visits.
+
+    >>> prior_share(Sums(n=4.0, s=2.0, ss=1.5, graded=1.0, within=0.02, pairs=2.0), 0.6).__round__(3)  # 0.01/0.115/0.6
+    0.145
+    """
+    within, between = pool_variances(sums)
+    if not (sums.graded > 0 and sums.pairs > 0 and between > 0):
+        return 1.0
+    return min(max(within / (between * mass), 1e-6), 1.0)
+
+
+def share_alike(values_R: ArrayLike) -> float:
+    """The chance that 8 draws from these values are equal; 1 where there is none.
+
+    >>> round(share_alike([0.2, 0.2, 0.2, 0.0]), 4)  # 0.75^8 + 0.25^8
+    0.1001
+    """
+    values = np.asarray(values_R, dtype=np.float64)
+    values = values[~np.isnan(values)]
+    if not values.size:
+        return 1.0
+    counts = np.unique(np.round(values, 6), return_counts=True)[1]
+    return float(np.sum((counts / values.size) ** GROUP))
+
+
+def grpo_square(belief_R: Beta, known: Known, graded: float, alike: float) -> FloatArray:
+    """The mean squared advantage that GRPO is expected to have on each rollout's prompt, in groups of 8, shape (R,).
+
+    It is 7/8 in a mixed group and 0 in a zero-variance group. A group has no variance where all succeed or all fail,
+    and nothing else varies in their rewards.
+
+    Args:
+        belief_R: The belief about the prompt.
+        known: What the prompt has shown.
+        graded: Share of graded successes in the pool: a group that has one is taken to have variance.
+        alike: The chance that 8 rollouts are alike in what success leaves of their rewards.
+
+    >>> one = Known(np.ones(1), np.zeros(1), np.zeros(1))
+    >>> grpo_square(Beta([1e6], [1e6]), one, 0.0, 1.0).round(3)  # 7/8 (1 - 2 / 256)
+    array([0.868])
+    """
+    plain = (1 - graded) ** GROUP  # none of 8 is graded
+    some_graded_R = known.sum_R - known.squares_R > EQUAL
+    same_R = (belief_R.all_pass([GROUP]) + belief_R.all_fail([GROUP]))[:, 0]
+    mean_R = belief_R.mean  # of the two estimates, one is too high while beliefs are vague, and one too low
+    same_R = (same_R + mean_R**GROUP + (1 - mean_R) ** GROUP) / 2
+    same_R = np.where(some_graded_R, plain, np.where(known.n_R > 0, same_R, plain * same_R))
+    return np.asarray((GROUP - 1) / GROUP * (1 - alike * same_R))

@@ -1,0 +1,120 @@
+"""The variance within a prompt is the true one, and the foretold size of GRPO's advantages is GRPO's."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.expected import Sums
+from budgetalloc.beliefs.posterior import Beta
+from budgetalloc.beliefs.variance import (
+    Known,
+    bernoulli_variance,
+    deviations,
+    graded_variance,
+    grpo_square,
+    pool_variances,
+    prior_share,
+    share_alike,
+    success_variance,
+)
+from budgetalloc.policies.advantages import group_advantages
+
+PRIOR = (0.3, 0.3)
+
+
+def test_bernoulli_variance_is_at_least_that_of_a_twentieth():
+    least = 0.05 * 0.95
+    got = bernoulli_variance(np.array([0.0, 0.05, 0.2, 0.95, 1.0]))
+    assert got == pytest.approx([least, least, 0.16, least, least])
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from([0.0, 1.0, 0.25, 0.7])), min_size=1, max_size=20),
+    st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from([0.0, 1.0, 0.5, np.nan])), min_size=1, max_size=9),
+)
+def test_what_is_known_of_a_prompt_is_its_past_and_the_other_rollouts(past, now):
+    estimator = BetaEstimator(prior=PRIOR)
+    estimator.observe([x for x, _ in past], [s for _, s in past])
+    estimator.tick()
+    ids, success_R = [x for x, _ in now], np.array([s for _, s in now])
+    known = Known.of(success_R, np.unique(ids, return_inverse=True)[1], estimator.belief(ids), PRIOR)
+    for row, name in enumerate(ids):
+        rest = [s for x, s in past if x == name]
+        rest += [s for at, (x, s) in enumerate(now) if x == name and at != row and s == s]
+        got = known.n_R[row], known.sum_R[row], known.squares_R[row]
+        assert got == pytest.approx((len(rest), sum(rest), sum(s * s for s in rest)), abs=1e-9)
+
+
+@pytest.mark.parametrize("graded", [False, True])
+@pytest.mark.parametrize("visits", [1, 4])
+def test_the_variance_within_prompts_is_found_between_any(graded, visits):
+    """2,000 prompts with means far apart, so that the variance over all of them is another."""
+    rng = np.random.default_rng(0)
+    estimator, sums = BetaEstimator(prior=PRIOR), Sums()
+    mean_P = rng.beta(1, 1, 2000) * 0.8 + 0.1
+    true = 0.02**2 if graded else float(np.mean(mean_P * (1 - mean_P)))
+    at_R = np.repeat(np.arange(2000), 2 if visits == 1 else 1)
+    for _ in range(visits):
+        noise_R = 0.02 * rng.normal(size=len(at_R)) if graded else 0.0
+        success_R = mean_P[at_R] + noise_R if graded else (rng.random(len(at_R)) < mean_P[at_R]).astype(float)
+        known = Known.of(success_R, at_R, estimator.belief(at_R), PRIOR)
+        within, pairs = deviations(success_R, known)
+        sums = sums.with_sums(Sums(within=within, pairs=pairs)).plus(success_R, success_R)
+        estimator.observe(at_R, success_R)
+        estimator.tick()
+    within, between = pool_variances(sums)
+    assert within == pytest.approx(true, rel=0.08)
+    assert between == pytest.approx(np.var(mean_P), rel=0.15)
+
+
+def test_the_variance_of_a_prompt_is_its_own_once_it_is_known():
+    known = Known(np.array([0.0, 100.0, 100.0]), np.array([0.0, 50.0, 50.0]), np.array([0.0, 25.0, 29.0]))
+    got = graded_variance(known, np.full(3, 0.01), 0.09)
+    own = np.array([0.0 + 4 * 0.01, 4.0 + 4 * 0.01]) / (99 + 4)  # with four rollouts of the pool
+    assert got[0] == pytest.approx(0.1)
+    assert got[1:] == pytest.approx(own + own * 0.09 / (own + 100 * 0.09))
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_successes_of_0_and_1_have_the_bernoulli_variance(means):
+    mean_R, sums = np.array(means), Sums().plus(np.array([0.0, 1.0, 1.0]), np.zeros(3))
+    known = Known(*np.zeros((3, len(means))))
+    np.testing.assert_array_equal(success_variance(mean_R, known, sums), bernoulli_variance(mean_R))
+    assert prior_share(sums, 0.6) == 1.0
+
+
+def test_the_prior_of_graded_successes_weighs_what_a_mean_of_prompts_is_worth():
+    """The best linear estimate of a prompt's mean from n rollouts shrinks to the pool's with within / between."""
+    sums = Sums(n=100.0, s=50.0, ss=30.0, graded=50.0, within=1.0, pairs=50.0)  # 0.05 in all, 0.02 within
+    assert prior_share(sums, 0.6) == 1.0  # 0.02 / 0.03 is more than 0.6
+    assert prior_share(sums, 2.0) == pytest.approx(0.02 / 0.03 / 2)
+    assert prior_share(Sums(), 2.0) == 1.0
+
+
+@given(st.lists(st.sampled_from([0.0, 0.2, 1.0, np.nan]), max_size=12))
+def test_the_chance_that_eight_are_alike(values):
+    known = [x for x in values if x == x]
+    expected = sum((known.count(x) / len(known)) ** 8 for x in set(known)) if known else 1.0
+    assert share_alike(values) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("p", [0.02, 0.1, 0.5, 0.9])
+@pytest.mark.parametrize("format_rate", [1.0, 0.9])
+def test_the_size_of_grpos_advantages_is_that_of_grpo(p, format_rate):
+    rng = np.random.default_rng(1)
+    success, form = rng.random((4000, 8)) < p, rng.random((4000, 8)) < format_rate
+    rewards = success + 0.2 * form
+    advantages_R = group_advantages(rewards.ravel(), np.repeat(np.arange(4000), 8))
+    known, alike = Known(np.full(1, 9.0), np.zeros(1), np.zeros(1)), share_alike(form.ravel())
+    foretold = grpo_square(Beta([1e7 * p], [1e7 * (1 - p)]), known, 0.0, alike)
+    assert np.sqrt(foretold[0]) == pytest.approx(np.sqrt(np.mean(advantages_R**2)), rel=0.05)
+
+
+def test_groups_with_graded_successes_have_variance():
+    belief, seen = Beta([0.5] * 3, [0.5] * 3), np.array([0.0, 2.0, 2.0])
+    known = Known(seen, np.array([0.0, 1.0, 1.0]), np.array([0.0, 0.5, 1.0]))  # unknown, graded, 0 and 1
+    got = grpo_square(belief, known, 0.5, 1.0)
+    assert got[:2] == pytest.approx(7 / 8, rel=0.01)
+    assert got[2] < 0.75

@@ -1,0 +1,40 @@
+"""What a report foretells: the figures in the docs are those that the benchmark prints."""
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "benchmarks" / "learning"
+
+
+@pytest.fixture(scope="module")
+def foretold():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(FOLDER))
+        yield importlib.import_module("foretold")
+
+
+def test_the_table_of_the_docs_is_what_the_command_prints(foretold):
+    runs = json.loads((FOLDER / "foretold.json").read_text())
+    said = (ROOT / "docs" / "helps.md").read_text()
+    table = [line for line in said.splitlines() if line.count("|") == 4 and " to " in line]
+    labels = {"wasted": "without gradient", "explained": "variance", "all_fail": "all failed"}
+    labels |= {"never_solved": "never solved", "success": "mean success"}
+    printed = [dict(zip(foretold.FIGURES, foretold.ranked(runs[which]), strict=True)) for which in runs]
+    for figure, label in labels.items():
+        row = next(line for line in table if label in line)
+        for column, lines in zip(row.split("|")[2:4], printed, strict=True):
+            assert column.strip() == lines[figure].split("|")[2].strip().replace("+", ""), figure
+    assert printed[0]["foreseen"] == "| foreseen | 0 on every mix |"
+    assert [len(of_mixes) for of_mixes in runs.values()] == [12, 12]
+
+
+def test_a_figure_that_ranks_the_gains_has_a_rho_of_one(foretold):
+    figures = dict.fromkeys(foretold.FIGURES, 0.0)
+    runs = [figures | {"gain": at / 10, "wasted": at, "success": -at} for at in range(6)]
+    lines = foretold.ranked(runs, draws=50)
+    assert lines[1] == "| wasted | +1.00 (+1.00 to +1.00) |"
+    assert lines[-1] == "| success | -1.00 (-1.00 to -1.00) |"

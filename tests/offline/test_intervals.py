@@ -1,0 +1,95 @@
+"""Intervals over few seeds: the numbers of scipy's t-tests, and the coverage that they claim."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from budgetalloc import InputError
+from budgetalloc.offline.intervals import interval, stratified_interval
+
+DRAWS = 3000
+numbers = st.floats(-1e6, 1e6).map(lambda x: round(x, 3))
+
+
+def missed(intervals, truth):
+    """The share of intervals that lie below the truth, and the share of those that lie above it."""
+    low, high = np.array(intervals).T
+    return np.mean(high < truth), np.mean(low > truth)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", [0.95, 0.8])
+@pytest.mark.parametrize("seeds", [2, 3, 5, 10])
+def test_the_interval_covers_the_mean_as_often_as_it_says(seeds, level):
+    """And misses it as often on either side: an interval that always reached to one end would not pass."""
+    draws = np.random.default_rng(seeds).normal(0.3, 0.02, (DRAWS, seeds))
+    below, above = missed([interval(values, level) for values in draws], 0.3)
+    assert 1 - below - above == pytest.approx(level, abs=0.02)
+    assert (below, above) == pytest.approx(((1 - level) / 2,) * 2, abs=0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("sizes", "deviations"), [((3, 5, 10), (1, 0.3, 2)), ((3, 5) * 6, (1,) * 12), ((5,) * 12, (0.2, 1, 3) * 4)]
+)
+def test_the_stratified_interval_covers_the_mean_of_means(sizes, deviations):
+    rng = np.random.default_rng(0)
+    means = np.arange(len(sizes))
+    draws = [
+        [rng.normal(mean, deviation, size) for mean, deviation, size in zip(means, deviations, sizes, strict=True)]
+        for _ in range(DRAWS)
+    ]
+    below, above = missed([stratified_interval(samples) for samples in draws], means.mean())
+    assert 0.93 <= 1 - below - above <= 0.97
+
+
+@given(st.lists(numbers, min_size=2, max_size=12), st.floats(0.5, 0.99))
+def test_the_interval_is_that_of_scipys_t_test(values, level):
+    if np.ptp(values) == 0:
+        assert interval(values, level) == pytest.approx((values[0], values[0]))
+        return
+    wanted = stats.ttest_1samp(values, 0).confidence_interval(level)
+    assert interval(values, level) == pytest.approx((wanted.low, wanted.high), rel=1e-9, abs=1e-6)
+
+
+@given(*[st.lists(numbers, min_size=2, max_size=8, unique=True)] * 2)
+def test_two_samples_are_those_of_scipys_welch_test(first, second):
+    """The difference of two means is twice the mean of the one mean and of the other's negative."""
+    wanted = stats.ttest_ind(first, second, equal_var=False).confidence_interval()
+    got = 2 * np.array(stratified_interval([first, np.negative(second)]))
+    assert got == pytest.approx([wanted.low, wanted.high], rel=1e-9, abs=1e-6)
+
+
+@given(st.lists(st.lists(numbers, min_size=2, max_size=6), min_size=1, max_size=5), st.randoms())
+def test_neither_the_order_of_seeds_nor_that_of_samples_matters(samples, random):
+    low, high = stratified_interval(samples)
+    assert low <= np.mean([np.mean(values) for values in samples]) + 1e-6
+    assert high >= np.mean([np.mean(values) for values in samples]) - 1e-6
+    for values in samples:
+        random.shuffle(values)
+    random.shuffle(samples)
+    assert stratified_interval(samples) == pytest.approx((low, high), rel=1e-9, abs=1e-6)
+
+
+@pytest.mark.parametrize("values", [[], [0.5], [0.5, np.nan], [0.5, np.inf], [1e308, -1e308]])
+def test_what_says_nothing_about_the_spread_has_no_interval(values):
+    assert np.isnan(interval(values)).all()
+    assert np.isnan(stratified_interval([[1.0, 2.0], values])).all()
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: interval(np.zeros((2, 2))), r"values_S has shape \(2, 2\): give one value a seed"),
+        (lambda: interval(["a", "b"]), "values_S=.*: give one value a seed"),
+        (lambda: interval([1, 2], level=95), "level=95"),
+        (lambda: stratified_interval([]), r"samples=\[\]: give at least one list"),
+        (lambda: stratified_interval([1.0, 2.0]), r"samples has shape \(\): give one value a seed"),
+        (lambda: stratified_interval(3), "samples=3: give lists of numbers"),
+    ],
+)
+def test_errors_name_the_argument(call, text):
+    with pytest.raises(InputError, match=text):
+        call()

@@ -1,0 +1,87 @@
+"""One step of a policy: what is refused at the call, and that the step goes on after it."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import budgetalloc as ba
+from budgetalloc import InputError, policies
+
+NAMES = ["a", "b", "c"]
+
+
+def same_state(one, other):
+    return one.keys() == other.keys() and all(np.array_equal(one[key], other[key]) for key in one)
+
+
+@pytest.mark.parametrize("ids_R", [["zzz"] * 50, ["a", "zzz"]])
+@pytest.mark.parametrize("requested", [False, True])
+def test_a_stranger_is_refused_whether_or_not_rollouts_were_requested(ids_R, requested):
+    policy = ba.uniform()
+    step = policy.begin(NAMES, ba.Budget(rollouts=12))
+    if requested:
+        step.request()
+    with pytest.raises(InputError, match="ids_R holds 'zzz', which is not a prompt of this step"):
+        step.observe(ids_R, [1.0] * len(ids_R))
+    step.observe(["a"], [1.0])
+    step.end()
+    assert policy.cold(["a", "b", "zzz"]).tolist() == [False, True, True]
+
+
+def test_a_trainer_that_keeps_its_own_batch_requests_nothing():
+    policy = ba.uniform()
+    step = policy.begin(NAMES, ba.Budget(rollouts=6))
+    step.observe(["a"] * 5 + ["b"], [1.0] * 6)
+    step.end()
+    assert policy.cold(NAMES).tolist() == [False, False, True]
+
+
+@given(data=st.data(), rollouts=st.integers(6, 24), seed=st.integers(0, 99))
+def test_what_was_requested_is_accepted_in_any_portions_and_one_more_is_refused(data, rollouts, seed):
+    """In any order, in as many calls as one likes, and without some of it. What is refused leaves no trace."""
+    policy, other = ba.thompson(seed=seed), ba.thompson(seed=seed)
+    budget = ba.Budget(rollouts=rollouts, floor=0)
+    step, plain = policy.begin(NAMES, budget), other.begin(NAMES, budget)
+    ids_R = data.draw(st.permutations(step.ids_P.repeat(step.request())))
+    assert len(ids_R) == plain.request().sum()
+    ids_R = ids_R[: data.draw(st.integers(0, rollouts))]
+    cut = data.draw(st.integers(0, len(ids_R)))
+    for part in (ids_R[:cut], ids_R[cut:]):
+        step.observe(part, [1.0] * len(part))
+        plain.observe(part, [1.0] * len(part))
+    with pytest.raises(InputError, match=r"were requested in this step|is not a prompt of this step"):
+        step.observe([data.draw(st.sampled_from([*NAMES, "zzz"]))] * (rollouts + 1), [0.0] * (rollouts + 1))
+    step.end()
+    plain.end()
+    assert same_state(policy.state_dict(), other.state_dict())
+
+
+def test_a_step_in_rounds_does_not_end_before_its_last_round():
+    policy = policies.ar3po()
+    step = policy.begin(NAMES, ba.Budget(rollouts=24))
+    requested = 0
+    while (counts_P := step.request()).any():
+        ids_R = step.ids_P.repeat(counts_P)
+        requested += len(ids_R)
+        if requested < 24:
+            with pytest.raises(InputError, match=r"end\(\): ar3po.* decides in rounds, and waits for the rollouts"):
+                step.end()
+        step.observe(ids_R, [0.0] * len(ids_R))
+    assert requested == 24
+    step.end()
+    assert policy.estimator.step == 1
+    with pytest.raises(InputError, match="This step has ended"):
+        step.end()
+
+
+def test_rounds_that_have_spent_the_budget_need_no_last_request():
+    policy = policies.on_all_fail(ba.uniform(), list, rollouts=2, share=0.5, fewest=1)
+    step = policy.begin(["a"], ba.Budget(rollouts=4))
+    requested = 0
+    while requested < 4:
+        count = step.request().sum()
+        step.observe(["a"] * count, [0.0] * count, hinted=step.hinted)
+        requested += count
+    step.end()
+    assert policy.estimator.step == 1

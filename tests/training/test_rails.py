@@ -1,0 +1,147 @@
+"""Rails fall when beliefs or advantages are broken on purpose, and heal when they are whole again."""
+
+import logging
+
+import numpy as np
+import pytest
+from one_step import rollouts_of
+
+import budgetalloc as ba
+from budgetalloc.beliefs.expected import Sums
+from budgetalloc.training.rails import _FALLEN, _HEALED, _WARNED, REASONS, Rails
+from budgetalloc.training.scoring import Scoring
+
+RNG = np.random.default_rng(0)
+SUCCESS = np.tile([0.0, 1.0], 16)
+EARLIER = Sums().plus(SUCCESS, SUCCESS)
+
+
+def step(believed, success_R=SUCCESS, rewards_R=None):
+    """32 rollouts of as many prompts, with firm beliefs about each."""
+    mean_R = np.clip(np.asarray(believed, dtype=float) * np.ones(len(success_R)), 0.01, 0.99)
+    belief_R = ba.Beta(1e4 * mean_R, 1e4 * (1 - mean_R))
+    given = {"success_R": success_R} if rewards_R is None else {}
+    rewards_R = success_R if rewards_R is None else rewards_R
+    return rollouts_of(rewards_R, range(len(success_R)), belief_R=belief_R, earlier=EARLIER, **given)
+
+
+WHOLE = step(0.5)
+BROKEN = {
+    "beliefs": step(1 - SUCCESS),
+    "lean": step(0.1, np.tile([0.0, 1.0, 1.0, 1.0], 8)),
+    "size": step(0.5, rewards_R=100.0 * SUCCESS),  # in a range of (0, 1)
+}
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_what_is_broken_is_warned_of_once_and_falls_where_it_lasts(reason, caplog):
+    rails = Rails()
+    for at in range(1, _FALLEN + 1):
+        assert not rails.fallen
+        metrics = rails.look(BROKEN[reason])
+        assert metrics["fallback"] == 0.0
+        assert (REASONS[reason] in caplog.text) == (at >= _WARNED)
+    assert rails.fallen
+    assert rails.look(WHOLE)["fallback"] == 1.0
+    assert caplog.text.count(REASONS[reason]) == 1
+    assert "From now on groups are uniform" in caplog.text
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_it_decides_again_once_it_has_healed(reason, caplog):
+    rails = Rails()
+    for _ in range(_FALLEN):
+        rails.look(BROKEN[reason])
+    steps = 0
+    while rails.fallen and steps < 200:
+        rails.look(WHOLE)
+        steps += 1
+    assert _HEALED <= steps < 120  # the averages of what was broken fade first
+    assert "the policy decides again" in caplog.text
+
+
+def test_healthy_steps_do_nothing(caplog):
+    rails = Rails()
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        mean_R = rng.random(32)
+        rails.look(step(mean_R, (rng.random(32) < mean_R).astype(float)))
+    assert (rails.fallen, caplog.records) == (False, [])
+
+
+def test_a_run_that_is_learning_quickly_leans_up_and_goes_on():
+    rails = Rails(quiet=True)
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        mean_R = 0.2 + 0.5 * rng.random(32)  # believed; the truth is 0.25 above
+        rails.look(step(mean_R, (rng.random(32) < mean_R + 0.25).astype(float)))
+    assert not rails.fallen
+
+
+def test_without_fallback_it_only_warns(caplog):
+    rails = Rails(fallback=False)
+    for _ in range(2 * _FALLEN):
+        rails.look(BROKEN["lean"])
+    assert not rails.fallen
+    assert caplog.text.count(REASONS["lean"]) == 1
+    assert {record.levelno for record in caplog.records} == {logging.WARNING}
+    assert "From now on" not in caplog.text
+
+
+def test_quiet(caplog):
+    rails = Rails(quiet=True)
+    for _ in range(_FALLEN):
+        rails.look(BROKEN["lean"])
+    assert rails.fallen
+    assert not caplog.records
+
+
+def test_a_step_without_rewards_says_nothing():
+    rails = Rails()
+    assert rails.look(step(0.5, np.full(4, np.nan))) == {"fallback": 0.0}
+    assert rails.state_dict() == Rails().state_dict()
+
+
+def test_metrics_by_hand():
+    metrics = Rails().look(WHOLE)
+    assert metrics["baseline/brier"] == pytest.approx(0.25)
+    assert metrics["baseline/brier_pool_mean"] == pytest.approx(0.25)
+    assert metrics["advantage/rms_grpo"] == pytest.approx(np.sqrt(7 / 8 * (1 - 2 / 256)), rel=0.01)
+
+
+def test_a_saved_state_goes_on(caplog):
+    first, again = Rails(), Rails()
+    for _ in range(_FALLEN - 1):
+        first.look(BROKEN["beliefs"])
+    again.load_state_dict(first.state_dict())
+    for rails in (first, again):
+        rails.look(BROKEN["beliefs"])
+        assert rails.fallen
+    assert first.state_dict() == again.state_dict()
+    off = Rails(fallback=False)
+    off.load_state_dict(first.state_dict())
+    assert not off.fallen
+    untouched = Rails()
+    untouched.load_state_dict(None)  # of 0.2.0
+    assert untouched.state_dict() == Rails().state_dict()
+
+
+@pytest.mark.parametrize("change", [{"sums": {}}, {"out": None}, {"within": "x"}, {"fallen": None, "sums": 3}])
+def test_a_damaged_state(change):
+    rails = Rails()
+    with pytest.raises(ba.StateError, match="damaged"):
+        rails.load_state_dict(Rails().state_dict() | change)
+    infinite = Rails().state_dict()
+    infinite["sums"]["brier"] = float("inf")
+    with pytest.raises(ba.StateError, match="not finite"):
+        rails.load_state_dict(infinite)
+    assert rails.state_dict() == Rails().state_dict()
+
+
+def test_they_are_in_the_state_of_the_scoring():
+    scoring, again = (Scoring(["reward"], [1.0], rails=Rails(quiet=True)) for _ in range(2))
+    for _ in range(_FALLEN):
+        scoring.rails.look(BROKEN["beliefs"])
+    again.load_state_dict(scoring.state_dict(), ba.adaptive())
+    assert again.rails.fallen
+    Scoring(["reward"], [1.0]).load_state_dict(scoring.state_dict(), ba.uniform())  # has none
