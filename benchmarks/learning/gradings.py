@@ -1,4 +1,5 @@
-"""Rewards that are not the exact verdict: partial credit, accuracy with format, a verifier that errs, wrong labels.
+"""Rewards that are not the exact verdict: partial credit, an edit distance, a judge's noisy score, accuracy with
+format, a verifier that errs, wrong labels.
 
 Success is measured as ever, by the probability of the right answer. The languages must have no traps.
 """
@@ -31,6 +32,50 @@ def partial(language: Language) -> Grading:
         return [share_right(text, language.answer(asked)) for text, asked in zip(completions, prompts, strict=True)]
 
     return Grading(lambda seed: [partial_reward])
+
+
+def edits(text: str, right: str) -> int:
+    """The least number of characters to insert, delete or replace that makes one text of the other (Levenshtein's).
+
+    >>> edits("4071", "4071"), edits("407", "4071"), edits("0714", "4071"), edits("", "4071")
+    (0, 1, 2, 4)
+    """
+    row = list(range(len(right) + 1))
+    for at, char in enumerate(text, start=1):
+        above, row = row, [at]
+        for k, wanted in enumerate(right, start=1):
+            row.append(min(above[k] + 1, row[-1] + 1, above[k - 1] + (char != wanted)))
+    return row[-1]
+
+
+def edit_distance(language: Language) -> Grading:
+    """Minus the edit distance to the right answer."""
+
+    def edit_distance_reward(completions: Sequence[str], prompts: Sequence[str], **columns: Any) -> list[float]:
+        return [-float(edits(text, language.answer(asked))) for text, asked in zip(completions, prompts, strict=True)]
+
+    return Grading(lambda seed: [edit_distance_reward])
+
+
+def noisy_score(language: Language, noise: float = 2.0) -> Grading:
+    """A judge's whole score from 1 to 10: 2 plus 7 times the share of right characters, with normal noise.
+
+    The noise depends on the seed, the trainer's step and the number of calls within the step.
+    """
+
+    def functions(seed: int) -> list[Reward]:
+        calls = Counter[int]()
+
+        def judge_reward(completions: Sequence[str], prompts: Sequence[str], **columns: Any) -> list[float]:
+            step = int(columns["trainer_state"].global_step)
+            calls[step] += 1
+            noise_R = np.random.default_rng([seed, step, calls[step]]).normal(0, noise, len(completions))
+            share_R = [share_right(text, language.answer(x)) for text, x in zip(completions, prompts, strict=True)]
+            return [float(x) for x in np.clip(np.round(2 + 7 * np.array(share_R) + noise_R), 1, 10)]
+
+        return [judge_reward]
+
+    return Grading(functions)
 
 
 def composite(language: Language, accuracy: float = 0.8) -> Grading:

@@ -8,6 +8,7 @@ import gradings
 import growing
 import operations
 import reasoning
+import reward_model
 
 from budgetalloc.cli.testbed import skills
 from budgetalloc.cli.testbed.language import Grading, Language, Rows
@@ -106,6 +107,27 @@ MIXES: dict[str, Mix] = {
         about="the same; a verifier that errs in 5 % of the cases",
         language=operations,
         grading=gradings.erring(operations),
+    ),
+    "edit_distance": Mix(
+        rows=lambda seed: operations.pool(80, seed),
+        held_out=lambda: operations.held_out(20),
+        about="the same; the reward is minus the edit distance to the right answer",
+        language=operations,
+        grading=gradings.edit_distance(operations),
+    ),
+    "noisy_score": Mix(
+        rows=lambda seed: operations.pool(80, seed),
+        held_out=lambda: operations.held_out(20),
+        about="the same; a judge's score from 1 to 10 with noise of 2 points",
+        language=operations,
+        grading=gradings.noisy_score(operations),
+    ),
+    "reward_model": Mix(
+        rows=lambda seed: operations.pool(80, seed),
+        held_out=lambda: operations.held_out(20),
+        about="the same; the score of a learned reward model of 2,369 parameters",
+        language=operations,
+        grading=reward_model.grading(),
     ),
     "hopeless": Mix(
         rows=lambda seed: _of(operations.pool(2_700, seed), _RAREST),

@@ -4,9 +4,9 @@ Those of `operations.py` have its skills: one right strategy of twelve, the othe
 its tasks and levels. Their other constants and `RATE` were set so that *uniform* allocation has about the curve of the
 real runs at 3e-4 (of `reasoning`, at 2e-4 and 4.5e-4) in groups of 8, on seeds that no table uses (1000 and 1001 here,
 100 to 103 there). No policies were compared to choose them. The graded twins have the constants of `many_wrong`, and
-pay as their mixes do. `growing`, `chain` and `hopeless` have no twin. Skills share less here than in the presets of the
-package, and have no direction of doubt: with it, rare skills helped each other so much that uniform solved the hard
-pool within 40 steps.
+pay as their mixes do. `growing`, `chain`, `hopeless` and the mixes of `graded.jsonl` have no twin. Skills share less
+here than in the presets of the package, and have no direction of doubt: with it, rare skills helped each other so much
+that uniform solved the hard pool within 40 steps.
 """
 
 from typing import Any

@@ -59,7 +59,7 @@ def stratified_interval(samples: Sequence[ArrayLike], level: float = 0.95) -> tu
         raise InputError(f"samples={samples!r}: give at least one list of numbers.")
     if min(len(values) for values in arrays) < 2:
         return float("nan"), float("nan")
-    from scipy import stats  # deferred: importing budgetalloc loads no scipy
+    from scipy.special import stdtrit  # deferred: importing budgetalloc loads no scipy
 
     with np.errstate(invalid="ignore", over="ignore"):  # infinite and very large numbers: NaN
         mean = float(np.mean([values.mean() for values in arrays]))
@@ -68,7 +68,7 @@ def stratified_interval(samples: Sequence[ArrayLike], level: float = 0.95) -> tu
             return mean, mean
         share_K = (error_K / largest) ** 2  # of the variance, up to a factor that cancels
         freedom = share_K.sum() ** 2 / (share_K**2 / [len(values) - 1 for values in arrays]).sum()
-        half = float(stats.t.ppf((1 + level) / 2, freedom)) * largest * float(share_K.sum()) ** 0.5 / len(arrays)
+        half = float(stdtrit(freedom, (1 + level) / 2)) * largest * float(share_K.sum()) ** 0.5 / len(arrays)
     return mean - half, mean + half
 
 

@@ -17,6 +17,7 @@ from budgetalloc.policies.advantages import EPS, Baseline, Scale, Weight, group_
 LARGEST = 5.0
 """The largest advantage under scale "group": twice the largest that GRPO has in groups of 8. Rewards of 0 and 1 stay
 below it."""
+_APART = 1.3  # how far the size may be from GRPO's: one that follows it at every step makes Adam's steps uneven
 _LEAST = 0.25  # advantages become at most four times as large, so that tiny differences are not blown up
 
 
@@ -160,9 +161,9 @@ def batch_advantages(rollouts: Rollouts, baseline: Baseline, scale: Scale, weigh
 
 
 def _times(earlier: Sums) -> float:
-    """The root mean square of recent advantages, before this division, over the one that GRPO is expected to have."""
+    """What brings the root mean square of recent advantages to within 1.3 times that of GRPO, 1 where it is there."""
     ratio = float(np.sqrt((earlier.square + GROUP) / (earlier.grpo + GROUP)))  # with a group that is as GRPO's
-    return max(ratio, _LEAST)
+    return max(ratio / min(max(ratio, 1 / _APART), _APART), _LEAST)
 
 
 def _some_unequal(rewards_R: FloatArray) -> bool:

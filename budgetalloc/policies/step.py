@@ -203,9 +203,8 @@ class Step:
         rewards, success = check_outcomes(rewards_R, success_R, len(ids))
         if bool(hinted) != self.hinted:
             raise InputError(
-                f"observe(..., hinted={hinted!r}): {self.policy} requested rollouts "
-                f"{'with' if self.hinted else 'without'} a hint. Generate them as step.hinted says, observe them "
-                f"before the next request, and pass hinted={self.hinted}."
+                f"observe(..., hinted={hinted!r}): {self.policy} requested rollouts with hinted={self.hinted}. "
+                "Generate them so, observe them before the next request, and pass the same."
             )
         self._requests.observe(self.ids_P, self._order_P[self._places(ids)])
         if hinted:
@@ -213,8 +212,7 @@ class Step:
         self._seen.append((ids, rewards, success))
 
     def belief_of(self, ids_R: Iterable[Any]) -> Beta:
-        """The belief about each row's prompt before this step, shape (R,); raises `InputError` for a prompt that is not
-        of this step."""
+        """The belief about each row's prompt before this step, shape (R,); `InputError` if it is not of this step."""
         return self._belief_P.take(self._places(check_ids(ids_R, "ids_R")))
 
     def baseline_belief(self, ids_R: Iterable[Any], success_R: ArrayLike, earlier: Sums | None = None) -> Beta:

@@ -7,7 +7,19 @@ import gradings  # of benchmarks/learning
 import numpy as np
 import operations
 import pytest
-from gradings import composite, erring, is_mislabelled, mislabelled, partial, share_right
+from gradings import (
+    composite,
+    edit_distance,
+    edits,
+    erring,
+    is_mislabelled,
+    mislabelled,
+    noisy_score,
+    partial,
+    share_right,
+)
+from hypothesis import given
+from hypothesis import strategies as st
 
 ROWS = operations.pool(2)
 PROMPTS, IDS = [row["prompt"] for row in ROWS], [row["prompt_id"] for row in ROWS]
@@ -37,6 +49,29 @@ def test_partial_credit_is_whole_for_the_right_answer_only() -> None:
     assert set(pay(reward, [text[0] + "xxx" for text in RIGHT])) == {0.25}
 
 
+@given(st.text("ab", max_size=6), st.text("ab", max_size=6), st.text("ab", max_size=6))
+def test_edits_are_a_distance(a: str, b: str, c: str) -> None:
+    assert edits(a, b) == edits(b, a) <= edits(a, c) + edits(c, b)
+    assert (edits(a, b) == 0) == (a == b)
+    assert abs(len(a) - len(b)) <= edits(a, b) <= max(len(a), len(b))
+
+
+def test_the_edit_distance_is_paid_with_a_minus() -> None:
+    (reward,) = edit_distance(operations).functions(0)
+    assert pay(reward, RIGHT) == [0.0] * len(RIGHT)
+    assert pay(reward, ["", *RIGHT[1:]])[0] == -4.0
+
+
+def test_the_judge_prefers_right_answers_on_average_and_is_reproducible() -> None:
+    one, again = (noisy_score(operations).functions(3)[0] for _ in range(2))
+    paid = np.array([pay(one, RIGHT, step) for step in range(50)])
+    assert (paid == [pay(again, RIGHT, step) for step in range(50)]).all()
+    assert set(np.ravel(paid)) <= set(range(1, 11))
+    assert 8.0 < paid.mean() < 9.0  # 9, and what is above 10 is cut
+    assert 1.0 < paid.std() < 2.0
+    assert np.mean([pay(one, ["none"] * len(RIGHT), step) for step in range(50, 100)]) == pytest.approx(2.4, abs=0.3)
+
+
 def test_accuracy_and_format_are_two_functions_whose_weights_sum_to_one() -> None:
     grading = composite(operations)
     accuracy, form = grading.functions(0)
@@ -63,7 +98,7 @@ def test_a_verifier_errs_in_its_share_of_cases_reproducibly_and_anew_at_each_ste
     assert erring(operations).expected(1.0) == pytest.approx(0.95)
 
 
-@pytest.mark.parametrize("name", ["partial", "composite", "erring"])
+@pytest.mark.parametrize("name", ["partial", "composite", "erring", "edit_distance", "noisy_score", "reward_model"])
 def test_real_steps_measure_success_and_not_the_reward(name: str) -> None:
     pytest.importorskip("trl")
     from mixes import MIXES
@@ -95,9 +130,15 @@ def test_real_steps_measure_success_and_not_the_reward(name: str) -> None:
     assert any(loss != 0 for loss in run.losses)
     assert (run.curve[-1].baseline_error is None) == (name != "erring")
     paid = {round(float(reward), 6) for reward in attached[0].batch.rewards_R}
-    possible = {"partial": {0.0, 0.25, 0.5, 0.75, 1.0}, "composite": {0.0, 0.2, 1.0}, "erring": {0.0, 1.0}}[name]
+    possible = {
+        "partial": {0.0, 0.25, 0.5, 0.75, 1.0},
+        "composite": {0.0, 0.2, 1.0},
+        "erring": {0.0, 1.0},
+        "edit_distance": {0.0, -1.0, -2.0, -3.0, -4.0},
+        "noisy_score": {float(score) for score in range(1, 11)},
+    }.get(name, paid)
     assert paid <= possible
-    assert len(paid) > 2 or name != "partial"
+    assert len(paid) > 2 or name in ("composite", "erring")
 
 
 def test_mislabelled_prompts_always_fail_and_the_others_are_graded_as_ever() -> None:

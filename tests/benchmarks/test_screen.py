@@ -149,7 +149,7 @@ def test_the_twin_of_reasoning_has_its_cells_and_starts_where_the_model_does():
 
 
 def test_three_mixes_have_no_twin():
-    assert set(MIXES) - set(TWINS) == {"growing", "chain", "hopeless"}
+    assert set(MIXES) - set(TWINS) == {"growing", "chain", "hopeless", "edit_distance", "noisy_score", "reward_model"}
 
 
 @pytest.mark.parametrize("name", screen.POLICIES)

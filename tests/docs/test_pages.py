@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from one_step import rollouts_of
 
 import budgetalloc as ba
 from budgetalloc.beliefs.expected import Sums
@@ -22,6 +23,7 @@ from budgetalloc.policies.quotas import Quotas
 from budgetalloc.training.batch import Batch, Round
 from budgetalloc.training.costs import Costs
 from budgetalloc.training.metrics import describe, of_advantages
+from budgetalloc.training.rails import Rails
 from budgetalloc.training.scoring import Measure
 from budgetalloc.training.success import Rule
 
@@ -101,6 +103,7 @@ def logged_keys():
     ids_R = [name for name in kinds for _ in (0, 1)]
     keys = set(metrics_of([0, 1] * 4, ids_R, hints=True, pool_met=0.5, quotas=quotas))
     keys |= set(of_advantages(np.array([1.0, -1.0])))
+    keys |= set(Rails().look(rollouts_of([0.0, 1.0], ["a", "b"])))
     keys |= set(metrics_of([0, 1], ["always", "always"], cost="tokens"))
     step = ast.parse((ROOT / "budgetalloc/trl/step.py").read_text())
     for node in ast.walk(step):  # metrics["seconds"] = ..., metrics | {"frac_reward_zero_std": ...}

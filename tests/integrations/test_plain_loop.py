@@ -10,7 +10,6 @@ from plain_loop import log_probability, sample, train
 
 import budgetalloc as ba
 from budgetalloc import policies
-from budgetalloc.policies.advantages import batch_advantages
 from budgetalloc.training.attached import Attached
 
 pytestmark = pytest.mark.slow
@@ -101,7 +100,7 @@ def test_the_gradient_is_that_of_the_cores_advantages():
         list(train(model, tokenizer, TEXTS, reward, attach(ba.uniform()), 1, **SETTINGS))
     finally:
         train.__globals__["sample"], torch.optim.AdamW.step = original, step
-    advantages_R = batch_advantages([low_digit(*x) for x in seen], [name for name, _ in seen])
+    advantages_R = ba.group_advantages([low_digit(*x) for x in seen], [name for name, _ in seen])
     tokens = sum(len(written) for _, written in rows)
     loss = sum(-a * log_probability(model, [row])[0] for a, row in zip(advantages_R, rows, strict=True)) / tokens
     loss.backward()

@@ -172,7 +172,7 @@ def test_a_trainer_that_ignores_hints_is_stopped():
         step.observe(["a"] * 7, [0] * 7)
     plain = ba.uniform().begin(["a"], Budget(8))
     plain.request()
-    with pytest.raises(InputError, match="without a hint"):
+    with pytest.raises(InputError, match="hinted=False"):
         plain.observe(["a"] * 8, [0] * 8, hinted=True)
 
 

@@ -146,9 +146,9 @@ def test_a_step_that_fails_in_its_second_round_teaches_nothing(build, tmp_path):
     callback = attach(trainer, policy, ledger=tmp_path / "ledger.jsonl")
     begin = ba.Policy.begin
 
-    def remembering_begin(self, *args):
+    def remembering_begin(self, *args, **options):
         before.append(self.state_dict())
-        return begin(self, *args)
+        return begin(self, *args, **options)
 
     ba.Policy.begin = remembering_begin
     try:

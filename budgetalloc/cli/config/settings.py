@@ -78,6 +78,7 @@ class CallbackSettings:
     cost: str | None = None
     ledger: str | None = None
     allow_dataset_change: bool = False
+    fallback: bool = True
 
     def __post_init__(self) -> None:
         Needs(baseline=self.baseline, scale=self.scale, weight=self.weight)
@@ -89,3 +90,4 @@ class CallbackSettings:
         object.__setattr__(self, "quotas", check_domain_and_shares(self.domain, self.quotas))
         check_cost(self.cost)
         check_flag("allow_dataset_change", self.allow_dataset_change)
+        check_flag("fallback", self.fallback)

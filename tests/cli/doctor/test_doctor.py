@@ -431,7 +431,11 @@ def test_bad_input_is_one_line_and_status_2(tmp_path, capsys, name, text, messag
     assert message in seen.err
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "integrations/trl").glob("*.py")), ids=lambda path: path.name)
+# first_run.py makes its trainer twice, in a function, of arguments that it is called with.
+SCRIPTS = sorted(set((ROOT / "integrations/trl").glob("*.py")) - {ROOT / "integrations/trl/first_run.py"})
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
 def test_the_scripts_to_start_from_are_served(path, capsys):
     assert main(["doctor", str(path), "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
