@@ -1,5 +1,6 @@
 """What rollouts cost, for `cost=` of the trainers' adapters: lengths and prices, learned from every step."""
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from budgetalloc.policies.decision import CostOf
 from budgetalloc.solvers.base import check_group_costs
 from budgetalloc.training.batch import Batch
 
+logger = logging.getLogger(__name__)
+_FLAT = 10  # steps in a row
 Kind = Literal["tokens", "seconds"]
 Cost = Kind | Price | None
 """What a rollout costs: tokens, seconds, or a function of the tokens of prompts and of their answers (`Price`)."""
@@ -79,16 +82,19 @@ class Costs:
             nothing is learned.
         lengths: The lengths of each prompt's answers.
         clock: Measures the steps, for `Seconds`; the adapter lets it run during the trainer's own work only.
+        quiet: Whether to suppress log messages, as in all processes but one.
     """
 
     price: Price | None
     lengths: Lengths = field(default_factory=Lengths)
     clock: Clock = field(default_factory=Clock)
+    quiet: bool = False
     _spent: FloatArray | None = None  # what the rollouts since the last lap consisted of
     _warm: bool = False  # the first lap includes compiling and warming up
+    _flat: int = 0  # steps in a row in which a token of an answer had no price
 
     @classmethod
-    def of(cls, cost: Cost, policy: Policy) -> "Costs":
+    def of(cls, cost: Cost, policy: Policy, quiet: bool = False) -> "Costs":
         """The costs of this kind, nothing known yet.
 
         Raises:
@@ -101,7 +107,7 @@ class Costs:
             )
         if cost is None or callable(cost):
             return cls(cost)
-        return cls(tokens if cost == "tokens" else Seconds())
+        return cls(tokens if cost == "tokens" else Seconds(), quiet=quiet)
 
     @property
     def of_step(self) -> CostOf | None:
@@ -126,7 +132,20 @@ class Costs:
         if isinstance(self.price, Seconds) and spent is not None:
             if self._warm:
                 self.price.learn(spent, took)
+                self._look(bool(self.price.at_bound[-1]))
             self._warm = True
+
+    def _look(self, is_flat: bool) -> None:
+        """Warns once if seconds do not depend on the tokens of answers for long."""
+        self._flat = self._flat + 1 if is_flat else 0
+        if self._flat == _FLAT and not self.quiet:
+            self.quiet = True
+            logger.warning(
+                "cost='seconds': the seconds of the last %d steps did not depend on how long the answers were, so that "
+                "long and short ones are taken to cost the same. That is so where a step waits for the longest answer, "
+                "or where all are of about one length. cost='tokens' charges for length all the same.",
+                _FLAT,
+            )
 
     def learn(self, batch: Batch) -> None:
         """Learns the lengths of a step's rollouts; those with a hint have another prompt and are left out."""
@@ -141,14 +160,18 @@ class Costs:
     def described(self, batch: Batch) -> dict[str, float]:
         """Metrics, before learning: the mean cost of a rollout of this step, and the same as it was expected.
 
-        The first is that of the lengths that came out, at the same prices.
+        The first is that of the lengths that came out, at the same prices. With learned prices also `cost/at_bound`:
+        how many of the four are at their lower bound.
         """
         if self.price is None or batch.prompt_lengths_R is None:
             return {}
         foreseen = self.expected(batch.ids_R, batch.belief_R)
         real = self.price(batch.prompt_lengths_R.astype(np.float64), np.maximum(batch.lengths_R, 1).astype(np.float64))
         means = ((once_R[batch.first_G].sum() + each_R.sum()) / len(batch) for once_R, each_R in (foreseen, real))
-        return dict(zip(("cost/expected", "cost/rollout"), map(float, means), strict=True))
+        told = dict(zip(("cost/expected", "cost/rollout"), map(float, means), strict=True))
+        if isinstance(self.price, Seconds):
+            told["cost/at_bound"] = float(self.price.at_bound.sum())
+        return told
 
     def state_dict(self) -> dict[str, Any]:
         """Everything learned, to be saved beside the policy's state."""

@@ -12,9 +12,10 @@ from budgetalloc.policies.batch_advantages import Rollouts, batch_advantages
 logger = logging.getLogger(__name__)
 _KEPT = 0.9  # share of the sums kept at a step: about the last ten count
 _WARNED, _FALLEN, _HEALED = 10, 30, 20  # steps in a row
-_WORSE = 1.1  # Brier score over that of one rate for all prompts
+_WORSE, _MATTERS = 1.1, 0.01  # Brier score over that of one rate for all prompts, and by how much at least
 _BELOW, _ABOVE = -0.3, 0.7  # mean advantages; where the model learns quickly, rewards exceed the beliefs by up to half
 _SIZE = 3.0  # factor between the root mean square of the advantages and GRPO's
+_LITTLE = 0.3  # below this GRPO itself has little to teach, and it is no fault to teach less
 _SUMS = ("brier", "pool", "sum", "square", "grpo", "rollouts")
 
 REASONS = {
@@ -88,11 +89,11 @@ class Rails:
         x = self._sums
         root = (x["square"] * x["rollouts"]) ** 0.5
         lean = x["sum"] / root if root > 0 else 0.0  # their mean over their root mean square
-        size = (x["square"] / x["grpo"]) ** 0.5 if x["grpo"] > 0 and x["square"] > 0 else 1.0
+        size, grpo = ((x[name] / x["rollouts"]) ** 0.5 for name in ("square", "grpo"))
         found = {
-            "beliefs": x["brier"] > _WORSE * x["pool"],
+            "beliefs": x["brier"] > _WORSE * x["pool"] + _MATTERS * x["rollouts"],
             "lean": not _BELOW <= lean <= _ABOVE,
-            "size": not 1 / _SIZE <= size <= _SIZE,
+            "size": size > _SIZE * max(grpo, _LITTLE) or (grpo > _LITTLE and size < grpo / _SIZE),
         }
         return [name for name, is_out in found.items() if is_out]
 

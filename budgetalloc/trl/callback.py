@@ -153,7 +153,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         rollouts, group = trainer.args.generation_batch_size, trainer.num_generations
         self.options.bounds.budget(rollouts, 1, group)
         self.quotas = self.options.quotas_of(self.prompts, self.policy, rollouts, group)
-        self.costs = Costs.of(self.options.cost, self.policy)
+        self.costs = Costs.of(self.options.cost, self.policy, quiet=not main)
         self.reuse = None if self.options.buffer is None else Reuse(trainer, self.options.buffer)
         self.trackers = None if self._unobserved else Trackers.of(trainer, self.policy, self.prompts.texts)
         self.ledger_path = ledger

@@ -103,6 +103,7 @@ def logged_keys():
     ids_R = [name for name in kinds for _ in (0, 1)]
     keys = set(metrics_of([0, 1] * 4, ids_R, hints=True, pool_met=0.5, quotas=quotas))
     keys |= set(of_advantages(np.array([1.0, -1.0])))
+    keys.add("cost/at_bound")  # tests/training/test_costs.py
     keys |= set(Rails().look(rollouts_of([0.0, 1.0], ["a", "b"])))
     keys |= set(metrics_of([0, 1], ["always", "always"], cost="tokens"))
     step = ast.parse((ROOT / "budgetalloc/trl/step.py").read_text())

@@ -168,7 +168,7 @@ def test_a_trainer_that_ignores_hints_is_stopped():
     step.request()
     step.observe(["a"] * 12 + ["b"] * 12, [0] * 24)
     assert step.request().any()
-    with pytest.raises(InputError, match="pass hinted=True"):
+    with pytest.raises(InputError, match="with hinted=True"):
         step.observe(["a"] * 7, [0] * 7)
     plain = ba.uniform().begin(["a"], Budget(8))
     plain.request()

@@ -75,6 +75,26 @@ def test_seconds_are_those_of_the_steps_after_the_first():
     assert (again.price.prices == costs.price.prices).all()
 
 
+def test_seconds_that_do_not_depend_on_lengths_are_warned_of_once(caplog):
+    """The clock shows the same for every step, however long its answers."""
+    costs, now = Costs.of("seconds", ba.adaptive()), [0.0]
+    costs.clock = Clock(lambda: now[0])
+    at_bound = []
+    for step in range(60):
+        costs.clock.go()
+        costs.begin()
+        batch = batch_of([100 * (1 + step % 5)] * 4, [5] * 4)
+        at_bound.append(costs.described(batch)["cost/at_bound"])
+        costs.learn(batch)
+        now[0] += 3.0
+        assert "did not depend on how long" not in caplog.text or step > 15
+    assert at_bound[0] == 0.0
+    assert at_bound[-1] >= 1.0
+    assert caplog.text.count("did not depend on how long") == 1
+    once, each = costs.expected(["a", "b", "c"], ba.adaptive().belief(["a", "b", "c"]))
+    assert each.max() < 1.05 * each.min()  # as without costs
+
+
 def test_without_a_price_nothing_is_learned():
     costs, batch = Costs.of(None, ba.uniform()), batch_of([10] * 4, [5] * 4)
     costs.begin()

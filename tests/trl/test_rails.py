@@ -10,7 +10,7 @@ import budgetalloc as ba
 from budgetalloc.trl import AdaptiveGRPOCallback
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def soon(monkeypatch):
     monkeypatch.setattr("budgetalloc.training.rails._FALLEN", 3)
     monkeypatch.setattr("budgetalloc.training.rails._HEALED", 3)
@@ -42,7 +42,7 @@ def wrong_beliefs():
     return policy
 
 
-def test_wrong_beliefs_fall_back_to_uniform_groups_and_come_back(build, caplog):
+def test_wrong_beliefs_fall_back_to_uniform_groups_and_come_back(build, caplog, soon):
     trainer, _ = trained(build, by_prompt, wrong_beliefs(), 30, fallback=True)
     fallen = of_steps(trainer, "fallback")
     assert fallen[:3] == [0.0, 0.0, 0.0]
@@ -56,14 +56,14 @@ def test_wrong_beliefs_fall_back_to_uniform_groups_and_come_back(build, caplog):
             assert of_steps(trainer, "advantage/frac_nonzero")[at] == 0.0
 
 
-def test_without_fallback_the_policy_goes_on(build, caplog):
+def test_without_fallback_the_policy_goes_on(build, caplog, soon):
     trainer, _ = trained(build, by_prompt, wrong_beliefs(), 6, fallback=False)
     assert of_steps(trainer, "fallback") == [0.0] * 6
     assert "uniform" not in caplog.text
 
 
 def test_rewards_whose_size_jumps_fall_back(build, caplog):
-    """A thousand times as large from the sixth step on: the range does not follow at once."""
+    """A thousand times the range that was given, from the sixth step on."""
     seen = []
 
     def jumping(completions, **_):
@@ -71,15 +71,18 @@ def test_rewards_whose_size_jumps_fall_back(build, caplog):
         size = 1000.0 if len(seen) > 5 else 1.0
         return [size * (text[:1] < "5") for text in completions]
 
-    trainer, _ = trained(build, jumping, ba.adaptive(seed=0), 16, reward_range=(0.0, 1.0))
-    rms = of_steps(trainer, "advantage/rms")
-    assert max(rms) <= 5.0  # no advantage is larger than that
-    assert np.isfinite(rms).all()
+    trainer, _ = trained(build, jumping, ba.adaptive(seed=0), 60, reward_range=(0.0, 1.0))
+    assert max(of_steps(trainer, "advantage/rms")) <= 5.0  # no advantage is larger than that
+    fallen = of_steps(trainer, "fallback")
+    assert set(fallen[:35]) == {0.0}
+    assert fallen[-1] == 1.0
+    assert "because this lasts: size" in caplog.text
 
 
 def test_a_healthy_run_is_left_alone(build, caplog):
-    trainer, callback = trained(build, None, ba.adaptive(seed=0), 12)
-    assert of_steps(trainer, "fallback") == [0.0] * 12
+    """Prompts differ as the beliefs say that they may: some always pass, the others never."""
+    trainer, callback = trained(build, by_prompt, ba.adaptive(seed=0), 60)
+    assert of_steps(trainer, "fallback") == [0.0] * 60
     assert callback.scoring.rails.fallen is False
     assert not re.search("uniform", caplog.text)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.budget import Budget, IntArray
@@ -116,9 +116,12 @@ class Seconds:
     steps: FloatArray = field(default_factory=lambda: np.empty((0, 5)))
     prices: FloatArray = field(init=False)
     """Seconds of a rollout, of a prompt's token once a group and in each rollout, and of an answer's token; (4,)."""
+    at_bound: NDArray[np.bool_] = field(init=False)
+    """Which of the prices are the lowest that they may be, because no seconds were seen to depend on them; (4,)."""
 
     def __post_init__(self) -> None:
         self.prices = _GUESS  # relative prices
+        self.at_bound = np.zeros(4, dtype=bool)
         self._fit()
 
     def learn(self, quantities: ArrayLike, seconds: float) -> None:
@@ -133,9 +136,9 @@ class Seconds:
 
     def _fit(self) -> None:
         with np.errstate(all="ignore"):  # prices that are not finite are refused here
-            prices = _fitted(self.steps) if len(self.steps) else None
-        if prices is not None and (np.isfinite(prices) & (prices > 0)).all():
-            self.prices = prices
+            fitted = _fitted(self.steps) if len(self.steps) else None
+        if fitted is not None and (np.isfinite(fitted[0]) & (fitted[0] > 0)).all():
+            self.prices, self.at_bound = fitted
 
     def __call__(self, prompt_P: FloatArray, answer_P: FloatArray) -> tuple[FloatArray, FloatArray]:
         """As a `Price`."""
@@ -157,17 +160,19 @@ class Seconds:
         if steps.ndim != 2 or steps.shape[1] != 5 or not (np.isfinite(steps) & (steps > 0)).all():
             raise StateError("The state holds no prices in seconds: another cost= saved it, or it is damaged.")
         restored = Seconds(steps[-_WINDOW:])
-        self.steps, self.prices = restored.steps, restored.prices
+        self.steps, self.prices, self.at_bound = restored.steps, restored.prices, restored.at_bound
 
 
-def _fitted(steps_S5: FloatArray) -> FloatArray | None:
-    """The prices of the four quantities that fit the seconds of these steps best; None if the fit fails."""
+def _fitted(steps_S5: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]] | None:
+    """The prices of the four quantities that fit the seconds of these steps best, and which are at their bound; None if
+    the fit fails."""
     from scipy.optimize import least_squares  # deferred: slow to import
 
     # In shares of the median step's seconds, so that neither units nor sizes matter.
     *typical, took = np.median(steps_S5, axis=0)
     sizes_SK, took_S = steps_S5[:, :4] / typical, np.minimum(steps_S5[:, 4] / took, _STALLED)
     guess = _GUESS * typical / (_GUESS @ typical)
+    bound = np.zeros(4, dtype=bool)
     if len(steps_S5) < _FEWEST:
         shares = guess * np.median(took_S / (sizes_SK @ guess))
     else:
@@ -186,5 +191,5 @@ def _fitted(steps_S5: FloatArray) -> FloatArray | None:
             return None
         if not fit.success:
             return None
-        shares = fit.x
-    return np.asarray(shares * took / typical)
+        shares, bound = fit.x, fit.x < 1.01 * _LEAST * guess
+    return np.asarray(shares * took / typical), bound
