@@ -91,7 +91,7 @@ def test_seconds_that_do_not_depend_on_lengths_are_warned_of_once(caplog):
     assert at_bound[0] == 0.0
     assert at_bound[-1] >= 1.0
     assert caplog.text.count("did not depend on how long") == 1
-    once, each = costs.expected(["a", "b", "c"], ba.adaptive().belief(["a", "b", "c"]))
+    _, each = costs.expected(["a", "b", "c"], ba.adaptive().belief(["a", "b", "c"]))
     assert each.max() < 1.05 * each.min()  # as without costs
 
 

@@ -97,10 +97,11 @@ def test_an_error_of_a_decision_made_ahead_ends_the_training_as_any_other(build,
             raise ZeroDivisionError("in step 3")
         return policy.decide(view)
 
+    failing = replace(policy, decide=decide)
     with pytest.raises(ZeroDivisionError, match="in step 3"):
-        ran(build, tmp_path / "ledger", replace(policy, decide=decide))
+        ran(build, tmp_path / "ledger", failing)
     assert {step for step, *_ in rollouts(tmp_path / "ledger")} == {0, 1, 2}
-    assert policy.estimator.step == 3
+    assert failing.estimator.step == 3
     assert not any(each.name.startswith(THREAD) for each in threading.enumerate())
 
 

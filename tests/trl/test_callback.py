@@ -109,9 +109,9 @@ def test_counts_follow_the_newest_posterior(build):
     beliefs = []
     begin = ba.Policy.begin
 
-    def recording_begin(self, ids, budget, costs=None):
+    def recording_begin(self, ids, budget, costs=None, **options):
         beliefs.append(self.belief([0]).alpha_P[0] - 0.5)
-        return begin(self, ids, budget, costs)
+        return begin(self, ids, budget, costs, **options)
 
     ba.Policy.begin = recording_begin
     try:
@@ -258,9 +258,9 @@ def test_candidates(build):
         offered = []
         begin = ba.Policy.begin
 
-        def recording(self, ids, budget, costs=None, offered=offered, begin=begin):
+        def recording(self, ids, budget, costs=None, offered=offered, begin=begin, **options):
             offered.append(list(ids))
-            return begin(self, ids, budget, costs)
+            return begin(self, ids, budget, costs, **options)
 
         ba.Policy.begin = recording
         try:

@@ -2,7 +2,6 @@
 
 import re
 
-import numpy as np
 import pytest
 from conftest import low_digit, rows
 
@@ -60,6 +59,20 @@ def test_without_fallback_the_policy_goes_on(build, caplog, soon):
     trainer, _ = trained(build, by_prompt, wrong_beliefs(), 6, fallback=False)
     assert of_steps(trainer, "fallback") == [0.0] * 6
     assert "uniform" not in caplog.text
+
+
+def test_advantages_that_lean_fall_back(build, caplog, soon):
+    """Seven of eight prompts pass, and the policy holds firmly that none does."""
+
+    def mostly(prompts, completions, **_):
+        return [float(int(prompt[:3]) > 0) for prompt in prompts]
+
+    policy = ba.adaptive(seed=0)
+    policy.observe([n for n in range(8) for _ in range(100)], [0.0] * 800)
+    trainer, _ = trained(build, mostly, policy, 8)
+    assert max(of_steps(trainer, "advantage/lean")) > 0.9
+    assert of_steps(trainer, "fallback") == [0.0] * 3 + [1.0] * 5
+    assert "because this lasts: beliefs, lean" in caplog.text
 
 
 def test_rewards_whose_size_jumps_fall_back(build, caplog):

@@ -1,7 +1,5 @@
 """Rewards of every kind on TRL's real trainer: what the beliefs learn, and what the model is trained with."""
 
-import logging
-
 import numpy as np
 import pytest
 import torch
@@ -261,22 +259,6 @@ def test_a_range_that_is_too_wide_does_not_turn_advantages_negative(build, attac
     attach(trainer, **attached)
     trainer.train()
     assert 0.3 < np.mean(np.concatenate(seen) < 0) < 0.7
-
-
-def test_advantages_that_lean_to_one_side_are_said_once(build, caplog, monkeypatch):
-    trainer = build(max_steps=13)
-    attach(trainer, ba.knapsack())
-    shift = lambda inputs, step: {**(batch := step(inputs)), "advantages": batch["advantages"] - 1.0}  # noqa: E731
-    from budgetalloc.trl import step as line
-
-    ours = line.batch_to_train_on
-    monkeypatch.setattr(line, "batch_to_train_on", lambda *given: shift(given, lambda g: ours(*g)))
-    with caplog.at_level(logging.WARNING):
-        trainer.train()
-    said = [record.message for record in caplog.records if "The mean advantage has been" in record.message]
-    assert len(said) == 1
-    assert "for 10 steps in a row" in said[0]
-    assert "success=" in said[0]
 
 
 def test_metrics_of_groups_of_one_say_something(build):

@@ -226,7 +226,7 @@ def listen(trainer, logged):
     def keep(self, data, step):
         numbers = {key: float(value) for key, value in data.items() if hasattr(value, "__float__")}
         if getattr(trainer, "batch", None) is not None and trainer.options.baseline is not None:
-            advantages_R = trainer.options.advantages(trainer.batch)
+            advantages_R = trainer.options.advantages(trainer.batch).values_R
             numbers["advantages"] = {"max": float(advantages_R.max()), "min": float(advantages_R.min())}
         logged.append({"step": step, "reissued": getattr(trainer, "reissued", 0), **numbers})
         log(self, data=data, step=step)

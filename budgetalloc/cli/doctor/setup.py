@@ -14,7 +14,7 @@ ARGUMENTS: dict[str, Any] = dict.fromkeys(
 )
 ARGUMENTS |= {"buffer": None, "domain": None, "quotas": None, "cost": None, "quantum": 1, "prompt_id": None}
 """The arguments of `AdaptiveGRPOCallback` that the checks concern, with their defaults."""
-OTHERS = ("trainer", "policy", "ledger", "allow_dataset_change")
+OTHERS = ("trainer", "policy", "ledger", "allow_dataset_change", "fallback")
 """Its other arguments."""
 _LONGEST, _MOST = 800, 20  # characters of a text, and texts of a kind, that are printed
 

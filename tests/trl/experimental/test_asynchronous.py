@@ -8,6 +8,7 @@ import asyncio
 import copy
 import queue
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,13 +17,15 @@ import trl
 from completions_server import AttentionOnCpu, serving
 from conftest import low_digit, make_tokenizer, rows
 from datasets import Dataset
+from one_step import rollouts_of
 from packaging.version import Version
 from trl import GRPOTrainer
 
 import budgetalloc as ba
 from budgetalloc import policies
+from budgetalloc.beliefs.expected import Sums
 from budgetalloc.beliefs.state import load_state
-from budgetalloc.policies.advantages import batch_advantages
+from budgetalloc.policies.batch_advantages import batch_advantages
 from budgetalloc.policies.costs.pacing import Horizon, phases
 from budgetalloc.policies.paced import Paced
 from budgetalloc.training.saved import STATE_FILE
@@ -108,15 +111,20 @@ def assert_right(worker, server, ledger, shadow, baseline, scale, total=16):
     tokenizer = make_tokenizer()
     worker._thread.join()
     sent = {(*x["prompt"], *x["ids"], *np.float32(x["log_probs"])): x["weights"] for x in server.served}
-    samples, groups = iter(worker.samples), {}
+    samples, groups, earlier = iter(worker.samples), {}, Sums()
     for step, (ids_R, rewards_R) in enumerate(steps_of(ledger)):
         assert len(ids_R) == total
         budget = ba.Budget(total, floor=0, cap=32, min_group=shadow.needs.min_group)
         opened = shadow.begin(range(24), budget)
         wanted = dict(zip(range(24), opened.request().tolist(), strict=True))
         assert Counter(ids_R) == {name: n for name, n in wanted.items() if n}
-        before = opened.baseline_belief(ids_R, rewards_R)
-        expected = batch_advantages(rewards_R, ids_R, baseline, scale, belief_R=before)
+        rollouts = replace(
+            rollouts_of(rewards_R, ids_R, belief_R=opened.belief_of(ids_R), earlier=earlier),
+            baseline_R=opened.baseline_belief(ids_R, rewards_R, earlier),
+            prior=shadow.estimator.prior_now,
+        )
+        expected = batch_advantages(rollouts, baseline, scale).values_R
+        earlier = earlier.faded().with_sums(rollouts.sums())
         shadow.observe(ids_R, rewards_R)
         for name, reward, advantage in zip(ids_R, rewards_R, expected, strict=True):
             sample = next(samples)
