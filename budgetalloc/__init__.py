@@ -46,7 +46,7 @@ from budgetalloc.values import mixed_group as mixed_group
 from budgetalloc.values import success_gain as success_gain
 from budgetalloc.values import variance as variance
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 if typing.TYPE_CHECKING:
     from budgetalloc import cli as cli

@@ -16,7 +16,7 @@ _WORSE, _MATTERS = 1.1, 0.01  # Brier score over that of one rate for all prompt
 _BELOW, _ABOVE = -0.3, 0.7  # mean advantages; where the model learns quickly, rewards exceed the beliefs by up to half
 _SIZE = 3.0  # factor between the root mean square of the advantages and GRPO's
 _LITTLE = 0.3  # below this GRPO itself has little to teach, and it is no fault to teach less
-_SUMS = ("brier", "pool", "sum", "square", "grpo", "rollouts")
+_SUMS = ("brier", "pool", "lean", "square", "grpo", "rollouts")
 
 REASONS = {
     "beliefs": "The beliefs have predicted success worse than one rate for all prompts. Possible reasons: the reward "
@@ -65,7 +65,9 @@ class Rails:
         known_R = ~np.isnan(rollouts.success_R)
         success_R, pool_rate = rollouts.success_R[known_R], rollouts.earlier.mean_success
         brier, pool = (float(np.sum((x - success_R) ** 2)) for x in (rollouts.mean_R[known_R], pool_rate))
-        now = brier, pool, float(advantages_R.sum()), float(np.sum(advantages_R**2)), sums.grpo, float(known_R.sum())
+        square, count = float(np.sum(advantages_R**2)), float(known_R.sum())
+        lean = float(advantages_R.sum()) * (count / square) ** 0.5 if square > 0 else 0.0  # in units of this step's size
+        now = brier, pool, lean, square, sums.grpo, count
         told = {"fallback": float(self.fallen)}
         if known_R.any():
             self._learn(dict(zip(_SUMS, now, strict=True)))
@@ -87,12 +89,10 @@ class Rails:
 
     def _out_of_bounds(self) -> list[str]:
         x = self._sums
-        root = (x["square"] * x["rollouts"]) ** 0.5
-        lean = x["sum"] / root if root > 0 else 0.0  # their mean over their root mean square
         size, grpo = ((x[name] / x["rollouts"]) ** 0.5 for name in ("square", "grpo"))
         found = {
             "beliefs": x["brier"] > _WORSE * x["pool"] + _MATTERS * x["rollouts"],
-            "lean": not _BELOW <= lean <= _ABOVE,
+            "lean": not _BELOW <= x["lean"] / x["rollouts"] <= _ABOVE,
             "size": size > _SIZE * max(grpo, _LITTLE) or (grpo > _LITTLE and size < grpo / _SIZE),
         }
         return [name for name, is_out in found.items() if is_out]
