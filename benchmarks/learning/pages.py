@@ -22,7 +22,7 @@ from verdict import rivals, verdict
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 EVIDENCE = "benchmarks/learning/README.md"
-SENTENCES = (("docs/helps.md", "## Can it do harm?"),)  # with the sentences of the verdict and without its table
+CHOOSE, GRADED = "docs/choose.md", "## Several rewards, or a reward model"
 
 
 def printed(rows: list[dict[str, Any]], folder: Path = HERE) -> Iterator[tuple[str, str, str]]:
@@ -30,8 +30,10 @@ def printed(rows: list[dict[str, Any]], folder: Path = HERE) -> Iterator[tuple[s
     long, short = verdict(rows, "adaptive"), verdict(rows, "adaptive", short=True)
     yield EVIDENCE, "## Can the default hurt me, will it help me?", long
     yield "README.md", "## Does it help?", short
-    for page, heading in SENTENCES:
-        yield page, heading, "\n".join(line for line in short.splitlines() if not line.startswith("|"))
+    graded = verdict(read(folder / "graded.jsonl"), "adaptive")
+    yield EVIDENCE, "## Graded rewards", graded
+    for page, heading, text in (("docs/helps.md", "## Can it do harm?", short), (CHOOSE, GRADED, graded)):
+        yield page, heading, "\n".join(line for line in text.splitlines() if not line.startswith("|"))
     yield EVIDENCE, "## At twice the best learning rate", twice(rows, read(folder / "twice.jsonl"), "adaptive")
     yield (
         EVIDENCE,

@@ -28,11 +28,14 @@ _LETTERS = {skill.letter: k for k, skill in enumerate(operations.SKILLS)}
 
 
 def seen(asked: str, text: str) -> Array:
-    """What the model sees of a prompt and an answer, shape (24 letters + 12 operations * 4 characters,)."""
+    """What the model sees of a prompt and an answer, shape (24 letters + 12 operations * 4 characters,).
+
+    Nothing agrees in an answer of another length: otherwise training finds that a fifth character costs nothing.
+    """
     letter = np.zeros(len(_LETTERS), dtype=np.float32)
     letter[_LETTERS[asked[0]]] = 1
-    written = f"{text:<{operations.ANSWER_LENGTH}}"
-    agree = [a == b for run in _RUNS for a, b in zip(written, run(asked[1:-1]), strict=False)]
+    written = text if len(text) == operations.ANSWER_LENGTH else " " * operations.ANSWER_LENGTH
+    agree = [a == b for run in _RUNS for a, b in zip(written, run(asked[1:-1]), strict=True)]
     return np.concatenate([letter, np.array(agree, dtype=np.float32)])
 
 
