@@ -142,7 +142,7 @@ def test_the_plots_have_size_and_nothing_hangs_over(page, width, columns):
     page.set_viewport_size({"width": width, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     boxes = [box.bounding_box() for box in page.locator("svg").all()]
-    assert len(boxes) == 9
+    assert len(boxes) == 7
     for box in boxes:
         assert box["width"] > 0.4 * width / columns
         assert box["height"] > 60
