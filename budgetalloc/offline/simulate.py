@@ -2,23 +2,24 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from budgetalloc.beliefs.expected import Sums
-from budgetalloc.beliefs.ids import Id, factorize
+from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.pool import Pool
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import as_rewards, mixed_groups
 from budgetalloc.budget import Budget
-from budgetalloc.errors import InputError, check_choice, check_function, check_integer, shown
+from budgetalloc.errors import InputError, check_function, check_integer, shown
 from budgetalloc.offline.worlds import World
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
-from budgetalloc.policies.batch_advantages import Rollouts, batch_advantages
 from budgetalloc.policies.bounds import Bounds
 from budgetalloc.policies.methods import PolicyLike, policy_of
+from budgetalloc.training.batch import Batch
+from budgetalloc.training.options import Options
+from budgetalloc.training.session import Session
 
 
 def simulate(
@@ -72,80 +73,45 @@ def simulate(
     policy = policy_of(policy)
     if isinstance(world, type) or not all(hasattr(world, name) for name in ("ids", "rollout", "learn", "success")):
         raise InputError(f"world={shown(world)}: give a world, such as ba.Learner() or ba.Replay(ledger).")
-    if baseline is not None:
-        check_choice("baseline", baseline, get_args(Baseline))
-    if scale is not None:
-        check_choice("scale", scale, get_args(Scale))
-    if weight is not None:
-        check_choice("weight", weight, get_args(Weight))
     if reward is not None:
         check_function("reward", reward, "from the successes of rollouts to their rewards")
-    needs = policy.needs
-    bounds = Bounds.resolve(needs, candidates=candidates)
+    given: dict[str, Any] = {"candidates": candidates, "baseline": baseline, "scale": scale, "weight": weight}
+    names = ["reward"] if reward is None else ["reward", "success"]
+    given |= {"reward_range": (0.0, 1.0)} if reward is None else {"success": "success"}
+    options = Options.resolve(policy.needs, "group", given)
+    session = Session(policy, names, resolved=options, quiet=True)
     check_integer("steps", steps, 1)
     check_prompts(prompts, len(world.ids))
-    rows, limit = _limit(budget, bounds, prompts, len(world.ids), needs.generate)
-    estimate = baseline or needs.baseline or "group"
-    pool = Pool(world.ids)
-    loader = _loader(world.ids, prompts, policy.seed)
-    ends = _ends(reward)
-    earlier = Sums()
+    rows, limit = _limit(budget, options.bounds, prompts, len(world.ids), options.generate)
+    pool, loader = Pool(world.ids), _loader(world.ids, prompts, policy.seed)
     rollouts = 0
     for at in range(1, steps + 1):
-        ids_P = bounds.offer(next(loader), pool, policy.seed, at)
-        step = policy.begin(ids_P, limit)
-        rounds: list[NDArray[np.int64]] = []
-        rewards: list[FloatArray] = []
-        successes: list[FloatArray] = []
-        while (counts_P := step.request()).any():
-            rounds.append(np.repeat(np.arange(len(ids_P)), counts_P))
-            ids_R = [ids_P[k] for k in rounds[-1].tolist()]
-            successes.append(world.rollout(ids_R))
-            rewards.append(_rewards(reward, successes[-1]))
-            step.observe(ids_R, rewards[-1], None if reward is None else successes[-1])
+        ids_P = options.bounds.offer(next(loader), pool, policy.seed, at)
+        session.begin_among(ids_P, limit, rows, max(1, rows // prompts))
+        rounds = 0
+        while ids_R := session.request():
+            success_R = world.rollout(ids_R)
+            scores_RF = success_R if reward is None else np.stack([_rewards(reward, success_R), success_R], axis=1)
+            session.observe(ids_R, scores_RF, np.ones(len(ids_R)))  # a world has no tokens: all are of equal length
+            rounds += 1
         if not rounds:
             raise InputError(
                 f"{policy} requested no rollout at step {at} with {limit}: its rule must request at least one."
             )
-        at_R, rewards_R, success_R = np.concatenate(rounds), np.concatenate(rewards), np.concatenate(successes)
-        ids_R = [ids_P[k] for k in at_R.tolist()]
-        told_R = None if reward is None else success_R
-        rollouts_R = Rollouts(
-            ids_R=ids_R,
-            group_R=factorize(ids_R)[1],
-            rewards_R=rewards_R,
-            success_R=success_R,
-            belief_R=step.belief_of(ids_R),
-            baseline_R=step.baseline_belief(ids_R, success_R, earlier),
-            prior=policy.estimator.prior_now,
-            earlier=earlier,
-            reward_range=(0.0, 1.0) if reward is None else None,
-            jump=ends[1] - ends[0],
-            expected_R=step.expected_success(ids_R, success_R),
-            lengths_R=np.ones(len(ids_R)),  # a world has no tokens: all rollouts are of equal length
-        )
-        step.end()
-        asked = scale or needs.scale or "group"
-        advantages_R = batch_advantages(rollouts_R, estimate, asked, weight or needs.weight).values_R
-        earlier = earlier.faded().with_sums(rollouts_R.sums())
-        if policy.keep is not None and len(ids_R) > rows:
+        ended = session.end()
+        batch, kept_R, advantages_R = ended.batch, ended.kept_R, ended.advantages_R
+        assert batch is not None
+        if len(kept_R) < len(batch):
             # A row counts as often as it is kept. The factor converts the world's mean over all rows to one over kept
             # rows.
-            kept = policy.keep(ids_R, rewards_R, rows, None, told_R)
-            advantages_R = advantages_R * np.bincount(kept, minlength=len(ids_R)) * len(ids_R) / len(kept)
+            advantages_R = advantages_R * np.bincount(kept_R, minlength=len(batch)) * len(batch) / len(kept_R)
         world.learn(advantages_R)
-        rollouts += len(ids_R)
-        yield {"step": at, "rollouts": rollouts, "success": world.success(), **_figures(at_R, rewards_R, len(rounds))}
+        rollouts += len(batch)
+        yield {"step": at, "rollouts": rollouts, "success": world.success(), **_figures(batch, rounds)}
 
 
-def _rewards(reward: Callable[[FloatArray], ArrayLike] | None, success_R: FloatArray) -> FloatArray:
-    return success_R if reward is None else as_rewards(reward(success_R.copy()), len(success_R), "reward(success_R)")
-
-
-def _ends(reward: Callable[[FloatArray], ArrayLike] | None) -> tuple[float, float]:
-    """The rewards of failure and success; (0, 1) where success is the reward, or earns no more than failure."""
-    low, high = _rewards(reward, np.array([0.0, 1.0])).tolist()
-    return (low, high) if low < high else (0.0, 1.0)
+def _rewards(reward: Callable[[FloatArray], ArrayLike], success_R: FloatArray) -> FloatArray:
+    return as_rewards(reward(success_R.copy()), len(success_R), "reward(success_R)")
 
 
 def check_prompts(prompts: Any, have: int) -> None:
@@ -177,12 +143,11 @@ def _loader(ids: list[Id], prompts: int, seed: int) -> Iterator[list[Id]]:
             yield [ids[k] for k in order[start : start + prompts].tolist()]
 
 
-def _figures(at_R: NDArray[np.int64], rewards_R: NDArray[np.float64], rounds: int) -> dict[str, Any]:
-    _, group_R = np.unique(at_R, return_inverse=True)
-    size_G = np.bincount(group_R)
-    mixed_G = mixed_groups(rewards_R, group_R, len(size_G))
+def _figures(batch: Batch, rounds: int) -> dict[str, Any]:
+    size_G = batch.counts_G
+    mixed_G = mixed_groups(batch.rewards_R, batch.group_R, len(size_G))
     return {
-        "reward": float(rewards_R.mean()),
+        "reward": float(batch.rewards_R.mean()),
         "prompts": len(size_G),
         "rounds": rounds,
         "mixed_groups": float(mixed_G.mean()),

@@ -87,7 +87,7 @@ class Step:
         self._seen: list[Seen] = []  # what the policy learns at the end, round by round
         self._plan: IntArray | Rounds | None = None
         self._begun = False
-        self._unfinished = False  # a decision in rounds is waiting for the outcomes of its last request
+        self.unfinished = False  # a decision in rounds is waiting for the outcomes of its last request
         self._requests = Requests()
         self.hinted = False  # whether the rollouts requested last are to be generated with a hint (`on_all_fail`)
         self._open = True
@@ -170,7 +170,7 @@ class Step:
         total, most = int(counts_P.sum()), self.budget.rollouts
         self._requests.add(counts_P, total)
         spent = self._requests.total
-        self._unfinished = total > 0 and spent != most and not isinstance(self._plan, np.ndarray)
+        self.unfinished = total > 0 and spent != most and not isinstance(self._plan, np.ndarray)
         if most is not None and spent > most:
             raise BudgetError(
                 f"{self.policy}: its rounds request {spent} rollouts in one step, and {self.budget} allows "
@@ -287,7 +287,7 @@ class Step:
             InputError: the step has ended before, or the policy decides in rounds and has not requested all of them.
         """
         self._check_open()
-        if self._unfinished:
+        if self.unfinished:
             raise InputError(
                 f"end(): {self.policy} decides in rounds, and waits for the rollouts of its last request. Observe "
                 "them, and call request() until all its counts are 0; or begin another step, which drops this one."

@@ -13,7 +13,6 @@ from budgetalloc.budget import IntArray
 from budgetalloc.policies import Step
 from budgetalloc.policies.batch_advantages import Rollouts
 from budgetalloc.training.measure import Measure
-from budgetalloc.training.scoring import Scoring
 
 BoolArray = NDArray[np.bool_]
 
@@ -183,31 +182,18 @@ class Batch:
         )
 
 
-def scored_round(
-    scoring: Scoring, ids_R: list[Id], scores_RF: FloatArray, lengths_R: IntArray, measure: Measure | None = None
-) -> tuple[Round, Measure]:
-    """A round whose success follows from its rewards, and the measure of the step.
+@dataclass(frozen=True, eq=False)
+class Ended:
+    """What a finished step leaves to train on.
 
     Args:
-        scoring: Computes success from rewards. The total reward is the weighted sum of those with a positive weight.
-        ids_R: The prompt of each rollout.
-        scores_RF: Its rewards by name, shape (R, F).
-        lengths_R: Its tokens.
-        measure: That of the step's first round; None in the first round.
+        batch: The record of the step; None if no rollout of it was observed.
+        advantages_R: The advantages of all its rollouts in the order observed, shape (R,).
+        kept_R: Which of them to train on, by index: all, unless the policy generates more than it trains on.
+        metrics: Numbers to log, by name.
     """
-    weights_F = np.array(scoring.weights)
-    rewards_R = (scores_RF * weights_F)[:, weights_F > 0].sum(axis=1)
-    measure = measure or scoring.measure(rewards_R, scores_RF)
-    return Round(ids_R, rewards_R, scores_RF, measure.success(rewards_R, scores_RF), lengths_R), measure
 
-
-def observed(
-    step: Step, scoring: Scoring, ids_R: list[Id], scores_RF: FloatArray, lengths_R: IntArray, trainer_step: int
-) -> Batch:
-    """The record of a step whose rollouts were generated at once; lets the policy's step observe their rewards.
-
-    Arguments as in `scored_round`; `trainer_step` is the trainer's step.
-    """
-    made, measure = scored_round(scoring, ids_R, scores_RF, lengths_R)
-    step.observe(ids_R, made.rewards_R, made.success_R)
-    return Batch.of([made], step, measure, scoring.sums, trainer_step)
+    batch: Batch | None
+    advantages_R: FloatArray
+    kept_R: IntArray
+    metrics: dict[str, float]

@@ -123,6 +123,11 @@ class Options:
             )
         return options
 
+    @property
+    def of_groups(self) -> bool:
+        """Whether the advantages are those of groups, so that a trainer with GRPO's advantages can keep its own."""
+        return self.baseline in (None, "group")
+
     def scoring(self, names: Sequence[str], weights: Sequence[float], quiet: bool) -> Scoring:
         """The scoring of these reward functions; a policy that decides nothing needs no range, and one whose advantages
         do not follow from beliefs no rails."""

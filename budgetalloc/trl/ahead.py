@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from datasets import Dataset
 
 from budgetalloc.beliefs.ids import Id
-from budgetalloc.policies import Needs, Step
+from budgetalloc.policies import Needs
 from budgetalloc.training.options import Options
 
 T = TypeVar("T")
@@ -19,12 +19,10 @@ class Opened:
     """A step that was begun.
 
     Args:
-        step: The policy's.
         own_ids_R: The prompt of each row of all processes, if the loader's rows are the candidates.
         first: The first round's prompts and rows, if they were decided ahead.
     """
 
-    step: Step
     own_ids_R: list[Id]
     first: tuple[list[Id], list[dict[str, Any]]] | None = None
 

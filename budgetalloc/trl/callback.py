@@ -16,9 +16,10 @@ from budgetalloc.policies.costs.prices import Seconds
 from budgetalloc.policies.methods import PolicyLike, policy_of
 from budgetalloc.policies.quotas import Shares
 from budgetalloc.training.batch import Batch
-from budgetalloc.training.costs import Cost, Costs
+from budgetalloc.training.costs import Cost
 from budgetalloc.training.options import Options, other_scale
 from budgetalloc.training.prompts import Prompts
+from budgetalloc.training.session import Session
 from budgetalloc.training.success import Success
 from budgetalloc.training.watch import Watch
 from budgetalloc.training.written import Written
@@ -145,15 +146,15 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         check_ledger(ledger, writes=main)
         if main and (other := other_scale(self.policy, self.options)):
             logger.warning("%s", other)
-        weights = trainer.reward_weights.tolist()
-        self.scoring = self.options.scoring(trainer.reward_func_names, weights, quiet=not main)
+        names, weights = trainer.reward_func_names, trainer.reward_weights.tolist()
+        self.session = Session(self.policy, names, weights, resolved=self.options, quiet=not main)
+        self.scoring, self.costs = self.session.scoring, self.session.costs
         self.prompts = Prompts(trainer.train_dataset, prompt_id, required=self.options.baseline is not None)
         self._unobserved = check_served(trainer, self.policy, self.options, self.prompts, ledger)
         # Raises now, not after an hour of loading, where floor, cap and quantum contradict each other.
         rollouts, group = trainer.args.generation_batch_size, trainer.num_generations
         self.options.bounds.budget(rollouts, 1, group)
-        self.quotas = self.options.quotas_of(self.prompts, self.policy, rollouts, group)
-        self.costs = Costs.of(self.options.cost, self.policy, quiet=not main)
+        self.session.quotas = self.options.quotas_of(self.prompts, self.policy, rollouts, group)
         self.reuse = None if self.options.buffer is None else Reuse(trainer, self.options.buffer)
         self.trackers = None if self._unobserved else Trackers.of(trainer, self.policy, self.prompts.texts)
         self.ledger_path = ledger
@@ -206,26 +207,21 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         if trainer.accelerator.num_processes > 1:
             check_alike(trainer.accelerator, self._given())
         path = self.ledger_path if trainer.accelerator.is_main_process else None
-        written = [] if path is None else [Written(path, state.global_step, self.prompts.texts)]
+        session = self.session
+        session.written = [] if path is None else [Written(path, state.global_step, self.prompts.texts)]
         generate: Callable[[Rows], dict[str, Any]] = trainer._generate_and_score_completions
-        pool = () if self.options.bounds.candidates == 1 else self.prompts.pool
+        session.pool = () if self.options.bounds.candidates == 1 else self.prompts.pool
         listed = self.prompts.indexable and getattr(trainer.train_dataset, "column_names", None)
         merges = listed and not self.options.keep_batch and trainer.accelerator.is_main_process
         if merges and (shared := self.prompts.said_once()):
             logger.warning(shared)
+        session.pool_size = len(session.pool) or (len(self.prompts.pool) if listed else 0)
         training = self._training = Training(
             trainer=trainer,
-            policy=self.policy,
+            session=session,
             prompts=self.prompts,
-            pool=pool,
-            pool_size=len(pool) or (len(self.prompts.pool) if listed else 0),
-            options=self.options,
-            scoring=self.scoring,
             generate=generate,
-            quotas=self.quotas,
-            costs=self.costs,
             reuse=self.reuse,
-            written=written,
             trackers=self.trackers,
             watch=Watch(),
             ahead=Ahead() if may_decide_ahead(trainer, self.policy.needs, self.options) else None,
@@ -293,5 +289,5 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
 
         TRL's own evaluation is written without a call of yours.
         """
-        for each in self._training.written if self._training else ():
+        for each in self.session.written if self._training else ():
             each.progress.held_out(self.trainer.state.global_step, self.policy.estimator.step, reward, seconds)

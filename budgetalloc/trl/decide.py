@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from budgetalloc.beliefs.ids import Id
-from budgetalloc.policies import Step
 from budgetalloc.training.prompts import turns
 from budgetalloc.trl.ahead import Opened
 from budgetalloc.trl.processes import decided_by_first, gather, my_share
@@ -16,43 +15,36 @@ _CONSTANT = frozenset((str, int, float, bool, bytes, type(None)))
 
 
 def open_step(training: Training, inputs: Rows) -> Opened:
-    """The policy's step: the one that was begun ahead if it is of use, else one that begins now."""
+    """Begins the policy's step, unless it was begun ahead and that is of use."""
+    session, accelerator = training.session, training.trainer.accelerator
     if training.ahead is not None:
-        opened = training.ahead.take((training.policy.estimator.step, len(inputs)))
+        opened = training.ahead.take((session.policy.estimator.step, len(inputs)))
         if opened is not None:
             return opened
-    accelerator = training.trainer.accelerator
-    from_loader = training.options.bounds.candidates != "all"
+    from_loader = session.options.bounds.candidates != "all"
     own_ids_R = gather(accelerator, training.prompts.ids(inputs) if from_loader else [])
-    return Opened(_begin(training, own_ids_R, len(inputs) * accelerator.num_processes), own_ids_R)
+    session.begin(own_ids_R, len(inputs) * accelerator.num_processes, training.trainer.num_generations)
+    return Opened(own_ids_R)
 
 
 def open_next(training: Training, rollouts: int) -> None:
     """Begins the next step in a thread, if its decision follows from what is known now."""
+    session, group = training.session, training.trainer.num_generations
 
     def opened() -> Opened:
-        step = _begin(training, [], rollouts)
-        ids_R, _ = _request(step)
+        session.begin([], rollouts, group)
+        ids_R = session.request()
         rows = rows_of(training, _with_turns(training, ids_R, 0), {})
-        return Opened(step, [], (ids_R, rows) if ids_R else None)
+        return Opened([], (ids_R, rows) if ids_R else None)
 
     if training.ahead is not None:
-        training.ahead.begin((training.policy.estimator.step, rollouts), opened)
-
-
-def _begin(training: Training, own_ids_R: list[Id], rollouts: int) -> Step:
-    size, costs, rails = training.trainer.num_generations, training.costs.of_step, training.scoring.rails
-    given = training.policy, training.quotas, own_ids_R, training.pool, rollouts, size, costs, rails
-    return training.options.begin(*given)
-
-
-def _request(step: Step) -> tuple[list[Id], bool]:
-    return step.ids_P.repeat(step.request()), step.hinted
+        training.ahead.begin((session.policy.estimator.step, rollouts), opened)
 
 
 def _with_turns(training: Training, ids_R: list[Id], number: int) -> list[tuple[Id, int]]:
     """The turn of each rollout of this round among the rows of its prompt."""
-    turn_R = turns(ids_R, [training.policy.seed, training.policy.estimator.step, number, 3])
+    policy = training.session.policy
+    turn_R = turns(ids_R, [policy.seed, policy.estimator.step, number, 3])
     return list(zip(ids_R, turn_R, strict=True))
 
 
@@ -61,17 +53,18 @@ def decide(training: Training, opened: Opened, inputs: Rows) -> Iterator[tuple[l
 
     Process 0 decides and broadcasts the decision. All processes observe the rewards of all.
     """
-    if training.options.keep_batch:
+    session, accelerator = training.session, training.trainer.accelerator
+    if session.options.keep_batch:
         yield opened.own_ids_R, inputs
         return
-    step, accelerator = opened.step, training.trainer.accelerator
-    own_rows = rows_of_batch(training, inputs) if training.options.bounds.candidates == 1 else {}
+    step = session.step
+    own_rows = rows_of_batch(training, inputs) if session.options.bounds.candidates == 1 else {}
     if opened.first is not None:
         yield opened.first
         if not step.in_rounds():
             return
     for number in itertools.count(0 if opened.first is None else 1):
-        ids_R, step.hinted = decided_by_first(accelerator, lambda: _request(step))
+        ids_R, step.hinted = decided_by_first(accelerator, lambda: (session.request(), step.hinted))
         if not ids_R:
             return
         turn_R = _with_turns(training, ids_R, number)
@@ -108,7 +101,7 @@ def rows_of(training: Training, ids_R: list[tuple[Id, int]], own_rows: dict[Id, 
         own_rows: The rows of each prompt in the batch of all processes, if only these are candidates. A prompt's
             rollouts may move to a process that has none of its rows.
     """
-    if training.options.bounds.candidates == 1:
+    if training.session.options.bounds.candidates == 1:
         return [copied(own_rows[name][turn % len(own_rows[name])]) for name, turn in ids_R]
     return [copied(row) for row in training.prompts.rows_in_turn(ids_R)]
 

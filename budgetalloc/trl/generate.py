@@ -1,7 +1,6 @@
 """One round of TRL's own generation and scoring."""
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -9,8 +8,6 @@ import torch
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError
-from budgetalloc.training.batch import Round
 from budgetalloc.trl.merging import drop_fillers
 from budgetalloc.trl.processes import my_share
 from budgetalloc.trl.standing import standing_in
@@ -19,35 +16,22 @@ from budgetalloc.trl.training import Rows, Training
 GROUP = "budgetalloc_group"  # the column by which reward functions find the rollouts of a prompt: the prompt's id
 
 
-@dataclass(frozen=True, eq=False)
-class Generated:
-    """One round of a step before success is computed: columns as in `Round`."""
+class Scored(NamedTuple):
+    """The rollouts of one round, of all processes and without fillers: arguments of `Session.observe`."""
 
-    ids_R: list[Id]
-    rewards_R: FloatArray
     scores_RF: FloatArray
     lengths_R: IntArray
-    hinted: bool
+    rewards_R: FloatArray
     prompt_lengths_R: IntArray | None
 
-    def with_success(self, success_R: FloatArray) -> Round:
-        """The round, with the success of each rollout."""
-        lengths = self.lengths_R, self.hinted, self.prompt_lengths_R
-        return Round(self.ids_R, self.rewards_R, self.scores_RF, success_R, *lengths)
 
-
-def generate(training: Training, ids_R: list[Id], rows: Rows, hinted: bool) -> tuple[Generated, dict[str, Any]]:
+def generate(training: Training, ids_R: list[Id], rows: Rows) -> tuple[Scored, dict[str, Any]]:
     """One round of TRL's own generation and scoring: the rollouts of all processes, and TRL's batch of this process.
 
     TRL's mean lengths include the fillers; all reward statistics exclude them.
     """
-    trainer, options, wanted = training.trainer, training.options, len(ids_R)
-    if hinted and options.hint is None:
-        raise InputError(
-            f"{training.policy} requests rollouts with a hint: pass AdaptiveGRPOCallback(..., hint=), a function "
-            "from a dataset row to the row with the hint in its prompt."
-        )
-    if hinted and options.hint is not None:
+    trainer, options, wanted = training.trainer, training.session.options, len(ids_R)
+    if training.session.step.hinted and options.hint is not None:
         rows = [options.hint(row) for row in rows]
     mine_R = my_share(ids_R, trainer.accelerator.process_index, trainer.accelerator.num_processes)
     scored: list[tuple[torch.Tensor, torch.Tensor]] = []
@@ -75,17 +59,11 @@ def generate(training: Training, ids_R: list[Id], rows: Rows, hinted: bool) -> t
     drop_fillers(trainer._logs, len(rows) * trainer.accelerator.num_processes - wanted)
     rewards_per_func, lengths = scored[-1]
     prompt_lengths_R = None
-    if training.costs.price is not None:
+    if training.session.costs.price is not None:
         prompt_lengths = trainer.accelerator.gather(output["prompt_mask"].sum(dim=1))
         prompt_lengths_R = prompt_lengths[:wanted].cpu().numpy()
-    made = Generated(
-        ids_R=ids_R,
-        rewards_R=total_rewards(trainer, rewards_per_func),
-        scores_RF=rewards_per_func.cpu().double().numpy(),
-        lengths_R=lengths.cpu().numpy(),
-        hinted=hinted,
-        prompt_lengths_R=prompt_lengths_R,
-    )
+    scores_RF = rewards_per_func.cpu().double().numpy()
+    made = Scored(scores_RF, lengths.cpu().numpy(), total_rewards(trainer, rewards_per_func), prompt_lengths_R)
     return made, output
 
 

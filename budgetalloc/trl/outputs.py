@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.training.batch import Batch, Round
+from budgetalloc.training.batch import Batch
 from budgetalloc.training.keeping import kept
 from budgetalloc.trl.merging import collect, merge, part, take
 from budgetalloc.trl.processes import decided_by_first
@@ -14,18 +14,16 @@ from budgetalloc.trl.training import Training
 
 
 def batch_to_train_on(
-    training: Training, batch: Batch, rounds: list[Round], outputs: list[dict[str, Any]], total: int
+    training: Training, batch: Batch, sizes: list[int], outputs: list[dict[str, Any]], total: int
 ) -> dict[str, Any]:
-    """TRL's batches of the rounds as one of `total` rows in all processes, with the advantages of the true groups."""
-    policy, options, reuse = training.policy, training.options, training.reuse
+    """TRL's batches of the rounds, which have these sizes, as one of `total` rows in all processes, with the advantages
+    of the true groups."""
+    policy, options, reuse = training.session.policy, training.session.options, training.reuse
     trainer, accelerator = training.trainer, training.trainer.accelerator
     pad_token_id = trainer._tokenizer.pad_token_id
     # If rows are reordered, every process builds the whole batch and takes its share at the end.
-    shared = accelerator.num_processes > 1 and (len(rounds) > 1 or len(batch) != total)
-    if shared:
-        output = collect(outputs, [len(each.ids_R) for each in rounds], accelerator, pad_token_id)
-    else:
-        output = merge(outputs, pad_token_id)
+    shared = accelerator.num_processes > 1 and (len(sizes) > 1 or len(batch) != total)
+    output = collect(outputs, sizes, accelerator, pad_token_id) if shared else merge(outputs, pad_token_id)
     # The advantages are those of the rows trained on; beliefs, metrics and ledger see fresh rollouts, once.
     swap = None if reuse is None else reuse.substitute(output, batch)
     trained_R = batch.rewards_R if swap is None else swap.rewards_R

@@ -8,8 +8,6 @@ from typing import Any
 
 from budgetalloc.errors import InputError
 from budgetalloc.training.batch import Batch
-from budgetalloc.training.ending import end_step
-from budgetalloc.training.measure import Measure
 from budgetalloc.training.metrics import share_without_spread
 from budgetalloc.trl.decide import decide, open_next, open_step
 from budgetalloc.trl.generate import generate
@@ -20,49 +18,36 @@ from budgetalloc.trl.training import Rows, Training
 def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Batch]:
     """TRL's batch to train on, in place of `_generate_and_score_completions`: as many rows as `inputs`; and the record
     of the step."""
-    trainer, options, scoring = training.trainer, training.options, training.scoring
+    trainer, session = training.trainer, training.session
     started, generating = time.perf_counter(), 0.0
-    training.costs.begin()
+    session.costs.begin()
     opened = open_step(training, inputs)
-    step = opened.step
-    rounds, outputs = [], []
-    measure: Measure | None = None
+    outputs: list[dict[str, Any]] = []
+    sizes: list[int] = []  # of the rounds
+    total = len(inputs) * trainer.accelerator.num_processes
     for ids_R, rows in decide(training, opened, inputs):
         generation_started = time.perf_counter()
-        made, output = generate(training, ids_R, rows, step.hinted)
+        made, output = generate(training, ids_R, rows)
         generating += time.perf_counter() - generation_started
-        measure = measure or scoring.measure(made.rewards_R, made.scores_RF)
-        scored = made.with_success(measure.success(made.rewards_R, made.scores_RF))
-        step.observe(scored.ids_R, scored.rewards_R, scored.success_R, hinted=scored.hinted)
-        rounds.append(scored)
+        scores_RF, lengths_R, rewards_R, prompts_R = made
+        session.observe(ids_R, scores_RF, lengths_R, rewards_R=rewards_R, prompt_lengths_R=prompts_R)
         outputs.append(output)
-    total, generated = len(inputs) * trainer.accelerator.num_processes, sum(len(each.ids_R) for each in rounds)
-    if measure is None or generated < total:
+        sizes.append(len(ids_R))
+    if (generated := sum(sizes)) < total:
         raise InputError(
-            f"{training.policy} requested {generated} rollouts in one step, and the trainer trains on {total}: request "
+            f"{session.policy} requested {generated} rollouts in one step, and the trainer trains on {total}: request "
             f"at least {total}."
         )
-    batch = Batch.of(rounds, step, measure, scoring.sums, trainer.state.global_step)
-    output = batch_to_train_on(training, batch, rounds, outputs, total)
-    advantages_R = everyones_advantages(trainer, output)
-    metrics = end_step(
-        training.policy,
-        step.end,
-        batch,
-        advantages_R,
-        scoring,
-        written=training.written,
-        hints=options.hint is not None,
-        pool_size=training.pool_size,
-        quotas=training.quotas,
-        costs=training.costs,
-    )
+    step, batch = session.step, session.record(trainer.state.global_step)
+    output = batch_to_train_on(training, batch, sizes, outputs, total)
+    metrics = session.end(everyones_advantages(trainer, output)).metrics
     if training.trackers is not None:
         training.trackers.add(batch)
+    options = session.options
     if trainer.accelerator.is_main_process and options.bounds.candidates == 1 and not options.keep_batch:
         training.watch.look_at_prompts(step.cold_P)
     metrics["seconds"] = time.perf_counter() - started - generating
-    log(training, batch, len(rounds), metrics)
+    log(training, batch, len(outputs), metrics)
     open_next(training, len(inputs))
     return output, batch
 
@@ -74,7 +59,7 @@ def log(training: Training, batch: Batch, rounds: int, metrics: dict[str, float]
     entry is removed, and the share by the true groups is logged as `budgetalloc/frac_reward_zero_std`.
     """
     logged = training.trainer._metrics["train"]
-    if not training.options.keep_batch:
+    if not training.session.options.keep_batch:
         del logged["frac_reward_zero_std"][-rounds:]
         if not logged["frac_reward_zero_std"]:  # TRL divides by the number of entries
             del logged["frac_reward_zero_std"]

@@ -1,18 +1,12 @@
 """The objects that the steps of one training share."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from budgetalloc.beliefs.ids import Id
-from budgetalloc.policies import Policy
-from budgetalloc.policies.quotas import Quotas
-from budgetalloc.training.costs import Costs
-from budgetalloc.training.options import Options
 from budgetalloc.training.prompts import Prompts
-from budgetalloc.training.scoring import Scoring
+from budgetalloc.training.session import Session
 from budgetalloc.training.watch import Watch
-from budgetalloc.training.written import Written
 from budgetalloc.trl.ahead import Ahead, Opened
 from budgetalloc.trl.experimental.reuse import Reuse
 from budgetalloc.trl.trackers import Trackers
@@ -26,34 +20,20 @@ class Training:
 
     Args:
         trainer: The `GRPOTrainer`.
-        policy: Decides and learns.
+        session: Runs the policy through the steps.
         prompts: Names rows.
-        pool: The distinct prompts of the dataset; empty if only the batch's prompts are candidates.
-        pool_size: Number of distinct prompts of the dataset; 0 if its rows cannot be listed.
-        options: How the policy is attached.
-        scoring: Computes success from rewards.
         generate: The trainer's `_generate_and_score_completions` as it was when training began.
-        quotas: Shares of the rollouts by domain, or None.
-        costs: What rollouts cost.
         reuse: Puts stored responses into batches, or None.
-        written: Write each step to disk, in this process.
         trackers: Show the steps, or None.
         watch: Warns of biased advantages.
         ahead: Begins the next step while the trainer computes gradients, or None.
     """
 
     trainer: Any
-    policy: Policy
+    session: Session
     prompts: Prompts
-    pool: Sequence[Id]
-    pool_size: int
-    options: Options
-    scoring: Scoring
     generate: Callable[[Rows], dict[str, Any]]
-    quotas: Quotas | None
-    costs: Costs
     reuse: Reuse | None
-    written: Sequence[Written]
     trackers: Trackers | None
     watch: Watch
     ahead: Ahead[Opened] | None

@@ -1,5 +1,6 @@
 """The trainer mode "budgetalloc_async" of verl: its trainer that generates ahead, with a policy's counts."""
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,8 @@ class AdaptivePPOTrainerColocateAsync(AttachedTrainer, PPOTrainerColocateAsync):
         batch = super()._next_train_batch(num_prompts)
         if not self.options.keep_batch:
             ids = self._names_of(batch)
-            step = self._begin(ids, len(ids) * self._group)
-            counts = dict(zip(step.ids_P, step.request().tolist(), strict=True))
+            self.session.begin(ids, len(ids) * self._group, self._group)
+            counts = Counter(self.session.request())
             # A group is a row's: the first row of a prompt gets all its rollouts. A row without rollouts stays: verl
             # counts groups.
             batch["__rollout_n__"] = torch.as_tensor([counts.pop(name, 0) for name in ids])
@@ -43,6 +44,7 @@ class AdaptivePPOTrainerColocateAsync(AttachedTrainer, PPOTrainerColocateAsync):
         column = transfer.column(batch, [batch.keys[row] for row in row_of.values()], self._name_column)
         name_of = dict(zip(row_of, self.prompts.ids([{self._name_column: value} for value in column]), strict=True))
         ids_R = [name_of[uid] for uid in sessions.uids_R]
-        step = self.policy.begin(dict.fromkeys(ids_R), Budget(len(ids_R), floor=0, min_group=1))  # decides nothing
-        self._observe(batch, sessions, step, ids_R)
-        return self._finish(batch, metrics, sessions, np.arange(len(ids_R)), step)
+        anything = Budget(len(ids_R), floor=0, min_group=1)  # nothing is decided here
+        self.session.begin_among(list(dict.fromkeys(ids_R)), anything, len(ids_R), self._group)
+        self._observe(batch, sessions, ids_R)
+        return self._finish(batch, metrics, sessions, np.arange(len(ids_R)))

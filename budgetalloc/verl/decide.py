@@ -4,22 +4,22 @@ from collections import Counter
 from collections.abc import Sequence
 
 from budgetalloc.beliefs.ids import Id
-from budgetalloc.policies import Step
 from budgetalloc.training.prompts import Prompts, turns
+from budgetalloc.training.session import Session
 
 
 def rows_to_roll_out(
-    step: Step, own_ids: Sequence[Id], prompts: Prompts | None
+    session: Session, own_ids: Sequence[Id], prompts: Prompts | None
 ) -> tuple[list[int], list[Id], list[int]]:
     """The rows from which the step generates, the prompt of each, and its rollouts: rows of one prompt take turns.
 
     Args:
-        step: The policy's step, of which nothing was requested yet.
+        session: Its step has begun, and nothing of it was requested yet.
         own_ids: The prompt of each row of the loader's batch.
         prompts: The dataset whose rows are wanted; None: those of the loader's batch.
     """
-    ids_R = step.ids_P.repeat(step.request())
-    turn_R = turns(ids_R, [step.policy.seed, step.policy.estimator.step, 0, 3])  # as with TRL, in its first round
+    ids_R, policy = session.request(), session.policy
+    turn_R = turns(ids_R, [policy.seed, policy.estimator.step, 0, 3])  # as with TRL, in its first round
     if prompts is not None:
         places_R = prompts.places_in_turn(list(zip(ids_R, turn_R, strict=True)))
     else:

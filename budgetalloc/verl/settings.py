@@ -11,7 +11,7 @@ from budgetalloc.policies import Policy
 from budgetalloc.policies.methods import policy_of, tuples
 from budgetalloc.policies.paced import Paced, plan_of
 from budgetalloc.training.options import PLAIN, Options, other_scale
-from budgetalloc.training.scoring import Scoring
+from budgetalloc.training.session import Session
 
 logger = logging.getLogger(__name__)
 
@@ -26,21 +26,18 @@ class Settings:
     """A policy and how it is attached: the arguments of `budgetalloc.trl.AdaptiveGRPOCallback` that verl can serve.
 
     Args:
-        policy: The allocation policy; with `pacing`, one whose steps have the rollouts of that plan.
-        options: Candidates, bounds, advantages, success.
-        scoring: Computes success from rewards.
+        session: Runs the policy through the steps; with `pacing`, one whose steps have the rollouts of that plan.
         prompt_id: The dataset column that names prompts; None as in `AdaptiveGRPOCallback`.
         ledger: A file to which every rollout is appended, or None.
         allow_dataset_change: Whether a run may resume with another dataset.
 
     >>> settings = Settings.read({"policy": {"name": "knapsack", "seed": 1}, "floor": 0}, deviation=True, penalty=False)
-    >>> settings.policy.seed, settings.options.bounds.floor, settings.options.scale, settings.scoring.names
+    >>> session = settings.session
+    >>> session.policy.seed, session.options.bounds.floor, session.options.scale, session.scoring.names
     (1, 0, 'group', ('reward',))
     """
 
-    policy: Policy
-    options: Options
-    scoring: Scoring
+    session: Session
     prompt_id: str | None
     ledger: str | None
     allow_dataset_change: bool
@@ -84,8 +81,8 @@ class Settings:
         check_type("budgetalloc.prompt_id", given.get("prompt_id"), (str, type(None)), "the name of a column")
         allow = given.get("allow_dataset_change", False)
         check_flag("budgetalloc.allow_dataset_change", allow)
-        scoring = options.scoring(names, weights, quiet=False)
-        return cls(policy, options, scoring, given.get("prompt_id"), given.get("ledger"), allow)
+        session = Session(policy, names, weights, resolved=options)
+        return cls(session, given.get("prompt_id"), given.get("ledger"), allow)
 
 
 def build(policy: Any) -> Policy:

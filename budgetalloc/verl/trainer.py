@@ -3,7 +3,6 @@
 import logging
 import time
 import uuid
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,7 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import UnsupportedError
 from budgetalloc.logs.write import check_ledger
-from budgetalloc.policies import Step
 from budgetalloc.policies.paced import Paced, rollouts_of_steps
-from budgetalloc.training.batch import observed
-from budgetalloc.training.ending import end_step
 from budgetalloc.training.keeping import kept
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.saved import load_beliefs, save_beliefs
@@ -55,7 +51,8 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         deviation, penalty = config.algorithm.get("norm_adv_by_std_in_grpo", True), config.algorithm.use_kl_in_reward
         self.settings = Settings.read(given, deviation=deviation, penalty=penalty, ahead=ahead)
         check_ledger(self.settings.ledger)
-        self.policy, self.options, self.scoring = self.settings.policy, self.settings.options, self.settings.scoring
+        self.session = self.settings.session
+        self.policy, self.options, self.scoring = self.session.policy, self.session.options, self.session.scoring
         check_config(config, self.policy, self.options, need_critic(config), ahead=ahead)
         config.trainer.v1.trainer_mode = self.verl_mode  # which verl compares with its own modes in six places
         super().__init__(config)
@@ -64,7 +61,6 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         self.batch: Any = None
         """The record of the last step, a `Batch`."""
         self._watch = Watch()
-        self._written: list[Any] = []
         self._seconds = 0.0
 
     def _init_dataloader(self) -> None:
@@ -79,36 +75,30 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         self.prompts.check()
         self._name_column = self.prompts.column or self.prompts.text
         pool = self.prompts.pool
-        self._pool: Sequence[Id] = () if self.options.bounds.candidates == 1 else pool
-        self._pool_size = len(pool)
+        self.session.pool = () if self.options.bounds.candidates == 1 else pool
+        self.session.pool_size = len(pool)
         if not self.options.keep_batch:
             check_decisions(self.policy, self.options, pool, self._rollouts, self._group)
             if shared := self.prompts.said_once():
                 logger.warning(shared)
-        self.quotas = self.options.quotas_of(self.prompts, self.policy, self._rollouts, self._group)
-        if self.quotas is not None:
+        quotas = self.session.quotas = self.options.quotas_of(self.prompts, self.policy, self._rollouts, self._group)
+        if quotas is not None:
             for rollouts in rollouts_of_steps(self.policy, self._rollouts):
-                self.quotas.check(self.policy, self.options.bounds, rollouts, self._group)
+                quotas.check(self.policy, self.options.bounds, rollouts, self._group)
 
     # --- a step ------------------------------------------------------------------------------------------------------
-
-    def _begin(self, own_ids: list[Id], rollouts: int) -> Step:
-        """The policy's next step, among the prompts of these rows of the loader, others, or the whole dataset."""
-        return self.options.begin(
-            self.policy, self.quotas, own_ids, self._pool, rollouts, self._group, rails=self.scoring.rails
-        )
 
     def _names_of(self, batch: Any) -> list[Id]:
         """The prompt of each row of the loader's batch."""
         name = self._name_column
         return self.prompts.ids([{name: value} for value in column(batch, name)])
 
-    def _observe(self, batch: Any, sessions: Sessions, step: Step, ids_R: list[Id]) -> None:
+    def _observe(self, batch: Any, sessions: Sessions, ids_R: list[Id]) -> None:
         """Lets the policy's step observe the rollouts that came back, and makes their record."""
-        scores_RF = transfer.scores(batch, sessions, self.scoring.names)
-        self.batch = observed(step, self.scoring, ids_R, scores_RF, sessions.lengths_R, self.global_steps)
+        self.session.observe(ids_R, transfer.scores(batch, sessions, self.scoring.names), sessions.lengths_R)
+        self.batch = self.session.record(self.global_steps)
 
-    def _finish(self, batch: Any, metrics: dict[str, Any], sessions: Sessions, kept_R: IntArray, step: Step) -> Any:
+    def _finish(self, batch: Any, metrics: dict[str, Any], sessions: Sessions, kept_R: IntArray) -> Any:
         """verl's batch with the advantages of `self.batch`, from which the policy learns.
 
         Args:
@@ -116,7 +106,6 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
             metrics: What verl logs.
             sessions: The rollouts of verl's batch.
             kept_R: Their places in `self.batch`.
-            step: The policy's step, with which it learns.
         """
         started = time.perf_counter()
         if self.options.baseline is None:
@@ -124,8 +113,7 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         else:
             advantages_R = self.options.advantages(self.batch).values_R[kept_R]
             batch = transfer.put_advantages(batch, sessions, advantages_R)
-        given = self.policy, step.end, self.batch, advantages_R, self.scoring
-        logged = end_step(*given, written=self._written, pool_size=self._pool_size, quotas=self.quotas)
+        logged = self.session.end(advantages_R).metrics
         logged["seconds"] = self._seconds + time.perf_counter() - started
         metrics.update({f"budgetalloc/{key}": value for key, value in logged.items()})
         return batch
@@ -136,7 +124,7 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         """Opens the ledger at the first step of this run."""
         super().on_train_begin()
         if self.settings.ledger is not None:
-            self._written = [Written(self.settings.ledger, self.global_steps, self.prompts.texts)]
+            self.session.written = [Written(self.settings.ledger, self.global_steps, self.prompts.texts)]
 
     def _save_checkpoint(self) -> None:
         """Writes the beliefs first: verl marks a checkpoint as complete at the end of its own method."""
@@ -180,7 +168,6 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
-        self._step: Any = None  # the policy's step under way
         self._kept_R = np.zeros(0, dtype=np.int64)  # its rollouts that are trained on
         self._id_of: dict[str, Id] = {}  # the prompt of each of its groups, by verl's uid
 
@@ -192,13 +179,13 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
             batch = super()._next_train_batch(num_prompts)
             ids = self._names_of(batch)
         rollouts = self.policy.rollouts(self._rollouts) if isinstance(self.policy, Paced) else self._rollouts
-        self._step = step = self._begin(ids, rollouts)
+        self.session.begin(ids, rollouts, self._group)
         if not self.options.keep_batch:
-            rows, ids, counts = rows_to_roll_out(step, ids, None if candidates == 1 else self.prompts)
+            rows, ids, counts = rows_to_roll_out(self.session, ids, None if candidates == 1 else self.prompts)
             batch = tensordict_utils.index_select_tensor_dict(batch, rows) if candidates == 1 else self._batch_of(rows)
             batch["__rollout_n__"] = torch.as_tensor(counts)
             if candidates == 1:
-                self._watch.look_at_prompts(step.cold_P)
+                self._watch.look_at_prompts(self.session.step.cold_P)
         self._id_of = dict(zip(column(batch, "uid"), ids, strict=True))
         self._seconds = time.perf_counter() - started
         return batch
@@ -234,12 +221,12 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
         else:
             sessions = self._observed(batch)
             self._kept_R = np.arange(len(self.batch))
-        return self._finish(batch, metrics, sessions, self._kept_R, self._step)
+        return self._finish(batch, metrics, sessions, self._kept_R)
 
     def _observed(self, batch: Any) -> Sessions:
         """The rollouts that came back, which the policy's step has observed."""
         sessions = self._sessions(batch)
-        self._observe(batch, sessions, self._step, [self._id_of[uid] for uid in sessions.uids_R])
+        self._observe(batch, sessions, [self._id_of[uid] for uid in sessions.uids_R])
         return sessions
 
     def _sessions(self, batch: Any) -> Sessions:

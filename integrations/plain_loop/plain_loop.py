@@ -1,6 +1,6 @@
 """GRPO with transformers alone: the pattern for a trainer that is not in the table of integrations/README.md.
 
-What budgetalloc needs are the lines with `attached`. The rest is any trainer.
+What budgetalloc needs are the lines with `session`. The rest is any trainer.
 """
 
 from collections import Counter
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from budgetalloc.training.attached import Attached
+from budgetalloc.training.session import Session
 
 Row = tuple[list[int], list[int]]  # the tokens of a prompt, and of its completion
 
@@ -21,7 +21,7 @@ def train(
     tokenizer: Any,
     texts: dict[str, str],
     reward: Callable[[str, str], float],
-    attached: Attached,
+    session: Session,
     steps: int,
     *,
     prompts: int = 32,
@@ -34,23 +34,24 @@ def train(
     Args:
         texts: Each prompt by an id that stays the same from run to run.
         reward: Of the id of a prompt and the text of a completion.
-        attached: The policy: `Attached(budgetalloc.adaptive(), ["reward"], "group")`.
+        session: Of the policy: `Session(budgetalloc.adaptive(), ["reward"], pool=list(texts), trainer_scale="group")`.
         prompts, group: Of a trainer without a policy: a step has prompts * group rollouts.
         sampling: For `model.generate`, such as max_new_tokens=256.
     """
-    policy, optimizer, pool = attached.policy, torch.optim.AdamW(model.parameters(), learning_rate), list(texts)
+    policy, optimizer = session.policy, torch.optim.AdamW(model.parameters(), learning_rate)
     for _ in range(steps):
-        number = policy.estimator.step  # goes on after attached.load
-        own_ids = np.random.default_rng([policy.seed, number]).choice(pool, prompts, replace=False).tolist()
-        counts, ids_R, rows, rewards_R = attached.begin(own_ids, pool, prompts * group, group), [], [], []
-        while counts:  # once, or in rounds that use the rewards of the rounds before
-            ids_K = [name for name, count in counts.items() for _ in range(count)]
+        number = policy.estimator.step  # goes on after session.load
+        own_ids = np.random.default_rng([policy.seed, number]).choice(list(texts), prompts, replace=False).tolist()
+        session.begin(own_ids, prompts * group, group)
+        ids_R, rows, rewards_R = [], [], []
+        while ids_K := session.request():  # once, or in rounds that use the rewards of the rounds before
             rows_K = sample(model, tokenizer, [texts[name] for name in ids_K], **sampling)
             answers_K = tokenizer.batch_decode([written for _, written in rows_K], skip_special_tokens=True)
             rewards_K = [reward(name, answer) for name, answer in zip(ids_K, answers_K, strict=True)]
-            counts = attached.observe(ids_K, rewards_K, [len(written) for _, written in rows_K])
+            session.observe(ids_K, rewards_K, [len(written) for _, written in rows_K])
             ids_R, rows, rewards_R = ids_R + ids_K, rows + rows_K, rewards_R + rewards_K
-        advantages_R, kept_R = attached.end()  # here the policy learns
+        ended = session.end()  # here the policy learns
+        advantages_R, kept_R = ended.advantages_R, ended.kept_R
         tokens = sum(len(rows[at][1]) for at in kept_R)
         for at_K in np.array_split(kept_R, -(-len(kept_R) // 16)):  # rows that fit into the memory together
             logp_K = log_probability(model, [rows[at] for at in at_K])

@@ -1,6 +1,7 @@
 """A policy decides how many rollouts each prompt of a tinker-cookbook `RLDataset` gets."""
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from tinker_cookbook.rl import train
 from tinker_cookbook.rl.types import EnvGroupBuilder, RLDataset, Trajectory
 
 import budgetalloc as ba
-from budgetalloc.training.attached import Attached
+from budgetalloc.training.session import Session
 
 
 @dataclasses.dataclass(eq=False)
@@ -32,8 +33,8 @@ class AdaptiveDataset(RLDataset):
     def __post_init__(self) -> None:
         self.pool, self.open = dict[str, EnvGroupBuilder](), 0
         names = ["reward", "success"] if self.success else ["reward"]
-        self.attached = Attached(self.policy, names, at_once=True, success=names[-1])
-        if not self.attached.of_groups:
+        self.session = Session(self.policy, names, at_once=True, success=names[-1])
+        if not self.session.options.of_groups:
             train.compute_advantages = self.compute_advantages
 
     def __len__(self) -> int:
@@ -43,13 +44,15 @@ class AdaptiveDataset(RLDataset):
         if self.open:
             raise ba.UnsupportedError(f"{self.open} groups of the last batch have no rewards: leave out async_config.")
         if index and not self.policy.estimator.step:  # a resumed run
-            self.attached.load(self.file(index))
+            self.session.load(self.file(index))
         batch = {self.name(builder): builder for builder in self.dataset.get_batch(index)}
-        if self.attached.options.bounds.candidates != 1 and not self.pool:
+        if self.session.options.bounds.candidates != 1 and not self.pool:
             every = (builder for at in range(len(self)) for builder in self.dataset.get_batch(at))
             self.pool = {self.name(builder): builder for builder in every}
+            self.session.pool = ba.Pool(self.pool)
         builders, self.index, self.rows = self.pool | batch, index, []
-        counts = self.attached.begin(list(batch), list(self.pool), self.rollouts, self.rollouts // len(batch))
+        self.session.begin(list(batch), self.rollouts, self.rollouts // len(batch))
+        counts = Counter(self.session.request())
         self.open = len(counts)
         return [_Counted(self.resize(builders[name], count), name, self) for name, count in counts.items()]
 
@@ -59,10 +62,10 @@ class AdaptiveDataset(RLDataset):
         if not self.open:
             rewards = [(total, self.success(each)) if self.success else (total,) for _, each, total in self.rows]
             lengths = [sum(len(part.ac.tokens) for part in each.transitions) for _, each, _ in self.rows]
-            self.attached.observe([name for name, _, _ in self.rows], rewards, lengths)
-            advantages_R, _ = self.attached.end()
+            self.session.observe([name for name, _, _ in self.rows], rewards, lengths)
+            advantages_R = self.session.end().advantages_R
             self.advantages = {id(row[1]): float(a) for row, a in zip(self.rows, advantages_R, strict=True)}
-            self.attached.save(self.file(self.index + 1))
+            self.session.save(self.file(self.index + 1))
 
     def compute_advantages(self, groups: Any) -> list[torch.Tensor]:
         return [torch.tensor([self.advantages[id(each)] for each in group.trajectories_G]) for group in groups]

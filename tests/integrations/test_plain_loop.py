@@ -10,7 +10,7 @@ from plain_loop import log_probability, sample, train
 
 import budgetalloc as ba
 from budgetalloc import policies
-from budgetalloc.training.attached import Attached
+from budgetalloc.training.session import Session
 
 pytestmark = pytest.mark.slow
 
@@ -25,13 +25,13 @@ SETTINGS = {"prompts": 8, "group": 4, "max_new_tokens": 3, "pad_token_id": 11}
 
 
 def attach(policy, **options):
-    return Attached(policy, ["reward"], "group", **options)
+    return Session(policy, ["reward"], pool=list(TEXTS), trainer_scale="group", **options)
 
 
-def trained(attached, steps=2):
+def trained(session, steps=2):
     torch.manual_seed(0)
     model = fresh_model()
-    given = model, make_tokenizer(), TEXTS, low_digit, attached, steps
+    given = model, make_tokenizer(), TEXTS, low_digit, session, steps
     return model, list(train(*given, learning_rate=1e-2, **SETTINGS))
 
 

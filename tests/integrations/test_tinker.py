@@ -182,7 +182,7 @@ def test_a_policy_with_a_baseline_of_its_own_gives_the_cores_advantages(run, mon
     fresh.load_state_dict(ba.load_state(dataset.file(2))[0])  # beliefs before the last batch
     ids_R = [row[0] for row in dataset.rows]
     rewards_R = [row[2] for row in dataset.rows]
-    step = fresh.begin([f"q{at}" for at in range(8)], dataset.attached.options.bounds.budget(16, 8, 4))
+    step = fresh.begin([f"q{at}" for at in range(8)], dataset.session.options.bounds.budget(16, 8, 4))
     belief_R = step.baseline_belief(ids_R, rewards_R)
     expected_R = batch_advantages(rewards_R, ids_R, "posterior", "batch", belief_R=belief_R)
     expected = {id(row[1]): a for row, a in zip(dataset.rows, expected_R, strict=True)}

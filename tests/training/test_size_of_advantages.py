@@ -1,6 +1,6 @@
 """The contract of advantages: their size is that of GRPO in groups of 8 on the same prompts, whatever the rewards are.
 
-A policy is driven as trainers drive it, through `Options`, `Scoring`, `Batch` and `end_step`. GRPO's advantages are
+A policy is driven as trainers drive it, through a `Session`. GRPO's advantages are
 those of 8 fresh rollouts of the prompt of each rollout.
 """
 
@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 import budgetalloc as ba
 from budgetalloc import policies
 from budgetalloc.policies.advantages import group_advantages
-from budgetalloc.training.batch import observed
-from budgetalloc.training.ending import end_step
 from budgetalloc.training.options import Options
+from budgetalloc.training.session import Session
 
 PROMPTS, ROLLOUTS, STEPS = 200, 64, 60
 
@@ -40,18 +39,16 @@ def run(draw, names=("reward",), weights=(1.0,), *, policy=None, seed=0, disturb
     """Trains on rewards `draw(prompts, rng)` of shape (R, F), which `disturb(step, scores)` may change."""
     rng, policy = np.random.default_rng(seed), policy or ba.adaptive(seed=seed)
     options = Options.resolve(policy.needs, "group", {} if success is None else {"success": success})
-    scoring = options.scoring(names, weights, quiet=True)
+    session = Session(policy, names, weights, pool=range(PROMPTS), resolved=options, quiet=True)
     pool, squares, largest = list(range(PROMPTS)), [], [0.0, 0.0]
     for at in range(steps):
-        step = options.begin(policy, None, pool[:8], pool, ROLLOUTS, 8)
-        counts_P = step.request()
-        ids_R = [step.ids_P[k] for k in np.repeat(np.arange(len(step.ids_P)), counts_P).tolist()]
+        session.begin(pool[:8], ROLLOUTS, 8)
+        ids_R = session.request()
         scores_RF = draw(np.array(ids_R), rng)
         if disturb is not None:
             scores_RF = disturb(at, scores_RF)
-        batch = observed(step, scoring, ids_R, scores_RF, np.ones(len(ids_R), dtype=np.int64), at)
-        advantages_R = options.advantages(batch).values_R
-        end_step(policy, step.end, batch, advantages_R, scoring)
+        session.observe(ids_R, scores_RF, np.ones(len(ids_R)))
+        advantages_R = session.end().advantages_R
         eight = np.nansum(draw(np.repeat(ids_R, 8), rng) * np.array(weights), axis=1)
         grpo_R = group_advantages(eight, np.repeat(np.arange(len(ids_R)), 8))
         squares.append((np.mean(advantages_R**2), np.mean(grpo_R**2)))
@@ -169,15 +166,10 @@ def test_no_published_baseline_has_an_advantage_out_of_range(policy):
 
     opened = policy(seed=0)
     options = Options.resolve(opened.needs, "group", {"scale": "group"})
-    scoring, rng = options.scoring(*TWO.values(), quiet=True), np.random.default_rng(0)
+    session = Session(opened, *TWO.values(), pool=range(PROMPTS), resolved=options, quiet=True)
+    rng = np.random.default_rng(0)
     for at in range(31):
-        step = options.begin(opened, None, list(range(8)), list(range(PROMPTS)), ROLLOUTS, 8)
-        seen = []
-        while (counts_P := step.request()).any():
-            seen += [step.ids_P[k] for k in np.repeat(np.arange(len(step.ids_P)), counts_P).tolist()]
-            ids_R = seen[-int(counts_P.sum()) :]
-            scores_RF = disturb(at, two(0.5, 1.0)(np.array(ids_R), rng))
-            batch = observed(step, scoring, ids_R, scores_RF, np.ones(len(ids_R), dtype=np.int64), at)
-        advantages_R = options.advantages(batch).values_R
-        assert np.abs(advantages_R).max() <= 5.0
-        end_step(opened, step.end, batch, advantages_R, scoring)
+        session.begin(list(range(8)), ROLLOUTS, 8)
+        while ids_R := session.request():
+            session.observe(ids_R, disturb(at, two(0.5, 1.0)(np.array(ids_R), rng)), np.ones(len(ids_R)))
+        assert np.abs(session.end().advantages_R).max() <= 5.0

@@ -211,9 +211,9 @@ def recipe():
     with initialize_config_dir(str(HERE.parents[1] / "integrations" / "verl"), version_base=None):
         config = compose("gsm8k")
     settings = Settings.read(OmegaConf.to_container(config.budgetalloc), deviation=True, penalty=False)
-    check_config(config, settings.policy, settings.options, need_critic(config))
+    check_config(config, settings.session.policy, settings.session.options, need_critic(config))
     rollouts = config.data.train_batch_size * config.actor_rollout_ref.rollout.n
-    return {"mode": config.trainer.v1.trainer_mode, "policy": settings.policy.name, "rollouts": rollouts}
+    return {"mode": config.trainer.v1.trainer_mode, "policy": settings.session.policy.name, "rollouts": rollouts}
 
 
 def listen(trainer, logged):

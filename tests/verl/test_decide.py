@@ -28,9 +28,9 @@ PROMPTS = Prompts(Rows(ROWS), "name")
 def decided(candidates, own_ids=("p_0", "p_1", "p_0"), rollouts=12):
     given = {"policy": "thompson", "candidates": candidates, "floor": 2}
     settings = Settings.read(given, deviation=True, penalty=False)
-    options: Options = settings.options
+    options: Options = settings.session.options
     pool = () if candidates == 1 else PROMPTS.pool
-    step = options.begin(settings.policy, None, own_ids, pool, rollouts, 4)
+    step = options.begin(settings.session.policy, None, own_ids, pool, rollouts, 4)
     return step, rows_to_roll_out(step, own_ids, None if candidates == 1 else PROMPTS)
 
 
@@ -54,8 +54,8 @@ def test_counts_sum_to_the_budget_and_rows_of_a_prompt_take_turns(candidates, pr
 
 def test_prompts_without_rollouts_are_left_out():
     settings = Settings.read({"policy": "adaptive"}, deviation=True, penalty=False)
-    assert settings.options.bounds.candidates == "all"
-    step = settings.options.begin(settings.policy, None, [], PROMPTS.pool, 3, 4)
+    assert settings.session.options.bounds.candidates == "all"
+    step = settings.session.options.begin(settings.session.policy, None, [], PROMPTS.pool, 3, 4)
     rows, ids, counts = rows_to_roll_out(step, [], PROMPTS)
     assert sum(counts) == 3
     assert all(counts)
@@ -68,8 +68,8 @@ def test_quotas_are_kept_whatever_the_batch_holds(candidates):
     shares = {"math": [0.5, 0.75], "code": [0.0, 0.25]}  # lists, as a configuration has them
     given = {"policy": "thompson", "candidates": candidates, "domain": "subject", "quotas": shares}
     settings = Settings.read(given, deviation=True, penalty=False)
-    quotas = settings.options.quotas_of(PROMPTS, settings.policy, 12, 6)
-    step = settings.options.begin(settings.policy, quotas, ["p_1", "p_2"], PROMPTS.pool, 12, 6)
+    quotas = settings.session.options.quotas_of(PROMPTS, settings.session.policy, 12, 6)
+    step = settings.session.options.begin(settings.session.policy, quotas, ["p_1", "p_2"], PROMPTS.pool, 12, 6)
     counts_P = dict(zip(step.ids_P, step.request().tolist(), strict=True))
     assert sum(counts_P.values()) == 12
     assert 6 <= counts_P["p_0"] <= 9

@@ -13,9 +13,9 @@ def read(deviation=True, penalty=False, **given):
 
 def test_an_empty_node_is_the_default_policy():
     settings = read()
-    assert settings.policy.name == ba.adaptive().name
-    assert settings.options.bounds.candidates == "all"
-    assert settings.options.baseline == "posterior"
+    assert settings.session.policy.name == ba.adaptive().name
+    assert settings.session.options.bounds.candidates == "all"
+    assert settings.session.options.baseline == "posterior"
     assert (settings.prompt_id, settings.ledger, settings.allow_dataset_change) == (None, None, False)
 
 

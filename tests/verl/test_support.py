@@ -26,7 +26,7 @@ def config(estimator="grpo", filtering=False, refill=False, skip=False, penalty=
 
 def check(policy, critic=False, given=None, **config_of):
     settings = Settings.read({"policy": policy} | (given or {}), deviation=True, penalty=False)
-    check_config(config(**config_of), settings.policy, settings.options, critic)
+    check_config(config(**config_of), settings.session.policy, settings.session.options, critic)
 
 
 @pytest.mark.parametrize("name", ["uniform", "adaptive", "thompson", "knapsack", "spo", "pods"])
@@ -63,8 +63,9 @@ def test_generating_ahead_choices_that_need_the_whole_step_are_refused():
         ({"policy": "adaptive"} | quotas, r"quotas in an asynchronous trainer.*Use trainer_mode=budgetalloc\."),
     ]:
         settings = Settings.read(given, deviation=True, penalty=False, ahead=True)
+        policy, options = settings.session.policy, settings.session.options
         with pytest.raises(ba.UnsupportedError, match=f"trainer_mode=budgetalloc_async does not work with .*{message}"):
-            check_config(config(mode="budgetalloc_async"), settings.policy, settings.options, False, ahead=True)
+            check_config(config(mode="budgetalloc_async"), policy, options, False, ahead=True)
 
 
 PACING = {"name": "phases", "rollouts": 96, "steps": 2, "quantum": 8, "parts": [[1, 1.0], [1, 2.0]]}
@@ -78,12 +79,12 @@ def test_pacing_is_refused_where_counts_are_not_decided_once_a_step():
     ]:
         settings = Settings.read(given | {"pacing": PACING}, deviation=True, penalty=False, ahead=ahead)
         with pytest.raises(ba.UnsupportedError, match=message):
-            check_config(config(), settings.policy, settings.options, False, ahead=ahead)
+            check_config(config(), settings.session.policy, settings.session.options, False, ahead=ahead)
     check("adaptive", given={"pacing": PACING})
 
 
 def test_a_plan_that_no_later_step_could_spend_is_refused_at_once():
-    paced = Settings.read({"policy": "knapsack", "pacing": PACING}, deviation=True, penalty=False).policy
+    paced = Settings.read({"policy": "knapsack", "pacing": PACING}, deviation=True, penalty=False).session.policy
     decisions(paced, ids=16, cap=8, candidates="all")
     with pytest.raises(ba.BudgetError, match="64"):
         decisions(paced, ids=16, cap=3, candidates="all")
@@ -91,14 +92,14 @@ def test_a_plan_that_no_later_step_could_spend_is_refused_at_once():
 
 def test_a_policy_that_generates_more_must_choose():
     policy = ba.Policy("more", ba.thompson().decide, ba.BetaEstimator(), needs=ba.Needs(generate=2))
-    options = Settings.read({}, deviation=True, penalty=False).options
+    options = Settings.read({}, deviation=True, penalty=False).session.options
     with pytest.raises(ba.InputError, match="has no keep= that chooses among them"):
         check_config(config(), policy, replace(options, generate=2), False)
 
 
 def decisions(policy, ids=32, rollouts=32, group=4, **given):
     settings = Settings.read({"policy": "uniform"} | given, deviation=True, penalty=False)
-    check_decisions(policy, settings.options, list(range(ids)), rollouts, group)
+    check_decisions(policy, settings.session.options, list(range(ids)), rollouts, group)
 
 
 def test_policies_in_rounds_are_refused():

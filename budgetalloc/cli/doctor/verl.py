@@ -89,11 +89,12 @@ def examine_verl(file: str, given: Mapping[str, Any]) -> Diagnosis:
     deviation, penalty = config.algorithm.norm_adv_by_std_in_grpo, bool(config.algorithm.use_kl_in_reward)
     try:
         settings = Settings.read(config.get("budgetalloc") or {}, deviation=deviation, penalty=penalty, ahead=ahead)
-        said.facts.append(("policy", f"{settings.policy}, candidates={settings.options.bounds.candidates!r}"))
+        policy, options = settings.session.policy, settings.session.options
+        said.facts.append(("policy", f"{policy}, candidates={options.bounds.candidates!r}"))
         critic = estimator == "gae" if config.critic.enable is None else bool(config.critic.enable)
-        check_config(config, settings.policy, settings.options, critic, ahead=ahead)
+        check_config(config, policy, options, critic, ahead=ahead)
         if isinstance(prompts, int) and isinstance(group, int):
-            settings.options.bounds.budget(settings.options.generate * prompts * group, 1, group)
+            options.bounds.budget(options.generate * prompts * group, 1, group)
     except BudgetallocError as error:
         said.refused.append(str(error))
     return said

@@ -5,26 +5,22 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from budgetalloc.beliefs.ids import Id
-from budgetalloc.errors import InputError, UnsupportedError, check_integer
+from budgetalloc.errors import InputError, check_integer
 from budgetalloc.logs.write import check_ledger
-from budgetalloc.policies import Step
-from budgetalloc.policies.adaptive import uniform_groups
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.methods import PolicyLike, policy_of
 from budgetalloc.policies.quotas import Shares
-from budgetalloc.training.batch import Batch, Round
-from budgetalloc.training.costs import Cost, Costs
-from budgetalloc.training.ending import end_step
+from budgetalloc.training.costs import Cost
 from budgetalloc.training.keeping import kept
-from budgetalloc.training.measure import Measure
 from budgetalloc.training.options import Options
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.saved import load_beliefs, save_beliefs
+from budgetalloc.training.session import Session
 from budgetalloc.training.success import Success
 from budgetalloc.training.written import Written
 from budgetalloc.trl.checkpoints import restoring_with, saving_with, step_of
@@ -113,8 +109,8 @@ class AdaptiveRolloutWorker:
         self.options = Options.resolve(self.policy.needs, "group", given)
         check_policy(self.policy, self.options)
         names = names_of(self.reward_funcs)
-        self.scoring = self.options.scoring(names, [1.0] * len(names), quiet=False)
-        self.costs = Costs.of(self.options.cost, self.policy)
+        self.session = Session(self.policy, names, [1.0] * len(names), resolved=self.options)
+        self.scoring, self.costs = self.session.scoring, self.session.costs
         self.rollouts_per_step, self.ahead, self.prompt_id = rollouts_per_step, ahead, prompt_id
         self.ledger_path, self.allow_dataset_change = ledger, allow_dataset_change
         self.rollout_buffer: queue.Queue[Any] = queue.Queue()
@@ -145,8 +141,8 @@ class AdaptiveRolloutWorker:
         self._model = trainer.model.config._name_or_path  # as in TRL; the server knows it by this name
         self._batch = args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size
         self._ahead = max(0, args.max_staleness - 1) * self._batch if self.ahead is None else self.ahead
-        self._pool = self.prompts.pool
-        self.quotas = self.options.quotas_of(self.prompts, self.policy, self._rows(), args.num_generations)
+        self.session.pool, self.session.pool_size = self.prompts.pool, len(self.prompts.pool)
+        self.session.quotas = self.options.quotas_of(self.prompts, self.policy, self._rows(), args.num_generations)
         self._begin(self._rows())  # raises where the budget cannot be spent
         main = trainer.accelerator.is_main_process
         trainer._save_checkpoint = saving_with(trainer, self._save, lambda: main)
@@ -159,7 +155,7 @@ class AdaptiveRolloutWorker:
         if self.trainer is None:
             raise InputError("The worker is attached to no trainer: call worker.attach(trainer) before train().")
         step, texts_of = self.policy.estimator.step, self.prompts.texts
-        self._written = [] if self.ledger_path is None else [Written(self.ledger_path, step, texts_of)]
+        self.session.written = [] if self.ledger_path is None else [Written(self.ledger_path, step, texts_of)]
         self._stopping.clear()
         server = Server(self.trainer.args, self._model, self._stopping)
         self._sampler = CompletionSampler(self.trainer, self.prompts, self.reward_funcs, server, self._hear)
@@ -212,33 +208,28 @@ class AdaptiveRolloutWorker:
         """
         rows, key = self._rows(), [self.trainer.args.seed, self.policy.estimator.step]
         self.costs.begin()
-        step = self._begin(rows)
-        rounds: list[Round] = []
-        measure: Measure | None = None
+        self._begin(rows)
+        session, rounds = self.session, 0
         completions: list[SampledCompletion] = []
         versions: dict[Id, int] = {}  # the version of a group is the oldest of its rounds
-        for ids_R in self._requests(step):
+        while ids_R := session.request():
             versions = dict.fromkeys(ids_R, self._version) | versions
             self.costs.clock.go()
-            sampled = self._sampler.sample(ids_R, [*key, len(rounds)])
+            sampled = self._sampler.sample(ids_R, [*key, rounds])
             self.costs.clock.stop()  # what follows is not the server's time
             scores_RF = self._sampler.score(sampled)
-            rewards_R, (lengths_R, prompt_lengths_R) = total(scores_RF), lengths(sampled)
-            measure = measure or self.scoring.measure(rewards_R, scores_RF)
-            success_R = measure.success(rewards_R, scores_RF)
-            rounds.append(Round(ids_R, rewards_R, scores_RF, success_R, lengths_R, False, prompt_lengths_R))
-            step.observe(ids_R, rewards_R, success_R)
+            lengths_R, prompts_R = lengths(sampled)
+            session.observe(ids_R, scores_RF, lengths_R, rewards_R=total(scores_RF), prompt_lengths_R=prompts_R)
             completions += sampled
-        if measure is None:
+            rounds += 1
+        if not completions:
             raise InputError(f"{self.policy} requested no rollouts: a step must spend its budget.")
-        batch = Batch.of(rounds, step, measure, self.scoring.sums, self.policy.estimator.step)
+        batch = session.record()
         advantages_R = self.options.advantages(batch).values_R
         kept_R, names = kept(self.policy, batch, rows).tolist(), self._sampler.names
         samples = list(samples_of(batch, kept_R, completions, advantages_R, versions, self._groups, names))
         with self._learning:  # before the trainer can train on the rollouts, and save
-            written, size, quotas = self._written, len(self._pool), self.quotas
-            given = self.policy, step.end, batch, advantages_R, self.scoring
-            metrics = end_step(*given, written=written, pool_size=size, quotas=quotas, costs=self.costs)
+            metrics = session.end(advantages_R).metrics
             self._spent += rows
         metrics = {f"budgetalloc/{key}": value for key, value in metrics.items()}
         self.metrics_queue.put(metrics | {"completions/mean_length": (int(batch.lengths_R.sum()), len(batch))})
@@ -253,31 +244,18 @@ class AdaptiveRolloutWorker:
             rows = check_integer("rollouts_per_step(step, spent)", rows(self.policy.estimator.step, self._spent), 1)
         return rows or self._batch
 
-    def _begin(self, rows: int) -> Step:
-        """The policy's next step, whose candidates are all prompts or the next ones of a shuffled order."""
+    def _begin(self, rows: int) -> None:
+        """Begins the policy's next step, whose candidates are all prompts or the next ones of a shuffled order."""
         size, bounds = self.trainer.args.num_generations, self.options.bounds
         if bounds.candidates == "all":
-            return self.options.begin(
-                self.policy, self.quotas, (), self._pool, rows, size, self.costs.of_step, self.scoring.rails
-            )
+            self.session.begin((), rows, size)
+            return
         width = bounds.candidates * max(1, rows // size)
         paced = callable(self.rollouts_per_step)
         start = bounds.candidates * (self._spent // size) if paced else self.policy.estimator.step * width
-        ids_P = going_round(self._pool, start, width, self.policy.seed)
-        if self.scoring.rails is not None and self.scoring.rails.fallen:
-            return self.policy.begin(ids_P, bounds.budget(rows, len(ids_P), size), decide=uniform_groups(size))
-        budget = bounds.budget(self.options.generate * rows, len(ids_P), size)
-        return self.policy.begin(ids_P, budget, self.costs.of_step)
-
-    def _requests(self, step: Step) -> Iterator[list[Id]]:
-        """The prompt of each rollout that the policy wants next."""
-        while (counts_P := step.request()).any():
-            if step.hinted:
-                raise UnsupportedError(
-                    f"{self.policy} requests rollouts with a hint, which AdaptiveRolloutWorker does not support: use "
-                    "GRPOTrainer."
-                )
-            yield step.ids_P.repeat(counts_P)
+        ids_P = going_round(self.session.pool, start, width, self.policy.seed)
+        generated = rows if self.session.fallen else self.options.generate * rows
+        self.session.begin_among(ids_P, bounds.budget(generated, len(ids_P), size), rows, size)
 
     # --- checkpoints ------------------------------------------------------------------------------------------------
 

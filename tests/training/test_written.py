@@ -1,12 +1,10 @@
-"""A step ends in one order, whatever the trainer: written, then learned."""
+"""What a step leaves on disk."""
 
 import numpy as np
-import pytest
 
 import budgetalloc as ba
 from budgetalloc.logs.progress import read_progress
 from budgetalloc.training.batch import Batch, Round
-from budgetalloc.training.ending import end_step
 from budgetalloc.training.scoring import Scoring
 from budgetalloc.training.written import Written
 
@@ -23,30 +21,6 @@ def opened():
     step.observe(["a", "b", "a"], REWARDS_R, success_R)
     made = Round(["a", "b", "a"], REWARDS_R, scores_RF, success_R, np.array([5, 6, 7]))
     return policy, scoring, step, Batch.of([made], step, measure, scoring.sums, trainer_step=3)
-
-
-def test_the_policy_and_the_range_learn_from_a_step():
-    policy, scoring, step, batch = opened()
-    metrics = end_step(policy, step.end, batch, np.array([1.0, -1.0, 0.0]), scoring, pool_size=4)
-    assert policy.estimator.step == 1
-    assert policy.belief(["b"]).mean > 0.5
-    assert scoring.range.range == (-6.5, 9.5)  # of three rewards, with a margin
-    assert metrics["pool_met"] == 0.0  # of the prompts, before the step
-    assert metrics["advantage/frac_nonzero"] == pytest.approx(2 / 3)
-    assert "hinted" not in metrics
-
-
-def test_a_step_that_cannot_be_written_is_not_learned():
-    policy, scoring, step, batch = opened()
-    before = policy.state_dict(), scoring.state_dict()
-
-    def full_disk(_):
-        raise OSError("No space left on device")
-
-    with pytest.raises(OSError, match="No space left"):
-        end_step(policy, step.end, batch, np.zeros(3), scoring, written=[full_disk])
-    assert scoring.state_dict() == before[1]
-    assert policy.state_dict()["step"] == before[0]["step"] == 0
 
 
 def test_written_is_each_rollout_the_text_of_each_prompt_once_and_the_time(tmp_path):

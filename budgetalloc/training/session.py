@@ -1,0 +1,299 @@
+"""A policy in a training run, step by step: begin, request, observe, end."""
+
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.pool import Pool
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.beliefs.state import load_state, save_state
+from budgetalloc.budget import Budget, IntArray
+from budgetalloc.errors import InputError, UnsupportedError, check_array, nearest
+from budgetalloc.logs.write import check_ledger
+from budgetalloc.policies import Policy, Step
+from budgetalloc.policies.adaptive import uniform_groups
+from budgetalloc.policies.methods import PolicyLike, policy_of
+from budgetalloc.policies.quotas import Quotas
+from budgetalloc.training.batch import Batch, Ended, Round
+from budgetalloc.training.costs import Costs
+from budgetalloc.training.keeping import kept
+from budgetalloc.training.measure import Measure
+from budgetalloc.training.metrics import describe, of_advantages
+from budgetalloc.training.options import PLAIN, Options
+from budgetalloc.training.written import Written
+
+
+class Session:
+    """Runs a policy through the steps of a training: `begin`, then `request` and `observe` until nothing is requested,
+    then `end`, from which the policy learns.
+
+    All trainers that budgetalloc serves go through a session, and so may a loop of yours. Calls in the wrong order and
+    rollouts that were not requested raise an error at that call; the step can go on. A session belongs to the process
+    that made it, and to one thread at a time: a fork, and a second thread that calls meanwhile, get an error.
+
+    Args:
+        policy: The policy, the name of a method, or a function that builds a policy. Its beliefs change with each step.
+        rewards: The names of a rollout's rewards.
+        weights: The weight of each in the total reward, which the trainer maximises; by default that of the first is 1
+            and the others are 0.
+        pool: The distinct prompts of the dataset, for a policy that chooses among them.
+        ledger: A file to which each step is appended.
+        texts: The prompts by their ids, for the file of texts next to the ledger.
+        at_once: Whether the loop generates a step's rollouts at once and trains on all of them. Policies that decide in
+            rounds, or generate more than they train on, are then refused.
+        trainer_scale: The trainer's own scale of advantages, as in `budgetalloc.group_advantages`, for a policy that
+            asks for none.
+        quiet: Whether to suppress log messages.
+        resolved: Options that are resolved already, instead of `trainer_scale` and `options`.
+        options: Arguments of `budgetalloc.trl.AdaptiveGRPOCallback` by their names: candidates, floor, cap, min_group,
+            quantum, baseline, scale, weight, success (which may name one of `rewards`), reward_range, fallback.
+
+    Raises:
+        InputError: an unknown option, or one out of range.
+
+    >>> import budgetalloc as ba
+    >>> session = Session(ba.uniform(), ["reward"])
+    >>> session.begin(["a", "b"], rollouts=4, group=2)
+    >>> while ids_R := session.request():
+    ...     print(ids_R)
+    ...     session.observe(ids_R, [1, 0, 1, 1], lengths_R=[5, 7, 9, 3])
+    ['a', 'a', 'b', 'b']
+    >>> session.end().advantages_R
+    array([ 0.5, -0.5,  0. ,  0. ])
+    """
+
+    def __init__(
+        self,
+        policy: PolicyLike,
+        rewards: Sequence[str],
+        weights: Sequence[float] | None = None,
+        *,
+        pool: Sequence[Id] = (),
+        ledger: str | PathLike[str] | None = None,
+        texts: Mapping[Id, str] | None = None,
+        at_once: bool = False,
+        trainer_scale: str = "none",
+        quiet: bool = False,
+        resolved: Options | None = None,
+        **options: Any,
+    ) -> None:
+        for name in options:
+            if name not in PLAIN:
+                raise InputError(f"Session({name}=) is unknown{nearest(name, PLAIN)} Use one of {', '.join(PLAIN)}.")
+        check_ledger(ledger)
+        self.policy: Policy = policy_of(policy)
+        scale = {"scale": self.policy.needs.scale}  # the trainer's own holds only where neither names one
+        self.options = resolved or Options.resolve(self.policy.needs, trainer_scale, scale | options)
+        weights = [1.0] + [0.0] * (len(rewards) - 1) if weights is None else weights
+        self.scoring = self.options.scoring(rewards, weights, quiet)
+        self.costs = Costs.of(self.options.cost, self.policy, quiet)
+        self.pool: Sequence[Id] = Pool.of(pool) if len(pool) else ()
+        self.pool_size = len(self.pool)
+        self.quotas: Quotas | None = None
+        self.written: list[Written] = []
+        """Write each finished step to disk."""
+        self._ledger, self._texts, self._at_once = ledger, texts or {}, at_once
+        self._process, self._one = os.getpid(), threading.Lock()
+        self._drop()
+
+    def _drop(self, step: Step | None = None, rollouts: int = 0) -> None:
+        """Another step, or none, in the place of the one that had begun."""
+        self._step, self._rollouts = step, rollouts
+        self._rounds: list[Round] = []
+        self._measure: Measure | None = None
+        self._batch: Batch | None = None
+        self._wanted = 0  # rollouts of the last request, none of which has been observed
+
+    @contextmanager
+    def _alone(self, call: str) -> Iterator[None]:
+        if os.getpid() != self._process:
+            raise InputError(f"{call} in a fork of process {self._process}: make a session in each process.")
+        if not self._one.acquire(blocking=False):
+            raise InputError(f"{call} while another thread is in this session: let one thread drive it at a time.")
+        try:
+            yield
+        finally:
+            self._one.release()
+
+    @property
+    def step(self) -> Step:
+        """The policy's step that has begun; raises `InputError` if there is none."""
+        if self._step is None:
+            raise InputError("No step has begun: call begin(own_ids, rollouts, group) first.")
+        return self._step
+
+    def begin(self, own_ids: Sequence[Id], rollouts: int, group: int) -> None:
+        """Begins the next step; one that has not ended is dropped, and the policy learns nothing of it.
+
+        Args:
+            own_ids: The prompts of the trainer's own batch; unused if the whole dataset is on offer.
+            rollouts: Rollouts that the step trains on.
+            group: Rollouts per prompt of the trainer without a policy.
+
+        Raises:
+            BudgetError: so many rollouts cannot be spent. UnsupportedError: a policy that such a loop cannot serve.
+        """
+        with self._alone("begin()"):
+            given = self.policy, self.quotas, own_ids, self.pool, rollouts, group, self.costs.of_step
+            self._open(self.options.begin(*given, self.scoring.rails), rollouts)
+
+    def begin_among(self, ids_P: Sequence[Id], budget: Budget, rollouts: int, group: int) -> None:
+        """Begins the next step among these candidates and with this budget, which the loop chose itself."""
+        with self._alone("begin_among()"):
+            decide = uniform_groups(group) if self.fallen else None
+            self._open(self.policy.begin(ids_P, budget, self.costs.of_step, decide=decide), rollouts)
+
+    @property
+    def fallen(self) -> bool:
+        """Whether the next step has uniform groups, because beliefs or advantages are out of bounds."""
+        return self.scoring.rails is not None and self.scoring.rails.fallen
+
+    def _open(self, step: Step, rollouts: int) -> None:
+        if self._at_once and (step.in_rounds() or self.options.generate > 1):
+            why = "decides in rounds" if step.in_rounds() else "generates more rollouts than it trains on"
+            raise UnsupportedError(f"{self.policy} {why}; this trainer trains at once on all that it generates.")
+        if self._ledger is not None and not self.written:  # lines of a run that was killed after its last `save` end
+            known = lambda ids: {name: self._texts[name] for name in ids if name in self._texts}  # noqa: E731
+            self.written = [Written(self._ledger, self.policy.estimator.step, known)]
+        self._drop(step, rollouts)
+
+    def request(self) -> list[Id]:
+        """The prompt of each rollout to generate next; empty when the step has all that it needs.
+
+        Raises:
+            InputError: no step has begun, or none of the rollouts last requested was observed.
+        """
+        with self._alone("request()"):
+            step = self.step
+            if self._wanted:
+                raise InputError(
+                    f"request() before observe(): first observe the {self._wanted} rollouts of the last request; if "
+                    "all failed, observe([], [], [])."
+                )
+            ids_R = step.ids_P.repeat(step.request())
+            if step.hinted and self.options.hint is None:
+                raise UnsupportedError(
+                    f"{self.policy} requests rollouts with a hint: pass AdaptiveGRPOCallback(..., hint=), a function "
+                    "from a dataset row to the row with the hint in its prompt. Other loops cannot add hints."
+                )
+            self._wanted = len(ids_R)
+            return ids_R
+
+    def observe(
+        self,
+        ids_R: Sequence[Id],
+        scores_RF: ArrayLike,
+        lengths_R: ArrayLike,
+        *,
+        rewards_R: FloatArray | None = None,
+        prompt_lengths_R: IntArray | None = None,
+    ) -> None:
+        """Takes rollouts that were requested, in one call or several, without those that failed.
+
+        Args:
+            ids_R: The prompt of each rollout.
+            scores_RF: Its rewards by name, shape (R, F), or (R,) where there is one; NaN where it has none.
+            lengths_R: Its tokens.
+            rewards_R: Its total reward, where the trainer has it; by default the weighted sum, NaN where nothing that
+                has a weight scored it.
+            prompt_lengths_R: The tokens of its prompt, where costs are learned.
+
+        Raises:
+            InputError: numbers of rows that differ, what is not a number, a prompt that is not of this step, more
+                rollouts of a prompt than were requested, or no step that has begun. The step can go on.
+        """
+        with self._alone("observe()"):
+            step, rows, names = self.step, len(ids_R), self.scoring.names
+            scores = check_array("scores_RF", scores_RF, f"a number for each rollout and each of {list(names)}")
+            lengths = check_array("lengths_R", lengths_R, "a number of tokens for each rollout").astype(np.int64)
+            if scores.size != rows * len(names) or lengths.shape != (rows,):
+                raise InputError(
+                    f"scores_RF has shape {scores.shape} and lengths_R {lengths.shape} for {rows} ids and the rewards "
+                    f"{list(names)}: give a row for each rollout."
+                )
+            scores = scores.reshape(rows, len(names))
+            rewards_R = self._total(scores) if rewards_R is None else rewards_R
+            measure = self._measure or self.scoring.measure(rewards_R, scores)
+            success_R = measure.success(rewards_R, scores)
+            made = Round(list(ids_R), rewards_R, scores, success_R, lengths, step.hinted, prompt_lengths_R)
+            step.observe(made.ids_R, made.rewards_R, made.success_R, hinted=made.hinted)
+            self._rounds.append(made)
+            self._measure, self._batch, self._wanted = measure, None, 0
+
+    def _total(self, scores_RF: FloatArray) -> FloatArray:
+        weights_F = np.array(self.scoring.weights)
+        weighted_RF = (scores_RF * weights_F)[:, weights_F != 0]
+        return np.where(np.isnan(weighted_RF).all(axis=1), np.nan, np.nansum(weighted_RF, axis=1))
+
+    def record(self, trainer_step: int | None = None) -> Batch:
+        """The record of the step with the rollouts observed so far; `InputError` if there are none.
+
+        Args:
+            trainer_step: The trainer's step, for the ledger; by default the policy's.
+        """
+        step = self.step
+        if self._measure is None:
+            raise InputError("end() before observe(): the step has no rollouts. Observe some, or begin another step.")
+        if self._batch is None:
+            at = self.policy.estimator.step if trainer_step is None else trainer_step
+            self._batch = Batch.of(self._rounds, step, self._measure, self.scoring.sums, at)
+        return self._batch
+
+    def end(self, advantages_R: FloatArray | None = None) -> Ended:
+        """Ends the step: it is written to the ledger, and then the policy learns from it.
+
+        If anything raises before, nothing is learned, and the step can go on.
+
+        Args:
+            advantages_R: The advantages that are trained on, where the trainer has computed them itself.
+
+        Raises:
+            InputError: no step has begun, none of its rollouts were observed, or the policy wants more of them.
+        """
+        with self._alone("end()"):
+            step = self.step
+            if step.unfinished or self._wanted:
+                raise InputError(
+                    f"end(): {self.policy} wants more rollouts. Generate and observe what request() returns, until it "
+                    "returns nothing; or begin another step, which drops this one."
+                )
+            if self._measure is not None and not any(made.ids_R for made in self._rounds):  # all failed
+                step.end()
+                self._drop()
+                return Ended(None, np.zeros(0), np.zeros(0, dtype=np.int64), {})
+            batch = self.record()
+            kept_R = np.arange(len(batch)) if advantages_R is not None else kept(self.policy, batch, self._rollouts)
+            trained_R = self.options.advantages(batch).values_R if advantages_R is None else advantages_R
+            metrics = self._metrics(batch, trained_R if advantages_R is not None else trained_R[kept_R])
+            for write in self.written:
+                write(batch)
+            step.end()
+            self.costs.learn(batch)
+            self.scoring.learn(batch.measure, batch.rewards_R, batch.scores_RF, batch.sums(), self.policy)
+            self._drop()
+            return Ended(batch, trained_R, kept_R, metrics)
+
+    def _metrics(self, batch: Batch, advantages_R: FloatArray) -> dict[str, float]:
+        met = min(1.0, len(self.policy.estimator) / self.pool_size) if self.pool_size else None
+        hints, rails = self.options.hint is not None, self.scoring.rails
+        metrics = describe(batch, hints=hints, pool_met=met, quotas=self.quotas) | of_advantages(advantages_R)
+        if rails is not None:
+            metrics |= rails.look(batch.rollouts())
+        return metrics | self.costs.described(batch)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Writes the beliefs and the learned range of rewards: a run that loads them goes on as if it never stopped."""
+        save_state(path, self.policy.state_dict(), {"scoring": self.scoring.state_dict()})
+
+    def load(self, path: str | PathLike[str]) -> None:
+        """Reads what `save` wrote; raises `StateError` for a damaged file, or that of another policy's kind."""
+        state, about = load_state(path)
+        self.policy.load_state_dict(state)
+        self.scoring.load_state_dict(about.get("scoring", {}), self.policy)

@@ -1,0 +1,362 @@
+"""A session against the policy's own steps, group_advantages and a run that never stopped; calls that are refused."""
+
+import os
+import threading
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import budgetalloc as ba
+from budgetalloc import InputError, StateError, UnsupportedError, policies
+from budgetalloc.logs.texts import read_texts
+from budgetalloc.training.session import Session
+
+NAMES = [f"q{k}" for k in range(12)]
+RATES = dict(zip(NAMES, np.linspace(0, 1, 12), strict=True))
+
+
+def session_of(policy, rewards=("reward",), **given):
+    return Session(policy, list(rewards), **{"pool": NAMES} | given)
+
+
+def opened(policy, ids, rollouts, group, **given):
+    """A session with a step that has begun, and the prompts that it requested."""
+    session = session_of(policy, **given)
+    session.begin(ids, rollouts, group)
+    return session, session.request()
+
+
+def trained(session, steps, rewards=1):
+    """The prompts and advantages of these steps; the successes follow from the step's number."""
+    run = []
+    for step in steps:
+        session.begin(NAMES[:4], 16, 4)
+        ids_R = session.request()
+        success_R = np.random.default_rng(step).random(len(ids_R)) < [RATES[name] for name in ids_R]
+        rewards_RF = np.stack([5.0 * success_R - 2, success_R][:rewards], axis=1)
+        session.observe(ids_R, rewards_RF, np.ones(len(ids_R)))
+        assert session.request() == []
+        run.append((Counter(ids_R), session.end().advantages_R))
+    return run
+
+
+def same(one, other):
+    return all(a[0] == b[0] and np.array_equal(a[1], b[1]) for a, b in zip(one, other, strict=True))
+
+
+def test_uniform_has_the_advantages_of_groups():
+    session, asked_R = opened(ba.uniform(), NAMES[:2], 8, 4)
+    assert session.options.of_groups
+    assert Counter(asked_R) == {"q0": 4, "q1": 4}
+    ids_R, rewards_R = ["q0"] * 4 + ["q1"] * 4, [1.0, 0, 0, 0, 1, 1, 0.5, 0]
+    session.observe(ids_R, rewards_R, [1] * 8)
+    ended = session.end()
+    assert ended.kept_R.tolist() == list(range(8))
+    assert ended.advantages_R == pytest.approx(ba.group_advantages(rewards_R, ids_R, scale="none"), abs=1e-12)
+
+
+def test_a_policy_chooses_from_the_pool_and_compares_with_its_beliefs():
+    session = session_of(ba.adaptive(seed=0))
+    assert not session.options.of_groups
+    run = trained(session, range(8))
+    assert all(sum(counts.values()) == 16 for counts, _ in run)
+    assert set().union(*(counts for counts, _ in run)) == set(NAMES)
+    singles = [
+        advantage
+        for counts, advantages_R in run
+        for name, advantage in zip(counts.elements(), advantages_R, strict=True)
+        if counts[name] == 1
+    ]
+    assert np.any(np.array(singles) != 0)
+
+
+def test_success_is_one_of_the_rewards_and_the_range_of_others_is_learned():
+    named = session_of(ba.adaptive(seed=0), ["reward", "success"], success="success")
+    learned = session_of(ba.adaptive(seed=0))
+    assert [counts for counts, _ in trained(named, range(5), 2)] == [counts for counts, _ in trained(learned, range(5))]
+    assert named.policy.belief(NAMES).mean == pytest.approx(learned.policy.belief(NAMES).mean)
+
+
+def test_a_run_that_loads_decides_as_one_that_never_stopped(tmp_path):
+    whole = trained(session_of(ba.adaptive(seed=0)), range(6))
+    stopped, resumed = session_of(ba.adaptive(seed=0)), session_of(ba.adaptive(seed=0))
+    first = trained(stopped, range(3))
+    stopped.save(tmp_path / "state.npz")
+    resumed.load(tmp_path / "state.npz")
+    assert same(first + trained(resumed, range(3, 6)), whole)
+
+
+def test_a_damaged_file_is_refused_and_nothing_changes(tmp_path):
+    (tmp_path / "state.npz").write_bytes(b"no state")
+    session = session_of(ba.adaptive(seed=0))
+    with pytest.raises(StateError, match=r"state\.npz"):
+        session.load(tmp_path / "state.npz")
+    assert same(trained(session, range(3)), trained(session_of(ba.adaptive(seed=0)), range(3)))
+
+
+def test_rounds_follow_what_the_rounds_before_have_shown():
+    session, asked, ids_R = session_of(policies.reinforce_ada(seed=0)), [], []
+    session.begin(NAMES[:4], 64, 16)
+    while ids_K := session.request():
+        asked.append(ids_K)
+        session.observe(ids_K, [float(name == "q0") for name in ids_K], [1] * len(ids_K))
+        ids_R += ids_K
+    assert len(asked) > 1
+    ended = session.end()
+    assert len(ended.advantages_R) == len(ended.batch) == len(ids_R) >= len(ended.kept_R)
+    assert session.policy.estimator.step == 1
+
+
+def test_a_policy_that_generates_more_trains_on_what_it_keeps():
+    session, ids_R = opened(policies.pods(), NAMES[:2], 8, 4)
+    assert len(ids_R) == 32
+    session.observe(ids_R, [float(at < 3) for at in range(32)], [1] * 32)
+    ended = session.end()
+    assert (len(ended.advantages_R), len(ended.kept_R)) == (32, 8)
+    assert {0, 1, 2} & set(ended.kept_R.tolist())
+
+
+def test_each_step_is_in_the_ledger_and_a_resume_voids_what_was_lost(tmp_path):
+    path, texts = tmp_path / "ledger.jsonl", {name: f"What is {name}?" for name in NAMES}
+    first = session_of(ba.adaptive(seed=0), ledger=path, texts=texts)
+    trained(first, range(2))
+    first.save(tmp_path / "state.npz")
+    trained(first, range(2, 4))  # lost: it was killed before the next save
+    again = session_of(ba.adaptive(seed=0), ledger=path, texts=texts)
+    again.load(tmp_path / "state.npz")
+    trained(again, range(2, 3))
+    ledger = ba.Ledger.read(path)
+    assert np.bincount(ledger.step_R).tolist() == [16, 16, 16]
+    written = read_texts(path)
+    assert {name: written[name] for name in ledger.ids_R} == {name: texts[name] for name in ledger.ids_R}
+
+
+@pytest.mark.parametrize(
+    ("policy", "why"), [(policies.ar3po(), "decides in rounds"), (policies.pods(), "generates more rollouts than")]
+)
+def test_a_loop_that_generates_at_once_refuses_what_it_cannot_serve(policy, why):
+    with pytest.raises(UnsupportedError, match=why):
+        opened(policy, NAMES[:4], 16, 4, at_once=True)
+
+
+def test_hints_are_refused():
+    policy = policies.on_all_fail(ba.uniform(), list, rollouts=2, share=0.5, fewest=1)
+    session, ids_R = opened(policy, NAMES[:2], 8, 4)
+    session.observe(ids_R, [0.0] * len(ids_R), [1] * len(ids_R))
+    with pytest.raises(UnsupportedError, match="requests rollouts with a hint"):
+        session.request()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"floor": -1}, "floor=-1"),
+        ({"flor": 1}, r"Session\(flor=\) is unknown.* floor"),
+        ({"quotas": {}}, r"Session\(quotas=\) is unknown"),
+    ],
+)
+def test_a_bad_option_is_named(options, message):
+    with pytest.raises(InputError, match=message):
+        session_of(ba.adaptive(), **options)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ((["q0"], [1.0], [3, 4]), r"scores_RF has shape \(1,\) and lengths_R \(2,\) for 1 ids"),
+        (
+            (["q0", "q1"], [[1, 2], [3, 4]], [1, 1]),
+            r"scores_RF has shape \(2, 2\) .* for 2 ids and the rewards \['reward'\]",
+        ),
+        ((["q0"], ["x"], [1]), "scores_RF"),
+    ],
+)
+def test_bad_rollouts_are_refused_and_the_step_goes_on(given, message):
+    session, _ = opened(ba.uniform(), NAMES[:2], 4, 2)
+    with pytest.raises(InputError, match=message):
+        session.observe(*given)
+    session.observe(["q0"] * 2 + ["q1"] * 2, [0, 1, 1, 1], [1] * 4)
+    assert session.end().advantages_R.tolist() == [-0.5, 0.5, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("ids_K", "message"),
+    [
+        (["elsewhere"], "'elsewhere', which is not a prompt of this step"),
+        (["q0"] * 2 + ["elsewhere"] * 98, "'elsewhere', which is not a prompt of this step"),
+        (["q0"] * 50 + ["q1"] * 50, "ids_R holds 50 rollouts of 'q[01]', and 2 were requested in this step"),
+        (["q1"] * 3, "ids_R holds 3 rollouts of 'q1', and 2 were requested"),
+    ],
+)
+def test_rollouts_that_were_not_requested_are_refused_and_the_step_goes_on(ids_K, message):
+    session, _ = opened(ba.uniform(), NAMES[:2], 4, 2)
+    with pytest.raises(InputError, match=message):
+        session.observe(ids_K, np.arange(len(ids_K)), [1] * len(ids_K))
+    session.observe(["q0"], [0], [1])  # in several calls
+    session.observe(["q0", "q1", "q1"], [1, 1, 1], [1] * 3)
+    with pytest.raises(InputError, match="ids_R holds 1 rollouts of 'q0' after 2 before, and 2 were requested"):
+        session.observe(["q0"], [1], [1])
+    assert session.end().advantages_R.tolist() == [-0.5, 0.5, 0, 0]
+    assert session.policy.estimator.step == 1
+
+
+def test_rollouts_that_failed_may_be_missing():
+    session, _ = opened(ba.uniform(), NAMES[:2], 8, 4)
+    session.observe(["q0", "q0"], [0, 1], [1, 1])
+    assert session.request() == []
+    assert session.end().advantages_R.tolist() == [-0.5, 0.5]
+
+
+def test_calls_in_the_wrong_order_are_named():
+    session = session_of(ba.uniform())
+    for _ in range(2):
+        for call in (lambda: session.observe(["q0"], [1.0], [1]), session.request, session.end, session.record):
+            with pytest.raises(InputError, match=r"No step has begun: call begin\("):
+                call()
+        session.begin(NAMES[:1], 2, 2)
+        assert session.request() == ["q0", "q0"]
+        with pytest.raises(InputError, match=r"request\(\) before observe\(\): first observe the 2 rollouts"):
+            session.request()
+        with pytest.raises(InputError, match=r"end\(\): .* wants more rollouts"):
+            session.end()
+        session.observe(["q0"] * 2, [1.0, 0.0], [1, 1])
+        session.end()
+    assert session.policy.estimator.step == 2
+
+
+def test_a_step_does_not_end_while_the_policy_wants_more():
+    session, ids_R = opened(policies.ar3po(seed=0), NAMES[:4], 32, 8)
+    session.observe(ids_R, [float(name == "q0") for name in ids_R], [1] * len(ids_R))
+    for more in (False, True):
+        with pytest.raises(InputError, match="wants more rollouts"):
+            session.end()
+        if not more:
+            ids_K = session.request()
+            assert ids_K
+    while ids_K:
+        ids_R += ids_K
+        session.observe(ids_K, [0.0] * len(ids_K), [1] * len(ids_K))
+        ids_K = session.request()
+    assert len(session.end().advantages_R) == len(ids_R) == 32
+    assert session.policy.estimator.step == 1
+
+
+def test_begin_drops_a_step_that_has_not_ended():
+    session, _ = opened(ba.uniform(), NAMES[:2], 4, 2)
+    session.observe(["q0"], [1.0], [1])
+    session.begin(NAMES[2:4], 4, 2)
+    with pytest.raises(InputError, match="'q0', which is not a prompt of this step"):
+        session.observe(["q0"], [1.0], [1])
+    session.observe(["q2", "q2"], [1.0, 0.0], [1, 1])
+    session.end()
+    assert session.policy.cold(["q0", "q2"]).tolist() == [True, False]
+
+
+@pytest.mark.filterwarnings("error")  # of means of nothing
+def test_a_step_whose_rollouts_all_failed_ends():
+    session, _ = opened(ba.adaptive(), NAMES[:2], 4, 2)
+    session.observe([], [], [])
+    assert session.request() == []
+    ended = session.end()
+    assert (ended.advantages_R.size, ended.kept_R.size, ended.batch) == (0, 0, None)
+    assert session.policy.estimator.step == 1
+
+
+def test_a_step_without_rollouts_does_not_end():
+    session = session_of(ba.uniform())
+    session.begin(NAMES[:2], 8, 4)
+    with pytest.raises(InputError, match="end\\(\\) before observe"):
+        session.end()
+
+
+def test_the_policy_and_the_range_learn_from_a_step():
+    session, _ = opened(ba.thompson(), ["a", "b"], 4, 2, pool=["a", "b", "c", "d"], candidates=1)
+    session.observe(["a", "b", "a"], [0.0, 3.0, 3.0], [5, 6, 7])
+    metrics = session.end(np.array([1.0, -1.0, 0.0])).metrics
+    assert session.policy.estimator.step == 1
+    assert session.policy.belief(["b"]).mean > 0.5
+    assert session.scoring.range.range == (-6.5, 9.5)  # of three rewards, with a margin
+    assert metrics["pool_met"] == 0.0  # of the prompts, before the step
+    assert metrics["advantage/frac_nonzero"] == pytest.approx(2 / 3)
+    assert "hinted" not in metrics
+
+
+def test_a_step_that_cannot_be_written_is_not_learned_and_can_end_later():
+    session, _ = opened(ba.thompson(), ["a", "b"], 4, 2, candidates=1)
+    session.observe(["a", "b", "a"], [0.0, 3.0, 3.0], [5, 6, 7])
+    before = session.policy.state_dict(), session.scoring.state_dict()
+
+    def full_disk(_):
+        raise OSError("No space left on device")
+
+    session.written = [full_disk]
+    with pytest.raises(OSError, match="No space left"):
+        session.end()
+    assert session.scoring.state_dict() == before[1]
+    assert session.policy.state_dict()["step"] == before[0]["step"] == 0
+    session.written = []
+    session.end()
+    assert session.policy.estimator.step == 1
+
+
+def test_a_reward_that_is_missing_counts_for_nothing():
+    session, ids_R = opened(ba.adaptive(seed=0), NAMES[:2], 4, 2, rewards=["a", "b"], weights=[1.0, 0.5])
+    session.observe(ids_R, [[1, np.nan], [np.nan, 1], [np.nan, np.nan], [1, 1]], [1] * 4)
+    assert session.record().rewards_R == pytest.approx([1.0, 0.5, np.nan, 1.5], nan_ok=True)
+
+
+def test_a_second_thread_is_refused_while_one_is_inside():
+    session, ids_R = opened(ba.uniform(), NAMES[:1], 2, 2)
+    inside, done, errors = threading.Event(), threading.Event(), []
+
+    class Slow(list):
+        def __len__(self):
+            inside.set()
+            done.wait(10)
+            return super().__len__()
+
+    thread = threading.Thread(target=lambda: session.observe(Slow(ids_R), [1.0, 0.0], [1, 1]))
+    thread.start()
+    inside.wait(10)
+    try:
+        session.begin(["q0"], 2, 2)
+    except InputError as error:
+        errors.append(str(error))
+    done.set()
+    thread.join()
+    assert session.end().advantages_R.tolist() == [0.5, -0.5]  # which the first has observed
+    assert errors == ["begin() while another thread is in this session: let one thread drive it at a time."]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a platform without fork")
+def test_a_fork_is_refused():
+    session, _ = opened(ba.uniform(), NAMES[:2], 4, 2)
+    child = os.fork()
+    if not child:
+        try:
+            session.request()
+        except InputError as error:
+            os._exit(7 if "in a fork of process" in str(error) else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+@pytest.mark.parametrize("policy", ["uniform", ba.uniform, ba.uniform()])
+def test_a_policy_may_be_a_name_or_a_function(policy):
+    assert session_of(policy).policy.name == ba.uniform().name
+
+
+@pytest.mark.parametrize(
+    ("policy", "options", "message"),
+    [
+        ("adaptve", {}, r"policy 'adaptve' is unknown, did you mean adaptive\?"),
+        (5, {}, "policy=5 is of type int: give a policy"),
+        ("adaptive", {"ledger": 5}, "ledger=5 is of type int"),
+        ("adaptive", {"ledger": "/dev/null/ledger"}, "ledger='/dev/null/ledger' cannot be written"),
+        ("adaptive", {"success": "right"}, r"success='right': the trainer has no reward function .*\['reward'\]"),
+    ],
+)
+def test_what_cannot_be_is_refused_when_it_is_attached(policy, options, message):
+    with pytest.raises(InputError, match=message):
+        session_of(policy, **options)
