@@ -41,6 +41,7 @@ from budgetalloc.solvers.exact import highs as highs
 from budgetalloc.solvers.exact import ortools as ortools
 from budgetalloc.solvers.greedy import greedy as greedy
 from budgetalloc.solvers.proportional import proportional as proportional
+from budgetalloc.training.session import Session as Session
 from budgetalloc.values import hit as hit
 from budgetalloc.values import mixed_group as mixed_group
 from budgetalloc.values import success_gain as success_gain
