@@ -1,11 +1,11 @@
 """Writes the tables and sentences that the scripts print into the pages that show them.
 
-    python benchmarks/learning/pages.py            # after new runs in results.jsonl
+    python benchmarks/learning/pages.py            # after new runs in results.jsonl, graded.jsonl or twice.jsonl
     python benchmarks/learning/pages.py --check    # fails if a page is out of date
 
 A table is found by its heading row below the heading of its section, a sentence by what it has before its first colon.
-The rest of a page is text by hand: read it again, because it may state figures too. `benchmarks/methods.py --write
---keep` does the same for METHODS.md.
+The rest of a page is written by hand and states figures too: read it again. The tables of each mix are on no page;
+`table.py` prints them. `benchmarks/methods.py --write --keep` does the same for METHODS.md.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from run import read
-from table import sections
+from table import current
 from twice import twice
 from verdict import rivals, verdict
 
@@ -26,22 +26,17 @@ CHOOSE, GRADED = "docs/choose.md", "## Several rewards, or a reward model"
 
 
 def printed(rows: list[dict[str, Any]], folder: Path = HERE) -> Iterator[tuple[str, str, str]]:
-    """A page, the heading of a section, and what a script prints of it."""
+    """The path of a page, the heading of a section, and the tables and sentences that belong there."""
     long, short = verdict(rows, "adaptive"), verdict(rows, "adaptive", short=True)
-    yield EVIDENCE, "## Can the default hurt me, will it help me?", long
+    yield EVIDENCE, "## Does the default help or hurt?", long
     yield "README.md", "## Does it help?", short
     graded = verdict(read(folder / "graded.jsonl"), "adaptive")
     yield EVIDENCE, "## Graded rewards", graded
     for page, heading, text in (("docs/helps.md", "## Can it do harm?", short), (CHOOSE, GRADED, graded)):
         yield page, heading, "\n".join(line for line in text.splitlines() if not line.startswith("|"))
-    yield EVIDENCE, "## At twice the best learning rate", twice(rows, read(folder / "twice.jsonl"), "adaptive")
-    yield (
-        EVIDENCE,
-        "## Is it ahead of the published methods?",
-        "\n\n".join([rivals(rows, "adaptive"), rivals(rows, "adaptive", ["u_shape", "hard_once"])]),
-    )
-    for heading, text in sections(rows, read(folder / "explored.jsonl")):
-        yield EVIDENCE, heading, text
+    both = [rivals(rows, "adaptive"), rivals(rows, "adaptive", ["u_shape", "hard_once"])]
+    yield EVIDENCE, "## Published methods", "\n\n".join(both)
+    yield EVIDENCE, "## Twice the best learning rate", twice(rows, read(folder / "twice.jsonl"), "adaptive")
 
 
 def replaced(page: str, heading: str, text: str) -> str:
@@ -86,7 +81,7 @@ def main() -> None:
     check = parser.parse_args().check
     old = [
         (page, text)
-        for page, text in written(read(HERE / "results.jsonl")).items()
+        for page, text in written(current(read(HERE / "results.jsonl"))).items()
         if text != (ROOT / page).read_text(encoding="utf-8")
     ]
     for page, text in old:

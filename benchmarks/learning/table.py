@@ -1,6 +1,7 @@
-"""The table and the curves of a results file: success against everything generated, with 95 % intervals over seeds.
+"""Tables and curves of a results file, mix by mix: success against everything generated, with intervals over seeds.
 
-    python benchmarks/learning/table.py [--out FOLDER] [RESULTS]
+    python benchmarks/learning/table.py [RESULTS]
+    python benchmarks/learning/table.py --out FOLDER      # and draws the curves there
     python benchmarks/learning/table.py --tuning [--mix MIX] [RESULTS]    # the runs on the tuning seeds, at every rate
 
 The second table of a mix has the other measures, of the runs that recorded them.
@@ -8,8 +9,8 @@ The second table of a mix has the other measures, of the runs that recorded them
 "final" and "mean" are held-out success (the exact probability of the right answer, so without sampling noise) at the
 end and over the run; "to uniform's end" is the share of the rollouts, all of them counted, after which a policy's mean
 curve reaches the final value of uniform's mean curve. Uniform has the group size that is best for the mix on the tuning
-seeds, of those that were tuned there. Intervals are Student's t over seeds, the same seeds for both. The interval of a
-share holds every share at which the difference (the policy's curve there, less uniform's end) has an interval that
+seeds, of those that were tuned there. Intervals are 95 % by Student's t over seeds, the same for both. The interval of
+a share holds every share at which the difference (the policy's curve there, less uniform's end) has an interval that
 includes 0. An end is "never" where that is so beyond the run.
 """
 
@@ -104,6 +105,15 @@ def summary(curves: Curves, base: Curves, rollouts: NDArray[np.float64]) -> dict
         "mean less uniform's": with_interval((curves - base).mean(axis=1)),
         "to uniform's end": share_with_interval(shares(curves, base, rollouts)),
     }
+
+
+def current(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The runs of policies that can still be run. Names that end in `_0.1` are runs of older code, for notebook 05.
+
+    >>> current([{"policy": "adaptive"}, {"policy": "adaptive_0.1"}])
+    [{'policy': 'adaptive'}]
+    """
+    return [row for row in rows if not row["policy"].endswith("_0.1")]
 
 
 def collect(rows: list[dict[str, Any]], mix: str) -> tuple[dict[str, dict[int, Curve]], Curve]:
@@ -262,12 +272,12 @@ def _short(runs: list[dict[str, Any]]) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", nargs="?", type=Path, default=Path(__file__).with_name("results.jsonl"))
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="folder for the pictures")
+    parser.add_argument("--out", type=Path, help="draw the curves of each mix into this folder")
     parser.add_argument("--explored", type=Path, default=Path(__file__).with_name("explored.jsonl"))
     parser.add_argument("--tuning", action="store_true", help="the runs on the tuning seeds, nothing else")
     parser.add_argument("--mix", action="append", help="with --tuning: these mixes only")
     args = parser.parse_args()
-    rows = read(args.results)
+    rows = current(read(args.results))
     if args.tuning:
         print(against_uniform(rows))
         for mix in args.mix or dict.fromkeys(row["mix"] for row in rows):
@@ -275,6 +285,9 @@ def main() -> None:
         return
     for heading, text in sections(rows, read(args.explored)):
         print(f"\n{heading}\n\n{text}")
+    if args.out is None:
+        return
+    args.out.mkdir(parents=True, exist_ok=True)
     for mix in dict.fromkeys(row["mix"] for row in rows):
         if best_first := ordered(rows, mix):
             base = best_uniform(rows, mix, best_first)
@@ -291,7 +304,7 @@ def ordered(rows: list[dict[str, Any]], mix: str) -> dict[str, dict[int, Curve]]
 
 
 def sections(rows: list[dict[str, Any]], tried: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
-    """The headings of the table, and what is below each: one for each mix, all mixes together, what was tried."""
+    """Headings, and the tables below each: one for each mix, all mixes together, and what was tried."""
     tuned = best_rates(rows, TUNING_SEEDS)
     tables, bases = {}, {}
     for mix in dict.fromkeys(row["mix"] for row in rows):

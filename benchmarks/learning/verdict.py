@@ -27,6 +27,7 @@ from table import (
     best_uniform,
     between,
     collect,
+    current,
     of_table,
     share_with_interval,
     shares,
@@ -143,7 +144,7 @@ def rivals(rows: list[dict[str, Any]], name: str, mixes: Sequence[str] = ()) -> 
     seeds."""
     of_name = of_mixes(rows, name)
     own = {mix: of_name[mix] for mix in mixes or of_name}
-    head = "method", "runs", *(f"{what}{where}" for what in MEASURES for where in (" less its", ", least"))
+    head = "method", "runs", *(cell for what in MEASURES for cell in (f"{what} less the method's", "on its worst mix"))
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for rival in sorted({row["policy"] for row in rows}):
         its = of_mixes(rows, rival)
@@ -159,7 +160,7 @@ def rivals(rows: list[dict[str, Any]], name: str, mixes: Sequence[str] = ()) -> 
                 cells += ["not recorded"] * 2
                 continue
             least = min(gains, key=lambda mix: float(gains[mix].mean()))
-            few = "" if len(gains) == len(own) else f", {len(gains)} mixes"
+            few = "" if len(gains) == len(own) else f", {len(gains)} {'mix' if len(gains) == 1 else 'mixes'}"
             cells += [averaged(list(gains.values())) + few, f"{gains[least].mean():+.3f} on {least}"]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -188,7 +189,7 @@ def main() -> None:
     parser.add_argument("--mix", action="append", choices=MIXES, default=[], help="those run on these mixes")
     parser.add_argument("--short", action="store_true", help="the columns that the README has")
     args = parser.parse_args()
-    rows = read(args.results)
+    rows = current(read(args.results))
     print(rivals(rows, args.policy, args.mix) if args.rivals else verdict(rows, args.policy, args.short))
 
 

@@ -287,6 +287,41 @@ def test_what_a_script_prints_takes_the_place_of_what_it_printed_before(table):
             replaced(page, heading, text)
 
 
+def test_every_section_that_is_written_is_on_its_page_once(table, tmp_path):
+    pages = importlib.import_module("pages")
+    rows = [
+        run_to(0.5, policy, mix, seed=seed) | {"steps": 150}
+        for policy in ("uniform", "adaptive")
+        for mix in ("u_shape", "hard_once")
+        for seed in (0, 1, 100)
+    ]
+    places = [(page, heading) for page, heading, _ in pages.printed(rows, tmp_path)]  # no file of other runs there
+    assert len(places) == len(set(places)) == 7
+    for page, heading in places:
+        assert (pages.ROOT / page).read_text(encoding="utf-8").split("\n").count(heading) == 1, heading
+
+
+def test_runs_of_older_code_are_in_no_table(table):
+    rows = [run_to(0.5, name, seed=seed) for name in ("uniform", "adaptive", "adaptive_0.1") for seed in (0, 100)]
+    assert [row["policy"] for row in table.current(rows)] == ["uniform"] * 2 + ["adaptive"] * 2
+
+
+def test_curves_are_drawn_only_into_a_folder_that_is_named(table, tmp_path, monkeypatch, capsys):
+    rows = [run_to(0.5, name, seed=seed) for name in ("uniform", "adaptive_0.1") for seed in (0, 1, 100)]
+    (tmp_path / "runs.jsonl").write_text("\n".join(json.dumps(row | {"steps": 150}) for row in rows))
+    drawn = []
+    monkeypatch.setattr(table, "draw", lambda curves, rollouts, mix, path: drawn.append((path.name, list(curves))))
+    monkeypatch.setattr(table, "tokens_a_rollout", lambda *given: 5.0)  # these runs count none
+    monkeypatch.setattr(sys, "argv", ["table.py", str(tmp_path / "runs.jsonl")])
+    table.main()
+    assert drawn == []
+    monkeypatch.setattr(sys, "argv", [*sys.argv, "--out", str(tmp_path / "new" / "curves")])
+    table.main()
+    assert drawn == [("m.png", ["uniform"])]
+    assert (tmp_path / "new" / "curves").is_dir()
+    assert "_0.1" not in capsys.readouterr().out
+
+
 def test_rivals_are_those_with_runs_on_all_mixes_or_on_those_that_are_named(table):
     rivals = importlib.import_module("verdict").rivals
 
@@ -305,7 +340,7 @@ def test_rivals_are_those_with_runs_on_all_mixes_or_on_those_that_are_named(tabl
     )
     assert [line.split()[1] for line in rivals(rows, "adaptive", ["one"]).splitlines()[2:]] == ["spo", "vade"]
     assert lines[2] == (
-        "| spo | 4 | +0.150 (0.150 to 0.150) | +0.100 on two | -0.100 (-0.100 to -0.100), 1 mixes | -0.100 on one |"
+        "| spo | 4 | +0.150 (0.150 to 0.150) | +0.100 on two | -0.100 (-0.100 to -0.100), 1 mix | -0.100 on one |"
     )
 
 
