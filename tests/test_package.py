@@ -148,7 +148,7 @@ def test_deciding_loads_nothing_heavy():
 
 PUBLIC = """
 Belief Beta BetaEstimator Budget BudgetError BudgetallocError InputError Learner Ledger LedgerWriter Needs Point Policy
-Pool Replay Solution StateError Step UnsupportedError
+Pool Replay Session Solution StateError Step UnsupportedError
 adaptive certify compare comparisons greedy group_advantages highs hit knapsack success_gain load_state mixed_group
 one_step_value ortools proportional save_state simulate thompson uniform variance
 """
