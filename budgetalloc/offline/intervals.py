@@ -35,7 +35,6 @@ def interval(values_S: ArrayLike, level: float = 0.95) -> tuple[float, float]:
 def stratified_interval(samples: Sequence[ArrayLike], level: float = 0.95) -> tuple[float, float]:
     """Student's t interval of the mean of several means, such as those of several tasks with seeds of their own.
 
-    The samples are independent; their sizes and variances may differ. The degrees of freedom are Welch's and
     The samples are independent. Their sizes and variances may differ: the degrees of freedom are those of Welch and
     Satterthwaite (Biometrika 34, 1947), which err on the safe side for samples of two. With one sample this is
     `interval`.

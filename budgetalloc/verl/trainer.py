@@ -154,10 +154,10 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
     A step has `data.train_batch_size` times `rollout.n` rollouts, as without the policy, or those of `pacing`.
     The node `budgetalloc` of the configuration has the policy's name or settings, and the arguments of
     `budgetalloc.trl.AdaptiveGRPOCallback` of these names: candidates, baseline, scale, weight, floor, cap, min_group,
-    quantum, prompt_id, success, reward_range, domain, quotas, ledger, allow_dataset_change. `pacing` is a mapping as in
-    configs/paced.yaml. `success` names an entry of
-    the dictionary that the reward function returns beside the score, or is a threshold on the score. Validation is
-    verl's own, and so is the length of an epoch, which need not visit every prompt.
+    quantum, prompt_id, success, reward_range, fallback, domain, quotas, ledger, allow_dataset_change. `pacing` is a
+    mapping as in configs/paced.yaml. `success` names an entry of the dictionary that the reward function returns with
+    the score, or is a threshold on the score. Validation is verl's own, and so is the length of an epoch, which need
+    not visit every prompt.
 
     Raises:
         UnsupportedError: a verl without a method that is replaced; a setting of verl or a policy that cannot be served.
