@@ -8,14 +8,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from budgetalloc.beliefs.cold import KEPT
-from budgetalloc.beliefs.graded import after_move, rescaled, spread
+from budgetalloc.beliefs.cold_start import KEPT
+from budgetalloc.beliefs.empirical_bayes import Drift, moved_evidence, pooled_prior
+from budgetalloc.beliefs.evidence import read_evidence
+from budgetalloc.beliefs.graded_success import after_move, rescaled, spread
 from budgetalloc.beliefs.ids import Id, check_ids, factorize
 from budgetalloc.beliefs.pool import Index
-from budgetalloc.beliefs.pooled import Drift, moved_evidence, pooled_prior
 from budgetalloc.beliefs.posterior import Beta, FloatArray, constant, unchecked
 from budgetalloc.beliefs.rewards import check_rewards
-from budgetalloc.beliefs.saved import read_evidence
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_number, is_number, shown
 
@@ -97,7 +97,7 @@ class BetaEstimator:
         self.idle = float(idle)
         self.drift = bool(drift)
         self.step = 0
-        self.earned = (0.0, 0.0)  # faded successes and rollouts of first visits, for `cold.warmed`
+        self.earned = (0.0, 0.0)  # faded successes and rollouts of first visits, for `cold_start.warmed`
         self._met = 0  # prompts seen before the current step: later ones are on their first visit
         self.prior_now = _START if self.prior == "pool" else self.prior  # used in the current step
         self._drift = Drift() if drift else None
@@ -218,7 +218,7 @@ class BetaEstimator:
 
         Successes, failures, their spread, the first visits, the pool's prior and the drift's visits are rescaled. The
         result is exact if all new successes lie in [0, 1] and nothing has drifted. Successes outside are clipped
-        (`graded.rescaled`).
+        (`graded_success.rescaled`).
         A prior given by the user is unchanged. Call it between steps.
 
         Args:

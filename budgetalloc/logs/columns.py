@@ -1,4 +1,4 @@
-"""Rows of a table as rollouts, once `names` has identified the columns.
+"""Rows of a table as rollouts, once `column_names` has identified the columns.
 
 A row is a rollout (a reward), or a group: successes and rollouts, or several rewards in one cell or in columns
 reward_0, reward_1, ...
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from budgetalloc.beliefs.ids import Id, text_id
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.logs.base import FAULTS, LARGEST, Ints, Notes, Rows, as_id
-from budgetalloc.logs.names import Columns
-from budgetalloc.logs.reading import Asked
+from budgetalloc.logs.chunk import FAULTS, LARGEST, Ints, Notes, Rows, as_id
+from budgetalloc.logs.column_names import Columns
+from budgetalloc.logs.log_stream import Asked
 
 Bools = NDArray[np.bool_]
 _WORDS = {"true": 1.0, "false": 0.0}

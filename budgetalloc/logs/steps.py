@@ -11,7 +11,7 @@ import numpy as np
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.rewards import to_unit
 from budgetalloc.errors import InputError
-from budgetalloc.logs.base import Chunk, Ints, Notes, Range, Rows, finite, mapped
+from budgetalloc.logs.chunk import Chunk, Ints, Notes, Range, Rows, finite, mapped
 
 # What a rollout takes on disk while a log that is out of order is sorted.
 _RECORD = np.dtype(

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from budgetalloc.beliefs.ids import Id, check_ids, factorize
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError, check_type
-from budgetalloc.logs.base import Chunk
+from budgetalloc.logs.chunk import Chunk
 
 Inclusion = Literal["epochs", "independent"]
 Ints = NDArray[np.int64]

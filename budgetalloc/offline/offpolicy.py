@@ -4,7 +4,7 @@ The mean over the sub-samples of m <= n rollouts of a logged group of n is an un
 group of m (a U-statistic: Hoeffding, Annals of Mathematical Statistics 1948). Prompts that were not logged are
 represented by those that were, weighted by the inverse of the probability to be logged (Horvitz and Thompson, JASA
 1952), or by a model, or by both: the doubly robust estimate is unbiased if one of the two is correct (Dudik, Langford
-and Li, arXiv 1103.4601). `budgetalloc.offline.one_step` applies them to a policy and a log.
+and Li, arXiv 1103.4601). `budgetalloc.offline.one_step_value` applies them to a policy and a log.
 """
 
 from collections.abc import Callable

@@ -10,10 +10,10 @@ from budgetalloc.beliefs.posterior import Belief
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_flag, check_integer, shown
 from budgetalloc.policies.advantages import Scale
-from budgetalloc.policies.base import Policy
-from budgetalloc.policies.compose import spend
+from budgetalloc.policies.composition import spend
 from budgetalloc.policies.costs.prices import least_groups
 from budgetalloc.policies.decision import Decide, Needs, Rounds, View
+from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import top
 from budgetalloc.solvers.domains import Domains
 from budgetalloc.solvers.systematic import some_in_groups, systematic, totals_of_domains

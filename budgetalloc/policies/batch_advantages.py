@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from budgetalloc.beliefs.expected import Line, Sums, reward_line
+from budgetalloc.beliefs.expected_reward import Line, Sums, reward_line
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import extremes, unequal
 from budgetalloc.beliefs.variance import GROUP, Known, deviations, grpo_square, share_alike, success_variance

@@ -8,8 +8,8 @@ import numpy as np
 from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, InputError, check_function, check_integer, check_number, check_type
-from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Hinted, Rounds, Tally, View
+from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.rounds import Spending
 
 Hint = Callable[[list[Id]], Iterable[Id] | None]

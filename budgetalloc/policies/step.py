@@ -6,9 +6,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from budgetalloc.beliefs.cold import warmed
+from budgetalloc.beliefs.cold_start import warmed
 from budgetalloc.beliefs.estimator import BetaEstimator
-from budgetalloc.beliefs.expected import Sums
+from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.ids import Id, check_ids, factorize, shuffled_order
 from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.pool import Pool
@@ -19,7 +19,7 @@ from budgetalloc.budget import Budget, IntArray, check_budget
 from budgetalloc.errors import BudgetError, InputError, check_flag
 from budgetalloc.policies.decision import CostOf, Decide, Expect, Hinted, Outcome, Rounds, Tally, View
 from budgetalloc.policies.requests import Requests
-from budgetalloc.solvers.base import check_costs, check_domains, check_group_costs
+from budgetalloc.solvers.interface import check_costs, check_domains, check_group_costs
 
 Seen = tuple[list[Id], FloatArray, FloatArray]
 """The prompts, rewards and successes of one round's rollouts."""
@@ -219,7 +219,7 @@ class Step:
         """The belief about each row's prompt before this step, for `baseline="posterior"`: shape (R,).
 
         The mean of its prior is the recent mean success of prompts on their first visit, in earlier steps and in this
-        one, without the prompt's own rollouts (`beliefs.cold.warmed`). A mean of 1/2 would be far off in a large pool
+        one, without the prompt's own rollouts (`beliefs.cold_start.warmed`). A mean of 1/2 would be far off in a large pool
         of hard prompts that are rolled out once or twice.
 
         Args:

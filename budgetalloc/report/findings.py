@@ -9,7 +9,7 @@ import numpy as np
 from budgetalloc.beliefs.group_kinds import FAILED, MIXED, PASSED, SINGLE, TIED
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.report.forecast import BELIEF, NEAR, share
-from budgetalloc.report.rivals import Replayed
+from budgetalloc.report.policy_replays import Replayed
 from budgetalloc.report.waste import Waste
 
 LABELS = {MIXED: "mixed", FAILED: "all fail", PASSED: "all pass", TIED: "tied", SINGLE: "single"}

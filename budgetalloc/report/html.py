@@ -26,7 +26,7 @@ from budgetalloc.report.findings import (
     worst,
 )
 from budgetalloc.report.forecast import share
-from budgetalloc.report.rivals import LIMITS, Replayed
+from budgetalloc.report.policy_replays import LIMITS, Replayed
 from budgetalloc.report.summary import Report
 from budgetalloc.report.text import cells_of
 from budgetalloc.report.waste import Waste

@@ -9,13 +9,13 @@ import numpy as np
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.errors import BudgetallocError, InputError
-from budgetalloc.logs.base import Chunk
+from budgetalloc.logs.chunk import Chunk
 from budgetalloc.logs.ledger import Ledger
-from budgetalloc.offline.compare import Progress
+from budgetalloc.offline.comparison import Progress
 from budgetalloc.offline.parallel import Workers
 from budgetalloc.report.findings import NAMED, worst
-from budgetalloc.report.one_pass import measure
-from budgetalloc.report.rivals import POLICIES, Replayed, builders, holding, joined, replay
+from budgetalloc.report.log_scan import measure
+from budgetalloc.report.policy_replays import POLICIES, Replayed, builders, holding, joined, replay
 from budgetalloc.report.waste import Waste
 
 
@@ -61,7 +61,7 @@ def report(
     """Reads the log of a finished run and reports the use of its rollouts.
 
     Args:
-        source: A path to any supported log (see `budgetalloc.logs.open`), an open `Reading`, or a `Ledger`.
+        source: A path to any supported log (see `budgetalloc.logs.reader`), an open `Reading`, or a `Ledger`.
         policies: Names of `budgetalloc.policies.methods.METHODS` to replay on the log; the others are compared with the
             first. Empty: no replay.
         seeds: Seeds of the replays.
@@ -123,7 +123,7 @@ def _chunks(source: Any, reading: Mapping[str, Any]) -> Iterable[Chunk]:
     if isinstance(source, Ledger):
         return [source]
     if isinstance(source, (str, os.PathLike)) or hasattr(source, "column_names"):
-        from budgetalloc.logs.open import open_log
+        from budgetalloc.logs.reader import open_log
 
         return open_log(source, **reading)
     chunks: Iterable[Chunk] = source

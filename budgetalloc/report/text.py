@@ -24,7 +24,7 @@ from budgetalloc.report.findings import (
     tokens_sentence,
     worst,
 )
-from budgetalloc.report.rivals import LIMITS, Replayed
+from budgetalloc.report.policy_replays import LIMITS, Replayed
 from budgetalloc.report.summary import Report
 
 _BARS, _PLAIN = "▁▂▃▄▅▆▇█", ".:-=+*#@"

@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, UnsupportedError
-from budgetalloc.solvers.base import check_costs, check_domains, check_values, largest
 from budgetalloc.solvers.domains import Domains
-from budgetalloc.solvers.dynamic import best_counts, work
+from budgetalloc.solvers.dynamic_programming import best_counts, work
+from budgetalloc.solvers.interface import check_costs, check_domains, check_values, largest
 
 _MOST_WORK, _MOST_CORE = 500_000, 256  # of `_improve`: sums, a few milliseconds; prompts of a large problem
 

@@ -13,7 +13,7 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, UnsupportedError
-from budgetalloc.policies.base import Policy
+from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.step import Step
 
 Build = Callable[..., Policy]

@@ -15,7 +15,7 @@ from budgetalloc.errors import InputError, UnsupportedError, shown
 from budgetalloc.policies import Policy
 from budgetalloc.policies.costs.prices import Price, Seconds, tokens
 from budgetalloc.policies.decision import CostOf
-from budgetalloc.solvers.base import check_group_costs
+from budgetalloc.solvers.interface import check_group_costs
 from budgetalloc.training.batch import Batch
 
 logger = logging.getLogger(__name__)

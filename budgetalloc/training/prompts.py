@@ -11,7 +11,7 @@ from budgetalloc.beliefs.ids import Id, check_ids, factorize, text_id
 from budgetalloc.beliefs.pool import Pool
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, UnsupportedError, check_type, nearest, shown
-from budgetalloc.logs.texts import prompt_text
+from budgetalloc.logs.prompt_texts import prompt_text
 
 _FINGERPRINT_ROWS = 1000
 DEFAULT_COLUMN = "prompt_id"

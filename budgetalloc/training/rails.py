@@ -66,7 +66,7 @@ class Rails:
         success_R, pool_rate = rollouts.success_R[known_R], rollouts.earlier.mean_success
         brier, pool = (float(np.sum((x - success_R) ** 2)) for x in (rollouts.mean_R[known_R], pool_rate))
         square, count = float(np.sum(advantages_R**2)), float(known_R.sum())
-        lean = float(advantages_R.sum()) * (count / square) ** 0.5 if square > 0 else 0.0  # in units of this step's size
+        lean = float(advantages_R.sum()) * (count / square) ** 0.5 if square > 0 else 0.0  # in units of the step's size
         now = brier, pool, lean, square, sums.grpo, count
         told = {"fallback": float(self.fallen)}
         if known_R.any():

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from budgetalloc.beliefs.expected import Sums
+from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.errors import StateError
 from budgetalloc.policies import Policy
-from budgetalloc.training.measure import Measure
 from budgetalloc.training.rails import Rails
-from budgetalloc.training.ranges import Range, RewardRange
+from budgetalloc.training.reward_range import Range, RewardRange
 from budgetalloc.training.success import BoolArray, Returned, Rule, Success, asked_for, chosen, in_words
+from budgetalloc.training.success_measure import Measure
 
 logger = logging.getLogger(__name__)
 _ENOUGH = 1000  # rollouts after which a function that never gave 1 is reported

@@ -10,30 +10,36 @@ from typing import Any, Literal
 
 from transformers import TrainerCallback
 
-from budgetalloc.logs.write import check_ledger
+from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.costs.prices import Seconds
 from budgetalloc.policies.methods import PolicyLike, policy_of
 from budgetalloc.policies.quotas import Shares
 from budgetalloc.training.batch import Batch
 from budgetalloc.training.costs import Cost, Costs
+from budgetalloc.training.log_writer import Written
 from budgetalloc.training.options import Options, other_scale
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.success import Success
-from budgetalloc.training.watch import Watch
-from budgetalloc.training.written import Written
-from budgetalloc.trl.ahead import Ahead, may_decide_ahead
+from budgetalloc.training.unseen_prompts import Watch
 from budgetalloc.trl.checkpoints import restoring_with, saving_with, whole_or_refused
 from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
-from budgetalloc.trl.experimental.reuse import Reuse
-from budgetalloc.trl.learned import Learned
+from budgetalloc.trl.experimental.response_reuse import Reuse
 from budgetalloc.trl.loader import restore_order
-from budgetalloc.trl.own_time import timed_steps
+from budgetalloc.trl.patching import standing_in
+from budgetalloc.trl.policy_state import Learned
+from budgetalloc.trl.prefetch import Ahead, may_decide_ahead
 from budgetalloc.trl.processes import check_alike
-from budgetalloc.trl.standing import standing_in
 from budgetalloc.trl.step import run_step
-from budgetalloc.trl.support import check_only_one, check_served, check_trainer, no_decision, warn_unaligned_saves
+from budgetalloc.trl.step_timer import timed_steps
 from budgetalloc.trl.trackers import Trackers
+from budgetalloc.trl.trainer_checks import (
+    check_only_one,
+    check_served,
+    check_trainer,
+    no_decision,
+    warn_unaligned_saves,
+)
 from budgetalloc.trl.training import Rows, Training
 
 logger = logging.getLogger(__name__)

@@ -7,8 +7,8 @@ import torch
 
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.training.batch import Batch, Round
-from budgetalloc.training.keeping import kept
-from budgetalloc.trl.merging import collect, merge, part, take
+from budgetalloc.training.downselection import kept
+from budgetalloc.trl.batch_merge import collect, merge, part, take
 from budgetalloc.trl.processes import decided_by_first
 from budgetalloc.trl.training import Training
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from budgetalloc.errors import InputError
 from budgetalloc.training.batch import Batch
-from budgetalloc.training.ending import end_step
-from budgetalloc.training.measure import Measure
 from budgetalloc.training.metrics import share_without_spread
-from budgetalloc.trl.decide import decide, open_next, open_step
-from budgetalloc.trl.generate import generate
+from budgetalloc.training.step_end import end_step
+from budgetalloc.training.success_measure import Measure
+from budgetalloc.trl.decision import decide, open_next, open_step
+from budgetalloc.trl.generation import generate
 from budgetalloc.trl.outputs import batch_to_train_on, everyones_advantages
 from budgetalloc.trl.training import Rows, Training
 

@@ -12,10 +12,10 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.budget import IntArray
-from budgetalloc.logs.texts import LONGEST
+from budgetalloc.logs.prompt_texts import LONGEST
 from budgetalloc.policies import Policy
 from budgetalloc.training.batch import Batch
-from budgetalloc.trl.spending import Spending, histogram_of_counts, histogram_of_rates
+from budgetalloc.trl.prompt_costs import Spending, histogram_of_counts, histogram_of_rates
 
 logger = logging.getLogger(__name__)
 COLUMNS = ("prompt", "rollouts", "tokens", "success", "believed", "text")

@@ -8,13 +8,13 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.policies import Policy
 from budgetalloc.policies.quotas import Quotas
 from budgetalloc.training.costs import Costs
+from budgetalloc.training.log_writer import Written
 from budgetalloc.training.options import Options
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.scoring import Scoring
-from budgetalloc.training.watch import Watch
-from budgetalloc.training.written import Written
-from budgetalloc.trl.ahead import Ahead, Opened
-from budgetalloc.trl.experimental.reuse import Reuse
+from budgetalloc.training.unseen_prompts import Watch
+from budgetalloc.trl.experimental.response_reuse import Reuse
+from budgetalloc.trl.prefetch import Ahead, Opened
 from budgetalloc.trl.trackers import Trackers
 
 Rows = list[dict[str, Any]]

@@ -9,7 +9,7 @@ from typing import Any
 from budgetalloc.errors import BudgetallocError, InputError, check_flag, check_type, nearest, shown
 from budgetalloc.policies import Policy
 from budgetalloc.policies.methods import policy_of, tuples
-from budgetalloc.policies.paced import Paced, plan_of
+from budgetalloc.policies.pacing_policy import Paced, plan_of
 from budgetalloc.training.options import PLAIN, Options, other_scale
 from budgetalloc.training.scoring import Scoring
 

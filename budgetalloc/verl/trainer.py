@@ -20,21 +20,21 @@ from verl.utils.dataset.rl_dataset import collate_fn
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import UnsupportedError
-from budgetalloc.logs.write import check_ledger
+from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies import Step
-from budgetalloc.policies.paced import Paced, rollouts_of_steps
+from budgetalloc.policies.pacing_policy import Paced, rollouts_of_steps
 from budgetalloc.training.batch import observed
-from budgetalloc.training.ending import end_step
-from budgetalloc.training.keeping import kept
+from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
+from budgetalloc.training.downselection import kept
+from budgetalloc.training.log_writer import Written
 from budgetalloc.training.prompts import Prompts
-from budgetalloc.training.saved import load_beliefs, save_beliefs
-from budgetalloc.training.watch import Watch
-from budgetalloc.training.written import Written
-from budgetalloc.verl import transfer
-from budgetalloc.verl.decide import rows_to_roll_out
+from budgetalloc.training.step_end import end_step
+from budgetalloc.training.unseen_prompts import Watch
+from budgetalloc.verl import transfer_queue
+from budgetalloc.verl.compatibility import check_config, check_decisions, check_verl
+from budgetalloc.verl.decision import rows_to_roll_out
 from budgetalloc.verl.sessions import Sessions
 from budgetalloc.verl.settings import Settings
-from budgetalloc.verl.support import check_config, check_decisions, check_verl
 
 logger = logging.getLogger(__name__)
 MODE = "budgetalloc"
@@ -105,7 +105,7 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
 
     def _observe(self, batch: Any, sessions: Sessions, step: Step, ids_R: list[Id]) -> None:
         """Lets the policy's step observe the rollouts that came back, and makes their record."""
-        scores_RF = transfer.scores(batch, sessions, self.scoring.names)
+        scores_RF = transfer_queue.scores(batch, sessions, self.scoring.names)
         self.batch = observed(step, self.scoring, ids_R, scores_RF, sessions.lengths_R, self.global_steps)
 
     def _finish(self, batch: Any, metrics: dict[str, Any], sessions: Sessions, kept_R: IntArray, step: Step) -> Any:
@@ -120,10 +120,10 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         """
         started = time.perf_counter()
         if self.options.baseline is None:
-            advantages_R = transfer.advantages(batch, sessions)
+            advantages_R = transfer_queue.advantages(batch, sessions)
         else:
             advantages_R = self.options.advantages(self.batch).values_R[kept_R]
-            batch = transfer.put_advantages(batch, sessions, advantages_R)
+            batch = transfer_queue.put_advantages(batch, sessions, advantages_R)
         given = self.policy, step.end, self.batch, advantages_R, self.scoring
         logged = end_step(*given, written=self._written, pool_size=self._pool_size, quotas=self.quotas)
         logged["seconds"] = self._seconds + time.perf_counter() - started
@@ -224,7 +224,7 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
                     f"{self.policy} trains on a rollout several times, and verl's TransferQueue has each once. Use "
                     "another policy, or TRL."
                 )
-            batch = transfer.without(batch, sessions, self._kept_R)
+            batch = transfer_queue.without(batch, sessions, self._kept_R)
         return super()._balance_batch(batch, metrics, *more, **named)
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from budgetalloc.training.attached import Attached
+from budgetalloc.training.adapter import Attached
 
 Row = tuple[list[int], list[int]]  # the tokens of a prompt, and of its completion
 

@@ -10,7 +10,7 @@ from tinker_cookbook.rl import train
 from tinker_cookbook.rl.types import EnvGroupBuilder, RLDataset, Trajectory
 
 import budgetalloc as ba
-from budgetalloc.training.attached import Attached
+from budgetalloc.training.adapter import Attached
 
 
 @dataclasses.dataclass(eq=False)

@@ -10,7 +10,7 @@ from plain_loop import log_probability, sample, train
 
 import budgetalloc as ba
 from budgetalloc import policies
-from budgetalloc.training.attached import Attached
+from budgetalloc.training.adapter import Attached
 
 pytestmark = pytest.mark.slow
 

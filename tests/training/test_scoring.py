@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import budgetalloc as ba
-from budgetalloc.beliefs.expected import Sums
+from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.training.scoring import Scoring
 from budgetalloc.training.success import Rule, asked_for
 

@@ -15,8 +15,8 @@ import budgetalloc as ba
 from budgetalloc import policies
 from budgetalloc.policies.advantages import group_advantages
 from budgetalloc.training.batch import observed
-from budgetalloc.training.ending import end_step
 from budgetalloc.training.options import Options
+from budgetalloc.training.step_end import end_step
 
 PROMPTS, ROLLOUTS, STEPS = 200, 64, 60
 

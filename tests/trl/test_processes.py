@@ -17,7 +17,7 @@ import torch
 from processes import BATCH, FAILURES, LED, NAMES, PROCESSES, PROMPTS, RUNS
 
 import budgetalloc as ba
-from budgetalloc.trl.merging import part, take
+from budgetalloc.trl.batch_merge import part, take
 from budgetalloc.trl.processes import my_share
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the processes are forked after the imports")

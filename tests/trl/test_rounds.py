@@ -11,7 +11,7 @@ from conftest import AroundSteps
 import budgetalloc as ba
 from budgetalloc import policies
 from budgetalloc.trl import AdaptiveGRPOCallback
-from budgetalloc.trl.merging import merge, take
+from budgetalloc.trl.batch_merge import merge, take
 
 STAGED = {
     "ar3po": lambda: policies.ar3po(group=4, seed=1),

@@ -18,9 +18,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from transformers.integrations import TensorBoardCallback, WandbCallback
 
 import budgetalloc as ba
-from budgetalloc.logs.open import open_log
+from budgetalloc.logs.reader import open_log
 from budgetalloc.trl import AdaptiveGRPOCallback
-from budgetalloc.trl.spending import Spending, histogram_of_counts, histogram_of_rates
+from budgetalloc.trl.prompt_costs import Spending, histogram_of_counts, histogram_of_rates
 from budgetalloc.trl.trackers import COLUMNS, SPENDING_FILE, as_markdown
 
 EXPECTED = [
@@ -166,7 +166,7 @@ def test_trackio(tmp_path):
     code = f"""
 from conftest import *
 import budgetalloc as ba
-from budgetalloc.logs.open import open_log
+from budgetalloc.logs.reader import open_log
 from budgetalloc.trl import AdaptiveGRPOCallback
 args = GRPOConfig({str(tmp_path / "run")!r}, per_device_train_batch_size=16, num_generations=4, use_cpu=True,
     bf16=False, max_completion_length=4, max_steps=3, logging_steps=1, save_strategy="no", report_to=["trackio"])

@@ -8,12 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from budgetalloc.cli.config import Config
-from budgetalloc.cli.config.yamlfile import read_text
-from budgetalloc.cli.doctor.examine import examine
+from budgetalloc.cli.config.yaml_file import read_text
+from budgetalloc.cli.doctor.checks import examine
 from budgetalloc.cli.doctor.script import read_script
 from budgetalloc.cli.doctor.settings import of_config
 from budgetalloc.cli.doctor.setup import Diagnosis, shortened
-from budgetalloc.cli.doctor.verl import SECTIONS, examine_verl, node, overrides
+from budgetalloc.cli.doctor.verl_config import SECTIONS, examine_verl, node, overrides
 from budgetalloc.errors import BudgetallocError, InputError
 
 _LONGEST = 200_000  # characters of a script or a file of settings

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.cli.config import Config
-from budgetalloc.cli.logs import bar, opened, watched
+from budgetalloc.cli.log_options import bar, opened, watched
 from budgetalloc.errors import InputError, UnsupportedError
 from budgetalloc.logs.ledger import Ledger
-from budgetalloc.logs.reading import Reading
-from budgetalloc.offline.compare import comparisons, summarise
+from budgetalloc.logs.log_stream import Reading
+from budgetalloc.offline.comparison import comparisons, summarise
 from budgetalloc.offline.parallel import check_workers
 from budgetalloc.offline.replay import Replay
-from budgetalloc.report.rivals import LIMITS, POLICIES, joined
+from budgetalloc.report.policy_replays import LIMITS, POLICIES, joined
 
 SHARES = {"rollouts in them": "mixed_rollouts", "at least": "at_least", "at most": "at_most"}
 SHARES |= {"modelled": "modelled", "signal": "signal"}

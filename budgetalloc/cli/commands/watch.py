@@ -13,7 +13,7 @@ from budgetalloc.logs.kinds import ledger
 from budgetalloc.logs.progress import Progress, read_progress
 from budgetalloc.logs.tail import Tail
 from budgetalloc.report.findings import percent
-from budgetalloc.report.live import Live, LiveStep
+from budgetalloc.report.live_run import Live, LiveStep
 from budgetalloc.report.text import shows_bars, sparkline
 
 _CLEAR = "\x1b[H\x1b[J"  # to the first line, and no text after it

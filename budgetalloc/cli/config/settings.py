@@ -10,12 +10,12 @@ from typing import Any
 
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.rewards import check_range, check_success
-from budgetalloc.cli.config.yamlfile import Source
+from budgetalloc.cli.config.yaml_file import Source
 from budgetalloc.errors import check_flag, check_type
 from budgetalloc.policies import Needs, Policy
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.methods import method_of, tuples
-from budgetalloc.policies.paced import PACING, plan_of
+from budgetalloc.policies.pacing_policy import PACING, plan_of
 from budgetalloc.policies.quotas import check_domain_and_shares
 from budgetalloc.training.costs import check_cost
 

@@ -9,7 +9,7 @@ from budgetalloc.policies.adaptive import IDLE, group_without_history
 from budgetalloc.training.options import Options
 from budgetalloc.training.scoring import Scoring
 from budgetalloc.training.success import in_words
-from budgetalloc.trl.served import Facts
+from budgetalloc.trl.compatibility import Facts
 
 _CHARACTERS = 4  # of a token, roughly, in English
 

@@ -4,14 +4,14 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-from budgetalloc.cli.doctor import grpo
+from budgetalloc.cli.doctor import grpo_config
 from budgetalloc.cli.doctor.data import Data, of_expression
 from budgetalloc.cli.doctor.literals import MOST, UNKNOWN, Source
 from budgetalloc.cli.doctor.setup import ARGUMENTS, OTHERS, Diagnosis, Setup, every_mistake
 from budgetalloc.errors import InputError, nearest
 from budgetalloc.policies import Policy, adaptive
 from budgetalloc.policies.methods import METHODS, NAMED, method_of
-from budgetalloc.trl.served import REFUSED
+from budgetalloc.trl.compatibility import REFUSED
 
 _FUNCTIONS = ("success", "hint", "cost", "buffer")  # arguments of the callback that may be objects
 
@@ -63,9 +63,9 @@ def _settings(source: Source, config: ast.Call | None, processes: int, said: Dia
     known = {name: value for name, value in given.items() if name is not None}
     if None in given and "generation_batch_size" not in known:  # the size of a batch is most likely among the hidden
         known.setdefault("per_device_train_batch_size", UNKNOWN)
-    names = [name for name in grpo.DEFAULTS if known.get(name) is UNKNOWN]
+    names = [name for name in grpo_config.DEFAULTS if known.get(name) is UNKNOWN]
     said.unread += [f"line {config.lineno}: GRPOConfig({', '.join(names)})"] if names else []
-    settings, mistakes = grpo.resolved(known, processes)
+    settings, mistakes = grpo_config.resolved(known, processes)
     said.refused += [f"line {config.lineno}: {mistake}" for mistake in mistakes]
     return settings
 

@@ -1,7 +1,7 @@
 """A file of settings of budgetalloc as a `Setup`: the run of integrations/trl/train.py."""
 
 from budgetalloc.cli.config import Config
-from budgetalloc.cli.doctor import grpo
+from budgetalloc.cli.doctor import grpo_config
 from budgetalloc.cli.doctor.data import Data, named
 from budgetalloc.cli.doctor.setup import ARGUMENTS, Diagnosis, Setup
 from budgetalloc.errors import BudgetallocError
@@ -12,7 +12,7 @@ def of_config(config: Config, processes: int) -> Setup:
     said = Diagnosis(config.source.file, unread=["the reward functions: your training script has them"])
     if not config.grpo:
         said.unread.append("GRPOConfig: the file has no section grpo")
-    settings, mistakes = grpo.resolved(config.grpo, processes) if config.grpo else ({}, [])
+    settings, mistakes = grpo_config.resolved(config.grpo, processes) if config.grpo else ({}, [])
     said.refused += [str(config.source.error(mistake, "grpo")) for mistake in mistakes]
     arguments = dict(ARGUMENTS)
     try:

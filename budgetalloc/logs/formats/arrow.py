@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from budgetalloc.errors import InputError, imported, printable
-from budgetalloc.logs.reading import Reading
+from budgetalloc.logs.log_stream import Reading
 
 BATCH = 65_536  # rows
 _NESTED = 256  # rows at a time where cells are lists, which may be long

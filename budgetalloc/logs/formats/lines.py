@@ -8,8 +8,8 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
-from budgetalloc.logs.base import FAULTS, Notes, Rows
-from budgetalloc.logs.reading import Reading
+from budgetalloc.logs.chunk import FAULTS, Notes, Rows
+from budgetalloc.logs.log_stream import Reading
 
 Record = dict[str, Any]
 T = TypeVar("T")

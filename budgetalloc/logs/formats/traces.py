@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.beliefs.ids import Id, text_id
-from budgetalloc.logs.base import Reward, Rows, as_id, as_integer
+from budgetalloc.logs.chunk import Reward, Rows, as_id, as_integer
 from budgetalloc.logs.formats.lines import Record
-from budgetalloc.logs.reading import Reading
+from budgetalloc.logs.log_stream import Reading
 
 # Top-level keys that do not concern rewards; other keys that are not used are counted as unknown.
 _EPISODE = {"id", "env", "task", "group", "run", "ok", "is_timeout", "errors", "traces"}

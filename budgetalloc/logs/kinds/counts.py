@@ -11,13 +11,13 @@ from typing import Any
 
 from budgetalloc.beliefs.ids import Id, text_id
 from budgetalloc.errors import InputError
-from budgetalloc.logs.ambiguous import settle
-from budgetalloc.logs.base import Notes, Rows
+from budgetalloc.logs.ambiguous_columns import settle
+from budgetalloc.logs.chunk import Notes, Rows
+from budgetalloc.logs.column_names import Columns, identify, listed
 from budgetalloc.logs.columns import rollouts
 from budgetalloc.logs.formats.lines import BYTES, first, open_bytes, records, single_lines
 from budgetalloc.logs.kinds import ledger, prime_rl, verifiers, verl
-from budgetalloc.logs.names import Columns, identify, listed
-from budgetalloc.logs.reading import Reading
+from budgetalloc.logs.log_stream import Reading
 from budgetalloc.logs.steps import ascending
 
 _SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")

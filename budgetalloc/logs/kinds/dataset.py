@@ -9,12 +9,12 @@ import numpy as np
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.errors import InputError
-from budgetalloc.logs.ambiguous import settle
-from budgetalloc.logs.base import LARGEST, Ints, Rows
+from budgetalloc.logs.ambiguous_columns import settle
+from budgetalloc.logs.chunk import LARGEST, Ints, Rows
+from budgetalloc.logs.column_names import Columns, identify, listed
 from budgetalloc.logs.columns import numeric, rollouts
 from budgetalloc.logs.formats import arrow
-from budgetalloc.logs.names import Columns, identify, listed
-from budgetalloc.logs.reading import Reading
+from budgetalloc.logs.log_stream import Reading
 from budgetalloc.logs.steps import ascending
 
 _SUFFIXES = (".parquet", ".arrow")

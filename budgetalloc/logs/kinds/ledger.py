@@ -11,11 +11,11 @@ import numpy as np
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.rewards import check_range
 from budgetalloc.errors import InputError
-from budgetalloc.logs.base import FAULTS, LARGEST, Ints, Notes, Range, Rows, as_id, as_integer, as_number, mapped
+from budgetalloc.logs.chunk import FAULTS, LARGEST, Ints, Notes, Range, Rows, as_id, as_integer, as_number, mapped
 from budgetalloc.logs.formats.lines import Record, first, lines, parsed, parsed_rows
-from budgetalloc.logs.reading import Reading
+from budgetalloc.logs.log_stream import Reading
+from budgetalloc.logs.prompt_texts import read_texts
 from budgetalloc.logs.steps import ascending
-from budgetalloc.logs.texts import read_texts
 
 _COLUMNS = ("step", "id", "reward", "length", "predicted", "count")
 _MARKS = ("resumed", "reward_range")  # a line with one of these keys is not a rollout

@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from budgetalloc.logs.base import Rows
+from budgetalloc.logs.chunk import Rows
 from budgetalloc.logs.formats import traces
 from budgetalloc.logs.formats.lines import Record, first, parsed_rows
-from budgetalloc.logs.reading import Reading
+from budgetalloc.logs.log_stream import Reading
 from budgetalloc.logs.steps import ascending, joined
 
 _STEP = re.compile(r"step_(\d{1,15})")

@@ -23,13 +23,13 @@ import numpy as np
 from budgetalloc.beliefs.ids import Id, factorize, text_id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError, printable
-from budgetalloc.logs.base import FAULTS, Notes, Rows, as_id, as_integer
-from budgetalloc.logs.choice import SuccessChoice
+from budgetalloc.logs.chunk import FAULTS, Notes, Rows, as_id, as_integer
+from budgetalloc.logs.column_names import listed
 from budgetalloc.logs.columns import weighted
 from budgetalloc.logs.formats import arrow
-from budgetalloc.logs.names import listed
-from budgetalloc.logs.reading import Reading
-from budgetalloc.logs.texts import prompt_text
+from budgetalloc.logs.log_stream import Reading
+from budgetalloc.logs.prompt_texts import prompt_text
+from budgetalloc.logs.success_choice import SuccessChoice
 
 _FILE = re.compile(r"completions_(\d{1,15})\.parquet")
 _STALE = 3600.0  # seconds; files of one run may be copied in any order

@@ -6,10 +6,10 @@ An evaluation has no training steps: all its rollouts are of step 0, unless a tr
 from collections.abc import Iterator
 from pathlib import Path
 
-from budgetalloc.logs.base import Rows
+from budgetalloc.logs.chunk import Rows
 from budgetalloc.logs.formats import traces
 from budgetalloc.logs.formats.lines import Record, first, parsed_rows
-from budgetalloc.logs.reading import Reading
+from budgetalloc.logs.log_stream import Reading
 from budgetalloc.logs.steps import ascending, joined
 
 _NAMES = ("traces.jsonl", "results.jsonl")

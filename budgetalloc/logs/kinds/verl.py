@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from budgetalloc.beliefs.ids import Id, text_id
-from budgetalloc.logs.base import Rows, as_id, as_integer, as_number
+from budgetalloc.logs.chunk import Rows, as_id, as_integer, as_number
 from budgetalloc.logs.formats.lines import Record, first, parsed_rows
-from budgetalloc.logs.reading import Reading
+from budgetalloc.logs.log_stream import Reading
 from budgetalloc.logs.steps import ascending
 
 _KNOWN = {"input", "output", "gts", "score", "step"}

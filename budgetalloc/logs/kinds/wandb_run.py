@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from budgetalloc.errors import InputError
-from budgetalloc.logs.base import FAULTS, Notes, Rows
-from budgetalloc.logs.choice import SuccessChoice
+from budgetalloc.logs.chunk import FAULTS, Notes, Rows
+from budgetalloc.logs.column_names import identify, listed
 from budgetalloc.logs.columns import numeric, rollouts
 from budgetalloc.logs.formats.wandb_file import Run, Table, read_run
-from budgetalloc.logs.names import identify, listed
-from budgetalloc.logs.reading import Reading
+from budgetalloc.logs.log_stream import Reading
+from budgetalloc.logs.success_choice import SuccessChoice
 
 _OWN = {"step", "prompt", "completion", "advantage", "image"}  # the columns of TRL's table that are not rewards
 

@@ -14,7 +14,7 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError
 from budgetalloc.training.prompts import Prompts, turns
 from budgetalloc.trl.experimental.completions import Server
-from budgetalloc.trl.generate import GROUP
+from budgetalloc.trl.generation import GROUP
 
 _GIVEN = ("prompt", "completion", "completion_ids")  # columns that reward functions get in another way
 

@@ -3,7 +3,7 @@
 import pytest
 
 from budgetalloc.cli.config.settings import CallbackSettings, PolicySettings, paced
-from budgetalloc.cli.config.yamlfile import read_text
+from budgetalloc.cli.config.yaml_file import read_text
 from budgetalloc.errors import InputError
 from budgetalloc.policies.methods import tuples
 

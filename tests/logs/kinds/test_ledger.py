@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import budgetalloc as ba
 from budgetalloc.errors import InputError
-from budgetalloc.logs.open import open_log, read_all
+from budgetalloc.logs.reader import open_log, read_all
 
 
 def append(path, steps, reward=1.0, ids=("a", 7)):
@@ -181,7 +181,7 @@ def test_a_ledger_has_its_own_reward_and_success(tmp_path):
 
 def test_a_second_run_in_the_file_is_said_in_the_first_lines(tmp_path, caplog):
     """Findings C6: the report showed the second run only, and said so in no place that anybody reads."""
-    from budgetalloc.training.written import Written
+    from budgetalloc.training.log_writer import Written
 
     path = tmp_path / "ledger.jsonl"
     for run in range(2):

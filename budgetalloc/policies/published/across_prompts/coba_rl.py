@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.estimator import BetaEstimator
-from budgetalloc.beliefs.graded import rescaled
+from budgetalloc.beliefs.graded_success import rescaled
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_array, check_integer, check_number
-from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, View
-from budgetalloc.policies.gains import START, per_rollout, smallest, spend_gains, token_prices
+from budgetalloc.policies.marginal_gains import START, per_rollout, smallest, spend_gains, token_prices
+from budgetalloc.policies.policy import Policy
 
 
 def coba_rl(

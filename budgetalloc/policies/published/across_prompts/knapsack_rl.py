@@ -7,15 +7,23 @@ from numpy.typing import ArrayLike
 
 from budgetalloc import values
 from budgetalloc.beliefs.estimator import BetaEstimator
-from budgetalloc.beliefs.graded import rescaled
+from budgetalloc.beliefs.graded_success import rescaled
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray, Point, check_counts
 from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_array, check_choice, check_integer, check_number
-from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, View
-from budgetalloc.policies.gains import START, UNIT, mean_rollouts, per_rollout, smallest, spend_gains, token_prices
+from budgetalloc.policies.marginal_gains import (
+    START,
+    UNIT,
+    mean_rollouts,
+    per_rollout,
+    smallest,
+    spend_gains,
+    token_prices,
+)
+from budgetalloc.policies.policy import Policy
 
 # Gains per rollout that put one purpose before another. No gain of `values.success_gain` is above 0.07, which is the
 # second rollout's at p = 2/5.

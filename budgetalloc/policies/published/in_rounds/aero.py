@@ -9,9 +9,9 @@ from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_integer
-from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, Outcome, Rounds, View
 from budgetalloc.policies.downselect.groups import check_rows, turn
+from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.rounds import Spending
 
 _ALIKE = 4  # rows kept of a group of equal successes

@@ -7,11 +7,11 @@ from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import check_array, check_number
-from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, Outcome
-from budgetalloc.policies.epochs import COLUMNS, count_visits, in_epochs
-from budgetalloc.policies.reference import COLUMNS as REFERENCE
-from budgetalloc.policies.reference import Offline, Reference, rescale_results
+from budgetalloc.policies.epoch_order import COLUMNS, count_visits, in_epochs
+from budgetalloc.policies.initial_success import COLUMNS as REFERENCE
+from budgetalloc.policies.initial_success import Offline, Reference, rescale_results
+from budgetalloc.policies.policy import Policy
 
 
 def optimal_value(successes_P: ArrayLike, rollouts_P: ArrayLike, beta: float = 0.5) -> FloatArray:

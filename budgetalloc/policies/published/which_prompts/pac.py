@@ -10,11 +10,11 @@ from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_function, check_integer, check_number
-from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, View
+from budgetalloc.policies.mean_advantage import mean_advantage
+from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.published.which_prompts.categories import CategoryOf
 from budgetalloc.policies.ranking import falling, ranked
-from budgetalloc.policies.signal import mean_advantage
 
 _EPS = 1e-9
 _FEWEST = 3  # steps of a window that a slope is fitted through; "too few" in the paper

@@ -9,10 +9,10 @@ from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_integer, check_number, shown
-from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, Outcome, View
+from budgetalloc.policies.initial_success import COLUMNS, Offline, Reference, rescale_results
+from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import ranked
-from budgetalloc.policies.reference import COLUMNS, Offline, Reference, rescale_results
 
 SIZES = (2, 4, 8)
 

@@ -5,17 +5,17 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from budgetalloc.beliefs.estimator import BetaEstimator
-from budgetalloc.beliefs.graded import rescaled
+from budgetalloc.beliefs.graded_success import rescaled
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_number
 from budgetalloc.policies.advantages import Scale
-from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, Outcome, View
+from budgetalloc.policies.initial_success import COLUMNS, Offline, Reference, rescale_results
+from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import drawn_first, ranked
-from budgetalloc.policies.reference import COLUMNS, Offline, Reference, rescale_results
 
 
 def spo(*, rho: float = 0.875, eps: float = 0.05, offline: Offline = None, seed: int = 0) -> Policy:

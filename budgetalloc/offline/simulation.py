@@ -1,0 +1,190 @@
+"""A simulated training run: a policy decides in a world step by step, and each step is reported."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from budgetalloc.beliefs.expected_reward import Sums
+from budgetalloc.beliefs.ids import Id, factorize
+from budgetalloc.beliefs.pool import Pool
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.beliefs.rewards import as_rewards, mixed_groups
+from budgetalloc.budget import Budget
+from budgetalloc.errors import InputError, check_choice, check_function, check_integer, shown
+from budgetalloc.offline.worlds import World
+from budgetalloc.policies.advantages import Baseline, Scale, Weight
+from budgetalloc.policies.batch_advantages import Rollouts, batch_advantages
+from budgetalloc.policies.bounds import Bounds
+from budgetalloc.policies.methods import PolicyLike, policy_of
+
+
+def simulate(
+    policy: PolicyLike,
+    world: World,
+    budget: Budget | int,
+    steps: int,
+    *,
+    prompts: int = 32,
+    candidates: int | Literal["all"] | None = None,
+    baseline: Baseline | None = None,
+    scale: Scale | None = None,
+    weight: Weight | None = None,
+    reward: Callable[[FloatArray], ArrayLike] | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Runs a policy in a world as `AdaptiveGRPOCallback` runs it in TRL's trainer; yields a dict after each step.
+
+    A data loader returns `prompts` different prompts per step, in shuffled epochs. Default arguments are those of
+    `policy.needs`, and otherwise TRL's own: the mean and the standard deviation of the group. The policy and the world
+    change during the run; the caller may stop at any step.
+
+    Args:
+        policy: Decides and learns: a policy, the name of a method, or a function that builds a policy. A step generates
+            `needs.generate` times the budget, and all of it is counted.
+        world: Returns rewards and learns.
+        budget: The rollouts that a step trains on. An integer has the bounds of the callback: a floor of 2 with one
+            candidate and 0 with more, and a cap of 8 times `budget // prompts` (see `Bounds`). Or a `Budget` in
+            rollouts; bounds that it does not name are the policy's.
+        steps: Training steps, at least 1.
+        prompts: Different prompts that the loader returns at each step.
+        candidates, baseline, scale, weight: As in `AdaptiveGRPOCallback`.
+        reward: From the successes of rollouts, which the world returns and the beliefs learn, to the rewards that
+            advantages use, shape (R,) both: `lambda u: 0.2 + 0.8 * u` adds a point for the format. By default success
+            is the reward.
+
+    Yields:
+        `step` (from 1), `rollouts` generated so far, `success` of the world in [0, 1], and of this step alone: `reward`
+        (mean), `prompts` that got rollouts, `rounds`, `mixed_groups` and `mixed_rollouts`, the shares of groups and of
+        rollouts whose group has unequal rewards.
+
+    Raises:
+        InputError: an option out of range, a budget in tokens, or a policy that asks for no rollout.
+
+    >>> import budgetalloc as ba
+    >>> run = list(simulate(ba.uniform(), ba.Learner(seed=0), 256, steps=20))
+    >>> run[0]["rollouts"], run[0]["prompts"], run[-1]["rollouts"]
+    (256, 32, 5120)
+    >>> run[-1]["success"] > run[0]["success"]
+    True
+    """
+    policy = policy_of(policy)
+    if isinstance(world, type) or not all(hasattr(world, name) for name in ("ids", "rollout", "learn", "success")):
+        raise InputError(f"world={shown(world)}: give a world, such as ba.Learner() or ba.Replay(ledger).")
+    if baseline is not None:
+        check_choice("baseline", baseline, get_args(Baseline))
+    if scale is not None:
+        check_choice("scale", scale, get_args(Scale))
+    if weight is not None:
+        check_choice("weight", weight, get_args(Weight))
+    if reward is not None:
+        check_function("reward", reward, "from the successes of rollouts to their rewards")
+    needs = policy.needs
+    bounds = Bounds.resolve(needs, candidates=candidates)
+    check_integer("steps", steps, 1)
+    check_prompts(prompts, len(world.ids))
+    rows, limit = _limit(budget, bounds, prompts, len(world.ids), needs.generate)
+    estimate = baseline or needs.baseline or "group"
+    pool = Pool(world.ids)
+    loader = _loader(world.ids, prompts, policy.seed)
+    ends = _ends(reward)
+    earlier = Sums()
+    rollouts = 0
+    for at in range(1, steps + 1):
+        ids_P = bounds.offer(next(loader), pool, policy.seed, at)
+        step = policy.begin(ids_P, limit)
+        rounds: list[NDArray[np.int64]] = []
+        rewards: list[FloatArray] = []
+        successes: list[FloatArray] = []
+        while (counts_P := step.request()).any():
+            rounds.append(np.repeat(np.arange(len(ids_P)), counts_P))
+            ids_R = [ids_P[k] for k in rounds[-1].tolist()]
+            successes.append(world.rollout(ids_R))
+            rewards.append(_rewards(reward, successes[-1]))
+            step.observe(ids_R, rewards[-1], None if reward is None else successes[-1])
+        if not rounds:
+            raise InputError(
+                f"{policy} requested no rollout at step {at} with {limit}: its rule must request at least one."
+            )
+        at_R, rewards_R, success_R = np.concatenate(rounds), np.concatenate(rewards), np.concatenate(successes)
+        ids_R = [ids_P[k] for k in at_R.tolist()]
+        told_R = None if reward is None else success_R
+        rollouts_R = Rollouts(
+            ids_R=ids_R,
+            group_R=factorize(ids_R)[1],
+            rewards_R=rewards_R,
+            success_R=success_R,
+            belief_R=step.belief_of(ids_R),
+            baseline_R=step.baseline_belief(ids_R, success_R, earlier),
+            prior=policy.estimator.prior_now,
+            earlier=earlier,
+            reward_range=(0.0, 1.0) if reward is None else None,
+            jump=ends[1] - ends[0],
+            expected_R=step.expected_success(ids_R, success_R),
+            lengths_R=np.ones(len(ids_R)),  # a world has no tokens: all rollouts are of equal length
+        )
+        step.end()
+        asked = scale or needs.scale or "group"
+        advantages_R = batch_advantages(rollouts_R, estimate, asked, weight or needs.weight).values_R
+        earlier = earlier.faded().with_sums(rollouts_R.sums())
+        if policy.keep is not None and len(ids_R) > rows:
+            # A row counts as often as it is kept. The factor converts the world's mean over all rows to one over kept
+            # rows.
+            kept = policy.keep(ids_R, rewards_R, rows, None, told_R)
+            advantages_R = advantages_R * np.bincount(kept, minlength=len(ids_R)) * len(ids_R) / len(kept)
+        world.learn(advantages_R)
+        rollouts += len(ids_R)
+        yield {"step": at, "rollouts": rollouts, "success": world.success(), **_figures(at_R, rewards_R, len(rounds))}
+
+
+def _rewards(reward: Callable[[FloatArray], ArrayLike] | None, success_R: FloatArray) -> FloatArray:
+    return success_R if reward is None else as_rewards(reward(success_R.copy()), len(success_R), "reward(success_R)")
+
+
+def _ends(reward: Callable[[FloatArray], ArrayLike] | None) -> tuple[float, float]:
+    """The rewards of failure and success; (0, 1) where success is the reward, or earns no more than failure."""
+    low, high = _rewards(reward, np.array([0.0, 1.0])).tolist()
+    return (low, high) if low < high else (0.0, 1.0)
+
+
+def check_prompts(prompts: Any, have: int) -> None:
+    """Raises `InputError` unless a batch of so many different prompts can be drawn from the world's."""
+    try:
+        check_integer("prompts", prompts, 1, have)
+    except InputError as error:
+        raise InputError(f"prompts={shown(prompts)}: the world has {have} prompts, use 1 to {have}.") from error
+
+
+def _limit(budget: Budget | int, bounds: Bounds, prompts: int, pool: int, generate: int) -> tuple[int, Budget]:
+    """The rollouts that a step trains on, and the budget of what it may generate."""
+    if isinstance(budget, Budget):
+        if budget.rollouts is None or budget.tokens is not None or budget.quotas is not None:
+            raise InputError(
+                f"budget={budget!r}: a world has neither token costs nor domains. Use Budget(rollouts=...)."
+            )
+        return budget.rollouts, replace(bounds.filled(budget), rollouts=budget.rollouts * generate)
+    rows = check_integer("budget", budget, 1)
+    return rows, bounds.budget(rows * generate, bounds.on_offer(prompts, pool), rows // prompts)
+
+
+def _loader(ids: list[Id], prompts: int, seed: int) -> Iterator[list[Id]]:
+    """Batches of different prompts in shuffled epochs. A last batch that is not full is left out, as TRL does."""
+    rng = np.random.default_rng([seed, 3])
+    while True:
+        order = rng.permutation(len(ids))
+        for start in range(0, len(ids) - prompts + 1, prompts):
+            yield [ids[k] for k in order[start : start + prompts].tolist()]
+
+
+def _figures(at_R: NDArray[np.int64], rewards_R: NDArray[np.float64], rounds: int) -> dict[str, Any]:
+    _, group_R = np.unique(at_R, return_inverse=True)
+    size_G = np.bincount(group_R)
+    mixed_G = mixed_groups(rewards_R, group_R, len(size_G))
+    return {
+        "reward": float(rewards_R.mean()),
+        "prompts": len(size_G),
+        "rounds": rounds,
+        "mixed_groups": float(mixed_G.mean()),
+        "mixed_rollouts": float(size_G[mixed_G].sum() / size_G.sum()),
+    }

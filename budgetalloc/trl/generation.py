@@ -1,0 +1,97 @@
+"""One round of TRL's own generation and scoring."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.budget import IntArray
+from budgetalloc.errors import InputError
+from budgetalloc.training.batch import Round
+from budgetalloc.trl.batch_merge import drop_fillers
+from budgetalloc.trl.patching import standing_in
+from budgetalloc.trl.processes import my_share
+from budgetalloc.trl.training import Rows, Training
+
+GROUP = "budgetalloc_group"  # the column by which reward functions find the rollouts of a prompt: the prompt's id
+
+
+@dataclass(frozen=True, eq=False)
+class Generated:
+    """One round of a step before success is computed: columns as in `Round`."""
+
+    ids_R: list[Id]
+    rewards_R: FloatArray
+    scores_RF: FloatArray
+    lengths_R: IntArray
+    hinted: bool
+    prompt_lengths_R: IntArray | None
+
+    def with_success(self, success_R: FloatArray) -> Round:
+        """The round, with the success of each rollout."""
+        lengths = self.lengths_R, self.hinted, self.prompt_lengths_R
+        return Round(self.ids_R, self.rewards_R, self.scores_RF, success_R, *lengths)
+
+
+def generate(training: Training, ids_R: list[Id], rows: Rows, hinted: bool) -> tuple[Generated, dict[str, Any]]:
+    """One round of TRL's own generation and scoring: the rollouts of all processes, and TRL's batch of this process.
+
+    TRL's mean lengths include the fillers; all reward statistics exclude them.
+    """
+    trainer, options, wanted = training.trainer, training.options, len(ids_R)
+    if hinted and options.hint is None:
+        raise InputError(
+            f"{training.policy} requests rollouts with a hint: pass AdaptiveGRPOCallback(..., hint=), a function "
+            "from a dataset row to the row with the hint in its prompt."
+        )
+    if hinted and options.hint is not None:
+        rows = [options.hint(row) for row in rows]
+    mine_R = my_share(ids_R, trainer.accelerator.process_index, trainer.accelerator.num_processes)
+    scored: list[tuple[torch.Tensor, torch.Tensor]] = []
+    score = trainer._calculate_rewards
+
+    def score_and_keep(inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> torch.Tensor:
+        # Added only here: an environment's reset() gets the columns of its row, and may not accept this one.
+        grouped = [{GROUP: name, **row} for name, row in zip(mine_R, inputs, strict=True)]
+        rewards: torch.Tensor = score(grouped, prompts, completions, completion_ids_list)
+        lengths = torch.tensor([len(ids) for ids in completion_ids_list], device=rewards.device)
+        lengths = trainer.accelerator.gather(lengths)  # TRL gathered the rewards already, in the same order
+        scored.append((rewards[:wanted], lengths[:wanted]))
+        rewards = rewards.clone()
+        rewards[wanted:] = torch.nan  # TRL treats a filler like a rollout without scores
+        return rewards
+
+    # With the rows of several prompts in any order each row is a prompt of its own: TRL's vLLM server takes each
+    # num_generations-th row for a prompt, and TRL folds rewards into groups of that size, for advantages that are
+    # replaced afterwards.
+    size = trainer.num_generations if options.keep_batch else 1
+    with standing_in(trainer, "_calculate_rewards", score_and_keep), standing_in(trainer, "num_generations", size):
+        output = training.generate(rows)
+    if not scored:
+        raise RuntimeError("TRL did not call _calculate_rewards, so budgetalloc has no rewards of this step.")
+    drop_fillers(trainer._logs, len(rows) * trainer.accelerator.num_processes - wanted)
+    rewards_per_func, lengths = scored[-1]
+    prompt_lengths_R = None
+    if training.costs.price is not None:
+        prompt_lengths = trainer.accelerator.gather(output["prompt_mask"].sum(dim=1))
+        prompt_lengths_R = prompt_lengths[:wanted].cpu().numpy()
+    made = Generated(
+        ids_R=ids_R,
+        rewards_R=total_rewards(trainer, rewards_per_func),
+        scores_RF=rewards_per_func.cpu().double().numpy(),
+        lengths_R=lengths.cpu().numpy(),
+        hinted=hinted,
+        prompt_lengths_R=prompt_lengths_R,
+    )
+    return made, output
+
+
+def total_rewards(trainer: Any, rewards_per_func: torch.Tensor) -> FloatArray:
+    """TRL's weighted sum; NaN where no reward function scored the rollout."""
+    weights = trainer.reward_weights.to(rewards_per_func.device)
+    rewards_R = (rewards_per_func * weights).nansum(dim=1)
+    rewards_R[torch.isnan(rewards_per_func).all(dim=1)] = torch.nan
+    return np.asarray(rewards_R.cpu().double().numpy())  # on the CPU first: MPS has no float64
