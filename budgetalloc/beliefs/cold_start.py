@@ -9,13 +9,13 @@ KEPT = 0.9
 """The share of earlier first visits kept at a step with new first visits: about the last ten such steps count."""
 
 
-def warmed(
+def with_first_visit_prior(
     belief_R: Beta,
     prior: tuple[float, float],
     cold_R: NDArray[np.bool_],
     success_R: FloatArray,
     group_R: NDArray[np.int64],
-    earned: tuple[float, float],
+    first_visits: tuple[float, float],
     share: float = 1.0,
 ) -> Beta:
     """The beliefs for a posterior baseline: their prior Beta(a, b) has the mean success of first visits.
@@ -32,7 +32,7 @@ def warmed(
         cold_R: Which rows are of a prompt that was never seen before this step, shape (R,).
         success_R: The successes of this step in [0, 1], NaN for none, shape (R,).
         group_R: The prompt of each row, from 0 on, shape (R,).
-        earned: S and N, as `BetaEstimator.earned` holds them.
+        first_visits: S and N, as `BetaEstimator.first_visits` holds them.
         share: The share of its mass that the prior keeps (`variance.prior_share`); 1 for successes of 0 and 1.
 
     Returns:
@@ -40,14 +40,18 @@ def warmed(
 
     >>> belief = Beta(np.array([0.5, 0.5, 1.5]), np.full(3, 0.5))  # the last prompt has succeeded once
     >>> cold_R, success_R, group_R = np.array([True, True, False]), np.array([1.0, 0.0, 1.0]), np.arange(3)
-    >>> warmed(belief, (0.5, 0.5), cold_R, success_R, group_R, (2.0, 17.0)).mean  # 2.5/19, 3.5/19, (1 + 3.5/20) / 2
+    >>> with_first_visit_prior(belief, (0.5, 0.5), cold_R, success_R, group_R, (2.0, 17.0)).mean
     array([0.13157895, 0.18421053, 0.5875    ])
+
+    These are 2.5/19, 3.5/19 and (1 + 3.5/20) / 2.
     """
     counted_R = cold_R & ~np.isnan(success_R)
     trials_G = np.bincount(group_R, weights=counted_R)
     successes_G = np.bincount(group_R, weights=np.where(counted_R, success_R, 0.0))
-    successes_R = earned[0] + (successes_G.sum() - successes_G)[group_R]
-    failures_R = earned[1] - earned[0] + ((trials_G - successes_G).sum() - (trials_G - successes_G))[group_R]
+    successes_R = first_visits[0] + (successes_G.sum() - successes_G)[group_R]
+    failures_R = (
+        first_visits[1] - first_visits[0] + ((trials_G - successes_G).sum() - (trials_G - successes_G))[group_R]
+    )
     successes_R, failures_R = np.maximum(successes_R, 0.0), np.maximum(failures_R, 0.0)  # below 0 by rounding
     a, b = prior
     share_R = share * (a + b) / (a + b + successes_R + failures_R)

@@ -21,7 +21,7 @@ class Evidence:
         successes_P, failures_P, graded_P: Discounted sums of u, 1 - u and u (1 - u) over their successes u.
         last_P: Step of the last visit.
         step, met: Steps ended; prompts whose first visit has ended.
-        earned: Faded sums of first visits: successes and rollouts.
+        first_visits: Faded sums of first visits: successes and rollouts.
         prior: The current prior.
     """
 
@@ -32,7 +32,7 @@ class Evidence:
     last_P: IntArray
     step: int
     met: int
-    earned: tuple[float, float]
+    first_visits: tuple[float, float]
     prior: tuple[float, float]
 
 
@@ -90,7 +90,7 @@ def read_evidence(state: dict[str, Any], expected: int, start: tuple[float, floa
         last_P=last,
         step=step,
         met=met,
-        earned=(float(earned[0]), float(earned[1])),
+        first_visits=(float(earned[0]), float(earned[1])),
         prior=(float(prior[0]), float(prior[1])),
     )
 

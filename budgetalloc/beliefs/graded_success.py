@@ -21,7 +21,9 @@ def spread(alpha_P: FloatArray, beta_P: FloatArray, graded_P: FloatArray) -> Flo
     return spread_P
 
 
-def after_move(graded_P: FloatArray, before: tuple[FloatArray, ...], after: tuple[FloatArray, ...]) -> FloatArray:
+def moved_graded_sums(
+    graded_P: FloatArray, before: tuple[FloatArray, ...], after: tuple[FloatArray, ...]
+) -> FloatArray:
     """The sums of u(1-u) after successes and failures changed from `before` to `after`: the same share of n p(1-p)."""
     before_P, after_P = (s_P * f_P / np.maximum(s_P + f_P, 1e-300) for s_P, f_P in (before, after))
     return graded_P * np.divide(after_P, before_P, out=np.zeros_like(after_P), where=before_P > 0)

@@ -9,7 +9,7 @@ from typing import Any
 
 from budgetalloc.cli.argument_types import positive, weighted
 from budgetalloc.logs.chunk import Chunk
-from budgetalloc.logs.log_stream import Asked, Reading
+from budgetalloc.logs.log_stream import LogStream, ReadOptions
 from budgetalloc.logs.reader import KINDS, open_log
 
 LOG = (
@@ -46,11 +46,11 @@ def reading_options(to: argparse.ArgumentParser, name: str) -> None:
         "--max-line",
         type=positive,
         metavar="BYTES",
-        help=f"longest line, and a sixteenth of the largest table or row group (default: {Asked.max_line})",
+        help=f"longest line, and a sixteenth of the largest table or row group (default: {ReadOptions.max_line})",
     )
 
 
-def opened(args: argparse.Namespace, **instead: Any) -> Reading:
+def opened(args: argparse.Namespace, **instead: Any) -> LogStream:
     """The log, opened as the options under "reading the log" say; `instead` has values for those left out."""
     asked = {
         "kind": args.kind,
@@ -65,7 +65,7 @@ def opened(args: argparse.Namespace, **instead: Any) -> Reading:
     return open_log(args.log, **(instead | {key: value for key, value in asked.items() if value is not None}))
 
 
-def watched(reading: Reading) -> Callable[[Iterable[Chunk]], Iterator[Chunk]]:
+def watched(reading: LogStream) -> Callable[[Iterable[Chunk]], Iterator[Chunk]]:
     """Passes on the chunks of a log, with a progress bar on stderr if it is a terminal."""
 
     def chunks(every: Iterable[Chunk]) -> Iterator[Chunk]:

@@ -14,17 +14,17 @@ _MANY = ("n", "samples", "attempts", "trials")  # a number of rollouts, or the n
 _ENOUGH = 8  # rows
 
 
-def settle(table: Mapping[str, Any], columns: Columns, notes: Notes) -> Columns:
+def resolve_columns(table: Mapping[str, Any], columns: Columns, notes: Notes) -> Columns:
     """The columns, resolved from the first rows of their table; each inference is noted as a doubt.
 
     Args:
         table: The used columns of the first rows.
-        columns: From `identify`.
+        columns: From `identify_columns`.
         notes: Receive the inferences.
 
     >>> from budgetalloc.logs.column_names import identify
     >>> table = {"problem_id": [1, 1, 1, 2, 2, 2], "n": [0, 1, 2, 0, 1, 2], "correct": [0, 0, 1, 1, 1, 0]}
-    >>> columns = settle(table, identify(list(table)), notes := Notes())
+    >>> columns = resolve_columns(table, identify_columns(list(table)), notes := Notes())
     >>> columns.rewards, columns.rollouts
     (('correct',), None)
     >>> print(*notes.doubts)

@@ -68,7 +68,7 @@ class Rows:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Chunk:
-    """Whole steps of a log, one entry per rollout in order, as yielded by a `Reading`.
+    """Whole steps of a log, one entry per rollout in order, as yielded by a `LogStream`.
 
     Args:
         step_R: Step of the policy in which each rollout was decided, shape (R,); the trainer's step if the log does not

@@ -7,7 +7,7 @@ from typing import Any
 
 from budgetalloc.errors import InputError
 from budgetalloc.logs.chunk import Reward
-from budgetalloc.logs.log_stream import Asked
+from budgetalloc.logs.log_stream import ReadOptions
 
 # Names of each column in order of preference; case does not matter, nor "-" for "_".
 STEP = ("step", "global_step", "training_step", "train_step", "iteration", "visit")
@@ -67,7 +67,7 @@ def plain(name: str) -> str:
     return name.strip().lower().replace("-", "_").replace(" ", "_")
 
 
-def identify(names: Sequence[str], asked: Asked = Asked()) -> Columns | None:  # noqa: B008  # frozen
+def identify_columns(names: Sequence[str], options: ReadOptions = ReadOptions()) -> Columns | None:  # noqa: B008  # frozen
     """The columns of a table; None where it has no prompts or no rewards.
 
     Raises:
@@ -78,7 +78,7 @@ def identify(names: Sequence[str], asked: Asked = Asked()) -> Columns | None:  #
     def one(choices: Sequence[str]) -> str | None:
         return next((by_name[x] for x in choices if x in by_name), None)
 
-    ids, text, beside = _id_columns(names, asked.prompt_id), False, None
+    ids, text, beside = _id_columns(names, options.prompt_id), False, None
     if not ids:
         named = one(ID)
         if named is None:
@@ -86,7 +86,7 @@ def identify(names: Sequence[str], asked: Asked = Asked()) -> Columns | None:  #
             named = one(TEXT) or beside
             beside = beside if text else None
         ids = () if named is None else (named,)
-    rewards, weights = _reward_columns(names, asked.reward)
+    rewards, weights = _reward_columns(names, options.reward)
     successes, rollouts = one(SUCCESSES), one(ROLLOUTS)
     if rewards or successes is None or rollouts is None:
         successes = rollouts = None
@@ -98,7 +98,7 @@ def identify(names: Sequence[str], asked: Asked = Asked()) -> Columns | None:  #
         return None
     step, length, predicted = one(STEP), one(LENGTH), one(PREDICTED)
     step = None if step in ids else step
-    success = None if asked.success is None else _there((asked.success,), names, "success", asked.success)[0]
+    success = None if options.success is None else _there((options.success,), names, "success", options.success)[0]
     several = len(rewards) == 1 and weights is None and plain(rewards[0]) in REWARDS
     aside = {one(REWARDS), one(TEXT), beside}  # redundant columns do not count as unknown
     columns = Columns(

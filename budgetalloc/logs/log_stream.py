@@ -15,7 +15,7 @@ from budgetalloc.logs.steps import MAX_STEP, whole_steps
 class Kind(Protocol):
     """A kind of log: a module of `budgetalloc.logs.kinds` with these three functions.
 
-    If the log has the text of prompts, it may have a fourth one, `texts(reading, ids)`: see `Reading.texts`.
+    If the log has the text of prompts, it may have a fourth one, `texts(reading, ids)`: see `LogStream.texts`.
     """
 
     def find(self, path: Path) -> list[Path]:
@@ -25,18 +25,18 @@ class Kind(Protocol):
         """
 
     def files(self, path: Path) -> list[Path]:
-        """The files of one log, in the order in which they are read; `Reading.total` is their size."""
+        """The files of one log, in the order in which they are read; `LogStream.total` is their size."""
 
-    def rows(self, reading: "Reading") -> Iterator[Rows]:
+    def rows(self, reading: "LogStream") -> Iterator[Rows]:
         """The rollouts of a log, any number at a time, with ascending steps.
 
-        It reads `reading.path` (or `reading.source`, if that is not a path) with the options `reading.asked`, updates
+        It reads `reading.path` (or `reading.source`, if that is not a path) with the options `reading.options`, updates
         `reading.done`, and counts omissions and assumptions in `reading.notes`. A single bad row never raises.
         """
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReadOptions:
     """How a log is read; the arguments of `budgetalloc.logs.reader.open_log` of the same names."""
 
     prompt_id: str | None = None
@@ -49,23 +49,23 @@ class Asked:
     max_step: int = MAX_STEP
 
 
-class Reading:
+class LogStream:
     """A log that is read in chunks of whole steps, in ascending steps; each `iter` begins at its start.
 
     Args:
         name: What wrote the log, one of `budgetalloc.logs.reader.KINDS`.
         kind: The module that reads it.
         source: A path, or an object such as a `datasets.Dataset`.
-        asked: The options for reading.
+        options: The options for reading.
     """
 
-    def __init__(self, name: str, kind: Kind, source: Any, asked: Asked) -> None:
+    def __init__(self, name: str, kind: Kind, source: Any, options: ReadOptions) -> None:
         self.kind = name
         """What wrote the log."""
         self.source = source
         self.path = Path(source) if isinstance(source, (str, os.PathLike)) else None
         """The path of the log, None for an object in memory."""
-        self.asked, self.reward_range = asked, asked.reward_range
+        self.options, self.reward_range = options, options.reward_range
         self.unit = "rows" if self.path is None else "bytes"
         """The unit of `total` and `done`: "bytes" of files, "rows" of an object in memory."""
         self.total: int | None = None
@@ -87,9 +87,11 @@ class Reading:
     def __iter__(self) -> Iterator[Chunk]:
         self.notes.clear()
         self.done = 0
-        asked = self.asked
+        options = self.options
         try:
-            yield from whole_steps(self._kind.rows(self), asked.chunk, self.notes, asked.reward_range, asked.max_step)
+            yield from whole_steps(
+                self._kind.rows(self), options.chunk, self.notes, options.reward_range, options.max_step
+            )
         except OSError as error:
             raise unreadable(self.path, error) from error
 
@@ -100,7 +102,7 @@ class Reading:
         return {} if texts is None else texts(self, ids)
 
     def __repr__(self) -> str:
-        return printable(f"Reading({self.kind!r}, {str(self.path or type(self.source).__name__)!r})")
+        return printable(f"LogStream({self.kind!r}, {str(self.path or type(self.source).__name__)!r})")
 
 
 def unreadable(path: Any, error: OSError) -> InputError:

@@ -13,7 +13,7 @@ from budgetalloc.beliefs.rewards import check_range
 from budgetalloc.errors import InputError, check_choice, check_integer, check_number
 from budgetalloc.logs.chunk import Chunk, Reward
 from budgetalloc.logs.kinds import counts, dataset, ledger, prime_rl, trl, verifiers, verl, wandb_run
-from budgetalloc.logs.log_stream import Asked, Kind, Reading, unreadable
+from budgetalloc.logs.log_stream import Kind, LogStream, ReadOptions, unreadable
 
 MODULES: dict[str, Kind] = {
     "ledger": ledger,
@@ -37,11 +37,11 @@ def open_log(
     reward: Reward = None,
     success: str | None = None,
     reward_range: tuple[float, float] | None = None,
-    chunk: int = Asked.chunk,
-    max_line: int = Asked.max_line,
-    max_row: int = Asked.max_row,
-    max_step: int = Asked.max_step,
-) -> Reading:
+    chunk: int = ReadOptions.chunk,
+    max_line: int = ReadOptions.max_line,
+    max_row: int = ReadOptions.max_row,
+    max_step: int = ReadOptions.max_step,
+) -> LogStream:
     """Opens a log of rollouts in any supported format. Opening reads only as much as identifies the kind of log.
 
     Args:
@@ -81,7 +81,7 @@ def open_log(
     """
     if kind is not None:
         check_choice("kind", kind, KINDS)
-    asked = Asked(
+    options = ReadOptions(
         _name("prompt_id", prompt_id),
         _weights(reward),
         _name("success", success),
@@ -94,14 +94,14 @@ def open_log(
     if isinstance(source, (str, os.PathLike)):
         try:
             kind, log = _only(Path(source), kind)
-            return Reading(kind, MODULES[kind], log, asked)
+            return LogStream(kind, MODULES[kind], log, options)
         except OSError as error:
             raise unreadable(source, error) from error
     if not hasattr(source, "column_names"):
         raise InputError(
             f"source is a {type(source).__name__}: give the path of a file or folder, or a datasets.Dataset."
         )
-    return Reading("dataset", MODULES["dataset"], source, asked)
+    return LogStream("dataset", MODULES["dataset"], source, options)
 
 
 def _name(argument: str, value: Any) -> str | None:
@@ -120,7 +120,7 @@ def _weights(reward: Any) -> Reward:
     )
 
 
-def read_all(reading: Reading) -> Chunk:
+def read_all(reading: LogStream) -> Chunk:
     """All chunks of a log as one, with a single string object for each prompt."""
     chunks = list(reading)
     same: dict[Id, Id] = {}
@@ -134,7 +134,7 @@ def read_all(reading: Reading) -> Chunk:
         reading.notes["broken row"],
         np.concatenate([np.zeros(0), *(x.success_R for x in chunks)]),
         np.concatenate([np.zeros(0, dtype=np.int64), *(x.trainer_step_R for x in chunks)]),
-        chunks[-1].reward_range if chunks else reading.asked.reward_range and (0.0, 1.0),
+        chunks[-1].reward_range if chunks else reading.options.reward_range and (0.0, 1.0),
     )
 
 

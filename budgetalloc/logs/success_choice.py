@@ -47,8 +47,8 @@ class SuccessChoice:
         rows = len(next(iter(scores.values())))
         success_R = np.fmin.reduce(of_chosen, axis=0) if of_chosen else np.full(rows, np.nan)
         outside = int(((success_R < -EQUAL) | (success_R > 1 + EQUAL)).sum())  # False for NaN
-        said = f"reward of {_words(self._chosen)} outside [0, 1], although taken as success: {_ASK}"
-        self.notes.doubt(said, outside)
+        note = f"reward of {_words(self._chosen)} outside [0, 1], although taken as success: {_ASK}"
+        self.notes.doubt(note, outside)
         return np.asarray(success_R)
 
     def _choose(self, scores: Mapping[str, FloatArray], weights: Mapping[str, float]) -> None:
@@ -66,11 +66,11 @@ class SuccessChoice:
             self.notes[f"success taken as {_words(chosen)}, the reward function whose values were 0 and 1 only"] = 1
         else:
             why = "which have the largest weight" if self.known else "and the log does not have their weights"
-            said = f"success taken as {_words(chosen)}, because all of them gave 0 and 1 only, {why}"
+            note = f"success taken as {_words(chosen)}, because all of them gave 0 and 1 only, {why}"
             if self.known:
-                self.notes[said] = 1
+                self.notes[note] = 1
             else:
-                self.notes.doubt(f"{said}. If one of them measures success: {_ASK}", 1)
+                self.notes.doubt(f"{note}. If one of them measures success: {_ASK}", 1)
 
 
 def _words(names: tuple[str, ...]) -> str:

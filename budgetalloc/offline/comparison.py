@@ -21,7 +21,7 @@ from budgetalloc.logs.chunk import Chunk
 from budgetalloc.offline.intervals import interval
 from budgetalloc.offline.parallel import Workers, check_workers, in_parallel
 from budgetalloc.offline.replay import Replay
-from budgetalloc.offline.replay_metrics import Watched
+from budgetalloc.offline.replay_metrics import ReplayMonitor
 from budgetalloc.offline.simulation import simulate
 from budgetalloc.policies import Policy
 from budgetalloc.policies.bounds import Bounds
@@ -223,7 +223,7 @@ def _play(work: _Work, at: int) -> list[dict[str, Any]]:
     """One run: its dicts, a step each."""
     name, given, seed = work.runs[at]
     policy = _seeded(given, f"policies[{name!r}]", seed)
-    world = Watched(work.world.again(seed))
+    world = ReplayMonitor(work.world.again(seed))
     budget = _affordable(work.budget, policy, work.prompts, len(world.ids))
     run = simulate(policy, world, budget, work.steps, prompts=work.prompts)
     return [{"policy": name, "seed": seed, **step, **world.figures} for step in run]

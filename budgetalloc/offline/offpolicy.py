@@ -100,8 +100,8 @@ def mixed_variance(rates_G: ArrayLike, rollouts_G: ArrayLike, counts_G: ArrayLik
     n, m, total = np.where(known, rollouts, 2.0), np.where(known, counts, 2.0), np.zeros(rate.shape)
     for c in range(1, int(m.max(initial=0)) + 1):
         left = np.maximum(2 * m - c, 0.0)
-        told = rate**left + (1 - rate) ** left - (rate**m + (1 - rate) ** m) ** 2
-        total += _hypergeometric(c, n, m, m) * told
+        variance = rate**left + (1 - rate) ** left - (rate**m + (1 - rate) ** m) ** 2
+        total += _hypergeometric(c, n, m, m) * variance
     return np.where(counts > rollouts, np.nan, np.where(known, total, 0.0))
 
 

@@ -181,18 +181,18 @@ def _decide(
             "group size of a prompt outside the batch is not known. Use candidates=1, or ba.Replay."
         )
     largest_P = np.where(row_P >= 0, step.size_P[row_P], step.size_P[0])
-    tells_P = (counts_P > 1) & possible_P & (counts_P <= largest_P)
-    alone_P = (counts_P > 1) & ~tells_P
+    logged_P = (counts_P > 1) & possible_P & (counts_P <= largest_P)
+    alone_P = (counts_P > 1) & ~logged_P
     outcomes_P = _mixed(step, place, np.where(row_P >= 0, counts_P, 0), row_P)
     values_PN = mixed_group(belief.belief(ids_P), np.arange(int(counts_P.max(initial=0)) + 1))
     model_P = values_PN[np.arange(len(ids_P)), counts_P]
     return _Terms(
-        outcomes_P[tells_P],
-        np.full(int(tells_P.sum()), propensity),
-        model_P[tells_P],
+        outcomes_P[logged_P],
+        np.full(int(logged_P.sum()), propensity),
+        model_P[logged_P],
         float(model_P[alone_P].sum()),
         int(counts_P.sum()),
-        int(counts_P[tells_P & ~np.isnan(outcomes_P)].sum()),
+        int(counts_P[logged_P & ~np.isnan(outcomes_P)].sum()),
         int(counts_P[alone_P].sum()),
     )
 

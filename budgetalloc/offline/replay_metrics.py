@@ -39,7 +39,7 @@ def mixed_bounds(
     return size_G, mixed_G, at_least_G, at_least_G | (modelled_G & (size_G > 1))
 
 
-class Watched:
+class ReplayMonitor:
     """A `World` around a `Replay` that computes the figures of each step from the replay's answers.
 
     Args:

@@ -109,7 +109,7 @@ def simulate(
             )
         at_R, rewards_R, success_R = np.concatenate(rounds), np.concatenate(rewards), np.concatenate(successes)
         ids_R = [ids_P[k] for k in at_R.tolist()]
-        told_R = None if reward is None else success_R
+        success_or_none_R = None if reward is None else success_R
         rollouts_R = Rollouts(
             ids_R=ids_R,
             group_R=factorize(ids_R)[1],
@@ -131,7 +131,7 @@ def simulate(
         if policy.keep is not None and len(ids_R) > rows:
             # A row counts as often as it is kept. The factor converts the world's mean over all rows to one over kept
             # rows.
-            kept = policy.keep(ids_R, rewards_R, rows, None, told_R)
+            kept = policy.keep(ids_R, rewards_R, rows, None, success_or_none_R)
             advantages_R = advantages_R * np.bincount(kept, minlength=len(ids_R)) * len(ids_R) / len(kept)
         world.learn(advantages_R)
         rollouts += len(ids_R)

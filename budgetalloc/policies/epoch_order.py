@@ -19,11 +19,11 @@ def count_visits(memory: Memory, visit: Visit) -> None:
     memory.columns["visits"][visit.at_V] += 1
 
 
-def in_epochs(group: int) -> Callable[[View], IntArray]:
+def least_visited_first(group: int) -> Callable[[View], IntArray]:
     """The decision that gives `group` rollouts each to the least visited prompts, in the view's order, which is random.
 
     >>> from budgetalloc import BetaEstimator, Budget, Policy
-    >>> policy = Policy("epochs", in_epochs(1), BetaEstimator(), memory=Memory(COLUMNS, count_visits))
+    >>> policy = Policy("epochs", least_visited_first(1), BetaEstimator(), memory=Memory(COLUMNS, count_visits))
     >>> for _ in range(3):
     ...     counts_P = policy.allocate(["a", "b", "c", "d"], Budget(rollouts=2, floor=0, min_group=1))
     ...     print(counts_P)

@@ -33,7 +33,7 @@ def rescale_results(memory: Memory, scale: float, shift: float) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Reference:
+class InitialSuccess:
     """Each prompt's successes before training.
 
     With an integer, the rollouts are charged to the run: as long as a candidate has fewer than `measure`, the steps
@@ -50,10 +50,10 @@ class Reference:
     measure: int
 
     @classmethod
-    def of(cls, offline: Offline) -> "Reference":
+    def of(cls, offline: Offline) -> "InitialSuccess":
         """The reference as given; raises `InputError` for anything else.
 
-        >>> Reference.of(8).measure, Reference.of({"a": (3, 8)}).given
+        >>> InitialSuccess.of(8).measure, InitialSuccess.of({"a": (3, 8)}).given
         (8, {'a': (3, 8)})
         """
         if offline is None:

@@ -40,11 +40,11 @@ def spend_gains(gain: Callable[[IntArray], FloatArray], start_P: IntArray, high:
     return spend(view.belief_P, value, view, None)
 
 
-def per_rollout(value: Value, belief: Belief, counts_N: ArrayLike) -> FloatArray:
+def gain_per_rollout(value: Value, belief: Belief, counts_N: ArrayLike) -> FloatArray:
     """The gain of each rollout between one count and the next, from 0 rollouts on, shape (P, N).
 
     >>> from budgetalloc import Point, mixed_group
-    >>> per_rollout(mixed_group, Point([0.5]), [2, 3, 5])  # 1/2, then 1/4 by one, then 3/16 by two
+    >>> gain_per_rollout(mixed_group, Point([0.5]), [2, 3, 5])  # 1/2, then 1/4 by one, then 3/16 by two
     array([[0.25   , 0.25   , 0.09375]])
     """
     counts_N = np.asarray(counts_N)

@@ -36,12 +36,12 @@ class Paced(Policy):
         return self.plan[at] if at < len(self.plan) else otherwise
 
 
-def rollouts_of_steps(policy: Policy, otherwise: int) -> set[int]:
+def possible_step_sizes(policy: Policy, otherwise: int) -> set[int]:
     """The numbers of rollouts that steps of this policy may have, where a step without pacing has `otherwise`."""
     return {otherwise, *policy.plan} if isinstance(policy, Paced) else {otherwise}
 
 
-def plan_of(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[int, ...]]:
+def pacing_plan(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[int, ...]]:
     """These settings with their defaults, and the rollouts of each step.
 
     Args:
@@ -51,7 +51,7 @@ def plan_of(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[int, ...]]:
     Raises:
         InputError: an unknown or a missing setting, or one out of range. BudgetError: the bounds contradict each other.
 
-    >>> plan_of({"name": "phases", "rollouts": 96, "steps": 2, "quantum": 8, "parts": [[1, 1.0], [1, 2.0]]})[1]
+    >>> pacing_plan({"name": "phases", "rollouts": 96, "steps": 2, "quantum": 8, "parts": [[1, 1.0], [1, 2.0]]})[1]
     (32, 64)
     """
     for key in given:

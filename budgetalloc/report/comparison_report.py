@@ -27,7 +27,7 @@ CHOSEN = (
 UNTIMED = "Seconds are unknown: a ledger has them in the file beside it that ends in .progress."
 
 
-def compared(one: Side, other: Side) -> dict[str, Any]:
+def comparison_of(one: Side, other: Side) -> dict[str, Any]:
     """The comparison as plain values, NaN for what is not known.
 
     Keys: `version`; `runs`, two of `log`, `kind`, `rollouts`, `steps`, `prompts`, `tokens`, `seconds`, `mixed`,
@@ -90,9 +90,9 @@ def _level(level: Level) -> dict[str, Any]:
     return made
 
 
-def as_json(said: dict[str, Any]) -> str:
+def as_json(comparison: dict[str, Any]) -> str:
     """The comparison as one JSON object; what is not known is null."""
-    return json.dumps(plain(said), indent=1, allow_nan=False)
+    return json.dumps(plain(comparison), indent=1, allow_nan=False)
 
 
 ROWS = {
@@ -114,35 +114,35 @@ ROWS = {
 _SHARES = (*KINDS, "wasted")
 
 
-def as_text(said: dict[str, Any], width: int = 100) -> str:
+def as_text(comparison: dict[str, Any], width: int = 100) -> str:
     """The comparison for a terminal."""
-    one, other = said["runs"]
+    one, other = comparison["runs"]
     lines = [
         f"{letter}  {shortened(run['log'], width - 20)} ({run['kind']})"
         for letter, run in zip("AB", (one, other), strict=True)
     ]
     lines += ["", f"  {'':<34}{'A':>14}{'B':>14}{'B / A':>9}"]
-    lines += [f"  {row[0]:<34}{row[1]:>14}{row[2]:>14}{row[3]:>9}".rstrip() for row in used_rows(said)]
-    lines += ["", heading(said).upper(), ""]
-    if not said["levels"]:
+    lines += [f"  {row[0]:<34}{row[1]:>14}{row[2]:>14}{row[3]:>9}".rstrip() for row in used_rows(comparison)]
+    lines += ["", heading(comparison).upper(), ""]
+    if not comparison["levels"]:
         lines.append("  No reward above the start was reached by both.")
-    for level in said["levels"]:
+    for level in comparison["levels"]:
         lines.append(f"  reward {level['reward']:.3f}")
         lines += [f"    {row[0]:<32}{row[1]:>14}{row[2]:>14}{row[3]:>9}" for row in level_rows(level)]
-    for text in said["careful"]:
+    for text in comparison["careful"]:
         lines += ["", *textwrap.wrap(text, width)]
     return "\n".join(lines)
 
 
-def heading(said: dict[str, Any]) -> str:
+def heading(comparison: dict[str, Any]) -> str:
     """What the rows of the levels are about."""
-    what = "held-out reward" if said["measured"] == "held-out" else "reward of the batches"
+    what = "held-out reward" if comparison["measured"] == "held-out" else "reward of the batches"
     return f"Until the same {what} was reached first"
 
 
-def used_rows(said: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+def used_rows(comparison: dict[str, Any]) -> list[tuple[str, str, str, str]]:
     """What each run used and reached: name, A, B, and B / A where that is meaningful; unknown rows are left out."""
-    one, other = said["runs"]
+    one, other = comparison["runs"]
     rows = []
     for name, label in ROWS.items():
         pair = (one[name], other[name])
@@ -161,26 +161,26 @@ def level_rows(level: dict[str, Any]) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def as_html(said: dict[str, Any]) -> str:
+def as_html(comparison: dict[str, Any]) -> str:
     """The comparison as one self-contained page."""
-    names = [shortened(run["log"], 80) for run in said["runs"]]
+    names = [shortened(run["log"], 80) for run in comparison["runs"]]
     keys = zip(("mixed", "all_fail"), "AB", names, strict=True)
     legend = "".join(
         f'<li><span class="key" style="--edge:var(--{edge})"></span>{letter}: {escaped(name)}</li>'
         for edge, letter, name in keys
     )
     body = ["<h1>Two runs side by side</h1>", f'<ul class="legend">{legend}</ul>']
-    body += [f'<p class="limits">{escaped(text)}</p>' for text in said["careful"]]
-    body.append(table(("", "A", "B", "B / A"), used_rows(said)))
-    body.append(f"<h2>{heading(said)}</h2>")
-    if all(said["curves"]):
-        lines = dict(zip(("one", "other"), said["curves"], strict=True))
+    body += [f'<p class="limits">{escaped(text)}</p>' for text in comparison["careful"]]
+    body.append(table(("", "A", "B", "B / A"), used_rows(comparison)))
+    body.append(f"<h2>{heading(comparison)}</h2>")
+    if all(comparison["curves"]):
+        lines = dict(zip(("one", "other"), comparison["curves"], strict=True))
         body.append(
             f'<figure style="max-width: 32rem">{plots.curves(lines, "Reward of both runs", "rollouts")}</figure>'
         )
-    for level in said["levels"]:
+    for level in comparison["levels"]:
         body.append(table((f"reward {level['reward']:.3f}", "A", "B", "B / A"), level_rows(level)))
-    body += [] if said["levels"] else ["<p>No reward above the start was reached by both.</p>"]
+    body += [] if comparison["levels"] else ["<p>No reward above the start was reached by both.</p>"]
     return document(f"budgetalloc report: {names[0]} and {names[1]}", body)
 
 

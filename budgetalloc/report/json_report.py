@@ -29,8 +29,8 @@ def as_json(report: Report, indent: int | None = 1) -> str:
     `success_brier`, `success_brier_constant`, `success_logged` (rollouts whose prediction the log has),
     `success_deciles` (a list), `success_belief` (the report's own, for rollouts without a logged prediction);
     `over_time` (a list of runs of steps); `policies` (a list, see `budgetalloc.report.policy_replays.Replayed`; null
-    without a replay, and `why_not`), `replay_steps`, `replay_rollouts`, `replay_prompts`, `replay_seeds`; `limits`, `notes` and
-    `doubts` (the notes to be read first).
+    without a replay, and `why_not`), `replay_steps`, `replay_rollouts`, `replay_prompts`, `replay_seeds`; `limits`,
+    `notes` and `doubts` (the notes to be read first).
     """
     waste = report.waste
     shares = waste.shares()

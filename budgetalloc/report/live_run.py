@@ -96,7 +96,7 @@ class Live:
     """
 
     steps: dict[int, LiveStep] = field(default_factory=dict)
-    met: set[Id] = field(default_factory=set)
+    seen_ids: set[Id] = field(default_factory=set)
     """Prompts that had rollouts, also in steps that a resume repeats."""
     _open: list[Rows] = field(default_factory=list)
 
@@ -110,7 +110,7 @@ class Live:
             self.steps = {at: step for at, step in self.steps.items() if step.trainer_step < news}
             self._open = []
             return
-        self.met.update(news.ids_R)
+        self.seen_ids.update(news.ids_R)
         edges = np.flatnonzero(np.diff(news.step_R)) + 1
         for start, end in zip([0, *edges.tolist()], [*edges.tolist(), len(news)], strict=True):
             part = news.cut(slice(start, end))

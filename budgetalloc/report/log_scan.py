@@ -11,7 +11,7 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL, check_range
 from budgetalloc.errors import InputError
 from budgetalloc.logs.chunk import Chunk
-from budgetalloc.report.forecast import BINS, Forecast, believer, bin_of, expected
+from budgetalloc.report.forecast import BINS, Forecast, bin_of, expected, report_estimator
 from budgetalloc.report.success import success_of
 from budgetalloc.report.waste import Waste
 
@@ -85,7 +85,7 @@ class _Run:
         self.trainer_steps: set[int] = set()
         self.by_step = _Sums("reward", "success", "surprise")
         self.by_kind = _Sums("groups", "rollouts", "tokens")  # of each step, one place a kind
-        self.belief = believer()
+        self.belief = report_estimator()
         self.predictions = _Sums("rollouts", "predicted", "success")  # of the success of rollouts
         self.forecast = dict.fromkeys(("squared", "surprises", "squares", "logged"), 0.0)
         self.seen = (np.inf, -np.inf)

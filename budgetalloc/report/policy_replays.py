@@ -52,16 +52,16 @@ class Replayed:
     narrowed: bool = False
 
 
-def builders(names: Sequence[str]) -> dict[str, Callable[..., Policy]]:
+def policy_builders(names: Sequence[str]) -> dict[str, Callable[..., Policy]]:
     """The methods of these names; raises `InputError` for an unknown one.
 
-    >>> list(builders(["uniform", "vade"]))
+    >>> list(policy_builders(["uniform", "vade"]))
     ['uniform', 'vade']
     """
     return {name: method_of(name).build for name in names}
 
 
-def holding(chunks: Iterable[Chunk], held: list[Chunk], rows: int = _KEPT) -> Iterator[Chunk]:
+def keep_first_steps(chunks: Iterable[Chunk], held: list[Chunk], rows: int = _KEPT) -> Iterator[Chunk]:
     """Passes the chunks on and holds back the log's first steps, about `rows` rollouts, for a replay."""
     held.clear()
     room = rows

@@ -16,8 +16,8 @@ from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies import Step
 from budgetalloc.policies.methods import PolicyLike, policy_of
 from budgetalloc.training.batch import Batch, Round, scored_round
-from budgetalloc.training.downselection import kept
-from budgetalloc.training.log_writer import Written
+from budgetalloc.training.downselection import rows_to_train_on
+from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.options import PLAIN, Options
 from budgetalloc.training.step_end import end_step
 from budgetalloc.training.success_measure import Measure
@@ -71,7 +71,7 @@ class Attached:
         scale = {"scale": self.policy.needs.scale}  # the trainer's own holds only where neither names one
         self.options = Options.resolve(self.policy.needs, trainer_scale, scale | options)
         self.scoring = self.options.scoring(rewards, [1.0] + [0.0] * (len(rewards) - 1), quiet=False)
-        self._ledger, self._texts, self._written = ledger, texts or {}, list[Written]()
+        self._ledger, self._texts, self._log_writers = ledger, texts or {}, list[LogWriter]()
         self._step: Step | None = None
         self._rounds: list[Round] = []
         self._measure: Measure | None = None
@@ -100,8 +100,10 @@ class Attached:
             why = "decides in rounds" if step.in_rounds() else "generates more rollouts than it trains on"
             raise UnsupportedError(f"{self.policy} {why}; this trainer trains at once on all that it generates.")
         counts = self._request(step)
-        if self._ledger is not None and not self._written:  # lines of a run that was killed after its last `save` end
-            self._written = [Written(self._ledger, self.policy.estimator.step, self._texts_of)]
+        if (
+            self._ledger is not None and not self._log_writers
+        ):  # lines of a run that was killed after its last `save` end
+            self._log_writers = [LogWriter(self._ledger, self.policy.estimator.step, self._texts_of)]
         self._step, self._rollouts, self._rounds, self._measure = step, rollouts, [], None
         return counts
 
@@ -171,9 +173,9 @@ class Attached:
             self._step = None
             return np.zeros(0), np.zeros(0, dtype=np.int64)
         batch = Batch.of(self._rounds, step, self._measure, self.scoring.sums, self.policy.estimator.step)
-        kept_R = kept(self.policy, batch, self._rollouts)
+        kept_R = rows_to_train_on(self.policy, batch, self._rollouts)
         advantages_R = self.options.advantages(batch).values_R
-        end_step(self.policy, step.end, batch, advantages_R[kept_R], self.scoring, written=self._written)
+        end_step(self.policy, step.end, batch, advantages_R[kept_R], self.scoring, log_writers=self._log_writers)
         self._step = None
         return advantages_R, kept_R
 

@@ -10,7 +10,7 @@ from budgetalloc.policies import Policy
 from budgetalloc.training.batch import Batch
 
 
-def kept(policy: Policy, batch: Batch, wanted: int, rewards_R: FloatArray | None = None) -> IntArray:
+def rows_to_train_on(policy: Policy, batch: Batch, wanted: int, rewards_R: FloatArray | None = None) -> IntArray:
     """The rollouts to train on, at most `wanted` unless the policy keeps all: indices by the policy's `keep`.
 
     Args:
@@ -23,15 +23,15 @@ def kept(policy: Policy, batch: Batch, wanted: int, rewards_R: FloatArray | None
         return np.arange(len(batch))
     rewards_R = batch.rewards_R if rewards_R is None else rewards_R
     rows = policy.keep(batch.ids_R, rewards_R, wanted, batch.scores_RF, batch.success_R)
-    return check_kept(rows, len(batch), wanted, policy)
+    return check_kept_rows(rows, len(batch), wanted, policy)
 
 
-def check_kept(kept_R: ArrayLike, generated: int, wanted: int, policy: object) -> IntArray:
+def check_kept_rows(kept_R: ArrayLike, generated: int, wanted: int, policy: object) -> IntArray:
     """The rows that a policy's `keep` chose to train on; raises `InputError` unless they are as many as wanted.
 
     A rollout may be trained on several times, as Shuffle-R1 does.
 
-    >>> check_kept([0, 2], 3, 2, "pods()")
+    >>> check_kept_rows([0, 2], 3, 2, "pods()")
     array([0, 2])
     """
     rows = np.asarray(kept_R)

@@ -16,7 +16,7 @@ from budgetalloc.training.batch import Batch
 logger = logging.getLogger(__name__)
 
 
-class Written:
+class LogWriter:
     """Appends each step, when it is called, to a ledger and to the files beside it.
 
     Args:

@@ -226,7 +226,7 @@ class Prompts:
                         "names prompts: without such a column each prompt is named by its text."
                     )
 
-    def said_once(self) -> str | None:
+    def shared_ids_warning(self) -> str | None:
         """The message about prompts with several rows; None if there are none."""
         several = self.rows_of_one
         if not several:

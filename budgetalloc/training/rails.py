@@ -68,12 +68,12 @@ class Rails:
         square, count = float(np.sum(advantages_R**2)), float(known_R.sum())
         lean = float(advantages_R.sum()) * (count / square) ** 0.5 if square > 0 else 0.0  # in units of the step's size
         now = brier, pool, lean, square, sums.grpo, count
-        told = {"fallback": float(self.fallen)}
+        metrics = {"fallback": float(self.fallen)}
         if known_R.any():
             self._learn(dict(zip(_SUMS, now, strict=True)))
-            told |= {"baseline/brier": brier / len(success_R), "baseline/brier_pool_mean": pool / len(success_R)}
-            told["advantage/rms_grpo"] = float(np.sqrt(sums.grpo / len(success_R)))
-        return told
+            metrics |= {"baseline/brier": brier / len(success_R), "baseline/brier_pool_mean": pool / len(success_R)}
+            metrics["advantage/rms_grpo"] = float(np.sqrt(sums.grpo / len(success_R)))
+        return metrics
 
     def _learn(self, now: dict[str, float]) -> None:
         self._sums = {name: _KEPT * self._sums[name] + now[name] for name in _SUMS}

@@ -49,7 +49,7 @@ class RewardRange:
         self._recent: FloatArray = np.zeros(0)
         self._seen = 0
         self._extremes: FloatArray = np.array([np.inf, -np.inf])
-        self._said: set[str] = set()
+        self._warned: set[str] = set()
 
     def of(self, values_R: FloatArray) -> Range:
         """The range of a step with these first rewards."""
@@ -95,8 +95,8 @@ class RewardRange:
     def _say_outliers(self, scored_R: FloatArray) -> None:
         low, high = self.range or (0.0, 1.0)
         outside_R = np.maximum(low - scored_R, scored_R - high)
-        if outside_R.max() > _LONE * (high - low) and "outlier" not in self._said:
-            self._said.add("outlier")
+        if outside_R.max() > _LONE * (high - low) and "outlier" not in self._warned:
+            self._warned.add("outlier")
             logger.warning(
                 "A reward of %g lies far outside the range of the other rewards, %g to %g. Training uses it unchanged; "
                 "for the beliefs it is clipped (counted in budgetalloc/rewards_clipped). If such rewards recur, the "
@@ -109,8 +109,8 @@ class RewardRange:
     def _say_what_does_not_fit(self, given: Range) -> None:
         low, high = self._extremes
         edge = EQUAL * (given[1] - given[0])
-        if (low < given[0] - edge or high > given[1] + edge) and "narrow" not in self._said:
-            self._said.add("narrow")
+        if (low < given[0] - edge or high > given[1] + edge) and "narrow" not in self._warned:
+            self._warned.add("narrow")
             logger.warning(
                 "reward_range=%s: rewards from %g to %g were observed. Training uses them unchanged; for the beliefs, "
                 "rewards outside the range are clipped (counted in budgetalloc/rewards_clipped). Pass a wider range, "
@@ -119,8 +119,8 @@ class RewardRange:
                 low,
                 high,
             )
-        if self._seen >= _RECENT and 0 < high - low < (given[1] - given[0]) / _WIDE and "wide" not in self._said:
-            self._said.add("wide")
+        if self._seen >= _RECENT and 0 < high - low < (given[1] - given[0]) / _WIDE and "wide" not in self._warned:
+            self._warned.add("wide")
             logger.warning(
                 "reward_range=%s is more than %g times as wide as the %d rewards so far, from %g to %g: the beliefs "
                 "about different prompts are nearly equal. Pass a narrower range, or leave out reward_range, so that "

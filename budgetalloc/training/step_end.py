@@ -18,7 +18,7 @@ def end_step(
     advantages_R: FloatArray,
     scoring: Scoring,
     *,
-    written: Iterable[Callable[[Batch], None]] = (),
+    log_writers: Iterable[Callable[[Batch], None]] = (),
     hints: bool = False,
     pool_size: int = 0,
     quotas: Quotas | None = None,
@@ -34,19 +34,19 @@ def end_step(
         batch: Its record.
         advantages_R: The advantages that are trained on.
         scoring: Computed success from rewards.
-        written: Write the step to disk.
+        log_writers: Write the step to disk.
         hints: Whether to count the rollouts with a hint.
         pool_size: Prompts of the dataset; 0 if unknown.
         quotas: Shares of the rollouts by domain, if there are any.
         costs: What rollouts cost, if it is learned.
     """
-    met = min(1.0, len(policy.estimator) / pool_size) if pool_size else None
-    metrics = describe(batch, hints=hints, pool_met=met, quotas=quotas) | of_advantages(advantages_R)
+    share_seen = min(1.0, len(policy.estimator) / pool_size) if pool_size else None
+    metrics = describe(batch, hints=hints, pool_met=share_seen, quotas=quotas) | of_advantages(advantages_R)
     if scoring.rails is not None:
         metrics |= scoring.rails.look(batch.rollouts())
     if costs is not None:
         metrics |= costs.described(batch)
-    for write in written:
+    for write in log_writers:
         write(batch)
     learn()
     if costs is not None:

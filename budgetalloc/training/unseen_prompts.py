@@ -9,13 +9,13 @@ logger = logging.getLogger(__name__)
 _COLD_STEPS = 20
 
 
-class Watch:
+class UnseenPromptsWarning:
     """Warns once if no prompt returns for twenty steps."""
 
     def __init__(self) -> None:
         self._cold = 0
 
-    def look_at_prompts(self, cold_P: NDArray[np.bool_]) -> None:
+    def check_step(self, cold_P: NDArray[np.bool_]) -> None:
         """Looks at which of a batch's own prompts had never been seen, shape (P,), where only those were on offer."""
         self._cold = self._cold + 1 if cold_P.all() else 0
         if self._cold == _COLD_STEPS:

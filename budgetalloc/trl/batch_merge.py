@@ -31,7 +31,7 @@ _FILL: dict[str, tuple[str, float] | None] = {
 }
 
 
-def merge(outputs: Sequence[dict[str, Any]], pad_token_id: int) -> dict[str, Any]:
+def merge_rounds(outputs: Sequence[dict[str, Any]], pad_token_id: int) -> dict[str, Any]:
     """The batches of several rounds as one, padded to the longest; `num_items_in_batch` is that of all its rows.
 
     Raises:
@@ -52,7 +52,7 @@ def merge(outputs: Sequence[dict[str, Any]], pad_token_id: int) -> dict[str, Any
     return _counted(merged)
 
 
-def collect(
+def gather_rounds(
     outputs: Sequence[dict[str, Any]], sizes: Sequence[int], accelerator: Any, pad_token_id: int
 ) -> dict[str, Any]:
     """The batches of several rounds as one, with the rows of all processes in the order in which they were requested.
@@ -64,10 +64,10 @@ def collect(
         pad_token_id: Pads the token ids.
 
     Raises:
-        UnsupportedError: as `merge`, on all processes if on one.
+        UnsupportedError: as `merge_rounds`, on all processes if on one.
     """
     _check_names(gather_object([sorted(output) for output in outputs]))
-    mine = merge(outputs, pad_token_id)
+    mine = merge_rounds(outputs, pad_token_id)
     gathered: dict[str, Any] = {}
     for name in sorted(_by_row(mine)):  # the same order on all processes
         value, fill = mine[name], _FILL[name]
@@ -75,7 +75,7 @@ def collect(
             filled_up = pad_token_id if name.endswith("_ids") else fill[1]
             value = accelerator.pad_across_processes(value, 1, filled_up, pad_first=fill[0] == "left")
         gathered[name] = accelerator.gather(value)
-    return take(gathered, _places(sizes, accelerator.num_processes))
+    return select_rows(gathered, _places(sizes, accelerator.num_processes))
 
 
 def _places(sizes: Sequence[int], processes: int) -> IntArray:
@@ -93,14 +93,14 @@ def _places(sizes: Sequence[int], processes: int) -> IntArray:
     return np.concatenate(rows)
 
 
-def take(output: dict[str, Any], rows: IntArray) -> dict[str, Any]:
+def select_rows(output: dict[str, Any], rows: IntArray) -> dict[str, Any]:
     """The batch of these rows only; raises `UnsupportedError` if an entry does not have one value per row."""
     _check_names([list(output)])
     index = torch.as_tensor(rows)
     return _counted({name: output[name][index.to(output[name].device)] for name in _by_row(output)})
 
 
-def part(output: dict[str, Any], process: int, processes: int) -> dict[str, Any]:
+def process_share(output: dict[str, Any], process: int, processes: int) -> dict[str, Any]:
     """One process's even share of the rows; `num_items_in_batch` stays that of all processes, as TRL has it."""
     total = len(output["advantages"])
     if total % processes:

@@ -1,6 +1,6 @@
 """What the callback refuses: rules about the facts of a trainer, which need neither TRL nor a trainer.
 
-`trl/trainer_checks.py` takes the facts from a trainer, `budgetalloc doctor` from a script or a file of settings.
+`trl/checks.py` takes the facts from a trainer, `budgetalloc doctor` from a script or a file of settings.
 """
 
 import math

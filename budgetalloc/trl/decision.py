@@ -8,36 +8,36 @@ from typing import Any
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.policies import Step
 from budgetalloc.training.prompts import turns
-from budgetalloc.trl.prefetch import Opened
-from budgetalloc.trl.processes import decided_by_first, gather, my_share
+from budgetalloc.trl.prefetch import PreparedStep
+from budgetalloc.trl.processes import decide_on_rank_0, gather, rows_of_process
 from budgetalloc.trl.training import Rows, Training
 
 _CONSTANT = frozenset((str, int, float, bool, bytes, type(None)))
 
 
-def open_step(training: Training, inputs: Rows) -> Opened:
+def take_or_begin_step(training: Training, inputs: Rows) -> PreparedStep:
     """The policy's step: the one that was begun ahead if it is of use, else one that begins now."""
-    if training.ahead is not None:
-        opened = training.ahead.take((training.policy.estimator.step, len(inputs)))
-        if opened is not None:
-            return opened
+    if training.prefetch is not None:
+        prepared = training.prefetch.take((training.policy.estimator.step, len(inputs)))
+        if prepared is not None:
+            return prepared
     accelerator = training.trainer.accelerator
     from_loader = training.options.bounds.candidates != "all"
     own_ids_R = gather(accelerator, training.prompts.ids(inputs) if from_loader else [])
-    return Opened(_begin(training, own_ids_R, len(inputs) * accelerator.num_processes), own_ids_R)
+    return PreparedStep(_begin(training, own_ids_R, len(inputs) * accelerator.num_processes), own_ids_R)
 
 
-def open_next(training: Training, rollouts: int) -> None:
+def prefetch_next_step(training: Training, rollouts: int) -> None:
     """Begins the next step in a thread, if its decision follows from what is known now."""
 
-    def opened() -> Opened:
+    def prepared() -> PreparedStep:
         step = _begin(training, [], rollouts)
         ids_R, _ = _request(step)
         rows = rows_of(training, _with_turns(training, ids_R, 0), {})
-        return Opened(step, [], (ids_R, rows) if ids_R else None)
+        return PreparedStep(step, [], (ids_R, rows) if ids_R else None)
 
-    if training.ahead is not None:
-        training.ahead.begin((training.policy.estimator.step, rollouts), opened)
+    if training.prefetch is not None:
+        training.prefetch.begin((training.policy.estimator.step, rollouts), prepared)
 
 
 def _begin(training: Training, own_ids_R: list[Id], rollouts: int) -> Step:
@@ -56,26 +56,26 @@ def _with_turns(training: Training, ids_R: list[Id], number: int) -> list[tuple[
     return list(zip(ids_R, turn_R, strict=True))
 
 
-def decide(training: Training, opened: Opened, inputs: Rows) -> Iterator[tuple[list[Id], Rows]]:
+def decide(training: Training, prepared: PreparedStep, inputs: Rows) -> Iterator[tuple[list[Id], Rows]]:
     """For each round: the prompts of all processes' rows, and the rows of this process.
 
     Process 0 decides and broadcasts the decision. All processes observe the rewards of all.
     """
     if training.options.keep_batch:
-        yield opened.own_ids_R, inputs
+        yield prepared.own_ids_R, inputs
         return
-    step, accelerator = opened.step, training.trainer.accelerator
+    step, accelerator = prepared.step, training.trainer.accelerator
     own_rows = rows_of_batch(training, inputs) if training.options.bounds.candidates == 1 else {}
-    if opened.first is not None:
-        yield opened.first
+    if prepared.first is not None:
+        yield prepared.first
         if not step.in_rounds():
             return
-    for number in itertools.count(0 if opened.first is None else 1):
-        ids_R, step.hinted = decided_by_first(accelerator, lambda: _request(step))
+    for number in itertools.count(0 if prepared.first is None else 1):
+        ids_R, step.hinted = decide_on_rank_0(accelerator, lambda: _request(step))
         if not ids_R:
             return
         turn_R = _with_turns(training, ids_R, number)
-        mine_R = my_share(turn_R, accelerator.process_index, accelerator.num_processes)
+        mine_R = rows_of_process(turn_R, accelerator.process_index, accelerator.num_processes)
         yield ids_R, rows_of(training, mine_R, own_rows)
 
 

@@ -12,15 +12,15 @@ from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError
 from budgetalloc.training.batch import Round
 from budgetalloc.trl.batch_merge import drop_fillers
-from budgetalloc.trl.patching import standing_in
-from budgetalloc.trl.processes import my_share
+from budgetalloc.trl.patching import patched_attribute
+from budgetalloc.trl.processes import rows_of_process
 from budgetalloc.trl.training import Rows, Training
 
 GROUP = "budgetalloc_group"  # the column by which reward functions find the rollouts of a prompt: the prompt's id
 
 
 @dataclass(frozen=True, eq=False)
-class Generated:
+class UnscoredRound:
     """One round of a step before success is computed: columns as in `Round`."""
 
     ids_R: list[Id]
@@ -36,7 +36,7 @@ class Generated:
         return Round(self.ids_R, self.rewards_R, self.scores_RF, success_R, *lengths)
 
 
-def generate(training: Training, ids_R: list[Id], rows: Rows, hinted: bool) -> tuple[Generated, dict[str, Any]]:
+def generate(training: Training, ids_R: list[Id], rows: Rows, hinted: bool) -> tuple[UnscoredRound, dict[str, Any]]:
     """One round of TRL's own generation and scoring: the rollouts of all processes, and TRL's batch of this process.
 
     TRL's mean lengths include the fillers; all reward statistics exclude them.
@@ -49,7 +49,7 @@ def generate(training: Training, ids_R: list[Id], rows: Rows, hinted: bool) -> t
         )
     if hinted and options.hint is not None:
         rows = [options.hint(row) for row in rows]
-    mine_R = my_share(ids_R, trainer.accelerator.process_index, trainer.accelerator.num_processes)
+    mine_R = rows_of_process(ids_R, trainer.accelerator.process_index, trainer.accelerator.num_processes)
     scored: list[tuple[torch.Tensor, torch.Tensor]] = []
     score = trainer._calculate_rewards
 
@@ -68,7 +68,10 @@ def generate(training: Training, ids_R: list[Id], rows: Rows, hinted: bool) -> t
     # num_generations-th row for a prompt, and TRL folds rewards into groups of that size, for advantages that are
     # replaced afterwards.
     size = trainer.num_generations if options.keep_batch else 1
-    with standing_in(trainer, "_calculate_rewards", score_and_keep), standing_in(trainer, "num_generations", size):
+    with (
+        patched_attribute(trainer, "_calculate_rewards", score_and_keep),
+        patched_attribute(trainer, "num_generations", size),
+    ):
         output = training.generate(rows)
     if not scored:
         raise RuntimeError("TRL did not call _calculate_rewards, so budgetalloc has no rewards of this step.")
@@ -78,7 +81,7 @@ def generate(training: Training, ids_R: list[Id], rows: Rows, hinted: bool) -> t
     if training.costs.price is not None:
         prompt_lengths = trainer.accelerator.gather(output["prompt_mask"].sum(dim=1))
         prompt_lengths_R = prompt_lengths[:wanted].cpu().numpy()
-    made = Generated(
+    made = UnscoredRound(
         ids_R=ids_R,
         rewards_R=total_rewards(trainer, rewards_per_func),
         scores_RF=rewards_per_func.cpu().double().numpy(),

@@ -7,9 +7,9 @@ import torch
 
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.training.batch import Batch, Round
-from budgetalloc.training.downselection import kept
-from budgetalloc.trl.batch_merge import collect, merge, part, take
-from budgetalloc.trl.processes import decided_by_first
+from budgetalloc.training.downselection import rows_to_train_on
+from budgetalloc.trl.batch_merge import gather_rounds, merge_rounds, process_share, select_rows
+from budgetalloc.trl.processes import decide_on_rank_0
 from budgetalloc.trl.training import Training
 
 
@@ -23,9 +23,9 @@ def batch_to_train_on(
     # If rows are reordered, every process builds the whole batch and takes its share at the end.
     shared = accelerator.num_processes > 1 and (len(rounds) > 1 or len(batch) != total)
     if shared:
-        output = collect(outputs, [len(each.ids_R) for each in rounds], accelerator, pad_token_id)
+        output = gather_rounds(outputs, [len(each.ids_R) for each in rounds], accelerator, pad_token_id)
     else:
-        output = merge(outputs, pad_token_id)
+        output = merge_rounds(outputs, pad_token_id)
     # The advantages are those of the rows trained on; beliefs, metrics and ledger see fresh rollouts, once.
     swap = None if reuse is None else reuse.substitute(output, batch)
     trained_R = batch.rewards_R if swap is None else swap.rewards_R
@@ -39,10 +39,10 @@ def batch_to_train_on(
             output = reuse.put_back(output, swap, advantages_R)
     kept_R = np.arange(len(batch))
     if policy.keep is not None and len(batch) > total:
-        kept_R = decided_by_first(accelerator, lambda: kept(policy, batch, total, trained_R))
-        output = take(output, kept_R)
+        kept_R = decide_on_rank_0(accelerator, lambda: rows_to_train_on(policy, batch, total, trained_R))
+        output = select_rows(output, kept_R)
     if shared:
-        output = part(output, accelerator.process_index, accelerator.num_processes)
+        output = process_share(output, accelerator.process_index, accelerator.num_processes)
     return output if reuse is None else reuse.refill(output, batch, kept_R)
 
 

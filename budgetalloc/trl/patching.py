@@ -8,7 +8,7 @@ _NOTHING = object()
 
 
 @contextmanager
-def standing_in(owner: Any, name: str, substitute: Any) -> Iterator[None]:
+def patched_attribute(owner: Any, name: str, substitute: Any) -> Iterator[None]:
     """Replaces `owner.name` inside the block and restores the previous attribute, of the object or its class,
     afterwards.
 
@@ -17,7 +17,7 @@ def standing_in(owner: Any, name: str, substitute: Any) -> Iterator[None]:
     >>> class Trainer:
     ...     size = 8
     >>> trainer = Trainer()
-    >>> with standing_in(trainer, "size", 1):
+    >>> with patched_attribute(trainer, "size", 1):
     ...     trainer.size
     1
     >>> trainer.size, vars(trainer)

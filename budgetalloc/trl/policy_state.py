@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
+class PolicyState:
     """What a checkpoint holds beside TRL's own state; each part is what `AdaptiveGRPOCallback` has under this name."""
 
     trainer: Any

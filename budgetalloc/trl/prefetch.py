@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
-class Opened:
+class PreparedStep:
     """A step that was begun.
 
     Args:
@@ -29,18 +29,18 @@ class Opened:
     first: tuple[list[Id], list[dict[str, Any]]] | None = None
 
 
-class Ahead(Generic[T]):
+class Prefetch(Generic[T]):
     """One result that is computed before it is needed.
 
-    >>> ahead = Ahead()
-    >>> ahead.begin("step 1", lambda: 10)
-    >>> ahead.take("step 1"), ahead.take("step 1")
+    >>> prefetch = Prefetch()
+    >>> prefetch.begin("step 1", lambda: 10)
+    >>> prefetch.take("step 1"), prefetch.take("step 1")
     (10, None)
-    >>> ahead.close()
+    >>> prefetch.close()
     """
 
     def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="budgetalloc-ahead")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="budgetalloc-prefetch")
         self._next: tuple[Hashable, Future[T]] | None = None
 
     def begin(self, key: Hashable, compute: Callable[[], T]) -> None:
@@ -70,7 +70,7 @@ class Ahead(Generic[T]):
         self._thread.shutdown(wait=True, cancel_futures=True)
 
 
-def may_decide_ahead(trainer: Any, needs: Needs, options: Options) -> bool:
+def can_prefetch(trainer: Any, needs: Needs, options: Options) -> bool:
     """Whether a decision follows from what is known when the step before it has ended, and nothing forbids a thread."""
     return (
         needs.ahead

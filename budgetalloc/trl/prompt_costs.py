@@ -13,13 +13,13 @@ from budgetalloc.errors import StateError
 _COLUMNS = ("rollouts", "tokens", "rewards", "scored")  # sums of each prompt; "scored" counts rollouts with a reward
 
 
-class Spending:
+class PromptCosts:
     """Cumulative rollouts, tokens and rewards of each prompt.
 
-    >>> spending = Spending()
-    >>> spending.add(["a", "a", "a", "b"], np.array([1.0, 1.0, np.nan, 0.0]), np.array([10, 10, 10, 20]))
-    >>> spending.add(["b", "c"], np.array([1.0, 1.0]), np.array([70, 5]))
-    >>> spending.top(2)  # prompt, rollouts, tokens, mean of the rewards that there were
+    >>> prompt_costs = PromptCosts()
+    >>> prompt_costs.add(["a", "a", "a", "b"], np.array([1.0, 1.0, np.nan, 0.0]), np.array([10, 10, 10, 20]))
+    >>> prompt_costs.add(["b", "c"], np.array([1.0, 1.0]), np.array([70, 5]))
+    >>> prompt_costs.top(2)  # prompt, rollouts, tokens, mean of the rewards that there were
     [('b', 2, 90, 0.5), ('a', 3, 30, 1.0)]
     """
 

@@ -11,7 +11,7 @@ from budgetalloc.training.batch import Batch
 from budgetalloc.training.metrics import share_without_spread
 from budgetalloc.training.step_end import end_step
 from budgetalloc.training.success_measure import Measure
-from budgetalloc.trl.decision import decide, open_next, open_step
+from budgetalloc.trl.decision import decide, prefetch_next_step, take_or_begin_step
 from budgetalloc.trl.generation import generate
 from budgetalloc.trl.outputs import batch_to_train_on, everyones_advantages
 from budgetalloc.trl.training import Rows, Training
@@ -23,11 +23,11 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Batch]:
     trainer, options, scoring = training.trainer, training.options, training.scoring
     started, generating = time.perf_counter(), 0.0
     training.costs.begin()
-    opened = open_step(training, inputs)
-    step = opened.step
+    prepared = take_or_begin_step(training, inputs)
+    step = prepared.step
     rounds, outputs = [], []
     measure: Measure | None = None
-    for ids_R, rows in decide(training, opened, inputs):
+    for ids_R, rows in decide(training, prepared, inputs):
         generation_started = time.perf_counter()
         made, output = generate(training, ids_R, rows, step.hinted)
         generating += time.perf_counter() - generation_started
@@ -51,7 +51,7 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Batch]:
         batch,
         advantages_R,
         scoring,
-        written=training.written,
+        log_writers=training.log_writers,
         hints=options.hint is not None,
         pool_size=training.pool_size,
         quotas=training.quotas,
@@ -60,10 +60,10 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Batch]:
     if training.trackers is not None:
         training.trackers.add(batch)
     if trainer.accelerator.is_main_process and options.bounds.candidates == 1 and not options.keep_batch:
-        training.watch.look_at_prompts(step.cold_P)
+        training.unseen_prompts.check_step(step.cold_P)
     metrics["seconds"] = time.perf_counter() - started - generating
     log(training, batch, len(rounds), metrics)
-    open_next(training, len(inputs))
+    prefetch_next_step(training, len(inputs))
     return output, batch
 
 

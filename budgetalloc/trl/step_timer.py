@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from budgetalloc.training.costs import Clock
-from budgetalloc.trl.patching import standing_in
+from budgetalloc.trl.patching import patched_attribute
 
 
 @contextmanager
@@ -38,7 +38,7 @@ def timed_steps(handler: Any, clock: Clock) -> Iterator[None]:
 
     clock.stop()
     try:
-        with standing_in(handler, "call_event", call_untimed):
+        with patched_attribute(handler, "call_event", call_untimed):
             yield
     finally:
         clock.stop()

@@ -8,13 +8,13 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.policies import Policy
 from budgetalloc.policies.quotas import Quotas
 from budgetalloc.training.costs import Costs
-from budgetalloc.training.log_writer import Written
+from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.options import Options
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.scoring import Scoring
-from budgetalloc.training.unseen_prompts import Watch
+from budgetalloc.training.unseen_prompts import UnseenPromptsWarning
 from budgetalloc.trl.experimental.response_reuse import Reuse
-from budgetalloc.trl.prefetch import Ahead, Opened
+from budgetalloc.trl.prefetch import Prefetch, PreparedStep
 from budgetalloc.trl.trackers import Trackers
 
 Rows = list[dict[str, Any]]
@@ -36,10 +36,10 @@ class Training:
         quotas: Shares of the rollouts by domain, or None.
         costs: What rollouts cost.
         reuse: Puts stored responses into batches, or None.
-        written: Write each step to disk, in this process.
+        log_writers: Write each step to disk, in this process.
         trackers: Show the steps, or None.
-        watch: Warns of biased advantages.
-        ahead: Begins the next step while the trainer computes gradients, or None.
+        unseen_prompts: Warns of biased advantages.
+        prefetch: Begins the next step while the trainer computes gradients, or None.
     """
 
     trainer: Any
@@ -53,7 +53,7 @@ class Training:
     quotas: Quotas | None
     costs: Costs
     reuse: Reuse | None
-    written: Sequence[Written]
+    log_writers: Sequence[LogWriter]
     trackers: Trackers | None
-    watch: Watch
-    ahead: Ahead[Opened] | None
+    unseen_prompts: UnseenPromptsWarning
+    prefetch: Prefetch[PreparedStep] | None

@@ -6,7 +6,7 @@ from typing import Any
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.errors import InputError, UnsupportedError
 from budgetalloc.policies import Policy
-from budgetalloc.policies.pacing_policy import Paced, rollouts_of_steps
+from budgetalloc.policies.pacing_policy import Paced, possible_step_sizes
 from budgetalloc.training.options import Options
 
 SEAM = (
@@ -131,7 +131,7 @@ def check_decisions(policy: Policy, options: Options, ids: Sequence[Id], rollout
     if options.bounds.candidates != "all" and len(ids) < batch:
         raise InputError(f"The train dataset has {len(ids)} prompts, and data.train_batch_size is {batch}.")
     some = ids[: options.bounds.on_offer(batch, len(ids))]
-    for count in rollouts_of_steps(policy, rollouts):
+    for count in possible_step_sizes(policy, rollouts):
         options.bounds.budget(options.generate * count, len(some), group).check(len(some))
     step = policy.begin(some, options.bounds.budget(options.generate * rollouts, len(some), group))
     if step.in_rounds():

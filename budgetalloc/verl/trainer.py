@@ -22,14 +22,14 @@ from budgetalloc.budget import IntArray
 from budgetalloc.errors import UnsupportedError
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies import Step
-from budgetalloc.policies.pacing_policy import Paced, rollouts_of_steps
+from budgetalloc.policies.pacing_policy import Paced, possible_step_sizes
 from budgetalloc.training.batch import observed
 from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
-from budgetalloc.training.downselection import kept
-from budgetalloc.training.log_writer import Written
+from budgetalloc.training.downselection import rows_to_train_on
+from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.step_end import end_step
-from budgetalloc.training.unseen_prompts import Watch
+from budgetalloc.training.unseen_prompts import UnseenPromptsWarning
 from budgetalloc.verl import transfer_queue
 from budgetalloc.verl.compatibility import check_config, check_decisions, check_verl
 from budgetalloc.verl.decision import rows_to_roll_out
@@ -63,8 +63,8 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         self._rollouts: int = config.data.train_batch_size * self._group
         self.batch: Any = None
         """The record of the last step, a `Batch`."""
-        self._watch = Watch()
-        self._written: list[Any] = []
+        self._unseen_prompts = UnseenPromptsWarning()
+        self._log_writers: list[Any] = []
         self._seconds = 0.0
 
     def _init_dataloader(self) -> None:
@@ -83,11 +83,11 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         self._pool_size = len(pool)
         if not self.options.keep_batch:
             check_decisions(self.policy, self.options, pool, self._rollouts, self._group)
-            if shared := self.prompts.said_once():
+            if shared := self.prompts.shared_ids_warning():
                 logger.warning(shared)
         self.quotas = self.options.quotas_of(self.prompts, self.policy, self._rollouts, self._group)
         if self.quotas is not None:
-            for rollouts in rollouts_of_steps(self.policy, self._rollouts):
+            for rollouts in possible_step_sizes(self.policy, self._rollouts):
                 self.quotas.check(self.policy, self.options.bounds, rollouts, self._group)
 
     # --- a step ------------------------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
             advantages_R = self.options.advantages(self.batch).values_R[kept_R]
             batch = transfer_queue.put_advantages(batch, sessions, advantages_R)
         given = self.policy, step.end, self.batch, advantages_R, self.scoring
-        logged = end_step(*given, written=self._written, pool_size=self._pool_size, quotas=self.quotas)
+        logged = end_step(*given, log_writers=self._log_writers, pool_size=self._pool_size, quotas=self.quotas)
         logged["seconds"] = self._seconds + time.perf_counter() - started
         metrics.update({f"budgetalloc/{key}": value for key, value in logged.items()})
         return batch
@@ -136,7 +136,7 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         """Opens the ledger at the first step of this run."""
         super().on_train_begin()
         if self.settings.ledger is not None:
-            self._written = [Written(self.settings.ledger, self.global_steps, self.prompts.texts)]
+            self._log_writers = [LogWriter(self.settings.ledger, self.global_steps, self.prompts.texts)]
 
     def _save_checkpoint(self) -> None:
         """Writes the beliefs first: verl marks a checkpoint as complete at the end of its own method."""
@@ -198,7 +198,7 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
             batch = tensordict_utils.index_select_tensor_dict(batch, rows) if candidates == 1 else self._batch_of(rows)
             batch["__rollout_n__"] = torch.as_tensor(counts)
             if candidates == 1:
-                self._watch.look_at_prompts(step.cold_P)
+                self._unseen_prompts.check_step(step.cold_P)
         self._id_of = dict(zip(column(batch, "uid"), ids, strict=True))
         self._seconds = time.perf_counter() - started
         return batch
@@ -218,7 +218,7 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
         """verl's batch; of a policy that generates more than it trains on, with the rollouts that it keeps."""
         if self.options.generate > 1:
             sessions = self._observed(batch)
-            self._kept_R = np.sort(kept(self.policy, self.batch, self._rollouts))
+            self._kept_R = np.sort(rows_to_train_on(self.policy, self.batch, self._rollouts))
             if len(set(self._kept_R.tolist())) < len(self._kept_R):
                 raise UnsupportedError(
                     f"{self.policy} trains on a rollout several times, and verl's TransferQueue has each once. Use "

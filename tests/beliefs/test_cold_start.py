@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from one_step import advantages_of_step
 
 import budgetalloc as ba
-from budgetalloc.beliefs.cold_start import warmed
+from budgetalloc.beliefs.cold_start import with_first_visit_prior
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.posterior import Beta
 
@@ -22,7 +22,7 @@ PRIOR = (0.3, 0.3)
 def test_a_cold_prompt_has_the_mean_of_what_others_earned():
     belief_R = Beta([0.3, 0.3, 0.3, 5.0], [0.3, 0.3, 0.3, 2.0])
     cold_R, group_R = np.array([True, True, True, False]), np.array([0, 0, 1, 2])
-    got = warmed(belief_R, PRIOR, cold_R, np.array([1.0, 0.0, 1.0, 1.0]), group_R, (3.0, 10.0))
+    got = with_first_visit_prior(belief_R, PRIOR, cold_R, np.array([1.0, 0.0, 1.0, 1.0]), group_R, (3.0, 10.0))
     mean_R = [4.3 / 11.6, 4.3 / 11.6, 4.3 / 12.6]  # the other prompt: 1 of 1, and 1 of 2
     assert got.mean[:3] == pytest.approx(mean_R)
     assert (got.alpha_P + got.beta_P)[:3] == pytest.approx([0.6, 0.6, 0.6])
@@ -32,12 +32,12 @@ def test_the_evidence_of_a_known_prompt_counts_with_the_prior_of_first_visits():
     belief_R = Beta([5.0, 0.3], [2.0, 2.3])  # 4.7 successes and 1.7 failures; 2 failures
     cold_R, success_R = np.zeros(2, dtype=bool), np.array([1.0, np.nan])
     m = 5.3 / 9.6  # of first visits; the rollouts of known prompts do not count
-    got = warmed(belief_R, PRIOR, cold_R, success_R, np.arange(2), (5.0, 9.0))
+    got = with_first_visit_prior(belief_R, PRIOR, cold_R, success_R, np.arange(2), (5.0, 9.0))
     assert got.mean == pytest.approx([(4.7 + 0.6 * m) / 7.0, 0.6 * m / 2.6])
     assert got.alpha_P + got.beta_P == pytest.approx([7.0, 2.6])
-    firm = warmed(belief_R, PRIOR, cold_R, success_R, np.arange(2), (5.0, 9.0), share=0.1)
+    firm = with_first_visit_prior(belief_R, PRIOR, cold_R, success_R, np.arange(2), (5.0, 9.0), share=0.1)
     assert firm.mean == pytest.approx([(4.7 + 0.06 * m) / 6.46, 0.06 * m / 2.06])
-    unseen = warmed(belief_R, PRIOR, cold_R, success_R, np.arange(2), (0.0, 0.0))
+    unseen = with_first_visit_prior(belief_R, PRIOR, cold_R, success_R, np.arange(2), (0.0, 0.0))
     assert unseen.mean == pytest.approx(belief_R.mean)
 
 
@@ -94,7 +94,7 @@ def test_what_first_visits_earned_fades_at_steps_with_new_prompts_only(steps):
             again.load_state_dict(estimator.state_dict())
             estimator = again
         estimator.tick()
-        assert estimator.earned == pytest.approx(earned)
+        assert estimator.first_visits == pytest.approx(earned)
 
 
 def test_a_pool_of_hard_prompts_met_once_each_gives_hardly_a_gradient():

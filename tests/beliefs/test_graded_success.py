@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import budgetalloc as ba
 from budgetalloc import Beta, InputError, Point, StateError
 from budgetalloc.beliefs.estimator import BetaEstimator
-from budgetalloc.beliefs.graded_success import after_move, rescaled, spread
+from budgetalloc.beliefs.graded_success import moved_graded_sums, rescaled, spread
 
 BINARY = st.lists(st.lists(st.tuples(st.integers(0, 5), st.sampled_from([0.0, 1.0, np.nan])), max_size=12), max_size=8)
 SETTINGS = st.sampled_from(
@@ -168,7 +168,7 @@ def test_the_spread_is_clipped_at_0():
 )
 def test_a_move_keeps_the_share_of_the_largest_spread(graded, before, after, expected):
     with np.errstate(all="raise"):
-        assert after_move(*one(graded), one(*before), one(*after)) == pytest.approx([expected])
+        assert moved_graded_sums(*one(graded), one(*before), one(*after)) == pytest.approx([expected])
 
 
 @pytest.mark.parametrize(

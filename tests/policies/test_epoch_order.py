@@ -4,12 +4,12 @@ import numpy as np
 
 from budgetalloc import BetaEstimator, Budget, Policy
 from budgetalloc.beliefs.memory import Memory
-from budgetalloc.policies.epoch_order import COLUMNS, count_visits, in_epochs
+from budgetalloc.policies.epoch_order import COLUMNS, count_visits, least_visited_first
 
 
 def orders(seed, epochs=3, prompts=12, step=4):
     """The prompts of each epoch, in the order of their steps."""
-    policy = Policy("epochs", in_epochs(1), BetaEstimator(), seed, memory=Memory(COLUMNS, count_visits))
+    policy = Policy("epochs", least_visited_first(1), BetaEstimator(), seed, memory=Memory(COLUMNS, count_visits))
     met = []
     for _ in range(epochs * prompts // step):
         counts_P = policy.allocate(range(prompts), Budget(rollouts=step, floor=0, min_group=1))
@@ -27,5 +27,5 @@ def test_every_epoch_holds_every_prompt_once_in_another_order():
 
 
 def test_a_surplus_fills_groups():
-    policy = Policy("epochs", in_epochs(1), BetaEstimator(), memory=Memory(COLUMNS, count_visits))
+    policy = Policy("epochs", least_visited_first(1), BetaEstimator(), memory=Memory(COLUMNS, count_visits))
     assert sorted(policy.allocate(["a", "b"], Budget(rollouts=5, floor=0, min_group=1)).tolist()) == [2, 3]

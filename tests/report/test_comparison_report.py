@@ -39,14 +39,14 @@ SLOW, FAST = [step / 20 for step in range(20)], [min(step / 10, 1.0) for step in
 def test_held_out_reward_decides_where_both_have_it(tmp_path):
     one = side(run(tmp_path / "a.jsonl", FAST, held_out=SLOW, seconds=2.0))
     other = side(run(tmp_path / "b.jsonl", SLOW, held_out=FAST, seconds=3.0))  # the batches say the opposite
-    said = pages.compared(one, other)
-    assert said["measured"] == "held-out"
-    last = said["levels"][-1]
+    comparison = pages.comparison_of(one, other)
+    assert comparison["measured"] == "held-out"
+    last = comparison["levels"][-1]
     assert last["reward"] == pytest.approx(0.95)
     assert last["rollouts"] == pytest.approx([19 * 40, 9.5 * 40])
     assert last["tokens"] == pytest.approx([5 * 19 * 40, 5 * 9.5 * 40])
     assert last["seconds"] == pytest.approx([2 * 19, 3 * 9.5])
-    text = pages.as_text(said)
+    text = pages.as_text(comparison)
     assert "THE SAME HELD-OUT REWARD" in text
     assert "Between evaluations (20 and 20 of them)" in " ".join(text.split())
     assert "does NOT say" not in text
@@ -55,20 +55,20 @@ def test_held_out_reward_decides_where_both_have_it(tmp_path):
 @pytest.mark.parametrize("held_out", [None, SLOW])
 def test_without_held_out_in_both_the_text_says_what_a_reward_of_chosen_prompts_is(tmp_path, held_out):
     one = side(run(tmp_path / "a.jsonl", SLOW, held_out=held_out))
-    said = pages.compared(one, side(run(tmp_path / "b.jsonl", FAST)))
-    assert said["measured"] == "batches"
-    assert pages.CHOSEN in said["careful"]
-    assert "does NOT say which run learned more" in " ".join(pages.as_text(said).split())
-    assert said["levels"][0]["rollouts"][0] > said["levels"][0]["rollouts"][1]
+    comparison = pages.comparison_of(one, side(run(tmp_path / "b.jsonl", FAST)))
+    assert comparison["measured"] == "batches"
+    assert pages.CHOSEN in comparison["careful"]
+    assert "does NOT say which run learned more" in " ".join(pages.as_text(comparison).split())
+    assert comparison["levels"][0]["rollouts"][0] > comparison["levels"][0]["rollouts"][1]
 
 
 def test_what_is_not_known_is_left_out_and_said(tmp_path):
     path = run(tmp_path / "a.jsonl", SLOW)
-    said = pages.compared(side(path, with_progress=False), side(path))
-    assert math.isnan(said["runs"][0]["seconds"])
-    assert ">-<" in pages.as_html(said)
-    assert pages.UNTIMED in said["careful"]
-    answer = json.loads(pages.as_json(said))
+    comparison = pages.comparison_of(side(path, with_progress=False), side(path))
+    assert math.isnan(comparison["runs"][0]["seconds"])
+    assert ">-<" in pages.as_html(comparison)
+    assert pages.UNTIMED in comparison["careful"]
+    answer = json.loads(pages.as_json(comparison))
     assert answer["runs"][0]["seconds"] is None
     assert answer["levels"][0]["seconds"][1] is not None
 
@@ -84,7 +84,7 @@ def test_levels_are_a_half_three_quarters_and_all_of_the_way_to_what_both_reache
 def test_a_run_that_never_rises_has_no_level(tmp_path):
     flat = side(run(tmp_path / "a.jsonl", [0.5] * 6))
     assert levels(flat, flat, [flat.batches()] * 2) == []
-    assert "No reward above the start was reached by both." in pages.as_text(pages.compared(flat, flat))
+    assert "No reward above the start was reached by both." in pages.as_text(pages.comparison_of(flat, flat))
 
 
 def test_rewards_of_two_ranges_are_said_to_differ(tmp_path):
@@ -92,8 +92,8 @@ def test_rewards_of_two_ranges_are_said_to_differ(tmp_path):
         writer = ba.LedgerWriter(tmp_path / f"{name}.jsonl")
         for step in range(3):
             writer.append(step, ["x"] * 2, [0.0, high], [1, 1], [0.5] * 2, [2, 2], reward_range=(0.0, high))
-    said = pages.compared(side(tmp_path / "a.jsonl"), side(tmp_path / "b.jsonl"))
-    assert any("ranges of the rewards differ" in text for text in said["careful"])
+    comparison = pages.comparison_of(side(tmp_path / "a.jsonl"), side(tmp_path / "b.jsonl"))
+    assert any("ranges of the rewards differ" in text for text in comparison["careful"])
 
 
 def test_a_level_is_first_reached_on_the_line_between_two_points():
@@ -105,12 +105,12 @@ def test_a_level_is_first_reached_on_the_line_between_two_points():
 def test_the_page_is_plain_and_escapes_what_a_log_holds(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # a short path: long ones are cut
     path = run(Path("<img src=x>.jsonl"), SLOW, held_out=FAST)
-    page = pages.as_html(pages.compared(side(path), side(path)))
+    page = pages.as_html(pages.comparison_of(side(path), side(path)))
     assert "<img" not in page
     assert "&lt;img src=x&gt;" in page
     assert "<script" not in page
     assert page.count("<polyline") == 2
-    assert page.count("<table>") == 1 + len(pages.compared(side(path), side(path))["levels"])
+    assert page.count("<table>") == 1 + len(pages.comparison_of(side(path), side(path))["levels"])
 
 
 def test_steps_without_a_reward_are_no_points_of_the_course(tmp_path):
@@ -119,4 +119,4 @@ def test_steps_without_a_reward_are_no_points_of_the_course(tmp_path):
     for step, reward in enumerate([math.nan, 0.0, 1.0]):
         writer.append(step, ["a"], [reward], [1], [0.5], [1])
     assert [reward for _, reward in side(path).batches()] == [0.0, 1.0]
-    assert "nan" not in pages.as_text(pages.compared(side(path), side(path))).replace(str(path), "")
+    assert "nan" not in pages.as_text(pages.comparison_of(side(path), side(path))).replace(str(path), "")

@@ -31,7 +31,7 @@ def test_the_figures_are_those_of_the_report(tmp_path):
     assert np.sum([step.kinds for step in steps], axis=0).tolist() == waste.rollouts_SK.sum(axis=0).tolist()
     assert sum(step.figures()["wasted"] * step.scored for step in steps) == pytest.approx(waste.wasted)
     assert all(step.rollouts == 20 for step in steps)
-    assert len(live.met) == len(set(log.ids_R))
+    assert len(live.seen_ids) == len(set(log.ids_R))
 
 
 def test_what_is_not_known_is_not_a_number(tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import budgetalloc as ba
-from budgetalloc.training.downselection import check_kept, kept
+from budgetalloc.training.downselection import check_kept_rows, rows_to_train_on
 
 
 class Rollouts(SimpleNamespace):
@@ -25,22 +25,22 @@ def choosing(rule):
 
 def test_all_are_kept_unless_there_are_more_than_wanted():
     never = choosing(lambda *_: pytest.fail("was asked"))
-    assert kept(never, batch(4), 4).tolist() == [0, 1, 2, 3]
-    assert kept(choosing(None), batch(6), 4).tolist() == [0, 1, 2, 3, 4, 5]
+    assert rows_to_train_on(never, batch(4), 4).tolist() == [0, 1, 2, 3]
+    assert rows_to_train_on(choosing(None), batch(6), 4).tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_the_rule_sees_the_rewards_that_are_trained_on():
     policy = choosing(lambda ids, rewards_R, rows, *_: np.sort(np.argsort(-rewards_R)[:rows]))
-    assert kept(policy, batch(6), 2).tolist() == [4, 5]
-    assert kept(policy, batch(6), 2, -np.arange(6.0)).tolist() == [0, 1]
+    assert rows_to_train_on(policy, batch(6), 2).tolist() == [4, 5]
+    assert rows_to_train_on(policy, batch(6), 2, -np.arange(6.0)).tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("rows", [[0], [0, 1, 2], [[0, 1]], [0.0, 1.0]])
 def test_another_number_of_rows_is_refused(rows):
     with pytest.raises(ba.InputError, match="return the indices of 2 rollouts of the 6"):
-        check_kept(rows, 6, 2, "policy")
+        check_kept_rows(rows, 6, 2, "policy")
 
 
 def test_rows_that_there_are_not_are_refused():
     with pytest.raises(ba.InputError, match="indices from -1 to 6: return indices from 0 to 5"):
-        check_kept([-1, 6], 6, 2, "policy")
+        check_kept_rows([-1, 6], 6, 2, "policy")

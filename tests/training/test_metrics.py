@@ -99,7 +99,7 @@ def test_metrics_ledger_watch_and_both_reports_tell_one_story(rows):
         for news in Tail(path).news():
             live.add(news)
     flat, seen = json.loads(as_json(run)), live.steps[0].figures()
-    side = comparison_report.compared(Side(run, Progress()), Side(run, Progress()))["runs"][0]
+    side = comparison_report.comparison_of(Side(run, Progress()), Side(run, Progress()))["runs"][0]
     for kind in KINDS:
         shares = metrics[f"frac_{kind}"], flat[f"share_{kind}"], seen[kind], side[kind]
         assert shares == pytest.approx([shares[0]] * 4), kind

@@ -6,7 +6,7 @@ import pytest
 import budgetalloc as ba
 from budgetalloc.logs.progress import read_progress
 from budgetalloc.training.batch import Batch, Round
-from budgetalloc.training.log_writer import Written
+from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.scoring import Scoring
 from budgetalloc.training.step_end import end_step
 
@@ -44,7 +44,7 @@ def test_a_step_that_cannot_be_written_is_not_learned():
         raise OSError("No space left on device")
 
     with pytest.raises(OSError, match="No space left"):
-        end_step(policy, step.end, batch, np.zeros(3), scoring, written=[full_disk])
+        end_step(policy, step.end, batch, np.zeros(3), scoring, log_writers=[full_disk])
     assert scoring.state_dict() == before[1]
     assert policy.state_dict()["step"] == before[0]["step"] == 0
 
@@ -57,7 +57,7 @@ def test_written_is_each_rollout_the_text_of_each_prompt_once_and_the_time(tmp_p
         asked.extend(names)
         return {name: f"text of {name}" for name in names}
 
-    written = Written(tmp_path / "ledger.jsonl", 3, texts_of)
+    written = LogWriter(tmp_path / "ledger.jsonl", 3, texts_of)
     written(batch)
     written.texts.add(batch.ids_R, texts_of)
     assert asked == ["a", "b"]
@@ -65,5 +65,5 @@ def test_written_is_each_rollout_the_text_of_each_prompt_once_and_the_time(tmp_p
     ledger = ba.Ledger.read(tmp_path / "ledger.jsonl")
     assert '"step": 3' in (tmp_path / "ledger.jsonl").read_text()  # and the policy's step, which `read` shows
     assert (ledger.ids_R, ledger.step_R.tolist(), ledger.rewards_R.tolist()) == (["a", "b", "a"], [0] * 3, [0, 3, 3])
-    Written(tmp_path / "ledger.jsonl", 3, texts_of)(batch)  # resumed at this step: its first lines are void
+    LogWriter(tmp_path / "ledger.jsonl", 3, texts_of)(batch)  # resumed at this step: its first lines are void
     assert len(ba.Ledger.read(tmp_path / "ledger.jsonl").ids_R) == 3

@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from budgetalloc.training.unseen_prompts import Watch
+from budgetalloc.training.unseen_prompts import UnseenPromptsWarning
 
 
 def test_prompts_that_never_return_are_said_once(caplog):
-    watch = Watch()
+    watch = UnseenPromptsWarning()
     for cold in [True] * 19 + [False] + [True] * 19:
-        watch.look_at_prompts(np.array([True, cold]))
+        watch.check_step(np.array([True, cold]))
     assert not caplog.records
     for _ in range(30):
-        watch.look_at_prompts(np.array([True, True]))
+        watch.check_step(np.array([True, True]))
     assert len(caplog.records) == 1
     assert "candidates='all'" in caplog.text

@@ -19,7 +19,7 @@ from budgetalloc import policies
 from budgetalloc.training.belief_checkpoint import STATE_FILE
 from budgetalloc.trl import AdaptiveGRPOCallback
 from budgetalloc.trl.checkpoints import last_checkpoint
-from budgetalloc.trl.trainer_checks import HELD
+from budgetalloc.trl.checks import HELD
 
 
 def attach(trainer, *args, **options):

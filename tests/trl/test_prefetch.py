@@ -10,10 +10,10 @@ from transformers import TrainerCallback
 import budgetalloc as ba
 from budgetalloc.policies import sampled, vade
 from budgetalloc.trl import AdaptiveGRPOCallback, callback
-from budgetalloc.trl.prefetch import Ahead
+from budgetalloc.trl.prefetch import Prefetch
 
 pytestmark = pytest.mark.slow
-THREAD = "budgetalloc-ahead"
+THREAD = "budgetalloc-prefetch"
 
 
 def ahead_or_not() -> bool:
@@ -57,24 +57,24 @@ class Told(TrainerCallback):
 
 
 def test_what_is_computed_ahead_is_taken_once_and_only_for_its_key():
-    ahead = Ahead()
-    ahead.begin(1, lambda: ahead_or_not())
-    assert ahead.take(1) is True
-    assert ahead.take(1) is None
-    ahead.begin(1, lambda: 1 / 0)
-    assert ahead.take(2) is None
-    ahead.begin(1, lambda: 1 / 0)
+    prefetch = Prefetch()
+    prefetch.begin(1, lambda: ahead_or_not())
+    assert prefetch.take(1) is True
+    assert prefetch.take(1) is None
+    prefetch.begin(1, lambda: 1 / 0)
+    assert prefetch.take(2) is None
+    prefetch.begin(1, lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        ahead.take(1)
-    ahead.close()
+        prefetch.take(1)
+    prefetch.close()
 
 
 @pytest.mark.parametrize("callbacks", [(), (Told,)], ids=["alone", "told-more-between-steps"])
 @pytest.mark.parametrize("cost", [None, "tokens"])
 def test_a_run_is_the_same_to_the_bit(build, tmp_path, losses, monkeypatch, callbacks, cost):
     runs = []
-    for name, may in (("ahead", callback.may_decide_ahead), ("then", lambda *_: False)):
-        monkeypatch.setattr(callback, "may_decide_ahead", may)
+    for name, may in (("ahead", callback.can_prefetch), ("then", lambda *_: False)):
+        monkeypatch.setattr(callback, "can_prefetch", may)
         policy, made_ahead = watched(sampled(groups=True, seed=1))
         trainer = ran(build, tmp_path / name, policy, callbacks=callbacks, cost=cost)
         runs.append((rollouts(tmp_path / name), losses(trainer)))

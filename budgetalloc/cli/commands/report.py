@@ -52,10 +52,10 @@ def compare(args: argparse.Namespace) -> None:
         summary = report(reading, policies=(), reward_range=with_range, watch=watched(reading))
         path = reading.path if reading.kind == "ledger" else None
         sides.append(Side(summary, Progress() if path is None else read_progress(path)))
-    said = comparison_report.compared(*sides)
+    comparison = comparison_report.comparison_of(*sides)
     if args.html is not None:
-        _write(args.html, comparison_report.as_html(said))
-    print(comparison_report.as_json(said) if args.json else comparison_report.as_text(said, _width()))
+        _write(args.html, comparison_report.as_html(comparison))
+    print(comparison_report.as_json(comparison) if args.json else comparison_report.as_text(comparison, _width()))
 
 
 def _write(path: Path, page: str) -> None:

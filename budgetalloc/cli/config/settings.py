@@ -15,7 +15,7 @@ from budgetalloc.errors import check_flag, check_type
 from budgetalloc.policies import Needs, Policy
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.methods import method_of, tuples
-from budgetalloc.policies.pacing_policy import PACING, plan_of
+from budgetalloc.policies.pacing_policy import PACING, pacing_plan
 from budgetalloc.policies.quotas import check_domain_and_shares
 from budgetalloc.training.costs import check_cost
 
@@ -60,7 +60,7 @@ def paced(source: Source) -> tuple[dict[str, Any], tuple[int, ...]]:
     if source.values.get("pacing") is None:
         return {}, ()
     with source.named("pacing"):
-        return plan_of(source.section("pacing", PACING))
+        return pacing_plan(source.section("pacing", PACING))
 
 
 @dataclass(frozen=True)

@@ -62,8 +62,8 @@ def read_text(text: str, file: str) -> Source:
 
     lines: dict[str, int] = {}
 
-    def wrong(mark: Any, said: object) -> InputError:
-        return InputError(f"{file}, line {mark.line + 1}: {said}" if mark else f"{file}: {said}")
+    def wrong(mark: Any, problem: object) -> InputError:
+        return InputError(f"{file}, line {mark.line + 1}: {problem}" if mark else f"{file}: {problem}")
 
     def read(node: Any, path: str) -> Any:
         if text.startswith(("&", "!"), node.start_mark.index):
@@ -90,8 +90,8 @@ def read_text(text: str, file: str) -> Source:
         node = yaml.compose(text, Loader=yaml.BaseLoader)
         values = {} if node is None else read(node, "")
     except (yaml.YAMLError, RecursionError) as error:
-        said = " ".join(str(getattr(error, "problem", None) or error).split())
-        raise wrong(getattr(error, "problem_mark", None), f"not YAML: {said}") from error
+        problem = " ".join(str(getattr(error, "problem", None) or error).split())
+        raise wrong(getattr(error, "problem_mark", None), f"not YAML: {problem}") from error
     if not isinstance(values, dict | None):
         raise wrong(None, "use settings of the form `name: value`, such as `policy: adaptive`.")
     return Source(file, values or {}, lines)

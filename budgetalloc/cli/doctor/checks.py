@@ -20,14 +20,14 @@ T = TypeVar("T")
 
 def examine(setup: Setup) -> Diagnosis:
     """Every check of `AdaptiveGRPOCallback` that can be made before the run; rules about unknown facts are left out."""
-    said = setup.said
+    diagnosis = setup.diagnosis
 
     def tried(check: Callable[[], T]) -> T | None:
         """What a check returns; None where it raises, and then the error is among those refused."""
         try:
             return check()
         except BudgetallocError as error:
-            said.refused.append(str(error))
+            diagnosis.refused.append(str(error))
             return None
 
     settings, given, policy, data = setup.settings, setup.given, setup.policy, setup.data
@@ -36,7 +36,7 @@ def examine(setup: Setup) -> Diagnosis:
     rollouts, group = settings.get("generation_batch_size"), settings.get("num_generations")
     served = "GRPOTrainer" in setup.trainer
     if not served:
-        said.refused.append(str(not_a_grpo_trainer(setup.trainer)))
+        diagnosis.refused.append(str(not_a_grpo_trainer(setup.trainer)))
     prompts: Prompts | None = None
     if data.table is not None:
         prompts = tried(partial(_checked, data.table, asked))
@@ -60,10 +60,10 @@ def examine(setup: Setup) -> Diagnosis:
         needs, scale = policy.needs, settings.get("scale_rewards", "group")
         own = {key: value for key, value in given.items() if value is not None}
         options, mistakes = every_mistake(lambda own: Options.resolve(needs, scale, ARGUMENTS | own), own)
-        said.refused += mistakes
+        diagnosis.refused += mistakes
     if options is not None and policy is not None:
         bounds = options.bounds
-        said.refused += [str(error) for error in refusals(facts, policy, options)]
+        diagnosis.refused += [str(error) for error in refusals(facts, policy, options)]
         tried(lambda: Costs.of(options.cost, policy))
         if setup.rewards is not None:
             scoring = tried(lambda: _scoring(setup, options))
@@ -72,21 +72,23 @@ def examine(setup: Setup) -> Diagnosis:
         if options.quotas is not None and prompts is not None and rollouts and group:
             tried(lambda: options.quotas_of(prompts, policy, rollouts, group))
         elif options.quotas is not None:
-            said.unread.append("whether the quotas can be kept: the rows of the dataset, or the batch, are not known")
+            diagnosis.unread.append(
+                "whether the quotas can be kept: the rows of the dataset, or the batch, are not known"
+            )
     if saves := unaligned_saves(facts):
-        said.warned.append(saves)
+        diagnosis.warned.append(saves)
     distinct = None if prompts is None else len(prompts.pool)
-    if prompts is not None and (several := prompts.said_once()):
-        said.warned.append(several)
-    said.refused = list(dict.fromkeys(said.refused))
-    said.facts = described(setup, options, distinct)
+    if prompts is not None and (several := prompts.shared_ids_warning()):
+        diagnosis.warned.append(several)
+    diagnosis.refused = list(dict.fromkeys(diagnosis.refused))
+    diagnosis.facts = described(setup, options, distinct)
     known = {"step": rollouts and group, "dataset": columns, "rewards": setup.rewards, "policy": policy}
-    said.unchecked = [name for name, value in known.items() if value is None]
+    diagnosis.unchecked = [name for name, value in known.items() if value is None]
     default = policy is None or (str(policy) == str(adaptive()) and given == ARGUMENTS)
-    said.blind = default and {"step", "dataset", "rewards"} <= set(said.unchecked)
-    if served and not said.blind:
-        said.advice = advice(setup, facts, options, scoring, distinct)
-    return said
+    diagnosis.blind = default and {"step", "dataset", "rewards"} <= set(diagnosis.unchecked)
+    if served and not diagnosis.blind:
+        diagnosis.advice = advice(setup, facts, options, scoring, distinct)
+    return diagnosis
 
 
 def _scoring(setup: Setup, options: Options) -> Scoring:

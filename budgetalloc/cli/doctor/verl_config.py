@@ -74,14 +74,17 @@ def overrides(words: Sequence[str]) -> Node:
 def examine_verl(file: str, given: Mapping[str, Any]) -> Diagnosis:
     """The checks of `trainer_mode=budgetalloc` that need no dataset."""
     config = node(DEFAULTS, _OTHERS, given)
-    said = Diagnosis(file)
+    diagnosis = Diagnosis(file)
     mode, estimator = config.trainer.v1.trainer_mode, config.algorithm.adv_estimator
     group, prompts = config.actor_rollout_ref.rollout.n, config.data.train_batch_size
-    said.facts = [("trainer", f"verl, trainer.v1.trainer_mode={mode}")]
-    said.facts.append(("step", f"{prompts} prompts x {group} rollouts (data.train_batch_size, rollout.n)"))
-    said.unread = ["the train dataset: its prompts, and whether the bounds can be kept", "verl's own defaults list"]
+    diagnosis.facts = [("trainer", f"verl, trainer.v1.trainer_mode={mode}")]
+    diagnosis.facts.append(("step", f"{prompts} prompts x {group} rollouts (data.train_batch_size, rollout.n)"))
+    diagnosis.unread = [
+        "the train dataset: its prompts, and whether the bounds can be kept",
+        "verl's own defaults list",
+    ]
     if mode not in _MODES:
-        said.refused.append(
+        diagnosis.refused.append(
             f"trainer.v1.trainer_mode={mode}: no policy is attached. Use trainer.v1.trainer_mode=budgetalloc, or "
             "budgetalloc_async."
         )
@@ -89,11 +92,11 @@ def examine_verl(file: str, given: Mapping[str, Any]) -> Diagnosis:
     deviation, penalty = config.algorithm.norm_adv_by_std_in_grpo, bool(config.algorithm.use_kl_in_reward)
     try:
         settings = Settings.read(config.get("budgetalloc") or {}, deviation=deviation, penalty=penalty, ahead=ahead)
-        said.facts.append(("policy", f"{settings.policy}, candidates={settings.options.bounds.candidates!r}"))
+        diagnosis.facts.append(("policy", f"{settings.policy}, candidates={settings.options.bounds.candidates!r}"))
         critic = estimator == "gae" if config.critic.enable is None else bool(config.critic.enable)
         check_config(config, settings.policy, settings.options, critic, ahead=ahead)
         if isinstance(prompts, int) and isinstance(group, int):
             settings.options.bounds.budget(settings.options.generate * prompts * group, 1, group)
     except BudgetallocError as error:
-        said.refused.append(str(error))
-    return said
+        diagnosis.refused.append(str(error))
+    return diagnosis

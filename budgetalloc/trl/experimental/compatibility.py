@@ -44,7 +44,7 @@ def check_policy(policy: Policy, options: Options) -> None:
         )
 
 
-def check_served(trainer: Any, prompts: Prompts) -> None:
+def check_compatible(trainer: Any, prompts: Prompts) -> None:
     """Raises for a dataset or a setting of the trainer that the worker does not support."""
     dataset = trainer.train_dataset
     if not prompts.indexable:

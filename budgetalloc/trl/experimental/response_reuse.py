@@ -12,7 +12,7 @@ from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import StateError, UnsupportedError
 from budgetalloc.training.batch import Batch
-from budgetalloc.trl.batch_merge import merge, take
+from budgetalloc.trl.batch_merge import merge_rounds, select_rows
 from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer, Stored, Substitution
 
 Buffer = SelectiveSampleBuffer | CorrectResponseBuffer
@@ -72,7 +72,7 @@ class Reuse:
             stored[_OLD] = self._log_probabilities(stored)
         source_R = np.arange(len(advantages_R))
         source_R[swap.rows] = len(advantages_R) + np.arange(len(swap.rows))
-        return take(merge([output, stored], self.trainer._tokenizer.pad_token_id), source_R)
+        return select_rows(merge_rounds([output, stored], self.trainer._tokenizer.pad_token_id), source_R)
 
     # --- Skywork R1V2: stored samples for rows without signal, after the advantages ---------------------------------
 
@@ -91,7 +91,7 @@ class Reuse:
         given = _OLD in output
         if stored:
             drawn = self._batch(stored, np.array([x.advantage for x in stored]), output)
-            output = merge([take(output, fresh), drawn], self.trainer._tokenizer.pad_token_id)
+            output = merge_rounds([select_rows(output, fresh), drawn], self.trainer._tokenizer.pad_token_id)
         if not given:  # as wide as the loss will see it, so that fresh rows have a ratio of 1
             output = {**output, _OLD: self._log_probabilities(output)}
             for row, sample in zip(output[_OLD][len(fresh) :], stored, strict=True):

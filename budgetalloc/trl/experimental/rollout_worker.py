@@ -20,18 +20,18 @@ from budgetalloc.policies.quotas import Shares
 from budgetalloc.training.batch import Batch, Round
 from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
 from budgetalloc.training.costs import Cost, Costs
-from budgetalloc.training.downselection import kept
-from budgetalloc.training.log_writer import Written
+from budgetalloc.training.downselection import rows_to_train_on
+from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.options import Options
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.step_end import end_step
 from budgetalloc.training.success import Success
 from budgetalloc.training.success_measure import Measure
-from budgetalloc.trl.checkpoints import restoring_with, saving_with, step_of
-from budgetalloc.trl.experimental.compatibility import check_no_tools, check_policy, check_served, check_version
+from budgetalloc.trl.checkpoints import step_of, with_load, with_save
+from budgetalloc.trl.experimental.compatibility import check_compatible, check_no_tools, check_policy, check_version
 from budgetalloc.trl.experimental.completions import Server, TrainingEnded
 from budgetalloc.trl.experimental.queue_samples import lengths, samples_of
-from budgetalloc.trl.experimental.sampling import CompletionSampler, SampledCompletion, going_round, names_of, total
+from budgetalloc.trl.experimental.sampling import CompletionSampler, SampledCompletion, names_of, shuffled_passes, total
 
 logger = logging.getLogger(__name__)
 
@@ -125,7 +125,7 @@ class AdaptiveRolloutWorker:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
-        self._heard, self._doing = 0.0, ""
+        self._last_progress, self._doing = 0.0, ""
 
     def attach(self, trainer: Any) -> None:
         """Takes model, dataset, tokenizer and sampling from the trainer, and the beliefs into its checkpoints.
@@ -140,7 +140,7 @@ class AdaptiveRolloutWorker:
         if trainer.accelerator.is_main_process and getattr(trainer, "rollout_worker", None) is not self:
             raise InputError("The trainer has another worker: build AsyncGRPOTrainer(..., rollout_worker=worker).")
         self.prompts = Prompts(trainer.train_dataset, self.prompt_id)
-        check_served(trainer, self.prompts)
+        check_compatible(trainer, self.prompts)
         self.trainer, args = trainer, trainer.args
         self._model = trainer.model.config._name_or_path  # as in TRL; the server knows it by this name
         self._batch = args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size
@@ -149,8 +149,8 @@ class AdaptiveRolloutWorker:
         self.quotas = self.options.quotas_of(self.prompts, self.policy, self._rows(), args.num_generations)
         self._begin(self._rows())  # raises where the budget cannot be spent
         main = trainer.accelerator.is_main_process
-        trainer._save_checkpoint = saving_with(trainer, self._save, lambda: main)
-        trainer._load_optimizer_and_scheduler = restoring_with(trainer, self._load, lambda: main)
+        trainer._save_checkpoint = with_save(trainer, self._save, lambda: main)
+        trainer._load_optimizer_and_scheduler = with_load(trainer, self._load, lambda: main)
 
     # --- what TRL calls ---------------------------------------------------------------------------------------------
 
@@ -159,11 +159,11 @@ class AdaptiveRolloutWorker:
         if self.trainer is None:
             raise InputError("The worker is attached to no trainer: call worker.attach(trainer) before train().")
         step, texts_of = self.policy.estimator.step, self.prompts.texts
-        self._written = [] if self.ledger_path is None else [Written(self.ledger_path, step, texts_of)]
+        self._log_writers = [] if self.ledger_path is None else [LogWriter(self.ledger_path, step, texts_of)]
         self._stopping.clear()
         server = Server(self.trainer.args, self._model, self._stopping)
-        self._sampler = CompletionSampler(self.trainer, self.prompts, self.reward_funcs, server, self._hear)
-        self._hear("beginning")
+        self._sampler = CompletionSampler(self.trainer, self.prompts, self.reward_funcs, server, self._record_progress)
+        self._record_progress("beginning")
         self._thread = threading.Thread(target=self._run, name="budgetalloc-rollouts", daemon=True)
         self._thread.start()
 
@@ -181,7 +181,7 @@ class AdaptiveRolloutWorker:
         """Raises `RuntimeError`, with its cause, if the thread has failed or is stuck."""
         if self._error is not None:
             raise RuntimeError(f"AdaptiveRolloutWorker failed while {self._doing}; see the cause.") from self._error
-        silent = time.monotonic() - self._heard
+        silent = time.monotonic() - self._last_progress
         if silent > stale_after_s + self.trainer.args.request_timeout:
             raise RuntimeError(f"AdaptiveRolloutWorker has been {self._doing} for {silent:.0f} s without a result.")
 
@@ -201,9 +201,9 @@ class AdaptiveRolloutWorker:
             self._stopping.set()  # also for the threads that make requests
             self._sampler.close()
 
-    def _hear(self, doing: str | None = None) -> None:
+    def _record_progress(self, doing: str | None = None) -> None:
         """Records that the thread is alive, and its current activity."""
-        self._heard, self._doing = time.monotonic(), doing or self._doing
+        self._last_progress, self._doing = time.monotonic(), doing or self._doing
 
     def _step(self) -> None:
         """One step of the policy: decide, sample, one `Batch`, advantages, and its rollouts into the trainer's queue.
@@ -233,12 +233,12 @@ class AdaptiveRolloutWorker:
             raise InputError(f"{self.policy} requested no rollouts: a step must spend its budget.")
         batch = Batch.of(rounds, step, measure, self.scoring.sums, self.policy.estimator.step)
         advantages_R = self.options.advantages(batch).values_R
-        kept_R, names = kept(self.policy, batch, rows).tolist(), self._sampler.names
+        kept_R, names = rows_to_train_on(self.policy, batch, rows).tolist(), self._sampler.names
         samples = list(samples_of(batch, kept_R, completions, advantages_R, versions, self._groups, names))
         with self._learning:  # before the trainer can train on the rollouts, and save
-            written, size, quotas = self._written, len(self._pool), self.quotas
+            log_writers, size, quotas = self._log_writers, len(self._pool), self.quotas
             given = self.policy, step.end, batch, advantages_R, self.scoring
-            metrics = end_step(*given, written=written, pool_size=size, quotas=quotas, costs=self.costs)
+            metrics = end_step(*given, log_writers=log_writers, pool_size=size, quotas=quotas, costs=self.costs)
             self._spent += rows
         metrics = {f"budgetalloc/{key}": value for key, value in metrics.items()}
         self.metrics_queue.put(metrics | {"completions/mean_length": (int(batch.lengths_R.sum()), len(batch))})
@@ -263,7 +263,7 @@ class AdaptiveRolloutWorker:
         width = bounds.candidates * max(1, rows // size)
         paced = callable(self.rollouts_per_step)
         start = bounds.candidates * (self._spent // size) if paced else self.policy.estimator.step * width
-        ids_P = going_round(self._pool, start, width, self.policy.seed)
+        ids_P = shuffled_passes(self._pool, start, width, self.policy.seed)
         if self.scoring.rails is not None and self.scoring.rails.fallen:
             return self.policy.begin(ids_P, bounds.budget(rows, len(ids_P), size), decide=uniform_groups(size))
         budget = bounds.budget(self.options.generate * rows, len(ids_P), size)

@@ -12,7 +12,7 @@ from trl import RLOOConfig, RLOOTrainer
 import budgetalloc as ba
 from budgetalloc import policies
 from budgetalloc.trl import AdaptiveGRPOCallback
-from budgetalloc.trl.batch_merge import take
+from budgetalloc.trl.batch_merge import select_rows
 from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
 from budgetalloc.trl.experimental.response_reuse import BUFFER_FILE
 
@@ -252,7 +252,7 @@ def test_stop_gradient_trains_as_if_the_row_were_absent_but_for_the_baseline(bui
         after_R[swap.rows] = 1.0 if step else rewards_R[swap.rows]
         advantages_R = ba.group_advantages(after_R, ids_R)
         output["advantages"] = torch.as_tensor(advantages_R, dtype=torch.float32)
-        return take(output, np.setdiff1d(np.arange(16), swap.rows)) if step else output
+        return select_rows(output, np.setdiff1d(np.arange(16), swap.rows)) if step else output
 
     def present(step, output, rewards_R, ids_R):
         output["advantages"] = torch.as_tensor(ba.group_advantages(rewards_R, ids_R), dtype=torch.float32)

@@ -10,7 +10,7 @@ from budgetalloc.beliefs.posterior import Belief, Beta, FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_array, check_integer, check_number
 from budgetalloc.policies.decision import Needs, View
-from budgetalloc.policies.marginal_gains import START, per_rollout, spend_gains, token_prices
+from budgetalloc.policies.marginal_gains import START, gain_per_rollout, spend_gains, token_prices
 from budgetalloc.policies.policy import Policy
 
 
@@ -94,7 +94,7 @@ def cero(
             return np.asarray(-np.expm1(-np.outer(speed_P, np.asarray(counts_N))) * scale_P[:, None])
 
         def gain(counts_N: IntArray) -> FloatArray:
-            return first_P + per_rollout(value, view.belief_P, counts_N)
+            return first_P + gain_per_rollout(value, view.belief_P, counts_N)
 
         return spend_gains(gain, np.zeros(len(q_P), dtype=np.int64), high, view)
 

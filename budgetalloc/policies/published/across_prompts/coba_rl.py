@@ -13,7 +13,7 @@ from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_array, check_integer, check_number
 from budgetalloc.policies.decision import Needs, View
-from budgetalloc.policies.marginal_gains import START, per_rollout, smallest, spend_gains, token_prices
+from budgetalloc.policies.marginal_gains import START, gain_per_rollout, smallest, spend_gains, token_prices
 from budgetalloc.policies.policy import Policy
 
 
@@ -99,7 +99,7 @@ def coba_rl(
             return np.asarray(-np.expm1(-np.outer(speed_P, np.asarray(counts_N))) * scale_P[:, None])
 
         start_P = np.full(len(rate_P), smallest(low, view.budget))
-        return spend_gains(lambda counts_N: per_rollout(value, view.belief_P, counts_N), start_P, high, view)
+        return spend_gains(lambda counts_N: gain_per_rollout(value, view.belief_P, counts_N), start_P, high, view)
 
     name = f"coba_rl(kappa={kappa}, low={low}, high={high}, window={window}, tau={tau}, seed={seed})"
     columns = [column for names in visits for column in names]

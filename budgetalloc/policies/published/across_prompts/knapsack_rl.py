@@ -17,8 +17,8 @@ from budgetalloc.policies.decision import Needs, View
 from budgetalloc.policies.marginal_gains import (
     START,
     UNIT,
+    gain_per_rollout,
     mean_rollouts,
-    per_rollout,
     smallest,
     spend_gains,
     token_prices,
@@ -144,7 +144,7 @@ def knapsack_rl(
         price_P = token_prices(view)[effective_P]
 
         def effective(counts_N: ArrayLike) -> FloatArray:
-            each_PN = per_rollout(values.success_gain, Point(rates, spreads), counts_N)[at_P] / price_P[:, None]
+            each_PN = gain_per_rollout(values.success_gain, Point(rates, spreads), counts_N)[at_P] / price_P[:, None]
             return np.maximum(np.rint(each_PN / UNIT) * UNIT, _NO_GAIN)
 
         if surplus == "unsolved":

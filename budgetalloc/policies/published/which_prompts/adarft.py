@@ -10,7 +10,7 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_integer, check_number
 from budgetalloc.policies.decision import Needs, Outcome, View
-from budgetalloc.policies.initial_success import COLUMNS, Offline, Reference, rescale_results
+from budgetalloc.policies.initial_success import COLUMNS, InitialSuccess, Offline, rescale_results
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import falling, ranked
 
@@ -55,7 +55,7 @@ def adarft(*, group: int = 8, goal: float = 0.5, start: float = 0.0, offline: Of
     check_integer("group", group, 1)
     check_number("goal", goal, 0, 1)
     check_number("start", start, 0, 100)
-    reference = Reference.of(offline)
+    reference = InitialSuccess.of(offline)
 
     def learn(memory: Memory, visit: Visit) -> None:
         trained_V = reference.learn(memory, visit)

@@ -62,7 +62,9 @@ def _attached(trainer: Any) -> list[Any]:
     return [c for c in callbacks if "AdaptiveGRPOCallback" in (cls.__name__ for cls in type(c).__mro__)]
 
 
-def check_served(trainer: Any, policy: Policy, options: Options, prompts: Prompts, ledger: Any = None) -> str | None:
+def check_compatible(
+    trainer: Any, policy: Policy, options: Options, prompts: Prompts, ledger: Any = None
+) -> str | None:
     """Raises if uneven groups, a choice among rows, or stored responses would give wrong results.
 
     Returns:
@@ -89,8 +91,8 @@ def check_served(trainer: Any, policy: Policy, options: Options, prompts: Prompt
 
 def warn_unaligned_saves(trainer: Any, prompts: Prompts) -> None:
     """Warns if a checkpoint may fall between two generations."""
-    if said := unaligned_saves(Facts.of(trainer, prompts)):
-        logger.warning("%s", said)
+    if warning := unaligned_saves(Facts.of(trainer, prompts)):
+        logger.warning("%s", warning)
 
 
 def no_decision(steps: int) -> UnsupportedError:
