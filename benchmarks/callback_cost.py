@@ -75,8 +75,8 @@ def main() -> None:
         if small:
             policies |= {"uniform": ba.uniform(), "knapsack": ba.knapsack()}
         for name, policy in policies.items():
-            may = (lambda *_: False) if name == "adaptive, then" else callback.may_decide_ahead
-            with mock.patch.object(callback, "may_decide_ahead", may):
+            may = (lambda *_: False) if name == "adaptive, then" else callback.can_prefetch
+            with mock.patch.object(callback, "can_prefetch", may):
                 row = step_cost(policy, options.steps if small else max(options.steps // 5, 4), prompts)
             print("{:>10,} {:<15}{:>12.2f}{:>10.1f}{:>8.2%}".format(prompts, name, *row), flush=True)
 

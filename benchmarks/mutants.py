@@ -41,12 +41,12 @@ ARGUMENTS = "tests/test_arguments.py::test_a_bad_value_of_any_argument_is_an_err
 NOT_RUN = 70  # an exit status that pytest does not use
 # What tests each module besides its doctests: files of `tests/`, and calls of `tests/test_arguments.py`.
 TESTS = {
-    "solvers/base": (
-        ["solvers/test_base.py", "solvers/test_greedy.py", "policies/costs/test_prices.py"],
+    "solvers/interface": (
+        ["solvers/test_interface.py", "solvers/test_greedy.py", "policies/costs/test_prices.py"],
         ["greedy", "greedy, tokens"],
     ),
     "solvers/greedy": (["solvers/test_greedy.py", "solvers/test_domains.py"], ["greedy", "greedy, tokens"]),
-    "solvers/dynamic": (["solvers/test_dynamic.py"], ["greedy"]),
+    "solvers/dynamic_programming": (["solvers/test_dynamic_programming.py"], ["greedy"]),
     "solvers/proportional": (["solvers/test_proportional.py"], ["proportional"]),
     "solvers/systematic": (["solvers/test_systematic.py", "solvers/test_domains.py"], ["systematic"]),
     "solvers/domains": (["solvers/test_domains.py", "solvers/test_exact.py"], []),
@@ -54,25 +54,25 @@ TESTS = {
     "solvers/milp": (["solvers/test_exact.py"], ["certify", "highs"]),
     "solvers/cp_sat": (["solvers/test_exact.py"], ["ortools"]),
     "beliefs/estimator": (
-        ["beliefs/test_estimator.py", "beliefs/test_cold.py", "beliefs/test_graded.py"],
+        ["beliefs/test_estimator.py", "beliefs/test_cold_start.py", "beliefs/test_graded_success.py"],
         ["BetaEstimator", *(f"BetaEstimator.{x}" for x in ("observe", "belief", "cold", "load_state_dict"))],
     ),
     "beliefs/ids": (["beliefs/test_ids.py"], ["check_ids", "text_id"]),
     "beliefs/pool": (["beliefs/test_pool.py", "beliefs/test_estimator.py"], []),
     "beliefs/memory": (["beliefs/test_memory.py"], ["Memory"]),
-    "beliefs/pooled": (["beliefs/test_pooled.py", "beliefs/test_estimator.py"], []),
-    "beliefs/cold": (["beliefs/test_cold.py"], []),
-    "beliefs/graded": (["beliefs/test_graded.py", "beliefs/test_estimator.py"], []),
-    "beliefs/saved": (["beliefs/test_saved.py", "beliefs/test_estimator.py"], ["BetaEstimator.load_state_dict"]),
+    "beliefs/empirical_bayes": (["beliefs/test_empirical_bayes.py", "beliefs/test_estimator.py"], []),
+    "beliefs/cold_start": (["beliefs/test_cold_start.py"], []),
+    "beliefs/graded_success": (["beliefs/test_graded_success.py", "beliefs/test_estimator.py"], []),
+    "beliefs/evidence": (["beliefs/test_evidence.py", "beliefs/test_estimator.py"], ["BetaEstimator.load_state_dict"]),
     "beliefs/posterior": (
-        ["beliefs/test_posterior.py", "test_values.py", "beliefs/test_graded.py"],
+        ["beliefs/test_posterior.py", "test_values.py", "beliefs/test_graded_success.py"],
         [
             *("Beta", "Point", "Point.moment", "Point.all_pass"),
             *(f"Beta.{x}" for x in ["moment", "tilt", "sample", "take", "all_pass", "all_fail"]),
         ],
     ),
     "beliefs/lengths": (["beliefs/test_lengths.py"], []),
-    "beliefs/expected": (["beliefs/test_expected.py", "policies/test_advantages.py"], []),
+    "beliefs/expected_reward": (["beliefs/test_expected_reward.py", "policies/test_advantages.py"], []),
     "beliefs/variance": (["beliefs/test_variance.py"], []),
     "beliefs/rewards": (["beliefs/test_rewards.py", "beliefs/test_estimator.py"], ["check_range"]),
     "beliefs/state": (["beliefs/test_state.py"], []),

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 import budgetalloc as ba
-from budgetalloc.logs.open import open_log
+from budgetalloc.logs.reader import open_log
 
 PROMPTS, STEP, GROUP = 100_000, 8192, 8
 

@@ -20,12 +20,12 @@ from budgetalloc.errors import InputError as InputError
 from budgetalloc.errors import StateError as StateError
 from budgetalloc.errors import UnsupportedError as UnsupportedError
 from budgetalloc.logs.ledger import Ledger as Ledger
-from budgetalloc.logs.write import LedgerWriter as LedgerWriter
-from budgetalloc.offline.compare import compare as compare
-from budgetalloc.offline.compare import comparisons as comparisons
-from budgetalloc.offline.one_step import one_step_value as one_step_value
+from budgetalloc.logs.ledger_writer import LedgerWriter as LedgerWriter
+from budgetalloc.offline.comparison import compare as compare
+from budgetalloc.offline.comparison import comparisons as comparisons
+from budgetalloc.offline.one_step_value import one_step_value as one_step_value
 from budgetalloc.offline.replay import Replay as Replay
-from budgetalloc.offline.simulate import simulate as simulate
+from budgetalloc.offline.simulation import simulate as simulate
 from budgetalloc.offline.worlds import Learner as Learner
 from budgetalloc.policies import Needs as Needs
 from budgetalloc.policies import Policy as Policy

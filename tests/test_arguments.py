@@ -21,7 +21,7 @@ from budgetalloc import testing
 from budgetalloc.beliefs import ids, rewards
 from budgetalloc.beliefs.memory import Memory
 from budgetalloc.errors import BudgetallocError
-from budgetalloc.offline import compare, intervals, offpolicy, one_step, replay, simulate, visits, worlds
+from budgetalloc.offline import comparison, drift, intervals, offpolicy, one_step_value, replay, simulation, worlds
 from budgetalloc.policies import bounds, downselect, hints
 from budgetalloc.policies.costs import bandits, pacing, tokens, trees
 from budgetalloc.policies.methods import METHODS
@@ -440,7 +440,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     ),
     # offline
     "comparisons": (
-        compare.comparisons,
+        comparison.comparisons,
         {
             "policies": {"uniform": ba.uniform()},
             "world": LOG,
@@ -455,7 +455,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "interval": (intervals.interval, {"values_S": [1.0, 2, 3], "level": 0.95}),
     "stratified_interval": (intervals.stratified_interval, {"samples": [[1.0, 2, 3], [4.0, 6]], "level": 0.95}),
     "one_step_value": (
-        one_step.one_step_value,
+        one_step_value.one_step_value,
         {
             "policy": ba.uniform(),
             "ledger": LOG,
@@ -469,7 +469,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         },
     ),
     "simulate": (
-        simulate.simulate,
+        simulation.simulate,
         {
             "policy": ba.uniform(),
             "world": WORLD(6),
@@ -522,8 +522,8 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         offpolicy.doubly_robust,
         {"outcomes_P": [0.5, 1.0], "propensities_P": [0.5, 0.5], "model_P": [0.5, 0.5]},
     ),
-    "drift": (visits.drift, {"ledger": LOG, "lag": 1}),
-    "discount": (visits.discount, {"ledger": LOG, "lag": 1}),
+    "drift": (drift.drift, {"ledger": LOG, "lag": 1}),
+    "discount": (drift.discount, {"ledger": LOG, "lag": 1}),
     # testing
     "Known": (testing.Known, {"rates_SP": [[0.5, 1.0]], "seed": 0}),
     "Known.rollout": (WORLD(6).rollout, {"ids_R": [0, 1]}),

@@ -2,7 +2,7 @@
 
 All figures are means over the table's seeds at the end of the run, except the baselines', which are means over the
 points of the run. The prompts of "lost", "gained" and of the quartiles are the held-out ones: see
-`budgetalloc.cli.testbed.measures`.
+`budgetalloc.cli.testbed.metrics`.
 """
 
 from typing import Any

@@ -11,9 +11,9 @@ The score is the log-likelihood of the successes of 8 under the beta-binomial th
 1 to 49 of each prompt (0 is the first). Intervals are Student's t over prompts (95 %). "Tuned" is the discount chosen
 on the prompts whose hash is even; "held out" are the others. The form of the pooled estimator was chosen on this log.
 No number of the estimator was fitted: the prior and the drift are learned during the replay, and the constants in
-`budgetalloc/beliefs/pooled.py` are round numbers. For `adaptive()`, idle=0.98 was chosen by learning runs, and the
-prior (0.3, 0.3) among five on this log (all prompts), because runs with (0.5, 0.5), (0.4, 0.4) and (0.3, 0.3) had equal
-learning curves.
+`budgetalloc/beliefs/empirical_bayes.py` are round numbers. For `adaptive()`, idle=0.98 was chosen by learning runs,
+and the prior (0.3, 0.3) among five on this log (all prompts), because runs with (0.5, 0.5), (0.4, 0.4) and (0.3, 0.3)
+had equal learning curves.
 """
 
 import argparse

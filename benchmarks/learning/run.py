@@ -85,7 +85,7 @@ def named(config: Config) -> str:
 
 def run(job: Job, configs: dict[str, Config] | None = None) -> dict[str, Any]:
     """One training run; its curve as a line of the results file. `configs`: policies of files by their names."""
-    from budgetalloc.cli.testbed.measures import by_difficulty
+    from budgetalloc.cli.testbed.metrics import by_difficulty
     from budgetalloc.cli.testbed.train import train
     from budgetalloc.trl import AdaptiveGRPOCallback
 

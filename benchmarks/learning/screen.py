@@ -33,7 +33,7 @@ from scipy.stats import spearmanr
 from table import STEPS, TUNING_SEEDS, collect, on_grid, summary
 from tqdm import tqdm
 
-from budgetalloc.offline.simulate import simulate
+from budgetalloc.offline.simulation import simulate
 from budgetalloc.policies.bounds import Bounds
 
 ENOUGH = 5  # policies for a rank correlation that says something

@@ -8,14 +8,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from budgetalloc.beliefs.cold import KEPT
-from budgetalloc.beliefs.graded import after_move, rescaled, spread
+from budgetalloc.beliefs.cold_start import KEPT
+from budgetalloc.beliefs.empirical_bayes import Drift, moved_evidence, pooled_prior
+from budgetalloc.beliefs.evidence import read_evidence
+from budgetalloc.beliefs.graded_success import moved_graded_sums, rescaled, spread
 from budgetalloc.beliefs.ids import Id, check_ids, factorize
 from budgetalloc.beliefs.pool import Index
-from budgetalloc.beliefs.pooled import Drift, moved_evidence, pooled_prior
 from budgetalloc.beliefs.posterior import Beta, FloatArray, constant, unchecked
 from budgetalloc.beliefs.rewards import check_rewards
-from budgetalloc.beliefs.saved import read_evidence
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_number, is_number, shown
 
@@ -97,8 +97,8 @@ class BetaEstimator:
         self.idle = float(idle)
         self.drift = bool(drift)
         self.step = 0
-        self.earned = (0.0, 0.0)  # faded successes and rollouts of first visits, for `cold.warmed`
-        self._met = 0  # prompts seen before the current step: later ones are on their first visit
+        self.first_visits = (0.0, 0.0)  # their faded successes and rollouts, for `with_first_visit_prior`
+        self._seen_before = 0  # prompts seen before the current step: later ones are on their first visit
         self.prior_now = _START if self.prior == "pool" else self.prior  # used in the current step
         self._drift = Drift() if drift else None
         self._index = Index()
@@ -162,7 +162,7 @@ class BetaEstimator:
         if self._drift is None:
             return successes_P, failures_P, graded_P
         moved = moved_evidence(successes_P, failures_P, self._drift.moved(at_P))
-        return *moved, after_move(graded_P, (successes_P, failures_P), moved)
+        return *moved, moved_graded_sums(graded_P, (successes_P, failures_P), moved)
 
     def observe(self, ids_R: Iterable[Any], success_R: ArrayLike) -> None:
         """Adds successes, one per rollout, to the current step; `tick` ends the step. NaN and None are no evidence.
@@ -203,11 +203,11 @@ class BetaEstimator:
         """
         if self._drift is not None:
             self._drift.end_step(np.flatnonzero(self._last_P == self.step))
-        if self._met < len(self):
-            first = slice(self._met, len(self))
-            successes = KEPT * self.earned[0] + math.fsum(self._successes_P[first])
-            failures = KEPT * (self.earned[1] - self.earned[0]) + math.fsum(self._failures_P[first])
-            self.earned, self._met = (successes, successes + failures), len(self)
+        if self._seen_before < len(self):
+            first = slice(self._seen_before, len(self))
+            successes = KEPT * self.first_visits[0] + math.fsum(self._successes_P[first])
+            failures = KEPT * (self.first_visits[1] - self.first_visits[0]) + math.fsum(self._failures_P[first])
+            self.first_visits, self._seen_before = (successes, successes + failures), len(self)
         self.step += 1
         if self.prior == "pool":
             self.prior_now = pooled_prior(self._beliefs(np.arange(len(self))), _START)
@@ -218,7 +218,7 @@ class BetaEstimator:
 
         Successes, failures, their spread, the first visits, the pool's prior and the drift's visits are rescaled. The
         result is exact if all new successes lie in [0, 1] and nothing has drifted. Successes outside are clipped
-        (`graded.rescaled`).
+        (`graded_success.rescaled`).
         A prior given by the user is unchanged. Call it between steps.
 
         Args:
@@ -235,8 +235,8 @@ class BetaEstimator:
         check_number("shift", shift, -math.inf, math.inf, without=(-math.inf, math.inf))
         evidence = rescaled(self._successes_P, self._failures_P, self._graded_P, scale, shift)
         self._successes_P, self._failures_P, self._graded_P = evidence
-        trials = self.earned[1]
-        self.earned = (min(max(scale * self.earned[0] + shift * trials, 0.0), trials), trials)
+        trials = self.first_visits[1]
+        self.first_visits = (min(max(scale * self.first_visits[0] + shift * trials, 0.0), trials), trials)
         if self.prior == "pool":
             mass = sum(self.prior_now)
             mean = min(max(scale * self.prior_now[0] / mass + shift, 1e-6), 1 - 1e-6)
@@ -266,8 +266,8 @@ class BetaEstimator:
             "evidence": np.stack([self._successes_P[:n], self._failures_P[:n]], axis=1),
             "graded": self._graded_P[:n].copy(),
             "last": self._last_P[:n].copy(),
-            "earned": list(self.earned),
-            "met": self._met,
+            "earned": list(self.first_visits),
+            "met": self._seen_before,
         }
         if self.prior == "pool":
             state["prior"] = list(self.prior_now)
@@ -283,7 +283,7 @@ class BetaEstimator:
         saved = read_evidence(state, STATE_VERSION, _START)
         if self._drift is not None:
             self._drift = Drift.from_state(state, len(saved.ids))
-        self.step, self._met, self.earned = saved.step, saved.met, saved.earned
+        self.step, self._seen_before, self.first_visits = saved.step, saved.met, saved.first_visits
         self._index = Index(saved.ids)
         self._successes_P, self._failures_P = saved.successes_P, saved.failures_P
         self._graded_P, self._last_P = saved.graded_P, saved.last_P

@@ -42,16 +42,16 @@ def answered(options: argparse.ArgumentParser, argv: Sequence[str] | None) -> in
     except BrokenPipeError:  # a reader such as head closed the pipe; Python must not flush into it at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
-        return _said(args, "stopped by Ctrl-C", INTERRUPTED)
+        return _print_error(args, "stopped by Ctrl-C", INTERRUPTED)
     except BudgetallocError as error:
-        return _said(args, error, mistake)
+        return _print_error(args, error, mistake)
     except OSError as error:
-        return _said(args, f"{error.filename}: {error.strerror}" if error.filename else error, mistake)
+        return _print_error(args, f"{error.filename}: {error.strerror}" if error.filename else error, mistake)
     except ImportError as error:
         if (error.name or "budgetalloc").startswith("budgetalloc"):
             raise  # a defect of budgetalloc, not a missing package
         extra = "demo" if args.command == "demo" else "logs"
-        return _said(args, f"{error}. Install what it needs: {installing(extra)}", 1)
+        return _print_error(args, f"{error}. Install what it needs: {installing(extra)}", 1)
     return status
 
 
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     return int(module.run(args) or 0)
 
 
-def _said(args: argparse.Namespace, text: object, status: int) -> int:
+def _print_error(args: argparse.Namespace, text: object, status: int) -> int:
     print(f"budgetalloc {args.command}: {' '.join(str(text).split())}", file=sys.stderr)
     return status
 

@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from budgetalloc.cli.logs import reading_options
-from budgetalloc.cli.values import natural, positive, rate, seconds, workers
+from budgetalloc.cli.argument_types import natural, positive, rate, seconds, workers
+from budgetalloc.cli.log_options import reading_options
 
 
 def parser() -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""Rows of a table as rollouts, once `names` has identified the columns.
+"""Rows of a table as rollouts, once `column_names` has identified the columns.
 
 A row is a rollout (a reward), or a group: successes and rollouts, or several rewards in one cell or in columns
 reward_0, reward_1, ...
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from budgetalloc.beliefs.ids import Id, text_id
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.logs.base import FAULTS, LARGEST, Ints, Notes, Rows, as_id
-from budgetalloc.logs.names import Columns
-from budgetalloc.logs.reading import Asked
+from budgetalloc.logs.chunk import FAULTS, LARGEST, Ints, Notes, Rows, as_id
+from budgetalloc.logs.column_names import Columns
+from budgetalloc.logs.log_stream import ReadOptions
 
 Bools = NDArray[np.bool_]
 _WORDS = {"true": 1.0, "false": 0.0}
@@ -27,13 +27,13 @@ _NONSENSE = 10**9  # rollouts in one row: a row with more is broken
 
 
 def rollouts(
-    table: Mapping[str, Any], columns: Columns, visits: Counter[Id], notes: Notes, max_row: int = Asked.max_row
+    table: Mapping[str, Any], columns: Columns, visits: Counter[Id], notes: Notes, max_row: int = ReadOptions.max_row
 ) -> Iterator[Rows]:
     """Rows of a table as rollouts, in the order of the table. Unusable rows are counted.
 
     Args:
         table: The used columns: lists, or arrays of numbers.
-        columns: From `identify`.
+        columns: From `identify_columns`.
         visits: Visits of each prompt in earlier rows, updated here: they are the steps of a table that has no steps.
         notes: Counts the omissions.
         max_row: Rollouts that a row may stand for.
@@ -92,8 +92,8 @@ def _steps(
         if again := len(groups) - len(set(groups)):  # within these rows
             notes.doubt("second row of a prompt in one step: do several columns together name a prompt?", again)
     if columns.step is None:
-        said = "the rows of a prompt are taken as its visits" if columns.groups else "all rows are taken as one step"
-        notes[f"no column of steps: {said}"] = 1
+        note = "the rows of a prompt are taken as its visits" if columns.groups else "all rows are taken as one step"
+        notes[f"no column of steps: {note}"] = 1
         if columns.groups:
             for at in np.flatnonzero(keep_G).tolist():
                 step_G[at] = visits[ids[at]]

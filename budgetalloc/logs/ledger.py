@@ -9,8 +9,8 @@ from budgetalloc.beliefs.ids import check_ids
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import check_range
 from budgetalloc.errors import InputError, check_array
-from budgetalloc.logs.base import LARGEST, Chunk, Ints
-from budgetalloc.logs.open import open_log, read_all
+from budgetalloc.logs.chunk import LARGEST, Chunk, Ints
+from budgetalloc.logs.reader import open_log, read_all
 
 _log = logging.getLogger(__name__)
 
@@ -48,13 +48,13 @@ class Ledger(Chunk):
         others.
 
         Steps that a resumed run repeated are read once. One logged warning lists the omissions and assumptions. The
-        whole log is held in memory, some 120 bytes a rollout: `budgetalloc.logs.open.open_log` reads a larger log in
+        whole log is held in memory, some 120 bytes a rollout: `budgetalloc.logs.reader.open_log` reads a larger log in
         chunks.
 
         Args:
             source: A file, a folder that holds one log, or a `datasets.Dataset`.
             asked: `kind`, `prompt_id`, `reward`, `success`, `reward_range`, `max_line`, `max_row` and `max_step`, as in
-                `budgetalloc.logs.open.open_log`.
+                `budgetalloc.logs.reader.open_log`.
 
         Raises:
             InputError: there is no log, or there are several (the text lists them), or an argument is out of range.

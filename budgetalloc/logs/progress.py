@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from budgetalloc.logs.base import FAULTS, as_integer, as_number
-from budgetalloc.logs.texts import beside
+from budgetalloc.logs.chunk import FAULTS, as_integer, as_number
+from budgetalloc.logs.prompt_texts import beside
 
 _MOST = 1 << 28  # bytes of a file that is read
 

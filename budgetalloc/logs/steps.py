@@ -11,7 +11,7 @@ import numpy as np
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.rewards import to_unit
 from budgetalloc.errors import InputError
-from budgetalloc.logs.base import Chunk, Ints, Notes, Range, Rows, finite, mapped
+from budgetalloc.logs.chunk import Chunk, Ints, Notes, Range, Rows, finite, mapped
 
 # What a rollout takes on disk while a log that is out of order is sorted.
 _RECORD = np.dtype(
@@ -99,9 +99,9 @@ def _chunk(rows: Rows, notes: Notes, reward_range: Range, broken: int) -> Chunk:
         rewards_R = to_unit(rewards_R, reward_range or (0.0, 1.0))
         known = None if reward_range is None else (0.0, 1.0)
         outside_R = (rewards_R < 0) | (rewards_R > 1)
-        said = "reward outside [0, 1]" if reward_range is None else "reward outside reward_range"
+        note = "reward outside [0, 1]" if reward_range is None else "reward outside reward_range"
     else:
-        said = f"reward outside the log's range {known[0]:g} to {known[1]:g}"
+        note = f"reward outside the log's range {known[0]:g} to {known[1]:g}"
         unit_R = to_unit(rewards_R, known)
         outside_R = (unit_R < 0) | (unit_R > 1)
     lengths_R = np.full(len(rows), -1) if rows.lengths_R is None else rows.lengths_R
@@ -113,7 +113,7 @@ def _chunk(rows: Rows, notes: Notes, reward_range: Range, broken: int) -> Chunk:
     for text, where_R in (
         ("row without a reward", np.isnan(rewards_R)),
         ("infinite reward", endless_R),
-        (said, outside_R),
+        (note, outside_R),
         ("success outside [0, 1], clipped", wild_R),
         ("length unknown", lengths_R < 0),
     ):

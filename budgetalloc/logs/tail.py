@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from budgetalloc.logs.base import FAULTS, LARGEST, Notes, Rows, as_integer
+from budgetalloc.logs.chunk import FAULTS, LARGEST, Notes, Rows, as_integer
 from budgetalloc.logs.formats.lines import BYTES, parsed
 from budgetalloc.logs.kinds.ledger import RowParser, joined
 
@@ -17,7 +17,7 @@ class Tail:
         path: The ledger, which need not exist yet.
 
     >>> import tempfile
-    >>> from budgetalloc.logs.write import LedgerWriter
+    >>> from budgetalloc.logs.ledger_writer import LedgerWriter
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     writer, tail = LedgerWriter(f"{folder}/ledger.jsonl"), Tail(Path(folder, "ledger.jsonl"))
     ...     empty = list(tail.news())

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from budgetalloc.beliefs.ids import Id, check_ids, factorize
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError, check_type
-from budgetalloc.logs.base import Chunk
+from budgetalloc.logs.chunk import Chunk
 
 Inclusion = Literal["epochs", "independent"]
 Ints = NDArray[np.int64]
@@ -52,15 +52,15 @@ def could_be_logged(steps: list[LoggedStep], pool: int, inclusion: Inclusion) ->
                 f"and independent draws would give about {expected:.0f}. Use inclusion='epochs'."
             )
         return [np.arange(pool)] * len(steps)
-    met_P, could_S = np.zeros(pool, dtype=bool), []
+    seen_P, could_S = np.zeros(pool, dtype=bool), []
     for step in steps:
-        if met_P[step.at_P].any():
-            if met_P.mean() < 0.5:
+        if seen_P[step.at_P].any():
+            if seen_P.mean() < 0.5:
                 raise InputError(
-                    f"inclusion='epochs': at step {step.number} a prompt occurs again after only {met_P.mean():.0%} of "
-                    "all prompts. Use inclusion='independent' if each batch was drawn independently."
+                    f"inclusion='epochs': at step {step.number} a prompt occurs again after only {seen_P.mean():.0%} "
+                    "of all prompts. Use inclusion='independent' if each batch was drawn independently."
                 )
-            met_P[:] = False
-        could_S.append(np.flatnonzero(~met_P))
-        met_P[step.at_P] = True
+            seen_P[:] = False
+        could_S.append(np.flatnonzero(~seen_P))
+        seen_P[step.at_P] = True
     return could_S

@@ -4,7 +4,7 @@ The mean over the sub-samples of m <= n rollouts of a logged group of n is an un
 group of m (a U-statistic: Hoeffding, Annals of Mathematical Statistics 1948). Prompts that were not logged are
 represented by those that were, weighted by the inverse of the probability to be logged (Horvitz and Thompson, JASA
 1952), or by a model, or by both: the doubly robust estimate is unbiased if one of the two is correct (Dudik, Langford
-and Li, arXiv 1103.4601). `budgetalloc.offline.one_step` applies them to a policy and a log.
+and Li, arXiv 1103.4601). `budgetalloc.offline.one_step_value` applies them to a policy and a log.
 """
 
 from collections.abc import Callable
@@ -100,8 +100,8 @@ def mixed_variance(rates_G: ArrayLike, rollouts_G: ArrayLike, counts_G: ArrayLik
     n, m, total = np.where(known, rollouts, 2.0), np.where(known, counts, 2.0), np.zeros(rate.shape)
     for c in range(1, int(m.max(initial=0)) + 1):
         left = np.maximum(2 * m - c, 0.0)
-        told = rate**left + (1 - rate) ** left - (rate**m + (1 - rate) ** m) ** 2
-        total += _hypergeometric(c, n, m, m) * told
+        variance = rate**left + (1 - rate) ** left - (rate**m + (1 - rate) ** m) ** 2
+        total += _hypergeometric(c, n, m, m) * variance
     return np.where(counts > rollouts, np.nan, np.where(known, total, 0.0))
 
 

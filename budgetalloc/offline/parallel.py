@@ -7,7 +7,7 @@ from queue import SimpleQueue
 from typing import Any, Literal, TypeVar
 
 from budgetalloc.errors import InputError, check_integer, shown
-from budgetalloc.offline.on_ray import RayPool, ray
+from budgetalloc.offline.ray_pool import RayPool, ray
 
 Result = TypeVar("Result")
 Workers = int | Literal["ray"] | None

@@ -11,7 +11,7 @@ from budgetalloc.beliefs.ids import Id, check_ids, factorize, stable_key
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.errors import InputError, check_integer, check_seed, check_type
-from budgetalloc.logs.base import Chunk
+from budgetalloc.logs.chunk import Chunk
 
 _NEAR = 2  # visits before and after the present one that the model and `rates` look at
 # Jeffreys' prior of the model. On a logged run of Qwen2.5-Math-1.5B (benchmarks/learning/replay.py) it predicts a visit

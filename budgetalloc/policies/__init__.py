@@ -2,16 +2,16 @@
 
 from budgetalloc.policies.adaptive import adaptive as adaptive
 from budgetalloc.policies.adaptive import sampled as sampled
-from budgetalloc.policies.base import Policy as Policy
-from budgetalloc.policies.compose import knapsack as knapsack
-from budgetalloc.policies.compose import thompson as thompson
-from budgetalloc.policies.compose import uniform as uniform
+from budgetalloc.policies.composition import knapsack as knapsack
+from budgetalloc.policies.composition import thompson as thompson
+from budgetalloc.policies.composition import uniform as uniform
 from budgetalloc.policies.decision import Hinted as Hinted
 from budgetalloc.policies.decision import Needs as Needs
 from budgetalloc.policies.decision import Tally as Tally
 from budgetalloc.policies.decision import View as View
 from budgetalloc.policies.gates import gate as gate
 from budgetalloc.policies.hints import on_all_fail as on_all_fail
+from budgetalloc.policies.policy import Policy as Policy
 from budgetalloc.policies.published.across_prompts.cero import cero as cero
 from budgetalloc.policies.published.across_prompts.coba_rl import coba_rl as coba_rl
 from budgetalloc.policies.published.across_prompts.dart import dart as dart

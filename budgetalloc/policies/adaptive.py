@@ -10,13 +10,13 @@ from budgetalloc.beliefs.posterior import Belief
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_flag, check_integer, shown
 from budgetalloc.policies.advantages import Scale
-from budgetalloc.policies.base import Policy
-from budgetalloc.policies.compose import spend
+from budgetalloc.policies.composition import spend
 from budgetalloc.policies.costs.prices import least_groups
 from budgetalloc.policies.decision import Decide, Needs, Rounds, View
+from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import top
 from budgetalloc.solvers.domains import Domains
-from budgetalloc.solvers.systematic import some_in_groups, systematic, totals_of_domains
+from budgetalloc.solvers.systematic import systematic, systematic_in_groups, totals_of_domains
 
 IDLE = 0.98  # the share of the evidence that is kept at each step
 
@@ -107,7 +107,7 @@ def sampled(
             alone = replace(budget, rollouts=rollouts, quotas=None)
             if isinstance(least, int):
                 return systematic(weights, alone, view.rng)
-            return some_in_groups(weights, least, alone, view.rng)
+            return systematic_in_groups(weights, least, alone, view.rng)
 
         if budget.quotas is None:
             return drawn(slice(None), budget.rollouts)

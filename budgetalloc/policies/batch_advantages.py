@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from budgetalloc.beliefs.expected import Line, Sums, reward_line
+from budgetalloc.beliefs.expected_reward import Line, Sums, reward_line
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import extremes, unequal
 from budgetalloc.beliefs.variance import GROUP, Known, deviations, grpo_square, share_alike, success_variance
@@ -131,14 +131,14 @@ def batch_advantages(rollouts: Rollouts, baseline: Baseline, scale: Scale, weigh
         InputError: as `group_advantages`.
     """
     rewards_R, ids_R, lengths_R = rollouts.rewards_R, rollouts.ids_R, rollouts.lengths_R
-    told = baseline in ("posterior", "policy")
+    uses_beliefs = baseline in ("posterior", "policy")
     if baseline == "policy" and rollouts.expected_R is None:
         raise InputError(
             "baseline='policy' is a rule of the policy's own, and this policy has none (`Policy.expect`). Use another "
             "baseline, such as 'posterior'."
         )
     rows = len(rewards_R)
-    if not told:
+    if not uses_beliefs:
         away_R = group_advantages(rewards_R, ids_R, baseline, "none")
         if not _some_unequal(rewards_R):
             return Advantages(np.zeros(rows), np.ones(rows), rewards_R - away_R)

@@ -8,8 +8,8 @@ import numpy as np
 from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, InputError, check_function, check_integer, check_number, check_type
-from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Hinted, Rounds, Tally, View
+from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.rounds import Spending
 
 Hint = Callable[[list[Id]], Iterable[Id] | None]
@@ -83,7 +83,7 @@ def on_all_fail(
         failed_P = (tally.successes_P == 0) & (tally.scored_P >= fewest) & (spent_P < spending.budget.largest_group)
         failed = np.flatnonzero(failed_P)
         failed = failed[np.argsort(-tally.scored_P[failed], kind="stable")]
-        helped = _helped(hint, view, failed)[: max(reserve // rollouts, 1)]
+        helped = _prompts_to_help(hint, view, failed)[: max(reserve // rollouts, 1)]
         spending.give_each(helped, rollouts - unhinted)
         hinted_P = spending.counts_P - spent_P
         if hinted_P.any():
@@ -130,7 +130,7 @@ def _counted(plan: IntArray | Rounds, prompts: int) -> Generator[IntArray | Hint
     return spent_P, tally
 
 
-def _helped(hint: Hint, view: View, failed: IntArray) -> IntArray:
+def _prompts_to_help(hint: Hint, view: View, failed: IntArray) -> IntArray:
     """Which of the failed prompts the user's code has a hint for, in the same order."""
     ids = [view.ids_P[at] for at in failed.tolist()]
     answer = hint(list(ids)) if ids else []

@@ -14,10 +14,10 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.budget import Budget
 from budgetalloc.errors import InputError, check_choice, nearest, shown
 from budgetalloc.policies.adaptive import adaptive, sampled
-from budgetalloc.policies.base import Policy
-from budgetalloc.policies.compose import knapsack, thompson, uniform
+from budgetalloc.policies.composition import knapsack, thompson, uniform
 from budgetalloc.policies.decision import Needs
 from budgetalloc.policies.gates import gate
+from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.published.across_prompts.cero import cero
 from budgetalloc.policies.published.across_prompts.coba_rl import coba_rl
 from budgetalloc.policies.published.across_prompts.dart import dart

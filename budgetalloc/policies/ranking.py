@@ -7,9 +7,9 @@ from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.policies.compose import spend
+from budgetalloc.policies.composition import spend
 from budgetalloc.policies.decision import View
-from budgetalloc.solvers.base import largest
+from budgetalloc.solvers.interface import largest
 from budgetalloc.values import Value
 
 

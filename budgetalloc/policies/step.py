@@ -6,9 +6,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from budgetalloc.beliefs.cold import warmed
+from budgetalloc.beliefs.cold_start import with_first_visit_prior
 from budgetalloc.beliefs.estimator import BetaEstimator
-from budgetalloc.beliefs.expected import Sums
+from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.ids import Id, check_ids, factorize, shuffled_order
 from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.pool import Pool
@@ -19,7 +19,7 @@ from budgetalloc.budget import Budget, IntArray, check_budget
 from budgetalloc.errors import BudgetError, InputError, check_flag
 from budgetalloc.policies.decision import CostOf, Decide, Expect, Hinted, Outcome, Rounds, Tally, View
 from budgetalloc.policies.requests import Requests
-from budgetalloc.solvers.base import check_costs, check_domains, check_group_costs
+from budgetalloc.solvers.interface import check_costs, check_domains, check_group_costs
 
 Seen = tuple[list[Id], FloatArray, FloatArray]
 """The prompts, rewards and successes of one round's rollouts."""
@@ -81,7 +81,7 @@ class Step:
         self._shuffled = self.ids_P.take(self._order_P)  # the view's order, which is that of all arrays below
         self._belief_P = policy.belief(self._shuffled)  # before the step, as an unbiased baseline requires
         self._cold_P = policy.cold(self._shuffled)
-        self._start = policy.estimator.prior_now, policy.estimator.earned
+        self._start = policy.estimator.prior_now, policy.estimator.first_visits
         self._tally: Tally | None = None
         self._tallied = 0
         self._seen: list[Seen] = []  # what the policy learns at the end, round by round
@@ -219,8 +219,8 @@ class Step:
         """The belief about each row's prompt before this step, for `baseline="posterior"`: shape (R,).
 
         The mean of its prior is the recent mean success of prompts on their first visit, in earlier steps and in this
-        one, without the prompt's own rollouts (`beliefs.cold.warmed`). A mean of 1/2 would be far off in a large pool
-        of hard prompts that are rolled out once or twice.
+        one, without the prompt's own rollouts (`beliefs.cold_start.with_first_visit_prior`). A mean of 1/2 would be far
+        off in a large pool of hard prompts that are rolled out once or twice.
 
         Args:
             ids_R: The prompt of each rollout of this step, shape (R,), of all rounds.
@@ -240,9 +240,11 @@ class Step:
         """
         at_G, group_R, success = self._rolled_out(ids_R, success_R)
         at_R = at_G[group_R]
-        prior, earned = self._start
+        prior, visits = self._start
         share = prior_share(earlier or Sums(), sum(prior))
-        return warmed(self._belief_P.take(at_R), prior, self._cold_P[at_R], success, group_R, earned, share)
+        return with_first_visit_prior(
+            self._belief_P.take(at_R), prior, self._cold_P[at_R], success, group_R, visits, share
+        )
 
     def expected_success(self, ids_R: Iterable[Any], success_R: ArrayLike) -> FloatArray | None:
         """The expected success of each rollout by the policy's own rule, for `baseline="policy"`, before `end`.

@@ -5,8 +5,8 @@ print(as_text(run))
 """
 
 from budgetalloc.report.html import as_html as as_html
-from budgetalloc.report.machine import as_json as as_json
-from budgetalloc.report.one_pass import measure as measure
+from budgetalloc.report.json_report import as_json as as_json
+from budgetalloc.report.log_scan import measure as measure
 from budgetalloc.report.summary import Report as Report
 from budgetalloc.report.summary import report as report
 from budgetalloc.report.text import as_text as as_text

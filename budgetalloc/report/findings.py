@@ -9,7 +9,7 @@ import numpy as np
 from budgetalloc.beliefs.group_kinds import FAILED, MIXED, PASSED, SINGLE, TIED
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.report.forecast import BELIEF, NEAR, share
-from budgetalloc.report.rivals import Replayed
+from budgetalloc.report.policy_replays import Replayed
 from budgetalloc.report.waste import Waste
 
 LABELS = {MIXED: "mixed", FAILED: "all fail", PASSED: "all pass", TIED: "tied", SINGLE: "single"}
@@ -63,7 +63,7 @@ def headline(waste: Waste, missing: tuple[int, int] = (0, 0)) -> str:
     shares = waste.shares()
     words = {FAILED: "in groups that all failed", PASSED: "in groups that all passed"}
     words |= {TIED: "in groups that had equal rewards in between"}
-    parts = [f"{percent(shares[kind])} {said}" for kind, said in words.items() if shares[kind]]
+    parts = [f"{percent(shares[kind])} {label}" for kind, label in words.items() if shares[kind]]
     if shares[SINGLE] == 1:
         return "Every rollout was a single rollout: there is no group whose rewards could be equal."
     if not parts:
@@ -104,12 +104,12 @@ def prompts_sentences(waste: Waste) -> list[str]:
     lines = []
     never, always = waste.never(), waste.always()
     sometimes = np.setdiff1d(np.arange(len(waste.ids_P)), np.concatenate([never, always]))
-    for said, at_P in (("Never solved", never), ("Sometimes solved", sometimes), ("Always solved", always)):
+    for label, at_P in (("Never solved", never), ("Sometimes solved", sometimes), ("Always solved", always)):
         part = share(len(at_P), len(waste.ids_P))
         took = share(waste.rollouts_P[at_P].sum(), waste.rollouts)
         each = f" (median {np.median(waste.rollouts_P[at_P]):.0f} each)" if len(at_P) else ""
         lines.append(
-            f"{said}: {len(at_P):,} of {len(waste.ids_P):,} prompts ({percent(part)}), with {percent(took)} of the "
+            f"{label}: {len(at_P):,} of {len(waste.ids_P):,} prompts ({percent(part)}), with {percent(took)} of the "
             f"rollouts{each}."
         )
     return lines

@@ -15,7 +15,7 @@ BINS = 100  # of the prediction
 NEAR = 0.1  # a success within this distance of the prediction is as expected
 
 
-def believer() -> BetaEstimator:
+def report_estimator() -> BetaEstimator:
     """The estimator of the beliefs used for forecasts: `BELIEF`, the default of `knapsack()`."""
     return BetaEstimator(discount=0.9)
 

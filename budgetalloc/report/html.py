@@ -26,7 +26,7 @@ from budgetalloc.report.findings import (
     worst,
 )
 from budgetalloc.report.forecast import share
-from budgetalloc.report.rivals import LIMITS, Replayed
+from budgetalloc.report.policy_replays import LIMITS, Replayed
 from budgetalloc.report.summary import Report
 from budgetalloc.report.text import cells_of
 from budgetalloc.report.waste import Waste
@@ -254,9 +254,9 @@ def _rivals(replayed: Replayed) -> str:
         ]
         for row in replayed.rows
     ]
-    told = "".join(paragraphs(replay_sentences(replayed)))
+    explanation = "".join(paragraphs(replay_sentences(replayed)))
     return (
-        f'<div class="plots">{"".join(pictures)}</div>{table(head, rows_)}{told}'
+        f'<div class="plots">{"".join(pictures)}</div>{table(head, rows_)}{explanation}'
         f'<div class="limits"><h3>What a replay can and cannot tell</h3>{"".join(paragraphs(LIMITS))}</div>'
     )
 

@@ -5,7 +5,7 @@ import numpy as np
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import to_unit
 from budgetalloc.errors import InputError
-from budgetalloc.logs.base import Chunk, mapped
+from budgetalloc.logs.chunk import Chunk, mapped
 
 Range = tuple[float, float]
 

@@ -9,13 +9,13 @@ import numpy as np
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.errors import BudgetallocError, InputError
-from budgetalloc.logs.base import Chunk
+from budgetalloc.logs.chunk import Chunk
 from budgetalloc.logs.ledger import Ledger
-from budgetalloc.offline.compare import Progress
+from budgetalloc.offline.comparison import Progress
 from budgetalloc.offline.parallel import Workers
 from budgetalloc.report.findings import NAMED, worst
-from budgetalloc.report.one_pass import measure
-from budgetalloc.report.rivals import POLICIES, Replayed, builders, holding, joined, replay
+from budgetalloc.report.log_scan import measure
+from budgetalloc.report.policy_replays import POLICIES, Replayed, joined, keep_first_steps, policy_builders, replay
 from budgetalloc.report.waste import Waste
 
 
@@ -61,7 +61,7 @@ def report(
     """Reads the log of a finished run and reports the use of its rollouts.
 
     Args:
-        source: A path to any supported log (see `budgetalloc.logs.open`), an open `Reading`, or a `Ledger`.
+        source: A path to any supported log (see `budgetalloc.logs.reader`), an open `LogStream`, or a `Ledger`.
         policies: Names of `budgetalloc.policies.methods.METHODS` to replay on the log; the others are compared with the
             first. Empty: no replay.
         seeds: Seeds of the replays.
@@ -85,20 +85,20 @@ def report(
     >>> print(headline(report(log, policies=()).waste))
     50.0 % of the rollouts gave no gradient under a group baseline: 50.0 % in groups that all failed.
     """
-    rivals = builders(policies)
+    rivals = policy_builders(policies)
     chunks = _chunks(source, reading)
     passing: Iterable[Chunk] = watch(chunks) if watch else chunks
     held: list[Chunk] = []
     seen, guessed = [0.0, 1.0], False
     try:
-        waste = measure(holding(_noting(passing, seen), held), reward_range=reward_range)
+        waste = measure(keep_first_steps(_note_extremes(passing, seen), held), reward_range=reward_range)
     except InputError:
         if reward_range is not None or seen == [0.0, 1.0] or iter(chunks) is chunks:
             raise
-        for _ in _noting(chunks, seen):  # rewards outside [0, 1]: find their range in one pass, then start again
+        for _ in _note_extremes(chunks, seen):  # rewards outside [0, 1]: find their range in one pass, then start again
             pass
         reward_range, guessed = (seen[0], seen[1]), True
-        waste = measure(holding(watch(chunks) if watch else chunks, held), reward_range=reward_range)
+        waste = measure(keep_first_steps(watch(chunks) if watch else chunks, held), reward_range=reward_range)
     notes = dict(getattr(chunks, "notes", {}))
     if guessed:
         notes[f"rewards from {seen[0]:g} to {seen[1]:g} taken as the range from failure to success"] = waste.rollouts
@@ -123,14 +123,14 @@ def _chunks(source: Any, reading: Mapping[str, Any]) -> Iterable[Chunk]:
     if isinstance(source, Ledger):
         return [source]
     if isinstance(source, (str, os.PathLike)) or hasattr(source, "column_names"):
-        from budgetalloc.logs.open import open_log
+        from budgetalloc.logs.reader import open_log
 
         return open_log(source, **reading)
     chunks: Iterable[Chunk] = source
     return chunks
 
 
-def _noting(chunks: Iterable[Chunk], seen: list[float]) -> Iterator[Chunk]:
+def _note_extremes(chunks: Iterable[Chunk], seen: list[float]) -> Iterator[Chunk]:
     """The chunks; `seen` becomes the lowest and the highest reward so far, 0 and 1 included."""
     for chunk in chunks:
         rewards_R = np.asarray(chunk.rewards_R)[~np.isnan(chunk.rewards_R)]

@@ -24,7 +24,7 @@ from budgetalloc.report.findings import (
     tokens_sentence,
     worst,
 )
-from budgetalloc.report.rivals import LIMITS, Replayed
+from budgetalloc.report.policy_replays import LIMITS, Replayed
 from budgetalloc.report.summary import Report
 
 _BARS, _PLAIN = "▁▂▃▄▅▆▇█", ".:-=+*#@"
@@ -58,14 +58,14 @@ def as_text(report: Report, width: int = 100, *, unicode: bool | None = None) ->
     shares = waste.shares()
     full = "█" if unicode else "#"
 
-    def said(*sentences: str) -> list[str]:
+    def wrapped(*sentences: str) -> list[str]:
         """The sentences in lines, none of which begins with a per cent sign."""
         texts = [text.replace(" %", "\xa0%") for text in sentences if text]
         return [line.replace("\xa0", " ") for text in texts for line in textwrap.wrap(text, width)]
 
-    lines = said(f"{shortened(report.name, 200)} ({report.kind})")
-    lines += said(size_sentence(waste), *doubts_sentences(report.notes, report.doubts))
-    lines += ["", *said(headline(waste, report.missing), tokens_sentence(waste), singles_sentence(waste))]
+    lines = wrapped(f"{shortened(report.name, 200)} ({report.kind})")
+    lines += wrapped(size_sentence(waste), *doubts_sentences(report.notes, report.doubts))
+    lines += ["", *wrapped(headline(waste, report.missing), tokens_sentence(waste), singles_sentence(waste))]
     room = max(width - 64, 10)
     lines += ["", "WHERE THE ROLLOUTS WENT", ""]
     for kind in kinds:
@@ -82,18 +82,18 @@ def as_text(report: Report, width: int = 100, *, unicode: bool | None = None) ->
             if known:
                 ends = f"{percent(min(known)):>7} to {percent(max(known)):>7}"
                 lines.append(f"  {label:<10}{ends}  {sparkline(values, unicode)}")
-        told = "Success: the mean. Surprise: the mean of |success - prediction|."
-        lines += said(f"Steps {waste.step_S[0]} to {waste.step_S[-1]}. {told}")
-    lines += ["", "PROMPTS", "", *said(*prompts_sentences(waste))]
+        explanation = "Success: the mean. Surprise: the mean of |success - prediction|."
+        lines += wrapped(f"Steps {waste.step_S[0]} to {waste.step_S[-1]}. {explanation}")
+    lines += ["", "PROMPTS", "", *wrapped(*prompts_sentences(waste))]
     lines += _worst(worst(waste, report.texts), width)
-    lines += ["", "WHAT COULD BE PREDICTED?", "", *said(*forecast_sentences(waste))]
+    lines += ["", "WHAT COULD BE PREDICTED?", "", *wrapped(*forecast_sentences(waste))]
     lines += _tenths(waste.forecast.deciles() if waste.predictable else [], width, full)
     lines += ["", "WHAT OTHER POLICIES WOULD HAVE DRAWN (with as many rollouts per step)", ""]
     if report.replayed is None:
-        lines += said(f"Not replayed: {report.why_not}.".replace("..", "."))
+        lines += wrapped(f"Not replayed: {report.why_not}.".replace("..", "."))
     else:
-        lines += [*_rivals(report.replayed, width), "", *said(*replay_sentences(report.replayed), *LIMITS)]
-    lines += ["", "WHAT WAS LEFT OUT OR ASSUMED", "", *said(*notes_sentences(waste, report.notes, report.doubts))]
+        lines += [*_rivals(report.replayed, width), "", *wrapped(*replay_sentences(report.replayed), *LIMITS)]
+    lines += ["", "WHAT WAS LEFT OUT OR ASSUMED", "", *wrapped(*notes_sentences(waste, report.notes, report.doubts))]
     return "\n".join(lines)
 
 

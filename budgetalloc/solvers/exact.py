@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, check_choice, check_integer, check_number
-from budgetalloc.solvers.base import check_costs, check_domains, check_values
 from budgetalloc.solvers.cp_sat import by_cp_sat
 from budgetalloc.solvers.domains import checked, why_not
 from budgetalloc.solvers.greedy import greedy
+from budgetalloc.solvers.interface import check_costs, check_domains, check_values
 from budgetalloc.solvers.milp import by_highs
 from budgetalloc.solvers.problem import Problem
 

@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, UnsupportedError
-from budgetalloc.solvers.base import check_costs, check_domains, check_values, largest
 from budgetalloc.solvers.domains import Domains
-from budgetalloc.solvers.dynamic import best_counts, work
+from budgetalloc.solvers.dynamic_programming import best_counts, work
+from budgetalloc.solvers.interface import check_costs, check_domains, check_values, largest
 
 _MOST_WORK, _MOST_CORE = 500_000, 256  # of `_improve`: sums, a few milliseconds; prompts of a large problem
 
@@ -186,7 +186,7 @@ def _spend_rest(values_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, l
     """
     quantum, low, cap = budget.quantum, budget.smallest_group, int(counts_N[-1])
     at_low = int(np.searchsorted(counts_N[:-1], low))
-    # Of the prompts without rollouts only the best can get any: one for each group that fits, and one that is lent.
+    # Of the prompts without rollouts only the best can get any: one for each group that fits, and one that is borrowed.
     at_K = np.flatnonzero(counts_P == 0)
     opening_K = values_PN[at_K, at_low] - values_PN[at_K, 0]
     best = [largest(gain_K, left // low + 1) for gain_K in (opening_K, opening_K / low)]
@@ -231,8 +231,8 @@ def _spend_rest(values_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, l
     for counts, rest in (grow(counts_P, left), (counts_P, left)):
         if rest == 0:
             options.append(counts)
-        elif rest < low <= cap and not counts.all() and (lent := lend(counts, rest)) is not None:
-            options.append(lent)
+        elif rest < low <= cap and not counts.all() and (borrowed := lend(counts, rest)) is not None:
+            options.append(borrowed)
     all_P = all_P.copy()
     all_P[at_K] = max(options, key=total)
     return all_P

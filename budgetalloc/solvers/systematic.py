@@ -62,7 +62,9 @@ def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -
     return np.multiply(counts_P, quantum, out=counts_P)
 
 
-def some_in_groups(weights_P: FloatArray, least_P: IntArray, budget: Budget, rng: np.random.Generator) -> IntArray:
+def systematic_in_groups(
+    weights_P: FloatArray, least_P: IntArray, budget: Budget, rng: np.random.Generator
+) -> IntArray:
     """Counts drawn by `systematic`, in which each prompt gets at least so many rollouts or none, shape (P,).
 
     The rollouts are divided between the prompts of the largest groups and the others in proportion to their total
@@ -76,7 +78,7 @@ def some_in_groups(weights_P: FloatArray, least_P: IntArray, budget: Budget, rng
         budget, rng: As for `systematic`.
 
     >>> budget, least_P = Budget(rollouts=16, floor=0, min_group=1), np.array([4, 4, 4, 4, 1, 1])
-    >>> some_in_groups(np.array([1, 1, 1, 1, 2, 2.0]), least_P, budget, np.random.default_rng(0))
+    >>> systematic_in_groups(np.array([1, 1, 1, 1, 2, 2.0]), least_P, budget, np.random.default_rng(0))
     array([0, 4, 0, 4, 4, 4])
     """
     group = int(least_P.max())
@@ -100,7 +102,7 @@ def some_in_groups(weights_P: FloatArray, least_P: IntArray, budget: Budget, rng
         _write(counts_P, grouped_K, systematic(weights_K, replace(budget, rollouts=part, min_group=least), rng))
     if alone:
         alone_budget = replace(budget, rollouts=alone)
-        _write(counts_P, others_K, some_in_groups(weights_P[others_K], least_P[others_K], alone_budget, rng))
+        _write(counts_P, others_K, systematic_in_groups(weights_P[others_K], least_P[others_K], alone_budget, rng))
     return counts_P
 
 

@@ -18,11 +18,11 @@ Three worlds with known success rates, for `ba.simulate`, and a log of a run in 
     ledger = testing.log_of(testing.turning(), steps=40)
 """
 
-from budgetalloc.testing.known import Known as Known
-from budgetalloc.testing.known import log_of as log_of
-from budgetalloc.testing.known import rising as rising
-from budgetalloc.testing.known import three_kinds as three_kinds
-from budgetalloc.testing.known import turning as turning
+from budgetalloc.testing.known_worlds import Known as Known
+from budgetalloc.testing.known_worlds import log_of as log_of
+from budgetalloc.testing.known_worlds import rising as rising
+from budgetalloc.testing.known_worlds import three_kinds as three_kinds
+from budgetalloc.testing.known_worlds import turning as turning
 from budgetalloc.testing.rules import CHECKS as CHECKS
 from budgetalloc.testing.rules import IDS as IDS
 from budgetalloc.testing.rules import Build as Build

@@ -13,7 +13,7 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, UnsupportedError
-from budgetalloc.policies.base import Policy
+from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.step import Step
 
 Build = Callable[..., Policy]
@@ -234,15 +234,15 @@ def _rewards(kind: int, rates_P: FloatArray, rng: np.random.Generator) -> Callab
 def starves_nobody(build: Build, prompts: int = 40, steps: int = 1500) -> None:
     """With `floor=0`, every prompt of a pool gets rollouts in the last two thirds of a run, whatever its rate."""
     policy, rng = build(seed=0), np.random.default_rng(0)
-    met_P = np.zeros(prompts, dtype=np.int64)
+    sampled_P = np.zeros(prompts, dtype=np.int64)
     for at in range(steps):
         counts_P = play(
             policy, list(range(prompts)), Budget(64, floor=0, cap=32, min_group=2), np.linspace(0, 1, prompts), rng
         )
         if at >= steps // 3:
-            met_P += counts_P > 0
-    assert met_P.all(), (
-        f"{policy}: prompts {np.flatnonzero(met_P == 0).tolist()} were not met in {steps - steps // 3} steps"
+            sampled_P += counts_P > 0
+    assert sampled_P.all(), (
+        f"{policy}: prompts {np.flatnonzero(sampled_P == 0).tolist()} were not met in {steps - steps // 3} steps"
     )
 
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from budgetalloc.beliefs.expected import Sums
+from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray, unchecked
 from budgetalloc.budget import IntArray
 from budgetalloc.policies import Step
 from budgetalloc.policies.batch_advantages import Rollouts
-from budgetalloc.training.measure import Measure
+from budgetalloc.training.success_measure import Measure
 
 BoolArray = NDArray[np.bool_]
 

@@ -15,7 +15,7 @@ from budgetalloc.errors import InputError, UnsupportedError, shown
 from budgetalloc.policies import Policy
 from budgetalloc.policies.costs.prices import Price, Seconds, tokens
 from budgetalloc.policies.decision import CostOf
-from budgetalloc.solvers.base import check_group_costs
+from budgetalloc.solvers.interface import check_group_costs
 from budgetalloc.training.batch import Batch
 
 logger = logging.getLogger(__name__)
@@ -165,13 +165,13 @@ class Costs:
         """
         if self.price is None or batch.prompt_lengths_R is None:
             return {}
-        foreseen = self.expected(batch.ids_R, batch.belief_R)
+        expected = self.expected(batch.ids_R, batch.belief_R)
         real = self.price(batch.prompt_lengths_R.astype(np.float64), np.maximum(batch.lengths_R, 1).astype(np.float64))
-        means = ((once_R[batch.first_G].sum() + each_R.sum()) / len(batch) for once_R, each_R in (foreseen, real))
-        told = dict(zip(("cost/expected", "cost/rollout"), map(float, means), strict=True))
+        means = ((once_R[batch.first_G].sum() + each_R.sum()) / len(batch) for once_R, each_R in (expected, real))
+        metrics = dict(zip(("cost/expected", "cost/rollout"), map(float, means), strict=True))
         if isinstance(self.price, Seconds):
-            told["cost/at_bound"] = float(self.price.at_bound.sum())
-        return told
+            metrics["cost/at_bound"] = float(self.price.at_bound.sum())
+        return metrics
 
     def state_dict(self) -> dict[str, Any]:
         """Everything learned, to be saved beside the policy's state."""

@@ -110,7 +110,7 @@ def of_advantages(advantages_R: FloatArray) -> dict[str, float]:
         "advantage/frac_nonzero": float(np.mean(size_R > EQUAL)),
         "advantage/mean_abs": float(np.mean(size_R)),
         "advantage/rms": float(np.sqrt(np.mean(size_R**2))),
-        "advantage/lean": leaning(advantages_R),
+        "advantage/lean": lean(advantages_R),
     }
     mass = float(size_R.sum())
     return metrics | ({"advantage/share_negative": float(size_R[advantages_R < 0].sum()) / mass} if mass > 0 else {})
@@ -131,10 +131,10 @@ def _at_count(belief_P: Beta, n_P: IntArray) -> FloatArray:
     return np.asarray(mixed_group(belief_P, counts_N)[np.arange(len(n_P)), np.searchsorted(counts_N, n_P)])
 
 
-def leaning(advantages_R: FloatArray) -> float:
+def lean(advantages_R: FloatArray) -> float:
     """Mean advantage in units of the root mean square, in [-1, 1]; 0 where all are 0.
 
-    >>> leaning(np.array([-1.0, -1.0, -1.0, 1.0])), leaning(np.zeros(4))
+    >>> lean(np.array([-1.0, -1.0, -1.0, 1.0])), lean(np.zeros(4))
     (-0.5, 0.0)
     """
     spread = float(np.sqrt(np.mean(advantages_R**2))) if len(advantages_R) else 0.0

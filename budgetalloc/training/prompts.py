@@ -11,7 +11,7 @@ from budgetalloc.beliefs.ids import Id, check_ids, factorize, text_id
 from budgetalloc.beliefs.pool import Pool
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, UnsupportedError, check_type, nearest, shown
-from budgetalloc.logs.texts import prompt_text
+from budgetalloc.logs.prompt_texts import prompt_text
 
 _FINGERPRINT_ROWS = 1000
 DEFAULT_COLUMN = "prompt_id"
@@ -226,7 +226,7 @@ class Prompts:
                         "names prompts: without such a column each prompt is named by its text."
                     )
 
-    def said_once(self) -> str | None:
+    def shared_ids_warning(self) -> str | None:
         """The message about prompts with several rows; None if there are none."""
         several = self.rows_of_one
         if not several:

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from budgetalloc.beliefs.expected import Sums
+from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.errors import StateError
 from budgetalloc.policies import Policy
-from budgetalloc.training.measure import Measure
 from budgetalloc.training.rails import Rails
-from budgetalloc.training.ranges import Range, RewardRange
-from budgetalloc.training.success import BoolArray, Returned, Rule, Success, asked_for, chosen, in_words
+from budgetalloc.training.reward_range import Range, RewardRange
+from budgetalloc.training.success import BoolArray, Returned, Rule, Success, chosen, in_words, rule_of_argument
+from budgetalloc.training.success_measure import Measure
 
 logger = logging.getLogger(__name__)
 _ENOUGH = 1000  # rollouts after which a function that never gave 1 is reported
@@ -50,14 +50,14 @@ class Scoring:
     rule: Rule | None = field(init=False)
 
     def __post_init__(self) -> None:
-        self.rule = asked_for(self.success, self.names)
+        self.rule = rule_of_argument(self.success, self.names)
         if self.rule is None and len(self.names) == 1:
             self.rule = Rule(functions=(0,) if self.reward_range is None and self.weights[0] > 0 else ())
         self.range = RewardRange()  # of the values of functions
         self.total = RewardRange(self.reward_range)  # of the total reward
         self._returned = Returned.none(len(self.names))
         self._rollouts = 0
-        self._said: set[str] = set()
+        self._warned: set[str] = set()
 
     # --- a step -----------------------------------------------------------------------------------------------------
 
@@ -91,7 +91,7 @@ class Scoring:
             if (self._returned.scored_F & ~known_F).any():  # the first rewards of all, or of a function
                 in_force_F = np.isin(np.arange(len(self.names)), measure.rule.functions)  # also if graded by now
                 self._take(self._chosen(in_force_F))
-            self._look_after(scores_RF)
+            self._warn_if_not_success(scores_RF)
         by_total_R = measure.by_total(rewards_R, scores_RF)
         if measure.rule == Rule():
             self._rescale(self.total.learn(rewards_R, measure.range, self.quiet), policy)
@@ -99,8 +99,8 @@ class Scoring:
         if measure.slope is None:  # a single function determines the total
             used = measure.total_range or (0.0, 1.0)
             self.total.learn(rewards_R, used, self.quiet or not by_total_R.any())
-        if by_total_R.any() and "by total" not in self._said:
-            self._said.add("by total")
+        if by_total_R.any() and "by total" not in self._warned:
+            self._warned.add("by total")
             self._say(
                 "%s returned None for %d of %d rollouts that other functions scored. The success of such rollouts is "
                 "their total reward, mapped to [0, 1]. Pass a function as success= to define it otherwise.",
@@ -143,13 +143,13 @@ class Scoring:
             )
         scored_F = self._returned.scored_F.tolist()
         silent = [self.names[f] for f, scored in enumerate(scored_F) if not scored and self.weights[f] > 0]
-        if silent and "silent" not in self._said:
-            self._said.add("silent")
+        if silent and "silent" not in self._warned:
+            self._warned.add("silent")
             self._say(
                 "%s returned None for all rollouts so far. When it returns a reward, success is chosen again.", silent
             )
 
-    def _look_after(self, scores_RF: FloatArray) -> None:
+    def _warn_if_not_success(self, scores_RF: FloatArray) -> None:
         """Warns if the functions chosen turn out not to measure success."""
         functions = () if self.rule is None else self.rule.functions
         chosen_RF = scores_RF[:, list(functions)]
@@ -164,8 +164,8 @@ class Scoring:
             self._take(Rule(left) if left else self._chosen())
             return
         never = [self.names[f] for f in functions if not self._returned.gave_1_F[f]]
-        if self._rollouts >= _ENOUGH and never and len(never) < len(functions) and "never" not in self._said:
-            self._said.add("never")
+        if self._rollouts >= _ENOUGH and never and len(never) < len(functions) and "never" not in self._warned:
+            self._warned.add("never")
             self._say(
                 "%s returned 0 for all of the first %d rollouts, so no rollout counts as a success. If this reward is "
                 "a penalty, pass success= with the name of the reward function that measures success.",

@@ -16,18 +16,18 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import InputError, UnsupportedError, check_array, nearest
-from budgetalloc.logs.write import check_ledger
+from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies import Policy, Step
 from budgetalloc.policies.adaptive import uniform_groups
 from budgetalloc.policies.methods import PolicyLike, policy_of
 from budgetalloc.policies.quotas import Quotas
 from budgetalloc.training.batch import Batch, Ended, Round
 from budgetalloc.training.costs import Costs
-from budgetalloc.training.keeping import kept
-from budgetalloc.training.measure import Measure
+from budgetalloc.training.downselection import rows_to_train_on
+from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.metrics import describe, of_advantages
 from budgetalloc.training.options import PLAIN, Options
-from budgetalloc.training.written import Written
+from budgetalloc.training.success_measure import Measure
 
 
 class Session:
@@ -54,9 +54,6 @@ class Session:
         resolved: Options that are resolved already, instead of `trainer_scale` and `options`.
         options: Arguments of `budgetalloc.trl.AdaptiveGRPOCallback` by their names: candidates, floor, cap, min_group,
             quantum, baseline, scale, weight, success (which may name one of `rewards`), reward_range, fallback.
-
-    Raises:
-        InputError: an unknown option, or one out of range.
 
     >>> import budgetalloc as ba
     >>> session = Session(ba.uniform(), ["reward"])
@@ -97,7 +94,7 @@ class Session:
         self.pool: Sequence[Id] = Pool.of(pool) if len(pool) else ()
         self.pool_size = len(self.pool)
         self.quotas: Quotas | None = None
-        self.written: list[Written] = []
+        self.written: list[LogWriter] = []
         """Write each finished step to disk."""
         self._ledger, self._texts, self._at_once = ledger, texts or {}, at_once
         self._process, self._one = os.getpid(), threading.Lock()
@@ -161,7 +158,7 @@ class Session:
             raise UnsupportedError(f"{self.policy} {why}; this trainer trains at once on all that it generates.")
         if self._ledger is not None and not self.written:  # lines of a run that was killed after its last `save` end
             known = lambda ids: {name: self._texts[name] for name in ids if name in self._texts}  # noqa: E731
-            self.written = [Written(self._ledger, self.policy.estimator.step, known)]
+            self.written = [LogWriter(self._ledger, self.policy.estimator.step, known)]
         self._drop(step, rollouts)
 
     def request(self) -> list[Id]:
@@ -269,16 +266,19 @@ class Session:
                 self._drop()
                 return Ended(None, np.zeros(0), np.zeros(0, dtype=np.int64), {})
             batch = self.record()
-            kept_R = np.arange(len(batch)) if advantages_R is not None else kept(self.policy, batch, self._rollouts)
-            trained_R = self.options.advantages(batch).values_R if advantages_R is None else advantages_R
-            metrics = self._metrics(batch, trained_R if advantages_R is not None else trained_R[kept_R])
+            if advantages_R is None:
+                kept_R = rows_to_train_on(self.policy, batch, self._rollouts)
+                advantages_R = self.options.advantages(batch).values_R
+                metrics = self._metrics(batch, advantages_R[kept_R])
+            else:
+                kept_R, metrics = np.arange(len(batch)), self._metrics(batch, advantages_R)
             for write in self.written:
                 write(batch)
             step.end()
             self.costs.learn(batch)
             self.scoring.learn(batch.measure, batch.rewards_R, batch.scores_RF, batch.sums(), self.policy)
             self._drop()
-            return Ended(batch, trained_R, kept_R, metrics)
+            return Ended(batch, advantages_R, kept_R, metrics)
 
     def _metrics(self, batch: Batch, advantages_R: FloatArray) -> dict[str, float]:
         met = min(1.0, len(self.policy.estimator) / self.pool_size) if self.pool_size else None

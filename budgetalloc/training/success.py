@@ -40,7 +40,7 @@ class Rule:
     def values(self, rewards_R: FloatArray, scores_RF: FloatArray, names: Sequence[str]) -> FloatArray:
         """The quantity that a range maps to success, shape (R,), NaN where nothing was scored."""
         if self.judge is not None:
-            return _judged(self.judge, scores_RF, names)
+            return _user_success(self.judge, scores_RF, names)
         if self.threshold is not None:
             return np.where(np.isnan(rewards_R), np.nan, rewards_R >= self.threshold - EQUAL)
         if not self.functions:
@@ -125,10 +125,10 @@ def in_words(names: list[str], rule: Rule, judge: str | None) -> str:
     return "the total reward"
 
 
-def asked_for(success: Success, names: Sequence[str]) -> Rule | None:
+def rule_of_argument(success: Success, names: Sequence[str]) -> Rule | None:
     """The rule given by `success=`; None if it was left out.
 
-    >>> asked_for("accuracy", ["format", "accuracy"]), asked_for(0.5, ["format", "accuracy"])
+    >>> rule_of_argument("accuracy", ["format", "accuracy"]), rule_of_argument(0.5, ["format", "accuracy"])
     (Rule(functions=(1,), threshold=None, judge=None), Rule(functions=(), threshold=0.5, judge=None))
     """
     check_success(success)
@@ -158,7 +158,7 @@ def asked_for(success: Success, names: Sequence[str]) -> Rule | None:
     return Rule(functions=(int(success),))
 
 
-def _judged(judge: Judge, scores_RF: FloatArray, names: Sequence[str]) -> FloatArray:
+def _user_success(judge: Judge, scores_RF: FloatArray, names: Sequence[str]) -> FloatArray:
     given = judge({name: scores_RF[:, f].copy() for f, name in enumerate(names)})
     try:
         success_R = np.array(given, dtype=np.float64)

@@ -1,5 +1,5 @@
 """Attaches an allocation policy to TRL's `GRPOTrainer`, or to its `AsyncGRPOTrainer`. Only this package and the testbed
-import torch and trl, at the first use of a name: the rules of `served` need neither."""
+import torch and trl, at the first use of a name: the rules of `compatibility` need neither."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from budgetalloc.trl.callback import AdaptiveGRPOCallback as AdaptiveGRPOCallback
     from budgetalloc.trl.checkpoints import last_checkpoint as last_checkpoint
-    from budgetalloc.trl.experimental.asynchronous import AdaptiveRolloutWorker as AdaptiveRolloutWorker
+    from budgetalloc.trl.experimental.rollout_worker import AdaptiveRolloutWorker as AdaptiveRolloutWorker
 
 _LATER = {
     "AdaptiveGRPOCallback": "budgetalloc.trl.callback",
     "last_checkpoint": "budgetalloc.trl.checkpoints",
-    "AdaptiveRolloutWorker": "budgetalloc.trl.experimental.asynchronous",
+    "AdaptiveRolloutWorker": "budgetalloc.trl.experimental.rollout_worker",
 }
 
 

@@ -10,30 +10,30 @@ from typing import Any, Literal
 
 from transformers import TrainerCallback
 
-from budgetalloc.logs.write import check_ledger
+from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.costs.prices import Seconds
 from budgetalloc.policies.methods import PolicyLike, policy_of
 from budgetalloc.policies.quotas import Shares
 from budgetalloc.training.batch import Batch
 from budgetalloc.training.costs import Cost
+from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.options import Options, other_scale
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session
 from budgetalloc.training.success import Success
-from budgetalloc.training.watch import Watch
-from budgetalloc.training.written import Written
-from budgetalloc.trl.ahead import Ahead, may_decide_ahead
-from budgetalloc.trl.checkpoints import restoring_with, saving_with, whole_or_refused
+from budgetalloc.training.unseen_prompts import UnseenPromptsWarning
+from budgetalloc.trl.checkpoints import newest_complete_or_error, with_load, with_save
+from budgetalloc.trl.checks import check_compatible, check_only_one, check_trainer, no_decision, warn_unaligned_saves
 from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
-from budgetalloc.trl.experimental.reuse import Reuse
-from budgetalloc.trl.learned import Learned
+from budgetalloc.trl.experimental.response_reuse import Reuse
 from budgetalloc.trl.loader import restore_order
-from budgetalloc.trl.own_time import timed_steps
-from budgetalloc.trl.processes import check_alike
-from budgetalloc.trl.standing import standing_in
+from budgetalloc.trl.patching import patched_attribute
+from budgetalloc.trl.policy_state import PolicyState
+from budgetalloc.trl.prefetch import Prefetch, can_prefetch
+from budgetalloc.trl.processes import check_same_arguments
 from budgetalloc.trl.step import run_step
-from budgetalloc.trl.support import check_only_one, check_served, check_trainer, no_decision, warn_unaligned_saves
+from budgetalloc.trl.step_timer import timed_steps
 from budgetalloc.trl.trackers import Trackers
 from budgetalloc.trl.training import Rows, Training
 
@@ -150,7 +150,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         self.session = Session(self.policy, names, weights, resolved=self.options, quiet=not main)
         self.scoring, self.costs = self.session.scoring, self.session.costs
         self.prompts = Prompts(trainer.train_dataset, prompt_id, required=self.options.baseline is not None)
-        self._unobserved = check_served(trainer, self.policy, self.options, self.prompts, ledger)
+        self._unobserved = check_compatible(trainer, self.policy, self.options, self.prompts, ledger)
         # Raises now, not after an hour of loading, where floor, cap and quantum contradict each other.
         rollouts, group = trainer.args.generation_batch_size, trainer.num_generations
         self.options.bounds.budget(rollouts, 1, group)
@@ -159,7 +159,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         self.trackers = None if self._unobserved else Trackers.of(trainer, self.policy, self.prompts.texts)
         self.ledger_path = ledger
         kept = trainer, self.policy, self.prompts, self.scoring, self.costs, self.reuse, self.trackers
-        self._learned = Learned(*kept, allow_dataset_change)
+        self._learned = PolicyState(*kept, allow_dataset_change)
         self.batch: Batch | None = None
         """The record of the last step, for other callbacks."""
         self._training: Training | None = None
@@ -175,13 +175,13 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             if not self._attached():
                 return train(resume_from_checkpoint, *more, **named)
             if resume_from_checkpoint is True:
-                resume_from_checkpoint = whole_or_refused(trainer.args.output_dir)
+                resume_from_checkpoint = newest_complete_or_error(trainer.args.output_dir)
             with self._held:
                 self._held.callback(setattr, self, "_training", None)
-                saves = saving_with(trainer, self._learned.save, lambda: trainer.args.should_save and self._attached())
-                self._held.enter_context(standing_in(trainer, "_save_checkpoint", saves))
-                restores = restoring_with(trainer, self._learned.load, self._attached)
-                self._held.enter_context(standing_in(trainer, "_load_optimizer_and_scheduler", restores))
+                saves = with_save(trainer, self._learned.save, lambda: trainer.args.should_save and self._attached())
+                self._held.enter_context(patched_attribute(trainer, "_save_checkpoint", saves))
+                restores = with_load(trainer, self._learned.load, self._attached)
+                self._held.enter_context(patched_attribute(trainer, "_load_optimizer_and_scheduler", restores))
                 return train(resume_from_checkpoint, *more, **named)
 
         trainer.train = train_and_release
@@ -205,15 +205,15 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         if isinstance(self.costs.price, Seconds):
             self._held.enter_context(timed_steps(trainer.callback_handler, self.costs.clock))
         if trainer.accelerator.num_processes > 1:
-            check_alike(trainer.accelerator, self._given())
+            check_same_arguments(trainer.accelerator, self._given())
         path = self.ledger_path if trainer.accelerator.is_main_process else None
         session = self.session
-        session.written = [] if path is None else [Written(path, state.global_step, self.prompts.texts)]
+        session.written = [] if path is None else [LogWriter(path, state.global_step, self.prompts.texts)]
         generate: Callable[[Rows], dict[str, Any]] = trainer._generate_and_score_completions
         session.pool = () if self.options.bounds.candidates == 1 else self.prompts.pool
         listed = self.prompts.indexable and getattr(trainer.train_dataset, "column_names", None)
         merges = listed and not self.options.keep_batch and trainer.accelerator.is_main_process
-        if merges and (shared := self.prompts.said_once()):
+        if merges and (shared := self.prompts.shared_ids_warning()):
             logger.warning(shared)
         session.pool_size = len(session.pool) or (len(self.prompts.pool) if listed else 0)
         training = self._training = Training(
@@ -223,8 +223,8 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             generate=generate,
             reuse=self.reuse,
             trackers=self.trackers,
-            watch=Watch(),
-            ahead=Ahead() if may_decide_ahead(trainer, self.policy.needs, self.options) else None,
+            watch=UnseenPromptsWarning(),
+            ahead=Prefetch() if can_prefetch(trainer, self.policy.needs, self.options) else None,
         )
         if training.ahead is not None:
             self._held.callback(training.ahead.close)
@@ -240,7 +240,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             output, self.batch = run_step(training, inputs)
             return output
 
-        self._held.enter_context(standing_in(trainer, "_generate_and_score_completions", generate_and_score))
+        self._held.enter_context(patched_attribute(trainer, "_generate_and_score_completions", generate_and_score))
 
     def _let_go(self, training: Training) -> None:
         """Detaches this callback from a training that continues without it."""

@@ -16,7 +16,7 @@ from budgetalloc.errors import StateError
 logger = logging.getLogger(__name__)
 
 
-def saving_with(trainer: Any, also_save: Callable[[Path], None], applies: Callable[[], bool]) -> Callable[..., None]:
+def with_save(trainer: Any, also_save: Callable[[Path], None], applies: Callable[[], bool]) -> Callable[..., None]:
     """The trainer's `_save_checkpoint`, before which `also_save` writes into the checkpoint's folder.
 
     TRL has no callback event for the folder. transformers writes TRAINER_STATE_NAME last, so that a folder with this
@@ -42,7 +42,7 @@ def saving_with(trainer: Any, also_save: Callable[[Path], None], applies: Callab
     return save_all
 
 
-def restoring_with(trainer: Any, also_load: Callable[[Path], None], applies: Callable[[], bool]) -> Callable[..., None]:
+def with_load(trainer: Any, also_load: Callable[[Path], None], applies: Callable[[], bool]) -> Callable[..., None]:
     """The trainer's `_load_optimizer_and_scheduler`, after which `also_load` is called with the checkpoint's folder."""
     restore = trainer._load_optimizer_and_scheduler
 
@@ -78,7 +78,7 @@ def last_checkpoint(output_dir: str | os.PathLike[str]) -> str | None:
     return None
 
 
-def whole_or_refused(output_dir: str) -> str | bool:
+def newest_complete_or_error(output_dir: str) -> str | bool:
     """The meaning of `resume_from_checkpoint=True`: a folder, or True if there is none, for which transformers raises.
 
     Raises:

@@ -7,9 +7,9 @@ import torch
 
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.training.batch import Batch
-from budgetalloc.training.keeping import kept
-from budgetalloc.trl.merging import collect, merge, part, take
-from budgetalloc.trl.processes import decided_by_first
+from budgetalloc.training.downselection import rows_to_train_on
+from budgetalloc.trl.batch_merge import gather_rounds, merge_rounds, process_share, select_rows
+from budgetalloc.trl.processes import decide_on_rank_0
 from budgetalloc.trl.training import Training
 
 
@@ -23,7 +23,7 @@ def batch_to_train_on(
     pad_token_id = trainer._tokenizer.pad_token_id
     # If rows are reordered, every process builds the whole batch and takes its share at the end.
     shared = accelerator.num_processes > 1 and (len(sizes) > 1 or len(batch) != total)
-    output = collect(outputs, sizes, accelerator, pad_token_id) if shared else merge(outputs, pad_token_id)
+    output = gather_rounds(outputs, sizes, accelerator, pad_token_id) if shared else merge_rounds(outputs, pad_token_id)
     # The advantages are those of the rows trained on; beliefs, metrics and ledger see fresh rollouts, once.
     swap = None if reuse is None else reuse.substitute(output, batch)
     trained_R = batch.rewards_R if swap is None else swap.rewards_R
@@ -37,10 +37,10 @@ def batch_to_train_on(
             output = reuse.put_back(output, swap, advantages_R)
     kept_R = np.arange(len(batch))
     if policy.keep is not None and len(batch) > total:
-        kept_R = decided_by_first(accelerator, lambda: kept(policy, batch, total, trained_R))
-        output = take(output, kept_R)
+        kept_R = decide_on_rank_0(accelerator, lambda: rows_to_train_on(policy, batch, total, trained_R))
+        output = select_rows(output, kept_R)
     if shared:
-        output = part(output, accelerator.process_index, accelerator.num_processes)
+        output = process_share(output, accelerator.process_index, accelerator.num_processes)
     return output if reuse is None else reuse.refill(output, batch, kept_R)
 
 

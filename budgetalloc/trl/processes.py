@@ -15,7 +15,7 @@ def gather(accelerator: Any, items: list[Any]) -> list[Any]:
     return list(gather_object(items)) if accelerator.num_processes > 1 else items
 
 
-def decided_by_first(accelerator: Any, decide: Callable[[], T]) -> T:
+def decide_on_rank_0(accelerator: Any, decide: Callable[[], T]) -> T:
     """The result of `decide` in process 0, on all processes; if it raises there, all processes raise. The result is
     pickled by torch's own broadcast between the processes of one run.
     """
@@ -28,18 +28,18 @@ def decided_by_first(accelerator: Any, decide: Callable[[], T]) -> T:
             answer = decide()
         except Exception as raised:  # the other processes wait: send them the error before raising
             error = raised
-    told = broadcast_object_list([answer, None if error is None else f"{type(error).__name__}: {error}"])
+    message = broadcast_object_list([answer, None if error is None else f"{type(error).__name__}: {error}"])
     if error is not None:
         raise error
-    if told[1] is not None:
-        raise BudgetallocError(f"Process 0 failed to decide, and all processes stop. It raised {told[1]}")
-    return told[0]  # type: ignore[no-any-return]
+    if message[1] is not None:
+        raise BudgetallocError(f"Process 0 failed to decide, and all processes stop. It raised {message[1]}")
+    return message[0]  # type: ignore[no-any-return]
 
 
-def my_share(ids_R: list[T], process: int, processes: int) -> list[T]:
+def rows_of_process(ids_R: list[T], process: int, processes: int) -> list[T]:
     """The rows of a round that this process generates; the last row of all is repeated as a filler.
 
-    >>> my_share(["a", "a", "b"], 0, 2), my_share(["a", "a", "b"], 1, 2)
+    >>> rows_of_process(["a", "a", "b"], 0, 2), rows_of_process(["a", "a", "b"], 1, 2)
     (['a', 'a'], ['b', 'b'])
     """
     share = -(-len(ids_R) // processes)
@@ -47,7 +47,7 @@ def my_share(ids_R: list[T], process: int, processes: int) -> list[T]:
     return filled[process * share : (process + 1) * share]
 
 
-def check_alike(accelerator: Any, mine: Mapping[str, object]) -> None:
+def check_same_arguments(accelerator: Any, mine: Mapping[str, object]) -> None:
     """Raises `InputError` in all processes if the arguments of one differ from those of process 0.
 
     Args:

@@ -9,8 +9,8 @@ from typing import Any
 from budgetalloc.errors import InputError
 from budgetalloc.training.batch import Batch
 from budgetalloc.training.metrics import share_without_spread
-from budgetalloc.trl.decide import decide, open_next, open_step
-from budgetalloc.trl.generate import generate
+from budgetalloc.trl.decision import decide, prefetch_next_step, take_or_begin_step
+from budgetalloc.trl.generation import generate
 from budgetalloc.trl.outputs import batch_to_train_on, everyones_advantages
 from budgetalloc.trl.training import Rows, Training
 
@@ -21,7 +21,7 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Batch]:
     trainer, session = training.trainer, training.session
     started, generating = time.perf_counter(), 0.0
     session.costs.begin()
-    opened = open_step(training, inputs)
+    opened = take_or_begin_step(training, inputs)
     outputs: list[dict[str, Any]] = []
     sizes: list[int] = []  # of the rounds
     total = len(inputs) * trainer.accelerator.num_processes
@@ -45,10 +45,10 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Batch]:
         training.trackers.add(batch)
     options = session.options
     if trainer.accelerator.is_main_process and options.bounds.candidates == 1 and not options.keep_batch:
-        training.watch.look_at_prompts(step.cold_P)
+        training.watch.check_step(step.cold_P)
     metrics["seconds"] = time.perf_counter() - started - generating
     log(training, batch, len(outputs), metrics)
-    open_next(training, len(inputs))
+    prefetch_next_step(training, len(inputs))
     return output, batch
 
 

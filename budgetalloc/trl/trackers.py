@@ -12,14 +12,14 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.budget import IntArray
-from budgetalloc.logs.texts import LONGEST
+from budgetalloc.logs.prompt_texts import LONGEST
 from budgetalloc.policies import Policy
 from budgetalloc.training.batch import Batch
-from budgetalloc.trl.spending import Spending, histogram_of_counts, histogram_of_rates
+from budgetalloc.trl.prompt_costs import PromptCosts, histogram_of_counts, histogram_of_rates
 
 logger = logging.getLogger(__name__)
 COLUMNS = ("prompt", "rollouts", "tokens", "success", "believed", "text")
-SPENDING_FILE = "budgetalloc_spending.npz"
+PROMPT_COSTS_FILE = "budgetalloc_spending.npz"
 _ROWS = 20
 TextsOf = Callable[[Sequence[Id]], Mapping[Id, str]]
 _GROUP = "train/budgetalloc/"  # where transformers puts what a trainer logs as "budgetalloc/..."
@@ -57,7 +57,7 @@ class Trackers:
 
     def __init__(self, trainer: Any, policy: Policy, names: list[str], texts_of: TextsOf) -> None:
         self.trainer, self.policy, self.names, self.texts_of = trainer, policy, names, texts_of
-        self.spending = Spending()
+        self.prompt_costs = PromptCosts()
         self._groups: list[tuple[IntArray, FloatArray]] = []
         self._warned: set[str] = set()
 
@@ -71,7 +71,7 @@ class Trackers:
 
     def add(self, batch: Batch) -> None:
         """Adds a step."""
-        self.spending.add(batch.ids_R, batch.learned_R, batch.lengths_R)
+        self.prompt_costs.add(batch.ids_R, batch.learned_R, batch.lengths_R)
         self._groups.append((batch.counts_G, batch.belief_R.mean[batch.first_G]))
 
     def log(self, step: int) -> None:
@@ -79,7 +79,7 @@ class Trackers:
         continues."""
         if not self._groups:
             return
-        top = self.spending.top(_ROWS)
+        top = self.prompt_costs.top(_ROWS)
         ids = [name for name, *_ in top]
         believed_P, texts = self.policy.estimator.belief(ids).mean.tolist(), self.texts_of(ids)
         shown = Shown(
@@ -108,12 +108,12 @@ class Trackers:
 
     def save(self, folder: Path) -> None:
         """Writes the table's sums into a checkpoint."""
-        save_state(folder / SPENDING_FILE, self.spending.state_dict())
+        save_state(folder / PROMPT_COSTS_FILE, self.prompt_costs.state_dict())
 
     def load(self, folder: Path) -> None:
         """Loads the table's sums; a checkpoint of a run without trackers has none, and the table starts empty."""
-        if (folder / SPENDING_FILE).exists():
-            self.spending.load_state_dict(load_state(folder / SPENDING_FILE)[0])
+        if (folder / PROMPT_COSTS_FILE).exists():
+            self.prompt_costs.load_state_dict(load_state(folder / PROMPT_COSTS_FILE)[0])
 
 
 def _to_wandb(trainer: Any, shown: Shown) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session
-from budgetalloc.training.watch import Watch
-from budgetalloc.trl.ahead import Ahead, Opened
-from budgetalloc.trl.experimental.reuse import Reuse
+from budgetalloc.training.unseen_prompts import UnseenPromptsWarning
+from budgetalloc.trl.experimental.response_reuse import Reuse
+from budgetalloc.trl.prefetch import Prefetch, PreparedStep
 from budgetalloc.trl.trackers import Trackers
 
 Rows = list[dict[str, Any]]
@@ -35,5 +35,5 @@ class Training:
     generate: Callable[[Rows], dict[str, Any]]
     reuse: Reuse | None
     trackers: Trackers | None
-    watch: Watch
-    ahead: Ahead[Opened] | None
+    watch: UnseenPromptsWarning
+    ahead: Prefetch[PreparedStep] | None

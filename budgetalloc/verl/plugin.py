@@ -15,7 +15,7 @@ TRAINERS = "verl.trainer.ppo.v1"
 def register() -> None:
     """Registers the trainer modes; where that fails, verl goes on without them and a warning says why."""
     try:
-        for name in ("trainer", "asynchronous"):
+        for name in ("trainer", "async_trainer"):
             importlib.import_module(f"budgetalloc.verl.{name}")
     except Exception as error:
         version = getattr(sys.modules.get("verl"), "__version__", "of unknown version")

@@ -9,7 +9,7 @@ from typing import Any
 from budgetalloc.errors import BudgetallocError, InputError, check_flag, check_type, nearest, shown
 from budgetalloc.policies import Policy
 from budgetalloc.policies.methods import policy_of, tuples
-from budgetalloc.policies.paced import Paced, plan_of
+from budgetalloc.policies.pacing_policy import Paced, pacing_plan
 from budgetalloc.training.options import PLAIN, Options, other_scale
 from budgetalloc.training.session import Session
 
@@ -65,7 +65,7 @@ class Settings:
         if given.get("pacing") is not None:
             check_type("budgetalloc.pacing", given["pacing"], Mapping, "a mapping, as in configs/paced.yaml")
             try:
-                policy = Paced(**vars(policy), plan=plan_of(given["pacing"])[1])
+                policy = Paced(**vars(policy), plan=pacing_plan(given["pacing"])[1])
             except BudgetallocError as error:
                 raise type(error)(f"budgetalloc.pacing: {error}") from error
         asked: dict[str, Any] = ({"candidates": 1} if ahead else {}) | ({"success": REWARD} if penalty else {})

@@ -19,18 +19,18 @@ from verl.utils.dataset.rl_dataset import collate_fn
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import UnsupportedError
-from budgetalloc.logs.write import check_ledger
-from budgetalloc.policies.paced import Paced, rollouts_of_steps
-from budgetalloc.training.keeping import kept
+from budgetalloc.logs.ledger_writer import check_ledger
+from budgetalloc.policies.pacing_policy import Paced, possible_step_sizes
+from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
+from budgetalloc.training.downselection import rows_to_train_on
+from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.prompts import Prompts
-from budgetalloc.training.saved import load_beliefs, save_beliefs
-from budgetalloc.training.watch import Watch
-from budgetalloc.training.written import Written
-from budgetalloc.verl import transfer
-from budgetalloc.verl.decide import rows_to_roll_out
+from budgetalloc.training.unseen_prompts import UnseenPromptsWarning
+from budgetalloc.verl import transfer_queue
+from budgetalloc.verl.compatibility import check_config, check_decisions, check_verl
+from budgetalloc.verl.decision import rows_to_roll_out
 from budgetalloc.verl.sessions import Sessions
 from budgetalloc.verl.settings import Settings
-from budgetalloc.verl.support import check_config, check_decisions, check_verl
 
 logger = logging.getLogger(__name__)
 MODE = "budgetalloc"
@@ -60,7 +60,7 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         self._rollouts: int = config.data.train_batch_size * self._group
         self.batch: Any = None
         """The record of the last step, a `Batch`."""
-        self._watch = Watch()
+        self._watch = UnseenPromptsWarning()
         self._seconds = 0.0
 
     def _init_dataloader(self) -> None:
@@ -79,11 +79,11 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         self.session.pool_size = len(pool)
         if not self.options.keep_batch:
             check_decisions(self.policy, self.options, pool, self._rollouts, self._group)
-            if shared := self.prompts.said_once():
+            if shared := self.prompts.shared_ids_warning():
                 logger.warning(shared)
         quotas = self.session.quotas = self.options.quotas_of(self.prompts, self.policy, self._rollouts, self._group)
         if quotas is not None:
-            for rollouts in rollouts_of_steps(self.policy, self._rollouts):
+            for rollouts in possible_step_sizes(self.policy, self._rollouts):
                 quotas.check(self.policy, self.options.bounds, rollouts, self._group)
 
     # --- a step ------------------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
 
     def _observe(self, batch: Any, sessions: Sessions, ids_R: list[Id]) -> None:
         """Lets the policy's step observe the rollouts that came back, and makes their record."""
-        self.session.observe(ids_R, transfer.scores(batch, sessions, self.scoring.names), sessions.lengths_R)
+        self.session.observe(ids_R, transfer_queue.scores(batch, sessions, self.scoring.names), sessions.lengths_R)
         self.batch = self.session.record(self.global_steps)
 
     def _finish(self, batch: Any, metrics: dict[str, Any], sessions: Sessions, kept_R: IntArray) -> Any:
@@ -109,10 +109,10 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         """
         started = time.perf_counter()
         if self.options.baseline is None:
-            advantages_R = transfer.advantages(batch, sessions)
+            advantages_R = transfer_queue.advantages(batch, sessions)
         else:
             advantages_R = self.options.advantages(self.batch).values_R[kept_R]
-            batch = transfer.put_advantages(batch, sessions, advantages_R)
+            batch = transfer_queue.put_advantages(batch, sessions, advantages_R)
         logged = self.session.end(advantages_R).metrics
         logged["seconds"] = self._seconds + time.perf_counter() - started
         metrics.update({f"budgetalloc/{key}": value for key, value in logged.items()})
@@ -124,7 +124,7 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         """Opens the ledger at the first step of this run."""
         super().on_train_begin()
         if self.settings.ledger is not None:
-            self.session.written = [Written(self.settings.ledger, self.global_steps, self.prompts.texts)]
+            self.session.written = [LogWriter(self.settings.ledger, self.global_steps, self.prompts.texts)]
 
     def _save_checkpoint(self) -> None:
         """Writes the beliefs first: verl marks a checkpoint as complete at the end of its own method."""
@@ -185,7 +185,7 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
             batch = tensordict_utils.index_select_tensor_dict(batch, rows) if candidates == 1 else self._batch_of(rows)
             batch["__rollout_n__"] = torch.as_tensor(counts)
             if candidates == 1:
-                self._watch.look_at_prompts(self.session.step.cold_P)
+                self._watch.check_step(self.session.step.cold_P)
         self._id_of = dict(zip(column(batch, "uid"), ids, strict=True))
         self._seconds = time.perf_counter() - started
         return batch
@@ -205,13 +205,13 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
         """verl's batch; of a policy that generates more than it trains on, with the rollouts that it keeps."""
         if self.options.generate > 1:
             sessions = self._observed(batch)
-            self._kept_R = np.sort(kept(self.policy, self.batch, self._rollouts))
+            self._kept_R = np.sort(rows_to_train_on(self.policy, self.batch, self._rollouts))
             if len(set(self._kept_R.tolist())) < len(self._kept_R):
                 raise UnsupportedError(
                     f"{self.policy} trains on a rollout several times, and verl's TransferQueue has each once. Use "
                     "another policy, or TRL."
                 )
-            batch = transfer.without(batch, sessions, self._kept_R)
+            batch = transfer_queue.without(batch, sessions, self._kept_R)
         return super()._balance_batch(batch, metrics, *more, **named)
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:

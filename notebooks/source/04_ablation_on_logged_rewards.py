@@ -28,10 +28,10 @@ from matplotlib import pyplot as plt
 
 import budgetalloc as ba
 from budgetalloc import policies
-from budgetalloc.logs.open import open_log, read_all
-from budgetalloc.offline.compare import compare
+from budgetalloc.logs.reader import open_log, read_all
+from budgetalloc.offline.comparison import compare
+from budgetalloc.offline.drift import discount, drift
 from budgetalloc.offline.offpolicy import mixed_within
-from budgetalloc.offline.visits import discount, drift
 from budgetalloc.offline.worlds import U_SHAPE, Task
 from budgetalloc.report import measure
 

@@ -16,11 +16,11 @@ from matplotlib import pyplot as plt
 
 import budgetalloc as ba
 from budgetalloc import testing
-from budgetalloc.offline.compare import compare
+from budgetalloc.offline.comparison import compare
 from budgetalloc.offline.intervals import interval
 from budgetalloc.offline.worlds import U_SHAPE, Task
 from budgetalloc.policies import Needs, Policy
-from budgetalloc.policies.compose import spend
+from budgetalloc.policies.composition import spend
 
 SMALL = bool(os.environ.get("BUDGETALLOC_SMALL"))  # set by the tests: shorter loops, the same code
 LOOK = {"figure.constrained_layout.use": True, "figure.dpi": 80, "axes.grid": True, "axes.axisbelow": True}

@@ -532,7 +532,7 @@ def test_a_damaged_pool_is_refused_and_changes_nothing(damage):
 def test_the_defaults_and_the_ends_of_every_range():
     plain = BetaEstimator()
     assert (plain.prior, plain.discount, plain.idle, plain.drift) == ((0.5, 0.5), 1.0, 1.0, False)
-    assert (plain.step, plain.earned, len(plain), plain.ids()) == (0, (0.0, 0.0), 0, [])
+    assert (plain.step, plain.first_visits, len(plain), plain.ids()) == (0, (0.0, 0.0), 0, [])
     BetaEstimator(prior=np.array([1e-9, 1e9]), discount=0, idle=1e-9, drift=np.True_)
     BetaEstimator(prior=[0.5, 2], discount=1, idle=1)
     for prior in ((0.5, 0.0), (0.5, -1.0), (0.5, "1"), (1, 2, 3), {1: 1, 2: 2}, None, "pools"):
@@ -566,7 +566,7 @@ def test_the_pool_and_the_first_visits_on_a_new_scale(scale, shift, mean, earned
     estimator.rescale(scale, shift)
     mean = scale * a / (a + b) + shift if mean is None else mean
     assert estimator.state_dict()["prior"] == pytest.approx([(a + b) * mean, (a + b) * (1 - mean)])
-    assert estimator.earned == pytest.approx((earned, 4.0))
+    assert estimator.first_visits == pytest.approx((earned, 4.0))
 
 
 @pytest.mark.parametrize("scale", [0, -1, np.inf])
@@ -592,7 +592,7 @@ def test_what_first_visits_earned_by_hand():
     ):
         estimator.observe(ids, success)
         estimator.tick()
-        assert estimator.earned == pytest.approx(earned)
+        assert estimator.first_visits == pytest.approx(earned)
 
 
 def test_the_spread_of_equal_successes_by_hand():

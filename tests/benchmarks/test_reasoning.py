@@ -116,7 +116,7 @@ def loaded() -> tuple[Any, Any]:
 def test_the_shipped_model_half_knows_some_of_the_tasks() -> None:
     model, tokenizer = loaded()
     from budgetalloc.cli.testbed.heldout import evaluate
-    from budgetalloc.cli.testbed.measures import pass_at
+    from budgetalloc.cli.testbed.metrics import pass_at
 
     rows = held_out()
     found = evaluate(model, tokenizer, rows, language=reasoning)

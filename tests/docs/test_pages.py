@@ -15,7 +15,7 @@ import pytest
 from one_step import rollouts_of
 
 import budgetalloc as ba
-from budgetalloc.beliefs.expected import Sums
+from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.cli.commands.recipe import RECIPES
 from budgetalloc.cli.parser import parser
 from budgetalloc.policies.methods import METHODS

@@ -13,7 +13,7 @@ import pytest
 
 import budgetalloc as ba
 from budgetalloc.errors import InputError
-from budgetalloc.logs.open import open_log, read_all
+from budgetalloc.logs.reader import open_log, read_all
 
 ROW = {"step": 0, "id": "a", "reward": 1, "length": 2, "predicted": 0.5, "count": 1}
 
@@ -148,7 +148,7 @@ DAMAGED = """
 import sys, random
 from pathlib import Path
 import budgetalloc as ba
-from budgetalloc.logs.open import open_log
+from budgetalloc.logs.reader import open_log
 import logging; logging.disable()
 whole, random_ = Path(sys.argv[1]).read_bytes(), random.Random(0)
 path, outcomes = Path(sys.argv[1] + "-damaged.arrow"), {}

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 import budgetalloc as ba
 from budgetalloc.cli.__main__ import main
-from budgetalloc.logs.open import KINDS, open_log
+from budgetalloc.logs.reader import KINDS, open_log
 
 FILES = Path(__file__).parent / "kinds" / "files"
 fuzzed = settings(

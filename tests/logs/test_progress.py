@@ -2,10 +2,10 @@
 
 import pytest
 
-from budgetalloc.logs.open import open_log
+from budgetalloc.logs.ledger_writer import LedgerWriter
 from budgetalloc.logs.progress import Progress, ProgressWriter, read_progress
-from budgetalloc.logs.texts import beside
-from budgetalloc.logs.write import LedgerWriter
+from budgetalloc.logs.prompt_texts import beside
+from budgetalloc.logs.reader import open_log
 
 
 class Clock:

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from budgetalloc.logs.base import Rows
+from budgetalloc.logs.chunk import Rows
 from budgetalloc.logs.steps import ascending, whole_steps
 
 

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import budgetalloc as ba
-from budgetalloc.logs.base import LARGEST
+from budgetalloc.logs.chunk import LARGEST
 from budgetalloc.logs.tail import Tail
-from budgetalloc.report.live import Live
+from budgetalloc.report.live_run import Live
 
 
 def written(path):

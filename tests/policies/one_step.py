@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from budgetalloc.beliefs.expected import Sums
+from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.ids import factorize
 from budgetalloc.beliefs.posterior import Beta
 from budgetalloc.beliefs.rewards import to_unit

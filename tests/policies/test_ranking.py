@@ -6,7 +6,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from budgetalloc import Budget, BudgetError
-from budgetalloc.policies.compose import spend
+from budgetalloc.policies.composition import spend
 from budgetalloc.policies.gates import gate
 from budgetalloc.policies.published.which_prompts.depo import depo
 from budgetalloc.policies.published.which_prompts.greso import greso

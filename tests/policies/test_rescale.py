@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import budgetalloc as ba
-from budgetalloc.beliefs.expected import Sums
+from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.policies.methods import METHODS
 
 REMEMBERING = {method.name: method.build for method in METHODS if method.build(seed=0).memory is not None}

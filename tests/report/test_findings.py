@@ -14,7 +14,7 @@ from budgetalloc.report.findings import (
     tokens_sentence,
     worst,
 )
-from budgetalloc.report.one_pass import measure
+from budgetalloc.report.log_scan import measure
 
 
 def waste(groups, lengths=False):

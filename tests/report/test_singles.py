@@ -9,7 +9,7 @@ import budgetalloc as ba
 from budgetalloc import Ledger
 from budgetalloc.report import as_html, as_json, as_text, report
 from budgetalloc.report.findings import headline, singles_sentence
-from budgetalloc.report.one_pass import measure
+from budgetalloc.report.log_scan import measure
 
 NAN = float("nan")
 

@@ -7,8 +7,8 @@ import pytest
 
 from budgetalloc import InputError, Ledger
 from budgetalloc.report import as_json, as_text, report
-from budgetalloc.report.one_pass import measure
-from budgetalloc.report.rivals import joined
+from budgetalloc.report.log_scan import measure
+from budgetalloc.report.policy_replays import joined
 
 
 def log_of(rewards, success=None, ids=None, **columns):

@@ -8,7 +8,7 @@ import pytest
 
 from budgetalloc import InputError, Ledger, LedgerWriter
 from budgetalloc.beliefs.ids import text_id
-from budgetalloc.logs.base import Notes
+from budgetalloc.logs.chunk import Notes
 from budgetalloc.report import as_html, as_json, as_text, report
 from budgetalloc.report.text import sparkline
 

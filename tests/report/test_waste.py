@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from budgetalloc import BetaEstimator, InputError, Ledger
 from budgetalloc.beliefs.group_kinds import KINDS
-from budgetalloc.report.one_pass import measure
+from budgetalloc.report.log_scan import measure
 
 NAN = float("nan")
 DATA = Path(os.environ.get("BUDGETALLOC_DATA", Path(__file__).parents[3] / "shared" / "data"))

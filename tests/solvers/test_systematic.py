@@ -6,7 +6,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from budgetalloc import Budget, BudgetError, InputError, UnsupportedError
-from budgetalloc.solvers.systematic import some_in_groups, systematic
+from budgetalloc.solvers.systematic import systematic, systematic_in_groups
 
 weights = st.lists(st.sampled_from([0.0, 1e-9, 0.1, 0.5, 1.0, 7.0]), min_size=1, max_size=12)
 
@@ -151,7 +151,7 @@ def test_groups_are_whole_and_the_budget_is_exact(prompts, rollouts, group, shap
     except BudgetError:
         return
     weights_P, grouped_P = np.array([w for w, _ in prompts]) + 1e-9, np.array([ok for _, ok in prompts])
-    counts_P = some_in_groups(weights_P, np.where(grouped_P, group, 1), budget, np.random.default_rng(seed))
+    counts_P = systematic_in_groups(weights_P, np.where(grouped_P, group, 1), budget, np.random.default_rng(seed))
     assert counts_P.sum() == rollouts
     assert set(counts_P.tolist()) <= set(budget.grid().tolist())
     least = -(-max(group, budget.smallest_group) // quantum) * quantum
@@ -172,7 +172,7 @@ def after_a_number(seed):
 def test_the_part_of_the_grouped_prompts_has_the_expectation_of_their_weights():
     weights_P, grouped_P = np.array([1.0] * 30 + [3.0] * 10), np.array([True] * 30 + [False] * 10)
     rng, budget = np.random.default_rng(0), Budget(22, floor=0, min_group=1)
-    parts = [some_in_groups(weights_P, np.where(grouped_P, 4, 1), budget, rng)[:30] for _ in range(4000)]
+    parts = [systematic_in_groups(weights_P, np.where(grouped_P, 4, 1), budget, rng)[:30] for _ in range(4000)]
     assert np.mean(parts, axis=0).sum() == pytest.approx(11, abs=0.1)  # 8 or 12
     assert {int(part.sum()) for part in parts} == {8, 12}
     assert np.mean(parts, axis=0) == pytest.approx(np.full(30, 11 / 30), abs=0.1)
@@ -194,7 +194,7 @@ def test_the_part_of_the_grouped_prompts_has_the_expectation_of_their_weights():
 )
 def test_how_many_groups_the_grouped_prompts_get(weights, grouped, budget, start, counts):
     least_P = np.where(np.arange(len(weights)) < grouped, 4, 1)
-    assert some_in_groups(np.array(weights, dtype=float), least_P, budget, Start(start)).tolist() == counts
+    assert systematic_in_groups(np.array(weights, dtype=float), least_P, budget, Start(start)).tolist() == counts
 
 
 @given(
@@ -208,7 +208,7 @@ def test_groups_of_several_sizes(prompts, rollouts, cap, seed):
     budget = Budget(rollouts, floor=0, min_group=1, cap=cap)
     if len(prompts) * cap < rollouts:
         return
-    counts_P = some_in_groups(weights_P, least_P, budget, np.random.default_rng(seed))
+    counts_P = systematic_in_groups(weights_P, least_P, budget, np.random.default_rng(seed))
     assert counts_P.sum() == rollouts
     assert counts_P.max() <= cap
     singles_P = least_P == 1
@@ -219,7 +219,7 @@ def test_groups_of_several_sizes(prompts, rollouts, cap, seed):
 def test_prompts_with_groups_of_every_size_have_the_expectation_of_their_weights():
     weights_P, least_P = np.array([1.0, 2.0, 3.0, 2.0] * 10), np.array([1, 2, 4, 8] * 10)
     rng, budget = np.random.default_rng(0), Budget(40, floor=0, min_group=1)
-    mean_P = np.mean([some_in_groups(weights_P, least_P, budget, rng) for _ in range(4000)], axis=0)
+    mean_P = np.mean([systematic_in_groups(weights_P, least_P, budget, rng) for _ in range(4000)], axis=0)
     assert mean_P.reshape(10, 4).sum(axis=0) == pytest.approx([5, 10, 15, 10], abs=0.3)
     assert mean_P == pytest.approx(weights_P / 2, rel=0.25)
 
@@ -266,4 +266,4 @@ def test_quotas_are_refused():
 def test_groups_need_a_budget_of_rollouts():
     budget = Budget(None, tokens=100.0, floor=0, cap=8, min_group=1)
     with pytest.raises(UnsupportedError, match="shares out rollouts only"):
-        some_in_groups(np.ones(3), np.array([4, 4, 1]), budget, np.random.default_rng(0))
+        systematic_in_groups(np.ones(3), np.array([4, 4, 1]), budget, np.random.default_rng(0))

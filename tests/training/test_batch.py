@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import budgetalloc as ba
-from budgetalloc.beliefs.expected import Sums
+from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.training.batch import Batch, Round
+from budgetalloc.training.log_writer import append
 from budgetalloc.training.scoring import Measure
 from budgetalloc.training.success import Rule
-from budgetalloc.training.written import append
 
 rollouts = st.tuples(st.sampled_from(["a", "b", 7]), st.sampled_from([0.0, 1.0, 0.25, np.nan]), st.integers(1, 9))
 

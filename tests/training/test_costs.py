@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import budgetalloc as ba
-from budgetalloc.beliefs.expected import Sums
+from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.policies.costs.prices import Seconds
 from budgetalloc.training.batch import Batch, Round
 from budgetalloc.training.costs import Clock, Costs

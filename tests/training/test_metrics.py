@@ -10,19 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import budgetalloc as ba
-from budgetalloc.beliefs.expected import Sums
+from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.group_kinds import KINDS
 from budgetalloc.logs.progress import Progress
 from budgetalloc.logs.tail import Tail
-from budgetalloc.report import compared, report
-from budgetalloc.report.live import Live
-from budgetalloc.report.machine import as_json
-from budgetalloc.report.sides import Side
+from budgetalloc.report import comparison_report, report
+from budgetalloc.report.json_report import as_json
+from budgetalloc.report.live_run import Live
+from budgetalloc.report.run_comparison import Side
 from budgetalloc.training.batch import Batch, Round
+from budgetalloc.training.log_writer import append
 from budgetalloc.training.metrics import describe, share_without_spread
 from budgetalloc.training.scoring import Measure
 from budgetalloc.training.success import Rule
-from budgetalloc.training.written import append
 from budgetalloc.values import mixed_group
 
 rollouts = st.tuples(st.sampled_from(["a", "b", 7]), st.sampled_from([0.0, 1.0, np.nan]))
@@ -99,7 +99,7 @@ def test_metrics_ledger_watch_and_both_reports_tell_one_story(rows):
         for news in Tail(path).news():
             live.add(news)
     flat, seen = json.loads(as_json(run)), live.steps[0].figures()
-    side = compared.compared(Side(run, Progress()), Side(run, Progress()))["runs"][0]
+    side = comparison_report.comparison_of(Side(run, Progress()), Side(run, Progress()))["runs"][0]
     for kind in KINDS:
         shares = metrics[f"frac_{kind}"], flat[f"share_{kind}"], seen[kind], side[kind]
         assert shares == pytest.approx([shares[0]] * 4), kind

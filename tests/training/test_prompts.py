@@ -116,7 +116,7 @@ def test_the_prompt_may_lie_in_another_column():
     assert prompts.first_rows_P.tolist() == [0, 2, 4]
     assert prompts.texts([prompt_hash("1")]) == {prompt_hash("1"): "1"}
     assert prompts.places_in_turn([(prompt_hash("1"), turn) for turn in range(3)]) == [2, 3, 2]
-    assert "'question'" in prompts.said_once()
+    assert "'question'" in prompts.shared_ids_warning()
     with pytest.raises(ba.UnsupportedError, match="neither 'prompt_id' nor 'prompt'"):
         Prompts(Dataset.from_list(rows))
     rows[5]["question"] = "other"

@@ -7,7 +7,7 @@ import pytest
 from one_step import rollouts_of
 
 import budgetalloc as ba
-from budgetalloc.beliefs.expected import Sums
+from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.training.rails import _FALLEN, _HEALED, _WARNED, REASONS, Rails
 from budgetalloc.training.scoring import Scoring
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import budgetalloc as ba
-from budgetalloc.beliefs.expected import Sums
+from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.training.scoring import Scoring
-from budgetalloc.training.success import Rule, asked_for
+from budgetalloc.training.success import Rule, rule_of_argument
 
 NAMES = ["format", "accuracy", "length"]
 
@@ -35,7 +35,7 @@ def learn(scoring, scores_RF, policy=None):
     [("accuracy", Rule((1,))), (1, Rule((1,))), (np.int64(2), Rule((2,))), (1.5, Rule(threshold=1.5)), (None, None)],
 )
 def test_what_may_be_asked_for(success, rule):
-    assert asked_for(success, NAMES) == rule
+    assert rule_of_argument(success, NAMES) == rule
 
 
 @pytest.mark.parametrize(
@@ -51,14 +51,14 @@ def test_what_may_be_asked_for(success, rule):
 )
 def test_what_may_not(success, message):
     with pytest.raises(ba.InputError, match=message):
-        asked_for(success, NAMES)
+        rule_of_argument(success, NAMES)
 
 
 def test_a_name_that_two_functions_share():
     with pytest.raises(ba.InputError, match=r"more than one.*its place in the list"):
-        asked_for("f", ["f", "f"])
+        rule_of_argument("f", ["f", "f"])
     with pytest.raises(ba.InputError, match="has a name twice"):
-        asked_for(lambda rewards: rewards["f"], ["f", "f"])
+        rule_of_argument(lambda rewards: rewards["f"], ["f", "f"])
 
 
 def test_one_function_is_success_itself():

@@ -9,7 +9,7 @@ import pytest
 
 import budgetalloc as ba
 from budgetalloc import InputError, StateError, UnsupportedError, policies
-from budgetalloc.logs.texts import read_texts
+from budgetalloc.logs.prompt_texts import read_texts
 from budgetalloc.training.session import Session
 
 NAMES = [f"q{k}" for k in range(12)]

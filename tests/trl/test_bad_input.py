@@ -11,7 +11,7 @@ from datasets import Dataset
 import budgetalloc as ba
 from budgetalloc import policies
 from budgetalloc.trl import AdaptiveGRPOCallback
-from budgetalloc.trl.support import SEAM
+from budgetalloc.trl.checks import SEAM
 
 
 @pytest.mark.parametrize("trainer", [None, "GRPOTrainer", object()])

@@ -9,7 +9,7 @@ from conftest import rows
 from datasets import Dataset
 
 import budgetalloc as ba
-from budgetalloc.training.saved import STATE_FILE
+from budgetalloc.training.belief_checkpoint import STATE_FILE
 from budgetalloc.trl import AdaptiveGRPOCallback
 
 

@@ -11,7 +11,7 @@ from packaging.version import Version
 
 import budgetalloc as ba
 from budgetalloc.beliefs.ids import text_id
-from budgetalloc.logs.open import open_log, read_all
+from budgetalloc.logs.reader import open_log, read_all
 from budgetalloc.training.prompts import prompt_hash
 from budgetalloc.trl import AdaptiveGRPOCallback
 

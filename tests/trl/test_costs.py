@@ -9,8 +9,8 @@ import budgetalloc as ba
 from budgetalloc import InputError, UnsupportedError
 from budgetalloc.beliefs.state import load_state
 from budgetalloc.policies.costs.prices import Seconds
+from budgetalloc.training.belief_checkpoint import STATE_FILE
 from budgetalloc.training.costs import Clock
-from budgetalloc.training.saved import STATE_FILE
 from budgetalloc.trl import AdaptiveGRPOCallback
 
 pytestmark = pytest.mark.slow

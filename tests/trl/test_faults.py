@@ -16,10 +16,10 @@ from trl import GRPOTrainer
 
 import budgetalloc as ba
 from budgetalloc import policies
-from budgetalloc.training.saved import STATE_FILE
+from budgetalloc.training.belief_checkpoint import STATE_FILE
 from budgetalloc.trl import AdaptiveGRPOCallback
 from budgetalloc.trl.checkpoints import last_checkpoint
-from budgetalloc.trl.support import HELD
+from budgetalloc.trl.checks import HELD
 
 
 def attach(trainer, *args, **options):

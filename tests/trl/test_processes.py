@@ -17,8 +17,8 @@ import torch
 from processes import BATCH, FAILURES, LED, NAMES, PROCESSES, PROMPTS, RUNS
 
 import budgetalloc as ba
-from budgetalloc.trl.merging import part, take
-from budgetalloc.trl.processes import my_share
+from budgetalloc.trl.batch_merge import process_share, select_rows
+from budgetalloc.trl.processes import rows_of_process
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the processes are forked after the imports")
 # Not in the environment itself: accelerate and transformers act otherwise wherever they find it.
@@ -189,7 +189,7 @@ def test_process_0_decides_and_the_other_is_never_asked(seen, name):
 @pytest.mark.parametrize("world", [1, 2, 3, 4])
 @pytest.mark.parametrize("rows", [1, 2, 5, 12])
 def test_shares_are_even_and_hold_every_row_in_order(world, rows):
-    shares = [my_share(list(range(rows)), rank, world) for rank in range(world)]
+    shares = [rows_of_process(list(range(rows)), rank, world) for rank in range(world)]
     assert len({len(share) for share in shares}) == 1
     joined = [row for share in shares for row in share]
     assert joined[:rows] == list(range(rows))
@@ -199,15 +199,15 @@ def test_shares_are_even_and_hold_every_row_in_order(world, rows):
 
 def test_rows_that_cannot_be_shared_evenly_are_refused():
     output = {"advantages": torch.arange(6.0), "num_items_in_batch": torch.tensor(9)}
-    second = part(output, 1, 2)
+    second = process_share(output, 1, 2)
     assert second["advantages"].tolist() == [3, 4, 5]
     assert second["num_items_in_batch"] == 9
     with pytest.raises(ba.UnsupportedError, match="trains on 6 rollouts, which 4 processes cannot share evenly"):
-        part(output, 1, 4)
+        process_share(output, 1, 4)
 
 
 def test_rows_with_images_are_not_chosen_from():
     """A row of pixel values is a patch of an image, not a rollout."""
     output = {"completion_mask": torch.ones(2, 2), "pixel_values": torch.ones(8, 3)}
     with pytest.raises(ba.UnsupportedError, match="cannot merge 'pixel_values'"):
-        take(output, np.array([0]))
+        select_rows(output, np.array([0]))

@@ -6,7 +6,7 @@ from datasets import Dataset
 
 import budgetalloc as ba
 from budgetalloc import BudgetError, InputError, UnsupportedError
-from budgetalloc.policies.paced import Paced
+from budgetalloc.policies.pacing_policy import Paced
 from budgetalloc.trl import AdaptiveGRPOCallback
 
 pytestmark = pytest.mark.slow

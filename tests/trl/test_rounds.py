@@ -11,7 +11,7 @@ from conftest import AroundSteps
 import budgetalloc as ba
 from budgetalloc import policies
 from budgetalloc.trl import AdaptiveGRPOCallback
-from budgetalloc.trl.merging import merge, take
+from budgetalloc.trl.batch_merge import merge_rounds, select_rows
 
 STAGED = {
     "ar3po": lambda: policies.ar3po(group=4, seed=1),
@@ -162,8 +162,8 @@ def test_a_policy_that_generates_less_than_a_batch_is_named(build):
 def test_a_step_in_rounds_refuses_what_it_cannot_merge():
     outputs = [{"completion_mask": torch.ones(1, 2), "pixel_values": torch.ones(1, 3)}] * 2
     with pytest.raises(ba.UnsupportedError, match="cannot merge 'pixel_values'"):
-        merge(outputs, 0)
-    assert merge(outputs[:1], 0) is outputs[0]
+        merge_rounds(outputs, 0)
+    assert merge_rounds(outputs[:1], 0) is outputs[0]
 
 
 def test_merge_pads_and_take_counts_again():
@@ -178,13 +178,13 @@ def test_merge_pads_and_take_counts_again():
             "num_items_in_batch": torch.tensor(rows * completion),
         }
 
-    merged = merge([output(2, 3, 1, 5), output(1, 1, 4, 8)], pad_token_id=11)
+    merged = merge_rounds([output(2, 3, 1, 5), output(1, 1, 4, 8)], pad_token_id=11)
     assert merged["prompt_ids"].tolist() == [[5, 5, 5], [5, 5, 5], [11, 11, 8]]
     assert merged["prompt_mask"].tolist() == [[1, 1, 1], [1, 1, 1], [0, 0, 1]]
     assert merged["completion_ids"].tolist() == [[5, 11, 11, 11], [5, 11, 11, 11], [8, 8, 8, 8]]
     assert merged["completion_mask"].tolist() == [[1, 0, 0, 0], [1, 0, 0, 0], [1, 1, 1, 1]]
     assert merged["advantages"].tolist() == [5, 6, 8]
     assert merged["num_items_in_batch"] == 6
-    kept = take(merged, np.array([0, 2]))
+    kept = select_rows(merged, np.array([0, 2]))
     assert kept["advantages"].tolist() == [5, 8]
     assert kept["num_items_in_batch"] == 5

@@ -8,9 +8,9 @@ import trl
 from trl import GRPOTrainer
 
 import budgetalloc as ba
-from budgetalloc.training.saved import STATE_FILE
+from budgetalloc.training.belief_checkpoint import STATE_FILE
 from budgetalloc.trl import AdaptiveGRPOCallback
-from budgetalloc.trl.support import SEAM
+from budgetalloc.trl.checks import SEAM
 
 # What the callback passes by position or by name.
 PARAMETERS = {

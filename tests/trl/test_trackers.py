@@ -18,10 +18,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from transformers.integrations import TensorBoardCallback, WandbCallback
 
 import budgetalloc as ba
-from budgetalloc.logs.open import open_log
+from budgetalloc.logs.reader import open_log
 from budgetalloc.trl import AdaptiveGRPOCallback
-from budgetalloc.trl.spending import Spending, histogram_of_counts, histogram_of_rates
-from budgetalloc.trl.trackers import COLUMNS, SPENDING_FILE, as_markdown
+from budgetalloc.trl.prompt_costs import PromptCosts, histogram_of_counts, histogram_of_rates
+from budgetalloc.trl.trackers import COLUMNS, PROMPT_COSTS_FILE, as_markdown
 
 EXPECTED = [
     *("success", "brier", "brier_pool_mean", "prompts", "pool_met", "rewards_clipped", "all_equal", "seconds"),
@@ -166,7 +166,7 @@ def test_trackio(tmp_path):
     code = f"""
 from conftest import *
 import budgetalloc as ba
-from budgetalloc.logs.open import open_log
+from budgetalloc.logs.reader import open_log
 from budgetalloc.trl import AdaptiveGRPOCallback
 args = GRPOConfig({str(tmp_path / "run")!r}, per_device_train_batch_size=16, num_generations=4, use_cpu=True,
     bf16=False, max_completion_length=4, max_steps=3, logging_steps=1, save_strategy="no", report_to=["trackio"])
@@ -221,7 +221,7 @@ def test_a_resumed_run_goes_on_with_its_table(build, tmp_path):
     config = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2}
     whole, _ = train(build, "tensorboard", output_dir=str(tmp_path / "whole"), **config)
     checkpoint = tmp_path / "whole" / "checkpoint-2"
-    assert (checkpoint / SPENDING_FILE).exists()
+    assert (checkpoint / PROMPT_COSTS_FILE).exists()
     resumed, _ = train(build, "tensorboard", str(checkpoint), output_dir=str(tmp_path / "resumed"), **config)
     tables = [texts(events(each, tmp_path / name)) for each, name in ((whole, "whole"), (resumed, "resumed"))]
     assert sum(row[1] for row in tables[1][3]) > 16  # not only the rollouts of step 3
@@ -258,7 +258,7 @@ def test_rates_at_both_ends_are_counted():
 
 
 def test_a_prompt_without_any_reward_has_no_success_and_a_state_brings_all_back():
-    spending, again = Spending(), Spending()
+    spending, again = PromptCosts(), PromptCosts()
     spending.add(["a", 1, "a"], np.array([np.nan, 0.5, np.nan]), np.array([3, 4, 3]))
     again.load_state_dict(spending.state_dict())
     for each in (spending, again):

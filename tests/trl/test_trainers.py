@@ -16,7 +16,7 @@ from trl.experimental.sdpo import SDPOTrainer
 
 import budgetalloc as ba
 from budgetalloc.trl import AdaptiveGRPOCallback
-from budgetalloc.trl.support import SEAM
+from budgetalloc.trl.checks import SEAM
 
 
 def test_gmpo_is_served(build, losses):

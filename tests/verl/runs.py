@@ -205,8 +205,8 @@ def recipe():
     from omegaconf import OmegaConf
     from verl.trainer.ppo.utils import need_critic
 
+    from budgetalloc.verl.compatibility import check_config
     from budgetalloc.verl.settings import Settings
-    from budgetalloc.verl.support import check_config
 
     with initialize_config_dir(str(HERE.parents[1] / "integrations" / "verl"), version_base=None):
         config = compose("gsm8k")

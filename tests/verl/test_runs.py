@@ -17,7 +17,7 @@ import pytest
 from filelock import FileLock
 
 import budgetalloc as ba
-from budgetalloc.logs.texts import read_texts
+from budgetalloc.logs.prompt_texts import read_texts
 
 ROOT, HERE = Path(__file__).parents[2], Path(__file__).parent
 PYTHON = Path(os.environ.get("BUDGETALLOC_VERL_PYTHON", ROOT / ".venv-verl/bin/python"))

@@ -4,7 +4,7 @@ import argparse
 import json
 
 from budgetalloc.cli.config import Config
-from budgetalloc.cli.config.yamlfile import written
+from budgetalloc.cli.config.yaml_file import written
 
 
 def run(args: argparse.Namespace) -> None:

@@ -8,12 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from budgetalloc.cli.config import Config
-from budgetalloc.cli.config.yamlfile import read_text
-from budgetalloc.cli.doctor.examine import examine
+from budgetalloc.cli.config.yaml_file import read_text
+from budgetalloc.cli.doctor.checks import examine
 from budgetalloc.cli.doctor.script import read_script
 from budgetalloc.cli.doctor.settings import of_config
 from budgetalloc.cli.doctor.setup import Diagnosis, shortened
-from budgetalloc.cli.doctor.verl import SECTIONS, examine_verl, node, overrides
+from budgetalloc.cli.doctor.verl_config import SECTIONS, examine_verl, node, overrides
 from budgetalloc.errors import BudgetallocError, InputError
 
 _LONGEST = 200_000  # characters of a script or a file of settings
@@ -22,11 +22,11 @@ _LONGEST = 200_000  # characters of a script or a file of settings
 def run(args: argparse.Namespace) -> int:
     """Prints what was found; the exit status is 1 if something is refused, 2 if nothing could be checked."""
     try:
-        said = diagnosed(args.source, args.processes)
+        diagnosis = diagnosed(args.source, args.processes)
     except BudgetallocError as error:
         raise type(error)(shortened(str(error))) from error
-    print(json.dumps(asdict(said.shortened()), indent=1) if args.json else as_text(said))
-    return 1 if said.refused else 2 if said.blind else 0
+    print(json.dumps(asdict(diagnosis.shortened()), indent=1) if args.json else as_text(diagnosis))
+    return 1 if diagnosis.refused else 2 if diagnosis.blind else 0
 
 
 def diagnosed(words: list[str], processes: int) -> Diagnosis:
@@ -57,28 +57,28 @@ def _text(path: Path) -> str:
     return text
 
 
-def as_text(said: Diagnosis, width: int = 110) -> str:
+def as_text(diagnosis: Diagnosis, width: int = 110) -> str:
     """One screen: the run, what is refused, warnings, which policy fits, and what could not be read."""
-    verdict, said = _verdict(said), said.shortened()
-    lines = [f"{said.file}, read and not run", ""]
-    for name, text in said.facts:
+    verdict, diagnosis = _verdict(diagnosis), diagnosis.shortened()
+    lines = [f"{diagnosis.file}, read and not run", ""]
+    for name, text in diagnosis.facts:
         lines += textwrap.wrap(f"{name:<9} {text}", width, subsequent_indent=" " * 10)
-    parts = [(verdict, said.refused), ("WARNINGS", said.warned), ("WHICH POLICY FITS", said.advice)]
-    parts.append(("NOT KNOWN BEFORE THE RUN", said.unread))
+    parts = [(verdict, diagnosis.refused), ("WARNINGS", diagnosis.warned), ("WHICH POLICY FITS", diagnosis.advice)]
+    parts.append(("NOT KNOWN BEFORE THE RUN", diagnosis.unread))
     for title, texts in parts:
-        if texts or texts is said.refused:
+        if texts or texts is diagnosis.refused:
             lines += ["", title]
         for text in texts:
             lines += textwrap.wrap(text, width, initial_indent="  - ", subsequent_indent="    ")
     return "\n".join(lines)
 
 
-def _verdict(said: Diagnosis) -> str:
+def _verdict(diagnosis: Diagnosis) -> str:
     """What is refused and what was not checked, in a line."""
-    if said.refused:
-        return f"REFUSED: {len(said.refused)} {'reason' if len(said.refused) == 1 else 'reasons'}"
-    if said.blind:
+    if diagnosis.refused:
+        return f"REFUSED: {len(diagnosis.refused)} {'reason' if len(diagnosis.refused) == 1 else 'reasons'}"
+    if diagnosis.blind:
         return "NOTHING WAS CHECKED: neither the step nor the dataset nor the rewards could be read"
-    if said.unchecked:
-        return f"REFUSED: nothing of what could be read. NOT CHECKED: {', '.join(said.unchecked)}"
+    if diagnosis.unchecked:
+        return f"REFUSED: nothing of what could be read. NOT CHECKED: {', '.join(diagnosis.unchecked)}"
     return "REFUSED: nothing"

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.cli.config import Config
-from budgetalloc.cli.logs import bar, opened, watched
+from budgetalloc.cli.log_options import bar, opened, watched
 from budgetalloc.errors import InputError, UnsupportedError
 from budgetalloc.logs.ledger import Ledger
-from budgetalloc.logs.reading import Reading
-from budgetalloc.offline.compare import comparisons, summarise
+from budgetalloc.logs.log_stream import LogStream
+from budgetalloc.offline.comparison import comparisons, summarise
 from budgetalloc.offline.parallel import check_workers
 from budgetalloc.offline.replay import Replay
-from budgetalloc.report.rivals import LIMITS, POLICIES, joined
+from budgetalloc.report.policy_replays import LIMITS, POLICIES, joined
 
 SHARES = {"rollouts in them": "mixed_rollouts", "at least": "at_least", "at most": "at_most"}
 SHARES |= {"modelled": "modelled", "signal": "signal"}
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> None:
                 seeds=range(args.seeds),
                 prompts=prompts,
                 workers=args.workers,
-                progress=partial(_told, move, at * args.seeds),
+                progress=partial(_advance, move, at * args.seeds),
             )
         )
     answer = {
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> None:
     print(json.dumps(answer, indent=1, allow_nan=False) if args.json else as_text(answer))
 
 
-def _told(move: Callable[[int], None], before: int, ended: int, _: int) -> None:
+def _advance(move: Callable[[int], None], before: int, ended: int, _: int) -> None:
     move(before + ended)
 
 
@@ -102,7 +102,7 @@ def chosen(names: Sequence[str] | None, config: Config | None) -> dict[str, Conf
     return configs
 
 
-def read(reading: Reading) -> Ledger:
+def read(reading: LogStream) -> Ledger:
     """The whole log, with success in [0, 1] as its rewards; adds a note if rewards had to be mapped."""
     parts = list(watched(reading)(reading))
     if not parts:

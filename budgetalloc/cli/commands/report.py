@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 
 from budgetalloc.cli.config import Config
-from budgetalloc.cli.logs import bar, opened, watched
+from budgetalloc.cli.log_options import bar, opened, watched
 from budgetalloc.errors import InputError
 from budgetalloc.logs.progress import Progress, read_progress
-from budgetalloc.report import as_json, as_text, compared, report
-from budgetalloc.report.rivals import POLICIES
-from budgetalloc.report.sides import Side
+from budgetalloc.report import as_json, as_text, comparison_report, report
+from budgetalloc.report.policy_replays import POLICIES
+from budgetalloc.report.run_comparison import Side
 
 
 def run(args: argparse.Namespace) -> None:
@@ -52,10 +52,10 @@ def compare(args: argparse.Namespace) -> None:
         summary = report(reading, policies=(), reward_range=with_range, watch=watched(reading))
         path = reading.path if reading.kind == "ledger" else None
         sides.append(Side(summary, Progress() if path is None else read_progress(path)))
-    said = compared.compared(*sides)
+    comparison = comparison_report.comparison_of(*sides)
     if args.html is not None:
-        _write(args.html, compared.as_html(said))
-    print(compared.as_json(said) if args.json else compared.as_text(said, _width()))
+        _write(args.html, comparison_report.as_html(comparison))
+    print(comparison_report.as_json(comparison) if args.json else comparison_report.as_text(comparison, _width()))
 
 
 def _write(path: Path, page: str) -> None:

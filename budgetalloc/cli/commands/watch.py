@@ -13,7 +13,7 @@ from budgetalloc.logs.kinds import ledger
 from budgetalloc.logs.progress import Progress, read_progress
 from budgetalloc.logs.tail import Tail
 from budgetalloc.report.findings import percent
-from budgetalloc.report.live import Live, LiveStep
+from budgetalloc.report.live_run import Live, LiveStep
 from budgetalloc.report.text import shows_bars, sparkline
 
 _CLEAR = "\x1b[H\x1b[J"  # to the first line, and no text after it
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
                 terminal.flush()
             time.sleep(args.every)
             path = _ledger(args.log, waits=True)
-        for live, tail, news in looks(path, args.every, args.once):
+        for live, tail, news in follow(path, args.every, args.once):
             if drawn or args.once:
                 if drawn:
                     terminal.write(_CLEAR)
@@ -58,13 +58,13 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def looks(path: Path, every: float, once: bool) -> Iterator[tuple[Live, Tail, list[LiveStep]]]:
+def follow(path: Path, every: float, once: bool) -> Iterator[tuple[Live, Tail, list[LiveStep]]]:
     """The run so far at each look, and the steps that are new or have changed.
 
     A step is new when a later one has begun, or when the file has not grown since the last look: a look may fall in the
     middle of a step that is being written.
     """
-    live, tail, told = Live(), Tail(path), dict[int, LiveStep]()
+    live, tail, shown = Live(), Tail(path), dict[int, LiveStep]()
     grown = True
     while True:
         before = grown
@@ -74,8 +74,8 @@ def looks(path: Path, every: float, once: bool) -> Iterator[tuple[Live, Tail, li
             grown = True
         steps = list(live.steps.values())
         ended = steps if once or not grown else steps[:-1]
-        fresh = [step for step in ended if told.get(step.step) != step]
-        told |= {step.step: step for step in fresh}
+        fresh = [step for step in ended if shown.get(step.step) != step]
+        shown |= {step.step: step for step in fresh}
         if fresh or grown or before:
             yield live, tail, fresh
         if once:
@@ -118,7 +118,7 @@ def screen(path: Path, live: Live, tail: Tail, progress: Progress, width: int) -
     last = steps[-1]
     tokens = sum(step.tokens for step in steps)
     lines = [f"step {last.trainer_step}  {path}", ""]
-    lines.append(f"{live.rollouts:,} rollouts, {len(live.met):,} prompts met, {tokens:,} tokens")
+    lines.append(f"{live.rollouts:,} rollouts, {len(live.seen_ids):,} prompts met, {tokens:,} tokens")
     lines += ["", f"  {'':<17}{'newest':>9}  {'lowest to highest':>19}"]
     room = max(width - 50, 10)
     rows = [step.figures() for step in steps]

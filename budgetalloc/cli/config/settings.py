@@ -10,12 +10,12 @@ from typing import Any
 
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.rewards import check_range, check_success
-from budgetalloc.cli.config.yamlfile import Source
+from budgetalloc.cli.config.yaml_file import Source
 from budgetalloc.errors import check_flag, check_type
 from budgetalloc.policies import Needs, Policy
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.methods import method_of, tuples
-from budgetalloc.policies.paced import PACING, plan_of
+from budgetalloc.policies.pacing_policy import PACING, pacing_plan
 from budgetalloc.policies.quotas import check_domain_and_shares
 from budgetalloc.training.costs import check_cost
 
@@ -60,7 +60,7 @@ def paced(source: Source) -> tuple[dict[str, Any], tuple[int, ...]]:
     if source.values.get("pacing") is None:
         return {}, ()
     with source.named("pacing"):
-        return plan_of(source.section("pacing", PACING))
+        return pacing_plan(source.section("pacing", PACING))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from budgetalloc.policies.adaptive import IDLE, group_without_history
 from budgetalloc.training.options import Options
 from budgetalloc.training.scoring import Scoring
 from budgetalloc.training.success import in_words
-from budgetalloc.trl.served import Facts
+from budgetalloc.trl.compatibility import Facts
 
 _CHARACTERS = 4  # of a token, roughly, in English
 
@@ -26,26 +26,26 @@ def advice(
         scoring: How rewards become success; None if that is not known.
         distinct: Distinct prompts of the dataset; None if they are not known, and then its rows count.
     """
-    said, settings, given = [], setup.settings, setup.given
+    lines, settings, given = [], setup.settings, setup.given
     rollouts, rows = settings.get("generation_batch_size"), setup.data.rows
     pool = distinct or rows
     if facts.indexable is False:
-        said.append("Rows of a stream cannot be chosen: uniform(), or inside the batch policies.hora() or xrpo().")
+        lines.append("Rows of a stream cannot be chosen: uniform(), or inside the batch policies.hora() or xrpo().")
     else:
-        mended = " once what is refused is changed" if setup.said.refused else ""
-        said.append(f"adaptive(), the default, fits{mended}; attach uniform() to a first run as the control.")
+        mended = " once what is refused is changed" if setup.diagnosis.refused else ""
+        lines.append(f"adaptive(), the default, fits{mended}; attach uniform() to a first run as the control.")
         if pool and rows and rollouts:
             group = settings.get("num_generations", rollouts)
-            said.append(_of_the_pool(pool, rollouts, group, generations(settings, rows)))
+            lines.append(_of_the_pool(pool, rollouts, group, generations(settings, rows)))
         else:
-            said.append(
+            lines.append(
                 "Pool against rollouts is not known: in a run of less than an epoch prompts do not return; expect "
                 "little."
             )
     length, longest = setup.data.length(), settings.get("max_completion_length")
     if length is not None and longest:
         tokens = length / _CHARACTERS
-        said.append(
+        lines.append(
             f"Prompts have about {tokens:,.0f} tokens and completions at most {longest:,}: "
             + (
                 "long prompts cost most as single rollouts, so use min_group=4."
@@ -55,7 +55,7 @@ def advice(
         )
     scale = settings.get("scale_rewards", "group")
     if scale != "group" and given["scale"] is None:
-        said.append(
+        lines.append(
             f"scale_rewards={scale!r} is kept; the learning benchmark measured adaptive() with 'group', TRL's default."
         )
     if scoring is not None and len(scoring.names) > 1:
@@ -64,14 +64,14 @@ def advice(
             own = callable(given["success"])
             what = "what your function returns" if own else in_words(list(scoring.names), scoring.rule, None)
             chosen = f"{what}, as success= says."
-        said.append(f"Of {len(scoring.names)} rewards ({', '.join(scoring.names)}) success is {chosen}")
+        lines.append(f"Of {len(scoring.names)} rewards ({', '.join(scoring.names)}) success is {chosen}")
     if setup.tools or setup.environments:
-        said.append("Rollouts of several turns: no policy in rounds, each of which waits for its longest rollout.")
+        lines.append("Rollouts of several turns: no policy in rounds, each of which waits for its longest rollout.")
     if options is not None and options.bounds.candidates == 1 and not options.keep_batch:
-        said.append("candidates=1: nothing is known of a prompt in the first epoch, and little is gained after it.")
+        lines.append("candidates=1: nothing is known of a prompt in the first epoch, and little is gained after it.")
     if setup.processes > 1:
-        said.append(f"{setup.processes} processes: served; process 0 decides, and one process has one ledger.")
-    return said
+        lines.append(f"{setup.processes} processes: served; process 0 decides, and one process has one ledger.")
+    return lines
 
 
 def generations(settings: Mapping[str, Any], rows: int) -> int | None:

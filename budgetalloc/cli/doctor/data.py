@@ -59,7 +59,7 @@ class Data:
 
     Args:
         source: Where it comes from, in words.
-        rows, columns, indexable: As of `budgetalloc.trl.served.Facts`.
+        rows, columns, indexable: As of `budgetalloc.trl.compatibility.Facts`.
         table: All its rows, if they could be read.
     """
 

@@ -4,14 +4,14 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-from budgetalloc.cli.doctor import grpo
+from budgetalloc.cli.doctor import grpo_config
 from budgetalloc.cli.doctor.data import Data, of_expression
 from budgetalloc.cli.doctor.literals import MOST, UNKNOWN, Source
 from budgetalloc.cli.doctor.setup import ARGUMENTS, OTHERS, Diagnosis, Setup, every_mistake
 from budgetalloc.errors import InputError, nearest
 from budgetalloc.policies import Policy, adaptive
 from budgetalloc.policies.methods import METHODS, NAMED, method_of
-from budgetalloc.trl.served import REFUSED
+from budgetalloc.trl.compatibility import REFUSED
 
 _FUNCTIONS = ("success", "hint", "cost", "buffer")  # arguments of the callback that may be objects
 
@@ -33,40 +33,40 @@ def read_script(text: str, file: str, processes: int) -> Setup:
             f"{file}: makes neither a GRPOTrainer nor a GRPOConfig. Give the script that makes the trainer, a file of "
             "settings (.yaml), or verl's configuration or overrides."
         )
-    said = Diagnosis(file)
-    settings = _settings(source, config, processes, said)
+    diagnosis = Diagnosis(file)
+    settings = _settings(source, config, processes, diagnosis)
     nodes = {} if trainer is None else source.nodes(trainer, "model", "reward_funcs", "args", "train_dataset")
-    attached = _callback(source, said)
+    attached = _callback(source, diagnosis)
     rewards = _rewards(source, nodes.get("reward_funcs"))
     if rewards is None:
-        said.unread.append(source.where("reward_funcs", nodes.get("reward_funcs")))
+        diagnosis.unread.append(source.where("reward_funcs", nodes.get("reward_funcs")))
     data = of_expression(source, nodes.get("train_dataset")) if trainer else Data("no trainer is made here")
     if data.columns is None:
-        said.unread.append(source.where("train_dataset", nodes.get("train_dataset")) + ": rows and columns")
+        diagnosis.unread.append(source.where("train_dataset", nodes.get("train_dataset")) + ": rows and columns")
     if source.left < 0:
-        said.unread.append(f"values of more than {MOST:,} entries and characters: those after them were not read")
+        diagnosis.unread.append(f"values of more than {MOST:,} entries and characters: those after them were not read")
     classes = ["GRPOTrainer"] if trainer is None else source.bases(source.called(trainer))
     if any(source.calls("AdaptiveRolloutWorker")):
         classes.append("GRPOTrainer")  # its trainer is served, and is no GRPOTrainer
     tools, environments = (None if None in nodes else name in nodes for name in ("tools", "environment_factory"))
-    return Setup(said, classes, settings, processes, *attached, rewards, data, tools, environments)
+    return Setup(diagnosis, classes, settings, processes, *attached, rewards, data, tools, environments)
 
 
-def _settings(source: Source, config: ast.Call | None, processes: int, said: Diagnosis) -> dict[str, Any]:
+def _settings(source: Source, config: ast.Call | None, processes: int, diagnosis: Diagnosis) -> dict[str, Any]:
     """The arguments of `GRPOConfig` that are known."""
     if config is None:
-        said.unread.append("GRPOConfig: none is made here, or the command line gives its values")
+        diagnosis.unread.append("GRPOConfig: none is made here, or the command line gives its values")
         return {}
     given = source.arguments(config, "output_dir")
     if None in given:
-        said.unread.append(f"line {config.lineno}: more arguments of GRPOConfig; taken to be TRL's defaults")
+        diagnosis.unread.append(f"line {config.lineno}: more arguments of GRPOConfig; taken to be TRL's defaults")
     known = {name: value for name, value in given.items() if name is not None}
     if None in given and "generation_batch_size" not in known:  # the size of a batch is most likely among the hidden
         known.setdefault("per_device_train_batch_size", UNKNOWN)
-    names = [name for name in grpo.DEFAULTS if known.get(name) is UNKNOWN]
-    said.unread += [f"line {config.lineno}: GRPOConfig({', '.join(names)})"] if names else []
-    settings, mistakes = grpo.resolved(known, processes)
-    said.refused += [f"line {config.lineno}: {mistake}" for mistake in mistakes]
+    names = [name for name in grpo_config.DEFAULTS if known.get(name) is UNKNOWN]
+    diagnosis.unread += [f"line {config.lineno}: GRPOConfig({', '.join(names)})"] if names else []
+    settings, mistakes = grpo_config.resolved(known, processes)
+    diagnosis.refused += [f"line {config.lineno}: {mistake}" for mistake in mistakes]
     return settings
 
 
@@ -102,10 +102,10 @@ def _is_function(source: Source, node: ast.expr) -> bool:
     return isinstance(node, ast.Lambda) or (isinstance(node, ast.Name) and node.id in source.functions)
 
 
-def _callback(source: Source, said: Diagnosis) -> tuple[Policy | None, bool, Mapping[str, Any]]:
+def _callback(source: Source, diagnosis: Diagnosis) -> tuple[Policy | None, bool, Mapping[str, Any]]:
     """The policy (None: unknown), whether it is attached, and the arguments of `AdaptiveGRPOCallback`."""
     if any(source.calls("AdaptiveRolloutWorker")):
-        said.unread.append("AdaptiveRolloutWorker: it checks itself when it is attached to its trainer")
+        diagnosis.unread.append("AdaptiveRolloutWorker: it checks itself when it is attached to its trainer")
         return None, True, ARGUMENTS
     call = next(source.calls("AdaptiveGRPOCallback"), None)
     if call is None:
@@ -115,21 +115,21 @@ def _callback(source: Source, said: Diagnosis) -> tuple[Policy | None, bool, Map
     for name, node in nodes.items():
         value = source.value(node)
         if name is None:
-            said.unread.append(f"line {call.lineno}: AdaptiveGRPOCallback(**)")
+            diagnosis.unread.append(f"line {call.lineno}: AdaptiveGRPOCallback(**)")
         elif name in _FUNCTIONS and value is UNKNOWN and (name == "buffer" or _is_function(source, node)):
             given[name] = _never_called
         elif name in given and value is UNKNOWN:
-            said.unread.append(source.where(name, node))
+            diagnosis.unread.append(source.where(name, node))
         elif name in given:
             given[name] = value
         elif name not in OTHERS:
             near = nearest(name, (*ARGUMENTS, *OTHERS))
-            said.refused.append(f"line {call.lineno}: AdaptiveGRPOCallback has no argument {name}{near}")
+            diagnosis.refused.append(f"line {call.lineno}: AdaptiveGRPOCallback has no argument {name}{near}")
     policy: Policy | None = adaptive()
     if "policy" in nodes or None in nodes:
-        policy = _policy(source, nodes.get("policy"), said)
+        policy = _policy(source, nodes.get("policy"), diagnosis)
         if policy is None:
-            said.unread.append(source.where("policy", nodes.get("policy")))
+            diagnosis.unread.append(source.where("policy", nodes.get("policy")))
     return policy, True, given
 
 
@@ -138,7 +138,7 @@ def _never_called(*_: Any) -> Any:
     raise AssertionError("a script is not executed")
 
 
-def _policy(source: Source, node: ast.expr | None, said: Diagnosis) -> Policy | None:
+def _policy(source: Source, node: ast.expr | None, diagnosis: Diagnosis) -> Policy | None:
     """The policy that an expression such as `ba.knapsack(seed=1)` makes; None if only running it can tell."""
     call = source.expression(node)
     if isinstance(call, ast.Constant) and call.value is None:
@@ -154,7 +154,7 @@ def _policy(source: Source, node: ast.expr | None, said: Diagnosis) -> Policy | 
     mistakes = [f"{name}() has no argument {key}{nearest(key, known)}" for key in unknown]
     given = {key: _by_name(source, key, nodes[key]) for key in known if key in nodes}
     policy, wrong = every_mistake(method.named, {key: x for key, x in given.items() if x is not UNKNOWN})
-    said.refused += [f"line {call.lineno}: {mistake}" for mistake in mistakes + wrong]
+    diagnosis.refused += [f"line {call.lineno}: {mistake}" for mistake in mistakes + wrong]
     return None if None in nodes or UNKNOWN in given.values() else policy  # without what is wrong, for the other checks
 
 

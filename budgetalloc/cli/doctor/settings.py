@@ -1,7 +1,7 @@
 """A file of settings of budgetalloc as a `Setup`: the run of integrations/trl/train.py."""
 
 from budgetalloc.cli.config import Config
-from budgetalloc.cli.doctor import grpo
+from budgetalloc.cli.doctor import grpo_config
 from budgetalloc.cli.doctor.data import Data, named
 from budgetalloc.cli.doctor.setup import ARGUMENTS, Diagnosis, Setup
 from budgetalloc.errors import BudgetallocError
@@ -9,17 +9,17 @@ from budgetalloc.errors import BudgetallocError
 
 def of_config(config: Config, processes: int) -> Setup:
     """What a file of settings says about a run with TRL."""
-    said = Diagnosis(config.source.file, unread=["the reward functions: your training script has them"])
+    diagnosis = Diagnosis(config.source.file, unread=["the reward functions: your training script has them"])
     if not config.grpo:
-        said.unread.append("GRPOConfig: the file has no section grpo")
-    settings, mistakes = grpo.resolved(config.grpo, processes) if config.grpo else ({}, [])
-    said.refused += [str(config.source.error(mistake, "grpo")) for mistake in mistakes]
+        diagnosis.unread.append("GRPOConfig: the file has no section grpo")
+    settings, mistakes = grpo_config.resolved(config.grpo, processes) if config.grpo else ({}, [])
+    diagnosis.refused += [str(config.source.error(mistake, "grpo")) for mistake in mistakes]
     arguments = dict(ARGUMENTS)
     try:
         known = config.callback_arguments(settings.get("generation_batch_size"))
         arguments |= {name: value for name, value in known.items() if name in arguments}
     except BudgetallocError as error:
-        said.refused.append(str(error))
+        diagnosis.refused.append(str(error))
     data = Data("the file names none") if config.dataset is None else named(config.dataset)
     policy = config.policy.build()  # without a plan, which is refused above
-    return Setup(said, ["GRPOTrainer"], settings, processes, policy, True, arguments, None, data)
+    return Setup(diagnosis, ["GRPOTrainer"], settings, processes, policy, True, arguments, None, data)

@@ -68,7 +68,7 @@ class Setup:
     """What is known of a run with TRL.
 
     Args:
-        said: What reading the file has already shown.
+        diagnosis: What reading the file has already shown.
         trainer: The trainer's class and the classes that it inherits, by name.
         settings: The arguments of `GRPOConfig` that are known, resolved.
         processes: Processes of the training.
@@ -80,7 +80,7 @@ class Setup:
         tools, environments: Whether the trainer has them; None if that is not known.
     """
 
-    said: Diagnosis
+    diagnosis: Diagnosis
     trainer: Sequence[str]
     settings: Mapping[str, Any]
     processes: int

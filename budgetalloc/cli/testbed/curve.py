@@ -13,7 +13,7 @@ from transformers import TrainerCallback
 from budgetalloc.cli.testbed import skills
 from budgetalloc.cli.testbed.heldout import evaluate, probability
 from budgetalloc.cli.testbed.language import Language
-from budgetalloc.cli.testbed.measures import of_baselines, pass_at
+from budgetalloc.cli.testbed.metrics import of_baselines, pass_at
 from budgetalloc.trl.callback import AdaptiveGRPOCallback
 
 

@@ -125,14 +125,14 @@ def headline(curves: Mapping[str, Sequence[CurvePoint]], singles: bool) -> str:
     if passed is None:
         return f"In this run {name} did not reach uniform's final success of {goal:.3f}."
     share = passed.rollouts / total
-    said = f"{name[0].upper()}{name[1:]}"
+    subject = f"{name[0].upper()}{name[1:]}"
     lines = [
-        f"{said} reached uniform's final success of {goal:.3f} after {passed.rollouts:,} of {total:,} rollouts "
+        f"{subject} reached uniform's final success of {goal:.3f} after {passed.rollouts:,} of {total:,} rollouts "
         f"({share:.0%}). One seed: a demonstration, not a measurement."
     ]
     if singles:
         lines.append(
-            f"{said} draws single rollouts of prompts with history, which have a gradient through the posterior "
+            f"{subject} draws single rollouts of prompts with history, which have a gradient through the posterior "
             "baseline: the share of mixed groups does not describe this policy."
         )
     return "\n".join(lines)

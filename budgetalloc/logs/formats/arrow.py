@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from budgetalloc.errors import InputError, imported, printable
-from budgetalloc.logs.reading import Reading
+from budgetalloc.logs.log_stream import LogStream
 
 BATCH = 65_536  # rows
 _NESTED = 256  # rows at a time where cells are lists, which may be long
@@ -77,14 +77,14 @@ def schema(path: Path) -> tuple[str, ...] | None:
         return None
 
 
-def batches(reading: Reading, path: Path, wanted: Sequence[str]) -> Iterator[Any]:
+def batches(reading: LogStream, path: Path, wanted: Sequence[str]) -> Iterator[Any]:
     """The wanted columns of a file, some thousand rows at a time; moves `reading.done` on.
 
     A truncated file is read as far as possible. Each batch of rows is validated before use, because pyarrow does not
     check the offsets of a damaged batch, which may point anywhere in memory.
     """
     start, size = reading.done, path.stat().st_size
-    every = _parquet(path, wanted, reading.asked.max_line) if path.suffix == ".parquet" else _arrow(path, wanted)
+    every = _parquet(path, wanted, reading.options.max_line) if path.suffix == ".parquet" else _arrow(path, wanted)
     while True:
         try:
             batch, share = next(every)

@@ -8,8 +8,8 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
-from budgetalloc.logs.base import FAULTS, Notes, Rows
-from budgetalloc.logs.reading import Reading
+from budgetalloc.logs.chunk import FAULTS, Notes, Rows
+from budgetalloc.logs.log_stream import LogStream
 
 Record = dict[str, Any]
 T = TypeVar("T")
@@ -79,14 +79,14 @@ def first(path: Path, count: int = 20) -> list[Record]:
     return parsed([line for line in head.split(b"\n")[:count] if line.strip()])[0]
 
 
-def lines(reading: Reading, path: Path, limit: int | None = None) -> Iterator[list[bytes]]:
+def lines(reading: LogStream, path: Path, limit: int | None = None) -> Iterator[list[bytes]]:
     """The lines of a file, or the first `limit` of them, thousands at a time; moves `reading.done` on."""
     start = reading.done
     raw, file = open_bytes(path)
     with raw:
         held: list[bytes] = []
         size = 0
-        for line in islice(single_lines(file, reading.notes, reading.asked.max_line), limit):
+        for line in islice(single_lines(file, reading.notes, reading.options.max_line), limit):
             held.append(line)
             size += len(line)
             if len(held) == BATCH or size > BYTES:
@@ -97,7 +97,7 @@ def lines(reading: Reading, path: Path, limit: int | None = None) -> Iterator[li
         yield held
 
 
-def records(reading: Reading, path: Path, limit: int | None = None) -> Iterator[list[Record]]:
+def records(reading: LogStream, path: Path, limit: int | None = None) -> Iterator[list[Record]]:
     """The records of a file, thousands at a time. A line that holds no record is counted as a broken row."""
     for held in lines(reading, path, limit):
         batch, broken = parsed([line for line in held if not line.isspace()])
@@ -107,7 +107,7 @@ def records(reading: Reading, path: Path, limit: int | None = None) -> Iterator[
 
 
 def parsed_rows(
-    reading: Reading,
+    reading: LogStream,
     path: Path,
     parse: Callable[[Record], T | None],
     rows: Callable[[list[T]], Rows],

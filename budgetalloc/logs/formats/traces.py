@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.beliefs.ids import Id, text_id
-from budgetalloc.logs.base import Reward, Rows, as_id, as_integer
+from budgetalloc.logs.chunk import Reward, Rows, as_id, as_integer
 from budgetalloc.logs.formats.lines import Record
-from budgetalloc.logs.reading import Reading
+from budgetalloc.logs.log_stream import LogStream
 
 # Top-level keys that do not concern rewards; other keys that are not used are counted as unknown.
 _EPISODE = {"id", "env", "task", "group", "run", "ok", "is_timeout", "errors", "traces"}
@@ -49,7 +49,7 @@ def of_training(record: Record) -> bool:
     return _get(record, "run", "type") == "train" or any(kinds) or _get(record, "info", "prime_rl") is not None
 
 
-def parse(record: Record, reading: Reading) -> list[Trace]:
+def parse(record: Record, reading: LogStream) -> list[Trace]:
     """The rollouts of a record; raises `KeyError`, `TypeError` or `ValueError` for a record of another shape."""
     if not is_record(record):
         raise KeyError("no record of a rollout")
@@ -77,7 +77,7 @@ def rows(traces: list[Trace], step: int | None, success: str | None) -> Rows:
     )
 
 
-def _rollout(trace: Record, record: Record, reading: Reading) -> Trace:
+def _rollout(trace: Record, record: Record, reading: LogStream) -> Trace:
     info = trace.get("info") or {}
     info = info if isinstance(info, dict) else {}
     # The step of arrival has priority, because the reward was known then.
@@ -86,9 +86,9 @@ def _rollout(trace: Record, record: Record, reading: Reading) -> Trace:
     kind = info.get("kind") or _get(record, "run", "work", "type") or record.get("kind")
     return Trace(
         None if step is None else as_integer(step),
-        _name(trace, record, reading.asked.prompt_id),
-        _reward(trace, reading.asked.reward),
-        math.nan if reading.asked.success is None else _reward(trace, reading.asked.success),
+        _name(trace, record, reading.options.prompt_id),
+        _reward(trace, reading.options.reward),
+        math.nan if reading.options.success is None else _reward(trace, reading.options.success),
         _length(trace),
         kind == "eval",
     )
@@ -150,6 +150,6 @@ def _get(record: Any, *keys: str) -> Any:
     return record
 
 
-def _unknown(record: Record, known: set[str], reading: Reading) -> None:
+def _unknown(record: Record, known: set[str], reading: LogStream) -> None:
     for key in record.keys() - known:
         reading.notes.unknown(key, 1)

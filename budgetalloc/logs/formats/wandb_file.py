@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from budgetalloc.errors import InputError, imported
-from budgetalloc.logs.base import FAULTS, Notes, as_integer
+from budgetalloc.logs.chunk import FAULTS, Notes, as_integer
 
 _SETTINGS = {"reward_weights", "log_unique_prompts"}
 _MAGIC = b":W&B\xe1\xbe"

@@ -11,13 +11,13 @@ from typing import Any
 
 from budgetalloc.beliefs.ids import Id, text_id
 from budgetalloc.errors import InputError
-from budgetalloc.logs.ambiguous import settle
-from budgetalloc.logs.base import Notes, Rows
+from budgetalloc.logs.ambiguous_columns import resolve_columns
+from budgetalloc.logs.chunk import Notes, Rows
+from budgetalloc.logs.column_names import Columns, identify_columns, listed
 from budgetalloc.logs.columns import rollouts
 from budgetalloc.logs.formats.lines import BYTES, first, open_bytes, records, single_lines
 from budgetalloc.logs.kinds import ledger, prime_rl, verifiers, verl
-from budgetalloc.logs.names import Columns, identify, listed
-from budgetalloc.logs.reading import Reading
+from budgetalloc.logs.log_stream import LogStream
 from budgetalloc.logs.steps import ascending
 
 _SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
@@ -44,12 +44,12 @@ def _fits(path: Path) -> bool:
     try:
         if names := _keys(path):  # JSON lines, unless another kind of log has these keys
             others = (ledger, verl, prime_rl, verifiers)
-            return identify(names) is not None and not any(kind.find(path) for kind in others)
+            return identify_columns(names) is not None and not any(kind.find(path) for kind in others)
         raw, file = open_bytes(path)
         with raw:
             head = file.read(1 << 16)
         names = _header(head.split(b"\n")[0])[0]
-        return b"\0" not in head and len(names) > 1 and identify(names) is not None
+        return b"\0" not in head and len(names) > 1 and identify_columns(names) is not None
     except InputError:
         return True  # a table with a duplicate column raises when it is read
     except (OSError, EOFError, zlib.error, csv.Error):
@@ -68,21 +68,21 @@ def _header(line: bytes) -> tuple[list[str], str]:
     return [name.strip() for name in next(csv.reader([text], delimiter=separator), [])], separator
 
 
-def rows(reading: Reading) -> Iterator[Rows]:
+def rows(reading: LogStream) -> Iterator[Rows]:
     """The rows in ascending steps; a table out of order is sorted on disk."""
     assert reading.path is not None
     path = reading.path
-    return ascending(lambda: _in_order(reading, path), reading.asked.chunk, reading.notes)
+    return ascending(lambda: _in_order(reading, path), reading.options.chunk, reading.notes)
 
 
-def texts(reading: Reading, ids: Iterable[Id]) -> dict[Id, str]:
+def texts(reading: LogStream, ids: Iterable[Id]) -> dict[Id, str]:
     """The text of these prompts where a column of texts names them; the file is read until all are known."""
     assert reading.path is not None
     again = copy(reading)
     again.notes = Notes()  # those of the reading itself stay
     wanted, known = set(ids), dict[Id, str]()
     for names, batch in _batches(again, reading.path):
-        columns = identify(names, reading.asked)
+        columns = identify_columns(names, reading.options)
         if columns is None or not columns.text or wanted <= known.keys():
             break
         at = names.index(columns.ids[0])
@@ -92,14 +92,14 @@ def texts(reading: Reading, ids: Iterable[Id]) -> dict[Id, str]:
     return known
 
 
-def _in_order(reading: Reading, path: Path) -> Iterator[Rows]:
+def _in_order(reading: LogStream, path: Path) -> Iterator[Rows]:
     reading.done = 0
     visits: Counter[Id] = Counter()
     columns: Columns | None = None
     typed = bool(_keys(path))  # JSON tells integers and texts apart
     for names, batch in _batches(reading, path):
         begun = columns is not None
-        columns = columns or identify(names, reading.asked)
+        columns = columns or identify_columns(names, reading.options)
         if columns is None:
             raise InputError(
                 f"source={str(path)!r} has the columns {listed(names)}: one must name prompts, and one must hold "
@@ -110,17 +110,17 @@ def _in_order(reading: Reading, path: Path) -> Iterator[Rows]:
         for name in () if columns.text or typed else columns.ids:
             table[name] = [int(x) if _INTEGER.fullmatch(x) else x for x in table[name]]
         if not begun:
-            columns = settle(table, columns, reading.notes)
-        yield from rollouts(table, columns, visits, reading.notes, reading.asked.max_row)
+            columns = resolve_columns(table, columns, reading.notes)
+        yield from rollouts(table, columns, visits, reading.notes, reading.options.max_row)
 
 
-def _batches(reading: Reading, path: Path) -> Iterator[tuple[list[str], list[list[Any]]]]:
+def _batches(reading: LogStream, path: Path) -> Iterator[tuple[list[str], list[list[Any]]]]:
     """The names of the columns, with rows of as many cells; other rows are counted as broken."""
     if keys := _keys(path):
         for held in records(reading, path):
             yield keys, [[record.get(key) for key in keys] for record in held]
         return
-    limit = reading.asked.max_line
+    limit = reading.options.max_line
     csv.field_size_limit(max(csv.field_size_limit(), limit))  # a cell may be the text of a prompt
     raw, file = open_bytes(path)
     with raw:

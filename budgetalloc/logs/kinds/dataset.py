@@ -9,12 +9,12 @@ import numpy as np
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.errors import InputError
-from budgetalloc.logs.ambiguous import settle
-from budgetalloc.logs.base import LARGEST, Ints, Rows
+from budgetalloc.logs.ambiguous_columns import resolve_columns
+from budgetalloc.logs.chunk import LARGEST, Ints, Rows
+from budgetalloc.logs.column_names import Columns, identify_columns, listed
 from budgetalloc.logs.columns import numeric, rollouts
 from budgetalloc.logs.formats import arrow
-from budgetalloc.logs.names import Columns, identify, listed
-from budgetalloc.logs.reading import Reading
+from budgetalloc.logs.log_stream import LogStream
 from budgetalloc.logs.steps import ascending
 
 _SUFFIXES = (".parquet", ".arrow")
@@ -44,17 +44,17 @@ def files(path: Path) -> list[Path]:
     ]
 
 
-def rows(reading: Reading) -> Iterator[Rows]:
+def rows(reading: LogStream) -> Iterator[Rows]:
     """The rows in ascending steps; a dataset out of order is sorted on disk. Files may differ in their columns."""
     schemas = _schemas(reading)
     columns = {names: _columns(names, path, reading) for path, names in schemas.items() if names is not None}
     if reading.path is not None and not columns:
         raise InputError(f"{reading.path}: none of its files can be read as parquet or Arrow: they are damaged.")
     steps = (lambda: _steps(reading, schemas, columns)) if all(x.step for x in columns.values()) else None
-    yield from ascending(lambda: _in_order(reading, schemas, columns), reading.asked.chunk, reading.notes, steps)
+    yield from ascending(lambda: _in_order(reading, schemas, columns), reading.options.chunk, reading.notes, steps)
 
 
-def _schemas(reading: Reading) -> _Schemas:
+def _schemas(reading: LogStream) -> _Schemas:
     """The columns of each file, None for one that cannot be read; one entry for a dataset in memory."""
     if reading.path is not None:
         return {path: arrow.schema(path) for path in reading.files()}
@@ -66,8 +66,8 @@ def _schemas(reading: Reading) -> _Schemas:
     return {None: tuple(names or next(iter(reading.source), ()))}
 
 
-def _columns(names: _Names, path: Path | None, reading: Reading) -> Columns:
-    columns = identify(names, reading.asked)
+def _columns(names: _Names, path: Path | None, reading: LogStream) -> Columns:
+    columns = identify_columns(names, reading.options)
     if columns is None:
         raise InputError(
             f"source={str(path or type(reading.source).__name__)!r} has the columns {listed(names)}: one must name "
@@ -76,7 +76,7 @@ def _columns(names: _Names, path: Path | None, reading: Reading) -> Columns:
     return columns
 
 
-def _steps(reading: Reading, schemas: _Schemas, columns: dict[_Names, Columns]) -> Iterator[Ints]:
+def _steps(reading: LogStream, schemas: _Schemas, columns: dict[_Names, Columns]) -> Iterator[Ints]:
     """The steps only, without unreadable steps, whose rows are left out."""
     for names, batch in _batches(reading, schemas, {names: [x.step or ""] for names, x in columns.items()}):
         try:
@@ -87,7 +87,7 @@ def _steps(reading: Reading, schemas: _Schemas, columns: dict[_Names, Columns]) 
             yield step_R[(np.abs(step_R) <= LARGEST) & (step_R == np.floor(step_R))].astype(np.int64)
 
 
-def _in_order(reading: Reading, schemas: _Schemas, columns: dict[_Names, Columns]) -> Iterator[Rows]:
+def _in_order(reading: LogStream, schemas: _Schemas, columns: dict[_Names, Columns]) -> Iterator[Rows]:
     visits: Counter[Id] = Counter()
     first = next(iter(columns), ())
     settled: dict[_Names, Columns] = {}
@@ -102,13 +102,13 @@ def _in_order(reading: Reading, schemas: _Schemas, columns: dict[_Names, Columns
             reading.notes["broken row"] += batch.num_rows
             continue
         if names not in settled:
-            settled[names] = settle(table, used, reading.notes)
+            settled[names] = resolve_columns(table, used, reading.notes)
         if names != first:
             reading.notes["row of a file with other columns than the first one"] += batch.num_rows
-        yield from rollouts(table, settled[names], visits, reading.notes, reading.asked.max_row)
+        yield from rollouts(table, settled[names], visits, reading.notes, reading.options.max_row)
 
 
-def _batches(reading: Reading, schemas: _Schemas, wanted: dict[_Names, list[str]]) -> Iterator[tuple[_Names, Any]]:
+def _batches(reading: LogStream, schemas: _Schemas, wanted: dict[_Names, list[str]]) -> Iterator[tuple[_Names, Any]]:
     """Record batches of the wanted columns, each with the names of all columns of its file."""
     reading.done = 0
     for path, names in schemas.items():

@@ -11,11 +11,11 @@ import numpy as np
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.rewards import check_range
 from budgetalloc.errors import InputError
-from budgetalloc.logs.base import FAULTS, LARGEST, Ints, Notes, Range, Rows, as_id, as_integer, as_number, mapped
+from budgetalloc.logs.chunk import FAULTS, LARGEST, Ints, Notes, Range, Rows, as_id, as_integer, as_number, mapped
 from budgetalloc.logs.formats.lines import Record, first, lines, parsed, parsed_rows
-from budgetalloc.logs.reading import Reading
+from budgetalloc.logs.log_stream import LogStream
+from budgetalloc.logs.prompt_texts import read_texts
 from budgetalloc.logs.steps import ascending
-from budgetalloc.logs.texts import read_texts
 
 _COLUMNS = ("step", "id", "reward", "length", "predicted", "count")
 _MARKS = ("resumed", "reward_range")  # a line with one of these keys is not a rollout
@@ -39,7 +39,7 @@ def files(path: Path) -> list[Path]:
     return [path]
 
 
-def texts(reading: Reading, ids: Iterable[Id]) -> dict[Id, str]:
+def texts(reading: LogStream, ids: Iterable[Id]) -> dict[Id, str]:
     """The texts of these prompts, as far as the run knew them."""
     assert reading.path is not None
     return read_texts(reading.path, ids)
@@ -81,11 +81,11 @@ class _Scan:
         return bool((np.diff(policy_R[counts_R]) >= 0).all())
 
 
-def rows(reading: Reading) -> Iterator[Rows]:
+def rows(reading: LogStream) -> Iterator[Rows]:
     """The rollouts, in two passes: later lines of the file say which earlier steps are void."""
     assert reading.path is not None
-    path, asked = reading.path, reading.asked
-    for argument, own in (("reward", asked.reward), ("success", asked.success)):
+    path, options = reading.path, reading.options
+    for argument, own in (("reward", options.reward), ("success", options.success)):
         if own not in (None, argument):
             raise InputError(
                 f"{argument}={own!r}: {path} is a ledger, which has one reward and one success. Leave out {argument}=."
@@ -96,12 +96,12 @@ def rows(reading: Reading) -> Iterator[Rows]:
         reading.notes.clear()
         yield from _rows(reading, path, scan)
     else:
-        yield from ascending(lambda: _rows(reading, path, scan), asked.chunk, reading.notes)
+        yield from ascending(lambda: _rows(reading, path, scan), options.chunk, reading.notes)
     for text, count in seen.items():  # the second pass stops at the last line, before these
         reading.notes[text] = max(count, reading.notes[text])
 
 
-def _scan(reading: Reading, path: Path) -> _Scan:
+def _scan(reading: LogStream, path: Path) -> _Scan:
     """The first pass. Lines that a running process adds after this pass are not read."""
     scan = _Scan()
     for held in lines(reading, path):
@@ -216,7 +216,7 @@ def joined(rollouts: list[_Row], explicit: bool, final: Range) -> Rows:
     )
 
 
-def _rows(reading: Reading, path: Path, scan: _Scan) -> Iterator[Rows]:
+def _rows(reading: LogStream, path: Path, scan: _Scan) -> Iterator[Rows]:
     reading.done = 0
     parse = RowParser(reading.notes, scan.valid_below())
     final = scan.ranges[-1] if scan.ranges else None

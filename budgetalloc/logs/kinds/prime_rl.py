@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from budgetalloc.logs.base import Rows
+from budgetalloc.logs.chunk import Rows
 from budgetalloc.logs.formats import traces
 from budgetalloc.logs.formats.lines import Record, first, parsed_rows
-from budgetalloc.logs.reading import Reading
+from budgetalloc.logs.log_stream import LogStream
 from budgetalloc.logs.steps import ascending, joined
 
 _STEP = re.compile(r"step_(\d{1,15})")
@@ -38,7 +38,7 @@ def _steps(folder: Path) -> list[tuple[int, Path]]:
     return sorted((step, file) for step, x in folders for file in x.glob("train*.jsonl*") if file.is_file())
 
 
-def rows(reading: Reading) -> Iterator[Rows]:
+def rows(reading: LogStream) -> Iterator[Rows]:
     """The rollouts of each step; those of a stream in the order in which they arrived."""
     path = reading.path
     assert path is not None
@@ -48,21 +48,21 @@ def rows(reading: Reading) -> Iterator[Rows]:
     elif match := _STEP.fullmatch(path.parent.name):
         yield from _file(reading, path, int(match[1]))
     else:
-        yield from ascending(lambda: stream(reading, path), reading.asked.chunk, reading.notes)
+        yield from ascending(lambda: stream(reading, path), reading.options.chunk, reading.notes)
 
 
-def stream(reading: Reading, path: Path) -> Iterator[Rows]:
+def stream(reading: LogStream, path: Path) -> Iterator[Rows]:
     """The rollouts of one file from its start, each with the step that its record names, 0 where there is none."""
     reading.done = 0
     yield from _file(reading, path, None)
 
 
-def _file(reading: Reading, path: Path, step: int | None) -> Iterator[Rows]:
+def _file(reading: LogStream, path: Path, step: int | None) -> Iterator[Rows]:
     def parse(record: Record) -> Rows | None:
         every = traces.parse(record, reading)
         training = [x for x in every if not x.evaluation]
         if evaluated := len(every) - len(training):
             reading.notes["row of an evaluation"] += evaluated
-        return traces.rows(training, step, reading.asked.success) if training else None
+        return traces.rows(training, step, reading.options.success) if training else None
 
     yield from parsed_rows(reading, path, parse, joined)

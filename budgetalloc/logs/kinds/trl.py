@@ -23,13 +23,13 @@ import numpy as np
 from budgetalloc.beliefs.ids import Id, factorize, text_id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError, printable
-from budgetalloc.logs.base import FAULTS, Notes, Rows, as_id, as_integer
-from budgetalloc.logs.choice import SuccessChoice
+from budgetalloc.logs.chunk import FAULTS, Notes, Rows, as_id, as_integer
+from budgetalloc.logs.column_names import listed
 from budgetalloc.logs.columns import weighted
 from budgetalloc.logs.formats import arrow
-from budgetalloc.logs.names import listed
-from budgetalloc.logs.reading import Reading
-from budgetalloc.logs.texts import prompt_text
+from budgetalloc.logs.log_stream import LogStream
+from budgetalloc.logs.prompt_texts import prompt_text
+from budgetalloc.logs.success_choice import SuccessChoice
 
 _FILE = re.compile(r"completions_(\d{1,15})\.parquet")
 _STALE = 3600.0  # seconds; files of one run may be copied in any order
@@ -52,13 +52,13 @@ def files(path: Path) -> list[Path]:
     return [x for _, x in sorted(numbered)]
 
 
-def rows(reading: Reading) -> Iterator[Rows]:
+def rows(reading: LogStream) -> Iterator[Rows]:
     """The rollouts of each file in turn; a batch that was logged twice is read once, evaluations are left out."""
     assert reading.path is not None
     notes, before, newest = reading.notes, None, 0.0
     paths = files(reading.path)
     evaluated = _evaluated(reading.path)
-    regular, choice = _Regular(), SuccessChoice(notes, known=isinstance(reading.asked.reward, Mapping))
+    regular, choice = _Regular(), SuccessChoice(notes, known=isinstance(reading.options.reward, Mapping))
     for path in paths:
         stat, step = path.stat(), _step(path)
         if stat.st_mtime < newest - _STALE:
@@ -89,7 +89,7 @@ def rows(reading: Reading) -> Iterator[Rows]:
         notes["step without a file (logging_steps=1 logs every step)"] += missing
 
 
-def texts(reading: Reading, ids: Iterable[Id]) -> dict[Id, str]:
+def texts(reading: LogStream, ids: Iterable[Id]) -> dict[Id, str]:
     """The text of these prompts; files are read until all texts are known, and unreadable files are skipped."""
     assert reading.path is not None
     wanted, known = set(ids), dict[Id, str]()
@@ -98,11 +98,11 @@ def texts(reading: Reading, ids: Iterable[Id]) -> dict[Id, str]:
             break
         with contextlib.suppress(InputError, *arrow.faults()):
             names = arrow.schema(path) or ()
-            columns = [name for name in ("prompt", "prompt_id", reading.asked.prompt_id) if name in names]
-            with arrow.parquet(path, columns, reading.asked.max_line, columns, whole=True) as file:
+            columns = [name for name in ("prompt", "prompt_id", reading.options.prompt_id) if name in names]
+            with arrow.parquet(path, columns, reading.options.max_line, columns, whole=True) as file:
                 table = file.read(columns)
             prompts = arrow.names(table.column("prompt"))
-            for name, prompt in zip(_ids(table, path, reading.asked.prompt_id), prompts, strict=True):
+            for name, prompt in zip(_ids(table, path, reading.options.prompt_id), prompts, strict=True):
                 if name in wanted and name not in known:
                     known[name] = prompt_text(prompt)
     return known
@@ -159,17 +159,17 @@ class _Regular:
         return suspects if 2 * suspects < sum(entry[4] for entry in self.seen.values()) else 0
 
 
-def _read(path: Path, reading: Reading, choice: SuccessChoice) -> tuple[Rows, Any] | None:
+def _read(path: Path, reading: LogStream, choice: SuccessChoice) -> tuple[Rows, Any] | None:
     """A file's rollouts and its completions; None if it cannot be read."""
-    names, asked = arrow.schema(path), reading.asked
+    names, options = arrow.schema(path), reading.options
     if names is None:
         return None
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"{path} has the column {name!r} twice, in {listed(names)}: rename one of them.")
-    texts = [name for name in names if name in ("completion", "prompt", "prompt_id", asked.prompt_id)]
+    texts = [name for name in names if name in ("completion", "prompt", "prompt_id", options.prompt_id)]
     try:
-        with arrow.parquet(path, names, asked.max_line, texts, whole=True) as file:
+        with arrow.parquet(path, names, options.max_line, texts, whole=True) as file:
             table = file.read()
         table.validate(full=True)
         step = _step(path)
@@ -178,10 +178,10 @@ def _read(path: Path, reading: Reading, choice: SuccessChoice) -> tuple[Rows, An
         raise
     except arrow.faults():
         return None
-    ids_R = _ids(table, path, asked.prompt_id)
+    ids_R = _ids(table, path, options.prompt_id)
     named_R = np.array([name is not None for name in ids_R], dtype=bool)
     rewards_R, scores, weights = _rewards(table, path, reading, ids_R)
-    success_R = _numbers(table, path, "success", asked.success) if asked.success else choice(scores, weights)
+    success_R = _numbers(table, path, "success", options.success) if options.success else choice(scores, weights)
     if not named_R.all():
         reading.notes["row without a prompt"] += int((~named_R).sum())
     kept = np.flatnonzero(named_R).tolist()
@@ -240,17 +240,17 @@ def _ids(table: Any, path: Path, prompt_id: str | None) -> list[Any]:
 
 
 def _rewards(
-    table: Any, path: Path, reading: Reading, ids_R: Sequence[Any]
+    table: Any, path: Path, reading: LogStream, ids_R: Sequence[Any]
 ) -> tuple[FloatArray, dict[str, FloatArray], dict[str, float]]:
     """The total reward of each row, as asked for or the sum of all reward functions, each with weight 1; the reward of
     each function, and the weights."""
     pa = arrow.pyarrow()
-    names, asked = list(table.column_names), reading.asked
+    names, options = list(table.column_names), reading.options
     first = names.index("completion") + 1 if "completion" in names else 0
     last = names.index("advantage") if "advantage" in names else len(names)
-    own = _OWN | {asked.prompt_id, asked.success}
-    among = [name for name in names[first:last] if name not in own or name == asked.success]
-    if asked.reward is None:
+    own = _OWN | {options.prompt_id, options.success}
+    among = [name for name in names[first:last] if name not in own or name == options.success]
+    if options.reward is None:
         number = (pa.types.is_floating, pa.types.is_null)  # null: a function without scores in the batch
         weights = {name: 1.0 for name in among if any(fits(table.schema.field(name).type) for fits in number)}
         if not weights:
@@ -258,15 +258,15 @@ def _rewards(
                 f"{path} has the columns {listed(names)}, none of which is a reward. Pass reward= with the name of one."
             )
     else:
-        weights = {asked.reward: 1.0} if isinstance(asked.reward, str) else dict(asked.reward)
+        weights = {options.reward: 1.0} if isinstance(options.reward, str) else dict(options.reward)
     for name in names:
         if name not in own and name not in weights:
             reading.notes.unknown(name, len(table))
     scores = {name: _numbers(table, path, "reward", name) for name in weights}
     total_R = weighted(list(scores.values()), list(weights.values()))
-    if asked.reward is None and len(weights) > 1:
-        said = f"reward taken as the sum of {printable(', '.join(weights))}, each with weight 1"
-        reading.notes.doubt(said, 1 - reading.notes[said])
+    if options.reward is None and len(weights) > 1:
+        note = f"reward taken as the sum of {printable(', '.join(weights))}, each with weight 1"
+        reading.notes.doubt(note, 1 - reading.notes[note])
         if "advantage" in names:
             with contextlib.suppress(InputError):  # not numbers: no comparison
                 _compare(total_R, _numbers(table, path, "advantage", "advantage"), ids_R, reading.notes)
@@ -281,5 +281,5 @@ def _compare(rewards_R: FloatArray, advantages_R: FloatArray, ids_R: Sequence[An
     same_R = prompt_R[order][1:] == prompt_R[order][:-1]
     wrong_R = same_R & np.where(more_R > 1e-6, up_R < -1e-4, up_R > 1e-4)
     if wrong := len(np.unique(prompt_R[order][1:][wrong_R])):
-        said = "group whose advantages do not follow that sum: give the run's weights as --reward NAME=WEIGHT (reward=)"
-        notes.doubt(said, wrong)
+        note = "group whose advantages do not follow that sum: give the run's weights as --reward NAME=WEIGHT (reward=)"
+        notes.doubt(note, wrong)

@@ -6,10 +6,10 @@ An evaluation has no training steps: all its rollouts are of step 0, unless a tr
 from collections.abc import Iterator
 from pathlib import Path
 
-from budgetalloc.logs.base import Rows
+from budgetalloc.logs.chunk import Rows
 from budgetalloc.logs.formats import traces
 from budgetalloc.logs.formats.lines import Record, first, parsed_rows
-from budgetalloc.logs.reading import Reading
+from budgetalloc.logs.log_stream import LogStream
 from budgetalloc.logs.steps import ascending, joined
 
 _NAMES = ("traces.jsonl", "results.jsonl")
@@ -29,16 +29,16 @@ def files(path: Path) -> list[Path]:
     return [path]
 
 
-def rows(reading: Reading) -> Iterator[Rows]:
+def rows(reading: LogStream) -> Iterator[Rows]:
     """The rollouts, including those of evaluations."""
     path = reading.path
     assert path is not None
 
     def parse(record: Record) -> Rows:
-        return traces.rows(traces.parse(record, reading), None, reading.asked.success)
+        return traces.rows(traces.parse(record, reading), None, reading.options.success)
 
     def make() -> Iterator[Rows]:
         reading.done = 0
         yield from parsed_rows(reading, path, parse, joined)
 
-    yield from ascending(make, reading.asked.chunk, reading.notes)
+    yield from ascending(make, reading.options.chunk, reading.notes)

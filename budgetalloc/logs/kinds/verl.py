@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from budgetalloc.beliefs.ids import Id, text_id
-from budgetalloc.logs.base import Rows, as_id, as_integer, as_number
+from budgetalloc.logs.chunk import Rows, as_id, as_integer, as_number
 from budgetalloc.logs.formats.lines import Record, first, parsed_rows
-from budgetalloc.logs.reading import Reading
+from budgetalloc.logs.log_stream import LogStream
 from budgetalloc.logs.steps import ascending
 
 _KNOWN = {"input", "output", "gts", "score", "step"}
@@ -45,37 +45,37 @@ def _number(path: Path) -> int | None:
     return int(path.stem) if path.stem.isdecimal() and len(path.stem) < 16 else None
 
 
-def rows(reading: Reading) -> Iterator[Rows]:
+def rows(reading: LogStream) -> Iterator[Rows]:
     """The rollouts of each step; a file that holds several steps out of order is sorted on disk."""
     path = reading.path
     assert path is not None
     if path.is_file():
-        yield from ascending(lambda: _rows(reading, [path]), reading.asked.chunk, reading.notes)
+        yield from ascending(lambda: _rows(reading, [path]), reading.options.chunk, reading.notes)
     else:
         yield from _rows(reading, files(path))
 
 
-def _rows(reading: Reading, paths: list[Path]) -> Iterator[Rows]:
+def _rows(reading: LogStream, paths: list[Path]) -> Iterator[Rows]:
     reading.done = 0
     for path in paths:
         yield from _file(reading, path, by_name=len(paths) > 1)
 
 
-def _file(reading: Reading, path: Path, by_name: bool) -> Iterator[Rows]:
+def _file(reading: LogStream, path: Path, by_name: bool) -> Iterator[Rows]:
     known: dict[str, Id] = {}
-    asked, step = reading.asked, _number(path) or 0
-    weights = {asked.reward: 1.0} if isinstance(asked.reward, str) else asked.reward or {"score": 1.0}
-    used = {*weights, asked.prompt_id, asked.success, *_KNOWN}
+    options, step = reading.options, _number(path) or 0
+    weights = {options.reward: 1.0} if isinstance(options.reward, str) else options.reward or {"score": 1.0}
+    used = {*weights, options.prompt_id, options.success, *_KNOWN}
 
     def parse(record: Record) -> _Row:
-        name = record[asked.prompt_id or "input"]
-        if asked.prompt_id is None:
+        name = record[options.prompt_id or "input"]
+        if options.prompt_id is None:
             if not isinstance(name, str):
                 raise TypeError("no text")
             name = known.get(name) or known.setdefault(name, text_id(name))
         scores = [(weight, float(record[key])) for key, weight in weights.items() if record.get(key) is not None]
         reward = sum(weight * score for weight, score in scores) if scores else np.nan
-        success = np.nan if asked.success is None else as_number(record.get(asked.success))
+        success = np.nan if options.success is None else as_number(record.get(options.success))
         row = step if by_name else as_integer(record.get("step", step)), as_id(name), float(reward), success
         for key in record.keys() - used:
             reading.notes.unknown(key, 1)
@@ -84,7 +84,7 @@ def _file(reading: Reading, path: Path, by_name: bool) -> Iterator[Rows]:
     def joined(rollouts: list[_Row]) -> Rows:
         steps, ids_R, rewards, successes = zip(*rollouts, strict=True)
         rewards_R, success_R = np.array(rewards, dtype=np.float64), np.array(successes, dtype=np.float64)
-        success = None if asked.success is None else success_R
+        success = None if options.success is None else success_R
         return Rows(np.array(steps, dtype=np.int64), list(ids_R), rewards_R, success_R=success)
 
     yield from parsed_rows(reading, path, parse, joined)

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from budgetalloc.errors import InputError
-from budgetalloc.logs.base import FAULTS, Notes, Rows
-from budgetalloc.logs.choice import SuccessChoice
+from budgetalloc.logs.chunk import FAULTS, Notes, Rows
+from budgetalloc.logs.column_names import identify_columns, listed
 from budgetalloc.logs.columns import numeric, rollouts
 from budgetalloc.logs.formats.wandb_file import Run, Table, read_run
-from budgetalloc.logs.names import identify, listed
-from budgetalloc.logs.reading import Reading
+from budgetalloc.logs.log_stream import LogStream
+from budgetalloc.logs.success_choice import SuccessChoice
 
 _OWN = {"step", "prompt", "completion", "advantage", "image"}  # the columns of TRL's table that are not rewards
 
@@ -37,7 +37,7 @@ def files(path: Path) -> list[Path]:
     return [path, *sorted((path.parent / "files" / "media" / "table").glob("completions_*.table.json"))]
 
 
-def rows(reading: Reading) -> Iterator[Rows]:
+def rows(reading: LogStream) -> Iterator[Rows]:
     """The rollouts of the completions tables, step by step.
 
     The reward is the sum of the reward functions with the run's own `reward_weights`. A table that was logged twice is
@@ -96,10 +96,10 @@ def _in_order(run: Run, path: Path, notes: Notes) -> list[Table]:
     return kept
 
 
-def _content(table: Table, reading: Reading) -> tuple[list[str], list[list[Any]], bytes]:
+def _content(table: Table, reading: LogStream) -> tuple[list[str], list[list[Any]], bytes]:
     """The columns of a table, its rows and a digest of them; no rows where its file cannot be used."""
     assert reading.path is not None
-    notes, limit = reading.notes, 16 * reading.asked.max_line
+    notes, limit = reading.notes, 16 * reading.options.max_line
     try:
         inside = table.path.resolve().is_relative_to((reading.path.parent / "files").resolve())
         if not inside or not table.path.is_file():
@@ -129,27 +129,27 @@ def _content(table: Table, reading: Reading) -> tuple[list[str], list[list[Any]]
 
 
 def _rows(
-    names: list[str], data: list[list[Any]], step: int, run: Run, reading: Reading, choice: SuccessChoice
+    names: list[str], data: list[list[Any]], step: int, run: Run, reading: LogStream, choice: SuccessChoice
 ) -> Iterator[Rows]:
     """One table's rollouts."""
-    asked = reading.asked
-    reward = _weights(names, run, reading) if asked.reward is None else asked.reward
-    columns = identify(names, replace(asked, reward=reward))
+    options = reading.options
+    reward = _weights(names, run, reading) if options.reward is None else options.reward
+    columns = identify_columns(names, replace(options, reward=reward))
     if columns is None:
         raise InputError(
             f"{reading.path}: no column of {listed(names)} is known to name prompts. Pass prompt_id= with its name."
         )
     columns = replace(columns, step="step", unknown=tuple(x for x in columns.unknown if x not in _OWN))
     table: dict[str, Any] = dict(zip(names, zip(*data, strict=True), strict=True)) | {"step": [step] * len(data)}
-    if asked.success is None and columns.weights is not None:
+    if options.success is None and columns.weights is not None:
         scores = {name: numeric(table[name])[0] for name in columns.rewards}
         success_R = choice(scores, dict(zip(columns.rewards, columns.weights, strict=True)))
         if success_R is not None:
             columns, table = replace(columns, success=_CHOSEN), table | {_CHOSEN: success_R}
-    yield from rollouts(table, columns, Counter(), reading.notes, asked.max_row)
+    yield from rollouts(table, columns, Counter(), reading.notes, options.max_row)
 
 
-def _weights(columns: list[str], run: Run, reading: Reading) -> dict[str, float]:
+def _weights(columns: list[str], run: Run, reading: LogStream) -> dict[str, float]:
     """The run's weight of each reward function."""
     functions = [column for column in columns if column in run.functions]
     if not functions:

@@ -48,9 +48,9 @@ class Server:
         } | ({} if args.min_p is None else {"min_p": args.min_p})
 
     def complete(
-        self, prompts_R: Sequence[list[int]], seeds_R: Sequence[int], heard: Callable[[], None]
+        self, prompts_R: Sequence[list[int]], seeds_R: Sequence[int], progressed: Callable[[], None]
     ) -> list[Completion]:
-        """One completion for each row, in its order, `max_inflight_tasks` at a time; `heard` is called for each."""
+        """One completion for each row, in order, `max_inflight_tasks` at a time; `progressed` is called for each."""
         waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
         answers: queue.SimpleQueue[tuple[int, Completion | Exception]] = queue.SimpleQueue()
         for row in range(len(prompts_R)):
@@ -81,7 +81,7 @@ class Server:
             if isinstance(answer, Exception):
                 raise answer
             completed[row] = answer
-            heard()
+            progressed()
         return [completed[row] for row in range(len(prompts_R))]
 
     def _complete(self, what: dict[str, Any]) -> Completion:
@@ -107,8 +107,10 @@ class Server:
             except _BROKEN as error:
                 refused = isinstance(error, urllib.error.HTTPError) and error.code < 500
                 if refused or attempt == ATTEMPTS - 1:
-                    said = error.read(500).decode(errors="replace") if isinstance(error, urllib.error.HTTPError) else ""
-                    raise ConnectionError(f"POST {self.url}{path}: {error} {said}".rstrip()) from error
+                    detail = (
+                        error.read(500).decode(errors="replace") if isinstance(error, urllib.error.HTTPError) else ""
+                    )
+                    raise ConnectionError(f"POST {self.url}{path}: {error} {detail}".rstrip()) from error
             if self.stopping.wait(min(2.0**attempt, 16.0)):
                 break
         raise TrainingEnded

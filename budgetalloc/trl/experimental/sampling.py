@@ -14,7 +14,7 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError
 from budgetalloc.training.prompts import Prompts, turns
 from budgetalloc.trl.experimental.completions import Server
-from budgetalloc.trl.generate import GROUP
+from budgetalloc.trl.generation import GROUP
 
 _GIVEN = ("prompt", "completion", "completion_ids")  # columns that reward functions get in another way
 
@@ -48,7 +48,7 @@ class CompletionSampler:
         prompts: The pool.
         reward_funcs: Score the completions.
         server: Completes the prompts.
-        hear: Called at every sign of progress, with the name of an activity that begins, or without arguments.
+        on_progress: Called at every sign of progress, with the name of an activity that begins, or without arguments.
     """
 
     def __init__(
@@ -57,10 +57,10 @@ class CompletionSampler:
         prompts: Prompts,
         reward_funcs: Sequence[Callable[..., Any]],
         server: Server,
-        hear: Callable[..., None],
+        on_progress: Callable[..., None],
     ) -> None:
         self.tokenizer, self.template = trainer.processing_class, trainer.args.chat_template_kwargs or {}
-        self.prompts, self.reward_funcs, self.server, self.hear = prompts, reward_funcs, server, hear
+        self.prompts, self.reward_funcs, self.server, self.on_progress = prompts, reward_funcs, server, on_progress
         self.names = names_of(reward_funcs)
         self._loop = asyncio.new_event_loop()  # one for all calls, as a reward function may keep it
 
@@ -70,13 +70,13 @@ class CompletionSampler:
 
     def sample(self, ids_R: list[Id], key: list[int]) -> list[SampledCompletion]:
         """A completion for each of these prompts; `key` seeds them."""
-        self.hear(f"generating {len(ids_R)} rollouts")
+        self.on_progress(f"generating {len(ids_R)} rollouts")
         rows_R = self.prompts.rows_in_turn(list(zip(ids_R, turns(ids_R, key), strict=True)))
         tokens = {prompt: self._tokens(row["prompt"]) for prompt, row in dict(zip(ids_R, rows_R, strict=True)).items()}
         # One seed each: vLLM's engines would draw the same for requests that have none.
         seeds_R = np.random.default_rng(key).integers(2**63, size=len(ids_R)).tolist()
         sampled = []
-        answers = self.server.complete([tokens[prompt] for prompt in ids_R], seeds_R, self.hear)
+        answers = self.server.complete([tokens[prompt] for prompt in ids_R], seeds_R, self.on_progress)
         for prompt, row, (ids, log_probs) in zip(ids_R, rows_R, answers, strict=True):
             text = self.tokenizer.decode(ids, skip_special_tokens=True)
             completion = text if isinstance(row["prompt"], str) else as_messages("assistant", text)
@@ -99,10 +99,10 @@ class CompletionSampler:
         } | {key: [each.row[key] for each in sampled] for key in sampled[0].row if key not in _GIVEN}
         answers = []
         for func, name in zip(self.reward_funcs, self.names, strict=True):
-            self.hear(f"scoring {len(sampled)} rollouts with {name}")
+            self.on_progress(f"scoring {len(sampled)} rollouts with {name}")
             answers.append(func(**given))
         answers = self._loop.run_until_complete(_settled(answers))
-        self.hear()
+        self.on_progress()
         for name, answer in zip(self.names, answers, strict=True):
             if len(answer) != len(sampled):
                 raise InputError(
@@ -133,10 +133,10 @@ def total(scores_RF: FloatArray) -> FloatArray:
     return np.where(np.isnan(scores_RF).all(axis=1), math.nan, np.nansum(scores_RF, axis=1))
 
 
-def going_round(ids_P: Sequence[Id], start: int, width: int, seed: int) -> list[Id]:
+def shuffled_passes(ids_P: Sequence[Id], start: int, width: int, seed: int) -> list[Id]:
     """The distinct prompts at `width` places from `start` on, in an order that is reshuffled at each pass.
 
-    >>> going_round(["a", "b", "c"], 0, 3, seed=0), going_round(["a", "b", "c"], 2, 2, seed=0)
+    >>> shuffled_passes(["a", "b", "c"], 0, 3, seed=0), shuffled_passes(["a", "b", "c"], 2, 2, seed=0)
     (['c', 'a', 'b'], ['b', 'c'])
     """
     places = [divmod(start + k, len(ids_P)) for k in range(width)]

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from budgetalloc.cli.config import Config
-from budgetalloc.cli.config.resolved import BUDGET, CALLBACK, SECTIONS
+from budgetalloc.cli.config.config import BUDGET, CALLBACK, SECTIONS
 from budgetalloc.cli.config.settings import PACING
-from budgetalloc.cli.config.yamlfile import written
+from budgetalloc.cli.config.yaml_file import written
 from budgetalloc.errors import BudgetallocError
 from budgetalloc.policies.methods import METHODS, method_of
 

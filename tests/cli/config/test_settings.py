@@ -3,7 +3,7 @@
 import pytest
 
 from budgetalloc.cli.config.settings import CallbackSettings, PolicySettings, paced
-from budgetalloc.cli.config.yamlfile import read_text
+from budgetalloc.cli.config.yaml_file import read_text
 from budgetalloc.errors import InputError
 from budgetalloc.policies.methods import tuples
 
@@ -21,17 +21,17 @@ def test_lists_of_a_file_are_tuples_at_any_depth():
     assert tuples([1, [2, "a"], {"b": 3}]) == (1, (2, "a"), {"b": 3})
 
 
-def plan_of(text):
+def pacing_plan(text):
     return paced(read_text(f"pacing: {{{text}}}", "f.yaml"))
 
 
 def test_a_constant_pace_has_no_parts():
     with pytest.raises(InputError, match=r"parts=\(\(1, 1.0\),\): phases needs them, .* constant has none"):
-        plan_of("name: constant, rollouts: 8, steps: 2, parts: [[1, 1.0]]")
+        pacing_plan("name: constant, rollouts: 8, steps: 2, parts: [[1, 1.0]]")
 
 
 def test_the_plan_of_a_constant_pace_is_exact_though_it_does_not_divide():
-    settings, plan = plan_of("name: constant, rollouts: 100, steps: 7, quantum: 4")
+    settings, plan = pacing_plan("name: constant, rollouts: 100, steps: 7, quantum: 4")
     assert sum(plan) == 100
     assert set(plan) == {12, 16}
     assert settings["low"] == 4  # one portion, as nothing else is said

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from budgetalloc.cli.__main__ import main
-from budgetalloc.cli.doctor.grpo import DEFAULTS
+from budgetalloc.cli.doctor.grpo_config import DEFAULTS
 from budgetalloc.cli.doctor.setup import ARGUMENTS, OTHERS
 
 BOUNDED = settings(

@@ -15,7 +15,7 @@ import budgetalloc as ba
 from budgetalloc import policies
 from budgetalloc.cli.testbed.curve import Recorder
 from budgetalloc.cli.testbed.heldout import answer_logits, evaluate, probability, sample
-from budgetalloc.cli.testbed.measures import of_baselines, pass_at
+from budgetalloc.cli.testbed.metrics import of_baselines, pass_at
 from budgetalloc.cli.testbed.skills import WEIGHTS, answer, held_out, make_reward, prompt_id, skill_of
 from budgetalloc.cli.testbed.train import Run, train
 from budgetalloc.policies.advantages import posterior_mean

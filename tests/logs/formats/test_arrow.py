@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from budgetalloc.errors import InputError
-from budgetalloc.logs.open import open_log, read_all
+from budgetalloc.logs.reader import open_log, read_all
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from budgetalloc.errors import InputError
-from budgetalloc.logs.names import ID, REWARD, ROLLOUTS, STEP, SUCCESSES
-from budgetalloc.logs.open import open_log, read_all
+from budgetalloc.logs.column_names import ID, REWARD, ROLLOUTS, STEP, SUCCESSES
+from budgetalloc.logs.reader import open_log, read_all
 
 ROOT = Path(__file__).parents[3]
 DATA = Path(os.environ.get("BUDGETALLOC_DATA", ROOT.parent / "shared" / "data"))

@@ -10,7 +10,7 @@ import pytest
 
 from budgetalloc.beliefs.ids import text_id
 from budgetalloc.errors import InputError
-from budgetalloc.logs.open import open_log, read_all
+from budgetalloc.logs.reader import open_log, read_all
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

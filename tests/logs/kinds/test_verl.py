@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from budgetalloc.beliefs.ids import text_id
-from budgetalloc.logs.open import open_log, read_all
+from budgetalloc.logs.reader import open_log, read_all
 
 FILES = Path(__file__).parent / "files" / "verl"
 

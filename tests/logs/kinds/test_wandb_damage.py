@@ -5,7 +5,7 @@ import json
 import pytest
 
 from budgetalloc.errors import InputError
-from budgetalloc.logs.open import open_log, read_all
+from budgetalloc.logs.reader import open_log, read_all
 
 pb = pytest.importorskip("wandb.proto.wandb_internal_pb2")
 TABLE = {"columns": ["step", "prompt", "completion", "f", "advantage"], "data": [[1, "a", "x", 1.0, 0.0]]}

@@ -16,7 +16,7 @@ import budgetalloc as ba
 from budgetalloc.errors import InputError
 from budgetalloc.logs.formats.wandb_file import read_run, records
 from budgetalloc.logs.kinds.wandb_run import find
-from budgetalloc.logs.open import open_log
+from budgetalloc.logs.reader import open_log
 from budgetalloc.trl import AdaptiveGRPOCallback
 
 STEPS, BATCH = 4, 16

@@ -4,14 +4,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.estimator import BetaEstimator
-from budgetalloc.beliefs.graded import rescaled, spread
+from budgetalloc.beliefs.graded_success import rescaled, spread
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import Belief, Beta, FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_array, check_integer, check_number
-from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, View
-from budgetalloc.policies.gains import START, per_rollout, spend_gains, token_prices
+from budgetalloc.policies.marginal_gains import START, gain_per_rollout, spend_gains, token_prices
+from budgetalloc.policies.policy import Policy
 
 
 def cero(
@@ -94,7 +94,7 @@ def cero(
             return np.asarray(-np.expm1(-np.outer(speed_P, np.asarray(counts_N))) * scale_P[:, None])
 
         def gain(counts_N: IntArray) -> FloatArray:
-            return first_P + per_rollout(value, view.belief_P, counts_N)
+            return first_P + gain_per_rollout(value, view.belief_P, counts_N)
 
         return spend_gains(gain, np.zeros(len(q_P), dtype=np.int64), high, view)
 

@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.estimator import BetaEstimator
-from budgetalloc.beliefs.graded import rescaled
+from budgetalloc.beliefs.graded_success import rescaled
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_array, check_integer, check_number
-from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, View
-from budgetalloc.policies.gains import START, per_rollout, smallest, spend_gains, token_prices
+from budgetalloc.policies.marginal_gains import START, gain_per_rollout, smallest, spend_gains, token_prices
+from budgetalloc.policies.policy import Policy
 
 
 def coba_rl(
@@ -99,7 +99,7 @@ def coba_rl(
             return np.asarray(-np.expm1(-np.outer(speed_P, np.asarray(counts_N))) * scale_P[:, None])
 
         start_P = np.full(len(rate_P), smallest(low, view.budget))
-        return spend_gains(lambda counts_N: per_rollout(value, view.belief_P, counts_N), start_P, high, view)
+        return spend_gains(lambda counts_N: gain_per_rollout(value, view.belief_P, counts_N), start_P, high, view)
 
     name = f"coba_rl(kappa={kappa}, low={low}, high={high}, window={window}, tau={tau}, seed={seed})"
     columns = [column for names in visits for column in names]

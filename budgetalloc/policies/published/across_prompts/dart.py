@@ -5,9 +5,9 @@ import numpy as np
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_integer, check_number
-from budgetalloc.policies.base import Policy
-from budgetalloc.policies.batches import batch, in_proportion, keep_only
 from budgetalloc.policies.decision import Needs, View
+from budgetalloc.policies.policy import Policy
+from budgetalloc.policies.prompt_selection import batch, in_proportion, keep_only
 
 
 def dart(*, group: int = 8, reduced: int = 4, easy: float = 0.6, discount: float = 0.9, seed: int = 0) -> Policy:

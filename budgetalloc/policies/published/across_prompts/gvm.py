@@ -11,10 +11,10 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_array, check_function, check_integer, check_number, shown
-from budgetalloc.policies.base import Policy
-from budgetalloc.policies.batches import drawn_batch
-from budgetalloc.policies.compose import spend
+from budgetalloc.policies.composition import spend
 from budgetalloc.policies.decision import Needs, View
+from budgetalloc.policies.policy import Policy
+from budgetalloc.policies.prompt_selection import drawn_batch
 
 
 def gvm_weights(p_P: ArrayLike, norm_P: ArrayLike = 1.0, alpha: float = 1e-3, beta: float = 2.0) -> FloatArray:

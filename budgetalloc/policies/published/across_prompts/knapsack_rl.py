@@ -7,15 +7,23 @@ from numpy.typing import ArrayLike
 
 from budgetalloc import values
 from budgetalloc.beliefs.estimator import BetaEstimator
-from budgetalloc.beliefs.graded import rescaled
+from budgetalloc.beliefs.graded_success import rescaled
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray, Point, check_counts
 from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_array, check_choice, check_integer, check_number
-from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, View
-from budgetalloc.policies.gains import START, UNIT, mean_rollouts, per_rollout, smallest, spend_gains, token_prices
+from budgetalloc.policies.marginal_gains import (
+    START,
+    UNIT,
+    gain_per_rollout,
+    mean_rollouts,
+    smallest,
+    spend_gains,
+    token_prices,
+)
+from budgetalloc.policies.policy import Policy
 
 # Gains per rollout that put one purpose before another. No gain of `values.success_gain` is above 0.07, which is the
 # second rollout's at p = 2/5.
@@ -136,7 +144,7 @@ def knapsack_rl(
         price_P = token_prices(view)[effective_P]
 
         def effective(counts_N: ArrayLike) -> FloatArray:
-            each_PN = per_rollout(values.success_gain, Point(rates, spreads), counts_N)[at_P] / price_P[:, None]
+            each_PN = gain_per_rollout(values.success_gain, Point(rates, spreads), counts_N)[at_P] / price_P[:, None]
             return np.maximum(np.rint(each_PN / UNIT) * UNIT, _NO_GAIN)
 
         if surplus == "unsolved":

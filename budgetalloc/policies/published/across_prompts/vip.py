@@ -9,10 +9,10 @@ from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_array, check_choice, check_integer
-from budgetalloc.policies.base import Policy
-from budgetalloc.policies.batches import drawn_batch
-from budgetalloc.policies.compose import spend
+from budgetalloc.policies.composition import spend
 from budgetalloc.policies.decision import Needs, View
+from budgetalloc.policies.policy import Policy
+from budgetalloc.policies.prompt_selection import drawn_batch
 from budgetalloc.values import Value
 
 Form = Literal["neyman", "dr_grpo", "rloo"]

@@ -9,20 +9,20 @@ from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_integer
-from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, Outcome, Rounds, View
 from budgetalloc.policies.downselect.groups import check_rows, turn
+from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.rounds import Spending
 
 _ALIKE = 4  # rows kept of a group of equal successes
 
 
-def kept_of(successes_P: FloatArray, n_P: FloatArray) -> FloatArray:
+def useful_rollouts(successes_P: FloatArray, n_P: FloatArray) -> FloatArray:
     """Rows that AERO trains on of a group with this many successes in n rollouts, shape (P,).
 
     4 of a group of equal successes, twice the successes of one below 1/2, all of another.
 
-    >>> kept_of(np.array([0.0, 2.0, 4.0, 8.0]), np.array([16.0, 8.0, 8.0, 8.0]))
+    >>> useful_rollouts(np.array([0.0, 2.0, 4.0, 8.0]), np.array([16.0, 8.0, 8.0, 8.0]))
     array([4., 4., 8., 4.])
     """
     alike_P = (successes_P <= 0) | (successes_P >= n_P)
@@ -41,7 +41,7 @@ def kept_rows(group_R: IntArray, success_R: FloatArray) -> NDArray[np.bool_]:
     groups = int(group_R.max(initial=-1)) + 1
     wins_G = np.bincount(group_R, won_R, groups).astype(np.float64)
     n_G = np.bincount(group_R, scored_R, groups).astype(np.float64)
-    kept_G = kept_of(wins_G, n_G)
+    kept_G = useful_rollouts(wins_G, n_G)
     alike_G = (wins_G == 0) | (wins_G == n_G)
     most_R = np.where(alike_G, kept_G, np.where(2 * wins_G < n_G, wins_G, n_G))[group_R]  # of each kind
     return np.asarray(scored_R & (turn(3 * group_R + won_R + 2 * ~scored_R) < most_R))
@@ -117,9 +117,9 @@ def aero(*, group: int = 8, rescue: int = 2, most: int = 16, generate: int = 2, 
             if (spending.counts_P == before_P).all():
                 break
             tally = yield spending.counts_P - before_P
-            met_P = spending.counts_P > 0
-            open_P = met_P & (tally.successes_P <= 0) & (spending.counts_P < most)
-            useful = float(kept_of(tally.successes_P, tally.scored_P)[met_P & ~open_P].sum())
+            rolled_out_P = spending.counts_P > 0
+            open_P = rolled_out_P & (tally.successes_P <= 0) & (spending.counts_P < most)
+            useful = float(useful_rollouts(tally.successes_P, tally.scored_P)[rolled_out_P & ~open_P].sum())
         before_P = spending.counts_P.copy()  # too few prompts for a batch: they get larger groups
         spending.spread(np.argsort(before_P, kind="stable"), keep=min(total - batch, spending.left))
         yield spending.counts_P - before_P

@@ -6,9 +6,9 @@ import numpy as np
 
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.errors import check_choice, check_integer
-from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, Rounds, View
 from budgetalloc.policies.downselect.rules import mixed_first
+from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.rounds import Spending
 
 

@@ -8,9 +8,9 @@ from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.posterior import Beta
 from budgetalloc.budget import Budget
 from budgetalloc.errors import check_integer
-from budgetalloc.policies.base import Policy
-from budgetalloc.policies.compose import spend
+from budgetalloc.policies.composition import spend
 from budgetalloc.policies.decision import Needs, Rounds, View
+from budgetalloc.policies.policy import Policy
 from budgetalloc.values import hit
 
 

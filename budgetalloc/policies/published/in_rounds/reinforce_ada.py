@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.errors import check_choice, check_integer
-from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, Rounds, Tally, View
 from budgetalloc.policies.downselect.rules import balanced
+from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.rounds import until_finished
 
 

@@ -2,8 +2,8 @@
 
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.errors import check_integer
-from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, Rounds, View
+from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.rounds import until_finished
 
 

@@ -7,11 +7,11 @@ from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import check_array, check_number
-from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, Outcome
-from budgetalloc.policies.epochs import COLUMNS, count_visits, in_epochs
-from budgetalloc.policies.reference import COLUMNS as REFERENCE
-from budgetalloc.policies.reference import Offline, Reference, rescale_results
+from budgetalloc.policies.epoch_order import COLUMNS, count_visits, least_visited_first
+from budgetalloc.policies.initial_success import COLUMNS as REFERENCE
+from budgetalloc.policies.initial_success import InitialSuccess, Offline, rescale_results
+from budgetalloc.policies.policy import Policy
 
 
 def optimal_value(successes_P: ArrayLike, rollouts_P: ArrayLike, beta: float = 0.5) -> FloatArray:
@@ -50,7 +50,7 @@ def a_star_po(*, beta: float = 0.5, offline: Offline = 8, seed: int = 0) -> Poli
     array([0.717])
     """
     check_number("beta", beta, 0.01, 100)
-    reference = Reference.of(offline)
+    reference = InitialSuccess.of(offline)
 
     def learn(memory: Memory, visit: Visit) -> None:
         reference.learn(memory, visit)
@@ -62,7 +62,7 @@ def a_star_po(*, beta: float = 0.5, offline: Offline = 8, seed: int = 0) -> Poli
 
     return Policy(
         f"a_star_po(beta={beta}, offline={reference}, seed={seed})",
-        reference.measured_first(in_epochs(1)),
+        reference.measured_first(least_visited_first(1)),
         BetaEstimator(),
         seed,
         Needs(candidates="all", baseline="policy", scale="rms", min_group=1),

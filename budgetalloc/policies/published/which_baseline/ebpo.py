@@ -7,9 +7,9 @@ import numpy as np
 
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.policies.base import Policy
-from budgetalloc.policies.compose import uniform
+from budgetalloc.policies.composition import uniform
 from budgetalloc.policies.decision import Needs, Outcome
+from budgetalloc.policies.policy import Policy
 
 
 class Moments(NamedTuple):

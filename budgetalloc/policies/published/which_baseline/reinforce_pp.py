@@ -2,9 +2,9 @@
 
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.memory import Memory
-from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs
-from budgetalloc.policies.epochs import COLUMNS, count_visits, in_epochs
+from budgetalloc.policies.epoch_order import COLUMNS, count_visits, least_visited_first
+from budgetalloc.policies.policy import Policy
 
 
 def reinforce_pp(*, group: int = 1, seed: int = 0) -> Policy:
@@ -30,7 +30,7 @@ def reinforce_pp(*, group: int = 1, seed: int = 0) -> Policy:
     """
     return Policy(
         f"reinforce_pp(group={group}, seed={seed})",
-        in_epochs(group),
+        least_visited_first(group),
         BetaEstimator(),
         seed,
         Needs(candidates="all", baseline="batch", scale="whiten_tokens", min_group=1),

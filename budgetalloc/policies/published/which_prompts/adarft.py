@@ -9,10 +9,10 @@ from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_integer, check_number
-from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, Outcome, View
+from budgetalloc.policies.initial_success import COLUMNS, InitialSuccess, Offline, rescale_results
+from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import falling, ranked
-from budgetalloc.policies.reference import COLUMNS, Offline, Reference, rescale_results
 
 
 def moved_target(target: float, mean: float, *, goal: float = 0.5, slope: float = 2.0, most: float = 50.0) -> float:
@@ -55,7 +55,7 @@ def adarft(*, group: int = 8, goal: float = 0.5, start: float = 0.0, offline: Of
     check_integer("group", group, 1)
     check_number("goal", goal, 0, 1)
     check_number("start", start, 0, 100)
-    reference = Reference.of(offline)
+    reference = InitialSuccess.of(offline)
 
     def learn(memory: Memory, visit: Visit) -> None:
         trained_V = reference.learn(memory, visit)

@@ -7,14 +7,14 @@ from itertools import repeat
 import numpy as np
 
 from budgetalloc.beliefs.estimator import BetaEstimator
-from budgetalloc.beliefs.graded import rescaled
+from budgetalloc.beliefs.graded_success import rescaled
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_integer, check_number, check_type, shown
-from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, View
+from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import ranked
 
 _WINDOW = 64  # steps whose implicit evidence counts; with lambda = 0.2, older evidence weighs less than 1e-6

@@ -11,10 +11,10 @@ from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_array, check_integer, check_number, shown
-from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, View
+from budgetalloc.policies.mean_advantage import mean_advantage
+from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import falling, spend_on_top
-from budgetalloc.policies.signal import mean_advantage
 
 CategoryOf = Callable[[Id], Hashable]
 

@@ -7,8 +7,8 @@ from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_integer, check_number
-from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, View
+from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import ranked
 
 

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from budgetalloc.policies.base import Policy
 from budgetalloc.policies.gates import Predict, gate, predictor_name
+from budgetalloc.policies.policy import Policy
 
 
 def masa(*, group: int = 16, predict: Predict | None = None, explore: float = 0.05, seed: int = 0) -> Policy:

@@ -3,8 +3,8 @@
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_integer, check_number
-from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, View
+from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import ranked
 
 

@@ -10,11 +10,11 @@ from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_function, check_integer, check_number
-from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, View
+from budgetalloc.policies.mean_advantage import mean_advantage
+from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.published.which_prompts.categories import CategoryOf
 from budgetalloc.policies.ranking import falling, ranked
-from budgetalloc.policies.signal import mean_advantage
 
 _EPS = 1e-9
 _FEWEST = 3  # steps of a window that a slope is fitted through; "too few" in the paper
@@ -119,10 +119,10 @@ def pac(
         for name in names:
             for kind in ("size", "mean"):
                 numbers.pop(f"{kind}:{name}:{step - window}", None)
-            met = [t for t in steps if f"size:{name}:{t}" in numbers]
-            sizes.append(float(np.mean([numbers[f"size:{name}:{t}"] for t in met])) if met else 0.0)
-            means = np.array([numbers[f"mean:{name}:{t}"] for t in met])
-            slopes.append(slope(means, (np.array(met) - steps[0]) / max(len(steps) - 1, 1)))
+            seen_steps = [t for t in steps if f"size:{name}:{t}" in numbers]
+            sizes.append(float(np.mean([numbers[f"size:{name}:{t}"] for t in seen_steps])) if seen_steps else 0.0)
+            means = np.array([numbers[f"mean:{name}:{t}"] for t in seen_steps])
+            slopes.append(slope(means, (np.array(seen_steps) - steps[0]) / max(len(steps) - 1, 1)))
         for name, utility in zip(names, utilities(np.array(sizes), np.array(slopes)).tolist(), strict=True):
             precision = share.get(name, 0.0) * len(names)
             before = 1 / numbers[f"s2:{name}"]

@@ -12,9 +12,9 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import check_array, check_flag, check_integer, check_number, check_type
-from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, View
 from budgetalloc.policies.gates import pass_or_explore
+from budgetalloc.policies.policy import Policy
 
 
 def pvpo_route(rates_P: ArrayLike) -> NDArray[np.str_]:

@@ -9,10 +9,10 @@ from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_integer, check_number, shown
-from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, Outcome, View
+from budgetalloc.policies.initial_success import COLUMNS, InitialSuccess, Offline, rescale_results
+from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import ranked
-from budgetalloc.policies.reference import COLUMNS, Offline, Reference, rescale_results
 
 SIZES = (2, 4, 8)
 
@@ -62,7 +62,7 @@ def sgpo(*, offline: Offline = 8, phases: Sequence[int] = (50, 100), unsolved: f
     if second < first:
         raise InputError(f"phases={shown(phases)}: groups of 8 begin before groups of 4.")
     check_number("unsolved", unsolved, 0, 1)
-    reference = Reference.of(offline)
+    reference = InitialSuccess.of(offline)
 
     def learn(memory: Memory, visit: Visit) -> None:
         memory.numbers["steps"] += float(reference.learn(memory, visit).any())

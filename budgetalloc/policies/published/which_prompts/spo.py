@@ -5,17 +5,17 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from budgetalloc.beliefs.estimator import BetaEstimator
-from budgetalloc.beliefs.graded import rescaled
+from budgetalloc.beliefs.graded_success import rescaled
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_number
 from budgetalloc.policies.advantages import Scale
-from budgetalloc.policies.base import Policy
 from budgetalloc.policies.decision import Needs, Outcome, View
+from budgetalloc.policies.initial_success import COLUMNS, InitialSuccess, Offline, rescale_results
+from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import drawn_first, ranked
-from budgetalloc.policies.reference import COLUMNS, Offline, Reference, rescale_results
 
 
 def spo(*, rho: float = 0.875, eps: float = 0.05, offline: Offline = None, seed: int = 0) -> Policy:
@@ -41,7 +41,7 @@ def spo(*, rho: float = 0.875, eps: float = 0.05, offline: Offline = None, seed:
         eps: Weight of a prompt without spread, positive.
         offline: None: no offline rollouts ("cold"). A mapping from a prompt's id to its (successes, rollouts) of the
             model before training. Or their number, such as 8: they are charged to the run, whose first steps measure
-            every candidate so often and train on nothing (`policies.reference.Reference`).
+            every candidate so often and train on nothing (`policies.reference.InitialSuccess`).
         seed: Seeds the draws.
 
     >>> from budgetalloc import Budget
@@ -52,8 +52,8 @@ def spo(*, rho: float = 0.875, eps: float = 0.05, offline: Offline = None, seed:
     >>> step.expected_success(["half", "solved", "new"], [1, 1, 0]).round(3)  # 4.5 / 9, 8.5 / 9, 1 / 2
     array([0.5  , 0.944, 0.5  ])
     """
-    rule = f"rho={rho}, eps={eps}, offline={Reference.of(offline)}"
-    return _single_stream("spo", rule, rho, eps, Reference.of(offline), False, "whiten", seed)
+    rule = f"rho={rho}, eps={eps}, offline={InitialSuccess.of(offline)}"
+    return _single_stream("spo", rule, rho, eps, InitialSuccess.of(offline), False, "whiten", seed)
 
 
 def spo_pp(*, rho: float = 0.875, eps: float = 0.05, offline: Offline = None, seed: int = 0) -> Policy:
@@ -80,12 +80,19 @@ def spo_pp(*, rho: float = 0.875, eps: float = 0.05, offline: Offline = None, se
     >>> step.expected_success(["a"], [0])  # 0.375 / 1.5
     array([0.25])
     """
-    rule = f"rho={rho}, eps={eps}, offline={Reference.of(offline)}"
-    return _single_stream("spo_pp", rule, rho, eps, Reference.of(offline), True, "whiten_tokens", seed)
+    rule = f"rho={rho}, eps={eps}, offline={InitialSuccess.of(offline)}"
+    return _single_stream("spo_pp", rule, rho, eps, InitialSuccess.of(offline), True, "whiten_tokens", seed)
 
 
 def _single_stream(
-    method: str, settings: str, rho: float, eps: float, reference: Reference, by_step: bool, scale: Scale, seed: int
+    method: str,
+    settings: str,
+    rho: float,
+    eps: float,
+    reference: InitialSuccess,
+    by_step: bool,
+    scale: Scale,
+    seed: int,
 ) -> Policy:
     """The policy of both; `by_step`: alpha and beta fade at every step, not at every visit."""
     check_number("rho", rho, 0, 1, without=(1,))

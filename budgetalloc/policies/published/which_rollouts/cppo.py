@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.policies.base import Policy
 from budgetalloc.policies.downselect.rules import largest_advantages
-from budgetalloc.policies.generate_more import generate_and_keep, scaled_advantages
+from budgetalloc.policies.oversampling import generate_and_keep, scaled_advantages
+from budgetalloc.policies.policy import Policy
 
 
 def cppo(*, generate: int = 4, seed: int = 0) -> Policy:

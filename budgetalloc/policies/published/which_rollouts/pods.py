@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.policies.base import Policy
-from budgetalloc.policies.downselect.by_variance import max_variance
-from budgetalloc.policies.generate_more import generate_and_keep, scaled_advantages
+from budgetalloc.policies.downselect.variance import max_variance
+from budgetalloc.policies.oversampling import generate_and_keep, scaled_advantages
+from budgetalloc.policies.policy import Policy
 
 
 def pods(*, generate: int = 4, seed: int = 0) -> Policy:

@@ -9,9 +9,9 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_choice, check_integer
-from budgetalloc.policies.base import Policy
-from budgetalloc.policies.downselect.correct import resample_on_correct
-from budgetalloc.policies.generate_more import generate_and_keep, rng_of_step
+from budgetalloc.policies.downselect.resample_on_correct import resample_on_correct
+from budgetalloc.policies.oversampling import generate_and_keep, rng_of_step
+from budgetalloc.policies.policy import Policy
 
 
 def roc(

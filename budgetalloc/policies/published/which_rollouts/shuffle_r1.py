@@ -8,9 +8,9 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_integer
-from budgetalloc.policies.base import Policy
 from budgetalloc.policies.downselect.pairs import extreme_pairs, pairwise_extremes, weighted_resample
-from budgetalloc.policies.generate_more import generate_and_keep, rng_of_step, scaled_advantages
+from budgetalloc.policies.oversampling import generate_and_keep, rng_of_step, scaled_advantages
+from budgetalloc.policies.policy import Policy
 
 
 def shuffle_r1(*, generate: int = 2, draws: int = 8, seed: int = 0) -> Policy:

@@ -6,9 +6,9 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_number
-from budgetalloc.policies.base import Policy
 from budgetalloc.policies.downselect.rules import mixed_first, top_p_variance
-from budgetalloc.policies.generate_more import generate_and_keep
+from budgetalloc.policies.oversampling import generate_and_keep
+from budgetalloc.policies.policy import Policy
 
 
 def keep_mixed(*, generate: int = 2, seed: int = 0) -> Policy:

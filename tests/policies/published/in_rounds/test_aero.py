@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from one_step import advantages_of_step
 
 from budgetalloc import Budget, InputError
-from budgetalloc.policies.published.in_rounds.aero import aero, kept_of, kept_rows, useful_first
+from budgetalloc.policies.published.in_rounds.aero import aero, kept_rows, useful_first, useful_rollouts
 
 ROLLOUTS = st.lists(st.tuples(st.integers(0, 3), st.sampled_from([0.0, 1.0, np.nan])), min_size=1, max_size=40)
 
@@ -35,7 +35,7 @@ def test_the_rows_are_those_of_the_strategies(rollouts):
     assert kept_R.tolist() == by_hand(groups, success)
     n = np.array([np.sum((group_R == g) & ~np.isnan(success)) for g in range(group_R.max() + 1)], dtype=float)
     wins = np.array([np.sum((group_R == g) & (success == 1)) for g in range(group_R.max() + 1)], dtype=float)
-    assert kept_of(wins, n).sum() == kept_R.sum()
+    assert useful_rollouts(wins, n).sum() == kept_R.sum()
 
 
 @given(ROLLOUTS, st.data())

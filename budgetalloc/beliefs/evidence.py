@@ -1,0 +1,100 @@
+"""The evidence of all prompts in a saved state, checked entry by entry before anything is replaced."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from budgetalloc.beliefs.ids import Id, check_ids
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.beliefs.state import check_state
+from budgetalloc.budget import IntArray
+from budgetalloc.errors import StateError, check_array, check_integer, shown
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """The fields of a `BetaEstimator` that its state holds.
+
+    Args:
+        ids: The prompts seen.
+        successes_P, failures_P, graded_P: Discounted sums of u, 1 - u and u (1 - u) over their successes u.
+        last_P: Step of the last visit.
+        step, met: Steps ended; prompts whose first visit has ended.
+        first_visits: Faded sums of first visits: successes and rollouts.
+        prior: The current prior.
+    """
+
+    ids: list[Id]
+    successes_P: FloatArray
+    failures_P: FloatArray
+    graded_P: FloatArray
+    last_P: IntArray
+    step: int
+    met: int
+    first_visits: tuple[float, float]
+    prior: tuple[float, float]
+
+
+def read_evidence(state: dict[str, Any], expected: int, start: tuple[float, float]) -> Evidence:
+    """The evidence of a state of this version; raises `StateError` if an entry is missing or inconsistent.
+
+    Args:
+        state: As `BetaEstimator.state_dict()` gave it.
+        expected: Version of the state.
+        start: The prior of a state without a learned one.
+    """
+    check_state(state)
+    missing = {"version", "step", "ids", "evidence", "graded", "last", "earned", "met"} - set(state)
+    if missing:
+        raise StateError(f"The state lacks {sorted(missing)}: it was not written by BetaEstimator.state_dict().")
+    version = _plain(state["version"])
+    if not isinstance(version, int) or version != expected:
+        raise StateError(
+            f"The state has version {shown(version)}, this budgetalloc reads version {expected}: "
+            "load it with the version of budgetalloc that wrote it."
+        )
+    try:
+        ids = check_ids(state["ids"], "state['ids']")
+        evidence = check_array("evidence", state["evidence"], "successes and failures").reshape(-1, 2)
+        graded = check_array("graded", state["graded"], "one number a prompt").reshape(-1).copy()
+        last = np.array(state["last"])
+        if last.size and last.dtype.kind not in "iu":
+            raise TypeError(f"last={shown(state['last'])} is not a list of steps")
+        last = last.astype(np.int64).reshape(-1)
+        step, met = (check_integer(name, _plain(state[name]), 0) for name in ("step", "met"))
+        earned = check_array("earned", state["earned"], "successes and rollouts").reshape(2)
+        prior = check_array("prior", state.get("prior", start), "two positive numbers").reshape(2)
+    except (TypeError, ValueError, OverflowError) as error:  # InputError is a ValueError
+        raise StateError(f"The state does not hold ids, evidence, visits and a step: it is damaged. {error}") from error
+    if not len(set(ids)) == len(ids) == len(evidence) == len(last) == len(graded):
+        raise StateError(
+            f"The state holds {len(ids)} ids ({len(set(ids))} distinct), evidence for {len(evidence)} and visits "
+            f"for {len(last)} prompts: it is damaged."
+        )
+    if not (np.isfinite(evidence).all() and (evidence >= 0).all()):
+        raise StateError("The state's evidence is negative or not finite: it is damaged.")
+    if not ((graded >= 0) & (graded <= evidence.min(axis=1) + 1e-6)).all():  # u(1-u) is at most u, and 1 - u
+        raise StateError("The state's graded successes do not fit its evidence: it is damaged.")
+    if not ((prior > 0).all() and np.isfinite(prior).all()):
+        raise StateError(f"The state's prior {prior} is not two positive numbers: it is damaged.")
+    if (last < 0).any() or (last > step).any():
+        raise StateError(f"The state is of step {step} and has visits outside steps 0 to {step}: it is damaged.")
+    if not (0 <= met <= len(ids) and 0 <= earned[0] <= earned[1] < np.inf):
+        raise StateError(f"The state's first visits, {earned} of {met} prompts, are out of range: it is damaged.")
+    return Evidence(
+        ids=ids,
+        successes_P=evidence[:, 0].copy(),
+        failures_P=evidence[:, 1].copy(),
+        graded_P=graded,
+        last_P=last,
+        step=step,
+        met=met,
+        first_visits=(float(earned[0]), float(earned[1])),
+        prior=(float(prior[0]), float(prior[1])),
+    )
+
+
+def _plain(value: Any) -> Any:
+    """The entry of a zero-dimensional array, which is how an .npz file may store a number."""
+    return value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value

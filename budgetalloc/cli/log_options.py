@@ -1,0 +1,103 @@
+"""The log that a command is given: its options, opening it, and a progress bar if stderr is a terminal."""
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from budgetalloc.cli.argument_types import positive, weighted
+from budgetalloc.logs.chunk import Chunk
+from budgetalloc.logs.log_stream import LogStream, ReadOptions
+from budgetalloc.logs.reader import KINDS, open_log
+
+LOG = (
+    "a finished run: a file or folder of TRL completions (log_completions=True), a verl, prime-rl or verifiers dump, a "
+    "W&B offline run, a saved datasets.Dataset, a CSV or JSON lines of rollouts or counts, or a ledger of budgetalloc"
+)
+
+
+def reading_options(to: argparse.ArgumentParser, name: str) -> None:
+    """Adds the options that say which log to read and how, of which `opened` takes the values."""
+    to.add_argument("log", type=Path, metavar=name, help=LOG)
+    group = to.add_argument_group("reading the log")
+    group.add_argument(
+        "--kind", choices=KINDS, metavar="KIND", help=f"the format, if it is not recognised: {', '.join(KINDS)}"
+    )
+    group.add_argument("--prompt-id", metavar="COLUMN", help="the column that names prompts")
+    group.add_argument(
+        "--reward",
+        action="append",
+        type=weighted,
+        metavar="COLUMN[=WEIGHT]",
+        help="the column of the reward; repeatable: the reward is then the weighted sum",
+    )
+    group.add_argument(
+        "--success",
+        metavar="COLUMN",
+        help="the column of success, from 0 to 1 (default: the log's own success; of several reward functions the "
+        "one that gave 0 and 1 only; else the reward)",
+    )
+    group.add_argument(
+        "--reward-range", nargs=2, type=float, metavar=("LOW", "HIGH"), help="lowest and highest reward (default: 0 1)"
+    )
+    group.add_argument(
+        "--max-line",
+        type=positive,
+        metavar="BYTES",
+        help=f"longest line, and a sixteenth of the largest table or row group (default: {ReadOptions.max_line})",
+    )
+
+
+def opened(args: argparse.Namespace, **instead: Any) -> LogStream:
+    """The log, opened as the options under "reading the log" say; `instead` has values for those left out."""
+    asked = {
+        "kind": args.kind,
+        "prompt_id": args.prompt_id,
+        "reward": dict(args.reward) if args.reward else None,
+        "success": args.success,
+        "reward_range": tuple(args.reward_range) if args.reward_range else None,
+        "max_line": args.max_line,
+    }
+    if asked["reward"] and len(args.reward) == 1 and args.reward[0][1] == 1:
+        asked["reward"] = args.reward[0][0]
+    return open_log(args.log, **(instead | {key: value for key, value in asked.items() if value is not None}))
+
+
+def watched(reading: LogStream) -> Callable[[Iterable[Chunk]], Iterator[Chunk]]:
+    """Passes on the chunks of a log, with a progress bar on stderr if it is a terminal."""
+
+    def chunks(every: Iterable[Chunk]) -> Iterator[Chunk]:
+        with bar("reading", reading.total, reading.unit) as move:
+            for chunk in every:
+                move(reading.done)
+                yield chunk
+
+    return chunks
+
+
+@contextlib.contextmanager
+def bar(what: str, total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
+    """A progress bar, shown from the first update on; none if stderr is not a terminal or tqdm is missing."""
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        tqdm = None
+    terminal = getattr(sys.stderr, "stream", sys.stderr)  # a bar moves the cursor, which `Plain` would show as text
+    if tqdm is None or not terminal.isatty():
+        yield lambda done: None
+        return
+    scale = {"unit": "B", "unit_scale": True, "unit_divisor": 1024} if unit == "bytes" else {"unit": f" {unit}"}
+    shown: list[Any] = []
+
+    def move(done: int) -> None:
+        if not shown:
+            shown.append(tqdm(total=total, desc=what, leave=False, file=terminal, **scale))
+        shown[0].update(done - shown[0].n)
+
+    try:
+        yield move
+    finally:
+        for one in shown:
+            one.close()

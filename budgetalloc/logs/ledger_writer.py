@@ -1,0 +1,210 @@
+"""Writing the ledger: every rollout of a run is appended to a file."""
+
+import json
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from budgetalloc.beliefs.ids import Id, check_ids
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.beliefs.rewards import check_range, check_rewards
+from budgetalloc.errors import InputError, check_array, check_integer, check_type, shown
+from budgetalloc.logs.chunk import LARGEST, Range
+
+
+def check_ledger(path: Any, *, writes: bool = True) -> None:
+    """Raises `InputError` unless a ledger can be written to this path; None is no ledger.
+
+    Args:
+        path: The value of `ledger=`.
+        writes: Whether this process writes the ledger. If so, the folder is made and the file opened, and removed again
+            if it is new.
+
+    >>> check_ledger(5)
+    Traceback (most recent call last):
+    budgetalloc.errors.InputError: ledger=5 is of type int: give the path of a file such as "run/ledger.jsonl", or None.
+    """
+    if path is None:
+        return
+    check_type("ledger", path, (str, os.PathLike), 'the path of a file such as "run/ledger.jsonl", or None')
+    if not writes:
+        return
+    try:
+        file = Path(path)
+        known = file.exists()
+        if known and not file.is_file():  # opening a named pipe would wait for a reader
+            raise OSError("it is not a regular file")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.open("ab").close()
+        if not known:
+            file.unlink()
+    except (OSError, ValueError, TypeError) as error:  # ValueError: a null character; TypeError: a path of bytes
+        raise InputError(
+            f"ledger={shown(os.fspath(path))} cannot be written, {error}: give the path of a file in a folder that can "
+            "be written to."
+        ) from error
+
+
+class LedgerWriter:
+    """Appends rollouts to a JSON-lines file, one line each; appended rollouts survive a kill of the process.
+
+    After a resume, the steps since the checkpoint run again: `resume` says from which step, and `Ledger.read` then
+    takes each step once. Nothing is ever deleted.
+
+    Args:
+        path: The file; the writer appends to it if it exists.
+
+    >>> import tempfile
+    >>> from budgetalloc.logs.ledger import Ledger
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     log = LedgerWriter(f"{folder}/ledger.jsonl")
+    ...     log.append(0, ["a", "b"], [2.0, float("nan")], [12, 9], [0.5, 0.5], [1, 1], reward_range=(0, 2))
+    ...     log.append(1, ["a"], [0.0], [11], [0.75], [1], reward_range=(0, 2))
+    ...     log.resume(1)
+    ...     log.append(1, ["a"], [0.5], [10], [0.75], [1], reward_range=(0, 2), success_R=[0.0])
+    ...     ledger = Ledger.read(f"{folder}/ledger.jsonl")
+    >>> ledger.step_R, ledger.ids_R, ledger.rewards_R
+    (array([0, 0, 1]), ['a', 'b', 'a'], array([2. , nan, 0.5]))
+    >>> ledger.success_R, ledger.reward_range
+    (array([ 1., nan,  0.]), (0.0, 2.0))
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._range: Range = None  # the last range in the file, as far as this writer knows
+        if self.path.exists() and not self.path.is_file():
+            raise InputError(
+                f"path={str(path)!r} is not a regular file: give the path of a file, because a ledger is read again "
+                "after a resume."
+            )
+        if self.path.exists() and self.path.stat().st_size:
+            with self.path.open("rb") as file:
+                file.seek(-1, os.SEEK_END)
+                torn = file.read(1) != b"\n"
+            if torn:  # after a kill during a write, a newline separates the incomplete line from the next
+                self._write("\n")
+
+    def append(
+        self,
+        step: int,
+        ids_R: Sequence[Id],
+        rewards_R: ArrayLike,
+        lengths_R: ArrayLike,
+        predicted_R: ArrayLike,
+        counts_R: ArrayLike,
+        *,
+        success_R: ArrayLike | None = None,
+        decision: int | None = None,
+        reward_range: tuple[float, float] | None = None,
+    ) -> None:
+        """Appends the rollouts of one step.
+
+        Args:
+            step: The trainer's step, from which `resume` counts.
+            ids_R: Prompt of each rollout, R entries.
+            rewards_R: Reward, NaN where there was none, shape (R,).
+            lengths_R: Tokens, shape (R,).
+            predicted_R: Success rate believed before the step, NaN for none, shape (R,).
+            counts_R: Rollouts that the prompt had in the step, shape (R,).
+            success_R: Success in [0, 1] as learned by the belief, NaN where there was none, shape (R,). Default: the
+                reward mapped by `reward_range` and clipped, as the reader computes it; rows then state no success.
+            decision: The policy's step; left out, the same as `step`. An optimizer step may hold several decisions.
+            reward_range: Lowest and highest reward in this step. A line records every change.
+
+        Raises:
+            InputError: an argument of the wrong type or length.
+            OSError: the disk is full or the file cannot be written; the file holds nothing of this step then.
+        """
+        step = check_integer("step", step, -LARGEST, LARGEST)
+        decision = step if decision is None else check_integer("decision", decision, -LARGEST, LARGEST)
+        reward_range = None if reward_range is None else check_range(reward_range)
+        names = check_ids(ids_R, "ids_R")
+        rewards = _column("rewards_R", rewards_R, len(names))
+        columns: dict[str, list[Any]] = {
+            "reward": _no_nan(rewards),
+            "length": _integers("lengths_R", lengths_R, len(names)),
+            "predicted": _no_nan(np.round(_column("predicted_R", predicted_R, len(names)), 6)),
+            "count": _integers("counts_R", counts_R, len(names)),
+        }
+        if success_R is not None:
+            success = _column("success_R", success_R, len(names))
+            columns["success"] = _no_nan(check_rewards(success, len(names), "success_R"))
+        more = {} if decision == step else {"decision": decision}
+        text = "".join(
+            json.dumps({"step": step, "id": name, **dict(zip(columns, values, strict=True)), **more}) + "\n"
+            for name, *values in zip(names, *columns.values(), strict=True)
+        )
+        if reward_range is not None and reward_range != self._range:
+            text = json.dumps({"reward_range": reward_range}) + "\n" + text
+        self._write(text)
+        self._range = reward_range or self._range
+
+    def resume(self, step: int) -> None:
+        """Marks that the run continues from this step: rows of this step and of later ones written so far are void.
+
+        A run that starts at step 0 in the file of an older run calls this too: all rows of the older run are then void.
+        """
+        step = check_integer("step", step, -LARGEST, LARGEST)
+        if self.path.exists() and self.path.stat().st_size:
+            self._write(json.dumps({"resumed": step}) + "\n")
+
+    def _write(self, text: str) -> None:
+        # The file is opened for appending without a buffer: the kernel has the bytes when the call returns.
+        left = text.encode()
+        parts: list[tuple[int, int]] = []  # where in the file this call has written
+        with self.path.open("ab", buffering=0) as file:
+            try:
+                while left:  # a full disk may accept a part silently, and then raise
+                    size = file.write(left)
+                    parts.append((file.tell() - size, size))
+                    left = left[size:]
+            except BaseException as error:
+                self._take_back(parts)  # so that no step is incomplete
+                if isinstance(error, OSError):
+                    raise OSError(
+                        error.errno,
+                        f"{error.strerror}: the ledger holds all earlier steps completely, and nothing of this step. "
+                        "Free some space and resume from the last checkpoint",
+                        str(self.path),
+                    ) from error
+                raise
+
+    def _take_back(self, parts: list[tuple[int, int]]) -> None:
+        """Removes these parts of the file: truncates those at its end, and overwrites those before another writer's
+        data with blanks."""
+        with self.path.open("r+b", buffering=0) as file:
+            for start, size in reversed(parts):
+                if file.seek(0, os.SEEK_END) == start + size:
+                    file.truncate(start)
+                else:
+                    file.seek(start)
+                    file.write(b" " * (size - 1) + b"\n")
+
+
+def _column(name: str, values: ArrayLike, rows: int) -> FloatArray:
+    """The values as an array of numbers, one for each row."""
+    column = check_array(name, values, "one number a rollout")
+    if column.shape != (rows,):
+        length = f"is {'longer' if len(column) > rows else 'shorter'}" if column.ndim == 1 else "has another shape"
+        raise InputError(f"{name} {length} than ids_R, {column.shape} for {rows}: give one number a rollout.")
+    return column
+
+
+def _integers(name: str, values: ArrayLike, rows: int) -> list[int]:
+    """The values as integers, one for each row."""
+    column = _column(name, values, rows)
+    with np.errstate(invalid="ignore"):
+        fits_R = (np.abs(column) <= LARGEST) & (column == np.floor(column))
+    if not fits_R.all():
+        raise InputError(f"{name} holds {column[~fits_R][0]}: give an integer, -1 where it is unknown.")
+    return [int(x) for x in column.tolist()]
+
+
+def _no_nan(column: FloatArray) -> list[float | None]:
+    return [None if math.isnan(x) else x for x in column.tolist()]

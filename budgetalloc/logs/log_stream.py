@@ -1,0 +1,110 @@
+"""A log that is read in chunks of whole steps, and the interface of a kind of log."""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from budgetalloc.beliefs.ids import Id
+from budgetalloc.errors import InputError, printable
+from budgetalloc.logs.chunk import Chunk, Notes, Range, Reward, Rows
+from budgetalloc.logs.steps import MAX_STEP, whole_steps
+
+
+class Kind(Protocol):
+    """A kind of log: a module of `budgetalloc.logs.kinds` with these three functions.
+
+    If the log has the text of prompts, it may have a fourth one, `texts(reading, ids)`: see `LogStream.texts`.
+    """
+
+    def find(self, path: Path) -> list[Path]:
+        """The logs of this kind at a path: the path itself, or the logs in the folder.
+
+        It opens regular files only, reads little, and never raises for a foreign file.
+        """
+
+    def files(self, path: Path) -> list[Path]:
+        """The files of one log, in the order in which they are read; `LogStream.total` is their size."""
+
+    def rows(self, reading: "LogStream") -> Iterator[Rows]:
+        """The rollouts of a log, any number at a time, with ascending steps.
+
+        It reads `reading.path` (or `reading.source`, if that is not a path) with the options `reading.options`, updates
+        `reading.done`, and counts omissions and assumptions in `reading.notes`. A single bad row never raises.
+        """
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How a log is read; the arguments of `budgetalloc.logs.reader.open_log` of the same names."""
+
+    prompt_id: str | None = None
+    reward: Reward = None
+    success: str | None = None
+    reward_range: Range = None
+    chunk: int = 100_000
+    max_line: int = 1 << 26
+    max_row: int = 100_000
+    max_step: int = MAX_STEP
+
+
+class LogStream:
+    """A log that is read in chunks of whole steps, in ascending steps; each `iter` begins at its start.
+
+    Args:
+        name: What wrote the log, one of `budgetalloc.logs.reader.KINDS`.
+        kind: The module that reads it.
+        source: A path, or an object such as a `datasets.Dataset`.
+        options: The options for reading.
+    """
+
+    def __init__(self, name: str, kind: Kind, source: Any, options: ReadOptions) -> None:
+        self.kind = name
+        """What wrote the log."""
+        self.source = source
+        self.path = Path(source) if isinstance(source, (str, os.PathLike)) else None
+        """The path of the log, None for an object in memory."""
+        self.options, self.reward_range = options, options.reward_range
+        self.unit = "rows" if self.path is None else "bytes"
+        """The unit of `total` and `done`: "bytes" of files, "rows" of an object in memory."""
+        self.total: int | None = None
+        """The total amount to read, None if unknown."""
+        self.done = 0
+        """The amount read so far."""
+        self.notes = Notes()
+        """Omissions and assumptions with their counts; complete after an iteration, cleared by the next one."""
+        self._kind = kind
+        if self.path is not None:
+            self.total = sum(x.stat().st_size for x in self.files())
+        elif hasattr(source, "__len__"):
+            self.total = len(source)
+
+    def files(self) -> list[Path]:
+        """The files that are read, in order; none for an object in memory."""
+        return [] if self.path is None else self._kind.files(self.path)
+
+    def __iter__(self) -> Iterator[Chunk]:
+        self.notes.clear()
+        self.done = 0
+        options = self.options
+        try:
+            yield from whole_steps(
+                self._kind.rows(self), options.chunk, self.notes, options.reward_range, options.max_step
+            )
+        except OSError as error:
+            raise unreadable(self.path, error) from error
+
+    def texts(self, ids: Iterable[Id]) -> dict[Id, str]:
+        """The text of these prompts, where the log has it: a ledger of the callback, TRL's completions, a CSV file; of
+        chat messages, that of the last one."""
+        texts = getattr(self._kind, "texts", None)
+        return {} if texts is None else texts(self, ids)
+
+    def __repr__(self) -> str:
+        return printable(f"LogStream({self.kind!r}, {str(self.path or type(self.source).__name__)!r})")
+
+
+def unreadable(path: Any, error: OSError) -> InputError:
+    """The error for a log whose file or folder cannot be opened or read."""
+    return InputError(f"{error.filename or path}: {error.strerror or error}. The log cannot be read.")

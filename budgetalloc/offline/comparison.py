@@ -1,0 +1,249 @@
+"""Compare policies on a log: several seeds, several processes, one table."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from budgetalloc.budget import Budget
+from budgetalloc.errors import (
+    InputError,
+    check_function,
+    check_integer,
+    check_list,
+    check_seed,
+    check_type,
+)
+from budgetalloc.logs.chunk import Chunk
+from budgetalloc.offline.intervals import interval
+from budgetalloc.offline.parallel import Workers, check_workers, in_parallel
+from budgetalloc.offline.replay import Replay
+from budgetalloc.offline.replay_metrics import ReplayMonitor
+from budgetalloc.offline.simulation import simulate
+from budgetalloc.policies import Policy
+from budgetalloc.policies.bounds import Bounds
+from budgetalloc.policies.methods import PolicyLike, policy_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Progress = Callable[[int, int], None]
+FIGURES = ("reward", "mixed", "mixed_rollouts", "signal", "drawn", "modelled", "at_least", "at_most")
+"""The figures that `compare` returns for each policy, with intervals and differences."""
+
+
+def comparisons(
+    policies: Mapping[str, PolicyLike],
+    world: Replay | Chunk,
+    budget: Budget | int,
+    *,
+    steps: int | None = None,
+    seeds: Iterable[int] = range(5),
+    prompts: int | None = None,
+    workers: Workers = None,
+    progress: Progress | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Replays a log for each policy and seed; yields a dict for each policy, seed and step, in that order.
+
+    The policy and the replay get the same seed, so that policies with the same seed get the same prompts and the same
+    order of logged rewards. Each run starts from the beginning of the log. The results are the same for any workers.
+
+    Args:
+        policies: Policies by name. A value is a `Policy`, of which each seed gets a copy with what it has learned so
+            far; or the name of a method or a function such as `ba.knapsack`, which is called with `seed=`.
+        world: The log.
+        budget: The rollouts that a step may *generate*, also for a policy that trains on only a part of them. If the
+            budget does not suffice for the `floor` of all candidates, the floor holds for prompts that get any
+            rollouts.
+        steps: Training steps; by default as many as the log has rollouts for.
+        seeds: Integers of at least 0, each once.
+        prompts: Different prompts in the batch of a step; by default the number that gives groups of the log's median
+            size.
+        workers: Processes; by default one for each core. 1 runs everything in this process. "ray" makes each run a task
+            on a Ray cluster, which runs the tasks of a lost node again (see `budgetalloc.offline.ray_pool.RayPool`).
+        progress: Called with the number of runs that have ended and the number of all runs.
+
+    Yields:
+        `policy`, `seed` and what `simulate` yields, and for this step alone:
+
+        - `generated`: rollouts;
+        - `drawn` and `modelled`: the shares of them that the log and its model answered;
+        - `mixed`: the number of groups with unequal rewards;
+        - `signal`: the mean over rollouts of 4 times the variance of the prompt's logged rewards
+          (`Replay.variances`), 4 p (1-p) for rewards of 0 and 1. It is 1 where each prompt passes half of the time. It
+          is defined for groups of one too, which are never mixed;
+        - `at_least` and `at_most`: bounds of `mixed_rollouts`. For `at_least`, a group is mixed only if its logged
+          rewards alone are unequal. For `at_most`, a group of two or more is also mixed if one of its rewards was
+          modelled. The share of *these* groups lies between the two bounds for any modelled rewards; other rewards
+          would also have led to other decisions later.
+
+    Raises:
+        InputError: no policy or seed, a seed twice, or more rollouts than the log has.
+        UnsupportedError: `workers="ray"`, and Ray is not installed.
+
+    >>> import budgetalloc as ba
+    >>> ids_R, rewards_R = np.tile(np.repeat(np.arange(4), 4), 3), np.tile([0, 1.0, 1, 1] * 3 + [0.0] * 4, 3)
+    >>> log = ba.Ledger(np.repeat([0, 1, 2], 16), ids_R.tolist(), rewards_R, *np.zeros((3, 48)))
+    >>> run = comparisons({"uniform": ba.uniform()}, log, 16, seeds=[0], workers=1)
+    >>> [(seen["step"], seen["mixed"], seen["mixed_rollouts"], seen["drawn"]) for seen in run]
+    [(1, 3, 0.75, 1.0), (2, 3, 0.75, 1.0), (3, 3, 0.75, 1.0)]
+    """
+    check_type("policies", policies, Mapping, "a mapping from names to policies, such as {'uniform': ba.uniform()}")
+    replay = world if isinstance(world, Replay) else Replay(world)
+    seeds = [
+        check_seed(seed, "seeds") for seed in check_list("seeds", seeds, "integers of at least 0, such as range(5)")
+    ]
+    if progress is not None:
+        check_function("progress", progress, "of the number of runs that have ended and of all runs")
+    if not policies or not seeds or len(set(seeds)) < len(seeds):
+        raise InputError(
+            f"policies={list(policies)}, seeds={seeds}: give at least one policy and one seed, and each seed once."
+        )
+    rollouts = budget.rollouts if isinstance(budget, Budget) else check_integer("budget", budget, 1)
+    if rollouts is None or (isinstance(budget, Budget) and (budget.tokens is not None or budget.quotas is not None)):
+        raise InputError(f"budget={budget!r}: a log has neither token costs nor domains. Use Budget(rollouts=...).")
+    steps = max(replay.rollouts // rollouts, 1) if steps is None else check_integer("steps", steps, 1)
+    if (steps - 1) * rollouts >= replay.rollouts:
+        raise InputError(
+            f"steps={steps!r}: {steps} steps of {rollouts} rollouts are {steps * rollouts} rollouts, and the log has "
+            f"{replay.rollouts}. Use at most steps={-(-replay.rollouts // rollouts)}, or a smaller budget."
+        )
+    if prompts is None:
+        prompts = min(max(rollouts // max(replay.group, 1), 1), len(replay.ids))
+    check_integer("prompts", prompts, 1, len(replay.ids))
+    runs = [_Run(name, policy, seed) for name, policy in policies.items() for seed in seeds]
+    check_workers(workers)
+    return _run(_Work(runs, replay.again(0), budget, steps, prompts), workers, progress)
+
+
+def _run(work: "_Work", workers: Workers, progress: Progress | None) -> Iterator[dict[str, Any]]:
+    with closing(in_parallel(_play, work, len(work.runs), workers)) as runs:
+        for ended, run in enumerate(runs, start=1):
+            if progress is not None:
+                progress(ended, len(work.runs))
+            yield from run
+
+
+def compare(
+    policies: Mapping[str, PolicyLike],
+    world: Replay | Chunk,
+    budget: Budget | int,
+    *,
+    steps: int | None = None,
+    seeds: Iterable[int] = range(5),
+    prompts: int | None = None,
+    workers: Workers = None,
+    progress: Progress | None = None,
+) -> "pd.DataFrame":
+    """Compares policies on a log: `summarise(comparisons(...))` as a `pandas.DataFrame`. Needs pandas.
+
+    Args:
+        policies, world, budget, steps, seeds, prompts, workers, progress: As in `comparisons`. Differences are from the
+            first policy.
+
+    Returns:
+        As `summarise`: a row for each policy, whose name is the index.
+
+    >>> import budgetalloc as ba
+    >>> ids_R, rewards_R = np.tile(np.repeat(np.arange(4), 4), 3), np.tile([0, 1.0, 1, 1] * 3 + [0.0] * 4, 3)
+    >>> log = ba.Ledger(np.repeat([0, 1, 2], 16), ids_R.tolist(), rewards_R, *np.zeros((3, 48)))
+    >>> table = compare({"uniform": ba.uniform(), "knapsack": ba.knapsack()}, log, 16, seeds=range(3), workers=1)
+    >>> table.T.loc[["mixed", "at_least", "mixed_rollouts", "at_most", "modelled"]].round(2)
+    policy          uniform  knapsack
+    mixed              3.00      3.00
+    at_least           0.75      0.81
+    mixed_rollouts     0.75      0.81
+    at_most            0.75      0.81
+    modelled           0.00      0.06
+    """
+    import pandas as pd  # before the replays; the command line needs no pandas
+
+    steps_seen = comparisons(
+        policies, world, budget, steps=steps, seeds=seeds, prompts=prompts, workers=workers, progress=progress
+    )
+    return pd.DataFrame(summarise(steps_seen)).set_index("policy")
+
+
+def summarise(steps: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The steps of `comparisons` as a dict for each policy, with 95 % intervals over seeds.
+
+    Intervals are Student's t over the seeds' means, NaN for one seed. The intervals show the variation over draws from
+    the same log, not over training runs. Differences are from the first policy, paired by seed.
+
+    Returns:
+        `policy`, its name; `seeds`, `steps` and `rollouts` (generated by one seed), then for each figure x of
+        `reward` (mean), `mixed` (groups a step with unequal rewards), `mixed_rollouts` (share of rollouts in them),
+        `signal` (see `comparisons`), `drawn` and `modelled` (shares answered by the log and by its model),
+        `at_least` and `at_most` (bounds of `mixed_rollouts`): `x`, `x_low`, `x_high` and, as differences,
+        `x_diff`, `x_diff_low`, `x_diff_high`.
+    """
+    totals: dict[str, dict[int, NDArray[np.float64]]] = {}
+    shares = [name for name in FIGURES if name != "mixed"]
+    for seen in steps:
+        sums = np.array([1, seen["generated"], seen["mixed"], *(seen["generated"] * seen[name] for name in shares)])
+        of_policy = totals.setdefault(seen["policy"], {})
+        of_policy[seen["seed"]] = of_policy.get(seen["seed"], np.zeros(len(sums))) + sums
+    rows: list[dict[str, Any]] = []
+    base_SF = np.zeros(0)
+    for name, of_policy in totals.items():
+        total_ST = np.array(list(of_policy.values()))  # one row per seed
+        ended_S, generated_S, mixed_S = total_ST[:, :3].T
+        figures = {"mixed": mixed_S / ended_S}
+        figures |= {share: total_ST[:, 3 + at] / generated_S for at, share in enumerate(shares)}
+        value_SF = np.column_stack([figures[figure] for figure in FIGURES])
+        base_SF = base_SF if rows else value_SF
+        row = {"policy": name, "seeds": len(total_ST), "steps": int(ended_S[0]), "rollouts": float(generated_S.mean())}
+        for at, figure in enumerate(FIGURES):
+            for suffix, value_S in (("", value_SF[:, at]), ("_diff", value_SF[:, at] - base_SF[:, at])):
+                low, high = interval(value_S)
+                column = figure + suffix
+                row |= {column: float(value_S.mean()), f"{column}_low": low, f"{column}_high": high}
+        rows.append(row)
+    return rows
+
+
+class _Run(NamedTuple):
+    name: str
+    policy: PolicyLike
+    seed: int
+
+
+class _Work(NamedTuple):
+    runs: list[_Run]
+    world: Replay
+    budget: Budget | int
+    steps: int
+    prompts: int
+
+
+def _play(work: _Work, at: int) -> list[dict[str, Any]]:
+    """One run: its dicts, a step each."""
+    name, given, seed = work.runs[at]
+    policy = _seeded(given, f"policies[{name!r}]", seed)
+    world = ReplayMonitor(work.world.again(seed))
+    budget = _affordable(work.budget, policy, work.prompts, len(world.ids))
+    run = simulate(policy, world, budget, work.steps, prompts=work.prompts)
+    return [{"policy": name, "seed": seed, **step, **world.figures} for step in run]
+
+
+def _seeded(given: PolicyLike, argument: str, seed: int) -> Policy:
+    """A policy of this seed, with what the given one has learned if it is a policy."""
+    if not isinstance(given, Policy):
+        return policy_of(given, argument, seed=seed)
+    return replace(given, seed=seed)
+
+
+def _affordable(budget: Budget | int, policy: Policy, prompts: int, pool: int) -> Budget | int:
+    """The budget for `simulate` with this policy: generated rollouts count, and the floor is feasible."""
+    generate = policy.needs.generate  # `simulate` multiplies by it
+    if not isinstance(budget, Budget):
+        return max(budget // generate, 1)
+    rollouts = max(int(budget.rollouts or 0) // generate // budget.quantum, 1) * budget.quantum
+    bounds = Bounds.resolve(policy.needs)
+    budget = bounds.filled(budget)
+    if budget.fewest and bounds.on_offer(prompts, pool) * budget.smallest_group > rollouts * generate:
+        return replace(budget, rollouts=rollouts, floor=0, min_group=budget.smallest_group)
+    return replace(budget, rollouts=rollouts)

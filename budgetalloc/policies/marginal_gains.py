@@ -1,0 +1,81 @@
+"""Spending by gains per rollout, with a minimum for all prompts and an upper bound: shared by methods with N_low and
+N_up."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from budgetalloc.beliefs.posterior import Belief, FloatArray
+from budgetalloc.budget import Budget, IntArray
+from budgetalloc.policies.composition import spend
+from budgetalloc.policies.decision import View
+from budgetalloc.values import Value
+
+# Gains are multiples of one unit, so that their sums are exact and equal gains are ties.
+UNIT = 2.0**-40
+START = 2.0**-3  # gain of the rollouts that every prompt gets first, above every other gain
+
+
+def spend_gains(gain: Callable[[IntArray], FloatArray], start_P: IntArray, high: int, view: View) -> IntArray:
+    """Counts of largest total gain: first `start_P` rollouts each, then by gain up to `high`, then evenly.
+
+    Args:
+        gain: For counts_N, the gain per unit of cost of each rollout between one count and the next, shape (P, N):
+            below `START` and not rising with n.
+        start_P: Rollouts that every prompt gets first, shape (P,).
+        high: Most rollouts by gain, or the budget's smallest group if that is larger.
+        view: The view of the decision.
+    """
+    price_P, high = token_prices(view), max(high, view.budget.smallest_group)
+
+    def value(belief: Belief, counts_N: ArrayLike) -> FloatArray:
+        counts_N = np.asarray(counts_N)
+        gain_PN = np.maximum(np.rint(gain(counts_N) / UNIT), 2)
+        gain_PN[:, counts_N > high] = 1
+        gain_PN[counts_N <= start_P[:, None]] = START / UNIT
+        gain_PN *= UNIT * np.diff(counts_N, prepend=0)
+        return np.cumsum(gain_PN, axis=1, out=gain_PN) * price_P[:, None]
+
+    return spend(view.belief_P, value, view, None)
+
+
+def gain_per_rollout(value: Value, belief: Belief, counts_N: ArrayLike) -> FloatArray:
+    """The gain of each rollout between one count and the next, from 0 rollouts on, shape (P, N).
+
+    >>> from budgetalloc import Point, mixed_group
+    >>> gain_per_rollout(mixed_group, Point([0.5]), [2, 3, 5])  # 1/2, then 1/4 by one, then 3/16 by two
+    array([[0.25   , 0.25   , 0.09375]])
+    """
+    counts_N = np.asarray(counts_N)
+    worth_PN = value(belief, np.concatenate([[0], counts_N]))
+    return np.diff(worth_PN, axis=1) / np.maximum(np.diff(counts_N, prepend=0), 1)
+
+
+def smallest(low: int, budget: Budget) -> int:
+    """The smallest group that the budget allows of at least `low` rollouts.
+
+    >>> smallest(4, Budget(rollouts=12, floor=2, quantum=3))
+    6
+    """
+    return max(-(-low // budget.quantum) * budget.quantum, budget.smallest_group)
+
+
+def mean_rollouts(view: View) -> int:
+    """The budget's rollouts for each prompt, rounded down to its quantum."""
+    budget, rollouts = view.budget, view.budget.rollouts
+    each = rollouts // len(view.ids_P) if rollouts is not None else budget.largest_group
+    if budget.tokens is not None and view.costs_P is not None:
+        each = min(each, int(budget.tokens // view.costs_P.sum()))
+    return min(each // budget.quantum * budget.quantum, budget.largest_group)
+
+
+def token_prices(view: View) -> FloatArray:
+    """The cost of a rollout relative to the cheapest prompt's if only tokens are limited, else 1: shape (P,).
+
+    Under a budget in tokens the solver divides gains by tokens; multiply a gain by this price to rank prompts
+    regardless of cost.
+    """
+    if view.budget.rollouts is not None or view.costs_P is None:
+        return np.ones(len(view.ids_P))
+    return np.asarray(view.costs_P / view.costs_P.min())

@@ -1,0 +1,202 @@
+"""Two runs side by side, as text, page and JSON."""
+
+import json
+import math
+import textwrap
+from typing import Any
+
+from budgetalloc.beliefs.group_kinds import KINDS
+from budgetalloc.report import plots
+from budgetalloc.report.findings import doubts_sentences, percent, shortened
+from budgetalloc.report.forecast import share
+from budgetalloc.report.html import document, escaped, table
+from budgetalloc.report.json_report import plain
+from budgetalloc.report.run_comparison import Curve, Level, Side, levels
+
+VERSION = 1
+HELD_OUT = (
+    "Held-out reward is on prompts that no step trains on, so it can be compared. One run each: another seed may turn "
+    "the order round, and each run needs its own learning rate (docs: Does it help me?)."
+)
+CHOSEN = (
+    "The reward is that of the prompts that each run chose. A policy that leaves out what is mastered or hopeless has "
+    "another mean than one that takes every prompt in turn, so this does NOT say which run learned more. Evaluate on "
+    "held-out prompts in both runs (GRPOConfig(eval_strategy='steps') with an eval_dataset, or callback.held_out()): "
+    "the callback writes the evaluations beside the ledger, and this report then compares them."
+)
+UNTIMED = "Seconds are unknown: a ledger has them in the file beside it that ends in .progress."
+
+
+def comparison_of(one: Side, other: Side) -> dict[str, Any]:
+    """The comparison as plain values, NaN for what is not known.
+
+    Keys: `version`; `runs`, two of `log`, `kind`, `rollouts`, `steps`, `prompts`, `tokens`, `seconds`, `mixed`,
+    `all_fail`, `all_pass`, `tied`, `single` and `wasted` (shares of rollouts), `reward_first`, `reward_last` (of the
+    batches, first and last twentieth), `held_out_first`, `held_out_last`; `measured` ("held-out" or "batches");
+    `curves`, of both runs (rollouts, reward) of what was measured; `levels`, each with `reward` and, for both runs,
+    `rollouts`, `tokens` and `seconds` when it was first reached; `careful`, what the figures do not mean.
+    """
+    held_out = [side.held_out() for side in (one, other)]
+    both = all(held_out)
+    curves = held_out if both else [side.batches() for side in (one, other)]
+    points = " and ".join(str(len(curve)) for curve in curves)
+    careful = [f"{HELD_OUT} Between evaluations ({points} of them) it is read off a straight line." if both else CHOSEN]
+    ranges = [side.waste.reward_range for side in (one, other)]
+    if ranges[0] != ranges[1]:
+        careful.append(f"The ranges of the rewards differ, {ranges[0]} and {ranges[1]}: are these the same rewards?")
+    careful += [] if all(side.seconds_S is not None for side in (one, other)) else [UNTIMED]
+    for letter, side in zip("AB", (one, other), strict=True):
+        if side.report.missing[0]:
+            gone, steps = side.report.missing
+            careful.append(
+                f"The log of {letter} lacks {gone:,} of the run's {steps:,} steps: nothing above counts them."
+            )
+        careful += doubts_sentences(side.report.notes, side.report.doubts)
+    return {
+        "version": VERSION,
+        "runs": [_run(side, curve) for side, curve in zip((one, other), held_out, strict=True)],
+        "measured": "held-out" if both else "batches",
+        "curves": [[list(point) for point in curve] for curve in curves],
+        "levels": [_level(level) for level in levels(one, other, curves)],
+        "careful": careful,
+    }
+
+
+def _run(side: Side, held_out: Curve) -> dict[str, Any]:
+    waste, batches = side.waste, side.batches()
+    seconds_S, tokens_S = side.seconds_S, side.tokens_S
+    ends = [held_out[0][1], held_out[-1][1]] if held_out else [math.nan, math.nan]
+    return {
+        "log": side.report.name,
+        "kind": side.report.kind,
+        "rollouts": waste.rollouts,
+        "steps": waste.trainer_steps,
+        "prompts": len(waste.ids_P),
+        "tokens": math.nan if tokens_S is None else int(tokens_S[-1]),
+        "seconds": math.nan if seconds_S is None else float(seconds_S[-1]),
+        **waste.shares(),
+        "wasted": share(waste.wasted, waste.rollouts),
+        "reward_first": batches[0][1],
+        "reward_last": batches[-1][1],
+        "held_out_first": ends[0],
+        "held_out_last": ends[1],
+    }
+
+
+def _level(level: Level) -> dict[str, Any]:
+    made: dict[str, Any] = {"reward": level.reward}
+    for at, name in enumerate(("rollouts", "tokens", "seconds")):
+        made[name] = [level.one[at], level.other[at]]
+    return made
+
+
+def as_json(comparison: dict[str, Any]) -> str:
+    """The comparison as one JSON object; what is not known is null."""
+    return json.dumps(plain(comparison), indent=1, allow_nan=False)
+
+
+ROWS = {
+    "rollouts": "rollouts",
+    "steps": "steps",
+    "prompts": "prompts",
+    "tokens": "tokens",
+    "seconds": "seconds",
+    "mixed": "in mixed groups",
+    "single": "single rollouts",
+    "all_fail": "all fail",
+    "all_pass": "all pass",
+    "wasted": "without gradient (group baseline)",
+    "reward_first": "reward of the batches, first",
+    "reward_last": "reward of the batches, last",
+    "held_out_first": "held-out reward, first",
+    "held_out_last": "held-out reward, last",
+}
+_SHARES = (*KINDS, "wasted")
+
+
+def as_text(comparison: dict[str, Any], width: int = 100) -> str:
+    """The comparison for a terminal."""
+    one, other = comparison["runs"]
+    lines = [
+        f"{letter}  {shortened(run['log'], width - 20)} ({run['kind']})"
+        for letter, run in zip("AB", (one, other), strict=True)
+    ]
+    lines += ["", f"  {'':<34}{'A':>14}{'B':>14}{'B / A':>9}"]
+    lines += [f"  {row[0]:<34}{row[1]:>14}{row[2]:>14}{row[3]:>9}".rstrip() for row in used_rows(comparison)]
+    lines += ["", heading(comparison).upper(), ""]
+    if not comparison["levels"]:
+        lines.append("  No reward above the start was reached by both.")
+    for level in comparison["levels"]:
+        lines.append(f"  reward {level['reward']:.3f}")
+        lines += [f"    {row[0]:<32}{row[1]:>14}{row[2]:>14}{row[3]:>9}" for row in level_rows(level)]
+    for text in comparison["careful"]:
+        lines += ["", *textwrap.wrap(text, width)]
+    return "\n".join(lines)
+
+
+def heading(comparison: dict[str, Any]) -> str:
+    """What the rows of the levels are about."""
+    what = "held-out reward" if comparison["measured"] == "held-out" else "reward of the batches"
+    return f"Until the same {what} was reached first"
+
+
+def used_rows(comparison: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+    """What each run used and reached: name, A, B, and B / A where that is meaningful; unknown rows are left out."""
+    one, other = comparison["runs"]
+    rows = []
+    for name, label in ROWS.items():
+        pair = (one[name], other[name])
+        if not all(isinstance(x, float) and math.isnan(x) for x in pair):
+            cells = [percent(x) if name in _SHARES else number(x, exact="reward" in name) for x in pair]
+            ratio = quotient(*pair) if name in ("rollouts", "steps", "prompts", "tokens", "seconds") else ""
+            rows.append((label, cells[0], cells[1], ratio))
+    return rows
+
+
+def level_rows(level: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+    """What each run needed for a reward, in rollouts, tokens and seconds as far as they are known."""
+    pairs = ((name, *level[name]) for name in ("rollouts", "tokens", "seconds"))
+    return [
+        (name, number(a), number(b), quotient(a, b)) for name, a, b in pairs if not (math.isnan(a) and math.isnan(b))
+    ]
+
+
+def as_html(comparison: dict[str, Any]) -> str:
+    """The comparison as one self-contained page."""
+    names = [shortened(run["log"], 80) for run in comparison["runs"]]
+    keys = zip(("mixed", "all_fail"), "AB", names, strict=True)
+    legend = "".join(
+        f'<li><span class="key" style="--edge:var(--{edge})"></span>{letter}: {escaped(name)}</li>'
+        for edge, letter, name in keys
+    )
+    body = ["<h1>Two runs side by side</h1>", f'<ul class="legend">{legend}</ul>']
+    body += [f'<p class="limits">{escaped(text)}</p>' for text in comparison["careful"]]
+    body.append(table(("", "A", "B", "B / A"), used_rows(comparison)))
+    body.append(f"<h2>{heading(comparison)}</h2>")
+    if all(comparison["curves"]):
+        lines = dict(zip(("one", "other"), comparison["curves"], strict=True))
+        body.append(
+            f'<figure style="max-width: 32rem">{plots.curves(lines, "Reward of both runs", "rollouts")}</figure>'
+        )
+    for level in comparison["levels"]:
+        body.append(table((f"reward {level['reward']:.3f}", "A", "B", "B / A"), level_rows(level)))
+    body += [] if comparison["levels"] else ["<p>No reward above the start was reached by both.</p>"]
+    return document(f"budgetalloc report: {names[0]} and {names[1]}", body)
+
+
+def number(value: float, exact: bool = False) -> str:
+    """A count, or with `exact` a reward; "-" if it is not known.
+
+    >>> number(12345.4), number(31.25), number(0.1, exact=True), number(float("nan"))
+    ('12,345', '31.2', '0.100', '-')
+    """
+    if math.isnan(value):
+        return "-"
+    if exact:
+        return f"{value:.3f}"
+    return f"{value:,.0f}" if isinstance(value, int) or abs(value) >= 100 else f"{value:.3g}"
+
+
+def quotient(one: float, other: float) -> str:
+    """The second as a multiple of the first; "-" if it is not known."""
+    return "-" if math.isnan(one) or math.isnan(other) or not one else f"{other / one:.2f}"

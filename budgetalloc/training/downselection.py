@@ -1,0 +1,49 @@
+"""Which of a step's rollouts are trained on, where a policy generates more."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.budget import IntArray
+from budgetalloc.errors import InputError
+from budgetalloc.policies import Policy
+from budgetalloc.training.batch import Batch
+
+
+def rows_to_train_on(policy: Policy, batch: Batch, wanted: int, rewards_R: FloatArray | None = None) -> IntArray:
+    """The rollouts to train on, at most `wanted` unless the policy keeps all: indices by the policy's `keep`.
+
+    Args:
+        policy: The policy that decided.
+        batch: All rollouts of the step.
+        wanted: Rollouts that the trainer trains on.
+        rewards_R: Total rewards that replace the batch's own.
+    """
+    if policy.keep is None or len(batch) <= wanted:
+        return np.arange(len(batch))
+    rewards_R = batch.rewards_R if rewards_R is None else rewards_R
+    rows = policy.keep(batch.ids_R, rewards_R, wanted, batch.scores_RF, batch.success_R)
+    return check_kept_rows(rows, len(batch), wanted, policy)
+
+
+def check_kept_rows(kept_R: ArrayLike, generated: int, wanted: int, policy: object) -> IntArray:
+    """The rows that a policy's `keep` chose to train on; raises `InputError` unless they are as many as wanted.
+
+    A rollout may be trained on several times, as Shuffle-R1 does.
+
+    >>> check_kept_rows([0, 2], 3, 2, "pods()")
+    array([0, 2])
+    """
+    rows = np.asarray(kept_R)
+    if rows.shape != (wanted,) or rows.dtype.kind not in "iu":
+        what = f"{rows.tolist()!r}" if rows.size <= 8 else f"an array of shape {rows.shape}, type {rows.dtype}"
+        raise InputError(
+            f"keep= of {policy} returned {what}: return the indices of {wanted} rollouts of the {generated} that were "
+            "generated."
+        )
+    if wanted and not (rows.min() >= 0 and rows.max() < generated):
+        raise InputError(
+            f"keep= of {policy} returned indices from {rows.min()} to {rows.max()}: return indices from 0 to "
+            f"{generated - 1}."
+        )
+    return rows

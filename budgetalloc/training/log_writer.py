@@ -1,0 +1,66 @@
+"""What a run leaves on disk: its ledger, and beside it the texts of its prompts, its seconds and evaluations."""
+
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from budgetalloc.beliefs.ids import Id
+from budgetalloc.logs.formats.lines import first
+from budgetalloc.logs.ledger_writer import LedgerWriter
+from budgetalloc.logs.progress import ProgressWriter
+from budgetalloc.logs.prompt_texts import TextsWriter
+from budgetalloc.training.batch import Batch
+
+logger = logging.getLogger(__name__)
+
+
+class LogWriter:
+    """Appends each step, when it is called, to a ledger and to the files beside it.
+
+    Args:
+        path: The ledger.
+        first_step: The trainer's first step from now on: lines of later steps in the file are void.
+        texts_of: The text of prompts by id, as far as it is known; each is written once.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        first_step: int,
+        texts_of: Callable[[Sequence[Id]], Mapping[Id, str]],
+    ) -> None:
+        self.ledger, self.texts, self.texts_of = LedgerWriter(path), TextsWriter(path), texts_of
+        steps = [record["step"] for record in first(self.ledger.path) if isinstance(record.get("step"), int)]
+        if steps and steps[0] >= first_step:
+            logger.warning(
+                "The ledger %s holds an earlier run. This run begins anew in the same file, so reports of it show this "
+                "run only; the older rows stay in the file. Give each run its own path to report both.",
+                path,
+            )
+        self.ledger.resume(first_step)
+        self.progress = ProgressWriter(path, first_step)
+
+    def __call__(self, batch: Batch) -> None:
+        append(self.ledger, batch)
+        self.texts.add(batch.ids_R, self.texts_of)
+        self.progress.step(batch.step, batch.policy_step)
+
+
+def append(ledger: LedgerWriter, batch: Batch) -> None:
+    """Appends a step to the ledger, a line a rollout; rollouts with a hint are named "ID (hinted)", unpredicted."""
+    hinted = batch.hinted_R.tolist()
+    names_R = [f"{name} (hinted)" if with_hint else name for name, with_hint in zip(batch.ids_R, hinted, strict=True)]
+    predicted_R = np.where(batch.hinted_R, np.nan, batch.belief_R.mean)
+    ledger.append(
+        batch.step,
+        names_R,
+        batch.rewards_R,
+        batch.lengths_R,
+        predicted_R,
+        batch.counts_R,
+        success_R=batch.success_R,
+        decision=batch.policy_step,
+        reward_range=batch.measure.reward_range,
+    )

@@ -1,0 +1,149 @@
+"""TRL's batches of several rounds, and of several processes, merged into one; selection of rows; even shares.
+
+With several processes, each holds an equal, consecutive share of a round's rows, in the order in which TRL gathers
+rewards. Where the rows do not divide evenly, the last one is repeated as a filler, so that every process makes the same
+calls. Fillers are generated and scored, but not observed, trained on or logged.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate.utils import gather_object
+from trl.trainer.utils import pad
+
+from budgetalloc.budget import IntArray
+from budgetalloc.errors import UnsupportedError
+
+# The entries of TRL's batch: the side and the value by which a short row is padded; None for one number a row.
+_FILL: dict[str, tuple[str, float] | None] = {
+    "prompt_ids": ("left", 0),  # the pad token
+    "prompt_mask": ("left", 0),
+    "completion_ids": ("right", 0),  # the pad token
+    "completion_mask": ("right", 0),
+    "tool_mask": ("right", 1),
+    "old_per_token_logps": ("right", 0),
+    "ref_per_token_logps": ("right", 0),
+    "sampling_per_token_logps": ("right", 0),
+    "importance_sampling_ratio": ("right", 1),
+    "advantages": None,
+}
+
+
+def merge_rounds(outputs: Sequence[dict[str, Any]], pad_token_id: int) -> dict[str, Any]:
+    """The batches of several rounds as one, padded to the longest; `num_items_in_batch` is that of all its rows.
+
+    Raises:
+        UnsupportedError: a batch holds something that cannot be merged row by row, such as images.
+    """
+    if len(outputs) == 1:
+        return outputs[0]
+    _check_names([list(output) for output in outputs])
+    merged: dict[str, Any] = {}
+    for name in _by_row(outputs[0]):
+        rows = [row for output in outputs for row in output[name]]
+        fill = _FILL[name]
+        if fill is None:
+            merged[name] = torch.stack(rows)
+        else:
+            side, value = fill
+            merged[name] = pad(rows, pad_token_id if name.endswith("_ids") else value, side)
+    return _counted(merged)
+
+
+def gather_rounds(
+    outputs: Sequence[dict[str, Any]], sizes: Sequence[int], accelerator: Any, pad_token_id: int
+) -> dict[str, Any]:
+    """The batches of several rounds as one, with the rows of all processes in the order in which they were requested.
+
+    Args:
+        outputs: This process's share of each round, with the fillers.
+        sizes: The rows of each round, all processes together and without the fillers.
+        accelerator: The trainer's accelerator.
+        pad_token_id: Pads the token ids.
+
+    Raises:
+        UnsupportedError: as `merge_rounds`, on all processes if on one.
+    """
+    _check_names(gather_object([sorted(output) for output in outputs]))
+    mine = merge_rounds(outputs, pad_token_id)
+    gathered: dict[str, Any] = {}
+    for name in sorted(_by_row(mine)):  # the same order on all processes
+        value, fill = mine[name], _FILL[name]
+        if fill is not None:
+            filled_up = pad_token_id if name.endswith("_ids") else fill[1]
+            value = accelerator.pad_across_processes(value, 1, filled_up, pad_first=fill[0] == "left")
+        gathered[name] = accelerator.gather(value)
+    return select_rows(gathered, _places(sizes, accelerator.num_processes))
+
+
+def _places(sizes: Sequence[int], processes: int) -> IntArray:
+    """The positions of the rounds' rows among the gathered rows of all processes, each of which has all its rounds.
+
+    >>> _places([4, 3], 2)  # the first process has rows 0, 1 of the first round and 0, 1 of the second
+    array([0, 1, 4, 5, 2, 3, 6])
+    """
+    shares = [-(-size // processes) for size in sizes]
+    starts = np.cumsum([0, *shares])
+    rows = [
+        np.arange(size) // share * starts[-1] + start + np.arange(size) % share
+        for size, share, start in zip(sizes, shares, starts, strict=False)
+    ]
+    return np.concatenate(rows)
+
+
+def select_rows(output: dict[str, Any], rows: IntArray) -> dict[str, Any]:
+    """The batch of these rows only; raises `UnsupportedError` if an entry does not have one value per row."""
+    _check_names([list(output)])
+    index = torch.as_tensor(rows)
+    return _counted({name: output[name][index.to(output[name].device)] for name in _by_row(output)})
+
+
+def process_share(output: dict[str, Any], process: int, processes: int) -> dict[str, Any]:
+    """One process's even share of the rows; `num_items_in_batch` stays that of all processes, as TRL has it."""
+    total = len(output["advantages"])
+    if total % processes:
+        raise UnsupportedError(
+            f"The policy trains on {total} rollouts, which {processes} processes cannot share evenly. Give the Policy "
+            "a keep= that returns as many rows as it is asked for."
+        )
+    share = total // processes
+    return output | {name: output[name][process * share : (process + 1) * share] for name in _by_row(output)}
+
+
+def drop_fillers(logs: dict[str, Any], fillers: int) -> None:
+    """Removes the fillers, the last rows of the last round, from TRL's completions table."""
+    columns = [logs["prompt"], logs["completion"], logs["advantages"], *logs["rewards"].values()]
+    rows = len(logs["prompt"]) - fillers
+    for column in [*columns, *logs["extra"].values()]:
+        while len(column) > rows:
+            column.pop()
+
+
+def _by_row(output: dict[str, Any]) -> list[str]:
+    return [name for name in output if name != "num_items_in_batch"]
+
+
+def _check_names(names: Sequence[Sequence[str]]) -> None:
+    """Raises unless these batches have the same entries, all with one value per row."""
+    names = [sorted(set(each) - {"num_items_in_batch"}) for each in names]
+    for each in names:
+        unknown = [name for name in each if name not in _FILL]
+        if unknown:
+            raise UnsupportedError(
+                f"A step in several rounds, or one that trains on some of its rollouts, cannot merge {unknown[0]!r} of "
+                "TRL's batch. Use a policy that decides once a step, and trains on all rollouts that it generates."
+            )
+        if each != names[0]:
+            raise UnsupportedError(
+                f"The rounds of a step cannot be merged: TRL's batch has {sorted(set(names[0]) ^ set(each))} in some "
+                "of them, or on some processes, only. Let rollout_func return the same keys each time."
+            )
+
+
+def _counted(output: dict[str, Any]) -> dict[str, Any]:
+    """With the number of tokens that the loss divides by, as TRL counts them."""
+    mask = output["completion_mask"]
+    output["num_items_in_batch"] = (mask * output["tool_mask"] if "tool_mask" in output else mask).sum()
+    return output

@@ -1,0 +1,273 @@
+"""The rollout worker that lets a policy decide the rollout counts of TRL's experimental `AsyncGRPOTrainer`."""
+
+import logging
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from budgetalloc.beliefs.ids import Id
+from budgetalloc.errors import InputError, check_integer
+from budgetalloc.logs.ledger_writer import check_ledger
+from budgetalloc.policies.advantages import Baseline, Scale, Weight
+from budgetalloc.policies.methods import PolicyLike, policy_of
+from budgetalloc.policies.quotas import Shares
+from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
+from budgetalloc.training.costs import Cost
+from budgetalloc.training.downselection import rows_to_train_on
+from budgetalloc.training.log_writer import LogWriter
+from budgetalloc.training.options import Options
+from budgetalloc.training.prompts import Prompts
+from budgetalloc.training.session import Session
+from budgetalloc.training.success import Success
+from budgetalloc.trl.checkpoints import step_of, with_load, with_save
+from budgetalloc.trl.experimental.compatibility import check_compatible, check_no_tools, check_policy, check_version
+from budgetalloc.trl.experimental.completions import Server, TrainingEnded
+from budgetalloc.trl.experimental.queue_samples import lengths, samples_of
+from budgetalloc.trl.experimental.sampling import CompletionSampler, SampledCompletion, names_of, shuffled_passes, total
+
+logger = logging.getLogger(__name__)
+
+
+class AdaptiveRolloutWorker:
+    """Generates the rollouts of TRL's `AsyncGRPOTrainer` in place of TRL's own worker, with counts decided by a policy.
+
+        worker = AdaptiveRolloutWorker(reward_funcs=reward)
+        trainer = AsyncGRPOTrainer(model, args=config, train_dataset=dataset, rollout_worker=worker)
+        worker.attach(trainer)
+        trainer.train()
+
+    A thread of the trainer's main process repeats one step of the policy: counts from all rewards that have come back
+    so far, completions from the vLLM server, rewards, advantages, and the rollouts into the trainer's queue, with the
+    model version at the start of their group. The trainer forms batches and drops stale rollouts. The trainer's
+    `AsyncGRPOConfig` sets the sampling parameters. Reward functions are called in that thread, once for all rollouts of
+    a round; they need not be picklable, and share the CPU with the trainer.
+
+    Args:
+        policy: As in `AdaptiveGRPOCallback`. It may generate more rollouts than it keeps.
+        reward_funcs: One or several, as for the trainer, which ignores its own when it is given a worker. Their sum
+            counts; None leaves a function out of a rollout's sum.
+        rollouts_per_step: Rollouts of one step of the policy. Default: the rollouts of an optimizer step,
+            `per_device_train_batch_size` x `gradient_accumulation_steps` x processes. Or a function of the policy's
+            step and the rollouts spent before it, for a varying budget (`budgetalloc.policies.costs.pacing`).
+        ahead: Rollouts that may be waiting in the queue when a step begins; by default, those of `max_staleness` - 1
+            optimizer steps. `AsyncGRPOConfig.queue_maxsize` is not used.
+        candidates: "all", or k: k times the step's rollouts divided by `num_generations`, in a shuffled order that
+            cycles through the dataset.
+        baseline, scale, weight, floor, cap, min_group, quantum, prompt_id, success, reward_range, domain, quotas, cost,
+            allow_dataset_change: As in `AdaptiveGRPOCallback`; quotas with `candidates="all"`; seconds: the server's.
+        ledger: A file to which every rollout is appended; its steps are those of the policy.
+        tools, environment_factory: Refused.
+
+    Raises:
+        UnsupportedError: tools or environments; a TRL before 1.16. Of `attach`: see there.
+    """
+
+    def __init__(
+        self,
+        policy: PolicyLike | None = None,
+        *,
+        reward_funcs: Callable[..., Any] | Sequence[Callable[..., Any]],
+        rollouts_per_step: int | Callable[[int, int], int] | None = None,
+        ahead: int | None = None,
+        candidates: int | Literal["all"] | None = None,
+        baseline: Baseline | None = None,
+        scale: Scale | None = None,
+        weight: Weight | None = None,
+        floor: int | None = None,
+        cap: int | None = None,
+        min_group: int | None = None,
+        quantum: int = 1,
+        prompt_id: str | None = None,
+        success: Success = None,
+        reward_range: tuple[float, float] | None = None,
+        fallback: bool = True,
+        domain: str | None = None,
+        quotas: Shares | None = None,
+        cost: Cost = None,
+        ledger: str | os.PathLike[str] | None = None,
+        allow_dataset_change: bool = False,
+        tools: Any = None,
+        environment_factory: Any = None,
+    ) -> None:
+        check_version()
+        check_no_tools(tools, environment_factory)
+        check_ledger(ledger)
+        self.policy = policy_of("adaptive" if policy is None else policy)
+        self.reward_funcs = [reward_funcs] if callable(reward_funcs) else list(reward_funcs)
+        if not self.reward_funcs:
+            raise InputError("reward_funcs is empty: give the functions that score a rollout.")
+        # The advantages are always computed here, also if GRPOTrainer would keep its own.
+        baseline = baseline or self.policy.needs.baseline or "group"
+        given: dict[str, Any]
+        given = {"candidates": candidates, "floor": floor, "cap": cap, "min_group": min_group, "quantum": quantum}
+        given |= {"baseline": baseline, "scale": scale, "weight": weight, "cost": cost, "fallback": fallback}
+        given |= {"success": success, "reward_range": reward_range, "domain": domain, "quotas": quotas}
+        self.options = Options.resolve(self.policy.needs, "group", given)
+        check_policy(self.policy, self.options)
+        names = names_of(self.reward_funcs)
+        self.session = Session(self.policy, names, [1.0] * len(names), resolved=self.options)
+        self.scoring, self.costs = self.session.scoring, self.session.costs
+        self.rollouts_per_step, self.ahead, self.prompt_id = rollouts_per_step, ahead, prompt_id
+        self.ledger_path, self.allow_dataset_change = ledger, allow_dataset_change
+        self.rollout_buffer: queue.Queue[Any] = queue.Queue()
+        self.metrics_queue: queue.Queue[Any] = queue.Queue()
+        self.trainer: Any = None
+        self._version = self._groups = self._spent = 0
+        self._learning = threading.Lock()  # held while the policy learns, and while its state is copied
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+        self._heard, self._doing = 0.0, ""
+
+    def attach(self, trainer: Any) -> None:
+        """Takes model, dataset, tokenizer and sampling from the trainer, and the beliefs into its checkpoints.
+
+        After a resume the beliefs are those of the checkpoint; rollouts that were in the queue are lost, as with TRL's
+        own worker, but the beliefs learned from them are kept.
+
+        Raises:
+            UnsupportedError: images, rows that cannot be chosen, or a LoRA adapter that TRL loads into the server by
+                name. InputError: another trainer, or one without `max_steps`. BudgetError: the budget cannot be spent.
+        """
+        if trainer.accelerator.is_main_process and getattr(trainer, "rollout_worker", None) is not self:
+            raise InputError("The trainer has another worker: build AsyncGRPOTrainer(..., rollout_worker=worker).")
+        self.prompts = Prompts(trainer.train_dataset, self.prompt_id)
+        check_compatible(trainer, self.prompts)
+        self.trainer, args = trainer, trainer.args
+        self._model = trainer.model.config._name_or_path  # as in TRL; the server knows it by this name
+        self._batch = args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size
+        self._ahead = max(0, args.max_staleness - 1) * self._batch if self.ahead is None else self.ahead
+        self.session.pool, self.session.pool_size = self.prompts.pool, len(self.prompts.pool)
+        self.session.quotas = self.options.quotas_of(self.prompts, self.policy, self._rows(), args.num_generations)
+        self._begin(self._rows())  # raises where the budget cannot be spent
+        main = trainer.accelerator.is_main_process
+        trainer._save_checkpoint = with_save(trainer, self._save, lambda: main)
+        trainer._load_optimizer_and_scheduler = with_load(trainer, self._load, lambda: main)
+
+    # --- what TRL calls ---------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Starts the thread that generates rollouts."""
+        if self.trainer is None:
+            raise InputError("The worker is attached to no trainer: call worker.attach(trainer) before train().")
+        step, texts_of = self.policy.estimator.step, self.prompts.texts
+        self.session.written = [] if self.ledger_path is None else [LogWriter(self.ledger_path, step, texts_of)]
+        self._stopping.clear()
+        server = Server(self.trainer.args, self._model, self._stopping)
+        self._sampler = CompletionSampler(self.trainer, self.prompts, self.reward_funcs, server, self._hear)
+        self._hear("beginning")
+        self._thread = threading.Thread(target=self._run, name="budgetalloc-rollouts", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stops the thread; running requests are left to finish, a reward function gets 15 seconds."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(timeout=15)
+
+    def update_model_version(self, model_version: int) -> None:
+        """Sets the model version with which the server generates from now on."""
+        self._version = model_version
+
+    def check_health(self, stale_after_s: float) -> None:
+        """Raises `RuntimeError`, with its cause, if the thread has failed or is stuck."""
+        if self._error is not None:
+            raise RuntimeError(f"AdaptiveRolloutWorker failed while {self._doing}; see the cause.") from self._error
+        silent = time.monotonic() - self._heard
+        if silent > stale_after_s + self.trainer.args.request_timeout:
+            raise RuntimeError(f"AdaptiveRolloutWorker has been {self._doing} for {silent:.0f} s without a result.")
+
+    # --- the thread -------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.wait(0.05 if self.rollout_buffer.qsize() > self._ahead else 0):
+                if self.rollout_buffer.qsize() <= self._ahead:
+                    self._step()
+        except TrainingEnded:
+            pass
+        except BaseException as error:
+            self._error = error
+            logger.exception("AdaptiveRolloutWorker failed while %s", self._doing)
+        finally:
+            self._stopping.set()  # also for the threads that make requests
+            self._sampler.close()
+
+    def _hear(self, doing: str | None = None) -> None:
+        """Records that the thread is alive, and its current activity."""
+        self._heard, self._doing = time.monotonic(), doing or self._doing
+
+    def _step(self) -> None:
+        """One step of the policy: decide, sample, one `Batch`, advantages, and its rollouts into the trainer's queue.
+
+        As in `trl.step`, the policy learns at the end: if a step raises, its state is as before the step.
+        """
+        rows, key = self._rows(), [self.trainer.args.seed, self.policy.estimator.step]
+        self.costs.begin()
+        self._begin(rows)
+        session, rounds = self.session, 0
+        completions: list[SampledCompletion] = []
+        versions: dict[Id, int] = {}  # the version of a group is the oldest of its rounds
+        while ids_R := session.request():
+            versions = dict.fromkeys(ids_R, self._version) | versions
+            self.costs.clock.go()
+            sampled = self._sampler.sample(ids_R, [*key, rounds])
+            self.costs.clock.stop()  # what follows is not the server's time
+            scores_RF = self._sampler.score(sampled)
+            lengths_R, prompts_R = lengths(sampled)
+            session.observe(ids_R, scores_RF, lengths_R, rewards_R=total(scores_RF), prompt_lengths_R=prompts_R)
+            completions += sampled
+            rounds += 1
+        if not completions:
+            raise InputError(f"{self.policy} requested no rollouts: a step must spend its budget.")
+        batch = session.record()
+        advantages_R = self.options.advantages(batch).values_R
+        kept_R, names = rows_to_train_on(self.policy, batch, rows).tolist(), self._sampler.names
+        samples = list(samples_of(batch, kept_R, completions, advantages_R, versions, self._groups, names))
+        with self._learning:  # before the trainer can train on the rollouts, and save
+            metrics = session.end(advantages_R).metrics
+            self._spent += rows
+        metrics = {f"budgetalloc/{key}": value for key, value in metrics.items()}
+        self.metrics_queue.put(metrics | {"completions/mean_length": (int(batch.lengths_R.sum()), len(batch))})
+        for sample in samples:
+            self.rollout_buffer.put(sample)
+        self._groups += len(batch.counts_G)
+
+    def _rows(self) -> int:
+        """The rollouts of the next step that are trained on."""
+        rows = self.rollouts_per_step
+        if callable(rows):
+            rows = check_integer("rollouts_per_step(step, spent)", rows(self.policy.estimator.step, self._spent), 1)
+        return rows or self._batch
+
+    def _begin(self, rows: int) -> None:
+        """Begins the policy's next step, whose candidates are all prompts or the next ones of a shuffled order."""
+        size, bounds = self.trainer.args.num_generations, self.options.bounds
+        if bounds.candidates == "all":
+            self.session.begin((), rows, size)
+            return
+        width = bounds.candidates * max(1, rows // size)
+        paced = callable(self.rollouts_per_step)
+        start = bounds.candidates * (self._spent // size) if paced else self.policy.estimator.step * width
+        ids_P = shuffled_passes(self.session.pool, start, width, self.policy.seed)
+        generated = rows if self.session.fallen else self.options.generate * rows
+        self.session.begin_among(ids_P, bounds.budget(generated, len(ids_P), size), rows, size)
+
+    # --- checkpoints ------------------------------------------------------------------------------------------------
+
+    def _save(self, folder: Path) -> None:
+        with self._learning:
+            state = self.policy.state_dict() | self.costs.state_dict()
+            about = {"scoring": self.scoring.state_dict(), "spent": self._spent}
+        step = self.trainer.state.global_step
+        save_beliefs(folder, state, self.policy.name, self.prompts.fingerprint, trainer_step=step, **about)
+
+    def _load(self, checkpoint: Path) -> None:
+        data, allowed, step = self.prompts.fingerprint, self.allow_dataset_change, step_of(checkpoint)
+        about = load_beliefs(checkpoint, self.policy, data, allowed, trainer_step=step, costs=self.costs)
+        self.scoring.load_state_dict(about.get("scoring", {}), self.policy)
+        self._spent = int(about.get("spent", 0))

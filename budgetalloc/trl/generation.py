@@ -1,0 +1,76 @@
+"""One round of TRL's own generation and scoring."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.budget import IntArray
+from budgetalloc.trl.batch_merge import drop_fillers
+from budgetalloc.trl.patching import patched_attribute
+from budgetalloc.trl.processes import rows_of_process
+from budgetalloc.trl.training import Rows, Training
+
+GROUP = "budgetalloc_group"  # the column by which reward functions find the rollouts of a prompt: the prompt's id
+
+
+class Scored(NamedTuple):
+    """The rollouts of one round, of all processes and without fillers: arguments of `Session.observe`."""
+
+    scores_RF: FloatArray
+    lengths_R: IntArray
+    rewards_R: FloatArray
+    prompt_lengths_R: IntArray | None
+
+
+def generate(training: Training, ids_R: list[Id], rows: Rows) -> tuple[Scored, dict[str, Any]]:
+    """One round of TRL's own generation and scoring: the rollouts of all processes, and TRL's batch of this process.
+
+    TRL's mean lengths include the fillers; all reward statistics exclude them.
+    """
+    trainer, options, wanted = training.trainer, training.session.options, len(ids_R)
+    if training.session.step.hinted and options.hint is not None:
+        rows = [options.hint(row) for row in rows]
+    mine_R = rows_of_process(ids_R, trainer.accelerator.process_index, trainer.accelerator.num_processes)
+    scored: list[tuple[torch.Tensor, torch.Tensor]] = []
+    score = trainer._calculate_rewards
+
+    def score_and_keep(inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> torch.Tensor:
+        # Added only here: an environment's reset() gets the columns of its row, and may not accept this one.
+        grouped = [{GROUP: name, **row} for name, row in zip(mine_R, inputs, strict=True)]
+        rewards: torch.Tensor = score(grouped, prompts, completions, completion_ids_list)
+        lengths = torch.tensor([len(ids) for ids in completion_ids_list], device=rewards.device)
+        lengths = trainer.accelerator.gather(lengths)  # TRL gathered the rewards already, in the same order
+        scored.append((rewards[:wanted], lengths[:wanted]))
+        rewards = rewards.clone()
+        rewards[wanted:] = torch.nan  # TRL treats a filler like a rollout without scores
+        return rewards
+
+    # With the rows of several prompts in any order each row is a prompt of its own: TRL's vLLM server takes each
+    # num_generations-th row for a prompt, and TRL folds rewards into groups of that size, for advantages that are
+    # replaced afterwards.
+    size = trainer.num_generations if options.keep_batch else 1
+    one_row_groups = patched_attribute(trainer, "num_generations", size)
+    with patched_attribute(trainer, "_calculate_rewards", score_and_keep), one_row_groups:
+        output = training.generate(rows)
+    if not scored:
+        raise RuntimeError("TRL did not call _calculate_rewards, so budgetalloc has no rewards of this step.")
+    drop_fillers(trainer._logs, len(rows) * trainer.accelerator.num_processes - wanted)
+    rewards_per_func, lengths = scored[-1]
+    prompt_lengths_R = None
+    if training.session.costs.price is not None:
+        prompt_lengths = trainer.accelerator.gather(output["prompt_mask"].sum(dim=1))
+        prompt_lengths_R = prompt_lengths[:wanted].cpu().numpy()
+    scores_RF = rewards_per_func.cpu().double().numpy()
+    made = Scored(scores_RF, lengths.cpu().numpy(), total_rewards(trainer, rewards_per_func), prompt_lengths_R)
+    return made, output
+
+
+def total_rewards(trainer: Any, rewards_per_func: torch.Tensor) -> FloatArray:
+    """TRL's weighted sum; NaN where no reward function scored the rollout."""
+    weights = trainer.reward_weights.to(rewards_per_func.device)
+    rewards_R = (rewards_per_func * weights).nansum(dim=1)
+    rewards_R[torch.isnan(rewards_per_func).all(dim=1)] = torch.nan
+    return np.asarray(rewards_R.cpu().double().numpy())  # on the CPU first: MPS has no float64

@@ -1,0 +1,35 @@
+"""Temporary replacement of an attribute of the trainer."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_NOTHING = object()
+
+
+@contextmanager
+def patched_attribute(owner: Any, name: str, substitute: Any) -> Iterator[None]:
+    """Replaces `owner.name` inside the block and restores the previous attribute, of the object or its class,
+    afterwards.
+
+    An attribute that other code has set inside the block is kept.
+
+    >>> class Trainer:
+    ...     size = 8
+    >>> trainer = Trainer()
+    >>> with patched_attribute(trainer, "size", 1):
+    ...     trainer.size
+    1
+    >>> trainer.size, vars(trainer)
+    (8, {})
+    """
+    before = vars(owner).get(name, _NOTHING)
+    setattr(owner, name, substitute)
+    try:
+        yield
+    finally:
+        if vars(owner).get(name, _NOTHING) is substitute:
+            if before is _NOTHING:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, before)

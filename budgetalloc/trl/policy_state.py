@@ -1,0 +1,52 @@
+"""Everything that a run with a policy has learned, in the trainer's checkpoints."""
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from budgetalloc.policies import Policy
+from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
+from budgetalloc.training.costs import Costs
+from budgetalloc.training.prompts import Prompts
+from budgetalloc.training.scoring import Scoring
+from budgetalloc.trl.checkpoints import step_of
+from budgetalloc.trl.experimental.response_reuse import Reuse
+from budgetalloc.trl.trackers import Trackers
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class PolicyState:
+    """What a checkpoint holds beside TRL's own state; each part is what `AdaptiveGRPOCallback` has under this name."""
+
+    trainer: Any
+    policy: Policy
+    prompts: Prompts
+    scoring: Scoring
+    costs: Costs
+    reuse: Reuse | None
+    trackers: Trackers | None
+    allow_dataset_change: bool
+
+    def save(self, folder: Path) -> None:
+        """Writes all parts into a checkpoint's folder."""
+        state, scoring = self.policy.state_dict() | self.costs.state_dict(), self.scoring.state_dict()
+        fingerprint, step = self.prompts.fingerprint, self.trainer.state.global_step
+        save_beliefs(folder, state, self.policy.name, fingerprint, trainer_step=step, scoring=scoring)
+        if self.reuse is not None:
+            self.reuse.save(folder)
+        if self.trackers is not None:
+            self.trackers.save(folder)
+
+    def load(self, checkpoint: Path) -> None:
+        """Restores what the checkpoint has of them."""
+        fingerprint, step = self.prompts.fingerprint, step_of(checkpoint)
+        allowed, costs = self.allow_dataset_change, self.costs
+        about = load_beliefs(checkpoint, self.policy, fingerprint, allowed, trainer_step=step, costs=costs)
+        self.scoring.load_state_dict(about.get("scoring", {}), self.policy)
+        if self.reuse is not None and not self.reuse.load(checkpoint):
+            logger.warning("%s has no state of a buffer: the buffer starts empty.", checkpoint)
+        if self.trackers is not None:
+            self.trackers.load(checkpoint)

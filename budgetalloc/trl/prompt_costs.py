@@ -1,0 +1,95 @@
+"""Cumulative cost of each prompt, and histograms of a step's counts and predictions."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from budgetalloc.beliefs.ids import Id, factorize
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.budget import IntArray
+from budgetalloc.errors import StateError
+
+_COLUMNS = ("rollouts", "tokens", "rewards", "scored")  # sums of each prompt; "scored" counts rollouts with a reward
+
+
+class PromptCosts:
+    """Cumulative rollouts, tokens and rewards of each prompt.
+
+    >>> prompt_costs = PromptCosts()
+    >>> prompt_costs.add(["a", "a", "a", "b"], np.array([1.0, 1.0, np.nan, 0.0]), np.array([10, 10, 10, 20]))
+    >>> prompt_costs.add(["b", "c"], np.array([1.0, 1.0]), np.array([70, 5]))
+    >>> prompt_costs.top(2)  # prompt, rollouts, tokens, mean of the rewards that there were
+    [('b', 2, 90, 0.5), ('a', 3, 30, 1.0)]
+    """
+
+    def __init__(self) -> None:
+        self._place: dict[Id, int] = {}
+        self._columns = {name: np.zeros(0) for name in _COLUMNS}
+
+    def add(self, ids_R: Sequence[Id], rewards_R: FloatArray, lengths_R: IntArray) -> None:
+        """Adds one step.
+
+        Args:
+            ids_R: Prompt of each rollout.
+            rewards_R: Its reward in [0, 1], NaN where there was none.
+            lengths_R: Its tokens.
+        """
+        ids_P, group_R = factorize(ids_R)
+        at_P = np.array([self._place.setdefault(name, len(self._place)) for name in ids_P], dtype=np.int64)
+        room = len(self._columns["rollouts"])
+        if len(self._place) > room:  # doubling keeps the total cost linear
+            more = max(len(self._place) - room, room)
+            self._columns = {name: np.append(column, np.zeros(more)) for name, column in self._columns.items()}
+        added = {
+            "rollouts": np.ones(len(group_R)),
+            "tokens": lengths_R,
+            "rewards": np.nan_to_num(rewards_R),
+            "scored": ~np.isnan(rewards_R),
+        }
+        for name, values_R in added.items():
+            self._columns[name][at_P] += np.bincount(group_R, weights=values_R, minlength=len(ids_P))
+
+    def top(self, rows: int) -> list[tuple[Id, int, int, float | None]]:
+        """The prompts with most tokens, most first: prompt, rollouts, tokens, mean reward (None: there was none)."""
+        names = list(self._place)
+        rollouts_P, tokens_P, rewards_P, scored_P = (self._columns[name][: len(names)] for name in _COLUMNS)
+        return [
+            (names[p], int(rollouts_P[p]), int(tokens_P[p]), float(rewards_P[p] / scored_P[p]) if scored_P[p] else None)
+            for p in np.lexsort((-rollouts_P, -tokens_P))[:rows].tolist()
+        ]
+
+    def state_dict(self) -> dict[str, Any]:
+        """All of it, for `load_state_dict`."""
+        return {
+            "ids": list(self._place),
+            **{name: column[: len(self._place)].copy() for name, column in self._columns.items()},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Replaces all sums; raises `StateError`, and changes nothing, if the state does not fit."""
+        try:
+            ids = list(state["ids"])
+            columns = {name: np.array(state[name], dtype=np.float64) for name in _COLUMNS}
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(f"The state does not hold the costs of prompts: it is damaged. {error}") from error
+        if len(set(ids)) != len(ids) or any(column.shape != (len(ids),) for column in columns.values()):
+            raise StateError(f"The state holds {len(ids)} ids and columns of other lengths: it is damaged.")
+        self._place, self._columns = {name: at for at, name in enumerate(ids)}, columns
+
+
+def histogram_of_counts(counts_G: IntArray) -> tuple[IntArray, FloatArray]:
+    """How many groups G have each size, and the edges of the bins: one a size, up to 128 sizes.
+
+    >>> histogram_of_counts(np.array([2, 2, 4]))
+    (array([2, 0, 1]), array([1.5, 2.5, 3.5, 4.5]))
+    """
+    low, high = int(counts_G.min()), int(counts_G.max())
+    width = -(-(high - low + 1) // 128)
+    return np.histogram(counts_G, bins=np.arange(low, high + 1 + width, width) - 0.5)
+
+
+def histogram_of_rates(rates_G: FloatArray) -> tuple[IntArray, FloatArray]:
+    """How many rates lie in each twentieth of [0, 1], and the edges: the same at every step, so that steps can be
+    compared."""
+    return np.histogram(rates_G, bins=np.linspace(0, 1, 21))

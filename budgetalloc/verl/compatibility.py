@@ -1,0 +1,141 @@
+"""What is refused, checked before any worker starts: versions of verl, and settings that cannot be served correctly."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from budgetalloc.beliefs.ids import Id
+from budgetalloc.errors import InputError, UnsupportedError
+from budgetalloc.policies import Policy
+from budgetalloc.policies.pacing_policy import Paced, possible_step_sizes
+from budgetalloc.training.options import Options
+
+SEAM = (
+    "init",
+    "fit",
+    "on_train_begin",
+    "_init_dataloader",
+    "_load_checkpoint",
+    "_save_checkpoint",
+    "_next_train_batch",
+    "_step_once",
+    "_balance_batch",
+    "_compute_advantage",
+)
+"""The methods of verl's trainer that budgetalloc replaces or relies upon; read in verl 0.9.1."""
+
+
+def check_verl(trainer: type, version: str) -> None:
+    """Raises `UnsupportedError` if verl's trainer lacks a method that budgetalloc replaces."""
+    missing = [name for name in SEAM if not hasattr(trainer, name)]
+    if missing:
+        raise UnsupportedError(
+            f"verl {version} has no {trainer.__name__}.{missing[0]}, which trainer_mode=budgetalloc needs (missing: "
+            f"{missing}). Install verl 0.9.1, or a newer budgetalloc."
+        )
+
+
+def check_config(config: Any, policy: Policy, options: Options, uses_critic: bool, *, ahead: bool = False) -> None:
+    """Raises `UnsupportedError` for settings of verl with which the policy's decisions would not be carried out.
+
+    Args:
+        config: verl's configuration.
+        policy: The policy to attach.
+        options: How it is attached.
+        uses_critic: Whether verl trains a critic.
+        ahead: Whether verl generates ahead of training.
+    """
+    if options.generate > 1 and policy.keep is None:
+        raise InputError(
+            f"{policy} generates up to {options.generate} times as many rollouts as verl trains on, and has no keep= "
+            "that chooses among them. Give the Policy a keep=, or needs with generate=1."
+        )
+    own = options.baseline is not None
+    estimator = config.algorithm.adv_estimator
+    refused = [
+        (
+            ahead and options.bounds.candidates != 1,
+            f"candidates={options.bounds.candidates!r} in an asynchronous trainer, which trains on a number of groups "
+            "whatever their sizes. Use candidates=1, or trainer_mode=budgetalloc",
+        ),
+        (
+            ahead and options.generate > 1,
+            f"a policy that chooses among its rollouts ({policy}) in an asynchronous trainer, whose batches hold "
+            "groups of several decisions. Use trainer_mode=budgetalloc",
+        ),
+        (
+            ahead and options.quotas is not None,
+            "quotas in an asynchronous trainer, whose candidates are the prompts that verl submits next, and these may "
+            "hold none of a domain. Use trainer_mode=budgetalloc",
+        ),
+        (
+            ahead and isinstance(policy, Paced),
+            f"a pacing ({policy}) in an asynchronous trainer, which trains on a number of groups whatever their sizes. "
+            "Use trainer_mode=budgetalloc",
+        ),
+        (
+            isinstance(policy, Paced) and (options.keep_batch or options.generate > 1),
+            f"a pacing of {policy}, which "
+            + ("leaves verl's batch as it is" if options.keep_batch else "generates more than it trains on")
+            + ". Use a policy that decides counts once a step, such as adaptive or knapsack",
+        ),
+        (
+            options.generate > 1 and bool(config.algorithm.use_kl_in_reward),
+            f"algorithm.use_kl_in_reward=True and a policy that chooses among its rollouts ({policy}): verl computes "
+            "the penalty of rollouts that it trains on. Use actor_rollout_ref.actor.use_kl_loss=True",
+        ),
+        (
+            bool((config.algorithm.get("filter_groups") or {}).get("enable", False)),
+            "algorithm.filter_groups.enable=True: verl drops groups of equal rewards before the policy sees them, and "
+            "the beliefs would be about mixed groups only. Set it to False: the policy avoids such prompts itself",
+        ),
+        (
+            bool(config.trainer.v1.sampler.get("sync_refill_failed_groups", False)),
+            "trainer.v1.sampler.sync_refill_failed_groups=True: new prompts in the middle of a step are another "
+            "decision. Set it to False: a step is trained on the rollouts that came back",
+        ),
+        (
+            bool(config.skip.rollout_tq.enable),
+            "skip.rollout_tq.enable=True: rollouts that are read from disk are not those of this step's decision",
+        ),
+        (
+            own and uses_critic,
+            f"a critic (algorithm.adv_estimator={estimator}): the advantages are computed by {policy} from rewards. "
+            "Use algorithm.adv_estimator=grpo without a critic",
+        ),
+        (
+            own and not uses_critic and estimator != "grpo",
+            f"algorithm.adv_estimator={estimator}: the advantages of {policy} would replace those of {estimator}. Use "
+            "algorithm.adv_estimator=grpo, and +budgetalloc.baseline= and +budgetalloc.scale= for other advantages",
+        ),
+    ]
+    for applies, what in refused:
+        if applies:
+            raise UnsupportedError(f"trainer_mode={config.trainer.v1.trainer_mode} does not work with {what}.")
+
+
+def check_decisions(policy: Policy, options: Options, ids: Sequence[Id], rollouts: int, group: int) -> None:
+    """Raises, now and not after an hour of loading, if no step could be decided.
+
+    Args:
+        policy: The policy to attach.
+        options: How it is attached.
+        ids: The prompts of the dataset.
+        rollouts: Rollouts that a step trains on, without pacing.
+        group: verl's `rollout.n`.
+
+    Raises:
+        InputError: too few prompts. BudgetError: the bounds contradict each other, or the rollouts of a step.
+        UnsupportedError: the policy decides in rounds.
+    """
+    batch = rollouts // group
+    if options.bounds.candidates != "all" and len(ids) < batch:
+        raise InputError(f"The train dataset has {len(ids)} prompts, and data.train_batch_size is {batch}.")
+    some = ids[: options.bounds.on_offer(batch, len(ids))]
+    for count in possible_step_sizes(policy, rollouts):
+        options.bounds.budget(options.generate * count, len(some), group).check(len(some))
+    step = policy.begin(some, options.bounds.budget(options.generate * rollouts, len(some), group))
+    if step.in_rounds():
+        raise UnsupportedError(
+            f"{policy} decides in rounds, each on the rewards of the rounds before, and verl generates a step at once. "
+            "Use a policy that decides once a step, such as adaptive, thompson or knapsack, or TRL."
+        )

@@ -1,0 +1,326 @@
+"""One YAML file for every reader: what it says, what it refuses, and that it reads back as it is shown."""
+
+import inspect
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import budgetalloc as ba
+from budgetalloc.cli.config import Config
+from budgetalloc.cli.config.settings import ESTIMATOR
+from budgetalloc.cli.config.yaml_file import written
+from budgetalloc.errors import BudgetallocError, BudgetError, InputError, UnsupportedError
+from budgetalloc.policies.methods import METHODS, method_of
+
+ROOT = Path(__file__).parents[3]
+READABLE = [method.name for method in METHODS if method.name not in ("dump", "sec", "pac")]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda path: path.name)
+def test_every_example_reads_and_shows_itself(path):
+    config = Config.read(path)
+    assert Config.parse(written(config.as_dict())) == config
+
+
+@pytest.mark.parametrize("name", READABLE)
+def test_a_name_alone_is_the_method_as_python_builds_it(name):
+    config = Config.parse(f"policy: {name}")
+    assert repr(config.build(seed=3)) == repr(method_of(name).build(seed=3))
+    assert config.policy.options == method_of(name).defaults()
+    assert Config.parse(written(config.as_dict())) == config
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", READABLE)
+def test_what_is_left_out_is_what_the_callback_would_take(name):
+    from budgetalloc.training.options import Options
+
+    plain = method_of(name).build(seed=0)
+    for text, said in [
+        ("", {"candidates": None, "weight": None, "floor": None}),
+        ("callback: {candidates: 1}", {"candidates": 1, "weight": None, "floor": None}),
+        (
+            "callback: {candidates: all, weight: prompt}\nbudget: {floor: 2}",
+            {"candidates": "all", "weight": "prompt", "floor": 2},
+        ),
+    ]:
+        config = Config.parse(f"policy: {name}\n{text}")
+        own = {"baseline": None, "scale": None, "cap": None, "min_group": None, "quantum": 1}
+        own |= {"success": None, "reward_range": None, "hint": None, "buffer": None}
+        expected = Options.resolve(plain.needs, "group", own | said)
+        arguments = own | said | config.callback_arguments(256)
+        arguments = {key: arguments[key] for key in own | said}
+        assert Options.resolve(config.build().needs, "group", arguments) == expected
+        assert config.bounds.budget(256, prompts=32, group=8) == expected.bounds.budget(256, prompts=32, group=8)
+
+
+@pytest.mark.slow
+def test_the_sections_know_all_that_the_callback_takes():
+    from budgetalloc.trl import AdaptiveGRPOCallback
+
+    config = Config.parse(
+        "callback: {prompt_id: id, success: 0, reward_range: [-1, 1], ledger: x.jsonl, scale: none, "
+        "domain: subject, quotas: {math: [0, 1]}, cost: seconds}\nbudget: {cap: 8}"
+    )
+    taken = set(inspect.signature(AdaptiveGRPOCallback).parameters) - {"trainer", "policy", "hint", "buffer"}
+    assert set(config.callback_arguments(64)) == taken
+
+
+MISTAKES = [
+    ("policy: knapsak", "line 1: policy: policy 'knapsak' is unknown, did you mean knapsack?"),
+    (
+        "policy: {discount: 1}",
+        "line 1: policy: policy None is unknown. Use a name of `budgetalloc methods`, such as knapsack.",
+    ),
+    ("policy: [adaptive]", "line 1: policy: ['adaptive']: use settings of the form"),
+    ("policy: {name: vade, grup: 4}", "line 1: policy.grup: unknown key, did you mean group? Known: group, discount"),
+    ("policy: {name: vade, group: 4.5}", "line 1: policy.group: group=4.5: use an integer of at least 1."),
+    ("policy: {name: vade, group: '4'}", "line 1: policy.group: group='4': use an integer of at least 1."),
+    ("policy:\n  name: vade\n  group: -1", "line 3: policy.group: group=-1: use an integer of at least 1."),
+    (
+        "policy: {name: knapsack, value: hits}",
+        "line 1: policy.value: value='hits': use one of ('mixed_group', 'hit',",
+    ),
+    (
+        "policy: {name: knapsack, prior: [1]}",
+        'line 1: policy.prior: prior=(1,): give two positive numbers, such as (0.5, 0.5), or "pool"',
+    ),
+    ("policy: dump", "line 1: policy: dump takes domain_of as a function, which a file cannot hold"),
+    ("policy: {name: gate, predict: f}", "line 1: policy.predict: gate takes predict as a function"),
+    ("policy: adaptive\nestimator: {discount: 1}", "line 2: estimator: adaptive has no settings"),
+    ("policy: dapo\nestimator: {drift: true}", "line 2: estimator.drift: unknown key. Known: discount, idle."),
+    (
+        "policy:\n  name: dapo\n  idle: 1\nestimator:\n  idle: 1",
+        "line 5: estimator.idle: given twice, also as policy.idle",
+    ),
+    (
+        "policy: uniform\nestimator: {discount: 2}",
+        "line 2: estimator.discount: discount=2: use a number in [0, 1], the share of the evidence kept at a visit",
+    ),
+    ("estimater: {discount: 1}", "line 1: estimater: unknown key, did you mean estimator?"),
+    ("budget: 1024", "line 1: budget: 1024: use settings"),
+    ("budget: {rollout: 64}", "line 1: budget.rollout: unknown key, did you mean rollouts?"),
+    ("budget: {cap: 1e3}", "line 1: budget.cap: cap=1000.0: use an integer of at least 1."),
+    ("\nbudget: {rollouts: 100, quantum: 8}", "line 2: budget: Budget(rollouts=100, quantum=8)"),
+    ("budget: {floor: -1}", "line 1: budget.floor: floor=-1: use an integer of at least 0."),
+    ("budget: {rollouts: 0}", "line 1: budget.rollouts: rollouts=0: use an integer of at least 1."),
+    (
+        "callback: {success: true}",
+        "line 1: callback.success: success=True: pass the name of a reward function, its place",
+    ),
+    ("budget: {rollouts: [64]}", "line 1: budget.rollouts: rollouts=[64]: use an integer of at least 1."),
+    ("callback: {ledger: [x.jsonl]}", "line 1: callback.ledger: ledger=['x.jsonl'] is of type list: give a text."),
+    ("callback: {allow_dataset_change: 1}", "line 1: callback.allow_dataset_change: allow_dataset_change=1: use True"),
+    ("pacing: {name: constant, rollouts: 64, steps: [4]}", "line 1: pacing.steps: steps=[4]: use an integer"),
+    ("policy:\n- adaptive", "line 1: policy: ['adaptive']: use settings of the form"),
+    ("policy: {name: [vade]}", "line 1: policy: policy ['vade'] is unknown, did you mean vade? Use a name"),
+    ("budget: {floor: 8, cap: 4}", "line 1: budget: Budget(cap=4"),
+    ("callback: {candidates: 0}", "line 1: callback.candidates: candidates=0: use 1, a larger integer or 'all'."),
+    (
+        "callback: {candidates: some}",
+        "line 1: callback.candidates: candidates='some': use 1, a larger integer or 'all'.",
+    ),
+    (
+        "callback: {baseline: grup}",
+        "line 1: callback.baseline: baseline='grup': use one of ('group', 'loo', 'batch', 'posterior', 'policy').",
+    ),
+    (
+        "callback: {reward_range: [1, 0]}",
+        "line 1: callback.reward_range: reward_range=[1, 0]: give the lowest and highest reward",
+    ),
+    ("callback: {hint: my_hint}", "callback.hint: not a plain value: give it in Python"),
+    ("pacing: {name: constant, rollouts: 64}", "line 1: pacing: give steps."),
+    ("pacing: {name: phases, rollouts: 64, steps: 4}", "line 1: pacing: parts=None: phases needs them"),
+    ("pacing: {name: threshold}", "line 1: pacing.name: name='threshold': use one of ('constant', 'phases')."),
+    ("budget: {tokens: 1000}", "line 1: budget.tokens: unknown key. Known: rollouts, floor"),
+    ("pacing: {name: constant, rollouts: 64, steps: 4, low: 20}", "line 1: pacing: Horizon("),
+    (
+        "pacing: {name: constant, rollouts: 8, steps: 4}\nbudget: {rollouts: 8}",
+        "line 1: pacing: pacing sets the rollouts of each step",
+    ),
+    ("pacing: {name: constant, rollouts: 9, steps: 3}\nbudget: {quantum: 2}", "line 2: budget: Budget(rollouts=3"),
+    ("model: 7", "line 1: model: model=7 is of type int: give a name on the hub or a folder."),
+    ("grpo: fast", "line 1: grpo: 'fast': use settings"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), MISTAKES, ids=[text[:40] for text, _ in MISTAKES])
+def test_a_mistake_is_named_in_one_line_with_file_and_key(text, said):
+    with pytest.raises((InputError, BudgetError)) as caught:
+        Config.parse(text, "run.yaml")
+    assert str(caught.value).startswith("run.yaml, line ")
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_no_text_is_an_input_error(tmp_path):
+    (tmp_path / "x.yaml").write_bytes(b"\xff\xfe\x00policy")
+    with pytest.raises(InputError, match="not UTF-8 text"):
+        Config.read(tmp_path / "x.yaml")
+
+
+numbers = {"discount": st.floats(0, 1), "idle": st.floats(0.01, 1), "drift": st.booleans()}
+numbers |= {"prior": st.just("pool") | st.lists(st.floats(1e-3, 1e3), min_size=2, max_size=2)}
+texts = st.none() | st.text(max_size=20)
+
+
+@st.composite
+def files(draw):
+    """A file that somebody could write: any method, some of its settings, and whatever texts."""
+    name = draw(st.sampled_from(READABLE))
+    known = [key for key in method_of(name).defaults() if key in ESTIMATOR]
+    chosen = draw(st.lists(st.sampled_from(known), unique=True)) if known else []
+    if name == "cero":  # whose prior is not learned
+        chosen = [key for key in chosen if key != "prior"]
+    quantum = draw(st.integers(1, 4))
+    content = {"policy": {"name": name, "seed": draw(st.integers(0, 2**40))}}
+    content |= {"estimator": {key: draw(numbers[key]) for key in chosen}} if chosen else {}
+    content["budget"] = {"quantum": quantum, "cap": draw(st.none() | st.integers(8, 512))}
+    content["budget"] |= {
+        "floor": draw(st.none() | st.integers(0, 3)),
+        "min_group": draw(st.none() | st.integers(1, 3)),
+    }
+    if draw(st.booleans()):
+        parts = draw(st.lists(st.tuples(st.integers(1, 9), st.floats(0.1, 9)), min_size=1, max_size=3))
+        pacing = {"name": "phases", "rollouts": 4000 * quantum, "steps": draw(st.integers(1, 99)), "low": quantum}
+        content["pacing"] = pacing | {"quantum": quantum, "parts": parts}
+    else:
+        content["budget"] |= {"rollouts": draw(st.none() | st.integers(16, 999).map(lambda x: x * quantum))}
+    baseline = draw(st.none() | st.sampled_from(["group", "loo", "posterior"]))
+    candidates = draw(st.none() | st.just("all") | st.integers(1, 9))
+    content["callback"] = {
+        "baseline": baseline,
+        "candidates": candidates,
+        "prompt_id": draw(texts),
+        "ledger": draw(texts),
+    }
+    content |= {"model": draw(texts), "dataset": draw(texts)}
+    simple = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9)
+    content["grpo"] = draw(
+        st.dictionaries(st.text("abc_", min_size=1, max_size=9), simple | st.lists(simple), max_size=4)
+    )
+    return content
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(files())
+def test_what_is_shown_reads_back_to_the_same_config(content):
+    try:
+        config = Config.parse(written(content))
+    except BudgetError:
+        return  # floor, cap, group and quantum that contradict each other
+    again = Config.parse(written(config.as_dict()))
+    assert again == config
+    assert written(again.as_dict()) == written(config.as_dict())
+    assert (config.model, config.dataset, config.grpo) == (content["model"], content["dataset"], content["grpo"])
+    assert config.policy.options["seed"] == content["policy"]["seed"]
+    assert config.callback.ledger == content["callback"]["ledger"]
+    assert repr(again.build()) == repr(config.build())
+
+
+lines = st.sampled_from([text for text, _ in MISTAKES] + ["policy: vade", "budget: {floor: 2}", "  name: dapo", "- 1"])
+
+
+@given(st.lists(lines | st.text(max_size=15), max_size=4).map("\n".join))
+def test_whatever_is_typed_is_a_config_or_one_line(text):
+    said = "f.yaml"
+    try:
+        Config.parse(text, "f.yaml")
+    except BudgetallocError as error:
+        said = str(error)
+    assert said.startswith("f.yaml")
+
+
+def test_wishes_of_the_file_reach_whoever_asks_the_policy():
+    config = Config.parse("policy: knapsack\ncallback: {candidates: 4, baseline: loo}\nbudget: {min_group: 3}")
+    needs = config.build(seed=2).needs
+    assert (needs.candidates, needs.baseline, needs.min_group, config.build(seed=2).seed) == (4, "loo", 3, 2)
+
+
+def test_a_builder_can_be_sent_to_another_process():
+    config = Config.parse("policy: {name: knapsack, value: hit}\npacing: {name: constant, rollouts: 64, steps: 2}")
+    sent = pickle.loads(pickle.dumps(config.build))  # noqa: S301
+    assert repr(sent(seed=4)) == repr(config.build(seed=4))
+
+
+def test_pacing_spends_the_plan_to_the_last_rollout():
+    config = Config.parse(
+        "policy: thompson\nbudget: {cap: 64}\n"
+        "pacing: {name: phases, rollouts: 1000, steps: 10, low: 8, quantum: 4, parts: [[5, 1], [5, 3]]}"
+    )
+    plan = list(config.plan)
+    assert sum(plan) == 1000
+    assert plan[0] < plan[-1]
+    run = list(
+        ba.simulate(config.build(seed=0), ba.Learner(seed=0), config.bounds.budget(100, prompts=25, group=4), steps=10)
+    )
+    spent = [seen["rollouts"] for seen in run]
+    assert [b - a for a, b in zip([0, *spent], spent, strict=False)] == plan
+
+
+def test_a_pace_in_portions_needs_no_lowest_of_its_own():
+    config = Config.parse("pacing: {name: constant, rollouts: 100, steps: 7, quantum: 4}")
+    assert set(config.plan) == {12, 16}
+
+
+def test_a_trainer_refuses_what_its_batches_cannot_do():
+    for text, said in [
+        ("pacing: {name: constant, rollouts: 512, steps: 2}", "the budget cannot change over the run"),
+        ("budget: {rollouts: 128}", "this trainer generates 256 rollouts a step. Use 256"),
+    ]:
+        with pytest.raises(UnsupportedError, match=said):
+            Config.parse(text).callback_arguments(256)
+    assert Config.parse("budget: {rollouts: 256}").callback_arguments(256)["min_group"] == 1
+
+
+def test_quotas_are_read_checked_and_shown():
+    config = Config.parse("callback:\n  domain: subject\n  quotas: {math: [0.3, 0.5], code: [0, 1]}")
+    given = config.callback_arguments(256)
+    assert (given["domain"], given["quotas"]) == ("subject", {"math": (0.3, 0.5), "code": (0.0, 1.0)})
+    assert Config.parse(written(config.as_dict())) == config
+    for text, said in [
+        (
+            "callback:\n  domain: x\n  quotas: {math: [3, 5]}",
+            r"line 3: callback.quotas: quotas=.'math': \[3, 5\].: give",
+        ),
+        ("callback:\n  quotas: {math: [0, 1]}", r"line 2: callback.quotas: quotas=.* without domain=None: give both"),
+        ("callback:\n  domain: subject", r"line 2: callback.domain: domain='subject' without quotas=None: give both"),
+    ]:
+        with pytest.raises(InputError, match=said):
+            Config.parse(text)
+
+
+def test_costs_are_read_checked_and_shown():
+    config = Config.parse("callback:\n  cost: tokens")
+    assert config.callback_arguments(256)["cost"] == "tokens"
+    assert Config.parse(written(config.as_dict())) == config
+    assert "cost" not in Config.parse("policy: adaptive").callback_arguments(256)
+    for value in ("time", "3", "[tokens]"):
+        with pytest.raises(InputError, match=r"line 2: callback.cost: cost=.*: use 'tokens', 'seconds'"):
+            Config.parse(f"callback:\n  cost: {value}")
+
+
+def test_grpo_arguments_are_checked_where_they_are_known():
+    config = Config.parse("policy: adaptive\ngrpo:\n  max_steps: 3\n  lerning_rate: 1e-6", "f.yaml")
+    with pytest.raises(InputError, match=r"line 4: grpo\.lerning_rate: unknown key, did you mean learning_rate\?"):
+        config.source.section("grpo", {"max_steps", "learning_rate"})
+    assert config.source.section("grpo", {"max_steps", "lerning_rate"}) == config.grpo
+    assert config.grpo == {"max_steps": 3, "lerning_rate": 1e-6}
+
+
+def test_a_rival_has_its_own_rule_under_the_same_budget():
+    config = Config.parse("policy: adaptive\nbudget: {rollouts: 64, cap: 32}\ncallback: {ledger: mine.jsonl}")
+    rival = config.rival("uniform")
+    assert (rival.policy, rival.bounds.cap, rival.rollouts) == (Config.of("uniform").policy, 32, 64)
+    assert (rival.callback.ledger, rival.bounds.candidates, rival.bounds.min_group) == (None, 1, 2)
+
+
+def test_reading_no_file_loads_neither_yaml_nor_torch():
+    code = "import sys, budgetalloc.cli.config; print([m for m in ('yaml', 'torch', 'pandas') if m in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"

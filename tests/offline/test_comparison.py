@@ -1,0 +1,282 @@
+"""Policies compared on a log: counts by hand, bounds that hold, the same for any number of processes."""
+
+import os
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import budgetalloc as ba
+from budgetalloc import BudgetError, InputError, Replay, testing
+from budgetalloc.offline.comparison import FIGURES, compare, comparisons, summarise
+from budgetalloc.offline.drift import discount
+from budgetalloc.offline.intervals import interval
+from budgetalloc.offline.replay_metrics import mixed_bounds
+from budgetalloc.policies import Needs, Policy
+from budgetalloc.policies.methods import METHODS
+
+LOG = testing.log_of(testing.three_kinds(12), 24, prompts=6, group=8)  # 24 steps of 48 rollouts, 12 visits of each
+DATA = Path(os.environ.get("BUDGETALLOC_DATA", Path(__file__).parents[3] / "shared" / "data"))
+REAL = DATA / "dsr_sub_grpo_history.csv.gz"
+KINDS = {"uniform": ba.uniform(), "knapsack": ba.knapsack}
+
+
+def fixed(counts):
+    """The same counts at each step, in the order of the ids."""
+
+    def decide(view):
+        return np.array([counts[at] for at in view.ids_P])
+
+    return Policy("fixed", decide, ba.BetaEstimator(), needs=Needs(candidates="all"))
+
+
+def test_a_uniform_replay_of_the_logs_own_size_is_the_log():
+    """Every logged rollout is drawn once and none is modelled, so that bounds and figures are those of the log."""
+    (row,) = compare({"uniform": ba.uniform()}, LOG, 48, seeds=[0], prompts=12).reset_index().to_dict("records")
+    assert (row["policy"], row["seeds"], row["steps"], row["rollouts"]) == ("uniform", 1, 24, 24 * 48)
+    run = list(comparisons({"uniform": ba.uniform()}, LOG, 48, seeds=[0], prompts=6, workers=1))
+    passed = pd.Series(LOG.rewards_R).groupby([LOG.step_R, LOG.ids_R]).sum()
+    mixed = ((passed > 0) & (passed < 8)).sum()
+    assert sum(x["mixed"] for x in run) == mixed
+    assert np.mean([x["mixed_rollouts"] for x in run]) == pytest.approx(mixed / len(passed))
+    assert np.mean([x["reward"] for x in run]) == pytest.approx(LOG.rewards_R.mean())
+    for seen in run:
+        assert (seen["drawn"], seen["modelled"], seen["generated"]) == (1, 0, 48)
+        assert seen["at_least"] == seen["mixed_rollouts"] == seen["at_most"]
+    assert [x["step"] for x in run] == list(range(1, 25))
+
+
+def test_a_run_is_a_simulation_with_its_seed():
+    budget = ba.Budget(64, floor=2, cap=16)
+    run = comparisons({"knapsack": ba.knapsack()}, Replay(LOG, seed=8), budget, seeds=[3], steps=9, prompts=6)
+    alone = list(ba.simulate(ba.knapsack(seed=3), Replay(LOG, seed=3), budget, 9, prompts=6))
+    assert [{name: seen[name] for name in alone[0]} for seen in run] == alone
+
+
+def test_figures_by_hand():
+    """Of 6, 5 and 1 rollouts of three prompts that were logged four times each, 2, 1 and none are modelled."""
+    rewards = [0, 1, 0, 1, 1, 1, 1, 1, 0, 0, 0, 0]
+    log = ba.Ledger(np.zeros(12), np.repeat([0, 1, 2], 4).tolist(), np.array(rewards, float), *np.zeros((3, 12)))
+    policy = fixed({0: 6, 1: 5, 2: 1})
+    (seen,) = comparisons({"fixed": policy}, log, ba.Budget(12, floor=0, min_group=1), seeds=[7], steps=1)
+    assert (seen["generated"], seen["prompts"], seen["seed"], seen["policy"]) == (12, 3, 7, "fixed")
+    assert seen["modelled"] == pytest.approx(3 / 12)
+    assert seen["drawn"] == pytest.approx(9 / 12)
+    assert seen["at_least"] == pytest.approx(6 / 12)  # 1's logged rewards are all 1
+    assert seen["at_most"] == pytest.approx(11 / 12)  # its fifth could be 0; a group of one is never mixed
+    assert seen["mixed_rollouts"] in (pytest.approx(6 / 12), pytest.approx(11 / 12))
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from([0, 0.5, 1]), st.booleans()), min_size=1, max_size=25))
+def test_bounds_are_the_extremes_of_whatever_the_model_had_answered(rows):
+    ids_R, rewards_R, modelled_R = (np.array(column) for column in zip(*rows, strict=True))
+    size_G, mixed_G, at_least_G, at_most_G = mixed_bounds(ids_R, rewards_R, modelled_R)
+    names = list(dict.fromkeys(ids_R.tolist()))
+    for at, name in enumerate(names):
+        own = ids_R == name
+        assert size_G[at] == own.sum()
+        assert mixed_G[at] == (len(set(rewards_R[own])) > 1)
+        logged = rewards_R[own & ~modelled_R]
+        worlds = [np.concatenate([logged, x]) for x in _fillings(int((own & modelled_R).sum()))]
+        mixed = [len(set(world.tolist())) > 1 for world in worlds]
+        assert (at_least_G[at], at_most_G[at]) == (all(mixed), any(mixed))
+
+
+def _fillings(n):
+    """Other rewards of n rollouts, enough of them for the extremes: all alike, and one unlike."""
+    return [np.full(n, value) for value in (0.0, 0.5, 1.0)] + [np.arange(n) == 0, np.arange(n) > 0]
+
+
+def test_the_share_lies_between_its_bounds_at_every_step():
+    for seen in comparisons(KINDS, LOG, 96, seeds=[0, 1], steps=10, prompts=4):
+        assert seen["at_least"] <= seen["mixed_rollouts"] <= seen["at_most"]
+        assert seen["drawn"] + seen["modelled"] == pytest.approx(1)
+    assert seen["modelled"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policies", [KINDS, {"a": ba.adaptive, "partial": partial(ba.knapsack, belief="mean")}])
+def test_any_number_of_processes_gives_the_same(policies):
+    one, two, more = (list(comparisons(policies, LOG, 64, seeds=[3, 0, 5], steps=8, workers=n)) for n in (1, 2, 9))
+    assert one == two == more
+    assert [(x["policy"], x["seed"], x["step"]) for x in one] == [
+        (name, seed, step) for name in policies for seed in (3, 0, 5) for step in range(1, 9)
+    ]
+
+
+def test_policies_and_worlds_of_the_caller_stay_as_they_are():
+    policy, world = ba.knapsack(), Replay(LOG, seed=9)
+    policy.observe([0, 0], [1, 0])
+    before = policy.state_dict()
+    run = list(comparisons({"one": policy}, world, 48, seeds=[0], steps=6, workers=1))
+    assert testing.same_state(before, policy.state_dict())
+    assert (world.drawn, world.sweep) == (0, 0)
+    assert run == list(comparisons({"one": policy}, LOG, 48, seeds=[0], steps=6, workers=1))
+
+
+def test_a_copy_knows_what_the_policy_had_learned():
+    cold = []
+
+    def decide(view):
+        cold.append(bool(view.cold_P.any()))
+        return np.full(len(view.ids_P), 8)
+
+    learned = Policy("learned", decide, ba.BetaEstimator())
+    learned.observe(list(range(12)), [1] * 12)
+    list(comparisons({"learned": learned}, LOG, 48, seeds=[0], steps=1, prompts=6, workers=1))
+    assert cold == [False]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_a_policy_with_another_seed_is_one_built_with_it(method):
+    """`comparisons` copies a Policy and changes its seed: for each method the same as building it so."""
+    budget = ba.Budget(48, floor=0)
+    given, function = (
+        list(comparisons({"x": x}, LOG, budget, seeds=[3], steps=4, workers=1))
+        for x in (method.build(seed=0), method.build)
+    )
+    assert given == function
+    assert all(seen["generated"] <= 48 for seen in given)
+
+
+def test_a_floor_that_all_on_offer_cannot_have_is_one_for_those_that_get_any():
+    budget = ba.Budget(16, floor=4, min_group=2)
+    run = list(comparisons({"all": ba.thompson, "batch": ba.uniform}, LOG, budget, seeds=[0], steps=6, prompts=4))
+    assert all(seen["generated"] == 16 for seen in run)
+    assert all(seen["prompts"] <= 4 for seen in run)
+    with pytest.raises(BudgetError):  # in the batch it is the caller's own mistake
+        list(comparisons({"batch": fixed_to_batch()}, LOG, ba.Budget(16, floor=0, cap=2), steps=2, prompts=4))
+
+
+def fixed_to_batch():
+    return replace(ba.uniform(), needs=Needs(candidates=1))
+
+
+@pytest.mark.slow
+def test_the_table_is_the_mean_over_steps_and_its_intervals_are_over_seeds():
+    run = list(comparisons(KINDS, LOG, 64, seeds=range(4), steps=18))
+    table = pd.DataFrame(summarise(run)).set_index("policy")
+    assert table.equals(compare(KINDS, LOG, 64, seeds=range(4), steps=18, workers=2))
+    assert list(table.index) == ["uniform", "knapsack"]
+    names = {x + suffix for x in FIGURES for suffix in ("", "_low", "_high", "_diff", "_diff_low", "_diff_high")}
+    assert set(table.columns) == {"seeds", "steps", "rollouts"} | names
+    frame = pd.DataFrame(run)
+    for figure in FIGURES:
+        seeds = frame.groupby(["policy", "seed"])[figure].mean().unstack("seed").loc[["uniform", "knapsack"]]
+        assert table[figure].to_numpy() == pytest.approx(seeds.mean(axis=1).to_numpy())
+        assert table[f"{figure}_diff"]["uniform"] == 0
+        paired = (seeds.loc["knapsack"] - seeds.loc["uniform"]).to_numpy()
+        low, high = interval(paired)
+        assert table.loc["knapsack", [f"{figure}_diff", f"{figure}_diff_low", f"{figure}_diff_high"]].to_numpy(
+            float
+        ) == pytest.approx([paired.mean(), low, high])
+
+
+def test_a_policy_that_learns_is_seen_to_find_more():
+    table = compare({"uniform": ba.uniform, "thompson": ba.thompson}, LOG, 48, seeds=range(4))
+    assert table.loc["uniform", "mixed_rollouts"] == pytest.approx((1 - 2 / 2**8) / 3, abs=0.01)
+    assert table.loc["thompson", "mixed_rollouts_diff_low"] > 0.1
+
+
+def test_steps_of_different_sizes_weigh_by_their_rollouts():
+    seen = dict.fromkeys(FIGURES, 0.0) | {"policy": "p", "seed": 0}
+    (row,) = summarise([seen | {"generated": 10, "reward": 1.0, "mixed": 4}, seen | {"generated": 30, "mixed": 1}])
+    assert [row[name] for name in ("policy", "reward", "mixed", "rollouts")] == ["p", 0.25, 2.5, 40]
+    assert np.isnan(row["reward_low"])
+
+
+def test_progress_is_told():
+    told = []
+    run = comparisons(KINDS, LOG, 48, seeds=[0, 1], steps=2, workers=2, progress=lambda *x: told.append(x))
+    next(run)
+    assert told == [(1, 4)]
+    run.close()  # a caller that has seen enough
+    assert len(list(comparisons(KINDS, LOG, 48, seeds=[0, 1], steps=2, progress=lambda *x: told.append(x)))) == 8
+    assert told[1:] == [(k, 4) for k in range(1, 5)]
+
+
+def test_an_error_in_progress_ends_the_runs_at_once(monkeypatch):
+    """Not only when nobody holds the traceback any more, as a notebook does."""
+    ended = []
+
+    def runs(run, given, runs, workers):
+        try:
+            yield from (run(given, at) for at in range(runs))
+        finally:
+            ended.append(True)
+
+    def stop(*told):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("budgetalloc.offline.comparison.in_parallel", runs)
+    with pytest.raises(KeyboardInterrupt) as held:
+        list(comparisons(KINDS, LOG, 48, seeds=[0], steps=2, progress=stop))
+    assert held.tb is not None
+    assert ended
+
+
+def test_steps_and_prompts_are_the_logs_own():
+    run = list(comparisons({"uniform": ba.uniform()}, LOG, 100, seeds=[0]))
+    assert (len(run), run[0]["prompts"]) == (24 * 48 // 100, 12)
+    with pytest.raises(
+        InputError, match=r"steps=13: 13 steps of 100 rollouts are 1300 rollouts, and the log has 1152.*steps=12"
+    ):
+        comparisons({"uniform": ba.uniform()}, LOG, 100, steps=13)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: comparisons({}, LOG, 48), r"policies=\[\]"),
+        (lambda: comparisons(KINDS, LOG, 48, seeds=[]), r"seeds=\[\]: give at least one"),
+        (lambda: comparisons(KINDS, LOG, 48, seeds=[1, 1]), r"seeds=\[1, 1\]: .* each seed once"),
+        (lambda: comparisons(KINDS, LOG, 48, seeds=[-1]), "seeds=-1"),
+        (lambda: comparisons(KINDS, LOG, 0), "budget=0"),
+        (lambda: comparisons(KINDS, LOG, ba.Budget(None, tokens=100.0, cap=4)), "a log has neither token costs"),
+        (lambda: comparisons(KINDS, LOG, 48, steps=0), "steps=0"),
+        (lambda: comparisons(KINDS, LOG, 48, workers=0), "workers=0"),
+        (lambda: list(comparisons(KINDS, LOG, 48, prompts=99)), "prompts=99: use an integer from 1 to 12"),
+        (
+            lambda: list(comparisons({"x": lambda seed: 3}, LOG, 48)),
+            r"policies\['x'\].* returned 3 of type int: give",
+        ),
+        (lambda: list(comparisons({"x": "unifrm"}, LOG, 48)), r"'unifrm' is unknown, did you mean uniform\?"),
+    ],
+)
+def test_errors_name_the_argument(make, text):
+    with pytest.raises(InputError, match=text):
+        make()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not REAL.exists(), reason=f"no {REAL}: the logged rewards are not shipped")
+def test_a_logged_run_of_a_language_model():
+    """1,209 prompts, 8 rollouts a visit: half of uniform's groups are mixed, and 0.9 is the discount that predicts."""
+    log = ba.Ledger.read(REAL)
+    policies = {"uniform": ba.uniform, "knapsack": ba.knapsack, "thompson": ba.thompson}
+    table = compare(policies, log, 1024, steps=40, seeds=range(2))
+    early = log.step_R < 4  # 40 steps are 4.2 sweeps
+    passed = pd.Series(log.rewards_R[early]).groupby([log.step_R[early], np.array(log.ids_R)[early]]).sum()
+    assert table.loc["uniform", "mixed_rollouts"] == pytest.approx(((passed > 0) & (passed < 8)).mean(), abs=0.03)
+    assert table.loc["uniform", "mixed"] == pytest.approx(128 * table.loc["uniform", "mixed_rollouts"])
+    assert table.loc["thompson", "mixed"] > 1.5 * table.loc["uniform", "mixed"]  # from the whole pool
+    assert table.loc["thompson", "modelled"] > table.loc["uniform", "modelled"]
+    assert 0.85 < discount(log) < 0.93
+
+
+def test_the_signal_of_graded_rewards_is_their_variance():
+    """0.45 and 0.55 have a deviation of 0.05: the signal was 4 p (1-p) = 1, and is 4 * 0.05^2 = 0.01."""
+    rewards_R = np.tile([0.45, 0.55], 32)
+    log = ba.Ledger(np.repeat(np.arange(4), 16), ["a", "a", "b", "b"] * 16, rewards_R, *np.zeros((3, 64)))
+    seen = next(iter(comparisons({"uniform": ba.uniform()}, log, 8, seeds=[0], workers=1)))
+    assert seen["signal"] == pytest.approx(0.01)
+
+
+def test_a_policy_may_be_the_name_of_a_method():
+    runs = [list(comparisons({"x": given}, LOG, 48, seeds=[3], workers=1)) for given in ("thompson", ba.thompson)]
+    assert runs[0] == runs[1]

@@ -1,0 +1,274 @@
+"""What each composed policy decides, and the known failures of other allocators that it must not repeat."""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+
+import budgetalloc as ba
+from budgetalloc import Budget, BudgetError, InputError, Point
+from budgetalloc.policies.composition import spend
+from budgetalloc.policies.decision import View
+
+VALUES = [ba.mixed_group, ba.success_gain, ba.hit, ba.variance]
+each_value = pytest.mark.parametrize("value", VALUES, ids=lambda v: v.__name__)
+
+
+def observed(policy, rates, rollouts=8):
+    """The policy after one visit to each prompt with a rate; prompts with None stay cold."""
+    ids = [i for i, rate in enumerate(rates) if rate is not None for _ in range(rollouts)]
+    policy.observe(ids, [float(k < rates[i] * rollouts) for k, i in zip(list(range(rollouts)) * 99, ids, strict=False)])
+    return policy
+
+
+# --- failures of the released Knapsack RL allocator ---
+
+
+@each_value
+@pytest.mark.parametrize("belief", ["posterior", "mean"])
+def test_sixteen_prompts_at_one_half(value, belief):
+    """There it stops with "Budget mismatch: expected 128, got 80"."""
+    counts_P = observed(ba.knapsack(value=value, belief=belief), [0.5] * 16).allocate(range(16), Budget(rollouts=128))
+    assert counts_P.tolist() == [8] * 16
+
+
+@pytest.mark.parametrize("value", [ba.mixed_group, ba.success_gain], ids=lambda v: v.__name__)
+def test_cold_prompts_do_not_get_the_surplus(value):
+    """There 4 cold prompts, taken for p = 0, get 17 rollouts each, and 12 at one half get 5."""
+    counts_P = observed(ba.knapsack(value=value), [0.5] * 12 + [None] * 4).allocate(range(16), Budget(rollouts=128))
+    assert counts_P.sum() == 128
+    assert counts_P[12:].max() <= 10
+    assert counts_P[:12].min() >= 7
+
+
+def test_a_cold_prompt_is_not_taken_for_a_hopeless_one():
+    policy = observed(ba.knapsack(value=ba.success_gain), [0.0] * 4 + [None] * 4, rollouts=32)
+    counts_P = policy.allocate(range(8), Budget(rollouts=64))
+    assert counts_P[4:].min() > counts_P[:4].max()
+
+
+def test_the_solved_prompt_does_not_get_the_surplus():
+    """There the one solved prompt among 16 gets 53 rollouts."""
+    for value, most in ((ba.success_gain, 8), (ba.mixed_group, 10)):
+        counts_P = observed(ba.knapsack(value=value), [0.5] * 15 + [1.0]).allocate(range(16), Budget(rollouts=128))
+        assert counts_P.sum() == 128
+        assert counts_P[15] <= most
+    known = observed(ba.knapsack(belief="mean", prior=(1e-9, 1e-9)), [0.5] * 15 + [1.0])
+    assert known.allocate(range(16), Budget(rollouts=128))[15] == 2
+
+
+# --- uniform ---
+
+
+def test_uniform_is_uniform():
+    policy = observed(ba.uniform(), [0.0, 0.5, 1.0, None])
+    assert policy.allocate(range(4), Budget(rollouts=32)).tolist() == [8] * 4
+    assert sorted(policy.allocate(range(4), Budget(rollouts=34))) == [8, 8, 9, 9]
+    assert sorted(policy.allocate(range(4), Budget(rollouts=4, floor=0))) == [0, 0, 2, 2]
+
+
+def test_uniform_is_uniform_in_tokens_too():
+    """Nobody has fewer than all can have, whatever their tokens cost; what is left goes to whom it suffices for."""
+    costs_P = np.array([1, 2, 8, 40])
+    for tokens, each in ((100, 1), (2000, 39), (20_000, 392)):
+        budget = Budget(rollouts=None, tokens=tokens, floor=0, min_group=1, cap=500)
+        counts_P = ba.uniform().allocate(["a", "b", "c", "d"], budget, costs_P)
+        assert counts_P.min() == each
+        assert counts_P @ (costs_P > 2) <= 2 * each + 6
+
+
+def test_uniform_spends_a_large_token_budget():
+    budget = Budget(rollouts=None, tokens=1e6, cap=200)
+    assert ba.uniform().allocate(["a", "b"], budget, [10, 10]).tolist() == [200, 200]
+
+
+# --- knapsack ---
+
+
+@each_value
+def test_knapsack_is_the_solver_on_the_value_of_the_belief(value):
+    policy = observed(ba.knapsack(value=value, prior=(0.7, 0.9)), np.linspace(0, 1, 9).tolist())
+    budget = Budget(rollouts=90)
+    values_PN = value(policy.belief(range(9)), budget.grid())
+    best = ba.certify(values_PN, None, budget).value
+    counts_P = policy.allocate(range(9), budget)
+    assert values_PN[np.arange(9), counts_P - 2].sum() == pytest.approx(best, abs=1e-6)
+
+
+def test_knapsack_of_means_is_plug_in():
+    policy = observed(ba.knapsack(belief="mean"), [0.1, 0.5, 0.9])
+    budget = Budget(rollouts=30)
+    means = Point(policy.belief(range(3)).mean)
+    assert sorted(policy.allocate(range(3), budget)) == sorted(
+        ba.greedy(ba.mixed_group(means, budget.grid()), None, budget)
+    )
+
+
+def test_knapsack_takes_a_solver():
+    budget = Budget(rollouts=24)
+    exact, fast = (observed(ba.knapsack(solver=s), [0.1, 0.4, 0.8]) for s in (ba.ortools, ba.greedy))
+    assert exact.allocate(range(3), budget).tolist() == fast.allocate(range(3), budget).tolist()
+
+
+def test_knapsack_refuses_an_unknown_belief():
+    with pytest.raises(InputError, match=r"belief='median': use one of \('posterior', 'mean'\)"):
+        ba.knapsack(belief="median")
+
+
+# --- thompson ---
+
+
+def test_the_draw_differs_between_steps():
+    policy, budget = ba.thompson(), Budget(rollouts=64, floor=0)
+    first = policy.allocate(range(64), budget)
+    assert policy.allocate(range(64), budget).tolist() == first.tolist()  # but not within one
+    policy.observe([], [])
+    assert policy.allocate(range(64), budget).tolist() != first.tolist()
+
+
+def test_thompson_explores_what_knapsack_starves():
+    """Over a pool much larger than the budget, the expectation returns to the prompts it knows; the draw does not."""
+    visited = {}
+    for make in (ba.thompson, ba.knapsack):
+        policy = make(value=ba.success_gain, discount=0.7)
+        seen = np.zeros(256, dtype=bool)
+        for _ in range(100):
+            counts_P = policy.allocate(range(256), Budget(rollouts=32, floor=0))
+            seen |= counts_P > 0
+            policy.observe(np.repeat(np.arange(256), counts_P), np.tile([1, 0, 0, 1, 0, 0, 1, 0], 4))
+        visited[make] = int(seen.sum())
+    assert visited[ba.thompson] > 3 * visited[ba.knapsack]
+
+
+def test_thompson_is_the_solver_on_its_draw():
+    policy = observed(ba.thompson(seed=4), [0.0, 0.3, 0.6, 1.0])
+    counts = [policy.allocate(range(4), Budget(rollouts=32)).tolist()]
+    for _ in range(300):
+        policy.estimator.tick()
+        counts.append(policy.allocate(range(4), Budget(rollouts=32)).tolist())
+    mean = np.mean(counts, axis=0)
+    assert mean[1] > mean[3]  # a third is worth more than certain success, on the average over draws
+    assert len({tuple(c) for c in counts}) > 50
+
+
+@pytest.mark.parametrize("make", [ba.uniform, ba.knapsack, ba.thompson], ids=lambda m: m.__name__)
+@pytest.mark.parametrize(
+    ("settings_", "text"),
+    [
+        ({"prior": (0, 1)}, "prior=(0, 1)"),
+        ({"prior": "pooled"}, "prior='pooled'"),
+        ({"discount": 2}, "discount=2"),
+        ({"idle": 0}, "idle=0"),
+        ({"drift": "yes"}, "drift='yes'"),
+    ],
+)
+def test_bad_settings(make, settings_, text):
+    with pytest.raises(InputError) as caught:
+        make(**settings_)
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize("make", [ba.uniform, ba.knapsack, ba.thompson], ids=lambda m: m.__name__)
+def test_prior_and_drift_are_the_estimators(make):
+    learned = make(prior="pool", drift=True, discount=0.8, idle=0.9)
+    assert "prior='pool', discount=0.8, idle=0.9, drift=True, seed=0" in repr(learned)
+    assert "drift" not in repr(make())
+    assert "prior=(0.5, 0.5)" in repr(make())
+    twin = ba.BetaEstimator(prior="pool", drift=True, discount=0.8, idle=0.9)
+    for rates in ([0.25] * 40, [0.5] * 40, [0.75] * 40):
+        observed(learned, rates)
+        twin.observe(np.repeat(range(40), 8), np.tile(np.arange(8), 40) < np.repeat(rates, 8) * 8)
+        twin.tick()
+    belief, expected = learned.belief([0, "new"]), twin.belief([0, "new"])
+    assert (belief.alpha_P == expected.alpha_P).all()
+    assert (belief.beta_P == expected.beta_P).all()
+    assert learned.belief(["new"]).mean[0] != 0.5  # the pool's, not the fixed prior's
+
+
+# --- the width of the table ---
+
+
+def view(budget, prompts, costs_P=None):
+    belief = ba.Beta(np.full(prompts, 0.5), np.full(prompts, 0.5))
+    ids_P = list(range(len(belief)))
+    cold_P = np.zeros(len(belief), dtype=bool)
+    return View(belief, budget, costs_P, None, np.random.default_rng(0), ids_P, cold_P, 0, {}, {}, (0.5, 0.5))
+
+
+@pytest.mark.parametrize("floor", [0, 2])
+def test_a_narrow_table_gives_the_counts_of_the_whole_one(floor):
+    """One prompt of sixteen takes far more than the first table holds."""
+    budget = Budget(rollouts=1024, floor=floor)
+    belief = Point([0.0005] + [0.999999] * 15)
+    counts_P = spend(belief, ba.mixed_group, view(budget, 16), None)
+    whole = ba.greedy(ba.mixed_group(belief, budget.grid()), None, budget)
+    assert counts_P.tolist() == whole.tolist()
+    assert counts_P[0] > 900
+
+
+@pytest.mark.parametrize(("min_group", "rollouts"), [(64, 127), (50, 99), (33, 65), (100, 150)])
+def test_large_smallest_groups(min_group, rollouts):
+    budget = Budget(rollouts=rollouts, floor=0, min_group=min_group)
+    counts_P = ba.knapsack().allocate(range(4), budget)
+    assert sorted(counts_P) == [0, 0, 0, rollouts]
+
+
+def test_a_table_beyond_memory_says_so():
+    budget = Budget(rollouts=None, tokens=1e12, cap=2 * 10**7)
+    with pytest.raises(
+        BudgetError, match=r"pricing 20000000 counts of 16 prompts needs 3 GB\. Set cap=, such as cap=64"
+    ):
+        spend(view(budget, 16).belief_P, ba.hit, view(budget, 16, np.ones(16)), None)
+
+
+@pytest.mark.parametrize("build", [ba.uniform, ba.knapsack, ba.thompson, ba.adaptive])
+def test_quotas_hold_in_any_order_of_the_prompts(build):
+    """Domains follow their prompts through the policy's own order; without the quota they would get something else."""
+    policy = build(seed=2)
+    ids = [f"p{n}" for n in range(12)]
+    domains = ["math" if n % 3 else "code" for n in range(12)]
+    policy.observe(np.repeat(ids, 8).tolist(), np.tile([0, 1, 0, 1, 0, 1, 0, 1], 12))
+    budget = Budget(rollouts=96, floor=0, cap=16, quotas={"code": (60, 64)})
+    counts = policy.allocate(ids, budget, domains_P=domains)
+    assert counts.sum() == 96
+    assert 60 <= counts[[d == "code" for d in domains]].sum() <= 64
+    order = np.random.default_rng(0).permutation(12)
+    again = policy.allocate([ids[n] for n in order], budget, domains_P=[domains[n] for n in order])
+    assert (again == counts[order]).all()
+    if build in (ba.knapsack, ba.thompson):
+        timed = build(seed=2, solver=partial(ba.ortools, time_limit=60))
+        timed.load_state_dict(policy.state_dict())
+        exact = timed.allocate(ids, budget, domains_P=domains)
+        if build is ba.thompson:
+            assert (exact == counts).all()
+        else:  # all beliefs are equal, so that counts of equal value may differ
+            worth = [ba.mixed_group(policy.belief(ids), range(17))[range(12), x].sum() for x in (exact, counts)]
+            assert worth[0] == pytest.approx(worth[1])
+            assert 60 <= exact[[d == "code" for d in domains]].sum() <= 64
+    free = policy.allocate(ids, Budget(rollouts=96, floor=0, cap=16))
+    assert free[[d == "code" for d in domains]].sum() < 60
+
+
+def test_a_quota_that_needs_more_than_the_first_table_holds():
+    """The one prompt of code needs 900 rollouts, and the first table ends at 128."""
+    belief, budget = Point([0.5] * 16), Budget(rollouts=1024, floor=0, quotas={"code": (900, 1000)})
+    asked = replace(view(budget, 16), domains_P=["code"] + ["math"] * 15)
+    counts_P = spend(belief, ba.mixed_group, asked, None)
+    assert counts_P.sum() == 1024
+    assert counts_P[0] == 900
+    with pytest.raises(BudgetError, match="cannot hold for 1 prompts: use"):
+        spend(belief, ba.mixed_group, replace(asked, budget=replace(budget, cap=64)), None)
+
+
+def test_quotas_need_domains_and_a_rule_that_knows_them():
+    budget = Budget(rollouts=8, floor=0, quotas={"code": (2, 8)})
+    with pytest.raises(ba.InputError, match="domains_P=None: quotas need the domain"):
+        ba.knapsack().allocate(["a", "b"], budget)
+    with pytest.raises(ba.InputError, match="domains_P has 1 entries for 2 prompts"):
+        ba.knapsack().allocate(["a", "b"], budget, domains_P=["code"])
+    tight = Budget(rollouts=8, floor=0, cap=2, quotas={"code": (6, 8)})
+    with pytest.raises(BudgetError, match=r"cap=2.*quotas\['code'\]=\(6, 8\) cannot hold for 1 prompts: use \(0, 2\)"):
+        ba.knapsack().allocate(range(4), tight, domains_P=["code", "math", "math", "math"])
+    with pytest.raises(ba.UnsupportedError, match="proportional shares out rollouts only"):
+        ba.proportional([1, 1], None, budget)
