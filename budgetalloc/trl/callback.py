@@ -23,6 +23,7 @@ from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.success import Success
 from budgetalloc.training.unseen_prompts import UnseenPromptsWarning
 from budgetalloc.trl.checkpoints import newest_complete_or_error, with_load, with_save
+from budgetalloc.trl.checks import check_compatible, check_only_one, check_trainer, no_decision, warn_unaligned_saves
 from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
 from budgetalloc.trl.experimental.response_reuse import Reuse
 from budgetalloc.trl.loader import restore_order
@@ -33,7 +34,6 @@ from budgetalloc.trl.processes import check_same_arguments
 from budgetalloc.trl.step import run_step
 from budgetalloc.trl.step_timer import timed_steps
 from budgetalloc.trl.trackers import Trackers
-from budgetalloc.trl.checks import check_compatible, check_only_one, check_trainer, no_decision, warn_unaligned_saves
 from budgetalloc.trl.training import Rows, Training
 
 logger = logging.getLogger(__name__)
