@@ -181,20 +181,20 @@ def test_a_ledger_has_its_own_reward_and_success(tmp_path):
 
 def test_a_second_run_in_the_file_is_said_in_the_first_lines(tmp_path, caplog):
     """Findings C6: the report showed the second run only, and said so in no place that anybody reads."""
-    from budgetalloc.training.log_writer import Written
+    from budgetalloc.training.log_writer import LogWriter
 
     path = tmp_path / "ledger.jsonl"
     for run in range(2):
         caplog.clear()
         with caplog.at_level("WARNING"):
-            Written(path, 0, lambda ids: {}).ledger.append(0, ["a"], [float(run)], [1], [0.5], [1])
+            LogWriter(path, 0, lambda ids: {}).ledger.append(0, ["a"], [float(run)], [1], [0.5], [1])
         assert [str(path) in x.message and "its own path" in x.message for x in caplog.records] == [True] * run
     log = open_log(path)
     assert read_all(log).rewards_R.tolist() == [1.0]
     assert [log.notes[text] for text in log.notes.doubts] == [1]
     assert "earlier run in the same file" in log.notes.doubts[0]
     caplog.clear()
-    Written(path, 1, lambda ids: {})  # a resume is no second run
+    LogWriter(path, 1, lambda ids: {})  # a resume is no second run
     assert not caplog.records
 
 
