@@ -283,7 +283,7 @@ class BetaEstimator:
         saved = read_evidence(state, STATE_VERSION, _START)
         if self._drift is not None:
             self._drift = Drift.from_state(state, len(saved.ids))
-        self.step, self._seen_before, self.first_visits = saved.step, saved.met, saved.first_visits
+        self.step, self._seen_before, self.first_visits = saved.step, saved.first_visit_count, saved.first_visits
         self._index = Index(saved.ids)
         self._successes_P, self._failures_P = saved.successes_P, saved.failures_P
         self._graded_P, self._last_P = saved.graded_P, saved.last_P

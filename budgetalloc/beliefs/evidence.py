@@ -20,7 +20,7 @@ class Evidence:
         ids: The prompts seen.
         successes_P, failures_P, graded_P: Discounted sums of u, 1 - u and u (1 - u) over their successes u.
         last_P: Step of the last visit.
-        step, met: Steps ended; prompts whose first visit has ended.
+        step, first_visit_count: Steps ended; prompts whose first visit has ended.
         first_visits: Faded sums of first visits: successes and rollouts.
         prior: The current prior.
     """
@@ -31,7 +31,7 @@ class Evidence:
     graded_P: FloatArray
     last_P: IntArray
     step: int
-    met: int
+    first_visit_count: int
     first_visits: tuple[float, float]
     prior: tuple[float, float]
 
@@ -89,7 +89,7 @@ def read_evidence(state: dict[str, Any], expected: int, start: tuple[float, floa
         graded_P=graded,
         last_P=last,
         step=step,
-        met=met,
+        first_visit_count=met,
         first_visits=(float(earned[0]), float(earned[1])),
         prior=(float(prior[0]), float(prior[1])),
     )

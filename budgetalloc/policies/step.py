@@ -239,12 +239,10 @@ class Step:
         array([0.013, 0.003])
         """
         at_G, group_R, success = self._rolled_out(ids_R, success_R)
-        at_R = at_G[group_R]
+        belief_R, cold_R = self._belief_P.take(at_G[group_R]), self._cold_P[at_G[group_R]]
         prior, visits = self._start
         share = prior_share(earlier or Sums(), sum(prior))
-        return with_first_visit_prior(
-            self._belief_P.take(at_R), prior, self._cold_P[at_R], success, group_R, visits, share
-        )
+        return with_first_visit_prior(belief_R, prior, cold_R, success, group_R, visits, share)
 
     def expected_success(self, ids_R: Iterable[Any], success_R: ArrayLike) -> FloatArray | None:
         """The expected success of each rollout by the policy's own rule, for `baseline="policy"`, before `end`.

@@ -18,7 +18,13 @@ def state(**changed):
 
 def test_every_entry_is_read():
     saved = read_evidence(state(), 2, START)
-    assert (saved.ids, saved.step, saved.met, saved.first_visits, saved.prior) == (["a", 1], 5, 1, (1.5, 4.0), START)
+    assert (saved.ids, saved.step, saved.first_visit_count, saved.first_visits, saved.prior) == (
+        ["a", 1],
+        5,
+        1,
+        (1.5, 4.0),
+        START,
+    )
     assert (saved.successes_P.tolist(), saved.failures_P.tolist()) == ([3, 0], [1, 2])
     assert (saved.graded_P.tolist(), saved.last_P.tolist(), saved.last_P.dtype) == ([0.5, 0], [5, 0], np.int64)
     assert read_evidence(state(prior=[1.0, 2.0]), 2, START).prior == (1.0, 2.0)

@@ -1,4 +1,4 @@
-"""The variance within a prompt is the true one, and the foretold size of GRPO's advantages is GRPO's."""
+"""The variance within a prompt is the true one, and the predicted size of GRPO's advantages is GRPO's."""
 
 import numpy as np
 import pytest
@@ -108,8 +108,8 @@ def test_the_size_of_grpos_advantages_is_that_of_grpo(p, format_rate):
     rewards = success + 0.2 * form
     advantages_R = group_advantages(rewards.ravel(), np.repeat(np.arange(4000), 8))
     known, alike = Known(np.full(1, 9.0), np.zeros(1), np.zeros(1)), share_alike(form.ravel())
-    foretold = grpo_square(Beta([1e7 * p], [1e7 * (1 - p)]), known, 0.0, alike)
-    assert np.sqrt(foretold[0]) == pytest.approx(np.sqrt(np.mean(advantages_R**2)), rel=0.05)
+    predicted = grpo_square(Beta([1e7 * p], [1e7 * (1 - p)]), known, 0.0, alike)
+    assert np.sqrt(predicted[0]) == pytest.approx(np.sqrt(np.mean(advantages_R**2)), rel=0.05)
 
 
 def test_groups_with_graded_successes_have_variance():

@@ -45,7 +45,7 @@ def test_pieces_of_any_size_give_the_rows_of_the_whole(tmp_path_factory, cuts):
         rows += tail.news()
     live, whole = seen(rows), ba.Ledger.read(folder / "whole.jsonl")
     assert (list(live.steps), live.rollouts) == ([0, 1, 2, 3], len(whole.ids_R))
-    assert live.met == {"a", "b", "c", 7}
+    assert live.seen_ids == {"a", "b", "c", 7}
     for step, figures in live.steps.items():
         of_R = whole.step_R == step
         assert figures.reward == np.nansum(whole.rewards_R[of_R])

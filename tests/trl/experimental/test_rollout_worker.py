@@ -321,7 +321,7 @@ def test_training_ends_while_the_server_is_silent(build, server):
     worker.start()
     assert server.asked.wait(timeout=300)
     worker.check_health(0)
-    worker._heard -= 10_000
+    worker._last_progress -= 10_000
     with pytest.raises(RuntimeError, match=r"generating 16 rollouts for 1.* s without a result"):
         worker.check_health(300)
     worker.stop()

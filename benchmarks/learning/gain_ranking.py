@@ -1,7 +1,7 @@
 """Do the figures of a report on a uniform run rank the gain that `adaptive()` has on the same mix?
 
-    python benchmarks/learning/foretold.py                          # the ranking, from foretold.json
-    python benchmarks/learning/foretold.py --log u_shape --group 8  # one of the runs again: its figures
+    python benchmarks/learning/gain_ranking.py                          # the ranking, from gain_ranking.json
+    python benchmarks/learning/gain_ranking.py --log u_shape --group 8  # one of the runs again: its figures
 
 The runs: uniform with groups of 8, and uniform with the group size that is best for the mix, each at its tuned rate,
 with seed 0, on the twelve mixes of the table. The gain is the mean over seeds of the default's mean success less that
@@ -86,7 +86,7 @@ def main() -> None:
     if args.log:
         print(json.dumps(logged(args.log, args.group)))
         return
-    for which, runs in json.loads((HERE / "foretold.json").read_text()).items():
+    for which, runs in json.loads((HERE / "gain_ranking.json").read_text()).items():
         print(f"| uniform, {which} | rho with the gain (95 %) |\n|---|---|", *ranked(runs), "", sep="\n")
 
 

@@ -11,19 +11,19 @@ FOLDER = ROOT / "benchmarks" / "learning"
 
 
 @pytest.fixture(scope="module")
-def foretold():
+def gain_ranking():
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(FOLDER))
-        yield importlib.import_module("foretold")
+        yield importlib.import_module("gain_ranking")
 
 
-def test_the_table_of_the_docs_is_what_the_command_prints(foretold):
-    runs = json.loads((FOLDER / "foretold.json").read_text())
+def test_the_table_of_the_docs_is_what_the_command_prints(gain_ranking):
+    runs = json.loads((FOLDER / "gain_ranking.json").read_text())
     said = (ROOT / "docs" / "helps.md").read_text()
     table = [line for line in said.splitlines() if line.count("|") == 4 and " to " in line]
     labels = {"wasted": "without gradient", "explained": "variance", "all_fail": "all failed"}
     labels |= {"never_solved": "never solved", "success": "mean success"}
-    printed = [dict(zip(foretold.FIGURES, foretold.ranked(runs[which]), strict=True)) for which in runs]
+    printed = [dict(zip(gain_ranking.FIGURES, gain_ranking.ranked(runs[which]), strict=True)) for which in runs]
     for figure, label in labels.items():
         row = next(line for line in table if label in line)
         for column, lines in zip(row.split("|")[2:4], printed, strict=True):
@@ -32,9 +32,9 @@ def test_the_table_of_the_docs_is_what_the_command_prints(foretold):
     assert [len(of_mixes) for of_mixes in runs.values()] == [12, 12]
 
 
-def test_a_figure_that_ranks_the_gains_has_a_rho_of_one(foretold):
-    figures = dict.fromkeys(foretold.FIGURES, 0.0)
+def test_a_figure_that_ranks_the_gains_has_a_rho_of_one(gain_ranking):
+    figures = dict.fromkeys(gain_ranking.FIGURES, 0.0)
     runs = [figures | {"gain": at / 10, "wasted": at, "success": -at} for at in range(6)]
-    lines = foretold.ranked(runs, draws=50)
+    lines = gain_ranking.ranked(runs, draws=50)
     assert lines[1] == "| wasted | +1.00 (+1.00 to +1.00) |"
     assert lines[-1] == "| success | -1.00 (-1.00 to -1.00) |"
