@@ -10,7 +10,7 @@ import pytest
 
 import budgetalloc as ba
 from budgetalloc.cli.__main__ import main
-from budgetalloc.cli.commands.watch import line, looks
+from budgetalloc.cli.commands.watch import follow, line
 from budgetalloc.logs.progress import ProgressWriter
 
 COMMAND = [sys.executable, "-u", "-m", "budgetalloc.cli", "watch"]
@@ -81,7 +81,7 @@ def test_a_step_that_may_be_unfinished_is_told_when_the_file_rests(tmp_path):
     path = tmp_path / "ledger.jsonl"
     append(path, 0)
     append(path, 1)
-    every = looks(path, 0.0, once=False)
+    every = follow(path, 0.0, once=False)
     first, second = next(every)[2], next(every)[2]
     assert [step.step for step in first] == [0]
     assert [step.step for step in second] == [1]

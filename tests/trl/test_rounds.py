@@ -11,7 +11,7 @@ from conftest import AroundSteps
 import budgetalloc as ba
 from budgetalloc import policies
 from budgetalloc.trl import AdaptiveGRPOCallback
-from budgetalloc.trl.batch_merge import merge_rounds, take
+from budgetalloc.trl.batch_merge import merge_rounds, select_rows
 
 STAGED = {
     "ar3po": lambda: policies.ar3po(group=4, seed=1),
@@ -185,6 +185,6 @@ def test_merge_pads_and_take_counts_again():
     assert merged["completion_mask"].tolist() == [[1, 0, 0, 0], [1, 0, 0, 0], [1, 1, 1, 1]]
     assert merged["advantages"].tolist() == [5, 6, 8]
     assert merged["num_items_in_batch"] == 6
-    kept = take(merged, np.array([0, 2]))
+    kept = select_rows(merged, np.array([0, 2]))
     assert kept["advantages"].tolist() == [5, 8]
     assert kept["num_items_in_batch"] == 5
