@@ -4,7 +4,7 @@ The nouns: a **policy** keeps a **belief** about each prompt, prices rollouts wi
 to spend the **budget**. `budgetalloc.trl.AdaptiveGRPOCallback` attaches a policy to TRL's `GRPOTrainer`.
 """
 
-import typing
+import typing as _typing
 
 from budgetalloc.beliefs.estimator import BetaEstimator as BetaEstimator
 from budgetalloc.beliefs.pool import Pool as Pool
@@ -49,33 +49,69 @@ from budgetalloc.values import variance as variance
 
 __version__ = "0.3.0"
 
-if typing.TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from budgetalloc import cli as cli
     from budgetalloc import offline as offline
     from budgetalloc import report as report
     from budgetalloc import testing as testing
     from budgetalloc import trl as trl
-    from budgetalloc.cli import config as config
-    from budgetalloc.policies import costs as costs
-    from budgetalloc.policies import downselect as downselect
-    from budgetalloc.policies.costs import bandits as bandits
-    from budgetalloc.policies.costs import pacing as pacing
-    from budgetalloc.policies.costs import tokens as tokens
-    from budgetalloc.policies.costs import trees as trees
-    from budgetalloc.trl.experimental import buffers as buffers
+    from budgetalloc import verl as verl
 
-# Modules that are imported at their first use, so that `import budgetalloc` stays light.
-_LATER = {name: f"budgetalloc.{name}" for name in ("cli", "offline", "report", "testing", "trl")}
-_LATER |= {name: f"budgetalloc.policies.costs.{name}" for name in ("bandits", "pacing", "tokens", "trees")}
-_LATER |= {
-    "buffers": "budgetalloc.trl.experimental.buffers",
-    "config": "budgetalloc.cli.config",
-    "costs": "budgetalloc.policies.costs",
-    "downselect": "budgetalloc.policies.downselect",
-}
+__all__ = [
+    "Belief",
+    "Beta",
+    "BetaEstimator",
+    "Budget",
+    "BudgetError",
+    "BudgetallocError",
+    "InputError",
+    "Learner",
+    "Ledger",
+    "LedgerWriter",
+    "Needs",
+    "Point",
+    "Policy",
+    "Pool",
+    "Replay",
+    "Session",
+    "Solution",
+    "StateError",
+    "Step",
+    "UnsupportedError",
+    "adaptive",
+    "certify",
+    "cli",
+    "compare",
+    "comparisons",
+    "greedy",
+    "group_advantages",
+    "highs",
+    "hit",
+    "knapsack",
+    "load_state",
+    "mixed_group",
+    "offline",
+    "one_step_value",
+    "ortools",
+    "policies",
+    "proportional",
+    "report",
+    "save_state",
+    "simulate",
+    "success_gain",
+    "testing",
+    "thompson",
+    "trl",
+    "uniform",
+    "variance",
+    "verl",
+]
+
+# Rooms that are imported at their first use, so that `import budgetalloc` stays light.
+_LATER = {name: f"budgetalloc.{name}" for name in ("cli", "offline", "report", "testing", "trl", "verl")}
 
 
-def __getattr__(name: str) -> typing.Any:
+def __getattr__(name: str) -> _typing.Any:
     if name not in _LATER:
         raise AttributeError(f"module 'budgetalloc' has no attribute {name!r}")
     import importlib
@@ -84,4 +120,4 @@ def __getattr__(name: str) -> typing.Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    return [*__all__, "__version__"]

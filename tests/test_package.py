@@ -153,6 +153,8 @@ adaptive certify compare comparisons greedy group_advantages highs hit knapsack 
 one_step_value ortools proportional save_state simulate thompson uniform variance
 """
 
+ERRORS = {name for name in PUBLIC.split() if name.endswith("Error")}
+
 
 def test_the_public_surface_is_pinned():
     names = {
@@ -161,6 +163,14 @@ def test_the_public_surface_is_pinned():
         if not name.startswith("_") and not isinstance(value, ModuleType)
     }
     assert names == set(PUBLIC.split())
+
+
+def test_dir_shows_what_is_public_and_nothing_else():
+    rooms = set(budgetalloc._LATER) | {"policies"}
+    assert set(dir(budgetalloc)) == {*PUBLIC.split(), *rooms, "__version__"}
+    assert set(budgetalloc.__all__) == {*PUBLIC.split(), *rooms}
+    index = (ROOT.parent / "docs/api/index.md").read_text()
+    assert all(f"`ba.{name}`" in index for name in {*PUBLIC.split()} - ERRORS)
 
 
 def test_every_public_name_is_documented():

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-import budgetalloc as ba
 from budgetalloc.cli.__main__ import main
+from budgetalloc.cli.config import Config
 from budgetalloc.cli.terminal import Plain, shown
 
 COMMAND = [sys.executable, "-m", "budgetalloc.cli"]
@@ -92,4 +92,4 @@ def test_the_settings_that_are_shown_are_plain_and_read_back(tmp_path, capsys):
     assert main(["config", "--show", str(tmp_path / "x.yaml")]) == 0
     printed = capsys.readouterr().out
     assert "\x1b" not in printed
-    assert ba.config.Config.parse(printed).model == "中\x1b[31m"
+    assert Config.parse(printed).model == "中\x1b[31m"
