@@ -22,7 +22,7 @@ def resolve_columns(table: Mapping[str, Any], columns: Columns, notes: Notes) ->
         columns: From `identify_columns`.
         notes: Receive the inferences.
 
-    >>> from budgetalloc.logs.column_names import identify
+    >>> from budgetalloc.logs.column_names import identify_columns
     >>> table = {"problem_id": [1, 1, 1, 2, 2, 2], "n": [0, 1, 2, 0, 1, 2], "correct": [0, 0, 1, 1, 1, 0]}
     >>> columns = resolve_columns(table, identify_columns(list(table)), notes := Notes())
     >>> columns.rewards, columns.rollouts

@@ -7,7 +7,7 @@ from typing import Any, get_args
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import check_range, check_success
-from budgetalloc.errors import InputError, check_flag
+from budgetalloc.errors import InputError, check_choice, check_flag
 from budgetalloc.policies import Needs, Policy, Step
 from budgetalloc.policies.adaptive import uniform_groups
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
@@ -84,6 +84,9 @@ class Options:
         sizes = ("candidates", "floor", "cap", "min_group", "quantum")
         bounds = Bounds.resolve(needs, **{name: given[name] for name in sizes if name in given})
         keep_batch = needs.keep_batch and bounds.candidates == 1
+        for name, allowed in (("baseline", Baseline), ("scale", Scale), ("weight", Weight)):
+            if name in given:
+                check_choice(name, given[name], get_args(allowed))
         chosen = trainer_scale if trainer_scale != DEFAULT_SCALE else needs.scale or trainer_scale
         scale, weight = given.get("scale", chosen), given.get("weight", needs.weight)
         # A buffer selects rows without signal, for which TRL's float32 advantages may not be exactly 0.
@@ -104,10 +107,7 @@ class Options:
             cost=given.get("cost"),
             fallback=check_flag("fallback", given.get("fallback", True)),
         )
-        for name, allowed in (("baseline", Baseline), ("scale", Scale), ("weight", Weight)):
-            value = getattr(options, name)
-            if value not in get_args(allowed) and not (name == "baseline" and value is None):
-                raise InputError(f"{name}={value!r}: use one of {get_args(allowed)}.")
+        check_choice("scale", options.scale, get_args(Scale))
         check_success(options.success)
         check_cost(options.cost)
         if options.buffer is not None and options.scale == "whiten_tokens":

@@ -163,9 +163,9 @@ def test_an_integer_takes_the_bounds_that_simulate_gives_it(monkeypatch, name, c
     limits = {"one step": set(), "simulate": set()}
     begin = Policy.begin
 
-    def watched(self, ids_P, budget, *rest):
+    def watched(self, ids_P, budget, *rest, **options):
         limits[where].add(budget)
-        return begin(self, ids_P, budget, *rest)
+        return begin(self, ids_P, budget, *rest, **options)
 
     monkeypatch.setattr(Policy, "begin", watched)
     where, log = "one step", draw(np.random.default_rng(0), "epochs", 8)

@@ -66,7 +66,7 @@ def test_hinted_rollouts_are_counted_and_trained_on_but_teach_no_belief(build, t
 
 
 def test_a_policy_with_hints_needs_the_function_that_puts_them_in(build, tmp_path):
-    with pytest.raises(ba.InputError, match="pass AdaptiveGRPOCallback"):
+    with pytest.raises(ba.UnsupportedError, match="pass AdaptiveGRPOCallback"):
         run(build, tmp_path)
 
 

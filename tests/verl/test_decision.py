@@ -5,7 +5,6 @@ from collections import Counter
 import pytest
 
 import budgetalloc as ba
-from budgetalloc.training.options import Options
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.verl.decision import rows_to_roll_out
 from budgetalloc.verl.settings import Settings
@@ -28,10 +27,10 @@ PROMPTS = Prompts(Rows(ROWS), "name")
 def decided(candidates, own_ids=("p_0", "p_1", "p_0"), rollouts=12):
     given = {"policy": "thompson", "candidates": candidates, "floor": 2}
     settings = Settings.read(given, deviation=True, penalty=False)
-    options: Options = settings.session.options
-    pool = () if candidates == 1 else PROMPTS.pool
-    step = options.begin(settings.session.policy, None, own_ids, pool, rollouts, 4)
-    return step, rows_to_roll_out(step, own_ids, None if candidates == 1 else PROMPTS)
+    session = settings.session
+    session.pool = () if candidates == 1 else PROMPTS.pool
+    session.begin(own_ids, rollouts, 4)
+    return session.step, rows_to_roll_out(session, own_ids, None if candidates == 1 else PROMPTS)
 
 
 @pytest.mark.parametrize(("candidates", "prompts"), [(1, 2), (2, 4), ("all", 5)])
@@ -53,10 +52,11 @@ def test_counts_sum_to_the_budget_and_rows_of_a_prompt_take_turns(candidates, pr
 
 
 def test_prompts_without_rollouts_are_left_out():
-    settings = Settings.read({"policy": "adaptive"}, deviation=True, penalty=False)
-    assert settings.session.options.bounds.candidates == "all"
-    step = settings.session.options.begin(settings.session.policy, None, [], PROMPTS.pool, 3, 4)
-    rows, ids, counts = rows_to_roll_out(step, [], PROMPTS)
+    session = Settings.read({"policy": "adaptive"}, deviation=True, penalty=False).session
+    assert session.options.bounds.candidates == "all"
+    session.pool = PROMPTS.pool
+    session.begin([], 3, 4)
+    rows, ids, counts = rows_to_roll_out(session, [], PROMPTS)
     assert sum(counts) == 3
     assert all(counts)
     assert len(set(ids)) <= 3

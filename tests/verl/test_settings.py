@@ -20,14 +20,14 @@ def test_an_empty_node_is_the_default_policy():
 
 
 def test_the_scale_is_verls_unless_given():
-    assert read(policy="thompson").options.scale == "group"
-    assert read(policy="thompson", deviation=False).options.scale == "none"
-    assert read(policy="thompson", deviation=False, scale="batch").options.scale == "batch"
+    assert read(policy="thompson").session.options.scale == "group"
+    assert read(policy="thompson", deviation=False).session.options.scale == "none"
+    assert read(policy="thompson", deviation=False, scale="batch").session.options.scale == "batch"
 
 
 def test_pacing_is_that_of_a_yaml_file():
     pacing = {"name": "phases", "rollouts": 96, "steps": 2, "quantum": 8, "parts": [[1, 1.0], [1, 2.0]]}
-    policy = read(policy={"name": "knapsack", "seed": 3}, pacing=pacing).policy
+    policy = read(policy={"name": "knapsack", "seed": 3}, pacing=pacing).session.policy
     assert (policy.seed, policy.rollouts(48)) == (3, 32)
     policy.observe(["a"], [1.0])
     assert policy.rollouts(48) == 64
@@ -36,10 +36,10 @@ def test_pacing_is_that_of_a_yaml_file():
 
 
 def test_uniform_keeps_verls_batch_and_advantages():
-    options = read(policy="uniform").options
+    options = read(policy="uniform").session.options
     assert options.keep_batch
     assert options.baseline is None
-    assert read(policy="uniform", baseline="group").options.baseline == "group"
+    assert read(policy="uniform", baseline="group").session.options.baseline == "group"
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_bad_settings_are_refused(given, message):
 
 
 def test_lists_of_a_configuration_become_tuples():
-    assert read(reward_range=[-1.0, 1.0]).options.reward_range == (-1.0, 1.0)
+    assert read(reward_range=[-1.0, 1.0]).session.options.reward_range == (-1.0, 1.0)
 
 
 def test_a_policy_of_the_user_s_own_is_imported():
@@ -89,14 +89,14 @@ def test_a_policy_of_the_user_s_own_is_imported():
 
 
 def test_success_may_be_an_entry_of_the_reward_function_s_dictionary():
-    scoring = read(success="acc").scoring
+    scoring = read(success="acc").session.scoring
     assert (scoring.names, scoring.weights) == (("reward", "acc"), [1.0, 0.0])
     scores_RF = np.array([[2.5, 1.0], [0.5, 0.0]])
     assert scoring.measure(scores_RF[:, 0], scores_RF).success(scores_RF[:, 0], scores_RF).tolist() == [1.0, 0.0]
 
 
 def test_beliefs_are_about_the_score_and_not_the_penalty():
-    scoring = read(penalty=True).scoring
+    scoring = read(penalty=True).session.scoring
     assert (scoring.names, scoring.weights) == (("reward", "kl_penalty"), [1.0, 1.0])
     scores_RF = np.array([[1.0, -0.7], [0.0, -0.1]])
     measure = scoring.measure(scores_RF.sum(axis=1), scores_RF)

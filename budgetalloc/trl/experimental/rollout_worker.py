@@ -121,7 +121,7 @@ class AdaptiveRolloutWorker:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
-        self._heard, self._doing = 0.0, ""
+        self._last_progress, self._doing = 0.0, ""
 
     def attach(self, trainer: Any) -> None:
         """Takes model, dataset, tokenizer and sampling from the trainer, and the beliefs into its checkpoints.
@@ -177,7 +177,7 @@ class AdaptiveRolloutWorker:
         """Raises `RuntimeError`, with its cause, if the thread has failed or is stuck."""
         if self._error is not None:
             raise RuntimeError(f"AdaptiveRolloutWorker failed while {self._doing}; see the cause.") from self._error
-        silent = time.monotonic() - self._heard
+        silent = time.monotonic() - self._last_progress
         if silent > stale_after_s + self.trainer.args.request_timeout:
             raise RuntimeError(f"AdaptiveRolloutWorker has been {self._doing} for {silent:.0f} s without a result.")
 
@@ -199,7 +199,7 @@ class AdaptiveRolloutWorker:
 
     def _hear(self, doing: str | None = None) -> None:
         """Records that the thread is alive, and its current activity."""
-        self._heard, self._doing = time.monotonic(), doing or self._doing
+        self._last_progress, self._doing = time.monotonic(), doing or self._doing
 
     def _step(self) -> None:
         """One step of the policy: decide, sample, one `Batch`, advantages, and its rollouts into the trainer's queue.

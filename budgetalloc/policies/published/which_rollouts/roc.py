@@ -9,7 +9,7 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_choice, check_integer
-from budgetalloc.policies.downselect.resample_on_correct import resample_on_correct
+from budgetalloc.policies.downselect.resampling import resample_on_correct
 from budgetalloc.policies.oversampling import generate_and_keep, rng_of_step
 from budgetalloc.policies.policy import Policy
 
