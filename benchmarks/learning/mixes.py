@@ -33,6 +33,11 @@ def _of(rows: Rows, letters: str) -> Rows:
     return [row for row in rows if row["skill"] in letters]
 
 
+def _paid(about: str, grading: Grading) -> Mix:
+    """The prompts of `many_wrong` with this reward in training."""
+    return Mix(lambda seed: operations.pool(80, seed), lambda: operations.held_out(20), about, operations, grading)
+
+
 _RARE = "".join(skill.letter for skill in SKILLS if skill.shown <= 0.25 and not skill.is_trap)
 _EASY = "".join(skill.letter for skill in SKILLS if skill.shown >= 0.95)
 _TAIL = _RARE + _EASY[:4]
@@ -87,48 +92,21 @@ MIXES: dict[str, Mix] = {
         about="the 12 other skills, which pass at least one time in three, also met about once",
         language=operations,
     ),
-    "partial": Mix(
-        rows=lambda seed: operations.pool(80, seed),
-        held_out=lambda: operations.held_out(20),
-        about="the prompts of many_wrong; the reward is the share of right characters",
-        language=operations,
-        grading=gradings.partial(operations),
+    "partial": _paid(
+        "the prompts of many_wrong; the reward is the share of right characters", gradings.partial(operations)
     ),
-    "composite": Mix(
-        rows=lambda seed: operations.pool(80, seed),
-        held_out=lambda: operations.held_out(20),
-        about="the same; 0.8 for the right answer and 0.2 for its format, as two reward functions",
-        language=operations,
-        grading=gradings.composite(operations),
+    "composite": _paid(
+        "the same; 0.8 for the right answer and 0.2 for its format, as two reward functions",
+        gradings.composite(operations),
     ),
-    "erring": Mix(
-        rows=lambda seed: operations.pool(80, seed),
-        held_out=lambda: operations.held_out(20),
-        about="the same; a verifier that errs in 5 % of the cases",
-        language=operations,
-        grading=gradings.erring(operations),
+    "erring": _paid("the same; a verifier that errs in 5 % of the cases", gradings.erring(operations)),
+    "edit_distance": _paid(
+        "the same; the reward is minus the edit distance to the right answer", gradings.edit_distance(operations)
     ),
-    "edit_distance": Mix(
-        rows=lambda seed: operations.pool(80, seed),
-        held_out=lambda: operations.held_out(20),
-        about="the same; the reward is minus the edit distance to the right answer",
-        language=operations,
-        grading=gradings.edit_distance(operations),
+    "noisy_score": _paid(
+        "the same; a judge's score from 1 to 10 with noise of 2 points", gradings.noisy_score(operations)
     ),
-    "noisy_score": Mix(
-        rows=lambda seed: operations.pool(80, seed),
-        held_out=lambda: operations.held_out(20),
-        about="the same; a judge's score from 1 to 10 with noise of 2 points",
-        language=operations,
-        grading=gradings.noisy_score(operations),
-    ),
-    "reward_model": Mix(
-        rows=lambda seed: operations.pool(80, seed),
-        held_out=lambda: operations.held_out(20),
-        about="the same; the score of a learned reward model of 2,369 parameters",
-        language=operations,
-        grading=reward_model.grading(),
-    ),
+    "reward_model": _paid("the same; the score of a learned reward model of 2,369 parameters", reward_model.grading()),
     "hopeless": Mix(
         rows=lambda seed: _of(operations.pool(2_700, seed), _RAREST),
         held_out=lambda: _of(operations.held_out(40), _KNOWN),

@@ -1,6 +1,7 @@
 """The advantages of a whole step: one implementation, which all trainers and simulations call."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -84,8 +85,9 @@ class Rollouts:
 
     def sums(self) -> Sums:
         """What this step shows about rewards, for later steps."""
-        return self._compared()[2]
+        return self._compared[2]
 
+    @cached_property
     def _compared(self) -> tuple[FloatArray, FloatArray, Sums]:
         """What each reward is compared with, the standard deviation around it, and the sums of this step."""
         line, known = self.line, Known.of(self.success_R, self.group_R, self.belief_R, self.prior)
@@ -118,9 +120,9 @@ def batch_advantages(rollouts: Rollouts, baseline: Baseline, scale: Scale, weigh
 
     Under "posterior" and "policy" the expected success becomes an expected reward (`Rollouts.line`). With scale "group"
     the difference is divided by the standard deviation expected of it: sqrt(m (1-m)) for successes of 0 and 1, and
-    learned for graded ones. The deviation is at least a fifth of the difference. All deviations
-    of a step are then multiplied by one number, learned from earlier steps: it gives the advantages the root mean
-    square that GRPO is expected to have on the same prompts in groups of 8.
+    learned for graded ones. The deviation is at least a fifth of the difference. If recent
+    advantages were more than 1.3 times as large as GRPO's in groups of 8 on the same prompts, or less than 1/1.3 times,
+    all deviations of the step are multiplied by the number that brings them there (`_times`).
 
     Args:
         rollouts: The step.
@@ -147,7 +149,7 @@ def batch_advantages(rollouts: Rollouts, baseline: Baseline, scale: Scale, weigh
         return Advantages(values_R, divided_by_R, rewards_R - away_R)
     if baseline == "posterior":
         rollouts = replace(rollouts, expected_R=None)
-    expected_R, deviation_R, _ = rollouts._compared()
+    expected_R, deviation_R, _ = rollouts._compared
     trained_R, compared_R = np.where(np.isnan(expected_R), np.nan, rewards_R), np.nan_to_num(expected_R)
     if not _some_unequal(trained_R):
         return Advantages(np.zeros(rows), np.ones(rows), expected_R)

@@ -9,11 +9,10 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import check_range, check_success
 from budgetalloc.errors import InputError, check_choice, check_flag
 from budgetalloc.policies import Needs, Policy, Step
-from budgetalloc.policies.adaptive import uniform_groups
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.batch_advantages import Advantages, batch_advantages
 from budgetalloc.policies.bounds import Bounds
-from budgetalloc.policies.decision import CostOf
+from budgetalloc.policies.decision import CostOf, Decide
 from budgetalloc.policies.quotas import Quotas, Shares, check_domain_and_shares
 from budgetalloc.training.batch import Batch
 from budgetalloc.training.costs import Cost, check_cost
@@ -151,7 +150,7 @@ class Options:
         rollouts: int,
         group: int,
         costs: CostOf | None = None,
-        rails: Rails | None = None,
+        decide: Decide | None = None,
     ) -> Step:
         """The policy's next step, among its candidates: prompts of the loader's batch, with others of the dataset, or
         the whole dataset.
@@ -164,9 +163,8 @@ class Options:
             rollouts: Rollouts that the step trains on.
             group: Rollouts per prompt of the trainer without a policy.
             costs: As in `Policy.begin`.
-            rails: Those of the scoring: while it has fallen back, groups are uniform.
+            decide: The rule that decides in place of the policy's own.
         """
-        decide = uniform_groups(group) if rails is not None and rails.fallen else None
         batch_P = [] if self.bounds.candidates == "all" else factorize(own_ids)[0]
         rollouts *= self.generate if decide is None else 1
         if quotas is not None:

@@ -19,6 +19,7 @@ from budgetalloc.errors import InputError, UnsupportedError, check_array, neares
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies import Policy, Step
 from budgetalloc.policies.adaptive import uniform_groups
+from budgetalloc.policies.decision import Decide
 from budgetalloc.policies.methods import PolicyLike, policy_of
 from budgetalloc.policies.quotas import Quotas
 from budgetalloc.training.batch import Batch, Ended, Round
@@ -139,13 +140,16 @@ class Session:
         """
         with self._alone("begin()"):
             given = self.policy, self.quotas, own_ids, self.pool, rollouts, group, self.costs.of_step
-            self._open(self.options.begin(*given, self.scoring.rails), rollouts)
+            self._open(self.options.begin(*given, self._fallback(group)), rollouts)
 
     def begin_among(self, ids_P: Sequence[Id], budget: Budget, rollouts: int, group: int) -> None:
         """Begins the next step among these candidates and with this budget, which the loop chose itself."""
         with self._alone("begin_among()"):
-            decide = uniform_groups(group) if self.fallen else None
+            decide = self._fallback(group)
             self._open(self.policy.begin(ids_P, budget, self.costs.of_step, decide=decide), rollouts)
+
+    def _fallback(self, group: int) -> Decide | None:
+        return uniform_groups(group) if self.fallen else None
 
     @property
     def fallen(self) -> bool:
@@ -162,11 +166,8 @@ class Session:
         self._drop(step, rollouts)
 
     def request(self) -> list[Id]:
-        """The prompt of each rollout to generate next; empty when the step has all that it needs.
-
-        Raises:
-            InputError: no step has begun, or none of the rollouts last requested was observed.
-        """
+        """The prompt of each rollout to generate next; empty when the step has all that it needs. `InputError` if none
+        of the rollouts last requested was observed."""
         with self._alone("request()"):
             step = self.step
             if self._wanted:

@@ -158,7 +158,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         self.reuse = None if self.options.buffer is None else Reuse(trainer, self.options.buffer)
         self.trackers = None if self._unobserved else Trackers.of(trainer, self.policy, self.prompts.texts)
         self.ledger_path = ledger
-        kept = trainer, self.policy, self.prompts, self.scoring, self.costs, self.reuse, self.trackers
+        kept = trainer, self.session, self.prompts, self.reuse, self.trackers
         self._learned = PolicyState(*kept, allow_dataset_change)
         self.batch: Batch | None = None
         """The record of the last step, for other callbacks."""

@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from budgetalloc.policies import Policy
 from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
-from budgetalloc.training.costs import Costs
 from budgetalloc.training.prompts import Prompts
-from budgetalloc.training.scoring import Scoring
+from budgetalloc.training.session import Session
 from budgetalloc.trl.checkpoints import step_of
 from budgetalloc.trl.experimental.response_reuse import Reuse
 from budgetalloc.trl.trackers import Trackers
@@ -19,22 +17,21 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class PolicyState:
-    """What a checkpoint holds beside TRL's own state; each part is what `AdaptiveGRPOCallback` has under this name."""
+    """What a checkpoint holds in addition to TRL's own state; each part is `AdaptiveGRPOCallback`'s of this name."""
 
     trainer: Any
-    policy: Policy
+    session: Session
     prompts: Prompts
-    scoring: Scoring
-    costs: Costs
     reuse: Reuse | None
     trackers: Trackers | None
     allow_dataset_change: bool
 
     def save(self, folder: Path) -> None:
         """Writes all parts into a checkpoint's folder."""
-        state, scoring = self.policy.state_dict() | self.costs.state_dict(), self.scoring.state_dict()
+        session, policy = self.session, self.session.policy
+        state, scoring = policy.state_dict() | session.costs.state_dict(), session.scoring.state_dict()
         fingerprint, step = self.prompts.fingerprint, self.trainer.state.global_step
-        save_beliefs(folder, state, self.policy.name, fingerprint, trainer_step=step, scoring=scoring)
+        save_beliefs(folder, state, policy.name, fingerprint, trainer_step=step, scoring=scoring)
         if self.reuse is not None:
             self.reuse.save(folder)
         if self.trackers is not None:
@@ -43,9 +40,9 @@ class PolicyState:
     def load(self, checkpoint: Path) -> None:
         """Restores what the checkpoint has of them."""
         fingerprint, step = self.prompts.fingerprint, step_of(checkpoint)
-        allowed, costs = self.allow_dataset_change, self.costs
-        about = load_beliefs(checkpoint, self.policy, fingerprint, allowed, trainer_step=step, costs=costs)
-        self.scoring.load_state_dict(about.get("scoring", {}), self.policy)
+        allowed, policy, costs = self.allow_dataset_change, self.session.policy, self.session.costs
+        about = load_beliefs(checkpoint, policy, fingerprint, allowed, trainer_step=step, costs=costs)
+        self.session.scoring.load_state_dict(about.get("scoring", {}), policy)
         if self.reuse is not None and not self.reuse.load(checkpoint):
             logger.warning("%s has no state of a buffer: the buffer starts empty.", checkpoint)
         if self.trackers is not None:

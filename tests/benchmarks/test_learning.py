@@ -386,3 +386,10 @@ def test_a_policy_with_cheaper_rollouts_is_ahead_over_tokens(table):
     assert "| adaptive_tokens | 0.0003 | 0.400 | 5.00 | 0.200 (+0.000: +0.000) | 0.200 (+0.100: +0.100) |" in text
     with pytest.raises(SystemExit, match="No seed of chain"):
         against.compared(rows, "chain", ["adaptive", "uniform"])
+
+
+def test_what_repeated_runs_gave_stands_in_the_readme():
+    repeated = importlib.import_module("repeated")
+    found = repeated.differences(*(repeated.read(FOLDER / name) for name in ("results.jsonl", "repeated.jsonl")))
+    assert len(found) == 8
+    assert f"had a mean {-sum(found.values()) / 8:.3f} lower" in (FOLDER.parents[1] / "README.md").read_text()
