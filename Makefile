@@ -69,7 +69,7 @@ quick: lint types  ## before a commit: lint, types, the doctests and tests that 
 
 test: .venv/installed .venv-docs/installed $(VLLM) $(VERL)  ## all tests and doctests; those in a browser skip where npm's registry is out of reach
 	-@$(MAKE) --no-print-directory .venv/browser/chromium
-	$(ONE_THREAD) $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+	$(ONE_THREAD) $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -8,6 +8,8 @@ from budgetalloc.logs.reader import open_log, read_all
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
+# Never freed: Arrow's threads give memory back after the read has ended, and to a pool that is gone that is a crash.
+POOLS: list[object] = []
 
 
 def written(path, rows, **more):
@@ -59,6 +61,7 @@ def test_one_long_text_for_all_rows_takes_memory_once(tmp_path, name):
     pq.write_table(pa.table({**columns, "reward": np.arange(rows) % 2.0}), path, store_schema=False)
     assert path.stat().st_size < 100_000
     own, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    POOLS.append(pool)
     pa.set_memory_pool(pool)
     try:
         whole = read_all(open_log(path))
