@@ -1,14 +1,13 @@
 """Where rollouts go with two reward functions, and what a range that is too wide does: real GRPO runs of TRL.
 
-    python benchmarks/scoring.py [--steps 45] [--seeds 3] [--before]
+    python benchmarks/scoring.py [--steps 45] [--seeds 3]
 
 First table: the share of the rollouts of each kind of prompt. The pool has 24 prompts: a third never succeeds, a third
 half of the time, a third always. The reward is accuracy alone, accuracy + format (every rollout has the format), or a
 weighted sum.
 Second table: the share of negative advantages over the first ten steps, and the mean advantage in units of the root
 mean square, for rewards drawn from binomial(8, 1/2) and a `reward_range` up to 100 times too wide.
-The model does not learn (learning rate 0), so all steps have the same distribution. `--before` passes the ranges that
-the callback of 0.1.0 needs, for a comparison with that version.
+The model does not learn (learning rate 0), so all steps have the same distribution.
 """
 
 import argparse
@@ -96,13 +95,12 @@ def run(policy: ba.Policy, rewards: list[Any], weights: list[float], steps: int,
         return ba.Ledger.read(f"{folder}/ledger.jsonl"), advantages
 
 
-def shares(make: Callable[..., ba.Policy], name: str, steps: int, seeds: int, before: bool) -> list[float]:
+def shares(make: Callable[..., ba.Policy], name: str, steps: int, seeds: int) -> list[float]:
     """Share of the rollouts of each kind of prompt, over all steps and seeds."""
     rewards, weights = REWARDS[name]
-    attach = {"reward_range": (0.0, float(sum(weights)))} if before else {}
     counts = np.zeros(3)
     for seed in range(seeds):
-        ledger, _ = run(make(seed=seed), rewards, weights, steps, seed, **attach)
+        ledger, _ = run(make(seed=seed), rewards, weights, steps, seed)
         counts += np.bincount(np.array(ledger.ids_R) % 3, minlength=3)
     return (counts / counts.sum()).tolist()
 
@@ -124,16 +122,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=45)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--before", action="store_true", help="pass the ranges that 0.1.0 needs")
     args = parser.parse_args()
     print(f"{'reward':<28}{'policy':<12}" + "".join(f"{kind:>10}" for kind in KINDS))
     for name in REWARDS:
         for policy, make in POLICIES.items():
-            row = shares(make, name, args.steps, args.seeds, args.before)
+            row = shares(make, name, args.steps, args.seeds)
             print(f"{name:<28}{policy:<12}" + "".join(f"{share:>10.2f}" for share in row), flush=True)
     print(f"\n{'reward_range':<28}{'negative':>10}{'mean A':>10}   (binomial(8, 1/2), adaptive, first ten steps)")
-    ranges: list[tuple[float, float] | None] = [(0.0, 8.0), (0.0, 80.0), (0.0, 800.0)]
-    for reward_range in ranges + ([] if args.before else [None]):
+    ranges: list[tuple[float, float] | None] = [(0.0, 8.0), (0.0, 80.0), (0.0, 800.0), None]
+    for reward_range in ranges:
         negative, mean = leaning(reward_range)
         print(f"{reward_range or 'left out'!s:<28}{negative:>10.2f}{mean:>10.2f}", flush=True)
 
