@@ -6,8 +6,8 @@
 The runs: uniform with groups of 8, and uniform with the group size that is best for the mix, each at its tuned rate,
 with seed 0, on the twelve mixes of the table. The gain is the mean over seeds of the default's mean success less that
 of uniform at its best, as in `verdict.py`. `foreseen` is, of the rollouts without gradient, the share
-whose group was predicted to be so with a probability of at least 0.9. It does not rank the gains, so the report does not
-show it.
+whose group was predicted to be so with a probability of at least 0.9. It does not rank the gains, so the report
+does not show it.
 """
 
 import argparse
