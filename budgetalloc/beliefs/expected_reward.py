@@ -11,7 +11,6 @@ from budgetalloc.budget import IntArray
 from budgetalloc.errors import StateError
 
 _KEPT = 0.9  # share of the sums kept at a step
-_KEPT_LONGER = 0.95  # of those of advantages, which rare successes dominate
 _DOUBT = 0.25  # weight of the slope that is expected before any success
 
 
@@ -64,8 +63,7 @@ class Sums:
 
     def faded(self) -> "Sums":
         """The sums after the fading of one step."""
-        faded = Sums(*(_KEPT * x for x in vars(self).values()))
-        return replace(faded, square=_KEPT_LONGER * self.square, grpo=_KEPT_LONGER * self.grpo)
+        return Sums(*(_KEPT * x for x in vars(self).values()))
 
     def rescaled(self, scale: float, shift: float) -> "Sums":
         """The sums with scale * s + shift in place of s."""

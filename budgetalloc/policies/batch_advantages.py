@@ -18,7 +18,7 @@ from budgetalloc.policies.advantages import EPS, Baseline, Scale, Weight, group_
 LARGEST = 5.0
 """The largest advantage under scale "group": twice the largest that GRPO has in groups of 8. Rewards of 0 and 1 stay
 below it."""
-_APART = 1.45  # how far the size may be from that of GRPO: a size that follows it at every step makes Adam's steps uneven
+_APART = 1.35  # how far the size may be from GRPO's: a size that follows it at every step makes Adam's steps uneven
 _LEAST = 0.25  # advantages become at most four times as large, so that tiny differences are not blown up
 
 
@@ -120,9 +120,9 @@ def batch_advantages(rollouts: Rollouts, baseline: Baseline, scale: Scale, weigh
 
     Under "posterior" and "policy" the expected success becomes an expected reward (`Rollouts.line`). With scale "group"
     the difference is divided by the standard deviation expected of it: sqrt(m (1-m)) for successes of 0 and 1, and
-    learned for graded ones. The deviation is at least a fifth of the difference. If recent
-    advantages were more than 1.45 times as large as GRPO's in groups of 8 on the same prompts, or less than 1/1.45 times,
-    all deviations of the step are multiplied by the number that brings them there (`_times`).
+    learned for graded ones. The deviation is at least a fifth of the difference. If recent advantages were more than
+    1.35 times as large as GRPO's in groups of 8 on the same prompts, or less than 1/1.35 times, all deviations of the
+    step are multiplied by the number that brings them there (`_times`).
 
     Args:
         rollouts: The step.
@@ -163,7 +163,7 @@ def batch_advantages(rollouts: Rollouts, baseline: Baseline, scale: Scale, weigh
 
 
 def _times(earlier: Sums) -> float:
-    """What brings the root mean square of recent advantages to within 1.45 times that of GRPO, 1 where it is there."""
+    """What brings the root mean square of recent advantages to within 1.35 times that of GRPO, 1 where it is there."""
     ratio = float(np.sqrt((earlier.square + GROUP) / (earlier.grpo + GROUP)))  # with a group that is as GRPO's
     return max(ratio / min(max(ratio, 1 / _APART), _APART), _LEAST)
 
