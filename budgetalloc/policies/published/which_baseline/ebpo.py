@@ -22,9 +22,8 @@ class Moments(NamedTuple):
     @classmethod
     def of(cls, values: FloatArray) -> "Moments":
         """The moments of these values."""
-        return (
-            cls(float(len(values)), float(values.mean()), float(values.var() * len(values))) if len(values) else cls()
-        )
+        n = len(values)
+        return cls(float(n), float(values.mean()), float(values.var() * n)) if n else cls()
 
     def plus(self, other: "Moments") -> "Moments":
         """The moments of the values of both.
@@ -65,11 +64,11 @@ def shrunk(mean_G: FloatArray, n_G: FloatArray, rewards: Moments, means: Moments
 def ebpo(*, seed: int = 0) -> Policy:
     """Equal groups, whose baseline is their mean shrunk to the mean of the run (EBPO, arXiv 2602.05165, Algorithm 1).
 
-    V = (1 - S) mean + S mu with S = (s2 / G) / (s2 / G + t2): mu and s2 are mean and variance of all successes of the
-    run, t2 the variance of its group means (`shrunk`), this step included, as in the paper, and not faded. Advantages
+    V = (1 - S) mean + S mu with S = (s2 / G) / (s2 / G + t2), where mu and s2 are mean and variance of all successes of
+    the run, this step included, and t2 is the variance of its group means (`shrunk`). Nothing is discounted. Advantages
     r - V are centred over the batch and divided by its standard deviation, so that groups of equal rewards have a
-    signal too. The baseline contains the rollout's own reward, as a group's mean does. The paper's sampling of prompts
-    by topic is not part of this; it is half of its gain.
+    signal too. Like a group's mean, the baseline contains the rollout's own reward. The paper's sampling of prompts by
+    topic, half of its gain, is not included.
 
     Args:
         seed: Seeds the ties.

@@ -28,20 +28,15 @@ def adarft(*, group: int = 8, goal: float = 0.5, start: float = 0.0, offline: Of
     """The prompts whose fixed difficulty is nearest to a target that rises with the reward (AdaRFT, arXiv 2504.05520).
 
     The target starts at 0, the easiest, and moves after each step by 50 tanh(2 (mean reward - 0.5)) (`moved_target`).
-    Of prompts at equal distances some are taken at random. Advantages are a group's, divided by sqrt(m (1-m)) with m
-    its mean.
-
-    A difficulty is 100 (1 - s / n), for s successes in n rollouts before training: the paper's are of 128 rollouts of
-    another model. Without any it is 50. Prompts far from the target get no rollouts.
-
-    Of graded success the rule uses the mean alone.
+    A difficulty is 100 (1 - s / n) for s successes in n rollouts before training, or 50 without any; the paper uses 128
+    rollouts of another model. Ties are broken at random, and prompts far from the target get no rollouts. Advantages
+    are a group's, divided by sqrt(m (1-m)) with m its mean. Graded success enters through its mean alone.
 
     Args:
         group: Rollouts of a chosen prompt, at least 1.
         goal: The mean reward to keep, in [0, 1].
         start: The first target, in [0, 100].
-        offline: (successes, rollouts) of each prompt before training, or how many rollouts to measure each with, which
-            are charged to the run: as in `spo`. For a difficulty d of your own, (100 - d, 100).
+        offline: As in `spo`. For a difficulty d of your own, give (100 - d, 100).
         seed: Seeds the ties.
 
     >>> from budgetalloc import Budget
