@@ -172,7 +172,7 @@ _TABLE: dict[tuple[Decides, Checked], dict[str, tuple[str, str, str]]] = {
             "Systematic sampling of single rollouts, with the leave-one-out posterior baseline.",
         ),
         "adaptive": (
-            "sampled; a prompt without history gets a group of 2, or of 4 in a pool met about once",
+            "sampled; a prompt without history gets a group of 2, or of 4 in a pool visited about once",
             OURS,
             "The recommended policy.",
         ),
@@ -181,8 +181,7 @@ _TABLE: dict[tuple[Decides, Checked], dict[str, tuple[str, str, str]]] = {
         "knapsack_rl": (
             "greedy on (1 - p^n - (1-p)^n) p (1-p)^2, p the mean of the last visit (of the last 16 rewards)",
             "arXiv 2509.25849",
-            "The rule is taken from summaries and the released code; the full text was not read. The surplus goes to "
-            "unsolved prompts first.",
+            "From summaries and the released code; the full text was not read. The surplus goes to unsolved prompts.",
         ),
         "coba_rl": (
             "greedy on (1 - exp(-n p(1-p) / tau)) Beta(p; a, kappa - a), a = 1 + (kappa - 2) F, F the failure rate",
@@ -192,14 +191,12 @@ _TABLE: dict[tuple[Decides, Checked], dict[str, tuple[str, str, str]]] = {
         "gvm": (
             "n in proportion to G / sqrt(p + alpha / p^(beta - 1)), G the gradient norm",
             "arXiv 2505.02391",
-            "G = 1 unless norm_of gives it; the posterior mean replaces the pilot. With floor=0 a batch is drawn at "
-            "random first.",
+            "G = 1 unless norm_of= is given. The posterior mean replaces the pilot. floor=0 draws a batch first.",
         ),
         "e3": (
             "G_min + (B - P G_min) k / sum of k, at most G_max; k the rank by cumulative mean reward",
             "arXiv 2505.18573, Algorithm 1",
-            "The total is exact and a cold prompt gets the default share, unlike in the released code. The bounds "
-            "widen by 2 an epoch, to 4 and 12.",
+            "The total is exact; a cold prompt gets the default share. The bounds widen by 2 an epoch, to 4 and 12.",
         ),
     },
     (ACROSS, FORMULAS): {
@@ -212,16 +209,14 @@ _TABLE: dict[tuple[Decides, Checked], dict[str, tuple[str, str, str]]] = {
         "vip": (
             "minimise the sum of E[p(1-p)] / n",
             "arXiv 2602.01601",
-            "The belief replaces the paper's Gaussian process. With floor=0 a batch is drawn at random first. The "
-            "forms dr_grpo and rloo are derived here.",
+            "The belief replaces the paper's Gaussian process. The forms dr_grpo and rloo are derived here.",
         ),
     },
     (ACROSS, DESCRIBED): {
         "dart": (
             "n = 8 if p <= 0.6, else 4",
             "arXiv 2509.23866",
-            "The paper's formula for the reduction was not found: 4 is our default. The released code has no such "
-            "rule.",
+            "The formula for the reduction was not found: 4 is our default. The released code has no such rule.",
         ),
     },
     (WHICH, OURS): {
@@ -235,19 +230,17 @@ _TABLE: dict[tuple[Decides, Checked], dict[str, tuple[str, str, str]]] = {
         "mopps": (
             "a group each to the smallest (p - 1/2)^2, p a Thompson draw",
             "arXiv 2507.04632",
-            "lambda is our default. Beliefs do not fade between visits: the probability that a solved prompt is "
-            "drawn near 1/2 is positive but very small.",
+            "lambda is our default. Beliefs do not fade between visits, so that solved prompts return very rarely.",
         ),
         "cures": (
             "drawn by exp(sqrt(p(1-p)) / tau), then n in proportion to sqrt(p(1-p))",
             "arXiv 2510.01037",
-            "The paper's rule. The released code samples uniformly to within 0.5 % and never updates its posterior. "
-            "The temperature is our default.",
+            "The released code samples almost uniformly, with a fixed posterior. The temperature is our default.",
         ),
         "greso": (
             "skipped with probability 1 - p_e^z after z visits in a row without variance",
             "arXiv 2506.02177",
-            "Constants from the released code; the least chance to keep a prompt is 1 %.",
+            "Constants from the released code; the smallest probability to keep a prompt is 1 %.",
         ),
         "dump": (
             "category by softmax((mean |A| of its window + sqrt(2 ln(n + 1) / (n_c + 1))) / temperature)",
@@ -268,22 +261,20 @@ _TABLE: dict[tuple[Decides, Checked], dict[str, tuple[str, str, str]]] = {
         "bots": (
             "a group each to the draws nearest to 1/2, alpha <- 0.8 alpha + 0.2 + successes; unvisited, + 0.2 m p~",
             "arXiv 2510.26374",
-            "p~ is the success that the model's capability implies. It needs anchors=, the rates of two other "
-            "models; without them there is no such evidence.",
+            "p~ is the success that the model's capability implies; this needs anchors=, the rates of two models.",
         ),
     },
     (WHICH, FORMULAS): {
         "adarft": (
             "a group each to the difficulties nearest to T, T <- T + 50 tanh(2 (mean reward - 0.5)) in [0, 100]",
             "arXiv 2504.05520",
-            "Difficulties are 100 (1 - s / n) of rollouts before training, by default eight a prompt, measured by "
-            "the run's first steps and charged to it. Prompts far from T are left out.",
+            "Difficulties are 100 (1 - s / n) of rollouts before training, by default eight of each prompt, measured "
+            "by the run's first steps and charged to it. Prompts far from T are left out.",
         ),
         "drive": (
             "phases (keep, steps, n): the share `keep` with the lowest E[p], n rollouts each",
             "arXiv 2511.06307",
-            "72, 50 and 25 of 175 prompts with n = 64 (the paper also says 80). All other prompts are left out on "
-            "purpose.",
+            "72, 50 and 25 of 175 prompts, n = 64 (the paper also says 80). Other prompts are left out on purpose.",
         ),
         "brorl": (
             "budget / n prompts at random, n = 512 each",
@@ -310,8 +301,7 @@ _TABLE: dict[tuple[Decides, Checked], dict[str, tuple[str, str, str]]] = {
         "vade": (
             "a group each to the largest p (1-p)^2, p a Thompson draw",
             "arXiv 2511.18902",
-            "The rule is read off the paper's figure, whose numbers suggest discount 0.2, idle 0.999 and groups of "
-            "8; the full text was not read.",
+            "Read off the paper's figure, which suggests 0.2, 0.999 and groups of 8; the full text was not read.",
         ),
         "depo": (
             "the share alpha_0 - d e with the largest mean |A| of the last visits, and the share rho least visited",
@@ -321,28 +311,25 @@ _TABLE: dict[tuple[Decides, Checked], dict[str, tuple[str, str, str]]] = {
         "masa": (
             "0 < p < 1 for the p that the model predicts",
             "arXiv 2510.03259",
-            "Without predictions the rule is a posterior mean in (0.1, 0.9), which are our bounds. The released code "
-            "has no gate.",
+            "Without predictions, the posterior mean in (0.1, 0.9), our bounds. The released code has no gate.",
         ),
         "sgpo": (
             "p of eight rollouts before training: none above 3/4, else groups of 2, then 4, then 8 >= 1 / p",
             "arXiv 2606.08854",
             "The eight are measured by the run's first steps and charged to it. From an unofficial implementation; "
-            "the paper was not read. The lengths of the phases are our default. Solved prompts are left out.",
+            "the paper was not read. The phases' lengths are our default. Solved prompts are left out.",
         ),
         "pvpo": (
             "dropped at a reference mean of 1, kept between, at 0 kept only with a demonstration",
             "arXiv 2508.21104",
-            "Groups of 1 and 2 with the posterior baseline. The chance to explore is our default; with 0, dropped "
-            "prompts stay out.",
+            "Posterior baseline. The chance to explore is our default; with 0, dropped prompts stay out.",
         ),
     },
     (ROUNDS, CODE): {
         "pilot_commit": (
             "a pilot of 4, then up to 16 for the largest r (1-r) of the pilots' means r",
             "arXiv 2605.26606",
-            "The paper's rule. The released code commits at random to means in [0.125, 0.75], from a buffer, and "
-            "leaves solved prompts out for an epoch.",
+            "The paper's rule; the released code commits at random to pilot means in [0.125, 0.75], from a buffer.",
         ),
         "dars": (
             "after a pilot of N with share a < 1/2 of successes, ET: n = N / (4 a (1-a)), HW: n = N / (2 a)",
@@ -359,8 +346,7 @@ _TABLE: dict[tuple[Decides, Checked], dict[str, tuple[str, str, str]]] = {
         "reinforce_ada": (
             "rounds of n until n/2 successes and n/2 failures; n rows are trained on",
             "arXiv 2510.04996",
-            "quota='positive' stops at one success. The number of rounds is our default. The estimation variant is "
-            "not part of it.",
+            "quota='positive' stops at one success. The number of rounds is our default. No estimation variant.",
         ),
         "dapo": (
             "whole batches of groups of new prompts until the mixed groups fill a batch",
@@ -383,8 +369,7 @@ _TABLE: dict[tuple[Decides, Checked], dict[str, tuple[str, str, str]]] = {
         "xrpo": (
             "after a base of 4, to the largest h(n) - h(n+1) + lambda sqrt(log(1+T) / n), h = t s / sqrt(n)",
             "arXiv 2510.06672",
-            "From transcriptions, which disagree on the bonus and on T: both are arguments. lambda, the base and the "
-            "sizes of rounds are our defaults.",
+            "From transcriptions, which disagree on the bonus and T. lambda, base and rounds are our defaults.",
         ),
         "v05": (
             "4, then 1 more while d / (d n + 1) falls by 0.0039, d = max(0, (2 mean - 2 V)^2 - 1 / n); at most 16",
@@ -395,8 +380,8 @@ _TABLE: dict[tuple[Decides, Checked], dict[str, tuple[str, str, str]]] = {
         "aero": (
             "8, without a success 2 more up to 16; below 1/2, the successes and as many failures are trained on",
             "arXiv 2602.14338",
-            "Groups of equal rewards train on 4 rows, against the mean of Beta(1 + c, 1 + n - c): the same advantage "
-            "for all 4. generate is our default.",
+            "Groups of equal rewards train on 4 rows against the mean of Beta(1 + c, 1 + n - c), all with the same "
+            "advantage. generate is our default.",
         ),
     },
     (ROLLOUTS, CODE): {
@@ -408,14 +393,12 @@ _TABLE: dict[tuple[Decides, Checked], dict[str, tuple[str, str, str]]] = {
         "shuffle_r1": (
             "pairs (k-th largest, k-th smallest advantage), then 8 draws without replacement by |A1| + |A2|",
             "arXiv 2508.05612",
-            "A rollout may be trained on several times. Too few positive weights do not fail as in the released "
-            "code. Uniform counts.",
+            "A rollout may be trained on several times. Too few positive weights are no error. Uniform counts.",
         ),
         "roc": (
             "round(m |positive| / n) successes of lowest penalty and the first failures, at least 2 of each kind",
             "arXiv 2508.20722",
-            "The rule of the released code; choose='drawn' follows quotations of the paper, whose text was not read. "
-            "Uniform counts.",
+            "choose='drawn' follows quotations of the paper, whose text was not read. Uniform counts.",
         ),
     },
     (ROLLOUTS, FORMULAS): {
@@ -439,20 +422,19 @@ _TABLE: dict[tuple[Decides, Checked], dict[str, tuple[str, str, str]]] = {
         "d3s": (
             "of the whole batch the rows of largest variance of (r - mean) / std of their group",
             "arXiv 2509.22115",
-            "Without the token level; the schedule is `downselect.d3s_schedule`. Uniform counts.",
+            "Without the token level; `downselect.d3s_schedule` has the schedule. Uniform counts.",
         ),
     },
     (BASELINE, CODE): {
         "reinforce_pp": (
             "r whitened over the tokens of the batch, one rollout a prompt, in epochs",
             "arXiv 2501.03262",
-            "As verl has it with discount 1, without the penalty on the divergence, which the trainer has.",
+            "As in verl with discount 1, without the penalty on the divergence, which the trainer has.",
         ),
         "a_star_po": (
             "V* = 0.5 log mean exp(2 r) of eight rollouts before training, fixed; one rollout a prompt, in epochs",
             "arXiv 2505.20686",
-            "The baseline only, without the paper's squared loss. The eight rollouts are measured by the run's first "
-            "steps and charged to it, or given.",
+            "Only the baseline. The eight rollouts are given, or measured by the first steps and charged to the run.",
         ),
     },
     (BASELINE, FORMULAS): {

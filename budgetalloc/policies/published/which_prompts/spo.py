@@ -49,8 +49,7 @@ def spo(*, rho: float = 0.875, eps: float = 0.05, offline: Offline = None, seed:
     >>> step.expected_success(["half", "solved", "new"], [1, 1, 0]).round(3)  # 4.5 / 9, 8.5 / 9, 1 / 2
     array([0.5  , 0.944, 0.5  ])
     """
-    rule = f"rho={rho}, eps={eps}, offline={InitialSuccess.of(offline)}"
-    return _single_stream("spo", rule, rho, eps, InitialSuccess.of(offline), False, "whiten", seed)
+    return _single_stream("spo", rho, eps, offline, False, "whiten", seed)
 
 
 def spo_pp(*, rho: float = 0.875, eps: float = 0.05, offline: Offline = None, seed: int = 0) -> Policy:
@@ -74,21 +73,14 @@ def spo_pp(*, rho: float = 0.875, eps: float = 0.05, offline: Offline = None, se
     >>> step.expected_success(["a"], [0])  # 0.375 / 1.5
     array([0.25])
     """
-    rule = f"rho={rho}, eps={eps}, offline={InitialSuccess.of(offline)}"
-    return _single_stream("spo_pp", rule, rho, eps, InitialSuccess.of(offline), True, "whiten_tokens", seed)
+    return _single_stream("spo_pp", rho, eps, offline, True, "whiten_tokens", seed)
 
 
 def _single_stream(
-    method: str,
-    settings: str,
-    rho: float,
-    eps: float,
-    reference: InitialSuccess,
-    by_step: bool,
-    scale: Scale,
-    seed: int,
+    method: str, rho: float, eps: float, offline: Offline, by_step: bool, scale: Scale, seed: int
 ) -> Policy:
     """The policy of both. With `by_step`, alpha and beta fade at every step instead of every visit."""
+    reference = InitialSuccess.of(offline)
     check_number("rho", rho, 0, 1, without=(1,))
     check_number("eps", eps, 0, 1, without=(0,))
 
@@ -124,7 +116,7 @@ def _single_stream(
     # The memory holds alpha and beta, whose start fades too; the estimator is for metrics.
     memory = Memory({"start": 1.0, "successes": 0.0, "failures": 0.0, "last": 0.0, **COLUMNS}, learn, rescale=rescale)
     return Policy(
-        f"{method}({settings}, seed={seed})",
+        f"{method}(rho={rho}, eps={eps}, offline={reference}, seed={seed})",
         reference.measured_first(decide),
         BetaEstimator(idle=rho) if by_step and rho else BetaEstimator(discount=rho),
         seed,

@@ -6,17 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from policy_steps import visited
 
-from budgetalloc import Budget, InputError, Point, values
+from budgetalloc import Budget, Point, values
 from budgetalloc.policies.published.across_prompts.knapsack_rl import knapsack_rl, rollouts_to_mix
-
-
-def visited(policy, rates, rollouts=16):
-    """The policy after one visit to each prompt with a rate; prompts with None stay cold."""
-    ids = [i for i, rate in enumerate(rates) if rate is not None for _ in range(rollouts)]
-    passed = [k < rate * rollouts for rate in rates if rate is not None for k in range(rollouts)]
-    policy.observe(ids, np.array(passed, dtype=float))
-    return policy
 
 
 def test_rollouts_to_mix_are_the_sheets_numbers():
@@ -180,9 +173,3 @@ def test_a_budget_in_tokens_prices_by_tokens():
     assert counts_P[0] > counts_P[1] > counts_P[2] == 2
     budget = Budget(rollouts=24, quotas={"easy": (6, 8)})
     assert policy.allocate(range(3), budget, domains_P=["a", "a", "easy"]).tolist() == [9, 9, 6]
-
-
-def test_bad_arguments_are_named():
-    for bad in ({"low": 0}, {"high": 1}, {"recent": 0}, {"fewest": 0}, {"confidence": 1.0}, {"surplus": "all"}):
-        with pytest.raises(InputError, match=next(iter(bad))):
-            knapsack_rl(**bad)

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from policy_steps import seen, splits
 
 import budgetalloc as ba
-from budgetalloc import Beta, Budget, InputError, Point
+from budgetalloc import Beta, Budget, Point
 from budgetalloc.policies.published.across_prompts.gvm import gvm
 from budgetalloc.policies.published.across_prompts.vip import gradient_variance, variance_reduction, vip
 
@@ -26,18 +27,6 @@ def advantages(rewards, rate, form):
     if form == "dr_grpo":
         return rewards - rewards.mean()
     return rewards - (rewards.sum() - rewards) / (n - 1)
-
-
-def splits(total, low, high, prompts):
-    """All ways to give `total` rollouts to prompts, `low` to `high` each."""
-    return (np.array(c) for c in product(range(low, high + 1), repeat=prompts) if sum(c) == total)
-
-
-def seen(policy, rates, rollouts=10):
-    for i, rate in enumerate(rates):
-        passed = round(rate * rollouts)
-        policy.observe([i] * rollouts, [1.0] * passed + [0.0] * (rollouts - passed))
-    return policy
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -162,17 +151,3 @@ def test_vip_spends_tokens_and_quotas():
 
 def test_a_point_belief_is_priced_too():
     np.testing.assert_allclose(variance_reduction("dr_grpo")(Point([0.5]), [2]), [[0.0625]])
-
-
-@pytest.mark.parametrize(
-    ("make", "text"),
-    [
-        (lambda: vip(form="grpo"), "form='grpo'"),
-        (lambda: vip(group=0), "group=0"),
-        (lambda: gradient_variance([2], "ppo"), "form='ppo'"),
-        (lambda: variance_reduction("ppo"), "form='ppo'"),
-    ],
-)
-def test_a_bad_setting_is_named(make, text):
-    with pytest.raises(InputError, match=text):
-        make()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from budgetalloc import Budget, InputError, UnsupportedError
+from budgetalloc import Budget, UnsupportedError
 from budgetalloc.policies.published.in_rounds.dars import dars, dars_counts
 
 
@@ -131,20 +131,3 @@ def test_dars_group_mean_is_biased_upwards_as_its_docstring_says():
 def test_dars_spends_rollouts_only():
     with pytest.raises(UnsupportedError, match="spends rollouts only"):
         dars().begin(["a"], Budget(None, tokens=100, cap=8), costs_P=[1.0]).request()
-
-
-@pytest.mark.parametrize(
-    ("make", "text"),
-    [
-        (lambda: dars(group=True), "group=True"),
-        (lambda: dars(variant="et"), "variant='et'"),
-        (lambda: dars(most=7), "most=7: use an integer of at least 8"),
-        (lambda: dars(share=1.0), "share=1.0"),
-        (lambda: dars_counts([9], 8, "ET"), r"successes_P=\[9\]"),
-        (lambda: dars_counts([np.nan], 8, "ET"), "successes_P="),
-        (lambda: dars_counts([1], 8, "ET", most=4), "most=4"),
-    ],
-)
-def test_a_bad_setting_is_named(make, text):
-    with pytest.raises(InputError, match=text):
-        make()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from budgetalloc import Budget, InputError, UnsupportedError
 from budgetalloc.policies.published.in_rounds.hora import hora
+from budgetalloc.testing.rules import budgets
 
 
 def piloted(passed, rollouts, pilot=4, **bounds):
@@ -58,6 +59,15 @@ def test_a_pilot_without_rewards_leaves_the_prior():
     step.request()
     step.observe(["a", "a", "b", "b"], [np.nan, np.nan, 1, 0])  # Beta(1, 1) and Beta(2, 2)
     assert step.request().tolist() == [2, 2]  # both 1/2 first; then 1/6 and 1/5
+
+
+def test_every_round_leaves_groups_that_the_budget_allows():
+    for budget, prompts in budgets(60):
+        step, total_P = hora(pilot=1).begin(range(prompts), budget), np.zeros(prompts, dtype=int)
+        while (counts_P := step.request()).any():
+            total_P += counts_P
+            assert np.isin(total_P, budget.grid()).all()
+            step.observe(np.repeat(range(prompts), counts_P), np.arange(counts_P.sum()) % 2)
 
 
 def test_pilots_shrink_where_the_budget_is_small():

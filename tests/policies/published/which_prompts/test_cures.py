@@ -3,20 +3,10 @@
 from math import sqrt
 
 import numpy as np
-import pytest
+from policy_steps import believing
 
-import budgetalloc as ba
-from budgetalloc import Budget, InputError
+from budgetalloc import Budget
 from budgetalloc.policies.published.which_prompts.cures import cures
-
-
-def believing(policy, evidence):
-    """The policy after one step that left this evidence, as successes and failures of each prompt."""
-    policy.observe(list(evidence), [0.0] * len(evidence))
-    state = policy.state_dict()
-    state["evidence"] = np.array(list(evidence.values()), dtype=float)
-    policy.load_state_dict(state)
-    return policy
 
 
 def test_cures_counts_are_neymans():
@@ -67,16 +57,3 @@ def test_cures_keeps_a_drawn_prompt_without_spread():
     policy = believing(cures(), {"half": (5e3, 5e3), "solved": (1e6, 0), "hopeless": (0, 1e6)})
     counts_P = policy.allocate(["half", "solved", "hopeless"], Budget(24, floor=0))
     assert counts_P.tolist() == [16, 4, 4]
-
-
-@pytest.mark.parametrize(
-    ("make", "text"),
-    [
-        (lambda: ba.policies.cures(fewest=9), "fewest=9"),
-        (lambda: ba.policies.cures(temperature=0), "temperature=0"),
-        (lambda: ba.policies.vade(group=2.5), "group=2.5"),
-    ],
-)
-def test_a_bad_setting_is_named(make, text):
-    with pytest.raises(InputError, match=text):
-        make()

@@ -4,15 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from policy_steps import visit
 
-from budgetalloc import Budget, InputError
+from budgetalloc import Budget
 from budgetalloc.policies.published.which_prompts.depo import depo, depo_eligible
-
-
-def visit(policy, **passed_of_8):
-    """One step with a visit of 8 rollouts to each of these prompts."""
-    ids = [x for x in passed_of_8 for _ in range(8)]
-    policy.observe(ids, [float(k < n) for n in passed_of_8.values() for k in range(8)])
 
 
 def eligible(policy, ids, seeds=60, **kwargs):
@@ -96,12 +91,3 @@ def test_a_prompt_without_signal_comes_back_by_replay():
         policy.observe(np.repeat(np.arange(40), counts_P), rng.random(rates_R.size) < rates_R)
         met.append(counts_P[:4] > 0)
     assert np.sum(met[40:], axis=0).min() > 3  # all four solved prompts, again and again
-
-
-@pytest.mark.parametrize(
-    "bad", [{"group": 0}, {"window": 0}, {"alpha": 2}, {"decay": -1}, {"lowest": 1.1}, {"replay": 0}]
-)
-def test_a_bad_setting_is_named(bad):
-    ((name, value),) = bad.items()
-    with pytest.raises(InputError, match=f"{name}={value}"):
-        depo(**bad)
