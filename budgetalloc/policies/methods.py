@@ -4,13 +4,13 @@ To add a method, export its function from `budgetalloc.policies` and add a row t
 then cover it. The published methods of a section are in the folder of `published/` with the section's name.
 """
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from inspect import signature
 from typing import Any, Literal, get_args, get_origin
 
-from budgetalloc import policies
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.budget import Budget
 from budgetalloc.errors import InputError, check_choice, nearest, shown
@@ -453,7 +453,7 @@ _OF_RATES |= {"pvpo", "dars", "reinforce_ada", "ar3po", "hora", "v05", "aero"}
 
 
 def _builder(name: str) -> Callable[..., Policy]:
-    build: Callable[..., Policy] = getattr(policies, name)
+    build: Callable[..., Policy] = getattr(sys.modules["budgetalloc.policies"], name)  # loaded before its modules
     return partial(build, domain_of=_category) if "domain_of" in signature(build).parameters else build
 
 
@@ -499,7 +499,8 @@ def policy_of(given: PolicyLike, name: str = "policy", /, **settings: Any) -> Po
     Raises:
         InputError: an unknown name, a function that does not return a policy, or a value of another type.
 
-    >>> policy_of("adaptive"), policy_of(policies.adaptive, seed=3)
+    >>> import budgetalloc as ba
+    >>> policy_of("adaptive"), policy_of(ba.adaptive, seed=3)
     (adaptive(seed=0), adaptive(seed=3))
     """
     if isinstance(given, Policy):
