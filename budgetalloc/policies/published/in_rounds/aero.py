@@ -21,20 +21,13 @@ def useful_rollouts(successes_P: FloatArray, n_P: FloatArray) -> FloatArray:
     """Rows that AERO trains on from a group with this many successes in n rollouts, shape (P,).
 
     4 rows if all successes are equal, twice the successes if they are below one half, otherwise all rows.
-
-    >>> useful_rollouts(np.array([0.0, 2.0, 4.0, 8.0]), np.array([16.0, 8.0, 8.0, 8.0]))
-    array([4., 4., 8., 4.])
     """
     alike_P = (successes_P <= 0) | (successes_P >= n_P)
     return np.minimum(n_P, np.where(alike_P, _ALIKE, np.where(2 * successes_P < n_P, 2 * successes_P, n_P)))
 
 
 def kept_rows(group_R: IntArray, success_R: FloatArray) -> NDArray[np.bool_]:
-    """Which rollouts AERO trains on, shape (R,): the first ones of each outcome, and none whose success is NaN.
-
-    >>> kept_rows(np.zeros(8, dtype=int), np.array([0.0, 0, 1, 0, 0, 0, 0, 0]))
-    array([ True, False,  True, False, False, False, False, False])
-    """
+    """Which rollouts AERO trains on, shape (R,): the first ones of each outcome, and none whose success is NaN."""
     scored_R, won_R = ~np.isnan(success_R), np.nan_to_num(success_R) > 0.5
     groups = int(group_R.max(initial=-1)) + 1
     wins_G = np.bincount(group_R, won_R, groups).astype(np.float64)

@@ -55,11 +55,7 @@ def hora(*, pilot: int = 4, seed: int = 0) -> Policy:
 
 
 def pilots(pilot: int, budget: Budget, prompts: int) -> tuple[int, int]:
-    """Rollouts of each pilot, and the number of pilots, chosen so that the rest of the budget can be spent on them.
-
-    >>> pilots(4, Budget(rollouts=24), 3), pilots(4, Budget(rollouts=9), 3), pilots(4, Budget(9, floor=0), 8)
-    ((4, 3), (3, 3), (2, 4))
-    """
+    """Rollouts of each pilot, and the number of pilots, chosen so that the rest of the budget can be spent on them."""
     low, quantum, rollouts = budget.smallest_group, budget.quantum, int(budget.rollouts or 0)
     share = rollouts // prompts // quantum * quantum
     size = max(low, min(-(-pilot // quantum) * quantum, share, budget.largest_group))

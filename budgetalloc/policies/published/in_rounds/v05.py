@@ -15,30 +15,19 @@ def disagreement(mean_P: FloatArray, value_P: FloatArray, n_P: FloatArray) -> Fl
     """The squared error of a value, estimated from a group's mean for rewards of -1 and 1, shape (P,).
 
     max(0, (2 mean - 2 value)^2 - 1 / n), where 1 / n is the largest variance of a mean of n; 0 where n is 0.
-
-    >>> disagreement(np.array([0.0, 0.0, 0.5]), np.array([0.2, 0.9, 0.9]), np.full(3, 4.0)).round(2)
-    array([0.  , 2.99, 0.39])
     """
     return np.where(n_P > 0, np.maximum(4 * (mean_P - value_P) ** 2 - 1 / np.maximum(n_P, 1), 0.0), 0.0)
 
 
 def fused(mean_P: FloatArray, value_P: FloatArray, n_P: FloatArray) -> FloatArray:
-    """V0.5's baseline: w mean + (1 - w) value, w = d / (d + 1 / n) with d the `disagreement`, shape (P,).
-
-    >>> fused(np.array([0.0, 0.0]), np.array([0.2, 0.9]), np.array([4.0, 4.0])).round(3)  # w = 0, w = 2.99 / 3.24
-    array([0.2  , 0.069])
-    """
+    """V0.5's baseline: w mean + (1 - w) value, w = d / (d + 1 / n) with d the `disagreement`, shape (P,)."""
     error_P = disagreement(mean_P, value_P, n_P)
     weight_P = error_P / (error_P + 1 / np.maximum(n_P, 1))
     return np.asarray(weight_P * mean_P + (1 - weight_P) * value_P)
 
 
 def next_gain(error_P: ArrayLike, n_P: ArrayLike) -> FloatArray:
-    """The fall of the squared error of `fused` by one more rollout, d / (d n + 1) - d / (d (n + 1) + 1), shape (P,).
-
-    >>> next_gain([0.0, 1.0], [4, 4]).round(4)  # 1/5 - 1/6
-    array([0.    , 0.0333])
-    """
+    """The fall of the squared error of `fused` by one more rollout, d / (d n + 1) - d / (d (n + 1) + 1), shape (P,)."""
     error, n = np.asarray(error_P, dtype=np.float64), np.asarray(n_P, dtype=np.float64)
     return np.asarray(error / (error * n + 1) - error / (error * (n + 1) + 1))
 

@@ -52,27 +52,13 @@ def deviation(tally: Tally) -> FloatArray:
     """The sample deviation s of each prompt's successes, shape (P,): s^2 = n / (n-1) r (1-r) if they are 0 or 1.
 
     0 below two rollouts, and for equal rewards.
-
-    >>> low_P, high_P = np.array([0.0, 0, 0, 1]), np.array([0.0, 1, 1, 1])
-    >>> deviation(Tally(np.array([0.0, 1, 2, 4]), np.full(4, 4.0), low_P, high_P, np.zeros(4))).round(3)
-    array([0.   , 0.5  , 0.577, 0.   ])
     """
     n = np.maximum(tally.scored_P, 2)
     return np.where(tally.mixed() & (tally.scored_P >= 2), np.sqrt(n / (n - 1) * tally.variance()), 0.0)
 
 
 def exploration(counts_N: ArrayLike, total: float, *, weight: float = 0.1, bonus: Bonus = "sqrt") -> FloatArray:
-    """The bonus of a prompt with n rollouts: weight sqrt(log(1+T) / n) or weight log(1+T) / n.
-
-    Args:
-        counts_N: Rollouts so far, shape (N,); 0 counts as 1.
-        total: T, at least 0.
-        weight: lambda.
-        bonus: "sqrt" or "linear", the two forms in which it is reported.
-
-    >>> exploration([1, 4], np.e - 1, weight=1.0), exploration([1, 4], np.e - 1, weight=1.0, bonus="linear")
-    (array([1. , 0.5]), array([1.  , 0.25]))
-    """
+    """The bonus of a prompt with n rollouts: weight sqrt(log(1+T) / n) or weight log(1+T) / n; n = 0 counts as 1."""
     check_number("total", total, 0, np.inf)
     check_number("weight", weight, 0, np.inf)
     check_choice("bonus", bonus, get_args(Bonus))

@@ -26,11 +26,7 @@ class Moments(NamedTuple):
         return cls(float(n), float(values.mean()), float(values.var() * n)) if n else cls()
 
     def plus(self, other: "Moments") -> "Moments":
-        """The moments of the values of both.
-
-        >>> Moments.of(np.array([0.0, 1.0])).plus(Moments.of(np.array([1.0, 1.0])))
-        Moments(n=4.0, mean=0.75, squares=0.75)
-        """
+        """The moments of the values of both."""
         n, away = self.n + other.n, other.mean - self.mean
         if not other.n:
             return self
@@ -44,16 +40,10 @@ class Moments(NamedTuple):
 
 
 def shrunk(mean_G: FloatArray, n_G: FloatArray, rewards: Moments, means: Moments) -> FloatArray:
-    """EBPO's baseline of each group: (1 - S) mean + S mu, S = (s2 / n) / (s2 / n + t2), shape (G,).
+    """EBPO's baseline of each group of mean `mean_G` and size `n_G`, shape (G,).
 
-    Args:
-        mean_G, n_G: Mean success of each group, and its rollouts.
-        rewards: Of all rollouts of the run: mu and s2 are their mean and variance.
-        means: Of all group means of the run: t2 is their variance.
-
-    >>> rewards, means = Moments(100, 0.5, 99 * 0.25), Moments(10, 0.5, 9 * 0.03125)
-    >>> shrunk(np.array([0.0, 1.0]), np.array([8.0, 8.0]), rewards, means)  # S = 1/32 / (1/32 + 1/32)
-    array([0.25, 0.75])
+    (1 - S) mean + S mu with S = (s2 / n) / (s2 / n + t2), where mu and s2 are mean and variance of all `rewards` of the
+    run, and t2 is the variance of all its group `means`.
     """
     noise_G = rewards.variance / np.maximum(n_G, 1)
     total_G = noise_G + means.variance

@@ -26,12 +26,7 @@ def name_of(step: int) -> str:
 
 
 def implicit(anchors_P2: FloatArray, capability_S: FloatArray) -> FloatArray:
-    """The success that each capability implies: between the anchors' rates, clipped, shape (P, S).
-
-    >>> implicit(np.array([[0.2, 0.6], [0.0, 1.0]]), np.array([0.5, 2.0]))
-    array([[0.4, 1. ],
-           [0.5, 1. ]])
-    """
+    """The success that each capability implies: between the anchors' rates, clipped, shape (P, S)."""
     low_P, rise_P = anchors_P2[:, :1], np.diff(anchors_P2, axis=1)
     return np.asarray(np.clip(low_P + rise_P * capability_S, 0.0, 1.0))
 

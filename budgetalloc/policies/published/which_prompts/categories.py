@@ -145,14 +145,7 @@ def category_gains(domain_of: CategoryOf, visit: Visit) -> dict[str, tuple[float
 
 
 def add_to_window(numbers: dict[str, float], category: str, gain: float, rollouts: float, window: int) -> None:
-    """Adds a step to a category's window, drops steps that left it, and writes the window's mean to `q:category`.
-
-    >>> numbers = {}
-    >>> for gain in (0.0, 1.0, 1.0):
-    ...     add_to_window(numbers, "a", gain, rollouts=8, window=20)
-    >>> numbers["q:a"]  # 8 and 8 rollouts of gain 1, and 4 of the 8 before
-    0.8
-    """
+    """Adds a step to a category's window, drops steps that left it, and writes the window's mean to `q:category`."""
     newest = int(numbers.get(f"steps:{category}", 0)) + 1
     numbers[f"steps:{category}"] = newest
     numbers[f"gain:{category}:{newest}"], numbers[f"size:{category}:{newest}"] = gain, rollouts

@@ -20,9 +20,6 @@ def depo_eligible(explorable_P: FloatArray, visits_P: FloatArray, share: float, 
     """The share of the most explorable prompts, and the share `replay` of the others with the fewest visits.
 
     Shares are of all prompts, rounded up; ties go to the first prompt.
-
-    >>> depo_eligible(np.array([0.0, 0.9, 0.5, 0.0]), np.array([7.0, 1.0, 1.0, 6.0]), 0.5, 0.25)
-    array([False,  True,  True,  True])
     """
     prompts = len(explorable_P)
     chosen_P = np.zeros(prompts, dtype=np.bool_)

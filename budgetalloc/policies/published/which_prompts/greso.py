@@ -13,11 +13,7 @@ from budgetalloc.policies.ranking import ranked
 
 
 def greso_keep(run_P: FloatArray, explore_P: FloatArray, least: float = 0.01) -> FloatArray:
-    """The probability to keep a prompt after z = `run_P` consecutive visits without variance: p_e^z, at least `least`.
-
-    >>> greso_keep(np.array([0.0, 1.0, 3.0, 9.0]), np.full(4, 0.5))
-    array([1.   , 0.5  , 0.125, 0.01 ])
-    """
+    """The probability to keep a prompt after `run_P` visits in a row without variance: p_e^run, at least `least`."""
     return np.asarray(np.maximum(explore_P**run_P, least))
 
 

@@ -22,33 +22,17 @@ _MOST_SLOTS = 4_096  # most prompts that are drawn one by one
 
 
 def slope(means: FloatArray, places: FloatArray) -> float:
-    """The slope of a least-squares line through a category's mean rewards; 0 for fewer than 3 steps (PAC, eq. 6).
-
-    Args:
-        means: Mean reward at each step of the window at which the category was rolled out.
-        places: The place of that step in the window, in [0, 1].
-
-    >>> round(slope(np.array([0.1, 0.2, 0.6]), np.array([0.0, 0.5, 1.0])), 6)
-    0.5
-    """
+    """The least-squares slope of a category's mean rewards at these places, in [0, 1], of the window (PAC, eq. 6)."""
     return float(np.polyfit(places, means, 1)[0]) if len(means) >= _FEWEST else 0.0
 
 
 def utilities(advantage_C: FloatArray, slope_C: FloatArray) -> FloatArray:
-    """Mean |advantage| times 1 + slope / sum of |slopes|, shape (C,) (PAC, eqs. 7 and 8).
-
-    >>> utilities(np.array([0.5, 0.5, 0.8]), np.array([0.3, -0.1, 0.0])).round(3)
-    array([0.875, 0.375, 0.8  ])
-    """
+    """Mean |advantage| times 1 + slope / sum of |slopes|, shape (C,) (PAC, eqs. 7 and 8)."""
     return np.asarray((1 + slope_C / (np.abs(slope_C).sum() + _EPS)) * advantage_C)
 
 
 def one_by_one(draws_SC: FloatArray, category_P: IntArray) -> IntArray:
-    """The prompts in the order of slots: each slot takes the next prompt of its best category that has one left.
-
-    >>> one_by_one(np.array([[0.9, 0.1], [0.8, 0.2], [0.7, 0.1]]), np.array([1, 0, 1, 0])).tolist()
-    [1, 3, 0, 2]
-    """
+    """The prompts in the order of slots: each slot takes the next prompt of its best category that has one left."""
     queues = [np.flatnonzero(category_P == c).tolist()[::-1] for c in range(draws_SC.shape[1])]
     left_C, order = np.array([bool(queue) for queue in queues]), []
     for draw_C in draws_SC:

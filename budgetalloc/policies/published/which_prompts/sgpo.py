@@ -18,11 +18,7 @@ SIZES = (2, 4, 8)
 
 
 def sgpo_group(rate_P: FloatArray) -> IntArray:
-    """Group sizes: the smallest of 2, 4 and 8 that is at least 1 / p; 0 for p above 3/4, and for p = 0.
-
-    >>> sgpo_group(np.array([1.0, 0.75, 0.5, 0.375, 0.25, 0.125, 0.0]))
-    array([0, 2, 2, 4, 4, 8, 0])
-    """
+    """Group sizes: the smallest of 2, 4 and 8 that is at least 1 / p; 0 for p above 3/4, and for p = 0."""
     size_P = np.select([rate_P * size >= 1 - 1e-9 for size in SIZES], SIZES, SIZES[-1])
     return np.where((rate_P > 0) & (rate_P <= 0.75), size_P, 0)
 
