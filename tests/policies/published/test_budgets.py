@@ -1,21 +1,24 @@
-"""What several published methods must keep: budgets in rollouts, tokens and quotas, and what a drawn batch holds."""
+"""Budgets in tokens and with quotas, and the batches that methods draw."""
 
 import numpy as np
 import pytest
 from policy_steps import observe, seen
 
-from budgetalloc import Budget
+from budgetalloc import Budget, UnsupportedError
 from budgetalloc.policies.published.across_prompts.dart import dart
 from budgetalloc.policies.published.across_prompts.e3 import e3
 from budgetalloc.policies.published.across_prompts.gvm import gvm
 from budgetalloc.policies.published.across_prompts.vip import vip
+from budgetalloc.policies.published.in_rounds.dars import dars
+from budgetalloc.policies.published.in_rounds.hora import hora
+from budgetalloc.policies.published.in_rounds.speed import speed
 from budgetalloc.policies.published.which_prompts.brorl import brorl
 from budgetalloc.policies.published.which_prompts.drive import drive
 
 
 @pytest.mark.parametrize("build", [e3, dart, brorl, drive], ids=lambda build: build.__name__)
 @pytest.mark.parametrize("floor", [0, 2])
-def test_tokens_and_quotas_are_served_too(build, floor):
+def test_tokens_and_quotas_are_served(build, floor):
     policy = build()
     observe(policy, {k: (k % 5) / 4 for k in range(12)})
     costs = np.linspace(10, 40, 12)
@@ -28,8 +31,14 @@ def test_tokens_and_quotas_are_served_too(build, floor):
     assert 60 <= counts[:6].sum() <= 64
 
 
+@pytest.mark.parametrize("make", [dars, hora, speed])
+def test_a_decision_in_rounds_spends_rollouts_only(make):
+    with pytest.raises(UnsupportedError, match="spends rollouts only"):
+        make().begin(["a"], Budget(None, tokens=100, cap=8), costs_P=[1.0]).request()
+
+
 @pytest.mark.parametrize("make", [vip, gvm])
-def test_without_a_floor_a_batch_is_drawn_and_everybody_is_met(make):
+def test_without_a_floor_a_batch_is_drawn_and_every_prompt_has_its_turn(make):
     policy, met = seen(make(group=8), [0.5, 0.0, 1.0] + [0.5] * 10), np.zeros(40)
     for _ in range(60):
         counts_P = policy.allocate(range(40), Budget(64, floor=0))

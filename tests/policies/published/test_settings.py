@@ -26,6 +26,7 @@ BAD = {
     "ar3po": {"group": 0, "stages": 9},
     "dapo": {"generate": 0, "order": "best"},
     "dars": {"group": True, "variant": "et", "most": 7, "share": 1.0},
+    "hora": {"pilot": 2.5},
     "pilot_commit": {"pilot": 1, "share": 1.0},
     "reinforce_ada": {"stages": 0, "quota": "any"},
     "speed": {"init": 1, "cont": 0},

@@ -90,8 +90,6 @@ def knapsack_rl(
     >>> policy.observe([x for x in rewards for _ in range(16)], sum(rewards.values(), []))
     >>> policy.allocate([*rewards, "new"], Budget(rollouts=40))  # "quarter" and "half" can use 9 + 5
     array([ 2, 16,  8,  6,  8])
-    >>> knapsack_rl(surplus="effective").needs.candidates
-    1
     """
     check_integer("low", low, 1)
     check_integer("high", high, low)

@@ -29,10 +29,10 @@ def greso(
     """Skips prompts with a probability that grows with consecutive visits without variance (GRESO, arXiv 2506.02177).
 
     A prompt whose last z visits each had all rewards equal is skipped with probability 1 - p_e^z. Prompts that passed
-    at their last visit have one p_e, prompts that failed another. After each step p_e falls by `change` if the share of
-    such groups in the step is at least its target, else it rises. As many of the kept prompts as groups of `group`
-    fit into the budget are chosen at random. If there are too few, skipped prompts are added at random, whereas the
-    paper loads more prompts. Its adaptive batch size is not needed, because the budget is spent exactly.
+    at their last visit have one p_e, prompts that failed another. After each step a p_e falls by `change` if its share
+    of the step's groups (all passed, or all failed) is at least its target, else it rises. As many of the kept prompts
+    as groups of `group` fit into the budget are chosen at random. If there are too few, skipped prompts are added at
+    random, whereas the paper loads more prompts and adapts the batch size.
 
     The defaults, the split of the target (a third for easy prompts, two thirds for hard ones) and the bounds of p_e,
     0.05 and 0.95, are the released code's. That code counts runs of easy and hard visits separately, by mean rewards
@@ -42,9 +42,9 @@ def greso(
     Args:
         group: Rollouts of a chosen prompt, at least 1.
         explore: p_e at the start, in [0.05, 0.95].
-        target: Share of the step's groups that may have no variance, in [0, 1].
-        change: By which p_e moves in a step, in [0, 1].
-        least: Smallest chance to keep a prompt, in (0, 1].
+        target: Target share of groups without variance, both kinds together, in [0, 1].
+        change: Step by which p_e moves, in [0, 1].
+        least: Smallest probability to keep a prompt, in (0, 1].
         seed: Seeds the draws and the ties.
 
     >>> from budgetalloc import Budget

@@ -15,7 +15,7 @@ from budgetalloc.policies.published.across_prompts.coba_rl import capability, co
 
 
 def paper_value(rates, counts, a, kappa, tau):
-    """As the sheet prints it; scipy's density is another implementation than ours."""
+    """The paper's formula with scipy's density, which is another implementation than ours."""
     return sum(
         (1 - math.exp(-n * p * (1 - p) / tau)) * stats.beta.pdf(p, a, kappa - a)
         for p, n in zip(rates, counts, strict=True)

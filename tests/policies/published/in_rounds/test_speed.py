@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from policy_steps import play
 
-from budgetalloc import Budget, UnsupportedError
+from budgetalloc import Budget
 from budgetalloc.policies.published.in_rounds.speed import speed
 
 NAN = float("nan")
@@ -21,7 +21,7 @@ def test_speed_continues_exactly_the_prompts_whose_screening_was_mixed():
         mixed = [0 < sum(r[:4]) < 4 for r in rewards.values()]
         total = counts.sum(axis=0)
         odd = [x for x in ids if total[x] != (24 if mixed[x] else 4 * (total[x] > 0))]
-        assert len(odd) <= 1  # whom the end of the budget meets
+        assert len(odd) <= 1  # the prompt at which the budget ends
 
 
 def test_speed_screening_mean_of_the_continued_is_biased_as_its_docstring_says():
@@ -42,8 +42,3 @@ def test_speed_rewards_that_are_missing_do_not_qualify():
     ids_R = [x for x, n in zip("abc", first.tolist(), strict=True) for _ in range(n)]
     step.observe(ids_R, [NAN] * len(ids_R))
     assert not step.request()[first > 0].any()
-
-
-def test_speed_needs_a_budget_in_rollouts():
-    with pytest.raises(UnsupportedError, match="speed spends rollouts only"):
-        speed().begin(["a"], Budget(None, tokens=100, cap=8), costs_P=[1.0]).request()

@@ -28,7 +28,7 @@ def test_the_baseline_is_at_that_minimum(mean, value, n):
     assert fused(one(mean), one(value), one(n))[0] == pytest.approx(best * mean + (1 - best) * value, abs=1e-3)
 
 
-def test_a_group_that_history_foresees_stops_and_another_grows():
+def test_a_group_that_agrees_with_the_belief_stops_and_another_grows():
     policy = v05()
     for _ in range(4):
         policy.observe([x for x in ("as before", "fell") for _ in range(8)], [1.0] * 16)

@@ -170,7 +170,7 @@ def test_groups_go_to_the_prompts_drawn_and_the_rest_to_one_more(make):
 
 
 @each_method
-def test_inside_a_category_everybody_is_met_alike(make):
+def test_prompts_of_a_category_are_drawn_equally_often(make):
     policy, met = make(domain_of=levels), np.zeros(40)
     for _ in range(100):
         counts_P = policy.allocate(range(40), Budget(64, floor=0))
@@ -182,7 +182,7 @@ def test_inside_a_category_everybody_is_met_alike(make):
 
 
 @each_method
-def test_categories_that_teach_nothing_are_met_again_but_rarely(make):
+def test_categories_without_signal_are_drawn_rarely(make):
     policy, groups = make(domain_of=levels), np.zeros(3)
     for step in range(160):
         counts_P = policy.allocate(range(40), Budget(64, floor=0))

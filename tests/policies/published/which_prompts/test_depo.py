@@ -24,7 +24,7 @@ def eligible(policy, ids, seeds=60, **kwargs):
     st.lists(st.tuples(st.floats(0, 1), st.integers(0, 9)), min_size=1, max_size=20), st.floats(0, 1), st.floats(0, 1)
 )
 @settings(max_examples=50, deadline=None)
-def test_nobody_left_out_is_more_explorable_than_the_share_or_less_visited_than_the_replay(prompts, share, replay):
+def test_the_most_explorable_and_the_least_visited_are_eligible(prompts, share, replay):
     explorable_P, visits_P = (np.array(column, dtype=float) for column in zip(*prompts, strict=True))
     chosen_P = depo_eligible(explorable_P, visits_P, share, replay)
     first = int(np.ceil(share * len(prompts) - 1e-9))
@@ -57,7 +57,7 @@ def test_explorability_is_the_mean_over_the_last_visits_of_the_window(window, be
     assert len(eligible(policy, ["late", "steady", "early"], **settings_ | {"replay": 1e-12})) == 1
 
 
-def test_a_few_visits_are_averaged_over_those_alone():
+def test_fewer_visits_than_the_window_are_averaged():
     policy = depo(window=3)
     visit(policy, thrice=4, once=4)
     visit(policy, thrice=4)

@@ -47,7 +47,7 @@ def test_drive_first_stage_gives_8_to_each():
     assert drive().allocate(list(range(9)), Budget(72, floor=0)).tolist() == [8] * 9
 
 
-def test_drive_lets_go_of_a_prompt_that_is_solved():
+def test_drive_leaves_out_a_prompt_that_is_solved():
     policy = drive(phases=[(0.05, 1, 32)])  # 2 of 40
     observe(policy)
     assert np.flatnonzero(policy.allocate(IDS, Budget(64, floor=0))).tolist() == [0, 1]

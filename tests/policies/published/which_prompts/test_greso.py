@@ -30,7 +30,7 @@ def test_greso_the_chance_to_keep_has_a_floor():
     for _ in range(9):
         visit(policy, flat=8, fresh=4)
     for seed in range(100):
-        other = greso(least=1.0, seed=seed)  # nobody is skipped: the order alone decides
+        other = greso(least=1.0, seed=seed)  # no prompt is skipped; only the order decides
         other.load_state_dict(policy.state_dict() | {"seed": seed})
         chosen += other.allocate(["flat", "fresh"], Budget(8, floor=0))[0] > 0
     assert 30 <= chosen <= 70

@@ -1,4 +1,4 @@
-"""PODS and D3S, and beside them CPPO: rows inside each group, and over the whole batch."""
+"""PODS, CPPO and D3S: rows inside each group, and over the whole batch."""
 
 from policy_steps import kept_of
 
