@@ -125,12 +125,6 @@ def aero(*, group: int = 8, rescue: int = 2, most: int = 16, generate: int = 2, 
         alike_G = (wins_G == 0) | (wins_G == n_G)
         return np.where(kept_R, np.where(alike_G, (wins_G + 1) / (n_G + 2), mean_G)[group_R], np.nan)
 
-    return Policy(
-        f"aero(group={group}, rescue={rescue}, most={most}, generate={generate}, seed={seed})",
-        decide,
-        BetaEstimator(),
-        seed,
-        Needs(candidates=generate, baseline="policy", scale="group", generate=generate),
-        keep=useful_first,
-        expect=expect,
-    )
+    name = f"aero(group={group}, rescue={rescue}, most={most}, generate={generate}, seed={seed})"
+    needs = Needs(candidates=generate, baseline="policy", scale="group", generate=generate)
+    return Policy(name, decide, BetaEstimator(), seed, needs, keep=useful_first, expect=expect)

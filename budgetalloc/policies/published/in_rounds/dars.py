@@ -124,7 +124,5 @@ def dars(
             spending.give_each(np.argsort(spending.counts_P, kind="stable"), each)
         yield spending.counts_P - had_P
 
-    settings = f"group={group}, variant={variant!r}, most={top}, std={std}, share={share}"
-    return Policy(
-        f"dars({settings}, seed={seed})", decide, BetaEstimator(), seed, Needs(candidates=2, baseline="group")
-    )
+    name = f"dars(group={group}, variant={variant!r}, most={top}, std={std}, share={share}, seed={seed})"
+    return Policy(name, decide, BetaEstimator(), seed, Needs(candidates=2, baseline="group"))

@@ -80,11 +80,6 @@ def v05(*, first: int = 4, most: int = 16, more: int = 1, cost: float = 0.0039, 
     def expect(outcome: Outcome) -> FloatArray:
         return fused(outcome.mean_G, outcome.belief_G.mean, outcome.scored_G)[outcome.group_R]
 
-    return Policy(
-        f"v05(first={first}, most={most}, more={more}, cost={cost}, seed={seed})",
-        decide,
-        BetaEstimator(prior="pool", discount=0.9),
-        seed,
-        Needs(candidates=2, baseline="policy", scale="rms"),
-        expect=expect,
-    )
+    name = f"v05(first={first}, most={most}, more={more}, cost={cost}, seed={seed})"
+    estimator, needs = BetaEstimator(prior="pool", discount=0.9), Needs(candidates=2, baseline="policy", scale="rms")
+    return Policy(name, decide, estimator, seed, needs, expect=expect)

@@ -59,12 +59,8 @@ def a_star_po(*, beta: float = 0.5, offline: Offline = 8, seed: int = 0) -> Poli
         value_G = optimal_value(*reference.results(outcome.ids_G, outcome.recall_G), beta)
         return reference.untrained(outcome, np.clip(value_G, 0.0, 1.0))
 
-    return Policy(
-        f"a_star_po(beta={beta}, offline={reference}, seed={seed})",
-        reference.measured_first(least_visited_first(1)),
-        BetaEstimator(),
-        seed,
-        Needs(candidates="all", baseline="policy", scale="rms", min_group=1),
-        memory=Memory({**COLUMNS, **REFERENCE}, learn, rescale=rescale_results),
-        expect=expect,
-    )
+    name = f"a_star_po(beta={beta}, offline={reference}, seed={seed})"
+    needs = Needs(candidates="all", baseline="policy", scale="rms", min_group=1)
+    memory = Memory(COLUMNS | REFERENCE, learn, rescale=rescale_results)
+    rule = reference.measured_first(least_visited_first(1))
+    return Policy(name, rule, BetaEstimator(), seed, needs, memory=memory, expect=expect)

@@ -28,11 +28,6 @@ def reinforce_pp(*, group: int = 1, seed: int = 0) -> Policy:
     >>> group_advantages([1, 0], ["a", "b"], needs.baseline, needs.scale, lengths_R=[6, 3]).round(3)  # mean 2/3
     array([ 0.667, -1.333])
     """
-    return Policy(
-        f"reinforce_pp(group={group}, seed={seed})",
-        least_visited_first(group),
-        BetaEstimator(),
-        seed,
-        Needs(candidates="all", baseline="batch", scale="whiten_tokens", min_group=1),
-        memory=Memory(COLUMNS, count_visits),
-    )
+    needs = Needs(candidates="all", baseline="batch", scale="whiten_tokens", min_group=1)
+    name, memory = f"reinforce_pp(group={group}, seed={seed})", Memory(COLUMNS, count_visits)
+    return Policy(name, least_visited_first(group), BetaEstimator(), seed, needs, memory=memory)

@@ -63,12 +63,8 @@ def adarft(*, group: int = 8, goal: float = 0.5, start: float = 0.0, offline: Of
     def expect(outcome: Outcome) -> FloatArray:
         return reference.untrained(outcome, outcome.mean_G)
 
-    return Policy(
-        f"adarft(group={group}, goal={goal}, start={start}, offline={reference}, seed={seed})",
-        reference.measured_first(decide),
-        BetaEstimator(),
-        seed,
-        Needs(candidates="all", baseline="policy", scale="group"),
-        memory=Memory(COLUMNS, learn, {"target": float(start)}, rescale=rescale_results),
-        expect=expect,
-    )
+    name = f"adarft(group={group}, goal={goal}, start={start}, offline={reference}, seed={seed})"
+    needs = Needs(candidates="all", baseline="policy", scale="group")
+    memory = Memory(COLUMNS, learn, {"target": float(start)}, rescale=rescale_results)
+    rule = reference.measured_first(decide)
+    return Policy(name, rule, BetaEstimator(), seed, needs, memory=memory, expect=expect)

@@ -77,12 +77,8 @@ def sgpo(*, offline: Offline = 8, phases: Sequence[int] = (50, 100), unsolved: f
     def expect(outcome: Outcome) -> FloatArray:
         return reference.untrained(outcome, outcome.mean_G)
 
-    return Policy(
-        f"sgpo(offline={reference}, phases={(first, second)}, unsolved={unsolved}, seed={seed})",
-        reference.measured_first(decide),
-        BetaEstimator(),
-        seed,
-        Needs(candidates="all", baseline="policy", scale="group"),
-        memory=Memory(COLUMNS, learn, {"steps": 0.0}, rescale=rescale_results),
-        expect=expect,
-    )
+    name = f"sgpo(offline={reference}, phases={(first, second)}, unsolved={unsolved}, seed={seed})"
+    needs = Needs(candidates="all", baseline="policy", scale="group")
+    memory = Memory(COLUMNS, learn, {"steps": 0.0}, rescale=rescale_results)
+    rule = reference.measured_first(decide)
+    return Policy(name, rule, BetaEstimator(), seed, needs, memory=memory, expect=expect)

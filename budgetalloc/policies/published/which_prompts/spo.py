@@ -115,12 +115,7 @@ def _single_stream(
 
     # The memory holds alpha and beta, whose start fades too; the estimator is for metrics.
     memory = Memory({"start": 1.0, "successes": 0.0, "failures": 0.0, "last": 0.0, **COLUMNS}, learn, rescale=rescale)
-    return Policy(
-        f"{method}(rho={rho}, eps={eps}, offline={reference}, seed={seed})",
-        reference.measured_first(decide),
-        BetaEstimator(idle=rho) if by_step and rho else BetaEstimator(discount=rho),
-        seed,
-        Needs(candidates="all", baseline="policy", scale=scale, min_group=1),
-        memory=memory,
-        expect=expect,
-    )
+    name = f"{method}(rho={rho}, eps={eps}, offline={reference}, seed={seed})"
+    estimator = BetaEstimator(idle=rho) if by_step and rho else BetaEstimator(discount=rho)
+    needs, rule = Needs(candidates="all", baseline="policy", scale=scale, min_group=1), reference.measured_first(decide)
+    return Policy(name, rule, estimator, seed, needs, memory=memory, expect=expect)

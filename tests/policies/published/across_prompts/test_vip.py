@@ -1,7 +1,6 @@
 """VIP: variances by enumeration, and counts by brute force."""
 
 from itertools import product
-from math import comb
 
 import numpy as np
 import pytest
@@ -44,16 +43,6 @@ def test_the_variance_is_that_of_all_groups_and_scores_enumerated(form, n, rate)
             square += chance * estimate**2
     exact = rate * (1 - rate) * gradient_variance([n], form)[0]
     assert square - mean**2 == pytest.approx(exact, rel=1e-12)
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("n", [2, 7, 12])
-def test_the_variance_is_that_of_the_binomial(form, n):
-    rate, square = 0.3, 0.0
-    for k in range(n + 1):
-        rewards = np.r_[np.ones(k), np.zeros(n - k)]
-        square += comb(n, k) * rate**k * (1 - rate) ** (n - k) * np.mean(advantages(rewards, rate, form) ** 2)
-    assert square / n == pytest.approx(rate * (1 - rate) * gradient_variance([n], form)[0], rel=1e-12)
 
 
 def test_where_each_form_is_convex():
