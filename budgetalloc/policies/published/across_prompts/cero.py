@@ -90,7 +90,7 @@ def cero(
         scale_P = START / 4 * np.exp(slope_P - slope_P.max()) / token_prices(view) / speed_P
 
         def value(belief: Belief, counts_N: ArrayLike) -> FloatArray:
-            return np.asarray(-np.expm1(-np.outer(speed_P, counts_N)) * scale_P[:, None])
+            return np.asarray(-np.expm1(-np.outer(speed_P, np.asarray(counts_N))) * scale_P[:, None])
 
         def gain(counts_N: IntArray) -> FloatArray:
             return first_P + gain_per_rollout(value, view.belief_P, counts_N)

@@ -95,7 +95,7 @@ def coba_rl(
         scale_P = weight_P / max(float(weight_P.max()), 1e-300) / price_P * START / 2
 
         def value(belief: Belief, counts_N: ArrayLike) -> FloatArray:
-            return np.asarray(-np.expm1(-np.outer(speed_P, counts_N)) * scale_P[:, None])
+            return np.asarray(-np.expm1(-np.outer(speed_P, np.asarray(counts_N))) * scale_P[:, None])
 
         start_P = np.full(len(rate_P), smallest(low, view.budget))
         return spend_gains(lambda counts_N: gain_per_rollout(value, view.belief_P, counts_N), start_P, high, view)
