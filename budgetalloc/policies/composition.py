@@ -18,9 +18,9 @@ from budgetalloc.solvers.interface import Solver
 from budgetalloc.solvers.proportional import proportional
 from budgetalloc.values import Value, mixed_group, success_gain
 
-_FIRST_LIMIT = 64  # the first table prices counts up to this limit; few prompts get more
-_FIRST_CELLS = 1_600_000  # values in the first table, which limits its width for large pools
-_MOST_CELLS = 200_000_000  # values of 8 bytes that one decision may hold
+_FIRST_LIMIT = 64  # largest count of the first table; few prompts get more
+_FIRST_CELLS = 1_600_000  # most values of the first table
+_MOST_CELLS = 200_000_000  # most values of any table, 8 bytes each
 
 
 def uniform(
@@ -31,9 +31,9 @@ def uniform(
     drift: bool = False,
     seed: int = 0,
 ) -> Policy:
-    """The same count for every prompt, as plain GRPO; the remainder goes to prompts redrawn at each step.
+    """The same count for every prompt, as in plain GRPO; the remainder goes to prompts redrawn at each step.
 
-    Attached to a trainer, this policy does not change the training; the estimator only provides metrics.
+    Attached to a trainer, this policy does not change the training. The estimator only provides metrics.
 
     Args:
         prior, discount, idle, drift: As in `BetaEstimator`.
@@ -66,15 +66,15 @@ def knapsack(
 ) -> Policy:
     """Spends the budget where the value expected under the belief is largest.
 
-    The rule does not explore: over a pool much larger than the budget it keeps choosing prompts that it has seen, and
-    in real training it is then worse than `uniform`. Use `knapsack` to move rollouts between the prompts of a batch,
-    and `thompson` over a pool.
+    Use `knapsack` to move rollouts between the prompts of a batch, and `thompson` over a pool. The rule does not
+    explore: over a pool much larger than the budget it keeps choosing prompts that it has seen, and is worse than
+    `uniform` in real training.
 
     Args:
-        value: What n rollouts of a prompt are worth, such as `mixed_group`.
+        value: The value of n rollouts of a prompt, such as `mixed_group`.
         belief: "posterior", the expectation under the Beta; "mean", the value at its mean.
-        solver: `greedy`, or `highs` where tokens are limited together with rollouts or quotas, unless given.
-        prior, discount, idle, drift: As in `BetaEstimator`. 0.9 predicts best on a logged run of Qwen2.5-Math-1.5B.
+        solver: None is `greedy`, or `highs` if tokens are limited together with rollouts or quotas.
+        prior, discount, idle, drift: As in `BetaEstimator`.
         seed: Seeds the ties.
 
     >>> from budgetalloc import Budget
@@ -105,16 +105,13 @@ def thompson(
     drift: bool = False,
     seed: int = 0,
 ) -> Policy:
-    """Draws every prompt's rate from its belief, then spends the budget as if the drawn rates were the true rates.
+    """Draws every prompt's rate from its belief, then spends the budget as if the draws were the true rates.
 
-    The draw explores: a prompt with little evidence sometimes gets a draw of high value. VADE (arXiv 2511.18902) and
-    MoPPS (2507.04632) select prompts by Thompson sampling; here the drawn rates enter the knapsack, so that they
-    determine the counts as well.
+    The draws explore: a prompt with little evidence sometimes gets one of high value. VADE (arXiv 2511.18902) and MoPPS
+    (2507.04632) select prompts by Thompson sampling; here the draws also determine the counts.
 
     Args:
-        value: What n rollouts of a prompt are worth.
-        solver: `greedy`, or `highs` where tokens are limited together with rollouts or quotas, unless given.
-        prior, discount, idle, drift: As in `BetaEstimator`.
+        value, solver, prior, discount, idle, drift: As in `knapsack`.
         seed: Seeds the draws and the ties.
 
     >>> from budgetalloc import Budget
@@ -122,7 +119,6 @@ def thompson(
     >>> policy.allocate(["a", "b", "c", "d"], Budget(rollouts=16, floor=0))
     array([5, 0, 6, 5])
     """
-
     _check_rule(value, solver)
 
     def decide(view: View) -> IntArray:
@@ -134,10 +130,10 @@ def thompson(
 
 
 def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> IntArray:
-    """Computes the values of all counts and solves, in a table only as wide as the solution needs.
+    """Counts of largest total value, from a table of values only as wide as the solution needs.
 
-    For concave values, counts that stay below the width of the table are optimal without the limit too; so the table
-    doubles until they do.
+    For concave values, counts below the width of the table are optimal without the limit too. The table therefore
+    doubles until all counts are below its width.
     """
     budget = view.budget
     several = budget.tokens is not None and (budget.rollouts is not None or budget.quotas is not None)
@@ -162,7 +158,7 @@ def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> In
         except BudgetError:
             if not domains or limit >= budget.largest_group:
                 raise
-            limit *= 2  # the prompts of a domain may need more than the table holds
+            limit *= 2  # a domain's quota may need larger groups than the table holds
             continue
         if solver is not None and not _are_counts(counts_P, len(belief)):
             raise InputError(
@@ -174,7 +170,7 @@ def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> In
 
 
 def _fair_share(view: View) -> Value:
-    """Gains per token that are equal for all prompts and fall with n, so that counts differ by at most one."""
+    """A value whose gains per token are equal for all prompts and fall with n, so that counts differ by at most one."""
     two_resources = view.budget.rollouts is not None
     price_P = np.ones(len(view.belief_P)) if two_resources or view.costs_P is None else view.costs_P
 

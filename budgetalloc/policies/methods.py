@@ -1,9 +1,10 @@
-"""The table of all allocation methods: what each decides, its rule, its source, and its needs of a trainer.
+"""The table of all allocation methods: what each decides, its rule, its source and what it needs from a trainer.
 
-A new method needs one function and one row here; the row makes the method run through the tests of all policies. The
-published methods of a section lie in the folder of `published/` that has the section's name.
+To add a method, export its function from `budgetalloc.policies` and add a row to `_TABLE`. The tests of all policies
+then cover it. The published methods of a section are in the folder of `published/` with the section's name.
 """
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -13,52 +14,8 @@ from typing import Any, Literal, get_args, get_origin
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.budget import Budget
 from budgetalloc.errors import InputError, check_choice, nearest, shown
-from budgetalloc.policies.adaptive import adaptive, sampled
-from budgetalloc.policies.composition import knapsack, thompson, uniform
 from budgetalloc.policies.decision import Needs
-from budgetalloc.policies.gates import gate
 from budgetalloc.policies.policy import Policy
-from budgetalloc.policies.published.across_prompts.cero import cero
-from budgetalloc.policies.published.across_prompts.coba_rl import coba_rl
-from budgetalloc.policies.published.across_prompts.dart import dart
-from budgetalloc.policies.published.across_prompts.e3 import e3
-from budgetalloc.policies.published.across_prompts.gvm import gvm
-from budgetalloc.policies.published.across_prompts.knapsack_rl import knapsack_rl
-from budgetalloc.policies.published.across_prompts.vip import vip
-from budgetalloc.policies.published.in_rounds.aero import aero
-from budgetalloc.policies.published.in_rounds.ar3po import ar3po
-from budgetalloc.policies.published.in_rounds.dapo import dapo
-from budgetalloc.policies.published.in_rounds.dars import dars
-from budgetalloc.policies.published.in_rounds.hora import hora
-from budgetalloc.policies.published.in_rounds.pilot_commit import pilot_commit
-from budgetalloc.policies.published.in_rounds.reinforce_ada import reinforce_ada
-from budgetalloc.policies.published.in_rounds.speed import speed
-from budgetalloc.policies.published.in_rounds.v05 import v05
-from budgetalloc.policies.published.in_rounds.xrpo import xrpo
-from budgetalloc.policies.published.which_baseline.a_star_po import a_star_po
-from budgetalloc.policies.published.which_baseline.ebpo import ebpo
-from budgetalloc.policies.published.which_baseline.reinforce_pp import reinforce_pp
-from budgetalloc.policies.published.which_prompts.adarft import adarft
-from budgetalloc.policies.published.which_prompts.bots import bots
-from budgetalloc.policies.published.which_prompts.brorl import brorl
-from budgetalloc.policies.published.which_prompts.categories import dump, sec
-from budgetalloc.policies.published.which_prompts.cures import cures
-from budgetalloc.policies.published.which_prompts.depo import depo
-from budgetalloc.policies.published.which_prompts.drive import drive
-from budgetalloc.policies.published.which_prompts.greso import greso
-from budgetalloc.policies.published.which_prompts.masa import masa
-from budgetalloc.policies.published.which_prompts.mopps import mopps
-from budgetalloc.policies.published.which_prompts.pac import pac
-from budgetalloc.policies.published.which_prompts.prime_pools import prime_pools
-from budgetalloc.policies.published.which_prompts.pvpo import pvpo
-from budgetalloc.policies.published.which_prompts.sgpo import sgpo
-from budgetalloc.policies.published.which_prompts.spo import spo, spo_pp
-from budgetalloc.policies.published.which_prompts.vade import vade
-from budgetalloc.policies.published.which_rollouts.cppo import cppo
-from budgetalloc.policies.published.which_rollouts.pods import d3s, pods
-from budgetalloc.policies.published.which_rollouts.roc import roc
-from budgetalloc.policies.published.which_rollouts.shuffle_r1 import shuffle_r1
-from budgetalloc.policies.published.which_rollouts.whole_groups import keep_mixed, top_p
 from budgetalloc.solvers.exact import highs, ortools
 from budgetalloc.solvers.greedy import greedy
 from budgetalloc.values import hit, mixed_group, success_gain, variance
@@ -102,8 +59,8 @@ class Method:
         formula: The rule in one line.
         source: The paper that the rule is from, or "ours".
         checked: What the implementation was checked against (`MEANINGS`).
-        starves: The rule may leave a prompt without rollouts for ever.
-        of_rates: The rule is about passing and failing: of graded success it uses the mean alone.
+        starves: Whether the rule may never roll out some prompts again.
+        of_rates: Whether the rule is about pass rates. It then uses only the mean of graded success.
         note: A remark for users.
 
     >>> from budgetalloc import policies
@@ -137,18 +94,17 @@ class Method:
         return ", ".join(words) or "nothing"
 
     def in_rounds(self) -> bool:
-        """Whether the method decides again within a step, after the first rewards, so that the trainer must generate
-        again."""
+        """Whether a step of the method may generate again, after its first rewards."""
         ids, requests = list(range(16)), 0
         step = self.build(seed=0).begin(ids, Budget(rollouts=256, floor=0, min_group=1))
         while (counts_P := step.request()).any():
             requests += 1
             ids_R = [x for x, count in zip(ids, counts_P.tolist(), strict=True) for _ in range(count)]
-            step.observe(ids_R, [0.0] * len(ids_R))  # a method in rounds continues after a round of failures
+            step.observe(ids_R, [0.0] * len(ids_R))  # methods in rounds continue after failures
         return requests > 1
 
     def functions(self) -> dict[str, Any]:
-        """The arguments that only Python can give, with their defaults: functions that have no name in `NAMED`.
+        """The arguments that take functions without a name in `NAMED`, with their defaults.
 
         >>> method_of("gate").functions()
         {'predict': None}
@@ -193,525 +149,328 @@ class Method:
         return self.build(**{**options, **functions})
 
 
+_TABLE: dict[tuple[Decides, Checked], dict[str, tuple[str, str, str]]] = {
+    (ACROSS, OURS): {
+        "uniform": (
+            "n = budget / prompts",
+            OURS,
+            "Plain GRPO; attached to a trainer, it does not change the training.",
+        ),
+        "knapsack": (
+            "greedy on E[1 - p^n - (1-p)^n] under the belief",
+            OURS,
+            "Moves rollouts inside a batch; over a pool it keeps choosing prompts that it has seen.",
+        ),
+        "thompson": (
+            "greedy on (1 - p^n - (1-p)^n) p (1-p)^2, p a Thompson draw",
+            OURS,
+            "The value of Knapsack RL (arXiv 2509.25849) at a draw.",
+        ),
+        "sampled": (
+            "n drawn in proportion to sqrt(p (1-p)^2), p a Thompson draw",
+            OURS,
+            "Systematic sampling of single rollouts, with the leave-one-out posterior baseline.",
+        ),
+        "adaptive": (
+            "sampled; a prompt without history gets a group of 2, or of 4 in a pool visited about once",
+            OURS,
+            "The recommended policy.",
+        ),
+    },
+    (ACROSS, CODE): {
+        "knapsack_rl": (
+            "greedy on (1 - p^n - (1-p)^n) p (1-p)^2, p the mean of the last visit (of the last 16 rewards)",
+            "arXiv 2509.25849",
+            "From summaries and the released code; the full text was not read. The surplus goes to unsolved prompts.",
+        ),
+        "coba_rl": (
+            "greedy on (1 - exp(-n p(1-p) / tau)) Beta(p; a, kappa - a), a = 1 + (kappa - 2) F, F the failure rate",
+            "arXiv 2602.03048",
+            "tau, the window and p are those of the released code, without its 20 to 40 % for hard prompts.",
+        ),
+        "gvm": (
+            "n in proportion to G / sqrt(p + alpha / p^(beta - 1)), G the gradient norm",
+            "arXiv 2505.02391",
+            "G = 1 unless norm_of= is given. The posterior mean replaces the pilot. floor=0 draws a batch first.",
+        ),
+        "e3": (
+            "G_min + (B - P G_min) k / sum of k, at most G_max; k the rank by cumulative mean reward",
+            "arXiv 2505.18573, Algorithm 1",
+            "The total is exact; a cold prompt gets the default share. The bounds widen by 2 an epoch, to 4 and 12.",
+        ),
+    },
+    (ACROSS, FORMULAS): {
+        "cero": (
+            "slope of 1 - exp(-4 lambda q z / R) above a learned price, z all rollouts so far, q = E[p(1-p)]",
+            "arXiv 2606.05606",
+            "Each step's budget is spent exactly. lambda, R, rho and the prior are our defaults. Far beyond R "
+            "rollouts for each prompt, most rollouts go to solved and hopeless prompts.",
+        ),
+        "vip": (
+            "minimise the sum of E[p(1-p)] / n",
+            "arXiv 2602.01601",
+            "The belief replaces the paper's Gaussian process. The forms dr_grpo and rloo are derived here.",
+        ),
+    },
+    (ACROSS, DESCRIBED): {
+        "dart": (
+            "n = 8 if p <= 0.6, else 4",
+            "arXiv 2509.23866",
+            "The formula for the reduction was not found: 4 is our default. The released code has no such rule.",
+        ),
+    },
+    (WHICH, OURS): {
+        "gate": (
+            "lo < p < hi for a predicted p, by default the posterior mean; others with a small chance",
+            OURS,
+            "Takes any predictor of success rates.",
+        ),
+    },
+    (WHICH, CODE): {
+        "mopps": (
+            "a group each to the smallest (p - 1/2)^2, p a Thompson draw",
+            "arXiv 2507.04632",
+            "lambda is our default. Beliefs do not fade between visits, so that solved prompts return very rarely.",
+        ),
+        "cures": (
+            "drawn by exp(sqrt(p(1-p)) / tau), then n in proportion to sqrt(p(1-p))",
+            "arXiv 2510.01037",
+            "The released code samples almost uniformly, with a fixed posterior. The temperature is our default.",
+        ),
+        "greso": (
+            "skipped with probability 1 - p_e^z after z visits in a row without variance",
+            "arXiv 2506.02177",
+            "Constants from the released code; the smallest probability to keep a prompt is 1 %.",
+        ),
+        "dump": (
+            "category by softmax((mean |A| of its window + sqrt(2 ln(n + 1) / (n_c + 1))) / temperature)",
+            "arXiv 2504.09710",
+            "Needs domain_of=. Categories without signal are drawn less and less often, never with probability 0.",
+        ),
+        "spo": (
+            "one each, drawn by sqrt(v(1-v)) + 0.05, v = alpha / (alpha + beta), alpha <- rho alpha + r",
+            "arXiv 2509.13232",
+            "Baseline v, advantages whitened. rho is the constant 0.875 of the released code's option, without its "
+            "dependence on drift. offline= takes the eight offline rollouts, given or charged to the run.",
+        ),
+        "prime_pools": (
+            "drawn by 0.2, 1 or 0.2 where the last mean is at most 1/4, 3/4 or 1, by 1 if never seen",
+            "PrimeIntellect-ai/prime-rl@114f3ca",
+            "Without replacement within a step.",
+        ),
+        "bots": (
+            "a group each to the draws nearest to 1/2, alpha <- 0.8 alpha + 0.2 + successes; unvisited, + 0.2 m p~",
+            "arXiv 2510.26374",
+            "p~ is the success that the model's capability implies; this needs anchors=, the rates of two models.",
+        ),
+    },
+    (WHICH, FORMULAS): {
+        "adarft": (
+            "a group each to the difficulties nearest to T, T <- T + 50 tanh(2 (mean reward - 0.5)) in [0, 100]",
+            "arXiv 2504.05520",
+            "Difficulties are 100 (1 - s / n) of rollouts before training, by default eight of each prompt, measured "
+            "by the run's first steps and charged to it. Prompts far from T are left out.",
+        ),
+        "drive": (
+            "phases (keep, steps, n): the share `keep` with the lowest E[p], n rollouts each",
+            "arXiv 2511.06307",
+            "72, 50 and 25 of 175 prompts, n = 64 (the paper also says 80). Other prompts are left out on purpose.",
+        ),
+        "brorl": (
+            "budget / n prompts at random, n = 512 each",
+            "arXiv 2510.01180",
+            "Breadth against depth at a fixed budget; `breadth_depth` and `lr_scale` are separate functions.",
+        ),
+        "sec": (
+            "category by softmax(Q / tau), Q <- alpha mean |A| + (1 - alpha) Q",
+            "arXiv 2505.14970",
+            "Needs domain_of=.",
+        ),
+        "spo_pp": (
+            "spo with alpha and beta fading by rho at every step, advantages whitened over tokens",
+            "arXiv 2608.24870",
+            "Without its clipping, which is part of the trainer's loss. offline= as in spo.",
+        ),
+        "pac": (
+            "each prompt's category by the largest draw of N(mu, s2), of (1 + share of slopes) mean |A|",
+            "arXiv 2608.30528, Algorithm 1",
+            "Needs domain_of=. Slopes need 3 steps, our reading. The first 50 steps draw categories uniformly.",
+        ),
+    },
+    (WHICH, DESCRIBED): {
+        "vade": (
+            "a group each to the largest p (1-p)^2, p a Thompson draw",
+            "arXiv 2511.18902",
+            "Read off the paper's figure, which suggests 0.2, 0.999 and groups of 8; the full text was not read.",
+        ),
+        "depo": (
+            "the share alpha_0 - d e with the largest mean |A| of the last visits, and the share rho least visited",
+            "arXiv 2509.01321",
+            "Without the entropy factor, which needs the trainer; all shares are our defaults.",
+        ),
+        "masa": (
+            "0 < p < 1 for the p that the model predicts",
+            "arXiv 2510.03259",
+            "Without predictions, the posterior mean in (0.1, 0.9), our bounds. The released code has no gate.",
+        ),
+        "sgpo": (
+            "p of eight rollouts before training: none above 3/4, else groups of 2, then 4, then 8 >= 1 / p",
+            "arXiv 2606.08854",
+            "The eight are measured by the run's first steps and charged to it. From an unofficial implementation; "
+            "the paper was not read. The phases' lengths are our default. Solved prompts are left out.",
+        ),
+        "pvpo": (
+            "dropped at a reference mean of 1, kept between, at 0 kept only with a demonstration",
+            "arXiv 2508.21104",
+            "Posterior baseline. The chance to explore is our default; with 0, dropped prompts stay out.",
+        ),
+    },
+    (ROUNDS, CODE): {
+        "pilot_commit": (
+            "a pilot of 4, then up to 16 for the largest r (1-r) of the pilots' means r",
+            "arXiv 2605.26606",
+            "The paper's rule; the released code commits at random to pilot means in [0.125, 0.75], from a buffer.",
+        ),
+        "dars": (
+            "after a pilot of N with share a < 1/2 of successes, ET: n = N / (4 a (1-a)), HW: n = N / (2 a)",
+            "arXiv 2508.13755",
+            "The extras are scaled to the budget. The group mean is biased, a baseline from before the step is not.",
+        ),
+    },
+    (ROUNDS, FORMULAS): {
+        "speed": (
+            "4 rollouts screen a prompt, 20 more if 0 < mean < 1",
+            "arXiv 2506.09016",
+            "Screening biases the group mean towards 1/2. A step may take a dozen rounds, the last ones small.",
+        ),
+        "reinforce_ada": (
+            "rounds of n until n/2 successes and n/2 failures; n rows are trained on",
+            "arXiv 2510.04996",
+            "quota='positive' stops at one success. The number of rounds is our default. No estimation variant.",
+        ),
+        "dapo": (
+            "whole batches of groups of new prompts until the mixed groups fill a batch",
+            "arXiv 2503.14476",
+            "The limit of generated batches is our default.",
+        ),
+    },
+    (ROUNDS, DESCRIBED): {
+        "ar3po": (
+            "k rollouts a round until the first success, S rounds at most, S k = 8",
+            "arXiv 2509.25808",
+            "S is our default. The group mean is biased, in two rounds by (1-p)^k p / 2: use a baseline from before "
+            "the step. Responses are not reused.",
+        ),
+        "hora": (
+            "a pilot, then greedy on 1 - E[(1-p)^m] under Beta(1 + s, 1 + f)",
+            "arXiv 2605.07114",
+            "The size of the pilot is our default. Rewards of earlier steps are not used.",
+        ),
+        "xrpo": (
+            "after a base of 4, to the largest h(n) - h(n+1) + lambda sqrt(log(1+T) / n), h = t s / sqrt(n)",
+            "arXiv 2510.06672",
+            "From transcriptions, which disagree on the bonus and T. lambda, base and rounds are our defaults.",
+        ),
+        "v05": (
+            "4, then 1 more while d / (d n + 1) falls by 0.0039, d = max(0, (2 mean - 2 V)^2 - 1 / n); at most 16",
+            "arXiv 2603.10848",
+            "Baseline w mean + (1 - w) V, w = d / (d + 1 / n). V is the posterior before the step, in the paper a "
+            "pretrained value model. more=4 takes fewer rounds.",
+        ),
+        "aero": (
+            "8, without a success 2 more up to 16; below 1/2, the successes and as many failures are trained on",
+            "arXiv 2602.14338",
+            "Groups of equal rewards train on 4 rows against the mean of Beta(1 + c, 1 + n - c), all with the same "
+            "advantage. generate is our default.",
+        ),
+    },
+    (ROLLOUTS, CODE): {
+        "pods": (
+            "of each group the m rewards of largest variance: the j lowest and the m - j highest",
+            "arXiv 2504.13818",
+            "Advantages are over all generated rollouts; in the released code, over the rows kept. Uniform counts.",
+        ),
+        "shuffle_r1": (
+            "pairs (k-th largest, k-th smallest advantage), then 8 draws without replacement by |A1| + |A2|",
+            "arXiv 2508.05612",
+            "A rollout may be trained on several times. Too few positive weights are no error. Uniform counts.",
+        ),
+        "roc": (
+            "round(m |positive| / n) successes of lowest penalty and the first failures, at least 2 of each kind",
+            "arXiv 2508.20722",
+            "choose='drawn' follows quotations of the paper, whose text was not read. Uniform counts.",
+        ),
+    },
+    (ROLLOUTS, FORMULAS): {
+        "keep_mixed": (
+            "groups of unequal rewards first",
+            "arXiv 2503.14476",
+            "The filter of dapo in one round, without resampling. Uniform counts.",
+        ),
+        "top_p": (
+            "the fewest groups whose reward variances add up to a share p of all",
+            "arXiv 2604.06268",
+            "Groups of least variance fill the batch. p is our default. Uniform counts.",
+        ),
+    },
+    (ROLLOUTS, DESCRIBED): {
+        "cppo": (
+            "of each group the rows of largest |(r - mean) / std|",
+            "arXiv 2503.22342",
+            "Uniform counts.",
+        ),
+        "d3s": (
+            "of the whole batch the rows of largest variance of (r - mean) / std of their group",
+            "arXiv 2509.22115",
+            "Without the token level; `downselect.d3s_schedule` has the schedule. Uniform counts.",
+        ),
+    },
+    (BASELINE, CODE): {
+        "reinforce_pp": (
+            "r whitened over the tokens of the batch, one rollout a prompt, in epochs",
+            "arXiv 2501.03262",
+            "As in verl with discount 1, without the penalty on the divergence, which the trainer has.",
+        ),
+        "a_star_po": (
+            "V* = 0.5 log mean exp(2 r) of eight rollouts before training, fixed; one rollout a prompt, in epochs",
+            "arXiv 2505.20686",
+            "Only the baseline. The eight rollouts are given, or measured by the first steps and charged to the run.",
+        ),
+    },
+    (BASELINE, FORMULAS): {
+        "ebpo": (
+            "(1 - S) group mean + S run mean, S = (s2 / n) / (s2 / n + t2), then whitened",
+            "arXiv 2602.05165, Algorithm 1",
+            "Without the paper's order of the prompts by topic.",
+        ),
+    },
+}
+"""Rule, source and note of each method, by its section and by what it was checked against."""
+
+_STARVES = {"knapsack", "mopps", "adarft", "drive", "sgpo"}
+_OF_RATES = {"gvm", "e3", "dart", "gate", "spo", "prime_pools", "bots", "adarft", "drive", "spo_pp", "masa", "sgpo"}
+_OF_RATES |= {"pvpo", "dars", "reinforce_ada", "ar3po", "hora", "v05", "aero"}
+
+
+def _builder(name: str) -> Callable[..., Policy]:
+    build: Callable[..., Policy] = getattr(sys.modules["budgetalloc.policies"], name)  # loaded before its modules
+    return partial(build, domain_of=_category) if "domain_of" in signature(build).parameters else build
+
+
 def _category(prompt: Id) -> str:
-    """The category of a prompt in tests and measurements of the table: the last letter of its id."""
+    """The category of a prompt in tests and benchmarks of the table: the last letter of its id."""
     return str(prompt)[-1]
 
 
-METHODS: tuple[Method, ...] = (
-    Method(
-        "uniform",
-        uniform,
-        decides=ACROSS,
-        formula="n = budget / prompts",
-        source=OURS,
-        checked=OURS,
-        note="Plain GRPO; attached to a trainer, it does not change the training.",
-    ),
-    Method(
-        "knapsack",
-        knapsack,
-        decides=ACROSS,
-        formula="greedy on E[1 - p^n - (1-p)^n] under the belief",
-        source=OURS,
-        checked=OURS,
-        starves=True,
-        note="Moves rollouts inside a batch; over a pool it keeps choosing prompts that it has seen.",
-    ),
-    Method(
-        "thompson",
-        thompson,
-        decides=ACROSS,
-        formula="greedy on (1 - p^n - (1-p)^n) p (1-p)^2, p a Thompson draw",
-        source=OURS,
-        checked=OURS,
-        note="The value of Knapsack RL (arXiv 2509.25849) at a draw.",
-    ),
-    Method(
-        "sampled",
-        sampled,
-        decides=ACROSS,
-        formula="n drawn in proportion to sqrt(p (1-p)^2), p a Thompson draw",
-        source=OURS,
-        checked=OURS,
-        note="Systematic sampling of single rollouts, with the leave-one-out posterior baseline.",
-    ),
-    Method(
-        "adaptive",
-        adaptive,
-        decides=ACROSS,
-        formula="sampled; a prompt without history gets a group of 2, or of 4 in a pool met about once",
-        source=OURS,
-        checked=OURS,
-        note="The recommended policy.",
-    ),
-    Method(
-        "knapsack_rl",
-        knapsack_rl,
-        decides=ACROSS,
-        formula="greedy on (1 - p^n - (1-p)^n) p (1-p)^2, p the mean of the last visit (of the last 16 rewards)",
-        source="arXiv 2509.25849",
-        checked=CODE,
-        note="The rule is taken from summaries and the released code; the full text was not read. The surplus goes"
-        " to unsolved prompts first.",
-    ),
-    Method(
-        "coba_rl",
-        coba_rl,
-        decides=ACROSS,
-        formula="greedy on (1 - exp(-n p(1-p) / tau)) Beta(p; a, kappa - a), a = 1 + (kappa - 2) F, F the failure rate",
-        source="arXiv 2602.03048",
-        checked=CODE,
-        note="tau, the window and p are those of the released code, without its 20 to 40 % for hard prompts.",
-    ),
-    Method(
-        "gvm",
-        gvm,
-        decides=ACROSS,
-        formula="n in proportion to G / sqrt(p + alpha / p^(beta - 1)), G the gradient norm",
-        source="arXiv 2505.02391",
-        checked=CODE,
-        of_rates=True,
-        note="G = 1 unless norm_of gives it; the posterior mean replaces the pilot. With floor=0 a batch is drawn "
-        "at random first.",
-    ),
-    Method(
-        "e3",
-        e3,
-        decides=ACROSS,
-        formula="G_min + (B - P G_min) k / sum of k, at most G_max; k the rank by cumulative mean reward",
-        source="arXiv 2505.18573, Algorithm 1",
-        checked=CODE,
-        of_rates=True,
-        note="The total is exact and a cold prompt gets the default share, unlike in the released code. The bounds"
-        " widen by 2 an epoch, to 4 and 12.",
-    ),
-    Method(
-        "cero",
-        cero,
-        decides=ACROSS,
-        formula="slope of 1 - exp(-4 lambda q z / R) above a learned price, z all rollouts so far, q = E[p(1-p)]",
-        source="arXiv 2606.05606",
-        checked=FORMULAS,
-        note="Each step's budget is spent exactly. lambda, R, rho and the prior are our defaults. Far beyond R "
-        "rollouts for each prompt, most rollouts go to solved and hopeless prompts.",
-    ),
-    Method(
-        "vip",
-        vip,
-        decides=ACROSS,
-        formula="minimise the sum of E[p(1-p)] / n",
-        source="arXiv 2602.01601",
-        checked=FORMULAS,
-        note="The belief replaces the paper's Gaussian process. With floor=0 a batch is drawn at random first. The"
-        " forms dr_grpo and rloo are derived here.",
-    ),
-    Method(
-        "dart",
-        dart,
-        decides=ACROSS,
-        formula="n = 8 if p <= 0.6, else 4",
-        source="arXiv 2509.23866",
-        checked=DESCRIBED,
-        of_rates=True,
-        note="The paper's formula for the reduction was not found: 4 is our default. The released code has no such"
-        " rule.",
-    ),
-    Method(
-        "gate",
-        gate,
-        decides=WHICH,
-        formula="lo < p < hi for a predicted p, by default the posterior mean; others with a small chance",
-        source=OURS,
-        checked=OURS,
-        of_rates=True,
-        note="Takes any predictor of success rates.",
-    ),
-    Method(
-        "mopps",
-        mopps,
-        decides=WHICH,
-        formula="a group each to the smallest (p - 1/2)^2, p a Thompson draw",
-        source="arXiv 2507.04632",
-        checked=CODE,
-        starves=True,
-        note="lambda is our default. Beliefs do not fade between visits: the probability that a solved prompt is "
-        "drawn near 1/2 is positive but very small.",
-    ),
-    Method(
-        "cures",
-        cures,
-        decides=WHICH,
-        formula="drawn by exp(sqrt(p(1-p)) / tau), then n in proportion to sqrt(p(1-p))",
-        source="arXiv 2510.01037",
-        checked=CODE,
-        note="The paper's rule. The released code samples uniformly to within 0.5 % and never updates its posterior. "
-        "The temperature is our default.",
-    ),
-    Method(
-        "greso",
-        greso,
-        decides=WHICH,
-        formula="skipped with probability 1 - p_e^z after z visits in a row without variance",
-        source="arXiv 2506.02177",
-        checked=CODE,
-        note="Constants from the released code; the least chance to keep a prompt is 1 %.",
-    ),
-    Method(
-        "dump",
-        partial(dump, domain_of=_category),
-        decides=WHICH,
-        formula="category by softmax((mean |A| of its window + sqrt(2 ln(n + 1) / (n_c + 1))) / temperature)",
-        source="arXiv 2504.09710",
-        checked=CODE,
-        note="Needs domain_of=. Categories without signal are drawn less and less often, never with probability 0.",
-    ),
-    Method(
-        "spo",
-        spo,
-        decides=WHICH,
-        formula="one each, drawn by sqrt(v(1-v)) + 0.05, v = alpha / (alpha + beta), alpha <- rho alpha + r",
-        source="arXiv 2509.13232",
-        checked=CODE,
-        of_rates=True,
-        note="Baseline v, advantages whitened. rho is the constant 0.875 of the released code's option, without its "
-        "dependence on drift. offline= takes the eight offline rollouts, given or charged to the run.",
-    ),
-    Method(
-        "prime_pools",
-        prime_pools,
-        decides=WHICH,
-        formula="drawn by 0.2, 1 or 0.2 where the last mean is at most 1/4, 3/4 or 1, by 1 if never seen",
-        source="PrimeIntellect-ai/prime-rl@114f3ca",
-        checked=CODE,
-        of_rates=True,
-        note="Without replacement within a step.",
-    ),
-    Method(
-        "bots",
-        bots,
-        decides=WHICH,
-        formula="a group each to the draws nearest to 1/2, alpha <- 0.8 alpha + 0.2 + successes; unvisited, + 0.2 m p~",
-        source="arXiv 2510.26374",
-        checked=CODE,
-        of_rates=True,
-        note="p~ is the success that the model's capability implies. It needs anchors=, the rates of two other models; "
-        "without them there is no such evidence.",
-    ),
-    Method(
-        "adarft",
-        adarft,
-        decides=WHICH,
-        formula="a group each to the difficulties nearest to T, T <- T + 50 tanh(2 (mean reward - 0.5)) in [0, 100]",
-        source="arXiv 2504.05520",
-        checked=FORMULAS,
-        starves=True,
-        of_rates=True,
-        note="Difficulties are 100 (1 - s / n) of rollouts before training, by default eight a prompt, measured by the "
-        "run's first steps and charged to it. Prompts far from T are left out.",
-    ),
-    Method(
-        "drive",
-        drive,
-        decides=WHICH,
-        formula="phases (keep, steps, n): the share `keep` with the lowest E[p], n rollouts each",
-        source="arXiv 2511.06307",
-        checked=FORMULAS,
-        of_rates=True,
-        starves=True,
-        note="72, 50 and 25 of 175 prompts with n = 64 (the paper also says 80). All other prompts are left out on"
-        " purpose.",
-    ),
-    Method(
-        "brorl",
-        brorl,
-        decides=WHICH,
-        formula="budget / n prompts at random, n = 512 each",
-        source="arXiv 2510.01180",
-        checked=FORMULAS,
-        note="Breadth against depth at a fixed budget; `breadth_depth` and `lr_scale` are separate functions.",
-    ),
-    Method(
-        "sec",
-        partial(sec, domain_of=_category),
-        decides=WHICH,
-        formula="category by softmax(Q / tau), Q <- alpha mean |A| + (1 - alpha) Q",
-        source="arXiv 2505.14970",
-        checked=FORMULAS,
-        note="Needs domain_of=.",
-    ),
-    Method(
-        "spo_pp",
-        spo_pp,
-        decides=WHICH,
-        formula="spo with alpha and beta fading by rho at every step, advantages whitened over tokens",
-        source="arXiv 2608.24870",
-        checked=FORMULAS,
-        of_rates=True,
-        note="Without its clipping, which is part of the trainer's loss. offline= as in spo.",
-    ),
-    Method(
-        "pac",
-        partial(pac, domain_of=_category),
-        decides=WHICH,
-        formula="each prompt's category by the largest draw of N(mu, s2), of (1 + share of slopes) mean |A|",
-        source="arXiv 2608.30528, Algorithm 1",
-        checked=FORMULAS,
-        note="Needs domain_of=. Slopes need 3 steps, our reading. The first 50 steps draw categories uniformly.",
-    ),
-    Method(
-        "vade",
-        vade,
-        decides=WHICH,
-        formula="a group each to the largest p (1-p)^2, p a Thompson draw",
-        source="arXiv 2511.18902",
-        checked=DESCRIBED,
-        note="The rule is read off the paper's figure, whose numbers suggest discount 0.2, idle 0.999 and groups "
-        "of 8; the full text was not read.",
-    ),
-    Method(
-        "depo",
-        depo,
-        decides=WHICH,
-        formula="the share alpha_0 - d e with the largest mean |A| of the last visits, and the share rho least visited",
-        source="arXiv 2509.01321",
-        checked=DESCRIBED,
-        note="Without the entropy factor, which needs the trainer; all shares are our defaults.",
-    ),
-    Method(
-        "masa",
-        masa,
-        decides=WHICH,
-        formula="0 < p < 1 for the p that the model predicts",
-        source="arXiv 2510.03259",
-        checked=DESCRIBED,
-        of_rates=True,
-        note="Without predictions the rule is a posterior mean in (0.1, 0.9), which are our bounds. The released "
-        "code has no gate.",
-    ),
-    Method(
-        "sgpo",
-        sgpo,
-        decides=WHICH,
-        formula="p of eight rollouts before training: none above 3/4, else groups of 2, then 4, then 8 >= 1 / p",
-        source="arXiv 2606.08854",
-        checked=DESCRIBED,
-        starves=True,
-        of_rates=True,
-        note="The eight are measured by the run's first steps and charged to it. From an unofficial implementation; "
-        "the paper was not read. The lengths of the phases are our default. Solved prompts are left out.",
-    ),
-    Method(
-        "pvpo",
-        pvpo,
-        decides=WHICH,
-        formula="dropped at a reference mean of 1, kept between, at 0 kept only with a demonstration",
-        source="arXiv 2508.21104",
-        checked=DESCRIBED,
-        of_rates=True,
-        note="Groups of 1 and 2 with the posterior baseline. The chance to explore is our default; with 0, dropped"
-        " prompts stay out.",
-    ),
-    Method(
-        "pilot_commit",
-        pilot_commit,
-        decides=ROUNDS,
-        formula="a pilot of 4, then up to 16 for the largest r (1-r) of the pilots' means r",
-        source="arXiv 2605.26606",
-        checked=CODE,
-        note="The paper's rule. The released code commits at random to means in [0.125, 0.75], from a buffer, and "
-        "leaves solved prompts out for an epoch.",
-    ),
-    Method(
-        "dars",
-        dars,
-        decides=ROUNDS,
-        formula="after a pilot of N with share a < 1/2 of successes, ET: n = N / (4 a (1-a)), HW: n = N / (2 a)",
-        source="arXiv 2508.13755",
-        checked=CODE,
-        of_rates=True,
-        note="The extras are scaled to the budget. The group mean is biased, a baseline from before the step is not.",
-    ),
-    Method(
-        "speed",
-        speed,
-        decides=ROUNDS,
-        formula="4 rollouts screen a prompt, 20 more if 0 < mean < 1",
-        source="arXiv 2506.09016",
-        checked=FORMULAS,
-        note="Screening biases the group mean towards 1/2. A step may take a dozen rounds, the last ones small.",
-    ),
-    Method(
-        "reinforce_ada",
-        reinforce_ada,
-        decides=ROUNDS,
-        formula="rounds of n until n/2 successes and n/2 failures; n rows are trained on",
-        source="arXiv 2510.04996",
-        checked=FORMULAS,
-        of_rates=True,
-        note="quota='positive' stops at one success. The number of rounds is our default. The estimation variant "
-        "is not part of it.",
-    ),
-    Method(
-        "dapo",
-        dapo,
-        decides=ROUNDS,
-        formula="whole batches of groups of new prompts until the mixed groups fill a batch",
-        source="arXiv 2503.14476",
-        checked=FORMULAS,
-        note="The limit of generated batches is our default.",
-    ),
-    Method(
-        "ar3po",
-        ar3po,
-        decides=ROUNDS,
-        formula="k rollouts a round until the first success, S rounds at most, S k = 8",
-        source="arXiv 2509.25808",
-        checked=DESCRIBED,
-        of_rates=True,
-        note="S is our default. The group mean is biased, in two rounds by (1-p)^k p / 2: use a baseline from "
-        "before the step. Responses are not reused.",
-    ),
-    Method(
-        "hora",
-        hora,
-        decides=ROUNDS,
-        formula="a pilot, then greedy on 1 - E[(1-p)^m] under Beta(1 + s, 1 + f)",
-        source="arXiv 2605.07114",
-        checked=DESCRIBED,
-        of_rates=True,
-        note="The size of the pilot is our default. Rewards of earlier steps are not used.",
-    ),
-    Method(
-        "xrpo",
-        xrpo,
-        decides=ROUNDS,
-        formula="after a base of 4, to the largest h(n) - h(n+1) + lambda sqrt(log(1+T) / n), h = t s / sqrt(n)",
-        source="arXiv 2510.06672",
-        checked=DESCRIBED,
-        note="From transcriptions, which disagree on the bonus and on T: both are arguments. lambda, the base and "
-        "the sizes of rounds are our defaults.",
-    ),
-    Method(
-        "v05",
-        v05,
-        decides=ROUNDS,
-        formula="4, then 1 more while d / (d n + 1) falls by 0.0039, d = max(0, (2 mean - 2 V)^2 - 1 / n); at most 16",
-        source="arXiv 2603.10848",
-        checked=DESCRIBED,
-        of_rates=True,
-        note="Baseline w mean + (1 - w) V, w = d / (d + 1 / n). V is the posterior before the step, in the paper a "
-        "pretrained value model. more=4 takes fewer rounds.",
-    ),
-    Method(
-        "aero",
-        aero,
-        decides=ROUNDS,
-        formula="8, without a success 2 more up to 16; below 1/2, the successes and as many failures are trained on",
-        source="arXiv 2602.14338",
-        checked=DESCRIBED,
-        of_rates=True,
-        note="Groups of equal rewards train on 4 rows, against the mean of Beta(1 + c, 1 + n - c): the same advantage "
-        "for all 4. generate is our default.",
-    ),
-    Method(
-        "pods",
-        pods,
-        decides=ROLLOUTS,
-        formula="of each group the m rewards of largest variance: the j lowest and the m - j highest",
-        source="arXiv 2504.13818",
-        checked=CODE,
-        note="Advantages are over all generated rollouts; in the released code, over the rows kept. Uniform counts.",
-    ),
-    Method(
-        "shuffle_r1",
-        shuffle_r1,
-        decides=ROLLOUTS,
-        formula="pairs (k-th largest, k-th smallest advantage), then 8 draws without replacement by |A1| + |A2|",
-        source="arXiv 2508.05612",
-        checked=CODE,
-        note="A rollout may be trained on several times. Too few positive weights do not fail as in the released "
-        "code. Uniform counts.",
-    ),
-    Method(
-        "roc",
-        roc,
-        decides=ROLLOUTS,
-        formula="round(m |positive| / n) successes of lowest penalty and the first failures, at least 2 of each kind",
-        source="arXiv 2508.20722",
-        checked=CODE,
-        note="The rule of the released code; choose='drawn' follows quotations of the paper, whose text was not read."
-        " Uniform counts.",
-    ),
-    Method(
-        "keep_mixed",
-        keep_mixed,
-        decides=ROLLOUTS,
-        formula="groups of unequal rewards first",
-        source="arXiv 2503.14476",
-        checked=FORMULAS,
-        note="The filter of dapo in one round, without resampling. Uniform counts.",
-    ),
-    Method(
-        "top_p",
-        top_p,
-        decides=ROLLOUTS,
-        formula="the fewest groups whose reward variances add up to a share p of all",
-        source="arXiv 2604.06268",
-        checked=FORMULAS,
-        note="Groups of least variance fill the batch. p is our default. Uniform counts.",
-    ),
-    Method(
-        "cppo",
-        cppo,
-        decides=ROLLOUTS,
-        formula="of each group the rows of largest |(r - mean) / std|",
-        source="arXiv 2503.22342",
-        checked=DESCRIBED,
-        note="Uniform counts.",
-    ),
-    Method(
-        "d3s",
-        d3s,
-        decides=ROLLOUTS,
-        formula="of the whole batch the rows of largest variance of (r - mean) / std of their group",
-        source="arXiv 2509.22115",
-        checked=DESCRIBED,
-        note="Without the token level; the schedule is `downselect.d3s_schedule`. Uniform counts.",
-    ),
-    Method(
-        "reinforce_pp",
-        reinforce_pp,
-        decides=BASELINE,
-        formula="r whitened over the tokens of the batch, one rollout a prompt, in epochs",
-        source="arXiv 2501.03262",
-        checked=CODE,
-        note="As verl has it with discount 1, without the penalty on the divergence, which the trainer has.",
-    ),
-    Method(
-        "a_star_po",
-        a_star_po,
-        decides=BASELINE,
-        formula="V* = 0.5 log mean exp(2 r) of eight rollouts before training, fixed; one rollout a prompt, in epochs",
-        source="arXiv 2505.20686",
-        checked=CODE,
-        note="The baseline only, without the paper's squared loss. The eight rollouts are measured by the run's first "
-        "steps and charged to it, or given.",
-    ),
-    Method(
-        "ebpo",
-        ebpo,
-        decides=BASELINE,
-        formula="(1 - S) group mean + S run mean, S = (s2 / n) / (s2 / n + t2), then whitened",
-        source="arXiv 2602.05165, Algorithm 1",
-        checked=FORMULAS,
-        note="Without the paper's order of the prompts by topic.",
-    ),
+METHODS: tuple[Method, ...] = tuple(
+    Method(name, _builder(name), decides, rule, source, checked, name in _STARVES, name in _OF_RATES, note)
+    for (decides, checked), rows in _TABLE.items()
+    for name, (rule, source, note) in rows.items()
 )
 
 
 def method_of(name: Any) -> Method:
-    """The row of this name; raises `InputError` for an unknown one, with the nearest that there is.
+    """The row with this name. Raises `InputError` for an unknown name and suggests the nearest one.
 
     >>> method_of("knapsack").decides
     'across prompts'
@@ -730,19 +489,18 @@ PolicyLike = Policy | str | Callable[..., Policy]
 
 
 def policy_of(given: PolicyLike, name: str = "policy", /, **settings: Any) -> Policy:
-    """The policy that an argument stands for: the policy itself, the method of this name, or what a function returns.
+    """The policy that an argument specifies: a policy, the name of a method, or a function that builds a policy.
 
     Args:
-        given: A policy, such as `ba.adaptive()`; the name of a method, such as "adaptive"; or a function that builds a
-            policy, such as `ba.adaptive`.
+        given: Such as `ba.adaptive()`, "adaptive" or `ba.adaptive`. A policy is returned as it is.
         name: The argument's name, for errors.
-        settings: Arguments of the function or of the method, such as `seed=`. A policy is returned as it is.
+        settings: Arguments of the method or of the function, such as `seed=`.
 
     Raises:
-        InputError: an unknown name (the text has the nearest one), a function that does not return a policy, or a
-            value of another type.
+        InputError: an unknown name, a function that does not return a policy, or a value of another type.
 
-    >>> policy_of("adaptive"), policy_of(adaptive, seed=3)
+    >>> import budgetalloc as ba
+    >>> policy_of("adaptive"), policy_of(ba.adaptive, seed=3)
     (adaptive(seed=0), adaptive(seed=3))
     """
     if isinstance(given, Policy):
@@ -768,7 +526,7 @@ def policy_of(given: PolicyLike, name: str = "policy", /, **settings: Any) -> Po
 
 
 def tuples(value: Any) -> Any:
-    """The value with tuples for its lists, as in the defaults of functions.
+    """The value with its lists replaced by tuples, as in the defaults of functions.
 
     >>> tuples([[100, 1.0], [50, 2.0]])
     ((100, 1.0), (50, 2.0))

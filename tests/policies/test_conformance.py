@@ -1,14 +1,26 @@
 """Every method of the table keeps the rules that a policy must keep. A new method is one row there."""
 
+from functools import partial
+
 import pytest
 
-from budgetalloc import testing
+from budgetalloc import policies, testing
 from budgetalloc.policies.methods import METHODS
 
 SLOW = (testing.survives, testing.starves_nobody)
 CHECKS = [
     pytest.param(check, marks=[pytest.mark.slow] * (check in SLOW), id=check.__name__) for check in testing.CHECKS
 ]
+OTHER_SETTINGS = (
+    partial(policies.knapsack_rl, low=3, high=5, surplus="effective"),
+    partial(policies.coba_rl, high=4),
+    partial(policies.cero, high=3, saturation=2.0),
+    partial(policies.vip, form="dr_grpo"),
+    partial(policies.vip, form="rloo"),
+    partial(policies.hora, pilot=1),
+    partial(policies.xrpo, base=3, rounds=3, bonus="linear", clock="steps"),
+    partial(policies.xrpo, base=6, rounds=5),
+)
 
 
 @pytest.mark.parametrize("check", CHECKS)
@@ -17,3 +29,9 @@ def test_a_method_keeps_the_rules(method, check):
     if check is testing.starves_nobody and method.starves:
         pytest.skip("its paper leaves prompts out for good")
     check(method.build)
+
+
+@pytest.mark.parametrize("check", [check for check in testing.CHECKS if check not in SLOW], ids=lambda x: x.__name__)
+@pytest.mark.parametrize("build", OTHER_SETTINGS, ids=lambda build: f"{build.func.__name__}{build.keywords}")
+def test_other_settings_keep_the_rules(build, check):
+    check(build)

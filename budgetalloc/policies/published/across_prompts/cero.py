@@ -26,27 +26,26 @@ def cero(
 ) -> Policy:
     """Prompts whose marginal value, after all their rollouts in the run, exceeds a price (CERO, arXiv 2606.05606).
 
-    A prompt is worth 1 - exp(-4 lambda q z / R) after z rollouts in the whole run, where q = E[p(1-p)] under Beta(a, b)
-    and a <- a0 + rho (a - a0) + successes at a visit, and so b. Its slope (`log_slopes`) is compared with one price for
-    all, and the price follows by projected online gradient descent with step 1 / sqrt(K). For graded success q is that
-    times the belief's spread, so that a prompt that always earns 0.5 is worth about nothing.
+    After z rollouts in the whole run a prompt has the value 1 - exp(-4 lambda q z / R), where q = E[p(1-p)] under
+    Beta(a, b). At a visit a <- a0 + rho (a - a0) + successes, and b likewise. For graded success q is multiplied by the
+    belief's spread. One price for all prompts is compared with the slope of the value (`log_slopes`), both in units of
+    lambda / R, so that they lie in [0, 1]. After a step the price rises by (wanted - spent) / max(wanted, spent) /
+    sqrt(K), where the visited prompts want rollouts, up to `high` each, until their slopes fall to the price.
 
     The paper may spend more or less than its mean in a step; here a step's budget is spent exactly. The price therefore
-    selects the prompts with slope > price, and the budget determines their counts: greedy on the value, up to `high`
-    each. The other prompts get only the budget's floor unless all selected prompts are full. Slope and price are in
-    units of lambda / R, so that both lie in [0, 1]. After a step the price rises by (wanted - spent) / max(wanted,
-    spent) / sqrt(K), where the visited prompts want rollouts until their slopes fall to the price (at most `high`
-    each). A prompt's own dual variable, which the paper learns too, is its slope, known in closed form.
+    selects the prompts with slope > price, and greedy on the value gives them up to `high` rollouts each. The others
+    get only the budget's floor, unless all selected prompts are full. The paper also learns a dual variable for each
+    prompt, which here is its slope in closed form.
 
     The step size and the horizon of 500 steps are the paper's. lambda, R, rho, the prior, `high` and the scaling of the
-    price's step could not be found: they are our choices. A value that saturates is meant for a run of known length:
-    set R to about the rollouts that a prompt gets in the whole run. Far beyond R, q z is about the same for all
-    prompts, and most rollouts go to solved and hopeless prompts.
+    price's step were not found; they are our defaults. The value is meant for a run of known length: set R to about the
+    rollouts that a prompt gets in the whole run. Far beyond R, q z is about the same for all prompts, and most rollouts
+    go to solved and hopeless prompts.
 
     Args:
         rate: lambda, positive.
         saturation: R, positive: with lambda = 1, after R rollouts a prompt at p = 1/2 has 63 % of its value.
-        high: Most rollouts of a prompt in a step, at least 1; the budget's own bounds come first.
+        high: Most rollouts of a prompt in a step, at least 1; the budget's bounds come first.
         rho: Share of the evidence kept at a visit, in [0, 1].
         prior: a0 and b0, positive.
         horizon: K, steps of the run, at least 1.
@@ -86,8 +85,8 @@ def cero(
         q_P, price = success_variance(view.belief_P), view.numbers["price"]
         slope_P, speed_P = log_slopes(q_P, view.recall["exposure"], speed), 4 * speed * q_P
         taken_P = slope_P > np.log(max(price, 1e-300)) if price else np.ones(len(q_P), dtype=bool)
-        first_P = np.where(taken_P, START / 2, 0)[:, None]  # more than any gain of a prompt that is not taken
-        # Only ratios of gains matter; scaling by the largest keeps them distinct when all prompts are saturated.
+        first_P = np.where(taken_P, START / 2, 0)[:, None]  # above any gain of a prompt that is not taken
+        # Only ratios of gains matter. Scaling by the largest keeps them distinct when all prompts are saturated.
         scale_P = START / 4 * np.exp(slope_P - slope_P.max()) / token_prices(view) / speed_P
 
         def value(belief: Belief, counts_N: ArrayLike) -> FloatArray:
@@ -115,7 +114,7 @@ def cero(
 
 
 def success_variance(belief: Beta) -> FloatArray:
-    """E[p(1-p)] times the spread, shape (P,): positive, because the slope's logarithm is taken."""
+    """E[p(1-p)] times the spread, shape (P,); positive, so that it has a logarithm."""
     return np.maximum(belief.moment(1, 1) * belief.spread_P, 1e-200)
 
 

@@ -1,4 +1,4 @@
-"""CoBA-RL: a value whose weight follows how often the model fails."""
+"""CoBA-RL: a value whose weight follows the model's failure rate."""
 
 import math
 from itertools import pairwise
@@ -28,29 +28,28 @@ def coba_rl(
 ) -> Policy:
     """Shares out a batch by (1 - exp(-n p(1-p) / tau)) times a Beta density of p that follows the model's failures.
 
-    CoBA-RL (arXiv 2602.03048): the density is Beta(a, kappa - a) with a = 1 + (kappa - 2) F (`capability`), F the mean
-    failure rate of the prompts of the last `window` steps: a weak model trains on prompts that it can solve, a strong
-    one on prompts that it cannot. Every prompt gets `low` rollouts; greedy spends the rest, up to `high` each. p is the
-    success rate over a prompt's last `window` visits, kept within [0.01, 0.99]; 1/2 for a prompt never seen. For graded
-    success, the variance over these visits takes the place of p(1-p).
+    CoBA-RL (arXiv 2602.03048): the density is Beta(a, kappa - a) with a = 1 + (kappa - 2) F (`capability`), where F is
+    the mean failure rate of the prompts of the last `window` steps. A weak model therefore trains on prompts that it
+    can solve, a strong one on prompts that it cannot. Every prompt gets `low` rollouts; greedy spends the rest, up to
+    `high` each. p is the success rate over a prompt's last `window` visits, kept within [0.01, 0.99]; 1/2 for a prompt
+    never seen. For graded success, the variance over these visits replaces p(1-p).
 
-    kappa, `low`, `high`, F and the value are the paper's. The rest of a, tau, the window and p we know only from the
-    released code: tau goes from `tau[0]` to `tau[1]` as the variance of the batch's p goes from 0 to 1/6, and the
-    window is 3, or 1 in its launch script. The code also spends only 60 to 80 % of what `low` leaves by value, on
-    prompts with p from 0.05 to 0.99, and the rest in proportion to 1 - p on those below; here all of it is spent by
-    value.
+    kappa, `low`, `high`, F and the value are the paper's. tau, the window, p and the rest of a are the released code's:
+    tau goes from `tau[0]` to `tau[1]` as the variance of the batch's p goes from 0 to 1/6, and the window is 3, or 1 in
+    its launch script. The code spends only 60 to 80 % of what `low` leaves by value, on prompts with p from 0.05 to
+    0.99, and the rest in proportion to 1 - p on those below. Here all of it is spent by value.
 
     Args:
         kappa: Sum of the density's parameters, at least 2; 2 is a uniform density.
-        low, high: Fewest and most rollouts of a prompt, 1 <= low <= high; the budget's own bounds come first.
-        window: Visits and steps that p and F look back, 1 to 1,000.
-        tau: Positive, the first not above the second.
+        low, high: Fewest and most rollouts of a prompt, 1 <= low <= high; the budget's bounds come first.
+        window: Visits of p and steps of F, 1 to 1,000.
+        tau: Two positive numbers, the first not above the second.
         seed: Seeds the ties.
 
     >>> from budgetalloc import Budget
     >>> policy = coba_rl()
     >>> policy.observe([p for p in (0, 1, 2, 3) for _ in range(8)], [0] * 8 + [1, 0, 0, 0] * 2 + [1, 0] * 4 + [1] * 8)
-    >>> policy.allocate([0, 1, 2, 3], Budget(rollouts=32))  # F = 9/16: 1/2 weighs 7 times what 1/4 does
+    >>> policy.allocate([0, 1, 2, 3], Budget(rollouts=32))  # F = 9/16: 1/2 weighs 7 times as much as 1/4
     array([ 2,  2, 26,  2])
     """
     check_number("kappa", kappa, 2, 1e6)
@@ -61,7 +60,7 @@ def coba_rl(
         raise InputError(f"tau={tau!r}: give two positive numbers, such as (3.0, 12.0).")
     check_number("tau", tau[0], 0, 1e6, without=(0,))
     check_number("tau", tau[1], tau[0], 1e6)
-    # The latest visit first. "graded" is the sum of u(1-u) over successes u, which p(1-p) exceeds their variance by.
+    # The latest visit first. "graded" is the sum of u(1-u) over successes u: p(1-p) minus their variance, times n.
     visits = [[f"{name}_{k}" for k in range(window)] for name in ("successes", "scored", "graded")]
     steps = [f"failure_{k}" for k in range(window)]
 
@@ -92,7 +91,7 @@ def coba_rl(
         spread = tau[0] + (tau[1] - tau[0]) * min(6 * float(rate_P.var()), 1.0)
         variance_P = np.maximum(rate_P * (1 - rate_P) - graded_P / np.maximum(scored_P, 1), 0.0)
         speed_P, price_P = variance_P / spread, token_prices(view)
-        # Only ratios of gains count: scaled so that the first rollout's largest possible gain stays below START.
+        # Only ratios of gains matter. The first rollout's largest possible gain stays below START.
         scale_P = weight_P / max(float(weight_P.max()), 1e-300) / price_P * START / 2
 
         def value(belief: Belief, counts_N: ArrayLike) -> FloatArray:

@@ -15,14 +15,14 @@ def dart(*, group: int = 8, reduced: int = 4, easy: float = 0.6, discount: float
 
     A prompt whose posterior mean is above `easy` gets `reduced` rollouts; all others, including cold ones, get `group`.
     With `floor=0`, the rollouts saved go to further prompts drawn at random; with a floor, to all prompts in
-    proportion. The budget is spent exactly. The paper's formula for the reduction was not found, and the released code
-    has a fixed number. The rule is about the pass rate, for which graded success has its mean. Its limits on length,
-    experience pool and choice of steps are not part of this.
+    proportion. Graded success enters through its mean. The paper's formula for the reduction was not found, and the
+    released code has a fixed number. The paper's limits on length, experience pool and choice of steps are not
+    included.
 
     Args:
         group: Rollouts of a prompt, at least `reduced`.
         reduced: Rollouts of an easy prompt, at least 1; our default.
-        easy: Success rate above which a prompt is easy, in [0, 1].
+        easy: Success rate above which a prompt counts as easy, in [0, 1].
         discount: As in `BetaEstimator`; our default.
         seed: Seeds the batch and the ties.
 

@@ -29,15 +29,15 @@ def hardness_ranks(rates_P: ArrayLike) -> FloatArray:
 def rank_shares(ranks_P: ArrayLike, rollouts: int, fewest: int, most: int) -> IntArray:
     """E3's counts: `fewest` each, the rest in proportion to rank, at most `most` each; the sum is `rollouts`.
 
-    Shares are rounded down, and the remaining rollouts go to the hardest prompts first. A share that is still above
-    `most` is clipped, and the excess is shared again by rank. A rank of NaN is replaced by the mean of the known ones.
+    Shares are rounded down, and the remaining rollouts go to the hardest prompts first. A share above `most` is
+    clipped, and its excess is shared again by rank. A rank of NaN is replaced by the mean of the known ones.
 
     Args:
         ranks_P: Larger is harder, positive or NaN.
-        rollouts: From P * fewest to P * most.
+        rollouts: P * fewest to P * most.
         fewest, most: G_min and G_max.
 
-    >>> rank_shares([0.25, 0.5, 0.75, 1.0], 32, 4, 12)  # 4 + floor(16 k / 2.5) = 5, 7, 8, 10; two left for the hardest
+    >>> rank_shares([0.25, 0.5, 0.75, 1.0], 32, 4, 12)  # 4 + floor(16 k / 2.5), two left
     array([ 5,  7,  8, 12])
     >>> rank_shares([0.1, 0.1, 0.1, 1.0], 32, 4, 12)  # unclipped, the last would have 16
     array([ 8,  6,  6, 12])
@@ -66,23 +66,21 @@ def rank_shares(ranks_P: ArrayLike, rollouts: int, fewest: int, most: int) -> In
 def e3(*, group: int = 8, fewest: int = 4, most: int = 12, change: int = 2, epoch: int = 160, seed: int = 0) -> Policy:
     """Rollouts by rank of the mean reward, the hardest prompts most (E3, arXiv 2505.18573, Algorithm 1).
 
-    A prompt's mean is over all its rewards so far, with no decay; ranks are over all prompts seen and are recomputed at
-    the end of an epoch. In the first epoch all prompts get `group`; in each later epoch the bounds G_min and G_max move
-    apart by `change`, down to `fewest` and up to `most`. They are meant for a mean of `group` rollouts a prompt, and
-    are scaled to the mean that the budget has. With `floor=0` a batch of budget / `group` prompts is drawn at random
-    first.
+    A prompt's mean is over all its rewards so far, without decay. At the end of an epoch all prompts seen are ranked
+    again. In the first epoch all prompts get `group`. In each later epoch the bounds G_min and G_max move apart by
+    `change`, down to `fewest` and up to `most`; they are scaled to the budget's mean rollouts of a prompt. With
+    `floor=0` a batch of budget / `group` prompts is drawn at random first.
 
-    Unlike the paper's algorithm and code, shares are clipped at G_max and the total is exact (`rank_shares`). In the
-    code a prompt without a rank counts as the easiest and gets G_min; here it counts as the mean of its batch and gets
-    the default share, since nothing is known about it. The rule ignores variance: prompts that never pass get the most
-    rollouts, and graded success is ranked by its mean. The paper's temperature control is not part of this.
+    Unlike in the paper's algorithm and code, shares are clipped at G_max and the total is exact (`rank_shares`). The
+    code treats a prompt without a rank as the easiest; here it gets the default share. The rule ignores variance:
+    prompts that never pass get the most rollouts, and graded success is ranked by its mean. The paper's temperature
+    control is not included.
 
     Args:
         group: Mean rollouts of a prompt, G.
         fewest, most: The last G_min and G_max, 1 <= fewest <= group <= most.
-        change: By which both bounds move an epoch, at least 0.
-        epoch: Steps of an epoch, at least 1: prompts of the dataset / prompts of a step. The paper's runs have 480
-            steps in 3 epochs.
+        change: Step of both bounds in an epoch, at least 0.
+        epoch: Steps of an epoch, at least 1: prompts of the dataset / prompts of a step; 160 in the paper.
         seed: Seeds the batch and the ties.
 
     >>> from budgetalloc import Budget

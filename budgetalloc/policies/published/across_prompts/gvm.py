@@ -18,10 +18,9 @@ from budgetalloc.policies.prompt_selection import drawn_batch
 
 
 def gvm_weights(p_P: ArrayLike, norm_P: ArrayLike = 1.0, alpha: float = 1e-3, beta: float = 2.0) -> FloatArray:
-    """GVM's share of each prompt before it is normalised: G / sqrt(p + alpha / p^(beta - 1)); 0 at p = 0.
+    """GVM's unnormalized share of each prompt, G / sqrt(p + alpha / p^(beta - 1)), shape (P,); 0 at p = 0.
 
-    It falls with p, except for the penalty on prompts that rarely succeed: its maximum is at p = (alpha (beta - 1))^(1
-    / beta), which is 0.032 with the default constants.
+    Its maximum is at p = (alpha (beta - 1))^(1 / beta), which is 0.032 with the default constants.
 
     >>> gvm_weights([0.0, 0.001, 0.25, 1.0]).round(3)
     array([0.   , 1.   , 1.984, 1.   ])
@@ -33,7 +32,7 @@ def gvm_weights(p_P: ArrayLike, norm_P: ArrayLike = 1.0, alpha: float = 1e-3, be
     check_number("alpha", alpha, 0, np.inf)
     check_number("beta", beta, 1, np.inf)
     safe = np.where(p > 0, p, 1.0)
-    with np.errstate(over="ignore"):  # an infinite penalty is a share of 0
+    with np.errstate(over="ignore"):  # an infinite penalty gives a share of 0
         return np.asarray(np.where(p > 0, norm / np.sqrt(safe + alpha * safe ** (1.0 - beta)), 0.0))
 
 
@@ -50,21 +49,19 @@ def gvm(
 ) -> Policy:
     """Counts proportional to G / sqrt(p + alpha / p^(beta-1)): hard prompts get more (GVM-RAFT, arXiv 2505.02391).
 
-    Rejection sampling trains on successes only, so that a prompt's gradient has variance of about G^2 / (p n), with p
-    its accept rate and G the norm of its gradient; alpha and beta penalise prompts that rarely succeed. With w =
-    `gvm_weights`, the counts minimise sum w^2 / n over integers; the released code rounds the shares instead, gives
-    nothing to a prompt whose pilot had no success, and may drop more by thresholds. There p is the share of a pilot's
-    rollouts that succeeded; here it is the posterior mean, so that it is never 0 and no pilot is needed. The rule is
-    about responses that are accepted or not: for graded success p is its mean, as if that were the accept rate.
+    Rejection sampling trains on successes only, so that a prompt's gradient has a variance of about G^2 / (p n), with p
+    its accept rate and G the norm of its gradient. alpha and beta penalize prompts that rarely succeed. With
+    w = `gvm_weights`, the integer counts minimise sum w^2 / n. p is the posterior mean, so that it is never 0 and no
+    pilot is needed; for graded success too, as if its mean were the accept rate. In the released code p is the share
+    of successes in a pilot. The code rounds the shares, gives nothing to a prompt whose pilot had no success, and may
+    drop more by thresholds.
 
-    Every prompt gets at least the smallest group. With `floor=0` a batch is drawn first: prompts at random, as many as
-    groups of `group` fit into the budget. A budget in tokens or with quotas instead chooses among all.
+    Every prompt gets at least the smallest group. With `floor=0`, prompts are first drawn at random, as many as groups
+    of `group` fit into the budget. A budget in tokens or with quotas instead chooses among all.
 
     Args:
-        alpha: Weight of the penalty, at least 0; the default is the released code's.
-        beta: Its power, at least 1; the default is the released code's.
-        norm_of: The gradient norm of a prompt, not negative; None is 1 for all. It must give the same numbers on every
-            process and after a resume.
+        alpha, beta: Weight of the penalty, at least 0, and its power, at least 1; the released code's.
+        norm_of: The gradient norm of a prompt, not negative, the same on every process and after a resume. None is 1.
         group: Mean rollouts of a drawn prompt, at least 1; our default.
         prior, discount, idle: As in `BetaEstimator`; our default.
         seed: Seeds the drawn batch and the ties.

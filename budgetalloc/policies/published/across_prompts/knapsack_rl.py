@@ -25,16 +25,14 @@ from budgetalloc.policies.marginal_gains import (
 )
 from budgetalloc.policies.policy import Policy
 
-# Gains per rollout that put one purpose before another. No gain of `values.success_gain` is above 0.07, which is the
-# second rollout's at p = 2/5.
+# Gains per rollout that rank one purpose above another, below those of `values.success_gain`.
 _SOLVED, _UNKNOWN, _UNSOLVED, _NO_GAIN = (k * UNIT for k in range(2, 6))
 
 
 def rollouts_to_mix(p_P: ArrayLike, confidence: float, most: int) -> IntArray:
     """The fewest rollouts whose group is mixed with this probability, 1 - p^n - (1-p)^n >= confidence; at most `most`.
 
-    Knapsack RL's code takes ln(1 - confidence) / ln(max(p, 1-p)), which leaves out the smaller of the two terms: 3.3
-    instead of 5 at p = 1/2.
+    Knapsack RL's code leaves out the smaller term, ln(1 - confidence) / ln(max(p, 1-p)): 3.3 instead of 5 at p = 1/2.
 
     >>> rollouts_to_mix([0.01, 0.05, 0.1, 0.25, 0.5, 0.0], 0.9, 256)
     array([230,  45,  22,   9,   5, 256])
@@ -60,31 +58,28 @@ def knapsack_rl(
     """Shares out a batch by (1 - p^n - (1-p)^n) p (1-p)^2, p the last visit's mean (Knapsack RL, arXiv 2509.25849).
 
     Every prompt gets `low` rollouts; one with fewer than `fewest` rewards so far gets the mean budget of a prompt. The
-    rest maximises the sum of values over the *effective* prompts, those with 0 < p < 1, up to `high` each; the value is
-    concave, so that greedy is exact. p is the mean reward of the last visit or, where that had fewer than `recent`
-    rollouts, of the `recent` latest rewards; a visit that lies only partly in this window counts with its mean. The
-    rule has no prior and no forgetting: p = 0 after 16 failures is treated as certain.
+    rest maximises the sum of values over the *effective* prompts, those with 0 < p < 1, up to `high` each. The value is
+    concave, so greedy is exact. p is the mean reward of the last visit or, if that had fewer than `recent` rollouts, of
+    the `recent` latest rewards; a visit that lies partly in this window counts with its mean. The rule has no prior and
+    no forgetting: p = 0 after 16 failures is treated as certain. For graded success the value is multiplied by the
+    variance of these rewards as a share of p(1-p). Prompts with equal rewards are not effective and count as solved,
+    unless p = 0.
 
-    For graded success the value is multiplied by the spread of the rewards that p is the mean of, their variance as a
-    share of p(1-p); a prompt whose rewards were all equal is not effective, and counts as solved unless p = 0.
+    The surplus is what the budget has beyond the rollouts that make every effective prompt mixed with `confidence`
+    (`rollouts_to_mix`). With surplus="unsolved" it goes evenly to the prompts with p = 0, up to `high` each. With
+    "effective" the effective prompts have no such limit. What remains goes, up to `high`, to effective, unsolved,
+    unknown and solved prompts in this order, and then to all alike. If the budget is less than `low` for all prompts,
+    prompts are not ranked, and those left out change from step to step.
 
-    The fallback: together the effective prompts can use as many rollouts as they need to be mixed with `confidence`
-    each (`rollouts_to_mix`). What the budget has beyond that is the surplus. With "unsolved" the surplus goes evenly to
-    the prompts with p = 0, up to `high` each; with "effective" the effective prompts have no such limit. What then
-    remains goes, up to `high`, to effective, unsolved, unknown and solved prompts in this order, and in the end to all
-    alike. If the budget is less than `low` for all prompts, prompts are not ranked, and those left out change from step
-    to step.
-
-    The released code differs. Its dynamic programme takes "nothing extra" to be worth 0 instead of Value(min_n, p), it
-    stops with an error where all prompts are effective and easy, takes prompts never seen for unsolved, gives the
-    surplus to solved prompts where none is unsolved, and compares the need, which includes `low`, with what is left
-    after `low`. The paper's full text was not read: its rule is taken from summaries and the code.
+    The released code differs. Its dynamic programme values "nothing extra" at 0 instead of Value(min_n, p). It stops
+    with an error if all prompts are effective and easy, treats prompts never seen as unsolved, gives the surplus to
+    solved prompts if none is unsolved, and compares the need, which includes `low`, with what is left after `low`. The
+    paper's full text was not read; its rule is taken from summaries and the code.
 
     Args:
-        low, high: N_low and N_up, the fewest and most rollouts of a prompt, 1 <= low <= high; the budget's own bounds
-            come first.
-        recent: From 1 to 1,000; 1 always takes the last visit alone.
-        fewest: Rewards that make p valid, at least 1.
+        low, high: N_low and N_up, 1 <= low <= high; the budget's bounds come first.
+        recent: Latest rewards of p, 1 to 1,000; with 1, p is always the last visit's mean.
+        fewest: Rewards from which p is used, at least 1.
         confidence: alpha, in (0, 1).
         surplus: The prompts that get the surplus.
         seed: Seeds the ties.
@@ -95,8 +90,6 @@ def knapsack_rl(
     >>> policy.observe([x for x in rewards for _ in range(16)], sum(rewards.values(), []))
     >>> policy.allocate([*rewards, "new"], Budget(rollouts=40))  # "quarter" and "half" can use 9 + 5
     array([ 2, 16,  8,  6,  8])
-    >>> knapsack_rl(surplus="effective").needs.candidates
-    1
     """
     check_integer("low", low, 1)
     check_integer("high", high, low)
@@ -119,7 +112,7 @@ def knapsack_rl(
         rate_V = np.where(visit.scored_V >= recent, visit.mean_V, np.nansum(latest_VM, axis=1) / filled_V)
         columns["rate"][at_V] = np.clip(rate_V, 0.0, 1.0)
         taken_V = np.minimum(visit.scored_V, filled_V)
-        older_V = (filled_V - taken_V) * columns["graded"][at_V]  # as if the mean of those that left the window
+        older_V = (filled_V - taken_V) * columns["graded"][at_V]  # assumes that what left the window had its mean
         columns["graded"][at_V] = (taken_V * visit.graded_V / visit.scored_V + older_V) / filled_V
         columns["scored"][at_V] += visit.scored_V
 
@@ -168,17 +161,12 @@ def knapsack_rl(
 
 
 def _spread(rate_P: FloatArray, graded_P: FloatArray) -> FloatArray:
-    """The variance of successes as a share of p(1-p), 1 for successes of 0 and 1; 0 where all are equal.
-
-    Args:
-        rate_P: Their means, p.
-        graded_P: The means of u(1-u) over successes u.
-    """
+    """The variance of successes u as a share of p(1-p), from the means of u and of u(1-u); 0 where all are equal."""
     largest_P = rate_P * (1 - rate_P)
     share_P = 1.0 - graded_P / np.where(largest_P > 0, largest_P, 1.0)
     return np.where(share_P > EQUAL, np.minimum(share_P, 1.0), 0.0)
 
 
 def _last_gain(gain_PN: FloatArray, steps: int) -> float:
-    """A value just below the gain of the last of so many steps, best first, at which the surplus begins."""
+    """A value just below the gain of the last of the `steps` best steps, at which the surplus begins."""
     return float(np.partition(gain_PN, gain_PN.size - steps, axis=None)[gain_PN.size - steps]) - UNIT

@@ -1,4 +1,4 @@
-"""AERO: more rollouts until a first success, balanced rows of hard prompts, a signal from groups of equal rewards."""
+"""AERO: extra rollouts until a first success, balanced rows of hard prompts, a signal from groups of equal rewards."""
 
 from collections.abc import Hashable, Sequence
 
@@ -18,25 +18,16 @@ _ALIKE = 4  # rows kept of a group of equal successes
 
 
 def useful_rollouts(successes_P: FloatArray, n_P: FloatArray) -> FloatArray:
-    """Rows that AERO trains on of a group with this many successes in n rollouts, shape (P,).
+    """Rows that AERO trains on from a group with this many successes in n rollouts, shape (P,).
 
-    4 of a group of equal successes, twice the successes of one below 1/2, all of another.
-
-    >>> useful_rollouts(np.array([0.0, 2.0, 4.0, 8.0]), np.array([16.0, 8.0, 8.0, 8.0]))
-    array([4., 4., 8., 4.])
+    4 rows if all successes are equal, twice the successes if they are below one half, otherwise all rows.
     """
     alike_P = (successes_P <= 0) | (successes_P >= n_P)
-    return np.where(
-        alike_P, np.minimum(n_P, _ALIKE), np.minimum(n_P, np.where(2 * successes_P < n_P, 2 * successes_P, n_P))
-    )
+    return np.minimum(n_P, np.where(alike_P, _ALIKE, np.where(2 * successes_P < n_P, 2 * successes_P, n_P)))
 
 
 def kept_rows(group_R: IntArray, success_R: FloatArray) -> NDArray[np.bool_]:
-    """Which rollouts AERO trains on, shape (R,): of each kind, those generated first; none without a success.
-
-    >>> kept_rows(np.zeros(8, dtype=int), np.array([0.0, 0, 1, 0, 0, 0, 0, 0]))
-    array([ True, False,  True, False, False, False, False, False])
-    """
+    """Which rollouts AERO trains on, shape (R,): the first ones of each outcome, and none whose success is NaN."""
     scored_R, won_R = ~np.isnan(success_R), np.nan_to_num(success_R) > 0.5
     groups = int(group_R.max(initial=-1)) + 1
     wins_G = np.bincount(group_R, won_R, groups).astype(np.float64)
@@ -54,7 +45,7 @@ def useful_first(
     scores_RF: ArrayLike | None = None,
     success_R: ArrayLike | None = None,
 ) -> IntArray:
-    """The `kept_rows`, then other rows, which have no advantage, as far as they are needed: for `Policy.keep`."""
+    """The `kept_rows`, filled up with rows of advantage 0: a rule for `Policy.keep`."""
     group_R, rewards = check_rows(ids_R, rewards_R, rows)
     success = rewards if success_R is None else check_rows(ids_R, success_R, rows)[1]
     return np.sort(np.argsort(~kept_rows(group_R, success), kind="stable")[:rows])
@@ -63,21 +54,20 @@ def useful_first(
 def aero(*, group: int = 8, rescue: int = 2, most: int = 16, generate: int = 2, seed: int = 0) -> Policy:
     """Groups of 8; without a success, 2 more at a time up to 16; half-failed groups balanced (AERO, arXiv 2602.14338).
 
-    A group below 1/2 trains on its successes and as many failures. A group whose rewards are all equal trains on 4
-    rows, whose baseline is the mean (c + 1) / (n + 2) of Beta(1 + c, 1 + n - c) in place of the group's c / n, so that
-    their advantage is not 0: all 4 have the same one. Other groups train on all rows. Advantages are
-    (r - m) / sqrt(m (1-m)), with m the mean of the rows trained on or that of the Beta.
+    A group with fewer successes than failures trains on its successes and as many failures. A group of n equal rewards
+    with c successes trains on 4 rows against the mean (c + 1) / (n + 2) of Beta(1 + c, 1 + n - c), so that all 4 have
+    the same small advantage. Other groups train on all rows. Advantages are (r - m) / sqrt(m (1-m)), with m the mean of
+    the rows trained on, or that of the Beta. Graded success enters through its mean alone.
+
+    New prompts start until the rows to train on fill the trainer's batch, or `generate` batches were generated. Rows
+    that the rule drops then fill the batch, with advantage 0.
 
     From an unofficial implementation and summaries; the full text was not read. That code subtracts the group's mean
-    from the Beta rows again, which gives 0; the abstract says that they have a signal. New prompts start until the rows
-    to train on fill the trainer's batch, or `generate` batches were generated, all of which count. If that does not
-    suffice, rows that the rule drops fill the batch, with advantage 0.
-
-    Of graded success the rule uses the mean alone.
+    from the Beta rows again, which gives 0; the abstract says that they have a signal.
 
     Args:
         group: Rollouts to start a prompt with, at least 1.
-        rescue: Rollouts to continue it with while all fail, at least 1.
+        rescue: Rollouts to add to it while all fail, at least 1.
         most: Most rollouts of a prompt, at least `group`.
         generate: Most batches that a step may generate, at least 2; our default.
         seed: Seeds the ties.
@@ -102,7 +92,9 @@ def aero(*, group: int = 8, rescue: int = 2, most: int = 16, generate: int = 2, 
         spending = Spending(view.budget, prompts)
         total, started = spending.left, 0
         batch = -(-total // generate)
-        share = total // prompts // view.budget.quantum * view.budget.quantum
+        each = group
+        if view.budget.fewest:
+            each = min(group, total // prompts // view.budget.quantum * view.budget.quantum)
         open_P, useful = np.zeros(prompts, dtype=np.bool_), 0.0
         while spending.left and (open_P.any() or useful < batch):
             before_P = spending.counts_P.copy()
@@ -112,7 +104,7 @@ def aero(*, group: int = 8, rescue: int = 2, most: int = 16, generate: int = 2, 
             if view.budget.fewest:
                 starts = prompts - started
             at = np.arange(started, min(started + starts, prompts))
-            spending.give_each(at, min(group, share) if view.budget.fewest else group)
+            spending.give_each(at, each)
             started += len(at)
             if (spending.counts_P == before_P).all():
                 break
@@ -120,7 +112,7 @@ def aero(*, group: int = 8, rescue: int = 2, most: int = 16, generate: int = 2, 
             rolled_out_P = spending.counts_P > 0
             open_P = rolled_out_P & (tally.successes_P <= 0) & (spending.counts_P < most)
             useful = float(useful_rollouts(tally.successes_P, tally.scored_P)[rolled_out_P & ~open_P].sum())
-        before_P = spending.counts_P.copy()  # too few prompts for a batch: they get larger groups
+        before_P = spending.counts_P.copy()  # too few prompts fill the batch with larger groups
         spending.spread(np.argsort(before_P, kind="stable"), keep=min(total - batch, spending.left))
         yield spending.counts_P - before_P
 
@@ -133,12 +125,6 @@ def aero(*, group: int = 8, rescue: int = 2, most: int = 16, generate: int = 2, 
         alike_G = (wins_G == 0) | (wins_G == n_G)
         return np.where(kept_R, np.where(alike_G, (wins_G + 1) / (n_G + 2), mean_G)[group_R], np.nan)
 
-    return Policy(
-        f"aero(group={group}, rescue={rescue}, most={most}, generate={generate}, seed={seed})",
-        decide,
-        BetaEstimator(),
-        seed,
-        Needs(candidates=generate, baseline="policy", scale="group", generate=generate),
-        keep=useful_first,
-        expect=expect,
-    )
+    name = f"aero(group={group}, rescue={rescue}, most={most}, generate={generate}, seed={seed})"
+    needs = Needs(candidates=generate, baseline="policy", scale="group", generate=generate)
+    return Policy(name, decide, BetaEstimator(), seed, needs, keep=useful_first, expect=expect)

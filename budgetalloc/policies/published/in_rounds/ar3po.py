@@ -10,11 +10,12 @@ from budgetalloc.policies.rounds import until_finished
 def ar3po(*, group: int = 8, stages: int = 2, seed: int = 0) -> Policy:
     """Stops a prompt at its first success: AR3PO's adaptive rollout (arXiv 2509.25808).
 
-    Each stage gives `group / stages` rollouts to every prompt that has no success yet. The rollouts saved start further
-    prompts, so that the budget is spent exactly. The rule continues only failures: an all-pass group stays without
-    signal. The group's mean is biased upwards (for two stages of k, by (1-p)^k p / 2). How many stages the paper uses
-    could not be found, only that group = 8: two is our default. Its response reuse is not part of this. The rule is
-    about the first pass: any graded success above 0 counts as one.
+    Each stage gives `group / stages` rollouts to every prompt without a success. The rollouts saved start further
+    prompts, so that the budget is spent exactly. Groups that always pass stay without signal. The group's mean is
+    biased upwards (for two stages of k, by (1-p)^k p / 2). Any graded success above 0 counts as a success.
+
+    The paper's number of stages was not found, only that group = 8; two is our default. Its reuse of responses is not
+    included.
 
     Args:
         group: Most rollouts of a prompt, at least 1.
@@ -26,7 +27,7 @@ def ar3po(*, group: int = 8, stages: int = 2, seed: int = 0) -> Policy:
     >>> step.request()
     array([4, 4, 0, 0])
     >>> step.observe(["a", "a", "a", "a", "b", "b", "b", "b"], [0, 1, 0, 0, 0, 0, 0, 0])
-    >>> step.request()  # b goes on; what a does not need will start c
+    >>> step.request()  # b continues; what a does not need will start c
     array([0, 4, 0, 0])
     """
     check_integer("group", group, 1)

@@ -23,11 +23,10 @@ def dapo(
 ) -> Policy:
     """Resamples until a batch of mixed groups is full: DAPO's dynamic sampling (arXiv 2503.14476).
 
-    Each round generates a whole batch of groups of new prompts; groups of equal rewards are dropped. It ends when the
-    mixed groups fill the batch, or after `generate` batches. All rollouts generated are counted; the budget is a limit,
-    of which only the one batch that the trainer trains on is always spent. With `order="thompson"` prompts are tried in
-    the order of a Thompson draw of p (1-p)^2 over the whole dataset, as in VADE (arXiv 2511.18902), instead of in
-    random order.
+    Each round generates a whole batch of groups of new prompts and drops the groups of equal rewards. The step ends
+    when the mixed groups fill the batch, or after `generate` batches. The budget is therefore a limit; only the one
+    batch that is trained on is always spent. With `order="thompson"`, prompts are tried in the order of a Thompson draw
+    of p (1-p)^2 over the whole dataset, as in VADE (arXiv 2511.18902), instead of at random.
 
     Args:
         group: Rollouts of a prompt.
@@ -40,7 +39,7 @@ def dapo(
     >>> step = dapo(group=4, generate=2, seed=0).begin(["a", "b", "c", "d"], Budget(rollouts=16, floor=0))
     >>> step.request()
     array([4, 4, 0, 0])
-    >>> step.observe(["a"] * 4 + ["b"] * 4, [1, 0, 0, 0, 0, 1, 0, 0]); step.request()  # both are mixed: enough
+    >>> step.observe(["a"] * 4 + ["b"] * 4, [1, 0, 0, 0, 0, 1, 0, 0]); step.request()  # both are mixed
     array([0, 0, 0, 0])
     """
     check_integer("group", group, 1)
@@ -54,7 +53,7 @@ def dapo(
         if order == "thompson":
             drawn = view.belief_P.sample(view.rng)
             queue = np.argsort(drawn.moment(1, 2) * drawn.spread_P, kind="stable").tolist()
-        if view.budget.fewest:  # every prompt has its floor: there is no prompt to resample
+        if view.budget.fewest:  # every prompt has its floor, so there is none to resample
             batch = spending.left
         useful = 0
         while queue and spending.left and useful < batch:
@@ -67,7 +66,7 @@ def dapo(
                 break
             tally = yield spending.counts_P - before_P
             useful = int(spending.counts_P[tally.mixed()].sum())
-        before_P = spending.counts_P.copy()  # too few prompts for a batch: they get larger groups
+        before_P = spending.counts_P.copy()  # too few prompts fill the batch with larger groups
         spending.spread(np.argsort(before_P, kind="stable"), keep=total - batch)
         yield spending.counts_P - before_P
 

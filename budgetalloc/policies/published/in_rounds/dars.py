@@ -20,11 +20,11 @@ Variant = Literal["ET", "HW"]
 def dars_counts(
     successes_P: ArrayLike, group: int, variant: Variant, most: int | None = None, std: bool = False
 ) -> IntArray:
-    """Rollouts of each prompt, pilot included, that lift its group's sum of |advantage| to the target of DARS.
+    """Rollouts of each prompt, pilot included, that lift its group's sum of |advantage| to DARS's target.
 
-    With a = successes / group (1 / (2 group) for no success) the sum is 2 group a (1-a), and the target that of a =
-    1/2 ("ET", equal treatment) or 2 (1-a) times it ("HW", hardness weighted): the total is group / (4 a (1-a)) or
-    group / (2 a), rounded up; `group` for a >= 1/2 (arXiv 2508.13755, as in the released code).
+    With a = successes / group (1 / (2 group) for no success), the sum is 2 group a (1-a). The target is the sum at
+    a = 1/2 ("ET", equal treatment), or 2 (1-a) times it ("HW", hardness weighted). The total is therefore
+    group / (4 a (1-a)) or group / (2 a), rounded up, and `group` for a >= 1/2 (arXiv 2508.13755 and its released code).
 
     Args:
         successes_P: Sum of the pilot's rewards, in [0, group].
@@ -66,24 +66,23 @@ def dars(
 ) -> Policy:
     """A pilot of `group` rollouts, then more for every prompt that passed less than half of it (arXiv 2508.13755).
 
-    The second round fills prompts up to `dars_counts`. The released code adds these rollouts on top of the step's; here
-    they come out of the budget, which is spent exactly: pilots take `share` of the budget, for as many prompts as that
-    suffices for; if the second round wants more than the rest, all extra counts are scaled down by the same factor.
-    Unused rollouts start further prompts with a pilot, then go to all prompts evenly. With a floor every prompt has a
-    pilot, as large as `share` allows, and its size takes the place of `group` in the rule.
+    The second round fills prompts up to `dars_counts`. The released code adds these rollouts to the step's; here they
+    come out of the budget, which is spent exactly. Pilots take `share` of the budget. If the second round wants more
+    than the rest, all extra counts are scaled down by one factor. Unused rollouts start further prompts with a pilot,
+    then go to all prompts evenly. With a floor every prompt has a pilot as large as `share` allows, and its size
+    replaces `group` in the rule.
 
-    The mean of such a group is biased: how often a prompt is sampled depends on its first rewards, which stay in the
-    group. The posterior mean before the step, `baseline=policy.belief(ids_R).mean`, is unbiased. The code drops merged
-    groups of equal rewards; they have no advantage under a group baseline. The rule is about passing and failing: for
-    graded success a is its mean, and a prompt that always earns 0.25 is deepened like one that passes a quarter.
+    The group's mean is biased, because the number of rollouts depends on the first rewards. The posterior mean before
+    the step, `baseline=policy.belief(ids_R).mean`, is unbiased. For graded success a is its mean, whatever its
+    variance. The released code drops merged groups of equal rewards; here a group baseline gives them advantage 0.
 
     Args:
         group: Rollouts of a pilot, N: 8 for Qwen, 16 for Llama.
         variant: "ET" or "HW", as in `dars_counts`.
-        most: N_max, at least `group`. None is that of the released scripts, 32 for ET and 64 for HW (or `group`).
+        most: N_max, at least `group`. None is the released scripts' 32 for ET and 64 for HW, or `group` if larger.
         std: As in `dars_counts`.
-        share: Share of the budget spent on pilots, in (0, 1); our default. 0.625 is 8 of the 12.8 rollouts that a
-            prompt has on average with ET and Qwen2.5-Math-7B.
+        share: Share of the budget spent on pilots, in (0, 1); our default. 0.625 is 8 of the 12.8 rollouts that ET
+            uses for a prompt on average with Qwen2.5-Math-7B.
         seed: Seeds the batch and the ties.
 
     >>> from budgetalloc import Budget
@@ -91,7 +90,7 @@ def dars(
     >>> step.request()
     array([4, 4, 0, 0])
     >>> step.observe(["a"] * 4 + ["b"] * 4, [0, 0, 1, 0, 0, 1, 1, 0])
-    >>> step.request()  # a is filled up to 4 / (4 * 1/4 * 3/4) = 5.3; b needs no more; the rest starts others
+    >>> step.request()  # a needs 4 / (4 * 1/4 * 3/4) = 5.3, b no more; the rest starts others
     array([2, 0, 4, 2])
     """
     check_integer("group", group, 1)
@@ -108,8 +107,7 @@ def dars(
             pilots = prompts
             size = min(group, max(int(share * spending.left / prompts + 1e-9), budget.smallest_group))
             size = max(size // budget.quantum * budget.quantum, budget.smallest_group)
-        for at in range(min(pilots, prompts)):
-            spending.give(at, size)
+        spending.give_each(np.arange(min(pilots, prompts)), size)
         had_P = spending.counts_P.copy()
         tally = yield had_P
         rate_P = np.where(tally.scored_P > 0, tally.successes_P / np.maximum(tally.scored_P, 1), 1.0)
@@ -119,18 +117,12 @@ def dars(
         if wanted_P.sum() > spending.left:
             units = spending.left // budget.quantum
             wanted_P[short] = budget.quantum * largest_remainder(wanted_P[short] / 1.0, units, 0, units)
-        for at in short.tolist():
-            spending.give(at, int(wanted_P[at]))
-        for at in np.flatnonzero(spending.counts_P == 0).tolist():
-            if not spending.give(at, group):
-                break
+        spending.give_each(short, wanted_P[short])
+        spending.give_each(np.flatnonzero(spending.counts_P == 0), group)
         while spending.left:
             each = max(budget.quantum, spending.left // prompts)
-            for at in np.argsort(spending.counts_P, kind="stable").tolist():
-                spending.give(at, each)
+            spending.give_each(np.argsort(spending.counts_P, kind="stable"), each)
         yield spending.counts_P - had_P
 
-    settings = f"group={group}, variant={variant!r}, most={top}, std={std}, share={share}"
-    return Policy(
-        f"dars({settings}, seed={seed})", decide, BetaEstimator(), seed, Needs(candidates=2, baseline="group")
-    )
+    name = f"dars(group={group}, variant={variant!r}, most={top}, std={std}, share={share}, seed={seed})"
+    return Policy(name, decide, BetaEstimator(), seed, Needs(candidates=2, baseline="group"))

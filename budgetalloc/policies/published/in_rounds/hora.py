@@ -17,14 +17,12 @@ from budgetalloc.values import hit
 def hora(*, pilot: int = 4, seed: int = 0) -> Policy:
     """A pilot of every prompt, then the rest to prompts most likely to succeed once more (HORA, arXiv 2605.07114).
 
-    After a pilot with s successes and f failures the belief is Beta(1 + s, 1 + f), independent of earlier steps; the
-    value of m more rollouts is the probability of at least one success among them, 1 - E[(1-p)^m] (`values.hit`). The
-    second round maximises the sum exactly. The size of the pilot could not be found: 4 is our choice.
+    After a pilot with s successes and f failures the belief is Beta(1 + s, 1 + f), independent of earlier steps. The
+    value of m more rollouts is the probability of a success among them, 1 - E[(1-p)^m] (`values.hit`). The second round
+    maximises the sum exactly. Graded success of 0.5 counts as half a success and half a failure.
 
-    The pilot is smaller if the budget does not suffice for all prompts; without a floor, if it does not suffice for the
-    smallest group of all prompts, prompts redrawn at each step are left out.
-
-    The rule is about passing: graded success of 0.5 counts as half a success and half a failure.
+    The pilot shrinks if the budget is too small for all prompts. Without a floor, if even the smallest groups do not
+    fit, some prompts are left out, redrawn at each step. The paper's pilot size was not found; 4 is our default.
 
     Args:
         pilot: Rollouts of a pilot, at least 1.
@@ -57,11 +55,7 @@ def hora(*, pilot: int = 4, seed: int = 0) -> Policy:
 
 
 def pilots(pilot: int, budget: Budget, prompts: int) -> tuple[int, int]:
-    """Rollouts of each pilot, and how many prompts have one: so that the rest of the budget can be spent on them.
-
-    >>> pilots(4, Budget(rollouts=24), 3), pilots(4, Budget(rollouts=9), 3), pilots(4, Budget(9, floor=0), 8)
-    ((4, 3), (3, 3), (2, 4))
-    """
+    """Rollouts of each pilot, and the number of pilots, chosen so that the rest of the budget can be spent on them."""
     low, quantum, rollouts = budget.smallest_group, budget.quantum, int(budget.rollouts or 0)
     share = rollouts // prompts // quantum * quantum
     size = max(low, min(-(-pilot // quantum) * quantum, share, budget.largest_group))

@@ -12,16 +12,16 @@ from budgetalloc.policies.rounds import Spending
 def pilot_commit(*, pilot: int = 4, group: int = 16, share: float = 0.5, seed: int = 0) -> Policy:
     """A pilot of every prompt, then the rest to those whose rewards varied most (Pilot-Commit, arXiv 2605.26606).
 
-    The pilots take `share` of the budget; the prompts with the largest variance of pilot rewards are then filled up to
-    `group`, in all. Prompts that all passed or all failed get more only where no other prompt can take it. The released
-    code differs: it commits, at random from a buffer of recent pilots, to prompts whose pilot mean lies in
-    [0.125, 0.75], and leaves prompts that all passed out of the next epoch. Buffer and eviction are not part of this: a
-    prompt without commitment is considered again when the loader returns it. The paper's runs use a quarter of the
-    group for the pilot (16 of 64, 32 of 128); our default group is smaller.
+    Pilots take `share` of the budget. The prompts whose pilot rewards varied most are then filled up to `group`.
+    Prompts whose pilot rewards were all equal get more only if no other prompt can take it.
+
+    The released code instead commits at random to prompts from a buffer of recent pilots whose mean lies in
+    [0.125, 0.75], and leaves prompts that always passed out of the next epoch. Buffer and eviction are not included.
+    The paper's pilots are a quarter of the group (16 of 64, 32 of 128); our default group is smaller.
 
     Args:
         pilot: Rollouts of a pilot, at least 2.
-        group: Rollouts of a prompt that is committed to, more than `pilot`.
+        group: Rollouts of a prompt that is committed to, pilot included; more than `pilot`.
         share: Share of the budget spent on pilots, in (0, 1).
         seed: Seeds the ties.
 
@@ -41,7 +41,7 @@ def pilot_commit(*, pilot: int = 4, group: int = 16, share: float = 0.5, seed: i
         spending = Spending(view.budget, prompts)
         rest = (1 - share) * spending.left
         for at in range(prompts):
-            if view.budget.fewest:  # every prompt has a pilot, as large as there is room for
+            if view.budget.fewest:  # every prompt has a pilot, as large as fits
                 spending.give(at, min(pilot, spending.left // (prompts - at)))
             elif at == 0 or spending.left > rest:
                 spending.give(at, pilot)

@@ -18,17 +18,16 @@ def reinforce_ada(
 ) -> Policy:
     """Samples a prompt until it has `group / 2` successes and as many failures (Reinforce-Ada, arXiv 2510.04996).
 
-    Each of up to `stages` rounds gives `group` rollouts to every prompt that lacks either; `group` rows a prompt are
-    then trained on, balanced where it can be. A step generates up to `stages` times what it trains on, all of it
-    counted; the budget is a limit, of which only the share `1 / stages` that the trainer trains on is always spent.
-    Advantages are taken over all that was generated. With `quota="positive"` one success is enough, the paper's lighter
-    rule. Its estimation-based variant is not part of this; the number of rounds is our default. The quotas count passes
-    and failures: graded success of 0.5 counts as half of each.
+    Each of up to `stages` rounds gives `group` rollouts to every prompt that lacks either. `group` rows of a prompt are
+    then trained on, balanced where possible; advantages are computed over all generated rollouts. The budget is a
+    limit, of which only the share `1 / stages` that is trained on is always spent. With `quota="positive"` one success
+    is enough, the paper's lighter rule. Graded success of 0.5 counts as half a success and half a failure. The number
+    of rounds is our default. The paper's estimation-based variant is not included.
 
     Args:
         group: Rollouts of a round, and of a prompt in training.
         stages: Most rounds.
-        quota: "balanced" as above, or "positive".
+        quota: "balanced" or "positive".
         seed: Seeds the ties.
 
     >>> from budgetalloc import Budget

@@ -10,15 +10,15 @@ from budgetalloc.policies.rounds import until_finished
 def speed(*, init: int = 4, cont: int = 20, seed: int = 0) -> Policy:
     """Screens prompts with `init` rollouts and continues those with both outcomes by `cont` (SPEED, arXiv 2506.09016).
 
-    A round continues the prompts that the last one screened and screens new ones, as the paper does in one call of the
-    inference engine, until the budget is spent; all that is generated counts. Rollouts that no prompt needs go to the
-    prompts with the fewest. A step may take a dozen rounds, the last of them small. The paper trains on continued
-    prompts only; here a prompt that was not continued stays in the batch, with `init` rollouts of equal reward. 4 and
-    20 are the examples of the paper's project page.
+    A round continues the prompts that the previous round screened and screens new ones, until the budget is spent. The
+    paper does both in one call of the inference engine. Rollouts that no prompt needs go to the prompts with the
+    fewest. A step may take a dozen rounds, the last of them small. The paper trains on continued prompts only; here a
+    prompt that was not continued stays in the batch, with `init` equal rewards. 4 and 20 are the examples of the
+    paper's project page.
 
-    Continuation depends on the screening rewards, so that the mean of these rewards among continued prompts is biased
-    towards 1/2: it is (p - p^k) / (1 - p^k - (1-p)^k) for k = `init`, which for p = 0.1 and k = 4 is 0.29. A baseline
-    that contains them is biased; the posterior mean before the step, `baseline=policy.belief(ids_R).mean`, is unbiased.
+    Among continued prompts, the mean of the screening rewards is biased towards 1/2: it is
+    (p - p^k) / (1 - p^k - (1-p)^k) for k = `init`, which is 0.29 for p = 0.1 and k = 4. A baseline that contains these
+    rewards is biased; the posterior mean before the step, `baseline=policy.belief(ids_R).mean`, is unbiased.
 
     Args:
         init: Rollouts to screen a prompt with, at least 2.
@@ -29,7 +29,7 @@ def speed(*, init: int = 4, cont: int = 20, seed: int = 0) -> Policy:
     >>> step = speed(init=2, cont=4, seed=0).begin(["a", "b", "c", "d"], Budget(rollouts=12, floor=0))
     >>> step.request()
     array([2, 2, 0, 0])
-    >>> step.observe(["a", "a", "b", "b"], [0, 1, 1, 1]); step.request()  # a goes on; what is left screens another
+    >>> step.observe(["a", "a", "b", "b"], [0, 1, 1, 1]); step.request()  # a continues; the rest will screen another
     array([4, 0, 0, 0])
     """
     check_integer("init", init, 2)

@@ -1,4 +1,4 @@
-"""XRPO's rollout planner: rounds that go to the prompts whose mean reward is least certain."""
+"""XRPO's rollout planner: rounds for the prompts whose mean reward is least certain."""
 
 from dataclasses import replace
 from functools import lru_cache
@@ -23,21 +23,20 @@ Clock = Literal["rollouts", "steps"]
 
 @lru_cache(maxsize=8)
 def _half_widths(limit: int, alpha: float) -> FloatArray:
-    """t / sqrt(n) for n = 0 ... limit; below 2, where there is no interval, that of 2."""
-    from scipy.special import stdtrit  # the Student quantile; deferred, as it is slow to import
+    """t / sqrt(n) for n = 0 ... limit; 0 and 1, which have no interval, count as 2."""
+    from scipy.special import stdtrit  # the Student quantile, which is slow to import
 
     counts_N = np.maximum(np.arange(limit + 1), 2)
     return np.asarray(stdtrit(counts_N - 1.0, 1 - alpha / 2) / np.sqrt(counts_N))
 
 
 def half_width(counts_N: ArrayLike, *, alpha: float = 0.05) -> FloatArray:
-    """h(n) / s, the half-width of Student's interval of a mean of n rewards, for a sample deviation s of 1.
+    """The half-width of Student's interval of a mean of n rewards, for a sample deviation of 1, shape (N,).
 
-    h(n) = t_{1-alpha/2, n-1} s / sqrt(n). One reward has no interval: n = 0 and 1 are treated as 2, so that nothing is
-    gained there.
+    h(n) / s = t_{1-alpha/2, n-1} / sqrt(n). n = 0 and 1, which have no interval, count as 2.
 
     Args:
-        counts_N: Numbers of rewards, shape (N,).
+        counts_N: Numbers of rewards.
         alpha: One minus the confidence, in (0, 1).
 
     >>> half_width([1, 2, 3, 4]).round(3)
@@ -52,28 +51,14 @@ def half_width(counts_N: ArrayLike, *, alpha: float = 0.05) -> FloatArray:
 def deviation(tally: Tally) -> FloatArray:
     """The sample deviation s of each prompt's successes, shape (P,): s^2 = n / (n-1) r (1-r) if they are 0 or 1.
 
-    It is 0 below two rollouts, and if rewards are equal.
-
-    >>> low_P, high_P = np.array([0.0, 0, 0, 1]), np.array([0.0, 1, 1, 1])
-    >>> deviation(Tally(np.array([0.0, 1, 2, 4]), np.full(4, 4.0), low_P, high_P, np.zeros(4))).round(3)
-    array([0.   , 0.5  , 0.577, 0.   ])
+    0 below two rollouts, and for equal rewards.
     """
     n = np.maximum(tally.scored_P, 2)
     return np.where(tally.mixed() & (tally.scored_P >= 2), np.sqrt(n / (n - 1) * tally.variance()), 0.0)
 
 
 def exploration(counts_N: ArrayLike, total: float, *, weight: float = 0.1, bonus: Bonus = "sqrt") -> FloatArray:
-    """The bonus of a prompt with n rollouts: weight sqrt(log(1+T) / n) or weight log(1+T) / n.
-
-    Args:
-        counts_N: Rollouts so far, shape (N,); 0 counts as 1.
-        total: T, at least 0.
-        weight: lambda.
-        bonus: "sqrt" or "linear", the two forms in which it is reported.
-
-    >>> exploration([1, 4], np.e - 1, weight=1.0), exploration([1, 4], np.e - 1, weight=1.0, bonus="linear")
-    (array([1. , 0.5]), array([1.  , 0.25]))
-    """
+    """The bonus of a prompt with n rollouts: weight sqrt(log(1+T) / n) or weight log(1+T) / n; n = 0 counts as 1."""
     check_number("total", total, 0, np.inf)
     check_number("weight", weight, 0, np.inf)
     check_choice("bonus", bonus, get_args(Bonus))
@@ -92,28 +77,27 @@ def xrpo(
     share: float = 0.5,
     seed: int = 0,
 ) -> Policy:
-    """A base for every prompt, then rounds to those whose interval one more rollout narrows most: XRPO's planner.
+    """A base for every prompt, then rounds for those whose interval one more rollout narrows most: XRPO's planner.
 
-    arXiv 2510.06672. The priority of a prompt with n rollouts is h(n) - h(n+1), by which the half-width of the Student
-    interval of its mean reward would shrink (`half_width`, `deviation`), plus a bonus for few rollouts (`exploration`).
-    The priority is largest at a rate of 1/2; for prompts that all passed or all failed it is the bonus alone. A round's
-    rollouts are assigned greedily: each goes to the highest priority, which then falls with n while s is kept fixed.
+    arXiv 2510.06672. The priority of a prompt with n rollouts is h(n) - h(n+1), the fall of the half-width of Student's
+    interval of its mean reward (`half_width`, `deviation`), plus a bonus for few rollouts (`exploration`). It is
+    largest at a rate of 1/2. For prompts whose rewards are all equal it is the bonus alone. Each rollout of a round
+    goes to the highest priority, which then falls with n while s stays fixed.
 
-    Read through transcriptions, not in the paper itself. They disagree on the form of the bonus and on T (rollouts of
-    the step, or training steps): hence `bonus` and `clock`. lambda, the base and the rounds' sizes could not be found:
-    weight=0.1, base=4 and equal rounds are our defaults; one base and two rounds make the paper's three phases. Below a
-    base of 4 the quantile at two rewards (12.7) makes the first round equalise counts. In-context seeding is available
-    as `on_all_fail`; sharpening of advantages is up to the trainer.
+    The rule was read through transcriptions, not in the paper itself. They disagree on the form of the bonus and on T,
+    hence `bonus` and `clock`. lambda, the base and the sizes of rounds were not found; weight=0.1, base=4 and equal
+    rounds are our defaults. One base and two rounds make the paper's three phases. Below a base of 4, the quantile at
+    two rewards (12.7) makes the first round equalise counts. In-context seeding is available as `on_all_fail`;
+    sharpening of advantages is up to the trainer.
 
     Args:
-        base: Rollouts that start a prompt, at least 2; fewer where the budget has no more for each.
+        base: Rollouts that start a prompt, at least 2; fewer if the budget is too small.
         rounds: Rounds after the base, at least 1.
         alpha: One minus the confidence of the interval, in (0, 1).
         weight: lambda, the weight of the bonus, at least 0.
         bonus: "sqrt", sqrt(log(1+T) / n), or "linear", log(1+T) / n.
         clock: What T counts: "rollouts" of this step before the round, or training "steps" before this one.
-        share: Share of the budget for bases, in (0, 1), used if the floor is 0, which leaves open how many prompts
-            start; our default.
+        share: Share of the budget for bases, in (0, 1), if the floor is 0; our default.
         seed: Seeds the ties.
 
     >>> step = xrpo(rounds=1, seed=0).begin(["half", "solved"], Budget(rollouts=16))
@@ -142,7 +126,7 @@ def xrpo(
                 return
             spent = view.step if clock == "steps" else total - left
             value = _gain(counts_P[started], high, deviation(tally)[started], alpha, spent, weight, bonus)
-            # What the round adds, in portions of the quantum: the groups are open, so there is no smallest one.
+            # The groups are open, so a round's portions have no smallest size.
             extra = replace(view, budget=Budget(size, floor=0, min_group=1, quantum=budget.quantum))
             more_P = np.zeros_like(counts_P)
             more_P[started] = spend(view.belief_P.take(started), value, extra, None)
@@ -157,7 +141,7 @@ def xrpo(
 
 
 def _bases(view: View, base: int, share: float) -> IntArray:
-    """The base of each prompt that starts; enough prompts start to take the whole budget in the end."""
+    """The base of each prompt that starts; enough prompts start to take the whole budget."""
     budget, prompts = view.budget, len(view.belief_P)
     spending = Spending(budget, prompts)
     if budget.fewest:

@@ -22,16 +22,11 @@ class Moments(NamedTuple):
     @classmethod
     def of(cls, values: FloatArray) -> "Moments":
         """The moments of these values."""
-        return (
-            cls(float(len(values)), float(values.mean()), float(values.var() * len(values))) if len(values) else cls()
-        )
+        n = len(values)
+        return cls(float(n), float(values.mean()), float(values.var() * n)) if n else cls()
 
     def plus(self, other: "Moments") -> "Moments":
-        """The moments of the values of both.
-
-        >>> Moments.of(np.array([0.0, 1.0])).plus(Moments.of(np.array([1.0, 1.0])))
-        Moments(n=4.0, mean=0.75, squares=0.75)
-        """
+        """The moments of the values of both."""
         n, away = self.n + other.n, other.mean - self.mean
         if not other.n:
             return self
@@ -45,16 +40,10 @@ class Moments(NamedTuple):
 
 
 def shrunk(mean_G: FloatArray, n_G: FloatArray, rewards: Moments, means: Moments) -> FloatArray:
-    """EBPO's baseline of each group: (1 - S) mean + S mu, S = (s2 / n) / (s2 / n + t2), shape (G,).
+    """EBPO's baseline of each group of mean `mean_G` and size `n_G`, shape (G,).
 
-    Args:
-        mean_G, n_G: Mean success of each group, and its rollouts.
-        rewards: Of all rollouts of the run: mu and s2 are their mean and variance.
-        means: Of all group means of the run: t2 is their variance.
-
-    >>> rewards, means = Moments(100, 0.5, 99 * 0.25), Moments(10, 0.5, 9 * 0.03125)
-    >>> shrunk(np.array([0.0, 1.0]), np.array([8.0, 8.0]), rewards, means)  # S = 1/32 / (1/32 + 1/32)
-    array([0.25, 0.75])
+    (1 - S) mean + S mu with S = (s2 / n) / (s2 / n + t2), where mu and s2 are mean and variance of all `rewards` of the
+    run, and t2 is the variance of all its group `means`.
     """
     noise_G = rewards.variance / np.maximum(n_G, 1)
     total_G = noise_G + means.variance
@@ -65,11 +54,11 @@ def shrunk(mean_G: FloatArray, n_G: FloatArray, rewards: Moments, means: Moments
 def ebpo(*, seed: int = 0) -> Policy:
     """Equal groups, whose baseline is their mean shrunk to the mean of the run (EBPO, arXiv 2602.05165, Algorithm 1).
 
-    V = (1 - S) mean + S mu with S = (s2 / G) / (s2 / G + t2): mu and s2 are mean and variance of all successes of the
-    run, t2 the variance of its group means (`shrunk`), this step included, as in the paper, and not faded. Advantages
+    V = (1 - S) mean + S mu with S = (s2 / G) / (s2 / G + t2), where mu and s2 are mean and variance of all successes of
+    the run, this step included, and t2 is the variance of its group means (`shrunk`). Nothing is discounted. Advantages
     r - V are centred over the batch and divided by its standard deviation, so that groups of equal rewards have a
-    signal too. The baseline contains the rollout's own reward, as a group's mean does. The paper's sampling of prompts
-    by topic is not part of this; it is half of its gain.
+    signal too. Like a group's mean, the baseline contains the rollout's own reward. The paper's sampling of prompts by
+    topic, half of its gain, is not included.
 
     Args:
         seed: Seeds the ties.

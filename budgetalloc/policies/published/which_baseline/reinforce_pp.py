@@ -11,10 +11,10 @@ def reinforce_pp(*, group: int = 1, seed: int = 0) -> Policy:
     """Rewards whitened over the batch's tokens, without a baseline of the prompt (REINFORCE++, arXiv 2501.03262).
 
     Mean and deviation are those of all tokens of the batch, each with its rollout's reward (`scale="whiten_tokens"`),
-    as verl's `compute_reinforce_plus_plus_outcome_advantage` has it with discount 1; the mean includes the rollout's
-    own reward. The penalty on the divergence from the reference model that the paper puts into the reward of each token
-    belongs to the trainer. Prompts come in shuffled epochs, one rollout each. The variant "-baseline" is
-    `baseline="group", scale="whiten_tokens"` with larger groups; in groups of one its advantages are all 0.
+    as in verl's `compute_reinforce_plus_plus_outcome_advantage` with discount 1. The mean includes the rollout's own
+    reward. Prompts come in shuffled epochs, one rollout each. The paper's penalty on the divergence from the reference
+    model belongs to the trainer. The variant "-baseline" is `baseline="group", scale="whiten_tokens"` with larger
+    groups; in groups of one its advantages are all 0.
 
     Args:
         group: Rollouts of a prompt, at least 1.
@@ -28,11 +28,6 @@ def reinforce_pp(*, group: int = 1, seed: int = 0) -> Policy:
     >>> group_advantages([1, 0], ["a", "b"], needs.baseline, needs.scale, lengths_R=[6, 3]).round(3)  # mean 2/3
     array([ 0.667, -1.333])
     """
-    return Policy(
-        f"reinforce_pp(group={group}, seed={seed})",
-        least_visited_first(group),
-        BetaEstimator(),
-        seed,
-        Needs(candidates="all", baseline="batch", scale="whiten_tokens", min_group=1),
-        memory=Memory(COLUMNS, count_visits),
-    )
+    needs = Needs(candidates="all", baseline="batch", scale="whiten_tokens", min_group=1)
+    name, memory = f"reinforce_pp(group={group}, seed={seed})", Memory(COLUMNS, count_visits)
+    return Policy(name, least_visited_first(group), BetaEstimator(), seed, needs, memory=memory)

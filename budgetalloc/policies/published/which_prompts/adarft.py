@@ -16,11 +16,7 @@ from budgetalloc.policies.ranking import falling, ranked
 
 
 def moved_target(target: float, mean: float, *, goal: float = 0.5, slope: float = 2.0, most: float = 50.0) -> float:
-    """The next target difficulty, target + most tanh(slope (mean - goal)), kept in [0, 100] (arXiv 2504.05520).
-
-    >>> moved_target(20.0, 0.5), round(moved_target(20.0, 1.0), 2), moved_target(20.0, 0.0)
-    (20.0, 58.08, 0.0)
-    """
+    """The next target difficulty, target + most tanh(slope (mean - goal)), kept in [0, 100] (arXiv 2504.05520)."""
     return min(max(target + most * math.tanh(slope * (mean - goal)), 0.0), 100.0)
 
 
@@ -28,20 +24,15 @@ def adarft(*, group: int = 8, goal: float = 0.5, start: float = 0.0, offline: Of
     """The prompts whose fixed difficulty is nearest to a target that rises with the reward (AdaRFT, arXiv 2504.05520).
 
     The target starts at 0, the easiest, and moves after each step by 50 tanh(2 (mean reward - 0.5)) (`moved_target`).
-    Of prompts at equal distances some are taken at random. Advantages are a group's, divided by sqrt(m (1-m)) with m
-    its mean.
-
-    A difficulty is 100 (1 - s / n), for s successes in n rollouts before training: the paper's are of 128 rollouts of
-    another model. Without any it is 50. Prompts far from the target get no rollouts.
-
-    Of graded success the rule uses the mean alone.
+    A difficulty is 100 (1 - s / n) for s successes in n rollouts before training, or 50 without any; the paper uses 128
+    rollouts of another model. Ties are broken at random, and prompts far from the target get no rollouts. Advantages
+    are a group's, divided by sqrt(m (1-m)) with m its mean. Graded success enters through its mean alone.
 
     Args:
         group: Rollouts of a chosen prompt, at least 1.
         goal: The mean reward to keep, in [0, 1].
         start: The first target, in [0, 100].
-        offline: (successes, rollouts) of each prompt before training, or how many rollouts to measure each with, which
-            are charged to the run: as in `spo`. For a difficulty d of your own, (100 - d, 100).
+        offline: As in `spo`. For a difficulty d of your own, give (100 - d, 100).
         seed: Seeds the ties.
 
     >>> from budgetalloc import Budget
@@ -72,12 +63,8 @@ def adarft(*, group: int = 8, goal: float = 0.5, start: float = 0.0, offline: Of
     def expect(outcome: Outcome) -> FloatArray:
         return reference.untrained(outcome, outcome.mean_G)
 
-    return Policy(
-        f"adarft(group={group}, goal={goal}, start={start}, offline={reference}, seed={seed})",
-        reference.measured_first(decide),
-        BetaEstimator(),
-        seed,
-        Needs(candidates="all", baseline="policy", scale="group"),
-        memory=Memory(COLUMNS, learn, {"target": float(start)}, rescale=rescale_results),
-        expect=expect,
-    )
+    name = f"adarft(group={group}, goal={goal}, start={start}, offline={reference}, seed={seed})"
+    needs = Needs(candidates="all", baseline="policy", scale="group")
+    memory = Memory(COLUMNS, learn, {"target": float(start)}, rescale=rescale_results)
+    rule = reference.measured_first(decide)
+    return Policy(name, rule, BetaEstimator(), seed, needs, memory=memory, expect=expect)

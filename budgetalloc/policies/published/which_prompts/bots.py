@@ -1,8 +1,7 @@
-"""BOTS: beliefs that learn from visits and, about prompts without a visit, from how capable the model has become."""
+"""BOTS: beliefs that learn from visits and, between visits, from how capable the model has become."""
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import repeat
 
 import numpy as np
 
@@ -17,22 +16,17 @@ from budgetalloc.policies.decision import Needs, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import ranked
 
-_WINDOW = 64  # steps whose implicit evidence counts; with lambda = 0.2, older evidence weighs less than 1e-6
+_WINDOW = 64  # steps of implicit evidence; with lambda = 0.2, older evidence weighs less than 1e-6
 _KEPT = 0.9  # share of the capability kept at a step
 
 
 def name_of(step: int) -> str:
-    """The name under which a step's capability is kept."""
+    """The number of the memory that holds a step's capability."""
     return f"capability {step % _WINDOW}"
 
 
 def implicit(anchors_P2: FloatArray, capability_S: FloatArray) -> FloatArray:
-    """The success that each capability implies: between the anchors' rates, clipped, shape (P, S).
-
-    >>> implicit(np.array([[0.2, 0.6], [0.0, 1.0]]), np.array([0.5, 2.0]))
-    array([[0.4, 1. ],
-           [0.5, 1. ]])
-    """
+    """The success that each capability implies: between the anchors' rates, clipped, shape (P, S)."""
     low_P, rise_P = anchors_P2[:, :1], np.diff(anchors_P2, axis=1)
     return np.asarray(np.clip(low_P + rise_P * capability_S, 0.0, 1.0))
 
@@ -48,23 +42,21 @@ def bots(
 ) -> Policy:
     """The prompts whose Thompson draw is nearest to 1/2; beliefs fade at every step (BOTS, arXiv 2510.26374).
 
-    At every step all prompts have alpha <- (1 - rate) alpha + rate + e, from Beta(1, 1). A visited prompt's e is its
-    successes. Any other prompt's is `weight` times `group` times the success p~ that the model's capability implies:
-    p~ = clip(f0 + (f1 - f0) c, 0, 1), from the rates f0 and f1 of two anchor models (`implicit`). The capability c is a
-    running mean, with 0.9, of (mean pass rate - mean f0) / (mean f1 - mean f0) over the step's prompts. beta likewise.
-    As in the released estimator, whose option to halve the weight after bad predictions is not part of this. It knows
-    the passes of the rollouts of a task; here those of any number. Evidence of more than 64 steps before is left out.
+    At every step each belief becomes alpha <- (1 - rate) alpha + rate + e, from Beta(1, 1), and beta likewise. For a
+    visited prompt, e is its successes. For any other it is `weight` times `group` times the success p~ that the model's
+    capability c implies, p~ = clip(f0 + (f1 - f0) c, 0, 1), where f0 and f1 are the rates of two anchor models
+    (`implicit`). c is a running mean, with 0.9, of (mean pass rate - mean f0) / (mean f1 - mean f0) over a step's
+    prompts. Without anchors an unvisited prompt returns to Beta(1, 1). Graded success enters through its mean alone.
 
-    Without anchors there is no implicit evidence: a prompt without a visit returns to Beta(1, 1).
-
-    Of graded success the rule uses the mean alone.
+    This follows the released estimator, without its option to halve the weight after bad predictions. The estimator
+    knows passes of a fixed number of rollouts; here the number is free. Evidence older than 64 steps is left out.
 
     Args:
-        group: Rollouts of a chosen prompt, at least 1; m of the implicit evidence.
-        rate: lambda, what the beliefs lose at a step, in (0, 1).
+        group: Rollouts of a chosen prompt, at least 1, and m of the implicit evidence.
+        rate: lambda, the share of a belief that fades at a step, in (0, 1).
         weight: rho, in [0, 1].
         anchors: The success rates (f0, f1) of a weaker and a stronger model, by prompt.
-        target: Success rate to be near, in [0, 1].
+        target: Preferred success rate, in [0, 1].
         seed: Seeds the draws.
 
     >>> from budgetalloc import Budget
@@ -87,12 +79,11 @@ def bots(
     farthest = max(target, 1 - target)
 
     def features(ids_P: Sequence[Id]) -> FloatArray:
-        """f0 and f1 of each prompt, NaN where nothing is known."""
-        pairs = list(map((anchors or {}).get, ids_P, repeat((math.nan, math.nan))))
-        return np.array(pairs, dtype=np.float64).reshape(len(pairs), 2)
+        """f0 and f1 of each prompt, NaN if unknown, shape (P, 2)."""
+        return np.array([(anchors or {}).get(x, (math.nan, math.nan)) for x in ids_P], dtype=np.float64).reshape(-1, 2)
 
     def believed(ids_P: Sequence[Id], recall: Mapping[str, FloatArray], numbers: Mapping[str, float]) -> Beta:
-        """The beliefs now: those after the last visit, faded, and what was implied since."""
+        """The beliefs after the last visit, faded, plus the implicit evidence since."""
         now = int(numbers["steps"])
         gap_P = now - recall["after"]
         kept_P = (1 - rate) ** gap_P
@@ -139,7 +130,7 @@ def bots(
     given = "given" if anchors else None
     settings = f"group={group}, rate={rate}, weight={weight}, anchors={given}, target={target}"
     ring = [name_of(t) for t in range(_WINDOW)]
-    numbers = {"steps": 0.0, "first": -1.0, **dict.fromkeys(ring, 0.0)}  # first: the step that met an anchor
+    numbers = {"steps": 0.0, "first": -1.0, **dict.fromkeys(ring, 0.0)}  # first: the first step with an anchor
     lowest = dict.fromkeys(ring, -math.inf)
     memory = Memory({"alpha": 1.0, "beta": 1.0, "after": 0.0}, learn, numbers, lowest=lowest, rescale=rescale)
     estimator = BetaEstimator(prior=(1.0, 1.0), discount=1 - rate, idle=1 - rate)  # for metrics, without the anchors

@@ -13,10 +13,9 @@ from budgetalloc.policies.prompt_selection import batch, in_proportion, keep_onl
 
 
 def breadth_depth(rollouts: int, group: int) -> int:
-    """The prompts that a step of `rollouts` rollouts has room for with `group` each; at least one.
+    """The number of prompts, at least one, that fit into a step of `rollouts` rollouts with `group` each.
 
-    BroRL (arXiv 2510.01180) goes from 512 prompts of 16 to 128 prompts of 512, which is 8 times the rollouts. At equal
-    rollouts, depth costs breadth:
+    BroRL (arXiv 2510.01180) goes from 512 prompts of 16 to 128 prompts of 512, which is 8 times the rollouts.
 
     >>> breadth_depth(512 * 16, 16), breadth_depth(512 * 16, 512), breadth_depth(128 * 512, 512)
     (512, 16, 128)
@@ -27,7 +26,7 @@ def breadth_depth(rollouts: int, group: int) -> int:
 def lr_scale(batch: float, base_batch: float) -> float:
     """The factor of the learning rate for another batch size, sqrt(batch / base_batch) (BroRL, arXiv 2510.01180).
 
-    Count both in rollouts (our reading): their ratio is then that of the mini-batches, whose number BroRL keeps.
+    Count both in rollouts (our reading). Their ratio is then that of the mini-batches, whose number BroRL keeps.
 
     >>> round(lr_scale(128 * 512, 512 * 16), 4)
     2.8284
@@ -39,10 +38,10 @@ def lr_scale(batch: float, base_batch: float) -> float:
 def brorl(*, group: int = 512, seed: int = 0) -> Policy:
     """Few prompts with very many rollouts each: BroRL's broadened exploration (arXiv 2510.01180).
 
-    The paper multiplies the rollouts of a prompt (16 to 512) and of a step (by 8). Here the step's budget is fixed, and
-    `breadth_depth` gives the number of prompts that fit; they are drawn uniformly at random and get at least `group`
-    each unless the budget or its cap is smaller. The choice does not depend on rewards, so that it biases no estimate.
-    With a floor every prompt gets the floor first. Scale the learning rate by `lr_scale` if the budget grows too.
+    The paper multiplies the rollouts of a prompt (16 to 512) and of a step (by 8). Here the step's budget is fixed:
+    `breadth_depth` prompts are drawn uniformly at random and get at least `group` each, unless the budget or its cap is
+    smaller. The draw does not depend on rewards, so it biases no estimate. With a floor every prompt gets the floor
+    first. If the budget grows too, scale the learning rate by `lr_scale`.
 
     Args:
         group: Rollouts of a drawn prompt, at least 1. Choose it to fit the budget; the paper's is 512.

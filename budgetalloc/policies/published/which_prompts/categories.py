@@ -1,4 +1,4 @@
-"""DUMP and SEC, bandits over categories of prompts (domains, levels): which category the next prompts come from."""
+"""DUMP and SEC: bandits that choose the category (domain, level) of the next prompts."""
 
 from collections.abc import Callable, Hashable, Mapping
 
@@ -34,13 +34,13 @@ def upper_bounds(gain_C: ArrayLike, rollouts_C: ArrayLike, total: float) -> Floa
 
 
 def draw_order(logits_C: ArrayLike, category_P: IntArray, rng: np.random.Generator) -> IntArray:
-    """The prompts in the order of draws: a category by softmax of the logits, then its next prompt, until none is left.
+    """The prompts in the order of draws: each draw takes a category by softmax of the logits, then its next prompt.
 
-    A category that runs out is left out of later draws. Each category is a Poisson process with its weight as the rate
-    and the arrivals are merged, which has this distribution in one call of `rng`.
+    A category without prompts left is not drawn again. One call of `rng` suffices: each category is a Poisson process
+    with its weight as the rate, and the arrivals are merged.
 
     >>> order = draw_order([0.0, -50.0], np.array([1, 0, 1, 0]), np.random.default_rng(0))
-    >>> order.tolist()  # category 0 is all but certain to come first; inside, as listed
+    >>> order.tolist()  # category 0 almost surely comes first
     [1, 3, 0, 2]
     """
     logits = np.asarray(logits_C, dtype=np.float64)
@@ -59,19 +59,19 @@ def dump(
 ) -> Policy:
     """Categories by the softmax of an upper confidence bound on their mean |advantage| (DUMP, arXiv 2504.09710).
 
-    A category's score is its mean |advantage| over its last `window` rollouts plus sqrt(2 ln(n + 1) / (n_c + 1)), with
-    n_c of n rollouts so far; each prompt's category is drawn with probability proportional to exp(score /
-    temperature), then a prompt of it at random, without replacement within a step. `window` and `temperature` are the
-    released code's. That code draws with replacement, and draws a whole pass of its loader with the weights at the
-    start of the pass; here the weights are recomputed at each step. Advantages are those of `mean_advantage`.
+    A category's score is its mean |advantage| (`mean_advantage`) over its last `window` rollouts plus
+    sqrt(2 ln(n + 1) / (n_c + 1)), with n_c of n rollouts so far. Each prompt's category is drawn with probability
+    proportional to exp(score / temperature), then a prompt of it at random, without replacement within a step. If the
+    window ends within a step, the category's rollouts of that step count in proportion.
 
-    A category's rollouts of one step have no order: if the window ends among them, they count in proportion.
+    `window` and `temperature` are the released code's. That code draws with replacement, and a whole pass of its loader
+    with the weights at the start of the pass; here the weights are recomputed at each step.
 
     Args:
-        domain_of: The category of a prompt; the same on every process and after a resume. Categories whose `str` is
-            the same are one.
-        window: Rollouts of a category that its gain is the mean of, at least 1.
-        temperature: Positive; large is uniform over categories.
+        domain_of: The category of a prompt; the same on every process and after a resume. Categories with the same
+            `str` are one.
+        window: Rollouts over which a category's gain is averaged, at least 1.
+        temperature: Positive; large values draw categories uniformly.
         group: Rollouts of a chosen prompt, at least 1; our default.
         seed: Seeds the draws.
 
@@ -102,19 +102,16 @@ def dump(
 def sec(*, domain_of: CategoryOf, rate: float = 0.5, temperature: float = 0.4, group: int = 8, seed: int = 0) -> Policy:
     """Categories by the softmax of a running mean of their |advantage| (Self-Evolving Curriculum, arXiv 2505.14970).
 
-    After a step, each category that was rolled out has Q <- rate * r + (1 - rate) * Q, with r its rollouts' mean
-    |advantage| (TD(0); Q starts at 0); each prompt's category is drawn with probability proportional to
-    exp(Q / temperature), then a prompt of it at random, without replacement within a step. The commands in a
-    public copy of the code have rate 0.5 throughout, and temperature 1.0 on Countdown, 0.4 on mathematics and 0.2 on
-    puzzles with two kinds of category. Advantages are those of `mean_advantage`.
+    After a step, each category that was rolled out has Q <- rate * r + (1 - rate) * Q, with r the mean |advantage|
+    (`mean_advantage`) of its rollouts; Q starts at 0. Each prompt's category is drawn with probability proportional to
+    exp(Q / temperature), then a prompt of it at random, without replacement within a step. The commands in a public
+    copy of the code have rate 0.5 throughout, and temperature 1.0 on Countdown, 0.4 on mathematics and 0.2 on puzzles
+    with two kinds of category.
 
     Args:
-        domain_of: The category of a prompt; the same on every process and after a resume. Categories whose `str` is
-            the same are one.
         rate: alpha, in (0, 1].
-        temperature: tau, positive; large is uniform over categories.
-        group: Rollouts of a chosen prompt, at least 1; our default.
-        seed: Seeds the draws.
+        temperature: tau, positive; large values draw categories uniformly.
+        domain_of, group, seed: As in `dump`.
 
     >>> policy = sec(domain_of=lambda prompt: prompt[0])
     >>> for _ in range(2):
@@ -148,14 +145,7 @@ def category_gains(domain_of: CategoryOf, visit: Visit) -> dict[str, tuple[float
 
 
 def add_to_window(numbers: dict[str, float], category: str, gain: float, rollouts: float, window: int) -> None:
-    """Adds a step to a category's window, drops steps that have left it, and writes the window's mean to `q:category`.
-
-    >>> numbers = {}
-    >>> for gain in (0.0, 1.0, 1.0):
-    ...     add_to_window(numbers, "a", gain, rollouts=8, window=20)
-    >>> numbers["q:a"]  # 8 and 8 rollouts of gain 1, and 4 of the 8 before
-    0.8
-    """
+    """Adds a step to a category's window, drops steps that left it, and writes the window's mean to `q:category`."""
     newest = int(numbers.get(f"steps:{category}", 0)) + 1
     numbers[f"steps:{category}"] = newest
     numbers[f"gain:{category}:{newest}"], numbers[f"size:{category}:{newest}"] = gain, rollouts
@@ -190,9 +180,9 @@ def _bandit(
         named = (str(domain_of(x)) for x in view.ids_P)
         category_P = np.fromiter((place.setdefault(c, len(place)) for c in named), dtype=np.int64)
         order = draw_order(score(view.numbers, list(place)) / temperature, category_P, view.rng)
-        scores_P = falling(order)  # a solver fills the groups of the prompts drawn first
+        scores_P = falling(order)
         if view.budget.tokens is not None and view.costs_P is not None:
-            scores_P *= view.costs_P  # the cost of a prompt does not change the order of the draws
+            scores_P *= view.costs_P  # costs do not change the order of the draws
         return spend_on_top(scores_P, group, view)
 
     named = getattr(domain_of, "__name__", type(domain_of).__name__)

@@ -17,12 +17,9 @@ from budgetalloc.policies.ranking import ranked
 
 
 def depo_eligible(explorable_P: FloatArray, visits_P: FloatArray, share: float, replay: float) -> NDArray[np.bool_]:
-    """The given share of the most explorable prompts, and the share `replay` of the others with the fewest visits.
+    """The share of the most explorable prompts, and the share `replay` of the others with the fewest visits.
 
-    Shares are of all prompts, rounded up; of equals the first.
-
-    >>> depo_eligible(np.array([0.0, 0.9, 0.5, 0.0]), np.array([7.0, 1.0, 1.0, 6.0]), 0.5, 0.25)
-    array([False,  True,  True,  True])
+    Shares are of all prompts, rounded up; ties go to the first prompt.
     """
     prompts = len(explorable_P)
     chosen_P = np.zeros(prompts, dtype=np.bool_)
@@ -44,24 +41,24 @@ def depo(
 ) -> Policy:
     """Prompts of high explorability, and the least visited ones (the online part of DEPO, arXiv 2509.01321).
 
-    Explorability is the mean |A| of a visit (`explorability`), averaged over the last `window` visits. In epoch e the
+    Explorability is the mean |A| of a visit (`mean_advantage`), averaged over the last `window` visits. In epoch e the
     eligible prompts are the share alpha - decay e of the candidates with the highest explorability, and the share
     `replay` of the others with the fewest visits. As many eligible prompts as groups of `group` fit into the budget are
     chosen at random; if there are too few, others are added at random. A prompt never seen counts as the most
     explorable.
 
-    The paper multiplies |A| by the mean token entropy of a rollout and leaves out wrong rollouts of high entropy: that
-    needs the trainer's entropies and is not part of this, nor is the curation before training. Our choices are the
-    values of window, alpha, decay and replay, which could not be found; `lowest`; e as the mean number of visits of
-    the candidates, rounded down; and a window of visits instead of the paper's window of epochs.
+    The paper multiplies |A| by the mean token entropy of a rollout and leaves out wrong rollouts of high entropy. That
+    needs the trainer's entropies and is not included, nor is the curation before training. The values of window, alpha,
+    decay and replay were not found. They are our defaults, as are `lowest`, e as the candidates' mean number of visits,
+    rounded down, and a window of visits instead of epochs.
 
     Args:
         group: Rollouts of a chosen prompt, at least 1.
         window: s, visits to average over, 1 to 1,000.
-        alpha: alpha_0, share of the prompts at the start, in [0, 1].
-        decay: d, what the share loses in an epoch, in [0, 1].
+        alpha: alpha_0, the share at the start, in [0, 1].
+        decay: d, by which the share falls in an epoch, in [0, 1].
         lowest: Smallest value of the share, in [0, 1].
-        replay: rho, share of the least visited, in (0, 1]; through it, prompts without signal are tried again.
+        replay: rho, share of the least visited, in (0, 1]; it brings prompts without signal back.
         seed: Seeds the draws and the ties.
 
     >>> from budgetalloc import Budget

@@ -20,17 +20,16 @@ _DRIVE: tuple[Phase, ...] = ((1.0, 32, 8), (72 / 175, 64, 64), (50 / 175, 32, 64
 def drive(*, phases: Sequence[Phase] = _DRIVE, discount: float = 0.9, seed: int = 0) -> Policy:
     """Phases that keep fewer and fewer of the hardest prompts, with many rollouts each (DRIVE, arXiv 2511.06307).
 
-    A phase is (keep, steps, n): for `steps` steps, training uses only the share `keep` of the candidates with the
-    lowest posterior means, n rollouts each; if not all of them fit into the step, they are drawn at random. The last
-    phase continues to the end of the run. The paper's first stage gives 8 rollouts to each of 9k prompts for 32 steps;
-    its second keeps the hardest 72, 50 and 25 of 175 other prompts for 64, 32 and 32 steps. The paper gives two numbers
-    of rollouts for the second stage: 64 in the abstract and the setup, 80 in the method section. Our default is 64.
+    A phase is (keep, steps, n): for `steps` steps, only the share `keep` of the candidates with the lowest posterior
+    means gets rollouts, n each. If the step has no room for all of them, they are drawn at random. The last phase
+    continues to the end of the run. The rest of the budget is divided evenly among the kept prompts; with a floor every
+    prompt gets the floor first. A prompt that is not kept may be left out for the rest of the run. For graded success
+    the rule uses its mean, whatever the variance.
 
-    The paper evaluates the 175 prompts once, before that stage. Here the posterior mean of all earlier rewards stands
-    in, so that a prompt which is solved makes room for another; a prompt never seen counts as the prior's 1/2, neither
-    hard nor easy. The rest of the budget is divided evenly among the kept prompts; with a floor every prompt gets the
-    floor first. The method may leave out a prompt that is not kept for the rest of the run. The rule is about hardness:
-    for graded success it is the mean, whatever the variance.
+    The paper's first stage gives 8 rollouts to each of 9k prompts for 32 steps. Its second keeps the hardest 72, 50 and
+    25 of 175 other prompts for 64, 32 and 32 steps, with 64 rollouts by the abstract and the setup and 80 by the method
+    section; our default is 64. The paper evaluates the 175 prompts once, before that stage. Here the posterior mean is
+    used, so that a solved prompt makes room for another, and a prompt never seen counts as the prior's 1/2.
 
     Args:
         phases: At least one of (keep, steps, n): keep in (0, 1], steps and n at least 1.
@@ -55,7 +54,7 @@ def drive(*, phases: Sequence[Phase] = _DRIVE, discount: float = 0.9, seed: int 
         keep, _, n = checked[int(np.searchsorted(ends, view.step, side="right"))]
         hardest = np.argsort(view.belief_P.mean, kind="stable")
         number = max(1, round(keep * len(hardest)))
-        # The kept ones in the view's order, which is random; the others, for a cap that needs more prompts, after them.
+        # Kept prompts come in the view's random order; the others follow, for a cap that needs more prompts.
         order = np.concatenate([np.sort(hardest[:number]), hardest[number:]])
         wanted_P = np.full(len(hardest), n)
         return in_proportion(keep_only(wanted_P, batch(wanted_P, view, order, number)), view)

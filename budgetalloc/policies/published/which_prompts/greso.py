@@ -13,11 +13,7 @@ from budgetalloc.policies.ranking import ranked
 
 
 def greso_keep(run_P: FloatArray, explore_P: FloatArray, least: float = 0.01) -> FloatArray:
-    """The probability to keep a prompt after `run_P` consecutive visits without variance: p_e^z, at least `least`.
-
-    >>> greso_keep(np.array([0.0, 1.0, 3.0, 9.0]), np.full(4, 0.5))
-    array([1.   , 0.5  , 0.125, 0.01 ])
-    """
+    """The probability to keep a prompt after `run_P` visits in a row without variance: p_e^run, at least `least`."""
     return np.asarray(np.maximum(explore_P**run_P, least))
 
 
@@ -32,25 +28,23 @@ def greso(
 ) -> Policy:
     """Skips prompts with a probability that grows with consecutive visits without variance (GRESO, arXiv 2506.02177).
 
-    A prompt whose last z visits each had all rewards equal is skipped with probability 1 - p_e^z. There is one p_e for
-    prompts that always passed at their last visit and one for prompts that always failed; after each step p_e falls by
-    `change` if their share of the step's groups is at least its target, else it rises. As many of the kept prompts as
-    groups of `group` fit into the budget are chosen at random; if there are too few, skipped prompts are added at
-    random, whereas the paper loads more prompts. The paper's adaptive batch size is not needed: a budget is spent
-    exactly.
+    A prompt whose last z visits each had all rewards equal is skipped with probability 1 - p_e^z. Prompts that passed
+    at their last visit have one p_e, prompts that failed another. After each step a p_e falls by `change` if its share
+    of the step's groups (all passed, or all failed) is at least its target, else it rises. As many of the kept prompts
+    as groups of `group` fit into the budget are chosen at random. If there are too few, skipped prompts are added at
+    random, whereas the paper loads more prompts and adapts the batch size.
 
-    The values of explore, target, change and least, the split of the target (a third for easy prompts, two thirds for
-    hard ones) and the bounds of p_e, 0.05 and 0.95, are those of the released code. The code differs: it counts runs
-    of easy and hard visits apart, by mean rewards from 0.98 and up to 0.11, and changes p_e after the first epoch only.
-    Our choices: a visit of one rollout gives no information about variance and changes nothing. Equal rewards count as
-    passed if their mean success is at least 1/2, else as failed.
+    The defaults, the split of the target (a third for easy prompts, two thirds for hard ones) and the bounds of p_e,
+    0.05 and 0.95, are the released code's. That code counts runs of easy and hard visits separately, by mean rewards
+    from 0.98 and up to 0.11, and changes p_e after the first epoch only. Our choices: a visit of one rollout changes
+    nothing, and equal rewards count as passed if their mean success is at least 1/2.
 
     Args:
         group: Rollouts of a chosen prompt, at least 1.
         explore: p_e at the start, in [0.05, 0.95].
-        target: Share of the step's groups that may have no variance, in [0, 1].
-        change: By which p_e moves in a step, in [0, 1].
-        least: Smallest chance to keep a prompt, in (0, 1].
+        target: Target share of groups without variance, both kinds together, in [0, 1].
+        change: Step by which p_e moves, in [0, 1].
+        least: Smallest probability to keep a prompt, in (0, 1].
         seed: Seeds the draws and the ties.
 
     >>> from budgetalloc import Budget

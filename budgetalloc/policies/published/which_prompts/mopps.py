@@ -11,18 +11,18 @@ from budgetalloc.policies.ranking import ranked
 def mopps(*, group: int = 8, target: float = 0.5, discount: float = 0.5, seed: int = 0) -> Policy:
     """The prompts whose Thompson draw is nearest to `target`, a group of equal size each (MoPPS, arXiv 2507.04632).
 
-    At a visit alpha becomes lambda alpha + (1 - lambda) alpha_0 + successes, and beta likewise, from Beta(1, 1): the
-    prior plus evidence of which a visit keeps the share lambda, which is `discount`. The smallest (draw - target)^2 are
-    taken. The paper's lambda could not be found; 0.5 is our default. With explicit evidence alone (rho = 0) the update
-    of BOTS (arXiv 2510.26374) is the same with 1 - lambda for lambda. The released code draws for a few times as many
-    prompts as fit, not for the pool, and with one rollout a prompt it sets alpha and beta to 8 at each visit. Beliefs
-    do not fade between visits: in a large pool, a prompt that was just solved may rarely be chosen again. With a
-    target of 1/2 the nearest draw has the largest p(1-p); for graded success, which the paper does not treat, nearness
-    is multiplied by the belief's spread, so that a prompt that always earns 0.5 is not near.
+    The smallest (draw - target)^2 are taken. At a visit, alpha becomes lambda alpha + (1 - lambda) alpha_0 + successes,
+    and beta likewise, from Beta(1, 1); lambda is `discount`. BOTS (arXiv 2510.26374) with rho = 0 has the same update,
+    with 1 - lambda for lambda. Beliefs do not fade between visits, so that in a large pool a prompt that was just
+    solved may rarely be chosen again. For a target of 1/2 the nearest draw has the largest p(1-p). For graded success,
+    which the paper does not treat, nearness is multiplied by the belief's spread.
+
+    The paper's lambda was not found; 0.5 is our default. The released code draws for a few times as many prompts as
+    fit, not for the pool. With one rollout a prompt, it sets alpha and beta to 8 at each visit.
 
     Args:
         group: Rollouts of a chosen prompt, at least 1.
-        target: Success rate to be near, in [0, 1].
+        target: Preferred success rate, in [0, 1].
         discount: lambda, in [0, 1].
         seed: Seeds the draws and the ties.
 
@@ -39,7 +39,7 @@ def mopps(*, group: int = 8, target: float = 0.5, discount: float = 0.5, seed: i
 
     def decide(view: View) -> IntArray:
         drawn = view.belief_P.sample(view.rng)
-        # Positive, and largest where the square is smallest; p (1-p) for a target of 1/2.
+        # Positive, and p (1-p) for a target of 1/2.
         nearness_P = farthest**2 - (drawn.mean - target) ** 2
         return ranked(nearness_P * drawn.spread_P + 1e-12, group, view)
 

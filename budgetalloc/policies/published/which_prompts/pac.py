@@ -1,4 +1,4 @@
-"""PAC: a bandit over categories whose worth is their |advantage|, raised where their reward rises."""
+"""PAC: a bandit over categories whose utility is their |advantage|, raised where their reward rises."""
 
 import math
 from collections.abc import Mapping
@@ -17,38 +17,22 @@ from budgetalloc.policies.published.which_prompts.categories import CategoryOf
 from budgetalloc.policies.ranking import falling, ranked
 
 _EPS = 1e-9
-_FEWEST = 3  # steps of a window that a slope is fitted through; "too few" in the paper
-_MOST_SLOTS = 4_096  # prompts drawn one by one where the budget does not say how many
+_FEWEST = 3  # steps that a slope is fitted through
+_MOST_SLOTS = 4_096  # most prompts that are drawn one by one
 
 
 def slope(means: FloatArray, places: FloatArray) -> float:
-    """The slope of a least-squares line through a category's mean rewards; 0 for fewer than 3 steps (PAC, eq. 6).
-
-    Args:
-        means: Mean reward at each step of the window at which the category was rolled out.
-        places: The place of that step in the window, in [0, 1].
-
-    >>> round(slope(np.array([0.1, 0.2, 0.6]), np.array([0.0, 0.5, 1.0])), 6)
-    0.5
-    """
+    """The least-squares slope of a category's mean rewards at these places, in [0, 1], of the window (PAC, eq. 6)."""
     return float(np.polyfit(places, means, 1)[0]) if len(means) >= _FEWEST else 0.0
 
 
 def utilities(advantage_C: FloatArray, slope_C: FloatArray) -> FloatArray:
-    """Mean |advantage| times 1 + slope / sum of |slopes|, shape (C,) (PAC, eqs. 7 and 8).
-
-    >>> utilities(np.array([0.5, 0.5, 0.8]), np.array([0.3, -0.1, 0.0])).round(3)
-    array([0.875, 0.375, 0.8  ])
-    """
+    """Mean |advantage| times 1 + slope / sum of |slopes|, shape (C,) (PAC, eqs. 7 and 8)."""
     return np.asarray((1 + slope_C / (np.abs(slope_C).sum() + _EPS)) * advantage_C)
 
 
 def one_by_one(draws_SC: FloatArray, category_P: IntArray) -> IntArray:
-    """The prompts in the order of the slots: each takes the next prompt of its best-drawn category that has one left.
-
-    >>> one_by_one(np.array([[0.9, 0.1], [0.8, 0.2], [0.7, 0.1]]), np.array([1, 0, 1, 0])).tolist()
-    [1, 3, 0, 2]
-    """
+    """The prompts in the order of slots: each slot takes the next prompt of its best category that has one left."""
     queues = [np.flatnonzero(category_P == c).tolist()[::-1] for c in range(draws_SC.shape[1])]
     left_C, order = np.array([bool(queue) for queue in queues]), []
     for draw_C in draws_SC:
@@ -72,20 +56,20 @@ def pac(
 ) -> Policy:
     """Categories by Thompson draws of |advantage| times progress (PAC, arXiv 2608.30528, Algorithm 1).
 
-    After a step, each category's utility u is its mean |advantage| over the last `window` steps at which it was rolled
-    out, times 1 + s with s the slope of its mean reward over them as a share of all slopes (`utilities`). A Gaussian
-    belief N(mu, s2), from (0, 1), takes it in with precision c_i N / B, c_i of the step's B rollouts in one of N
-    categories (eq. 10); s2 then grows by `inflation` (eq. 11). Each prompt comes from the category of the largest draw,
-    drawn anew for each; in the first `cold` steps categories are drawn uniformly. Prompts are drawn without
-    replacement within a step; the paper does not say. Slopes need 3 steps, our reading of its "too few". Advantages
-    are those of `mean_advantage`. A category's first belief is that of its first rollouts.
+    After a step, each category's utility u is its mean |advantage| (`mean_advantage`) over the last `window` steps with
+    rollouts of it, times 1 + s, where s is the slope of its mean reward over them as a share of all slopes
+    (`utilities`). Its Gaussian belief N(mu, s2), from (0, 1), takes u in with precision c_i N / B, for c_i of the
+    step's B rollouts in one of N categories (eq. 10); s2 then grows by `inflation` (eq. 11). For each prompt a category
+    is drawn anew: the one of the largest draw from the beliefs, or uniformly in the first `cold` steps.
+
+    Prompts are drawn without replacement within a step, where the paper does not say. Slopes need 3 steps, our reading
+    of its "too few". A category's first belief is that of its first rollouts.
 
     Args:
-        domain_of: The category of a prompt; the same on every process and after a resume. Categories whose `str` is
-            the same are one.
+        domain_of: As in `dump`.
         window: W, steps, at least 1.
         inflation: delta^2, positive.
-        cold: T_cold, steps in which categories are drawn uniformly, at least 0.
+        cold: T_cold, at least 0.
         group: Rollouts of a chosen prompt, at least 1; the paper's.
         seed: Seeds the draws.
 
@@ -129,12 +113,12 @@ def pac(
             numbers[f"mu:{name}"] = (numbers[f"mu:{name}"] * before + precision * utility) / (before + precision)
             numbers[f"s2:{name}"] = 1 / (before + precision) + inflation
 
-    def rescale(memory: Memory, scale: float, shift: float) -> None:  # shares of slopes are the same on any scale
+    def rescale(memory: Memory, scale: float, shift: float) -> None:  # shares of slopes do not depend on the scale
         for key in [key for key in memory.numbers if key.startswith("mean:")]:
             memory.numbers[key] = min(max(scale * memory.numbers[key] + shift, 0.0), 1.0)
 
     def draw(numbers: Mapping[str, float], names: list[str], slots: int, view: View) -> FloatArray:
-        """What each slot draws of each category."""
+        """Each slot's draw of each category's utility."""
         if view.step < cold:
             return view.rng.random((slots, len(names)))
         mean_C = np.array([numbers.get(f"mu:{name}", 0.0) for name in names])

@@ -1,4 +1,4 @@
-"""prime-rl's difficulty pools: prompts drawn by the pool that their last visit puts them in."""
+"""prime-rl's difficulty pools: prompts drawn by a weight of their last mean success."""
 
 import math
 
@@ -18,11 +18,10 @@ Pools = tuple[tuple[float, float], ...]
 def prime_pools(*, group: int = 8, pools: Pools = ((0.25, 0.2), (0.75, 1.0), (1.0, 0.2)), seed: int = 0) -> Policy:
     """Prompts drawn by a weight of their last mean success: prime-rl's `DifficultyPoolSampler`.
 
-    A pool has a largest mean and a weight; a prompt never seen has weight 1. The defaults are prime-rl's: up to 0.25
-    and above 0.75 a weight of 0.2, between them 1. It draws one task at a time with replacement, and knows the last
-    group's mean when it draws the next; here a step's prompts are drawn without replacement, all at its start.
-
-    Of graded success the rule uses the mean alone.
+    A pool has a largest mean and a weight; a prompt never seen has weight 1. The defaults are prime-rl's: a weight of
+    0.2 up to 0.25 and above 0.75, and 1 between them. prime-rl draws one task at a time, with replacement, and knows
+    the last group's mean by then. Here a step's prompts are drawn at its start, without replacement. Graded success
+    enters through its mean alone.
 
     Args:
         group: Rollouts of a drawn prompt, at least 1.
@@ -53,7 +52,9 @@ def prime_pools(*, group: int = 8, pools: Pools = ((0.25, 0.2), (0.75, 1.0), (1.
 
     def decide(view: View) -> IntArray:
         last_P = view.recall["last"]
-        pool_P = np.minimum(np.searchsorted(tops, np.nan_to_num(last_P)), len(tops) - 1)  # a mean of `top` is inside
+        pool_P = np.minimum(
+            np.searchsorted(tops, np.nan_to_num(last_P)), len(tops) - 1
+        )  # a pool includes its largest mean
         return ranked(drawn_first(np.where(np.isnan(last_P), 1.0, weights[pool_P]), view.rng), group, view)
 
     memory, needs = Memory({"last": math.nan}, learn, rescale=rescale), Needs(candidates="all", baseline="group")

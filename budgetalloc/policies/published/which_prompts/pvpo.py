@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from itertools import repeat
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,7 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.memory import Memory, Visit
-from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import check_array, check_flag, check_integer, check_number, check_type
 from budgetalloc.policies.decision import Needs, View
 from budgetalloc.policies.gates import pass_or_explore
@@ -18,7 +16,7 @@ from budgetalloc.policies.policy import Policy
 
 
 def pvpo_route(rates_P: ArrayLike) -> NDArray[np.str_]:
-    """What PVPO does with a prompt of this mean reference reward: "drop", "keep" or "demonstrate"; NaN is kept.
+    """PVPO's treatment of prompts by mean reference reward: "drop", "keep" or "demonstrate"; NaN is kept.
 
     >>> pvpo_route([1.0, 0.5, 0.0, np.nan]).tolist()
     ['drop', 'keep', 'demonstrate', 'keep']
@@ -38,23 +36,23 @@ def pvpo(
 ) -> Policy:
     """Drops prompts that a reference model always or never solves: PVPO's sampling (arXiv 2508.21104).
 
-    The paper rolls out a reference model M times a prompt, renewed from time to time. A mean reward of 1 drops the
-    prompt; of 0 sends it to a larger model whose answer replaces one rollout; the rest is kept (`pvpo_route`). Such
-    means are `reference`; prompts without one are judged by their own rollouts, which is our rule: `enough` consecutive
-    rewards of 1 count as a mean of 1, of 0 as a mean of 0, and anything else as mixed, any graded success included. A
-    prompt dropped because of its own rollouts returns when exploration shows another reward; a prompt dropped because
-    of `reference` returns when the user updates `reference`.
+    The paper rolls out a reference model M times for each prompt, renewed from time to time. A prompt of mean reward 1
+    is dropped. One of 0 goes to a larger model whose answer replaces one rollout. The rest is kept (`pvpo_route`). Such
+    means are `reference`. Prompts without one are judged by their own rollouts, which is our rule: `enough` consecutive
+    rewards of 1 count as a mean of 1, of 0 as a mean of 0, and anything else, graded success included, as mixed. A
+    prompt dropped for its own rollouts returns when exploration shows another reward; one dropped for its `reference`
+    returns when the user updates it.
 
-    The paper's baseline is the reference mean and not the group's, so that groups of 1 and 2 have a signal; here the
-    posterior baseline serves this purpose, and groups of 1 are allowed. Two rollouts gave 97 % of GRPO's result with 5.
+    The paper's baseline is the reference mean, so that groups of 1 and 2 have a signal. Here the posterior baseline
+    serves this purpose. In the paper, two rollouts gave 97 % of GRPO's result with 5.
 
     Args:
         group: Rollouts of a chosen prompt, at least 1.
         reference: Mean reward of the reference model by prompt.
-        enough: M, at least 1, of a prompt's own rollouts. The paper's could not be found.
-        demonstrations: Whether the trainer puts a demonstration into the group of a prompt of mean 0, which is then
-            kept; otherwise it is dropped as well.
-        explore: Chance of a dropped prompt to pass, in [0, 1]; our default.
+        enough: M, at least 1, of a prompt's own rollouts. The paper's was not found.
+        demonstrations: Whether the trainer adds a demonstration to the group of a prompt of mean 0. The prompt is then
+            kept, otherwise dropped.
+        explore: Probability that a dropped prompt passes, in [0, 1]; our default.
         seed: Seeds the draws.
 
     >>> from budgetalloc import Budget
@@ -76,7 +74,7 @@ def pvpo(
         longer_V = np.where(visit.mean_V == 0, np.minimum(run[at_V], 0) - visit.scored_V, 0)
         run[at_V] = np.where(visit.mean_V == 1, np.maximum(run[at_V], 0) + visit.scored_V, longer_V)
 
-    def rescale(memory: Memory, scale: float, shift: float) -> None:  # a success that was 0 or 1 may be so no longer
+    def rescale(memory: Memory, scale: float, shift: float) -> None:  # a success of 0 or 1 may change
         run = memory.columns["run"]
         memory.columns["run"] = np.clip(run, -math.inf if shift <= 0 else 0, math.inf if scale + shift >= 1 else 0)
 
@@ -84,8 +82,7 @@ def pvpo(
         run_P = view.recall["run"]
         rate_P = np.select([run_P >= enough, run_P <= -enough], [1.0, 0.0], math.nan)
         if reference:
-            known = map(reference.get, view.ids_P, repeat(math.nan))
-            given_P: FloatArray = np.fromiter(known, dtype=np.float64, count=len(view.ids_P))
+            given_P = np.array([reference.get(x, math.nan) for x in view.ids_P], dtype=np.float64)
             rate_P = np.where(np.isnan(given_P), rate_P, given_P)
         route_P = pvpo_route(rate_P)
         return np.asarray((route_P == "keep") | ((route_P == "demonstrate") & demonstrations))

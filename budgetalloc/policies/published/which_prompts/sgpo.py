@@ -1,4 +1,4 @@
-"""sGPO: group sizes and an order of the prompts from success rates before training."""
+"""sGPO: group sizes and an order of the prompts by success rates before training."""
 
 from collections.abc import Sequence
 
@@ -18,11 +18,7 @@ SIZES = (2, 4, 8)
 
 
 def sgpo_group(rate_P: FloatArray) -> IntArray:
-    """Group sizes: the smallest of 2, 4 and 8 that is at least 1 / p; 0 for p above 3/4, and for p = 0.
-
-    >>> sgpo_group(np.array([1.0, 0.75, 0.5, 0.375, 0.25, 0.125, 0.0]))
-    array([0, 2, 2, 4, 4, 8, 0])
-    """
+    """Group sizes: the smallest of 2, 4 and 8 that is at least 1 / p; 0 for p above 3/4, and for p = 0."""
     size_P = np.select([rate_P * size >= 1 - 1e-9 for size in SIZES], SIZES, SIZES[-1])
     return np.where((rate_P > 0) & (rate_P <= 0.75), size_P, 0)
 
@@ -30,20 +26,19 @@ def sgpo_group(rate_P: FloatArray) -> IntArray:
 def sgpo(*, offline: Offline = 8, phases: Sequence[int] = (50, 100), unsolved: float = 0.1, seed: int = 0) -> Policy:
     """Easy prompts first in groups of 2, then groups of 4 and of 8, by rates before training (sGPO, arXiv 2606.08854).
 
-    The rate p of 8 rollouts before training decides all: prompts above 3/4 are never rolled out; of those at 0, a share
-    `unsolved` comes with every phase in its group size; the others belong to the phase of their `sgpo_group`. The paper
-    trains each phase to convergence; here its length is given. From an unofficial implementation and its notes; the
-    paper was not read. A prompt of which nothing is known belongs to every phase. If a phase has too few prompts, those
-    of other phases fill the step, and only then the others. The order never changes: prompts that are out stay out.
-    Advantages are a group's, divided by sqrt(m (1-m)) with m its mean.
+    The rate p of 8 rollouts before training decides. Prompts above 3/4 are never rolled out. Of those at 0, a share
+    `unsolved` joins each step in the phase's group size. Other prompts belong to the phase of their `sgpo_group`, and
+    prompts without rollouts to every phase. If a phase has too few prompts, those of other phases fill the step, and
+    then the rest. The order never changes, so prompts that are left out stay out. Advantages are a group's, divided by
+    sqrt(m (1-m)) with m its mean. Graded success enters through its mean alone.
 
-    Of graded success the rule uses the mean alone.
+    From an unofficial implementation and its notes; the paper was not read. The paper trains each phase to convergence;
+    here its length is given.
 
     Args:
-        offline: (successes, rollouts) of each prompt before training, or how many rollouts to measure each with, which
-            are charged to the run: as in `spo`.
-        phases: The steps, of those that train, at which groups of 4 and of 8 begin; our default.
-        unsolved: Chance of a prompt without success to join a step, in [0, 1].
+        offline: As in `spo`.
+        phases: The training steps at which groups of 4 and of 8 begin; our default.
+        unsolved: Probability that a prompt without success joins a step, in [0, 1].
         seed: Seeds the draws.
 
     >>> from budgetalloc import Budget
@@ -82,12 +77,8 @@ def sgpo(*, offline: Offline = 8, phases: Sequence[int] = (50, 100), unsolved: f
     def expect(outcome: Outcome) -> FloatArray:
         return reference.untrained(outcome, outcome.mean_G)
 
-    return Policy(
-        f"sgpo(offline={reference}, phases={(first, second)}, unsolved={unsolved}, seed={seed})",
-        reference.measured_first(decide),
-        BetaEstimator(),
-        seed,
-        Needs(candidates="all", baseline="policy", scale="group"),
-        memory=Memory(COLUMNS, learn, {"steps": 0.0}, rescale=rescale_results),
-        expect=expect,
-    )
+    name = f"sgpo(offline={reference}, phases={(first, second)}, unsolved={unsolved}, seed={seed})"
+    needs = Needs(candidates="all", baseline="policy", scale="group")
+    memory = Memory(COLUMNS, learn, {"steps": 0.0}, rescale=rescale_results)
+    rule = reference.measured_first(decide)
+    return Policy(name, rule, BetaEstimator(), seed, needs, memory=memory, expect=expect)

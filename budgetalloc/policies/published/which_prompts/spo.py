@@ -22,26 +22,23 @@ def spo(*, rho: float = 0.875, eps: float = 0.05, offline: Offline = None, seed:
     """Groups of one, drawn without replacement by sqrt(v(1-v)) + eps; the baseline is v (SPO, arXiv 2509.13232).
 
     v is the mean of Beta(alpha, beta), which a visit updates to rho alpha + successes and rho beta + failures, so that
-    its mass tends to 1 / (1 - rho). Its start is Beta(1/2, 1/2), or N0 times the Jeffreys-smoothed mean of s successes
-    in n offline rollouts: alpha = N0 (s + 1/2) / (n + 1), N0 = 1 / (1 - rho). Advantages r - v are centred over the
-    batch and divided by its standard deviation (`scale="whiten"`).
+    its mass tends to 1 / (1 - rho). It starts at Beta(1/2, 1/2), or with mass N0 = 1 / (1 - rho) at the
+    Jeffreys-smoothed mean of s successes in n offline rollouts: alpha = N0 (s + 1/2) / (n + 1). Advantages r - v are
+    centred over the batch and divided by its standard deviation (`scale="whiten"`). If all rewards of a batch are
+    equal, there is no gradient. Graded success enters through its mean alone.
 
-    The released code draws from v, as here, and not from a Thompson draw as its text says. Differences: its default rho
+    Like the released code, and unlike the paper's text, this draws by v, not by a Thompson draw. The code's default rho
     falls with the drift of the prompt's last response under the new policy, from 0.96 to 0.875, which takes two extra
     forward passes a step; here rho is the constant of its option. It gives a prompt at most one rollout a step; here a
     surplus that no new prompt can take goes to the prompts drawn. The paper's weight has a second factor, a power of
-    the evidence, that the code lacks. Equal rewards of a whole batch give no gradient here.
-
-    The offline rollouts are not in the paper's budget. They are part of the method: eight of each prompt.
-
-    Of graded success the rule uses the mean alone.
+    the evidence, that the code lacks. The paper's budget excludes the method's eight offline rollouts of each prompt.
 
     Args:
         rho: Share of alpha and beta kept at a visit, in [0, 1).
         eps: Weight of a prompt without spread, positive.
-        offline: None: no offline rollouts ("cold"). A mapping from a prompt's id to its (successes, rollouts) of the
-            model before training. Or their number, such as 8: they are charged to the run, whose first steps measure
-            every candidate so often and train on nothing (`policies.reference.InitialSuccess`).
+        offline: Rollouts before training. None; a mapping from a prompt's id to its (successes, rollouts); or their
+            number, such as 8. A number is charged to the run: its first steps measure every candidate and train on
+            nothing (`policies.initial_success.InitialSuccess`).
         seed: Seeds the draws.
 
     >>> from budgetalloc import Budget
@@ -52,20 +49,16 @@ def spo(*, rho: float = 0.875, eps: float = 0.05, offline: Offline = None, seed:
     >>> step.expected_success(["half", "solved", "new"], [1, 1, 0]).round(3)  # 4.5 / 9, 8.5 / 9, 1 / 2
     array([0.5  , 0.944, 0.5  ])
     """
-    rule = f"rho={rho}, eps={eps}, offline={InitialSuccess.of(offline)}"
-    return _single_stream("spo", rule, rho, eps, InitialSuccess.of(offline), False, "whiten", seed)
+    return _single_stream("spo", rho, eps, offline, False, "whiten", seed)
 
 
 def spo_pp(*, rho: float = 0.875, eps: float = 0.05, offline: Offline = None, seed: int = 0) -> Policy:
     """SPO whose evidence fades with every step, and whose advantages are centred by tokens (SPO++, arXiv 2608.24870).
 
-    Two changes to `spo`: alpha and beta, their start included, keep the share rho at every step, which is a version of
-    the model, instead of at every visit; the paper reads v when a rollout is dispatched, as here. And mean and
-    deviation of the advantages are those of tokens, as in a loss that averages over tokens (`scale="whiten_tokens"`).
-    The sampler is SPO's. The paper's dual clip of 2 and its truncated importance weights belong to the trainer's loss.
-    v of a prompt without visits stays, and its next visit outweighs what it was.
-
-    Of graded success the rule uses the mean alone.
+    Two changes to `spo`: alpha and beta, their start included, keep the share rho at every step instead of every visit.
+    Mean and deviation of the advantages are those of tokens, as in a loss that averages over tokens
+    (`scale="whiten_tokens"`). v of a prompt without visits stays, and its next visit outweighs the evidence before. The
+    paper's dual clip of 2 and its truncated importance weights belong to the trainer's loss.
 
     Args:
         rho: Share of alpha and beta kept at a step, in [0, 1).
@@ -73,28 +66,21 @@ def spo_pp(*, rho: float = 0.875, eps: float = 0.05, offline: Offline = None, se
 
     >>> from budgetalloc import Budget
     >>> policy = spo_pp(rho=0.5)
-    >>> policy.observe(["a"], [1])  # after no step: 1/2 + 1 and 1/2
+    >>> policy.observe(["a"], [1])  # 1/2 + 1 and 1/2
     >>> policy.observe(["b"], [0])
     >>> policy.observe(["a"], [0])  # after two steps: (1/2 + 1) / 4 and 1/8 + 1
     >>> step = policy.begin(["a"], Budget(rollouts=1, floor=0, min_group=1))
     >>> step.expected_success(["a"], [0])  # 0.375 / 1.5
     array([0.25])
     """
-    rule = f"rho={rho}, eps={eps}, offline={InitialSuccess.of(offline)}"
-    return _single_stream("spo_pp", rule, rho, eps, InitialSuccess.of(offline), True, "whiten_tokens", seed)
+    return _single_stream("spo_pp", rho, eps, offline, True, "whiten_tokens", seed)
 
 
 def _single_stream(
-    method: str,
-    settings: str,
-    rho: float,
-    eps: float,
-    reference: InitialSuccess,
-    by_step: bool,
-    scale: Scale,
-    seed: int,
+    method: str, rho: float, eps: float, offline: Offline, by_step: bool, scale: Scale, seed: int
 ) -> Policy:
-    """The policy of both; `by_step`: alpha and beta fade at every step, not at every visit."""
+    """The policy of both. With `by_step`, alpha and beta fade at every step instead of every visit."""
+    reference = InitialSuccess.of(offline)
     check_number("rho", rho, 0, 1, without=(1,))
     check_number("eps", eps, 0, 1, without=(0,))
 
@@ -114,7 +100,6 @@ def _single_stream(
         columns["successes"], columns["failures"], _ = rescaled(*evidence, np.zeros_like(evidence[0]), scale, shift)
 
     def value(ids_P: Sequence[Id], recall: Mapping[str, FloatArray]) -> FloatArray:
-        """v of each prompt."""
         successes_P, rollouts_P = reference.results(ids_P, recall)
         mass_P = np.where(rollouts_P > 0, 1 / (1 - rho), 1.0) * recall["start"]
         alpha_P = mass_P * (successes_P + 0.5) / (rollouts_P + 1) + recall["successes"]
@@ -128,14 +113,9 @@ def _single_stream(
     def expect(outcome: Outcome) -> FloatArray:
         return reference.untrained(outcome, value(outcome.ids_G, outcome.recall_G))
 
-    # The memory holds alpha and beta, whose start fades too; the estimator serves the metrics.
+    # The memory holds alpha and beta, whose start fades too; the estimator is for metrics.
     memory = Memory({"start": 1.0, "successes": 0.0, "failures": 0.0, "last": 0.0, **COLUMNS}, learn, rescale=rescale)
-    return Policy(
-        f"{method}({settings}, seed={seed})",
-        reference.measured_first(decide),
-        BetaEstimator(idle=rho) if by_step and rho else BetaEstimator(discount=rho),
-        seed,
-        Needs(candidates="all", baseline="policy", scale=scale, min_group=1),
-        memory=memory,
-        expect=expect,
-    )
+    name = f"{method}(rho={rho}, eps={eps}, offline={reference}, seed={seed})"
+    estimator = BetaEstimator(idle=rho) if by_step and rho else BetaEstimator(discount=rho)
+    needs, rule = Needs(candidates="all", baseline="policy", scale=scale, min_group=1), reference.measured_first(decide)
+    return Policy(name, rule, estimator, seed, needs, memory=memory, expect=expect)

@@ -1,10 +1,5 @@
 """PODS and D3S: the rows that vary most, inside each group or over the whole batch."""
 
-from collections.abc import Sequence
-
-from budgetalloc.beliefs.ids import Id
-from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.budget import IntArray
 from budgetalloc.policies.downselect.variance import max_variance
 from budgetalloc.policies.oversampling import generate_and_keep, scaled_advantages
 from budgetalloc.policies.policy import Policy
@@ -13,7 +8,7 @@ from budgetalloc.policies.policy import Policy
 def pods(*, generate: int = 4, seed: int = 0) -> Policy:
     """Trains on the rows of each group whose rewards vary most (PODS, arXiv 2504.13818).
 
-    The released code takes the advantages over the rows kept; here they are taken over the whole group.
+    The released code computes advantages over the rows kept; here they are computed over the whole group.
 
     Args:
         generate: Rollouts generated for each one trained on, at least 2. The default is our choice.
@@ -24,25 +19,15 @@ def pods(*, generate: int = 4, seed: int = 0) -> Policy:
     >>> policy.keep(["a"] * 4 + ["b"] * 4, np.array([0.0, 0, 0, 1, 1, 1, 0, 0]), 4)
     array([0, 3, 4, 6])
     """
-
-    def keep(
-        ids_R: Sequence[Id],
-        rewards_R: FloatArray,
-        rows: int,
-        scores_RF: FloatArray | None = None,
-        success_R: FloatArray | None = None,
-    ) -> IntArray:
-        return max_variance(ids_R, rewards_R, rows)
-
-    return generate_and_keep("pods", generate, keep, seed)
+    return generate_and_keep("pods", generate, lambda ids, rewards, rows, *_: max_variance(ids, rewards, rows), seed)
 
 
 def d3s(*, generate: int = 4, seed: int = 0) -> Policy:
     """Trains on the rows of the whole batch whose advantages vary most (D3S, arXiv 2509.22115, cross-group rule).
 
-    Advantages are normalised inside each group over all its rollouts and not again. Groups of equal rewards are
-    dropped, rare successes and rare failures kept. The paper also drops tokens and relaxes both shares in the course
-    of training (`downselect.d3s_schedule`), which a batch of fixed size does not allow: neither is part of this.
+    Advantages are normalized once, within each group over all its rollouts. Groups of equal rewards are dropped; rare
+    successes and rare failures are kept. The paper also drops tokens and relaxes both shares during training
+    (`downselect.d3s_schedule`). Neither is included, because the batch has a fixed size.
 
     Args:
         generate: Rollouts generated for each one trained on, at least 2. The default is our choice.
@@ -53,14 +38,9 @@ def d3s(*, generate: int = 4, seed: int = 0) -> Policy:
     >>> policy.keep(["a"] * 4 + ["b"] * 4, np.array([0.0, 0, 0, 1, 1, 1, 1, 1]), 4)
     array([0, 1, 2, 3])
     """
-
-    def keep(
-        ids_R: Sequence[Id],
-        rewards_R: FloatArray,
-        rows: int,
-        scores_RF: FloatArray | None = None,
-        success_R: FloatArray | None = None,
-    ) -> IntArray:
-        return max_variance(ids_R, scaled_advantages(ids_R, rewards_R), rows, across=True)
-
-    return generate_and_keep("d3s", generate, keep, seed)
+    return generate_and_keep(
+        "d3s",
+        generate,
+        lambda ids, rewards, rows, *_: max_variance(ids, scaled_advantages(ids, rewards), rows, across=True),
+        seed,
+    )

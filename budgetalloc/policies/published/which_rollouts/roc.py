@@ -23,16 +23,16 @@ def roc(
 ) -> Policy:
     """Keeps each group's share of successes, by lowest penalty (GRPO-RoC of rStar2-Agent, arXiv 2508.20722).
 
-    A rollout is a success where its success is above 0. A reward function may return the penalty: give it weight 0, so
-    that it does not enter the reward. The released code keeps the successes of lowest penalty and the first failures;
-    the paper is quoted as drawing both (`choose="drawn"`; we have not verified its text). The code then rejects groups
-    of equal rewards, which here have advantage 0.
+    A rollout counts as a success if its success is above 0. A reward function may return the penalty: give it weight 0
+    to keep it out of the reward. The released code keeps the successes of lowest penalty and the first failures. The
+    paper is quoted as drawing both (`choose="drawn"`); its text was not verified. The code then rejects groups of equal
+    rewards; here they have advantage 0.
 
     Args:
         generate: Rollouts generated for each one trained on, at least 2; 32 for 16 in the paper.
         penalty: Which reward function returns the penalty, counted from 0; None is no penalty.
         choose: "lowest", the released rule; "drawn", failures uniformly and successes with chances inverse to their
-            penalty. The draws depend on the seed and on the ids and rewards of the step.
+            penalty. The draws depend on the seed and on the step's ids and rewards.
         seed: Seeds the draws and the ties.
 
     >>> policy = roc(generate=2, penalty=1)

@@ -16,10 +16,9 @@ from budgetalloc.policies.policy import Policy
 def shuffle_r1(*, generate: int = 2, draws: int = 8, seed: int = 0) -> Policy:
     """Pairs the best with the worst of each group, then draws pairs again by |advantage| (Shuffle-R1, 2508.05612).
 
-    Of 2N rollouts a prompt N are kept as pairs; `draws` draws without replacement, together of as many pairs, make the
-    batch: a pair appears between 0 and `draws` times, and pairs of advantage 0 are drawn only if too few other pairs
-        are left.
-    The draws depend on the seed and on the ids and rewards of the step.
+    Of 2N rollouts of a prompt, N are kept as pairs. The batch consists of `draws` equal draws of pairs, each without
+    replacement. A pair therefore appears 0 to `draws` times. Pairs of advantage 0 are drawn only if too few other pairs
+    are left. The draws depend on the seed and on the step's ids and rewards.
 
     Args:
         generate: Rollouts generated for each one trained on, at least 2. 2 is the paper's alpha = 0.5.
@@ -32,13 +31,7 @@ def shuffle_r1(*, generate: int = 2, draws: int = 8, seed: int = 0) -> Policy:
     """
     check_integer("draws", draws, 1, 1024)
 
-    def keep(
-        ids_R: Sequence[Id],
-        rewards_R: FloatArray,
-        rows: int,
-        scores_RF: FloatArray | None = None,
-        success_R: FloatArray | None = None,
-    ) -> IntArray:
+    def keep(ids_R: Sequence[Id], rewards_R: FloatArray, rows: int, *_: object) -> IntArray:
         advantages_R = scaled_advantages(ids_R, rewards_R)
         pairs_J2 = extreme_pairs(ids_R, advantages_R, rows)
         rest = np.zeros(0, dtype=np.int64)

@@ -1,10 +1,5 @@
-"""Whole groups: those of unequal rewards first, or those that hold most of the variance."""
+"""Whole groups: mixed ones first, or those that hold most of the variance."""
 
-from collections.abc import Sequence
-
-from budgetalloc.beliefs.ids import Id
-from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_number
 from budgetalloc.policies.downselect.rules import mixed_first, top_p_variance
 from budgetalloc.policies.oversampling import generate_and_keep
@@ -12,9 +7,9 @@ from budgetalloc.policies.policy import Policy
 
 
 def keep_mixed(*, generate: int = 2, seed: int = 0) -> Policy:
-    """Trains on groups of unequal rewards first: DAPO's filter (arXiv 2503.14476) in one round, without resampling.
+    """Trains on mixed groups first: DAPO's filter (arXiv 2503.14476) in one round, without resampling.
 
-    If there are too few such rows, other rows fill the batch, with advantage 0. `dapo` resamples until it is full.
+    If there are too few such rows, other rows fill the batch, with advantage 0. Use `dapo` to resample instead.
 
     Args:
         generate: Rollouts generated for each one trained on, at least 2. The default is our choice.
@@ -31,8 +26,8 @@ def keep_mixed(*, generate: int = 2, seed: int = 0) -> Policy:
 def top_p(*, generate: int = 2, share: float = 0.9, seed: int = 0) -> Policy:
     """Trains on the groups that hold `share` of all reward variance: SNR-aware filter (RAGEN-2, arXiv 2604.06268).
 
-    The batch has a fixed size. Too many rows are cut from the kept groups of least variance, too few are filled up
-    from the dropped groups of least variance: as a rule equal rewards, hence advantage 0.
+    The batch has a fixed size. Surplus rows are cut from the kept groups of least variance. Missing rows come from the
+    dropped groups of least variance, whose rewards are usually equal, so that their advantage is 0.
 
     Args:
         generate: Rollouts generated for each one trained on, at least 2. The default is our choice.
@@ -46,13 +41,10 @@ def top_p(*, generate: int = 2, share: float = 0.9, seed: int = 0) -> Policy:
     """
     share = check_number("share", share, 0, 1, without=(0,))
 
-    def keep(
-        ids_R: Sequence[Id],
-        rewards_R: FloatArray,
-        rows: int,
-        scores_RF: FloatArray | None = None,
-        success_R: FloatArray | None = None,
-    ) -> IntArray:
-        return top_p_variance(ids_R, rewards_R, share, rows)
-
-    return generate_and_keep("top_p", generate, keep, seed, f", share={share}")
+    return generate_and_keep(
+        "top_p",
+        generate,
+        lambda ids, rewards, rows, *_: top_p_variance(ids, rewards, share, rows),
+        seed,
+        f", share={share}",
+    )

@@ -7,22 +7,15 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from policy_steps import visited
 from scipy import stats
 
-from budgetalloc import Budget, InputError
+from budgetalloc import Budget
 from budgetalloc.policies.published.across_prompts.coba_rl import capability, coba_rl
 
 
-def visited(policy, rates, rollouts=16):
-    """The policy after one visit to each prompt with a rate; prompts with None stay cold."""
-    ids = [i for i, rate in enumerate(rates) if rate is not None for _ in range(rollouts)]
-    passed = [k < rate * rollouts for rate in rates if rate is not None for k in range(rollouts)]
-    policy.observe(ids, np.array(passed, dtype=float))
-    return policy
-
-
 def paper_value(rates, counts, a, kappa, tau):
-    """As the sheet prints it; scipy's density is another implementation than ours."""
+    """The paper's formula with scipy's density, which is another implementation than ours."""
     return sum(
         (1 - math.exp(-n * p * (1 - p) / tau)) * stats.beta.pdf(p, a, kappa - a)
         for p, n in zip(rates, counts, strict=True)
@@ -84,17 +77,3 @@ def test_a_prompt_never_seen_stands_at_one_half():
         seen.allocate([0, 1, 2], Budget(rollouts=32)).tolist() == seen.allocate([0, 1, 9], Budget(rollouts=32)).tolist()
     )
     assert coba_rl().allocate(range(4), Budget(rollouts=32)).tolist() == [8] * 4
-
-
-def test_coba_rls_bad_arguments_are_named():
-    for bad in (
-        {"kappa": 1.0},
-        {"low": 0},
-        {"high": 1},
-        {"window": 0},
-        {"tau": 3.0},
-        {"tau": (0.0, 1.0)},
-        {"tau": (3.0, 2.0)},
-    ):
-        with pytest.raises(InputError, match=next(iter(bad))):
-            coba_rl(**bad)

@@ -1,15 +1,9 @@
 """DART: fewer rollouts for easy prompts."""
 
-import pytest
+from policy_steps import observe
 
-from budgetalloc import Budget, InputError
+from budgetalloc import Budget
 from budgetalloc.policies.published.across_prompts.dart import dart
-
-
-def observe(policy, rates, group=8):
-    """One step with the given mean reward of each prompt."""
-    ids_R = [x for x in rates for _ in range(group)]
-    policy.observe(ids_R, [float(k < round(r * group)) for r in rates.values() for k in range(group)])
 
 
 def test_dart_reduces_prompts_that_pass_more_than_60_percent():
@@ -38,17 +32,3 @@ def test_dart_shares_a_batch_in_proportion_under_a_floor():
     policy = dart()
     observe(policy, {"easy": 1.0, "hard": 0.0})
     assert policy.allocate(["easy", "hard"], Budget(36)).tolist() == [12, 24]
-
-
-@pytest.mark.parametrize(
-    ("make", "text"),
-    [
-        (lambda: dart(group=0), "group=0"),
-        (lambda: dart(reduced=9), "reduced=9"),
-        (lambda: dart(easy=1.5), "easy=1.5"),
-        (lambda: dart(discount=2), "discount=2"),
-    ],
-)
-def test_a_bad_setting_is_named(make, text):
-    with pytest.raises(InputError, match=text):
-        make()

@@ -3,20 +3,14 @@
 import math
 
 import numpy as np
-import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from policy_steps import observe
 
-from budgetalloc import Budget, InputError
+from budgetalloc import Budget
 from budgetalloc.policies.published.across_prompts.e3 import e3, hardness_ranks, rank_shares
 
 GRADED = {"solved": 1.0, "most": 0.75, "half": 0.5, "never": 0.0}
-
-
-def observe(policy, rates, group=8):
-    """One step with the given mean reward of each prompt."""
-    ids_R = [x for x in rates for _ in range(group)]
-    policy.observe(ids_R, [float(k < round(r * group)) for r in rates.values() for k in range(group)])
 
 
 def paper_algorithm_1(ranks, rollouts, fewest, most):
@@ -149,19 +143,3 @@ def test_e3_draws_a_batch_of_groups_where_it_may_leave_prompts_out():
     assert sorted(counts.tolist())[-8:] == [8] * 8
     policy.observe([0], [1.0])
     assert (policy.allocate(list(range(100)), Budget(64, floor=0)) != counts).any()
-
-
-@pytest.mark.parametrize(
-    ("make", "text"),
-    [
-        (lambda: e3(group=0), "group=0"),
-        (lambda: e3(fewest=9), "fewest=9: use an integer from 1 to 8"),
-        (lambda: e3(most=7), "most=7: use an integer of at least 8"),
-        (lambda: e3(change=-1), "change=-1"),
-        (lambda: e3(epoch=0), "epoch=0"),
-        (lambda: rank_shares([1.0], 20, 4, 12), "rollouts=20: 1 prompts with 4 to 12"),
-    ],
-)
-def test_a_bad_setting_is_named(make, text):
-    with pytest.raises(InputError, match=text):
-        make()

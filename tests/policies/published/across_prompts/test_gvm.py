@@ -1,27 +1,14 @@
 """GVM: the weights of the formula, and counts by brute force."""
 
-from itertools import product
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from policy_steps import seen, splits
 
 from budgetalloc import Budget, InputError
 from budgetalloc.policies.published.across_prompts.gvm import gvm, gvm_weights
 from budgetalloc.policies.published.across_prompts.vip import vip
-
-
-def splits(total, low, high, prompts):
-    """All ways to give `total` rollouts to prompts, `low` to `high` each."""
-    return (np.array(c) for c in product(range(low, high + 1), repeat=prompts) if sum(c) == total)
-
-
-def seen(policy, rates, rollouts=10):
-    for i, rate in enumerate(rates):
-        passed = round(rate * rollouts)
-        policy.observe([i] * rollouts, [1.0] * passed + [0.0] * (rollouts - passed))
-    return policy
 
 
 def test_gvm_weights_of_the_formula():
@@ -71,16 +58,3 @@ def test_gvm_asks_for_the_norms_of_prompts():
 def test_the_name_holds_the_settings():
     assert repr(gvm(seed=4)).startswith("gvm(alpha=0.001, beta=2.0, norm_of=None, group=8")
     assert "form='rloo'" in repr(vip(form="rloo"))
-
-
-@pytest.mark.parametrize(
-    ("make", "text"),
-    [
-        (lambda: gvm(alpha=-1), "alpha=-1"),
-        (lambda: gvm(beta=0.5), "beta=0.5"),
-        (lambda: gvm(group=1.5), "group=1.5"),
-    ],
-)
-def test_a_bad_setting_is_named(make, text):
-    with pytest.raises(InputError, match=text):
-        make()

@@ -1,15 +1,15 @@
 """VIP: variances by enumeration, and counts by brute force."""
 
 from itertools import product
-from math import comb
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from policy_steps import seen, splits
 
 import budgetalloc as ba
-from budgetalloc import Beta, Budget, InputError, Point
+from budgetalloc import Beta, Budget, Point
 from budgetalloc.policies.published.across_prompts.gvm import gvm
 from budgetalloc.policies.published.across_prompts.vip import gradient_variance, variance_reduction, vip
 
@@ -28,18 +28,6 @@ def advantages(rewards, rate, form):
     return rewards - (rewards.sum() - rewards) / (n - 1)
 
 
-def splits(total, low, high, prompts):
-    """All ways to give `total` rollouts to prompts, `low` to `high` each."""
-    return (np.array(c) for c in product(range(low, high + 1), repeat=prompts) if sum(c) == total)
-
-
-def seen(policy, rates, rollouts=10):
-    for i, rate in enumerate(rates):
-        passed = round(rate * rollouts)
-        policy.observe([i] * rollouts, [1.0] * passed + [0.0] * (rollouts - passed))
-    return policy
-
-
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("n", [2, 3, 4])
 @pytest.mark.parametrize("rate", RATES)
@@ -55,16 +43,6 @@ def test_the_variance_is_that_of_all_groups_and_scores_enumerated(form, n, rate)
             square += chance * estimate**2
     exact = rate * (1 - rate) * gradient_variance([n], form)[0]
     assert square - mean**2 == pytest.approx(exact, rel=1e-12)
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("n", [2, 7, 12])
-def test_the_variance_is_that_of_the_binomial(form, n):
-    rate, square = 0.3, 0.0
-    for k in range(n + 1):
-        rewards = np.r_[np.ones(k), np.zeros(n - k)]
-        square += comb(n, k) * rate**k * (1 - rate) ** (n - k) * np.mean(advantages(rewards, rate, form) ** 2)
-    assert square / n == pytest.approx(rate * (1 - rate) * gradient_variance([n], form)[0], rel=1e-12)
 
 
 def test_where_each_form_is_convex():
@@ -162,17 +140,3 @@ def test_vip_spends_tokens_and_quotas():
 
 def test_a_point_belief_is_priced_too():
     np.testing.assert_allclose(variance_reduction("dr_grpo")(Point([0.5]), [2]), [[0.0625]])
-
-
-@pytest.mark.parametrize(
-    ("make", "text"),
-    [
-        (lambda: vip(form="grpo"), "form='grpo'"),
-        (lambda: vip(group=0), "group=0"),
-        (lambda: gradient_variance([2], "ppo"), "form='ppo'"),
-        (lambda: variance_reduction("ppo"), "form='ppo'"),
-    ],
-)
-def test_a_bad_setting_is_named(make, text):
-    with pytest.raises(InputError, match=text):
-        make()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from one_step import advantages_of_step
 
-from budgetalloc import Budget, InputError
+from budgetalloc import Budget
 from budgetalloc.policies.published.in_rounds.aero import aero, kept_rows, useful_first, useful_rollouts
 
 ROLLOUTS = st.lists(st.tuples(st.integers(0, 3), st.sampled_from([0.0, 1.0, np.nan])), min_size=1, max_size=40)
@@ -94,12 +94,3 @@ def test_advantages_by_hand():
     beta = 1 / 18
     assert got[16:20] == pytest.approx([-beta / np.sqrt(beta * (1 - beta))] * 4, rel=1e-3)
     assert (got[20:] == 0).all()
-
-
-@pytest.mark.parametrize(
-    ("settings", "text"),
-    [({"group": 0}, "group=0"), ({"rescue": 0}, "rescue=0"), ({"most": 7}, "most=7"), ({"generate": 1}, "generate=1")],
-)
-def test_a_bad_setting_is_named(settings, text):
-    with pytest.raises(InputError, match=text):
-        aero(**settings)

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from budgetalloc import Budget, InputError, UnsupportedError
+from budgetalloc import Budget
 from budgetalloc.policies.published.in_rounds.hora import hora
+from budgetalloc.testing.rules import budgets
 
 
 def piloted(passed, rollouts, pilot=4, **bounds):
@@ -60,11 +61,15 @@ def test_a_pilot_without_rewards_leaves_the_prior():
     assert step.request().tolist() == [2, 2]  # both 1/2 first; then 1/6 and 1/5
 
 
+def test_every_round_leaves_groups_that_the_budget_allows():
+    for budget, prompts in budgets(60):
+        step, total_P = hora(pilot=1).begin(range(prompts), budget), np.zeros(prompts, dtype=int)
+        while (counts_P := step.request()).any():
+            total_P += counts_P
+            assert np.isin(total_P, budget.grid()).all()
+            step.observe(np.repeat(range(prompts), counts_P), np.arange(counts_P.sum()) % 2)
+
+
 def test_pilots_shrink_where_the_budget_is_small():
     assert hora().begin(range(3), Budget(rollouts=9)).request().tolist() == [3, 3, 3]
     assert sorted(hora().begin(range(8), Budget(rollouts=9, floor=0)).request()) == [0] * 4 + [2] * 4
-    with pytest.raises(UnsupportedError, match="hora"):
-        hora().begin(range(3), Budget(rollouts=None, tokens=9, cap=8), [1, 1, 1]).request()
-    for bad in (0, 2.5):
-        with pytest.raises(InputError, match="pilot"):
-            hora(pilot=bad)

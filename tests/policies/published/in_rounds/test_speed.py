@@ -2,25 +2,12 @@
 
 import numpy as np
 import pytest
+from policy_steps import play
 
-from budgetalloc import Budget, InputError, UnsupportedError
+from budgetalloc import Budget
 from budgetalloc.policies.published.in_rounds.speed import speed
 
 NAN = float("nan")
-
-
-def play(policy, ids, budget, rates, rng):
-    """One step: the counts of its rounds, and each prompt's rewards."""
-    step, counts, rewards = policy.begin(ids, budget), [], {x: [] for x in ids}
-    while (counts_P := step.request()).any():
-        ids_R = [x for x, n in zip(ids, counts_P.tolist(), strict=True) for _ in range(n)]
-        rewards_R = (rng.random(len(ids_R)) < np.array([rates[x] for x in ids_R])).astype(float)
-        for x, reward in zip(ids_R, rewards_R.tolist(), strict=True):
-            rewards[x].append(reward)
-        step.observe(ids_R, rewards_R)
-        counts.append(counts_P)
-    step.end()
-    return np.array(counts), rewards
 
 
 def test_speed_continues_exactly_the_prompts_whose_screening_was_mixed():
@@ -34,7 +21,7 @@ def test_speed_continues_exactly_the_prompts_whose_screening_was_mixed():
         mixed = [0 < sum(r[:4]) < 4 for r in rewards.values()]
         total = counts.sum(axis=0)
         odd = [x for x in ids if total[x] != (24 if mixed[x] else 4 * (total[x] > 0))]
-        assert len(odd) <= 1  # whom the end of the budget meets
+        assert len(odd) <= 1  # the prompt at which the budget ends
 
 
 def test_speed_screening_mean_of_the_continued_is_biased_as_its_docstring_says():
@@ -55,20 +42,3 @@ def test_speed_rewards_that_are_missing_do_not_qualify():
     ids_R = [x for x, n in zip("abc", first.tolist(), strict=True) for _ in range(n)]
     step.observe(ids_R, [NAN] * len(ids_R))
     assert not step.request()[first > 0].any()
-
-
-def test_speed_needs_a_budget_in_rollouts():
-    with pytest.raises(UnsupportedError, match="speed spends rollouts only"):
-        speed().begin(["a"], Budget(None, tokens=100, cap=8), costs_P=[1.0]).request()
-
-
-@pytest.mark.parametrize(
-    ("make", "text"),
-    [
-        (lambda: speed(init=1), "init=1"),
-        (lambda: speed(cont=0), "cont=0"),
-    ],
-)
-def test_a_bad_setting_is_named(make, text):
-    with pytest.raises(InputError, match=text):
-        make()

@@ -5,15 +5,13 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from budgetalloc import Budget, BudgetError, InputError, testing
+from budgetalloc import Budget
 from budgetalloc.policies.decision import Tally
 from budgetalloc.policies.published.in_rounds.xrpo import deviation, exploration, half_width, xrpo
-
-RULES = (testing.does_not_depend_on_order, testing.goes_on_from_its_state, testing.serves_every_history)
 
 
 def second_round(policy, successes_P, each=4, more=32):
@@ -29,7 +27,7 @@ def test_the_half_widths_are_those_of_student():
     counts_N = np.arange(2, 300)
     exact = stats.t.ppf(0.975, counts_N - 1) / np.sqrt(counts_N)
     assert np.allclose(half_width(counts_N), exact, rtol=1e-10)
-    assert half_width(2) - half_width(3) == pytest.approx(6.50, abs=5e-3)  # computed in the method sheet
+    assert half_width(2) - half_width(3) == pytest.approx(6.50, abs=5e-3)
     assert half_width(2, alpha=0.5) == pytest.approx(stats.t.ppf(0.75, 1) / np.sqrt(2))
     assert (np.diff(half_width(np.arange(2, 3000)), n=2) > 0).all()  # so that greedy is exact
 
@@ -66,7 +64,7 @@ def test_a_round_goes_first_to_a_rate_of_one_half():
     assert more_P[0] < more_P[1] < more_P[2]
 
 
-def test_a_prompt_that_never_varied_lives_by_the_bonus_alone():
+def test_a_prompt_with_equal_rewards_has_only_the_bonus():
     without = second_round(xrpo(rounds=1, weight=0.0), [0, 2, 4])
     assert without.tolist() == [0, 32, 0]
     with_bonus = second_round(xrpo(rounds=1, weight=1.0), [0, 2, 4])
@@ -75,7 +73,7 @@ def test_a_prompt_that_never_varied_lives_by_the_bonus_alone():
 
 @pytest.mark.parametrize("bonus", ["sqrt", "linear"])
 @pytest.mark.parametrize("clock", ["rollouts", "steps"])
-def test_a_round_hands_out_by_the_priority_one_by_one(bonus, clock):
+def test_each_rollout_goes_to_the_highest_priority(bonus, clock):
     """Brute force: each rollout to the largest Pi, which is then taken at n + 1."""
     successes, each, more = [0, 1, 2, 3, 4, 2], 4, 41
     policy = xrpo(rounds=1, weight=0.3, bonus=bonus, clock=clock)
@@ -125,66 +123,6 @@ def test_with_a_floor_of_0_bases_take_their_share_and_the_rest_goes_to_them():
     assert (step.request()[first == 0] == 0).all()
 
 
-@pytest.mark.parametrize("cap", [3, 5])
-def test_a_cap_that_many_reach_still_spends_the_budget(cap):
-    step, total_P = xrpo(rounds=4).begin(range(20), Budget(59, floor=0, cap=cap)), np.zeros(20, dtype=int)
-    while (counts_P := step.request()).any():
-        total_P += counts_P
-        step.observe(np.repeat(range(20), counts_P), np.zeros(counts_P.sum()))
-    assert total_P.sum() == 59
-    assert total_P.max() <= cap
-
-
-@given(
-    prompts=st.integers(1, 13),
-    units=st.integers(1, 60),
-    floor=st.integers(0, 3),
-    cap=st.none() | st.integers(1, 24),
-    quantum=st.sampled_from([1, 2, 3]),
-    min_group=st.integers(1, 5),
-    base=st.integers(2, 6),
-    rounds=st.integers(1, 5),
-    seed=st.integers(0, 9),
-)
-@settings(max_examples=50, deadline=None)
-def test_the_budget_is_spent_exactly_whatever_its_bounds(
-    prompts, units, floor, cap, quantum, min_group, base, rounds, seed
-):
-    try:
-        budget = Budget(units * quantum, floor=floor, cap=cap, quantum=quantum, min_group=min(min_group, floor or 9))
-        budget.check(prompts)
-    except BudgetError:
-        assume(False)
-    rng = np.random.default_rng(seed)
-    counts_P = testing.play(
-        xrpo(base=base, rounds=rounds, seed=seed), list(range(prompts)), budget, rng.random(prompts), rng
-    )
-    assert counts_P.sum() == budget.rollouts
-    assert np.isin(counts_P, budget.grid()).all()
-
-
-@pytest.mark.parametrize("check", RULES, ids=lambda c: c.__name__)
-def test_the_planner_keeps_the_rules_of_policies(check):
-    check(lambda seed=0: xrpo(base=3, rounds=3, bonus="linear", clock="steps", seed=seed))
-
-
 def test_importing_the_module_does_not_import_scipy():
     code = "import sys, budgetalloc.policies.published.in_rounds.xrpo; sys.exit('scipy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
-
-
-@pytest.mark.parametrize(
-    ("wrong", "text"),
-    [
-        ({"base": 1}, "base=1"),
-        ({"rounds": 0}, "rounds=0"),
-        ({"alpha": 1.0}, "alpha=1.0"),
-        ({"weight": -1}, "weight=-1"),
-        ({"bonus": "log"}, "bonus='log'"),
-        ({"clock": "hours"}, "clock='hours'"),
-        ({"share": 0}, "share=0"),
-    ],
-)
-def test_a_bad_setting_is_named(wrong, text):
-    with pytest.raises(InputError, match=text):
-        xrpo(**wrong)

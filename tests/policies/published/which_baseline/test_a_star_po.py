@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from budgetalloc import Budget, InputError
+from budgetalloc import Budget
 from budgetalloc.policies.published.which_baseline.a_star_po import a_star_po, optimal_value
 
 
@@ -40,9 +40,3 @@ def test_what_was_measured_stays_too():
         step = policy.begin(["a"], Budget(rollouts=1, floor=0, min_group=1))
         assert step.expected_success(["a"], [1]) == pytest.approx(optimal_value([1], [4]))
         policy.observe(["a"], [1])
-
-
-@pytest.mark.parametrize(("settings", "text"), [({"beta": 0}, "beta=0"), ({"offline": -1}, "offline=-1")])
-def test_a_bad_setting_is_named(settings, text):
-    with pytest.raises(InputError, match=text):
-        a_star_po(**settings)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from budgetalloc import Budget, InputError, group_advantages
+from budgetalloc import Budget, group_advantages
 from budgetalloc.policies.published.which_baseline.reinforce_pp import reinforce_pp
 
 
@@ -42,8 +42,3 @@ def test_every_prompt_comes_once_an_epoch_in_groups_of_one():
         policy.observe(ids, [0, 1])
         met += ids
     assert sorted(met) == list("abcdef")
-
-
-def test_a_bad_group_is_named():
-    with pytest.raises(InputError, match="group=0"):
-        reinforce_pp(group=0)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from budgetalloc import Budget, InputError, simulate
+from budgetalloc import Budget, simulate
 from budgetalloc.policies.published.which_prompts.adarft import adarft, moved_target
 from budgetalloc.testing import Known
 
@@ -58,11 +58,3 @@ def test_measuring_comes_first_and_does_not_move_the_target():
     assert seen == [False, False]
     list(simulate(policy, World(np.full(8, 0.9)), 32, 1, prompts=4))
     assert policy.memory.numbers["target"] > 0
-
-
-@pytest.mark.parametrize(
-    ("settings", "text"), [({"group": 0}, "group=0"), ({"goal": 2}, "goal=2"), ({"start": 101}, "start=101")]
-)
-def test_a_bad_setting_is_named(settings, text):
-    with pytest.raises(InputError, match=text):
-        adarft(**settings)

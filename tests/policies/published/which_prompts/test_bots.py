@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from budgetalloc import Beta, Budget, InputError, Point
+from budgetalloc import Beta, Budget, Point
 from budgetalloc.policies.published.which_prompts.bots import bots, implicit
 
 IDS = ["a", "b", "c", "d"]
@@ -77,19 +77,3 @@ def test_prompts_nearest_to_the_target_are_taken():
     for _ in range(10):
         policy.observe(["a"] * 64 + ["b"] * 64, [1] * 64 + [0, 1] * 32)
     assert policy.allocate(["a", "b"], Budget(rollouts=8, floor=0)).tolist() == [0, 8]
-
-
-@pytest.mark.parametrize(
-    ("settings", "text"),
-    [
-        ({"group": 0}, "group=0"),
-        ({"rate": 1}, "rate=1"),
-        ({"weight": 2}, "weight=2"),
-        ({"target": -1}, "target=-1"),
-        ({"anchors": {"a": 0.5}}, r"anchors\['a'\]=0.5"),
-        ({"anchors": {"a": (0.5, 1.5)}}, r"anchors\['a'\]=1.5"),
-    ],
-)
-def test_a_bad_setting_is_named(settings, text):
-    with pytest.raises(InputError, match=text):
-        bots(**settings)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from budgetalloc import Budget, InputError
+from budgetalloc import Budget
 from budgetalloc.policies.published.which_prompts.pac import one_by_one, pac, slope, utilities
 
 FIRST = lambda prompt: prompt[0]  # noqa: E731
@@ -87,18 +87,3 @@ def test_the_first_steps_draw_categories_uniformly_and_later_ones_by_their_worth
 
     assert drawn_first(build(50), ids, 100) == pytest.approx(50, abs=4 * np.sqrt(25))  # not by its share of prompts
     assert drawn_first(build(0), ids, 100) < 30
-
-
-@pytest.mark.parametrize(
-    ("settings", "text"),
-    [
-        ({"domain_of": 3}, "domain_of=3"),
-        ({"window": 0}, "window=0"),
-        ({"inflation": 0}, "inflation=0"),
-        ({"cold": -1}, "cold=-1"),
-        ({"group": 0}, "group=0"),
-    ],
-)
-def test_a_bad_setting_is_named(settings, text):
-    with pytest.raises(InputError, match=text):
-        pac(**{"domain_of": FIRST, **settings})

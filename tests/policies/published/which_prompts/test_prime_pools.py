@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from budgetalloc import Budget, InputError
+from budgetalloc import Budget
 from budgetalloc.policies.published.which_prompts.prime_pools import prime_pools
 
 MEANS = {"never": 0.0, "quarter": 0.25, "more": 0.375, "three": 0.75, "nearly": 0.875, "always": 1.0}
@@ -33,19 +33,3 @@ def test_pools_of_ones_own():
     policy = prime_pools(pools=((0.5, 1e-12), (1.0, 1.0)))
     policy.observe(["low"] * 2 + ["high"] * 2, [0, 1, 1, 1])
     assert policy.allocate(["low", "high"], Budget(rollouts=8, floor=0)).tolist() == [0, 8]
-
-
-@pytest.mark.parametrize(
-    ("settings", "text"),
-    [
-        ({"group": 0}, "group=0"),
-        ({"pools": ((0.5, 1.0),)}, "the last is 1"),
-        ({"pools": ((0.5, 1.0), (0.2, 1.0), (1.0, 1.0))}, "ascend"),
-        ({"pools": ((1.0, 0.0),)}, "weight of pools=0"),
-        ({"pools": 3}, "pools=3"),
-        ({"pools": ()}, "pools="),
-    ],
-)
-def test_a_bad_setting_is_named(settings, text):
-    with pytest.raises(InputError, match=text):
-        prime_pools(**settings)

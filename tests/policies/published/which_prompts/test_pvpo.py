@@ -1,24 +1,11 @@
 """PVPO: routes by a reference mean, or by a prompt's own rollouts."""
 
-import pytest
+from policy_steps import chosen
 
-from budgetalloc import Budget, InputError
+from budgetalloc import Budget
 from budgetalloc.policies.published.which_prompts.pvpo import pvpo, pvpo_route
 
 NAN = float("nan")
-
-
-def chosen(build, history, ids, budget=None, seeds=60):
-    """The prompts that are ever met, over many seeds of the same history."""
-    met = set()
-    for seed in range(seeds):
-        policy = build(seed=seed)
-        for ids_R, rewards_R in history:
-            policy.observe(ids_R, rewards_R)
-        counts_P = policy.allocate(ids, budget or Budget(8, floor=0))
-        assert counts_P.sum() == (budget or Budget(8)).rollouts
-        met |= {x for x, n in zip(ids, counts_P.tolist(), strict=True) if n}
-    return met
 
 
 IDS = ["solved", "half", "failed", "new"]
@@ -52,15 +39,3 @@ def test_pvpo_a_success_ends_a_run_of_failures_and_starts_its_own():
     assert policy.memory.recall(["x"])["run"].tolist() == [2.0]
     policy.observe(["x"] * 3, [0.0] * 3)
     assert policy.memory.recall(["x"])["run"].tolist() == [-3.0]
-
-
-@pytest.mark.parametrize(
-    ("make", "text"),
-    [
-        (lambda: pvpo(enough=0), "enough=0"),
-        (lambda: pvpo(reference={"a": 2.0}), r"reference\['a'\]=2.0"),
-    ],
-)
-def test_a_bad_setting_is_named(make, text):
-    with pytest.raises(InputError, match=text):
-        make()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from budgetalloc import Budget, InputError
+from budgetalloc import Budget
 from budgetalloc.policies.published.which_prompts.sgpo import sgpo, sgpo_group
 
 OFFLINE = {f"p{k}": (k, 8) for k in range(9)}
@@ -36,17 +36,3 @@ def test_a_share_of_the_unsolved_joins():
     ]
     # When it joins, one of the two is taken at random.
     assert np.mean(np.array(joined) > 0) == pytest.approx(0.05, abs=4 * np.sqrt(0.05 * 0.95 / 1500))
-
-
-@pytest.mark.parametrize(
-    ("settings", "text"),
-    [
-        ({"phases": (5, 2)}, r"phases=\(5, 2\)"),
-        ({"phases": (5,)}, r"phases=\(5,\)"),
-        ({"unsolved": 2}, "unsolved=2"),
-        ({"offline": 0}, "offline=0"),
-    ],
-)
-def test_a_bad_setting_is_named(settings, text):
-    with pytest.raises(InputError, match=text):
-        sgpo(**settings)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from budgetalloc import Budget, InputError, Learner, simulate
+from budgetalloc import Budget, Learner, simulate
 from budgetalloc.policies.published.which_prompts.spo import spo, spo_pp
 from budgetalloc.testing import Known
 
@@ -142,21 +142,3 @@ def test_equal_rewards_train_nothing():
     world.learn = lambda advantages_R: seen.append(np.abs(advantages_R).max())
     list(simulate(spo(offline=dict.fromkeys(range(0, 8, 2), (1, 8))), world, 8, 3, prompts=8))
     assert seen == [0, 0, 0]
-
-
-@pytest.mark.parametrize(
-    ("settings", "text"),
-    [
-        ({"rho": 1.0}, "rho=1.0"),
-        ({"eps": 0}, "eps=0"),
-        ({"offline": 0}, "offline=0"),
-        ({"offline": "8"}, "offline='8'"),
-        ({"offline": {"a": 3}}, r"offline\['a'\]=3"),
-        ({"offline": {"a": (9, 8)}}, r"successes of offline\['a'\]=9"),
-        ({"offline": {"a": (1, 2.5)}}, r"rollouts of offline\['a'\]=2.5"),
-    ],
-)
-@pytest.mark.parametrize("make", [spo, spo_pp])
-def test_a_bad_setting_is_named(make, settings, text):
-    with pytest.raises(InputError, match=text):
-        make(**settings)

@@ -4,18 +4,10 @@ from math import sqrt
 
 import numpy as np
 import pytest
+from policy_steps import believing
 
 from budgetalloc import Budget
 from budgetalloc.policies.published.which_prompts.vade import vade
-
-
-def believing(policy, evidence):
-    """The policy after one step that left this evidence, as successes and failures of each prompt."""
-    policy.observe(list(evidence), [0.0] * len(evidence))
-    state = policy.state_dict()
-    state["evidence"] = np.array(list(evidence.values()), dtype=float)
-    policy.load_state_dict(state)
-    return policy
 
 
 def test_vades_two_decays_give_the_numbers_of_its_figure():
