@@ -111,7 +111,7 @@ def of_advantages(advantages_R: FloatArray) -> dict[str, float]:
 
 
 def share_without_spread(batch: Batch) -> float:
-    """Share of rollouts in groups of two or more with equal rewards: TRL's `frac_reward_zero_std` by the real groups."""
+    """Share of rollouts in groups of two or more with equal rewards: TRL's `frac_reward_zero_std`, by real groups."""
     by_kind = rollouts_by_kind(batch.rewards_R, batch.success_R, batch.group_R, len(batch.counts_G))
     return sum(by_kind[kind] for kind in WITHOUT_GRADIENT) / max(sum(by_kind.values()), 1)
 
