@@ -1,7 +1,7 @@
 """Rewards that are not the exact verdict: partial credit, an edit distance, a judge's noisy score, accuracy with
 format, a verifier that errs, wrong labels.
 
-Success is measured as ever, by the probability of the right answer. The languages must have no traps.
+Success is still the probability of the right answer. The languages must have no traps.
 """
 
 import zlib
@@ -35,7 +35,7 @@ def partial(language: Language) -> Grading:
 
 
 def edits(text: str, right: str) -> int:
-    """The least number of characters to insert, delete or replace that makes one text of the other (Levenshtein's).
+    """The Levenshtein distance: the fewest insertions, deletions and replacements that turn one text into the other.
 
     >>> edits("4071", "4071"), edits("407", "4071"), edits("0714", "4071"), edits("", "4071")
     (0, 1, 2, 4)
@@ -110,7 +110,7 @@ def erring(language: Language, errs: float = ERRS) -> Grading:
 
 
 def mislabelled(language: Language, share: float = 0.85) -> Grading:
-    """The exact verdict, but `share` of the prompts have a wrong label, which no answer matches: they always fail."""
+    """The exact verdict, except that a `share` of the prompts have a label that no answer matches, and always fail."""
 
     def functions(seed: int) -> list[Reward]:
         verdict = language.make_reward(seed)
@@ -125,5 +125,5 @@ def mislabelled(language: Language, share: float = 0.85) -> Grading:
 
 
 def is_mislabelled(prompt_id: int, share: float) -> bool:
-    """Decided by the prompt's number, so that it stays the same over all steps and runs."""
+    """Whether a prompt has a wrong label, decided by a hash of its id."""
     return zlib.crc32(b"%d" % prompt_id) < share * 2**32

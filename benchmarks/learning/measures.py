@@ -1,4 +1,4 @@
-"""What runs did beside their mean success: the second table of each mix. Runs of before it was recorded are left out.
+"""Measures of runs besides their mean success: the second table of each mix. Runs without the measures are left out.
 
 All figures are means over the table's seeds at the end of the run, except the baselines', which are means over the
 points of the run. The prompts of "lost", "gained" and of the quartiles are the held-out ones: see

@@ -1,4 +1,4 @@
-"""Task mixes: what is trained on and what success is measured on. Each mix tests another difficulty."""
+"""Task mixes: prompts to train on and prompts to measure success on. Each mix has another difficulty."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ from budgetalloc.cli.testbed.skills import SKILLS, held_out, pool
 
 @dataclass(frozen=True)
 class Mix:
-    """`rows(seed)` to train on, `held_out()` to measure on, and what it is for."""
+    """Prompts to train on (`rows(seed)`) and to measure on (`held_out()`), and what the mix is about."""
 
     rows: Callable[[int], Rows]
     held_out: Callable[[], Rows]
     about: str
     language: Language = skills
     grading: Grading | None = None
-    """What training pays; the language's own reward if left out."""
+    """The reward in training; None is the language's own."""
     rates: tuple[float, ...] = (2e-4, 3e-4, 4.5e-4)
-    """Learning rates that every policy is tuned over; below and above, uniform and the first policies did worse."""
+    """Learning rates that every policy is tuned over."""
 
 
 def _of(rows: Rows, letters: str) -> Rows:

@@ -3,9 +3,9 @@
     python benchmarks/learning/pages.py            # after new runs in results.jsonl, graded.jsonl or twice.jsonl
     python benchmarks/learning/pages.py --check    # fails if a page is out of date
 
-A table is found by its heading row below the heading of its section, a sentence by what it has before its first colon.
-The rest of a page is written by hand and states figures too: read it again. The tables of each mix are on no page;
-`table.py` prints them. `benchmarks/methods.py --write --keep` does the same for METHODS.md.
+A table is found by its header row within its section, a sentence by the text before its first colon. The rest of a
+page is written by hand and also states figures, so read it again. `table.py` prints the tables of each mix, which are
+on no page. `benchmarks/methods.py --write --keep` does the same for METHODS.md.
 """
 
 import argparse

@@ -4,16 +4,13 @@
 
 The log (`dsr_sub_grpo_history.csv.gz`, Qwen2.5-Math-1.5B, 500 steps of 128 prompts x 8 rollouts) has each prompt's
 visits in order, but not the order of the steps. The replay therefore goes through sweeps: all first visits, then all
-second ones, at most 128 a step, prompts in the order of a hash. A prediction is made before its step, from the rewards
-of earlier steps only. As a check, visits are also spread over random epochs, with a prompt at most once in each.
+second ones, at most 128 a step, prompts in the order of a hash. A prediction uses the rewards of earlier steps only. As
+a check, visits are also spread over random epochs, with a prompt at most once in each.
 
-The score is the log-likelihood of the successes of 8 under the beta-binomial that follows from the belief, over visits
-1 to 49 of each prompt (0 is the first). Intervals are Student's t over prompts (95 %). "Tuned" is the discount chosen
-on the prompts whose hash is even; "held out" are the others. The form of the pooled estimator was chosen on this log.
-No number of the estimator was fitted: the prior and the drift are learned during the replay, and the constants in
-`budgetalloc/beliefs/empirical_bayes.py` are round numbers. For `adaptive()`, idle=0.98 was chosen by learning runs,
-and the prior (0.3, 0.3) among five on this log (all prompts), because runs with (0.5, 0.5), (0.4, 0.4) and (0.3, 0.3)
-had equal learning curves.
+The score is the log-likelihood of the successes of 8 under the belief's beta-binomial, over visits 1 to 49 of each
+prompt (0 is the first). Intervals are Student's t over prompts (95 %). "Tuned" is the discount chosen on the prompts
+whose hash is even; "held out" are the others. The form of the pooled estimator was chosen on this log, but none of its
+numbers was fitted to it. The prior (0.3, 0.3) of `adaptive()` was chosen among five on this log (all prompts).
 """
 
 import argparse
@@ -77,7 +74,7 @@ def read(path: Path) -> Log:
 
 
 def read_samples(path: Path, size: int = SIZE) -> Log:
-    """0/1 strings as visits of `size` rollouts each; a string more of the same prompt (a later checkpoint) goes on."""
+    """0/1 strings as visits of `size` rollouts each. Further strings of a prompt (later checkpoints) are appended."""
     with gzip.open(path, "rt") as file:
         table = list(csv.DictReader(file))
     key = next(x for x in ("prompt_id", "task_id") if x in table[0])
@@ -103,7 +100,7 @@ def sweeps(log: Log, step: int = STEP) -> Iterator[Ints]:
 
 
 def epochs(log: Log, seed: int, step: int = STEP) -> Iterator[Ints]:
-    """The groups of each step, when each prompt misses random ones of as many epochs as the most visited prompt has."""
+    """The groups of each step, with each prompt's visits spread over random epochs."""
     rng = np.random.default_rng(seed)
     total = int(log.visit_G.max()) + 1
     epoch_G = np.zeros(len(log.visit_G), dtype=np.int64)
@@ -150,7 +147,7 @@ def mean_over_prompts(values_G: Floats, prompt_G: Ints) -> tuple[float, float, f
 
 
 def ratio(sums_K: Floats, sizes_K: Floats) -> tuple[float, float, float]:
-    """The sum of the one over the sum of the other, with Student's t interval of its first-order contributions.
+    """The ratio of two sums, with Student's t interval of its first-order contributions.
 
     >>> [round(x, 3) for x in ratio(np.array([1.0, 2.0, 3.0]), np.ones(3))]  # sizes alike: the interval of a mean
     [2.0, -0.484, 4.484]
@@ -220,7 +217,7 @@ def report(log: Log, steps: Callable[[], Iterable[Ints]]) -> None:
 
 
 def gain(log: Log, steps: Callable[[], Iterable[Ints]], best: dict[str, Any], base: dict[str, Any]) -> str:
-    """How much better one estimator predicts all visits but the first than another, with its interval."""
+    """The gain in log-likelihood of one estimator over another on `SCORED` visits, with its interval."""
     one, two = (log_likelihood(*replay(BetaEstimator(**kw), log, steps()), log) for kw in (best, base))
     scored_G = (log.visit_G >= SCORED[0]) & (log.visit_G < SCORED[1])
     return _signed(mean_over_prompts((one - two)[scored_G], log.prompt_G[scored_G]))

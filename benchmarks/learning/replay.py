@@ -63,7 +63,7 @@ class Offer:
 
 @dataclass(frozen=True)
 class Played:
-    """One entry a step: the value of what was decided, and the mixed groups that it drew; and rollouts modelled."""
+    """The value of each step's decision, its mixed groups, and the share of the rollouts that were modelled."""
 
     value_S: Floats
     mixed_S: Floats
@@ -71,7 +71,7 @@ class Played:
 
 
 def ledger(log: Log) -> ba.Ledger:
-    """The log as a ledger, a row a rollout; a visit is a step, since the order of the run's steps is not known."""
+    """The log as a ledger, a row per rollout. A visit is a step, because the order of the run's steps is unknown."""
     n = log.rollouts_G
     first_R = np.repeat(np.cumsum(n) - n, n)
     passed_R = np.arange(n.sum()) - first_R < np.repeat(log.successes_G, n)
@@ -117,7 +117,7 @@ def ask(world: ba.Replay, ids_P: list[Id], counts_P: Ints, seen_2P: Floats) -> t
 def play(
     policy: ba.Policy | None, log: ba.Ledger, steps: list[Offer], floor: int, own: bool, near: dict[str, int]
 ) -> Played:
-    """The policy in a world of its own; None is the oracle, which knows the rates that the value takes for true."""
+    """Plays the steps with a policy in a new world. None is the oracle, which knows the rates of the value."""
     world = ba.Replay(log)
     values, mixed = [], []
     for offer in steps:
@@ -143,16 +143,16 @@ def play(
 def share(played_S: Floats, base_S: Floats, oracle_S: Floats, sweep_S: Ints) -> tuple[float, float, float]:
     """The share of the oracle's gain over the base, with a 95 % interval from blocks of neighbouring sweeps.
 
-    Prompts, beliefs and rates of neighbouring sweeps are alike, so that single steps would give too narrow an interval.
+    Neighbouring sweeps are correlated, so single steps would give too narrow an interval.
     """
     _, at_S = np.unique(sweep_S, return_inverse=True)
     return ratio(*(np.bincount(at_S // BLOCK, weights=x_S - base_S) for x_S in (played_S, oracle_S)))
 
 
 def check_model(log: Log, prior: float = 0.5, near: int = 2) -> tuple[float, float, float]:
-    """How the world's model predicts a visit from its four neighbours alone: nats a visit, mixed groups, and real ones.
+    """How the world's model predicts a visit from its four neighbours, over the visits that all prompts have.
 
-    Over the visits that all prompts have.
+    Returns nats per visit, predicted mixed groups and real mixed groups.
     """
     order = np.lexsort((log.visit_G, log.prompt_G))
     _, visits = np.unique(log.prompt_G, return_counts=True)

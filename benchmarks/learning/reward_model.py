@@ -1,4 +1,4 @@
-"""A learned reward model of 2,369 parameters for the language of `operations`, wrong as reward models are.
+"""A learned reward model of 2,369 parameters for the language of `operations`, with typical errors.
 
     python benchmarks/learning/reward_model.py      # trains it again, in a minute, and writes reward_model.npz
 
@@ -28,9 +28,9 @@ _LETTERS = {skill.letter: k for k, skill in enumerate(operations.SKILLS)}
 
 
 def seen(asked: str, text: str) -> Array:
-    """What the model sees of a prompt and an answer, shape (24 letters + 12 operations * 4 characters,).
+    """The model's input for a prompt and an answer, shape (24 letters + 12 operations * 4 characters,).
 
-    Nothing agrees in an answer of another length: otherwise training finds that a fifth character costs nothing.
+    An answer of another length agrees in no character. Otherwise a fifth character would cost nothing.
     """
     letter = np.zeros(len(_LETTERS), dtype=np.float32)
     letter[_LETTERS[asked[0]]] = 1
@@ -71,7 +71,7 @@ def _spoiled(right: str, rng: np.random.Generator) -> str:
 
 
 def pairs(count: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """What the model sees of answers that were preferred, and of those that they were preferred to."""
+    """The model's inputs for preferred answers, and for the answers they were preferred to."""
     digits = operations.clear_digits(False)
     sides: tuple[list[Array], list[Array]] = ([], [])
     for _ in range(count):

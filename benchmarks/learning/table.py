@@ -6,12 +6,12 @@
 
 The second table of a mix has the other measures, of the runs that recorded them.
 
-"final" and "mean" are held-out success (the exact probability of the right answer, so without sampling noise) at the
-end and over the run; "to uniform's end" is the share of the rollouts, all of them counted, after which a policy's mean
+"final" and "mean" are held-out success at the end and over the run. Success is the exact probability of the right
+answer, without sampling noise. "to uniform's end" is the share of all generated rollouts after which a policy's mean
 curve reaches the final value of uniform's mean curve. Uniform has the group size that is best for the mix on the tuning
-seeds, of those that were tuned there. Intervals are 95 % by Student's t over seeds, the same for both. The interval of
-a share holds every share at which the difference (the policy's curve there, less uniform's end) has an interval that
-includes 0. An end is "never" where that is so beyond the run.
+seeds. Intervals are 95 % by Student's t over seeds. The interval of a share holds every share at which the difference
+between the policy's curve and uniform's end has an interval that includes 0. Its upper end is "never" if that lies
+beyond the run.
 """
 
 import argparse
@@ -34,7 +34,7 @@ TUNING_SEEDS = range(100, 200)
 BEST = "the best uniform"
 HEAD = ("policy", "rate", "seeds", "tokens a rollout", "final", "mean", "mean less uniform's", "to uniform's end")
 DRAWN = 7
-"""So many of the best policies are in a picture, and the best uniform."""
+"""Policies in a picture: this many of the best, and the best uniform."""
 
 
 def reach(curve: NDArray[np.float64], rollouts: NDArray[np.float64], goal: float) -> float:
@@ -67,9 +67,8 @@ def between(low: float, high: float) -> str:
 def shares(own: Curves, base: Curves, rollouts: Curve) -> tuple[float, float, float]:
     """The share of the base's rollouts after which a policy's mean curve reaches the end of the base's mean curve.
 
-    With its interval, both infinite where the end is not reached within the run. The interval holds the shares at which
-    the difference between the policy's success and the base's end is not seen to differ from 0: it begins where the
-    upper end of the difference's t interval reaches 0 and ends where the lower end does.
+    Returns the share and its interval; a value is infinite if it is not reached within the run. The interval starts
+    where the upper end of the difference's t interval reaches 0, and ends where the lower end does.
 
     >>> rollouts = np.array([0.0, 100.0, 200.0])
     >>> own, base = np.array([[0.4, 0.9, 1.0], [0.6, 1.1, 1.2]]), np.array([[0.5, 0.5, 0.74], [0.5, 0.5, 0.96]])
@@ -92,7 +91,7 @@ def with_interval(gain_S: NDArray[np.float64]) -> str:
 
 
 def share_with_interval(share: tuple[float, float, float]) -> str:
-    """A share and its interval; "never" where the end is not reached."""
+    """A share and its interval; "never" if the end is not reached."""
     middle, *ends = share
     return f"{f'{middle:.2f}' if np.isfinite(middle) else 'never'} {between(*ends)}"
 
@@ -117,9 +116,9 @@ def current(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def collect(rows: list[dict[str, Any]], mix: str) -> tuple[dict[str, dict[int, Curve]], Curve]:
-    """Curves of the table's seeds at each policy's tuned rate, by policy and seed, on one grid of rollouts generated.
+    """Curves of the table's seeds at each policy's tuned rate, by policy and seed, on one grid of generated rollouts.
 
-    Policies that resample are measured at other rollouts than the rest: between two points a curve is taken as a line.
+    Curves are interpolated linearly, because policies that resample are measured at other points.
     """
     grid = np.arange(0, STEPS + 1, 10) * float(ROLLOUTS)
     curves: dict[str, dict[int, Curve]] = {}
@@ -135,15 +134,14 @@ def on_grid(row: dict[str, Any], grid: Curve) -> Curve:
 
 
 def of_table(rows: list[dict[str, Any]], mix: str) -> list[dict[str, Any]]:
-    """The runs of a mix on the table's seeds, each policy's at its tuned rate. Shorter ones, as on `chain`, are left to
-    `against.py`."""
+    """The runs of `STEPS` steps of a mix on the table's seeds, each policy's at its tuned rate."""
     tuned = best_rates(rows, TUNING_SEEDS)
     of_mix = [row for row in rows if row["mix"] == mix and row["seed"] in TABLE_SEEDS and row["steps"] == STEPS]
     return [row for row in of_mix if row["rate"] == tuned.get((row["policy"], mix))]
 
 
 def best_uniform(rows: list[dict[str, Any]], mix: str, names: Iterable[str]) -> str:
-    """Of these policies, uniform with the group size that has the largest mean success on the tuning seeds."""
+    """The uniform policy among these whose group size has the largest mean success on the tuning seeds."""
     tuned, scores = best_rates(rows, TUNING_SEEDS), dict[str, list[float]]()
     of_mix = [row for row in rows if row["mix"] == mix and row["seed"] in TUNING_SEEDS]
     for row in of_mix:
@@ -154,7 +152,7 @@ def best_uniform(rows: list[dict[str, Any]], mix: str, names: Iterable[str]) -> 
 
 
 def tokens_a_rollout(rows: list[dict[str, Any]], name: str, mix: str) -> float:
-    """Completion tokens a rollout over a policy's runs: where it differs, equal rollouts are not equal tokens."""
+    """Completion tokens per rollout over a policy's runs."""
     ends = [row["curve"][-1] for row in rows if row["policy"] == name and row["mix"] == mix]
     return float(sum(end["tokens"] for end in ends) / sum(end["rollouts"] for end in ends))
 
@@ -162,9 +160,9 @@ def tokens_a_rollout(rows: list[dict[str, Any]], name: str, mix: str) -> float:
 def over_mixes(
     tables: dict[str, dict[str, dict[int, Curve]]], name: str, other: str, bases: dict[str, str] | None = None
 ) -> str:
-    """Mean success of one policy less another's, averaged over mixes, with an interval over seeds; the same seeds.
+    """Mean success of one policy less another's, averaged over mixes, with an interval; paired over seeds.
 
-    `BEST` is uniform with the group size that is best on the mix, as `bases` has it.
+    `BEST` is uniform with the best group size on the mix, named by `bases`.
     """
     gains = []
     for mix, curves in tables.items():
@@ -184,10 +182,8 @@ def averaged(gains: list[NDArray[np.float64]]) -> str:
 
 
 def explored(rows: list[dict[str, Any]]) -> str:
-    """Mean success of what was tried on the way to the default, best first; a standard error over few seeds.
-
-    pass@64 is at the end of the run, "unknown" where runs of before it was recorded are among them.
-    """
+    """Mean success of the variants in `explored.jsonl`, best first, with the standard error over seeds and pass@64 at
+    the end."""
     tried: dict[tuple[str, float, str], list[dict[str, Any]]] = {}
     for row in rows:
         tried.setdefault((row["mix"], row["rate"], row["policy"]), []).append(row)
@@ -216,7 +212,7 @@ def mean_of(runs: list[dict[str, Any]]) -> float:
 
 
 def coverage(runs: list[dict[str, Any]]) -> str:
-    """The mean pass@64 at the end of the runs; "unknown" where one of them does not have it."""
+    """The mean pass@64 at the end of the runs; "unknown" if one of them did not record it."""
     known = all("pass64" in row["curve"][-1] for row in runs)
     return f"{np.mean([row['curve'][-1]['pass64'] for row in runs]):.3f}" if known else "unknown"
 
@@ -234,22 +230,10 @@ def tuning(rows: list[dict[str, Any]], mix: str) -> str:
 
 
 def against_uniform(rows: list[dict[str, Any]], name: str = "adaptive") -> str:
-    """A policy on the tuning seeds of every mix, at each of its rates, beside uniform at its best group size and rate.
-
-    pass@64 is at the end of the run, "unknown" where runs of before it was recorded are among them.
-    """
-    head = (
-        "mix",
-        "start",
-        "uniform's group, rate",
-        "runs",
-        "mean",
-        "pass@64",
-        f"{name}'s rate",
-        "runs",
-        "mean",
-        "pass@64",
-    )
+    """A policy on the tuning seeds of every mix, at each of its rates, compared with uniform at its best group size and
+    rate; pass@64 is at the end of the run."""
+    measured = ("runs", "mean", "pass@64")
+    head = ("mix", "start", "uniform's group, rate", *measured, f"{name}'s rate", *measured)
     table = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for mix in dict.fromkeys(row["mix"] for row in rows):
         runs = tuned_on(rows, mix)
@@ -296,7 +280,7 @@ def main() -> None:
 
 
 def ordered(rows: list[dict[str, Any]], mix: str) -> dict[str, dict[int, Curve]]:
-    """The curves of a mix by policy and seed, the largest mean success first; empty where uniform has none."""
+    """The curves of a mix by policy and seed, the largest mean success first; empty if uniform has none."""
     curves, _ = collect(rows, mix)
     if not any(name.startswith("uniform") for name in curves):
         return {}

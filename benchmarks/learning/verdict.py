@@ -1,15 +1,15 @@
-"""Does the default hold what it promises? Beside uniform at its best, on the table's seeds, mix by mix.
+"""Compares a policy with uniform at its best group size and rate, mix by mix, on the table's seeds.
 
     python benchmarks/learning/verdict.py [--policy adaptive] [RESULTS]
-    python benchmarks/learning/verdict.py --rivals        # beside the published methods that are run on all mixes
+    python benchmarks/learning/verdict.py --rivals        # with the published methods that are run on all mixes
     python benchmarks/learning/verdict.py --rivals --mix u_shape --mix hard_once      # on these at least
 
 Uniform has the group size and the rate that are best for the mix on the tuning seeds. All differences are paired over
 seeds, at each policy's tuned rate; intervals are Student's t over seeds (95 %). A policy is called higher or lower only
 where the interval, to the three digits printed, excludes 0; elsewhere no difference was seen. "share" is the share of
 uniform's rollouts after which the policy's mean curve reaches the end of uniform's. A share that is never reached
-counts as 1 in the geometric mean, which errs in the policy's favour; the mixes where that is so are listed. The
-interval of the geometric mean is Student's t of the logarithms over the mixes: how far other mixes might move it.
+counts as 1 in the geometric mean, which favours the policy; these mixes are listed. The interval of the geometric mean
+is Student's t of the logarithms over the mixes.
 """
 
 import argparse
@@ -48,7 +48,7 @@ SHORT = (
 )
 _SHORT_CELLS = (0, 2, 4, 7, 9, 5, 8)  # of a row of the long table
 NAMED = 3
-"""Mixes are listed by name where there are at most so many."""
+"""Up to this many mixes are listed by name."""
 
 
 def paired(own: dict[int, Any], base: dict[int, Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -139,9 +139,9 @@ def _listed(mixes: Sequence[str]) -> str:
 
 
 def rivals(rows: list[dict[str, Any]], name: str, mixes: Sequence[str] = ()) -> str:
-    """The policy beside each published method with runs on all of these mixes, else on all that the policy has: mean
-    success over the run and pass@64 at the end, less the method's, over the mixes and where they are least; paired over
-    seeds."""
+    """Compares the policy with each published method that has runs on all of these mixes (by default, on all mixes of
+    the policy). The differences of mean success and of pass@64 are paired over seeds, averaged over the mixes, and
+    shown for the policy's worst mix."""
     of_name = of_mixes(rows, name)
     own = {mix: of_name[mix] for mix in mixes or of_name}
     head = "method", "runs", *(cell for what in MEASURES for cell in (f"{what} less the method's", "on its worst mix"))

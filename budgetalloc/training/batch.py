@@ -19,17 +19,7 @@ BoolArray = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """One round of a step: the rollouts of all processes, in TRL's order and without fillers.
-
-    Args:
-        ids_R: Prompt of each rollout.
-        rewards_R: Its total reward, NaN where no reward function scored it.
-        scores_RF: Its reward by reward function, shape (R, F), NaN where a function gave none. success_R: Its success
-            in [0, 1], from which the beliefs learn; NaN where it was not scored.
-        lengths_R: Its tokens.
-        hinted: Whether the rollouts were generated with the user's hint.
-        prompt_lengths_R: The tokens of its prompt, where costs are learned.
-    """
+    """One round of a step: the rollouts of all processes. Its fields are as in `Batch`."""
 
     ids_R: list[Id]
     rewards_R: FloatArray
@@ -42,28 +32,26 @@ class Round:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """All rollouts of one step, built once, after generation and before the policy learns from them.
-
-    The ledger, the metrics and the trackers read it; nothing writes to it.
+    """All rollouts of one step, with the beliefs before the policy learns from them. It is read-only.
 
     Args:
         ids_R: Prompt of each rollout.
-        group_R: Number of its group: prompts count from 0 in the order in which they first appear.
-        rewards_R: Its total reward, NaN where no reward function scored it.
-        scores_RF: Its reward by reward function, shape (R, F).
-        success_R: Its success in [0, 1]; NaN where it was not scored.
-        lengths_R: Its tokens.
+        group_R: Number of its group, by the order in which the prompts first appear.
+        rewards_R: Its total reward; NaN if no reward function scored it.
+        scores_RF: Its reward by reward function, shape (R, F); NaN where a function returned None.
+        success_R: Its success in [0, 1]; NaN if it was not scored.
+        lengths_R: Its length in tokens.
         hinted_R: Whether it was generated with a hint; beliefs do not learn from such rollouts.
         belief_R: The belief about its prompt before the step.
-        prior: The belief about a prompt never seen before the step, one entry.
+        prior: The belief about a new prompt before the step, one entry.
         baseline_R: The belief from which the baseline is computed (`Step.baseline_belief`).
-        expected_R: The success expected of it by the policy's own rule (`Step.expected_success`), or None.
-        measure: How rewards became success.
+        expected_R: Its expected success by the policy's own rule (`Step.expected_success`), or None.
+        measure: Maps rewards to success.
         earlier: Rewards and success of earlier steps.
         step: The trainer's step.
-        policy_step: Steps that the policy had ended before this one.
-        uniform: Whether the policy had fallen back to uniform groups (`rails`).
-        prompt_lengths_R: The tokens of its prompt, where costs are learned.
+        policy_step: Steps that the policy ended before this one.
+        uniform: Whether the step had uniform groups, because the policy had fallen back (`rails`).
+        prompt_lengths_R: The length of its prompt in tokens, if costs are learned.
 
     >>> import budgetalloc as ba
     >>> from budgetalloc.training.success import Rule
@@ -104,7 +92,7 @@ class Batch:
 
     @property
     def first_G(self) -> IntArray:
-        """The first row of each group; groups are numbered in the order in which they appear."""
+        """The first row of each group."""
         return np.flatnonzero(np.diff(np.maximum.accumulate(self.group_R), prepend=-1))
 
     @property
@@ -114,15 +102,15 @@ class Batch:
 
     @property
     def learned_R(self) -> FloatArray:
-        """The success from which the belief learns: `success_R`, and NaN for rollouts with a hint."""
+        """`success_R`, with NaN for rollouts with a hint, from which beliefs do not learn."""
         return np.where(self.hinted_R, np.nan, self.success_R)
 
     def rollouts(self, rewards_R: FloatArray | None = None) -> Rollouts:
-        """What advantages are computed from.
+        """The input of `batch_advantages`.
 
         Args:
-            rewards_R: Total rewards that replace the batch's own, where stored correct responses were substituted:
-                each of these is a success.
+            rewards_R: Total rewards that replace the batch's own, if stored correct responses were substituted. A
+                rollout with a new reward is a success.
         """
         success_R = self.success_R
         if rewards_R is not None:
@@ -143,20 +131,12 @@ class Batch:
         )
 
     def sums(self) -> Sums:
-        """What the step shows about rewards, for later steps; rollouts with a hint are left out."""
+        """Sums over the step's rewards and successes, for later steps; rollouts with a hint are left out."""
         return replace(self.rollouts(), success_R=self.learned_R).sums()
 
     @classmethod
     def of(cls, rounds: Sequence[Round], step: Step, measure: Measure, earlier: Sums, trainer_step: int) -> "Batch":
-        """The rounds of an unfinished step as one batch.
-
-        Args:
-            rounds: In the order in which they were generated, at least one.
-            step: The policy's step.
-            measure: How rewards became success.
-            earlier: Rewards and success of earlier steps.
-            trainer_step: The trainer's step.
-        """
+        """The rounds of an unfinished step, at least one, as a batch; the other arguments are as in the class."""
         ids_R = [name for each in rounds for name in each.ids_R]
         success_R = np.concatenate([each.success_R for each in rounds])
         alpha, beta = step.policy.estimator.prior_now
@@ -184,13 +164,13 @@ class Batch:
 
 @dataclass(frozen=True, eq=False)
 class Ended:
-    """What a finished step leaves to train on.
+    """The result of a finished step.
 
     Args:
-        batch: The record of the step; None if no rollout of it was observed.
+        batch: The record of the step; None if no rollout was observed.
         advantages_R: The advantages of all its rollouts in the order observed, shape (R,).
-        kept_R: Which of them to train on, by index: all, unless the policy generates more than it trains on.
-        metrics: Numbers to log, by name.
+        kept_R: The indices of the rollouts to train on: all, unless the policy generates more than it trains on.
+        metrics: Metrics by name.
     """
 
     batch: Batch | None

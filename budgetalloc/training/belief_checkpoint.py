@@ -24,7 +24,7 @@ def save_beliefs(
         policy: Its name.
         dataset: The fingerprint of the train dataset.
         trainer_step: The trainer's step at the checkpoint, which `load_beliefs` compares.
-        more: Facts in JSON types that are saved beside the state.
+        more: More facts to save, in JSON types.
     """
     about = {"policy": policy, "dataset": dataset, "trainer_step": trainer_step, **more}
     save_state(folder / STATE_FILE, state, about)
@@ -47,13 +47,13 @@ def load_beliefs(
         dataset: The fingerprint of the train dataset.
         allow_dataset_change: Whether the state of another dataset is accepted.
         trainer_step: The trainer's step of the checkpoint, if known.
-        costs: Gets what the checkpoint knows of costs, if it knows something.
+        costs: Costs to restore, if the checkpoint has them.
 
     Returns:
         The facts saved with the state; empty if there are none.
 
     Raises:
-        StateError: a damaged or foreign file, or that of another dataset.
+        StateError: the file is damaged or foreign, or belongs to another dataset.
     """
     path = folder / STATE_FILE
     if not path.exists():

@@ -1,4 +1,4 @@
-"""What rollouts cost, for `cost=` of the trainers' adapters: lengths and prices, learned from every step."""
+"""What rollouts cost: lengths and prices, learned from every step."""
 
 import logging
 import time
@@ -35,7 +35,7 @@ def check_cost(cost: Any) -> None:
 
 
 class Clock:
-    """A stopwatch that is started and stopped many times between two readings.
+    """A stopwatch with laps, which can be stopped and restarted within a lap.
 
     >>> clock = Clock(iter([0.0, 7.0, 10.0, 14.0, 19.0]).__next__)
     >>> clock.go(); clock.stop(); clock.go(); clock.lap(); clock.stop(); clock.lap()  # 0 to 7 and 10 to 14; 14 to 19
@@ -50,22 +50,22 @@ class Clock:
 
     @property
     def running(self) -> bool:
-        """Whether it counts."""
+        """Whether the clock runs."""
         return self._since is not None
 
     def go(self) -> None:
-        """Starts to count, unless it counts already."""
+        """Starts the clock, unless it runs."""
         if self._since is None:
             self._since = self._now()
 
     def stop(self) -> None:
-        """Stops to count until `go`."""
+        """Stops the clock, if it runs."""
         if self._since is not None:
             self._seconds += self._now() - self._since
         self._since = None
 
     def lap(self) -> float:
-        """The seconds counted since the last lap. A clock that runs goes on running."""
+        """The seconds that the clock ran since the last lap; it goes on running."""
         if self._since is not None:
             now = self._now()
             self._seconds, self._since = self._seconds + now - self._since, now
@@ -75,13 +75,13 @@ class Clock:
 
 @dataclass(eq=False)
 class Costs:
-    """What the rollouts of a training cost, as far as it is known.
+    """What the rollouts of a training cost, learned from its steps.
 
     Args:
-        price: What prompts and answers of these lengths cost; `Seconds` learns it. None: costs do not matter, and
+        price: The cost of prompts and answers by their lengths; `Seconds` learns it. None: costs do not matter, and
             nothing is learned.
-        lengths: The lengths of each prompt's answers.
-        clock: Measures the steps, for `Seconds`; the adapter lets it run during the trainer's own work only.
+        lengths: The expected length of each prompt's answers.
+        clock: Measures the steps, for `Seconds`. The adapter runs it only during the trainer's own work.
         quiet: Whether to suppress log messages, as in all processes but one.
     """
 
@@ -89,17 +89,13 @@ class Costs:
     lengths: Lengths = field(default_factory=Lengths)
     clock: Clock = field(default_factory=Clock)
     quiet: bool = False
-    _spent: FloatArray | None = None  # what the rollouts since the last lap consisted of
+    _spent: FloatArray | None = None  # rollouts and tokens since the last lap
     _warm: bool = False  # the first lap includes compiling and warming up
     _flat: int = 0  # steps in a row in which a token of an answer had no price
 
     @classmethod
     def of(cls, cost: Cost, policy: Policy, quiet: bool = False) -> "Costs":
-        """The costs of this kind, nothing known yet.
-
-        Raises:
-            UnsupportedError: the policy does not weigh costs.
-        """
+        """Costs of this kind, before anything is learned; raises `UnsupportedError` if the policy ignores costs."""
         if cost is not None and not policy.needs.costs:
             raise UnsupportedError(
                 f"cost={shown(cost)}: {policy} does not weigh costs. Use ba.adaptive(), policies.sampled(), "
@@ -115,7 +111,7 @@ class Costs:
         return None if self.price is None else self.expected
 
     def expected(self, ids_P: Sequence[Id], belief_P: Beta) -> tuple[FloatArray, FloatArray]:
-        """The cost of each prompt once a group, and of one rollout."""
+        """The expected cost of each prompt once a group, and of one rollout, shape (P,) each."""
         assert self.price is not None
         return check_group_costs(self.price(*self.lengths.expected(ids_P, belief_P.mean)), len(ids_P))
 
@@ -126,29 +122,27 @@ class Costs:
         self._spent, self._warm = None, False
 
     def begin(self) -> None:
-        """Learns what the rollouts since the last decision cost, before the next one."""
+        """Learns what the rollouts since the last decision cost; called before the next decision."""
         took, spent = self.clock.lap(), self._spent
         self._spent = None
-        if isinstance(self.price, Seconds) and spent is not None:
-            if self._warm:
-                self.price.learn(spent, took)
-                self._look(bool(self.price.at_bound[-1]))
+        if not isinstance(self.price, Seconds) or spent is None:
+            return
+        if not self._warm:
             self._warm = True
-
-    def _look(self, is_flat: bool) -> None:
-        """Warns once if seconds do not depend on the tokens of answers for long."""
-        self._flat = self._flat + 1 if is_flat else 0
+            return
+        self.price.learn(spent, took)
+        self._flat = self._flat + 1 if self.price.at_bound[-1] else 0
         if self._flat == _FLAT and not self.quiet:
             self.quiet = True
             logger.warning(
-                "cost='seconds': the seconds of the last %d steps did not depend on how long the answers were, so that "
-                "long and short ones are taken to cost the same. That is so where a step waits for the longest answer, "
-                "or where all are of about one length. cost='tokens' charges for length all the same.",
+                "cost='seconds': the seconds of the last %d steps did not depend on how long the answers were. Long "
+                "and short answers are therefore taken to cost the same. This happens if a step waits for the longest "
+                "answer, or if all answers have about the same length. cost='tokens' charges for length nevertheless.",
                 _FLAT,
             )
 
     def learn(self, batch: Batch) -> None:
-        """Learns the lengths of a step's rollouts; those with a hint have another prompt and are left out."""
+        """Learns the lengths of a step's rollouts, except rollouts with a hint, which have another prompt."""
         if self.price is None or batch.prompt_lengths_R is None:
             return
         prompt_R, rows = batch.prompt_lengths_R, np.flatnonzero(~batch.hinted_R)
@@ -158,11 +152,9 @@ class Costs:
         self._spent = np.array([len(batch), once, prompt_R.sum(), batch.lengths_R.sum()], dtype=np.float64)
 
     def described(self, batch: Batch) -> dict[str, float]:
-        """Metrics, before learning: the mean cost of a rollout of this step, and the same as it was expected.
-
-        The first is that of the lengths that came out, at the same prices. With learned prices also `cost/at_bound`:
-        how many of the four are at their lower bound.
-        """
+        """Metrics of a step, before learning from it: the mean cost of a rollout, by its expected (`cost/expected`) and
+        by its real lengths (`cost/rollout`) at the same prices. With learned prices also `cost/at_bound`, the number of
+        the four prices that are at their lower bound."""
         if self.price is None or batch.prompt_lengths_R is None:
             return {}
         expected = self.expected(batch.ids_R, batch.belief_R)
@@ -174,14 +166,14 @@ class Costs:
         return metrics
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything learned, to be saved beside the policy's state."""
+        """Everything learned, to be saved with the policy's state."""
         if self.price is None:
             return {}
         prices = self.price.state_dict() if isinstance(self.price, Seconds) else {}
         return self.lengths.state_dict() | prices
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores what was learned, if there is something; raises `StateError` if it does not fit."""
+        """Restores what was learned, if the state has it; raises `StateError` if it is damaged."""
         if self.price is None or "lengths" not in state:
             return
         if isinstance(self.price, Seconds) and "seconds" in state:

@@ -1,4 +1,4 @@
-"""Which of a step's rollouts are trained on, where a policy generates more."""
+"""Selects the rollouts to train on, for policies that generate more than they train on."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,7 +11,7 @@ from budgetalloc.training.batch import Batch
 
 
 def rows_to_train_on(policy: Policy, batch: Batch, wanted: int, rewards_R: FloatArray | None = None) -> IntArray:
-    """The rollouts to train on, at most `wanted` unless the policy keeps all: indices by the policy's `keep`.
+    """The indices of the rollouts to train on, selected by the policy's `keep`; all if it has no `keep`.
 
     Args:
         policy: The policy that decided.
@@ -27,9 +27,8 @@ def rows_to_train_on(policy: Policy, batch: Batch, wanted: int, rewards_R: Float
 
 
 def check_kept_rows(kept_R: ArrayLike, generated: int, wanted: int, policy: object) -> IntArray:
-    """The rows that a policy's `keep` chose to train on; raises `InputError` unless they are as many as wanted.
-
-    A rollout may be trained on several times, as Shuffle-R1 does.
+    """The rows that a policy's `keep` selected; raises `InputError` unless they are valid and `wanted` many. A row may
+    occur several times.
 
     >>> check_kept_rows([0, 2], 3, 2, "pods()")
     array([0, 2])

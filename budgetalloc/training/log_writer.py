@@ -1,4 +1,4 @@
-"""What a run leaves on disk: its ledger, and beside it the texts of its prompts, its seconds and evaluations."""
+"""Writes a run's ledger, and next to it the texts of its prompts, its seconds and its evaluations."""
 
 import logging
 import os
@@ -17,12 +17,12 @@ logger = logging.getLogger(__name__)
 
 
 class LogWriter:
-    """Appends each step, when it is called, to a ledger and to the files beside it.
+    """Appends each step it is called with to a ledger and the files next to it.
 
     Args:
         path: The ledger.
-        first_step: The trainer's first step from now on: lines of later steps in the file are void.
-        texts_of: The text of prompts by id, as far as it is known; each is written once.
+        first_step: The trainer's next step. Lines of this and of later steps in the file become void.
+        texts_of: Returns the known texts of prompts by id; each text is written once.
     """
 
     def __init__(
@@ -49,7 +49,8 @@ class LogWriter:
 
 
 def append(ledger: LedgerWriter, batch: Batch) -> None:
-    """Appends a step to the ledger, a line a rollout; rollouts with a hint are named "ID (hinted)", unpredicted."""
+    """Appends a step to the ledger, one line per rollout. Rollouts with a hint have the id "ID (hinted)" and no
+    prediction."""
     hinted = batch.hinted_R.tolist()
     names_R = [f"{name} (hinted)" if with_hint else name for name, with_hint in zip(batch.ids_R, hinted, strict=True)]
     predicted_R = np.where(batch.hinted_R, np.nan, batch.belief_R.mean)

@@ -8,7 +8,6 @@ import numpy as np
 from budgetalloc.beliefs.group_kinds import KINDS, WITHOUT_GRADIENT, group_kinds, rollouts_by_kind
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import EQUAL, extremes, unequal
-from budgetalloc.budget import IntArray
 from budgetalloc.policies.quotas import Quotas
 from budgetalloc.training.batch import Batch
 from budgetalloc.values import mixed_group
@@ -17,11 +16,11 @@ from budgetalloc.values import mixed_group
 def describe(
     batch: Batch, *, hints: bool = False, pool_met: float | None = None, quotas: Quotas | None = None
 ) -> dict[str, float]:
-    """The metrics of a step. Rollouts with a hint are left out, because the beliefs predict success without hints.
+    """The metrics of a step. Rollouts with a hint are left out, because beliefs predict success without hints.
 
     Args:
         batch: The step.
-        hints: Whether to count the rollouts with a hint.
+        hints: Whether to report the number of rollouts with a hint.
         pool_met: Share of the dataset's prompts seen before the step, if known.
         quotas: Shares of the rollouts by domain, if there are any.
     """
@@ -29,9 +28,12 @@ def describe(
     success_R, belief_R = batch.success_R[rows], batch.belief_R.take(rows)
     metrics = {"prompts": float(len(batch.counts_G))}
     if rows.size:
-        metrics |= _of_groups(batch) | _of_beliefs(success_R, belief_R, batch.earlier.mean_success)
-        foreseen_R = batch.rollouts().line.at(batch.belief_R.mean)[rows]
-        metrics |= explained(batch.rewards_R[rows], foreseen_R)
+        metrics |= _of_groups(batch)
+        metrics["success"] = float(np.mean(success_R))
+        metrics["brier"] = float(np.mean((belief_R.mean - success_R) ** 2))
+        metrics["brier_pool_mean"] = float(np.mean((batch.earlier.mean_success - success_R) ** 2))
+        predicted_R = batch.rollouts().line.at(batch.belief_R.mean)[rows]
+        metrics |= explained(batch.rewards_R[rows], predicted_R)
         metrics |= by_kind(success_R, belief_R, batch.prior)
     metrics["rewards_clipped"] = float(batch.measure.count_clipped(batch.rewards_R, batch.scores_RF))
     low, high = extremes(batch.rewards_R, np.zeros(len(batch), dtype=np.int64), 1)
@@ -44,14 +46,16 @@ def describe(
 
 
 def _of_groups(batch: Batch) -> dict[str, float]:
-    """Shares of the rollouts by the kind of their group, and the sizes of groups if any has two rollouts or more."""
+    """Shares of the rollouts by the kind of their group, and group sizes if any group has two rollouts or more."""
     unhinted = ~batch.hinted_R
     group_R = batch.group_R[unhinted]
     n_G = np.bincount(group_R, minlength=len(batch.first_G))
     kind_G, scored_G = group_kinds(batch.rewards_R[unhinted], batch.success_R[unhinted], group_R, len(n_G))
     scored = max(int(scored_G.sum()), 1)
     metrics = {f"frac_{kind}": float(scored_G[kind_G == at].sum() / scored) for at, kind in enumerate(KINDS)}
-    chance_G = _at_count(batch.belief_R.take(batch.first_G), scored_G)
+    counts_N = np.flatnonzero(np.bincount(scored_G))
+    chance_GN = mixed_group(batch.belief_R.take(batch.first_G), counts_N)
+    chance_G = chance_GN[np.arange(len(scored_G)), np.searchsorted(counts_N, scored_G)]
     metrics["frac_mixed_predicted"] = float((chance_G * scored_G).sum() / scored)
     if n_G.max() == 1:
         return metrics
@@ -60,29 +64,19 @@ def _of_groups(batch: Batch) -> dict[str, float]:
     return metrics | {f"count/{key}": float(x) for key, x in counts.items()}
 
 
-def _of_beliefs(success_R: FloatArray, belief_R: Beta, pool_mean: float) -> dict[str, float]:
-    """Brier score of the beliefs, and of one rate for all prompts: the mean success of earlier steps."""
-    return {
-        "success": float(np.mean(success_R)),
-        "brier": float(np.mean((belief_R.mean - success_R) ** 2)),
-        "brier_pool_mean": float(np.mean((pool_mean - success_R) ** 2)),
-    }
-
-
-def explained(rewards_R: FloatArray, foreseen_R: FloatArray) -> dict[str, float]:
+def explained(rewards_R: FloatArray, predicted_R: FloatArray) -> dict[str, float]:
     """Share of the rewards' variance that was predicted; empty if the rewards are equal.
 
     >>> explained(np.array([0.0, 0.0, 1.0, 1.0]), np.array([0.25, 0.25, 0.75, 0.75]))
     {'explained': 0.75}
     """
-    spread = float(np.var(rewards_R))
     if not unequal(rewards_R.min(keepdims=True), rewards_R.max(keepdims=True))[0]:
         return {}
-    return {"explained": 1.0 - float(np.mean((rewards_R - foreseen_R) ** 2)) / spread}
+    return {"explained": 1.0 - float(np.mean((rewards_R - predicted_R) ** 2)) / float(np.var(rewards_R))}
 
 
 def by_kind(success_R: FloatArray, belief_R: Beta, prior: Beta) -> dict[str, float]:
-    """Mean success of the prompts that were never, sometimes and always solved before; first visits are left out.
+    """Mean success of prompts that were never, sometimes and always solved before; new prompts are left out.
 
     Args:
         success_R: In [0, 1], shape (R,).
@@ -98,8 +92,8 @@ def by_kind(success_R: FloatArray, belief_R: Beta, prior: Beta) -> dict[str, flo
 
 
 def of_advantages(advantages_R: FloatArray) -> dict[str, float]:
-    """The share of advantages that are not 0, their mean size, their root mean square, their mean in units of it, and
-    the share of negative ones by size.
+    """Share of advantages that are not 0, their mean absolute value, root mean square and mean relative to it, and the
+    negative share of their absolute sum.
 
     >>> of_advantages(np.array([1.5, -0.5, 0.0, 0.0]))  # doctest: +ELLIPSIS
     {'advantage/frac_nonzero': 0.5, 'advantage/mean_abs': 0.5, 'advantage/rms': 0.790..., 'advantage/lean': 0.316...,
@@ -117,22 +111,13 @@ def of_advantages(advantages_R: FloatArray) -> dict[str, float]:
 
 
 def share_without_spread(batch: Batch) -> float:
-    """Share of rollouts in groups of two or more with equal rewards: TRL's `frac_reward_zero_std`, by the true groups.
-
-    A single rollout has no group to be compared with, and does not count as one without gradient.
-    """
+    """Share of rollouts in groups of two or more with equal rewards: TRL's `frac_reward_zero_std`, by real groups."""
     by_kind = rollouts_by_kind(batch.rewards_R, batch.success_R, batch.group_R, len(batch.counts_G))
     return sum(by_kind[kind] for kind in WITHOUT_GRADIENT) / max(sum(by_kind.values()), 1)
 
 
-def _at_count(belief_P: Beta, n_P: IntArray) -> FloatArray:
-    """The chance of a mixed group for each prompt at its own count."""
-    counts_N = np.flatnonzero(np.bincount(n_P))
-    return np.asarray(mixed_group(belief_P, counts_N)[np.arange(len(n_P)), np.searchsorted(counts_N, n_P)])
-
-
 def lean(advantages_R: FloatArray) -> float:
-    """Mean advantage in units of the root mean square, in [-1, 1]; 0 where all are 0.
+    """Mean advantage divided by the root mean square, in [-1, 1]; 0 if all advantages are 0.
 
     >>> lean(np.array([-1.0, -1.0, -1.0, 1.0])), lean(np.zeros(4))
     (-0.5, 0.0)

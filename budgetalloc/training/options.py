@@ -1,18 +1,16 @@
-"""The settings of the user and the needs of the policy, resolved and checked once."""
+"""How a policy is attached to a trainer: the user's settings and the policy's needs, resolved and checked."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import check_range, check_success
 from budgetalloc.errors import InputError, check_choice, check_flag
-from budgetalloc.policies import Needs, Policy, Step
+from budgetalloc.policies import Needs, Policy
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.batch_advantages import Advantages, batch_advantages
 from budgetalloc.policies.bounds import Bounds
-from budgetalloc.policies.decision import CostOf, Decide
 from budgetalloc.policies.quotas import Quotas, Shares, check_domain_and_shares
 from budgetalloc.training.batch import Batch
 from budgetalloc.training.costs import Cost, check_cost
@@ -21,14 +19,11 @@ from budgetalloc.training.rails import Rails
 from budgetalloc.training.scoring import Scoring
 from budgetalloc.training.success import Success
 
-PLAIN = (
-    *("candidates", "floor", "cap", "min_group", "quantum"),
-    *("baseline", "scale", "weight", "success", "reward_range", "fallback"),
-)
-"""The arguments that need nothing of the trainer but its rewards."""
+_SIZES = ("candidates", "floor", "cap", "min_group", "quantum")
+PLAIN = (*_SIZES, "baseline", "scale", "weight", "success", "reward_range", "fallback")
+"""The arguments that every training loop can serve."""
 
-DEFAULT_SCALE = "group"
-"""The scale of advantages of TRL and verl where the user chooses none."""
+_DEFAULT_SCALE = "group"  # of TRL and verl
 
 
 @dataclass(frozen=True)
@@ -37,17 +32,17 @@ class Options:
 
     Args:
         bounds: The candidates and the sizes of their groups.
-        baseline: None if TRL's own advantages are kept.
+        baseline: None if the trainer's own advantages are kept.
         scale, weight: As in `budgetalloc.group_advantages`.
         success: The user's rule that computes success from rewards.
         reward_range: Lowest and highest total reward; None learns them.
-        keep_batch: Whether the rows of TRL's batch stay as they are.
+        keep_batch: Whether the rows of the trainer's batch stay as they are.
         generate: Rollouts that a step may generate per rollout that it trains on.
         hint: From a dataset row to the row with a hint, or None.
-        buffer: Responses of earlier steps, of a type that the trainer's adapter serves, or None.
+        buffer: Stored responses of earlier steps, of a type that the trainer's adapter supports, or None.
         domain: The dataset column of the domains, or None.
         quotas: The lowest and highest share of the rollouts of each domain, or None.
-        cost: What rollouts cost, or None where they are alike.
+        cost: What rollouts cost, or None if all cost the same.
         fallback: Whether groups are uniform while beliefs or advantages are out of bounds (`rails`).
     """
 
@@ -68,25 +63,24 @@ class Options:
 
     @classmethod
     def resolve(cls, needs: Needs, trainer_scale: Any, given: dict[str, Any]) -> "Options":
-        """The options as given, with the policy's needs as defaults.
+        """The given options, with the policy's needs as defaults.
 
         Args:
             needs: Needs of the policy.
-            trainer_scale: The trainer's own scale of advantages. "group" is the default of trainers: the policy's need
-                takes its place. Any other scale was chosen by the user and holds, unless `given` has one.
-            given: Arguments of `AdaptiveGRPOCallback` by name; None is as if it were left out.
+            trainer_scale: The trainer's own scale of advantages. "group" is the default of trainers, so the policy's
+                scale replaces it. Any other scale was chosen by the user and holds, unless `given` has one.
+            given: Arguments of `AdaptiveGRPOCallback` by name; None counts as left out.
 
         Raises:
             InputError: a value out of range.
         """
         given = {name: value for name, value in given.items() if value is not None}
-        sizes = ("candidates", "floor", "cap", "min_group", "quantum")
-        bounds = Bounds.resolve(needs, **{name: given[name] for name in sizes if name in given})
+        bounds = Bounds.resolve(needs, **{name: given[name] for name in _SIZES if name in given})
         keep_batch = needs.keep_batch and bounds.candidates == 1
         for name, allowed in (("baseline", Baseline), ("scale", Scale), ("weight", Weight)):
             if name in given:
                 check_choice(name, given[name], get_args(allowed))
-        chosen = trainer_scale if trainer_scale != DEFAULT_SCALE else needs.scale or trainer_scale
+        chosen = trainer_scale if trainer_scale != _DEFAULT_SCALE else needs.scale or trainer_scale
         scale, weight = given.get("scale", chosen), given.get("weight", needs.weight)
         # A buffer selects rows without signal, for which TRL's float32 advantages may not be exactly 0.
         keep_advantages = keep_batch and "buffer" not in given and (scale, weight) == (trainer_scale, "rollout")
@@ -124,67 +118,31 @@ class Options:
 
     @property
     def of_groups(self) -> bool:
-        """Whether the advantages are those of groups, so that a trainer with GRPO's advantages can keep its own."""
+        """Whether advantages compare within groups. A trainer with GRPO's advantages can then keep its own."""
         return self.baseline in (None, "group")
 
     def scoring(self, names: Sequence[str], weights: Sequence[float], quiet: bool) -> Scoring:
-        """The scoring of these reward functions; a policy that decides nothing needs no range, and one whose advantages
-        do not follow from beliefs no rails."""
+        """The scoring of these reward functions. It has rails only if advantages follow from beliefs."""
         rails = Rails(self.fallback, quiet) if self.baseline == "posterior" else None
         return Scoring(names, weights, self.success, None if self.keep_batch else self.reward_range, quiet, rails)
 
     def quotas_of(self, prompts: Prompts, policy: Policy, rollouts: int, group: int) -> Quotas | None:
-        """The quotas of these prompts, which this policy can keep; None if there are none."""
+        """The quotas of these prompts, or None; raises `BudgetError` or `UnsupportedError` if they cannot be kept."""
         if self.quotas is None or self.domain is None:
             return None
         quotas = Quotas(self.quotas, prompts.domains(self.domain))
         quotas.check(policy, self.bounds, rollouts, group)
         return quotas
 
-    def begin(
-        self,
-        policy: Policy,
-        quotas: Quotas | None,
-        own_ids: Sequence[Id],
-        pool: Sequence[Id],
-        rollouts: int,
-        group: int,
-        costs: CostOf | None = None,
-        decide: Decide | None = None,
-    ) -> Step:
-        """The policy's next step, among its candidates: prompts of the loader's batch, with others of the dataset, or
-        the whole dataset.
-
-        Args:
-            policy: Decides.
-            quotas: Shares of the rollouts by domain, if there are any.
-            own_ids: The prompt of each row of the loader's batch; unused if the whole dataset is on offer.
-            pool: The distinct prompts of the dataset; empty with `candidates=1`.
-            rollouts: Rollouts that the step trains on.
-            group: Rollouts per prompt of the trainer without a policy.
-            costs: As in `Policy.begin`.
-            decide: The rule that decides in place of the policy's own.
-        """
-        batch_P = [] if self.bounds.candidates == "all" else factorize(own_ids)[0]
-        rollouts *= self.generate if decide is None else 1
-        if quotas is not None:
-            return quotas.begin(policy, self.bounds, batch_P, rollouts, group, costs, decide)
-        ids_P = self.bounds.offer(batch_P, pool, policy.seed, policy.estimator.step)
-        return policy.begin(ids_P, self.bounds.budget(rollouts, len(ids_P), group), costs, decide=decide)
-
     def advantages(self, batch: Batch, rewards_R: FloatArray | None = None) -> Advantages:
-        """The advantages of a batch by the baseline, the scale and the weight asked for.
-
-        Args:
-            batch: The batch with the groups and beliefs.
-            rewards_R: Total rewards that replace the batch's own, if stored correct responses were substituted.
-        """
+        """The advantages of a batch. `rewards_R` are total rewards that replace the batch's own, if stored correct
+        responses were substituted."""
         baseline = "group" if batch.uniform else self.baseline or "group"
         return batch_advantages(batch.rollouts(rewards_R), baseline, self.scale, self.weight)
 
 
 def other_scale(policy: Policy, options: Options) -> str | None:
-    """What to tell a user whose scale of advantages is not the one that the policy was measured with, if it is not.
+    """A warning if the scale of advantages is not the scale that the policy was measured with; else None.
 
     >>> import budgetalloc as ba
     >>> policy = ba.adaptive()

@@ -1,4 +1,4 @@
-"""The prompt of each row, and the dataset as a pool of distinct prompts."""
+"""Prompt ids of a dataset's rows, and the dataset as a pool of distinct prompts."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
@@ -15,8 +15,8 @@ from budgetalloc.logs.prompt_texts import prompt_text
 
 _FINGERPRINT_ROWS = 1000
 DEFAULT_COLUMN = "prompt_id"
-"""The column that names prompts if the dataset has it, where the user names none."""
-_BESIDE = ("image", "images", "environment")  # the columns that make up the prompt beside its text, if present
+"""The column of prompt ids, if the dataset has it and the user names no other."""
+_MORE_COLUMNS = ("image", "images", "environment")  # parts of a prompt besides its text
 _CHUNK = 1000  # rows that are read at once
 
 
@@ -32,7 +32,7 @@ def prompt_hash(prompt: Any) -> str:
 def turns(ids_R: list[Id], seed: list[int]) -> list[int]:
     """The turn of each rollout among the rows of its prompt: the rows take turns from a random start.
 
-    A random start needs no state and favours no row over the steps.
+    A random start needs no state, and favours no row in the long run.
 
     >>> one, two, _, three = turns(["a", "a", "b", "a"], [0])
     >>> two - one, three - one
@@ -48,8 +48,7 @@ def turns(ids_R: list[Id], seed: list[int]) -> list[int]:
 
 
 def _nameless(part: object) -> None:
-    """Raises: the `repr` of such an object may hold a memory address or leave out most of the content, so that one
-    prompt would get several names, or two prompts the same name."""
+    """Raises `UnsupportedError`, because the `repr` of an object may hold a memory address or omit content."""
     raise UnsupportedError(
         f"A prompt holds a {type(part).__name__}, which has no text from which budgetalloc could make an id. Add a "
         "column 'prompt_id' of ints or strings to the dataset, or pass prompt_id= with the name of such a column."
@@ -57,15 +56,15 @@ def _nameless(part: object) -> None:
 
 
 def check_columns(columns: Sequence[str], column: str | None, text: str = "prompt") -> None:
-    """Raises unless prompts can be told apart by these columns; an empty list is a dataset of unknown columns.
+    """Raises unless these columns identify prompts.
 
     Args:
-        columns: The dataset's columns.
+        columns: The dataset's columns; empty if they are unknown.
         column: The column that the user named for ids, or None.
         text: The column that holds the prompt.
 
     Raises:
-        InputError: the dataset does not have the column that the user named. UnsupportedError: nothing names prompts.
+        InputError: the dataset has no column of this name. UnsupportedError: no column identifies prompts.
 
     >>> check_columns(["prompt", "answer"], None)
     """
@@ -88,31 +87,31 @@ def check_columns(columns: Sequence[str], column: str | None, text: str = "promp
 
 
 def _no_column(argument: str, column: str, columns: Sequence[str]) -> InputError:
-    """The error about an argument that names a column which the dataset does not have."""
+    """The error about an argument that names a missing column."""
     return InputError(
         f"{argument}={column!r}: the train dataset has no such column{nearest(column, columns)} It has {list(columns)}."
     )
 
 
 class Prompts:
-    """Names the prompts of a training dataset's rows by a column, or by a hash of the prompt where there is none.
+    """Prompt ids of a train dataset, from a column or by hashing the prompt.
 
     Args:
         dataset: The trainer's train dataset.
-        column: The column that holds ids. None: "prompt_id" if the dataset has it, else prompts are named by hashes.
+        column: The column that holds ids. None: "prompt_id" if the dataset has it, else hashes of the prompts.
         text: The column that holds the prompt, as text or chat messages.
-        required: Whether to raise if prompts cannot be told apart, rather than to set `unnamed`.
+        required: Whether to raise if prompts cannot be identified; otherwise `unnamed` is set.
 
     Raises:
-        InputError: a column that the dataset does not have. UnsupportedError: nothing names prompts, because rows have
-            no prompt text to hash, or images in it or beside it, and no column names them.
+        InputError: the dataset has no column of this name. UnsupportedError: no column holds ids, and the rows have
+            images or no prompt text to hash.
     """
 
     def __init__(self, dataset: Any, column: str | None = None, text: str = "prompt", *, required: bool = True) -> None:
         self.dataset, self.text = dataset, text
         columns = list(getattr(dataset, "column_names", None) or [])
         self.unnamed: UnsupportedError | None = None
-        """Why prompts cannot be told apart, where names are not required."""
+        """Why prompts cannot be identified, if ids are not required."""
         try:
             check_columns(columns, column, text)
         except UnsupportedError as error:
@@ -126,16 +125,16 @@ class Prompts:
 
     def ids(self, rows: Sequence[Mapping[str, Any]]) -> list[Id]:
         """The prompt id of each row of a batch."""
-        if self.name in rows[0]:  # the columns of a streamed dataset may be unknown before
+        if self.name in rows[0]:  # a streamed dataset may not know its columns before its first row
             return check_ids([row[self.name] for row in rows], self.name)
-        if self._given and self.column is None:  # a stream, whose columns show only now
+        if self._given and self.column is None:  # a streamed dataset
             raise _no_column("prompt_id", self.name, list(rows[0]))
         if self.column is not None:
             raise InputError(f"The batch lost the column {self.column!r}. Set GRPOConfig(remove_unused_columns=False).")
         return [prompt_hash(row[self.text]) for row in rows]
 
     def unnamed_row(self) -> UnsupportedError | None:
-        """The error about a first row whose prompt has no text, such as a picture in a message, or None."""
+        """The error if the first row's prompt cannot be hashed, for instance because a message has an image."""
         try:
             if self.indexable and len(self.dataset):
                 self.ids(self.rows([0]))
@@ -152,8 +151,8 @@ class Prompts:
         """The domain of each distinct prompt, from this column of the dataset.
 
         Raises:
-            UnsupportedError: rows that cannot be indexed. InputError: no such column, a value that cannot name a
-                domain, or rows of one prompt in two domains.
+            UnsupportedError: the rows cannot be indexed. InputError: there is no such column, a value cannot name a
+                domain, or a prompt has rows in two domains.
         """
         columns = list(getattr(self.dataset, "column_names", None) or [])
         if not self.indexable:
@@ -183,32 +182,30 @@ class Prompts:
 
     @property
     def rows_of_one(self) -> dict[Id, list[int]]:
-        """The prompts that have several rows, such as one for each accepted answer, with the indices of those."""
+        """The prompts with several rows, such as one for each accepted answer, and the indices of the rows."""
         return self._listed[2]
 
     @cached_property
     def _listed(self) -> tuple[Pool, IntArray, dict[Id, list[int]]]:
-        column = self.dataset[self.column or self.text]  # read in parts: all texts at once may not fit into memory
+        column = self.dataset[self.column or self.text]  # read in chunks to bound memory
         values = (x for start in range(0, len(column), _CHUNK) for x in column[start : start + _CHUNK])
         ids_P, row_R = factorize(check_ids(values, self.name) if self.column else [prompt_hash(x) for x in values])
         first_P = np.unique(row_R, return_index=True)[1]
         several: dict[Id, list[int]] = {}
-        if len(ids_P) < len(row_R):
-            for at in np.flatnonzero(np.bincount(row_R)[row_R] > 1).tolist():
-                several.setdefault(ids_P[row_R[at]], []).append(at)
+        for at in np.flatnonzero(np.bincount(row_R)[row_R] > 1).tolist():
+            several.setdefault(ids_P[row_R[at]], []).append(at)
         return Pool(ids_P), first_P, several
 
     def check(self) -> None:
         """Raises `InputError`, which shows both prompts, if rows with the same id have different prompts.
 
-        With ids that are hashes, this cannot happen. Rows that cannot be indexed are not checked.
+        Datasets whose ids are hashes or whose rows cannot be indexed are not checked.
         """
         present = getattr(self.dataset, "column_names", None) or []
-        columns = [name for name in (self.text, *_BESIDE) if name in present]
+        columns = [name for name in (self.text, *_MORE_COLUMNS) if name in present]
         if self.column is None or not self.indexable or not columns:
             return
-        # In Arrow format, so that images are not decoded.
-        content = self.dataset.select_columns(columns).with_format("arrow")
+        content = self.dataset.select_columns(columns).with_format("arrow")  # does not decode images
         pairs = [(index, rows[0]) for rows in self.rows_of_one.values() for index in rows[1:]]
         for start in range(0, len(pairs), _CHUNK):
             some = pairs[start : start + _CHUNK]
@@ -248,14 +245,14 @@ class Prompts:
         """A row of the dataset for each rollout; rollouts of one row share the object.
 
         Args:
-            turns_R: The prompt of each rollout, and the rollout's turn among the prompt's rows; see `turns`.
+            turns_R: The prompt of each rollout and its turn among the prompt's rows, from `turns`.
         """
         places, row_R = factorize(self.places_in_turn(turns_R))
         rows = self.rows([int(place) for place in places])
         return [rows[at] for at in row_R.tolist()]
 
     def places_in_turn(self, turns_R: Sequence[tuple[Id, int]]) -> list[int]:
-        """The index of a row of the dataset for each rollout; argument as in `rows_in_turn`."""
+        """The index of the dataset row of each rollout; the argument is as in `rows_in_turn`."""
         pool, first_P, several = self._listed
         first_R = first_P[pool.find([name for name, _ in turns_R])].tolist()
         return [
@@ -264,7 +261,7 @@ class Prompts:
         ]
 
     def texts(self, ids_P: Sequence[Id]) -> dict[Id, str]:
-        """The text of these prompts by id; empty where the dataset's rows cannot be listed, or have no text."""
+        """The text of these prompts by id; empty if `pool` was not read, or the rows have no text."""
         if "_listed" not in self.__dict__ or self.text not in (getattr(self.dataset, "column_names", None) or []):
             return {}
         at_P = self.pool.find(ids_P)
@@ -275,8 +272,7 @@ class Prompts:
 
     @cached_property
     def fingerprint(self) -> str | None:
-        """A fingerprint of the dataset: the number of prompts and up to 1,000 of them; None if rows cannot be
-        indexed."""
+        """A fingerprint of the dataset, from its number of rows and up to 1,000 ids; None if rows cannot be indexed."""
         if not self.indexable:
             return None
         total = len(self.dataset)
@@ -285,7 +281,7 @@ class Prompts:
 
 
 def _shown(value: Any, other: Any, width: int = 80) -> str:
-    """The part of a value's `repr` in which it begins to differ from another's.
+    """The part of a value's `repr` where it starts to differ from another's.
 
     >>> _shown("a" * 200 + "b" * 200, "a" * 200 + "c" * 200)
     '...aaaaaaaaaaaaaaaaaaaabbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb...'

@@ -1,4 +1,4 @@
-"""Rails: what a policy is trusted for is checked at every step, and while it does not hold, groups are uniform."""
+"""Rails: checks of beliefs and advantages at every step. While they fail, groups are uniform."""
 
 import logging
 from dataclasses import replace
@@ -10,12 +10,12 @@ from budgetalloc.errors import StateError
 from budgetalloc.policies.batch_advantages import Rollouts, batch_advantages
 
 logger = logging.getLogger(__name__)
-_KEPT = 0.9  # share of the sums kept at a step: about the last ten count
+_KEPT = 0.9  # share of the sums kept at a step, which average about ten steps
 _WARNED, _FALLEN, _HEALED = 10, 30, 20  # steps in a row
-_WORSE, _MATTERS = 1.1, 0.01  # Brier score over that of one rate for all prompts, and by how much at least
-_BELOW, _ABOVE = -0.3, 0.7  # mean advantages; where the model learns quickly, rewards exceed the beliefs by up to half
+_WORSE, _MATTERS = 1.1, 0.01  # Brier score relative to one rate for all prompts: allowed factor and difference
+_BELOW, _ABOVE = -0.3, 0.7  # mean advantages; rewards exceed beliefs while the model learns quickly
 _SIZE = 3.0  # factor between the root mean square of the advantages and GRPO's
-_LITTLE = 0.3  # below this GRPO itself has little to teach, and it is no fault to teach less
+_LITTLE = 0.3  # below this size GRPO's own gradient is small, and smaller advantages are allowed
 _SUMS = ("brier", "pool", "lean", "square", "grpo", "rollouts")
 
 REASONS = {
@@ -30,13 +30,13 @@ REASONS = {
 
 
 class Rails:
-    """Falls back to uniform groups while beliefs or advantages are out of bounds, and returns when they have healed.
+    """Falls back to uniform groups while beliefs or advantages are out of bounds.
 
-    Three things are checked, as averages over about ten steps: the Brier score of the posterior baseline against that
-    of one rate for all prompts, the mean of the advantages that it gives, and their root mean square against GRPO's. A
-    warning is given once when one of them was out of bounds for ten steps in a row. After 30 steps the policy falls
-    back, until all were within bounds for 20. The beliefs go on learning meanwhile, and the advantages that the policy
-    would have given are checked.
+    Three averages over about ten steps are checked: the Brier score of the posterior baseline relative to one rate for
+    all prompts, the mean of its advantages, and their root mean square relative to GRPO's. A warning is logged once if
+    one of them is out of bounds for ten steps in a row. After 30 steps in a row, groups become uniform until all three
+    are within bounds for 20 steps. Meanwhile the beliefs go on learning, and the checks use the advantages that the
+    policy would have given.
 
     Args:
         fallback: Whether to fall back; otherwise there are only metrics and warnings.
@@ -49,11 +49,11 @@ class Rails:
         """Whether the next step has uniform groups."""
         self._sums = dict.fromkeys(_SUMS, 0.0)
         self._out = dict.fromkeys(REASONS, 0)  # steps in a row out of bounds
-        self._within = 0  # steps in a row in which all were within
+        self._within = 0  # steps in a row with all checks within bounds
         self._warned: set[str] = set()
 
     def look(self, rollouts: Rollouts) -> dict[str, float]:
-        """Checks a finished step, by the advantages that the policy gives, also if it has fallen back.
+        """Checks a finished step.
 
         Returns:
             The metrics `baseline/brier` and `baseline/brier_pool_mean`, the Brier scores of the posterior baseline and
@@ -67,16 +67,15 @@ class Rails:
         brier, pool = (float(np.sum((x - success_R) ** 2)) for x in (rollouts.mean_R[known_R], pool_rate))
         square, count = float(np.sum(advantages_R**2)), float(known_R.sum())
         lean = float(advantages_R.sum()) * (count / square) ** 0.5 if square > 0 else 0.0  # in units of its size
-        now = brier, pool, lean, square, sums.grpo, count
-        told = {"fallback": float(self.fallen)}
+        metrics = {"fallback": float(self.fallen)}
         if known_R.any():
-            self._learn(dict(zip(_SUMS, now, strict=True)))
-            told |= {"baseline/brier": brier / len(success_R), "baseline/brier_pool_mean": pool / len(success_R)}
-            told["advantage/rms_grpo"] = float(np.sqrt(sums.grpo / len(success_R)))
-        return told
+            self._learn((brier, pool, lean, square, sums.grpo, count))
+            metrics |= {"baseline/brier": brier / count, "baseline/brier_pool_mean": pool / count}
+            metrics["advantage/rms_grpo"] = float(np.sqrt(sums.grpo / count))
+        return metrics
 
-    def _learn(self, now: dict[str, float]) -> None:
-        self._sums = {name: _KEPT * self._sums[name] + now[name] for name in _SUMS}
+    def _learn(self, step_sums: tuple[float, ...]) -> None:
+        self._sums = {name: _KEPT * self._sums[name] + x for name, x in zip(_SUMS, step_sums, strict=True)}
         out = self._out_of_bounds()
         self._out = {name: self._out[name] + 1 if name in out else 0 for name in REASONS}
         self._within = 0 if out else self._within + 1
@@ -116,15 +115,12 @@ class Rails:
             logger.warning(text, *values)
 
     def state_dict(self) -> dict[str, Any]:
-        """All of it in JSON types, for `load_state_dict`."""
+        """The state in JSON types, for `load_state_dict`."""
         return {"fallen": self.fallen, "sums": dict(self._sums), "out": dict(self._out), "within": self._within}
 
     def load_state_dict(self, state: Any) -> None:
-        """Restores `state_dict()`; a state of 0.2.0 has none, and nothing is changed.
-
-        Raises:
-            StateError: damaged; nothing is changed.
-        """
+        """Restores a saved state; None, as in a state of 0.2.0, changes nothing. Raises `StateError` if the state is
+        damaged, and then changes nothing."""
         if state is None:
             return
         try:

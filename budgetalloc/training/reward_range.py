@@ -11,12 +11,12 @@ from budgetalloc.errors import StateError
 
 logger = logging.getLogger(__name__)
 Range = tuple[float, float]
-_RECENT = 1000  # the latest rewards, from which the range is learned; at least all of the last step
+_RECENT = 1000  # the range is learned from this many of the latest rewards, and at least from the last step
 _WIDE = 4.0  # factor by which a given range may exceed the rewards seen, and distance of a far outlier
-_LONE = 0.5  # distance of a single reward from all others, in widths of the others, from which it is an outlier
+_LONE = 0.5  # a single reward this far from all others, in widths of the others, is an outlier
 _UNUSED = 2.0  # a learned range at least this many times as wide as the recent rewards shrinks
-_ENOUGH = 16  # rewards from which a range is learned without a margin
-_HUGE = 1e300  # larger rewards are taken for this, so that no width overflows
+_ENOUGH = 16  # with fewer rewards, a learned range has a margin
+_HUGE = 1e300  # rewards are clipped to this size, and no width overflows
 
 
 class RewardRange:
@@ -27,17 +27,17 @@ class RewardRange:
     lie more than four widths away. A reward that recurs is no outlier, and the range grows to contain it. The range
     shrinks if recent rewards use at most half of it. A range learned from fewer than 16 rewards has a margin.
 
-    It changes between steps only. Beliefs can then be rescaled: exactly if it grows, and with clipping if it shrinks.
+    The range changes between steps only, and beliefs are then rescaled. This is exact if the range grows.
 
     Args:
         given: The user's range; None learns it.
 
     >>> rewards, first = RewardRange(), np.repeat([-2.0, 1.0, 3.0], 8)
-    >>> rewards.of(np.array([0.0, 1.0])), rewards.of(first), rewards.of(np.append(first, 50.0))  # what a step would use
+    >>> rewards.of(np.array([0.0, 1.0])), rewards.of(first), rewards.of(np.append(first, 50.0))
     ((0.0, 1.0), (-2.0, 3.0), (-2.0, 3.0))
-    >>> rewards.learn(np.array([0.0, 1.0]), used=(0.0, 1.0))  # by which what is believed is to change: not at all
+    >>> rewards.learn(np.array([0.0, 1.0]), used=(0.0, 1.0))  # beliefs do not change
     (1.0, 0.0)
-    >>> rewards.learn(np.array([-1.0, -1.0, 3.0, 3.0]), used=(0.0, 1.0))  # 0 was 0, and is now 1/4
+    >>> rewards.learn(np.array([-1.0, -1.0, 3.0, 3.0]), used=(0.0, 1.0))  # a reward of 0 was success 0, and is now 1/4
     (0.25, 0.25)
     >>> rewards.of(np.zeros(2))
     (-1.0, 3.0)
@@ -62,12 +62,12 @@ class RewardRange:
         """Learns from the rewards of a step that has ended.
 
         Args:
-            values_R: Rewards, shape (R,), NaN where there is none.
-            used: The range in that step, as returned by `of`.
-            quiet: Whether to leave out the warnings.
+            values_R: Rewards, shape (R,); NaN for a missing reward.
+            used: The range of that step, as returned by `of`.
+            quiet: Whether to suppress warnings.
 
         Returns:
-            Scale and shift: a success u before the change of the range is scale * u + shift after it.
+            Scale and shift: a success u in the old range is scale * u + shift in the new one.
         """
         scored_R = _scored(values_R)
         if not scored_R.size:
@@ -76,12 +76,12 @@ class RewardRange:
         self._extremes = np.array([min(self._extremes[0], scored_R.min()), max(self._extremes[1], scored_R.max())])
         if self.given is not None:
             if not quiet:
-                self._say_what_does_not_fit(self.given)
+                self._warn_if_misfit(self.given)
             return 1.0, 0.0
         self._recent = np.concatenate([self._recent, scored_R])[-max(_RECENT, scored_R.size) :]
         before, ordered = self.range or used, np.sort(self._recent)
         near, (low, high) = _near(ordered), _recurring(ordered)
-        edge = EQUAL * _width(before)  # rounding errors of float32 sums are ignored
+        edge = EQUAL * _width(before)  # ignores rounding errors of float32 sums
         after = (low if low < before[0] - edge else before[0], high if high > before[1] + edge else before[1])
         kept = (low, high) if _equal(*_core(ordered)) else (float(near[0]), float(near[-1]))
         narrow = _covering(kept, ordered.size)
@@ -89,11 +89,11 @@ class RewardRange:
             after = narrow
         self.range = after
         if not quiet:
-            self._say_outliers(scored_R)
+            self._warn_of_outliers(scored_R, after)
         return change(before, after)
 
-    def _say_outliers(self, scored_R: FloatArray) -> None:
-        low, high = self.range or (0.0, 1.0)
+    def _warn_of_outliers(self, scored_R: FloatArray, learned: Range) -> None:
+        low, high = learned
         outside_R = np.maximum(low - scored_R, scored_R - high)
         if outside_R.max() > _LONE * (high - low) and "outlier" not in self._warned:
             self._warned.add("outlier")
@@ -106,9 +106,9 @@ class RewardRange:
                 high,
             )
 
-    def _say_what_does_not_fit(self, given: Range) -> None:
+    def _warn_if_misfit(self, given: Range) -> None:
         low, high = self._extremes
-        edge = EQUAL * (given[1] - given[0])
+        edge = EQUAL * _width(given)
         if (low < given[0] - edge or high > given[1] + edge) and "narrow" not in self._warned:
             self._warned.add("narrow")
             logger.warning(
@@ -119,7 +119,7 @@ class RewardRange:
                 low,
                 high,
             )
-        if self._seen >= _RECENT and 0 < high - low < (given[1] - given[0]) / _WIDE and "wide" not in self._warned:
+        if self._seen >= _RECENT and 0 < high - low < _width(given) / _WIDE and "wide" not in self._warned:
             self._warned.add("wide")
             logger.warning(
                 "reward_range=%s is more than %g times as wide as the %d rewards so far, from %g to %g: the beliefs "
@@ -133,23 +133,19 @@ class RewardRange:
             )
 
     def state_dict(self) -> dict[str, Any]:
-        """All of it in JSON types, for `load_state_dict`."""
-        extremes = self._extremes.tolist() if self._seen else None
+        """The state in JSON types, for `load_state_dict`."""
         return {
             "range": None if self.range is None else list(self.range),
             "recent": self._recent.tolist(),
             "seen": self._seen,
-            "extremes": extremes,
+            "extremes": self._extremes.tolist() if self._seen else None,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> tuple[float, float]:
-        """Restores a saved state; a range given by the user is kept.
-
-        Returns:
-            Scale and shift, as in `learn`, from the saved range to the current one.
+        """Restores a saved state; a range given by the user is kept. Returns scale and shift, as `learn` does.
 
         Raises:
-            StateError: damaged, or the given range does not hold the saved one; nothing has changed then.
+            StateError: the state is damaged, or the given range does not contain the saved one. Nothing is changed.
         """
         try:
             saved = None if state["range"] is None else (float(state["range"][0]), float(state["range"][1]))
@@ -172,13 +168,13 @@ class RewardRange:
 
 
 def change(before: Range, after: Range) -> tuple[float, float]:
-    """Scale and shift: a reward that was a success of u in one range is one of scale * u + shift in the other.
+    """Scale and shift: a reward that has success u in one range has scale * u + shift in the other.
 
     >>> change((0.0, 1.0), (-1.0, 3.0))
     (0.25, 0.25)
     """
-    width = after[1] - after[0]
-    return (before[1] - before[0]) / width, (before[0] - after[0]) / width
+    width = _width(after)
+    return _width(before) / width, (before[0] - after[0]) / width
 
 
 def clipped(values_R: FloatArray, reward_range: Range) -> tuple[FloatArray, int]:
@@ -192,7 +188,7 @@ def clipped(values_R: FloatArray, reward_range: Range) -> tuple[FloatArray, int]
 
 
 def _scored(values_R: FloatArray) -> FloatArray:
-    """The rewards without NaN."""
+    """The rewards that are not NaN, clipped to `_HUGE`."""
     return np.clip(values_R[~np.isnan(values_R)], -_HUGE, _HUGE)
 
 
@@ -206,7 +202,7 @@ def _equal(low: float, high: float) -> bool:
 
 
 def _core(ordered: FloatArray) -> Range:
-    """Lowest and highest reward without 0.5 % on each side, at least one; all of fewer than 8."""
+    """Lowest and highest reward without 0.5 % on each side (at least one), or of all if there are fewer than 8."""
     few = max(1, ordered.size // 200) if ordered.size >= 8 else 0
     return float(ordered[few]), float(ordered[-1 - few])
 
@@ -219,8 +215,8 @@ def _near(ordered: FloatArray) -> FloatArray:
 
 
 def _recurring(ordered: FloatArray) -> Range:
-    """Lowest and highest reward without outliers: the far ones, and on each side one that lies half a width away from
-    all others. One reward above equal ones is kept as a first success, and of fewer than 8 rewards all are kept."""
+    """Lowest and highest reward without outliers, which `RewardRange` defines. A single reward above equal ones is kept
+    as a first success, and of fewer than 8 rewards all are kept."""
     near = _near(ordered)
     low, high = float(near[0]), float(near[-1])
     if near.size < 8:
@@ -233,7 +229,7 @@ def _recurring(ordered: FloatArray) -> Range:
 
 
 def _covering(seen: Range, rewards: int) -> Range:
-    """(0, 1) if it contains the rewards seen; else a range around them, with a margin if they are few or equal."""
+    """(0, 1) if it contains the rewards seen, else a range around them, with a margin if they are few or equal."""
     low, high = seen
     if low >= -EQUAL and high <= 1 + EQUAL:
         return 0.0, 1.0

@@ -23,16 +23,14 @@ _ENOUGH = 1000  # rollouts after which a function that never gave 1 is reported
 
 @dataclass(eq=False)
 class Scoring:
-    """Computes success from rewards, with a state learned from all earlier rewards.
-
-    The state changes only in `learn`, when the step has ended.
+    """Computes success from rewards. Its state is learned from all earlier rewards, in `learn`.
 
     Args:
         names, weights: Names and weights of the reward functions.
         success: As in `AdaptiveGRPOCallback`.
         reward_range: Range of the total reward; None learns it.
         quiet: Whether to suppress log messages, as in all processes but one.
-        rails: Check beliefs and advantages; None where advantages do not follow from beliefs.
+        rails: Checks of beliefs and advantages; None if advantages do not follow from beliefs.
 
     >>> scoring = Scoring(["accuracy", "format"], [1.0, 0.5], quiet=True)
     >>> rewards_R, scores_RF = np.array([0.5, 1.5]), np.array([[0.0, 0.5], [1.0, 0.5]])
@@ -59,10 +57,14 @@ class Scoring:
         self._rollouts = 0
         self._warned: set[str] = set()
 
-    # --- a step -----------------------------------------------------------------------------------------------------
+    def total_rewards(self, scores_RF: FloatArray) -> FloatArray:
+        """The weighted sum of each rollout's rewards, shape (R,); NaN if every reward with a weight is missing."""
+        weights_F = np.array(self.weights)
+        weighted_RF = (scores_RF * weights_F)[:, weights_F != 0]
+        return np.where(np.isnan(weighted_RF).all(axis=1), np.nan, np.nansum(weighted_RF, axis=1))
 
     def measure(self, rewards_R: FloatArray, scores_RF: FloatArray) -> Measure:
-        """The measure of this step, given the rewards of its first round; does not change the state."""
+        """The measure of this step, from the rewards of its first round; does not change the state."""
         returned = self._returned.plus(scores_RF)
         rule = self.rule or chosen(returned.only_01_F, returned.scored_F, self.weights)
         total, in_force, slope = self.total.of(rewards_R), (0.0, 1.0), None
@@ -75,22 +77,15 @@ class Scoring:
         partial = tuple(np.flatnonzero(returned.partial_F).tolist())
         return Measure(rule, in_force, tuple(self.names), slope, tuple(self.weights), total, partial)
 
-    def learn(
-        self,
-        measure: Measure,
-        rewards_R: FloatArray,
-        scores_RF: FloatArray,
-        sums: Sums,
-        policy: Policy,
-    ) -> None:
-        """Learns from all rounds of a finished step; if the range has changed, beliefs and memory are rescaled."""
+    def learn(self, measure: Measure, rewards_R: FloatArray, scores_RF: FloatArray, sums: Sums, policy: Policy) -> None:
+        """Learns from all rounds of a finished step. If the range changes, beliefs and memory are rescaled."""
         self.sums = self.sums.faded().with_sums(sums)
         self._rollouts += len(rewards_R)
         known_F, self._returned = self._returned.scored_F, self._returned.plus(scores_RF)
         if self.success is None and len(self.names) > 1:
-            if (self._returned.scored_F & ~known_F).any():  # the first rewards of all, or of a function
-                in_force_F = np.isin(np.arange(len(self.names)), measure.rule.functions)  # also if graded by now
-                self._take(self._chosen(in_force_F))
+            if (self._returned.scored_F & ~known_F).any():  # a function returned its first rewards
+                in_use_F = np.isin(np.arange(len(self.names)), measure.rule.functions)  # eligible even if graded by now
+                self._take(self._chosen(in_use_F))
             self._warn_if_not_success(scores_RF)
         by_total_R = measure.by_total(rewards_R, scores_RF)
         if measure.rule == Rule():
@@ -99,14 +94,14 @@ class Scoring:
         if measure.slope is None:  # a single function determines the total
             used = measure.total_range or (0.0, 1.0)
             self.total.learn(rewards_R, used, self.quiet or not by_total_R.any())
-        if by_total_R.any() and "by total" not in self._warned:
-            self._warned.add("by total")
+        if by_total_R.any():
             self._say(
                 "%s returned None for %d of %d rollouts that other functions scored. The success of such rollouts is "
                 "their total reward, mapped to [0, 1]. Pass a function as success= to define it otherwise.",
                 " and ".join(self.names[f] for f in measure.rule.functions),
                 by_total_R.sum(),
                 len(by_total_R),
+                once="by total",
             )
         if self.rule == measure.rule and not self.rule.fixed:
             values_R = measure.rule.values(rewards_R, scores_RF, self.names)
@@ -117,17 +112,16 @@ class Scoring:
             policy.rescale(*by)
             self.sums = self.sums.rescaled(*by)
 
-    # --- the rule if the user gave none ------------------------------------------------------------------------------
+    # --- the rule, if the user gave none -----------------------------------------------------------------------------
 
     def _chosen(self, also_F: BoolArray | bool = False) -> Rule:
         return chosen(self._returned.only_01_F | also_F, self._returned.scored_F, self.weights)
 
     def _take(self, rule: Rule) -> None:
-        if rule != self.rule:
-            self.rule, self.range = rule, RewardRange()
-            self._say_choice(rule)
-
-    def _say_choice(self, rule: Rule) -> None:
+        if rule == self.rule:
+            return
+        self.rule, self.range = rule, RewardRange()
+        scored_F = self._returned.scored_F.tolist()
         if rule.functions:
             self._say(
                 "The beliefs are about success, here %s: the reward functions of the largest weight whose values were "
@@ -139,14 +133,14 @@ class Scoring:
                 "No reward function of %s returns 0 and 1 only: the beliefs are about the total reward, so a constant "
                 "part of the reward counts as success. Pass success= with the name of the reward function that "
                 "measures success, a threshold on the total, or a function of all rewards.",
-                [name for name, scored in zip(self.names, self._returned.scored_F, strict=True) if scored],
+                [name for name, scored in zip(self.names, scored_F, strict=True) if scored],
             )
-        scored_F = self._returned.scored_F.tolist()
         silent = [self.names[f] for f, scored in enumerate(scored_F) if not scored and self.weights[f] > 0]
-        if silent and "silent" not in self._warned:
-            self._warned.add("silent")
+        if silent:
             self._say(
-                "%s returned None for all rollouts so far. When it returns a reward, success is chosen again.", silent
+                "%s returned None for all rollouts so far. When it returns a reward, success is chosen again.",
+                silent,
+                once="silent",
             )
 
     def _warn_if_not_success(self, scores_RF: FloatArray) -> None:
@@ -164,23 +158,26 @@ class Scoring:
             self._take(Rule(left) if left else self._chosen())
             return
         never = [self.names[f] for f in functions if not self._returned.gave_1_F[f]]
-        if self._rollouts >= _ENOUGH and never and len(never) < len(functions) and "never" not in self._warned:
-            self._warned.add("never")
+        if self._rollouts >= _ENOUGH and never and len(never) < len(functions):
             self._say(
                 "%s returned 0 for all of the first %d rollouts, so no rollout counts as a success. If this reward is "
                 "a penalty, pass success= with the name of the reward function that measures success.",
                 never,
                 self._rollouts,
+                once="never",
             )
 
-    def _say(self, text: str, *values: object) -> None:
-        if not self.quiet:
+    def _say(self, text: str, *values: object, once: str = "") -> None:
+        """Logs a warning; one with a key `once` is logged a single time."""
+        if not self.quiet and once not in self._warned:
             logger.warning(text, *values)
+        if once:
+            self._warned.add(once)
 
     # --- the state --------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """All of it in JSON types, for `load_state_dict`."""
+        """The state in JSON types, for `load_state_dict`."""
         return {
             "names": list(self.names),
             "rule": None if self.rule is None else self._described(self.rule),
@@ -200,10 +197,10 @@ class Scoring:
         """Restores a saved state, and rescales beliefs and memory to the current range.
 
         Raises:
-            StateError: the state is damaged; success was computed by another rule; or the range given cannot contain
-                the saved one.
+            StateError: the state is damaged, another rule computed its success, or the given range cannot contain the
+                saved range.
         """
-        if not state:  # a checkpoint from before the first step, or of a version without it
+        if not state:  # saved before the first step, or by an older version
             return
         try:
             names, saved = list(state["names"]), state["rule"]
@@ -215,7 +212,7 @@ class Scoring:
             raise StateError(f"The state does not hold the definition of success: it is damaged. {error}") from error
         if rule is not None:
             self._check_same(names, rule, judge)
-        if rule in (None, Rule()):  # an older state has one range, that of the rule
+        if rule in (None, Rule()):  # older states have a single range, that of the rule
             by = self.total.load_state_dict(state.get("total", state["range"]))
         else:
             by = self.range.load_state_dict(state["range"])
@@ -233,7 +230,7 @@ class Scoring:
             self._returned = replace(self._returned, scored_F=np.ones(len(self.names), dtype=bool))
 
     def _check_same(self, names: list[str], rule: Rule, judge: str | None) -> None:
-        """Raises `StateError` if the beliefs of the state are about a different success rule."""
+        """Raises `StateError` if the state's beliefs are about another success rule."""
         was = in_words(names, rule, judge)
         if self.rule is None:  # chosen at the first step: keep the choice
             if judge is not None or (rule.functions and names != list(self.names)):
@@ -242,9 +239,8 @@ class Scoring:
                     f"{list(self.names)}. Pass success= as in the run that saved it."
                 )
             return
-        described = self._described(self.rule)
-        now = in_words(list(self.names), Rule(self.rule.functions, self.rule.threshold), described["judge"])
-        single = len(self.names) == len(names) == 1 and self.success is None  # the total by another name
+        now = in_words(list(self.names), self.rule, self._described(self.rule)["judge"])
+        single = len(self.names) == len(names) == 1 and self.success is None  # the total under another name
         if now != was and not single:
             raise StateError(
                 f"The beliefs of the checkpoint are about {was}, this trainer's about {now}. Pass success= as in the "

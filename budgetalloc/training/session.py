@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.pool import Pool
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import load_state, save_state
@@ -19,7 +19,6 @@ from budgetalloc.errors import InputError, UnsupportedError, check_array, neares
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies import Policy, Step
 from budgetalloc.policies.adaptive import uniform_groups
-from budgetalloc.policies.decision import Decide
 from budgetalloc.policies.methods import PolicyLike, policy_of
 from budgetalloc.policies.quotas import Quotas
 from budgetalloc.training.batch import Batch, Ended, Round
@@ -35,24 +34,24 @@ class Session:
     """Runs a policy through the steps of a training: `begin`, then `request` and `observe` until nothing is requested,
     then `end`, from which the policy learns.
 
-    All trainers that budgetalloc serves go through a session, and so may a loop of yours. Calls in the wrong order and
-    rollouts that were not requested raise an error at that call; the step can go on. A session belongs to the process
-    that made it, and to one thread at a time: a fork, and a second thread that calls meanwhile, get an error.
+    Every trainer adapter uses a session, and your own training loop can use one. Calls in the wrong order and rollouts
+    that were not requested raise an error at that call, and the step can go on. A session belongs to the process that
+    created it, and serves one thread at a time. Calls from a fork or from a second thread raise an error.
 
     Args:
         policy: The policy, the name of a method, or a function that builds a policy. Its beliefs change with each step.
         rewards: The names of a rollout's rewards.
-        weights: The weight of each in the total reward, which the trainer maximises; by default that of the first is 1
-            and the others are 0.
+        weights: The weight of each reward in the total reward, which the trainer maximises. By default the first has
+            weight 1 and the others 0.
         pool: The distinct prompts of the dataset, for a policy that chooses among them.
         ledger: A file to which each step is appended.
-        texts: The prompts by their ids, for the file of texts next to the ledger.
+        texts: The text of each prompt by id, for the file of texts next to the ledger.
         at_once: Whether the loop generates a step's rollouts at once and trains on all of them. Policies that decide in
             rounds, or generate more than they train on, are then refused.
-        trainer_scale: The trainer's own scale of advantages, as in `budgetalloc.group_advantages`, for a policy that
-            asks for none.
+        trainer_scale: The trainer's own scale of advantages, as in `budgetalloc.group_advantages`. It is used if
+            neither `options` nor the policy names a scale.
         quiet: Whether to suppress log messages.
-        resolved: Options that are resolved already, instead of `trainer_scale` and `options`.
+        resolved: Resolved options, in place of `trainer_scale` and `options`.
         options: Arguments of `budgetalloc.trl.AdaptiveGRPOCallback` by their names: candidates, floor, cap, min_group,
             quantum, baseline, scale, weight, success (which may name one of `rewards`), reward_range, fallback.
 
@@ -87,8 +86,8 @@ class Session:
                 raise InputError(f"Session({name}=) is unknown{nearest(name, PLAIN)} Use one of {', '.join(PLAIN)}.")
         check_ledger(ledger)
         self.policy: Policy = policy_of(policy)
-        scale = {"scale": self.policy.needs.scale}  # the trainer's own holds only where neither names one
-        self.options = resolved or Options.resolve(self.policy.needs, trainer_scale, scale | options)
+        needs = self.policy.needs
+        self.options = resolved or Options.resolve(needs, trainer_scale, {"scale": needs.scale} | options)
         weights = [1.0] + [0.0] * (len(rewards) - 1) if weights is None else weights
         self.scoring = self.options.scoring(rewards, weights, quiet)
         self.costs = Costs.of(self.options.cost, self.policy, quiet)
@@ -96,18 +95,18 @@ class Session:
         self.pool_size = len(self.pool)
         self.quotas: Quotas | None = None
         self.written: list[LogWriter] = []
-        """Write each finished step to disk."""
+        """Writers that append each finished step to files."""
         self._ledger, self._texts, self._at_once = ledger, texts or {}, at_once
         self._process, self._one = os.getpid(), threading.Lock()
         self._drop()
 
     def _drop(self, step: Step | None = None, rollouts: int = 0) -> None:
-        """Another step, or none, in the place of the one that had begun."""
+        """Replaces the current step; by default with none."""
         self._step, self._rollouts = step, rollouts
         self._rounds: list[Round] = []
         self._measure: Measure | None = None
         self._batch: Batch | None = None
-        self._wanted = 0  # rollouts of the last request, none of which has been observed
+        self._wanted = 0  # rollouts of the last request, until some are observed
 
     @contextmanager
     def _alone(self, call: str) -> Iterator[None]:
@@ -122,52 +121,58 @@ class Session:
 
     @property
     def step(self) -> Step:
-        """The policy's step that has begun; raises `InputError` if there is none."""
+        """The policy's current step; raises `InputError` if there is none."""
         if self._step is None:
             raise InputError("No step has begun: call begin(own_ids, rollouts, group) first.")
         return self._step
 
     def begin(self, own_ids: Sequence[Id], rollouts: int, group: int) -> None:
-        """Begins the next step; one that has not ended is dropped, and the policy learns nothing of it.
+        """Begins the next step. An unfinished step is dropped, and the policy does not learn from it.
 
         Args:
-            own_ids: The prompts of the trainer's own batch; unused if the whole dataset is on offer.
+            own_ids: The prompt of each row of the trainer's batch; unused with `candidates="all"`.
             rollouts: Rollouts that the step trains on.
             group: Rollouts per prompt of the trainer without a policy.
 
         Raises:
-            BudgetError: so many rollouts cannot be spent. UnsupportedError: a policy that such a loop cannot serve.
+            BudgetError: so many rollouts cannot be spent. UnsupportedError: the loop cannot serve this policy.
         """
         with self._alone("begin()"):
-            given = self.policy, self.quotas, own_ids, self.pool, rollouts, group, self.costs.of_step
-            self._open(self.options.begin(*given, self._fallback(group)), rollouts)
+            policy, bounds, costs = self.policy, self.options.bounds, self.costs.of_step
+            decide = uniform_groups(group) if self.fallen else None
+            batch_P = [] if bounds.candidates == "all" else factorize(own_ids)[0]
+            generated = rollouts * (self.options.generate if decide is None else 1)
+            if self.quotas is not None:
+                step = self.quotas.begin(policy, bounds, batch_P, generated, group, costs, decide)
+            else:
+                ids_P = bounds.offer(batch_P, self.pool, policy.seed, policy.estimator.step)
+                step = policy.begin(ids_P, bounds.budget(generated, len(ids_P), group), costs, decide=decide)
+            self._open(step, rollouts)
 
     def begin_among(self, ids_P: Sequence[Id], budget: Budget, rollouts: int, group: int) -> None:
-        """Begins the next step among these candidates and with this budget, which the loop chose itself."""
+        """Begins the next step among these candidates and with this budget."""
         with self._alone("begin_among()"):
-            decide = self._fallback(group)
+            decide = uniform_groups(group) if self.fallen else None
             self._open(self.policy.begin(ids_P, budget, self.costs.of_step, decide=decide), rollouts)
-
-    def _fallback(self, group: int) -> Decide | None:
-        return uniform_groups(group) if self.fallen else None
 
     @property
     def fallen(self) -> bool:
-        """Whether the next step has uniform groups, because beliefs or advantages are out of bounds."""
+        """Whether the next step has uniform groups because beliefs or advantages are out of bounds (`rails`)."""
         return self.scoring.rails is not None and self.scoring.rails.fallen
 
     def _open(self, step: Step, rollouts: int) -> None:
         if self._at_once and (step.in_rounds() or self.options.generate > 1):
             why = "decides in rounds" if step.in_rounds() else "generates more rollouts than it trains on"
             raise UnsupportedError(f"{self.policy} {why}; this trainer trains at once on all that it generates.")
-        if self._ledger is not None and not self.written:  # lines of a run that was killed after its last `save` end
-            known = lambda ids: {name: self._texts[name] for name in ids if name in self._texts}  # noqa: E731
+        if self._ledger is not None and not self.written:  # only now: `load` may have set the policy's step
+            texts = self._texts
+            known = lambda ids: {name: texts[name] for name in ids if name in texts}  # noqa: E731
             self.written = [LogWriter(self._ledger, self.policy.estimator.step, known)]
         self._drop(step, rollouts)
 
     def request(self) -> list[Id]:
-        """The prompt of each rollout to generate next; empty when the step has all that it needs. `InputError` if none
-        of the rollouts last requested was observed."""
+        """The prompt of each rollout to generate next; empty when the step is complete. Raises `InputError` if no
+        rollout of the last request was observed."""
         with self._alone("request()"):
             step = self.step
             if self._wanted:
@@ -193,19 +198,18 @@ class Session:
         rewards_R: FloatArray | None = None,
         prompt_lengths_R: IntArray | None = None,
     ) -> None:
-        """Takes rollouts that were requested, in one call or several, without those that failed.
+        """Records rollouts that were requested, in one call or several. Leave out rollouts that failed.
 
         Args:
             ids_R: The prompt of each rollout.
-            scores_RF: Its rewards by name, shape (R, F), or (R,) where there is one; NaN where it has none.
-            lengths_R: Its tokens.
-            rewards_R: Its total reward, where the trainer has it; by default the weighted sum, NaN where nothing that
-                has a weight scored it.
-            prompt_lengths_R: The tokens of its prompt, where costs are learned.
+            scores_RF: Its rewards by name, shape (R, F), or (R,) if there is one reward; NaN for a missing reward.
+            lengths_R: Its length in tokens.
+            rewards_R: Its total reward. By default the weighted sum; NaN if every reward with a weight is missing.
+            prompt_lengths_R: The length of its prompt in tokens, if costs are learned.
 
         Raises:
-            InputError: numbers of rows that differ, what is not a number, a prompt that is not of this step, more
-                rollouts of a prompt than were requested, or no step that has begun. The step can go on.
+            InputError: the numbers of rows differ, a value is not a number, a prompt is not of this step, a prompt has
+                more rollouts than were requested, or no step has begun. The step can go on.
         """
         with self._alone("observe()"):
             step, rows, names = self.step, len(ids_R), self.scoring.names
@@ -217,7 +221,7 @@ class Session:
                     f"{list(names)}: give a row for each rollout."
                 )
             scores = scores.reshape(rows, len(names))
-            rewards_R = self._total(scores) if rewards_R is None else rewards_R
+            rewards_R = self.scoring.total_rewards(scores) if rewards_R is None else rewards_R
             measure = self._measure or self.scoring.measure(rewards_R, scores)
             success_R = measure.success(rewards_R, scores)
             made = Round(list(ids_R), rewards_R, scores, success_R, lengths, step.hinted, prompt_lengths_R)
@@ -225,16 +229,11 @@ class Session:
             self._rounds.append(made)
             self._measure, self._batch, self._wanted = measure, None, 0
 
-    def _total(self, scores_RF: FloatArray) -> FloatArray:
-        weights_F = np.array(self.scoring.weights)
-        weighted_RF = (scores_RF * weights_F)[:, weights_F != 0]
-        return np.where(np.isnan(weighted_RF).all(axis=1), np.nan, np.nansum(weighted_RF, axis=1))
-
     def record(self, trainer_step: int | None = None) -> Batch:
-        """The record of the step with the rollouts observed so far; `InputError` if there are none.
+        """The record of the step with the rollouts observed so far; raises `InputError` if there are none.
 
         Args:
-            trainer_step: The trainer's step, for the ledger; by default the policy's.
+            trainer_step: The trainer's step, for the ledger; by default the policy's step.
         """
         step = self.step
         if self._measure is None:
@@ -245,15 +244,15 @@ class Session:
         return self._batch
 
     def end(self, advantages_R: FloatArray | None = None) -> Ended:
-        """Ends the step: it is written to the ledger, and then the policy learns from it.
+        """Ends the step: writes it to the ledger, and then lets the policy learn from it.
 
-        If anything raises before, nothing is learned, and the step can go on.
+        If an error is raised before that, nothing is learned and the step can go on.
 
         Args:
-            advantages_R: The advantages that are trained on, where the trainer has computed them itself.
+            advantages_R: The advantages that are trained on, if the trainer computed them.
 
         Raises:
-            InputError: no step has begun, none of its rollouts were observed, or the policy wants more of them.
+            InputError: no step has begun, no rollout was observed, or the policy wants more rollouts.
         """
         with self._alone("end()"):
             step = self.step
@@ -290,11 +289,11 @@ class Session:
         return metrics | self.costs.described(batch)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Writes the beliefs and the learned range of rewards: a run that loads them goes on as if it never stopped."""
+        """Saves the beliefs and the learned range of rewards. A run that loads them goes on as if never stopped."""
         save_state(path, self.policy.state_dict(), {"scoring": self.scoring.state_dict()})
 
     def load(self, path: str | PathLike[str]) -> None:
-        """Reads what `save` wrote; raises `StateError` for a damaged file, or that of another policy's kind."""
+        """Loads a file that `save` wrote; raises `StateError` for a damaged file or one of another kind of policy."""
         state, about = load_state(path)
         self.policy.load_state_dict(state)
         self.scoring.load_state_dict(about.get("scoring", {}), self.policy)

@@ -18,14 +18,13 @@ Success = str | int | float | Judge | None
 
 @dataclass(frozen=True)
 class Rule:
-    """The rule that computes success from rewards. At most one of the three is set; if none is, success is the total
+    """The rule that computes success from rewards. At most one argument is set; if none is, success is the total
     reward.
 
     Args:
-        functions: Reward functions by number: all that scored the rollout must give 1 (of graded ones, the lowest
-            counts).
+        functions: Numbers of the reward functions whose lowest reward is success.
         threshold: Success is a total reward of at least this.
-        judge: From the rewards by function name, shape (R,) each, to success in [0, 1].
+        judge: Computes success in [0, 1] from the rewards by function name, shape (R,) each.
     """
 
     functions: tuple[int, ...] = ()
@@ -34,11 +33,11 @@ class Rule:
 
     @property
     def fixed(self) -> bool:
-        """Whether the rule returns success itself, so that no range is needed."""
+        """Whether the rule returns success itself, which needs no range."""
         return self.threshold is not None or self.judge is not None
 
     def values(self, rewards_R: FloatArray, scores_RF: FloatArray, names: Sequence[str]) -> FloatArray:
-        """The quantity that a range maps to success, shape (R,), NaN where nothing was scored."""
+        """The quantity that a range maps to success, shape (R,); NaN if nothing was scored."""
         if self.judge is not None:
             return _user_success(self.judge, scores_RF, names)
         if self.threshold is not None:
@@ -52,12 +51,12 @@ class Rule:
 
 @dataclass(frozen=True, eq=False)
 class Returned:
-    """What the reward functions have returned so far, one entry for each function F.
+    """What each reward function has returned so far.
 
     Args:
-        only_01_F: Whether all its rewards were 0 or 1; also True if it returned None only.
+        only_01_F: Whether all its rewards were 0 or 1; also True if it has returned None only.
         gave_1_F: Whether one of its rewards was 1.
-        scored_F: Whether it returned a reward at all.
+        scored_F: Whether it has returned a reward.
         partial_F: Whether it returned None for a rollout that another function scored.
 
     >>> returned = Returned.none(3).plus(np.array([[1.0, 0.3, np.nan], [np.nan, 0.0, np.nan]]))
@@ -72,11 +71,11 @@ class Returned:
 
     @classmethod
     def none(cls, functions: int) -> "Returned":
-        """Before the first reward."""
+        """The state before the first reward."""
         return cls(np.ones(functions, dtype=bool), *(np.zeros(functions, dtype=bool) for _ in range(3)))
 
     def plus(self, scores_RF: FloatArray) -> "Returned":
-        """With these rewards, shape (R, F), NaN where a function returned None."""
+        """The state after these rewards, shape (R, F); NaN where a function returned None."""
         zero_RF, one_RF, none_RF = np.abs(scores_RF) < EQUAL, np.abs(scores_RF - 1) < EQUAL, np.isnan(scores_RF)
         return Returned(
             self.only_01_F & (zero_RF | one_RF | none_RF).all(axis=0),
@@ -86,27 +85,27 @@ class Returned:
         )
 
     def state_dict(self) -> dict[str, list[bool]]:
-        """In JSON types, for `from_state`."""
+        """The flags in JSON types, for `from_state`."""
         return {name.removesuffix("_F"): flags_F.tolist() for name, flags_F in vars(self).items()}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], functions: int, used: Sequence[int]) -> "Returned":
-        """What `state_dict` gave; raises `ValueError` or `KeyError` for anything else.
+        """Restores what `state_dict` returned; raises `ValueError` or `KeyError` if it is damaged.
 
-        An older state does not say which functions returned a reward: those in use count as such.
+        An older state does not say which functions returned a reward; those `used` are taken to have done so.
         """
         only_F, gave_F = (np.array(state[name], dtype=bool) for name in ("only_01", "gave_1"))
         scored_F = gave_F | ~only_F | np.isin(np.arange(functions), used)
         scored_F = np.array(state.get("scored", scored_F), dtype=bool)
         partial_F = np.array(state.get("partial", np.zeros(functions)), dtype=bool)
         if any(flags_F.shape != (functions,) for flags_F in (only_F, gave_F, scored_F, partial_F)):
-            raise ValueError(f"It is not about {functions} reward functions.")
+            raise ValueError(f"It does not describe {functions} reward functions.")
         return cls(only_F, gave_F, scored_F, partial_F)
 
 
 def chosen(only_01_F: BoolArray, scored_F: BoolArray, weights: Sequence[float]) -> Rule:
-    """The rule if the user gave none: of the functions with a positive weight that returned rewards, all of them 0 or
-    1, those of the largest weight. If there are none, success is the total reward.
+    """The rule if the user gave none. Success is 1 in all functions with 0/1 rewards of the largest positive weight; if
+    there is no such function, it is the total reward.
 
     >>> chosen(np.array([True, True, False]), np.array([True, True, True]), [1.0, 0.2, 2.0])
     Rule(functions=(0,), threshold=None, judge=None)
@@ -115,7 +114,7 @@ def chosen(only_01_F: BoolArray, scored_F: BoolArray, weights: Sequence[float]) 
 
 
 def in_words(names: list[str], rule: Rule, judge: str | None) -> str:
-    """A short description of a rule, used to compare two rules."""
+    """A short description of a rule; rules with equal descriptions are the same."""
     if judge is not None:
         return f"the success that {judge}() returns"
     if rule.threshold is not None:
@@ -160,15 +159,13 @@ def rule_of_argument(success: Success, names: Sequence[str]) -> Rule | None:
 
 def _user_success(judge: Judge, scores_RF: FloatArray, names: Sequence[str]) -> FloatArray:
     given = judge({name: scores_RF[:, f].copy() for f, name in enumerate(names)})
+    refusal = (
+        f"success= returned {given!r} for {len(scores_RF)} rollouts: return one number in [0, 1], or NaN, for each."
+    )
     try:
         success_R = np.array(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(
-            f"success= returned {given!r}: return one number in [0, 1], or NaN, for each rollout."
-        ) from error
-    inside = success_R.shape == (len(scores_RF),) and not ((success_R < -EQUAL) | (success_R > 1 + EQUAL)).any()
-    if not inside:
-        raise InputError(
-            f"success= returned {given!r} for {len(scores_RF)} rollouts: return one number in [0, 1], or NaN, for each."
-        )
+        raise InputError(refusal) from error
+    if success_R.shape != (len(scores_RF),) or ((success_R < -EQUAL) | (success_R > 1 + EQUAL)).any():
+        raise InputError(refusal)
     return success_R

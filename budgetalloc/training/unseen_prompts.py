@@ -1,4 +1,4 @@
-"""A warning, given once, that prompts do not return."""
+"""Warns if every batch has new prompts only."""
 
 import logging
 
@@ -10,13 +10,13 @@ _COLD_STEPS = 20
 
 
 class UnseenPromptsWarning:
-    """Warns once if no prompt returns for twenty steps."""
+    """Warns once if twenty batches in a row hold no prompt that was seen before."""
 
     def __init__(self) -> None:
         self._cold = 0
 
     def check_step(self, cold_P: NDArray[np.bool_]) -> None:
-        """Looks at which of a batch's own prompts had never been seen, shape (P,), where only those were on offer."""
+        """Takes whether each prompt of a batch is new, shape (P,)."""
         self._cold = self._cold + 1 if cold_P.all() else 0
         if self._cold == _COLD_STEPS:
             logger.warning(

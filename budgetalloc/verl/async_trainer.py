@@ -16,12 +16,12 @@ from budgetalloc.verl.trainer import AttachedTrainer
 
 @register_trainer("budgetalloc_async")
 class AdaptivePPOTrainerColocateAsync(AttachedTrainer, PPOTrainerColocateAsync):  # type: ignore[misc]
-    """verl's `colocate_async` trainer in which a policy decides rollouts: `trainer.v1.trainer_mode=budgetalloc_async`.
+    """verl's `colocate_async` trainer with a policy for rollouts: `trainer.v1.trainer_mode=budgetalloc_async`.
 
-    verl generates ahead of training and trains on a number of groups, so that rollouts move between the prompts that
-    are submitted together (`candidates=1`), and a batch holds groups of several decisions. The policy learns once a
-    batch, and baselines are from the beliefs before the batch, which know nothing of its rollouts, whatever decided
-    them. verl's checkpoints hold the groups under way with their counts. Everything else is as in `AdaptivePPOTrainer`.
+    verl generates ahead of training, and trains on a fixed number of groups. The policy moves rollouts between prompts
+    that are submitted together (`candidates=1`), and a batch holds groups of several decisions. The policy learns once
+    a batch. Baselines use the beliefs before the batch, which are independent of its rollouts. verl's checkpoints hold
+    the unfinished groups with their counts. Everything else is as in `AdaptivePPOTrainer`.
     """
 
     verl_mode = "colocate_async"
@@ -32,8 +32,8 @@ class AdaptivePPOTrainerColocateAsync(AttachedTrainer, PPOTrainerColocateAsync):
             ids = self._names_of(batch)
             self.session.begin(ids, len(ids) * self._group, self._group)
             counts = Counter(self.session.request())
-            # A group is a row's: the first row of a prompt gets all its rollouts. A row without rollouts stays: verl
-            # counts groups.
+            # Each row is a group. The first row of a prompt gets all its rollouts, and rows without rollouts stay,
+            # because verl counts groups.
             batch["__rollout_n__"] = torch.as_tensor([counts.pop(name, 0) for name in ids])
         return batch
 
@@ -44,7 +44,7 @@ class AdaptivePPOTrainerColocateAsync(AttachedTrainer, PPOTrainerColocateAsync):
         column = transfer_queue.column(batch, [batch.keys[row] for row in row_of.values()], self._name_column)
         name_of = dict(zip(row_of, self.prompts.ids([{self._name_column: value} for value in column]), strict=True))
         ids_R = [name_of[uid] for uid in sessions.uids_R]
-        anything = Budget(len(ids_R), floor=0, min_group=1)  # nothing is decided here
-        self.session.begin_among(list(dict.fromkeys(ids_R)), anything, len(ids_R), self._group)
+        unused = Budget(len(ids_R), floor=0, min_group=1)  # the rollouts exist already
+        self.session.begin_among(list(dict.fromkeys(ids_R)), unused, len(ids_R), self._group)
         self._observe(batch, sessions, ids_R)
         return self._finish(batch, metrics, sessions, np.arange(len(ids_R)))

@@ -1,4 +1,4 @@
-"""What is refused, checked before any worker starts: versions of verl, and settings that cannot be served correctly."""
+"""Refuses versions of verl and settings that are not supported, before any worker starts."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +21,7 @@ SEAM = (
     "_balance_batch",
     "_compute_advantage",
 )
-"""The methods of verl's trainer that budgetalloc replaces or relies upon; read in verl 0.9.1."""
+"""The methods of verl's trainer (0.9.1) that budgetalloc replaces or calls."""
 
 
 def check_verl(trainer: type, version: str) -> None:
@@ -40,7 +40,7 @@ def check_config(config: Any, policy: Policy, options: Options, uses_critic: boo
     Args:
         config: verl's configuration.
         policy: The policy to attach.
-        options: How it is attached.
+        options: Its options.
         uses_critic: Whether verl trains a critic.
         ahead: Whether verl generates ahead of training.
     """
@@ -114,17 +114,17 @@ def check_config(config: Any, policy: Policy, options: Options, uses_critic: boo
 
 
 def check_decisions(policy: Policy, options: Options, ids: Sequence[Id], rollouts: int, group: int) -> None:
-    """Raises, now and not after an hour of loading, if no step could be decided.
+    """Raises if the policy could not decide a step; called before the models are loaded.
 
     Args:
         policy: The policy to attach.
-        options: How it is attached.
+        options: Its options.
         ids: The prompts of the dataset.
         rollouts: Rollouts that a step trains on, without pacing.
         group: verl's `rollout.n`.
 
     Raises:
-        InputError: too few prompts. BudgetError: the bounds contradict each other, or the rollouts of a step.
+        InputError: there are too few prompts. BudgetError: the bounds contradict each other or the rollouts of a step.
         UnsupportedError: the policy decides in rounds.
     """
     batch = rollouts // group

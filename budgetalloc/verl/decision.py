@@ -11,12 +11,12 @@ from budgetalloc.training.session import Session
 def rows_to_roll_out(
     session: Session, own_ids: Sequence[Id], prompts: Prompts | None
 ) -> tuple[list[int], list[Id], list[int]]:
-    """The rows from which the step generates, the prompt of each, and its rollouts: rows of one prompt take turns.
+    """The rows from which the step generates, the prompt of each, and its rollouts. Rows of one prompt take turns.
 
     Args:
-        session: Its step has begun, and nothing of it was requested yet.
+        session: A session whose step has begun, before its first request.
         own_ids: The prompt of each row of the loader's batch.
-        prompts: The dataset whose rows are wanted; None: those of the loader's batch.
+        prompts: The dataset from which rows are taken; None takes the rows of the loader's batch.
     """
     ids_R, policy = session.request(), session.policy
     turn_R = turns(ids_R, [policy.seed, policy.estimator.step, 0, 3])  # as with TRL, in its first round

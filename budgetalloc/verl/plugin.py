@@ -1,4 +1,4 @@
-"""What verl imports by the entry point `verl.plugins` in every process: registers the trainer modes where needed."""
+"""The entry point `verl.plugins`, which verl imports in every process: registers the trainer modes if needed."""
 
 import importlib
 import logging
@@ -13,7 +13,7 @@ TRAINERS = "verl.trainer.ppo.v1"
 
 
 def register() -> None:
-    """Registers the trainer modes; where that fails, verl goes on without them and a warning says why."""
+    """Registers the trainer modes. If that fails, a warning says why, and verl goes on without them."""
     try:
         for name in ("trainer", "async_trainer"):
             importlib.import_module(f"budgetalloc.verl.{name}")
@@ -28,8 +28,7 @@ def register() -> None:
 
 
 class AfterVerl(MetaPathFinder):
-    """Registers as soon as verl's trainers are imported: importing them takes 3 s and 180 MB, which most of verl's
-    processes do without."""
+    """Registers the trainer modes when verl's trainers are imported, which most of verl's processes never do."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

@@ -1,4 +1,4 @@
-"""The rollouts of a batch of verl, in which a rollout may have several rows."""
+"""The rollouts of a verl batch, in which a rollout may have several rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from budgetalloc.budget import IntArray
 
 @dataclass(frozen=True, eq=False)
 class Sessions:
-    """The sessions of a batch: verl's name for a rollout, whose agent loop returns one or more outputs, a row each.
+    """The sessions of a batch. A session is a rollout, whose agent loop returns one or more outputs, a row each.
 
     Args:
         uids_R: The group of each rollout: verl's uid of the prompt's row in this step.
-        last_R: The row of its last output, which has the rollout's reward.
-        lengths_R: Its tokens, of all outputs.
-        session_K: The rollout of each row of the batch; -1 for rows that verl adds to fill up the batch.
+        last_R: The row of its last output, which holds the rollout's reward.
+        lengths_R: The tokens of all its outputs.
+        session_K: The rollout of each row of the batch; -1 for padding rows.
 
     >>> keys = ["b_0_0", "pad-1_0_0", "a_1_0", "a_0_1", "a_0_0"]  # prompt, session and output
     >>> tags = [{"response_len": 3}, {"response_len": 1, "is_padding": True}, *[{"response_len": 2}] * 3]
@@ -35,9 +35,9 @@ class Sessions:
     def of(
         cls, keys: Sequence[str], tags: Sequence[Mapping[str, Any]], uids: Sequence[str] | None = None
     ) -> "Sessions":
-        """The rollouts of these rows, in the order of the step's prompts and of their sessions.
+        """The rollouts of these rows, in the order of the step's groups and of their sessions.
 
-        The order in which they ended, which is that of verl's batch, differs from run to run.
+        verl's batch has the order in which rollouts ended, which differs from run to run.
 
         Args:
             keys: verl's key of each row, "{uid}_{session}_{output}".

@@ -23,11 +23,11 @@ REWARD, PENALTY = "reward", "kl_penalty"
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """A policy and how it is attached: the arguments of `budgetalloc.trl.AdaptiveGRPOCallback` that verl can serve.
+    """A policy and the arguments of `budgetalloc.trl.AdaptiveGRPOCallback` that verl supports.
 
     Args:
-        session: Runs the policy through the steps; with `pacing`, one whose steps have the rollouts of that plan.
-        prompt_id: The dataset column that names prompts; None as in `AdaptiveGRPOCallback`.
+        session: Runs the policy through the steps.
+        prompt_id: The dataset column that holds prompt ids; None as in `AdaptiveGRPOCallback`.
         ledger: A file to which every rollout is appended, or None.
         allow_dataset_change: Whether a run may resume with another dataset.
 
@@ -50,12 +50,12 @@ class Settings:
             given: The node's keys and values, in plain Python types.
             deviation: verl's `algorithm.norm_adv_by_std_in_grpo`. If False, advantages have scale "none", unless the
                 node has a `scale`.
-            penalty: verl's `algorithm.use_kl_in_reward`: the total reward is the score and a penalty, and success is
-                about the score.
-            ahead: Whether verl generates ahead of training, so that only a batch's own prompts are candidates.
+            penalty: verl's `algorithm.use_kl_in_reward`. If True, the total reward is the score and a penalty, and
+                success follows from the score.
+            ahead: Whether verl generates ahead of training. The candidates are then the prompts of the batch.
 
         Raises:
-            InputError: an unknown key or a value out of range.
+            InputError: a key is unknown, or a value is out of range.
         """
         given = {key: tuples(value) for key, value in given.items()}
         for key in given:
@@ -72,7 +72,7 @@ class Settings:
         asked |= {key: given[key] for key in _OPTIONS if given.get(key) is not None}
         names, success = (REWARD, PENALTY) if penalty else (REWARD,), asked.get("success")
         if isinstance(success, str) and success not in names:
-            names = (*names, success)  # of the reward function's dictionary; not a part of the total
+            names = (*names, success)  # an entry of the reward function's dictionary, not a part of the total
         options = Options.resolve(policy.needs, "group" if deviation else "none", asked)
         if other := other_scale(policy, options):
             logger.warning("%s", other)
@@ -86,9 +86,9 @@ class Settings:
 
 
 def build(policy: Any) -> Policy:
-    """The policy of this name, or of a mapping with `name` and the arguments of the function that builds it.
+    """The policy of this name, or of a mapping with `name` and the arguments of its function.
 
-    A name with dots is a function of the user's own that returns a `Policy`.
+    A name with dots is imported: a function that returns a `Policy`.
 
     >>> build({"name": "budgetalloc.thompson", "seed": 3}).seed
     3

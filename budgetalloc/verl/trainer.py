@@ -37,9 +37,9 @@ MODE = "budgetalloc"
 
 
 class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
-    """What verl's trainers with a policy share: settings, names of prompts, scores, the end of a step, checkpoints.
+    """Attaches a policy to a trainer of verl: settings, prompt ids, scores, the end of a step, and checkpoints.
 
-    It stands before one of verl's trainers among the bases of a class.
+    A subclass lists this class before one of verl's trainers among its bases.
     """
 
     verl_mode: str
@@ -54,7 +54,7 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         self.session = self.settings.session
         self.policy, self.options, self.scoring = self.session.policy, self.session.options, self.session.scoring
         check_config(config, self.policy, self.options, need_critic(config), ahead=ahead)
-        config.trainer.v1.trainer_mode = self.verl_mode  # which verl compares with its own modes in six places
+        config.trainer.v1.trainer_mode = self.verl_mode  # verl compares it with the names of its own modes
         super().__init__(config)
         self._group: int = config.actor_rollout_ref.rollout.n
         self._rollouts: int = config.data.train_batch_size * self._group
@@ -94,18 +94,18 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         return self.prompts.ids([{name: value} for value in column(batch, name)])
 
     def _observe(self, batch: Any, sessions: Sessions, ids_R: list[Id]) -> None:
-        """Lets the policy's step observe the rollouts that came back, and makes their record."""
+        """Passes the rollouts that came back to the session, and sets `batch` to their record."""
         self.session.observe(ids_R, transfer_queue.scores(batch, sessions, self.scoring.names), sessions.lengths_R)
         self.batch = self.session.record(self.global_steps)
 
     def _finish(self, batch: Any, metrics: dict[str, Any], sessions: Sessions, kept_R: IntArray) -> Any:
-        """verl's batch with the advantages of `self.batch`, from which the policy learns.
+        """Ends the policy's step, and returns verl's batch with the policy's advantages.
 
         Args:
-            batch: verl's batch, with advantages of its own.
-            metrics: What verl logs.
+            batch: verl's batch, with verl's advantages.
+            metrics: verl's metrics, to which the policy's are added.
             sessions: The rollouts of verl's batch.
-            kept_R: Their places in `self.batch`.
+            kept_R: Their indices in `self.batch`.
         """
         started = time.perf_counter()
         if self.options.baseline is None:
@@ -127,7 +127,7 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
             self.session.written = [LogWriter(self.settings.ledger, self.global_steps, self.prompts.texts)]
 
     def _save_checkpoint(self) -> None:
-        """Writes the beliefs first: verl marks a checkpoint as complete at the end of its own method."""
+        """Writes the beliefs first, because verl's own method marks the checkpoint as complete."""
         folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
         folder.mkdir(parents=True, exist_ok=True)
         state, name, fingerprint = self.policy.state_dict(), self.policy.name, self.prompts.fingerprint
@@ -149,27 +149,25 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
 
 @register_trainer(MODE)
 class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
-    """verl's synchronous trainer in which a policy decides prompts and rollouts: `trainer.v1.trainer_mode=budgetalloc`.
+    """verl's synchronous trainer with a policy for prompts and rollouts: `trainer.v1.trainer_mode=budgetalloc`.
 
-    A step has `data.train_batch_size` times `rollout.n` rollouts, as without the policy, or those of `pacing`.
-    The node `budgetalloc` of the configuration has the policy's name or settings, and the arguments of
-    `budgetalloc.trl.AdaptiveGRPOCallback` of these names: candidates, baseline, scale, weight, floor, cap, min_group,
-    quantum, prompt_id, success, reward_range, fallback, domain, quotas, ledger, allow_dataset_change. `pacing` is a
+    A step has `data.train_batch_size` times `rollout.n` rollouts, as without the policy, or those of `pacing`. The node
+    `budgetalloc` of the configuration holds the policy and the settings that `Settings.read` takes. `pacing` is a
     mapping as in configs/paced.yaml. `success` names an entry of the dictionary that the reward function returns with
-    the score, or is a threshold on the score. Validation is verl's own, and so is the length of an epoch, which need
-    not visit every prompt.
+    the score, or is a threshold on the score. Validation and the length of an epoch are verl's own. An epoch need not
+    visit every prompt.
 
     Raises:
-        UnsupportedError: a verl without a method that is replaced; a setting of verl or a policy that cannot be served.
-        InputError: a bad setting. BudgetError: floor, cap, min_group and quantum contradict each other.
+        UnsupportedError: verl lacks a method that is replaced, or a setting of verl or the policy is not supported.
+        InputError: a setting is invalid. BudgetError: floor, cap, min_group and quantum contradict each other.
     """
 
     verl_mode = "sync"
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
-        self._kept_R = np.zeros(0, dtype=np.int64)  # its rollouts that are trained on
-        self._id_of: dict[str, Id] = {}  # the prompt of each of its groups, by verl's uid
+        self._kept_R = np.zeros(0, dtype=np.int64)  # the rollouts of `batch` that are trained on
+        self._id_of: dict[str, Id] = {}  # the prompt of each group of the step, by verl's uid
 
     def _next_train_batch(self, num_prompts: int | None = None) -> Any:
         """verl's batch of prompts, with the rows and counts of the policy's decision."""
@@ -191,7 +189,7 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
         return batch
 
     def _batch_of(self, rows: list[int]) -> Any:
-        """These rows of the dataset as verl's loader would return them."""
+        """Rows of the dataset, in the form of verl's loader."""
         columns = collate_fn([self.train_dataset[row] for row in rows])
         columns["uid"] = np.array([str(uuid.uuid4()) for _ in rows], dtype=object)  # verl splits its keys at "_"
         batch = tensordict_utils.get_tensordict(columns)
@@ -202,7 +200,7 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
         return super()._step_once(metrics, timing_raw, len(self._id_of))
 
     def _balance_batch(self, batch: Any, metrics: dict[str, Any], *more: Any, **named: Any) -> Any:
-        """verl's batch; of a policy that generates more than it trains on, with the rollouts that it keeps."""
+        """verl's batch, without the rollouts that the policy does not train on."""
         if self.options.generate > 1:
             sessions = self._observed(batch)
             self._kept_R = np.sort(rows_to_train_on(self.policy, self.batch, self._rollouts))
@@ -224,7 +222,7 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
         return self._finish(batch, metrics, sessions, self._kept_R)
 
     def _observed(self, batch: Any) -> Sessions:
-        """The rollouts that came back, which the policy's step has observed."""
+        """The rollouts that came back, after the policy's step has observed them."""
         sessions = self._sessions(batch)
         self._observe(batch, sessions, [self._id_of[uid] for uid in sessions.uids_R])
         return sessions

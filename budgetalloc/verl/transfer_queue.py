@@ -1,4 +1,4 @@
-"""Reading rollouts from verl's TransferQueue, and writing advantages into it."""
+"""Reads rollouts from verl's TransferQueue, and writes advantages into it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -61,7 +61,7 @@ def without(batch: Any, sessions: Sessions, kept_R: IntArray) -> Any:
 
 
 def advantages(batch: Any, sessions: Sessions) -> FloatArray:
-    """verl's own advantage of each rollout: the mean over the tokens of its last output, shape (R,)."""
+    """verl's own advantage of each rollout, the mean over the tokens of its last output, shape (R,)."""
     keys = [batch.keys[row] for row in sessions.last_R.tolist()]
     data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=["advantages", "response_mask"])
     tokens = [mask.sum().clamp(min=1) for mask in data["response_mask"].unbind()]
@@ -70,12 +70,12 @@ def advantages(batch: Any, sessions: Sessions) -> FloatArray:
 
 
 def put_advantages(batch: Any, sessions: Sessions, advantages_R: FloatArray) -> Any:
-    """Writes the advantage of each rollout to the tokens of all its outputs; rows that fill up the batch get 0."""
+    """Writes the advantage of each rollout to the tokens of all its outputs; padding rows get 0."""
     data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["response_mask"])
     mask = data["response_mask"]
-    of_row = np.append(advantages_R, 0.0)[sessions.session_K]  # -1: the last
+    advantages_K = np.append(advantages_R, 0.0)[sessions.session_K]  # a padding row has session -1, the last entry
     padded = mask.float().to_padded_tensor(0.0)
-    values = response_to_nested(torch.as_tensor(of_row, dtype=torch.float32)[:, None] * padded, mask)
+    values = response_to_nested(torch.as_tensor(advantages_K, dtype=torch.float32)[:, None] * padded, mask)
     fields = TensorDict({"advantages": values, "returns": values.clone()}, batch_size=len(batch))
     return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
 

@@ -15,14 +15,14 @@ async def gather(
     budget: ba.Budget,
     **options: Any,
 ) -> list[art.TrajectoryGroup]:
-    """The groups of one step, to be passed to ART's `train`; the policy learns from their rewards.
+    """Gathers the groups of one step for ART's `train`; the policy learns from their rewards.
 
     Args:
-        policy: One with the baseline of ART, which subtracts the mean of each group.
-        scenarios: The candidates, by ids that stay the same from run to run.
-        rollout: Makes a trajectory with its reward, in [0, 1].
+        policy: A policy whose baseline is the mean of each group, as ART's is.
+        scenarios: The candidates by id. An id stays the same from run to run.
+        rollout: Generates a trajectory with a reward in [0, 1].
         budget: The trajectories of the step.
-        options: For `art.gather_trajectory_groups`, such as max_exceptions=8.
+        options: Arguments of `art.gather_trajectory_groups`, such as max_exceptions=8.
     """
     if policy.needs.baseline not in (None, "group"):
         raise ba.UnsupportedError(

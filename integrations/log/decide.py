@@ -1,4 +1,4 @@
-"""From the log of a finished run to a decision: what became of its rollouts, and what to compare next?
+"""Reads the log of a finished run: how its rollouts were spent, and what to compare next.
 
 python decide.py runs/my_run/completions                # any log that `budgetalloc report` reads
 python decide.py runs/my_run/completions --policy adaptive --policy ar3po
@@ -13,7 +13,7 @@ HARD = 0.2  # of the rollouts in groups that all failed: more on six of the twel
 
 
 def decision(seen: dict) -> list[str]:
-    """What the figures of a report say and advise, a sentence each. No figure of a log replaces a comparison of runs.
+    """What the figures of a report say, one sentence each. No figure of a log replaces a comparison of runs.
 
     >>> decision({"share_wasted": 0.5, "share_all_fail": 0.1})[1]
     'adaptive() gained -0.00 to 0.05 of mean success on the mixes of the benchmark with so few groups that failed.'

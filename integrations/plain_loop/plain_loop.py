@@ -1,6 +1,6 @@
 """GRPO with transformers alone: the pattern for a trainer that is not in the table of integrations/README.md.
 
-What budgetalloc needs are the lines with `session`. The rest is any trainer.
+budgetalloc needs the lines with `session`. The rest is an ordinary trainer.
 """
 
 from collections import Counter
@@ -32,11 +32,11 @@ def train(
     """Trains the model in place, and yields the counts and the mean reward of each step.
 
     Args:
-        texts: Each prompt by an id that stays the same from run to run.
-        reward: Of the id of a prompt and the text of a completion.
-        session: Of the policy: `Session(budgetalloc.adaptive(), ["reward"], pool=list(texts), trainer_scale="group")`.
-        prompts, group: Of a trainer without a policy: a step has prompts * group rollouts.
-        sampling: For `model.generate`, such as max_new_tokens=256.
+        texts: The prompts by id. An id stays the same from run to run.
+        reward: Computes the reward from a prompt id and the text of a completion.
+        session: Such as `Session(budgetalloc.adaptive(), ["reward"], pool=list(texts), trainer_scale="group")`.
+        prompts, group: A step has prompts * group rollouts.
+        sampling: Arguments of `model.generate`, such as max_new_tokens=256.
     """
     policy, optimizer = session.policy, torch.optim.AdamW(model.parameters(), learning_rate)
     for _ in range(steps):
@@ -63,7 +63,7 @@ def train(
 
 @torch.no_grad()
 def sample(model: Any, tokenizer: Any, texts: list[str], **sampling: Any) -> list[Row]:
-    """A completion of each text, to the end of the sequence and with it."""
+    """A completion of each text, up to and including the end-of-sequence token."""
     given = tokenizer(texts, return_tensors="pt", padding=True, padding_side="left").to(model.device)
     whole = model.generate(**given, do_sample=True, top_k=0, **sampling)
     rows = []
@@ -76,7 +76,7 @@ def sample(model: Any, tokenizer: Any, texts: list[str], **sampling: Any) -> lis
 
 
 def log_probability(model: Any, rows: list[Row]) -> torch.Tensor:
-    """Of each whole completion under the model, shape (R,)."""
+    """The log-probability of each completion under the model, shape (R,)."""
     tokens = pad_sequence([torch.tensor(prompt + written) for prompt, written in rows], batch_first=True)
     written = pad_sequence([torch.tensor([0] * len(p) + [1] * len(w)) for p, w in rows], batch_first=True)
     tokens, written = tokens.to(model.device), written.to(model.device)

@@ -16,10 +16,10 @@ from budgetalloc.training.session import Session
 
 @dataclasses.dataclass(eq=False)
 class AdaptiveDataset(RLDataset):
-    """Your `dataset`, in batches of so many `rollouts`; the policy's beliefs are in the `Config`'s `log_path`.
+    """Your `dataset`, in batches of `rollouts` rollouts. The policy's beliefs are saved in `log_path` of the `Config`.
 
-    `name` gives the id of a builder's prompt; `success` that of a trajectory, in [0, 1], by default the total reward,
-    whose range is learned; `resize` the builder with so many environments.
+    `name` returns the prompt id of a builder. `success` returns the success of a trajectory, in [0, 1]; by default it
+    is the total reward, whose range is learned. `resize` returns the builder with a number of environments.
     """
 
     dataset: RLDataset
@@ -57,7 +57,7 @@ class AdaptiveDataset(RLDataset):
         return [_Counted(self.resize(builders[name], count), name, self) for name, count in counts.items()]
 
     def ended(self) -> None:
-        """A group has all its rewards, or failed. With the last one the policy learns, before the checkpoint."""
+        """Called when a group has all its rewards, or failed. After the last group of a batch the policy learns."""
         self.open -= 1
         if not self.open:
             rewards = [(total, self.success(each)) if self.success else (total,) for _, each, total in self.rows]
@@ -75,7 +75,7 @@ class AdaptiveDataset(RLDataset):
 
 
 class _Counted(EnvGroupBuilder):
-    """A builder whose rewards are seen."""
+    """A builder that passes its rewards to the dataset."""
 
     def __init__(self, builder: EnvGroupBuilder, name: str, dataset: AdaptiveDataset) -> None:
         self.builder, self.name, self.dataset, self.logging_tags = builder, name, dataset, builder.logging_tags
@@ -89,7 +89,7 @@ class _Counted(EnvGroupBuilder):
             self.dataset.rows.append((self.name, each, sum(part.reward for part in each.transitions) + reward))
         return final
 
-    async def cleanup(self) -> None:  # called at the end of every group, of one that failed too
+    async def cleanup(self) -> None:  # called at the end of every group, also of a failed one
         await self.builder.cleanup()
         self.dataset.ended()
 

@@ -30,7 +30,7 @@ class Selector(BaseSelector):
         return (indices, {}) if return_extra_info else indices
 
     def feedback(self, indices: list[int], values: list[float]) -> None:
-        """The pass rates of the tasks of a step (PassRateCalculator), which are those of n rollouts each."""
+        """Learns the pass rates of a step's tasks (PassRateCalculator), each over n rollouts."""
         self.waiting.difference_update(indices)
         if not all(0 <= value <= 1 for value in values):
             raise ba.InputError(
@@ -40,7 +40,7 @@ class Selector(BaseSelector):
         self.policy.observe(np.repeat(indices, self.n), passed_GN.ravel())
 
     def state_dict(self) -> dict[str, Any]:
-        """In JSON types, as Trinity saves it."""
+        """The state in JSON types, which Trinity saves."""
         state = json.loads(json.dumps(self.policy.state_dict(), default=np.ndarray.tolist))
         return {"current_index": self.chosen, "budgetalloc": state}
 

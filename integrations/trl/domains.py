@@ -1,4 +1,4 @@
-"""Several domains with quotas, with TRL: a policy chooses the prompts, and the mixture keeps its proportions.
+"""Several domains with quotas, with TRL: the policy chooses prompts within each domain's share of the rollouts.
 
 python domains.py train.jsonl --model FOLDER --steps 200        # columns `prompt`, `answer` and `domain`
 """

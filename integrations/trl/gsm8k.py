@@ -1,4 +1,4 @@
-"""A right answer and a format, with TRL: the beliefs are about the answer, the gradient is of both.
+"""Rewards for the right answer and for the format, with TRL. Beliefs use the answer, the gradient uses both.
 
 python gsm8k.py                                        # GSM8K, Qwen2.5-0.5B-Instruct
 python gsm8k.py --model FOLDER --data train.jsonl      # columns `question` and `answer`, such as "... #### 42" or "42"
@@ -19,19 +19,19 @@ ANSWER = re.compile(r"<answer>\s*([^<>]*?)\s*</answer>\s*$")
 
 
 def said(completions: list[Any]) -> list[str]:
-    """The text of each completion, of a conversation or not."""
+    """The text of each completion, which is a string or a conversation."""
     return [c if isinstance(c, str) else c[-1]["content"] for c in completions]
 
 
 def correct(completions: list[Any], answer: list[str], **_: Any) -> list[float]:
-    """1 if the number between the marks is the right one, else 0: this is success."""
+    """1 if the number between the marks is right, else 0. This is success."""
     marked = [ANSWER.search(text) for text in said(completions)]
     numbers = [match and match[1].replace(",", "") for match in marked]
     return [float(number == right) for number, right in zip(numbers, answer, strict=True)]
 
 
 def formatted(completions: list[Any], **_: Any) -> list[float]:
-    """1 if an answer stands between the marks at the end. Soon it nearly always does, so it is not success."""
+    """1 if the completion ends with an answer between the marks. This is soon nearly always so; it is not success."""
     return [float(bool(ANSWER.search(text))) for text in said(completions)]
 
 
@@ -59,7 +59,7 @@ def build(model: Any, data: Dataset, *, ledger: str = "runs/gsm8k/ledger.jsonl",
     }
     args = GRPOConfig(**settings | more)
     trainer = GRPOTrainer(model=model, reward_funcs=[correct, formatted], args=args, train_dataset=data, **given)
-    # Without success=, the function of the largest weight whose rewards are 0 and 1 is taken: here the same one.
+    # Without success=, the 0/1 reward function of the largest weight is success: here the same function.
     trainer.add_callback(AdaptiveGRPOCallback(trainer, ba.adaptive(), success="correct", ledger=ledger))
     return trainer
 

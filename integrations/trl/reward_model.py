@@ -1,4 +1,4 @@
-"""A reward model with a range, with TRL: its score is any number, and the beliefs need one from 0 to 1.
+"""A reward model, with TRL. Its scores have any range, which is mapped to success from 0 to 1.
 
 python reward_model.py train.jsonl --range -5 5       # a column `prompt`; without --range it is learned from the scores
 """
@@ -28,9 +28,9 @@ def build(
     """The trainer with the callback attached; `more` are arguments of GRPOConfig and the two `..._class(es)` of TRL.
 
     Args:
-        reward_range: The scores that stand for failure and success. The training uses every score unchanged; a score
-            outside is clipped for the beliefs, and counted in `budgetalloc/rewards_clipped`. None: learned, the range
-            then grows with the scores. A range that is far too wide makes all prompts look alike, with a warning.
+        reward_range: The scores that mean failure and success; None learns them. Training uses every score unchanged.
+            Beliefs clip a score outside the range, which `budgetalloc/rewards_clipped` counts. If the range is far too
+            wide, all prompts look alike, and a warning is logged.
     """
     given = {name: more.pop(name, None) for name in ("processing_class", "reward_processing_classes")}
     settings = {
@@ -43,7 +43,7 @@ def build(
     }
     args = GRPOConfig(**settings | more)
     trainer = GRPOTrainer(model=model, reward_funcs=judge, args=args, train_dataset=data, **given)
-    # The belief is about the mean score of a prompt, mapped by the range; a prompt that always earns the same is known.
+    # A belief is about the mean score of a prompt, mapped to [0, 1] by the range.
     trainer.add_callback(AdaptiveGRPOCallback(trainer, ba.adaptive(), reward_range=reward_range, ledger=ledger))
     return trainer
 

@@ -1,4 +1,4 @@
-"""An environment of several turns with a tool, with TRL: the model finds a number by asking "higher or lower".
+"""A multi-turn environment with a tool, with TRL: the model finds a number by asking "higher or lower".
 
 python tools.py --model Qwen/Qwen3-0.6B --steps 100         # a model whose chat template knows tools
 """
@@ -14,7 +14,7 @@ from budgetalloc.trl import AdaptiveGRPOCallback
 
 
 class HigherOrLower:
-    """One for each rollout. `reset` gets the columns of the rollout's row; public methods are the model's tools."""
+    """The environment of one rollout. `reset` gets the columns of its row; the public methods are the model's tools."""
 
     def reset(self, secret: int, most: int, **_: Any) -> None:
         self.secret, self.most, self.solved = secret, most, False
@@ -33,12 +33,12 @@ class HigherOrLower:
         return "found" if number == self.secret else "higher" if self.secret > number else "lower"
 
     def get_reward(self) -> float:
-        """1 if the number was found: TRL takes it as a reward function."""
+        """1 if the number was found, else 0. TRL uses this method as a reward function."""
         return float(self.solved)
 
 
 def games(count: int) -> Dataset:
-    """Games that differ in the range of the secret. `prompt_id` names the game: the text of many rows is the same."""
+    """Games that differ in the range of the secret. Games can have the same text, so `prompt_id` identifies them."""
     rows = []
     for game in range(count):
         most = 2 ** (2 + game % 6)
@@ -64,8 +64,8 @@ def build(model: Any, data: Dataset, *, ledger: str = "runs/tools/ledger.jsonl",
     trainer = GRPOTrainer(
         model=model, reward_funcs=[], environment_factory=HigherOrLower, args=args, train_dataset=data, **given
     )
-    # The budget counts rollouts, however many turns they take. A policy in rounds would wait for the slowest rollout
-    # of each round; adaptive() decides once a step.
+    # The budget counts rollouts, whatever their number of turns. A policy that decides in rounds would wait for the
+    # slowest rollout of each round; adaptive() decides once a step.
     trainer.add_callback(AdaptiveGRPOCallback(trainer, ba.adaptive(), ledger=ledger))
     return trainer
 

@@ -1,16 +1,11 @@
 """The language of written chains: right steps, ids that read back, no leak, a model that half knows it."""
 
-import subprocess
-import sys
-from dataclasses import replace
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import chain  # of benchmarks/learning
 import numpy as np
 import pytest
-from chain import ALPHABET, ANSWER_LENGTH, SKILLS, STEPS, answer, held_out, make_reward, pool, prompt_id, prompt_of
+from chain import ALPHABET, ANSWER_LENGTH, SKILLS, STEPS, answer, held_out, pool, prompt_id, prompt_of
 from operations import OPERATIONS
 
 from budgetalloc.cli.testbed.skills import is_held_out
@@ -77,15 +72,6 @@ def test_text_keeps_the_held_out_digits_back_and_each_step_is_right_as_often_as_
         assert np.mean(shares) == pytest.approx(skill.shown, abs=4.5 * np.sqrt(0.25 / len(shares)))
 
 
-def test_reward_pays_the_whole_right_chain_only() -> None:
-    rows = pool(3)
-    ids, right = [row["prompt_id"] for row in rows], [answer(row["prompt"]) for row in rows]
-    reward = make_reward()
-    assert reward(completions=right, prompt_id=ids) == [1.0] * len(ids)
-    for wrong in (lambda x: x + "0", lambda x: x[:-1], lambda x: x[-4:], lambda x: x[0] + "x" + x[2:]):
-        assert reward(completions=[wrong(text) for text in right], prompt_id=ids) == [0.0] * len(ids)
-
-
 @pytest.mark.parametrize(
     "text", ["", "=", "4071=", "a4071=", "ab407=", "ab4071", "az4071=", "abcdefghi4071=", "ab40b1="]
 )
@@ -102,23 +88,8 @@ def test_errors_name_the_argument_and_the_way_out() -> None:
         pool(0)
 
 
-def test_the_task_language_needs_no_torch() -> None:
-    code = "import sys, chain; print('torch' in sys.modules, 'transformers' in sys.modules)"
-    folder = Path(chain.__file__).parent
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=folder)
-    assert out.stdout.split() == ["False", "False"]
-
-
-@cache
-def loaded() -> tuple[Any, Any]:
-    pytest.importorskip("trl")
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    return AutoModelForCausalLM.from_pretrained(chain.WEIGHTS), AutoTokenizer.from_pretrained(chain.WEIGHTS)
-
-
-def test_the_shipped_model_half_knows_the_chains_and_the_long_ones_least() -> None:
-    model, tokenizer = loaded()
+def test_the_shipped_model_half_knows_the_chains_and_the_long_ones_least(load: Any) -> None:
+    model, tokenizer = load(chain)
     from budgetalloc.cli.testbed.heldout import evaluate
 
     assert sum(p.numel() for p in model.parameters()) == 1_007_280
@@ -132,17 +103,3 @@ def test_the_shipped_model_half_knows_the_chains_and_the_long_ones_least() -> No
     assert means[0] > 0.5
     assert means[-1] < 0.15
     assert all(a > b for a, b in zip(means[::2], means[2::2], strict=False))
-
-
-def test_a_few_real_steps_are_reproducible_and_move_the_model() -> None:
-    pytest.importorskip("trl")
-    from budgetalloc.cli.testbed.train import train
-
-    small: dict[str, Any] = {"steps": 2, "prompts": 8, "generations": 4, "eval_every": 1, "progress": False}
-    runs = [train(seed=1, held_out_per_skill=1, language=chain, **small) for _ in range(2)]
-    assert runs[0].losses == runs[1].losses
-    curves = [[replace(point, seconds=0.0, trap_success=0.0) for point in run.curve] for run in runs]
-    assert curves[0] == curves[1]
-    assert [point.rollouts for point in curves[0]] == [0, 32, 64]
-    assert 64 * 11 <= curves[0][-1].tokens <= 64 * (ANSWER_LENGTH + 1)
-    assert curves[0][-1].expected != curves[0][0].expected

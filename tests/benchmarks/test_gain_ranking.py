@@ -1,23 +1,15 @@
 """What a report foretells: the figures in the docs are those that the benchmark prints."""
 
-import importlib
 import json
 from pathlib import Path
 
-import pytest
+import gain_ranking  # of benchmarks/learning
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "benchmarks" / "learning"
 
 
-@pytest.fixture(scope="module")
-def gain_ranking():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(FOLDER))
-        yield importlib.import_module("gain_ranking")
-
-
-def test_the_table_of_the_docs_is_what_the_command_prints(gain_ranking):
+def test_the_table_of_the_docs_is_what_the_command_prints():
     runs = json.loads((FOLDER / "gain_ranking.json").read_text())
     said = (ROOT / "docs" / "helps.md").read_text()
     table = [line for line in said.splitlines() if line.count("|") == 4 and " to " in line]
@@ -32,7 +24,7 @@ def test_the_table_of_the_docs_is_what_the_command_prints(gain_ranking):
     assert [len(of_mixes) for of_mixes in runs.values()] == [12, 12]
 
 
-def test_a_figure_that_ranks_the_gains_has_a_rho_of_one(gain_ranking):
+def test_a_figure_that_ranks_the_gains_has_a_rho_of_one():
     figures = dict.fromkeys(gain_ranking.FIGURES, 0.0)
     runs = [figures | {"gain": at / 10, "wasted": at, "success": -at} for at in range(6)]
     lines = gain_ranking.ranked(runs, draws=50)

@@ -1,10 +1,5 @@
 """The growing language: right answers, a split that does not leak, ids that read back, a model that half knows it."""
 
-import subprocess
-import sys
-from dataclasses import replace
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import growing  # of benchmarks/learning
@@ -18,7 +13,6 @@ from growing import (
     held_out,
     is_held_out,
     is_trap,
-    make_reward,
     pool,
     prompt_id,
 )
@@ -129,15 +123,6 @@ def test_text_keeps_the_held_out_digits_back_and_shows_what_it_says() -> None:
         assert np.mean(seen) == pytest.approx(cell.shown, abs=4.5 * np.sqrt(0.25 / len(seen)))
 
 
-def test_reward_pays_the_right_answer_only() -> None:
-    rows = pool(3)
-    ids, right = [row["prompt_id"] for row in rows], [answer(row["prompt"]) for row in rows]
-    reward = make_reward()
-    assert reward(completions=right, prompt_id=ids) == [1.0] * len(ids)
-    assert reward(completions=[text + "0" for text in right], prompt_id=ids) == [0.0] * len(ids)
-    assert reward(completions=["0" + text for text in right], prompt_id=ids) == [0.0] * len(ids)
-
-
 @pytest.mark.parametrize(
     "text", ["", "=", "4708=", "x4708=", "4+71=", "c4708", "c470812=", "c47b8=", "4*7=", "47+85=1"]
 )
@@ -154,23 +139,8 @@ def test_errors_name_the_argument_and_the_way_out() -> None:
         pool(0)
 
 
-def test_the_task_language_needs_no_torch() -> None:
-    code = "import sys, growing; print('torch' in sys.modules, 'transformers' in sys.modules)"
-    folder = Path(growing.__file__).parent
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=folder)
-    assert out.stdout.split() == ["False", "False"]
-
-
-@cache
-def loaded() -> tuple[Any, Any]:
-    pytest.importorskip("trl")
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    return AutoModelForCausalLM.from_pretrained(growing.WEIGHTS), AutoTokenizer.from_pretrained(growing.WEIGHTS)
-
-
-def test_padded_probability_is_that_of_each_prompt_alone() -> None:
-    model, tokenizer = loaded()
+def test_padded_probability_is_that_of_each_prompt_alone(load: Any) -> None:
+    model, tokenizer = load(growing)
     from budgetalloc.cli.testbed.heldout import probability
 
     prompts = [row["prompt"] for row in held_out(1)]
@@ -182,8 +152,8 @@ def test_padded_probability_is_that_of_each_prompt_alone() -> None:
     assert together == pytest.approx(alone, rel=1e-4, abs=1e-7)
 
 
-def test_padded_samples_agree_with_the_probability_of_the_answer() -> None:
-    model, tokenizer = loaded()
+def test_padded_samples_agree_with_the_probability_of_the_answer(load: Any) -> None:
+    model, tokenizer = load(growing)
     from budgetalloc.cli.testbed.heldout import probability, sample
 
     prompts = [row["prompt"] for row in held_out(1)][::4]
@@ -194,8 +164,8 @@ def test_padded_samples_agree_with_the_probability_of_the_answer() -> None:
         assert share == pytest.approx(p, abs=4.5 * (max(p * (1 - p), 1e-3) / 400) ** 0.5)
 
 
-def test_the_shipped_model_half_knows_the_tasks_and_guesses_the_traps() -> None:
-    model, tokenizer = loaded()
+def test_the_shipped_model_half_knows_the_tasks_and_guesses_the_traps(load: Any) -> None:
+    model, tokenizer = load(growing)
     from budgetalloc.cli.testbed.heldout import evaluate, probability
 
     rows = held_out()
@@ -224,17 +194,3 @@ def test_plain_grpo_learns_the_tasks_and_not_the_traps() -> None:
     run = train(seed=0, learning_rate=1e-4, steps=40, eval_every=40, threads=1, progress=False, language=growing)
     assert run.curve[-1].expected > run.curve[0].expected + 0.1
     assert run.curve[-1].trap_success == pytest.approx(run.curve[0].trap_success, abs=0.06)
-
-
-def test_a_few_real_steps_are_reproducible_and_move_the_model() -> None:
-    pytest.importorskip("trl")
-    from budgetalloc.cli.testbed.train import train
-
-    small: dict[str, Any] = {"steps": 2, "prompts": 8, "generations": 4, "eval_every": 1, "progress": False}
-    runs = [train(seed=1, held_out_per_skill=1, language=growing, **small) for _ in range(2)]
-    assert runs[0].losses == runs[1].losses
-    curves = [[replace(point, seconds=0.0) for point in run.curve] for run in runs]
-    assert curves[0] == curves[1]
-    assert [point.rollouts for point in curves[0]] == [0, 32, 64]
-    assert 64 * 2 <= curves[0][-1].tokens <= 64 * (growing.ANSWER_LENGTH + 1)
-    assert curves[0][-1].expected != curves[0][0].expected

@@ -1,42 +1,51 @@
 """The learning benchmark: its statistics on curves with a known answer, and one short real run that resumes."""
 
-import importlib
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import against  # of benchmarks/learning
+import measures
 import numpy as np
+import pages
 import pytest
+import repeated
+import run
+import table
+from twice import twice
+from verdict import rivals, verdict
 
-FOLDER = Path(__file__).parents[2] / "benchmarks" / "learning"
-
-
-@pytest.fixture(scope="module")
-def table():
-    sys.path.insert(0, str(FOLDER))
-    try:
-        import table
-
-        yield table
-    finally:
-        sys.path.remove(str(FOLDER))
+FOLDER = Path(table.__file__).parent
+STEPS_150 = 150 * 256  # rollouts
 
 
-@pytest.fixture
-def benchmark(table):
-    return importlib.import_module("run")  # beside table.py
+def run_of(curve, policy="x", mix="m", rate=3e-4, seed=100, steps=1, **end):
+    """A run with this success by rollouts, whose last point has more measures."""
+    points = [{"rollouts": at, "expected": success} for at, success in curve.items()]
+    points[-1] |= end
+    return {"policy": policy, "mix": mix, "rate": rate, "seed": seed, "steps": steps, "curve": points}
 
 
-def test_reach_interpolates_and_says_never(table):
+def run_to(success, *given, **more):
+    """A run from success 0.2 to this one."""
+    return run_of({0: 0.2, 256: success}, *given, **more)
+
+
+def flat(success, *given, steps=1, **more):
+    """A run with the same success at all points."""
+    return run_of({0: success, 256 * steps: success}, *given, steps=steps, **more)
+
+
+def test_reach_interpolates_and_says_never():
     rollouts = np.array([0.0, 10.0, 20.0, 30.0])
     assert table.reach(np.array([0.1, 0.2, 0.6, 0.5]), rollouts, 0.4) == pytest.approx(15.0)
     assert table.reach(np.array([0.1, 0.2, 0.6, 0.5]), rollouts, 0.1) == 0.0
     assert table.reach(np.array([0.1, 0.2, 0.3, 0.3]), rollouts, 0.4) == float("inf")
 
 
-def test_summary_of_a_policy_twice_as_fast(table):
+def test_summary_of_a_policy_twice_as_fast():
     rollouts = np.linspace(0, 100, 11)
     rng = np.random.default_rng(0)
     level = rng.normal(0, 0.02, (8, 1))  # seeds differ, the policies on a seed do not
@@ -51,7 +60,7 @@ def test_summary_of_a_policy_twice_as_fast(table):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", [2, 3, 5, 10])
-def test_the_interval_of_a_share_covers_it(table, seeds):
+def test_the_interval_of_a_share_covers_it(seeds):
     """Curves that rise as lines: the policy's reaches the end of uniform's after 0.6 of the rollouts."""
     rng = np.random.default_rng(seeds)
     rollouts = np.linspace(0, 100, 5)
@@ -64,7 +73,7 @@ def test_the_interval_of_a_share_covers_it(table, seeds):
     assert np.mean(covered) == pytest.approx(0.95, abs=0.025)
 
 
-def test_a_share_that_may_lie_beyond_the_run_ends_in_never(table):
+def test_a_share_that_may_lie_beyond_the_run_ends_in_never():
     rollouts = np.linspace(0, 100, 11)
     ends = np.array([0.70, 0.80, 0.90])  # of the base; the policy's mean curve reaches their mean, 0.8, at 0.8
     base = np.tile(ends[:, None], 11)
@@ -75,22 +84,13 @@ def test_a_share_that_may_lie_beyond_the_run_ends_in_never(table):
     assert table.share_with_interval(table.shares(own[:1], base[1:2], rollouts)) == "0.80 (one seed)"
 
 
-def run_to(end, policy="x", mix="m", rate=3e-4, seed=100, **more):
-    """A run from success 0.2 to this one, whose last point has more measures."""
-    curve = [{"rollouts": 0, "expected": 0.2}, {"rollouts": 256, "expected": end, **more}]
-    return {"policy": policy, "mix": mix, "rate": rate, "seed": seed, "steps": 1, "curve": curve}
-
-
-def test_tuning_takes_its_own_seeds(table):
-    def row(rate, seed, level):
-        curve = [{"rollouts": at, "expected": level} for at in (0, 256)]
-        return {"policy": "x", "mix": "m", "rate": rate, "seed": seed, "steps": 1, "curve": curve}
-
-    rows = [row(1e-4, 100, 0.5), row(3e-4, 100, 0.6), row(1e-4, 0, 0.9), row(1e-4, 101, 0.5), row(3e-4, 101, 0.5)]
+def test_tuning_takes_its_own_seeds():
+    rows = [flat(0.5, rate=1e-4), flat(0.6), flat(0.9, rate=1e-4, seed=0), flat(0.5, rate=1e-4, seed=101)]
+    rows.append(flat(0.5, seed=101))
     assert table.best_rates(rows, range(100, 200)) == {("x", "m"): 3e-4}
 
 
-def test_runs_on_tuning_seeds_are_listed_by_rate_the_best_first(table):
+def test_runs_on_tuning_seeds_are_listed_by_rate_the_best_first():
     rows = [run_to(0.5, rate=1e-4, seed=101), run_to(0.4, rate=1e-4), run_to(0.8), run_to(0.9, seed=0)]
     rows.append(run_to(1, mix="n"))
     assert table.tuning(rows, "m").splitlines()[2:4] == [
@@ -99,7 +99,7 @@ def test_runs_on_tuning_seeds_are_listed_by_rate_the_best_first(table):
     ]
 
 
-def test_a_policy_stands_beside_uniform_at_its_best_group_and_rate(table):
+def test_a_policy_stands_beside_uniform_at_its_best_group_and_rate():
     rows = [run_to(0.4, "uniform", rate=1e-4), run_to(0.6, "uniform2", pass64=0.7), run_to(0.5, "uniform2", rate=1e-4)]
     rows += [run_to(0.6, "adaptive", pass64=0.8), run_to(0.8, "adaptive", rate=1e-4)]
     assert table.against_uniform(rows).splitlines()[2:] == [
@@ -108,7 +108,7 @@ def test_a_policy_stands_beside_uniform_at_its_best_group_and_rate(table):
     ]
 
 
-def test_what_was_tried_is_listed_by_mix_the_best_first_with_its_coverage_where_all_runs_have_it(table):
+def test_what_was_tried_is_listed_by_mix_the_best_first_with_its_coverage_where_all_runs_have_it():
     rows = [run_to(0.4, "worse", pass64=0.6), run_to(0.4, "worse", seed=101), run_to(0.6, "best", pass64=0.7)]
     rows.append(run_to(0.8, "best", seed=101, pass64=0.8))
     assert table.explored(rows).splitlines()[2:] == [
@@ -117,27 +117,21 @@ def test_what_was_tried_is_listed_by_mix_the_best_first_with_its_coverage_where_
     ]
 
 
-def test_mean_success_weighs_points_by_their_rollouts(table):
+def test_mean_success_weighs_points_by_their_rollouts():
     """A policy that resamples is measured at other rollouts than the rest."""
-    from run import mean_success  # beside table.py
-
     curve = [{"rollouts": at, "expected": level} for at, level in ((0, 0.0), (100, 1.0), (400, 1.0))]
-    assert mean_success(curve) == pytest.approx((50 + 300) / 400)
+    assert run.mean_success(curve) == pytest.approx((50 + 300) / 400)
 
 
-def test_curves_are_read_on_one_grid_of_rollouts(table):
-    def row(seed, points):
-        curve = [{"rollouts": at, "expected": level} for at, level in points]
-        return {"policy": "x", "mix": "m", "rate": 3e-4, "seed": seed, "steps": 150, "curve": curve}
-
-    total = 150 * 256
-    rows = [row(100, [(0, 0.5), (total, 0.6)]), row(0, [(0, 0.4), (total / 2, 0.8), (1.01 * total, 0.8)])]
+def test_curves_are_read_on_one_grid_of_rollouts():
+    curve = {0: 0.4, STEPS_150 / 2: 0.8, 1.01 * STEPS_150: 0.8}
+    rows = [run_of({0: 0.5, STEPS_150: 0.6}, steps=150), run_of(curve, seed=0, steps=150)]
     curves, grid = table.collect(rows, "m")
-    assert grid[-1] == total
+    assert grid[-1] == STEPS_150
     assert curves["x"][0][[0, 3, -1]].tolist() == pytest.approx([0.4, 0.56, 0.8])
 
 
-def test_gain_over_mixes_is_the_mean_of_the_gains(table):
+def test_gain_over_mixes_is_the_mean_of_the_gains():
     def seeds(*levels):
         return {seed: np.full(4, level) for seed, level in enumerate(levels)}
 
@@ -148,13 +142,9 @@ def test_gain_over_mixes_is_the_mean_of_the_gains(table):
     assert table.over_mixes(tables, "adaptive", "uniform") == "+0.100 (0.100 to 0.100)"
 
 
-def test_uniform_is_compared_at_its_best_group_size(table):
-    def row(policy, rate, seed, level):
-        curve = [{"rollouts": at, "expected": level} for at in (0, 256)]
-        return {"policy": policy, "mix": "m", "rate": rate, "seed": seed, "steps": 1, "curve": curve}
-
-    rows = [row("uniform", 1e-4, 100, 0.5), row("uniform", 3e-4, 100, 0.6), row("uniform", 3e-4, 0, 0.9)]
-    rows += [row("uniform4", 3e-4, 100, 0.65), row("uniform4", 3e-4, 101, 0.61), row("uniform2", 3e-4, 100, 0.8)]
+def test_uniform_is_compared_at_its_best_group_size():
+    rows = [flat(0.5, "uniform", rate=1e-4), flat(0.6, "uniform"), flat(0.9, "uniform", seed=0)]
+    rows += [flat(0.65, "uniform4"), flat(0.61, "uniform4", seed=101), flat(0.8, "uniform2")]
     assert table.best_uniform(rows, "m", ["uniform", "uniform4", "adaptive"]) == "uniform4"
     assert table.best_uniform(rows, "m", ["uniform", "adaptive"]) == "uniform"
     levels = {"uniform": (0.0, 0.0), "uniform4": (0.2, 0.2), "adaptive": (0.4, 0.6)}
@@ -163,32 +153,30 @@ def test_uniform_is_compared_at_its_best_group_size(table):
     assert gain == "+0.300 (-0.971 to 1.571)"  # 0.3 -+ 12.706 * 0.1
 
 
-def test_other_measures_are_printed_of_the_runs_that_recorded_them(table):
-    from measures import HEAD, lines  # beside table.py
-
+def test_other_measures_are_printed_of_the_runs_that_recorded_them():
     def row(lost, **more):
         known = {"pass8": 0.9, "pass64": 0.95, "entropy": 0.1, "baseline_error": 0.02, "explained": 0.4} if more else {}
         return {"lost": lost, "curve": [{"tokens": 1000, "seconds": 30.0, **known}], **more} if more else {"curve": []}
 
     new = {"quartiles": [[0.1, 0.3], [0.4, 0.5], [0.8, 0.9], [1.0, 1.0]], "gained": 4, "prompts": 40}
-    printed = lines({"old": [row(0)], "new": [row(1, **new), row(3, **new), row(0)]})
+    printed = measures.lines({"old": [row(0)], "new": [row(1, **new), row(3, **new), row(0)]})
     assert len(printed) == 3
-    assert all(line.count("|") == len(HEAD) + 1 for line in printed)
+    assert all(line.count("|") == len(measures.HEAD) + 1 for line in printed)
     assert printed[2].startswith("| new | 2 | 0.900 | 0.950 | 0.10 to 0.30, 0.40 to 0.50")
     assert "| 5.0 % | 10.0 % | 0.10 | 0.0200 | 0.40 | 1,000 | 30 |" in printed[2]
-    assert lines({"old": [row(0)]}) == []
+    assert measures.lines({"old": [row(0)]}) == []
 
 
-def test_run_and_resume(benchmark, tmp_path, capsys):
+def test_run_and_resume(tmp_path, capsys):
     pytest.importorskip("trl")
     out = tmp_path / "results.jsonl"
     words = ["--policy", "adaptive", "--policy", "uniform", "--mix", "hard_tail", "--seed", "0", "--rate", "3e-4"]
     words += ["--steps", "2", "--out", str(out)]
-    benchmark.main(words)
+    run.main(words)
     assert "2 runs, 0 of them done before" in capsys.readouterr().out
     lines = out.read_text().splitlines()
     out.write_text(lines[0] + "\n" + lines[1][: len(lines[1]) // 2])  # killed while it wrote the second
-    benchmark.main(words)
+    run.main(words)
     assert "2 runs, 1 of them done before" in capsys.readouterr().out
     rows = [json.loads(line) for line in out.read_text().splitlines() if line.endswith("}")]
     assert [row["policy"] for row in rows] == ["adaptive", "uniform"]
@@ -220,12 +208,10 @@ def test_a_policy_of_a_file_is_trained_in_a_process_of_its_own(how, tmp_path):
     assert not (tmp_path / "nowhere.jsonl").exists()  # runs side by side would share it
 
 
-def test_the_verdict_on_runs_of_known_success(table):
-    verdict = importlib.import_module("verdict").verdict  # beside table.py
-
+def test_the_verdict_on_runs_of_known_success():
     def row(policy, mix, seed, gain, end):
-        curve = [{"rollouts": 256.0 * at, "expected": 0.4 + gain * at, "pass64": end} for at in range(0, 151, 10)]
-        return {"policy": policy, "mix": mix, "rate": 1e-4, "seed": seed, "steps": 150, "curve": curve}
+        curve = {256.0 * at: 0.4 + gain * at for at in range(0, 151, 10)}
+        return run_of(curve, policy, mix, 1e-4, seed, steps=150, pass64=end)
 
     def seeds(policy, mix, gain, end):
         return [row(policy, mix, seed, gain, end) for seed in (0, 1, 2, 100)]
@@ -254,15 +240,13 @@ def test_the_verdict_on_runs_of_known_success(table):
     ]
 
 
-def test_the_short_table_is_the_long_one_with_fewer_columns(table):
-    module = importlib.import_module("verdict")  # beside table.py
-
+def test_the_short_table_is_the_long_one_with_fewer_columns():
     rows = [
-        run | {"steps": 150, "curve": [{**run["curve"][0]}, {**run["curve"][1], "rollouts": 38400}]}
+        run_of({0: 0.2, STEPS_150: end}, policy, seed=seed, steps=150, pass64=pass64)
         for seed in (0, 1, 100)
-        for run in (run_to(0.4, "uniform", seed=seed, pass64=0.5), run_to(0.6, "adaptive", seed=seed, pass64=0.7))
+        for policy, end, pass64 in (("uniform", 0.4, 0.5), ("adaptive", 0.6, 0.7))
     ]
-    long, short = (module.verdict(rows, "adaptive", short).splitlines()[2] for short in (False, True))
+    long, short = (verdict(rows, "adaptive", short).splitlines()[2] for short in (False, True))
     assert long == (
         "| m | 2 | 0.200 | 8, 0.0003 | 0.300 | 0.500 | 0.0003 | 0.400 | 0.700 | +0.100 (0.100 to 0.100) "
         "| +0.200 (0.200 to 0.200) | 0.50 (0.500 to 0.500) |"
@@ -270,27 +254,25 @@ def test_the_short_table_is_the_long_one_with_fewer_columns(table):
     assert short == "| m | 0.200 | 0.300 | 0.400 | +0.100 (0.100 to 0.100) | 0.500 | 0.700 |"
 
 
-def test_what_a_script_prints_takes_the_place_of_what_it_printed_before(table):
-    replaced = importlib.import_module("pages").replaced
+def test_what_a_script_prints_takes_the_place_of_what_it_printed_before():
     page = "# Page\n\n## One\n\nWords.\n\n| a |\n|---|\n| 1 |\n| 2 |\n\n| a |\n|---|\n\n- Best: 2."
     page += "\n\n## Two\n\n- Best: 0.\n"
     first, second = "| a |\n|---|\n| 3 |", "| a |\n|---|\n| 4 |"
-    new = replaced(page, "## One", f"{first}\n\n{second}\n\n- Best: 6.")
+    new = pages.replaced(page, "## One", f"{first}\n\n{second}\n\n- Best: 6.")
     assert new == f"# Page\n\n## One\n\nWords.\n\n{first}\n\n{second}\n\n- Best: 6.\n\n## Two\n\n- Best: 0.\n"
-    assert replaced(new, "## One", f"{first}\n\n{second}\n\n- Best: 6.") == new
+    assert pages.replaced(new, "## One", f"{first}\n\n{second}\n\n- Best: 6.") == new
     for heading, text, error in (
         ("## Three", first, "No section '## Three'"),
         ("## Two", first, "No table in '## Two'"),
         ("## Two", "- Worst: 1.", "0 lines in '## Two' begin with '- Worst:'"),
     ):
         with pytest.raises(SystemExit, match=error):
-            replaced(page, heading, text)
+            pages.replaced(page, heading, text)
 
 
-def test_every_section_that_is_written_is_on_its_page_once(table, tmp_path):
-    pages = importlib.import_module("pages")
+def test_every_section_that_is_written_is_on_its_page_once(tmp_path):
     rows = [
-        run_to(0.5, policy, mix, seed=seed) | {"steps": 150}
+        run_to(0.5, policy, mix, seed=seed, steps=150)
         for policy in ("uniform", "adaptive")
         for mix in ("u_shape", "hard_once")
         for seed in (0, 1, 100)
@@ -301,14 +283,14 @@ def test_every_section_that_is_written_is_on_its_page_once(table, tmp_path):
         assert (pages.ROOT / page).read_text(encoding="utf-8").split("\n").count(heading) == 1, heading
 
 
-def test_runs_of_older_code_are_in_no_table(table):
+def test_runs_of_older_code_are_in_no_table():
     rows = [run_to(0.5, name, seed=seed) for name in ("uniform", "adaptive", "adaptive_0.1") for seed in (0, 100)]
     assert [row["policy"] for row in table.current(rows)] == ["uniform"] * 2 + ["adaptive"] * 2
 
 
-def test_curves_are_drawn_only_into_a_folder_that_is_named(table, tmp_path, monkeypatch, capsys):
-    rows = [run_to(0.5, name, seed=seed) for name in ("uniform", "adaptive_0.1") for seed in (0, 1, 100)]
-    (tmp_path / "runs.jsonl").write_text("\n".join(json.dumps(row | {"steps": 150}) for row in rows))
+def test_curves_are_drawn_only_into_a_folder_that_is_named(tmp_path, monkeypatch, capsys):
+    rows = [run_to(0.5, name, seed=seed, steps=150) for name in ("uniform", "adaptive_0.1") for seed in (0, 1, 100)]
+    (tmp_path / "runs.jsonl").write_text("\n".join(map(json.dumps, rows)))
     drawn = []
     monkeypatch.setattr(table, "draw", lambda curves, rollouts, mix, path: drawn.append((path.name, list(curves))))
     monkeypatch.setattr(table, "tokens_a_rollout", lambda *given: 5.0)  # these runs count none
@@ -322,13 +304,9 @@ def test_curves_are_drawn_only_into_a_folder_that_is_named(table, tmp_path, monk
     assert "_0.1" not in capsys.readouterr().out
 
 
-def test_rivals_are_those_with_runs_on_all_mixes_or_on_those_that_are_named(table):
-    rivals = importlib.import_module("verdict").rivals
-
+def test_rivals_are_those_with_runs_on_all_mixes_or_on_those_that_are_named():
     def seeds(policy, mix, level, **end):
-        curve = [{"rollouts": 256.0 * at, "expected": level, **end} for at in range(0, 151, 10)]
-        same = {"policy": policy, "mix": mix, "rate": 1e-4, "steps": 150, "curve": curve}
-        return [{**same, "seed": seed} for seed in (0, 1, 100)]
+        return [flat(level, policy, mix, 1e-4, seed, steps=150, **end) for seed in (0, 1, 100)]
 
     rows = seeds("adaptive", "one", 0.6, pass64=0.7) + seeds("adaptive", "two", 0.5, pass64=0.7)
     rows += seeds("spo", "one", 0.4, pass64=0.8) + seeds("spo", "two", 0.4)  # recorded on one of the two
@@ -344,15 +322,9 @@ def test_rivals_are_those_with_runs_on_all_mixes_or_on_those_that_are_named(tabl
     )
 
 
-def test_the_lowest_rate_that_both_have_and_that_is_at_least_twice_the_best(table):
-    twice = importlib.import_module("twice").twice
-
-    def runs(policy, rate, level, seeds=(100, 101)):
-        points = [{"rollouts": 0.0, "expected": 0.3}, {"rollouts": 38400.0, "expected": level}]
-        return [
-            {"policy": policy, "mix": "one", "rate": rate, "seed": seed, "steps": 150, "curve": points}
-            for seed in seeds
-        ]
+def test_the_lowest_rate_that_both_have_and_that_is_at_least_twice_the_best():
+    def runs(policy, rate, level):
+        return [run_of({0: 0.3, STEPS_150: level}, policy, "one", rate, seed, steps=150) for seed in (100, 101)]
 
     rows = runs("adaptive", 3e-4, 0.9) + runs("uniform", 2e-4, 0.8) + runs("uniform2", 3e-4, 0.5)
     rows += runs("adaptive", 4.5e-4, 0.7) + runs("uniform", 4.5e-4, 0.7)  # not twice
@@ -363,9 +335,7 @@ def test_the_lowest_rate_that_both_have_and_that_is_at_least_twice_the_best(tabl
     )
 
 
-def test_a_policy_with_cheaper_rollouts_is_ahead_over_tokens(table):
-    against = importlib.import_module("against")
-
+def test_a_policy_with_cheaper_rollouts_is_ahead_over_tokens():
     def row(policy, seed, tokens, rate=3e-4, success=0.1):
         curve = [
             {"rollouts": 256.0 * at, "tokens": tokens * 256.0 * at, "seconds": 1.0 * at, "expected": success * at}
@@ -389,7 +359,6 @@ def test_a_policy_with_cheaper_rollouts_is_ahead_over_tokens(table):
 
 
 def test_what_repeated_runs_gave_stands_in_the_readme():
-    repeated = importlib.import_module("repeated")
     found = repeated.differences(*(repeated.read(FOLDER / name) for name in ("results.jsonl", "repeated.jsonl")))
     assert len(found) == 8
     assert f"had a mean {-sum(found.values()) / 8:.3f} lower" in (FOLDER.parents[1] / "README.md").read_text()

@@ -2,37 +2,21 @@
 shown."""
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import operations  # of benchmarks/learning
 import pytest
-from operations import OPERATIONS, SKILLS, answer, clear_digits, held_out, is_held_out, lines_of_text, make_reward, pool
+from operations import OPERATIONS, SKILLS, answer, clear_digits, held_out, is_held_out, lines_of_text, pool
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    list(
-        zip(
-            (f"{letter}4071=" for letter in "abcdefghijklmx"),
-            [
-                "4071",
-                "3960",
-                "9526",
-                "7410",
-                "5928",
-                "1704",
-                "0714",
-                "0417",
-                "5182",
-                "8042",
-                "0147",
-                "1407",
-                "4071",
-                "1407",
-            ],
-            strict=True,
-        )
-    ),
+    [
+        *(("a4071=", "4071"), ("b4071=", "3960"), ("c4071=", "9526"), ("d4071=", "7410"), ("e4071=", "5928")),
+        *(("f4071=", "1704"), ("g4071=", "0714"), ("h4071=", "0417"), ("i4071=", "5182"), ("j4071=", "8042")),
+        *(("k4071=", "0147"), ("l4071=", "1407"), ("m4071=", "4071"), ("x4071=", "1407")),
+    ],
 )
 def test_answers(text: str, expected: str) -> None:
     assert answer(text) == expected
@@ -62,15 +46,6 @@ def test_on_clear_digits_all_operations_differ_and_the_splits_are_disjoint() -> 
     assert train.total() == 24 * 200
 
 
-def test_the_reward_is_one_for_the_right_answer_only() -> None:
-    rows = pool(3, seed=1)
-    ids = [row["prompt_id"] for row in rows]
-    right = [answer(row["prompt"]) for row in rows]
-    assert make_reward()(completions=right, prompt_id=ids) == [1.0] * len(rows)
-    wrong = [text[:-1] + str((int(text[-1]) + 1) % 10) for text in right]
-    assert make_reward()(completions=wrong, prompt_id=ids) == [0.0] * len(rows)
-
-
 def test_the_text_shows_the_right_operation_with_the_probability_shown_and_the_others_alike() -> None:
     lines = [line.partition("=") for line in lines_of_text(24_000, np.random.default_rng(0))]
     for skill in SKILLS[::5]:
@@ -84,14 +59,10 @@ def test_the_text_shows_the_right_operation_with_the_probability_shown_and_the_o
             assert by_operation[name] / len(own) == pytest.approx(p, abs=4.5 * (p * (1 - p) / len(own)) ** 0.5)
 
 
-def test_the_shipped_model_knows_what_it_was_shown() -> None:
-    pytest.importorskip("trl")
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
+def test_the_shipped_model_knows_what_it_was_shown(load: Any) -> None:
+    model, tokenizer = load(operations)
     from budgetalloc.cli.testbed.heldout import probability
 
-    weights = operations.WEIGHTS
-    model, tokenizer = AutoModelForCausalLM.from_pretrained(weights), AutoTokenizer.from_pretrained(weights)
     rows = held_out(10)
     p = np.array(
         probability(model, tokenizer, [row["prompt"] for row in rows], [answer(row["prompt"]) for row in rows])

@@ -65,9 +65,6 @@ def test_the_model_is_tiny_and_has_no_dropout() -> None:
 
 def test_a_few_steps_learn_and_the_folder_reads_back(tmp_path: Path) -> None:
     model, tokenizer = pretrain(Recipe(steps=30, rows=64, seed=4), progress=False)
-    again, _ = pretrain(Recipe(steps=30, rows=64, seed=4), progress=False)
-    for a, b in zip(model.parameters(), again.parameters(), strict=True):
-        assert torch.equal(a, b)
     save(model, tokenizer, tmp_path)
     read = AutoModelForCausalLM.from_pretrained(tmp_path)
     words = AutoTokenizer.from_pretrained(tmp_path)

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from functools import cache
 from math import gcd
 from pathlib import Path
 from typing import Any
@@ -105,16 +104,8 @@ def test_errors_name_the_argument_and_the_way_out() -> None:
         pool(0)
 
 
-@cache
-def loaded() -> tuple[Any, Any]:
-    pytest.importorskip("trl")
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    return AutoModelForCausalLM.from_pretrained(reasoning.WEIGHTS), AutoTokenizer.from_pretrained(reasoning.WEIGHTS)
-
-
-def test_the_shipped_model_half_knows_some_of_the_tasks() -> None:
-    model, tokenizer = loaded()
+def test_the_shipped_model_half_knows_some_of_the_tasks(load: Any) -> None:
+    model, tokenizer = load(reasoning)
     from budgetalloc.cli.testbed.heldout import evaluate
     from budgetalloc.cli.testbed.metrics import pass_at
 
@@ -128,17 +119,3 @@ def test_the_shipped_model_half_knows_some_of_the_tasks() -> None:
         means[cell.number] = np.mean([p for p, mine in zip(found.right_P, of_cell, strict=True) if mine])
     assert sum(0.1 < mean < 0.7 for mean in means.values()) > len(CELLS) / 3
     assert pass_at(found.right_P, 64) > 0.7  # there is something to find
-
-
-def test_a_few_real_steps_with_the_verifiers_are_reproducible_and_move_the_model() -> None:
-    pytest.importorskip("trl")
-    from mixes import MIXES
-
-    from budgetalloc.cli.testbed.train import train
-
-    small: dict[str, Any] = {"steps": 2, "prompts": 8, "generations": 4, "eval_every": 2, "progress": False}
-    small |= {"language": reasoning, "grading": MIXES["reasoning"].grading, "held_out_per_skill": 1}
-    runs = [train(seed=1, **small) for _ in range(2)]
-    assert runs[0].losses == runs[1].losses
-    assert runs[0].end_P == runs[1].end_P != runs[0].start_P
-    assert runs[0].curve[-1].rollouts == 64

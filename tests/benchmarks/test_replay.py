@@ -1,37 +1,24 @@
 """The replay benchmark: its maths on a made-up log with known answers."""
 
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+import replay  # of benchmarks/learning
 
 import budgetalloc as ba
 
-FOLDER = Path(__file__).parents[2] / "benchmarks" / "learning"
 NEAR = {"back": 2, "ahead": 2}
 
 
-@pytest.fixture(scope="module")
-def replay():
-    sys.path.insert(0, str(FOLDER))
-    try:
-        import replay
-
-        yield replay
-    finally:
-        sys.path.remove(str(FOLDER))
-
-
-def made_up(replay, successes, visits=6):
+def made_up(successes, visits=6):
     """Prompts that pass so many of 8 at every visit; the first has a visit more."""
     groups = [(p, v, s, 8) for p, s in enumerate(successes) for v in range(visits + (p == 0))]
     return replay.Log(*np.array(groups).T)
 
 
-def test_the_ledger_holds_the_log(replay):
-    log = made_up(replay, [0, 3, 8], visits=2)
+def test_the_ledger_holds_the_log():
+    log = made_up([0, 3, 8], visits=2)
     rows = replay.ledger(log)
     assert len(rows.ids_R) == log.rollouts_G.sum() == 56
     got = dict.fromkeys(zip(log.prompt_G.tolist(), log.visit_G.tolist(), strict=True), 0.0)
@@ -40,8 +27,8 @@ def test_the_ledger_holds_the_log(replay):
     assert list(got.values()) == log.successes_G.tolist()
 
 
-def test_offers_are_whole_sweeps_with_other_prompts(replay):
-    log = made_up(replay, [4] * 20)
+def test_offers_are_whole_sweeps_with_other_prompts():
+    log = made_up([4] * 20)
     plain, more = replay.offers(log, 1, 0, step=8), replay.offers(log, 2, 0, step=8)
     assert [x.own for x in plain] == [8, 8, 4] * 6
     assert [x.sweep for x in plain] == list(np.repeat(range(6), 3))  # not the visit that only one prompt has
@@ -52,8 +39,8 @@ def test_offers_are_whole_sweeps_with_other_prompts(replay):
     assert more[0].ids_P[8:] != more[3].ids_P[8:]
 
 
-def test_uniform_draws_the_log_and_the_oracle_is_the_best(replay):
-    log = made_up(replay, [4] * 4 + [1] * 2 + [0] * 2)
+def test_uniform_draws_the_log_and_the_oracle_is_the_best():
+    log = made_up([4] * 4 + [1] * 2 + [0] * 2)
     steps, rows = replay.offers(log, 1, 0), replay.ledger(log)
     base = replay.play(ba.uniform(), rows, steps, 2, True, NEAR)
     expected = 4 * (1 - 2 * 0.5**8) + 2 * (1 - 0.125**8 - 0.875**8)
@@ -75,14 +62,14 @@ def test_uniform_draws_the_log_and_the_oracle_is_the_best(replay):
     assert learned.value_S[-1] > learned.value_S[0]
 
 
-def test_the_policy_sees_only_what_it_asked_for(replay):
+def test_the_policy_sees_only_what_it_asked_for():
     seen = []
 
     def decide(view):
         seen.append((view.belief_P.alpha_P + view.belief_P.beta_P - 1).round(6).tolist())
         return np.array([view.budget.rollouts] + [0] * (len(view.belief_P) - 1))
 
-    log = made_up(replay, [4] * 3, visits=4)
+    log = made_up([4] * 3, visits=4)
     policy = ba.Policy("first", decide, ba.BetaEstimator())
     played = replay.play(policy, replay.ledger(log), replay.offers(log, 1, 0), 0, False, NEAR)
     assert [sum(evidence) for evidence in seen] == [0, 24, 48, 72]
@@ -91,7 +78,7 @@ def test_the_policy_sees_only_what_it_asked_for(replay):
     assert played.value_S == pytest.approx(np.full(4, 1 - 2 * 0.5**24))
 
 
-def test_share_and_its_interval(replay):
+def test_share_and_its_interval():
     sweep_S = np.repeat(np.arange(40), 3)
     base, best = np.full(120, 60.0), np.full(120, 70.0)
     assert replay.share(base + 5, base, best, sweep_S) == (0.5, 0.5, 0.5)
@@ -104,9 +91,9 @@ def test_share_and_its_interval(replay):
     assert high - low == pytest.approx(2 * 2.262 * level.std(ddof=1) / math.sqrt(10), rel=1e-3)
 
 
-def test_the_model_is_tried_on_visits_that_it_has_not_seen(replay):
+def test_the_model_is_tried_on_visits_that_it_has_not_seen():
     """Four neighbours with 4 of 8 each: Beta(16.5, 16.5); the visit itself does not count."""
-    log = made_up(replay, [4] * 3, visits=5)
+    log = made_up([4] * 3, visits=5)
     expected = ba.Beta([16.5], [16.5])
     mixed = ba.mixed_group(expected, [8])[0, 0]
     nats, predicted, real = replay.check_model(log)
@@ -119,8 +106,8 @@ def test_the_model_is_tried_on_visits_that_it_has_not_seen(replay):
     assert real == 0
 
 
-def test_the_report_has_a_line_for_each_policy(replay, capsys):
-    log = made_up(replay, [0, 2, 4, 6, 8] * 4)
+def test_the_report_has_a_line_for_each_policy(capsys):
+    log = made_up([0, 2, 4, 6, 8] * 4)
     for setting in replay.SETTINGS:
         replay.report(log, setting, list(replay.RIVALS), 0, NEAR, step=10)
     lines = [x.split(" | ") for x in capsys.readouterr().out.splitlines() if x.startswith("| ")]
@@ -130,12 +117,12 @@ def test_the_report_has_a_line_for_each_policy(replay, capsys):
     assert lines[-1][0] == "| oracle"
 
 
-def test_without_the_log_it_says_so(replay, tmp_path, capsys):
+def test_without_the_log_it_says_so(tmp_path, capsys):
     replay.main(["--data", str(tmp_path)])
     assert "Skipped" in capsys.readouterr().out
 
 
-def test_the_model_on_the_real_log(replay):
+def test_the_model_on_the_real_log():
     """The figures of the prior in `budgetalloc/offline/replay.py`; priors around it predict no better."""
     if not (replay.DATA / replay.LOG).exists():
         pytest.skip(f"no {replay.DATA / replay.LOG}")

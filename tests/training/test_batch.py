@@ -1,4 +1,4 @@
-"""The one record of a step, and what its readers are told."""
+"""The record of a step, and what is computed from it."""
 
 from dataclasses import FrozenInstanceError
 

@@ -1,4 +1,4 @@
-"""What a step leaves on disk."""
+"""The files that a step is written to."""
 
 import numpy as np
 

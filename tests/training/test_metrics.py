@@ -108,7 +108,6 @@ def test_metrics_ledger_watch_and_both_reports_tell_one_story(rows):
 
 
 def test_single_rollouts_are_not_without_gradient():
-    """Every group is one rollout: `frac_reward_zero_std` was 1, though no advantage is 0."""
     made = as_round([("a", 1.0), ("b", 0.0)], False)
     measure = Measure(Rule(), (0.0, 1.0), ("reward",), slope=1.0)
     batch = Batch.of([made], ba.uniform().begin(["a", "b"], ba.Budget(rollouts=4)), measure, Sums(), trainer_step=0)

@@ -1,4 +1,4 @@
-"""Naming prompts."""
+"""Prompt ids and the pool of a dataset."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Where rewards lie: learned from them without being led astray, or given and then only advised upon."""
+"""The range of rewards: learned without outliers, or given by the user, with a warning if it does not fit."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,6 @@ def test_other_rewards_have_the_range_seen_which_grows():
 
 @given(st.lists(st.integers(-1000, 1000), min_size=3, max_size=7, unique=True))
 def test_a_range_from_few_rewards_has_a_margin(values):
-    """Findings E4: a range from 3 rewards that happened to lie close together gave advantages up to 28."""
     values_R = np.array(values, dtype=float)
     low, high = RewardRange().of(values_R)
     assert high - low == pytest.approx(16 / len(values) * np.ptp(values_R))
@@ -84,7 +83,7 @@ def test_a_lone_outlier_is_clipped():
 
 @pytest.mark.parametrize("outlier", [-1.0, -5.0, -10.0, -1000.0, -1e308])
 def test_one_outlier_among_equal_rewards_is_clipped(outlier):
-    """Findings A2: where all others of a first step were equal, it set the range of the whole run."""
+    """It must not set the range of the whole run."""
     usual = [0.0, 1.0] * 32
     assert after([outlier] + [0.0] * 63) == (0.0, 1.0)
     assert after([outlier] + [0.0] * 63, *[usual] * 3) == (0.0, 1.0)

@@ -1,4 +1,4 @@
-"""Success is told from rewards as the user says, or by a rule that is never silently wrong."""
+"""Success from rewards: by the user's rule, or by a chosen rule whose choice is logged."""
 
 import json
 from typing import ClassVar
@@ -21,7 +21,7 @@ def scores(*rows):
 
 
 def learn(scoring, scores_RF, policy=None):
-    """One step in which these were the scores; its success."""
+    """The success of a step with these scores, after which `scoring` has learned."""
     weights = np.array(scoring.weights)
     rewards_R = np.where(np.isnan(scores_RF).all(axis=1), np.nan, np.nansum(scores_RF * weights, axis=1))
     measure = scoring.measure(rewards_R, scores_RF)
@@ -146,7 +146,7 @@ NONE = np.nan
 
 class TestFunctionsThatReturnNone:
     def test_one_that_returned_nothing_is_no_success(self, caplog):
-        """Findings E1: it was taken for one of values 0 and 1, and the run trained on nothing."""
+        """It must not count as a function whose rewards are all 0 or 1."""
         scoring, rows = Scoring(["graded", "silent"], [1.0, 1.0]), scores(*[[x / 16, NONE] for x in range(16)])
         for _ in range(3):
             assert learn(scoring, rows) == [x / 16 for x in range(16)]
@@ -183,7 +183,7 @@ class TestFunctionsThatReturnNone:
 
     @pytest.mark.parametrize("weights", [[1.0, 1.0, 0.2], [1.0, 1.0, 1.0], [1.0, 0.5, 0.5]])
     def test_a_function_for_each_domain(self, weights):
-        """Findings E2: math is 0 or 1, code is graded, and a format is scored everywhere."""
+        """Math is 0 or 1, code is graded, and the format is scored for both."""
         scoring, format_weight = Scoring(["math", "code", "format"], weights), weights[2]
         math, code = [[x % 2, NONE, 1] for x in range(8)], [[NONE, x / 8, x % 2] for x in range(8)]
         got = [learn(scoring, scores(*math, *code)) for _ in range(2)]
@@ -241,10 +241,9 @@ class TestState:
         learn(scoring, scores([1, 0, -5], [0, 1, 9]))
         return scoring, other, json.loads(json.dumps(scoring.state_dict()))
 
-    @pytest.mark.parametrize("options", [{}, {"success": "length"}, {"success": 0.5}, {"success": len}])
-    def test_to_the_bit(self, options):
-        if options.get("success") is len:
-            options = {"success": lambda rewards: rewards["accuracy"]}
+    @pytest.mark.parametrize("success", [None, "length", 0.5, lambda rewards: rewards["accuracy"]])
+    def test_to_the_bit(self, success):
+        options = {"success": success}
         scoring, other, state = self.pair(options, options)
         other.load_state_dict(state, ba.BetaEstimator())
         assert other.state_dict() == scoring.state_dict()
@@ -279,7 +278,7 @@ class TestState:
         assert learn(other, scores([1, 0, 0], [0, 1, 0])) == [1.0, 0.0]
 
     def test_of_functions_that_return_none(self):
-        """Also the state of a version that knew neither who returned rewards nor the range of the total."""
+        """Also from an older state, without the functions that returned rewards and without the total's range."""
         rows = scores(*[[x % 2, NONE] for x in range(16)], *[[NONE, x] for x in range(16)])
         scoring, other, older = (Scoring(["math", "code"], [1.0, 1.0]) for _ in range(3))
         learn(scoring, rows)
@@ -322,7 +321,7 @@ class TestState:
 @pytest.mark.parametrize("outlier", [-1.0, -5.0, -10.0, -100.0, -1000.0, 1000.0])
 @pytest.mark.parametrize("others", [0.0, None])
 def test_an_outlier_in_the_first_step_does_not_matter_later(outlier, others):
-    """Findings A2: one outlier where all others fail, or among others, and rewards of 0 and 1 afterwards."""
+    """One outlier among failures, or among other rewards, and rewards of 0 and 1 afterwards."""
     assert abs(beliefs_after(outlier, others) - beliefs_after(None, others)).max() < 0.05
 
 

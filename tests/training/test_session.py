@@ -149,19 +149,6 @@ def test_hints_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"floor": -1}, "floor=-1"),
-        ({"flor": 1}, r"Session\(flor=\) is unknown.* floor"),
-        ({"quotas": {}}, r"Session\(quotas=\) is unknown"),
-    ],
-)
-def test_a_bad_option_is_named(options, message):
-    with pytest.raises(InputError, match=message):
-        session_of(ba.adaptive(), **options)
-
-
-@pytest.mark.parametrize(
     ("given", "message"),
     [
         ((["q0"], [1.0], [3, 4]), r"scores_RF has shape \(1,\) and lengths_R \(2,\) for 1 ids"),
@@ -215,6 +202,8 @@ def test_calls_in_the_wrong_order_are_named():
             with pytest.raises(InputError, match=r"No step has begun: call begin\("):
                 call()
         session.begin(NAMES[:1], 2, 2)
+        with pytest.raises(InputError, match=r"end\(\) before observe"):
+            session.end()
         assert session.request() == ["q0", "q0"]
         with pytest.raises(InputError, match=r"request\(\) before observe\(\): first observe the 2 rollouts"):
             session.request()
@@ -261,13 +250,6 @@ def test_a_step_whose_rollouts_all_failed_ends():
     ended = session.end()
     assert (ended.advantages_R.size, ended.kept_R.size, ended.batch) == (0, 0, None)
     assert session.policy.estimator.step == 1
-
-
-def test_a_step_without_rollouts_does_not_end():
-    session = session_of(ba.uniform())
-    session.begin(NAMES[:2], 8, 4)
-    with pytest.raises(InputError, match="end\\(\\) before observe"):
-        session.end()
 
 
 def test_the_policy_and_the_range_learn_from_a_step():
@@ -350,6 +332,9 @@ def test_a_policy_may_be_a_name_or_a_function(policy):
 @pytest.mark.parametrize(
     ("policy", "options", "message"),
     [
+        ("adaptive", {"floor": -1}, "floor=-1"),
+        ("adaptive", {"flor": 1}, r"Session\(flor=\) is unknown.* floor"),
+        ("adaptive", {"quotas": {}}, r"Session\(quotas=\) is unknown"),
         ("adaptve", {}, r"policy 'adaptve' is unknown, did you mean adaptive\?"),
         (5, {}, "policy=5 is of type int: give a policy"),
         ("adaptive", {"ledger": 5}, "ledger=5 is of type int"),
@@ -357,6 +342,6 @@ def test_a_policy_may_be_a_name_or_a_function(policy):
         ("adaptive", {"success": "right"}, r"success='right': the trainer has no reward function .*\['reward'\]"),
     ],
 )
-def test_what_cannot_be_is_refused_when_it_is_attached(policy, options, message):
+def test_a_bad_argument_is_refused_when_the_session_is_made(policy, options, message):
     with pytest.raises(InputError, match=message):
         session_of(policy, **options)

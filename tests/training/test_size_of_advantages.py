@@ -1,7 +1,6 @@
 """The contract of advantages: their size is that of GRPO in groups of 8 on the same prompts, whatever the rewards are.
 
-A policy is driven as trainers drive it, through a `Session`. GRPO's advantages are
-those of 8 fresh rollouts of the prompt of each rollout.
+A `Session` runs the policy, as in a trainer. GRPO's advantages are those of 8 new rollouts of each rollout's prompt.
 """
 
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ PROMPTS, ROLLOUTS, STEPS = 200, 64, 60
 
 @dataclass(frozen=True)
 class Sizes:
-    """Root mean squares of the first 20 steps and of later ones beside GRPO's, and the largest advantage."""
+    """Root mean squares of the first 20 steps and of later ones, each with GRPO's, and the largest advantages."""
 
     first: tuple[float, float]
     later: tuple[float, float]
@@ -115,7 +114,7 @@ def test_rewards_that_are_missing():
 @some
 @given(st.sampled_from([-1000.0, -10.0, -1.0, 2.0, 1000.0]), st.sampled_from([0, 1, 5, 30]), st.booleans())
 def test_an_outlier_at_any_step(outlier, when, all_fail):
-    """In a first step in which all fail as well."""
+    """Also in a first step in which all rollouts fail."""
 
     def disturb(step, scores_RF):
         if step == when:
@@ -147,7 +146,7 @@ def test_two_functions(accuracy, form, success):
 @pytest.mark.parametrize("failures", [1, 4, 40])
 @pytest.mark.parametrize("right", [True, False])
 def test_the_first_success_after_any_number_of_failures(form, failures, right):
-    """It was 10,000 with two functions, and as much for the first failure after successes only."""
+    """Also the first failure after successes only."""
 
     def disturb(step, scores_RF):
         scores_RF[:, 0] = float(not right)

@@ -1,4 +1,4 @@
-"""What goes on for many steps in a row is said once."""
+"""The warning that prompts do not return."""
 
 import numpy as np
 
