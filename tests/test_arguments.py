@@ -387,13 +387,6 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         },
     ),
     "curriculum_budget": (tokens.curriculum_budget, {"step": 10, "first": 256, "decay": 0.7, "every": 150, "last": 1}),
-    "elastic_split": (tokens.elastic_split, {"longest": 2048, "solution": 1024}),
-    "anytime_budgets": (tokens.anytime_budgets, {"longest": 8000, "k": 4}),
-    "anytime_prior": (tokens.anytime_prior, {"budgets_K": [2000, 4000], "prior": "linear"}),
-    "anytime_returns": (tokens.anytime_returns, {"rewards_K": [0, 1], "budgets_K": [2000, 4000], "prior": "linear"}),
-    "anytime_cost": (tokens.anytime_cost, {"longest": 8000, "k": 4, "summaries": 4, "summary_tokens": 128}),
-    "over_provision": (tokens.over_provision, {"rollouts": 32, "factor": 2.0}),
-    "speculative_saved": (tokens.speculative_saved, {"log_ratio_T": [0.0, -0.5], "bias": -0.5, "scale": 1.0}),
     "TreeCost": (
         lambda **given: trees.TreeCost(**given).share,
         {"leaves": 4, "nodes": 6, "tokens": 600, "chain_tokens": 800},
@@ -402,7 +395,6 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "regular_tree": (trees.regular_tree, {"divisions": [2, 1, 2], "segment": 512.0}),
     "tree_grpo": (trees.tree_grpo, {"trees": 2, "expand": 2, "rounds": 1, "keep": 3, "tokens": 1.0, "depth": 1}),
     "treepo": (trees.treepo, {"segment": 512, "depth": 14, "divisor": 2, "first": 8, "leaves": 16}),
-    "branch_grpo": (trees.branch_grpo, {"splits": (0, 3), "steps": 16, "branches": 2}),
     "aepo_split": (trees.aepo_split, {"k": 16, "entropy_root": 1.0, "entropy_tool": 1.0, "beta": 1.0}),
     "aepo_branch_probability": (
         trees.aepo_branch_probability,

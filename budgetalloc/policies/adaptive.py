@@ -1,4 +1,4 @@
-"""The recommended policy: rollouts drawn in proportion to a weight, so that no prompt is starved."""
+"""The recommended policy: rollouts drawn at random in proportion to a weight."""
 
 from dataclasses import replace
 from typing import Literal
@@ -18,7 +18,7 @@ from budgetalloc.policies.ranking import top
 from budgetalloc.solvers.domains import Domains
 from budgetalloc.solvers.systematic import systematic, systematic_in_groups, totals_of_domains
 
-IDLE = 0.98  # the share of the evidence that is kept at each step
+IDLE = 0.98  # discount of the evidence at each step
 
 
 def sampled(
@@ -34,34 +34,30 @@ def sampled(
 ) -> Policy:
     """Draws counts by systematic sampling, in proportion to sqrt(p^i (1-p)^j) at each prompt's drawn rate p.
 
-    With power=(1, 1) the weight is the deviation of a 0/1 reward. With (1, 2), the default, its square is also
+    With power=(1, 1) the weight is the standard deviation of a 0/1 reward. With (1, 2), the default, its square is also
     multiplied by 1 - p, as in Knapsack RL (arXiv 2509.25849) and VADE (2511.18902): mastered prompts get few rollouts,
-    prompts with rare successes many. The Thompson draw explores prompts with little evidence.
+    prompts with rare successes many. The Thompson draw of p explores prompts with little evidence.
 
-    Prompts are not weighted back by their chance to be drawn, as Neyman allocation would, whose counts have the same
-    form. Every rollout has the same weight in the loss. The expected gradient of a step is therefore that of a weighted
-    mean of the success rates, not that of their mean. A prompt's weight in it is its weight in the draw; where
-    advantages are divided by the prompt's deviation, so is this weight. At known rates and power (1, 2) it is then
-    sqrt(1-p). `weight="prompt"` of `group_advantages` does not weight back either: it equalises the prompts that were
-    drawn.
+    There is no importance weighting: every rollout has the same weight in the loss. The expected gradient of a step is
+    therefore that of a weighted mean of the success rates, with each prompt's weight in the draw, divided by its
+    deviation if the advantages are. At known rates, power (1, 2) and scaled advantages the weight is sqrt(1-p).
+    `weight="prompt"` of `group_advantages` equalises the prompts that were drawn; it does not undo the draw.
 
-    The posterior baseline allows groups of one, so that a step can cover as many prompts as it has rollouts. Evidence
-    fades at every step rather than at a visit, because a visit may be a single rollout. The belief about a prompt
-    without visits returns to the prior, so that the prompt is drawn again and forgetting is noticed.
+    The posterior baseline allows groups of one: a step can cover as many prompts as it has rollouts. Evidence is
+    discounted at every step rather than at a visit, because a visit may be a single rollout. The belief about a prompt
+    without visits returns to the prior, and the prompt is drawn again.
 
-    Where rollouts have costs, weights are divided by the square root of the cost of a rollout. Prompts that are long
-    relative to their answers get groups (`least_groups`).
-
-    Under quotas the rollouts are first divided between the domains, in proportion to their total weights within the
-    quotas, and then drawn in each domain.
+    If rollouts have costs, weights are divided by the square root of the cost of a rollout, and prompts that are long
+    relative to their answers get groups (`least_groups`). Under quotas the rollouts are first divided between the
+    domains in proportion to their total weights, within the quotas, and then drawn in each domain.
 
     Args:
         power: i and j, integers from 0 to 16.
         draw: Draw p from the belief; otherwise E[p^i (1-p)^j] under the belief is used.
         prior, discount, idle, drift: As in `BetaEstimator`.
-        groups: Whether a prompt without history, for which less than one rollout counts, gets a group of
-            `group_without_history` or none. The others of its group then say how rare a success is, and advantages are
-            divided by the deviation expected of the prompt (scale "group"). Otherwise all may get single rollouts, and
+        groups: If True, a prompt with no effective history (less than one rollout after discounting) gets a group of
+            `group_without_history` or nothing. Its group shows how rare a success is, and advantages are divided by the
+            expected deviation of the prompt (scale "group"). If False, all prompts may get single rollouts, and
             advantages are divided by their root mean square (scale "rms").
         seed: Seeds the draws.
 
@@ -91,9 +87,9 @@ def sampled(
             least_P = least_groups(prompt_costs_P, costs_P, budget)
             of_rollout_P = costs_P + prompt_costs_P / least_P
             weights_P /= np.sqrt(of_rollout_P / of_rollout_P.mean())
-        weights_P += 1e-9  # prompts with variance 0 come last, but are possible
+        weights_P += 1e-9  # prompts without variance come last
         if budget.rollouts is not None and budget.rollouts >= len(weights_P) and view.cold_P.any():
-            # All prompts can have rollouts: nothing is known that would justify more for one of the unseen.
+            # There are rollouts for all prompts: unseen ones get equal weights.
             weights_P[view.cold_P] = weights_P[view.cold_P].mean()
         if budget.rollouts is None or budget.tokens is not None:
             return spend(belief, top(weights_P, budget.smallest_group), view, None)
@@ -102,7 +98,7 @@ def sampled(
             weights, least = weights_P[rows], least_P if isinstance(least_P, int) else least_P[rows]
             if groups:
                 group = group_without_history(len(weights), rollouts, idle)
-                # 1 or the group, by arithmetic: several times as fast as np.where for a million prompts.
+                # 1 or the group: arithmetic is several times as fast as np.where for a million prompts.
                 least = np.maximum(least, 1 + (group - 1) * (view.evidence_P[rows] < 1).view(np.int8))
             alone = replace(budget, rollouts=rollouts, quotas=None)
             if isinstance(least, int):
@@ -127,7 +123,7 @@ def sampled(
 
 
 def uniform_groups(size: int) -> Decide:
-    """The rule of uniform GRPO: whole groups of this size, of prompts drawn at random, whatever is believed.
+    """The rule of uniform GRPO: groups of this size, of prompts drawn uniformly at random.
 
     >>> import budgetalloc as ba
     >>> policy, budget = adaptive(), ba.Budget(rollouts=8, floor=0, min_group=1)
@@ -145,11 +141,10 @@ def uniform_groups(size: int) -> Decide:
 
 
 def group_without_history(prompts: int, rollouts: int, idle: float) -> int:
-    """Rollouts of a prompt without history: 2 if they will still count when the prompt is drawn again, else 4.
+    """Group size of a prompt without history: 2 if its evidence will still count at the next visit, else 4.
 
-    A prompt is drawn again after about prompts / rollouts steps, and idle ** (prompts / rollouts) of the evidence is
-    left then. If that is less than half, the pool is so large that each prompt is met about once: what a group shows at
-    once is all that is ever known about its prompt.
+    A prompt is drawn again after about prompts / rollouts steps, when idle ** (prompts / rollouts) of the evidence is
+    left. If that is less than half, the pool is so large that each prompt is visited about once.
 
     >>> group_without_history(2080, 256, 0.98), group_without_history(32400, 256, 0.98)  # 0.85 and 0.08 are left
     (2, 4)
@@ -161,11 +156,8 @@ def adaptive(*, seed: int = 0) -> Policy:
     """The recommended policy: rollouts over the whole dataset, drawn by `sampled`, with the posterior baseline.
 
     A prompt with history gets single rollouts, a prompt without history a group of 2 or 4 (`group_without_history`).
-    The learning benchmark (`benchmarks/learning`) picked it. It asks a trainer for `candidates="all"`,
-    `baseline="posterior"`, `scale="group"` and `min_group=1`.
-
-    The seed is the only argument: all other settings are those that the benchmark measured. `sampled` has them as
-    arguments.
+    The policy asks a trainer for `candidates="all"`, `baseline="posterior"`, `scale="group"` and `min_group=1`. Its
+    settings are fixed to those of the learning benchmark (`benchmarks/learning`); `sampled` has them as arguments.
 
     >>> adaptive()
     adaptive(seed=0)

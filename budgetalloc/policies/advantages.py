@@ -36,29 +36,26 @@ def group_advantages(
         rewards_R: Rewards, shape (R,).
         ids_R: The prompt of each rollout, shape (R,).
         baseline: "group", the mean of the group (GRPO, arXiv 2402.03300); a group of one gets 0.
-            "loo", the mean of the others (RLOO, arXiv 2402.14740); a group of one gets 0.
-            "batch", the mean of all rewards, the own one included (REINFORCE++, arXiv 2501.03262); without the own one
-            every advantage would be R / (R - 1) times as large. It supports groups of one.
+            "loo", the mean of the others in the group (RLOO, arXiv 2402.14740); a group of one gets 0.
+            "batch", the mean of all rewards (REINFORCE++, arXiv 2501.03262). It supports groups of one.
             "posterior", `(a + sum of the other rewards) / (a + b + n - 1)` with Beta(a, b) the belief before this
             step. It does not depend on the rollout's own reward, hence it is unbiased, and it supports groups of one.
             "policy", a rule of the policy's own, for trainers: here pass its result, `step.expected_success(...)`.
             An array, shape (R,): the baseline of each rollout.
-        scale: "none". "group", divided by the standard deviation of the group (under "posterior", by the Bernoulli
-            deviation sqrt(m(1-m)) of the baseline m, which does not depend on the rollout's own reward, and is at least
-            that of m = 0.05).
+        scale: "none". "group", divided by the standard deviation of the group. Under "posterior" this is the Bernoulli
+            deviation sqrt(m(1-m)) of the baseline m, at least that of m = 0.05, which does not depend on the rollout's
+            own reward either.
             "batch", divided by the standard deviation of all rewards, as TRL's `scale_rewards="batch"`.
             "rms", divided by the root mean square of all advantages.
             "whiten", minus the mean of all advantages, then divided by their standard deviation (SPO, arXiv 2509.13232;
             REINFORCE++).
-            "whiten_tokens", the same with every rollout counted once for each of its tokens, as a loss that averages
-            over tokens does (SPO++, arXiv 2608.24870, eq. 5): the mean is sum L A / sum L, the variance
-            sum L (A - mean)^2 / (sum L - 1). With the mean over rollouts, long failures shift a token's mean advantage.
-        weight: "rollout", every rollout has the same weight. "prompt", every prompt has the same weight whatever its
-            n: rows are multiplied by mean count / count. With "posterior" and no scale, the expected gradient then
-            does not depend on the counts. With "loo" it does not among counts of at least 2, but a group of one gets 0.
-            These statements hold for a loss that averages over rollouts. Under a mean over tokens (TRL's default,
-            "dapo") the weight of a rollout is proportional to its length, so that a prompt with longer completions has
-            more weight.
+            "whiten_tokens", the same with every rollout counted once for each of its L tokens (SPO++, arXiv 2608.24870,
+            eq. 5): the mean is sum L A / sum L, the variance sum L (A - mean)^2 / (sum L - 1). Use it if the loss
+            averages over tokens.
+        weight: "rollout", every rollout has the same weight. "prompt", every prompt has: rows are multiplied by mean
+            count / count. With "posterior" and no scale, the expected gradient then does not depend on the counts; with
+            "loo", it does not among counts of at least 2. This holds for a loss that averages over rollouts. Under a
+            mean over tokens (TRL's default, "dapo"), a rollout's weight is also proportional to its length.
         belief_R: For "posterior": the belief about each row's prompt before this step, `policy.belief(ids_R)`.
         lengths_R: For "whiten_tokens": the tokens of each rollout, at least 0, shape (R,).
 
@@ -66,8 +63,8 @@ def group_advantages(
         Advantages, shape (R,).
 
     Raises:
-        InputError: lengths differ, an option is unknown, "posterior" lacks its belief or has rewards outside [0, 1], or
-            "whiten_tokens" lacks the tokens.
+        InputError: lengths differ, an option is unknown, "posterior" has no belief or rewards outside [0, 1], or
+            "whiten_tokens" has no tokens.
 
     >>> group_advantages([1, 0, 0, 0, 1], ["a", "a", "a", "a", "b"], scale="none")
     array([ 0.75, -0.25, -0.25, -0.25,  0.  ])
@@ -123,11 +120,7 @@ def group_advantages(
 
 
 def whitened(advantages_R: FloatArray, counted_R: FloatArray) -> FloatArray:
-    """Advantages minus their mean, divided by their standard deviation, with each row counted this many times.
-
-    Args:
-        advantages_R: Shape (R,).
-        counted_R: At least 0: 1 for each rollout, its tokens, or 0 for a row to leave out of mean and deviation.
+    """Advantages minus their mean, divided by their standard deviation; row r counts `counted_R[r]` times, at least 0.
 
     >>> whitened(np.array([0.5, 0.1, 9.0]), np.array([2.0, 2.0, 0.0])).round(2)  # 0.2 and -0.2 over sqrt(0.16 / 3)
     array([ 0.87, -0.87, 37.66])

@@ -1,4 +1,4 @@
-"""The advantages of a whole step: one implementation, which all trainers and simulations call."""
+"""The advantages of a whole step, for all trainers and simulations."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,10 +16,9 @@ from budgetalloc.errors import InputError
 from budgetalloc.policies.advantages import EPS, Baseline, Scale, Weight, group_advantages, posterior_mean
 
 LARGEST = 5.0
-"""The largest advantage under scale "group": twice the largest that GRPO has in groups of 8. Rewards of 0 and 1 stay
-below it."""
-_APART = 1.35  # how far the size may be from GRPO's: a size that follows it at every step makes Adam's steps uneven
-_LEAST = 0.25  # advantages become at most four times as large, so that tiny differences are not blown up
+"""The largest advantage under scale "group": twice the largest of GRPO in groups of 8. 0/1 rewards stay below it."""
+_APART = 1.35  # the largest ratio to GRPO's size; following GRPO at every step would make Adam's steps uneven
+_LEAST = 0.25  # advantages become at most four times as large: tiny differences are not blown up
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,9 +26,9 @@ class Advantages:
     """The advantages of a step.
 
     Args:
-        values_R: The advantages, shape (R,); 0 for a rollout that is not trained on.
-        divided_by_R: What reward minus baseline was divided by, 1 where it was not.
-        baseline_R: What the rewards were compared with, in units of the rewards; NaN for a rollout not trained on.
+        values_R: The advantages, shape (R,); 0 for a rollout not to train on.
+        divided_by_R: The divisor of reward minus baseline, 1 without one.
+        baseline_R: The baseline in units of the rewards; NaN for a rollout not to train on.
     """
 
     values_R: FloatArray
@@ -39,19 +38,19 @@ class Advantages:
 
 @dataclass(frozen=True, eq=False)
 class Rollouts:
-    """The rollouts of a step, and what was known of their prompts before it.
+    """The rollouts of a step, and the beliefs about their prompts before it.
 
     Args:
         ids_R: The prompt of each rollout.
-        group_R: The number of its prompt, from 0.
+        group_R: The index of its group, from 0.
         rewards_R: Its reward on the trainer's scale, NaN for none.
         success_R: Its success in [0, 1], NaN for none.
         belief_R: The belief about its prompt before the step.
         baseline_R: The belief for the baseline (`Step.baseline_belief`).
         prior: Pseudo-successes and pseudo-failures that `belief_R` contains.
-        earlier: What earlier steps showed about rewards.
-        reward_range: The rewards at success 0 and 1, if success is the reward mapped by this range; else None.
-        jump: The rise of the reward from failure to success, before any has been seen.
+        earlier: Sums over the rewards of earlier steps.
+        reward_range: The rewards at success 0 and 1 if success is the reward mapped by this range, else None.
+        jump: The initial estimate of the rise in reward from failure to success.
         expected_R: The success expected by the policy's own rule, NaN for a rollout not to train on; or None.
         lengths_R: Its tokens.
     """
@@ -71,25 +70,25 @@ class Rollouts:
 
     @property
     def line(self) -> Line:
-        """The reward expected of each rollout as a line in its success."""
+        """The expected reward of each rollout as a linear function of its success."""
         if self.reward_range is not None:
             return Line.exact(*self.reward_range, len(self.rewards_R))
         return reward_line(self.success_R, self.rewards_R, self.group_R, self.earlier, self.jump)
 
     @property
     def mean_R(self) -> FloatArray:
-        """The success expected of each rollout: by the policy's own rule, or as the posterior mean without it."""
+        """The expected success of each rollout: by the policy's own rule, else the posterior mean."""
         if self.expected_R is not None:
             return self.expected_R
         return posterior_mean(self.success_R, self.group_R, self.baseline_R)
 
     def sums(self) -> Sums:
-        """What this step shows about rewards, for later steps."""
+        """Sums over the rewards of this step, for later steps."""
         return self._compared[2]
 
     @cached_property
     def _compared(self) -> tuple[FloatArray, FloatArray, Sums]:
-        """What each reward is compared with, the standard deviation around it, and the sums of this step."""
+        """The expected reward of each rollout, the standard deviation around it, and the sums of this step."""
         line, known = self.line, Known.of(self.success_R, self.group_R, self.belief_R, self.prior)
         within, pairs = deviations(self.success_R, known)
         rest_R = self.rewards_R - self.jump * self.success_R
@@ -102,7 +101,7 @@ class Rollouts:
         known_R = np.where(trained_R, np.nan_to_num(mean_R), 0.5)
         expected_R = line.at(known_R)
         deviation_R = line.deviation(success_variance(known_R, known, sums)) + EPS
-        nothing_R = np.isnan(expected_R)  # a first step with one prompt: there are no other rollouts
+        nothing_R = np.isnan(expected_R)  # a first step with one prompt has no other rollouts
         expected_R = np.where(nothing_R, np.nan_to_num(self.rewards_R), expected_R)
         deviation_R = np.where(nothing_R, 1.0, deviation_R)
 
@@ -116,18 +115,17 @@ class Rollouts:
 def batch_advantages(rollouts: Rollouts, baseline: Baseline, scale: Scale, weight: Weight = "rollout") -> Advantages:
     """The advantages of a step, in the units of `group_advantages`, with rewards on any scale.
 
-    If all rewards of the step are equal, all advantages are exactly 0, whatever the beliefs are.
+    If all rewards of the step are equal, all advantages are 0.
 
     Under "posterior" and "policy" the expected success becomes an expected reward (`Rollouts.line`). With scale "group"
-    the difference is divided by the standard deviation expected of it: sqrt(m (1-m)) for successes of 0 and 1, and
-    learned for graded ones. The deviation is at least a fifth of the difference. If recent advantages were more than
-    1.35 times as large as GRPO's in groups of 8 on the same prompts, or less than 1/1.35 times, all deviations of the
-    step are multiplied by the number that brings them there (`_times`).
+    the difference is divided by its expected standard deviation, sqrt(m (1-m)) for 0/1 successes and learned for graded
+    ones. This divisor is at least a fifth of the difference. It is multiplied by one factor for the whole step, which
+    keeps the root mean square of recent advantages within 1.35 times that of GRPO in groups of 8 on the same prompts.
 
     Args:
         rollouts: The step.
-        baseline, scale, weight: As in `group_advantages`. A row whose expected success is NaN is not trained on: it is
-            left out of all statistics and gets 0.
+        baseline, scale, weight: As in `group_advantages`. A row whose expected success is NaN is left out of all
+            statistics and gets 0.
 
     Raises:
         InputError: as `group_advantages`.
@@ -136,7 +134,7 @@ def batch_advantages(rollouts: Rollouts, baseline: Baseline, scale: Scale, weigh
     uses_beliefs = baseline in ("posterior", "policy")
     if baseline == "policy" and rollouts.expected_R is None:
         raise InputError(
-            "baseline='policy' is a rule of the policy's own, and this policy has none (`Policy.expect`). Use another "
+            "baseline='policy' is the policy's own rule (`Policy.expect`), and this policy has none. Use another "
             "baseline, such as 'posterior'."
         )
     rows = len(rewards_R)
@@ -163,8 +161,8 @@ def batch_advantages(rollouts: Rollouts, baseline: Baseline, scale: Scale, weigh
 
 
 def _times(earlier: Sums) -> float:
-    """What brings the root mean square of recent advantages to within 1.35 times that of GRPO, 1 where it is there."""
-    ratio = float(np.sqrt((earlier.square + GROUP) / (earlier.grpo + GROUP)))  # with a group that is as GRPO's
+    """The factor on deviations that brings recent advantages to within 1.35 times the size of GRPO's."""
+    ratio = float(np.sqrt((earlier.square + GROUP) / (earlier.grpo + GROUP)))  # GROUP: a prior of ratio 1
     return max(ratio / min(max(ratio, 1 / _APART), _APART), _LEAST)
 
 

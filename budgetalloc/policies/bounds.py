@@ -1,5 +1,4 @@
-"""The candidate prompts of a decision and the sizes that their groups may have, with defaults from the policy's
-needs."""
+"""The candidate prompts of a decision and the bounds of group sizes, with defaults from the policy's needs."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -16,13 +15,13 @@ from budgetalloc.policies.decision import Needs
 
 @dataclass(frozen=True)
 class Bounds:
-    """Candidates and group sizes, as arguments of the callback, `simulate`, replay, one-step values and configs.
+    """Candidates and bounds of group sizes, as arguments of trainers, simulations and configs.
 
     Args:
         candidates: Prompts to choose among: 1, the batch's own; k, k times as many; "all", the whole dataset.
         floor: Fewest rollouts of each candidate prompt.
-        cap: Most rollouts of a prompt; None is 8 times the trainer's group, or more if there are too few prompts.
-        min_group: Smallest group that is not empty.
+        cap: Most rollouts of a prompt; None is 8 times the trainer's group size, or more if there are too few prompts.
+        min_group: Smallest non-empty group.
         quantum: Counts are multiples of it.
 
     >>> Bounds.resolve(Needs(candidates="all", min_group=1)).budget(256, prompts=2080, group=8)
@@ -46,11 +45,11 @@ class Bounds:
         min_group: int | None = None,
         quantum: int = 1,
     ) -> "Bounds":
-        """The bounds as given, with the policy's needs as defaults. The default floor is 2 with one candidate, else 0.
+        """The bounds, with the policy's needs as defaults. The default floor is 2 with one candidate, else 0.
 
         Raises:
-            InputError: `candidates` is neither a positive integer nor "all", or a bound is not an integer of at least 1
-                (the floor: 0).
+            InputError: `candidates` is neither a positive integer nor "all", or a bound is no integer of at least 1 (0
+                for the floor).
         """
         candidates = needs.candidates if candidates is None else candidates
         if not (isinstance(candidates, str) and candidates == "all"):
@@ -76,10 +75,10 @@ class Bounds:
         Args:
             rollouts: Rollouts of the step, spent exactly.
             prompts: Number of candidate prompts.
-            group: Rollouts per prompt of the trainer without a policy (`num_generations`).
+            group: The trainer's group size (`num_generations`).
 
         Raises:
-            BudgetError: the bounds contradict each other, or `rollouts`.
+            BudgetError: the bounds contradict `rollouts` or each other.
         """
         rollouts, prompts = check_integer("rollouts", rollouts, 1), check_integer("prompts", prompts, 1)
         group, cap = check_integer("group", group, 0), self.cap
@@ -89,7 +88,7 @@ class Bounds:
         return Budget(rollouts, floor=self.floor, cap=cap, quantum=self.quantum, min_group=self.min_group)
 
     def filled(self, budget: Budget) -> Budget:
-        """The budget with these bounds where it names none.
+        """The budget, with these bounds in place of those that it leaves open.
 
         >>> Bounds.resolve(Needs(candidates="all", min_group=1)).filled(Budget(rollouts=256, cap=8))
         Budget(rollouts=256, tokens=None, floor=0, cap=8, quantum=1, min_group=1, quotas=None)
@@ -102,20 +101,17 @@ class Bounds:
         return replace(budget, floor=floor, min_group=group)
 
     def on_offer(self, batch: int, pool: int) -> int:
-        """The number of prompts that `offer` returns for a batch and a pool of these sizes."""
+        """The number of candidates that `offer` returns for a batch and a pool of these sizes."""
         return pool if self.candidates == "all" else min(self.candidates * batch, pool)
 
     def offer(self, batch_P: Sequence[Id], pool_P: Iterable[Id], seed: int, step: int) -> Sequence[Id]:
-        """The candidates: the prompts of the batch, the batch with others drawn from the pool, or the whole pool.
+        """The candidates: the batch, followed by prompts drawn from the pool, or the whole pool.
 
         Args:
             batch_P: The prompts of the loader's batch, each once.
-            pool_P: All prompts of the pool, each once, in the same order on every process; a `Pool` is fastest.
+            pool_P: All prompts, each once, in the same order on every process; a `Pool` is fastest.
             seed: Seed of the policy.
             step: Number of the step; the draw depends on the seed, the step, the batch and the pool.
-
-        Returns:
-            The batch first, then the prompts drawn; `pool_P` in its order if `candidates` is "all".
 
         >>> Bounds.resolve(Needs(), candidates=2).offer(["a", "b"], ["a", "b", "c", "d", "e"], seed=0, step=0)
         ['a', 'b', 'e', 'd']
@@ -133,7 +129,7 @@ class Bounds:
 
 
 def drawn_others(batch_P: Sequence[Id], pool: Pool, seed: int, step: int) -> IntArray:
-    """The places in the pool of the prompts that are not in the batch, in a drawn order.
+    """Indices in the pool of the prompts that are not in the batch, in random order.
 
     >>> drawn_others(["a", "b"], Pool(["a", "b", "c", "d", "e"]), seed=0, step=0)
     array([4, 3, 2])

@@ -1,4 +1,4 @@
-"""The inputs and outputs of a decision: the types that policies and trainers share."""
+"""The inputs and outputs of a decision, which policies and trainers share."""
 
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,17 +17,17 @@ from budgetalloc.policies.advantages import Baseline, Scale, Weight
 
 @dataclass(frozen=True)
 class Needs:
-    """The trainer settings that a policy needs, used where the user gives none: see `AdaptiveGRPOCallback`.
+    """The trainer settings that a policy needs, used where the user gives none (see `AdaptiveGRPOCallback`).
 
     Args:
         candidates: Prompts to choose among: 1, the batch's own; k, k times as many; "all", the whole dataset.
         baseline, scale, weight: As in `group_advantages`; `None` is the trainer's own.
-        keep_batch: With one candidate, leave the batch's rows unchanged: the policy observes and decides nothing.
+        keep_batch: With one candidate, leave the batch unchanged: the policy observes and decides nothing.
         generate: Rollouts that a step may generate per rollout that it trains on.
-        min_group: Smallest group that is not empty: 1 where the baseline does not need the group.
-        costs: Whether the decision weighs what rollouts cost (`View.costs_P`), if the trainer is asked to.
-        ahead: Whether the decision reads nothing but its `View`, so that a trainer may ask for it as soon as the step
-            before has ended, in a thread.
+        min_group: Smallest non-empty group; 1 if the baseline does not need groups.
+        costs: Whether the decision weighs the cost of rollouts (`View.costs_P`).
+        ahead: Whether the decision reads nothing but its `View`. A trainer may then compute it in a background thread
+            as soon as the previous step has ended.
     """
 
     candidates: int | Literal["all"] = 1
@@ -48,11 +48,10 @@ class Needs:
         if self.scale is not None:
             check_choice("scale", self.scale, get_args(Scale))
         check_choice("weight", self.weight, get_args(Weight))
-        check_flag("keep_batch", self.keep_batch)
-        check_flag("costs", self.costs)
-        check_flag("ahead", self.ahead)
-        check_integer("generate", self.generate, 1)
-        check_integer("min_group", self.min_group, 1)
+        for name in ("keep_batch", "costs", "ahead"):
+            check_flag(name, getattr(self, name))
+        for name in ("generate", "min_group"):
+            check_integer(name, getattr(self, name), 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,15 +62,15 @@ class View:
         belief_P: Beliefs before the step.
         budget: The budget of the step.
         costs_P: Expected cost of one rollout of each prompt, or None.
-        prompt_costs_P: Cost of each prompt once a group, in addition; None is 0.
         domains_P: The domain of each prompt, or None.
-        rng: Seeded by the policy's seed and the step, so that a decision can be repeated.
+        rng: Seeded by the policy's seed and the step.
         ids_P: The prompts.
         cold_P: Which prompts were never seen.
         step: Steps ended before this one.
-        recall: Columns of the policy's memory, one entry per prompt; empty if the policy has no memory.
+        recall: Columns of the policy's memory, one entry per prompt; empty without a memory.
         numbers: Numbers of the policy's memory.
         prior: Pseudo-successes and pseudo-failures that each belief contains.
+        prompt_costs_P: Additional cost of each prompt, once a group; None is 0.
     """
 
     belief_P: Beta
@@ -89,14 +88,12 @@ class View:
 
     @property
     def evidence_P(self) -> FloatArray:
-        """The rollouts behind each belief, faded as the estimator fades them; 0 for a prompt never seen, shape (P,)."""
-        evidence_P = self.belief_P.alpha_P + self.belief_P.beta_P
-        evidence_P -= sum(self.prior)
-        return np.maximum(evidence_P, 0.0, out=evidence_P)
+        """The discounted rollouts behind each belief, 0 for a prompt never seen, shape (P,)."""
+        return np.maximum(self.belief_P.alpha_P + self.belief_P.beta_P - sum(self.prior), 0.0)
 
     @property
     def priced(self) -> tuple[FloatArray, FloatArray] | None:
-        """The costs of each prompt once a group and of one rollout, if they are known and do not limit the budget."""
+        """The cost of each prompt once a group, and of one rollout; None if unknown or if the budget limits tokens."""
         if self.costs_P is None or self.budget.tokens is not None:
             return None
         return np.zeros(len(self.costs_P)) if self.prompt_costs_P is None else self.prompt_costs_P, self.costs_P
@@ -119,7 +116,7 @@ class Tally:
         successes_P: Sum of the successes, in [0, n].
         scored_P: Rollouts with a success in [0, 1], n.
         low_P, high_P: Lowest and highest reward, on the trainer's scale; inf and -inf without any.
-        graded_P: Sum of u(1-u) over the successes u; 0 where all are 0 or 1.
+        graded_P: Sum of u(1-u) over the successes u; 0 if all are 0 or 1.
 
     >>> tally = Tally.empty(2)
     >>> tally.add(np.array([0, 0, 1, 1]), np.array([0.2, 0.2, 0.2, 1.0]), np.array([0.0, 0.0, 0.0, 1.0]))
@@ -135,12 +132,11 @@ class Tally:
 
     @classmethod
     def empty(cls, prompts: int) -> "Tally":
-        """The tally of this many prompts without rollouts."""
         low_P, high_P = np.full(prompts, np.inf), np.full(prompts, -np.inf)
         return cls(np.zeros(prompts), np.zeros(prompts), low_P, high_P, np.zeros(prompts))
 
     def add(self, at_R: IntArray, rewards_R: FloatArray, success_R: FloatArray) -> None:
-        """Adds rewards and successes of rollouts of the prompts at these indices; NaN is a missing value."""
+        """Adds rewards and successes, NaN for none, of rollouts of the prompts at these indices, shape (R,)."""
         scored_R = ~np.isnan(success_R)
         np.add.at(self.successes_P, at_R[scored_R], success_R[scored_R])
         np.add.at(self.scored_P, at_R[scored_R], 1.0)
@@ -149,37 +145,30 @@ class Tally:
         np.fmax.at(self.high_P, at_R, rewards_R)
 
     def variance(self) -> FloatArray:
-        """The variance of each prompt's successes, mean of u² less the square of the mean; 0 without any, shape (P,).
-
-        For successes of 0 and 1 it is r (1-r), with r their mean.
-        """
+        """The variance of each prompt's successes, 0 without any, shape (P,); r (1-r) for 0/1 successes of mean r."""
         n_P = np.maximum(self.scored_P, 1)
         rate_P = self.successes_P / n_P
         return np.asarray(np.maximum(rate_P * (1 - rate_P) - self.graded_P / n_P, 0.0))
 
     def mixed(self) -> NDArray[np.bool_]:
-        """Which groups are mixed: have unequal rewards, whatever their successes."""
+        """Which groups are mixed, i.e. have unequal rewards, shape (P,)."""
         return unequal(self.low_P, self.high_P)
 
 
 @dataclass(frozen=True, eq=False)
 class Hinted:
-    """Counts of rollouts to generate with the user's hint; a decision in rounds yields this instead of plain counts.
-
-    Args:
-        counts_P: Rollouts, one entry per prompt in the order of the `View`.
-    """
+    """Counts of rollouts to generate with the user's hint; a decision in rounds yields this instead of plain counts."""
 
     counts_P: IntArray
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """All rollouts of a step, from which a policy's own baseline is computed before the policy learns from them.
+    """All rollouts of a step, from which a policy computes its own baseline before it learns from them.
 
     Args:
         ids_G: The prompts that were rolled out.
-        group_R: The place of each rollout's prompt among them, shape (R,).
+        group_R: The index in `ids_G` of each rollout's prompt, shape (R,).
         success_R: The success of each rollout in [0, 1], NaN for none, shape (R,).
         belief_G: Beliefs before the step.
         recall_G: Columns of the policy's memory before the step, one entry per prompt; empty without a memory.
@@ -205,20 +194,18 @@ class Outcome:
 
     @property
     def mean_G(self) -> FloatArray:
-        """Mean success of each prompt's rollouts, 0 where none has one, shape (G,)."""
+        """Mean success of each prompt's rollouts, 0 without any, shape (G,)."""
         sums_G = np.bincount(self.group_R, np.nan_to_num(self.success_R), len(self.ids_G))
         return np.asarray(sums_G / np.maximum(self.scored_G, 1))
 
 
 CostOf = Callable[[Sequence[Id], Beta], tuple[FloatArray, FloatArray]]
-"""From prompts and the beliefs about them to their costs: of a group's prompt, once, and of one rollout, shape (P,)."""
+"""(ids_P, belief_P) -> (cost of each prompt once a group, cost of one rollout), shape (P,) each."""
 Rounds = Generator[IntArray | Hinted, Tally, None]
-"""A decision in rounds: a generator that yields counts, receives the tally, and returns when no more rollouts are
-wanted."""
+"""A decision in rounds: a generator that yields counts, receives the tally, and returns when it wants no more."""
 Decide = Callable[[View], IntArray | Rounds]
 Expect = Callable[[Outcome], FloatArray]
-"""A baseline of the policy's own: the expected success of each rollout of a step, in [0, 1], shape (R,). NaN: the
-rollout is not trained on."""
+"""A baseline of the policy's own: the expected success of each rollout in [0, 1], NaN for one not to train on."""
 Keep = Callable[[Sequence[Id], FloatArray, int, FloatArray | None, FloatArray | None], IntArray]
-"""Which rollouts to train on: (ids_R, rewards_R, rows, scores_RF of each reward function, success_R) -> indices,
-ascending. If success_R is None, the rewards are the successes."""
+"""(ids_R, rewards_R, rows, scores_RF by reward function, success_R) -> ascending indices of the rollouts to train on.
+If success_R is None, the rewards are the successes."""

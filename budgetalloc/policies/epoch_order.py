@@ -11,16 +11,16 @@ from budgetalloc.policies.decision import View
 from budgetalloc.policies.ranking import falling, ranked
 
 COLUMNS = {"visits": 0.0}
-"""What a memory keeps of the epochs."""
+"""The memory's column."""
 
 
 def count_visits(memory: Memory, visit: Visit) -> None:
-    """The update of the memory: one more visit of each prompt."""
+    """The memory's update rule: one more visit of each prompt."""
     memory.columns["visits"][visit.at_V] += 1
 
 
 def least_visited_first(group: int) -> Callable[[View], IntArray]:
-    """The decision that gives `group` rollouts each to the least visited prompts, in the view's order, which is random.
+    """The rule that gives `group` rollouts each to the least visited prompts, in random order.
 
     >>> from budgetalloc import BetaEstimator, Budget, Policy
     >>> policy = Policy("epochs", least_visited_first(1), BetaEstimator(), memory=Memory(COLUMNS, count_visits))

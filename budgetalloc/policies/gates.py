@@ -30,20 +30,20 @@ def gate(
 ) -> Policy:
     """Rolls out prompts whose predicted success rate lies between `lo` and `hi`, in groups of equal size.
 
-    A prompt outside the bounds passes with probability `explore`, so that changes of its success rate are noticed. As
-    many of the passing prompts as groups of `group` fit into the budget are chosen at random. If too few pass, prompts
-    that did not pass are added at random, so that the budget is spent exactly. The rule and its defaults are
-    budgetalloc's. The rule is about rates, not variance: for graded success the rate is its mean, so that a prompt that
-    always earns 0.5 passes, although it has no gradient; `vade` and `cures` leave it out.
+    A prompt outside the bounds passes with probability `explore`: changes of its rate are noticed. As many of the
+    passing prompts as fit into the budget are chosen at random. If too few pass, other prompts are added at random, and
+    the budget is spent exactly. The rule and its defaults are ours.
+
+    The rule is about rates, not variance. For graded success the rate is the mean: a prompt that always earns 0.5
+    passes, although it has no gradient. `vade` and `cures` leave it out.
 
     Args:
         group: Rollouts of a chosen prompt, at least 1.
         lo, hi: Bounds of the rates that pass, both excluded; lo in [0, 1), hi in (lo, 1].
-        predict: Returns the rates, for example from the view's `ids_P`; NaN passes. The default is the means of the
-            beliefs, with which prompts never seen pass. The function must not depend on other changing state, or a
-            resumed run differs.
-        explore: Probability that a prompt outside the bounds passes, in [0, 1]. With 0, such a prompt may never be
-            rolled out again.
+        predict: Returns the rates from a view; NaN passes. The default is the mean of the belief, with NaN for prompts
+            never seen. If it depends on other state that changes, a resumed run differs.
+        explore: Probability that a prompt outside the bounds passes, in [0, 1]. With 0, it may never be rolled out
+            again.
         discount, idle: As in `BetaEstimator`.
         seed: Seeds the draws.
 
@@ -78,7 +78,7 @@ def gate(
 def pass_or_explore(
     passes: Callable[[View], NDArray[np.bool_]], group: int, explore: float
 ) -> Callable[[View], IntArray]:
-    """The rule that takes prompts which pass, or are explored, in random order, and then the others."""
+    """The rule that takes prompts that pass or are explored in random order, and then the others."""
     check_integer("group", group, 1)
     check_number("explore", explore, 0, 1)
 

@@ -1,4 +1,4 @@
-"""Prompts whose rollouts all failed get rollouts with the user's hints, which count against the budget."""
+"""Rollouts with the user's hints for prompts whose rollouts all failed."""
 
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import replace
@@ -13,39 +13,38 @@ from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.rounds import Spending
 
 Hint = Callable[[list[Id]], Iterable[Id] | None]
-"""Prompts without a success, those with most failures first -> the prompts that have a hint; None is all."""
+"""Prompts without a success, most failures first -> those of them that have a hint; None is all."""
 
 
 def on_all_fail(
     policy: Policy, hint: Hint, *, rollouts: int = 8, unhinted: int = 1, share: float = 0.125, fewest: int = 4
 ) -> Policy:
-    """Hands prompts whose rollouts of the step all failed to your hints, and pays for rollouts with them.
+    """Spends part of the budget on rollouts with your hints, for prompts whose rollouts of the step all failed.
 
     The trigger is that of NuRL (arXiv 2509.25666), which regenerates an all-fail group with a hint in all but one of
-    its rollouts; Guide (2506.13923) and XRPO's seeding (2510.06672) wait for the same. The content of a hint, and how
-    the policy gradient treats its tokens, are the user's choice: Guide corrects the ratio to the prompt without the
-    hint, NuRL gives hints only in a second stage of training.
+    its rollouts. Guide (2506.13923) and XRPO's seeding (2510.06672) use it too. The content of a hint, and how the loss
+    treats its tokens, are your choice: Guide corrects the ratio to the prompt without the hint, NuRL gives hints only
+    in a second stage of training.
 
-    `policy` spends all but `share` of the budget. Then `hint(ids)` is asked once, with every prompt whose successes of
-    this step are all 0 (whatever its rewards), and returns those that have a hint. Each of these gets `rollouts -
-    unhinted` rollouts in a separate round with `step.hinted` True, as far as the reserve suffices; a last plain round
-    gives each `unhinted` rollouts and spends the rest on all prompts. Their rewards are passed with `hinted=True`: they
-    count as spent, but are not used by the beliefs, the memory or the trigger. A trainer without support for hints gets
-    an error: its `step.observe(ids_R, rewards_R)` raises `InputError`. In `group_advantages` hinted rollouts need ids
-    of their own, unless their groups are to be mixed with the plain ones, as NuRL's are; the posterior baseline is that
-    of the prompt without a hint.
+    `policy` spends all but `share` of the budget. Then `hint(ids)` is called once, with every prompt whose successes of
+    this step are all 0, and returns those that have a hint. Each of these gets `rollouts - unhinted` rollouts in a
+    separate round with `step.hinted` True, as far as the reserve suffices. A last plain round gives each `unhinted`
+    rollouts and spends the rest on all prompts.
 
-    The two policies share one state: use only one of them afterwards.
+    Pass the rewards of the separate round with `hinted=True`, else `step.observe` raises `InputError`. They count
+    against the budget, but beliefs, memory and trigger ignore them. In `group_advantages` hinted rollouts need ids of
+    their own, unless you want groups that mix both kinds, as NuRL's do. The posterior baseline is that of the prompt
+    without a hint.
+
+    The two policies share one state: use only the new one afterwards.
 
     Args:
-        policy: Decides everything else, in one round or several, with rollouts as its budget.
-        hint: The user's function. It must return the same result on every process.
+        policy: Decides everything else, in one round or several, with a budget in rollouts.
+        hint: Your function. It must return the same result on every process.
         rollouts: Further rollouts of a prompt with a hint, at least 1.
         unhinted: How many of them are without the hint, 0 to `rollouts - 1`.
-        share: Share of the budget that is reserved, in (0, 1); our default. It is lowered if the rest could not be
-            spent.
-        fewest: Fewest failures of this step to call a prompt unsolved, at least 1; our default.
-            NuRL waits for a whole group of failures.
+        share: Reserved share of the budget, in (0, 1); our default. It is lowered if the rest could not be spent.
+        fewest: Failures of this step that the trigger needs, at least 1; our default. NuRL needs a whole group.
 
     >>> import budgetalloc as ba
     >>> policy = on_all_fail(ba.uniform(), lambda ids: [x for x in ids if x != "lost"], rollouts=4, share=0.25)
@@ -100,10 +99,10 @@ def on_all_fail(
 
 
 def _reserve(budget: Budget, prompts: int, share: float) -> int:
-    """At most `share` of the budget, so that both it and the rest can be spent in whole groups."""
+    """At most `share` of the budget, such that both it and the rest can be spent in whole groups."""
     total, low, high = int(budget.rollouts or 0), budget.smallest_group, budget.largest_group
     for reserve in range(int(share * total) // budget.quantum * budget.quantum, 0, -budget.quantum):
-        if budget.fewest == 0 and -(-reserve // high) * low > reserve:  # all open groups may be full by then
+        if budget.fewest == 0 and -(-reserve // high) * low > reserve:  # new groups must be able to take it
             continue
         try:
             replace(budget, rollouts=total - reserve).check(prompts)
@@ -131,7 +130,7 @@ def _counted(plan: IntArray | Rounds, prompts: int) -> Generator[IntArray | Hint
 
 
 def _prompts_to_help(hint: Hint, view: View, failed: IntArray) -> IntArray:
-    """Which of the failed prompts the user's code has a hint for, in the same order."""
+    """The failed prompts that have a hint, in the same order."""
     ids = [view.ids_P[at] for at in failed.tolist()]
     answer = hint(list(ids)) if ids else []
     if answer is None:

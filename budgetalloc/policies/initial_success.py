@@ -1,9 +1,8 @@
-"""Successes of the model before training, for methods that start from offline rollouts: given, or measured and paid."""
+"""Success rates of the model before training: given, or measured by the first steps of the run."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +17,15 @@ from budgetalloc.policies.ranking import ranked
 
 logger = logging.getLogger(__name__)
 Offline = Mapping[Id, tuple[float, int]] | int | None
-"""What is known before training. A mapping: each prompt's successes and rollouts of the model before training. An
-integer n: the run's first steps give n rollouts to every candidate. None: nothing."""
+"""A mapping: successes and rollouts of each prompt before training. An integer n: the run's first steps measure every
+candidate with n rollouts. None: nothing is known."""
 
 COLUMNS = {"offline_successes": 0.0, "offline_rollouts": 0.0}
-"""What a memory keeps of the measurement."""
+"""The memory's columns of the measurement."""
 
 
 def rescale_results(memory: Memory, scale: float, shift: float) -> None:
-    """Changes what was measured as if each success u had been scale * u + shift; see `Policy.rescale`."""
+    """Changes the measurement as if each success u had been scale * u + shift (`Policy.rescale`)."""
     columns = memory.columns
     most = columns["offline_rollouts"]
     columns["offline_successes"] = np.clip(scale * columns["offline_successes"] + shift * most, 0.0, most)
@@ -36,14 +35,14 @@ def rescale_results(memory: Memory, scale: float, shift: float) -> None:
 class InitialSuccess:
     """Each prompt's successes before training.
 
-    With an integer, the rollouts are charged to the run: as long as a candidate has fewer than `measure`, the steps
-    give `measure` to candidates without them, and these rollouts are observed, counted and logged as all others, but
-    not trained on (`untrained`), so that the model stays as it was. A run of B rollouts over P prompts has B - n P left
-    for training. With n P of at least B, nothing is trained at all; the first step logs how many steps measure.
+    A measurement is charged to the run. While a candidate has fewer than `measure` rollouts, the steps give `measure`
+    to such candidates. These rollouts are observed, counted and logged like all others, but not trained on
+    (`untrained`). A run of B rollouts over P prompts has B - measure * P left for training, and trains nothing if this
+    is not positive. The first step logs the number of measuring steps.
 
     Args:
         given: Successes and rollouts by prompt.
-        measure: Rollouts to measure of each prompt not given, 0 for none.
+        measure: Rollouts to measure each prompt with, 0 for none.
     """
 
     given: Mapping[Id, tuple[float, int]]
@@ -51,7 +50,7 @@ class InitialSuccess:
 
     @classmethod
     def of(cls, offline: Offline) -> "InitialSuccess":
-        """The reference as given; raises `InputError` for anything else.
+        """The success rates from a policy's `offline` argument; raises `InputError` for anything else.
 
         >>> InitialSuccess.of(8).measure, InitialSuccess.of({"a": (3, 8)}).given
         (8, {'a': (3, 8)})
@@ -77,19 +76,18 @@ class InitialSuccess:
         return "given" if self.given else str(self.measure or None)
 
     def results(self, ids_P: Sequence[Id], recall: Mapping[str, FloatArray]) -> tuple[FloatArray, FloatArray]:
-        """Successes and rollouts of each prompt before training, shape (P,); 0 and 0 where nothing is known."""
+        """Successes and rollouts of each prompt before training, shape (P,); both 0 if unknown."""
         if not self.given:
             return recall["offline_successes"], recall["offline_rollouts"]
-        pairs = list(map(self.given.get, ids_P, repeat((0.0, 0))))
-        both = np.array(pairs, dtype=np.float64).reshape(len(pairs), 2)
+        both = np.array([self.given.get(name, (0.0, 0)) for name in ids_P], dtype=np.float64).reshape(-1, 2)
         return both[:, 0], both[:, 1]
 
     def missing(self, recall: Mapping[str, FloatArray]) -> NDArray[np.bool_]:
-        """Which prompts are still to be measured, shape (P,)."""
+        """Which prompts still have to be measured, shape (P,)."""
         return recall["offline_rollouts"] < self.measure
 
     def learn(self, memory: Memory, visit: Visit) -> NDArray[np.bool_]:
-        """Adds the measurements of a visit to the memory; returns which prompts of it were trained on, shape (V,)."""
+        """Adds the measurements of a visit to the memory; returns which visited prompts were trained on, shape (V,)."""
         at_V, columns = visit.at_V, memory.columns
         measured_V = columns["offline_rollouts"][at_V] < self.measure
         columns["offline_successes"][at_V] += np.where(measured_V, visit.successes_V, 0.0)
@@ -97,7 +95,7 @@ class InitialSuccess:
         return ~measured_V
 
     def measured_first(self, rule: Callable[[View], IntArray]) -> Callable[[View], IntArray]:
-        """A decision that measures the candidates first, in random order, and then follows the rule."""
+        """A rule that first measures the candidates, in random order, and then follows this rule."""
 
         def decide(view: View) -> IntArray:
             if not self.measure or not (missing_P := self.missing(view.recall)).any():
@@ -117,7 +115,7 @@ class InitialSuccess:
         return decide
 
     def untrained(self, outcome: Outcome, expected_G: FloatArray) -> FloatArray:
-        """The expected success of each rollout, NaN for one that measures, from that of each prompt."""
+        """The expected success of each rollout from that of its prompt; NaN for rollouts that measure."""
         if self.measure:
             expected_G = np.where(self.missing(outcome.recall_G), np.nan, expected_G)
         return np.asarray(expected_G[outcome.group_R])

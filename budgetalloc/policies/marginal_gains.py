@@ -1,5 +1,4 @@
-"""Spending by gains per rollout, with a minimum for all prompts and an upper bound: shared by methods with N_low and
-N_up."""
+"""Spending by gain per rollout between a minimum and a maximum group size (the papers' N_low and N_up)."""
 
 from collections.abc import Callable
 
@@ -12,18 +11,17 @@ from budgetalloc.policies.composition import spend
 from budgetalloc.policies.decision import View
 from budgetalloc.values import Value
 
-# Gains are multiples of one unit, so that their sums are exact and equal gains are ties.
-UNIT = 2.0**-40
+UNIT = 2.0**-40  # gains are multiples of it: sums are exact, and equal gains are ties
 START = 2.0**-3  # gain of the rollouts that every prompt gets first, above every other gain
 
 
 def spend_gains(gain: Callable[[IntArray], FloatArray], start_P: IntArray, high: int, view: View) -> IntArray:
-    """Counts of largest total gain: first `start_P` rollouts each, then by gain up to `high`, then evenly.
+    """Counts with the largest total gain: first `start_P` rollouts each, then by gain up to `high`, then evenly.
 
     Args:
-        gain: For counts_N, the gain per unit of cost of each rollout between one count and the next, shape (P, N):
+        gain: From counts_N to the gain per unit of cost of each rollout between one count and the next, shape (P, N),
             below `START` and not rising with n.
-        start_P: Rollouts that every prompt gets first, shape (P,).
+        start_P: Rollouts that each prompt gets first, shape (P,).
         high: Most rollouts by gain, or the budget's smallest group if that is larger.
         view: The view of the decision.
     """
@@ -41,7 +39,7 @@ def spend_gains(gain: Callable[[IntArray], FloatArray], start_P: IntArray, high:
 
 
 def gain_per_rollout(value: Value, belief: Belief, counts_N: ArrayLike) -> FloatArray:
-    """The gain of each rollout between one count and the next, from 0 rollouts on, shape (P, N).
+    """The gain of each rollout between one count and the next, starting from 0 rollouts, shape (P, N).
 
     >>> from budgetalloc import Point, mixed_group
     >>> gain_per_rollout(mixed_group, Point([0.5]), [2, 3, 5])  # 1/2, then 1/4 by one, then 3/16 by two
@@ -53,7 +51,7 @@ def gain_per_rollout(value: Value, belief: Belief, counts_N: ArrayLike) -> Float
 
 
 def smallest(low: int, budget: Budget) -> int:
-    """The smallest group that the budget allows of at least `low` rollouts.
+    """The smallest group of at least `low` rollouts that the budget allows.
 
     >>> smallest(4, Budget(rollouts=12, floor=2, quantum=3))
     6
@@ -62,7 +60,7 @@ def smallest(low: int, budget: Budget) -> int:
 
 
 def mean_rollouts(view: View) -> int:
-    """The budget's rollouts for each prompt, rounded down to its quantum."""
+    """The budget's mean rollouts per prompt, rounded down to its quantum."""
     budget, rollouts = view.budget, view.budget.rollouts
     each = rollouts // len(view.ids_P) if rollouts is not None else budget.largest_group
     if budget.tokens is not None and view.costs_P is not None:
@@ -71,10 +69,9 @@ def mean_rollouts(view: View) -> int:
 
 
 def token_prices(view: View) -> FloatArray:
-    """The cost of a rollout relative to the cheapest prompt's if only tokens are limited, else 1: shape (P,).
+    """The cost of a rollout relative to the cheapest prompt's if only tokens are limited, else 1, shape (P,).
 
-    Under a budget in tokens the solver divides gains by tokens; multiply a gain by this price to rank prompts
-    regardless of cost.
+    Under a budget in tokens the solver divides gains by cost; a gain times this price ranks prompts regardless of cost.
     """
     if view.budget.rollouts is not None or view.costs_P is None:
         return np.ones(len(view.ids_P))

@@ -1,4 +1,4 @@
-"""The signal in a group's rewards: the mean absolute advantage."""
+"""The mean absolute advantage of groups."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -8,15 +8,14 @@ from budgetalloc.beliefs.rewards import extremes, unequal
 
 
 def mean_advantage(rewards_R: ArrayLike, group_R: NDArray[np.int64], groups: int) -> FloatArray:
-    """The mean absolute advantage of each group, 0 where all rewards are equal: shape (groups,), in [0, 1].
+    """The mean absolute advantage of each group, in [0, 1], 0 if all rewards are equal, shape (groups,).
 
-    Advantages are (r - mean) / deviation, as GRPO's, with the deviation of n: with that of n - 1 they would be
-    sqrt((n-1) / n) times as large. Rewards that take two values, a share m of them the higher one, give
-    2 sqrt(m (1-m)), whatever the values are.
+    Advantages are GRPO's (r - mean) / deviation, with the deviation over n, not n - 1. If rewards take two values, and
+    a share m has the higher one, the result is 2 sqrt(m (1-m)).
 
     Args:
         rewards_R: Finite rewards on any scale, shape (R,).
-        group_R: The group of each, from 0 to groups - 1, shape (R,).
+        group_R: The group of each reward, from 0 to groups - 1, shape (R,).
         groups: Number of groups.
 
     >>> mean_advantage([0, 0, 0, 1, 0.2, 1.0, 0.5, 0.5], np.repeat([0, 1, 2], [4, 2, 2]), 3).round(4)
@@ -31,7 +30,7 @@ def mean_advantage(rewards_R: ArrayLike, group_R: NDArray[np.int64], groups: int
     away_R = rewards - (np.bincount(group_R, weights=rewards, minlength=groups) / n_G)[group_R]
     mean_G = np.bincount(group_R, weights=np.abs(away_R), minlength=groups) / n_G
     square_G = np.bincount(group_R, weights=away_R**2, minlength=groups) / n_G
-    with np.errstate(invalid="ignore"):  # 0 / 0 where all are equal
+    with np.errstate(invalid="ignore"):  # 0 / 0 if all are equal
         many_G = mean_G / np.sqrt(square_G)
     two_G = 2.0 * np.sqrt(share_G * (1.0 - share_G))  # exact where rewards are 0 and 1
     return np.where(unequal(low_G, high_G), np.where(between_G, many_G, two_G), 0.0)

@@ -1,4 +1,4 @@
-"""A policy whose budget moves over the run."""
+"""A policy whose budget changes over the run."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -17,7 +17,7 @@ PACING = ("name", *(field.name for field in fields(Horizon)), "parts")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Paced(Policy):
-    """A policy whose k-th step spends `plan[k]` rollouts, whatever the budget says; after the plan, the budget.
+    """A policy whose step k spends `plan[k]` rollouts, and after the plan those of the budget.
 
     >>> from budgetalloc.policies.composition import uniform
     >>> Paced(**vars(uniform()), plan=(4,)).allocate(["a", "b"], Budget(rollouts=16))
@@ -37,12 +37,12 @@ class Paced(Policy):
 
 
 def possible_step_sizes(policy: Policy, otherwise: int) -> set[int]:
-    """The numbers of rollouts that steps of this policy may have, where a step without pacing has `otherwise`."""
+    """The possible numbers of rollouts of a step; `otherwise` is that of a step without pacing."""
     return {otherwise, *policy.plan} if isinstance(policy, Paced) else {otherwise}
 
 
 def pacing_plan(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[int, ...]]:
-    """These settings with their defaults, and the rollouts of each step.
+    """The settings with their defaults, and the rollouts of each step.
 
     Args:
         given: `name` ("constant" or "phases"), the arguments of `Horizon` (`low` is one portion unless given), and

@@ -33,13 +33,12 @@ from budgetalloc.policies.step import Seen, Step
 class Policy:
     """An allocation policy: an estimator that holds the beliefs, and a rule that allocates the budget.
 
-    Built by the functions of `budgetalloc.policies`. Equal seeds and histories give equal counts, whatever the order
-    of the ids, on every process and after `load_state_dict`; only observing changes the state. A policy has beliefs and
-    a memory of its own: it starts with copies of those given, also in `dataclasses.replace(policy, seed=1)`, whose
-    policy goes on from what the first has learned.
+    The functions of `budgetalloc.policies` build one. Equal seeds and histories give equal counts, in any order of the
+    ids, on every process and after `load_state_dict`. Only observing changes the state. A policy copies the estimator
+    and the memory that it is given: `dataclasses.replace(policy, seed=1)` starts from what the first policy learned.
 
     Args:
-        name: The function that built it, with its settings; "seed=" in it is followed by the policy's seed.
+        name: The function that built it, with its settings. A "seed=" in it is set to the policy's seed.
         decide: The rule: counts, or a generator of counts for a decision in rounds (`Rounds`).
         estimator: Keeps the beliefs.
         seed: Seeds draws and ties.
@@ -77,7 +76,6 @@ class Policy:
             raise InputError("needs.baseline='policy' is the policy's own rule: pass expect=, or another baseline.")
         if self.keep is not None:
             check_function("keep", self.keep, "(ids_R, rewards_R, rows, scores_RF) -> rows to train on")
-        # So that what `dataclasses.replace` makes learns for itself, and its name tells its seed.
         object.__setattr__(self, "estimator", copy.deepcopy(self.estimator))
         object.__setattr__(self, "memory", copy.deepcopy(self.memory))
         object.__setattr__(self, "name", re.sub(r"\bseed=\d+", f"seed={self.seed}", self.name))
@@ -97,13 +95,13 @@ class Policy:
         """Opens a step: request counts, observe rewards, end.
 
         Args:
-            ids_P: The candidate prompts, each once, shape (P,); a `Pool` where many are on offer at each step.
-            budget: The budget of the step. Bounds that it does not name are the policy's.
-            costs_P: Expected tokens of one rollout of each prompt, needed where the budget limits tokens. Where it
-                limits rollouts only, a policy with `needs.costs` spends them where a unit of cost buys most, and a
-                function (ids_P, belief_P) -> (cost of each prompt once a group, cost of one rollout) is taken too.
-            domains_P: The domain of each prompt; needed where the budget has quotas.
-            decide: A rule that takes the place of the policy's own in this step.
+            ids_P: The candidate prompts, each once, shape (P,). Use a `Pool` for many prompts.
+            budget: The budget of the step. The policy sets the bounds that it leaves open.
+            costs_P: Expected tokens of one rollout of each prompt, shape (P,); required if the budget limits tokens.
+                Otherwise a policy with `needs.costs` weighs them, and you may pass a function
+                (ids_P, belief_P) -> (cost of each prompt once a group, cost of one rollout).
+            domains_P: The domain of each prompt; required if the budget has quotas.
+            decide: A rule that replaces the policy's own in this step.
 
         Raises:
             InputError: no prompt, an id twice, bad costs or domains. BudgetError: the budget cannot be spent on them.
@@ -121,14 +119,14 @@ class Policy:
         """Counts for these prompts, shape (P,): the sum is `budget.rollouts` exactly. Arguments as in `begin`.
 
         Raises:
-            UnsupportedError: the policy decides in rounds, so that no counts are known before the first rewards.
+            UnsupportedError: the policy decides in rounds; use `begin`.
             InputError, BudgetError: as `begin`.
         """
         step = self.begin(ids_P, budget, costs_P, domains_P)
         if step.in_rounds():
             raise UnsupportedError(
-                f"{self} decides in rounds, each on the rewards of the rounds before: allocate() has no counts to "
-                "return. Use step = policy.begin(ids_P, budget), then while (counts_P := step.request()).any(): "
+                f"{self} decides in rounds, each after the rewards of the last: allocate() has no counts to return. "
+                "Use step = policy.begin(ids_P, budget), then while (counts_P := step.request()).any(): "
                 "step.observe(ids_R, rewards_R), and step.end()."
             )
         return step.request()
@@ -138,10 +136,9 @@ class Policy:
 
         Args:
             ids_R: The prompt of each rollout, shape (R,).
-            rewards_R: The reward that the trainer optimises, shape (R,): any finite number; NaN and None are no
-                evidence. A group of unequal rewards is mixed.
-            success_R: The success of each rollout, in [0, 1], shape (R,); the beliefs are about success. NaN and None
-                are no evidence. If omitted, the rewards are used as successes and must lie in [0, 1].
+            rewards_R: The reward that the trainer optimises, finite, shape (R,). NaN and None are no evidence.
+            success_R: The success of each rollout, in [0, 1], shape (R,), which the beliefs are about. NaN and None are
+                no evidence. If omitted, the rewards are the successes and must lie in [0, 1].
 
         Raises:
             InputError: lengths differ, a reward is not finite, or a success lies outside [0, 1].
@@ -158,8 +155,7 @@ class Policy:
     def learn(self, rounds: Sequence[Seen]) -> None:
         """Updates memory and beliefs from one step's checked rewards and successes, round by round, and ends the step.
 
-        The memory is updated first: its update rule belongs to a method and may raise, which leaves the memory
-        unchanged.
+        The memory comes first: if its update rule raises, neither changes.
         """
         if self.memory is not None:
             for ids_R, rewards_R, success_R in rounds:
@@ -170,13 +166,13 @@ class Policy:
         self.estimator.tick()
 
     def rescale(self, scale: float, shift: float) -> None:
-        """Changes beliefs and memory as if each success u had been scale * u + shift; see `BetaEstimator.rescale`."""
+        """Changes beliefs and memory as if each success u had been scale * u + shift (`BetaEstimator.rescale`)."""
         self.estimator.rescale(scale, shift)
         if self.memory is not None:
             self.memory.rescale(scale, shift)
 
     def belief(self, ids_P: Iterable[Any]) -> Beta:
-        """The current belief about these prompts; ids may repeat, so that `belief(ids_R)` has one entry per rollout."""
+        """The current belief about these prompts, one entry per id; ids may repeat."""
         return self.estimator.belief(ids_P)
 
     def cold(self, ids_P: Iterable[Any]) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -191,10 +187,11 @@ class Policy:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores `state_dict()` to the bit. Raises `StateError`, and changes nothing, if it does not fit."""
         check_state(state)
-        if not _same_seed(state.get("seed"), self.seed):
+        saved = state.get("seed")
+        if isinstance(saved, bool) or not isinstance(saved, (int, np.integer)) or saved != self.seed:
             raise StateError(
-                f"The state was saved with seed={state.get('seed')!r}, this policy has seed={self.seed!r}: its draws "
-                f"would differ. Build the policy with seed={state.get('seed')!r}."
+                f"The state was saved with seed={saved!r}, this policy has seed={self.seed!r}: its draws would differ. "
+                f"Build the policy with seed={saved!r}."
             )
         before = self.estimator.state_dict()
         try:
@@ -210,23 +207,11 @@ class Policy:
 
 
 def _check_together(memory: Memory, estimator: BetaEstimator) -> None:
-    """Raises `StateError` unless a memory and the beliefs can belong to the same run.
-
-    A memory may start later than the beliefs, which then include prompts of an earlier run that the memory lacks.
-    """
+    """Raises `StateError` unless a memory and beliefs can be of one run; the memory may have started later."""
     remembered, believed = set(memory.ids()), set(estimator.ids())
-    if (
-        memory.step > estimator.step
-        or remembered - believed
-        or (memory.step == estimator.step and believed - remembered)
-    ):
-        foreign, lost = len(remembered - believed), len(believed - remembered)
+    foreign, lost = len(remembered - believed), len(believed - remembered)
+    if memory.step > estimator.step or foreign or (memory.step == estimator.step and lost):
         raise StateError(
-            f"The state's memory is of step {memory.step}, its beliefs of step {estimator.step}; {foreign} prompts are "
-            f"in the memory alone and {lost} in the beliefs alone: it is damaged. Resume from another checkpoint."
+            f"The state is damaged: the memory is of step {memory.step}, the beliefs of step {estimator.step}; "
+            f"{foreign} prompts are in the memory only and {lost} in the beliefs only. Resume from another checkpoint."
         )
-
-
-def _same_seed(saved: Any, seed: int) -> bool:
-    """Whether a saved seed, of any type, equals this seed."""
-    return isinstance(saved, (int, np.integer)) and not isinstance(saved, bool) and int(saved) == seed

@@ -1,4 +1,4 @@
-"""Selection of the prompts that fit into a step, at random or in a given order, and counts in proportion to demand."""
+"""Prompts that fit into a step's budget, and counts in proportion to wanted rollouts."""
 
 from dataclasses import replace
 
@@ -15,12 +15,12 @@ from budgetalloc.values import Value
 
 
 def batch(wanted_P: IntArray, view: View, order_P: IntArray | None = None, most: int | None = None) -> IntArray:
-    """Indices of the first prompts, in this order, whose wanted rollouts fit into the budget together; at least one.
+    """Indices of the first prompts in an order whose wanted rollouts fit into the budget together; at least one.
 
     Args:
-        wanted_P: Rollouts that each prompt wants.
-        view: The view of the decision; its order is random and is the default order.
-        order_P: Indices of the prompts.
+        wanted_P: Wanted rollouts of each prompt, shape (P,).
+        view: The view of the decision.
+        order_P: The order as indices of the prompts; by default the view's, which is random.
         most: Largest number of prompts, unless the budget's cap requires more.
     """
     budget, prompts = view.budget, len(wanted_P)
@@ -48,11 +48,9 @@ def keep_only(wanted_P: IntArray, chosen: IntArray) -> IntArray:
 
 
 def in_proportion(wanted_P: IntArray, view: View) -> IntArray:
-    """Counts in proportion to `wanted_P`; a prompt that wants 0 gets only what the budget gives to all prompts or no
-    other prompt can take.
+    """Counts in proportion to `wanted_P`, which is the result if it adds up to the budget and has allowed group sizes.
 
-    If `wanted_P` adds up to the budget and respects its group sizes, it is the result. With `floor=0`, `wanted_P` comes
-    from `batch`.
+    A prompt that wants 0 gets the floor, and what no other prompt can take. With `floor=0`, use `batch` first.
     """
     budget = view.budget
     if budget.rollouts is None or budget.tokens is not None or budget.quotas is not None:
@@ -66,10 +64,9 @@ def in_proportion(wanted_P: IntArray, view: View) -> IntArray:
 
 
 def _shares(wanted_P: IntArray, view: View) -> Value:
-    """Webster's rule as a value: the gain of the n-th rollout falls as (n - 1/2) / wanted rises.
+    """Webster's rule as a value: the gain of the n-th rollout falls with (n - 1/2) / wanted, and is positive.
 
-    Prompts that want 0 come last. Gains are positive, and per token where only tokens are limited, so that any budget
-    is spent.
+    Prompts that want 0 come last. If only tokens are limited, gains are multiplied by costs, by which a solver divides.
     """
     prices_P = np.ones(len(wanted_P))
     if view.budget.rollouts is None:
@@ -86,10 +83,10 @@ def _shares(wanted_P: IntArray, view: View) -> Value:
 
 
 def drawn_batch(view: View, group: int) -> View:
-    """With `floor=0`, the view of a batch drawn at random, in which every prompt has at least the smallest group.
+    """With `floor=0`, the view of a random batch, in which every prompt gets at least the smallest group.
 
-    The batch is the first prompts of the view, whose order is redrawn at each step: as many prompts as groups of
-    `group` fit into the budget. With a floor, a budget in tokens or quotas, the view is returned unchanged.
+    The batch has as many prompts as groups of `group` fit into the budget. With a floor, a budget in tokens or quotas,
+    the view is returned unchanged.
     """
     budget = view.budget
     if budget.fewest or budget.rollouts is None or budget.tokens is not None or budget.quotas is not None:

@@ -1,6 +1,6 @@
-"""Shares of a trainer's rollouts by domain: the budget of a step with its quotas, and prompts on offer that can keep
-them."""
+"""Shares of a trainer's rollouts by domain: a step's budget with quotas, and candidates that can keep them."""
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from budgetalloc.beliefs.ids import Id, factorize
+from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.pool import Pool
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, InputError, UnsupportedError, check_type, is_number, nearest, shown
@@ -19,21 +19,21 @@ from budgetalloc.policies.step import Step
 from budgetalloc.solvers.proportional import clipped_shares
 
 Shares = Mapping[Hashable, tuple[float, float]]
-"""The lowest and the highest share of the rollouts of each domain, in [0, 1]."""
+"""The lowest and the highest share of the rollouts for each domain, in [0, 1]."""
 
 
 def check_shares(quotas: Any) -> dict[Hashable, tuple[float, float]]:
-    """The quotas as pairs of floats; raises `InputError` unless all can hold together.
+    """The quotas as pairs of floats; raises `InputError` if they contradict each other.
 
     >>> check_shares({"math": [0.3, 0.5]})
     {'math': (0.3, 0.5)}
     """
-    example = "such as {'math': (0.3, 0.5)}"  # a list for each pair, as in a file, is as good
+    example = "such as {'math': (0.3, 0.5)}"
     if not isinstance(quotas, Mapping) or not quotas:
         raise InputError(f"quotas={shown(quotas)}: give the lowest and highest share of each domain, {example}.")
     shares = {}
     for domain, share in quotas.items():
-        pair = list(share) if isinstance(share, (tuple, list)) else []
+        pair = list(share) if isinstance(share, (tuple, list)) else []  # a file has lists
         if len(pair) != 2 or not all(is_number(x) for x in pair) or not 0 <= pair[0] <= pair[1] <= 1:
             raise InputError(
                 f"quotas={{{domain!r}: {shown(share)}}}: give two shares of the rollouts, 0 <= lowest <= highest <= 1, "
@@ -48,7 +48,7 @@ def check_shares(quotas: Any) -> dict[Hashable, tuple[float, float]]:
 
 
 def check_domain_and_shares(domain: Any, quotas: Any) -> dict[Hashable, tuple[float, float]] | None:
-    """The quotas as pairs of floats, or None; raises `InputError` unless a column and quotas are given, or neither."""
+    """The quotas as pairs of floats, or None; raises `InputError` unless both or neither are given."""
     if (domain is None) != (quotas is None):
         given = [f"domain={shown(domain)}", f"quotas={shown(quotas)}"]
         raise InputError(
@@ -63,10 +63,7 @@ def check_domain_and_shares(domain: Any, quotas: Any) -> dict[Hashable, tuple[fl
 
 @dataclass(frozen=True, eq=False)
 class Quotas:
-    """Shares of the rollouts of every step by domain.
-
-    The rollouts of a prompt whose domain is not among the quotas (None included) are not limited: such prompts share
-    what the quotas leave.
+    """Shares of the rollouts of every step by domain. Prompts of other domains, None included, share the rest.
 
     Args:
         shares: The lowest and highest share of each domain.
@@ -106,10 +103,9 @@ class Quotas:
         return self._places(self._domains)
 
     def of_step(self, budget: Budget, ids_P: Sequence[Id]) -> tuple[Budget, list[Hashable]]:
-        """The budget with the quotas in rollouts, and the domain of each prompt on offer.
+        """The budget with the quotas in rollouts, and the domain of each candidate.
 
-        Raises:
-            BudgetError: no multiple of the quantum lies within a share.
+        Raises `BudgetError` if no multiple of the quantum lies within a share.
         """
         domains_P = self._domains if ids_P is self._pool else [self.domain_of.get(name) for name in ids_P]
         quantum, rollouts, offered = budget.quantum, int(budget.rollouts or 0), set(domains_P)
@@ -119,25 +115,18 @@ class Quotas:
             most = int(np.floor(round(high * rollouts / quantum, 9))) * quantum
             if fewest > most:
                 raise BudgetError(
-                    f"quotas={{{domain!r}: ({low:g}, {high:g})}}: of {rollouts} rollouts in multiples of {quantum} no "
-                    f"number is such a share. Use ({most / rollouts:g}, {high:g}) or ({low:g}, {fewest / rollouts:g})."
+                    f"quotas={{{domain!r}: ({low:g}, {high:g})}}: no multiple of {quantum} is such a share of "
+                    f"{rollouts} rollouts. Use ({most / rollouts:g}, {high:g}) or ({low:g}, {fewest / rollouts:g})."
                 )
             if domain in offered or fewest:
                 counts[domain] = (fewest, most)
         return replace(budget, quotas=counts), domains_P
 
     def offer(self, bounds: Bounds, budget: Budget, batch_P: Sequence[Id], seed: int, step: int) -> Sequence[Id]:
-        """The candidates: the prompts of the batch, and others drawn so that the domains can keep their quotas.
+        """The candidates: the batch, followed by prompts drawn such that the domains can keep their quotas.
 
-        Of all candidates together, each domain has the share that it has in the pool, clipped to its quota, as far as
-        the batch allows.
-
-        Args:
-            bounds: The bounds; `candidates` is "all" or an integer.
-            budget: The budget of the step.
-            batch_P: The prompts of the loader's batch, each once.
-            seed: Seed of the policy.
-            step: Number of the step; the draw depends on the seed, the step, the batch and the pool.
+        As far as the batch allows, each domain's share of the candidates is its share of the pool, clipped to its
+        quota. Arguments are those of `begin` and `Bounds.offer`.
         """
         pool = self._pool
         if bounds.candidates == "all":
@@ -159,7 +148,7 @@ class Quotas:
         return [*batch_P, *pool.take(others_K[rank_K < draw_D[at_K]])]
 
     def _places(self, domains: Iterable[Hashable]) -> IntArray:
-        """The place of each domain among the quotas; one more than the last for a domain without a quota."""
+        """The index of each domain among the quotas; their number for a domain without a quota."""
         place = {domain: at for at, domain in enumerate(self.shares)}
         return np.array([place.get(domain, len(place)) for domain in domains], dtype=np.int64)
 
@@ -180,7 +169,7 @@ class Quotas:
             bounds: The bounds.
             batch_P: The prompts of the loader's batch, each once; unused if all prompts are candidates.
             rollouts: Rollouts of the step.
-            group: Rollouts per prompt of the trainer without a policy.
+            group: The trainer's group size.
             costs, decide: As in `Policy.begin`.
         """
         offered = bounds.on_offer(len(batch_P), len(self.domain_of))
@@ -190,22 +179,22 @@ class Quotas:
         return policy.begin(ids_P, budget, costs, domains_P, decide=decide)
 
     def check(self, policy: Policy, bounds: Bounds, rollouts: int, group: int) -> None:
-        """Raises unless the policy can keep the quotas, whatever prompts a batch holds.
+        """Raises unless the policy can keep the quotas with any batch.
 
         Raises:
-            UnsupportedError: candidates are the batch's own prompts, or the policy decides in rounds, or generates more
-                rollouts than are trained on. BudgetError: no counts keep the quotas.
+            UnsupportedError: `candidates` is 1, or the policy decides in rounds or generates more rollouts than it
+                trains on. BudgetError: no counts keep the quotas.
         """
         first = next(iter(self.shares))
         if bounds.candidates == 1:
             raise UnsupportedError(
                 f"quotas with candidates=1: a batch may hold no prompt of {first!r}. Use candidates='all', or an "
-                "integer of at least 2, with which the other candidates are drawn so that the quotas can be kept."
+                "integer of at least 2: the other candidates are then drawn for the quotas."
             )
         if policy.needs.generate > 1:
             raise UnsupportedError(
-                f"quotas: {policy} generates more rollouts than are trained on and chooses among them, which may break "
-                "the quotas. Use a policy that trains on all rollouts, such as ba.adaptive()."
+                f"quotas: {policy} generates more rollouts than are trained on, and its choice may break the quotas. "
+                "Use a policy that trains on all rollouts, such as ba.adaptive()."
             )
         size = max(1, rollouts // max(group, 1))
         batches: list[list[Id]] = [[]]
@@ -217,36 +206,31 @@ class Quotas:
         for batch_P in batches:
             if self.begin(policy, bounds, batch_P, rollouts, group).in_rounds():
                 raise UnsupportedError(
-                    f"quotas: {policy} decides in rounds, of which each may break the quotas. Use a policy that "
+                    f"quotas: {policy} decides in rounds, and each round may break the quotas. Use a policy that "
                     "decides once a step, such as ba.adaptive()."
                 )
 
     def described(self, ids_R: Sequence[Id]) -> dict[str, float]:
-        """Metrics: the share of the rollouts of each domain with a quota.
+        """Metrics: the share of the rollouts for each domain that has a quota.
 
         >>> Quotas({"code": (0.3, 0.5)}, {"a": "math", "b": "code"}).described(["a", "a", "b"])
         {'share/code': 0.3333333333333333}
         """
-        ids_G, group_R = factorize(ids_R)
-        rollouts_G = np.bincount(group_R, minlength=len(ids_G))
-        inside = {
-            domain: sum(int(n) for name, n in zip(ids_G, rollouts_G, strict=True) if self.domain_of.get(name) == domain)
-            for domain in self.shares
-        }
-        return {f"share/{domain}": rollouts / max(len(ids_R), 1) for domain, rollouts in inside.items()}
+        rollouts = Counter(map(self.domain_of.get, ids_R))
+        return {f"share/{domain}": rollouts[domain] / max(len(ids_R), 1) for domain in self.shares}
 
 
 def _apportioned(wanted_D: Any, low_D: IntArray, high_D: IntArray, total: int) -> IntArray:
-    """Integers from low to high that add up to `total` (or as near as the bounds allow), near to what is wanted.
+    """Integers near `wanted_D`, from low to high, that add up to `total` or as near to it as the bounds allow.
 
     >>> _apportioned(np.array([2.6, -1.0, 3.4]), np.array([0, 0, 0]), np.array([9, 9, 3]), 5).tolist()
     [2, 0, 3]
     """
     low_D = np.minimum(low_D, high_D)
     counts_D: IntArray = np.clip(np.floor(wanted_D).astype(np.int64), low_D, high_D)
-    while (left := total - int(counts_D.sum())) != 0:
+    while left := total - int(counts_D.sum()):
         sign = 1 if left > 0 else -1
-        room = counts_D < high_D if sign > 0 else counts_D > low_D
+        room = counts_D < high_D if left > 0 else counts_D > low_D
         if not room.any():
             break
         counts_D[int(np.argmax(np.where(room, sign * (wanted_D - counts_D), -np.inf)))] += sign

@@ -1,4 +1,4 @@
-"""The best-scored prompts, a group of equal size each."""
+"""Groups of equal size for the prompts with the highest scores."""
 
 from dataclasses import replace
 
@@ -14,13 +14,11 @@ from budgetalloc.values import Value
 
 
 def top(scores_P: FloatArray, group: int) -> Value:
-    """The value that makes a solver take the best-scored prompts, `group` rollouts each; scores are positive.
+    """The value with which a solver gives `group` rollouts each to the prompts with the highest (positive) scores.
 
-    Each rollout up to `group` has the value `score`, further rollouts 0, so that a surplus is spread only after all
-    groups are full.
+    Each rollout up to `group` adds the score, further rollouts nothing: a surplus is spread after all groups are full.
 
-    >>> from budgetalloc import Budget, Point
-    >>> from budgetalloc import greedy
+    >>> from budgetalloc import Budget, Point, greedy
     >>> budget, belief = Budget(rollouts=10, floor=0, cap=8), Point([0.5, 0.5, 0.5])
     >>> greedy(top(np.array([0.1, 0.3, 0.2]), 4)(belief, budget.grid()), None, budget)
     array([2, 4, 4])
@@ -33,9 +31,9 @@ def top(scores_P: FloatArray, group: int) -> Value:
 
 
 def ranked(scores_P: FloatArray, group: int, view: View) -> IntArray:
-    """The best-scored prompts, `group` rollouts each; scores are positive.
+    """Counts of `group` rollouts for each prompt with one of the highest scores, regardless of costs.
 
-    The order of the prompts does not depend on their costs, also under a budget in tokens.
+    Scores are positive. Cost does not change the order, even under a budget in tokens.
     """
     if view.budget.rollouts is None and view.costs_P is not None:
         scores_P = scores_P * view.costs_P
@@ -43,35 +41,31 @@ def ranked(scores_P: FloatArray, group: int, view: View) -> IntArray:
 
 
 def spend_on_top(scores_P: FloatArray, group: int, view: View) -> IntArray:
-    """`spend` with the value `top` of these scores, which are per token under a budget in tokens."""
-    budget, prompts = view.budget, len(scores_P)
-    fits = prompts  # at most this many groups fit: pricing only these keeps a pool of 100,000 fast
+    """`spend` with the value `top` of these scores, which are divided by cost under a budget in tokens."""
+    budget = view.budget
+    fits = len(scores_P)
     if budget.rollouts is not None and budget.tokens is None and budget.quotas is None and budget.fewest == 0:
-        fits = min(prompts, budget.rollouts // budget.smallest_group + 1)
+        fits = min(fits, budget.rollouts // budget.smallest_group + 1)  # solving for only these is fast in large pools
     best = largest(scores_P, fits)
-    counts_P = np.zeros(prompts, dtype=np.int64)
+    counts_P = np.zeros(len(scores_P), dtype=np.int64)
     few = replace(view, costs_P=None if view.costs_P is None else view.costs_P[best])
     counts_P[best] = spend(view.belief_P.take(best), top(scores_P[best], group), few, None)
     return counts_P
 
 
 def drawn_first(weights_P: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """Scores for `ranked` that fall along a draw of all prompts without replacement, in proportion to these weights.
-
-    Args:
-        weights_P: Positive, shape (P,).
-        rng: Generator; one number is drawn per prompt.
+    """Scores for `ranked` that fall in a random order, drawn without replacement in proportion to positive weights.
 
     >>> rng = np.random.default_rng(0)
     >>> first = [int(np.argmax(drawn_first(np.array([6.0, 3.0, 1.0]), rng))) for _ in range(2000)]
     >>> np.bincount(first) / 2000
     array([0.605, 0.301, 0.094])
     """
-    return falling(np.argsort(rng.exponential(size=len(weights_P)) / weights_P, kind="stable"))  # of these arrivals
+    return falling(np.argsort(rng.exponential(size=len(weights_P)) / weights_P, kind="stable"))
 
 
 def falling(order_P: IntArray) -> FloatArray:
-    """Positive scores for `ranked` that fall along this order of the prompts' indices.
+    """Positive scores for `ranked` that fall in this order of the prompts' indices.
 
     >>> falling(np.array([2, 0, 1]))
     array([1.5, 1. , 2. ])

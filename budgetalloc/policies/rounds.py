@@ -1,4 +1,4 @@
-"""Decisions in rounds: allocation of a budget in portions, such that the whole budget can be spent exactly."""
+"""Decisions in rounds: a budget is allocated in portions and still spent exactly."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from budgetalloc.policies.decision import Rounds, Tally, View
 
 
 class Spending:
-    """The rollouts allocated so far in a step: never more than the budget, and always such that the rest can be spent.
+    """Allocates a budget in portions, each such that the rest can still be spent in groups that the budget allows.
 
     >>> spending = Spending(Budget(rollouts=9, floor=0, cap=8), prompts=3)
     >>> spending.give(0, 8), spending.give(1, 8)  # 8 would leave one rollout, which is no group
@@ -30,17 +30,16 @@ class Spending:
         self.budget = budget
         self.counts_P: IntArray = np.zeros(prompts, dtype=np.int64) if counts_P is None else counts_P.copy()
         self.left = int(budget.rollouts) - int(self.counts_P.sum())
-        # What the started groups can still take.
-        self._room = int((budget.largest_group - self.counts_P[self.counts_P > 0]).sum())
+        self._room = int((budget.largest_group - self.counts_P[self.counts_P > 0]).sum())  # of open groups
 
     def give(self, at: int, wanted: int) -> int:
-        """Gives a prompt up to `wanted` more rollouts, in the portions that the budget allows; returns how many."""
+        """Gives a prompt up to about `wanted` more rollouts, as the budget allows; returns their number."""
         low, high, quantum = self.budget.smallest_group, self.budget.largest_group, self.budget.quantum
         had = int(self.counts_P[at])
         least = 0 if had else low
         most = min(max(-(-wanted // quantum) * quantum, least), high - had, self.left)
         room = self._room - (high - had if had else 0)
-        short = self.left - (room + high - had)  # what new groups would have to take, for any amount given here
+        short = self.left - (room + high - had)  # rollouts that only new groups can take
         excess = max(most - (self.left - -(-max(short, 0) // high) * low), 0)
         given = most - -(-excess // quantum) * quantum
         if given < max(least, 1):
@@ -50,14 +49,14 @@ class Spending:
         return given
 
     def give_each(self, at_K: ArrayLike, wanted_K: ArrayLike) -> None:
-        """As `give` for each of these prompts, all different, one after the other."""
+        """As `give` for each of these distinct prompts in turn."""
         low, high, quantum = self.budget.smallest_group, self.budget.largest_group, self.budget.quantum
         at_K = np.asarray(at_K, dtype=np.int64)
         had_K = self.counts_P[at_K]
         new_K = had_K == 0
         wanted_K = np.broadcast_to(np.asarray(wanted_K, dtype=np.int64), at_K.shape)
         full_K = np.minimum(np.maximum(-(-wanted_K // quantum) * quantum, np.where(new_K, low, 0)), high - had_K)
-        # Each allocation reduces the slack over what new groups need: all before the first incomplete one are complete.
+        # Each allocation reduces the slack: all before the first one that is not ok can be given in full.
         left_K = self.left - np.cumsum(full_K)
         short_K = self.left - self._room - high * np.cumsum(new_K)
         ok_K = -(-np.maximum(short_K, 0) // high) * low <= left_K
@@ -71,7 +70,7 @@ class Spending:
             self.give(at, wanted)
 
     def spread(self, at_K: IntArray, keep: int = 0) -> None:
-        """Allocates all rollouts left but `keep`, a quantum to each of these prompts in turn, up to their caps."""
+        """Allocates all but `keep` of the rollouts left, a quantum to each of these prompts in turn, up to the cap."""
         quantum, high = self.budget.quantum, self.budget.largest_group
         before = -1
         while self.left > keep and self.left != before:
@@ -95,17 +94,16 @@ def until_finished(
     finished: Callable[[Tally], NDArray[np.bool_]],
     least: int,
 ) -> Rounds:
-    """Rounds in which prompts that are not finished are continued, and new prompts start with what is left.
+    """Rounds that continue unfinished prompts, and start new prompts with the rest of the budget.
 
-    Prompts start in the order of the view, and only as many as could all be continued to `most`, so that at most the
-    last is left incomplete; this takes more and smaller rounds. With a floor all prompts start at once, and some may be
-    left incomplete. If no prompt is left to continue or to start, rollouts up to `least` go to the prompts that have
-    the fewest.
+    Prompts start in the order of the view, and only as many as could all be continued to `most`. At most the last one
+    then stays unfinished. With a floor all prompts start at once, and several may. If no prompt is left to continue or
+    to start, the prompts with the fewest rollouts get more, until the step has `least`.
 
     Args:
         view: The view of the decision.
         first, more, most: Rollouts to start a prompt with, to continue it with, and in all.
-        finished: Which prompts need no more.
+        finished: Which prompts need no more, shape (P,).
         least: Fewest rollouts of the step.
     """
     prompts = len(view.belief_P)
@@ -120,7 +118,7 @@ def until_finished(
             started = prompts
         open_P = (before_P > 0) & (before_P < most) & ~finished(tally)
         spending.give_each(np.flatnonzero(open_P), np.minimum(more, most - before_P[open_P]))
-        owed = int(np.maximum(most - spending.counts_P[open_P], 0).sum())  # if none of them finishes
+        owed = int(np.maximum(most - spending.counts_P[open_P], 0).sum())  # if none of these finishes
         starts = max(spending.left - owed, 0) // most or int((spending.counts_P == before_P).all())
         spending.give_each(np.arange(started, min(started + starts, prompts)), first)
         started = min(started + starts, prompts)

@@ -15,14 +15,12 @@ from budgetalloc.beliefs.pool import Pool
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import check_outcomes, check_rewards
 from budgetalloc.beliefs.variance import prior_share
-from budgetalloc.budget import Budget, IntArray, check_budget
+from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, InputError, check_flag
 from budgetalloc.policies.decision import CostOf, Decide, Expect, Hinted, Outcome, Rounds, Tally, View
-from budgetalloc.policies.requests import Requests
 from budgetalloc.solvers.interface import check_costs, check_domains, check_group_costs
 
-Seen = tuple[list[Id], FloatArray, FloatArray]
-"""The prompts, rewards and successes of one round's rollouts."""
+Seen = tuple[list[Id], FloatArray, FloatArray]  # prompts, rewards and successes of one round's rollouts
 
 
 class Deciding(Protocol):
@@ -44,12 +42,11 @@ class Deciding(Protocol):
 
 
 class Step:
-    """One training step of a policy: request counts, observe rewards, end. The policy learns at `end()`, all at once: a
-    step that is never ended leaves it as it was before the step.
+    """One training step of a policy: request counts, observe rewards, end.
 
-    Calls in the wrong order, and rollouts that were not requested, raise an error that leaves the step as it was: it
-    can go on. Fewer rollouts than requested are fine, in one call or in several. Without a request the rollouts are the
-    trainer's own, any number of each prompt of the step.
+    The policy learns at `end()`; a step that is never ended does not change it. Calls in the wrong order and rollouts
+    that were not requested raise an error, after which the step can go on. You may observe fewer rollouts than
+    requested, in one call or in several. Without a request, you may observe any number of the step's prompts.
 
     >>> import budgetalloc as ba
     >>> step = ba.uniform().begin(["a", "b"], ba.Budget(rollouts=4))
@@ -63,53 +60,50 @@ class Step:
         policy: Deciding,
         ids_P: Iterable[Any],
         budget: Budget,
-        costs_P: ArrayLike | CostOf | None = None,
-        domains_P: Sequence[Hashable] | None = None,
-        decide: Decide | None = None,
+        costs_P: ArrayLike | CostOf | None,
+        domains_P: Sequence[Hashable] | None,
+        decide: Decide | None,
     ) -> None:
         self.policy, self._decide = policy, decide or policy.decide
         self.replaced = decide is not None
         """Whether another rule than the policy's own decides this step."""
-        self.ids_P = Pool.of(ids_P)
-        check_budget(budget)
-        self.budget = budget
+        self.ids_P, self.budget = Pool.of(ids_P), budget
         budget.check(len(self.ids_P))
-        self._cost_of = costs_P if callable(costs_P) else None
-        self.costs_P = None if costs_P is None or callable(costs_P) else check_costs(costs_P, len(self.ids_P))
-        self.domains_P = None if domains_P is None else check_domains(domains_P, len(self.ids_P))
+        self._costs = costs_P if costs_P is None or callable(costs_P) else check_costs(costs_P, len(self.ids_P))
+        self._domains_P = None if domains_P is None else check_domains(domains_P, len(self.ids_P))
         self._order_P = shuffled_order(self.ids_P.keys_P, policy.seed, policy.estimator.step)
-        self._shuffled = self.ids_P.take(self._order_P)  # the view's order, which is that of all arrays below
-        self._belief_P = policy.belief(self._shuffled)  # before the step, as an unbiased baseline requires
+        self._shuffled = self.ids_P.take(self._order_P)  # the order of the view
+        self._belief_P = policy.belief(self._shuffled)  # from before the step, for an unbiased baseline
         self._cold_P = policy.cold(self._shuffled)
         self._start = policy.estimator.prior_now, policy.estimator.first_visits
-        self._tally: Tally | None = None
+        self._requested_P: IntArray | None = None  # in the order of ids_P; None before the first request
+        self._observed_P = np.zeros(len(self.ids_P), dtype=np.int64)
+        self._seen: list[Seen] = []
+        self._tally: Tally | None = None  # of the first `_tallied` entries of `_seen`
         self._tallied = 0
-        self._seen: list[Seen] = []  # what the policy learns at the end, round by round
         self._plan: IntArray | Rounds | None = None
-        self._begun = False
         self.unfinished = False  # a decision in rounds is waiting for the outcomes of its last request
-        self._requests = Requests()
-        self.hinted = False  # whether the rollouts requested last are to be generated with a hint (`on_all_fail`)
+        self.hinted = False  # the rollouts requested last are to be generated with a hint (`on_all_fail`)
         self._open = True
 
     def _view(self) -> View:
-        order_P, prompt_costs_P = self._order_P, None
-        costs_P = None if self.costs_P is None else self.costs_P[order_P]
-        if self._cost_of is not None:
-            prompt_costs_P, costs_P = check_group_costs(self._cost_of(self._shuffled, self._belief_P), len(order_P))
-        domains_P = None if self.domains_P is None else [self.domains_P[at] for at in order_P.tolist()]
-        policy = self.policy
+        order_P, costs, prompt_costs_P, costs_P = self._order_P, self._costs, None, None
+        if callable(costs):
+            prompt_costs_P, costs_P = check_group_costs(costs(self._shuffled, self._belief_P), len(order_P))
+        elif costs is not None:
+            costs_P = costs[order_P]
+        seed, step, memory = self.policy.seed, self.policy.estimator.step, self.policy.memory
         return View(
             belief_P=self._belief_P,
             budget=self.budget,
             costs_P=costs_P,
-            domains_P=domains_P,
-            rng=np.random.default_rng([policy.seed, policy.estimator.step, 1]),
+            domains_P=None if self._domains_P is None else [self._domains_P[at] for at in order_P.tolist()],
+            rng=np.random.default_rng([seed, step, 1]),
             ids_P=self._shuffled,
             cold_P=self._cold_P,
-            step=policy.estimator.step,
-            recall={} if policy.memory is None else policy.memory.recall(self._shuffled),
-            numbers={} if policy.memory is None else policy.memory.numbers,
+            step=step,
+            recall={} if memory is None else memory.recall(self._shuffled),
+            numbers={} if memory is None else memory.numbers,
             prior=self._start[0],
             prompt_costs_P=prompt_costs_P,
         )
@@ -125,20 +119,17 @@ class Step:
         return self._cold_P[np.argsort(self._order_P)]
 
     def in_rounds(self) -> bool:
-        """Whether the policy decides again on this step's rewards, so that a request may be only a part of the step."""
+        """Whether the policy may decide again after this step's first rewards."""
         self._check_open()
         return not isinstance(self._decision(), np.ndarray)
 
     def _decision(self) -> IntArray | Rounds:
-        """The policy's decision for this step, made once."""
         if self._plan is None:
             self._plan = self._decide(self._view())
         return self._plan
 
     def _next_round(self) -> IntArray | Hinted | None:
-        """Counts in the view's order, or None when the decision has ended."""
-        first, plan = not self._begun, self._decision()
-        self._begun = True
+        first, plan = self._requested_P is None, self._decision()
         if isinstance(plan, np.ndarray):
             return plan if first else None
         try:
@@ -147,7 +138,7 @@ class Step:
             return None
 
     def _outcomes(self) -> Tally:
-        """What all rounds so far have shown: only a decision in rounds asks for it."""
+        """The tally of all rounds so far; computed on demand, because most decisions have one round."""
         self._tally = self._tally or Tally.empty(len(self.ids_P))
         for ids_R, rewards_R, success_R in self._seen[self._tallied :]:
             self._tally.add(self._shuffled.find(ids_R), rewards_R, success_R)
@@ -157,7 +148,7 @@ class Step:
     def request(self) -> IntArray:
         """The rollouts wanted next, shape (P,); all zero when the step has spent its budget.
 
-        If `hinted` is True afterwards, the rollouts are to be generated with a hint.
+        If `hinted` is True afterwards, generate the rollouts with a hint.
         """
         self._check_open()
         counts_P = np.zeros(len(self.ids_P), dtype=np.int64)
@@ -165,12 +156,11 @@ class Step:
         self.hinted = isinstance(wanted, Hinted)
         if wanted is not None:
             wanted_P = wanted.counts_P if isinstance(wanted, Hinted) else wanted
-            some = np.flatnonzero(wanted_P != 0)  # few of a large pool
+            some = np.flatnonzero(wanted_P)  # few of a large pool
             counts_P[self._order_P[some]] = wanted_P[some]
-        total, most = int(counts_P.sum()), self.budget.rollouts
-        self._requests.add(counts_P, total)
-        spent = self._requests.total
-        self.unfinished = total > 0 and spent != most and not isinstance(self._plan, np.ndarray)
+        self._requested_P = counts_P + (0 if self._requested_P is None else self._requested_P)
+        spent, most = int(self._requested_P.sum()), self.budget.rollouts
+        self.unfinished = bool(counts_P.any()) and spent != most and not isinstance(self._plan, np.ndarray)
         if most is not None and spent > most:
             raise BudgetError(
                 f"{self.policy}: its rounds request {spent} rollouts in one step, and {self.budget} allows "
@@ -186,12 +176,12 @@ class Step:
         *,
         hinted: bool = False,
     ) -> None:
-        """Adds rewards of this step's rollouts, one row per rollout, shape (R,). A decision in rounds uses them next.
+        """Adds rewards of this step's rollouts, one row per rollout.
 
         Args:
             ids_R, rewards_R, success_R: As in `Policy.observe`.
-            hinted: Whether the rollouts were generated with a hint, as `Step.hinted` asked. The beliefs, the memory and
-                the next round do not use these rewards, which say nothing about the prompt without a hint.
+            hinted: Whether the rollouts were generated with a hint, as `Step.hinted` asked. Beliefs, memory and the
+                next round ignore these rewards, which say nothing about the prompt without a hint.
 
         Raises:
             InputError: as `Policy.observe`; a prompt that is not of this step; more rollouts of a prompt than were
@@ -204,12 +194,26 @@ class Step:
         if bool(hinted) != self.hinted:
             raise InputError(
                 f"observe(..., hinted={hinted!r}): {self.policy} requested rollouts with hinted={self.hinted}. "
-                "Generate them so, observe them before the next request, and pass the same."
+                f"Generate them that way, observe them before the next request, and pass hinted={self.hinted}."
             )
-        self._requests.observe(self.ids_P, self._order_P[self._places(ids)])
-        if hinted:
+        self._count_observed(ids)
+        if not hinted:
+            self._seen.append((ids, rewards, success))
+
+    def _count_observed(self, ids: list[Id]) -> None:
+        """Counts these rollouts; raises `InputError`, and counts none, if more of a prompt come than were requested."""
+        at_K, new_K = np.unique(self._order_P[self._places(ids)], return_counts=True)
+        if self._requested_P is None:
             return
-        self._seen.append((ids, rewards, success))
+        before_K, most_K = self._observed_P[at_K], self._requested_P[at_K]
+        if (before_K + new_K > most_K).any():
+            k = int(np.argmax(before_K + new_K > most_K))
+            earlier = f" after {before_K[k]} before" if before_K[k] else ""
+            raise InputError(
+                f"ids_R holds {new_K[k]} rollouts of {self.ids_P[int(at_K[k])]!r}{earlier}, and {most_K[k]} were "
+                "requested in this step: observe each rollout once, and no others."
+            )
+        self._observed_P[at_K] += new_K
 
     def belief_of(self, ids_R: Iterable[Any]) -> Beta:
         """The belief about each row's prompt before this step, shape (R,); `InputError` if it is not of this step."""
@@ -218,14 +222,13 @@ class Step:
     def baseline_belief(self, ids_R: Iterable[Any], success_R: ArrayLike, earlier: Sums | None = None) -> Beta:
         """The belief about each row's prompt before this step, for `baseline="posterior"`: shape (R,).
 
-        The mean of its prior is the recent mean success of prompts on their first visit, in earlier steps and in this
-        one, without the prompt's own rollouts (`beliefs.cold_start.with_first_visit_prior`). A mean of 1/2 would be far
-        off in a large pool of hard prompts that are rolled out once or twice.
+        The prior mean is the recent mean success of prompts on their first visit, in earlier steps and this one,
+        without the prompt's own rollouts (`beliefs.cold_start.with_first_visit_prior`).
 
         Args:
             ids_R: The prompt of each rollout of this step, shape (R,), of all rounds.
-            success_R: The success of each rollout in [0, 1], as observed; NaN and None are none.
-            earlier: What earlier steps showed about rewards. If successes were graded, the prior keeps only a share of
+            success_R: The success of each rollout in [0, 1]; NaN and None are none.
+            earlier: Sums over the rewards of earlier steps. If successes were graded, the prior keeps only a share of
                 its mass (`beliefs.variance.prior_share`).
 
         Raises:
@@ -233,7 +236,7 @@ class Step:
 
         >>> import budgetalloc as ba
         >>> policy = ba.adaptive()
-        >>> policy.observe(range(100), [0] * 100)  # 100 prompts, met once each, none of them solved
+        >>> policy.observe(range(100), [0] * 100)  # 100 prompts, one rollout each, none solved
         >>> step = policy.begin(["new", "also new"], ba.Budget(rollouts=2, min_group=1, floor=0))
         >>> step.baseline_belief(["new", "also new"], [0, 1]).mean.round(3)  # the prior's mean is 0.5
         array([0.013, 0.003])
@@ -245,10 +248,10 @@ class Step:
         return with_first_visit_prior(belief_R, prior, cold_R, success, group_R, visits, share)
 
     def expected_success(self, ids_R: Iterable[Any], success_R: ArrayLike) -> FloatArray | None:
-        """The expected success of each rollout by the policy's own rule, for `baseline="policy"`, before `end`.
+        """The expected success of each rollout by the policy's own rule (`Policy.expect`), for `baseline="policy"`.
 
-        In [0, 1], NaN for a rollout not to train on, shape (R,); None if the policy has no such rule (`Policy.expect`).
-        Arguments and errors as in `baseline_belief`.
+        In [0, 1], NaN for a rollout not to train on, shape (R,); None if there is no rule. Call it before `end`.
+        Arguments and errors are those of `baseline_belief`.
 
         >>> import budgetalloc as ba
         >>> step = ba.policies.spo().begin(["a", "b"], ba.Budget(rollouts=2, min_group=1, floor=0))
@@ -264,14 +267,12 @@ class Step:
         return check_rewards(self.policy.expect(outcome), len(success), "expect(outcome)")
 
     def _rolled_out(self, ids_R: Iterable[Any], success_R: ArrayLike) -> tuple[IntArray, IntArray, FloatArray]:
-        """The place in the view of each prompt G, the prompt of each rollout, and its success."""
         ids = check_ids(ids_R, "ids_R")
         success = check_rewards(success_R, len(ids), "success_R")
         ids_G, group_R = factorize(ids)
         return self._places(ids_G), group_R, success
 
     def _places(self, ids: list[Id]) -> IntArray:
-        """The place of each prompt in the view."""
         at = self._shuffled.find(ids)
         if (at < 0).any():
             raise InputError(
@@ -283,14 +284,13 @@ class Step:
     def end(self) -> None:
         """Ends the step: the policy learns from all observed rewards.
 
-        Raises:
-            InputError: the step has ended before, or the policy decides in rounds and has not requested all of them.
+        Raises `InputError` if the step has ended before, or if a decision in rounds is waiting for rollouts.
         """
         self._check_open()
         if self.unfinished:
             raise InputError(
                 f"end(): {self.policy} decides in rounds, and waits for the rollouts of its last request. Observe "
-                "them, and call request() until all its counts are 0; or begin another step, which drops this one."
+                "them and call request() until all counts are 0, or begin another step, which drops this one."
             )
         self._open = False
         self.policy.learn(self._seen)

@@ -1,4 +1,4 @@
-"""Sampling in proportion to a weight: who is met how often, and what the recommended policy asks for."""
+"""Sampling in proportion to a weight: how often prompts are drawn, and the settings of the recommended policy."""
 
 import itertools
 import math
@@ -129,12 +129,6 @@ def test_adaptive_is_sampled_with_groups_and_allows_groups_of_one():
     assert policy.name == "adaptive(seed=2)"
 
 
-@pytest.mark.parametrize("power", [(-1, 2), (1, float("nan"))])
-def test_a_bad_power_is_named(power):
-    with pytest.raises(InputError, match="power="):
-        sampled(power=power)
-
-
 @pytest.mark.parametrize(("prompts", "group"), [(40, 2), (64 * 34, 2), (64 * 35, 4), (64 * 300, 4)])
 def test_prompts_without_history_get_groups_of_the_size_of_their_pool(prompts, group):
     """0.98 ** 34 is 0.503, 0.98 ** 35 is 0.493."""
@@ -225,11 +219,20 @@ def test_a_domain_without_a_share_gets_nothing():
     assert counts.sum() == 16
 
 
-def test_a_flag_that_is_none_is_named():
-    with pytest.raises(InputError, match="draw=2"):
-        sampled(draw=2)
-    with pytest.raises(InputError, match="groups=2"):
-        sampled(groups=2)
+@pytest.mark.parametrize(
+    ("bad", "text"),
+    [
+        ({"draw": 2}, "draw=2"),
+        ({"groups": 2}, "groups=2"),
+        ({"power": (-1, 2)}, "power="),
+        ({"power": (1, float("nan"))}, "power="),
+        ({"power": (17, 0)}, "power="),
+    ],
+)
+def test_a_bad_setting_is_named(bad, text):
+    with pytest.raises(InputError, match=text):
+        sampled(**bad)
+
+
+def test_the_largest_power_is_accepted():
     sampled(power=(16, 0))
-    with pytest.raises(InputError, match="power="):
-        sampled(power=(17, 0))

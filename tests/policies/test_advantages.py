@@ -205,15 +205,6 @@ def test_posterior_scales():
     assert by_batch == pytest.approx(raw / (np.std([0, 0, 1], ddof=1) + 1e-4))
 
 
-def test_given_baseline():
-    got = group_advantages([1, 0, 1], ["a", "a", "b"], [0.5, 0.25, 0.9], "none")
-    assert got == pytest.approx([0.5, -0.25, 0.1])
-    rms = group_advantages([1, 0, 1], ["a", "a", "b"], np.array([0.5, 0.25, 0.9]), "rms")
-    assert rms == pytest.approx(got / (np.sqrt((got**2).mean()) + 1e-4))
-    group = group_advantages([1, 0], ["a", "a"], [0.5, 0.25], "group")
-    assert group == pytest.approx([0.5 / (0.5**0.5 + 1e-4), -0.25 / (0.5**0.5 + 1e-4)])
-
-
 def test_the_batch_baseline_is_the_mean_of_all_rewards():
     got = group_advantages([1, 0, None, 1], ["a", "a", "b", "c"], "batch", "none")
     assert got == pytest.approx([1 / 3, -2 / 3, 0, 1 / 3])
@@ -339,6 +330,9 @@ def test_the_group_baseline_shrinks_the_gradient(n):
         (lambda: group_advantages([1], ["a"], scale="whiten_tokens"), "pass lengths_R"),
         (lambda: group_advantages([1], ["a"], scale="whiten_tokens", lengths_R=[1, 2]), "lengths_R=[1, 2]"),
         (lambda: group_advantages([1], ["a"], scale="whiten_tokens", lengths_R=[-1]), "lengths_R=[-1]"),
+        (lambda: group_advantages([1, 0], [1, 1], scale="whiten_tokens", lengths_R=[3, -1]), "tokens for each of 2"),
+        (lambda: group_advantages([1, 0], [1, 1], scale="whiten_tokens", lengths_R=[3, np.inf]), "for each of 2"),
+        (lambda: group_advantages([1, 0], [1, 1], [0.5, nan], "none"), "give a finite number for each"),
         (lambda: group_advantages([1], ["a"], "batch", "group"), "scale='group' has no deviation for a group of one"),
         (lambda: group_advantages([1, 0], ["a", "a"], [0.5]), "baseline has shape (1,) for 2 rollouts"),
         (lambda: group_advantages([1], ["a"], [nan]), "baseline has shape (1,)"),
@@ -461,6 +455,7 @@ def test_scales_by_hand():
 def test_a_given_baseline_is_scaled_by_its_own_advantages_and_a_group_by_its_deviation():
     rewards, ids, base = [1.0, 0.0, 0.5], list("aab"), np.array([0.5, 0.25, 0.0])
     advantages = np.array([0.5, -0.25, 0.5])
+    assert group_advantages(rewards, ids, base.tolist(), "none") == pytest.approx(advantages, rel=1e-12)
     root = np.sqrt(np.mean(advantages**2))
     assert group_advantages(rewards, ids, base, "rms") == pytest.approx(advantages / (root + 1e-4), rel=1e-12)
     pair = group_advantages(rewards[:2], ids[:2], base[:2], "group")
@@ -470,9 +465,11 @@ def test_a_given_baseline_is_scaled_by_its_own_advantages_and_a_group_by_its_dev
     assert group_advantages([nan, 1.0, 0.0], list("abb"), base, "group")[0] == 0  # a group of none is left out
 
 
-def test_one_scored_row_has_no_deviation():
+def test_one_scored_row_has_no_deviation_and_two_have_one():
+    assert group_advantages([1, 0], ["a", "a"], scale="batch") == pytest.approx([0.5 / 0.7072068, -0.5 / 0.7072068])
     assert group_advantages([2.0], ["a"], "group", "batch").tolist() == [0]
     assert group_advantages([2.0, nan], ["a", "b"], "loo", "batch").tolist() == [0, 0]
+    assert group_advantages([1.0, nan], ["a", "b"], "batch", "none").tolist() == [0, 0]
 
 
 def test_prompts_weigh_the_same_by_hand():
@@ -499,24 +496,10 @@ def test_groups_of_one_and_of_none_divide_nothing_by_0(baseline, scale, weight):
     assert np.isfinite(advantages).all()
 
 
-def test_two_rewards_have_a_deviation():
-    assert group_advantages([1, 0], ["a", "a"], scale="batch") == pytest.approx([0.5 / 0.7072068, -0.5 / 0.7072068])
-
-
-def test_the_mean_of_one_reward_is_that_reward():
-    assert group_advantages([1.0, nan], ["a", "b"], "batch", "none").tolist() == [0, 0]
-
-
 def test_a_single_token_has_no_deviation():
     assert whitened(np.array([0.5, 0.25]), np.array([1.0, 0.0])) == pytest.approx([0, -0.25 / 1e-4])
 
 
-def test_every_number_of_tokens_and_of_a_given_baseline_is_checked():
-    with pytest.raises(InputError, match="give a number of tokens for each of 2 rollouts"):
-        group_advantages([1, 0], ["a", "a"], scale="whiten_tokens", lengths_R=[3, -1])
-    with pytest.raises(InputError, match="give a number of tokens for each of 2 rollouts"):
-        group_advantages([1, 0], ["a", "a"], scale="whiten_tokens", lengths_R=[3, float("inf")])
-    with pytest.raises(InputError, match="give a finite number for each"):
-        group_advantages([1, 0], ["a", "a"], [0.5, nan], "none")
+def test_an_unknown_baseline_names_the_known_ones():
     with pytest.raises(InputError, match=re.escape("use one of ('group', 'loo', 'batch', 'posterior', 'policy') or")):
         group_advantages([1], ["a"], "mean")

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from budgets import prompts_and_budgets
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import budgetalloc as ba
-from budgetalloc import Budget, BudgetError, InputError, Policy, UnsupportedError, policies
+from budgetalloc import Budget, InputError, Policy, UnsupportedError, policies
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.memory import Memory
 from budgetalloc.policies.hints import on_all_fail
@@ -42,26 +43,10 @@ def play(policy, ids, budget, rates, seed=0, hinted_rate=1.0):
 
 
 @each_policy
-@given(
-    prompts=st.integers(1, 13),
-    units=st.integers(1, 60),
-    floor=st.integers(0, 3),
-    cap=st.none() | st.integers(1, 24),
-    quantum=st.sampled_from([1, 2, 3]),
-    min_group=st.integers(1, 5),
-    rollouts=st.integers(1, 9),
-    share=st.sampled_from([0.05, 0.3, 0.9]),
-    seed=st.integers(0, 9),
-)
+@given(prompts_and_budgets(), st.integers(1, 9), st.sampled_from([0.05, 0.3, 0.9]), st.integers(0, 9))
 @settings(max_examples=25, deadline=None)
-def test_the_budget_is_spent_and_groups_keep_their_sizes(
-    make, prompts, units, floor, cap, quantum, min_group, rollouts, share, seed
-):
-    try:
-        budget = Budget(units * quantum, floor=floor, cap=cap, quantum=quantum, min_group=min(min_group, floor or 9))
-        budget.check(prompts)
-    except BudgetError:
-        assume(False)
+def test_the_budget_is_spent_and_groups_keep_their_sizes(make, case, rollouts, share, seed):
+    prompts, budget = case
     rng = np.random.default_rng(seed)
     ids = list(range(prompts))
     policy = on_all_fail(
@@ -123,11 +108,9 @@ def test_a_policy_that_stops_early_is_not_made_to_spend_more_than_the_reserve():
 
 
 def test_a_reserve_that_is_no_group_is_not_taken():
-    """13 = 5 + 4 + 4; beside 5 + 5, three more could not be spent."""
-    budget = Budget(13, floor=0, cap=5, min_group=4)
-    plain, hinted = play(
-        on_all_fail(ba.uniform(), everybody, share=0.25), list("abc"), budget, dict.fromkeys("abc", 0.0)
-    )
+    """13 = 5 + 4 + 4; after 5 + 5, three more could not be spent."""
+    policy, budget = on_all_fail(ba.uniform(), everybody, share=0.25), Budget(13, floor=0, cap=5, min_group=4)
+    plain, hinted = play(policy, list("abc"), budget, dict.fromkeys("abc", 0.0))
     assert plain.sum() == 13
     assert not hinted.any()
 
@@ -176,21 +159,24 @@ def test_a_trainer_that_ignores_hints_is_stopped():
         plain.observe(["a"] * 8, [0] * 8, hinted=True)
 
 
-def test_rewards_of_hinted_rollouts_are_checked_as_others_are():
-    step = on_all_fail(ba.uniform(), everybody, share=0.25).begin(["a"], Budget(16))
+def after_failures(hint):
+    """A step in which all rollouts of a prompt have failed."""
+    step = on_all_fail(ba.uniform(), hint, share=0.25).begin(["a"], Budget(16))
     step.request()
     step.observe(["a"] * 12, [0] * 12)
+    return step
+
+
+def test_rewards_of_hinted_rollouts_are_checked_as_others_are():
+    step = after_failures(everybody)
     step.request()
     with pytest.raises(InputError, match="outside"):
         step.observe(["a"], [2.0], hinted=True)
 
 
 def test_a_hint_for_a_prompt_that_was_not_asked_about_is_refused():
-    step = on_all_fail(ba.uniform(), lambda ids: ["stranger"], share=0.25).begin(["a"], Budget(16))
-    step.request()
-    step.observe(["a"] * 12, [0] * 12)
     with pytest.raises(InputError, match="stranger"):
-        step.request()
+        after_failures(lambda ids: ["stranger"]).request()
 
 
 @each_policy
@@ -212,15 +198,10 @@ def test_the_wrapped_policy_keeps_its_needs_and_its_state(make):
 
 def test_counts_do_not_depend_on_the_order_of_ids():
     ids = list(range(30))
+    policies_ = (on_all_fail(ba.thompson(seed=1), everybody, share=0.3, fewest=1) for _ in range(2))
     rounds = [
-        play(
-            on_all_fail(ba.thompson(seed=1), everybody, share=0.3, fewest=1),
-            order,
-            Budget(150, floor=0),
-            dict.fromkeys(ids, 0.0),
-            hinted_rate=0.0,
-        )
-        for order in (ids, ids[::-1])
+        play(policy, order, Budget(150, floor=0), dict.fromkeys(ids, 0.0), hinted_rate=0.0)
+        for policy, order in zip(policies_, (ids, ids[::-1]), strict=True)
     ]
     for one, other in zip(*rounds, strict=True):
         assert np.array_equal(one, other[:, ::-1])
@@ -241,14 +222,9 @@ def test_a_budget_in_tokens_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "text"),
-    [
-        ({"rollouts": 0}, "rollouts=0"),
-        ({"unhinted": 8}, "unhinted=8"),
-        ({"share": 1}, "share=1"),
-        ({"fewest": 0}, "fewest=0"),
-    ],
+    ("name", "value"),
+    [("rollouts", 0), ("unhinted", 8), ("share", 1), ("fewest", 0)],
 )
-def test_a_bad_setting_is_named(wrong, text):
-    with pytest.raises(InputError, match=text):
-        on_all_fail(ba.uniform(), everybody, **wrong)
+def test_a_bad_setting_is_named(name, value):
+    with pytest.raises(InputError, match=f"{name}={value}"):
+        on_all_fail(ba.uniform(), everybody, **{name: value})

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from budgets import prompts_and_budgets
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import budgetalloc as ba
-from budgetalloc import Budget, BudgetError, InputError
+from budgetalloc import InputError
 from budgetalloc.policies.published.which_rollouts.cppo import cppo
 from budgetalloc.policies.published.which_rollouts.pods import d3s, pods
 from budgetalloc.policies.published.which_rollouts.roc import roc
@@ -29,26 +30,15 @@ each_policy = pytest.mark.parametrize("name", POLICIES)
 
 
 @each_policy
-@given(
-    prompts=st.integers(1, 13),
-    units=st.integers(1, 60),
-    floor=st.integers(0, 3),
-    cap=st.none() | st.integers(1, 24),
-    quantum=st.sampled_from([1, 2, 3]),
-    min_group=st.integers(1, 4),
-)
+@given(prompts_and_budgets())
 @settings(max_examples=25, deadline=None)
-def test_counts_are_uniform_and_spend_the_budget(name, prompts, units, floor, cap, quantum, min_group):
-    try:
-        budget = Budget(units * quantum, floor=floor, cap=cap, quantum=quantum, min_group=min(min_group, floor or 9))
-        budget.check(prompts)
-    except BudgetError:
-        assume(False)
+def test_counts_are_uniform_and_spend_the_budget(name, case):
+    prompts, budget = case
     counts_P = POLICIES[name]().allocate(range(prompts), budget)
     assert counts_P.sum() == budget.rollouts
     assert set(counts_P.tolist()) <= set(budget.grid().tolist())
     given_P = counts_P[counts_P > 0]
-    assert given_P.max() - given_P.min() <= quantum
+    assert given_P.max() - given_P.min() <= budget.quantum
 
 
 @each_policy

@@ -43,7 +43,7 @@ def test_a_share_that_is_a_whole_number_is_that_number(tenths, rollouts):
 
 def test_a_share_without_a_whole_number_names_those_that_have_one():
     quotas = Quotas({"math": (0.33, 0.36)}, DOMAIN_OF)
-    text = r"of 8 rollouts in multiples of 2 no number is such a share. Use \(0.25, 0.36\) or \(0.33, 0.5\)"
+    text = r"no multiple of 2 is such a share of 8 rollouts. Use \(0.25, 0.36\) or \(0.33, 0.5\)"
     with pytest.raises(BudgetError, match=text):
         quotas.of_step(Budget(8, floor=0, quantum=2), [0])
     for share in ((0.25, 0.36), (0.33, 0.5)):

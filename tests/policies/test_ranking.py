@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from budgets import budgets, prompts_and_budgets
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from budgetalloc import Budget, BudgetError
+from budgetalloc import Budget
 from budgetalloc.policies.composition import spend
 from budgetalloc.policies.gates import gate
 from budgetalloc.policies.published.which_prompts.depo import depo
@@ -22,24 +23,10 @@ NAN = float("nan")
 
 
 @pytest.mark.parametrize("name", RANKED)
-@given(
-    prompts=st.integers(1, 13),
-    units=st.integers(1, 60),
-    floor=st.integers(0, 3),
-    cap=st.none() | st.integers(1, 24),
-    quantum=st.sampled_from([1, 2, 3]),
-    min_group=st.integers(1, 4),
-    seed=st.integers(0, 9),
-)
+@given(prompts_and_budgets(), st.integers(0, 9))
 @settings(max_examples=30, deadline=None)
-def test_the_budget_is_spent_exactly_and_in_groups_that_it_allows(
-    name, prompts, units, floor, cap, quantum, min_group, seed
-):
-    try:
-        budget = Budget(units * quantum, floor=floor, cap=cap, quantum=quantum, min_group=min(min_group, floor or 9))
-        budget.check(prompts)
-    except BudgetError:
-        assume(False)
+def test_the_budget_is_spent_exactly_and_in_groups_that_it_allows(name, case, seed):
+    prompts, budget = case
     policy, rng = RANKED[name](seed=seed), np.random.default_rng(seed)
     ids = list(range(prompts))
     for _ in range(3):
@@ -51,23 +38,11 @@ def test_the_budget_is_spent_exactly_and_in_groups_that_it_allows(
 
 
 @given(
-    scores=st.lists(st.floats(1e-9, 1), min_size=1, max_size=30, unique=True),
-    units=st.integers(1, 40),
-    cap=st.none() | st.integers(1, 12),
-    quantum=st.sampled_from([1, 2]),
-    min_group=st.integers(1, 4),
-    group=st.integers(1, 9),
+    data=st.data(), scores=st.lists(st.floats(1e-9, 1), min_size=1, max_size=30, unique=True), group=st.integers(1, 9)
 )
 @settings(max_examples=50, deadline=None)
-def test_pricing_only_what_can_be_chosen_is_worth_as_much_as_pricing_the_whole_pool(
-    scores, units, cap, quantum, min_group, group
-):
-    scores_P = np.array(scores)
-    try:
-        budget = Budget(units * quantum, floor=0, cap=cap, quantum=quantum, min_group=min_group)
-        budget.check(len(scores))
-    except BudgetError:
-        assume(False)
+def test_pricing_only_what_can_be_chosen_is_worth_as_much_as_pricing_the_whole_pool(data, scores, group):
+    scores_P, budget = np.array(scores), data.draw(budgets(len(scores), floors=[0]))
     view = mopps().begin(list(range(len(scores))), budget)._view()
     value = top(scores_P, group)
     whole, cut = spend(view.belief_P, value, view, None), ranked(scores_P, group, view)

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from budgets import budgets, prompts_and_budgets
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from budgetalloc import Budget, BudgetError, Policy, UnsupportedError
@@ -46,41 +47,26 @@ def play(policy, ids, budget, rates, seed=0):
 
 
 @each_policy
-@given(
-    prompts=st.integers(1, 13),
-    units=st.integers(1, 60),
-    floor=st.integers(0, 3),
-    cap=st.none() | st.integers(1, 24),
-    quantum=st.sampled_from([1, 2, 3]),
-    min_group=st.integers(1, 5),
-    seed=st.integers(0, 9),
-)
+@given(prompts_and_budgets(), st.integers(0, 9))
 @settings(max_examples=50, deadline=None)
-def test_every_round_keeps_the_budget_and_the_group_sizes(name, prompts, units, floor, cap, quantum, min_group, seed):
-    try:
-        budget = Budget(units * quantum, floor=floor, cap=cap, quantum=quantum, min_group=min(min_group, floor or 9))
-        budget.check(prompts)
-    except BudgetError:
-        assume(False)
+def test_every_round_keeps_the_budget_and_the_group_sizes(name, case, seed):
+    prompts, budget = case
     ids = list(range(prompts))
     rates = np.random.default_rng(seed).choice([0.0, 0.1, 0.5, 1.0], prompts)
     counts, _ = play(STAGED[name](seed=seed), ids, budget, rates, seed)
     total = counts.sum(axis=0)
     assert counts.sum() == budget.rollouts if name in SPENDS_ALL else 0 < counts.sum() <= budget.rollouts
     assert set(total.tolist()) <= {0, *budget.grid().tolist()}
-    if floor:
-        assert (total >= floor).all()
+    assert (total >= budget.floor).all()
 
 
 @each_policy
 def test_the_same_history_gives_the_same_rounds_in_any_order_of_ids(name):
-    ids = [f"prompt {k}" for k in range(40)]
-    rates = {x: k / 40 for k, x in enumerate(ids)}
-    budget = Budget(64, floor=0)
-    first, _ = play(STAGED[name](seed=3), ids, budget, dict.fromkeys(ids, 1.0))
-    other, _ = play(STAGED[name](seed=3), ids[::-1], budget, dict.fromkeys(ids, 1.0))
+    ids, budget = [f"prompt {k}" for k in range(40)], Budget(64, floor=0)
+    rates = dict.fromkeys(ids, 1.0)  # rewards do not depend on the order in which rows are drawn
+    first, _ = play(STAGED[name](seed=3), ids, budget, rates)
+    other, _ = play(STAGED[name](seed=3), ids[::-1], budget, rates)
     assert np.array_equal(first, other[:, ::-1])
-    assert rates  # rates of 1 make the rewards independent of the order in which rows are drawn
 
 
 @pytest.mark.parametrize("make", [reinforce_ada, dapo])
@@ -99,21 +85,12 @@ def test_nothing_is_handed_out_that_leaves_a_rest_which_is_no_group():
 
 
 @given(
-    units=st.integers(1, 60),
-    floor=st.sampled_from([0, 2]),
-    cap=st.none() | st.integers(1, 24),
-    quantum=st.sampled_from([1, 2, 3]),
-    min_group=st.integers(1, 5),
+    budget=budgets(13, floors=[0, 2]),
     gifts=st.lists(st.lists(st.tuples(st.integers(0, 12), st.integers(1, 12)), unique_by=lambda x: x[0]), max_size=4),
     order=st.permutations(range(13)),
 )
 @settings(max_examples=50, deadline=None)
-def test_many_gifts_at_once_are_those_given_one_by_one(units, floor, cap, quantum, min_group, gifts, order):
-    try:
-        budget = Budget(units * quantum, floor=floor, cap=cap, quantum=quantum, min_group=min(min_group, floor or 9))
-        budget.check(13)
-    except BudgetError:
-        assume(False)
+def test_many_gifts_at_once_are_those_given_one_by_one(budget, gifts, order):
     at_once, single = Spending(budget, 13), Spending(budget, 13)
     for gift in gifts:
         at_once.give_each([at for at, _ in gift], [wanted for _, wanted in gift])
@@ -126,7 +103,7 @@ def test_many_gifts_at_once_are_those_given_one_by_one(units, floor, cap, quantu
         given_.spread(np.array(order))
     while single.left:
         for at in order:
-            single.give(at, quantum)
+            single.give(at, budget.quantum)
     assert at_once.counts_P.tolist() == resumed.counts_P.tolist() == single.counts_P.tolist()
     assert at_once.left == 0
 

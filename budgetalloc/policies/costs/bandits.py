@@ -1,11 +1,11 @@
-"""Bandits for one setting of a run, such as rollouts per prompt or temperature, whose best value changes in time.
+"""Bandits for one setting of a run, such as group size or temperature, whose best value changes over time.
 
     bandit = discounted_ucb([4, 8, 16])
     group = bandit.choose()
     bandit.observe(group, reward)       # a reward in [0, 1], such as the share of mixed groups
 
-The three rules are those compared for payment routing in arXiv 2308.01028, with the standard formulas; ADEPT (arXiv
-2501.12620) uses the values of a training setting as arms. The constants of either paper were not found.
+The three rules are those that arXiv 2308.01028 compares for payment routing, with the standard formulas. ADEPT (arXiv
+2501.12620) uses the values of a training setting as arms. We did not find the constants of either paper.
 """
 
 from collections import deque
@@ -18,20 +18,20 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError, StateError, check_integer, check_list, check_number, shown
 
 Scores = Callable[[FloatArray, FloatArray, int, np.random.Generator], FloatArray]
-"""(pulls_A, rewards_A, time, rng) -> scores_A; faded pulls and faded sums of rewards of each arm."""
+"""(pulls_A, rewards_A, time, rng) -> scores_A, from the discounted pulls and sums of rewards of each arm."""
 
 
 class Bandit:
-    """Chooses one of a few arms by the arms' past rewards, with old rewards weighted less.
+    """Chooses one of a few arms by their past rewards, with old rewards weighted less.
 
-    Built by the functions below. Only observing changes the state; a reward may arrive late, or belong to an arm other
+    The functions below build one. Only observing changes the state. A reward may arrive late, or belong to another arm
     than the one chosen. Ties go to the first arm.
 
     Args:
         name: Name of the bandit, with its settings.
         arms: The values to choose among, each once.
         scores: The rule.
-        discount: Share of every arm's evidence that is kept at each reward.
+        discount: Factor on the pulls and rewards of all arms at each reward.
         window: Number of rewards kept; `None` keeps all.
         seed: Seeds the draws.
     """
@@ -49,9 +49,8 @@ class Bandit:
             raise InputError(f"arms={shown(arms)}: give at least one, each once, such as [4, 8, 16].")
         self.name, self.arms, self.time = name, arms, 0
         self._scores, self._discount, self._window, self._seed = scores, discount, window, seed
-        self._pulls_A = np.zeros(len(arms))
-        self._rewards_A = np.zeros(len(arms))
-        self._recent: deque[tuple[int, float]] = deque()
+        self._pulls_A, self._rewards_A = np.zeros(len(arms)), np.zeros(len(arms))
+        self._recent: deque[tuple[int, float]] = deque(maxlen=window)
 
     def __repr__(self) -> str:
         return self.name
@@ -74,13 +73,11 @@ class Bandit:
         self._rewards_A *= self._discount
         self._pulls_A[at] += 1.0
         self._rewards_A[at] += reward
-        if self._window is not None:  # sums are recomputed, so that rounding errors do not accumulate
+        if self._window is not None:  # recompute the sums: rounding errors do not accumulate
             self._recent.append((at, reward))
-            while len(self._recent) > self._window:
-                self._recent.popleft()
-            arm_W = np.array([row for row, _ in self._recent])
+            arm_W, reward_W = zip(*self._recent, strict=True)
             self._pulls_A = np.bincount(arm_W, minlength=len(self.arms)).astype(np.float64)
-            self._rewards_A = np.bincount(arm_W, [r for _, r in self._recent], minlength=len(self.arms)).astype(float)
+            self._rewards_A = np.bincount(arm_W, reward_W, minlength=len(self.arms)).astype(np.float64)
         self.time += 1
 
     def state_dict(self) -> dict[str, Any]:
@@ -98,7 +95,7 @@ class Bandit:
         try:
             name, time = state["name"], check_integer("time", state["time"], 0, 2**62)
             pulls_A, rewards_A = (np.array(state[key], dtype=np.float64) for key in ("pulls", "rewards"))
-            recent = deque((int(at), check_number("recent", reward, 0, 1)) for at, reward in state["recent"])
+            rows = [(int(at), check_number("recent", reward, 0, 1)) for at, reward in state["recent"]]
         except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
             raise StateError(
                 f"The state is damaged or not that of a bandit ({type(error).__name__}: {error})."
@@ -109,22 +106,23 @@ class Bandit:
                 "arguments of the saved one."
             )
         arms = len(self.arms)
-        whole = pulls_A.shape == rewards_A.shape == (arms,) and all(0 <= at < arms for at, _ in recent)
+        whole = pulls_A.shape == rewards_A.shape == (arms,) and all(0 <= at < arms for at, _ in rows)
         if not whole or not ((rewards_A >= 0) & (rewards_A <= pulls_A)).all():
             raise StateError(f"The state of {name} does not hold pulls and rewards of {arms} arms: it is damaged.")
-        self.time, self._pulls_A, self._rewards_A, self._recent = time, pulls_A, rewards_A, recent
+        self.time, self._pulls_A, self._rewards_A = time, pulls_A, rewards_A
+        self._recent = deque(rows, maxlen=self._window)
 
 
 def discounted_ucb(arms: Iterable[Hashable], *, discount: float = 0.99, xi: float = 0.6, bound: float = 1.0) -> Bandit:
-    """The arm of the largest X + 2 B sqrt(xi ln(sum N) / N), with N its faded pulls and X its faded mean reward.
+    """The arm of the largest X + 2 B sqrt(xi ln(sum N) / N), with N its discounted pulls and X its mean reward.
 
-    arXiv 2308.01028 found a discount of 0.6 best for its fast-changing channel, which remembers 1 / (1 - 0.6) = 2.5
-    rewards. A language model drifts over hundreds of steps: the default remembers 100.
+    A discount d remembers 1 / (1 - d) rewards: 100 by default, because a language model drifts over hundreds of steps.
+    arXiv 2308.01028 found 0.6 best for a fast-changing channel.
 
     Args:
         arms: The values to choose among; each is used once first, in this order.
-        discount: Factor on the evidence of all arms at each reward, in (0, 1].
-        xi: Width of the bonus, not negative. The default is not the paper's.
+        discount: Factor on the pulls and rewards of all arms at each reward, in (0, 1].
+        xi: Width of the bonus, at least 0. The default is ours.
         bound: B, the largest reward, in (0, 1]; less than 1 explores less.
 
     >>> bandit = discounted_ucb(["short", "long"], discount=0.5)
@@ -176,16 +174,16 @@ def discounted_thompson(
     prior: tuple[float, float] = (1.0, 1.0),
     seed: int = 0,
 ) -> Bandit:
-    """The arm with the largest draw from Beta(a0 + S, b0 + F), S and F being its faded successes and failures.
+    """The arm with the largest draw from Beta(a0 + S, b0 + F), with S and F its discounted successes and failures.
 
-    At each reward r all arms fade, S <- g S and F <- g F, then the used one gets S + r and F + 1 - r. The prior does
-    not fade, so that the belief about an unused arm returns to it. Discount and prior are not the paper's.
+    A reward r discounts all arms, S <- g S and F <- g F, and then adds r to S and 1 - r to F of its own arm. The prior
+    is not discounted: the belief about an unused arm returns to it. The defaults of discount and prior are ours.
 
     Args:
         arms: The values to choose among.
         discount: g, in (0, 1].
         prior: a0 and b0, positive.
-        seed: Of the draws.
+        seed: Seeds the draws.
 
     >>> bandit = discounted_thompson([0.6, 1.0], discount=0.5, seed=1)
     >>> for _ in range(3):
@@ -213,7 +211,5 @@ def _check_bonus(xi: float, bound: float) -> None:
 
 def _upper_bounds(pulls_A: FloatArray, rewards_A: FloatArray, width: float, spread: float) -> FloatArray:
     """Mean reward plus width * sqrt(spread / pulls); infinite for an arm without pulls."""
-    pulled_A = pulls_A > 0
-    scores_A = np.full(len(pulls_A), np.inf)
-    scores_A[pulled_A] = rewards_A[pulled_A] / pulls_A[pulled_A] + width * np.sqrt(spread / pulls_A[pulled_A])
-    return scores_A
+    n_A = np.where(pulls_A > 0, pulls_A, np.nan)
+    return np.where(pulls_A > 0, rewards_A / n_A + width * np.sqrt(spread / n_A), np.inf)

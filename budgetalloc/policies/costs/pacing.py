@@ -1,7 +1,6 @@
 """Distribution of a run's rollouts over its steps.
 
-A rule proposes a number of rollouts; `Horizon.fit` rounds the proposal to the step's count, so that the run's total is
-exact:
+A rule proposes a number of rollouts, and `Horizon.fit` turns it into a count for the step that keeps the run's total:
 
     horizon = Horizon(rollouts=38_400, steps=150, low=128, high=512)
     count = horizon.fit(constant(horizon, step, spent), step, spent)      # or phases, or the demand at a price
@@ -36,8 +35,8 @@ class Horizon:
     Args:
         rollouts: Rollouts of the run, spent exactly.
         steps: Steps of the run.
-        low, high: Fewest and most rollouts of a step; `None` is no limit.
-        quantum: Rollouts of a step, `rollouts`, `low` and `high` are multiples of it.
+        low, high: Fewest and most rollouts of a step; `high=None` is no limit.
+        quantum: `rollouts`, `low`, `high` and the rollouts of each step are multiples of it.
 
     Raises:
         BudgetError: the bounds contradict each other. InputError: a value out of range.
@@ -58,10 +57,8 @@ class Horizon:
     def __post_init__(self) -> None:
         check_integer("quantum", self.quantum, 1)
         check_integer("steps", self.steps, 1)
-        for name, least in (("rollouts", 1), ("low", 0), ("high", 1)):
-            value = getattr(self, name)
-            if value is None and name == "high":
-                continue
+        high = {} if self.high is None else {"high": (self.high, 1)}
+        for name, (value, least) in {"rollouts": (self.rollouts, 1), "low": (self.low, 0), **high}.items():
             if check_integer(name, value, least) % self.quantum:
                 raise BudgetError(f"{self}: {name}={value} is not a multiple of quantum={self.quantum}.")
         portions = self.rollouts // self.quantum
@@ -77,10 +74,10 @@ class Horizon:
             )
 
     def bounds(self, step: int, spent: int) -> tuple[int, int]:
-        """Fewest and most rollouts of this step that leave the later ones a total they can spend exactly.
+        """Fewest and most rollouts of this step with which the later steps can spend the rest exactly.
 
         Args:
-            step: 0 for the first.
+            step: From 0.
             spent: Rollouts of the steps before it.
         """
         check_integer("step", step, 0, self.steps - 1)
@@ -96,7 +93,7 @@ class Horizon:
         return fewest, most
 
     def fit(self, wish: float, step: int, spent: int) -> int:
-        """The rollouts of this step: the multiple of `quantum` within the bounds nearest to the proposal."""
+        """The rollouts of this step: the multiple of `quantum` within the bounds that is nearest to the proposal."""
         if not isinstance(wish, (int, float, np.integer, np.floating)) or wish != wish:
             raise InputError(f"wish={shown(wish)}: use a number of rollouts.")
         fewest, most = self.bounds(step, spent)
@@ -104,7 +101,7 @@ class Horizon:
         return min(max(math.floor(wish / self.quantum + 0.5) * self.quantum, fewest), most)
 
     def plan(self, rule: Callable[[int, int], float]) -> list[int]:
-        """The rollouts of every step, if each step proposes `rule(step, spent)`; of a million steps at most.
+        """The rollouts of every step, where each step proposes `rule(step, spent)`; for at most a million steps.
 
         >>> horizon = Horizon(rollouts=100, steps=3, low=4, quantum=4)
         >>> horizon.plan(lambda step, spent: constant(horizon, step, spent))
@@ -120,7 +117,7 @@ class Horizon:
 
 
 def constant(horizon: Horizon, step: int, spent: int) -> float:
-    """An equal share of what is left.
+    """An equal share of the rollouts that are left.
 
     >>> constant(Horizon(rollouts=100, steps=4), step=1, spent=40)
     20.0
@@ -131,7 +128,7 @@ def constant(horizon: Horizon, step: int, spent: int) -> float:
 
 
 def phases(horizon: Horizon, parts: Sequence[tuple[int, float]], step: int, spent: int) -> float:
-    """A share of what is left, in proportion to the weight of the phase that the step is in.
+    """A share of the rollouts that are left, in proportion to the weight of the step's phase.
 
     Args:
         horizon: Horizon of the run.
@@ -163,14 +160,14 @@ def phases(horizon: Horizon, parts: Sequence[tuple[int, float]], step: int, spen
 
 @dataclass(frozen=True)
 class DualPrice:
-    """One price of a rollout for the whole run: a step takes every rollout that gains more than the price.
+    """A price of a rollout that moves over the run: a step takes every rollout that gains more than the price.
 
-    CERO (arXiv 2606.05606) moves the price by projected online gradient descent with a step of 1 / sqrt(K) over K
-    steps: up after a step that took more than its mean share of the budget, down (not below 0) after one that took
-    less. The units, mean shares for the excess and `scale` for the price, are not the paper's.
+    CERO (arXiv 2606.05606) moves the price by projected online gradient descent, with a step of 1 / sqrt(K) over K
+    steps. The price rises after a step that took more than its mean share of the budget, and falls, not below 0, after
+    one that took less. Measuring the excess in mean shares and the price in units of `scale` is our choice.
 
     Args:
-        price: The price now, not negative.
+        price: The current price, at least 0.
         scale: Approximate gain of a marginal rollout, positive.
 
     >>> horizon, dual = Horizon(rollouts=40, steps=4, low=0), DualPrice(price=0.25)
@@ -188,11 +185,11 @@ class DualPrice:
         check_number("scale", self.scale, 0, math.inf, without=(0,))
 
     def demand(self, gains_R: ArrayLike) -> int:
-        """How many rollouts gain more than the price.
+        """The number of rollouts that gain more than the price.
 
         Args:
-            gains_R: Gain of each further rollout on offer, any shape; for concave values
-                `np.diff(value(belief_P, np.arange(65)))` holds the gains of up to 64 rollouts of each prompt.
+            gains_R: Gain of each rollout on offer, any shape. For a concave value,
+                `np.diff(value(belief_P, np.arange(65)))` has the gains of up to 64 rollouts of each prompt.
         """
         return int((_check_gains(gains_R) > self.price).sum())
 
@@ -207,12 +204,12 @@ class DualPrice:
 
 @dataclass(frozen=True)
 class Threshold:
-    """The online-knapsack threshold of Zhou, Chakrabarty and Lukose: it rises with the share of the budget spent.
+    """The online-knapsack threshold of Zhou, Chakrabarty and Lukose, which rises with the share of the budget spent.
 
     Gains of a rollout lie in [lowest, highest] = [L, U]. With a share z spent, a rollout is taken if its gain is at
     least Psi(z) = (U e / L)^z L / e. In the limit of small portions, the best choice in hindsight gains at most
-    ln(U / L) + 1 times as much. Applied in arXiv 2510.16499. The guarantee is lost where `Horizon.fit` makes a step
-    take more or less than its demand; use `low=0`.
+    ln(U / L) + 1 times as much. arXiv 2510.16499 applies it. The guarantee holds only while `Horizon.fit` returns the
+    demand: use `low=0`.
 
     Args:
         lowest, highest: Bounds of the gain of a rollout, positive.
@@ -241,7 +238,7 @@ class Threshold:
         return self.lowest * math.exp(check_number("share", share, 0, 1) * self.ratio - 1)
 
     def demand(self, gains_R: ArrayLike, spent: int, rollouts: int) -> int:
-        """How many of a step's rollouts are taken, the largest gains first; never more than are left.
+        """The number of a step's rollouts to take, the largest gains first; never more than are left.
 
         Args:
             gains_R: As in `DualPrice.demand`.
@@ -251,7 +248,6 @@ class Threshold:
         check_integer("spent", spent, 0, check_integer("rollouts", rollouts, 1))
         gains_R = np.sort(_check_gains(gains_R).ravel())[::-1][: rollouts - spent]
         shares_R = (spent + np.arange(len(gains_R))) / rollouts
-        # Gains fall and the threshold rises, so those that pass are the first ones.
         return int((gains_R >= self.lowest * np.exp(shares_R * self.ratio - 1)).sum())
 
 

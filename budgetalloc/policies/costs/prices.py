@@ -1,4 +1,4 @@
-"""What a group of rollouts costs: its prompt, once, and each rollout; the size of a group that follows from both."""
+"""The cost of a group, which is the cost of its prompt plus that of each rollout, and the group size that follows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,32 +13,31 @@ from budgetalloc.errors import StateError, check_array
 from budgetalloc.values import Value
 
 Price = Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
-"""(tokens of each prompt, expected tokens of its answers) -> (cost of a group's prompt, once; cost of a rollout), shape
-(P,) each."""
+"""(tokens of each prompt, expected tokens of its answers) -> (cost of the prompt, once a group; cost of one rollout),
+shape (P,) each."""
 
-_GUESS = np.array([1.0, 0.1, 0.1, 1.0])  # relative prices: a rollout, a prompt's token in a group and in a rollout, ...
-_LEAST = 0.01  # the lowest share of a step's seconds, in units of the guessed share
-_WINDOW, _FEWEST = 64, 5  # the steps that are remembered, as answers and machine change; those that a fit needs
-_DOUBT = 0.1**0.5  # the guess counts as much as a tenth of a step
-_USUAL, _STALLED = 0.2, 10.0  # in units of the median step: larger errors count ever less, longer steps are cut
+_GUESS = np.array([1.0, 0.1, 0.1, 1.0])  # prices of a rollout, a prompt token once and in each rollout, an answer token
+_LEAST = 0.01  # the lowest price, in units of the guessed price
+_WINDOW, _FEWEST = 64, 5  # steps remembered, and steps that a fit needs
+_DOUBT = 0.1**0.5  # the guess weighs as much as a tenth of a step
+_USUAL, _STALLED = 0.2, 10.0  # in median steps: the scale of the loss; longer steps are clipped
 
 
 def tokens(prompt_P: FloatArray, answer_P: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The price of `cost="tokens"`: a prompt's tokens are computed once a group, those of an answer in each rollout."""
+    """The price of `cost="tokens"`: the prompt's tokens count once a group, those of an answer in each rollout."""
     return prompt_P, answer_P
 
 
 def least_groups(prompt_costs_P: FloatArray, costs_P: FloatArray, budget: Budget) -> IntArray:
     """The smallest group worth its prompt: sqrt(cost of the prompt / cost of a rollout), as a power of two, shape (P,).
 
-    If the means of groups differ by a variance b and the rollouts of a group by w, the variance bought per cost is
-    largest at groups of sqrt(prompt / rollout * w / b) (Cochran, Sampling Techniques, 1977, sec. 10.6). The gradients
-    of prompts are taken to differ as much as those of the rollouts of one prompt: w = b.
+    With a variance b between prompts and w within a prompt, groups of sqrt(prompt / rollout * w / b) have the least
+    variance for their cost (Cochran, Sampling Techniques, 1977, sec. 10.6). We assume w = b.
 
     Args:
-        prompt_costs_P: Cost of a group's prompt, at least 0, shape (P,).
+        prompt_costs_P: Cost of each prompt, once a group, at least 0, shape (P,).
         costs_P: Cost of one rollout, positive, shape (P,).
-        budget: Its smallest and its largest group are the bounds.
+        budget: Bounds the group sizes.
 
     >>> least_groups(np.array([0, 400, 4000, 40000.0]), np.full(4, 400.0), Budget(256, floor=0, min_group=1, cap=64))
     array([1, 1, 4, 8])
@@ -50,32 +49,31 @@ def least_groups(prompt_costs_P: FloatArray, costs_P: FloatArray, budget: Budget
 
 
 def per_cost(value: Value, costs: tuple[FloatArray, FloatArray] | None) -> Value:
-    """The value of n rollouts, each gain divided by what it costs in units of the mean rollout; `value` without costs.
+    """The value of n rollouts with each gain divided by its cost, in units of the mean cost of a rollout.
 
-    The first rollouts of a prompt share the cost of its text: up to the group that buys most per cost, the gain of
-    each is that of the group, divided by the group's cost; of each further rollout, its own gain, divided by its own
-    cost. So concave values stay concave.
+    Up to the group with the largest value per cost, every rollout gains that group's value per cost. A further rollout
+    gains its own value per its own cost. Concave values stay concave.
 
     Args:
-        value: What n rollouts are worth.
-        costs: The cost of each prompt once a group, and of one rollout; None for none.
+        value: The value of n rollouts.
+        costs: Cost of each prompt once a group, and of one rollout, shape (P,) each. With None, `value` is returned.
 
     >>> from budgetalloc import Point, mixed_group
     >>> both = per_cost(mixed_group, (np.array([0.0, 900.0]), np.array([100.0, 100.0])))
-    >>> both(Point([0.5, 0.5]), [0, 2, 3, 4, 5]).round(3)  # the long prompt: groups of 4
+    >>> both(Point([0.5, 0.5]), [0, 2, 3, 4, 5]).round(3)  # the second prompt is long: groups of 4
     array([[0.   , 0.5  , 0.75 , 0.875, 0.938],
            [0.   , 0.135, 0.202, 0.269, 0.332]])
     """
     if costs is None:
         return value
     once_P1, each_P1 = (x[:, None] / costs[1].mean() for x in costs)
-    # Of equal prompts one after another gets a whole group, so that none pays for its text and gets half a group.
+    # Prompts of equal value receive whole groups one at a time: half a group would pay for the whole prompt.
     before_P1 = 1 + 1e-6 * np.linspace(1.0, 0.0, len(each_P1))[:, None]
 
     def priced(belief: Belief, counts_N: ArrayLike) -> FloatArray:
         counts_N, values_PN = np.asarray(counts_N, dtype=np.float64), value(belief, counts_N)
         own_PN = values_PN / each_P1
-        if counts_N[0] or len(counts_N) == 1 or not once_P1.any():  # every prompt has a group, or groups cost nothing
+        if counts_N[0] or len(counts_N) == 1 or not once_P1.any():  # every prompt gets a group, or prompts cost nothing
             return np.asarray(own_PN)
         rate_PN = values_PN[:, 1:] / (once_P1 + each_P1 * counts_N[1:])
         best_P1 = 1 + np.argmax(rate_PN, axis=1, keepdims=True)
@@ -89,16 +87,15 @@ def per_cost(value: Value, costs: tuple[FloatArray, FloatArray] | None) -> Value
 
 @dataclass(eq=False)
 class Seconds:
-    """The price of `cost="seconds"`: prices of tokens, fitted to the seconds of the last steps.
+    """The price of `cost="seconds"`: prices of rollouts and tokens, fitted to the seconds of the last steps.
 
-    A step's seconds are modelled as a sum over its rollouts, the tokens of its prompts once a group, the tokens of its
-    prompts in every rollout, and the tokens of all answers. Prices start at a guess, in which an answer's token and a
-    rollout cost 1 and a prompt's token 0.1. From 5 steps on they are fitted to the last 64 steps by a robust regression
-    (Cauchy's loss), so that stalled steps have hardly any influence.
+    A step's seconds are modelled as a weighted sum of its rollouts, prompt tokens once a group, prompt tokens in all
+    rollouts, and answer tokens. Prices start at a guess: 1 for a rollout and an answer token, 0.1 for a prompt token.
+    From 5 steps on they are fitted to the last 64 steps by robust regression (Cauchy loss), in which stalled steps have
+    little influence.
 
-    Every price is positive and finite: it is at least 0.01 of the one that the guess gives for steps of this length.
-    Where seconds do not follow tokens, because all rollouts wait for the longest, most of the cost goes to the rollout,
-    and all prompts cost nearly the same. A fit that fails leaves the prices as they are.
+    A price is at least 0.01 of the guess, scaled to steps of this length. If seconds do not depend on tokens, because
+    all rollouts wait for the longest, all prompts cost nearly the same. A fit that fails changes no price.
 
     Args:
         steps: The last steps, shape (S, 5): rollouts, prompt tokens once a group, prompt tokens in all rollouts, answer
@@ -115,19 +112,19 @@ class Seconds:
 
     steps: FloatArray = field(default_factory=lambda: np.empty((0, 5)))
     prices: FloatArray = field(init=False)
-    """Seconds of a rollout, of a prompt's token once a group and in each rollout, and of an answer's token; (4,)."""
+    """Seconds of a rollout, a prompt token once a group, a prompt token in each rollout, and an answer token, (4,)."""
     at_bound: NDArray[np.bool_] = field(init=False)
-    """Which of the prices are the lowest that they may be, because no seconds were seen to depend on them; (4,)."""
+    """Which prices are at their lower bound, because the seconds do not depend on their quantity, (4,)."""
 
     def __post_init__(self) -> None:
-        self.prices = _GUESS  # relative prices
+        self.prices = _GUESS
         self.at_bound = np.zeros(4, dtype=bool)
         self._fit()
 
     def learn(self, quantities: ArrayLike, seconds: float) -> None:
-        """Adds a step: its rollouts, prompt tokens once a group, prompt tokens in all rollouts, answer tokens.
+        """Adds a step: the first four numbers of a row of `steps`, and its seconds.
 
-        A step with a number that is not positive and finite says nothing, and is left out.
+        A step with a number that is not positive and finite is ignored.
         """
         row = np.append(np.asarray(quantities, dtype=np.float64), seconds)
         if np.isfinite(row).all() and (row > 0).all():
@@ -135,27 +132,27 @@ class Seconds:
             self._fit()
 
     def _fit(self) -> None:
-        with np.errstate(all="ignore"):  # prices that are not finite are refused here
+        with np.errstate(all="ignore"):  # a fit without finite prices is rejected below
             fitted = _fitted(self.steps) if len(self.steps) else None
         if fitted is not None and (np.isfinite(fitted[0]) & (fitted[0] > 0)).all():
             self.prices, self.at_bound = fitted
 
     def __call__(self, prompt_P: FloatArray, answer_P: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """As a `Price`."""
+        """Costs of prompts and rollouts: see `Price`."""
         rollout, once, each, answer = self.prices
         return once * prompt_P, rollout + each * prompt_P + answer * answer_P
 
     def state_dict(self) -> dict[str, Any]:
-        """What was learned."""
+        """The remembered steps."""
         return {"seconds": self.steps.copy()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores `state_dict()`; raises `StateError`, and changes nothing, if it does not fit.
 
-        A state of version 0.2 holds sums over its steps, of which the mean step is kept.
+        A state of version 0.2 holds sums over its steps; it is restored as their mean step.
         """
         steps = check_array("seconds", state.get("seconds", []), "numbers")
-        if steps.shape == (6, 6):  # of version 0.2; its last row: the sums of the four quantities, the seconds and 1
+        if steps.shape == (6, 6):  # version 0.2: the last row sums the four quantities, the seconds and 1
             steps = steps[-1:, :5] / steps[-1, 5] if steps[-1, 5] else np.empty((0, 5))
         if steps.ndim != 2 or steps.shape[1] != 5 or not (np.isfinite(steps) & (steps > 0)).all():
             raise StateError("The state holds no prices in seconds: another cost= saved it, or it is damaged.")
@@ -164,11 +161,10 @@ class Seconds:
 
 
 def _fitted(steps_S5: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]] | None:
-    """The prices of the four quantities that fit the seconds of these steps best, and which are at their bound; None if
-    the fit fails."""
+    """The prices that fit the seconds of these steps best, and which are at their bound; None if the fit fails."""
     from scipy.optimize import least_squares  # deferred: slow to import
 
-    # In shares of the median step's seconds, so that neither units nor sizes matter.
+    # The fit is in shares of the median step: it depends neither on units nor on sizes.
     *typical, took = np.median(steps_S5, axis=0)
     sizes_SK, took_S = steps_S5[:, :4] / typical, np.minimum(steps_S5[:, 4] / took, _STALLED)
     guess = _GUESS * typical / (_GUESS @ typical)
@@ -187,7 +183,7 @@ def _fitted(steps_S5: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]] | None
                 loss="cauchy",
                 f_scale=_USUAL,
             )
-        except ValueError:  # numbers that are not finite
+        except ValueError:  # a residual is not finite
             return None
         if not fit.success:
             return None

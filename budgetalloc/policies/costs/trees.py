@@ -1,7 +1,6 @@
-"""The cost of tree rollouts: leaves are trajectories to train on; nodes and tokens are generated.
+"""The cost of tree rollouts, whose trajectories share their first tokens, and how many rollouts grow as branches.
 
-Trajectories of a tree share their first tokens, so that a leaf costs less than a separate chain. Each token counts
-once; the cost of storing or reading a prefix in the serving system is not counted.
+A leaf is a trajectory to train on. Each generated token counts once. The cost of caching prefixes is not counted.
 """
 
 import math
@@ -49,7 +48,7 @@ class TreeCost:
 
 
 def tree_cost(parents_N: ArrayLike, tokens_N: ArrayLike) -> TreeCost:
-    """Cost of trees that were rolled out, from each node's parent.
+    """Cost of trees that were rolled out, given each node's parent.
 
     Args:
         parents_N: Row of each node's parent, before its own row; -1 for the first segment after a prompt. Shape (N,).
@@ -61,9 +60,7 @@ def tree_cost(parents_N: ArrayLike, tokens_N: ArrayLike) -> TreeCost:
     try:
         parents = np.asarray(parents_N)
     except ValueError as error:  # rows of unequal lengths
-        raise InputError(
-            f"parents_N={shown(parents_N)}: give the row of each node's parent, -1 for the prompt."
-        ) from error
+        raise InputError(f"parents_N={shown(parents_N)}: give one row number a node, -1 for the prompt.") from error
     tokens = check_array("tokens_N", tokens_N, "the tokens of each node")
     if parents.ndim != 1 or not parents.size or parents.dtype.kind != "i" or tokens.shape != parents.shape:
         raise InputError(f"parents_N has shape {parents.shape}, tokens_N {tokens.shape}: give integers, one a node.")
@@ -75,17 +72,17 @@ def tree_cost(parents_N: ArrayLike, tokens_N: ArrayLike) -> TreeCost:
         raise InputError("tokens_N holds a number that is negative or not finite: give tokens of at least 0.")
     paths_N = (np.bincount(parents[parents >= 0], minlength=parents.size) == 0).astype(np.int64)  # 1 for a leaf
     leaves = int(paths_N.sum())
-    for row in range(parents.size - 1, -1, -1):  # then: trajectories that run through each node
+    for row in range(parents.size - 1, -1, -1):  # adds up the trajectories that run through each node
         if parents[row] >= 0:
             paths_N[parents[row]] += paths_N[row]
     return TreeCost(leaves, parents.size, float(tokens.sum()), float((tokens * paths_N).sum()))
 
 
 def regular_tree(divisions: Sequence[int], segment: float = 1.0) -> TreeCost:
-    """Cost of a tree in which every node of a level divides alike, and no trajectory ends early.
+    """Cost of a tree in which all nodes of a level have equally many children, and no trajectory ends early.
 
     Args:
-        divisions: Children of each node, level by level; the first is the prompt's. 1 continues without dividing.
+        divisions: Children of each node, level by level; the first is the prompt's. 1 continues without branching.
         segment: Tokens of a node.
 
     >>> regular_tree([2, 1, 2], segment=512)  # 2 + 2 + 4 segments, for 4 trajectories of 3
@@ -109,9 +106,9 @@ def tree_grpo(
 ) -> tuple[int, TreeCost]:
     """Trajectories kept of a prompt, and the expected cost of its trees (Tree-GRPO; defaults of its scripts).
 
-    A tree begins as a chain; each of l rounds grows branches at n nodes, drawn with replacement among the root and all
-    inner nodes. It then has 1 + n l leaves, of which k are kept. A branch is assumed to cost half a chain, which the
-    paper does not state: with D nodes a chain it is (D + 1) / (2 D) in the first round and somewhat less later.
+    A tree begins as a chain. Each of l rounds grows branches at n nodes, drawn with replacement among the root and all
+    inner nodes. The tree then has 1 + n l leaves, of which k are kept. We assume that a branch costs half a chain; with
+    D nodes a chain it is (D + 1) / (2 D) in the first round and less in later ones.
 
     Args:
         trees: Trees of a prompt.
@@ -133,9 +130,9 @@ def tree_grpo(
 
 
 def treepo(*, segment: int = 512, depth: int = 14, divisor: int = 2, first: int = 8, leaves: int = 16) -> TreeCost:
-    """Largest cost of a TreePO tree (defaults of its scripts): trajectories that end early cost less.
+    """Largest cost of a TreePO tree (defaults of its scripts); trajectories that end early cost less.
 
-    The prompt divides into `first` segments, later nodes by `divisor`; no level gets more than `leaves` nodes.
+    The prompt has `first` children, later nodes `divisor`, and no level more than `leaves` nodes.
 
     Args:
         segment: Tokens.
@@ -159,29 +156,10 @@ def treepo(*, segment: int = 512, depth: int = 14, divisor: int = 2, first: int 
     return TreeCost(width, nodes, nodes * segment, width * depth * segment)
 
 
-def branch_grpo(splits: Sequence[int] = (0, 3, 6, 9), *, steps: int, branches: int = 2) -> TreeCost:
-    """Cost in denoising steps of a diffusion tree that branches at `splits`, before any pruning (BranchGRPO).
-
-    Args:
-        splits: Steps at which every trajectory divides, from 0, each once.
-        steps: Denoising steps of the sampler, more than the last of the splits.
-        branches: Of a trajectory at a split.
-
-    >>> branch_grpo((0, 3, 6, 9), steps=16)
-    TreeCost(leaves=16, nodes=154, tokens=154.0, chain_tokens=256.0)
-    """
-    steps, branches = check_integer("steps", steps, 1, 10**6), check_integer("branches", branches, 1)
-    splits = check_list("splits", splits, "the steps at which trajectories divide, such as (0, 3, 6, 9)")
-    chosen = {check_integer("splits", split, 0, steps - 1) for split in splits}
-    if len(chosen) < len(splits):
-        raise InputError(f"splits={splits!r} holds a step twice: give each once; `branches` is the number of branches.")
-    return regular_tree([branches if step in chosen else 1 for step in range(steps)])
-
-
 def aepo_split(k: int, entropy_root: float, entropy_tool: float, *, beta: float = 1.0) -> tuple[int, int]:
     """Rollouts from scratch and branches: m = k sigmoid(beta (H_root - H_tool)) and k - m (AEPO, arXiv 2510.14545).
 
-    The paper's beta was not found: 1 is a guess. m is rounded to the nearest integer and is at least 1.
+    m is rounded to the nearest integer and is at least 1. We did not find the paper's beta; 1 is a guess.
 
     Args:
         k: Rollouts of the prompt.
@@ -204,12 +182,12 @@ def aepo_branch_probability(
 ) -> FloatArray:
     """Probability of a branch at a tool step, (alpha + gamma dH) (1 - penalty l) (AEPO, arXiv 2510.14545).
 
-    The second factor prevents many branches on few trajectories. The paper's penalty was not found: 0.25 is a guess;
-    alpha and gamma are those of the predecessor's code (ARPO). Each factor is kept within [0, 1].
+    The second factor limits branches that follow each other on one trajectory. Each factor is clipped to [0, 1]. We
+    did not find the paper's penalty; 0.25 is a guess. alpha and gamma are those of the predecessor's code (ARPO).
 
     Args:
         entropy_change: dH at the step, any shape, finite.
-        consecutive: l, branches that the trajectory has grown in a row, at least 0, of a shape that fits.
+        consecutive: l, branches in a row on the trajectory, at least 0, broadcast against `entropy_change`.
         alpha: In [0, 1].
         gamma: At least 0.
         penalty: At least 0.
@@ -228,17 +206,17 @@ def aepo_branch_probability(
             f"consecutive has shape {row.shape}, entropy_change {change.shape}: give one number a tool step."
         ) from error
     if not np.isfinite(change).all() or not (np.isfinite(row) & (row >= 0)).all():
-        raise InputError("entropy_change or consecutive: give finite numbers, in consecutive of at least 0.")
+        raise InputError("entropy_change, consecutive: give finite numbers, and at least 0 in consecutive.")
     return np.asarray(np.clip(alpha + gamma * change, 0, 1) * np.clip(1 - penalty * row, 0, 1))
 
 
 def latr_split(rollouts: int, step: int, schedule: Mapping[int, float] = LATR_COUNTDOWN) -> tuple[int, int]:
-    """Tree rollouts and plain samples of a step (LATR); the tree's share is rounded to the nearest rollout.
+    """Tree rollouts and independent samples of a step (LATR); the tree's share is rounded to the nearest rollout.
 
     Args:
-        rollouts: Of the step.
+        rollouts: Rollouts of the step.
         step: From 0.
-        schedule: Share of tree rollouts from each step on, one of them step 0: `LATR_COUNTDOWN` or `LATR_MATH`.
+        schedule: The first step of each phase, one of them 0, and its share of tree rollouts, such as `LATR_MATH`.
 
     >>> [latr_split(8, step) for step in (0, 10, 80, 200)], latr_split(8, 500, LATR_MATH)
     ([(8, 0), (6, 2), (2, 6), (0, 8)], (2, 6))

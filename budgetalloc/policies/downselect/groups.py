@@ -1,4 +1,4 @@
-"""Shared steps of the rules: grouping rows by prompt, and dividing a fixed number of rows among groups."""
+"""Shared parts of the rules: rows by prompt, and a fixed number of rows divided among groups."""
 
 from collections.abc import Hashable, Sequence
 
@@ -15,7 +15,7 @@ from budgetalloc.errors import InputError, shown
 def check_rows(
     ids_R: Sequence[Hashable], values_R: ArrayLike, rows: int, name: str = "rewards_R"
 ) -> tuple[IntArray, FloatArray]:
-    """The group of each row, and its reward or advantage; raises `InputError` unless `rows` of them can be kept."""
+    """The group of each row and its value; raises `InputError` unless `rows` of them can be kept."""
     ids = check_ids(ids_R, "ids_R")
     values = as_rewards(values_R, len(ids), name)
     if isinstance(rows, bool) or not isinstance(rows, (int, np.integer)) or not 1 <= rows <= len(ids):
@@ -25,7 +25,7 @@ def check_rows(
 
 
 def turn(labels_R: IntArray) -> IntArray:
-    """For each row, how many rows before it have the same label.
+    """The number of earlier rows with the same label, for each row.
 
     >>> turn(np.array([5, 7, 5, 5]))
     array([0, 0, 1, 2])
@@ -39,7 +39,7 @@ def turn(labels_R: IntArray) -> IntArray:
 
 
 def scored_first(values_R: FloatArray, rows: int) -> tuple[IntArray, IntArray]:
-    """The rows that have a value, and the first rows without one (NaN) that are needed to make up `rows`.
+    """The rows that have a value, and the first rows without one (NaN) that complete them to `rows`.
 
     >>> scored_first(np.array([np.nan, 1.0, np.nan, 0.0]), rows=3)
     (array([1, 3]), array([0]))
@@ -49,9 +49,7 @@ def scored_first(values_R: FloatArray, rows: int) -> tuple[IntArray, IntArray]:
 
 
 def share_rows(sizes_G: IntArray, rows: int) -> IntArray:
-    """`rows` shared out over groups in proportion to their sizes, by largest remainder (ties: first in the list).
-
-    A group of n keeps n * rows / (all rows), rounded down or up, hence never more than it has.
+    """`rows` divided among groups in proportion to their sizes, by largest remainder; ties go to the first group.
 
     >>> share_rows(np.array([8, 8, 4]), rows=11)
     array([5, 4, 2])
@@ -60,3 +58,12 @@ def share_rows(sizes_G: IntArray, rows: int) -> IntArray:
     share_G, left_G = np.divmod(rows * sizes_G, total)
     share_G[np.argsort(-left_G, kind="stable")[: rows - int(share_G.sum())]] += 1
     return np.asarray(share_G)
+
+
+def first_of_groups(order: IntArray, group_R: IntArray, keep_G: IntArray) -> IntArray:
+    """The first `keep_G` rows of each group, from rows sorted by group.
+
+    >>> first_of_groups(np.array([3, 1, 0, 2]), np.array([1, 0, 1, 0]), np.array([1, 2]))
+    array([3, 0, 2])
+    """
+    return np.asarray(order[turn(group_R[order]) < keep_G[group_R[order]]])

@@ -8,18 +8,17 @@ from numpy.typing import ArrayLike
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_array, check_integer, check_rng, shown
-from budgetalloc.policies.downselect.groups import check_rows, scored_first, share_rows, turn
+from budgetalloc.policies.downselect.groups import check_rows, first_of_groups, scored_first, share_rows, turn
 
-_MOST_DRAWN = 10**8  # random numbers: one for each draw and entry
+_MOST_DRAWN = 10**8  # random numbers of a call
 
 
 def extreme_pairs(ids_R: Sequence[Hashable], advantages_R: ArrayLike, rows: int) -> IntArray:
-    """Pairs of the largest with the smallest advantage of a group, the second with the second, and so on.
+    """Pairs of a group's largest and smallest advantage, second largest and second smallest, and so on.
 
-    Pairwise trajectory sampling of Shuffle-R1 (arXiv 2508.05612) keeps the outermost pairs. Each group gives the same
-    share of its pairs, rounded by largest remainder. If the groups have fewer than `rows // 2` pairs, all pairs are
-    kept. Among equal advantages, the upper half takes the rows generated first, then the lower half, each from the
-    outermost pair inwards.
+    Pairwise trajectory sampling of Shuffle-R1 (arXiv 2508.05612) keeps the outermost pairs. Each group keeps the same
+    share of its pairs, rounded by largest remainder, and all pairs if there are fewer than `rows // 2`. Ties go to the
+    row generated first, in the upper half before the lower half.
 
     Args:
         ids_R: The prompt of each rollout, shape (R,).
@@ -41,22 +40,14 @@ def extreme_pairs(ids_R: Sequence[Hashable], advantages_R: ArrayLike, rows: int)
     upper = turn(group_R[falling]) < size_G[group_R[falling]] // 2
     lower = np.sort(falling[~upper])
     rising = lower[np.lexsort((advantages[lower], group_R[lower]))]  # ties: the row generated first
-    return np.stack([_heads(falling, group_R, keep_G), _heads(rising, group_R, keep_G)], axis=1)
-
-
-def _heads(order: IntArray, group_R: IntArray, keep_G: IntArray) -> IntArray:
-    """The first `keep_G` rows of each group, from rows sorted by group."""
-    return np.asarray(order[turn(group_R[order]) < keep_G[group_R[order]]])
+    return np.stack([first_of_groups(order, group_R, keep_G) for order in (falling, rising)], axis=1)
 
 
 def pairwise_extremes(ids_R: Sequence[Hashable], advantages_R: ArrayLike, rows: int) -> IntArray:
-    """The rows of `extreme_pairs`: with 2N rollouts a prompt and half of them kept, Shuffle-R1's first step.
+    """The rows of `extreme_pairs`, ascending, shape (rows,): Shuffle-R1's first step, which keeps half of 2N rollouts.
 
-    If pairs do not suffice (an odd number, or groups of one), the rows of largest |advantage| among the others are
-    added; ties go to the row generated first, and rows without an advantage come last. Args as `extreme_pairs`.
-
-    Returns:
-        Indices of the rows kept, ascending, shape (rows,).
+    If pairs do not suffice (an odd number, or groups of one), the rows with the largest |advantage| among the others
+    are added. Ties go to the row generated first, and rows without an advantage come last. Args as `extreme_pairs`.
 
     >>> pairwise_extremes(["a"] * 6, [0.3, -1.2, 1.5, 0.1, -0.4, -0.3], rows=4)
     array([0, 1, 2, 4])
@@ -71,14 +62,14 @@ def pairwise_extremes(ids_R: Sequence[Hashable], advantages_R: ArrayLike, rows: 
 def weighted_resample(weights_J: ArrayLike, size: int, *, draws: int = 8, rng: np.random.Generator) -> IntArray:
     """Several draws by weight, each without replacement: Shuffle-R1's batch shuffle (arXiv 2508.05612).
 
-    A pair's weight is the sum of its two |advantages|. An entry may be selected in several draws, so that it appears
-    between 0 and `draws` times. If fewer weights are positive than a draw takes, the draw takes all of them and adds
-    entries of weight 0, all equally likely; the released code fails in this case.
+    A pair's weight is the sum of its two |advantages|. An entry appears at most once a draw, hence 0 to `draws` times.
+    If a draw takes more entries than have positive weights, entries of weight 0 are added, all equally likely; the
+    released code fails in this case.
 
     Args:
         weights_J: Non-negative weights, shape (J,).
         size: Entries drawn in all, shared evenly over the draws; at most J a draw.
-        draws: S, how many draws. 8 in the released code.
+        draws: Number of draws, 8 in the released code.
         rng: Draws one array of numbers.
 
     Returns:
@@ -102,7 +93,7 @@ def weighted_resample(weights_J: ArrayLike, size: int, *, draws: int = 8, rng: n
 
 
 def _log(weights_J: FloatArray) -> FloatArray:
-    """Logarithms; that of 0 is replaced by a value so far below the others that the noise cannot reorder them."""
+    """Logarithms, and for a weight of 0 a value so far below the others that noise cannot reorder them."""
     positive = weights_J > 0
     if not positive.any():
         return np.zeros_like(weights_J)

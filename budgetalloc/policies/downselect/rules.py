@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from budgetalloc.beliefs.rewards import mixed_groups
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_number
-from budgetalloc.policies.downselect.groups import check_rows, scored_first, share_rows, turn
+from budgetalloc.policies.downselect.groups import check_rows, first_of_groups, scored_first, share_rows, turn
 
 
 def mixed_first(
@@ -20,13 +20,13 @@ def mixed_first(
 ) -> IntArray:
     """Rows of groups with unequal rewards, in the order of generation, then the rest (DAPO, arXiv 2503.14476).
 
-    DAPO drops groups of equal rewards. Trainers need a batch of fixed size: if there are too few mixed rows, other rows
-    fill the batch; under a group baseline these have advantage 0.
+    DAPO drops groups of equal rewards. Here they fill the batch, which has a fixed size, if there are too few mixed
+    rows; under a group baseline their advantage is 0.
 
     Args:
         ids_R: The prompt of each rollout, shape (R,).
         rewards_R: Rewards, shape (R,); NaN is no reward.
-        rows: How many to keep, 1 to R.
+        rows: Rows to keep, 1 to R.
         scores_RF, success_R: Not used; accepted so that the rule can be a `Policy.keep`.
 
     Returns:
@@ -51,17 +51,15 @@ def balanced(
 ) -> IntArray:
     """Equally many rows of every prompt, half of them successes if there are enough (Reinforce-Ada, 2510.04996).
 
-    A row counts as a success if its success is above 1/2. Ties go to the row generated first. If a prompt has too few
-    rows, the other prompts keep more.
-
-    Args and returns as `mixed_first`, and:
-        success_R: Success of each rollout in [0, 1], shape (R,); None where the rewards are the successes.
+    A success is a row whose success is above 1/2. Ties go to the row generated first. If a prompt has too few rows, the
+    other prompts keep more. Args and returns as `mixed_first`, but `success_R` is used: the success of each rollout in
+    [0, 1], shape (R,); None if the rewards are the successes.
 
     >>> balanced(["a"] * 6 + ["b"] * 2, [0, 0, 0, 0, 1, 0, 1, 1], rows=4)
     array([0, 4, 6, 7])
     """
     group_R, rewards = check_rows(ids_R, rewards_R, rows)
-    # The k-th success and the k-th failure of each prompt come k-th, so that a prefix of any length is balanced.
+    # Each prompt's k-th success stands next to its k-th failure: a prefix of any length is balanced.
     success = rewards if success_R is None else check_rows(ids_R, success_R, rows)[1]
     kind_R = group_R * 2 + (success > 0.5)
     turn_R = turn(kind_R)
@@ -72,15 +70,15 @@ def balanced(
 
 
 def largest_advantages(ids_R: Sequence[Hashable], advantages_R: ArrayLike, rows: int) -> IntArray:
-    """The rows of largest |advantage| in every group: completion pruning (CPPO, arXiv 2503.22342).
+    """The rows with the largest |advantage| in every group: completion pruning (CPPO, arXiv 2503.22342).
 
-    A pruning rate P keeps `rows = (1 - P) R`; each group keeps that share of its own rows, rounded by largest
-    remainder. Ties go to the row generated first. Rows without an advantage (NaN) come last.
+    A pruning rate P keeps `rows = (1 - P) R`. Each group keeps that share of its rows, rounded by largest remainder.
+    Ties go to the row generated first. Rows without an advantage (NaN) come last.
 
     Args:
         ids_R: The prompt of each rollout, shape (R,).
         advantages_R: Advantages over the whole group, shape (R,); NaN is none.
-        rows: How many to keep, 1 to R.
+        rows: Rows to keep, 1 to R.
 
     Returns:
         Indices of the rows kept, ascending, shape (rows,).
@@ -92,26 +90,24 @@ def largest_advantages(ids_R: Sequence[Hashable], advantages_R: ArrayLike, rows:
     scored, rest = scored_first(advantages, rows)
     group_K = group_R[scored]
     keep_G = share_rows(np.bincount(group_K, minlength=group_R.max() + 1), rows - len(rest))
-    order = np.lexsort((-np.abs(advantages[scored]), group_K))
-    kept = order[turn(group_K[order]) < keep_G[group_K[order]]]
+    kept = first_of_groups(np.lexsort((-np.abs(advantages[scored]), group_K)), group_K, keep_G)
     return np.sort(np.r_[scored[kept], rest])
 
 
 def top_p_variance(
     ids_R: Sequence[Hashable], rewards_R: ArrayLike, share: float = 0.9, rows: int | None = None
 ) -> IntArray:
-    """The groups of largest reward variance that together hold `share` of all variance (RAGEN-2, arXiv 2604.06268).
+    """The fewest groups whose reward variances add up to `share` of the total (RAGEN-2, arXiv 2604.06268).
 
-    The smallest set of groups that reaches the share, by sample variance (over n - 1); ties: first in the list. If no
-    group varies, none is kept. With `rows` the result has a fixed size: too many rows are cut from the kept groups of
-    least variance, and too few are filled up from the dropped groups of least variance, which as a rule have equal
-    rewards and under a group baseline advantage 0. Rows without a reward come last.
+    Variances are over n - 1, and ties go to the first group. If no group varies, none is kept. With `rows` the result
+    has a fixed size: rows are cut from the kept groups of least variance, or added from the dropped groups of least
+    variance, which mostly have equal rewards. Rows without a reward come last.
 
     Args:
         ids_R: The prompt of each rollout, shape (R,).
         rewards_R: Rewards, shape (R,); NaN is no reward.
-        share: p in (0, 1]. The default is our choice.
-        rows: How many to keep, 1 to R; None is as many as the groups have.
+        share: p in (0, 1]. The default is ours.
+        rows: Rows to keep, 1 to R; None keeps all rows of the groups.
 
     Returns:
         Indices of the rows kept, ascending.
@@ -131,7 +127,7 @@ def top_p_variance(
     size_G = np.bincount(group_K, minlength=groups)
     mean_G = np.bincount(group_K, weights=rewards_K, minlength=groups) / np.maximum(size_G, 1)
     squares_G = np.bincount(group_K, weights=(rewards_K - mean_G[group_K]) ** 2, minlength=groups)
-    # The mean of equal rewards may have a rounding error, which must not count as variance.
+    # The mean of equal rewards may have a rounding error, which is no variance.
     variance_G = np.where(mixed_groups(rewards, group_R, groups), squares_G / np.maximum(size_G - 1, 1), 0.0)
     order = np.argsort(-variance_G, kind="stable")
     reached = np.cumsum(variance_G[order])

@@ -13,22 +13,22 @@ from budgetalloc.policies.downselect.groups import check_rows, scored_first, sha
 
 
 def max_variance(ids_R: Sequence[Hashable], values_R: ArrayLike, rows: int, *, across: bool = False) -> IntArray:
-    """The rows whose values have the largest variance, inside each group or over the whole batch.
+    """The rows whose values have the largest variance, within each group or over the whole batch.
 
-    Inside each group, of rewards: PODS (arXiv 2504.13818), and with advantages D3S' first form (2509.22115). Over the
-    whole batch, of advantages that were normalised inside their groups: D3S' cross-group rule, which keeps rare
-    successes and rare failures and drops groups of equal rewards. The best subset is the lowest j and the highest
-    `rows - j` values for some j; prefix sums price every j after one sort, O(R log R).
+    Within groups, with rewards: PODS (arXiv 2504.13818); with advantages: the first form of D3S (2509.22115). Over the
+    batch, with advantages normalised within groups: the cross-group rule of D3S, which keeps rare successes and rare
+    failures and drops groups of equal rewards. The best subset is the lowest j and the highest `rows - j` values for
+    some j, found by prefix sums in O(R log R).
 
-    Inside groups, each group keeps the share `rows / R` of its rows, rounded by largest remainder. Ties between splits
+    Within groups, each group keeps the share `rows / R` of its rows, rounded by largest remainder. Ties between splits
     go to the split with more high values, ties between values to the row generated first. Rows without a value (NaN)
     come last.
 
     Args:
         ids_R: The prompt of each rollout, shape (R,).
         values_R: Rewards or advantages, shape (R,); NaN is none.
-        rows: How many to keep, 1 to R.
-        across: One choice over the whole batch instead of one in each group.
+        rows: Rows to keep, 1 to R.
+        across: Whether to choose over the whole batch.
 
     Returns:
         Indices of the rows kept, ascending, shape (rows,).
@@ -50,12 +50,12 @@ def max_variance(ids_R: Sequence[Hashable], values_R: ArrayLike, rows: int, *, a
 
 
 def _spread(group_R: IntArray, values_R: FloatArray, keep_G: IntArray) -> IntArray:
-    """The `keep_G` rows of each group with the largest variance; no group is empty."""
+    """The `keep_G` rows with the largest variance of each group, of which none is empty."""
     order = np.lexsort((values_R, group_R))  # ascending in each group, equal values as generated
     ordered, size_G = values_R[order], np.bincount(group_R)
     end_G = np.cumsum(size_G)
     start_G = end_G - size_G
-    # Centred and scaled to 1, so that the prefix sums are precise, and exactly 0 if all values are equal.
+    # Values are centred and scaled to 1: the prefix sums are precise, and exactly 0 if all values are equal.
     middle_G = ordered[start_G + size_G // 2]
     scale_G = np.maximum(ordered[end_G - 1] - middle_G, middle_G - ordered[start_G])
     unit = (ordered - np.repeat(middle_G, size_G)) / np.repeat(np.where(scale_G > 0, scale_G, 1.0), size_G)
@@ -87,11 +87,11 @@ def _spread(group_R: IntArray, values_R: FloatArray, keep_G: IntArray) -> IntArr
 def d3s_schedule(progress: float, first: float, last: float) -> float:
     """D3S' schedule: linear from `first` at the start of training to `last` at its end (arXiv 2509.22115).
 
-    The paper schedules the rows kept and the share of tokens kept in this way, from few to many. The paper's start and
-    end values could not be found.
+    The paper increases the number of rows and the share of tokens kept in this way. We did not find its start and end
+    values.
 
     Args:
-        progress: Share of training that is done, in [0, 1].
+        progress: Completed share of training, in [0, 1].
         first, last: The scheduled quantity at the start and at the end.
 
     >>> d3s_schedule(0.25, 8, 16)

@@ -9,11 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from budgetalloc.errors import InputError, StateError
-from budgetalloc.policies.costs.bandits import (
-    discounted_thompson,
-    discounted_ucb,
-    sliding_window_ucb,
-)
+from budgetalloc.policies.costs.bandits import discounted_thompson, discounted_ucb, sliding_window_ucb
 
 BUILDS = {
     "discounted_ucb": lambda **more: discounted_ucb([4, 8, 16], **{"discount": 0.95, "bound": 0.3, **more}),
@@ -24,17 +20,14 @@ BUILDS = {
 
 def test_discounted_ucb_by_hand():
     """Rewards 1, 0, 1 of arms a, b, a at discount 1/2: N_a = 1/4 + 1, N_b = 1/2, X_a = 1, X_b = 0 (exact)."""
-    bandit = discounted_ucb(["a", "b"], discount=0.5, xi=0.6, bound=1.0)
-    for arm, reward in (("a", 1.0), ("b", 0.0), ("a", 1.0)):
-        bandit.observe(arm, reward)
-    spread = 0.6 * math.log(1.75)
-    expected = [1 + 2 * math.sqrt(spread / 1.25), 0 + 2 * math.sqrt(spread / 0.5)]
-    np.testing.assert_allclose(bandit.scores(), expected, rtol=1e-14)
-    assert bandit.choose() == "a"  # 2.036 against 1.639
-    bandit = discounted_ucb(["a", "b"], discount=0.5, xi=6.0, bound=1.0)  # the same with a wider bonus
-    for arm, reward in (("a", 1.0), ("b", 0.0), ("a", 1.0)):
-        bandit.observe(arm, reward)
-    assert bandit.choose() == "b"
+    for xi, best in ((0.6, "a"), (6.0, "b")):  # a wider bonus favours the arm with fewer pulls
+        bandit = discounted_ucb(["a", "b"], discount=0.5, xi=xi, bound=1.0)
+        for arm, reward in (("a", 1.0), ("b", 0.0), ("a", 1.0)):
+            bandit.observe(arm, reward)
+        spread = xi * math.log(1.75)
+        expected = [1 + 2 * math.sqrt(spread / 1.25), 0 + 2 * math.sqrt(spread / 0.5)]
+        np.testing.assert_allclose(bandit.scores(), expected, rtol=1e-14)
+        assert bandit.choose() == best
 
 
 def test_sliding_window_ucb_by_hand():

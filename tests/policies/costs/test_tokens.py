@@ -1,4 +1,4 @@
-"""Budgets in tokens: the papers' numbers and enumeration."""
+"""Limits on response length: the papers' numbers and enumeration."""
 
 import numpy as np
 import pytest
@@ -7,16 +7,9 @@ from hypothesis import strategies as st
 
 from budgetalloc.errors import InputError
 from budgetalloc.policies.costs.tokens import (
-    anytime_budgets,
-    anytime_cost,
-    anytime_prior,
-    anytime_returns,
     budget_partition,
     curriculum_budget,
-    elastic_split,
     length_caps,
-    over_provision,
-    speculative_saved,
 )
 
 
@@ -71,62 +64,6 @@ def test_the_stepwise_form_starts_and_ends_where_it_should_and_falls_in_equal_ra
     assert curriculum_budget(10**6, first=256, last=87) == 87
 
 
-def test_the_solution_always_has_its_share():
-    assert elastic_split() == (1024, 1024)
-    assert elastic_split(1024) == (0, 1024)
-
-
-def test_anytime_budgets_are_even_and_end_at_the_longest():
-    np.testing.assert_array_equal(anytime_budgets(8000, 4), [2000, 4000, 6000, 8000])  # the sheet's L and k
-    np.testing.assert_array_equal(anytime_budgets(10, 3), [3, 6, 10])
-
-
-@pytest.mark.parametrize(
-    ("prior", "expected"),
-    [("uniform", [0.25] * 4), ("linear", [0.1, 0.2, 0.3, 0.4]), ("base", [0, 0, 0, 1])],
-)
-def test_the_priors(prior, expected):
-    np.testing.assert_allclose(anytime_prior(anytime_budgets(8000, 4), prior), expected)
-
-
-@given(
-    st.lists(st.lists(st.floats(0, 1), min_size=3, max_size=3), min_size=1, max_size=4),
-    st.sampled_from(["uniform", "linear", "base"]),
-)
-@settings(deadline=None, max_examples=50)
-def test_a_segment_earns_what_the_truncations_at_its_end_and_later_pay(rewards, prior):
-    weights = anytime_prior([10, 20, 30], prior)
-    returns = anytime_returns(rewards, [10, 20, 30], prior)
-    for row, returned in zip(rewards, returns, strict=True):
-        expected = [sum(weights[j] * row[j] for j in range(s, 3)) for s in range(3)]
-        np.testing.assert_allclose(returned, expected, atol=1e-12)
-
-
-def test_anytime_costs_one_chain_and_its_summaries():
-    assert anytime_cost(8000, 4, summaries=4, summary_tokens=100) == 8000 + 16 * 100
-
-
-def test_over_provision_rounds_up_but_not_past_a_whole_number():
-    assert [over_provision(32), over_provision(5, 1.5), over_provision(7, 1)] == [64, 8, 7]
-    assert over_provision(100, 1.1) == 110  # 100 x 1.1 is 110.00000000000001 in floats
-
-
-@given(st.lists(st.floats(-5, 5), max_size=6), st.floats(-1, 1), st.floats(0.1, 3))
-@settings(deadline=None, max_examples=50)
-def test_what_a_draft_saves_is_the_expected_place_of_the_first_rejection(ratios, bias, scale):
-    accept = [min(1.0, float(np.exp(scale * (x - bias)))) for x in ratios]
-    expected = sum(
-        place * np.prod(accept[:place]) * (1 - accept[place] if place < len(accept) else 1)
-        for place in range(len(accept) + 1)
-    )
-    assert speculative_saved(ratios, bias=bias, scale=scale) == pytest.approx(expected, abs=1e-9)
-
-
-def test_an_unchanged_policy_saves_the_whole_response_and_a_token_that_cannot_be_written_again_ends_it():
-    assert speculative_saved(np.zeros(50)) == 50
-    assert speculative_saved([0, 0, -np.inf, 0]) == 2
-
-
 @pytest.mark.parametrize(
     ("call", "name"),
     [
@@ -142,16 +79,6 @@ def test_an_unchanged_policy_saves_the_whole_response_and_a_token_that_cannot_be
         (lambda: curriculum_budget(0, decay=0), "decay=0"),
         (lambda: curriculum_budget(0, every=0), "every=0"),
         (lambda: curriculum_budget(0, last=0), "last=0"),
-        (lambda: elastic_split(100), "longest=100"),
-        (lambda: anytime_budgets(3, 4), "longest=3"),
-        (lambda: anytime_prior([1, 2], "geometric"), "prior"),
-        (lambda: anytime_prior([2, 1]), "budgets_K"),
-        (lambda: anytime_returns([1, np.nan], [1, 2]), "rewards_K"),
-        (lambda: anytime_returns([1], [1, 2]), "rewards_K"),
-        (lambda: anytime_cost(8000, 4, summary_tokens=0), "summary_tokens=0"),
-        (lambda: over_provision(32, 0.5), "factor"),
-        (lambda: speculative_saved([np.nan]), "log_ratio_T"),
-        (lambda: speculative_saved([0], scale=0), "scale=0"),
     ],
 )
 def test_bad_arguments_are_named(call, name):

@@ -10,7 +10,6 @@ from budgetalloc.policies.costs.trees import (
     LATR_MATH,
     aepo_branch_probability,
     aepo_split,
-    branch_grpo,
     latr_split,
     regular_tree,
     tree_cost,
@@ -45,6 +44,13 @@ def test_a_regular_tree_costs_what_the_same_tree_does_node_by_node(divisions):
             parents += [parent] * children
         level = grown
     assert regular_tree(divisions, 7) == tree_cost(parents, np.full(len(parents), 7))
+
+
+def test_branches_at_four_of_sixteen_steps_double_the_leaves_four_times():
+    """The tree of BranchGRPO, which branches at steps 0, 3, 6 and 9."""
+    cost = regular_tree([2 if step in (0, 3, 6, 9) else 1 for step in range(16)])
+    assert (cost.leaves, cost.nodes) == (2**4, 3 * 2 + 3 * 4 + 3 * 8 + 7 * 16)
+    assert regular_tree([1] * 5).share == 1
 
 
 def test_tree_grpo_of_the_scripts_keeps_six_trajectories_for_two_thirds_of_their_tokens():
@@ -89,13 +95,6 @@ def test_treepo_counts_its_segments():
     assert treepo(depth=2, first=2, divisor=2, leaves=16).leaves == 4  # no room for more
     assert treepo(depth=3, first=2, divisor=2, leaves=3).nodes == 2 + 3 + 3
     assert treepo(depth=4, first=2, divisor=2, leaves=16).nodes == regular_tree([2, 2, 2, 2]).nodes
-
-
-def test_branch_grpo_doubles_its_leaves_at_each_split():
-    cost = branch_grpo((0, 3, 6, 9), steps=16)
-    assert cost.leaves == 2**4
-    assert cost.nodes == 3 * 2 + 3 * 4 + 3 * 8 + 7 * 16
-    assert branch_grpo((), steps=5).share == 1
 
 
 def test_aepo_gives_half_from_scratch_where_entropies_are_equal_and_one_at_least():
@@ -143,8 +142,6 @@ def test_latr_trades_trees_for_plain_samples_over_the_run():
         (lambda: regular_tree([2, 0]), "divisions=0"),
         (lambda: tree_grpo(keep=4), "keep=4"),
         (lambda: treepo(depth=0), "depth=0"),
-        (lambda: branch_grpo((0, 16), steps=16), "splits=16"),
-        (lambda: branch_grpo((3, 3), steps=16), "splits"),
         (lambda: aepo_split(0, 1, 1), "k=0"),
         (lambda: aepo_split(4, float("nan"), 1), "entropy_root"),
         (lambda: aepo_branch_probability(np.nan, 0), "entropy_change"),
