@@ -72,7 +72,7 @@ def test_once_shows_what_there_is(tmp_path, capsys):
     assert out.startswith("step 2  ")
     for label, share in (("in mixed groups", 66.7), ("single rollouts", 33.3), ("without gradient", 0.0)):
         assert any(row.split(label)[1].split()[0] == str(share) for row in out.splitlines() if label in row), label
-    assert "9 rollouts, 2 prompts met, 45 tokens" in out
+    assert "9 rollouts, 2 prompts seen, 45 tokens" in out
     assert "held-out reward      0.250  after 3 steps" in out
     assert "judge by held-out prompts" in out
 

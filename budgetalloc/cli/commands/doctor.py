@@ -1,4 +1,4 @@
-"""`budgetalloc doctor`: what will be served, what is refused, and which policy fits, before a run starts."""
+"""`budgetalloc doctor`: what is refused and which policy fits, before a run starts."""
 
 import argparse
 import json
@@ -20,7 +20,7 @@ _LONGEST = 200_000  # characters of a script or a file of settings
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints what was found; the exit status is 1 if something is refused, 2 if nothing could be checked."""
+    """Prints the diagnosis. The exit status is 1 if something is refused, 2 if nothing could be checked."""
     try:
         diagnosis = diagnosed(args.source, args.processes)
     except BudgetallocError as error:
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def diagnosed(words: list[str], processes: int) -> Diagnosis:
-    """The diagnosis of a script, of a file of settings, or of verl's configuration with its overrides."""
+    """The diagnosis of a script, of a settings file, or of verl's configuration with its overrides."""
     first, *more = words
     if "=" in first and not os.path.exists(first):
         return examine_verl("overrides", overrides(words))
@@ -66,15 +66,14 @@ def as_text(diagnosis: Diagnosis, width: int = 110) -> str:
     parts = [(verdict, diagnosis.refused), ("WARNINGS", diagnosis.warned), ("WHICH POLICY FITS", diagnosis.advice)]
     parts.append(("NOT KNOWN BEFORE THE RUN", diagnosis.unread))
     for title, texts in parts:
-        if texts or texts is diagnosis.refused:
-            lines += ["", title]
+        lines += ["", title] if texts or title == verdict else []
         for text in texts:
             lines += textwrap.wrap(text, width, initial_indent="  - ", subsequent_indent="    ")
     return "\n".join(lines)
 
 
 def _verdict(diagnosis: Diagnosis) -> str:
-    """What is refused and what was not checked, in a line."""
+    """One line: what is refused, and what was not checked."""
     if diagnosis.refused:
         return f"REFUSED: {len(diagnosis.refused)} {'reason' if len(diagnosis.refused) == 1 else 'reasons'}"
     if diagnosis.blind:

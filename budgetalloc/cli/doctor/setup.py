@@ -44,7 +44,9 @@ class Diagnosis:
     def shortened(self) -> "Diagnosis":
         """The same in at most two pages, whatever names and values a script has."""
         facts = [(name, shortened(text)) for name, text in self.facts]
-        lists: dict[str, Any] = {name: _first(getattr(self, name)) for name in ("refused", "warned", "advice", "unread")}
+        lists: dict[str, Any] = {
+            name: _first(getattr(self, name)) for name in ("refused", "warned", "advice", "unread")
+        }
         return replace(self, file=shortened(self.file), facts=facts, **lists)
 
 
