@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from budgetalloc.cli.config import Config
-from budgetalloc.cli.config.yaml_file import read_text
+from budgetalloc.cli.config.yaml_file import read_text, text_of
 from budgetalloc.cli.doctor.checks import examine
 from budgetalloc.cli.doctor.script import read_script
 from budgetalloc.cli.doctor.settings import of_config
@@ -16,7 +16,7 @@ from budgetalloc.cli.doctor.setup import Diagnosis, shortened
 from budgetalloc.cli.doctor.verl_config import SECTIONS, examine_verl, node, overrides
 from budgetalloc.errors import BudgetallocError, InputError
 
-_LONGEST = 200_000  # characters of a script or a file of settings
+_LONGEST = 200_000  # characters of a file
 
 
 def run(args: argparse.Namespace) -> int:
@@ -34,7 +34,7 @@ def diagnosed(words: list[str], processes: int) -> Diagnosis:
     first, *more = words
     if "=" in first and not os.path.exists(first):
         return examine_verl("overrides", overrides(words))
-    text = _text(Path(first))
+    text = text_of(Path(first), _LONGEST, "a script or a YAML file of settings")
     if not first.endswith((".yaml", ".yml")):
         if more:
             raise InputError(f"{more[0]!r}: only verl's configuration takes overrides. Give one file.")
@@ -44,17 +44,6 @@ def diagnosed(words: list[str], processes: int) -> Diagnosis:
         own = {key: value for key, value in values.items() if key in SECTIONS}
         return examine_verl(first, node(own, overrides(more)))
     return examine(of_config(Config.parse(text, first), processes))
-
-
-def _text(path: Path) -> str:
-    try:
-        with path.open(encoding="utf-8") as file:
-            text = file.read(_LONGEST + 1)
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: this is not UTF-8 text: give a script or a YAML file.") from error
-    if len(text) > _LONGEST:
-        raise InputError(f"{path}: more than {_LONGEST:,} characters: give a script or a file of settings.")
-    return text
 
 
 def as_text(diagnosis: Diagnosis, width: int = 110) -> str:

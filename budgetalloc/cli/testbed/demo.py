@@ -1,4 +1,4 @@
-"""The demo: the same language model trained twice with the same rollouts, uniform against adaptive."""
+"""The demo: trains the same language model twice with the same number of rollouts, uniform against adaptive."""
 
 import json
 import sys
@@ -28,13 +28,13 @@ def demo(
     """Trains both, prints the table, writes `results.json`, `table.md` and, with matplotlib, `curves.png` into `out`.
 
     Both runs have the same weights, data, seed, learning rate and rollouts per step. The callback is attached to
-    `uniform` too: it does not change that run, but it logs the same metrics.
+    `uniform` too, where it only logs the metrics.
 
     Args:
-        steps, learning_rate, seed: Of both runs.
-        out: The folder for results and for the ledger of each run; `config.callback.ledger` is ignored.
-        config: The policy to compare with uniform, and how it is attached; `adaptive` if left out. The demo ignores
-            its model, dataset and GRPO arguments.
+        steps, learning_rate, seed: The same for both runs.
+        out: The folder for results and for the ledger of each run. `config.callback.ledger` is ignored.
+        config: The policy to compare with uniform, and how it is attached; `adaptive` by default. Its model, dataset
+            and GRPO arguments are ignored.
 
     Returns:
         The curve of each run, as written to `results.json`.
@@ -43,7 +43,7 @@ def demo(
         UnsupportedError: a config with a budget other than 256 rollouts a step, with pacing or a reward range.
     """
     draws = _can_draw()
-    if not draws:  # said before two minutes of training, not after them
+    if not draws:  # before two minutes of training, not after them
         print(f"No matplotlib, so no curves.png. To have it: {installing('logs')}.", file=sys.stderr)
     config = config or Config.parse("")
     if config.callback.reward_range not in (None, (0.0, 1.0)):
@@ -81,7 +81,7 @@ def demo(
 
 
 def _can_draw() -> bool:
-    """Whether matplotlib can be imported; it then needs no screen."""
+    """Whether matplotlib can be imported. Sets a backend that needs no screen."""
     try:
         import matplotlib
     except ImportError:
@@ -91,7 +91,7 @@ def _can_draw() -> bool:
 
 
 def table(curves: Mapping[str, Sequence[CurvePoint]]) -> str:
-    """The end of each run as a Markdown table."""
+    """The end of both runs as a Markdown table."""
     head = ("policy", "held-out success", "rollouts", "tokens", "mixed groups", "rollouts in them", "seconds")
     rows = [
         (
@@ -113,12 +113,15 @@ def table(curves: Mapping[str, Sequence[CurvePoint]]) -> str:
 
 
 def _first(curve: Sequence[CurvePoint]) -> CurvePoint:
-    """The first point after training began; the start has no groups."""
+    """The first point with groups: the start has none."""
     return curve[min(1, len(curve) - 1)]
 
 
 def headline(curves: Mapping[str, Sequence[CurvePoint]], singles: bool) -> str:
-    """After how many rollouts the other policy passes uniform's final success; `singles`: it may draw groups of one."""
+    """Says after how many rollouts the other policy reaches uniform's final success.
+
+    `singles`: the policy may draw groups of one.
+    """
     goal, total = curves["uniform"][-1].success, curves["uniform"][-1].rollouts
     name = next(name for name in curves if name != "uniform")
     passed = next((point for point in curves[name] if point.success >= goal), None)
@@ -139,7 +142,7 @@ def headline(curves: Mapping[str, Sequence[CurvePoint]], singles: bool) -> str:
 
 
 def draw(curves: Mapping[str, Sequence[CurvePoint]], path: Path) -> None:
-    """Held-out success, and the share of mixed groups, against rollouts."""
+    """Plots held-out success, and the share of mixed groups, against rollouts."""
     from matplotlib import pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
