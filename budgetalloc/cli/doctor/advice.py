@@ -9,27 +9,19 @@ from budgetalloc.policies.adaptive import IDLE, group_without_history
 from budgetalloc.training.options import Options
 from budgetalloc.training.scoring import Scoring
 from budgetalloc.training.success import in_words
-from budgetalloc.trl.compatibility import Facts
 
 _CHARACTERS = 4  # a token, roughly, in English
 _PERIODS = ("gradient_accumulation_steps", "num_iterations", "steps_per_generation")
 
 
-def advice(
-    setup: Setup, facts: Facts, options: Options | None, scoring: Scoring | None, distinct: int | None
-) -> list[str]:
+def advice(setup: Setup, options: Options | None, scoring: Scoring | None, distinct: int | None) -> list[str]:
     """A sentence for each fact that bears on the choice, the policy that fits first.
 
-    Args:
-        setup: The run.
-        facts: The same run, as the rules of compatibility take it.
-        options: How the policy is attached; None if not known.
-        scoring: How rewards become success; None if not known.
-        distinct: Distinct prompts of the dataset; None if not known, and then its rows count.
+    `distinct` is the number of different prompts; None: not known, and then the rows count.
     """
-    lines, settings, given = [], setup.settings, setup.given
-    rollouts, rows = settings.get("generation_batch_size"), setup.data.rows
-    if facts.indexable is False:
+    lines, settings, given, data = [], setup.settings, setup.given, setup.data
+    rollouts, rows = settings.get("generation_batch_size"), data.rows
+    if data.indexable is False:
         lines.append("Rows of a stream cannot be chosen: uniform(), or inside the batch policies.hora() or xrpo().")
     else:
         condition = " once what is refused is changed" if setup.diagnosis.refused else ""
@@ -42,7 +34,7 @@ def advice(
                 "Pool against rollouts is not known. In a run of less than an epoch prompts do not return: expect "
                 "little."
             )
-    length, longest = setup.data.length(), settings.get("max_completion_length")
+    length, longest = data.length(), settings.get("max_completion_length")
     if length is not None and longest:
         tokens = length / _CHARACTERS
         long = "long prompts cost most as single rollouts, so use min_group=4."

@@ -43,8 +43,8 @@ def examine(setup: Setup) -> Diagnosis:
     )
     if policy is not None:
         needs, scale = policy.needs, settings.get("scale_rewards", "group")
-        own = {key: value for key, value in given.items() if value is not None}
-        options, mistakes = every_mistake(lambda own: Options.resolve(needs, scale, ARGUMENTS | own), own)
+        known = {key: value for key, value in given.items() if value is not None}
+        options, mistakes = every_mistake(lambda left: Options.resolve(needs, scale, ARGUMENTS | left), known)
         diagnosis.refused += mistakes
     if policy is not None and options is not None:
         diagnosis.refused += [str(error) for error in refusals(facts, policy, options)]
@@ -66,12 +66,12 @@ def examine(setup: Setup) -> Diagnosis:
         diagnosis.warned.append(several)
     diagnosis.refused = list(dict.fromkeys(diagnosis.refused))
     diagnosis.facts = described(setup, options, distinct)
-    known = {"step": rollouts and group, "dataset": columns, "rewards": setup.rewards, "policy": policy}
-    diagnosis.unchecked = [name for name, value in known.items() if value is None]
+    needed = {"step": rollouts and group, "dataset": columns, "rewards": setup.rewards, "policy": policy}
+    diagnosis.unchecked = [name for name, value in needed.items() if value is None]
     default = policy is None or (str(policy) == str(adaptive()) and given == ARGUMENTS)
     diagnosis.blind = default and {"step", "dataset", "rewards"} <= set(diagnosis.unchecked)
     if served and not diagnosis.blind:
-        diagnosis.advice = advice(setup, facts, options, scoring, distinct)
+        diagnosis.advice = advice(setup, options, scoring, distinct)
     return diagnosis
 
 

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,24 +50,16 @@ def demo(
     if config.callback.reward_range not in (None, (0.0, 1.0)):
         text = "the demo's rewards are 0 and 1. Leave it out."
         raise config.source.error(text, "callback.reward_range", kind=UnsupportedError)
-    given = config.callback_arguments(ROLLOUTS)
     name = config.policy.name if config.policy.name != "uniform" else "uniform, as configured"
-    rivals: dict[str, tuple[Policy, dict[str, Any]]] = {
-        "uniform": (uniform(seed=seed), {}),
-        name: (config.build(seed), given),
-    }
+    rivals: dict[str, tuple[Policy, dict[str, Any]]] = {"uniform": (uniform(seed=seed), {})}
+    rivals[name] = (config.build(seed), config.callback_arguments(ROLLOUTS))
     out.mkdir(parents=True, exist_ok=True)
     curves: dict[str, Sequence[CurvePoint]] = {}
     for name, (policy, arguments) in rivals.items():
         print(f"{name}: {policy}", flush=True)
-
-        def attach(
-            trainer: Any, policy: Policy = policy, name: str = name, arguments: dict[str, Any] = arguments
-        ) -> None:
-            ledger = out / f"{name}_ledger.jsonl"
-            ledger.unlink(missing_ok=True)  # from an earlier demo
-            trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, **(arguments | {"ledger": ledger})))
-
+        ledger = out / f"{name}_ledger.jsonl"
+        ledger.unlink(missing_ok=True)  # from an earlier demo
+        attach = partial(_attach, policy=policy, arguments=arguments | {"ledger": ledger})
         curves[name] = train(attach, steps=steps, learning_rate=learning_rate, seed=seed, threads=1).curve
     text = table(curves)
     print(f"\n{text}\n")
@@ -78,6 +71,10 @@ def demo(
         draw(curves, out / "curves.png")
     print(f"Written to {out}: {'curves.png, ' if draws else ''}results.json, table.md and both ledgers.")
     return results
+
+
+def _attach(trainer: Any, policy: Policy, arguments: dict[str, Any]) -> None:
+    trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, **arguments))
 
 
 def _can_draw() -> bool:
@@ -93,28 +90,17 @@ def _can_draw() -> bool:
 def table(curves: Mapping[str, Sequence[CurvePoint]]) -> str:
     """The end of both runs as a Markdown table."""
     head = ("policy", "held-out success", "rollouts", "tokens", "mixed groups", "rollouts in them", "seconds")
-    rows = [
-        (
-            name,
-            f"{curve[0].success:.3f} -> {curve[-1].success:.3f}",
-            f"{curve[-1].rollouts:,}",
-            f"{curve[-1].tokens:,}",
-            f"{_first(curve).mixed_groups or 0:.2f} -> {curve[-1].mixed_groups or 0:.2f}",
-            f"{_first(curve).mixed_rollouts or 0:.2f} -> {curve[-1].mixed_rollouts or 0:.2f}",
-            f"{curve[-1].seconds:.0f}",
-        )
-        for name, curve in curves.items()
-    ]
-    widths = [max(len(row[k]) for row in [head, *rows]) for k in range(len(head))]
-    lines = [
-        "| " + " | ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) + " |" for row in [head, *rows]
-    ]
-    return "\n".join([lines[0], "|" + "|".join("-" * (w + 2) for w in widths) + "|", *lines[1:]])
-
-
-def _first(curve: Sequence[CurvePoint]) -> CurvePoint:
-    """The first point with groups: the start has none."""
-    return curve[min(1, len(curve) - 1)]
+    rows = [head]
+    for name, curve in curves.items():
+        start, first, end = curve[0], curve[min(1, len(curve) - 1)], curve[-1]  # the start has no groups
+        success = f"{start.success:.3f} -> {end.success:.3f}"
+        groups = f"{first.mixed_groups or 0:.2f} -> {end.mixed_groups or 0:.2f}"
+        rollouts = f"{first.mixed_rollouts or 0:.2f} -> {end.mixed_rollouts or 0:.2f}"
+        rows.append((name, success, f"{end.rollouts:,}", f"{end.tokens:,}", groups, rollouts, f"{end.seconds:.0f}"))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [" | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    rule = "|".join("-" * (width + 2) for width in widths)
+    return "\n".join([f"| {lines[0]} |", f"|{rule}|", *(f"| {line} |" for line in lines[1:])])
 
 
 def headline(curves: Mapping[str, Sequence[CurvePoint]], singles: bool) -> str:

@@ -115,6 +115,10 @@ MISTAKES = [
     ("callback: {hint: my_hint}", "callback.hint: not a plain value: give it in Python"),
     ("pacing: {name: constant, rollouts: 64}", "line 1: pacing: give steps."),
     ("pacing: {name: phases, rollouts: 64, steps: 4}", "line 1: pacing: parts=None: phases needs them"),
+    (
+        "pacing: {name: constant, rollouts: 8, steps: 2, parts: [[1, 1]]}",
+        "line 1: pacing.parts: parts=((1, 1),): phases",
+    ),
     ("pacing: {name: threshold}", "line 1: pacing.name: name='threshold': use one of ('constant', 'phases')."),
     ("budget: {tokens: 1000}", "line 1: budget.tokens: unknown key. Known: rollouts, floor"),
     ("pacing: {name: constant, rollouts: 64, steps: 4, low: 20}", "line 1: pacing: Horizon("),
