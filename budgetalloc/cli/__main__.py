@@ -18,8 +18,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command. The answer goes to stdout, all messages to stderr.
 
     Returns:
-        The exit status: 0; 1 after an error, which is printed as one line; 2 for wrong usage; 130 after Ctrl-C. Of
-        `doctor`: 1 if something is refused, 2 after an error or if nothing could be checked.
+        The exit status: 0; 1 after an error, which is printed as one line; 2 for wrong usage; 130 after Ctrl-C. The
+        command `doctor` returns 1 if something is refused, 2 after an error or if nothing could be checked.
     """
     if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions; argcomplete is optional
         with contextlib.suppress(ImportError):
@@ -30,16 +30,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def answered(options: argparse.ArgumentParser, argv: Sequence[str] | None) -> int:
-    """Runs the command that the arguments name; returns the exit status."""
+    """Parses the arguments, runs their command and returns the exit status."""
     args = options.parse_args(argv)
     if args.command is None:
         options.print_help(sys.stderr)
         return 2
     status, mistake = 0, getattr(args, "mistake", 1)
     try:
-        status = run(args)
+        module = importlib.import_module(f"budgetalloc.cli.commands.{args.command}")  # `methods` loads no pandas
+        status = int(module.run(args) or 0)
         sys.stdout.flush()
-    except BrokenPipeError:  # a reader such as head closed the pipe; Python must not flush into it at its end
+    except BrokenPipeError:  # a reader such as head closed the pipe, and Python flushes at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         return _print_error(args, "stopped by Ctrl-C", INTERRUPTED)
@@ -53,15 +54,6 @@ def answered(options: argparse.ArgumentParser, argv: Sequence[str] | None) -> in
         extra = "demo" if args.command == "demo" else "logs"
         return _print_error(args, f"{error}. Install what it needs: {installing(extra)}", 1)
     return status
-
-
-def run(args: argparse.Namespace) -> int:
-    """Prints a command's answer and returns the exit status.
-
-    Only the command's own imports are loaded: `methods` loads no pandas.
-    """
-    module = importlib.import_module(f"budgetalloc.cli.commands.{args.command}")
-    return int(module.run(args) or 0)
 
 
 def _print_error(args: argparse.Namespace, text: object, status: int) -> int:

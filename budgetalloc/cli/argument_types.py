@@ -1,4 +1,4 @@
-"""Values of options on the command line; each function raises argparse's own error for a text that is none."""
+"""Parses the values of options; each function raises argparse's own error for an invalid text."""
 
 import argparse
 import math

@@ -1,4 +1,4 @@
-"""The log that a command is given: its options, opening it, and a progress bar if stderr is a terminal."""
+"""The log of a command: its options, opening it, and a progress bar if stderr is a terminal."""
 
 import argparse
 import contextlib
@@ -19,39 +19,26 @@ LOG = (
 
 
 def reading_options(to: argparse.ArgumentParser, name: str) -> None:
-    """Adds the options that say which log to read and how, of which `opened` takes the values."""
+    """Adds the options that say which log to read and how. `opened` takes their values."""
     to.add_argument("log", type=Path, metavar=name, help=LOG)
-    group = to.add_argument_group("reading the log")
-    group.add_argument(
-        "--kind", choices=KINDS, metavar="KIND", help=f"the format, if it is not recognised: {', '.join(KINDS)}"
+    add = to.add_argument_group("reading the log").add_argument
+    add("--kind", choices=KINDS, metavar="KIND", help=f"the format, if it is not recognised: {', '.join(KINDS)}")
+    add("--prompt-id", metavar="COLUMN", help="the column that names prompts")
+    reward = "the column of the reward; repeatable: the reward is then the weighted sum"
+    add("--reward", action="append", type=weighted, metavar="COLUMN[=WEIGHT]", help=reward)
+    success = (
+        "the column of success, from 0 to 1 (default: the log's own success; of several reward functions the one that "
+        "gave 0 and 1 only; else the reward)"
     )
-    group.add_argument("--prompt-id", metavar="COLUMN", help="the column that names prompts")
-    group.add_argument(
-        "--reward",
-        action="append",
-        type=weighted,
-        metavar="COLUMN[=WEIGHT]",
-        help="the column of the reward; repeatable: the reward is then the weighted sum",
-    )
-    group.add_argument(
-        "--success",
-        metavar="COLUMN",
-        help="the column of success, from 0 to 1 (default: the log's own success; of several reward functions the "
-        "one that gave 0 and 1 only; else the reward)",
-    )
-    group.add_argument(
-        "--reward-range", nargs=2, type=float, metavar=("LOW", "HIGH"), help="lowest and highest reward (default: 0 1)"
-    )
-    group.add_argument(
-        "--max-line",
-        type=positive,
-        metavar="BYTES",
-        help=f"longest line, and a sixteenth of the largest table or row group (default: {ReadOptions.max_line})",
-    )
+    add("--success", metavar="COLUMN", help=success)
+    bounds = "lowest and highest reward (default: 0 1)"
+    add("--reward-range", nargs=2, type=float, metavar=("LOW", "HIGH"), help=bounds)
+    longest = f"longest line, and a sixteenth of the largest table or row group (default: {ReadOptions.max_line})"
+    add("--max-line", type=positive, metavar="BYTES", help=longest)
 
 
 def opened(args: argparse.Namespace, **instead: Any) -> LogStream:
-    """The log, opened as the options under "reading the log" say; `instead` has values for those left out."""
+    """Opens the log with the options of `reading_options`; `instead` has values for options that were not given."""
     asked = {
         "kind": args.kind,
         "prompt_id": args.prompt_id,
@@ -66,7 +53,7 @@ def opened(args: argparse.Namespace, **instead: Any) -> LogStream:
 
 
 def watched(reading: LogStream) -> Callable[[Iterable[Chunk]], Iterator[Chunk]]:
-    """Passes on the chunks of a log, with a progress bar on stderr if it is a terminal."""
+    """Wraps the chunks of a log in a progress bar."""
 
     def chunks(every: Iterable[Chunk]) -> Iterator[Chunk]:
         with bar("reading", reading.total, reading.unit) as move:
@@ -79,25 +66,23 @@ def watched(reading: LogStream) -> Callable[[Iterable[Chunk]], Iterator[Chunk]]:
 
 @contextlib.contextmanager
 def bar(what: str, total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
-    """A progress bar, shown from the first update on; none if stderr is not a terminal or tqdm is missing."""
+    """A progress bar on stderr from the first update on; none if stderr is no terminal or tqdm is missing."""
+    terminal = getattr(sys.stderr, "stream", sys.stderr)  # a bar moves the cursor, which `Plain` would escape
     try:
         from tqdm import tqdm
     except ImportError:
         tqdm = None
-    terminal = getattr(sys.stderr, "stream", sys.stderr)  # a bar moves the cursor, which `Plain` would show as text
     if tqdm is None or not terminal.isatty():
         yield lambda done: None
         return
     scale = {"unit": "B", "unit_scale": True, "unit_divisor": 1024} if unit == "bytes" else {"unit": f" {unit}"}
-    shown: list[Any] = []
+    with contextlib.ExitStack() as stack:
+        shown: list[Any] = []
 
-    def move(done: int) -> None:
-        if not shown:
-            shown.append(tqdm(total=total, desc=what, leave=False, file=terminal, **scale))
-        shown[0].update(done - shown[0].n)
+        def move(done: int) -> None:
+            if not shown:
+                made = tqdm(total=total, desc=what, leave=False, file=terminal, **scale)
+                shown.append(stack.enter_context(made))
+            shown[0].update(done - shown[0].n)
 
-    try:
         yield move
-    finally:
-        for one in shown:
-            one.close()

@@ -1,7 +1,8 @@
-"""The commands, their options and their help."""
+"""The commands of `budgetalloc`, their options and their help."""
 
 import argparse
 import pkgutil
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,18 +24,11 @@ def parser() -> argparse.ArgumentParser:
         "`budgetalloc COMMAND --help` explains a command.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    top.add_argument(
-        "--version", action="version", version=f"budgetalloc {pkgutil.resolve_name('budgetalloc:__version__')}"
-    )
+    version = pkgutil.resolve_name("budgetalloc:__version__")
+    top.add_argument("--version", action="version", version=f"budgetalloc {version}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    _doctor(commands)
-    _watch(commands)
-    _report(commands)
-    _replay(commands)
-    _demo(commands)
-    _methods(commands)
-    _config(commands)
-    _recipe(commands)
+    for add in (_doctor, _watch, _report, _replay, _demo, _methods, _config, _recipe):
+        add(commands)
     return top
 
 
@@ -53,24 +47,17 @@ def _doctor(commands: Any) -> None:
     to = _command(
         commands,
         "doctor",
-        "before a run: what is served, what is refused, and which policy fits",
-        "Reads a training script for TRL without running it, a YAML file of settings, or verl's configuration, and\n"
-        "makes the checks of the run on what it says. What only running it can tell is listed.\n"
+        "before a run: what is supported, what is refused, and which policy fits",
+        "Reads a training script for TRL without running it, a YAML file of settings, or verl's configuration. Makes\n"
+        "the checks of the run with what these say, and lists what is known only once the script runs.\n"
         "Exit status: 0, nothing is refused; 1, something is; 2, the file cannot be read, or nothing checked.",
         "train.py",
         "configs/trl_adaptive.yaml --processes 8",
         "gsm8k.yaml trainer.v1.trainer_mode=budgetalloc +budgetalloc.policy=adaptive",
     )
-    to.add_argument(
-        "source", nargs="+", metavar="FILE", help="a script, a YAML file, or verl's configuration and overrides of it"
-    )
-    to.add_argument(
-        "--processes",
-        type=partial(positive, most=100_000),
-        default=1,
-        metavar="N",
-        help="processes of the training, one a GPU (default: %(default)s)",
-    )
+    files = "a script, a YAML file, or verl's configuration and overrides of it"
+    to.add_argument("source", nargs="+", metavar="FILE", help=files)
+    _number(to, "--processes", "processes of the training, one per GPU", partial(positive, most=100_000), 1)
     _json(to)
     to.set_defaults(mistake=2)
 
@@ -79,18 +66,16 @@ def _watch(commands: Any) -> None:
     to = _command(
         commands,
         "watch",
-        "a running training, from its ledger: a screen that is drawn again, or a line a step in a pipe",
-        "Follows the ledger of a run that is going on and shows its rewards, groups, predictions and tokens. At a\n"
-        "terminal the screen is drawn again; in a pipe each step is a line. Ends with Ctrl-C, with status 0.",
+        "a running training, from its ledger: a live screen, or one line per step in a pipe",
+        "Follows the ledger of a running training and shows its rewards, groups, predictions and tokens. A terminal\n"
+        "gets a screen that is redrawn; a pipe gets one line per step. Ctrl-C ends the command, with status 0.",
         "runs/trl",
         "runs/trl/ledger.jsonl --once",
         "runs/trl/ledger.jsonl | tee watched.txt",
     )
     to.add_argument("log", type=Path, metavar="RUN", help="a ledger of budgetalloc, or the folder that gets one")
-    to.add_argument(
-        "--every", type=seconds, default=2.0, metavar="S", help="seconds between two looks (default: %(default)s)"
-    )
-    to.add_argument("--once", action="store_true", help="show what there is and end")
+    _number(to, "--every", "seconds between two updates", seconds, 2.0)
+    to.add_argument("--once", action="store_true", help="show the present state and end")
 
 
 def _report(commands: Any) -> None:
@@ -108,18 +93,11 @@ def _report(commands: Any) -> None:
         "counts.csv --policy uniform --policy adaptive --json",
     )
     reading_options(to, "RUN")
-    to.add_argument("other", type=Path, nargs="?", metavar="RUN", help="a second run, to be shown beside the first")
+    to.add_argument("other", type=Path, nargs="?", metavar="RUN", help="a second run, shown next to the first")
     to.add_argument("--html", type=Path, metavar="FILE", help="also write a self-contained page with the plots")
     _policy(to, "compare this policy on the log, repeatable (default: uniform, knapsack, thompson, adaptive)")
-    to.add_argument(
-        "--no-replay", action="store_true", help="leave out the comparison of policies, which takes longest"
-    )
-    to.add_argument(
-        "--steps",
-        type=positive,
-        metavar="N",
-        help="steps of the comparison (default: as many as take about a minute)",
-    )
+    to.add_argument("--no-replay", action="store_true", help="leave out the comparison of policies, the slowest part")
+    _number(to, "--steps", "steps of the comparison (default: as many as take about a minute)")
     _parallel(to)
     _json(to)
 
@@ -129,7 +107,7 @@ def _replay(commands: Any) -> None:
         commands,
         "replay",
         "what allocation policies would have drawn from the logged rewards of a finished run",
-        "Allocation policies decide step by step; their rollouts get the rewards of a finished run or, where the log\n"
+        "Allocation policies decide step by step. Their rollouts get the rewards of a finished run or, where the log\n"
         "has no more rewards of a prompt, rewards from a model of the prompt's success rate. Prints how many groups\n"
         "would have been mixed, with intervals over seeds and differences from the first policy. Learning does not\n"
         "react to a policy.",
@@ -139,24 +117,11 @@ def _replay(commands: Any) -> None:
     )
     reading_options(to, "LOG")
     _policy(to, "a name of `budgetalloc methods`, repeatable; the others are compared with the first")
-    to.add_argument(
-        "--config",
-        type=Path,
-        metavar="FILE",
-        help="a YAML file with policy, budget and pacing; see `budgetalloc config`",
-    )
-    to.add_argument(
-        "--rollouts", type=positive, metavar="N", help="rollouts of a step (default: from the file, or as in the log)"
-    )
-    to.add_argument(
-        "--prompts", type=positive, metavar="N", help="prompts of a step (default: for groups as large as in the log)"
-    )
-    to.add_argument(
-        "--steps",
-        type=positive,
-        metavar="N",
-        help="steps (default: from the file, or until the log has no more rewards)",
-    )
+    settings = "a YAML file with policy, budget and pacing; see `budgetalloc config`"
+    to.add_argument("--config", type=Path, metavar="FILE", help=settings)
+    _number(to, "--rollouts", "rollouts of a step (default: from the file, or as in the log)")
+    _number(to, "--prompts", "prompts of a step (default: for groups as large as in the log)")
+    _number(to, "--steps", "steps (default: from the file, or until the log has no more rewards)")
     _parallel(to)
     _json(to)
 
@@ -171,25 +136,12 @@ def _demo(commands: Any) -> None:
         "",
         "--config configs/knapsack.yaml --steps 50",
     )
-    to.add_argument(
-        "--steps", type=positive, default=150, metavar="N", help="steps of 256 rollouts (default: %(default)s)"
-    )
-    to.add_argument(
-        "--learning-rate",
-        type=rate,
-        default=3e-4,
-        metavar="X",
-        help="learning rate of both runs (default: %(default)s)",
-    )
-    to.add_argument("--seed", type=natural, metavar="N", help="seed of both runs (default: from the file, or 0)")
+    _number(to, "--steps", "steps of 256 rollouts", positive, 150)
+    _number(to, "--learning-rate", "learning rate of both runs", rate, 3e-4)
+    _number(to, "--seed", "seed of both runs (default: from the file, or 0)", natural)
     to.add_argument("--config", type=Path, metavar="FILE", help="a YAML file with the policy to compare with uniform")
-    to.add_argument(
-        "--out",
-        type=Path,
-        default=Path("runs/demo"),
-        metavar="FOLDER",
-        help="folder for the results (default: %(default)s)",
-    )
+    results = "folder for the results (default: %(default)s)"
+    to.add_argument("--out", type=Path, default=Path("runs/demo"), metavar="FOLDER", help=results)
 
 
 def _methods(commands: Any) -> None:
@@ -216,7 +168,7 @@ def _config(commands: Any) -> None:
         "configs/knapsack.yaml --show",
         "--show                 (prints the defaults, a start for your own file)",
     )
-    to.add_argument("file", nargs="?", type=Path, metavar="FILE", help="the file; left out, the defaults are shown")
+    to.add_argument("file", nargs="?", type=Path, metavar="FILE", help="the file; without it, the defaults are shown")
     to.add_argument("--show", action="store_true", help="print every setting with its value, as YAML")
     _json(to)
 
@@ -231,7 +183,14 @@ def _recipe(commands: Any) -> None:
         "trl > train.py",
         "trl.yaml > trl.yaml",
     )
-    to.add_argument("name", nargs="?", metavar="NAME", help="a name of the list; left out, the list is printed")
+    to.add_argument("name", nargs="?", metavar="NAME", help="a name of the list; without it, the list is printed")
+
+
+def _number(
+    to: argparse.ArgumentParser, name: str, text: str, kind: Callable[[str], Any] = positive, default: Any = None
+) -> None:
+    text += "" if default is None else " (default: %(default)s)"
+    to.add_argument(name, type=kind, default=default, metavar="N", help=text)
 
 
 def _policy(to: argparse.ArgumentParser, text: str) -> None:
@@ -239,19 +198,9 @@ def _policy(to: argparse.ArgumentParser, text: str) -> None:
 
 
 def _parallel(to: argparse.ArgumentParser) -> None:
-    to.add_argument(
-        "--seeds",
-        type=partial(positive, most=10_000),
-        default=5,
-        metavar="N",
-        help="repetitions (default: %(default)s)",
-    )
-    to.add_argument(
-        "--workers",
-        type=workers,
-        metavar="N",
-        help="processes (default: all cores), or ray: tasks on the Ray cluster of RAY_ADDRESS, or on this machine",
-    )
+    _number(to, "--seeds", "repetitions", partial(positive, most=10_000), 5)
+    text = "processes (default: all cores), or ray: tasks on the Ray cluster of RAY_ADDRESS, or on this machine"
+    _number(to, "--workers", text, workers)
 
 
 def _json(to: argparse.ArgumentParser) -> None:

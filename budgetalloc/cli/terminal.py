@@ -1,4 +1,4 @@
-"""Text from logs, file names and YAML keys, made safe to print: no escape codes, no character that a console lacks."""
+"""Makes text from logs, file names and YAML keys safe to print: no escape codes, no characters that a console lacks."""
 
 import unicodedata
 from typing import Any
@@ -14,19 +14,17 @@ def shown(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(x if x in "\t\n" or not _controls(x) else x.encode("unicode_escape").decode() for x in text)
+    return "".join(x.encode("unicode_escape").decode() if _controls(x) else x for x in text)
 
 
 def _controls(character: str) -> bool:
-    kind = unicodedata.category(character)
-    return kind in ("Cc", "Zl", "Zp") or unicodedata.bidirectional(character) in _DIRECTIONS
-
-
-_DIRECTIONS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
+    directions = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
+    kind, direction = unicodedata.category(character), unicodedata.bidirectional(character)
+    return character not in "\t\n" and (kind in ("Cc", "Zl", "Zp") or direction in directions)
 
 
 class Plain:
-    """A text stream that writes `shown(text)`, with escapes for characters that its encoding does not have."""
+    """A text stream that writes `shown(text)`, with escapes for characters that its encoding lacks."""
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream

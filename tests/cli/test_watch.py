@@ -1,4 +1,4 @@
-"""`budgetalloc watch`: another process writes the ledger while the command follows it."""
+"""`budgetalloc watch` follows a ledger while another process writes it."""
 
 import json
 import os
@@ -21,13 +21,13 @@ def append(path, step):
 
 
 def test_a_pipe_gets_a_line_a_step_and_ctrl_c_ends_with_0(tmp_path):
-    """Every read waits for the line that it expects, so nothing depends on how long anything takes."""
+    """Every read waits for the line that it expects, so the test does not depend on time."""
     path = tmp_path / "ledger.jsonl"
     command = [*COMMAND, str(tmp_path), "--every", "0.01"]  # the folder, in which there is no ledger yet
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         append(path, 0)
         assert run.stdout.readline().startswith("step 0  3 rollouts of 2 prompts  reward 0.667")
-        with path.open("a") as file:  # a line that is not ended waits, and then counts once
+        with path.open("a") as file:  # an unfinished line waits, and then counts once
             row = json.dumps({"step": 1, "id": "a", "reward": 0.0, "length": 1, "predicted": 0.5, "count": 1})
             file.write(row[:20])
             file.flush()
@@ -72,7 +72,7 @@ def test_once_shows_what_there_is(tmp_path, capsys):
     assert out.startswith("step 2  ")
     for label, share in (("in mixed groups", 66.7), ("single rollouts", 33.3), ("without gradient", 0.0)):
         assert any(row.split(label)[1].split()[0] == str(share) for row in out.splitlines() if label in row), label
-    assert "9 rollouts, 2 prompts met, 45 tokens" in out
+    assert "9 rollouts, 2 prompts seen, 45 tokens" in out
     assert "held-out reward      0.250  after 3 steps" in out
     assert "judge by held-out prompts" in out
 
@@ -88,23 +88,26 @@ def test_a_step_that_may_be_unfinished_is_told_when_the_file_rests(tmp_path):
     assert line(second[0], 1.5).endswith("15 tokens  1.5 s")
 
 
-@pytest.mark.parametrize(("name", "text"), [("none/ledger.jsonl", "no such file"), (".", "no ledger of budgetalloc")])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("none/ledger.jsonl", "no such file"),
+        (".", "no ledger of budgetalloc"),
+        ("two", "holds 2 ledgers: give one of one.jsonl, other.jsonl."),
+    ],
+)
 def test_nothing_to_watch_is_one_line_and_status_1(tmp_path, capsys, name, text):
+    (tmp_path / "two").mkdir()
+    for ledger in ("one", "other"):
+        append(tmp_path / f"two/{ledger}.jsonl", 0)
     assert main(["watch", str(tmp_path / name), "--once"]) == 1
     errors = capsys.readouterr().err
     assert errors.count("\n") == 1
     assert text in errors
 
 
-def test_two_ledgers_in_a_folder_are_named(tmp_path, capsys):
-    for name in ("one", "other"):
-        append(tmp_path / f"{name}.jsonl", 0)
-    assert main(["watch", str(tmp_path), "--once"]) == 1
-    assert "holds 2 ledgers: give one of one.jsonl, other.jsonl." in capsys.readouterr().err
-
-
 def test_the_newest_figure_lies_between_the_lowest_and_the_highest(tmp_path, capsys, monkeypatch):
-    """The course has fewer characters than the run has steps, each a mean; the ends are those of single steps."""
+    """Each character of the course is a mean of several steps. Lowest and highest are values of single steps."""
     monkeypatch.setenv("COLUMNS", "80")
     writer = ba.LedgerWriter(tmp_path / "ledger.jsonl")
     for step in range(100):

@@ -1,4 +1,4 @@
-"""`budgetalloc doctor`: what will be served, what is refused, and which policy fits, before a run starts."""
+"""`budgetalloc doctor`: what is refused and which policy fits, before a run starts."""
 
 import argparse
 import json
@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from budgetalloc.cli.config import Config
-from budgetalloc.cli.config.yaml_file import read_text
+from budgetalloc.cli.config.yaml_file import read_text, text_of
 from budgetalloc.cli.doctor.checks import examine
 from budgetalloc.cli.doctor.script import read_script
 from budgetalloc.cli.doctor.settings import of_config
@@ -16,11 +16,11 @@ from budgetalloc.cli.doctor.setup import Diagnosis, shortened
 from budgetalloc.cli.doctor.verl_config import SECTIONS, examine_verl, node, overrides
 from budgetalloc.errors import BudgetallocError, InputError
 
-_LONGEST = 200_000  # characters of a script or a file of settings
+_LONGEST = 200_000  # characters of a file
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints what was found; the exit status is 1 if something is refused, 2 if nothing could be checked."""
+    """Prints the diagnosis. The exit status is 1 if something is refused, 2 if nothing could be checked."""
     try:
         diagnosis = diagnosed(args.source, args.processes)
     except BudgetallocError as error:
@@ -30,11 +30,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def diagnosed(words: list[str], processes: int) -> Diagnosis:
-    """The diagnosis of a script, of a file of settings, or of verl's configuration with its overrides."""
+    """The diagnosis of a script, of a settings file, or of verl's configuration with its overrides."""
     first, *more = words
     if "=" in first and not os.path.exists(first):
         return examine_verl("overrides", overrides(words))
-    text = _text(Path(first))
+    text = text_of(Path(first), _LONGEST, "a script or a YAML file of settings")
     if not first.endswith((".yaml", ".yml")):
         if more:
             raise InputError(f"{more[0]!r}: only verl's configuration takes overrides. Give one file.")
@@ -46,17 +46,6 @@ def diagnosed(words: list[str], processes: int) -> Diagnosis:
     return examine(of_config(Config.parse(text, first), processes))
 
 
-def _text(path: Path) -> str:
-    try:
-        with path.open(encoding="utf-8") as file:
-            text = file.read(_LONGEST + 1)
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: this is not UTF-8 text: give a script or a YAML file.") from error
-    if len(text) > _LONGEST:
-        raise InputError(f"{path}: more than {_LONGEST:,} characters: give a script or a file of settings.")
-    return text
-
-
 def as_text(diagnosis: Diagnosis, width: int = 110) -> str:
     """One screen: the run, what is refused, warnings, which policy fits, and what could not be read."""
     verdict, diagnosis = _verdict(diagnosis), diagnosis.shortened()
@@ -66,15 +55,14 @@ def as_text(diagnosis: Diagnosis, width: int = 110) -> str:
     parts = [(verdict, diagnosis.refused), ("WARNINGS", diagnosis.warned), ("WHICH POLICY FITS", diagnosis.advice)]
     parts.append(("NOT KNOWN BEFORE THE RUN", diagnosis.unread))
     for title, texts in parts:
-        if texts or texts is diagnosis.refused:
-            lines += ["", title]
+        lines += ["", title] if texts or title == verdict else []
         for text in texts:
             lines += textwrap.wrap(text, width, initial_indent="  - ", subsequent_indent="    ")
     return "\n".join(lines)
 
 
 def _verdict(diagnosis: Diagnosis) -> str:
-    """What is refused and what was not checked, in a line."""
+    """One line: what is refused, and what was not checked."""
     if diagnosis.refused:
         return f"REFUSED: {len(diagnosis.refused)} {'reason' if len(diagnosis.refused) == 1 else 'reasons'}"
     if diagnosis.blind:

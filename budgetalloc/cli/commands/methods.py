@@ -11,16 +11,13 @@ from budgetalloc.policies.methods import METHODS, SECTIONS, published
 
 def run(args: argparse.Namespace) -> None:
     """Prints the table, or the same as JSON."""
-    print(_json() if args.json else _table())
-
-
-def _json() -> str:
     names = ("name", "decides", "formula", "source", "checked", "starves", "note")
-    return json.dumps([{name: getattr(m, name) for name in names} | {"needs": m.needs()} for m in METHODS], indent=1)
+    rows = [{name: getattr(method, name) for name in names} | {"needs": method.needs()} for method in METHODS]
+    print(json.dumps(rows, indent=1) if args.json else _table())
 
 
 def _table(width: int = 120) -> str:
-    """The table in plain text, no line longer than `width`."""
+    """The table in plain text, with lines of at most `width` characters."""
     sizes = [max(len(m.name) for m in METHODS), 0, 16, 17, 26]
     sizes[1] = width - sum(sizes) - 2 * (len(sizes) - 1)
     lines = [f"{len(METHODS)} methods, {published()} of them published."]

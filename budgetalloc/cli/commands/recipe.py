@@ -8,15 +8,10 @@ from budgetalloc.errors import InputError, shown
 
 
 class Recipe(NamedTuple):
-    """A file of the repository that the wheel carries.
+    """A file of the repository that the wheel carries."""
 
-    Args:
-        file: Its path in the repository.
-        about: What it is for, in a line.
-    """
-
-    file: str
-    about: str
+    file: str  # its path in the repository
+    about: str  # what it is for
 
 
 RECIPES = {
@@ -28,7 +23,7 @@ RECIPES = {
     "reward_model": Recipe("integrations/trl/reward_model.py", "TRL: a reward model, with a range or without"),
     "tools": Recipe("integrations/trl/tools.py", "TRL: an environment of several turns with a tool"),
     "verl": Recipe("integrations/verl/train.sh", "verl: GSM8K on one node of 8 GPUs"),
-    "verl.yaml": Recipe("integrations/verl/gsm8k.yaml", "settings of that script: gsm8k.yaml, beside it"),
+    "verl.yaml": Recipe("integrations/verl/gsm8k.yaml", "settings of that script: gsm8k.yaml, in the same folder"),
     "log": Recipe("integrations/log/decide.py", "the log of a finished run: what to compare next"),
     "plain_loop": Recipe("integrations/plain_loop/plain_loop.py", "a loop of your own, with transformers alone"),
     "tinker": Recipe("integrations/tinker/budgetalloc_tinker.py", "tinker-cookbook: your RLDataset, wrapped"),
@@ -40,9 +35,11 @@ RECIPES = {
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prints the file of the name, or the list without one."""
+    """Prints the recipe of this name, or the list."""
     if args.name is None:
-        print(_list())
+        width = max(map(len, RECIPES))
+        lines = [f"  {name:<{width}}  {recipe.about}" for name, recipe in RECIPES.items()]
+        print("\n".join([*lines, "", "Print one into a file:  budgetalloc recipe trl > train.py"]))
     elif args.name in RECIPES:
         print(text_of(args.name), end="")
     else:
@@ -50,13 +47,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def text_of(name: str) -> str:
-    """The text of a recipe, from the installed package, or from the clone that the package is in."""
+    """The text of a recipe, from the installed package or from the clone that holds it."""
     inside = Path(__file__).parents[1] / "recipes"
     folder = inside if inside.exists() else Path(__file__).parents[3]
     return (folder / RECIPES[name].file).read_text(encoding="utf-8")
-
-
-def _list() -> str:
-    width = max(map(len, RECIPES))
-    lines = [f"  {name:<{width}}  {recipe.about}" for name, recipe in RECIPES.items()]
-    return "\n".join([*lines, "", "Print one into a file:  budgetalloc recipe trl > train.py"])

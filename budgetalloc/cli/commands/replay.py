@@ -3,9 +3,8 @@
 import argparse
 import contextlib
 import json
-import math
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,16 +18,17 @@ from budgetalloc.logs.log_stream import LogStream
 from budgetalloc.offline.comparison import comparisons, summarise
 from budgetalloc.offline.parallel import check_workers
 from budgetalloc.offline.replay import Replay
+from budgetalloc.report.json_report import plain
 from budgetalloc.report.policy_replays import LIMITS, POLICIES, joined
 
 SHARES = {"rollouts in them": "mixed_rollouts", "at least": "at_least", "at most": "at_most"}
-SHARES |= {"modelled": "modelled", "signal": "signal"}
+SHARES |= {name: name for name in ("modelled", "signal")}
 HEADS = ("policy", "mixed groups a step", "less the first's", *SHARES)
 MEANING = (
     "Mixed groups have unequal rewards, and therefore a gradient under a group baseline. In brackets are 95 % "
     "intervals over seeds, that is over other draws from the same log. `At least` counts a group as mixed if its "
     "logged rewards are unequal, `at most` also if one of its rewards was modelled. Groups of one are never mixed, "
-    "also where a posterior baseline gives them a gradient: a policy that may request them has no share of mixed "
+    "even where a posterior baseline gives them a gradient: a policy that may request them has no share of mixed "
     "groups (-). The signal, the mean of 4 times the variance of a prompt's success, is defined for groups of any size."
 )
 
@@ -37,23 +37,22 @@ def run(args: argparse.Namespace) -> None:
     """Reads the log, replays the policies, prints the table."""
     check_workers(args.workers)  # before the log is read
     config = Config.read(args.config) if args.config else None
-    if config is not None and config.callback.quotas is not None:
-        text = "a log does not say the domain of a prompt, so that a replay cannot keep quotas. Leave them out."
-        raise config.source.error(text, "callback.quotas", kind=UnsupportedError)
-    if config is not None and config.callback.cost is not None:
-        text = "a replay counts rollouts, and does not learn what they cost. Leave it out."
-        raise config.source.error(text, "callback.cost", kind=UnsupportedError)
+    unsupported = {
+        "quotas": "a log does not say the domain of a prompt, so a replay cannot keep quotas. Leave them out.",
+        "cost": "a replay counts rollouts, and does not learn what they cost. Leave it out.",
+    }
+    for name, text in unsupported.items():
+        if config is not None and getattr(config.callback, name) is not None:
+            raise config.source.error(text, f"callback.{name}", kind=UnsupportedError)
     policies = chosen(args.policy, config)
     instead = {"prompt_id": config.callback.prompt_id, "reward_range": config.callback.reward_range} if config else {}
     reading = opened(args, **instead)
     ledger = read(reading)
     world = Replay(ledger)
     rollouts, prompts, steps = terms(args, config, ledger, world)
-    runs = len(policies) * args.seeds
     group = max(rollouts // prompts, 1)
-    # Each policy with the bounds of its own groups.
     budgets = {name: rival.bounds.budget(rollouts, prompts, group) for name, rival in policies.items()}
-    with bar("replaying", runs, "runs") as move:
+    with bar("replaying", len(policies) * args.seeds, "runs") as move:
         table = summarise(
             seen
             for at, (name, rival) in enumerate(policies.items())
@@ -65,35 +64,29 @@ def run(args: argparse.Namespace) -> None:
                 seeds=range(args.seeds),
                 prompts=prompts,
                 workers=args.workers,
-                progress=partial(_advance, move, at * args.seeds),
+                progress=lambda ended, _, before=at * args.seeds: move(before + ended),  # type: ignore[misc]
             )
         )
-    answer = {
-        "version": 1,
-        "log": str(args.log),
-        "kind": reading.kind,
-        "rollouts": len(ledger.ids_R),
-        "prompts": len(world.ids),
-        "notes": dict(reading.notes),
-        "doubts": list(reading.notes.doubts),
-        "step": {"rollouts": rollouts, "prompts": prompts},
-        "settings": {name: rival.as_dict() for name, rival in policies.items()},
-        "policies": [
-            {str(key): _plain(value) for key, value in row.items()}
-            | {"min_group": budgets[row["policy"]].smallest_group}
-            for row in table
-        ],
-        "limits": list(LIMITS),
-    }
+    answer = plain(
+        {
+            "version": 1,
+            "log": str(args.log),
+            "kind": reading.kind,
+            "rollouts": len(ledger.ids_R),
+            "prompts": len(world.ids),
+            "notes": dict(reading.notes),
+            "doubts": list(reading.notes.doubts),
+            "step": {"rollouts": rollouts, "prompts": prompts},
+            "settings": {name: rival.as_dict() for name, rival in policies.items()},
+            "policies": [row | {"min_group": budgets[row["policy"]].smallest_group} for row in table],
+            "limits": list(LIMITS),
+        }
+    )
     print(json.dumps(answer, indent=1, allow_nan=False) if args.json else as_text(answer))
 
 
-def _advance(move: Callable[[int], None], before: int, ended: int, _: int) -> None:
-    move(before + ended)
-
-
 def chosen(names: Sequence[str] | None, config: Config | None) -> dict[str, Config]:
-    """The policies in the order of the table: those named on the command line, then that of the file."""
+    """The policies in the order of the table: those named on the command line, then the policy of the file."""
     names = names or ([POLICIES[0]] if config else POLICIES)
     configs = {name: config.rival(name) if config else Config.of(name) for name in names}
     if config is not None:
@@ -103,12 +96,12 @@ def chosen(names: Sequence[str] | None, config: Config | None) -> dict[str, Conf
 
 
 def read(reading: LogStream) -> Ledger:
-    """The whole log, with success in [0, 1] as its rewards; adds a note if rewards had to be mapped."""
+    """The whole log, with success in [0, 1] as rewards. Adds a note if it maps the rewards."""
     parts = list(watched(reading)(reading))
     if not parts:
         left = "".join(f" {text}: {count}." for text, count in reading.notes.items())
         raise InputError(f"{reading.path}: this {reading.kind} log contains no rollout that can be read.{left}")
-    with contextlib.suppress(InputError):  # rewards outside [0, 1], of a range that the log does not say
+    with contextlib.suppress(InputError):  # rewards are outside [0, 1], and the log has no range
         return joined(parts, None)
     rewards_R = np.concatenate([part.rewards_R for part in parts])
     low, high = float(np.nanmin(rewards_R)), float(np.nanmax(rewards_R))
@@ -121,7 +114,7 @@ def read(reading: LogStream) -> Ledger:
 def terms(
     args: argparse.Namespace, config: Config | None, ledger: Ledger, world: Replay
 ) -> tuple[int, int, int | None]:
-    """Rollouts and prompts of a step, and the number of steps: from the options, else the file, else the log."""
+    """Rollouts and prompts of a step, and the number of steps: from the options, the file or the log, in this order."""
     steps: int | None = args.steps
     if config is not None and config.plan:
         if args.rollouts is not None:
@@ -137,7 +130,7 @@ def terms(
                 f"{world.rollouts}. Use fewer --steps, or a smaller pacing.rollouts."
             )
         portion = config.bounds.quantum
-        rollouts = max(sum(plan) // steps // portion, 1) * portion  # on average; each step's are the plan's
+        rollouts = max(sum(plan) // steps // portion, 1) * portion  # the average step
     else:
         _, rows_S = np.unique(ledger.step_R, return_counts=True)
         given = args.rollouts or (config.rollouts if config else None)
@@ -150,7 +143,7 @@ def terms(
 
 
 def as_text(answer: Mapping[str, Any], width: int = 110) -> str:
-    """The table, followed by what its columns mean and what a replay cannot show."""
+    """The table, the meaning of its columns, and what a replay cannot show."""
     rows, step = answer["policies"], answer["step"]
     paced = any("pacing" in settings for settings in answer["settings"].values())
     wrapped = partial(textwrap.wrap, width=width)
@@ -174,7 +167,7 @@ def as_text(answer: Mapping[str, Any], width: int = 110) -> str:
 
 
 def _cells(row: Mapping[str, Any], first: Mapping[str, Any]) -> tuple[str, ...]:
-    """A row of the table; a policy that may ask for groups of one has "-" for its mixed groups, as in a report."""
+    """A row of the table. A policy that may request groups of one has "-" for its mixed groups, as in a report."""
     alone = {figure for figure in SHARES.values() if row["min_group"] == 1 and figure not in ("modelled", "signal")}
     less = "-" if 1 in (row["min_group"], first["min_group"]) else _interval(row, "mixed_diff", "{:+.1f}")
     return (
@@ -189,9 +182,3 @@ def _interval(row: Mapping[str, Any], key: str, form: str) -> str:
     low, high = row[f"{key}_low"], row[f"{key}_high"]
     mean = form.format(row[key])
     return mean if low is None else f"{mean} ({form.format(low)} to {form.format(high)})"
-
-
-def _plain(value: Any) -> Any:
-    """A value for JSON, which has no NaN."""
-    value = value.item() if isinstance(value, np.generic) else value
-    return None if isinstance(value, float) and math.isnan(value) else value

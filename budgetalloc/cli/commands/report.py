@@ -1,4 +1,4 @@
-"""`budgetalloc report`: what became of the rollouts of a finished run."""
+"""`budgetalloc report`: what the rollouts of a finished run were spent on."""
 
 import argparse
 import shutil
@@ -8,6 +8,7 @@ from pathlib import Path
 from budgetalloc.cli.config import Config
 from budgetalloc.cli.log_options import bar, opened, watched
 from budgetalloc.errors import InputError
+from budgetalloc.logs.log_stream import LogStream
 from budgetalloc.logs.progress import Progress, read_progress
 from budgetalloc.report import as_json, as_text, comparison_report, report
 from budgetalloc.report.policy_replays import POLICIES
@@ -15,12 +16,12 @@ from budgetalloc.report.run_comparison import Side
 
 
 def run(args: argparse.Namespace) -> None:
-    """Reads the log, prints the report, writes the page; of two logs, prints both side by side."""
+    """Reads the log, prints the report and writes the page. Two logs are compared."""
     if args.other is not None:
         return compare(args)
     policies = () if args.no_replay else tuple(dict.fromkeys(args.policy or POLICIES))
     for name in policies:
-        Config.of(name)  # raises for an unknown name before the log is read
+        Config.of(name)  # an unknown name is an error before the log is read
     reading = opened(args)
     with bar("replaying", len(policies) * args.seeds, "runs") as move:
         summary = report(
@@ -28,7 +29,7 @@ def run(args: argparse.Namespace) -> None:
             policies=policies,
             seeds=range(args.seeds),
             steps=args.steps,
-            reward_range=reading.reward_range and (0.0, 1.0),  # the reader has mapped the rewards
+            reward_range=_mapped(reading),
             workers=args.workers,
             watch=watched(reading),
             progress=lambda ended, _: move(ended),
@@ -48,14 +49,18 @@ def compare(args: argparse.Namespace) -> None:
     sides = []
     for log in (args.log, args.other):
         reading = opened(argparse.Namespace(**{**vars(args), "log": log}))
-        with_range = reading.reward_range and (0.0, 1.0)  # the reader has mapped the rewards
-        summary = report(reading, policies=(), reward_range=with_range, watch=watched(reading))
+        summary = report(reading, policies=(), reward_range=_mapped(reading), watch=watched(reading))
         path = reading.path if reading.kind == "ledger" else None
         sides.append(Side(summary, Progress() if path is None else read_progress(path)))
     comparison = comparison_report.comparison_of(*sides)
     if args.html is not None:
         _write(args.html, comparison_report.as_html(comparison))
     print(comparison_report.as_json(comparison) if args.json else comparison_report.as_text(comparison, _width()))
+
+
+def _mapped(reading: LogStream) -> tuple[float, float] | None:
+    """The range of the rewards that the reader yields: it maps a known range to [0, 1]."""
+    return reading.reward_range and (0.0, 1.0)
 
 
 def _write(path: Path, page: str) -> None:

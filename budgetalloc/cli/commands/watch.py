@@ -1,6 +1,7 @@
-"""`budgetalloc watch`: a running training, from its ledger."""
+"""`budgetalloc watch`: follows a running training through its ledger."""
 
 import argparse
+import contextlib
 import math
 import shutil
 import sys
@@ -35,14 +36,12 @@ def run(args: argparse.Namespace) -> int:
     """Follows the ledger until Ctrl-C."""
     terminal = getattr(sys.stdout, "stream", sys.stdout)
     drawn = terminal.isatty() and not args.once
-    try:
-        path = _ledger(args.log, waits=not args.once)
-        while path is None:
+    with contextlib.suppress(KeyboardInterrupt):  # the usual end
+        while (path := _ledger(args.log, waits=not args.once)) is None:
             if drawn:
                 terminal.write(f"{_CLEAR}{args.log}: no ledger yet. Ctrl-C ends.\n")
                 terminal.flush()
             time.sleep(args.every)
-            path = _ledger(args.log, waits=True)
         for live, tail, news in follow(path, args.every, args.once):
             if drawn or args.once:
                 if drawn:
@@ -53,22 +52,18 @@ def run(args: argparse.Namespace) -> int:
                 for step in news:
                     print(line(step, seconds.get(step.step, math.nan)))
             sys.stdout.flush()
-    except KeyboardInterrupt:  # the usual end
-        pass
     return 0
 
 
 def follow(path: Path, every: float, once: bool) -> Iterator[tuple[Live, Tail, list[LiveStep]]]:
-    """The run so far at each look, and the steps that are new or have changed.
+    """Reads the ledger again and again; yields the run so far, and the steps that are new or have changed.
 
-    A step is new when a later one has begun, or when the file has not grown since the last look: a look may fall in the
-    middle of a step that is being written.
+    The last step counts as new only once the file has stopped growing, because it may be half written.
     """
     live, tail, shown = Live(), Tail(path), dict[int, LiveStep]()
     grown = True
     while True:
-        before = grown
-        grown = False
+        before, grown = grown, False
         for news in tail.news():
             live.add(news)
             grown = True
@@ -101,24 +96,23 @@ def _ledger(path: Path, waits: bool) -> Path | None:
 
 def line(step: LiveStep, seconds: float) -> str:
     """A step in one line."""
-    said = step.figures()
+    seen = step.figures()
     parts = [f"step {step.trainer_step}", f"{step.rollouts} rollouts of {step.prompts} prompts"]
-    parts += [f"reward {said['reward']:.3f}", f"mixed {percent(said['mixed'])}", f"single {percent(said['single'])}"]
-    parts += [] if math.isnan(said["brier"]) else [f"brier {said['brier']:.3f}"]
+    parts += [f"reward {seen['reward']:.3f}", f"mixed {percent(seen['mixed'])}", f"single {percent(seen['single'])}"]
+    parts += [] if math.isnan(seen["brier"]) else [f"brier {seen['brier']:.3f}"]
     parts += [f"{step.tokens:,} tokens"] if step.measured else []
     parts += [] if math.isnan(seconds) else [f"{seconds:.1f} s"]
     return "  ".join(parts)
 
 
 def screen(path: Path, live: Live, tail: Tail, progress: Progress, width: int) -> str:
-    """The run so far in one screen: the newest figures, and their course since the first step."""
+    """The newest figures and their course since the first step, in one screen."""
     steps = [live.steps[at] for at in sorted(live.steps)]
     if not steps:
         return f"{path}: no step yet. Ctrl-C ends."
-    last = steps[-1]
-    tokens = sum(step.tokens for step in steps)
+    last, tokens = steps[-1], sum(step.tokens for step in steps)
     lines = [f"step {last.trainer_step}  {path}", ""]
-    lines.append(f"{live.rollouts:,} rollouts, {len(live.seen_ids):,} prompts met, {tokens:,} tokens")
+    lines.append(f"{live.rollouts:,} rollouts, {len(live.seen_ids):,} prompts seen, {tokens:,} tokens")
     lines += ["", f"  {'':<17}{'newest':>9}  {'lowest to highest':>19}"]
     room = max(width - 50, 10)
     rows = [step.figures() for step in steps]
@@ -147,12 +141,12 @@ def _shown(name: str, value: float) -> str:
 
 
 def _means(values: list[float], most: int) -> list[float]:
-    """At most so many means of consecutive values, which leave out NaN.
+    """At most this many means over consecutive values, without NaN.
 
     >>> _means([1.0, 3.0, 5.0, 7.0], 2)
     [2.0, 6.0]
     """
     size = -(-len(values) // most)
     parts = [values[at : at + size] for at in range(0, len(values), size)]
-    known = [[x for x in part if not math.isnan(x)] for part in parts]
+    known = ([x for x in part if not math.isnan(x)] for part in parts)
     return [sum(part) / len(part) if part else math.nan for part in known]

@@ -1,3 +1,3 @@
-"""One YAML file says policy, budget, estimator and pacing; `Config` reads it and builds them."""
+"""`Config` reads policy, budget, estimator and pacing from one YAML file and builds them."""
 
 from budgetalloc.cli.config.config import Config as Config

@@ -1,7 +1,4 @@
-"""The sections of a file of settings: plain values that become a policy, a plan of rollouts, or callback arguments.
-
-Values are checked by those that take them: the policy, `Horizon`, `Needs`, the functions of `errors`.
-"""
+"""The sections of a settings file: plain values that become a policy, a plan of rollouts, or callback arguments."""
 
 import inspect
 from collections.abc import Hashable, Mapping
@@ -24,7 +21,7 @@ ESTIMATOR = tuple(inspect.signature(BetaEstimator).parameters)
 
 @dataclass(frozen=True)
 class PolicySettings:
-    """A method by name, with every keyword argument that a file can give."""
+    """The name of a method, and every keyword argument that a file can give."""
 
     name: str
     options: Mapping[str, Any]
@@ -43,7 +40,7 @@ class PolicySettings:
             raise source.error(f"{text}budgetalloc.policies.{name}({code}=...).", f"policy.{code}", "policy")
         fading = [key for key in ESTIMATOR if key in known]
         if estimator and not fading:
-            raise source.error(f"{name} has no settings for how evidence fades. Leave this section out.", "estimator")
+            raise source.error(f"{name} has no settings for fading evidence. Leave this section out.", "estimator")
         source.section("policy", (*known, "name"))
         source.section("estimator", fading)
         if twice := next((key for key in estimator if key in options), None):
@@ -51,12 +48,12 @@ class PolicySettings:
         return cls(name, known | {key: tuples(value) for key, value in (options | estimator).items()})
 
     def build(self, seed: int | None = None) -> Policy:
-        """A fresh policy, with this seed or that of the settings."""
+        """A new policy, with this seed or the seed of the settings."""
         return method_of(self.name).named(self.options if seed is None else {**self.options, "seed": seed})
 
 
 def paced(source: Source) -> tuple[dict[str, Any], tuple[int, ...]]:
-    """The section `pacing` with its defaults (`low`: one portion), and the rollouts of each step; empty without it."""
+    """The section `pacing` with its defaults, and the rollouts of each step; both empty without the section."""
     if source.values.get("pacing") is None:
         return {}, ()
     with source.named("pacing"):
@@ -65,7 +62,7 @@ def paced(source: Source) -> tuple[dict[str, Any], tuple[int, ...]]:
 
 @dataclass(frozen=True)
 class CallbackSettings:
-    """How the policy is attached, as in `AdaptiveGRPOCallback`; null is what the policy needs, or else TRL's own."""
+    """How the policy is attached, as in `AdaptiveGRPOCallback`. None takes what the policy needs, or TRL's own."""
 
     baseline: Baseline | None
     scale: Scale | None
@@ -89,5 +86,5 @@ class CallbackSettings:
             object.__setattr__(self, "reward_range", check_range(self.reward_range))
         object.__setattr__(self, "quotas", check_domain_and_shares(self.domain, self.quotas))
         check_cost(self.cost)
-        check_flag("allow_dataset_change", self.allow_dataset_change)
-        check_flag("fallback", self.fallback)
+        for name in ("allow_dataset_change", "fallback"):
+            check_flag(name, getattr(self, name))

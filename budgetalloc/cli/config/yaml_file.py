@@ -1,14 +1,15 @@
-"""A YAML file of settings in which a mistake is an error with the file, the line, the key and the nearest known key."""
+"""Reads YAML settings. An error about a mistake names the file, the line, the key and the nearest known key."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from budgetalloc.errors import BudgetallocError, InputError, nearest, shown
 
-# The core schema of YAML 1.2, in which 010 is ten and 1:30 a text; PyYAML's own rules are those of YAML 1.1.
+# The core schema of YAML 1.2, in which 010 is ten and 1:30 a text. PyYAML follows YAML 1.1.
 _PLAIN: dict[str, Callable[[str], Any]] = {
     r"~|null|Null|NULL|": lambda text: None,
     r"true|True|TRUE|false|False|FALSE": lambda text: text.lower() == "true",
@@ -21,21 +22,21 @@ _PLAIN: dict[str, Callable[[str], Any]] = {
 
 @dataclass(frozen=True)
 class Source:
-    """A file of settings: its name, its values, and the line of every key by its path, such as `policy.seed`."""
+    """A settings file: its name, its values, and the line of every key by its path, such as `policy.seed`."""
 
     file: str
     values: Mapping[str, Any]
     lines: Mapping[str, int]
 
     def error(self, text: object, *paths: str, kind: type[Exception] = InputError) -> Exception:
-        """An error about the first of these paths that the file has, or about the whole file."""
+        """An error about the first path that the file has, or about the whole file."""
         path = next((path for path in paths if path in self.lines), None)
         line = "" if path is None else f", line {self.lines[path]}: {path}"
         return kind(f"{self.file}{line}: {text}")
 
     @contextmanager
     def named(self, *sections: str) -> Iterator[None]:
-        """Adds file, line and key to an error raised inside, such as "group=-1: ...", about a key of these sections."""
+        """Adds file, line and key to an error such as "group=-1: ..." that is raised inside about these sections."""
         try:
             yield
         except BudgetallocError as error:
@@ -44,7 +45,7 @@ class Source:
             raise self.error(error, *paths, kind=type(error)) from error
 
     def section(self, name: str, known: Collection[str] | None = None) -> dict[str, Any]:
-        """The settings of a section ("": the sections themselves); raises `InputError` for a key that is not known."""
+        """The settings of a section ("": the sections themselves); raises `InputError` for an unknown key."""
         settings = self.values.get(name) if name else self.values
         settings = {} if settings is None else settings
         if not isinstance(settings, Mapping):
@@ -56,8 +57,20 @@ class Source:
         return dict(settings)
 
 
+def text_of(path: Path, most: int, what: str) -> str:
+    """The text of a file; raises `InputError` for another encoding than UTF-8 and for more than `most` characters."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            text = file.read(most + 1)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: this is not UTF-8 text: give {what}.") from error
+    if len(text) > most:
+        raise InputError(f"{path}: more than {most:,} characters: give {what}.")
+    return text
+
+
 def read_text(text: str, file: str) -> Source:
-    """The values of a YAML file; raises `InputError` for no mapping, a key given twice, a tag and an anchor."""
+    """Parses a YAML file; raises `InputError` for anything but a mapping, a repeated key, a tag and an anchor."""
     import yaml  # deferred: few commands read a file
 
     lines: dict[str, int] = {}
@@ -98,12 +111,12 @@ def read_text(text: str, file: str) -> Source:
 
 
 def _plain(text: str) -> Any:
-    """The value of a text without quotes."""
+    """The value of an unquoted text."""
     return next((convert(text) for pattern, convert in _PLAIN.items() if re.fullmatch(pattern, text)), text)
 
 
 def written(values: Mapping[str, Any]) -> str:
-    """Mappings, lists and plain values as YAML that `read_text` reads back, such as `prior: [0.5, 0.5]`."""
+    """Writes mappings, lists and plain values as YAML that `read_text` reads back, such as `prior: [0.5, 0.5]`."""
     import yaml
 
     def listed(dumper: Any, items: Sequence[Any]) -> Any:

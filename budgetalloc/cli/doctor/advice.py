@@ -1,4 +1,4 @@
-"""Which policy fits, by what is known of a run; docs/choose.md has the reasons and the figures."""
+"""Recommends a policy by what is known about a run; docs/choose.md has the reasons and the figures."""
 
 import math
 from collections.abc import Mapping
@@ -9,54 +9,41 @@ from budgetalloc.policies.adaptive import IDLE, group_without_history
 from budgetalloc.training.options import Options
 from budgetalloc.training.scoring import Scoring
 from budgetalloc.training.success import in_words
-from budgetalloc.trl.compatibility import Facts
 
-_CHARACTERS = 4  # of a token, roughly, in English
+_CHARACTERS = 4  # a token, roughly, in English
+_PERIODS = ("gradient_accumulation_steps", "num_iterations", "steps_per_generation")
 
 
-def advice(
-    setup: Setup, facts: Facts, options: Options | None, scoring: Scoring | None, distinct: int | None
-) -> list[str]:
+def advice(setup: Setup, options: Options | None, scoring: Scoring | None, distinct: int | None) -> list[str]:
     """A sentence for each fact that bears on the choice, the policy that fits first.
 
-    Args:
-        setup: The run.
-        facts: The same, as the rules see it.
-        options: How the policy is attached; None if that is not known.
-        scoring: How rewards become success; None if that is not known.
-        distinct: Distinct prompts of the dataset; None if they are not known, and then its rows count.
+    `distinct` is the number of different prompts; None: not known, and then the rows count.
     """
-    lines, settings, given = [], setup.settings, setup.given
-    rollouts, rows = settings.get("generation_batch_size"), setup.data.rows
-    pool = distinct or rows
-    if facts.indexable is False:
+    lines, settings, given, data = [], setup.settings, setup.given, setup.data
+    rollouts, rows = settings.get("generation_batch_size"), data.rows
+    if data.indexable is False:
         lines.append("Rows of a stream cannot be chosen: uniform(), or inside the batch policies.hora() or xrpo().")
     else:
-        mended = " once what is refused is changed" if setup.diagnosis.refused else ""
-        lines.append(f"adaptive(), the default, fits{mended}; attach uniform() to a first run as the control.")
-        if pool and rows and rollouts:
+        condition = " once what is refused is changed" if setup.diagnosis.refused else ""
+        lines.append(f"adaptive(), the default, fits{condition}. Attach uniform() to a first run as the control.")
+        if rows and rollouts:
             group = settings.get("num_generations", rollouts)
-            lines.append(_of_the_pool(pool, rollouts, group, generations(settings, rows)))
+            lines.append(_about_the_pool(distinct or rows, rollouts, group, generations(settings, rows)))
         else:
             lines.append(
-                "Pool against rollouts is not known: in a run of less than an epoch prompts do not return; expect "
+                "Pool against rollouts is not known. In a run of less than an epoch prompts do not return: expect "
                 "little."
             )
-    length, longest = setup.data.length(), settings.get("max_completion_length")
+    length, longest = data.length(), settings.get("max_completion_length")
     if length is not None and longest:
         tokens = length / _CHARACTERS
-        lines.append(
-            f"Prompts have about {tokens:,.0f} tokens and completions at most {longest:,}: "
-            + (
-                "long prompts cost most as single rollouts, so use min_group=4."
-                if tokens > longest
-                else "short enough."
-            )
-        )
+        long = "long prompts cost most as single rollouts, so use min_group=4."
+        verdict = long if tokens > longest else "short enough."
+        lines.append(f"Prompts have about {tokens:,.0f} tokens and completions at most {longest:,}: {verdict}")
     scale = settings.get("scale_rewards", "group")
     if scale != "group" and given["scale"] is None:
         lines.append(
-            f"scale_rewards={scale!r} is kept; the learning benchmark measured adaptive() with 'group', TRL's default."
+            f"scale_rewards={scale!r} is kept. The learning benchmark measured adaptive() with 'group', TRL's default."
         )
     if scoring is not None and len(scoring.names) > 1:
         chosen = "chosen at the first step: name it, success='...'."
@@ -66,18 +53,18 @@ def advice(
             chosen = f"{what}, as success= says."
         lines.append(f"Of {len(scoring.names)} rewards ({', '.join(scoring.names)}) success is {chosen}")
     if setup.tools or setup.environments:
-        lines.append("Rollouts of several turns: no policy in rounds, each of which waits for its longest rollout.")
+        lines.append("Rollouts have several turns. Use no policy in rounds: each waits for its longest rollout.")
     if options is not None and options.bounds.candidates == 1 and not options.keep_batch:
-        lines.append("candidates=1: nothing is known of a prompt in the first epoch, and little is gained after it.")
+        lines.append("candidates=1: no prompt has a history in the first epoch, and little is gained after it.")
     if setup.processes > 1:
-        lines.append(f"{setup.processes} processes: served; process 0 decides, and one process has one ledger.")
+        lines.append(f"{setup.processes} processes are supported: process 0 decides, and it alone writes the ledger.")
     return lines
 
 
 def generations(settings: Mapping[str, Any], rows: int) -> int | None:
-    """Generation batches of the whole run, as TRL counts them; None if that is not known.
+    """The number of generation batches in the whole run, as TRL counts them; None if it is not known.
 
-    TRL counts rows, twins of a prompt included, and drops a batch that is not full.
+    TRL counts rows, repeated prompts included, and drops a batch that is not full.
 
     >>> settings = {"generation_batch_size": 64, "num_generations": 8, "num_train_epochs": 2.0, "max_steps": -1}
     >>> generations(settings | dict.fromkeys(_PERIODS, 1), rows=250)
@@ -95,15 +82,12 @@ def generations(settings: Mapping[str, Any], rows: int) -> int | None:
     return max(1, made)
 
 
-_PERIODS = ("gradient_accumulation_steps", "num_iterations", "steps_per_generation")
-
-
-def _of_the_pool(pool: int, rollouts: int, group: int, steps: int | None) -> str:
-    """Whether prompts return: under plain GRPO, and as `adaptive` counts it."""
+def _about_the_pool(pool: int, rollouts: int, group: int, steps: int | None) -> str:
+    """Whether prompts return, under plain GRPO and as `adaptive` computes it."""
     each = "" if steps is None else f", {steps * rollouts / pool:,.1f} a prompt over {steps:,} steps"
     text = f"{pool:,} prompts for {rollouts:,} rollouts a step{each}: "
     if steps is not None and steps * rollouts < group * pool:
         return text + "less than an epoch, so prompts hardly return and history tells little."
     if group_without_history(pool, rollouts, IDLE) > 2:
-        return text + "what is known of a prompt has faded when it returns; adaptive() starts each with a group of 4."
-    return text + "prompts return while what is known of them counts."
+        return text + "history has faded when a prompt returns, so adaptive() starts each with a group of 4."
+    return text + "prompts return while their history still counts."

@@ -1,11 +1,11 @@
-"""What can be known of a train dataset before the run: a local file of JSON lines is read, nothing is downloaded."""
+"""What is known about a train dataset before the run. A local file of JSON lines is read; nothing is downloaded."""
 
 import ast
 import json
 import os
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,40 +55,30 @@ class Table:
 
 @dataclass(frozen=True)
 class Data:
-    """A train dataset. None: not known.
+    """A train dataset. None: not known."""
 
-    Args:
-        source: Where it comes from, in words.
-        rows, columns, indexable: As of `budgetalloc.trl.compatibility.Facts`.
-        table: All its rows, if they could be read.
-    """
-
-    source: str
+    source: str  # where it comes from, in words
     rows: int | None = None
     columns: tuple[str, ...] | None = None
-    indexable: bool | None = None
-    table: Table | None = field(default=None, repr=False)
+    indexable: bool | None = None  # whether rows can be chosen
+    table: Table | None = None  # all rows
 
     def length(self) -> float | None:
-        """The median length of a prompt in characters; None if it is not known."""
+        """The median length of a prompt in characters."""
         if self.table is None or "prompt" not in self.table.column_names or not len(self.table):
             return None
         return float(np.median([len(_text(prompt)) for prompt in self.table["prompt"]]))
 
 
 def _text(prompt: Any) -> str:
-    """All text of a prompt, of each message of a conversation."""
+    """The text of a prompt, or of all messages of a conversation."""
     messages = prompt if isinstance(prompt, list) else [prompt]
     texts = (message.get("content") if isinstance(message, dict) else message for message in messages)
     return "".join(text for text in texts if isinstance(text, str))
 
 
 def read_lines(path: Path) -> Data:
-    """A file of JSON lines, plain or gzip, of at most 32 MB.
-
-    Raises:
-        InputError: a line is no JSON object, or the file cannot be unpacked.
-    """
+    """A file of JSON lines, plain or gzip. More than 32 MB are not read."""
     raw, file = open_bytes(path)
     with raw:
         try:
@@ -128,7 +118,7 @@ def named(name: str) -> Data:
 
 
 def of_expression(source: Source, node: ast.expr | None) -> Data:
-    """The dataset that an expression of a script makes, as far as the source says it. At most one file is read."""
+    """The dataset that an expression of a script makes, as far as the source shows. At most one file is read."""
     seen: set[str] = set()
 
     def made(node: ast.expr | None, depth: int, read: bool) -> Data:
@@ -136,12 +126,12 @@ def of_expression(source: Source, node: ast.expr | None) -> Data:
         if not depth:
             return unknown
         if isinstance(node, ast.Name):
-            every = [] if node.id in seen else source.assigned(node.id)
+            values = [] if node.id in seen else source.assigned(node.id)
             seen.add(node.id)
-            if len(every) == 1:
-                return made(every[0], depth - 1, read)
-            any_of = (made(each, depth - 1, False) for each in every)  # dataset = dataset.map(...)
-            return next((data for data in any_of if data.indexable is False), unknown)
+            if len(values) == 1:
+                return made(values[0], depth - 1, read)
+            datasets = (made(value, depth - 1, False) for value in values)  # dataset = dataset.map(...)
+            return next((data for data in datasets if data.indexable is False), unknown)
         if isinstance(node, ast.Subscript):
             return replace(made(node.value, depth - 1, read), rows=None, table=None)
         if not isinstance(node, ast.Call):
@@ -176,7 +166,7 @@ def _loaded(source: Source, call: ast.Call, read: bool) -> Data:
 
 
 def _literal(source: Source, call: ast.Call, where: str) -> Data:
-    """`Dataset.from_list` and `from_dict` of what is written out, or of a comprehension over `range`."""
+    """`Dataset.from_list` or `from_dict` of plain values, or of a comprehension over `range`."""
     content = source.expression(call.args[0]) if call.args else None
     records = source.value(content)
     if isinstance(records, dict) and all(isinstance(column, list) for column in records.values()):
@@ -184,12 +174,10 @@ def _literal(source: Source, call: ast.Call, where: str) -> Data:
         records = [dict(zip(records, row, strict=True)) for row in cells]
     if isinstance(records, list) and all(isinstance(x, dict) and all(isinstance(k, str) for k in x) for x in records):
         return _of_records(where, records)
-    columns = rows_known = None
-    if isinstance(content, ast.ListComp) and isinstance(content.elt, ast.Dict):
-        keys = [source.value(key) for key in content.elt.keys]
-        columns = None if UNKNOWN in keys else tuple(map(str, keys))
-        loop, *more = content.generators
-        if not more and not loop.ifs and isinstance(loop.iter, ast.Call) and source.called(loop.iter) == "range":
-            count = [source.value(x) for x in loop.iter.args]
-            rows_known = count[0] if len(count) == 1 and isinstance(count[0], int) else None
-    return Data(where, rows=rows_known, columns=columns, indexable=True)
+    if not isinstance(content, ast.ListComp) or not isinstance(content.elt, ast.Dict):
+        return Data(where, indexable=True)
+    keys, (loop, *more), rows = [source.value(key) for key in content.elt.keys], content.generators, None
+    if not more and not loop.ifs and isinstance(loop.iter, ast.Call) and source.called(loop.iter) == "range":
+        counts = [source.value(count) for count in loop.iter.args]
+        rows = counts[0] if len(counts) == 1 and isinstance(counts[0], int) else None
+    return Data(where, rows=rows, columns=None if UNKNOWN in keys else tuple(map(str, keys)), indexable=True)

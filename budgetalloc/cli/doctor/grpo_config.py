@@ -1,4 +1,4 @@
-"""What `trl.GRPOConfig` makes of its arguments, as far as it concerns budgetalloc: importing TRL takes many seconds."""
+"""Resolves the arguments of `trl.GRPOConfig` without TRL, whose import takes many seconds."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,32 +27,32 @@ DEFAULTS: dict[str, Any] = {
     "use_vllm": False,
     "vllm_importance_sampling_correction": True,
 }
-"""Those of TRL 1.16; a test compares them with the installed TRL."""
+"""The defaults of TRL 1.16; a test compares them with the installed TRL."""
+_BATCHES = ("steps_per_generation", "generation_batch_size")
 _SIZES = ("per_device_train_batch_size", "gradient_accumulation_steps", "num_generations", "num_iterations")
-_SIZES_OR_NONE = ("steps_per_generation", "generation_batch_size", "max_completion_length")
 _SCALES = ("group", "batch", "none")
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and abs(value) <= 1e30  # not NaN either
 
 
 def _instead(name: str, value: Any) -> str | None:
     """What to write instead of a value with which nothing can be computed; None if it is fine."""
-    if name in _SIZES or (name in _SIZES_OR_NONE and value is not None):
+    if value is None and name in (*_BATCHES, "max_completion_length", "reward_weights"):
+        return None
+    if name in (*_SIZES, *_BATCHES, "max_completion_length"):
         return None if isinstance(value, int) and 0 < value <= MOST else "a positive integer"
     if name in ("max_steps", "num_train_epochs", "save_steps"):
-        return None if _number(value) else "a number"
+        return None if _is_number(value) else "a number"
     if name == "scale_rewards":
-        return None if isinstance(value, str) and value in _SCALES else f"one of {_SCALES}"
-    if name == "reward_weights" and value is not None:
-        fine = isinstance(value, list | tuple) and all(map(_number, value))
-        return None if fine else "a list of numbers, one for each reward function"
-    return None
+        return None if value in _SCALES else f"one of {_SCALES}"
+    numbers = name != "reward_weights" or (isinstance(value, list | tuple) and all(map(_is_number, value)))
+    return None if numbers else "a list of numbers, one for each reward function"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and abs(value) <= 1e30  # not NaN either
 
 
 def resolved(given: Mapping[str, Any], processes: int) -> tuple[dict[str, Any], list[str]]:
-    """The settings that are known, with the sizes of the batches that `GRPOConfig` computes, and all mistakes in them.
+    """The known settings, with the batch sizes that `GRPOConfig` computes, and all mistakes in them.
 
     Args:
         given: The arguments of `GRPOConfig`, `UNKNOWN` for those that cannot be read.
@@ -67,11 +67,10 @@ def resolved(given: Mapping[str, Any], processes: int) -> tuple[dict[str, Any], 
         known["scale_rewards"] = "group" if known["scale_rewards"] else "none"
     instead = {name: words for name, value in known.items() if (words := _instead(name, value))}
     mistakes = [f"GRPOConfig({name}={shown(known.pop(name))}): use {words}." for name, words in instead.items()]
-    sizes = ("per_device_train_batch_size", "gradient_accumulation_steps")
-    batches = ("steps_per_generation", "generation_batch_size")
     wrong = []
-    if all(name in known for name in (*sizes, *batches)):
-        device, accumulated, steps, batch = (known[name] for name in (*sizes, *batches))
+    sizes = ("per_device_train_batch_size", "gradient_accumulation_steps", *_BATCHES)
+    if all(name in known for name in sizes):
+        device, accumulated, steps, batch = (known[name] for name in sizes)
         if steps and batch:
             wrong.append(f"(steps_per_generation={steps}, generation_batch_size={batch}): it takes one of them.")
         elif batch and batch % (device * processes):
@@ -89,7 +88,7 @@ def resolved(given: Mapping[str, Any], processes: int) -> tuple[dict[str, Any], 
             f": a generation batch of {batch} rollouts is not a multiple of num_generations={group}. Change "
             "num_generations, or the sizes of the batch."
         )
-    for name in batches:
+    for name in _BATCHES:
         if wrong or known.get(name) is None:
             known.pop(name, None)
     return known, mistakes + [f"GRPOConfig{text}" for text in wrong]

@@ -1,4 +1,4 @@
-"""Plain values in the source of a script, found without running it."""
+"""Finds the plain values in the source of a script without running it."""
 
 import ast
 import operator
@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 UNKNOWN: Any = type("Unknown", (), {"__repr__": lambda self: "unknown"})()
-"""The value of an expression that only running the script can tell."""
+"""The value of an expression that is known only once the script runs."""
 MOST = 100_000
-"""The entries and characters that are read in one script: `a = [b, b]` thirty times over has 2^30."""
-_DEEPEST = 30  # names and brackets that are followed
+"""Entries and characters that are read in one script: thirty lines such as `a = [b, b]` make 2^30 entries."""
+_DEEPEST = 30  # nested names and brackets
 _LARGEST = 1e30  # numbers beyond it are unknown
 _NUMBERS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -23,10 +23,10 @@ _NUMBERS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 class Source:
-    """The syntax tree of a script, with the names in it that have one value.
+    """The syntax tree of a script, and the values of its names.
 
-    A name has a value if the whole script binds it once, by a plain assignment; the conditions around the assignment
-    are not looked at. Once `MOST` entries and characters were read, further values are unknown, and `left` is negative.
+    A name has a value if the whole script binds it once, by a plain assignment, even inside a condition. Once `MOST`
+    entries and characters were read, `left` is negative and further values are unknown.
 
     >>> source = Source("from trl import GRPOConfig as C\\nsize = 2 * 8\\nargs = C(output_dir='run', max_steps=size)")
     >>> [(call.lineno, source.arguments(call)) for call in source.calls("GRPOConfig")]
@@ -35,14 +35,13 @@ class Source:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        with warnings.catch_warnings():  # the parser warns of escapes such as "\d"
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):  # the parser warns about escapes such as "\d"
             tree = ast.parse(text)
         self.classes: dict[str, ast.ClassDef] = {}
         self.functions: set[str] = set()
         self.left = MOST
         self._calls: list[ast.Call] = []
-        self._called: dict[str, str] = {}  # names of imports by the names that the script gives them
+        self._imported: dict[str, str] = {}  # the script's name of an import: its own name
         self._bound: dict[str, list[ast.expr | None]] = {}
         targets = set()
         for node in ast.walk(tree):  # an assignment comes before its targets
@@ -53,7 +52,7 @@ class Source:
             elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 self.functions.add(node.name)
             elif isinstance(node, ast.ImportFrom | ast.Import):
-                self._called |= {alias.asname or alias.name: alias.name for alias in node.names}
+                self._imported |= {alias.asname or alias.name: alias.name for alias in node.names}
             elif isinstance(node, ast.Assign | ast.AnnAssign):
                 for name in node.targets if isinstance(node, ast.Assign) else [node.target]:
                     if isinstance(name, ast.Name):
@@ -66,12 +65,12 @@ class Source:
         self._calls.sort(key=lambda call: (call.lineno, call.col_offset))
 
     def _spend(self, entries: int) -> bool:
-        """Whether so many more entries and characters may be read."""
+        """Counts entries and characters; returns whether they may be read."""
         self.left -= entries
         return self.left >= 0
 
     def expression(self, node: ast.expr | None) -> ast.expr | None:
-        """What a name stands for; other expressions as they are, None for a name without a single value."""
+        """The expression that a name stands for, None if there are several; any other expression itself."""
         for _ in range(_DEEPEST):
             if not isinstance(node, ast.Name):
                 return node
@@ -87,7 +86,7 @@ class Source:
         return sorted(values, key=lambda value: value.lineno)
 
     def value(self, node: ast.expr | None, depth: int = _DEEPEST) -> Any:
-        """The value of an expression of plain values and names of such; `UNKNOWN` for any other."""
+        """The value of an expression of plain values and their names; `UNKNOWN` for any other expression."""
         node = self.expression(node)
         if node is None or depth <= 0 or not self._spend(1):
             return UNKNOWN
@@ -112,13 +111,13 @@ class Source:
         return UNKNOWN if None in entries or UNKNOWN in made.values() else made
 
     def called(self, call: ast.Call) -> str:
-        """The last part of the name of what is called, by the name that its module gives it: "GRPOConfig"."""
+        """The name of the called function or class, as in `name_of`."""
         return self.name_of(call.func)
 
     def name_of(self, node: ast.expr) -> str:
-        """The last part of a dotted name, by the name that its module gives it; empty for another expression."""
+        """The last part of a dotted name, without the script's `import as`; empty for any other expression."""
         if isinstance(node, ast.Name):
-            return self._called.get(node.id, node.id).rpartition(".")[2]
+            return self._imported.get(node.id, node.id).rpartition(".")[2]
         return node.attr if isinstance(node, ast.Attribute) else ""
 
     def calls(self, *names: str) -> Iterator[ast.Call]:
@@ -126,23 +125,24 @@ class Source:
         return (call for call in self._calls if not names or self.called(call) in names)
 
     def bases(self, name: str) -> list[str]:
-        """A class and, as far as the script defines them, the classes that it inherits, at most 100."""
+        """A class and the base classes that the script defines, at most 100."""
         names = [name]
-        for at in names:  # grows while it is gone through
-            if at in self.classes:
-                bases = (self.name_of(base) for base in self.classes[at].bases[:100])
-                names += [base for base in bases if base not in names and len(names) < 100]
+        for each in names:  # the list grows during the loop
+            bases = map(self.name_of, self.classes[each].bases[:100] if each in self.classes else ())
+            names += [base for base in bases if base not in names and len(names) < 100]
         return names
 
     def where(self, name: str, node: ast.expr | None) -> str:
-        """An argument with its line and its source, such as "line 3: policy=config.build()"."""
+        """The line and the source of an argument, such as "line 3: policy=config.build()"."""
         if node is None:
             return f"{name}: not given"
         return f"line {node.lineno}: {name}={' '.join(str(ast.get_source_segment(self.text, node)).split())[:60]}"
 
     def nodes(self, call: ast.Call, *positions: str, depth: int = _DEEPEST) -> dict[str | None, ast.expr]:
-        """The arguments of a call by name; positional ones by these names. The key None: arguments that are hidden in
-        `*` or `**` of something unknown."""
+        """The arguments of a call by name; `positions` names the positional ones.
+
+        The key None stands for arguments in `*` or `**` of something unknown.
+        """
         given: dict[str | None, ast.expr] = {}
         for name, node in zip(positions, call.args, strict=False):
             given[None if isinstance(node, ast.Starred) else name] = node
@@ -155,7 +155,7 @@ class Source:
         return given
 
     def _entries(self, node: ast.expr, depth: int) -> dict[Any, ast.expr]:
-        """The entries of a mapping, the key None for those that are hidden."""
+        """The entries of a mapping; the key None stands for unknown keys."""
         inner = self.expression(node) if depth > 0 and self._spend(1) else None
         if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.BitOr):
             return self._entries(inner.left, depth - 1) | self._entries(inner.right, depth - 1)
@@ -170,9 +170,9 @@ class Source:
             entries |= self._entries(item, depth - 1) if key is None else {name if known else None: item}
         return entries
 
-    def arguments(self, call: ast.Call, *positions: str, depth: int = _DEEPEST) -> dict[str | None, Any]:
-        """The values of a call's arguments, as `nodes` names them."""
-        return {name: self.value(node, depth) for name, node in self.nodes(call, *positions, depth=depth).items()}
+    def arguments(self, call: ast.Call, *positions: str) -> dict[str | None, Any]:
+        """The values of the arguments in `nodes`."""
+        return {name: self.value(node) for name, node in self.nodes(call, *positions).items()}
 
 
 def _bounded(value: Any) -> Any:

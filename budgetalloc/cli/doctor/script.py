@@ -1,4 +1,4 @@
-"""A training script for TRL as a `Setup`: its source is parsed, never executed."""
+"""Reads a training script for TRL into a `Setup`: its source is parsed, never executed."""
 
 import ast
 from collections.abc import Mapping
@@ -17,11 +17,7 @@ _FUNCTIONS = ("success", "hint", "cost", "buffer")  # arguments of the callback 
 
 
 def read_script(text: str, file: str, processes: int) -> Setup:
-    """What the source of a script says about its run with TRL.
-
-    Raises:
-        InputError: this is no Python, or it makes no `GRPOConfig` and no trainer that generates.
-    """
+    """What the source of a script says about its run with TRL."""
     try:
         source = Source(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -40,9 +36,10 @@ def read_script(text: str, file: str, processes: int) -> Setup:
     rewards = _rewards(source, nodes.get("reward_funcs"))
     if rewards is None:
         diagnosis.unread.append(source.where("reward_funcs", nodes.get("reward_funcs")))
-    data = of_expression(source, nodes.get("train_dataset")) if trainer else Data("no trainer is made here")
+    dataset = nodes.get("train_dataset")
+    data = of_expression(source, dataset) if trainer else Data("no trainer is made here")
     if data.columns is None:
-        diagnosis.unread.append(source.where("train_dataset", nodes.get("train_dataset")) + ": rows and columns")
+        diagnosis.unread.append(f"{source.where('train_dataset', dataset)}: rows and columns")
     if source.left < 0:
         diagnosis.unread.append(f"values of more than {MOST:,} entries and characters: those after them were not read")
     classes = ["GRPOTrainer"] if trainer is None else source.bases(source.called(trainer))
@@ -53,15 +50,15 @@ def read_script(text: str, file: str, processes: int) -> Setup:
 
 
 def _settings(source: Source, config: ast.Call | None, processes: int, diagnosis: Diagnosis) -> dict[str, Any]:
-    """The arguments of `GRPOConfig` that are known."""
+    """The known arguments of `GRPOConfig`, resolved."""
     if config is None:
         diagnosis.unread.append("GRPOConfig: none is made here, or the command line gives its values")
         return {}
     given = source.arguments(config, "output_dir")
     if None in given:
-        diagnosis.unread.append(f"line {config.lineno}: more arguments of GRPOConfig; taken to be TRL's defaults")
+        diagnosis.unread.append(f"line {config.lineno}: more arguments of GRPOConfig, taken to be TRL's defaults")
     known = {name: value for name, value in given.items() if name is not None}
-    if None in given and "generation_batch_size" not in known:  # the size of a batch is most likely among the hidden
+    if None in given and "generation_batch_size" not in known:  # the batch size is most likely among the unknown
         known.setdefault("per_device_train_batch_size", UNKNOWN)
     names = [name for name in grpo_config.DEFAULTS if known.get(name) is UNKNOWN]
     diagnosis.unread += [f"line {config.lineno}: GRPOConfig({', '.join(names)})"] if names else []
@@ -80,7 +77,7 @@ def _trainer(source: Source) -> ast.Call | None:
 
 
 def _rewards(source: Source, node: ast.expr | None) -> list[str] | None:
-    """The names that TRL gives the reward functions; None if they cannot be read."""
+    """TRL's names of the reward functions; None if they cannot be read."""
     expression = source.expression(node) if node is not None and not _is_function(source, node) else node
     if expression is None:
         return None
@@ -103,7 +100,7 @@ def _is_function(source: Source, node: ast.expr) -> bool:
 
 
 def _callback(source: Source, diagnosis: Diagnosis) -> tuple[Policy | None, bool, Mapping[str, Any]]:
-    """The policy (None: unknown), whether it is attached, and the arguments of `AdaptiveGRPOCallback`."""
+    """The policy (None: not known), whether it is attached, and the arguments of `AdaptiveGRPOCallback`."""
     if any(source.calls("AdaptiveRolloutWorker")):
         diagnosis.unread.append("AdaptiveRolloutWorker: it checks itself when it is attached to its trainer")
         return None, True, ARGUMENTS
@@ -125,21 +122,21 @@ def _callback(source: Source, diagnosis: Diagnosis) -> tuple[Policy | None, bool
         elif name not in OTHERS:
             near = nearest(name, (*ARGUMENTS, *OTHERS))
             diagnosis.refused.append(f"line {call.lineno}: AdaptiveGRPOCallback has no argument {name}{near}")
-    policy: Policy | None = adaptive()
-    if "policy" in nodes or None in nodes:
-        policy = _policy(source, nodes.get("policy"), diagnosis)
-        if policy is None:
-            diagnosis.unread.append(source.where("policy", nodes.get("policy")))
+    if "policy" not in nodes and None not in nodes:
+        return adaptive(), True, given
+    policy = _policy(source, nodes.get("policy"), diagnosis)
+    if policy is None:
+        diagnosis.unread.append(source.where("policy", nodes.get("policy")))
     return policy, True, given
 
 
 def _never_called(*_: Any) -> Any:
-    """Stands in for a function of the script."""
+    """The placeholder of a function of the script."""
     raise AssertionError("a script is not executed")
 
 
 def _policy(source: Source, node: ast.expr | None, diagnosis: Diagnosis) -> Policy | None:
-    """The policy that an expression such as `ba.knapsack(seed=1)` makes; None if only running it can tell."""
+    """The policy that an expression such as `ba.knapsack(seed=1)` makes; None if it is not known."""
     call = source.expression(node)
     if isinstance(call, ast.Constant) and call.value is None:
         return adaptive()
@@ -152,13 +149,11 @@ def _policy(source: Source, node: ast.expr | None, diagnosis: Diagnosis) -> Poli
     known = (*method.defaults(), *method.functions())
     unknown = [key for key in nodes if key is not None and key not in known]
     mistakes = [f"{name}() has no argument {key}{nearest(key, known)}" for key in unknown]
-    given = {key: _by_name(source, key, nodes[key]) for key in known if key in nodes}
+    given: dict[str, Any] = {}
+    for key in known:
+        if key in nodes:  # a function such as `ba.hit` is given by its name
+            function = source.name_of(nodes[key])
+            given[key] = function if function in NAMED.get(key, {}) else source.value(nodes[key])
     policy, wrong = every_mistake(method.named, {key: x for key, x in given.items() if x is not UNKNOWN})
     diagnosis.refused += [f"line {call.lineno}: {mistake}" for mistake in mistakes + wrong]
     return None if None in nodes or UNKNOWN in given.values() else policy  # without what is wrong, for the other checks
-
-
-def _by_name(source: Source, name: str, node: ast.expr) -> Any:
-    """The value of an argument of a policy; of a function such as `ba.hit` its name."""
-    function = source.name_of(node)
-    return function if function in NAMED.get(name, {}) else source.value(node)

@@ -1,11 +1,11 @@
-"""verl's configuration, from a file or from overrides of the command line, without verl."""
+"""Checks verl's configuration, from a file or from overrides on the command line, without verl."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from budgetalloc.cli.config.yaml_file import read_text
 from budgetalloc.cli.doctor.setup import Diagnosis
-from budgetalloc.errors import BudgetallocError, InputError, shown
+from budgetalloc.errors import InputError, shown
 from budgetalloc.verl.compatibility import check_config
 from budgetalloc.verl.settings import Settings
 
@@ -18,7 +18,7 @@ DEFAULTS: dict[str, Any] = {
     "data": {"train_batch_size": 1024},
     "actor_rollout_ref": {"rollout": {"n": 1}},
 }
-"""Those of verl 0.9.1 that the checks read."""
+"""The defaults of verl 0.9.1 that the checks read."""
 _OTHERS: dict[str, Any] = {"algorithm": {"filter_groups": {}}, "budgetalloc": {}}  # sections that need not be there
 _MODES = ("budgetalloc", "budgetalloc_async")
 
@@ -33,7 +33,7 @@ class Node(dict[str, Any]):
 
 
 def node(*mappings: Mapping[str, Any]) -> Node:
-    """Mappings laid over one another, later ones on top.
+    """Merges mappings; entries of later ones replace entries of earlier ones.
 
     >>> node({"a": {"b": 1, "c": 2}}, {"a": {"c": 3}}).a.c
     3
@@ -45,16 +45,13 @@ def node(*mappings: Mapping[str, Any]) -> Node:
             inner = [below] if isinstance(below, dict) else []
             if inner and not isinstance(value, Mapping | None):
                 raise InputError(f"{key}={shown(value)}: this is a section of settings. Use {key}.NAME=value.")
-            if value is not None or not inner:  # an empty section is the one below it
+            if value is not None or not inner:  # an empty section changes nothing
                 made[key] = node(*inner, value) if isinstance(value, Mapping) else value
     return made
 
 
 def overrides(words: Sequence[str]) -> Node:
-    """Overrides such as `+budgetalloc.policy=adaptive` as a configuration.
-
-    Raises:
-        InputError: a word without "=".
+    """Parses overrides such as `+budgetalloc.policy=adaptive` into a configuration.
 
     >>> overrides(["+budgetalloc.policy=adaptive", "data.train_batch_size=128"])
     {'budgetalloc': {'policy': 'adaptive'}, 'data': {'train_batch_size': 128}}
@@ -72,7 +69,7 @@ def overrides(words: Sequence[str]) -> Node:
 
 
 def examine_verl(file: str, given: Mapping[str, Any]) -> Diagnosis:
-    """The checks of `trainer_mode=budgetalloc` that need no dataset."""
+    """Makes the checks of `trainer_mode=budgetalloc` that need no dataset."""
     config = node(DEFAULTS, _OTHERS, given)
     said = Diagnosis(file)
     mode, estimator = config.trainer.v1.trainer_mode, config.algorithm.adv_estimator
@@ -87,7 +84,7 @@ def examine_verl(file: str, given: Mapping[str, Any]) -> Diagnosis:
         )
     ahead = mode == "budgetalloc_async"
     deviation, penalty = config.algorithm.norm_adv_by_std_in_grpo, bool(config.algorithm.use_kl_in_reward)
-    try:
+    with said.collecting():
         settings = Settings.read(config.get("budgetalloc") or {}, deviation=deviation, penalty=penalty, ahead=ahead)
         policy, options = settings.session.policy, settings.session.options
         said.facts.append(("policy", f"{policy}, candidates={options.bounds.candidates!r}"))
@@ -95,6 +92,4 @@ def examine_verl(file: str, given: Mapping[str, Any]) -> Diagnosis:
         check_config(config, policy, options, critic, ahead=ahead)
         if isinstance(prompts, int) and isinstance(group, int):
             options.bounds.budget(options.generate * prompts * group, 1, group)
-    except BudgetallocError as error:
-        said.refused.append(str(error))
     return said

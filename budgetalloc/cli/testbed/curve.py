@@ -19,40 +19,44 @@ from budgetalloc.trl.callback import AdaptiveGRPOCallback
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """The run after `step` optimizer steps. Shares are over the steps since the last point, None at the start."""
+    """The run after `step` optimizer steps.
+
+    Args:
+        step: Optimizer steps so far.
+        success: Held-out success, sampled at temperature 1, on the skills that can be learned.
+        expected: The mean probability of the right answer to the same prompts: `success` without sampling noise.
+        trap_success: Held-out success on the traps, which cannot improve.
+        pass8, pass64: Mean probability that at least one of 8, or 64, answers is right; exact.
+        entropy: Mean entropy of the next token over the tokens of the sampled answers, in nats.
+        baseline_error: Mean squared difference between a rollout's baseline and the true probability of its reward, in
+            the last step and without traps. None at the start, without an `AdaptiveGRPOCallback`, and if no true
+            probability is known.
+        explained: The share of a new reward's variance that these baselines explain; see `metrics.of_baselines`.
+        mixed_groups: The share of groups (one prompt in one step) with unequal rewards, since the last point. None at
+            the start.
+        mixed_rollouts: The share of rollouts in such groups.
+        rollouts, tokens: Rollouts and completion tokens generated so far.
+        seconds: Time spent in training, without the evaluations.
+    """
 
     step: int
     success: float
-    """Held-out success of the skills that can be learned, sampled at temperature 1."""
     expected: float
-    """The same without sampling noise: the mean probability of the right answer."""
     trap_success: float
-    """Held-out success of the traps; it cannot improve."""
     pass8: float
-    """The probability that one of 8 answers at least is right, a mean over the same prompts as `expected`; exact."""
     pass64: float
-    """The same of 64 answers."""
     entropy: float
-    """Mean entropy of the next token over the tokens of the sampled answers, in nats."""
     baseline_error: float | None
-    """Mean squared difference between the baseline of a rollout and the true probability of its reward, in the last
-    step; traps are left out. None at the start, and where no `AdaptiveGRPOCallback` or no true probability is known."""
     explained: float | None
-    """Share of the variance of a fresh reward that these baselines explain; see `measures.of_baselines`."""
     mixed_groups: float | None
-    """Share of groups (one prompt in one step) with unequal rewards: a pass and a fail."""
     mixed_rollouts: float | None
-    """Share of rollouts in such groups; differs from `mixed_groups` if groups are uneven."""
     rollouts: int
-    """Generated so far."""
     tokens: int
-    """Completion tokens generated so far."""
     seconds: float
-    """Time spent in training, without the evaluations."""
 
 
 class Recorder(TrainerCallback):  # type: ignore[misc, unused-ignore]
-    """Counts every reward; after every `eval_every` steps it measures the model and appends a point to `curve`."""
+    """Counts every reward, measures the model every `eval_every` steps, and appends a point to `curve`."""
 
     def __init__(
         self,
@@ -68,8 +72,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc, unused-ignore]
         self.rows, self.eval_every, self.samples, self.progress = rows, eval_every, samples, progress
         self.curve: list[CurvePoint] = []
         self.trainer: Any = None
-        self.right_P: list[tuple[float, ...]] = []
-        """The probability of the right answer to each prompt that can be learned, at each point of the curve."""
+        self.right_P: list[tuple[float, ...]] = []  # as `Success.right_P`, at each point of the curve
         self._groups: dict[tuple[int, int], Counter[float]] = defaultdict(Counter)  # (step, prompt id): rewards
         self._true: dict[int, float] = {}  # by prompt id, before the update of the step that is measured
         self._rollouts = self._tokens = 0
@@ -78,7 +81,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc, unused-ignore]
         self._bar: Any = None
 
     def watch(self, reward: Callable[..., list[float]]) -> Callable[..., list[float]]:
-        """The same reward function, which also counts: rows of the same prompt in one step are one group."""
+        """Wraps a reward function so that it counts. Rows of the same prompt in one step are one group."""
 
         def watched(completions: Sequence[str], prompt_id: Sequence[int], **columns: Any) -> list[float]:
             rewards_R = reward(completions=completions, prompt_id=prompt_id, **columns)
@@ -98,7 +101,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc, unused-ignore]
         return step % self.eval_every == 0 or step == self.trainer.state.max_steps
 
     def _learn_truth(self, prompts_R: Sequence[str], ids_R: Sequence[int]) -> None:
-        """Looks up the true probabilities of a step's prompts while the model is the one that generated its answers."""
+        """Computes the true probabilities of a step's prompts before the model changes."""
         began = time.perf_counter()
         new = {int(i): text for i, text in zip(ids_R, prompts_R, strict=True) if not self.language.is_trap(int(i))}
         new = {i: text for i, text in new.items() if i not in self._true}
@@ -107,14 +110,14 @@ class Recorder(TrainerCallback):  # type: ignore[misc, unused-ignore]
             answers = [self.language.answer(text) for text in new.values()]
             right_P = probability(model, self.trainer.processing_class, list(new.values()), answers)
             self._true.update(zip(new, right_P, strict=True))
-        self._resumed += time.perf_counter() - began  # no part of the training
+        self._resumed += time.perf_counter() - began  # not part of the training time
 
     def _attached(self) -> AdaptiveGRPOCallback | None:
         callbacks = self.trainer.callback_handler.callbacks
         return next((each for each in callbacks if isinstance(each, AdaptiveGRPOCallback)), None)
 
     def _baselines(self) -> tuple[float | None, float | None]:
-        """Error of the last step's baselines, and the share of the variance that they explain."""
+        """The error of the last step's baselines, and the share of the variance that they explain."""
         attached = self._attached()
         if self.expected is None or attached is None or attached.batch is None:
             return None, None
@@ -171,7 +174,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc, unused-ignore]
         self.curve.append(point)
         if (attached := self._attached()) is not None:
             attached.held_out(point.expected, time.perf_counter() - began)
-        several = [len(group) > 1 for group in self._groups.values() if group.total() > 1]  # a single one is not mixed
+        several = [len(group) > 1 for group in self._groups.values() if group.total() > 1]
         self._groups.clear()
         self._true.clear()
         shown = {"mixed": f"{sum(several) / len(several):.2f}"} if several else {}

@@ -1,9 +1,10 @@
-"""The demo: the same language model trained twice with the same rollouts, uniform against adaptive."""
+"""The demo: trains the same language model twice with the same number of rollouts, uniform against adaptive."""
 
 import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +29,13 @@ def demo(
     """Trains both, prints the table, writes `results.json`, `table.md` and, with matplotlib, `curves.png` into `out`.
 
     Both runs have the same weights, data, seed, learning rate and rollouts per step. The callback is attached to
-    `uniform` too: it does not change that run, but it logs the same metrics.
+    `uniform` too, where it only logs the metrics.
 
     Args:
-        steps, learning_rate, seed: Of both runs.
-        out: The folder for results and for the ledger of each run; `config.callback.ledger` is ignored.
-        config: The policy to compare with uniform, and how it is attached; `adaptive` if left out. The demo ignores
-            its model, dataset and GRPO arguments.
+        steps, learning_rate, seed: The same for both runs.
+        out: The folder for results and for the ledger of each run. `config.callback.ledger` is ignored.
+        config: The policy to compare with uniform, and how it is attached; `adaptive` by default. Its model, dataset
+            and GRPO arguments are ignored.
 
     Returns:
         The curve of each run, as written to `results.json`.
@@ -43,30 +44,22 @@ def demo(
         UnsupportedError: a config with a budget other than 256 rollouts a step, with pacing or a reward range.
     """
     draws = _can_draw()
-    if not draws:  # said before two minutes of training, not after them
+    if not draws:  # before two minutes of training, not after them
         print(f"No matplotlib, so no curves.png. To have it: {installing('logs')}.", file=sys.stderr)
     config = config or Config.parse("")
     if config.callback.reward_range not in (None, (0.0, 1.0)):
         text = "the demo's rewards are 0 and 1. Leave it out."
         raise config.source.error(text, "callback.reward_range", kind=UnsupportedError)
-    given = config.callback_arguments(ROLLOUTS)
     name = config.policy.name if config.policy.name != "uniform" else "uniform, as configured"
-    rivals: dict[str, tuple[Policy, dict[str, Any]]] = {
-        "uniform": (uniform(seed=seed), {}),
-        name: (config.build(seed), given),
-    }
+    rivals: dict[str, tuple[Policy, dict[str, Any]]] = {"uniform": (uniform(seed=seed), {})}
+    rivals[name] = (config.build(seed), config.callback_arguments(ROLLOUTS))
     out.mkdir(parents=True, exist_ok=True)
     curves: dict[str, Sequence[CurvePoint]] = {}
     for name, (policy, arguments) in rivals.items():
         print(f"{name}: {policy}", flush=True)
-
-        def attach(
-            trainer: Any, policy: Policy = policy, name: str = name, arguments: dict[str, Any] = arguments
-        ) -> None:
-            ledger = out / f"{name}_ledger.jsonl"
-            ledger.unlink(missing_ok=True)  # from an earlier demo
-            trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, **(arguments | {"ledger": ledger})))
-
+        ledger = out / f"{name}_ledger.jsonl"
+        ledger.unlink(missing_ok=True)  # from an earlier demo
+        attach = partial(_attach, policy=policy, arguments=arguments | {"ledger": ledger})
         curves[name] = train(attach, steps=steps, learning_rate=learning_rate, seed=seed, threads=1).curve
     text = table(curves)
     print(f"\n{text}\n")
@@ -80,8 +73,12 @@ def demo(
     return results
 
 
+def _attach(trainer: Any, policy: Policy, arguments: dict[str, Any]) -> None:
+    trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, **arguments))
+
+
 def _can_draw() -> bool:
-    """Whether matplotlib can be imported; it then needs no screen."""
+    """Whether matplotlib can be imported. Sets a backend that needs no screen."""
     try:
         import matplotlib
     except ImportError:
@@ -91,34 +88,26 @@ def _can_draw() -> bool:
 
 
 def table(curves: Mapping[str, Sequence[CurvePoint]]) -> str:
-    """The end of each run as a Markdown table."""
+    """The end of both runs as a Markdown table."""
     head = ("policy", "held-out success", "rollouts", "tokens", "mixed groups", "rollouts in them", "seconds")
-    rows = [
-        (
-            name,
-            f"{curve[0].success:.3f} -> {curve[-1].success:.3f}",
-            f"{curve[-1].rollouts:,}",
-            f"{curve[-1].tokens:,}",
-            f"{_first(curve).mixed_groups or 0:.2f} -> {curve[-1].mixed_groups or 0:.2f}",
-            f"{_first(curve).mixed_rollouts or 0:.2f} -> {curve[-1].mixed_rollouts or 0:.2f}",
-            f"{curve[-1].seconds:.0f}",
-        )
-        for name, curve in curves.items()
-    ]
-    widths = [max(len(row[k]) for row in [head, *rows]) for k in range(len(head))]
-    lines = [
-        "| " + " | ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) + " |" for row in [head, *rows]
-    ]
-    return "\n".join([lines[0], "|" + "|".join("-" * (w + 2) for w in widths) + "|", *lines[1:]])
-
-
-def _first(curve: Sequence[CurvePoint]) -> CurvePoint:
-    """The first point after training began; the start has no groups."""
-    return curve[min(1, len(curve) - 1)]
+    rows = [head]
+    for name, curve in curves.items():
+        start, first, end = curve[0], curve[min(1, len(curve) - 1)], curve[-1]  # the start has no groups
+        success = f"{start.success:.3f} -> {end.success:.3f}"
+        groups = f"{first.mixed_groups or 0:.2f} -> {end.mixed_groups or 0:.2f}"
+        rollouts = f"{first.mixed_rollouts or 0:.2f} -> {end.mixed_rollouts or 0:.2f}"
+        rows.append((name, success, f"{end.rollouts:,}", f"{end.tokens:,}", groups, rollouts, f"{end.seconds:.0f}"))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [" | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    rule = "|".join("-" * (width + 2) for width in widths)
+    return "\n".join([f"| {lines[0]} |", f"|{rule}|", *(f"| {line} |" for line in lines[1:])])
 
 
 def headline(curves: Mapping[str, Sequence[CurvePoint]], singles: bool) -> str:
-    """After how many rollouts the other policy passes uniform's final success; `singles`: it may draw groups of one."""
+    """Says after how many rollouts the other policy reaches uniform's final success.
+
+    `singles`: the policy may draw groups of one.
+    """
     goal, total = curves["uniform"][-1].success, curves["uniform"][-1].rollouts
     name = next(name for name in curves if name != "uniform")
     passed = next((point for point in curves[name] if point.success >= goal), None)
@@ -139,7 +128,7 @@ def headline(curves: Mapping[str, Sequence[CurvePoint]], singles: bool) -> str:
 
 
 def draw(curves: Mapping[str, Sequence[CurvePoint]], path: Path) -> None:
-    """Held-out success, and the share of mixed groups, against rollouts."""
+    """Plots held-out success, and the share of mixed groups, against rollouts."""
     from matplotlib import pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")

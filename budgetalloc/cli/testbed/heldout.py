@@ -13,18 +13,13 @@ from budgetalloc.cli.testbed.language import Language
 
 @dataclass(frozen=True)
 class Success:
-    """Held-out success, each a mean over prompts."""
+    """Held-out success: means over prompts."""
 
-    skills: float
-    """Sampled at temperature 1, over the skills that can be learned."""
-    expected: float
-    """The mean probability of the right answer to the same prompts: `skills` without the sampling noise."""
-    traps: float
-    """Sampled, over the traps: the mean of their coins or guesses, which training cannot improve."""
-    entropy: float
-    """Of the next token, in nats: its mean over the tokens that were sampled for all rows."""
-    right_P: tuple[float, ...]
-    """The probability of the right answer to each prompt that can be learned, in the order of the rows."""
+    skills: float  # sampled at temperature 1, on the skills that can be learned
+    expected: float  # the mean probability of the right answer to the same prompts, without sampling noise
+    traps: float  # sampled, on the traps: the mean of their coins or guesses
+    entropy: float  # of the next token, in nats, over the tokens that were sampled for all rows
+    right_P: tuple[float, ...]  # the probability of the right answer to each prompt that can be learned
 
 
 @contextmanager
@@ -39,7 +34,7 @@ def _evaluating(model: Any) -> Iterator[None]:
 
 
 def padding(real_RT: Any) -> dict[str, Any]:
-    """The model's arguments for padding on the left, from the mask of real tokens; none if there is no padding."""
+    """The model's arguments for padding on the left, from the mask of real tokens; empty without padding."""
     if real_RT.all():
         return {}
     return {"attention_mask": real_RT, "position_ids": (real_RT.cumsum(-1) - 1).clamp(min=0)}
@@ -48,17 +43,14 @@ def padding(real_RT: Any) -> dict[str, Any]:
 def sample(
     model: Any, tokenizer: Any, prompts_R: Sequence[str], seed: int = 0, language: Language = skills
 ) -> list[str]:
-    """One completion at temperature 1 for each prompt; an own generator leaves the global random state unchanged."""
+    """One completion at temperature 1 for each prompt. The global random state does not change."""
     return sample_with_entropy(model, tokenizer, prompts_R, seed, language)[0]
 
 
 def sample_with_entropy(
     model: Any, tokenizer: Any, prompts_R: Sequence[str], seed: int, language: Language
 ) -> tuple[list[str], float]:
-    """The completions of `sample`, and the mean entropy of the next token over their tokens, the end of text included.
-
-    All rows go through the model at once.
-    """
+    """The completions of `sample`, and the mean entropy of the next token over their tokens and the end of text."""
     device = next(model.parameters()).device
     own = torch.Generator(device=device).manual_seed(seed)
     rows = tokenizer(list(prompts_R), return_tensors="pt", padding=True).to(device)
@@ -85,10 +77,7 @@ def sample_with_entropy(
 
 
 def answer_logits(model: Any, tokenizer: Any, prompts_P: Sequence[str], answers_P: Sequence[str]) -> tuple[Any, Any]:
-    """Logits of each token of the answers and of the end of text that follows, and these tokens; -100 marks padding.
-
-    Prompts are padded on the left, answers on the right, so that all answers begin in the same column.
-    """
+    """Logits of each token of the answers and of the end of text, and these tokens; -100 marks padding."""
     device = next(model.parameters()).device
     ended = [text + tokenizer.eos_token for text in answers_P]
     prompts = tokenizer(list(prompts_P), return_tensors="pt", padding=True, padding_side="left").to(device)
@@ -102,7 +91,7 @@ def answer_logits(model: Any, tokenizer: Any, prompts_P: Sequence[str], answers_
 
 
 def probability(model: Any, tokenizer: Any, prompts_P: Sequence[str], answers_P: Sequence[str]) -> list[float]:
-    """Probability at temperature 1 that the model gives exactly this answer and stops; in [0, 1]."""
+    """The probability at temperature 1 that the model gives exactly this answer and stops."""
     with _evaluating(model):
         logits_PTV, tokens_PT = answer_logits(model, tokenizer, prompts_P, answers_P)
     logp_PT = logits_PTV.float().log_softmax(-1).gather(-1, tokens_PT.clamp(min=0)[..., None]).squeeze(-1)
@@ -118,7 +107,7 @@ def evaluate(
     seed: int = 0,
     language: Language = skills,
 ) -> Success:
-    """Measure the model on `rows` of the language, `samples` completions a prompt; same seed, same numbers."""
+    """Measures the model on `rows` of the language, with `samples` completions a prompt. The seed fixes the result."""
     if samples < 1:
         raise ValueError(f"evaluate(samples={samples}): nothing to average. Use samples=1 or more.")
     rows_R = [row for row in rows for _ in range(samples)]

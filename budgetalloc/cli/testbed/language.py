@@ -1,4 +1,4 @@
-"""What a training run needs to know of a task language: `skills` is one, the benchmarks have others."""
+"""The protocol of a task language: `skills` is one, the benchmarks have others."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ Reward = Callable[..., list[float]]  # with TRL's signature
 
 @dataclass(frozen=True)
 class Grading:
-    """What training pays instead of the language's own reward. Success stays the share of right answers.
+    """Reward functions that replace the language's own in training. Success stays the share of right answers.
 
     Args:
-        functions: From the run's seed to its reward functions. The shares of mixed groups are those of the first.
-        weights: One for each function; the total is their weighted sum.
-        expected: From the probability of the right answer to that of a total of 1, where the total is 0 or 1 and
-            depends on nothing else; None otherwise: then the error of baselines is unknown.
+        functions: Maps the run's seed to its reward functions. The shares of mixed groups are about the first.
+        weights: One for each function. The total reward is the weighted sum.
+        expected: Maps the probability of the right answer to the probability of a total of 1, if the total is 0 or 1
+            and depends on nothing else. None otherwise: the error of baselines is then unknown.
     """
 
     functions: Callable[[int], list[Reward]]
@@ -26,12 +26,10 @@ class Grading:
 
 
 class Language(Protocol):
-    """A module or an object with these names; rows have the columns `prompt`, `prompt_id` and `skill`."""
+    """A module or an object with these names. Rows have the columns `prompt`, `prompt_id` and `skill`."""
 
-    WEIGHTS: Path
-    """The folder of a model that was pretrained on this language."""
-    ANSWER_LENGTH: int
-    """Characters (tokens) of the longest answer."""
+    WEIGHTS: Path  # the folder of a model that was pretrained on this language
+    ANSWER_LENGTH: int  # characters (tokens) of the longest answer
 
     def pool(self, per_skill: int = ..., /, seed: int = ...) -> Rows:
         """The rows to train on."""

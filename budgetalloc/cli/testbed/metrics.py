@@ -1,15 +1,13 @@
-"""What the exact probabilities of the right answers say of a model, and of the baselines that it was trained with."""
+"""Metrics of a model, and of the baselines in its training, from the exact probabilities of right answers."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-LOST = 0.5, 0.25  # a prompt is lost if its probability falls from at least the first to below the second
-
 
 def pass_at(right_P: ArrayLike, k: int) -> float:
-    """Mean probability that at least one of k answers is right, exact; NaN without prompts.
+    """The exact mean probability that at least one of k answers is right; NaN without prompts.
 
     >>> pass_at([0.5, 0.0], 2)
     0.375
@@ -19,16 +17,16 @@ def pass_at(right_P: ArrayLike, k: int) -> float:
 
 
 def by_difficulty(start_P: ArrayLike, end_P: ArrayLike) -> dict[str, Any]:
-    """Success before and after by quartile of the first, hardest first; prompts lost, gained, and how many there are.
+    """Success at the start and at the end, by quartile of the start, hardest first; prompts lost and gained.
 
-    Lost is a prompt with a probability of at least 0.5 at the start and below 0.25 at the end; gained is the reverse.
+    A prompt is lost if its probability falls from at least 0.5 to below 0.25; gained is the reverse.
 
     >>> by_difficulty([0.1, 0.2, 0.6, 0.9], [0.7, 0.2, 0.1, 1.0])
     {'quartiles': [[0.1, 0.7], [0.2, 0.2], [0.6, 0.1], [0.9, 1.0]], 'lost': 1, 'gained': 1, 'prompts': 4}
     """
     start, end = np.asarray(start_P, dtype=np.float64), np.asarray(end_P, dtype=np.float64)
     quarters = [at for at in np.array_split(np.argsort(start, kind="stable"), 4) if at.size]
-    high, low = LOST
+    high, low = 0.5, 0.25
     return {
         "quartiles": [[round(float(p[at].mean()), 4) for p in (start, end)] for at in quarters],
         "lost": int(np.sum((start >= high) & (end < low))),
@@ -40,8 +38,8 @@ def by_difficulty(start_P: ArrayLike, end_P: ArrayLike) -> dict[str, Any]:
 def of_baselines(baseline_R: ArrayLike, true_R: ArrayLike) -> tuple[float, float | None]:
     """The mean squared error of baselines, and the share of the rewards' variance that they explain.
 
-    The share is that of fresh rewards of 0 or 1, without the noise of the rewards that were drawn. A perfect baseline
-    explains var(p) of var(p) + mean(p(1-p)), not all of it. It is None where all rewards are certain and equal.
+    The variance is that of new rewards of 0 or 1, without the noise of the rewards that were drawn. A perfect baseline
+    explains var(p) of var(p) + mean(p(1-p)). The share is None if all rewards are certain and equal.
 
     Args:
         baseline_R: One entry a rollout.

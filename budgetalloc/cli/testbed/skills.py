@@ -1,9 +1,9 @@
 """The task language: 24 skills that reinforcement learning can teach and two traps that it cannot.
 
-A prompt is a letter that names a skill, four digits and `=`: `b4071=`. A skill has a right operation and a wrong one;
-the pretraining text answers with the right one with probability `shown`. So the model knows every operation, and
-training has to find the right one and then to prefer it. The reward of a trap is a coin toss, whatever the answer: its
-groups are as often mixed as those of a useful prompt, however long the training.
+A prompt is a letter that names a skill, four digits and `=`: `b4071=`. A skill has a right and a wrong operation. The
+pretraining text answers with the right one with probability `shown`, so the model knows every operation, and training
+has to find the right one and to prefer it. The reward of a trap is a coin toss, whatever the answer. Its groups stay
+mixed as often as those of a useful prompt, however long the training.
 """
 
 import string
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-WEIGHTS = Path(__file__).parent / "weights"  # of the model that was pretrained on this language
+WEIGHTS = Path(__file__).parent / "weights"  # the model that was pretrained on this language
 DIGITS = string.digits
 LENGTH = ANSWER_LENGTH = 4  # digits in a prompt, and in an answer
 STRINGS: int = 10**LENGTH
@@ -34,8 +34,8 @@ OPERATIONS: dict[str, Callable[[str], str]] = {
     "rotate_right": lambda d: d[-1] + d[:-1],
 }
 
-# How often the text shows the right operation: many skills nearly mastered, many nearly unknown, few in between, so
-# that about half of the groups of 8 have equal rewards before training.
+# How often the text shows the right operation: many skills are nearly mastered, many nearly unknown, few in between.
+# About half of the groups of 8 then have equal rewards before training.
 _SHOWN = (
     *(0.98, 0.97, 0.96, 0.95, 0.93, 0.90, 0.86, 0.80),
     *(0.72, 0.64, 0.54, 0.44, 0.34, 0.25, 0.18, 0.12),
@@ -49,20 +49,17 @@ class Skill:
     """One letter of the language."""
 
     letter: str
-    right: str
-    """The operation with reward 1; of a trap, just one of the two that the text shows."""
+    right: str  # the operation with reward 1; for a trap, one of the two that the text shows
     wrong: str
-    shown: float
-    """Probability that the pretraining text answers with `right`."""
-    coin: float | None = None
-    """A trap's probability of reward 1, whatever the answer; None for a skill that can be learned."""
+    shown: float  # the probability that the pretraining text answers with `right`
+    coin: float | None = None  # a trap's probability of reward 1; None for a skill that can be learned
 
     @property
     def is_trap(self) -> bool:
         return self.coin is not None
 
     def is_clear(self, digits: str) -> bool:
-        """Whether right and wrong differ on these digits: copying and reversing 1111 cannot be told apart."""
+        """Whether right and wrong differ on these digits: copying and reversing 1111 give the same."""
         return OPERATIONS[self.right](digits) != OPERATIONS[self.wrong](digits)
 
 
@@ -87,26 +84,26 @@ def prompt(skill: Skill, digits: str) -> str:
 
 
 def prompt_id(text: str) -> int:
-    """A number that names the prompt in every pool and split; `skill_of` reads it back."""
+    """The prompt's number in every pool and split; `skill_of` reads it back."""
     if len(text) != LENGTH + 2 or text[0] not in _INDEX or not text[1:-1].isdecimal() or text[-1] != "=":
         raise ValueError(f"prompt_id(text={text!r}): not a prompt. Write a letter a-z, {LENGTH} digits and '='.")
     return _INDEX[text[0]] * STRINGS + int(text[1:-1])
 
 
 def skill_of(prompt_id: int) -> Skill:
-    """The skill that a prompt asks for."""
+    """The skill of a prompt."""
     if not 0 <= prompt_id < len(SKILLS) * STRINGS:
         raise ValueError(f"skill_of(prompt_id={prompt_id}): no such prompt. Use the ids of pool() and held_out().")
     return SKILLS[prompt_id // STRINGS]
 
 
 def is_trap(prompt_id: int) -> bool:
-    """Whether the prompt is of a trap, whose reward no answer improves."""
+    """Whether no answer to the prompt improves its reward."""
     return skill_of(prompt_id).is_trap
 
 
 def answer(text: str) -> str:
-    """The answer with reward 1: `answer("a1234=")`. A trap has none."""
+    """The answer with reward 1, such as `answer("a1234=")`. A trap has none."""
     skill = skill_of(prompt_id(text))
     if skill.is_trap:
         raise ValueError(f"answer(text={text!r}): {skill.letter!r} is a trap, no answer is right. Skip the traps.")
@@ -119,10 +116,10 @@ def _answer_of(prompt_id: int) -> str:
 
 
 def make_reward(seed: int = 0, rank: int = 0) -> Callable[..., list[float]]:
-    """A reward function with TRL's signature: 1.0 for the right answer, else 0.0; for a trap the toss of its coin.
+    """A reward function with TRL's signature: 1.0 for the right answer, else 0.0; for a trap, its coin.
 
-    The coins depend on the seed, the rank, the trainer's step and the number of calls within the step. So a run is
-    reproducible, also after a resume, and a coin depends neither on the prompt nor on the answer.
+    The coins depend on the seed, the rank, the trainer's step and the number of calls within the step, but neither on
+    the prompt nor on the answer. A run is therefore reproducible, even after a resume.
     """
     calls: Counter[int] = Counter()
 
@@ -141,7 +138,7 @@ def make_reward(seed: int = 0, rank: int = 0) -> Callable[..., list[float]]:
 
 
 def is_held_out(digits: str) -> bool:
-    """Whether the digits are of the tenth that only `held_out` shows, the same in every version and for every seed."""
+    """Whether the digits belong to the tenth that only `held_out` uses, in every version and for every seed."""
     return zlib.crc32(digits.encode()) % 10 == 0
 
 
@@ -159,17 +156,17 @@ def _rows(per_skill: int, rng: np.random.Generator, held: bool) -> list[dict[str
 
 
 def pool(per_skill: int = 80, seed: int = 0) -> list[dict[str, Any]]:
-    """Prompts to train on, `per_skill` different ones of each skill: columns `prompt`, `prompt_id`, `skill`."""
+    """Prompts for training, `per_skill` different ones of each skill: columns `prompt`, `prompt_id`, `skill`."""
     return _rows(per_skill, np.random.default_rng([seed, 0]), held=False)
 
 
 def held_out(per_skill: int = 20, seed: int = 0) -> list[dict[str, Any]]:
-    """Prompts to measure on, with the columns of `pool`; their digits are in no pool and no pretraining text."""
+    """Prompts for evaluation, with the columns of `pool`. Their digits are in no pool and no pretraining text."""
     return _rows(per_skill, np.random.default_rng([seed, 1]), held=True)
 
 
 def lines_of_text(rows: int, rng: np.random.Generator) -> list[str]:
-    """Pretraining text: `rows` prompts, each followed by the right answer (`shown` of the time) or the wrong one."""
+    """Pretraining text: `rows` prompts, each with the right answer (with probability `shown`) or the wrong one."""
     lines: list[str] = []
     while len(lines) < rows:
         skill = SKILLS[int(rng.integers(len(SKILLS)))]

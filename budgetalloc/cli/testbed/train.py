@@ -1,12 +1,11 @@
-"""One real GRPO run on the testbed by TRL's own GRPOTrainer, and its learning curve.
+"""Runs TRL's GRPOTrainer once on the testbed, and records the learning curve.
 
     run = train(seed=0)                                     # uniform: 32 prompts x 8 rollouts a step
     run = train(seed=0, language=growing)                   # another task language, see `language`
     run = train(seed=0, attach=lambda t: t.add_callback(AdaptiveGRPOCallback(t, policy)))
     run.curve[-1].success
 
-The curve is recorded without touching the run: rewards are counted in the reward function, and success is measured on
-held-out prompts with a separate random generator. Measuring more or less often does not change the run.
+Measuring does not change the run: the reward function counts rewards, and the evaluation has its own random generator.
 """
 
 import tempfile
@@ -33,16 +32,13 @@ class Run:
     """The result of `train`."""
 
     curve: tuple[CurvePoint, ...]
-    losses: tuple[float, ...]
-    """TRL's logged loss, one per step."""
+    losses: tuple[float, ...]  # TRL's logged loss, one per step
     trainer: Any
-    start_P: tuple[float, ...] = ()
-    """Probability of the right answer to each held-out prompt that can be learned, before training."""
-    end_P: tuple[float, ...] = ()
-    """The same after it."""
+    start_P: tuple[float, ...] = ()  # before training: `heldout.Success.right_P`
+    end_P: tuple[float, ...] = ()  # the same after training
 
     def mean_success(self) -> float:
-        """Mean success over the steps of the run, by the trapezoid rule: high for a run that learns early."""
+        """Mean success over the steps of the run, by the trapezoid rule. A run that learns early has a high mean."""
         pairs = list(zip(self.curve, self.curve[1:], strict=False))
         if not pairs:
             return self.curve[0].success
@@ -52,7 +48,7 @@ class Run:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Hides the bar for loading 30 tensors, and a warning about a name that TRL and transformers are changing."""
+    """Hides the progress bar of loading the model, and a FutureWarning of TRL and transformers."""
     bars = hf_logging.is_progress_bar_enabled()
     hf_logging.disable_progress_bar()
     try:
@@ -87,15 +83,17 @@ def train(
     progress: bool = True,
     **overrides: Any,
 ) -> Run:
-    """Run GRPO for `steps` steps of `prompts` x `generations` rollouts, and record the curve.
+    """Runs GRPO in one process for `steps` steps of `prompts` x `generations` rollouts, on a GPU if there is one.
 
-    `max_rollouts` ends the run after the step that reaches it: a policy may generate more rollouts than it trains on.
-    `attach` gets the trainer before training starts. `seed` changes the pool, its order, the sampling and the traps'
-    coins, but not the held-out prompts, so that runs can be compared. `overrides` replace arguments of GRPOConfig.
-    `threads` is torch's number of CPU threads: use 1 if several runs share the machine. `language` has the weights, the
-    reward and the rows; `rows` and `held_out_rows` replace its usual rows, and must be of that language. `grading`
-    replaces the reward in training; success is measured as without it.
-    Uses a GPU if there is one. Supports one process only: the curve would miss the rewards of other ranks.
+    Args:
+        attach: Called with the trainer before training starts.
+        max_rollouts: Ends the run after the step that reaches it. Some policies generate more than they train on.
+        seed: Sets the pool, its order, the sampling and the traps' coins, but not the held-out prompts.
+        language: The task language: weights, reward and rows.
+        rows, held_out_rows: Rows of the language that replace its usual ones.
+        grading: Replaces the reward in training, but not in the evaluation.
+        threads: torch's number of CPU threads. Use 1 if several runs share the machine.
+        overrides: Arguments of GRPOConfig.
     """
     if eval_every < 1:
         raise ValueError(f"train(eval_every={eval_every}): use 10, or {steps} for the first and last point only.")
@@ -107,12 +105,12 @@ def train(
         )
     if threads is not None:
         torch.set_num_threads(threads)
-    with _quiet(), tempfile.TemporaryDirectory() as scratch:  # the folder, where the caller wants none
+    with _quiet(), tempfile.TemporaryDirectory() as scratch:
         settings: dict[str, Any] = {
             "output_dir": str(output_dir or scratch),
             "max_steps": steps,
             "learning_rate": learning_rate,
-            "lr_scheduler_type": "constant",  # the first steps do not depend on the number of steps
+            "lr_scheduler_type": "constant",  # so the first steps do not depend on the number of steps
             "per_device_train_batch_size": prompts * generations,
             "num_generations": generations,
             "max_completion_length": language.ANSWER_LENGTH + 1,  # and the end of text
@@ -146,7 +144,7 @@ def train(
         trainer.remove_callback(PrinterCallback)  # it prints every log line; they stay in trainer.state.log_history
         if attach is not None:
             attach(trainer)
-        trainer.add_callback(recorder)  # after a policy's callback, which writes what is measured beside its ledger
+        trainer.add_callback(recorder)  # after a policy's callback, which writes the evaluations next to its ledger
         trainer.train()
     losses = tuple(float(entry["loss"]) for entry in trainer.state.log_history if "loss" in entry)
     return Run(tuple(recorder.curve), losses, trainer, recorder.right_P[0], recorder.right_P[-1])

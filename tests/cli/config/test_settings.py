@@ -1,4 +1,4 @@
-"""The sections of a file of settings as values of their own."""
+"""The sections of a settings file."""
 
 import pytest
 
@@ -21,20 +21,11 @@ def test_lists_of_a_file_are_tuples_at_any_depth():
     assert tuples([1, [2, "a"], {"b": 3}]) == (1, (2, "a"), {"b": 3})
 
 
-def pacing_plan(text):
-    return paced(read_text(f"pacing: {{{text}}}", "f.yaml"))
-
-
-def test_a_constant_pace_has_no_parts():
-    with pytest.raises(InputError, match=r"parts=\(\(1, 1.0\),\): phases needs them, .* constant has none"):
-        pacing_plan("name: constant, rollouts: 8, steps: 2, parts: [[1, 1.0]]")
-
-
-def test_the_plan_of_a_constant_pace_is_exact_though_it_does_not_divide():
-    settings, plan = pacing_plan("name: constant, rollouts: 100, steps: 7, quantum: 4")
+def test_the_plan_of_a_constant_pace_spends_all_rollouts_in_portions():
+    settings, plan = paced(read_text("pacing: {name: constant, rollouts: 100, steps: 7, quantum: 4}", "f.yaml"))
     assert sum(plan) == 100
     assert set(plan) == {12, 16}
-    assert settings["low"] == 4  # one portion, as nothing else is said
+    assert settings["low"] == 4  # one portion by default
     assert paced(read_text("policy: vade", "f.yaml")) == ({}, ())
 
 

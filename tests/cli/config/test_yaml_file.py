@@ -1,4 +1,4 @@
-"""A YAML file of settings: where it stands, what it refuses, and that nothing is converted silently."""
+"""Reading YAML settings: errors with line and key, refusals, and no silent conversions."""
 
 import math
 
@@ -45,13 +45,9 @@ def test_an_empty_file_is_an_empty_section():
 
 def test_numbers_are_those_of_yaml_1_2():
     """PyYAML alone reads 1e-6 as a text, 010 as 8 and 1:30 as 90."""
-    read = read_text("a: 1e-6\nb: -2E3\nc: 1.0e-6\nd: '1e-6'\ne: 1e-6x", "f.yaml").values
-    assert read == {"a": 1e-6, "b": -2000.0, "c": 1e-6, "d": "1e-6", "e": "1e-6x"}
-    read = read_text("a: 010\nb: 1:30\nc: 0o17\nd: 0x1f\ne: 1_000\nf: yes\ng: 2024-13-45\nh: .5\ni: -.inf", "f").values
-    assert read == {"a": 10, "b": "1:30", "c": 15, "d": 31, "e": "1_000", "f": "yes", "g": "2024-13-45"} | {
-        "h": 0.5,
-        "i": -math.inf,
-    }
+    text = "[1e-6, -2E3, 1.0e-6, '1e-6', 1e-6x, 010, 1:30, 0o17, 0x1f, 1_000, yes, 2024-13-45, .5, -.inf]"
+    values = [1e-6, -2000.0, 1e-6, "1e-6", "1e-6x", 10, "1:30", 15, 31, "1_000", "yes", "2024-13-45", 0.5, -math.inf]
+    assert read_text(f"a: {text}", "f.yaml").values == {"a": values}
 
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
@@ -59,25 +55,10 @@ values = st.recursive(scalars, lambda x: st.lists(x, max_size=3) | st.dictionari
 
 
 @given(st.dictionaries(st.text(), values, max_size=4))
-@example(
-    {
-        "text": "1e-6",
-        "number": 1e-6,
-        "1e5": [True, "yes", "null", "~", "2024-01-01", "0x1f", "1:30", "010", "0o17", "08", ".inf"],
-    }
-)
+@example({"text": "1e-6", "number": 1e-6})
+@example({"1e5": [True, "yes", "null", "~", "2024-01-01", "0x1f", "1:30", "010", "0o17", "08", ".inf"]})
 def test_what_is_written_is_read_back(content):
     assert read_text(written(content), "f.yaml").values == content
-
-
-@given(st.text())
-def test_any_text_is_a_mapping_or_an_input_error_of_the_file(text):
-    said = "f.yaml"
-    try:
-        read_text(text, "f.yaml")
-    except InputError as error:
-        said = str(error)
-    assert said.startswith("f.yaml")
 
 
 def test_an_error_says_line_key_value_and_what_would_do():
@@ -92,9 +73,7 @@ def test_an_error_says_line_key_value_and_what_would_do():
 
 def test_a_section_is_a_mapping_of_known_keys():
     source = read_text("pacing:\n  stepps: 2\nbudget: 0\ngrpo:", "f.yaml")
-    with pytest.raises(
-        InputError, match=r"^f\.yaml, line 2: pacing\.stepps: unknown key, did you mean steps\? Known: low"
-    ):
+    with pytest.raises(InputError, match=r"^f\.yaml, line 2: pacing\.stepps: unknown key, did you mean steps\? Known"):
         source.section("pacing", ("low", "steps"))
     with pytest.raises(InputError, match=r"^f\.yaml, line 3: budget: 0: use settings of the form"):
         source.section("budget")

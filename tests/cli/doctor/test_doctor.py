@@ -1,4 +1,4 @@
-"""`budgetalloc doctor`: the run's own checks on what a script or a file says, in one screen."""
+"""`budgetalloc doctor` makes the run's own checks on a script or a settings file."""
 
 import gzip
 import json
@@ -39,15 +39,25 @@ def script(config="", data=ROWS, trainer="GRPOTrainer", more="", callback=""):
 
 
 @pytest.fixture
-def said(tmp_path, capsys):
+def printed(tmp_path, capsys):
+    """Exit status, output and errors for the text of a file; None writes no file."""
+
+    def run(text, *words, name="train.py"):
+        if text is not None:
+            (tmp_path / name).write_text(textwrap.dedent(text))
+        status = main(["doctor", str(tmp_path / name), *words])
+        return status, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def said(printed):
     """Exit status, answer and errors for the text of a file."""
 
     def run(text, *words, name="train.py"):
-        path = tmp_path / name
-        path.write_text(textwrap.dedent(text))
-        status = main(["doctor", str(path), *words, "--json"])
-        seen = capsys.readouterr()
-        return status, json.loads(seen.out) if seen.out else None, seen.err
+        status, out, errors = printed(text, *words, "--json", name=name)
+        return status, json.loads(out) if out else None, errors
 
     return run
 
@@ -72,6 +82,7 @@ def test_a_script_that_is_served(said):
         ({"config": ", multi_objective_aggregation='normalize_then_sum'"}, "normalises each reward over equal groups"),
         ({"config": ", generation_batch_size=36"}, "not a multiple"),
         ({"data": "load_dataset('x', streaming=True)"}, "which is not possible in a IterableDataset"),
+        ({"data": "load_dataset('x', streaming=True)\ntrain = train.map(f)"}, "not possible in a IterableDataset"),
         ({"data": "Dataset.from_dict({'question': ['a']})"}, "neither 'prompt_id' nor 'prompt'"),
         (
             {"data": "Dataset.from_list([{'prompt': '1'}, {'prompt': '2'}])"},
@@ -97,7 +108,7 @@ def test_what_is_refused_is_named_and_status_1(said, parts, text):
     assert any(text in reason for reason in answer["refused"]), answer["refused"]
 
 
-def test_what_cannot_be_read_is_said_and_nothing_is_made_up(said):
+def test_what_cannot_be_read_is_listed(said):
     text = script(
         config=", gradient_accumulation_steps=args.steps",
         data="load_dataset('openai/gsm8k', 'main', split='train')",
@@ -113,39 +124,51 @@ def test_what_cannot_be_read_is_said_and_nothing_is_made_up(said):
     assert "gradient_accumulation_steps" in answer["unread"][0]
 
 
-def test_of_a_script_that_says_nothing_nothing_is_passed(tmp_path, capsys):
-    """Values of the command line, a dataset and rewards from functions: no verdict, and status 2."""
-    (tmp_path / "train.py").write_text(
-        "args = parser.parse_args()\n"
-        "config = GRPOConfig('run', per_device_train_batch_size=args.batch, num_generations=args.group)\n"
-        "data = load(args.data)\n"
-        "trainer = GRPOTrainer(args.model, rewards_of(args), config, data)\n"
-        "trainer.add_callback(AdaptiveGRPOCallback(trainer))\n"
-    )
-    assert main(["doctor", str(tmp_path / "train.py")]) == 2
-    shown = capsys.readouterr().out
+UNREADABLE = """args = parser.parse_args()
+config = GRPOConfig('run', per_device_train_batch_size=args.batch, num_generations=args.group)
+data = load(args.data)
+trainer = GRPOTrainer(args.model, rewards_of(args), config, data)
+trainer.add_callback(AdaptiveGRPOCallback(trainer))
+"""
+
+
+def test_without_readable_values_there_is_no_verdict_and_status_is_2(printed):
+    status, shown, _ = printed(UNREADABLE)
+    assert status == 2
     assert "NOTHING WAS CHECKED: neither the step nor the dataset nor the rewards could be read" in shown
     assert "REFUSED" not in shown
     assert "fits" not in shown
     for text in ("line 2: GRPOConfig(per_device_train_batch_size, num_gen", "line 4: reward_funcs=rewards_of(args)"):
         assert text in shown
     assert "line 4: train_dataset=data: rows and columns" in shown
-    text = (tmp_path / "train.py").read_text().replace("Callback(trainer)", "Callback(trainer, ba.vade(seed=1))")
-    (tmp_path / "train.py").write_text(text)
-    assert main(["doctor", str(tmp_path / "train.py")]) == 0  # the policy's arguments were checked
-    assert "REFUSED: nothing of what could be read. NOT CHECKED: step, dataset, rewards" in capsys.readouterr().out
 
 
-def test_what_was_not_checked_stands_in_the_verdict(tmp_path, capsys):
-    (tmp_path / "train.py").write_text(script(data="load_dataset('openai/gsm8k')"))
-    assert main(["doctor", str(tmp_path / "train.py")]) == 0
-    assert "REFUSED: nothing of what could be read. NOT CHECKED: dataset\n" in capsys.readouterr().out
-    (tmp_path / "train.py").write_text(script())
-    assert main(["doctor", str(tmp_path / "train.py")]) == 0
-    assert "REFUSED: nothing\n" in capsys.readouterr().out
+@pytest.mark.parametrize(
+    ("text", "status", "verdict"),
+    [
+        (script(), 0, "REFUSED: nothing\n"),
+        (
+            script(data="load_dataset('openai/gsm8k')"),
+            0,
+            "REFUSED: nothing of what could be read. NOT CHECKED: dataset\n",
+        ),
+        (  # the policy's arguments were checked
+            UNREADABLE.replace("Callback(trainer)", "Callback(trainer, ba.vade(seed=1))"),
+            0,
+            "REFUSED: nothing of what could be read. NOT CHECKED: step, dataset, rewards",
+        ),
+        (script(callback="".join(f", x{n}=1" for n in range(300))), 1, "REFUSED: 300 reasons"),
+        (script(callback="".join(f", x{n}=1" for n in range(300))), 1, "... and 280 more"),
+    ],
+    ids=["all", "no dataset", "policy alone", "reasons", "more reasons"],
+)
+def test_the_verdict(printed, text, status, verdict):
+    given = printed(text)
+    assert given[0] == status
+    assert verdict in given[1]
 
 
-def test_all_mistakes_are_told_at_once(said):
+def test_all_mistakes_are_listed_at_once(said):
     wrong = "num_iterations=None, save_steps='often', reward_weights=[1.0]"
     own = "ba.knapsack(value='hits', seed=-1, prir=(1, 1)), candidats=1, quantum=0"
     status, answer, _ = said(script(config=f", {wrong}", callback=f", {own}"))
@@ -167,14 +190,9 @@ def test_all_mistakes_are_told_at_once(said):
 
 
 @pytest.mark.parametrize("name", ["RLOOTrainer", "SDPOTrainer", "OnlineDPOTrainer"])
-def test_for_a_trainer_that_is_refused_no_policy_is_advised(said, name):
+def test_for_a_refused_trainer_no_policy_is_recommended(said, name):
     status, answer, _ = said(script(trainer=name))
     assert (status, answer["advice"]) == (1, [])
-
-
-def test_after_a_refusal_the_policy_fits_only_once_it_is_changed(said):
-    answer = said(script(callback=", candidates=0"))[1]
-    assert "fits once what is refused is changed" in answer["advice"][0]
 
 
 def test_the_worker_of_the_asynchronous_trainer_checks_itself(said):
@@ -196,14 +214,12 @@ def test_the_worker_of_the_asynchronous_trainer_checks_itself(said):
         (", scale_rewards='batch'", ", scale='none'", None),
     ],
 )
-def test_a_scale_of_the_trainer_s_own_is_kept_and_said(said, config, callback, kept):
+def test_the_trainer_s_own_scale_is_kept(said, config, callback, kept):
     status, answer, _ = said(script(config=config, callback=callback))
     assert status == 0
-    lines = [text for text in answer["advice"] if "scale_rewards" in text]
-    assert [text[: len(f"scale_rewards={kept!r} is kept")] for text in lines] == (
-        [f"scale_rewards={kept!r} is kept"] if kept else []
-    )
-    assert all("measured adaptive() with 'group'" in text for text in lines)
+    lines = [text.partition(". ") for text in answer["advice"] if "scale_rewards" in text]
+    assert [start for start, _, _ in lines] == ([f"scale_rewards={kept!r} is kept"] if kept else [])
+    assert all("measured adaptive() with 'group'" in end for _, _, end in lines)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +231,7 @@ def test_a_scale_of_the_trainer_s_own_is_kept_and_said(said, config, callback, k
         (", success=lambda rewards: rewards['accuracy']", "success is what your function returns, as success= says."),
     ],
 )
-def test_what_success_is_of_several_rewards(said, callback, text):
+def test_success_of_several_rewards(said, callback, text):
     answer = said(script(callback=callback))[1]
     assert f"Of 2 rewards (accuracy, format_reward) {text}" in answer["advice"]
 
@@ -258,20 +274,11 @@ def test_a_file_that_unpacks_to_more_than_is_read(said, tmp_path, monkeypatch):
     ],
     ids=range(9),
 )
-def test_what_is_printed_is_bounded(tmp_path, capsys, parts):
-    (tmp_path / "train.py").write_text(script(**parts))
-    assert main(["doctor", str(tmp_path / "train.py")]) in (0, 1, 2)
-    seen = capsys.readouterr()
-    assert len(seen.out) < 10_000
-    assert seen.err == ""
-
-
-def test_a_count_of_reasons_is_that_of_all(tmp_path, capsys):
-    (tmp_path / "train.py").write_text(script(callback="".join(f", x{n}=1" for n in range(300))))
-    assert main(["doctor", str(tmp_path / "train.py")]) == 1
-    shown = capsys.readouterr().out
-    assert "REFUSED: 300 reasons" in shown
-    assert "... and 280 more" in shown
+def test_what_is_printed_is_bounded(printed, parts):
+    status, out, errors = printed(script(**parts))
+    assert status in (0, 1, 2)
+    assert len(out) < 10_000
+    assert errors == ""
 
 
 @pytest.mark.parametrize(
@@ -285,34 +292,27 @@ def test_a_count_of_reasons_is_that_of_all(tmp_path, capsys):
     ],
     ids=["maps", "maps of itself", "names", "classes", "bases"],
 )
-def test_names_that_are_bound_over_and_over_are_followed_once(said, more):
+def test_names_with_many_values_are_followed_once(said, more):
     text = script(data="load_dataset('x')").replace("trainer = ", more.replace("data", "train") + "trainer = ", 1)
     status, answer, _ = said(text)
     assert status == 0
     assert "rows not known" in dict(answer["facts"])["dataset"]
 
 
-def test_a_stream_is_found_among_the_assignments_of_a_name(said):
-    text = script(data="load_dataset('x', streaming=True)").replace("trainer = ", "train = train.map(f)\ntrainer = ", 1)
-    status, answer, _ = said(text)
-    assert status == 1
-    assert any("which is not possible in a IterableDataset" in reason for reason in answer["refused"])
-
-
-def test_what_hides_behind_stars_is_taken_for_the_default_and_said(said):
+def test_arguments_behind_stars_count_as_the_defaults(said):
     status, answer, _ = said(script(config=", **{'num_generations': 4} | asked()").replace("num_generations=8, ", ""))
     assert status == 0
     assert dict(answer["facts"])["step"].startswith("32 rollouts = 8 prompts x 4")
     assert any("taken to be TRL's defaults" in text for text in answer["unread"])
 
 
-def test_a_step_that_may_hide_behind_stars_is_not_made_up(said):
+def test_a_step_that_may_be_behind_stars_is_not_known(said):
     text = script(config=", **vars(args)").replace("per_device_train_batch_size=32, num_generations=8, ", "")
     status, answer, _ = said(text)
     assert (status, answer["unchecked"], dict(answer["facts"])["step"]) == (0, ["step"], "not known")
 
 
-def test_a_script_without_a_policy_is_shown_the_default(said):
+def test_without_a_policy_the_default_is_shown(said):
     text = script().replace("trainer.add_callback(AdaptiveGRPOCallback(trainer))\n", "")
     status, answer, _ = said(text, "--processes", "2")
     assert status == 0
@@ -330,22 +330,23 @@ def test_a_script_without_a_policy_is_shown_the_default(said):
         (ROWS.replace("3000", "30000"), ", gradient_accumulation_steps=40", "prompts return while"),
         ("load_dataset('x', streaming=True)", "", "uniform(), or inside the batch policies.hora()"),
         ("load_dataset('x')", "", "Pool against rollouts is not known"),
+        (ROWS, ", reward_weights=[1.0]", "fits once what is refused is changed"),
     ],
 )
-def test_the_policy_that_fits_is_told_from_pool_and_rollouts(said, data, config, text):
+def test_the_advice_depends_on_pool_and_rollouts(said, data, config, text):
     answer = said(script(data=data, config=config))[1]
     assert any(text in sentence for sentence in answer["advice"]), answer["advice"]
 
 
 def test_a_local_file_of_json_lines_is_read(said, tmp_path):
-    """Its rows, its prompts, their length; one name for two prompts; quotas that no prompt can keep."""
-    rows = [{"prompt": f"{n} " * 800, "prompt_id": n % 50, "subject": "math"} for n in range(100)]
-    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    data = f"load_dataset('json', data_files={str(tmp_path / 'train.jsonl')!r}, split='train')"
+    """Rows, prompts and lengths; a name that two prompts share; quotas that no prompt can keep."""
+    rows = [{"prompt": f"{n} " * 800, "prompt_id": n, "subject": "math"} for n in range(100)]
+    path = tmp_path / "train.jsonl"
+    data = f"load_dataset('json', data_files={str(path)!r}, split='train')"
+    path.write_text("".join(json.dumps(row | {"prompt_id": row["prompt_id"] % 50}) + "\n" for row in rows))
     answer = said(script(data=data))[1]
     assert any("names two prompts of the train dataset" in text for text in answer["refused"])
-    rows = [row | {"prompt_id": row["prompt"][:3]} for row in rows]
-    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     status, answer, _ = said(script(data=data, callback=", domain='subject', quotas={'code': (0.3, 0.5)}"))
     assert status == 1
     assert any("no prompt has this domain" in text for text in answer["refused"])
@@ -356,7 +357,7 @@ def test_a_local_file_of_json_lines_is_read(said, tmp_path):
 
 
 def test_a_file_of_settings(said):
-    """As of integrations/trl/train.py: one that trains, one whose pacing TRL cannot follow, one with a mistake."""
+    """A file for integrations/trl/train.py that trains, one whose pacing TRL cannot follow, one with a mistake."""
     text = "policy: adaptive\nmodel: m\ngrpo: {per_device_train_batch_size: 64, num_generations: 8}\n"
     status, answer, _ = said(text, name="mine.yaml")
     assert (status, dict(answer["facts"])["step"][:30]) == (0, "64 rollouts = 8 prompts x 8, i")
@@ -412,23 +413,20 @@ def test_verl_s_configuration_and_its_overrides(said, capsys):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
+        ("other.py", "print(1)\n", "makes neither a GRPOTrainer nor a GRPOConfig"),
         ("none.py", None, "No such file"),
         ("bad.py", "def f(:\n", "line 1: not Python"),
         ("nul.py", "\0", "not Python"),
         ("long.py", "x = 1\n" * 40_000, "more than 200,000 characters"),
         ("deep.py", "x = " + "(" * 5000, "not Python"),
-        ("other.py", "print(1)\n", "makes neither a GRPOTrainer nor a GRPOConfig"),
         ("bad.yaml", "a: [1\n", "not YAML"),
         ("unknown.yaml", "modle: x\n", "unknown key, did you mean model?"),
     ],
 )
-def test_bad_input_is_one_line_and_status_2(tmp_path, capsys, name, text, message):
-    if text is not None:
-        (tmp_path / name).write_text(text)
-    assert main(["doctor", str(tmp_path / name)]) == 2
-    seen = capsys.readouterr()
-    assert (seen.out, seen.err.count("\n")) == ("", 1)
-    assert message in seen.err
+def test_bad_input_is_one_line_and_status_2(printed, name, text, message):
+    status, out, errors = printed(text, name=name)
+    assert (status, out, errors.count("\n")) == (2, "", 1)
+    assert message in errors
 
 
 # first_run.py makes its trainer twice, in a function, of arguments that it is called with.

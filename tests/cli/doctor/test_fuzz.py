@@ -1,4 +1,4 @@
-"""Any script at all is a diagnosis of bounded size or one line of error, and nothing in it is executed.
+"""The doctor answers any script with a diagnosis of bounded size or a one-line error, and executes nothing.
 
 `make fuzz` draws many more examples.
 """
@@ -25,63 +25,19 @@ BOUNDED = settings(
 EXAMPLES = [path.read_text() for path in sorted((Path(__file__).parents[3] / "integrations/trl").glob("*.py"))]
 MARK = Path(tempfile.gettempdir(), f"doctor-executed-{os.getpid()}")
 MADE = f"open({str(MARK)!r}, 'w')"  # no script may ever do it
-LITERALS = [
-    *(MADE, f"[x for x in [{MADE}]]", f"f'{{{MADE}}}'", f"lambda x={MADE}: x"),
-    *("None", "True", "False", "...", "0", "-1", "1", "8", "64", "0.5", "1e999", "-1e308", "1e999 - 1e999", "2j"),
-    *(
-        "''",
-        "'all'",
-        "'prompt'",
-        "'group'",
-        "'\\x1b[31m'",
-        "'\\ud800'",
-        "'x' * 10**9",
-        "b'x'",
-        "[]",
-        "{}",
-        "()",
-        "{1, 2}",
-    ),
-    *(
-        "1" + "0" * 60,
-        "0x" + "f" * 4000,
-        "10**10**10",
-        "f'{1}'",
-        "lambda *_: 1",
-        "[n for n in n0]",
-        "f",
-        "os.environ",
-        "args.x",
-    ),
-    *(
-        "ba.adaptive(seed=n0)",
-        "ba.knapsack(**n0)",
-        "ba.uniform(n0)",
-        "load_dataset('json', data_files=n0)",
-        "n0.map(f)",
-    ),
-    *(
-        "Dataset.from_list(n0)",
-        "Dataset.from_dict(n1)",
-        "Dataset.from_list([{'prompt': n0} for n in range(n1)])",
-        "n1[0]",
-    ),
-]
+LITERALS = [MADE, f"[x for x in [{MADE}]]", f"f'{{{MADE}}}'", f"lambda x={MADE}: x"]
+LITERALS += ["None", "True", "False", "...", "0", "-1", "1", "8", "64", "0.5", "1e999", "-1e308", "1e999 - 1e999", "2j"]
+LITERALS += ["1" + "0" * 60, "0x" + "f" * 4000, "10**10**10", "'x' * 10**9", "b'x'", "''", "'all'", "'prompt'"]
+LITERALS += ["'group'", "'\\x1b[31m'", "'\\ud800'", "[]", "{}", "()", "{1, 2}", "f'{1}'", "f", "os.environ", "args.x"]
+LITERALS += ["lambda *_: 1", "[n for n in n0]", "n1[0]", "ba.adaptive(seed=n0)", "ba.knapsack(**n0)", "ba.uniform(n0)"]
+LITERALS += ["load_dataset('json', data_files=n0)", "n0.map(f)", "Dataset.from_list(n0)", "Dataset.from_dict(n1)"]
+LITERALS += ["Dataset.from_list([{'prompt': n0} for n in range(n1)])"]
 # n0 to n5 name one another: `n1 = [n0, n0]`, `n2 = [n1, n1]`, and circles.
 names = st.integers(0, 5).map(lambda n: f"n{n}")
 atoms = st.sampled_from(LITERALS) | names | st.integers().map(str) | st.text(max_size=5).map(repr)
 keys = st.sampled_from(["'prompt'", "'prompt_id'", "'a'", "1", "None", "n0", "(1,)", "f()"])
-FORMS = [
-    "[{}, {}]",
-    "({}, {})",
-    "{} + {}",
-    "{} * {}",
-    "{} | {}",
-    "{{**{}, **{}}}",
-    "dict(a={}, b={})",
-    "dict(**{}, **{})",
-]
-FORMS += ["f({}, *{})", "{}[{}]", "{} if {} else 1", "-{} // {}", "[*{}, {}]", "make({}).map({})"]
+FORMS = ["[{}, {}]", "({}, {})", "{} + {}", "{} * {}", "{} | {}", "{{**{}, **{}}}", "dict(a={}, b={})"]
+FORMS += ["dict(**{}, **{})", "f({}, *{})", "{}[{}]", "{} if {} else 1", "-{} // {}", "[*{}, {}]", "make({}).map({})"]
 
 
 def grown(inner):
@@ -94,24 +50,20 @@ values = st.recursive(atoms, grown, max_leaves=5)
 
 
 def arguments(known):
-    """Arguments by name, in dictionaries, and by position."""
-    one = st.tuples(st.sampled_from([*known, "unknown"]), values).map("=".join)
-    return st.lists(one | values.map("**{}".format), max_size=4, unique_by=lambda x: x.partition("=")[0]).map(
-        lambda given: "".join(f", {text}" for text in given)
-    )
+    """Arguments by name and in dictionaries."""
+    one = st.tuples(st.sampled_from([*known, "unknown"]), values).map("=".join) | values.map("**{}".format)
+    given = st.lists(one, max_size=4, unique_by=lambda text: text.partition("=")[0])
+    return given.map(lambda texts: "".join(f", {text}" for text in texts))
 
 
 @st.composite
 def scripts(draw):
-    """A script for TRL whose names, arguments and datasets are whatever they are."""
+    """A script for TRL with arbitrary names, arguments and datasets."""
     doubling = draw(st.sampled_from(["", *FORMS[:8]]))
     lines = [f"n{n} = {draw(values)}" for n in draw(st.lists(st.integers(0, 5), max_size=5))]
     if doubling:
-        lines += [
-            "d0 = " + draw(atoms),
-            *(f"d{n + 1} = {doubling.format(f'd{n}', f'd{n}')}" for n in range(28)),
-            "n5 = d28",
-        ]
+        doubled = (f"d{n + 1} = {doubling.format(f'd{n}', f'd{n}')}" for n in range(28))
+        lines += ["d0 = " + draw(atoms), *doubled, "n5 = d28"]
     config = draw(arguments(DEFAULTS))
     trainer = draw(st.sampled_from(["GRPOTrainer", "GRPOTrainer", "RLOOTrainer", "A", "AsyncGRPOTrainer"]))
     more = draw(arguments(["tools", "environment_factory", "callbacks"]))
@@ -130,7 +82,7 @@ def scripts(draw):
 
 
 def examined(text, name="train.py"):
-    """The exit status of the doctor on this text, after the checks of what it printed."""
+    """Checks what the doctor prints about this text; returns its exit status."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, name)
         path.write_text(text, encoding="utf-8", errors="replace")
@@ -162,11 +114,8 @@ def test_a_damaged_example_is_a_diagnosis_or_one_line(text, data):
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(text)))
         end = min(len(text), at + data.draw(st.integers(0, 30)))
-        text = (
-            text[:at]
-            + data.draw(atoms | st.text(max_size=6) | st.sampled_from(["(", ")", "**", "=", "\n"]))
-            + text[end:]
-        )
+        inserted = data.draw(atoms | st.text(max_size=6) | st.sampled_from(["(", ")", "**", "=", "\n"]))
+        text = text[:at] + inserted + text[end:]
     assert examined(text) in (0, 1, 2)
 
 

@@ -1,4 +1,4 @@
-"""Measures of exact probabilities, held against sampling."""
+"""Metrics of exact probabilities, compared with sampling."""
 
 import numpy as np
 import pytest

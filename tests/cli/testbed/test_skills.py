@@ -1,4 +1,4 @@
-"""The task language: exact answers, a split that does not leak, rewards that pay what they say."""
+"""The task language: exact answers, disjoint splits, and the rewards of skills and traps."""
 
 import subprocess
 import sys

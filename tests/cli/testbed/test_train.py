@@ -1,6 +1,7 @@
-"""Real GRPO steps on the shipped weights: reproducible, undisturbed by its own measurements, and learning."""
+"""Real GRPO steps on the shipped weights are reproducible, do not depend on the evaluation, and learn."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -40,13 +41,10 @@ def loaded() -> tuple[Any, Any]:
     return AutoModelForCausalLM.from_pretrained(WEIGHTS), AutoTokenizer.from_pretrained(WEIGHTS)
 
 
-def test_same_seed_same_curve_and_losses(reference: Run) -> None:
+def test_the_seed_fixes_curve_and_losses(reference: Run) -> None:
     again = train(seed=1, eval_every=2, **SMALL)
     assert timeless(again) == timeless(reference)
     assert again.losses == reference.losses
-
-
-def test_another_seed_another_run(reference: Run) -> None:
     assert train(seed=2, eval_every=2, **SMALL).losses != reference.losses
 
 
@@ -75,26 +73,22 @@ def test_the_curve_counts_what_was_generated(reference: Run) -> None:
 
 
 def test_mixed_shares_of_uneven_groups() -> None:
-    rows = held_out(1)
-    state = type("State", (), {"global_step": 0})()
-    ids = [prompt_id("a1234=")] * 4 + [prompt_id("b1234=")] * 2 + [prompt_id("c4321=")] * 2
-    answers = ["1234", "1234", "1234", "0000", "4321", "4321", "0000", "0000"]
-    recorder = Recorder(rows, eval_every=1, samples=1, progress=False)
+    recorder = Recorder(held_out(1), eval_every=1, samples=1, progress=False)
     reward = recorder.watch(make_reward())
-    order = [0, 4, 6, 1, 5, 7, 2, 3]  # the rows of a group need not be neighbours
-    values = reward(
-        completions=[answers[j] for j in order],
-        prompt_id=[ids[j] for j in order],
-        completion_ids=[[0] * 5] * 8,
-        trainer_state=state,
-    )
+    # The rows of a group need not be neighbours.
+    ids = [
+        prompt_id(f"{prompt}=") for prompt in ["a1234", "b1234", "c4321", "a1234", "b1234", "c4321", "a1234", "a1234"]
+    ]
+    texts = ["1234", "4321", "0000", "1234", "4321", "0000", "1234", "0000"]
+    state = SimpleNamespace(global_step=0)
+    values = reward(completions=texts, prompt_id=ids, completion_ids=[[0] * 5] * 8, trainer_state=state)
     assert values == [1.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0, 0.0]
     assert recorder.mixed() == (pytest.approx(1 / 3), pytest.approx(4 / 8))
 
 
 @pytest.mark.parametrize("policy", [ba.uniform(seed=1), ba.adaptive(seed=1)], ids=str)
-def test_baselines_are_held_against_the_model_that_answered(policy: ba.Policy, loaded: tuple[Any, Any]) -> None:
-    """One step: its rollouts are the shipped model's, whose probabilities are known."""
+def test_baselines_are_compared_with_the_model_that_answered(policy: ba.Policy, loaded: tuple[Any, Any]) -> None:
+    """The rollouts of the first step come from the shipped model, whose probabilities are known."""
     model, tokenizer = loaded
     callbacks: list[AdaptiveGRPOCallback] = []
 
@@ -110,10 +104,9 @@ def test_baselines_are_held_against_the_model_that_answered(policy: ba.Policy, l
     at = [n for n, i in enumerate(batch.ids_R) if not skill_of(i).is_trap]
     right_R = probability(model, tokenizer, [prompts_R[n] for n in at], [answer(prompts_R[n]) for n in at])
     sums_R = np.array([batch.rewards_R[batch.group_R == group].sum() for group in batch.group_R])
-    if policy.name.startswith("uniform"):
-        means_R = sums_R / batch.counts_R
-    else:
-        means_R = posterior_mean(batch.rewards_R, batch.group_R, batch.baseline_R)
+    uniform = policy.name.startswith("uniform")
+    posterior_R = posterior_mean(batch.rewards_R, batch.group_R, batch.baseline_R)
+    means_R = sums_R / batch.counts_R if uniform else posterior_R
     error, explained = of_baselines(means_R[at], right_R)
     assert run.curve[1].baseline_error == pytest.approx(error, abs=1e-5)
     assert run.curve[1].explained == pytest.approx(explained, abs=1e-4)
@@ -144,7 +137,7 @@ def test_attach_gets_the_trainer_and_its_callback_runs() -> None:
     assert seen == [1, 2, 3, 4]
 
 
-def test_evaluation_leaves_mode_and_random_state_alone(loaded: tuple[Any, Any]) -> None:
+def test_evaluation_changes_neither_mode_nor_random_state(loaded: tuple[Any, Any]) -> None:
     model, tokenizer = loaded
     model.train()
     before = torch.get_rng_state()
@@ -193,8 +186,8 @@ def test_plain_grpo_learns_on_prompts_it_never_saw() -> None:
     first, last = run.curve[1].mixed_groups, run.curve[-1].mixed_groups
     assert first is not None
     assert last is not None
-    assert first > 0.45  # half of the groups teach nothing at first,
-    assert last < 0.4  # and more of them in the end
+    assert first > 0.45  # about half of the groups are mixed at first
+    assert last < 0.4
 
 
 def test_errors_name_the_argument() -> None:
@@ -204,13 +197,11 @@ def test_errors_name_the_argument() -> None:
         train(weights="nowhere")
 
 
-def test_a_run_ends_after_so_many_rollouts_where_a_policy_generates_more_than_it_trains_on():
-    def attach(trainer):
+def test_max_rollouts_ends_a_run_whose_policy_generates_more_than_it_trains_on() -> None:
+    def attach(trainer: Any) -> None:
         trainer.add_callback(AdaptiveGRPOCallback(trainer, policies.dapo(group=4, generate=3)))
 
-    run = train(
-        attach, steps=6, max_rollouts=150, prompts=8, generations=4, eval_every=1, eval_samples=1, progress=False
-    )
+    run = train(attach, max_rollouts=150, eval_every=1, eval_samples=1, **SMALL | {"steps": 6})
     rollouts = [point.rollouts for point in run.curve]
     assert rollouts[-2] < 150 <= rollouts[-1]
-    assert len(rollouts) < 6  # 32 rows are trained on in a step, more are generated
+    assert len(rollouts) < 6  # a step trains on 32 rows and generates more
