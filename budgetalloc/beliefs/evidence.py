@@ -1,4 +1,4 @@
-"""The evidence of all prompts in a saved state, checked entry by entry before anything is replaced."""
+"""Reads the evidence of all prompts from a saved state, and checks every entry."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,8 +20,9 @@ class Evidence:
         ids: The prompts seen.
         successes_P, failures_P, graded_P: Discounted sums of u, 1 - u and u (1 - u) over their successes u.
         last_P: Step of the last visit.
-        step, first_visit_count: Steps ended; prompts whose first visit has ended.
-        first_visits: Faded sums of first visits: successes and rollouts.
+        step: Number of steps that have ended.
+        first_visit_count: Number of prompts whose first visit has ended.
+        first_visits: Discounted successes and rollouts of first visits.
         prior: The current prior.
     """
 
@@ -37,12 +38,12 @@ class Evidence:
 
 
 def read_evidence(state: dict[str, Any], expected: int, start: tuple[float, float]) -> Evidence:
-    """The evidence of a state of this version; raises `StateError` if an entry is missing or inconsistent.
+    """The evidence of a state. Raises `StateError` if an entry is missing or inconsistent.
 
     Args:
-        state: As `BetaEstimator.state_dict()` gave it.
-        expected: Version of the state.
-        start: The prior of a state without a learned one.
+        state: The result of `BetaEstimator.state_dict()`.
+        expected: The version that the state must have.
+        start: The prior if the state has no learned one.
     """
     check_state(state)
     missing = {"version", "step", "ids", "evidence", "graded", "last", "earned", "met"} - set(state)
@@ -96,5 +97,5 @@ def read_evidence(state: dict[str, Any], expected: int, start: tuple[float, floa
 
 
 def _plain(value: Any) -> Any:
-    """The entry of a zero-dimensional array, which is how an .npz file may store a number."""
+    """The entry of a zero-dimensional array, as which an .npz file may store a number."""
     return value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value

@@ -68,7 +68,7 @@ def test_a_new_drift_is_none_and_new_rows_are_empty():
     assert (len(drift.visits_P), drift.total, drift.score, drift.information, drift.rate) == (0, 0, 0, 0, 0)
     drift.reserve(2)
     drift.reserve(3)
-    assert drift.visits_P.tolist() == [(0.0,) * 6] * 3
+    assert drift.visits_P.tolist() == [(0.0,) * 6] * 4  # doubled
     assert Drift(2).visits_P.tolist() == [(0.0,) * 6] * 2
 
 

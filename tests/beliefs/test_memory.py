@@ -116,9 +116,9 @@ def nothing(memory, visit):
     [
         ({"columns": [("x", 0.0)]}, "columns=[('x', 0.0)]: give a mapping from names"),
         ({"columns": {"x": 0.0, 1: 0.0}}, "columns={'x': 0.0, 1: 0.0}: give a mapping from names"),
-        ({"columns": {"x": 0.0, "y": "1"}}, "columns={'x': 0.0, 'y': '1'}: every starting value is a number"),
+        ({"columns": {"x": 0.0, "y": "1"}}, "columns={'x': 0.0, 'y': '1'}: every starting value must be a number"),
         ({"columns": {}, "numbers": 3}, "numbers=3: give a mapping from names"),
-        ({"columns": {}, "numbers": {"n": None}}, "numbers={'n': None}: every starting value is a number"),
+        ({"columns": {}, "numbers": {"n": None}}, "numbers={'n': None}: every starting value must be a number"),
         ({"columns": {}, "learn": 3}, "learn=3"),
     ],
 )

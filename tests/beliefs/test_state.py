@@ -235,7 +235,7 @@ def test_an_error_of_the_disk_is_not_called_damage(tmp_path, monkeypatch):
     def forbidden(*_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("os.open", forbidden)
+    monkeypatch.setattr("pathlib.Path.open", forbidden)
     with pytest.raises(ba.StateError, match=r"Permission denied.*may be intact") as caught:
         ba.load_state(path)
     assert "delete" not in str(caught.value)
