@@ -9,7 +9,7 @@ from budgetalloc.errors import StateError
 
 
 def test_a_sum_over_more_prompts_than_63_bits_hold_does_not_overflow():
-    """Findings A14: above 2^23 prompts the sum of integers of 2^-40 was negative."""
+    """More than 2^23 prompts, whose sum of integers of 2^-40 needs more than 63 bits."""
     assert _sum(np.ones(9_000_000)) == 9_000_000
     assert _sum(np.zeros(0)) == 0
 
@@ -95,6 +95,7 @@ NAN[1, 2] = np.nan
         ({"drift": [0.0, 0.0, -0.5]}, "out of range"),
         ({"visits": NAN}, "out of range"),
         ({"drift": [0.0, 0.0]}, "drift or its visits are damaged"),
+        ({"drift": "text"}, "drift or its visits are damaged"),
         ({"visits": np.zeros((2, 6))}, "drift or its visits are damaged"),
     ],
 )
