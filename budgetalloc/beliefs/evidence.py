@@ -63,8 +63,8 @@ def read_evidence(state: dict[str, Any], expected: int, start: tuple[float, floa
         if last.size and last.dtype.kind not in "iu":
             raise TypeError(f"last={shown(state['last'])} is not a list of steps")
         last = last.astype(np.int64).reshape(-1)
-        step, met = (check_integer(name, _plain(state[name]), 0) for name in ("step", "met"))
-        earned = check_array("earned", state["earned"], "successes and rollouts").reshape(2)
+        step, count = (check_integer(name, _plain(state[name]), 0) for name in ("step", "met"))
+        first = check_array("earned", state["earned"], "successes and rollouts").reshape(2)
         prior = check_array("prior", state.get("prior", start), "two positive numbers").reshape(2)
     except (TypeError, ValueError, OverflowError) as error:  # InputError is a ValueError
         raise StateError(f"The state does not hold ids, evidence, visits and a step: it is damaged. {error}") from error
@@ -81,8 +81,8 @@ def read_evidence(state: dict[str, Any], expected: int, start: tuple[float, floa
         raise StateError(f"The state's prior {prior} is not two positive numbers: it is damaged.")
     if (last < 0).any() or (last > step).any():
         raise StateError(f"The state is of step {step} and has visits outside steps 0 to {step}: it is damaged.")
-    if not (0 <= met <= len(ids) and 0 <= earned[0] <= earned[1] < np.inf):
-        raise StateError(f"The state's first visits, {earned} of {met} prompts, are out of range: it is damaged.")
+    if not (0 <= count <= len(ids) and 0 <= first[0] <= first[1] < np.inf):
+        raise StateError(f"The state's first visits, {first} of {count} prompts, are out of range: it is damaged.")
     return Evidence(
         ids=ids,
         successes_P=evidence[:, 0].copy(),
@@ -90,8 +90,8 @@ def read_evidence(state: dict[str, Any], expected: int, start: tuple[float, floa
         graded_P=graded,
         last_P=last,
         step=step,
-        first_visit_count=met,
-        first_visits=(float(earned[0]), float(earned[1])),
+        first_visit_count=count,
+        first_visits=(float(first[0]), float(first[1])),
         prior=(float(prior[0]), float(prior[1])),
     )
 

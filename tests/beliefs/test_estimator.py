@@ -289,7 +289,7 @@ def rising(estimators, rate, steps=300, prompts=600, seen_a_step=60):
 
 @pytest.mark.parametrize("rate", [0.0, 0.004, -0.004])
 @pytest.mark.parametrize("discount", [0.7, 1.0])
-def test_the_drift_is_found(rate, discount):
+def test_the_drift_is_learned(rate, discount):
     moving = BetaEstimator(prior="pool", discount=discount, drift=True)
     still = BetaEstimator(prior="pool", discount=discount)
     p = rising([moving, still], rate)
@@ -338,7 +338,7 @@ def test_cold_prompts_get_the_pools_prior():
 @settings(max_examples=60, deadline=None)
 @example([1, 2, 5, 3, 4, 0, 6, 7, 8, 9, 10, 11], 435, 3)  # cut through a group, where sums are rounded otherwise
 def test_the_pool_does_not_depend_on_the_order_of_ids_or_calls(order, seed, cut):
-    """To the bit, unless a call ends within a prompt's group: then up to rounding."""
+    """Equal to the bit. If a call ends within a prompt's group, equal up to rounding."""
     rng = np.random.default_rng(seed)
     one, other = BetaEstimator(**POOL), BetaEstimator(**POOL)
     for _ in range(8):
@@ -358,7 +358,7 @@ def test_the_pool_does_not_depend_on_the_order_of_ids_or_calls(order, seed, cut)
     np.testing.assert_allclose(believed.beta_P, turned.beta_P, rtol=rounding)
 
 
-def test_a_state_without_a_pool_fits_and_one_with_a_pool_is_not_forced_on_others():
+def test_a_state_with_or_without_a_learned_prior_fits_both_kinds_of_estimators():
     plain, pool = seen(discount=0.9, idle=0.99), BetaEstimator(**POOL)
     pool.load_state_dict(plain.state_dict())
     assert (pool.belief([*IDS, "x"]).alpha_P == plain.belief([*IDS, "x"]).alpha_P).all()
@@ -396,7 +396,7 @@ def test_the_defaults_and_the_ends_of_every_range():
     BetaEstimator(prior=[0.5, 2], discount=1, idle=1)
 
 
-def test_a_prompt_that_comes_at_every_step_takes_the_room_of_one():
+def test_a_prompt_that_is_visited_at_every_step_is_stored_once():
     estimator = BetaEstimator(idle=0.9)
     for _ in range(80):
         estimator.observe(["a"], [1])
@@ -407,10 +407,10 @@ def test_a_prompt_that_comes_at_every_step_takes_the_room_of_one():
 
 
 @pytest.mark.parametrize(
-    ("scale", "shift", "mean", "earned"),
+    ("scale", "shift", "mean", "successes"),
     [(0.5, 0.25, None, 2.5), (1.0, -2.0, 1e-6, 0.0), (1.0, 2.0, 1 - 1e-6, 4.0), (1.0, 0.0, None, 3.0)],
 )
-def test_the_pool_and_the_first_visits_on_a_new_scale(scale, shift, mean, earned):
+def test_the_pool_and_the_first_visits_on_a_new_scale(scale, shift, mean, successes):
     estimator = BetaEstimator(**POOL)
     estimator.observe(["a"] * 4, [1, 1, 1, 0])
     estimator.tick()
@@ -418,7 +418,7 @@ def test_the_pool_and_the_first_visits_on_a_new_scale(scale, shift, mean, earned
     estimator.rescale(scale, shift)
     mean = scale * a / (a + b) + shift if mean is None else mean
     assert estimator.state_dict()["prior"] == pytest.approx([(a + b) * mean, (a + b) * (1 - mean)])
-    assert estimator.first_visits == pytest.approx((earned, 4.0))
+    assert estimator.first_visits == pytest.approx((successes, 4.0))
 
 
 @pytest.mark.parametrize(
@@ -453,8 +453,8 @@ def test_the_open_visits_of_the_drift_are_rescaled_too():
 
 
 @pytest.mark.parametrize("settings", [{}, {"idle": 0.9}, {"idle": 0.9, "drift": True, "prior": "pool"}], ids=str)
-def test_the_belief_about_a_few_prompts_is_that_about_them_among_all(settings):
-    """Where few are asked about, only their rows are read; where many, all rows at once."""
+def test_the_belief_about_a_few_prompts_is_the_same_as_among_all(settings):
+    """For few prompts, only their rows are read. For many, all rows are read."""
     estimator, rng = BetaEstimator(**settings), np.random.default_rng(0)
     for _ in range(6):
         estimator.observe(rng.integers(0, 30, 40), rng.integers(0, 5, 40) / 4)

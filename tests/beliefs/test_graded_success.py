@@ -1,4 +1,4 @@
-"""Graded success: the spread of a prompt's successes, the values that use it, and a new scale."""
+"""Graded success: the spread of a prompt's successes, the values that use it, and rescaling."""
 
 import numpy as np
 import pytest
@@ -47,8 +47,7 @@ def test_the_spread_is_that_of_the_successes_and_of_a_binary_prior(successes, pr
 
 
 @pytest.mark.parametrize("reward", [0.2, 0.5, 0.7])
-def test_a_prompt_that_always_earns_the_same_is_known_to_be_certain(reward):
-    """Findings A1: 64 rewards that were all 0.2 were predicted to be mixed with 82 %."""
+def test_a_prompt_with_constant_rewards_is_predicted_not_to_be_mixed(reward):
     policy = ba.adaptive(seed=0)
     policy.observe(["same"] * 64 + ["half"] * 64 + ["failed"] * 64, [reward] * 64 + [0, 1] * 32 + [0] * 64)
     belief = policy.belief(["same", "half", "failed"])
@@ -78,7 +77,7 @@ def test_the_spread_goes_with_the_belief_and_with_a_draw():
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20), st.floats(0.01, 1), st.floats(0, 1))
 def test_rescaled_evidence_is_that_of_rescaled_successes(successes, scale, share):
-    """As a learned range grows: the new successes lie in [0, 1]."""
+    """When a learned range grows, the new successes lie in [0, 1]."""
     shift = share * (1 - scale)
     rows = [("a", u) for u in successes[::2]] + [("b", u) for u in successes[1::2]]
     steps = [rows, rows[:1], [("c", successes[0])]]
@@ -101,7 +100,7 @@ def test_rescaled_evidence_is_that_of_rescaled_successes(successes, scale, share
     st.floats(-50, 50),
 )
 def test_successes_of_0_and_1_and_equal_ones_are_clipped_exactly(successes, scale, shift):
-    """As a learned range shrinks: each new success is clipped to [0, 1]."""
+    """When a learned range shrinks, each new success is clipped to [0, 1]."""
     got, expected = learned([[("a", u) for u in successes]]), learned([])
     got.rescale(scale, shift)
     expected.observe(["a"] * len(successes), np.clip(scale * np.array(successes) + shift, 0, 1))

@@ -1,4 +1,4 @@
-"""What a method remembers beside beliefs."""
+"""The state of a method in addition to the beliefs."""
 
 import json
 import re
@@ -220,7 +220,7 @@ def test_a_method_rescales_what_is_in_units_of_success():
         Memory({}, nothing, rescale=3)
 
 
-def test_what_is_no_state_is_named():
+def test_a_value_that_is_no_state_is_refused():
     for wrong in (None, {1: 2}):
         with pytest.raises(StateError, match="give what `state_dict"):
             counting().load_state_dict(wrong)
