@@ -76,7 +76,7 @@ def greedy(
     left -= int(spent[fits - 1]) if fits else 0
     if left:  # if nothing is left, the blocks of highest gain spend the budget, which is optimal
         counts_P = _spend_rest(values_PN, counts_N, counts_P, left, budget)
-        price = float(blocks.gains[order[min(fits, len(order) - 1)]]) if blocks.pooled else None
+        price = float(blocks.gains[order[min(fits, len(order) - 1)]]) if blocks.sizes_BP is not None else None
         counts_P = _improve(values_PN, counts_N, counts_P, price)
     return np.asarray(counts_P)
 
@@ -90,7 +90,7 @@ class _Blocks:
         slopes_BP = np.diff(values_PN.T, axis=0)
         slopes_BP /= sizes_B[:, None]
         self._sizes_B: IntArray = sizes_B
-        self._sizes_BP: IntArray | None = None  # None if no prompt has a pooled block
+        self.sizes_BP: IntArray | None = None  # None if the values of all prompts are concave
         if (slopes_BP[1:] > slopes_BP[:-1]).any():
             self._make_concave(slopes_BP)
         self.prompts = values_PN.shape[0]
@@ -101,26 +101,21 @@ class _Blocks:
         rises = slopes_BP[1:] > slopes_BP[:-1] + 1e-12 * (1.0 + np.abs(slopes_BP[:-1]))
         rows = np.flatnonzero(rises.any(axis=0))
         if rows.size:
-            self._sizes_BP = np.repeat(self._sizes_B[:, None], slopes_BP.shape[1], axis=1)
+            self.sizes_BP = np.repeat(self._sizes_B[:, None], slopes_BP.shape[1], axis=1)
             for row in rows:
-                slopes_BP[:, row], self._sizes_BP[:, row] = _pool(slopes_BP[:, row], self._sizes_B)
+                slopes_BP[:, row], self.sizes_BP[:, row] = _pool(slopes_BP[:, row], self._sizes_B)
         for k in range(1, len(slopes_BP)):
             np.minimum(slopes_BP[k], slopes_BP[k - 1], out=slopes_BP[k])
 
     def size(self, at: NDArray[np.int64]) -> NDArray[np.int64]:
         """Rollouts in each of these blocks."""
-        if self._sizes_BP is not None:
-            return self._sizes_BP.ravel()[at]
+        if self.sizes_BP is not None:
+            return self.sizes_BP.ravel()[at]
         return np.asarray(self._sizes_B[at // self.prompts])
 
     def counts(self, at: NDArray[np.int64]) -> NDArray[np.int64]:
         """Rollouts of each prompt in these blocks."""
         return np.bincount(at % self.prompts, weights=self.size(at), minlength=self.prompts).astype(np.int64)
-
-    @property
-    def pooled(self) -> bool:
-        """Whether the values of some prompt are not concave."""
-        return self._sizes_BP is not None
 
     def best(self, most: int | None = None) -> NDArray[np.int64]:
         """Indices of at least the `most` blocks of highest gain, best first, ties in flat order."""
