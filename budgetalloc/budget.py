@@ -12,32 +12,31 @@ from budgetalloc.errors import MOST, BudgetError, InputError, check_integer, che
 
 IntArray = NDArray[np.int64]
 DEFAULT = 2
-"""The floor and the smallest group of a budget that names none, without a policy."""
-_MOST_COUNTS = 2**27  # of a grid: 1 GiB
+"""The default floor and smallest group, without a policy."""
+_MOST_COUNTS = 2**27  # in a grid: 1 GiB
 
 
 @dataclass(frozen=True)
 class Budget:
-    """The rollouts (or tokens) of one training step, and the sizes that a prompt's group may have.
+    """The rollouts (or tokens) of one training step, and the allowed group sizes.
 
-    A policy has bounds of its own: a budget overrides those that it names. `floor` and `min_group` that are left out
-    are the policy's, and 2 where a solver is called without a policy.
+    If `floor` or `min_group` is None, the policy sets it. A solver without a policy uses 2 for both.
 
     Args:
-        rollouts: Total rollouts of the step, spent exactly. Required; `None` if only tokens are limited.
-        tokens: Total expected tokens of the step, never exceeded; `allocate` then needs `costs_P`. With `rollouts` as
-            well, both limits hold, and the solver is `highs`.
-        floor: Fewest rollouts of every prompt. With 0 a policy may leave prompts out. None: 0 for a policy that chooses
-            among prompts, such as `adaptive`, else 2.
-        cap: Most rollouts of one prompt; `None` is no limit.
+        rollouts: Total rollouts of the step, spent exactly. `None` if only tokens are limited.
+        tokens: Total expected tokens of the step, never exceeded. `allocate` then needs `costs_P`. If `rollouts` is
+            also given, both limits hold and the solver is `highs`.
+        floor: Fewest rollouts of every prompt. With 0, a policy may leave prompts out. None means 0 for a policy that
+            chooses among prompts, such as `adaptive`, else 2.
+        cap: Most rollouts of one prompt. `None` means no limit.
         quantum: Counts are multiples of it.
-        min_group: With `floor=0`, a group has 0 or at least this many rollouts: 2 if the baseline is the mean of the
-            group, else 1. None: what the policy needs (`Needs.min_group`).
-        quotas: Fewest and most rollouts of a domain, as `{"math": (256, 512)}`; `allocate` then needs
+        min_group: With `floor=0`, a group has 0 or at least this many rollouts. Use 2 if the baseline is the mean of
+            the group, else 1. None means what the policy needs (`Needs.min_group`).
+        quotas: Fewest and most rollouts of a domain, such as `{"math": (256, 512)}`. `allocate` then needs
             `domains_P`. A domain without a quota is not limited.
 
     Raises:
-        BudgetError: a value is out of range, or two contradict each other.
+        BudgetError: a value is out of range, or two values contradict each other.
 
     >>> Budget(rollouts=1024, floor=2, cap=6).grid()
     array([2, 3, 4, 5, 6])
@@ -62,7 +61,7 @@ class Budget:
                 raise BudgetError(f"Budget({name}={shown(value)}): {name} must be an integer of at least {lowest}.")
             if value > MOST:
                 raise BudgetError(f"Budget({name}={shown(value)}): {name} must be an integer of at most {MOST}.")
-            object.__setattr__(self, name, int(value))  # an np.int8 would overflow in products
+            object.__setattr__(self, name, int(value))  # a NumPy integer could overflow in products
         if self.rollouts is None and self.tokens is None:
             raise BudgetError("Budget(rollouts=None): nothing limits the step. Give rollouts=, tokens= or both.")
         if self.tokens is not None and not (is_number(self.tokens) and self.tokens > 0):
@@ -77,7 +76,7 @@ class Budget:
                 f"Budget(rollouts={self.rollouts}, quantum={self.quantum}): {self.rollouts} is not a multiple of "
                 f"{self.quantum}. Use {near}, or quantum={fits}."
             )
-        least = DEFAULT if self.min_group is None else self.min_group
+        least = self._least
         if 0 < self.fewest < least:
             raise BudgetError(
                 f"Budget(floor={self.floor}, min_group={least}): every prompt would get {self.floor}, but a "
@@ -99,14 +98,18 @@ class Budget:
 
     @property
     def fewest(self) -> int:
-        """Fewest rollouts of every prompt: the floor, or 2 (`min_group`, if that is larger) where none is named."""
+        """Fewest rollouts of every prompt: the floor. Without a floor, the larger of 2 and `min_group`."""
         return max(DEFAULT, self.min_group or 0) if self.floor is None else self.floor
+
+    @property
+    def _least(self) -> int:
+        """`min_group` or its default."""
+        return DEFAULT if self.min_group is None else self.min_group
 
     @property
     def smallest_group(self) -> int:
         """Rollouts of the smallest group that is not empty."""
-        least = DEFAULT if self.min_group is None else self.min_group
-        return -(-max(self.fewest, least, 1) // self.quantum) * self.quantum
+        return -(-max(self.fewest, self._least, 1) // self.quantum) * self.quantum
 
     @property
     def largest_group(self) -> int:
@@ -120,7 +123,7 @@ class Budget:
         return max((self.largest_group - self.smallest_group) // self.quantum + 1, 0) + (self.fewest == 0)
 
     def grid(self, limit: int | None = None) -> IntArray:
-        """The counts that a prompt may have, ascending, shape (N,): 0 first where `floor` is 0; none above `limit`."""
+        """The counts that a prompt may have, ascending, up to `limit`, shape (N,). If `floor` is 0, the first is 0."""
         top = self.largest_group if limit is None else min(check_integer("limit", limit, 0), self.largest_group)
         if (top - self.smallest_group) // self.quantum > _MOST_COUNTS:
             raise BudgetError(f"{self}: it allows counts up to {top}, too many to list. Use a smaller cap or limit.")
@@ -128,7 +131,7 @@ class Budget:
         return np.concatenate([[0], counts_N]) if self.fewest == 0 else counts_N
 
     def check(self, num_prompts: int) -> None:
-        """Raises `BudgetError`, naming a feasible value, if `num_prompts` prompts cannot spend the rollouts exactly."""
+        """Raises `BudgetError` with a feasible value if `num_prompts` prompts cannot spend the rollouts exactly."""
         num_prompts = check_integer("num_prompts", num_prompts, 1)
         if self.rollouts is None:
             return
@@ -136,7 +139,7 @@ class Budget:
         high = total if self.cap is None else self.cap // self.quantum * self.quantum
         if self.fewest and num_prompts * low > total:
             most = total // num_prompts // self.quantum * self.quantum
-            least = DEFAULT if self.min_group is None else self.min_group
+            least = self._least
             lower = f"floor={most} (with min_group={most})" if 0 < most < least else f"floor={most}"
             smallest = -(-least // self.quantum) * self.quantum
             ways = [lower] if most else []
@@ -166,7 +169,7 @@ def check_budget(budget: Any, name: str = "budget") -> None:
 
 
 def _is_quota(quota: Any) -> bool:
-    """Whether this is (fewest, most), two integers in order."""
+    """Whether this is (fewest, most), two integers in ascending order."""
     if not isinstance(quota, (tuple, list)) or len(quota) != 2:
         return False
     try:
@@ -185,5 +188,5 @@ def _divisor(total: int, most: int) -> int:
 
 
 def _adds_up(total: int, low: int, high: int) -> bool:
-    """Whether some number of groups of `low` to `high` rollouts adds up to `total`."""
+    """Whether groups of `low` to `high` rollouts can add up to `total`."""
     return -(-total // high) * low <= total

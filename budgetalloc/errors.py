@@ -1,6 +1,6 @@
-"""The errors that budgetalloc raises, and checks of single arguments that raise them.
+"""The errors that budgetalloc raises, and checks of single arguments.
 
-Each error is also a standard exception, so `except ValueError` keeps working.
+Each error is also a standard exception, therefore `except ValueError` works too.
 """
 
 import difflib
@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST = 2**40
-"""The default upper limit of integer arguments: sums of such counts fit into 64 bits."""
+"""The default upper limit of integer arguments. Sums of such counts fit into 64 bits."""
 
 
 def printable(text: str) -> str:
-    r"""The text without control characters: names of files, columns and ids may hold escape codes of a terminal.
+    r"""The text without control characters, because names of files, columns and ids may hold terminal escape codes.
 
-    Newlines and tabs are kept; all other non-printable characters are escaped as in `repr`.
+    Newlines and tabs are kept. All other non-printable characters are escaped as in `repr`.
 
     >>> printable("a\x1b[2J\u202e中")
     'a\\x1b[2J\\u202e中'
@@ -30,14 +30,14 @@ def printable(text: str) -> str:
 
 
 class BudgetallocError(Exception):
-    """Base of every error raised on purpose by budgetalloc. Its text holds no control characters."""
+    """The base of all errors of budgetalloc. Its text has no control characters."""
 
     def __init__(self, *texts: object) -> None:
         super().__init__(*(printable(text) if isinstance(text, str) else text for text in texts))
 
 
 class BudgetError(BudgetallocError, ValueError):
-    """A budget that cannot be spent; the text names the bound that fails and a feasible value."""
+    """A budget that cannot be spent. The text names the bound that fails and a feasible value."""
 
 
 class InputError(BudgetallocError, ValueError):
@@ -49,16 +49,16 @@ class StateError(BudgetallocError, ValueError):
 
 
 class UnsupportedError(BudgetallocError, NotImplementedError):
-    """A trainer, version or option that budgetalloc does not support; the text says why and what to do."""
+    """A trainer, version or option that budgetalloc does not support. The text says why and what to do."""
 
 
 def imported(library: str, needed_for: str, extra: str, more: str = "") -> Any:
-    """An optional library, imported when it is needed; raises `UnsupportedError`, which says how to install it.
+    """Imports an optional library. If it is missing, raises `UnsupportedError`, which says how to install it.
 
     Args:
-        library: The module, such as "ray", or one in a package, such as "pyarrow.parquet"; that one is returned.
+        library: The module, such as "ray" or "pyarrow.parquet".
         needed_for: What needs it.
-        extra: The extra of budgetalloc that brings it.
+        extra: The extra of budgetalloc that installs it.
         more: What to do instead, as the end of the text.
 
     >>> imported("math", "counting", "logs").floor(1.5)
@@ -72,7 +72,7 @@ def imported(library: str, needed_for: str, extra: str, more: str = "") -> Any:
 
 
 def installing(extra: str) -> str:
-    """How to install what an extra of budgetalloc brings, from an index or from a clone.
+    """How to install an extra of budgetalloc, from an index or in a clone.
 
     >>> installing("ray")
     "pip install 'budgetalloc[ray]', or in a clone of the repository pip install '.[ray]'"
@@ -81,20 +81,20 @@ def installing(extra: str) -> str:
 
 
 def shown(value: Any) -> str:
-    """The value as shown in error texts: its `repr`, truncated if long.
+    """The `repr` of a value for an error text, truncated if it is long.
 
     >>> shown([0.5] * 100)
     '[0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5 ...'
     """
     try:
         text = repr(value)
-    except Exception:  # an int of more digits than Python prints, or a broken __repr__
+    except Exception:  # an int with more digits than Python prints, or a broken __repr__
         return f"an object of type {type(value).__name__}"
     return text if len(text) <= 200 else f"{text[:99]} ..."
 
 
 def nearest(word: object, known: Collection[str]) -> str:
-    """The end of a sentence about an unknown word: the known word nearest to it, or a full stop if none is near.
+    """The end of a sentence about an unknown word: a suggestion of the nearest known word, or a full stop.
 
     >>> nearest("knapsak", ["uniform", "knapsack"]), nearest("zzz", ["uniform", "knapsack"])
     (', did you mean knapsack?', '.')
@@ -104,7 +104,7 @@ def nearest(word: object, known: Collection[str]) -> str:
 
 
 def check_integer(name: str, value: Any, low: int, high: int = MOST) -> int:
-    """An integer in [low, high]; raises `InputError` for anything else, True and False included.
+    """The value as an int in [low, high]. Raises `InputError` for anything else, True and False included.
 
     >>> check_integer("group", np.int64(8), 1)
     8
@@ -117,7 +117,7 @@ def check_integer(name: str, value: Any, low: int, high: int = MOST) -> int:
 
 
 def check_seed(value: Any, name: str = "seed") -> int:
-    """A seed: an integer from 0 to 2^63 - 1, which every generator takes."""
+    """A seed: an integer from 0 to 2^63 - 1, which every generator accepts."""
     return check_integer(name, value, 0, 2**63 - 1)
 
 
@@ -132,53 +132,51 @@ def is_number(value: Any) -> bool:
 
 
 def check_number(name: str, value: Any, low: float, high: float, *, without: tuple[float, ...] = ()) -> float:
-    """A finite number in [low, high], but none of `without`; raises `InputError` for anything else.
+    """The value as a float in [low, high], but not in `without`. Raises `InputError` for anything else.
 
     >>> check_number("share", 0.5, 0, 1, without=(0, 1))
     0.5
     """
     if not is_number(value) or not low <= value <= high or value in without:
-        left, right = (
-            "(" if low in without or low == -math.inf else "[",
-            ")" if high in without or high == math.inf else "]",
-        )
+        left = "(" if low in without or low == -math.inf else "["
+        right = ")" if high in without or high == math.inf else "]"
         raise InputError(f"{name}={shown(value)}: use a number in {left}{low:g}, {high:g}{right}.")
     return float(value)
 
 
 def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
-    """Raises `InputError` unless the value is one of the names allowed."""
+    """Raises `InputError` unless the value is one of the allowed names."""
     if not isinstance(value, str) or value not in allowed:
         raise InputError(f"{name}={shown(value)}: use one of {allowed}.")
 
 
 def check_flag(name: str, value: Any) -> bool:
-    """True or False; raises `InputError` for anything else."""
+    """The value as a bool. Raises `InputError` for anything but True and False."""
     if not isinstance(value, (bool, np.bool_)):
         raise InputError(f"{name}={shown(value)}: use True or False.")
     return bool(value)
 
 
 def check_function(name: str, value: Any, what: str) -> None:
-    """Raises `InputError` unless the value can be called; `what` says what it is called with and returns."""
+    """Raises `InputError` unless the value is callable. `what` describes its arguments and result."""
     if not callable(value):
         raise InputError(f"{name}={shown(value)}: give a function {what}.")
 
 
 def check_type(name: str, value: Any, kind: type | tuple[type, ...], what: str) -> None:
-    """Raises `InputError` unless the value is an instance of `kind`; `what` says what to give instead."""
+    """Raises `InputError` unless the value is an instance of `kind`. `what` says what to give instead."""
     if not isinstance(value, kind):
         raise InputError(f"{name}={shown(value)} is of type {type(value).__name__}: give {what}.")
 
 
 def check_rng(rng: Any) -> None:
-    """Raises `InputError` unless this is a generator of random numbers."""
+    """Raises `InputError` unless this is a random number generator."""
     if isinstance(rng, type) or not callable(getattr(rng, "random", None)):
         raise InputError(f"rng={shown(rng)}: give a generator such as np.random.default_rng(0).")
 
 
 def check_list(name: str, values: Any, what: str) -> list[Any]:
-    """The entries of any iterable but a string; raises `InputError` for anything else.
+    """The entries of any iterable except a string. Raises `InputError` for anything else.
 
     >>> check_list("budgets", (512, 1024), "a list of token limits")
     [512, 1024]
@@ -192,9 +190,9 @@ def check_list(name: str, values: Any, what: str) -> list[Any]:
 
 
 def check_array(name: str, values: Any, what: str, *, copy: bool = True) -> NDArray[np.float64]:
-    """Numbers of any shape as floats, None as NaN; raises `InputError` for text, rows of unequal lengths and objects.
+    """Numbers of any shape as floats, None as NaN. Raises `InputError` for text, rows of unequal lengths and objects.
 
-    Without `copy`, an array of floats is returned as it is: for large ones that are only read.
+    With `copy=False`, an array of floats is returned unchanged. Use this for large arrays that are only read.
 
     >>> check_array("rewards_R", [1, None], "one number a rollout")
     array([ 1., nan])

@@ -1,9 +1,8 @@
 """The value of n rollouts of a prompt: pure functions `(belief, counts_N) -> values_PN`.
 
-Every value is 0 at n = 0 and does not fall as n grows. With a `Beta` it is the expectation under the belief, in closed
-form; with a `Point` it is the value at that rate. Successes graded in [0, 1] are treated as success rates; values that
-measure variance are multiplied by the belief's spread, which is 1 for successes of 0 and 1, and 0 for a prompt whose
-success is always 0.5.
+Every value is 0 at n = 0 and does not fall as n grows. With a `Beta`, it is the expectation under the belief, in closed
+form. With a `Point`, it is the value at that rate. Graded successes in [0, 1] are treated as success rates. Values that
+measure variance are multiplied by the belief's spread (`Beta.spread_P`).
 """
 
 from collections.abc import Callable
@@ -19,11 +18,11 @@ Value = Callable[[Belief, ArrayLike], FloatArray]
 def mixed_group(belief: Belief, counts_N: ArrayLike) -> FloatArray:
     """The chance that a group of n has both a success and a failure: 1 - E[p^n] - E[(1-p)^n], times the spread.
 
-    Under a group baseline only such a group has a gradient. DAPO (arXiv 2503.14476) filters for it; Knapsack RL
+    With a group baseline, only such a group has a gradient. DAPO (arXiv 2503.14476) filters for it. Knapsack RL
     (arXiv 2509.25849) calls it the probability of a non-zero gradient.
 
     Returns:
-        Shape (P, N), in [0, 1); 0 for n of 0 and 1. Concave in n from n = 1.
+        Shape (P, N), in [0, 1), and 0 for n of 0 and 1. Concave in n from n = 1.
 
     >>> from budgetalloc import Beta, Point
     >>> mixed_group(Point([0.5]), [0, 1, 2, 4, 8])
@@ -55,13 +54,13 @@ def hit(belief: Belief, counts_N: ArrayLike) -> FloatArray:
 
 
 def variance(belief: Belief, counts_N: ArrayLike) -> FloatArray:
-    """The reduction of the variance of a prompt's gradient by n rollouts: E[p(1-p)] (1 - 1/n) times the spread.
+    """The variance reduction of a prompt's gradient by n rollouts: E[p(1-p)] (1 - 1/n) times the spread.
 
-    Maximising the sum minimises sum E[p(1-p)] / n, the total variance of the gradient estimate over prompts that get
-    at least one rollout (VIP, arXiv 2602.01601).
+    Maximizing the sum minimizes sum E[p(1-p)] / n, the total variance of the gradient estimate over prompts with at
+    least one rollout (VIP, arXiv 2602.01601).
 
     Returns:
-        Shape (P, N), in [0, 0.25); 0 for n of 0 and 1. Concave in n from n = 1.
+        Shape (P, N), in [0, 0.25), and 0 for n of 0 and 1. Concave in n from n = 1.
 
     >>> from budgetalloc import Point
     >>> variance(Point([0.5]), [0, 1, 2, 4])
@@ -73,15 +72,15 @@ def variance(belief: Belief, counts_N: ArrayLike) -> FloatArray:
 
 
 def success_gain(belief: Belief, counts_N: ArrayLike) -> FloatArray:
-    """Mixed-group chance times the expected rise of p after a step: E[(1 - p^n - (1-p)^n) p (1-p)^2].
+    """The chance of a mixed group times the expected rise of p after a step: E[(1 - p^n - (1-p)^n) p (1-p)^2].
 
-    The value of Knapsack RL (arXiv 2509.25849), which takes the last visit's mean as p (a `Point`). Under a `Beta` it
-    is E[p q^2] - E[p^(n+1) q^2] - E[p q^(n+2)] with q = 1 - p. It is largest at p = 2/5 for n = 2, and at p = 1/3 for
-    large n. For graded success both factors are multiplied by the spread: the chance, and the rise, which is (1-p)
-    times the variance.
+    This is the value of Knapsack RL (arXiv 2509.25849), which uses the last visit's mean as p (a `Point`). Under a
+    `Beta`, it is E[p q^2] - E[p^(n+1) q^2] - E[p q^(n+2)] with q = 1 - p. Its maximum is at p = 2/5 for n = 2, and at
+    p = 1/3 for large n. For graded success, both factors are multiplied by the spread, because the rise is (1-p) times
+    the variance.
 
     Returns:
-        Shape (P, N), in [0, 4/27); 0 for n of 0 and 1. Concave in n from n = 1.
+        Shape (P, N), in [0, 4/27), and 0 for n of 0 and 1. Concave in n from n = 1.
 
     >>> from budgetalloc import Beta, Point
     >>> success_gain(Point([1 / 3, 0.5]), [2, 64]).round(4)

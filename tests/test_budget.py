@@ -78,6 +78,7 @@ def test_grid(budget, expected):
         ({"rollouts": True}, "rollouts=True"),
         ({"rollouts": 8, "floor": -1}, "floor=-1"),
         ({"rollouts": 8, "quantum": None}, "quantum=None"),
+        ({"rollouts": 100, "quantum": 8}, "100 is not a multiple of 8. Use rollouts=96 or 104, or quantum=5."),
         ({"rollouts": 8, "cap": 0}, "cap=0"),
         ({"rollouts": 8, "quantum": 0}, "quantum=0"),
         ({"rollouts": 8, "min_group": 0}, "min_group=0"),
@@ -86,6 +87,7 @@ def test_grid(budget, expected):
         ({"rollouts": 8, "tokens": float("nan")}, "tokens=nan"),
         ({"rollouts": 8, "tokens": float("inf")}, "tokens=inf"),
         ({"rollouts": None, "tokens": 100}, "cap=None"),
+        ({"rollouts": 8, "quotas": {"a": (5, 4)}}, "quotas={'a': (5, 4)}): give 0 <= fewest <= most"),
     ],
 )
 def test_a_refusal_names_the_argument_and_shows_the_value(settings_, shown):
@@ -171,8 +173,3 @@ def test_check_says_nothing_about_tokens():
 def test_check_messages(budget, prompts, text):
     with pytest.raises(BudgetError, match=text):
         budget.check(prompts)
-
-
-def test_quantum_message():
-    with pytest.raises(BudgetError, match=r"100 is not a multiple of 8. Use rollouts=96 or 104, or quantum=5\."):
-        Budget(rollouts=100, quantum=8)

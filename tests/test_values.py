@@ -56,19 +56,6 @@ def test_shape_in_n(value, p, ab):
         assert (value(belief, N[::-4]) == values_PN[:, ::-4]).all()
 
 
-@each_value
-def test_a_group_of_one(value):
-    one = value(Beta([2.0], [2.0]), [1])[0, 0]
-    assert one == (pytest.approx(0.5) if value is hit else 0.0)
-
-
-@each_value
-def test_known_outcomes_are_worth_nothing_mixed(value):
-    values_PN = value(Point([0.0, 1.0]), N)
-    assert (values_PN[0] == 0).all()
-    assert (values_PN[1, 1:] == (1.0 if value is hit else 0.0)).all()
-
-
 def test_the_peak_of_success_gain_moves_from_two_fifths_to_a_third():
     p = np.linspace(0, 1, 30_001)
     values_PN = success_gain(Point(p), [2, 4, 8, 16, 512])
@@ -78,28 +65,3 @@ def test_the_peak_of_success_gain_moves_from_two_fifths_to_a_third():
     assert (np.diff(peaks) < 0).all()
     assert values_PN[:, 0].max() == pytest.approx(2 * 0.4**2 * 0.6**3)
     assert values_PN[:, -1].max() == pytest.approx(4 / 27, abs=1e-9)
-
-
-def test_a_cold_prompt_under_vades_prior():
-    """Beta(1, 1): E[p(1-p)^2] = 1/12, against 4/27 at the peak; many rollouts approach it."""
-    assert success_gain(Beta([1.0], [1.0]), [100_000])[0, 0] == pytest.approx(1 / 12, abs=1e-5)
-
-
-def test_success_gain_under_a_beta_is_the_sheet_of_beta_functions():
-    """E[pq^2] - E[p^(n+1) q^2] - E[p q^(n+2)]."""
-    belief = Beta([0.7, 5.0], [2.2, 1.1])
-    for n in (2, 5, 13):
-        expected = belief.moment(1, 2) - belief.moment(n + 1, 2) - belief.moment(1, n + 2)
-        assert success_gain(belief, [n])[:, 0] == pytest.approx(expected)
-
-
-def test_rollouts_for_a_mixed_group_with_nine_tenths():
-    """230, 45, 22, 9 and 5 rollouts for p of .01, .05, .1, .25 and .5."""
-    chances = mixed_group(Point([0.01, 0.05, 0.1, 0.25, 0.5]), np.arange(300))
-    assert (chances >= 0.9).argmax(axis=1).tolist() == [230, 45, 22, 9, 5]
-
-
-def test_variance_is_what_the_mean_of_n_leaves():
-    """The value is Var of one sample minus Var of the mean of n."""
-    p = np.array([0.2, 0.7])
-    assert variance(Point(p), [1, 4])[:, 1] == pytest.approx(p * (1 - p) * 3 / 4)

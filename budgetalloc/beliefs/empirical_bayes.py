@@ -1,4 +1,4 @@
-"""Quantities learned from all prompts together: the prior of a success rate, and its drift over the steps."""
+"""Quantities learned from all prompts together: the prior of the success rates, and their drift over the steps."""
 
 import math
 from typing import Any
@@ -6,29 +6,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from budgetalloc.beliefs.pool import with_room
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import StateError, check_array
 
-_START_PROMPTS = 16.0  # the starting prior counts as this many prompts, so that the first prompts do not determine it
-_MEMORY = 0.99  # share of the drift's evidence that is kept at a step: about the last 100 steps count
+_START_PROMPTS = 16.0  # weight of the starting prior, in prompts
+_MEMORY = 0.99  # share of the drift's evidence kept at a step: about the last 100 steps count
 _SLICE = 2**22  # prompts added up at once
-_RIDGE = 1e4  # before any data the drift is 0 +- 0.01 log-odds a step, the inverse root of this
+_RIDGE = 1e4  # the drift's prior has mean 0 and a standard deviation of 1 / sqrt(_RIDGE) = 0.01 log-odds a step
 _COLUMNS = ("level", "gap", "moved", "mean", "successes", "trials")
 _VISIT = np.dtype([(name, np.float64) for name in _COLUMNS])
 """A prompt's last visit: total drift at the visit, steps since the previous visit, log-odds by which the belief moved
-in between, posterior mean before the visit, successes and rollouts."""
+between the two, posterior mean before the visit, successes and rollouts."""
 
 
 def pooled_prior(beliefs_P: Beta, start: tuple[float, float]) -> tuple[float, float]:
-    """The Beta with the mean and the variance of a rate drawn from a random one of these beliefs.
+    """The Beta with the mean and variance of a rate drawn from one of these beliefs at random.
 
-    Empirical Bayes by moments: refitted at each step from beliefs that contain it, this is an EM iteration. `start`
-    counts as 16 prompts. The result does not depend on the order of the prompts, to the bit.
+    This is empirical Bayes by moments. Refitted at each step from beliefs that contain it, it is an EM iteration.
 
     Args:
-        beliefs_P: The beliefs about all prompts seen.
-        start: Pseudo-successes and pseudo-failures of the starting prior.
+        beliefs_P: The beliefs about all prompts seen. Their order does not change the result, to the bit.
+        start: Pseudo-successes and pseudo-failures of the starting prior, which counts as 16 prompts.
 
     Returns:
         Pseudo-successes and pseudo-failures.
@@ -36,7 +36,7 @@ def pooled_prior(beliefs_P: Beta, start: tuple[float, float]) -> tuple[float, fl
     >>> solved, hopeless = Beta(np.full(500, 80.0), np.full(500, 0.5)), Beta(np.full(500, 0.5), np.full(500, 80.0))
     >>> pool = Beta(np.r_[solved.alpha_P, hopeless.alpha_P], np.r_[solved.beta_P, hopeless.beta_P])
     >>> a, b = pooled_prior(pool, (0.5, 0.5))
-    >>> round(a, 4), round(b, 4)  # a U: nearly all of the pool is solved or hopeless
+    >>> round(a, 4), round(b, 4)  # U-shaped: nearly all prompts are solved or hopeless
     (0.0165, 0.0165)
     """
     prior = Beta(np.array([start[0]]), np.array([start[1]]))
@@ -48,26 +48,26 @@ def pooled_prior(beliefs_P: Beta, start: tuple[float, float]) -> tuple[float, fl
 
 
 def _sum(shares_P: FloatArray) -> float:
-    """The sum of numbers in [0, 1], equal to the bit in any order: integers of 2^-40, faster than `math.fsum`."""
-    # A slice of 2^22 such integers fits into 63 bits; Python's own integers are unbounded.
+    """The sum of numbers in [0, 1] as integer multiples of 2^-40: exact in any order, and faster than `math.fsum`."""
+    # A slice of 2^22 such integers fits into 63 bits. Python's integers add the slices without overflow.
     slices = (shares_P[at : at + _SLICE] for at in range(0, len(shares_P), _SLICE))
     return float(sum(int(np.rint(part * 2.0**40).astype(np.int64).sum()) for part in slices)) * 2.0**-40
 
 
 class Drift:
-    """The common drift of all prompts: by how much the log-odds of success rise at a step.
+    """The common drift of all prompts: the rise of their log-odds of success per step.
 
-    The s successes of a visit's n rollouts are compared with the posterior mean m before the visit. The belief moved by
-    `moved` log-odds in the `gap` steps since the previous visit; to first order, the correct move is moved + (s - n m)
-    / (n m (1 - m)). The drift is the ridge regression of the correct move on the gap, with weights n m (1 - m) that
-    fade by 0.99 a step. Prompts are named by their rows; a first visit (gap 0) is no evidence.
+    A visit's s successes in n rollouts are compared with the posterior mean m before the visit. The belief moved by
+    `moved` log-odds in the `gap` steps since the previous visit. To first order, the correct move is
+    moved + (s - n m) / (n m (1 - m)). The drift is the ridge regression of the correct move on the gap, with weights
+    n m (1 - m) that fade by 0.99 a step. Arguments `rows` are rows of prompts. A first visit (gap 0) is no evidence.
 
     >>> drift = Drift(rows=1000)
     >>> every = np.arange(1000)
     >>> drift.open(every, gap_V=np.full(1000, 10), mean_V=np.full(1000, 0.5))
     >>> drift.add(every, successes_V=np.full(1000, 4.1), trials_V=np.full(1000, 8.0))  # 4 of 8 were expected
     >>> drift.end_step(every)
-    >>> round(drift.rate, 4)  # 0.1 / 2 log-odds in 10 steps, a little less for the ridge
+    >>> round(drift.rate, 4)  # 0.1 / 2 log-odds in 10 steps, slightly shrunk by the ridge
     0.0048
     """
 
@@ -83,11 +83,11 @@ class Drift:
         return self.score / (self.information + _RIDGE)
 
     def reserve(self, rows: int) -> None:
-        """Makes room for this many prompts."""
-        self.visits_P = np.concatenate([self.visits_P, np.zeros(rows - len(self.visits_P), dtype=_VISIT)])
+        """Makes room for at least this many prompts."""
+        self.visits_P = with_room(self.visits_P, rows)
 
     def moved(self, rows_V: IntArray | slice) -> FloatArray:
-        """Log-odds that the prompts in these rows have risen since their last visits."""
+        """The rise of the log-odds of these prompts since their last visits."""
         return np.asarray(self.total - self.visits_P["level"][rows_V])
 
     def open(self, rows_V: IntArray, gap_V: IntArray, mean_V: FloatArray) -> None:
@@ -98,12 +98,12 @@ class Drift:
         self.visits_P[rows_V] = visits_V
 
     def add(self, rows_V: IntArray, successes_V: FloatArray, trials_V: FloatArray) -> None:
-        """Adds rewards of an open visit."""
+        """Adds successes and rollouts to open visits."""
         self.visits_P["successes"][rows_V] += successes_V
         self.visits_P["trials"][rows_V] += trials_V
 
     def end_step(self, rows_V: IntArray) -> None:
-        """Learns from the visits of the step, in any order, and moves all prompts by one step's drift."""
+        """Learns from the visits of the step, in any order, and adds one step's drift to the total."""
         visits_V = self.visits_P[rows_V]
         gap_V, mean_V, trials_V = visits_V["gap"], visits_V["mean"], visits_V["trials"]
         information_V = trials_V * mean_V * (1 - mean_V)
@@ -119,13 +119,13 @@ class Drift:
         self.visits_P["mean"] = np.clip(scale * self.visits_P["mean"] + shift, 0.0, 1.0)
 
     def state_dict(self, rows: int) -> dict[str, Any]:
-        """Three numbers, and one array with a row for each of the first `rows` prompts."""
+        """Three numbers, and an array with the visits of the first `rows` prompts."""
         visits = self.visits_P[:rows].copy().view(np.float64).reshape(rows, len(_COLUMNS))
         return {"drift": [self.total, self.score, self.information], "visits": visits}
 
     @classmethod
     def from_state(cls, state: dict[str, Any], rows: int) -> "Drift":
-        """The saved drift, or a new one if the state has none. Raises `StateError` for a damaged one."""
+        """The saved drift, or a new one if the state has none. Raises `StateError` if it is damaged."""
         if "drift" not in state:
             return cls(rows)
         try:
@@ -143,10 +143,10 @@ class Drift:
 def moved_evidence(
     successes_P: FloatArray, failures_P: FloatArray, moved_P: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Successes and failures after a move of the log-odds of all prompts: evidence against the move fades.
+    """Successes and failures after a move of the log-odds of all prompts, shape (P,) each.
 
-    After a rise by d a failure counts as exp(-d), after a fall by d a success does: the evidence's odds move by d, and
-    its size never grows.
+    After a rise by d, a failure counts as exp(-d). After a fall by d, a success does. The odds of the evidence thus
+    move by d, and its size never grows.
 
     >>> moved_evidence(np.array([4.0, 4.0]), np.array([4.0, 4.0]), np.log([2.0, 0.5]))
     (array([4., 2.]), array([2., 4.]))

@@ -1,4 +1,4 @@
-"""The estimator keeps the belief about each prompt: the only stateful part of a decision."""
+"""The estimator: learns the belief about each prompt from its rewards."""
 
 import math
 from collections.abc import Iterable
@@ -13,40 +13,39 @@ from budgetalloc.beliefs.empirical_bayes import Drift, moved_evidence, pooled_pr
 from budgetalloc.beliefs.evidence import read_evidence
 from budgetalloc.beliefs.graded_success import moved_graded_sums, rescaled, spread
 from budgetalloc.beliefs.ids import Id, check_ids, factorize
-from budgetalloc.beliefs.pool import Index
+from budgetalloc.beliefs.pool import Index, rows_to_read, with_room
 from budgetalloc.beliefs.posterior import Beta, FloatArray, constant, unchecked
 from budgetalloc.beliefs.rewards import check_rewards
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_number, is_number, shown
+from budgetalloc.errors import InputError, check_flag, check_number, is_number, shown
 
 STATE_VERSION = 2
 _START = (0.5, 0.5)  # prior="pool" before the first rewards
 
 
 class BetaEstimator:
-    """A Beta posterior of each prompt's success rate, with evidence that fades as the language model changes.
+    """A Beta posterior of each prompt's success rate. Old evidence is discounted, because the language model changes.
 
-    A prompt's belief is Beta(prior[0] + s, prior[1] + f), with s and f its discounted successes and failures. At a
-    visit they are multiplied by `discount` before the new ones are added; at each step without a visit, by `idle`.
-    Success graded in [0, 1] counts as a fraction of a success. VADE (arXiv 2511.18902) uses discount 0.2 and idle
+    A prompt's belief is Beta(prior[0] + s, prior[1] + f), with s and f its discounted successes and failures. A visit
+    multiplies them by `discount` before it adds the new ones. A step without a visit multiplies them by `idle`. A
+    graded success in [0, 1] counts as a fraction of a success. VADE (arXiv 2511.18902) uses discount 0.2 and idle
     0.999.
 
-    For graded successes the estimator also keeps their spread: a prompt whose success is always 0.5 is never mixed. The
-    belief's `spread_P` is 1 - n d / (a b), with Beta(a, b) the belief, n = a + b and d the discounted sum of u(1-u)
-    over successes u: their variance as a share of p(1-p), where the prior counts as successes of 0 and 1.
+    The estimator also keeps the spread of graded successes, because a prompt whose success is always 0.5 is never
+    mixed. For the belief Beta(a, b), `spread_P` is 1 - n d / (a b), with n = a + b and d the discounted sum of u(1-u)
+    over successes u. It is the variance of the successes as a share of p(1-p). The prior counts as successes of 0
+    and 1.
 
-    At each `tick`, two quantities may be learned from the earlier rewards of all prompts: the prior (empirical Bayes)
-    and the drift, the rise per step of the log-odds of all prompts while the language model learns. On a logged run of
-    Qwen2.5-Math-1.5B both together predict the next group 0.016 nats better than a fixed prior with discount 0.9
-    (`benchmarks/learning/predict.py`).
+    Each `tick` can learn two quantities from the rewards of all prompts (`benchmarks/learning/predict.py` compares
+    their predictions): the prior (empirical Bayes) and the drift, by which the log-odds of all prompts rise per step.
 
     Args:
-        prior: Pseudo-successes and pseudo-failures of a prompt never seen, both positive; or "pool": the Beta with the
-            mean and variance of the believed rates of all prompts seen, (0.5, 0.5) at the start.
+        prior: Pseudo-successes and pseudo-failures of an unseen prompt, both positive. Or "pool": the Beta with the
+            mean and variance of the believed rates of all seen prompts, (0.5, 0.5) at the start.
         discount: Share of the evidence kept at a visit, in [0, 1].
         idle: Share of the evidence kept at a step without a visit, in (0, 1].
-        drift: Whether to learn the drift and to move beliefs by it. After a rise by d log-odds since a visit, a failure
-            at that visit counts as exp(-d); after a fall by d, a success does. The pool's prior then moves too.
+        drift: Whether to learn the drift and move beliefs by it. After a rise by d log-odds since a visit, a failure at
+            that visit counts as exp(-d). After a fall by d, a success does. The pool's prior then moves too.
 
     Raises:
         InputError: a parameter out of range; ids and successes of different lengths; a success outside [0, 1].
@@ -55,7 +54,7 @@ class BetaEstimator:
     >>> estimator.observe(["a"] * 4, [1, 1, 1, 0]); estimator.tick()
     >>> estimator.observe(["a"] * 2, [0.5, float("nan")]); estimator.tick()  # NaN is no evidence
     >>> belief = estimator.belief(["a", "b"])
-    >>> belief.alpha_P, belief.beta_P  # 0.5 + 0.9 * 3 + 0.5 and 0.5 + 0.9 * 1 + 0.5
+    >>> belief.alpha_P, belief.beta_P  # of "a": 0.5 + 0.9 * 3 + 0.5 and 0.5 + 0.9 * 1 + 0.5
     (array([3.7, 0.5]), array([1.9, 0.5]))
     >>> estimator.cold(["a", "b"])
     array([False,  True])
@@ -63,7 +62,7 @@ class BetaEstimator:
     >>> pool = BetaEstimator(prior="pool", discount=0.9, drift=True)
     >>> for passed in (2, 3, 4):  # of 8, in each of 200 prompts
     ...     pool.observe(np.repeat(np.arange(200), 8), np.tile(np.arange(8) < passed, 200)); pool.tick()
-    >>> pool.belief([0, "new"]).mean.round(2)  # a prompt never seen has the pool's mean, not 0.5
+    >>> pool.belief([0, "new"]).mean.round(2)  # an unseen prompt has the pool's mean, not 0.5
     array([0.39, 0.38])
     """
 
@@ -80,31 +79,19 @@ class BetaEstimator:
             raise InputError(
                 f'prior={shown(prior)}: give two positive numbers, such as (0.5, 0.5), or "pool" to learn them.'
             )
-        if not (is_number(discount) and 0 <= discount <= 1):
-            raise InputError(
-                f"discount={shown(discount)}: use a number in [0, 1], the share of the evidence kept at a visit."
-            )
-        if not (is_number(idle) and 0 < idle <= 1):
-            raise InputError(
-                f"idle={shown(idle)}: use a number in (0, 1], the share of the evidence kept at a step without a visit."
-            )
-        if not isinstance(drift, (bool, np.bool_)):
-            raise InputError(
-                f"drift={shown(drift)}: use True to learn the common drift of all prompts, False for none."
-            )
         self.prior: tuple[float, float] | Literal["pool"] = "pool" if pooled else (float(prior[0]), float(prior[1]))
-        self.discount = float(discount)
-        self.idle = float(idle)
-        self.drift = bool(drift)
+        self.discount = check_number("discount", discount, 0, 1)
+        self.idle = check_number("idle", idle, 0, 1, without=(0,))
+        self.drift = check_flag("drift", drift)
         self.step = 0
-        self.first_visits = (0.0, 0.0)  # their faded successes and rollouts, for `with_first_visit_prior`
-        self._seen_before = 0  # prompts seen before the current step: later ones are on their first visit
+        self.first_visits = (0.0, 0.0)  # discounted successes and rollouts, for `with_first_visit_prior`
+        self._seen_before = 0  # prompts seen before the current step; later prompts are on their first visit
         self.prior_now = _START if self.prior == "pool" else self.prior  # used in the current step
         self._drift = Drift() if drift else None
         self._index = Index()
         self._successes_P: FloatArray = np.zeros(0)  # discounted, at the last visit
         self._failures_P: FloatArray = np.zeros(0)
-        self._graded_P: FloatArray = np.zeros(0)  # likewise the sum of u(1-u), 0 for successes of 0 and 1
+        self._graded_P: FloatArray = np.zeros(0)  # discounted sum of u(1-u), 0 for successes of 0 and 1
         self._last_P: IntArray = np.zeros(0, dtype=np.int64)  # step of the last visit, -1 before the first
 
     def __len__(self) -> int:
@@ -116,18 +103,14 @@ class BetaEstimator:
         return list(self._index.ids)
 
     def cold(self, ids_P: Iterable[Any]) -> NDArray[np.bool_]:
-        """Which prompts were never seen, shape (P,): their belief is the prior, which is neither p = 0 nor p = 1."""
+        """Which prompts were never seen, shape (P,). Their belief is the prior."""
         return self._index.find(ids_P) < 0
 
     def belief(self, ids_P: Iterable[Any]) -> Beta:
         """The current belief about these prompts, shape (P,); ids may repeat, for example one id per rollout."""
-        at_P = self._index.find(ids_P)
-        rows_K: slice | IntArray = slice(len(self))
-        if at_P.size < len(self):  # only the rows that are asked for
-            seen_P = at_P >= 0
-            rows_K, at_P = at_P[seen_P], np.where(seen_P, np.cumsum(seen_P) - 1, -1)
+        rows_K, at_P = rows_to_read(self._index.find(ids_P), len(self))
         successes_K, failures_K, graded_K = self._carried(rows_K)
-        # The last row is the prior, which is that of a prompt never seen: its place is -1.
+        # The last row is the prior, because an unseen prompt has the place -1.
         known_K2 = np.empty((len(successes_K) + 1, 2))
         np.add(successes_K, self.prior_now[0], out=known_K2[:-1, 0])
         np.add(failures_K, self.prior_now[1], out=known_K2[:-1, 1])
@@ -136,7 +119,7 @@ class BetaEstimator:
         spread_P = np.broadcast_to(1.0, at_P.size)
         if graded_K.any():
             spread_P = spread(checked.alpha_P, checked.beta_P, np.append(graded_K, 0.0)).take(at_P)
-        of_P2 = known_K2.take(at_P, axis=0)  # both at once: in a large pool each look-up misses the cache
+        of_P2 = known_K2.take(at_P, axis=0)  # both parameters at once, because each look-up misses the cache
         return unchecked(Beta, alpha_P=of_P2[:, 0], beta_P=of_P2[:, 1], spread_P=spread_P)
 
     def _beliefs(self, at_P: IntArray) -> Beta:
@@ -145,11 +128,10 @@ class BetaEstimator:
         return Beta(self.prior_now[0] + successes_P, self.prior_now[1] + failures_P)
 
     def _carried(self, at_P: IntArray | slice, share: float = 1.0) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """A share of the successes, failures and sums of u(1-u) in these rows, with fading and drift since the last
-        visits."""
+        """A share of the successes, failures and sums of u(1-u) in these rows, after idle steps and drift."""
         successes_P, failures_P, graded_P = self._successes_P[at_P], self._failures_P[at_P], self._graded_P[at_P]
         if self.idle < 1:
-            # Neither the step of the visit nor the current step is an idle step.
+            # The step of the visit and the current step are not idle steps.
             idle_steps_P = np.maximum(self.step - self._last_P[at_P] - 1, 0)
             longest = int(idle_steps_P.max(initial=0))
             if longest < idle_steps_P.size:  # fewer powers than prompts
@@ -165,9 +147,9 @@ class BetaEstimator:
         return *moved, moved_graded_sums(graded_P, (successes_P, failures_P), moved)
 
     def observe(self, ids_R: Iterable[Any], success_R: ArrayLike) -> None:
-        """Adds successes, one per rollout, to the current step; `tick` ends the step. NaN and None are no evidence.
+        """Adds successes, one per rollout, to the current step. NaN and None are no evidence. `tick` ends the step.
 
-        Several calls within one step are one visit: evidence is discounted at the first call only.
+        Several calls within one step are one visit: only the first call discounts earlier evidence.
 
         Args:
             ids_R: The prompt of each rollout, shape (R,).
@@ -180,7 +162,12 @@ class BetaEstimator:
         if not ids_P:
             return
         at_P = self._index.add(ids_P)
-        self._reserve()
+        self._successes_P, self._failures_P, self._graded_P = (
+            with_room(values_P, len(self)) for values_P in (self._successes_P, self._failures_P, self._graded_P)
+        )
+        self._last_P = with_room(self._last_P, len(self), -1)
+        if self._drift is not None:
+            self._drift.reserve(len(self))
         successes_P = np.bincount(group_R, weights=success[scored]).astype(np.float64)
         trials_P = np.bincount(group_R).astype(np.float64)
         returning = at_P[self._last_P[at_P] < self.step]
@@ -197,9 +184,9 @@ class BetaEstimator:
         self._graded_P[at_P] += np.bincount(group_R, weights=success[scored] * (1 - success[scored]))
 
     def tick(self) -> None:
-        """Ends the current step: the prompts without a visit since the last tick were idle for one more step.
+        """Ends the current step.
 
-        With drift or the pool's prior the time is proportional to the number of prompts seen.
+        With `drift` or `prior="pool"`, the time is proportional to the number of prompts seen.
         """
         if self._drift is not None:
             self._drift.end_step(np.flatnonzero(self._last_P == self.step))
@@ -213,17 +200,14 @@ class BetaEstimator:
             self.prior_now = pooled_prior(self._beliefs(np.arange(len(self))), _START)
 
     def rescale(self, scale: float, shift: float) -> None:
-        """Rescales all evidence as if each success u had been scale u + shift, for a learned range of rewards that
-        changes.
+        """Rescales all evidence as if each success u had been scale u + shift. Call it between steps.
 
-        Successes, failures, their spread, the first visits, the pool's prior and the drift's visits are rescaled. The
-        result is exact if all new successes lie in [0, 1] and nothing has drifted. Successes outside are clipped
-        (`graded_success.rescaled`).
-        A prior given by the user is unchanged. Call it between steps.
+        A learned range of rewards needs this when it changes. The result is exact if all new successes lie in [0, 1]
+        and nothing has drifted. Successes outside are clipped (`graded_success.rescaled`). A fixed prior stays.
 
         Args:
-            scale: Positive, such as (old high - old low) / (new high - new low).
-            shift: Such as (old low - new low) / (new high - new low).
+            scale: Positive: (old high - old low) / (new high - new low).
+            shift: (old low - new low) / (new high - new low).
 
         >>> estimator = BetaEstimator()
         >>> estimator.observe(["a"] * 4, [1, 1, 1, 0]); estimator.tick()
@@ -244,20 +228,8 @@ class BetaEstimator:
         if self._drift is not None:
             self._drift.rescale(scale, shift)
 
-    def _reserve(self) -> None:
-        """Makes room for every known prompt; doubling keeps the total cost linear."""
-        missing = len(self) - len(self._last_P)
-        if missing > 0:
-            more = max(missing, len(self._last_P))
-            self._successes_P = np.concatenate([self._successes_P, np.zeros(more)])
-            self._failures_P = np.concatenate([self._failures_P, np.zeros(more)])
-            self._graded_P = np.concatenate([self._graded_P, np.zeros(more)])
-            self._last_P = np.concatenate([self._last_P, np.full(more, -1, dtype=np.int64)])
-            if self._drift is not None:
-                self._drift.reserve(len(self._last_P))
-
     def state_dict(self) -> dict[str, Any]:
-        """Everything learned: arrays, ids and numbers, without settings. `load_state_dict` restores it to the bit."""
+        """Everything learned, without settings. `load_state_dict` restores it to the bit."""
         n = len(self)
         state = {
             "version": STATE_VERSION,
@@ -276,9 +248,10 @@ class BetaEstimator:
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Replaces what was learned by a saved state; raises `StateError` and changes nothing if it does not fit.
+        """Replaces what was learned by a saved state. A state without a learned prior or drift restarts their learning.
 
-        If the state has no learned prior or drift, learning these restarts.
+        Raises:
+            StateError: the state does not fit. Nothing has changed then.
         """
         saved = read_evidence(state, STATE_VERSION, _START)
         if self._drift is not None:
@@ -292,7 +265,6 @@ class BetaEstimator:
 
 
 def _is_pair(prior: Any) -> bool:
-    """Whether these are two positive numbers."""
     return (
         isinstance(prior, (tuple, list, np.ndarray)) and len(prior) == 2 and all(is_number(x) and x > 0 for x in prior)
     )

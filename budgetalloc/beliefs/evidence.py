@@ -1,4 +1,4 @@
-"""The evidence of all prompts in a saved state, checked entry by entry before anything is replaced."""
+"""Reads the evidence of all prompts from a saved state, and checks every entry."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,8 +20,9 @@ class Evidence:
         ids: The prompts seen.
         successes_P, failures_P, graded_P: Discounted sums of u, 1 - u and u (1 - u) over their successes u.
         last_P: Step of the last visit.
-        step, first_visit_count: Steps ended; prompts whose first visit has ended.
-        first_visits: Faded sums of first visits: successes and rollouts.
+        step: Number of steps that have ended.
+        first_visit_count: Number of prompts whose first visit has ended.
+        first_visits: Discounted successes and rollouts of first visits.
         prior: The current prior.
     """
 
@@ -37,12 +38,12 @@ class Evidence:
 
 
 def read_evidence(state: dict[str, Any], expected: int, start: tuple[float, float]) -> Evidence:
-    """The evidence of a state of this version; raises `StateError` if an entry is missing or inconsistent.
+    """The evidence of a state. Raises `StateError` if an entry is missing or inconsistent.
 
     Args:
-        state: As `BetaEstimator.state_dict()` gave it.
-        expected: Version of the state.
-        start: The prior of a state without a learned one.
+        state: The result of `BetaEstimator.state_dict()`.
+        expected: The version that the state must have.
+        start: The prior if the state has no learned one.
     """
     check_state(state)
     missing = {"version", "step", "ids", "evidence", "graded", "last", "earned", "met"} - set(state)
@@ -62,8 +63,8 @@ def read_evidence(state: dict[str, Any], expected: int, start: tuple[float, floa
         if last.size and last.dtype.kind not in "iu":
             raise TypeError(f"last={shown(state['last'])} is not a list of steps")
         last = last.astype(np.int64).reshape(-1)
-        step, met = (check_integer(name, _plain(state[name]), 0) for name in ("step", "met"))
-        earned = check_array("earned", state["earned"], "successes and rollouts").reshape(2)
+        step, count = (check_integer(name, _plain(state[name]), 0) for name in ("step", "met"))
+        first = check_array("earned", state["earned"], "successes and rollouts").reshape(2)
         prior = check_array("prior", state.get("prior", start), "two positive numbers").reshape(2)
     except (TypeError, ValueError, OverflowError) as error:  # InputError is a ValueError
         raise StateError(f"The state does not hold ids, evidence, visits and a step: it is damaged. {error}") from error
@@ -80,8 +81,8 @@ def read_evidence(state: dict[str, Any], expected: int, start: tuple[float, floa
         raise StateError(f"The state's prior {prior} is not two positive numbers: it is damaged.")
     if (last < 0).any() or (last > step).any():
         raise StateError(f"The state is of step {step} and has visits outside steps 0 to {step}: it is damaged.")
-    if not (0 <= met <= len(ids) and 0 <= earned[0] <= earned[1] < np.inf):
-        raise StateError(f"The state's first visits, {earned} of {met} prompts, are out of range: it is damaged.")
+    if not (0 <= count <= len(ids) and 0 <= first[0] <= first[1] < np.inf):
+        raise StateError(f"The state's first visits, {first} of {count} prompts, are out of range: it is damaged.")
     return Evidence(
         ids=ids,
         successes_P=evidence[:, 0].copy(),
@@ -89,12 +90,12 @@ def read_evidence(state: dict[str, Any], expected: int, start: tuple[float, floa
         graded_P=graded,
         last_P=last,
         step=step,
-        first_visit_count=met,
-        first_visits=(float(earned[0]), float(earned[1])),
+        first_visit_count=count,
+        first_visits=(float(first[0]), float(first[1])),
         prior=(float(prior[0]), float(prior[1])),
     )
 
 
 def _plain(value: Any) -> Any:
-    """The entry of a zero-dimensional array, which is how an .npz file may store a number."""
+    """The entry of a zero-dimensional array, as which an .npz file may store a number."""
     return value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value

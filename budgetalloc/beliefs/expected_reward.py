@@ -1,4 +1,4 @@
-"""The reward expected of a rollout, in the units of the rewards, from its expected success."""
+"""The expected reward of a rollout, in the trainer's units, from its expected success."""
 
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -16,18 +16,18 @@ _DOUBT = 0.25  # weight of the slope that is expected before any success
 
 @dataclass(frozen=True)
 class Sums:
-    """What earlier steps showed about rewards: sums over rollouts with a reward r and a success s, faded at each step.
+    """Sums over rollouts of earlier steps with a reward r and a success s, discounted at each step.
 
     Args:
-        n: Rollouts.
+        n: Number of rollouts.
         s, r, ss, sr, rr: Sums of s, r, s*s, s*r and r*r.
-        graded: Rollouts whose success is neither 0 nor 1.
-        within, pairs: The sum of squared deviations of s from the mean of its own prompt, and the rollouts in it
-            (`variance.deviations`): within / pairs is the variance of success within a prompt.
-        alike: The chance that 8 rollouts are alike in what success leaves of their rewards (`variance.share_alike`),
-            summed over rollouts.
-        square, grpo: Sums of squared advantages before their size is limited, and of those that GRPO has in groups of 8
-            on the same prompts (`policies.batch_advantages`).
+        graded: Number of rollouts whose success is neither 0 nor 1.
+        within, pairs: The sum of squared deviations of s from the mean of its own prompt, and the number of rollouts in
+            it (`variance.deviations`). within / pairs is the variance of success within a prompt.
+        alike: The chance that the part of the reward not explained by success is equal in 8 rollouts
+            (`variance.share_alike`), summed over rollouts.
+        square, grpo: Sums of squared advantages before their size is limited, and of the squared advantages of GRPO in
+            groups of 8 on the same prompts (`policies.batch_advantages`).
     """
 
     n: Any = 0.0
@@ -45,7 +45,7 @@ class Sums:
 
     @classmethod
     def of(cls, success_R: FloatArray, rewards_R: FloatArray, group_R: IntArray, groups: int) -> "Sums":
-        """The sums of each group over r and s, shape (groups,); those of the other fields are 0."""
+        """The sums of each group over r and s, shape (groups,). The fields from `within` on are 0."""
         scored_R = ~(np.isnan(success_R) | np.isnan(rewards_R))
         s, r, group = success_R[scored_R], rewards_R[scored_R], group_R[scored_R]
         graded = (s > EQUAL) & (s < 1 - EQUAL)
@@ -53,20 +53,20 @@ class Sums:
         return cls(*(np.bincount(group, weights=column, minlength=groups) for column in columns))
 
     def plus(self, success_R: FloatArray, rewards_R: FloatArray) -> "Sums":
-        """The sums with the rewards and successes of a step added."""
+        """The sums after adding the rewards and successes of a step."""
         added = Sums.of(success_R, rewards_R, np.zeros(len(rewards_R), dtype=np.int64), 1)
         return self.with_sums(Sums(*(float(np.sum(x)) for x in vars(added).values())))
 
     def with_sums(self, added: "Sums") -> "Sums":
-        """The sums with those of a step added."""
+        """The sums after adding those of a step."""
         return Sums(*(a + b for a, b in zip(vars(self).values(), vars(added).values(), strict=True)))
 
     def faded(self) -> "Sums":
-        """The sums after the fading of one step."""
+        """The sums, discounted by one step."""
         return Sums(*(_KEPT * x for x in vars(self).values()))
 
     def rescaled(self, scale: float, shift: float) -> "Sums":
-        """The sums with scale * s + shift in place of s."""
+        """The sums after replacing s by scale * s + shift."""
         return replace(
             self,
             s=scale * self.s + shift * self.n,
@@ -77,12 +77,12 @@ class Sums:
 
     @property
     def mean_success(self) -> float:
-        """The mean of s, in [0, 1]; 1/2 where there is none."""
+        """The mean of s, in [0, 1]; 1/2 without rollouts."""
         return float(min(max(self.s / self.n, 0.0), 1.0)) if self.n > 0 else 0.5
 
     @property
     def var_success(self) -> float:
-        """The variance of s over all rollouts of all prompts; 0 where there is none."""
+        """The variance of s over all rollouts of all prompts; 0 without rollouts."""
         return max(float(self.ss / self.n - (self.s / self.n) ** 2), 0.0) if self.n > 0 else 0.0
 
     def state_dict(self) -> dict[str, float]:
@@ -91,10 +91,7 @@ class Sums:
 
     @classmethod
     def from_state(cls, state: Any) -> "Sums":
-        """The sums from the result of `state_dict`; raises `StateError` for anything else.
-
-        States of 0.2.0 hold the first six only.
-        """
+        """The sums from the result of `state_dict`; states of 0.2.0 hold only the first six. Raises `StateError`."""
         try:
             first = {name: float(state[name]) for name in ("n", "s", "r", "ss", "sr", "rr")}
             sums = cls(**{each.name: float(state.get(each.name, 0.0)) for each in fields(cls)} | first)
@@ -107,12 +104,12 @@ class Sums:
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """The reward expected of a rollout as a line in its success, and the variance around it, shape (R,) each.
+    """The expected reward of a rollout as a line in its success, and the variance around it.
 
     Args:
-        start_R: The reward expected at success 0; NaN where nothing is known of rewards.
-        slope_R: Its rise to success 1.
-        around_R: The variance of the reward around the line.
+        start_R: The expected reward at success 0, NaN without any evidence, shape (R,).
+        slope_R: Its rise from success 0 to success 1, shape (R,).
+        around_R: The variance of the reward around the line, shape (R,).
     """
 
     start_R: FloatArray
@@ -121,7 +118,7 @@ class Line:
 
     @classmethod
     def exact(cls, low: float, high: float, rows: int) -> "Line":
-        """The line where success is the reward mapped from the range (low, high) to [0, 1].
+        """The line if success is the reward, mapped from the range (low, high) to [0, 1].
 
         >>> Line.exact(-1.0, 3.0, 2).at(np.array([0.5, 1.0]))
         array([1., 3.])
@@ -129,11 +126,11 @@ class Line:
         return cls(np.full(rows, low), np.full(rows, high - low), np.zeros(rows))
 
     def at(self, success_R: FloatArray) -> FloatArray:
-        """The reward expected at these successes."""
+        """The expected reward at these successes."""
         return np.asarray(self.start_R + self.slope_R * success_R)
 
     def deviation(self, variance_R: FloatArray) -> FloatArray:
-        """The standard deviation of rewards whose success has this variance around the one that is expected."""
+        """The standard deviation of rewards, given the variance of success around its expectation."""
         only_R = np.abs(self.slope_R) * np.sqrt(variance_R)
         return np.where(self.around_R > 0, np.sqrt(self.slope_R**2 * variance_R + self.around_R), only_R)
 
@@ -141,20 +138,16 @@ class Line:
 def reward_line(
     success_R: FloatArray, rewards_R: FloatArray, group_R: IntArray, earlier: Sums, jump: float = 1.0
 ) -> Line:
-    """A line through reward against success, by ridge regression over earlier rollouts and the step's other groups.
+    """A line of reward against success, by ridge regression over earlier rollouts and the step's other groups.
 
-    For a total of 0.8 for the answer and 0.2 for the format it gives 0.2 for a failure of correct format. It never
-    includes a rollout's own group, so that an expectation made of it is independent of the rollout's reward.
-
-    The slope is shrunk to `jump` with the weight of a quarter of a rollout squared. It matters only while successes, or
-    failures, are missing: without it the slope would be 0 until the first success, which would then be divided by
-    nothing.
+    A rollout's own group is left out, which keeps the expectation independent of the rollout's reward. The slope is
+    shrunk to `jump` with a weight of 0.25. This matters only while all rollouts have succeeded, or all have failed.
 
     Args:
-        success_R, rewards_R: Success and reward of each rollout, NaN where there was none.
-        group_R: Its group, from 0.
+        success_R, rewards_R: Success and reward of each rollout, NaN for none, shape (R,).
+        group_R: Its group, from 0 on, shape (R,).
         earlier: The sums over earlier steps.
-        jump: The rise of the reward from failure to success, before any has been seen.
+        jump: The expected rise of the reward from failure to success, before any success.
 
     >>> success, rewards = np.array([1.0, 0.0, 1.0, 0.0]), np.array([1.0, 0.2, 1.0, 0.2])
     >>> line = reward_line(success, rewards, np.array([0, 0, 1, 1]), Sums(), jump=0.8)
@@ -165,14 +158,11 @@ def reward_line(
     """
     groups = int(group_R.max()) + 1 if len(group_R) else 0
     own = Sums.of(success_R, rewards_R, group_R, groups)
-    rest = [before + each.sum() - each for before, each in zip(_moments(earlier), _moments(own), strict=True)]
+    names = ("n", "s", "r", "ss", "sr", "rr")
+    rest = [getattr(earlier, name) + getattr(own, name).sum() - getattr(own, name) for name in names]
     n, s, r, ss, sr, rr = (np.where(rest[0] > 1e-9, x, np.nan) for x in rest)
     squares_s, products, squares_r = ss - s * s / n, sr - s * r / n, rr - r * r / n
     slope_G = (products + _DOUBT * jump) / (np.maximum(squares_s, 0.0) + _DOUBT)
     around_G = (squares_r - 2 * slope_G * products + slope_G**2 * squares_s) / n
-    around_G = np.maximum(around_G, 0.0)  # not below 0 by rounding
+    around_G = np.maximum(around_G, 0.0)  # below 0 by rounding
     return Line(((r - slope_G * s) / n)[group_R], slope_G[group_R], around_G[group_R])
-
-
-def _moments(sums: Sums) -> tuple[Any, ...]:
-    return sums.n, sums.s, sums.r, sums.ss, sums.sr, sums.rr

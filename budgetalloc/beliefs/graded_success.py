@@ -9,8 +9,8 @@ def spread(alpha_P: FloatArray, beta_P: FloatArray, graded_P: FloatArray) -> Flo
     """The variance of successes as a share of p(1-p), in [0, 1]: 1 - n d / (a b) with n = a + b.
 
     Args:
-        alpha_P, beta_P: Parameters of the beliefs, prior included; the prior counts as successes of 0 and 1.
-        graded_P: d, the sums of u(1-u) over the successes u; 0 where all are 0 or 1, for which the spread is exactly 1.
+        alpha_P, beta_P: a and b, the parameters of the beliefs. The prior in them counts as successes of 0 and 1.
+        graded_P: d, the sums of u(1-u) over the successes u. If they are all 0 or 1, the spread is exactly 1.
 
     >>> spread(np.array([32.5, 32.5]), np.array([32.5, 32.5]), np.array([0.0, 16.0])).round(3)  # 64 times 0.5
     array([1.   , 0.015])
@@ -24,7 +24,7 @@ def spread(alpha_P: FloatArray, beta_P: FloatArray, graded_P: FloatArray) -> Flo
 def moved_graded_sums(
     graded_P: FloatArray, before: tuple[FloatArray, ...], after: tuple[FloatArray, ...]
 ) -> FloatArray:
-    """The sums of u(1-u) after successes and failures changed from `before` to `after`: the same share of n p(1-p)."""
+    """Sums of u(1-u) with the same share of n p(1-p) after (successes, failures) changed from `before` to `after`."""
     before_P, after_P = (s_P * f_P / np.maximum(s_P + f_P, 1e-300) for s_P, f_P in (before, after))
     return graded_P * np.divide(after_P, before_P, out=np.zeros_like(after_P), where=before_P > 0)
 
@@ -34,16 +34,14 @@ def rescaled(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Sums of successes, of failures and of u(1-u) after every success u became scale u + shift, clipped to [0, 1].
 
-    Exact where all new successes lie in [0, 1], where the old ones were 0 or 1, and where they were all equal.
-    Otherwise they are clipped as if a share of the old ones, the spread, were 0 or 1 and the others equal to the mean.
+    The result is exact if all new successes lie in [0, 1], if all old ones were 0 or 1, and if all were equal.
+    Otherwise, a share of the old successes (the spread) is taken to be 0 or 1, and the others equal to the mean.
 
     >>> rescaled(np.array([3.0]), np.array([1.0]), np.array([0.0]), 0.5, 0.25)  # 1, 1, 1, 0 -> 0.75 x 3, 0.25
     (array([2.5]), array([1.5]), array([0.75]))
-    >>> rescaled(np.array([3.0]), np.array([1.0]), np.array([0.0]), 2.0, -0.5)  # 1, 1, 1, 0 -> 1.5 x 3, -0.5: clipped
-    (array([3.]), array([1.]), array([0.]))
     """
     n_P = np.maximum(successes_P + failures_P, 1e-300)
-    m_P, most_P = successes_P / n_P, successes_P * failures_P / n_P  # most: graded if all were equal
+    m_P, most_P = successes_P / n_P, successes_P * failures_P / n_P  # most_P: the sums of u(1-u) of equal successes
     binary_P = 1.0 - np.divide(graded_P, most_P, out=np.ones_like(n_P), where=most_P > 0).clip(0.0, 1.0)
     at_0, at_1 = (min(max(u, 0.0), 1.0) for u in (shift, scale + shift))
     at_m_P = np.clip(scale * m_P + shift, 0.0, 1.0)

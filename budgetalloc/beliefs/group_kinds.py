@@ -1,7 +1,4 @@
-"""The kind of each group of a step: mixed, all fail, all pass, tied, or a single rollout.
-
-This is the one definition for reports, `budgetalloc watch`, metrics and the ledger's readers (docs/glossary.md).
-"""
+"""The kind of each group of a step: mixed, all fail, all pass, tied, or a single rollout (docs/glossary.md)."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,8 +7,7 @@ from budgetalloc.beliefs.rewards import EQUAL, extremes, unequal
 
 Ints = NDArray[np.int64]
 KINDS = MIXED, FAILED, PASSED, TIED, SINGLE = ("mixed", "all_fail", "all_pass", "tied", "single")
-"""Of a group of two or more: unequal rewards; equal rewards and success 0, success 1, success in between. The last is a
-group of one."""
+"""In this order: unequal rewards; equal rewards with success 0, success 1 or success in between; one rollout."""
 WITHOUT_GRADIENT = FAILED, PASSED, TIED
 """The kinds of groups whose advantages are all 0 under a group baseline."""
 
@@ -19,16 +15,16 @@ WITHOUT_GRADIENT = FAILED, PASSED, TIED
 def group_kinds(
     rewards_R: ArrayLike, success_R: ArrayLike, group_R: NDArray[np.int64], groups: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The kind of each group, and its number of rollouts with a reward. Rollouts without a reward count nowhere.
+    """The kind of each group, and its number of rollouts with a reward. Rollouts without a reward are ignored.
 
     Args:
-        rewards_R: Rewards in any units, NaN where there is none, shape (R,). They decide whether a group is mixed.
-        success_R: Success in [0, 1], NaN where there is none, shape (R,). It tells all fail, all pass and tied apart.
+        rewards_R: Rewards in any units, NaN for none, shape (R,). They decide whether a group is mixed.
+        success_R: Success in [0, 1], NaN for none, shape (R,). It decides between all fail, all pass and tied.
         group_R: The group of each rollout, from 0 to groups - 1, shape (R,).
         groups: Number of groups.
 
     Returns:
-        The place in `KINDS`, -1 for a group without any reward, and the rollouts with a reward; shape (groups,) each.
+        The index in `KINDS` (-1 without any reward), and the rollouts with a reward; shape (groups,) each.
 
     >>> rewards_R, success_R = np.array([0.2, 0.0, 0.2, 0.2, 1.0, np.nan]), np.array([0.0, 0.0, 0.0, 0.0, 1.0, np.nan])
     >>> kind_G, rollouts_G = group_kinds(rewards_R, success_R, np.array([0, 0, 1, 1, 2, 2]), 3)
@@ -48,9 +44,7 @@ def group_kinds(
 def rollouts_by_kind(
     rewards_R: ArrayLike, success_R: ArrayLike, group_R: NDArray[np.int64], groups: int
 ) -> dict[str, int]:
-    """How many rollouts are in groups of each kind; the sum is the number of rollouts with a reward.
-
-    Arguments as in `group_kinds`.
+    """The number of rollouts with a reward in groups of each kind. Arguments as in `group_kinds`.
 
     >>> rollouts_by_kind([0.0, 1.0, 1.0, 1.0, 0.0], [0.0, 1.0, 1.0, 1.0, 0.0], np.array([0, 0, 1, 1, 2]), 3)
     {'mixed': 2, 'all_fail': 0, 'all_pass': 2, 'tied': 0, 'single': 1}

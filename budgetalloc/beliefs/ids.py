@@ -1,7 +1,8 @@
-"""Prompt ids: their checks, and keys that depend neither on the process nor on the order of the ids."""
+"""Prompt ids: checks, and keys for a pseudo-random order that is the same in every process."""
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -16,7 +17,7 @@ UInt64Array = NDArray[np.uint64]
 
 
 def check_ids(ids: Iterable[Any], name: str) -> list[Id]:
-    """The ids as plain `int` and `str`; anything else raises `InputError`.
+    """The ids as plain `int` and `str`. Raises `InputError` for anything else.
 
     >>> check_ids(np.array([3, 4]), "ids_P")
     [3, 4]
@@ -25,7 +26,7 @@ def check_ids(ids: Iterable[Any], name: str) -> list[Id]:
         raise InputError(f"{name}={ids!r} is one string: give a list of ids, such as [{ids!r}].")
     what = "a list of ids, each an int or a str"
     listed: list[Any] = ids.tolist() if isinstance(ids, np.ndarray) and ids.ndim == 1 else check_list(name, ids, what)
-    if set(map(type, listed)) <= {int, str}:  # the usual case, at C speed: every step checks up to 100,000 ids
+    if set(map(type, listed)) <= {int, str}:  # the fast path for the usual case
         return listed
     return [_plain_id(value, name, at) for at, value in enumerate(listed)]
 
@@ -39,19 +40,18 @@ def _plain_id(value: Any, name: str, at: int) -> Id:
 
 
 def check_distinct(ids_P: Sequence[Id], name: str) -> None:
-    """Raises `InputError` unless there is at least one id and no id comes twice."""
+    """Raises `InputError` unless there is at least one id and no id is repeated."""
     if not ids_P:
         raise InputError(f"{name} is empty: give at least one prompt id.")
     if len(set(ids_P)) < len(ids_P):
-        seen: set[Id] = set()
-        twice = next(x for x in ids_P if x in seen or seen.add(x))  # type: ignore[func-returns-value]
+        twice = next(x for x, count in Counter(ids_P).items() if count > 1)
         raise InputError(
-            f"{name} holds the id {twice!r} twice: give each prompt once; the count of a prompt is for all its rows."
+            f"{name} holds the id {twice!r} twice: give each prompt once, because its count is for all its rows."
         )
 
 
 def factorize(ids_R: Sequence[Id]) -> tuple[list[Id], NDArray[np.int64]]:
-    """Distinct ids in order of first appearance, and for each row the place of its id among them.
+    """The distinct ids in order of first appearance, and for each row the place of its id among them.
 
     >>> factorize(["b", "a", "b"])
     (['b', 'a'], array([0, 1, 0]))
@@ -66,7 +66,7 @@ def text_id(prompt: Any, unknown: Callable[[Any], Any] | None = None) -> str:
 
     Args:
         prompt: Plain text, or chat messages.
-        unknown: Called with a part that JSON cannot represent; if omitted, such a part raises `InputError`.
+        unknown: Called with a part that JSON cannot represent. Without it, such a part raises `InputError`.
 
     >>> text_id("2 + 2 ="), text_id([{"role": "user", "content": "2 + 2 ="}])
     ('4d4db5bbabf3998a', '5423f57e2469bbd3')
@@ -80,20 +80,20 @@ def text_id(prompt: Any, unknown: Callable[[Any], Any] | None = None) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-@lru_cache(maxsize=2**17)  # of a list of ids that comes again at each step
+@lru_cache(maxsize=2**17)  # every step may have the same list of ids
 def stable_key(value: Id) -> int:
-    """64 bits that depend on the id alone: not on `PYTHONHASHSEED`, the process or the machine. 1 and "1" differ."""
+    """A 64-bit hash of the id that is the same in every process and on every machine. 1 and "1" differ."""
     text = f"{type(value).__name__}:{value}".encode(errors="surrogatepass")  # JSON allows lone surrogates
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
 def shuffled_order(keys_P: UInt64Array, seed: int, step: int) -> NDArray[np.int64]:
-    """A pseudo-random order of the prompts that depends on (seed, step) and on the *set* of keys, not on their order.
+    """A pseudo-random order of the prompts, which depends on seed, step and the set of keys, not on their order.
 
-    Deciding in this order makes draws and ties independent of the order of the caller's list, and fair over steps.
+    Draws and ties in this order do not depend on the order of the caller's list, and are fair over steps.
     """
     hash_P = keys_P ^ np.random.default_rng([seed, step]).integers(2**64, dtype=np.uint64)
-    # The finaliser of splitmix64 (Steele et al., 2014) maps neighbouring keys far apart.
+    # The finalizer of splitmix64 (Steele et al., 2014) scatters similar keys.
     hash_P ^= hash_P >> np.uint64(30)
     hash_P *= np.uint64(0xBF58476D1CE4E5B9)
     hash_P ^= hash_P >> np.uint64(27)
@@ -103,10 +103,10 @@ def shuffled_order(keys_P: UInt64Array, seed: int, step: int) -> NDArray[np.int6
 
 
 def _stable_order(hash_P: UInt64Array) -> NDArray[np.int64]:
-    """`np.argsort(hash_P, kind="stable")`, several times as fast for many random numbers.
+    """`np.argsort(hash_P, kind="stable")`, but several times as fast for many random numbers.
 
-    Numbers are sorted faster than their places, so the lower bits of each give way to its place; the few that are equal
-    in the upper bits are put in order afterwards.
+    Sorting numbers is faster than sorting indices. The index of each number therefore replaces its lower bits. The few
+    numbers that are equal in their upper bits are sorted afterwards.
     """
     low = np.uint64((1 << len(hash_P).bit_length()) - 1)
     packed_P = hash_P & ~low

@@ -1,18 +1,17 @@
-"""The tokens of prompts and of their answers, learned from rollouts; what is expected of the next answer."""
+"""Lengths in tokens: of each prompt, and of its next answer as expected from earlier rollouts."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from budgetalloc.beliefs.ids import Id, check_ids, factorize
-from budgetalloc.beliefs.pool import Index
+from budgetalloc.beliefs.ids import check_ids, factorize
+from budgetalloc.beliefs.pool import Index, rows_to_read, with_room
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, StateError, check_array
 
-KEPT = 0.9  # the share of its weight that a rollout keeps at each later one of its prompt: the model changes
+KEPT = 0.9  # the share of its weight that a rollout keeps at each later rollout of its prompt
 
 
 def expected_tokens(
@@ -20,29 +19,30 @@ def expected_tokens(
 ) -> tuple[FloatArray, FloatArray]:
     """The tokens expected of a success and of a failure of each prompt, shape (P,) each.
 
-    A prompt without rollouts has the pool's means. Its rollouts first say how long its answers are beside the pool's,
-    successes and failures together, and then how long each kind is: so failures alone foretell the length of a success.
+    Lengths are estimated hierarchically. A prompt without rollouts has the pool's means. All its rollouts together set
+    its mean length relative to the pool, and then successes and failures get separate estimates. A prompt that has
+    only failed therefore has its own estimate for the length of a success, too.
 
     Args:
         weight_PK: The weight of the prompt's successes and of its failures, shape (P, 2).
-        tokens_PK: Their tokens, as sums with the same weights, shape (P, 2).
+        tokens_PK: Sums of their tokens with the same weights, shape (P, 2).
         mean_K: The pool's mean tokens of a success and of a failure, positive, shape (2,).
-        prior: The rollouts for which the pool's means count.
+        prior: The weight of the pool's means, in rollouts.
 
     >>> expected_tokens([[0, 0], [0, 3]], [[0, 0], [0, 600]], [50, 100])  # failures of 200 tokens, twice the pool's
     (array([50., 90.]), array([100., 195.]))
     """
     weight, tokens, mean = (np.asarray(each, dtype=np.float64) for each in (weight_PK, tokens_PK, mean_K))
     own = prior * mean.mean()
-    beside_pool_P = (own + tokens.sum(axis=1)) / (own + weight @ mean)
-    expected_PK = (prior * beside_pool_P[:, None] * mean + tokens) / (prior + weight)
+    relative_P = (own + tokens.sum(axis=1)) / (own + weight @ mean)
+    expected_PK = (prior * relative_P[:, None] * mean + tokens) / (prior + weight)
     return expected_PK[:, 0], expected_PK[:, 1]
 
 
 class Lengths:
-    """The tokens of each prompt and of its answers, successes and failures apart.
+    """The tokens of each prompt, and of its successes and its failures.
 
-    Of a prompt's rollouts the last ten count most (`KEPT`). A graded success u counts as u of a success.
+    About the last ten rollouts of a prompt count (`KEPT`). A graded success u counts as u of a success.
 
     >>> lengths = Lengths()
     >>> lengths.observe(["a", "a", "b"], [100, 300, 40], [1, 0, 1], [7, 7, 5])
@@ -64,14 +64,16 @@ class Lengths:
     def observe(
         self, ids_R: Iterable[Any], lengths_R: ArrayLike, success_R: ArrayLike, prompt_lengths_R: ArrayLike
     ) -> None:
-        """Adds a step's rollouts: tokens of the answer, success in [0, 1] (NaN: left out), tokens of the prompt."""
+        """Adds a step's rollouts: tokens of each answer, success in [0, 1] (NaN: ignored), tokens of its prompt."""
         ids, success = check_ids(ids_R, "ids_R"), np.asarray(success_R, dtype=np.float64)
         scored_R = np.flatnonzero(~np.isnan(success))
         ids_V, group_R = factorize([ids[at] for at in scored_R.tolist()])
         at_V = self._index.add(ids_V)
-        self._reserve()
+        self._prompt_P, self._weight_PK, self._tokens_PK = (
+            with_room(each, len(self)) for each in (self._prompt_P, self._weight_PK, self._tokens_PK)
+        )
         share_R = success[scored_R]
-        length_R = np.maximum(np.asarray(lengths_R, dtype=np.float64)[scored_R], 1.0)  # an empty answer has its end
+        length_R = np.maximum(np.asarray(lengths_R, dtype=np.float64)[scored_R], 1.0)  # at least the end token
         fading_V = (KEPT ** np.bincount(group_R, minlength=len(ids_V)))[:, None]
         for sums_PK, each_R in ((self._weight_PK, np.ones(len(length_R))), (self._tokens_PK, length_R)):
             kinds = (np.bincount(group_R, each_R * kind_R, len(ids_V)) for kind_R in (share_R, 1 - share_R))
@@ -79,7 +81,7 @@ class Lengths:
         self._prompt_P[at_V[group_R]] = np.maximum(np.asarray(prompt_lengths_R, dtype=np.float64)[scored_R], 1.0)
 
     def expected(self, ids_P: Iterable[Any], rate_P: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Tokens of each prompt, and of its next answer if it succeeds at this rate; 1 before the first rollout.
+        """Tokens of each prompt, and expected tokens of its next answer; 1 before the first rollout. Shape (P,) each.
 
         Args:
             ids_P: The prompts, shape (P,).
@@ -90,27 +92,13 @@ class Lengths:
             return np.ones(at_P.size), np.ones(at_P.size)
         weight_K, tokens_K = self._weight_PK[:known].sum(axis=0), self._tokens_PK[:known].sum(axis=0)
         overall = tokens_K.sum() / weight_K.sum()
-        # A kind of which there is hardly a rollout is as long as all are: one rollout's worth.
-        mean_K = (tokens_K + overall) / (weight_K + 1.0)
-        rows_K: slice | IntArray = slice(known)
-        if at_P.size < known:  # only the rows that are asked for
-            seen_P = at_P >= 0
-            rows_K, at_P = at_P[seen_P], np.where(seen_P, np.cumsum(seen_P) - 1, -1)
-        cold = np.zeros((1, 2))  # the last row, which is at the place -1
+        mean_K = (tokens_K + overall) / (weight_K + 1.0)  # shrunk to the overall mean with the weight of one rollout
+        rows_K, at_P = rows_to_read(at_P, known)
+        cold = np.zeros((1, 2))  # the last row, because an unseen prompt has the place -1
         weight_PK, tokens_PK = (np.append(each[rows_K], cold, axis=0) for each in (self._weight_PK, self._tokens_PK))
         success_P, failure_P = (each.take(at_P) for each in expected_tokens(weight_PK, tokens_PK, mean_K))
         prompt_P = np.append(self._prompt_P[rows_K], self._prompt_P[:known].mean()).take(at_P)
         return prompt_P, rate * success_P + (1 - rate) * failure_P
-
-    def _reserve(self) -> None:
-        """Makes room for every known prompt; doubling keeps the total cost linear."""
-        missing = len(self) - len(self._prompt_P)
-        if missing > 0:
-            more = max(missing, len(self._prompt_P))
-            self._prompt_P = np.append(self._prompt_P, np.zeros(more))
-            self._weight_PK, self._tokens_PK = (
-                np.append(each, np.zeros((more, 2)), axis=0) for each in (self._weight_PK, self._tokens_PK)
-            )
 
     def state_dict(self) -> dict[str, Any]:
         """Everything learned, under keys that begin with "lengths"."""
@@ -123,9 +111,9 @@ class Lengths:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict()` to the bit; raises `StateError`, and changes nothing, if it does not fit."""
+        """Restores `state_dict()` to the bit. If it does not fit, raises `StateError` and changes nothing."""
         try:
-            ids: Sequence[Id] = check_ids(state["lengths"]["ids"], "ids")
+            ids = check_ids(state["lengths"]["ids"], "ids")
             prompt_P, weight_PK, tokens_PK = (
                 check_array(name, state[f"lengths/{name}"], "numbers of at least 0")
                 for name in ("prompt", "weight", "tokens")
@@ -140,5 +128,5 @@ class Lengths:
                 f"The state holds no lengths of answers ({type(error).__name__}: {error}): it is damaged. Resume from "
                 "another checkpoint."
             ) from error
-        self._index = Index(list(ids))
+        self._index = Index(ids)
         self._prompt_P, self._weight_PK, self._tokens_PK = prompt_P, weight_PK, tokens_PK

@@ -1,4 +1,4 @@
-"""Per-prompt state of a method in addition to the belief: named columns, and a few named numbers."""
+"""The state of a method in addition to the beliefs: named columns with a value per prompt, and a few numbers."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,14 +22,14 @@ class Visit:
     """The rollouts of one step that have a success, and their sums over each visited prompt V.
 
     Args:
-        at_V: Rows of the prompts in the memory's columns, shape (V,).
+        at_V: Rows of the visited prompts in the memory's columns, shape (V,).
         successes_V: Sum of each prompt's successes, in [0, n], shape (V,).
-        scored_V: Rollouts with a success, n, at least 1, shape (V,).
-        graded_V: Sum of u(1-u) over each prompt's successes u, shape (V,); 0 where all are 0 or 1.
-        step: Steps ended before this one.
+        scored_V: Number n of each prompt's rollouts with a success, at least 1, shape (V,).
+        graded_V: Sum of u(1-u) over each prompt's successes u, shape (V,); 0 if all are 0 or 1.
+        step: Number of steps before this one.
         ids_V: The prompts' ids.
         rewards_R: The rewards, on the trainer's scale, shape (R,).
-        group_R: The place of each rollout's prompt among the V, shape (R,).
+        group_R: The place in `ids_V` of each rollout's prompt, shape (R,).
     """
 
     at_V: IntArray
@@ -48,7 +48,7 @@ class Visit:
 
     @property
     def mixed_V(self) -> NDArray[np.bool_]:
-        """Which visits are mixed: have unequal rewards, shape (V,)."""
+        """Whether each visit has unequal rewards, shape (V,)."""
         return mixed_groups(self.rewards_R, self.group_R, len(self.ids_V))
 
 
@@ -57,18 +57,17 @@ Rescale = Callable[["Memory", float, float], None]
 
 
 class Memory:
-    """Columns that a method updates from observed rewards: last means, exposures, runs of equal rewards.
+    """Columns that a method updates from observed rewards, such as each prompt's last mean success.
 
     Args:
         columns: Name and starting value of each column.
-        learn: Called at the end of each step with this memory and the step's `Visit`; it writes to `columns` and
-            `numbers`. A step without any reward calls it with an empty visit.
-        numbers: Name and starting value of each number that all prompts share; `learn` may add others.
-        lowest: Lower bound of a column or number; the default is the smaller of 0 and its starting value. A loaded
-            state with a smaller value is refused, and so is NaN unless the starting value is NaN.
-        rescale: For columns and numbers in units of success: changes them as if each success u had been scale * u +
-            shift, called with this memory, scale and shift. None where no column is in such units, as with counts,
-            flags, and advantages, which are those of the rewards.
+        learn: Called at the end of each step with this memory and the step's `Visit`, which may be empty. It writes to
+            `columns` and `numbers`.
+        numbers: Name and starting value of each number that all prompts share. `learn` may add others.
+        lowest: Lower bound of a column or number. The default is the smaller of 0 and its starting value. A loaded
+            state with a smaller value is refused. NaN is refused unless the starting value is NaN.
+        rescale: Called with this memory, scale and shift. It changes the columns and numbers in units of success as if
+            each success u had been scale * u + shift. None if there are no such columns or numbers.
 
     >>> def last_mean(memory, visit):
     ...     memory.columns["last"][visit.at_V] = visit.mean_V
@@ -91,7 +90,7 @@ class Memory:
             if not isinstance(start, Mapping) or not all(isinstance(x, str) for x in start):
                 raise InputError(f"{name}={shown(start)}: give a mapping from names to starting values.")
             if not all(isinstance(x, (int, float)) for x in start.values()):
-                raise InputError(f"{name}={shown(start)}: every starting value is a number, NaN included.")
+                raise InputError(f"{name}={shown(start)}: every starting value must be a number. NaN is allowed.")
         check_function("learn", learn, "(memory, visit) that updates the memory")
         if rescale is not None:
             check_function("rescale", rescale, "(memory, scale, shift) that changes the memory")
@@ -115,7 +114,7 @@ class Memory:
         return list(self._index.ids)
 
     def recall(self, ids_P: Iterable[Id]) -> dict[str, FloatArray]:
-        """Each column for these prompts, shape (P,); prompts never seen have its starting value."""
+        """Each column for these prompts, shape (P,). Unseen prompts have its starting value."""
         at_P = self._index.find(ids_P)
         known_P = at_P >= 0
         recalled = {}
@@ -125,9 +124,9 @@ class Memory:
         return recalled
 
     def observe(self, ids_R: Sequence[Id], rewards_R: FloatArray, success_R: FloatArray | None = None) -> None:
-        """Adds rewards and successes of the current step, one per rollout; a rollout with NaN in either is no evidence.
+        """Adds rewards and successes of the current step, one per rollout. A rollout with NaN in either is ignored.
 
-        Without `success_R` the rewards are the successes.
+        Without `success_R`, the rewards are the successes.
         """
         success_R = rewards_R if success_R is None else success_R
         if not len(ids_R) == len(rewards_R) == len(success_R):
@@ -139,7 +138,7 @@ class Memory:
         self._seen.append((list(compress(ids_R, scored_R.tolist())), rewards_R[scored_R], success_R[scored_R]))
 
     def tick(self) -> None:
-        """Ends the step: learns from all its rewards. If the rule raises, the memory is as before the step."""
+        """Ends the step: learns from all its rewards. If `learn` raises, the columns and numbers stay unchanged."""
         ids_V, group_R = factorize([x for ids, _, _ in self._seen for x in ids])
         rewards_R = np.concatenate([np.zeros(0), *(rewards for _, rewards, _ in self._seen)])
         success_R = np.concatenate([np.zeros(0), *(success for _, _, success in self._seen)])
@@ -158,10 +157,10 @@ class Memory:
         )
         try:
             self._learn(self, Visit(at_V, successes_V, scored_V, graded_V, self.step, ids_V, rewards_R, group_R))
-            if (wrong := self._unexpected(self.columns, self.numbers)) is not None:  # its state could not be loaded
+            if (wrong := self._unexpected(self.columns, self.numbers)) is not None:  # this state could not be loaded
                 raise InputError(
                     f"The memory's rule wrote {wrong}: a column or number must be finite and at least 0, or NaN where "
-                    "it starts as NaN. Give the columns and numbers that may be below 0 in Memory(lowest=...)."
+                    "it starts as NaN. Name columns and numbers that may be below 0 in Memory(lowest=...)."
                 )
         except BaseException:
             self.columns, self.numbers = columns, numbers
@@ -170,16 +169,16 @@ class Memory:
         self.step += 1
 
     def rescale(self, scale: float, shift: float) -> None:
-        """Changes what is in units of success as if each success u had been scale * u + shift; between steps."""
+        """Rescales the state as if each success u had been scale * u + shift. Call it between steps."""
         if self._rescale is not None:
             self._rescale(self, scale, shift)
 
     def _unexpected(self, columns: Mapping[str, FloatArray], numbers: Mapping[str, float]) -> str | None:
-        """The first value that the rule must not write: infinite, below its bound, or NaN unless it started as NaN."""
+        """The first value that is infinite, below its bound, or NaN although it did not start as NaN; None if none."""
         start = self._start | self._numbers
         for name, values in (*columns.items(), *((name, np.array([x])) for name, x in numbers.items())):
             first = start.get(name, 0.0)
-            lowest = self._lowest.get(name, min(0.0, first))  # NaN is not less than 0
+            lowest = self._lowest.get(name, min(0.0, first))  # 0 if `first` is NaN
             wrong = ~(np.isfinite(values) & (values >= lowest))
             if np.isnan(first):
                 wrong &= ~np.isnan(values)
@@ -188,7 +187,7 @@ class Memory:
         return None
 
     def state_dict(self) -> dict[str, Any]:
-        """All columns and numbers, the current step included, under keys that begin with "memory"."""
+        """All columns and numbers, and the rewards of the current step, under keys that begin with "memory"."""
         return {
             "memory": {
                 "step": self.step,
@@ -200,7 +199,7 @@ class Memory:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Replaces all columns and numbers; raises `StateError` and changes nothing if the state does not fit."""
+        """Replaces all columns and numbers. If the state does not fit, raises `StateError` and changes nothing."""
         check_state(state)
         try:
             about = dict(state["memory"])
@@ -214,8 +213,8 @@ class Memory:
             step = check_integer("step", about["step"], 0)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:  # InputError is a ValueError
             raise StateError(
-                f"The state holds no memory with columns {list(self._start)} ({type(error).__name__}: {error}): it was "
-                "saved by another policy, or is damaged."
+                f"The state holds no memory with columns {list(self._start)} ({type(error).__name__}: {error}): "
+                "another policy saved it, or it is damaged."
             ) from error
         if any(column.shape != (len(set(ids)),) for column in columns.values()) or len(set(ids)) != len(ids):
             raise StateError(f"The state's memory has {len(ids)} ids and columns of other lengths: it is damaged.")

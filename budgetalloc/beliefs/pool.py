@@ -1,20 +1,41 @@
-"""Prompts by rows of arrays: an index that grows, and a pool that is listed once and decided over at every step."""
+"""Rows of prompts in arrays: an index that grows, and a pool of prompts that is checked once and used at every step."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import repeat
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.ids import Id, UInt64Array, check_distinct, check_ids, stable_key
 from budgetalloc.budget import IntArray
 
+Rows = TypeVar("Rows", bound=NDArray[Any])
+
+
+def with_room(values: Rows, rows: int, empty: float = 0) -> Rows:
+    """The array with at least this many rows. Doubling its length keeps the total cost linear."""
+    if rows <= len(values):
+        return values
+    more = max(rows - len(values), len(values))
+    return np.concatenate([values, np.full((more, *values.shape[1:]), empty, values.dtype)])  # type: ignore[return-value]
+
+
+def rows_to_read(at_P: IntArray, known: int) -> tuple[slice | IntArray, IntArray]:
+    """The rows to read for these prompts, and the place of each prompt among them, -1 if it has no row.
+
+    If fewer prompts are asked about than are known, only their rows are read.
+    """
+    if at_P.size >= known:
+        return slice(known), at_P
+    seen_P = at_P >= 0
+    return at_P[seen_P], np.where(seen_P, np.cumsum(seen_P) - 1, -1)
+
 
 class Index:
-    """Rows of different ids, counted from 0 in the order in which the ids were added.
+    """Rows of distinct ids, counted from 0 in the order in which the ids were added.
 
     >>> index = Index(["a", "b"])
     >>> index.add(["b", "c"]), index.find(["c", "x", "c"]), index.ids
@@ -29,7 +50,7 @@ class Index:
         return len(self.ids)
 
     def add(self, ids_V: Sequence[Id]) -> IntArray:
-        """The rows of these ids, all different; new ones are added at the end."""
+        """The rows of these distinct ids; new ids are added at the end."""
         new = [x for x in ids_V if x not in self._row]
         self._row.update(zip(new, range(len(self), len(self) + len(new)), strict=True))
         self.ids += new
@@ -44,7 +65,7 @@ class Index:
 
 
 class _Listed(Index):
-    """An index that is complete, with what decisions need to know of all its ids."""
+    """An index that does not grow. It caches the keys of its ids and their rows in other indexes."""
 
     def __init__(self, ids: list[Id]) -> None:
         super().__init__(ids)
@@ -56,7 +77,7 @@ class _Listed(Index):
         return np.fromiter(map(key_of, self.ids), dtype=np.uint64, count=len(self))
 
     def rows_in(self, index: Index) -> IntArray:
-        """The row of each id in another index. Only what the other has got since the last call is looked up."""
+        """The row of each id in another index. Only ids added there since the last call are looked up."""
         known, rows_P = self._rows_in.get(index, (0, None))
         if rows_P is None:
             rows_P = index.find(self.ids)
@@ -68,17 +89,17 @@ class _Listed(Index):
 
 
 class Pool(Sequence[Id]):
-    """Different prompts, checked and hashed once: the argument for `ids_P` where many prompts are on offer at a step.
+    """Distinct prompts, checked and hashed once. Pass it as `ids_P` if every step can choose among many prompts.
 
-    Every function that takes a list of ids takes a pool, and returns the same for it, to the bit. A decision over a
-    pool reads arrays and looks up no id, so that it is many times as fast (`benchmarks/scale_of_pool.py`). A pool does
-    not change, and belongs to no policy.
+    Every function that takes a list of ids also takes a pool, and returns the same result, to the bit. A decision over
+    a pool reads arrays instead of looking up ids, which is many times as fast (`benchmarks/scale_of_pool.py`). A pool
+    does not change and can be shared between policies.
 
     Args:
         ids: The prompts, each once, at least one.
 
     Raises:
-        InputError: no prompt, an id twice, or an id that is neither an int nor a str.
+        InputError: no prompt, a repeated id, or an id that is neither an int nor a str.
 
     >>> import budgetalloc as ba
     >>> pool, policy = ba.Pool(["a", "b", "c"]), ba.adaptive()
@@ -92,8 +113,8 @@ class Pool(Sequence[Id]):
         listed = check_ids(ids, name)
         check_distinct(listed, name)
         self._all = _Listed(listed)
-        self._at: IntArray | None = None  # rows of this pool's prompts among those of `_all`; None: all of them
-        self._found: tuple[Index, int, IntArray] | None = None  # an index, its length, and `rows_in` of it
+        self._at: IntArray | None = None  # this pool's prompts, as rows of `_all`; None: all of them
+        self._found: tuple[Index, int, IntArray] | None = None  # the last index, its length then, and its rows
 
     @classmethod
     def of(cls, ids_P: Iterable[Any], name: str = "ids_P") -> "Pool":
@@ -123,7 +144,7 @@ class Pool(Sequence[Id]):
         return self._all.ids[at if self._at is None else int(self._at[at])]
 
     def __eq__(self, other: object) -> bool:
-        """Whether the other is a pool or list of the same ids in the same order."""
+        """Whether the other is a pool or a list with the same ids in the same order."""
         return isinstance(other, (Pool, list)) and list(self) == list(other)
 
     __hash__ = None  # type: ignore[assignment]
@@ -133,15 +154,15 @@ class Pool(Sequence[Id]):
         return f"Pool({first})" if len(self) <= 20 else f"Pool({first[:3]} and {len(self) - 3:,} more)"
 
     def __reduce__(self) -> tuple[type["Pool"], tuple[list[Id]]]:
-        return Pool, (list(self),)  # what other indexes hold of it stays in its process
+        return Pool, (list(self),)  # caches stay in the process
 
     def repeat(self, counts_P: IntArray) -> list[Id]:
-        """The prompt of each rollout: every prompt as often as its count says.
+        """The prompt of each rollout: every prompt repeated by its count.
 
         >>> Pool(["a", "b", "c"]).repeat(np.array([2, 0, 1]))
         ['a', 'a', 'c']
         """
-        at_K = np.flatnonzero(counts_P != 0)  # so that a negative count raises
+        at_K = np.flatnonzero(counts_P != 0)  # negative counts too, for which np.repeat raises
         at_R = np.repeat(at_K if self._at is None else self._at[at_K], counts_P[at_K])
         return list(map(self._all.ids.__getitem__, at_R.tolist()))
 
@@ -157,7 +178,7 @@ class Pool(Sequence[Id]):
 
     @cached_property
     def _place_P(self) -> IntArray:
-        """The place here of each prompt of `_all`, -1 where it was not taken."""
+        """The place in this pool of each prompt of `_all`, -1 if it was not taken."""
         place_P = np.full(len(self._all), -1)
         place_P[self._at] = np.arange(len(self))
         return place_P

@@ -1,7 +1,7 @@
 """Beliefs about prompts' success rates: immutable inputs of value functions.
 
-A Thompson draw, the plug-in mean and the full posterior differ only in the belief that is passed on:
-`beta.sample(rng)`, `Point(beta.mean)`, or the `Beta` itself.
+Pass `beta.sample(rng)` for a Thompson draw, `Point(beta.mean)` for the plug-in mean, or the `Beta` itself for the full
+posterior.
 """
 
 from collections.abc import Callable
@@ -15,13 +15,13 @@ from budgetalloc.errors import InputError, check_array, check_integer, check_rng
 
 FloatArray = NDArray[np.float64]
 T = TypeVar("T")
-_MOST_CELLS = 200_000_000  # values of 8 bytes in one table
+_MOST_CELLS = 200_000_000  # in one table of values, 8 bytes each
 _MOST_POWER = 64
 _BLOCK_CELLS = 2**17
 
 
 class Belief(Protocol):
-    """The interface that value functions use: beliefs about P prompts, each with an unknown success rate p."""
+    """What value functions need of a belief about P prompts, each with an unknown success rate p."""
 
     @property
     def spread_P(self) -> FloatArray: ...
@@ -37,9 +37,9 @@ class Belief(Protocol):
 
 
 def _check(values: ArrayLike, name: str, low: float, high: float) -> FloatArray:
-    copy = not isinstance(values, np.ndarray) or values.flags.writeable  # an array that is constant need not be copied
+    copy = not isinstance(values, np.ndarray) or values.flags.writeable
     array = np.atleast_1d(check_array(name, values, "one number a prompt", copy=copy))
-    least, most = array.min(initial=np.inf), array.max(initial=-np.inf)  # NaN where one entry is
+    least, most = array.min(initial=np.inf), array.max(initial=-np.inf)  # NaN if an entry is NaN
     inside = least > low and most < high if high == np.inf else least >= low and most <= high
     if array.ndim != 1 or not (inside or not array.size):
         ok = (array > low) & (array < high) if high == np.inf else (array >= low) & (array <= high)
@@ -50,23 +50,19 @@ def _check(values: ArrayLike, name: str, low: float, high: float) -> FloatArray:
 
 
 def constant(values_P: FloatArray) -> FloatArray:
-    """The array, which nobody can write to from now on."""
+    """The array, made read-only."""
     values_P.flags.writeable = False
     return values_P
 
 
 def unchecked(kind: type[T], **columns: FloatArray) -> T:
-    """A `Beta` or a `Point` of columns that are known to be valid, such as parts of another belief's.
-
-    A step takes many parts, and over a million prompts each check reads several megabytes.
-    """
+    """A `Beta` or `Point` of columns that are known to be valid. The checks are skipped, for speed."""
     belief = object.__new__(kind)
     vars(belief).update({name: constant(column) for name, column in columns.items()})
     return belief
 
 
 def _spread(spread_P: ArrayLike | None, prompts: int) -> FloatArray:
-    """The spreads, 1 where none are given."""
     if spread_P is None:
         return np.broadcast_to(1.0, prompts)
     spread = _check(spread_P, "spread_P", 0.0, 1.0)
@@ -82,8 +78,8 @@ class Beta:
     Args:
         alpha_P: Pseudo-successes, shape (P,), positive.
         beta_P: Pseudo-failures, shape (P,), positive.
-        spread_P: The spread of each prompt's successes, shape (P,), in [0, 1]: their variance as a share of p(1-p),
-            the variance of successes of 0 and 1. The default is 1; for a prompt whose success is always 0.5 it is 0.
+        spread_P: The variance of each prompt's successes as a share of p(1-p), shape (P,), in [0, 1]. The default is 1,
+            which holds for successes of 0 and 1. It is 0 for a prompt whose success is always 0.5.
 
     Raises:
         InputError: a parameter is not positive and finite, a spread lies outside [0, 1], or the shapes differ.
@@ -91,7 +87,7 @@ class Beta:
     >>> belief = Beta([0.5, 4.5], [0.5, 0.5])
     >>> belief.mean
     array([0.5, 0.9])
-    >>> belief.all_pass([0, 1, 2])  # E[p^n], a row a prompt
+    >>> belief.all_pass([0, 1, 2])  # E[p^n], one row per prompt
     array([[1.   , 0.5  , 0.375],
            [1.   , 0.9  , 0.825]])
     """
@@ -153,12 +149,12 @@ class Beta:
         return Beta(self.alpha_P + i, self.beta_P + j, self.spread_P)
 
     def sample(self, rng: np.random.Generator) -> "Point":
-        """One draw of every prompt's rate, as Thompson sampling uses it; the spread stays."""
+        """One draw of every prompt's rate, for Thompson sampling. The spread stays."""
         check_rng(rng)
         return unchecked(Point, p_P=rng.beta(self.alpha_P, self.beta_P), spread_P=self.spread_P)
 
     def take(self, index: ArrayLike) -> "Beta":
-        """The beliefs at these indices, which may repeat: `take(group_R)` gives one belief per rollout."""
+        """The beliefs at these indices, which may repeat. `take(group_R)` gives one belief per rollout."""
         try:
             at = np.asarray(index)
         except ValueError:  # rows of unequal lengths
@@ -172,14 +168,14 @@ class Beta:
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """Success rates taken as known.
+    """Success rates that are taken as known.
 
     Args:
         p_P: Rates in [0, 1], shape (P,).
-        spread_P: As in `Beta`; the default is 1.
+        spread_P: As in `Beta`.
 
     Raises:
-        InputError: a rate or a spread outside [0, 1], or shapes that differ.
+        InputError: a rate or a spread lies outside [0, 1], or the shapes differ.
 
     >>> Point([0.0, 0.25, 1.0]).all_fail([1, 2])
     array([[1.    , 1.    ],
@@ -204,12 +200,12 @@ class Point:
 
     @property
     def var(self) -> FloatArray:
-        """Zero: the rates are taken as known. Shape (P,)."""
+        """Zero, shape (P,)."""
         return np.zeros(len(self))
 
     def all_pass(self, counts_N: ArrayLike) -> FloatArray:
         """p^n, shape (P, N)."""
-        return _products(lambda at, j: self.p_P[at] + 0 * j, counts_N, len(self))  # much faster than the power function
+        return _products(lambda at, j: self.p_P[at] + 0 * j, counts_N, len(self))  # faster than the power function
 
     def all_fail(self, counts_N: ArrayLike) -> FloatArray:
         """(1-p)^n, shape (P, N)."""
@@ -224,16 +220,15 @@ class Point:
         return moment_P
 
     def tilt(self, i: int, j: int) -> "Point":
-        """The belief itself: a known rate does not change when it is reweighted."""
+        """The belief itself, because reweighting does not change a known rate."""
         return self
 
 
 def check_counts(counts_N: ArrayLike, prompts: int = 1) -> NDArray[np.int64]:
-    """Counts of rollouts, shape (N,); raises `InputError` for anything but integers of at least 0 that can be priced.
+    """Counts of rollouts, shape (N,), for which a table of values of this many prompts fits into memory.
 
-    Args:
-        counts_N: The counts.
-        prompts: Number of prompts to price.
+    Raises:
+        InputError: a count is not an integer of at least 0, or the table is too large.
     """
     try:
         counts = np.atleast_1d(np.asarray(counts_N))
@@ -263,25 +258,17 @@ def _check_powers(i: Any, j: Any) -> None:
 
 
 def _products(factors: Callable[[slice, FloatArray], FloatArray], counts_N: ArrayLike, prompts: int) -> FloatArray:
-    """The product of the first n factors for each n, shape (P, N).
+    """The product of the first n factors for each count n, shape (P, N). `factors(prompts, j)` gives factor j.
 
-    Counts are rows here, so that each step reads contiguous memory; the result is the transpose.
-
-    Args:
-        factors: For some of the prompts, and a column of 0, 1, ... below the largest count: a row for each of these.
-        counts_N: The counts.
-        prompts: Number of prompts.
-
-    Raises:
-        InputError: bad counts.
+    Internally, counts are rows, which keeps memory contiguous.
     """
     counts = check_counts(counts_N, prompts)
     j = np.arange(counts.max(initial=0), dtype=np.float64)[:, None]
     products_NP = np.empty((counts.size, prompts))
-    for start in range(0, prompts, width := max(_BLOCK_CELLS // max(len(j), 1), 1)):  # what the cache holds at once
+    for start in range(0, prompts, width := max(_BLOCK_CELLS // max(len(j), 1), 1)):  # blocks that fit into the cache
         at = slice(start, start + width)
         factors_JP = factors(at, j)
-        for k in range(1, len(j)):  # five times faster than np.cumprod down the rows
+        for k in range(1, len(j)):  # faster than np.cumprod down the rows
             factors_JP[k] *= factors_JP[k - 1]
         products_NP[:, at] = factors_JP[counts - 1] if len(j) else 1.0
     products_NP[counts == 0] = 1.0

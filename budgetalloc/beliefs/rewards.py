@@ -1,4 +1,4 @@
-"""Rewards of rollouts: their checks, the map from a range to [0, 1], and which groups of them are mixed."""
+"""Rewards of rollouts: checks, the map from a range to [0, 1], and which groups are mixed."""
 
 import math
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError, check_array, is_number, shown
 
 EQUAL = 1e-6
-"""Rewards closer than this, in units of the largest of them or of 1, are equal, because trainers pass float32."""
+"""Relative tolerance for equal rewards, because trainers pass float32. For rewards below 1 it is absolute."""
 
 
 def check_rewards(rewards_R: ArrayLike, rows: int, name: str = "rewards_R") -> FloatArray:
-    """Rewards or successes in [0, 1] as floats, None as NaN; one outside by rounding lies on the edge.
+    """Rewards or successes in [0, 1] as floats, None as NaN. Rounding errors outside of the range are clipped.
 
     Raises:
         InputError: a wrong length, or a value outside [0, 1] by more than `EQUAL`.
@@ -29,8 +29,8 @@ def check_rewards(rewards_R: ArrayLike, rows: int, name: str = "rewards_R") -> F
         at = int(np.argmax(outside))
         raise InputError(
             f"{name}[{at}] = {rewards[at]:.8g} lies outside [0, 1], the range that a Beta belief needs. Rescale with "
-            "(r - low) / (high - low), or pass the success of each rollout as success_R beside rewards of any size; "
-            "in the TRL callback, pass reward_range=(low, high) or success=."
+            "(r - low) / (high - low), or pass the success of each rollout as success_R in addition to rewards of any "
+            "size. In the TRL callback, pass reward_range=(low, high) or success=."
         )
     return np.clip(rewards, 0.0, 1.0)
 
@@ -38,7 +38,7 @@ def check_rewards(rewards_R: ArrayLike, rows: int, name: str = "rewards_R") -> F
 def check_outcomes(rewards_R: ArrayLike, success_R: ArrayLike | None, rows: int) -> tuple[FloatArray, FloatArray]:
     """The rewards and the successes of rollouts as floats, None as NaN.
 
-    Without `success_R` the rewards are the successes. A rollout without a reward has no success either.
+    Without `success_R`, the rewards are the successes. A rollout without a reward has no success either.
 
     Raises:
         InputError: a wrong length, a reward that is not finite, or a success outside [0, 1].
@@ -54,7 +54,7 @@ def check_outcomes(rewards_R: ArrayLike, success_R: ArrayLike | None, rows: int)
 
 
 def as_rewards(rewards_R: ArrayLike, rows: int, name: str = "rewards_R") -> FloatArray:
-    """Rewards as floats, None as NaN, of the given length; raises `InputError` for anything else."""
+    """Rewards as floats, None as NaN, of the given length. Raises `InputError` for anything else."""
     rewards = check_array(name, rewards_R, "one number, NaN or None for each rollout")
     if rewards.shape != (rows,):
         raise InputError(f"{name} has shape {rewards.shape} for {rows} ids: give one number a rollout.")
@@ -65,7 +65,7 @@ def as_rewards(rewards_R: ArrayLike, rows: int, name: str = "rewards_R") -> Floa
 
 
 def check_range(reward_range: Any) -> tuple[float, float]:
-    """The lowest and the highest reward as floats; raises `InputError` unless they are two finite ascending numbers.
+    """The lowest and the highest reward as floats. Raises `InputError` unless they are two finite ascending numbers.
 
     >>> check_range([-3, 3])
     (-3.0, 3.0)
@@ -80,7 +80,7 @@ def check_range(reward_range: Any) -> tuple[float, float]:
 
 
 def check_success(success: Any) -> None:
-    """Raises `InputError` for what is neither None, a name, a place, a threshold nor a function."""
+    """Raises `InputError` unless this is None, a name, a place, a threshold or a function."""
     if success is None or isinstance(success, str) or callable(success) or is_number(success):
         return
     raise InputError(
@@ -90,27 +90,25 @@ def check_success(success: Any) -> None:
 
 
 def to_unit(rewards_R: ArrayLike, reward_range: tuple[float, float]) -> FloatArray:
-    """Rewards mapped so that the range becomes [0, 1]; rounding errors of float32 sums just outside are clipped.
+    """Rewards mapped linearly from the range (low, high) to [0, 1], shape (R,). NaN stays.
 
-    Args:
-        rewards_R: Rewards, shape (R,), NaN where there is none.
-        reward_range: Lowest and highest reward.
+    Rounding errors of float32 sums just outside of the range are clipped.
 
     >>> to_unit([-1.0, 0.5, 2.0, 2.0000001, 5.0], (-1.0, 2.0))
     array([0. , 0.5, 1. , 1. , 2. ])
     """
     low, high = reward_range
-    with np.errstate(over="ignore"):  # far outside of the range is outside
+    with np.errstate(over="ignore"):  # infinity is outside of the range, too
         unit_R = (np.asarray(rewards_R, dtype=np.float64) - low) / (high - low)
     edge_R = np.clip(unit_R, 0.0, 1.0)
     return np.where(np.abs(unit_R - edge_R) < EQUAL, edge_R, unit_R)
 
 
 def binary_functions(scores_RF: FloatArray) -> NDArray[np.bool_]:
-    """Which reward functions gave 0 and 1 only, and gave something; shape (F,).
+    """Which reward functions gave at least one reward, and only 0 and 1, shape (F,).
 
     Args:
-        scores_RF: Rewards by function, shape (R, F), NaN where a function gave none.
+        scores_RF: Rewards by function, shape (R, F), NaN for none.
 
     >>> binary_functions(np.array([[0.0, 0.5, np.nan], [1.0, 1.0, np.nan]]))
     array([ True, False, False])
@@ -121,11 +119,12 @@ def binary_functions(scores_RF: FloatArray) -> NDArray[np.bool_]:
 
 
 def success_functions(binary_F: ArrayLike, weights_F: Sequence[float]) -> tuple[int, ...]:
-    """The reward functions that measure success if the user named none: those of the largest weight above 0 among the
-    functions that gave 0 and 1 only. Empty if there is none: success is then the total reward.
+    """The reward functions that measure success if the user named none. If empty, the total reward is the success.
+
+    They are the functions of the largest weight above 0 among those that gave only 0 and 1.
 
     Args:
-        binary_F: Which functions gave 0 and 1 only, shape (F,).
+        binary_F: Which functions gave only 0 and 1, shape (F,).
         weights_F: Their weights, F entries.
 
     >>> success_functions([True, True, False], [1.0, 0.2, 5.0]), success_functions([False, False], [1.0, 1.0])
@@ -137,11 +136,11 @@ def success_functions(binary_F: ArrayLike, weights_F: Sequence[float]) -> tuple[
 
 
 def extremes(rewards_R: ArrayLike, group_R: NDArray[np.int64], groups: int) -> tuple[FloatArray, FloatArray]:
-    """Lowest and highest reward of each group G, shape (groups,); inf and -inf for a group without any reward.
+    """Lowest and highest reward of each group, shape (groups,); inf and -inf for a group without any reward.
 
     Args:
-        rewards_R: Rewards, shape (R,), NaN where there is none.
-        group_R: The group of each, from 0 to groups - 1, shape (R,).
+        rewards_R: Rewards, shape (R,), NaN for none.
+        group_R: The group of each rollout, from 0 to groups - 1, shape (R,).
         groups: Number of groups.
 
     >>> extremes([0.0, 1.0, np.nan, 0.5], np.array([0, 0, 1, 2]), 3)
@@ -154,10 +153,7 @@ def extremes(rewards_R: ArrayLike, group_R: NDArray[np.int64], groups: int) -> t
 
 
 def unequal(low_G: FloatArray, high_G: FloatArray) -> NDArray[np.bool_]:
-    """Which groups are mixed: have unequal rewards. Groups without any reward are not.
-
-    Args:
-        low_G, high_G: Lowest and highest reward of each group, as `extremes` gives them.
+    """Which groups have unequal rewards, given the `extremes` of each group. A group without any reward has not.
 
     >>> unequal(np.array([0.0, 0.2, np.inf]), np.array([1.0, 0.2, -np.inf]))
     array([ True, False, False])
@@ -166,7 +162,7 @@ def unequal(low_G: FloatArray, high_G: FloatArray) -> NDArray[np.bool_]:
 
 
 def mixed_groups(rewards_R: ArrayLike, group_R: NDArray[np.int64], groups: int) -> NDArray[np.bool_]:
-    """Which groups are mixed: have unequal rewards, shape (groups,). Arguments as in `extremes`.
+    """Which groups have unequal rewards, shape (groups,). Arguments as in `extremes`.
 
     >>> mixed_groups([0.2, 0.2, 0.2, 1.0], np.array([0, 0, 1, 1]), 2)
     array([False,  True])

@@ -6,7 +6,6 @@ import os
 import re
 import secrets
 import socket
-import stat
 import zipfile
 from pathlib import Path
 from typing import IO, Any
@@ -23,19 +22,19 @@ _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 def save_state(path: str | os.PathLike[str], state: dict[str, Any], about: dict[str, Any] | None = None) -> None:
-    """Writes `policy.state_dict()` to an `.npz` file. A crash leaves the old file or the new one, never a part of one.
+    """Writes `policy.state_dict()` to an `.npz` file. After a crash, the file is either the old one or the new one.
 
-    Several threads and processes may save to the same path: the file is then complete and written by one of them. The
-    next save to the same path on the same machine removes the incomplete file of a killed process.
+    Several threads and processes may save to the same path. The file is then complete and written by one of them. A
+    killed process can leave a temporary file, which the next save to the same path on the same machine removes.
 
     Args:
-        path: The file; its folder is made if it is missing.
+        path: The file. A missing folder is created.
         state: Arrays, and anything JSON can hold.
         about: Facts in JSON types that are saved with the state, such as the name of the dataset.
 
     Raises:
-        StateError: the state is no dict, or holds something that is neither an array of numbers nor JSON.
-        OSError: the file cannot be written; its previous content is unchanged.
+        StateError: the state is not a dict, or holds something that is neither an array of numbers nor JSON.
+        OSError: the file cannot be written. Its previous content is unchanged.
 
     >>> import budgetalloc as ba, tempfile
     >>> policy = ba.adaptive()
@@ -63,8 +62,9 @@ def save_state(path: str | os.PathLike[str], state: dict[str, Any], about: dict[
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         _remove_left_overs(target)
-        temporary, file = _open_new(target)
-        with file:
+        name = target.with_name(f"{_prefix(target)}{os.getpid()}.{secrets.token_hex(8)}")
+        with name.open("xb") as file:  # only a new file, through no link
+            temporary = name
             packed = {"meta": np.frombuffer(meta.encode(), dtype=np.uint8), **arrays}
             np.savez(file, allow_pickle=False, **packed)
             file.flush()
@@ -89,26 +89,29 @@ def save_state(path: str | os.PathLike[str], state: dict[str, Any], about: dict[
 
 
 def check_state(state: Any) -> None:
-    """Raises `StateError` unless this is a dict with names as keys, as `state_dict` gives it."""
+    """Raises `StateError` unless this is a dict with strings as keys."""
     if not isinstance(state, dict) or not all(isinstance(key, str) for key in state):
         raise StateError(f"state={shown(state)}: give what `state_dict()` returned or `load_state` read.")
 
 
 def load_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Reads what `save_state` wrote: `(state, about)`.
+    """Reads `(state, about)` from a file that `save_state` wrote.
 
-    Nothing is unpickled, and the arrays together are never larger than the file: compressed ones are refused.
+    Nothing is unpickled. Compressed arrays are refused, therefore all arrays together are never larger than the file.
 
     Raises:
         FileNotFoundError: there is no such file.
-        StateError: the file is damaged or foreign, or it cannot be read; the text says which, and what to do.
+        StateError: the file is damaged, foreign or not readable. The text says which, and what to do.
     """
+    target = _path(path)
     try:
-        with _open_regular(_path(path)) as file:
+        if target.exists() and not target.is_file():  # reading a pipe or a device may wait for ever
+            raise StateError(f"{path} is not a regular file: give the path of a file that `save_state` wrote.")
+        with target.open("rb") as file:
             arrays = _arrays(file)
         meta = json.loads(arrays.pop("meta").tobytes())
         if sorted(arrays) != meta.get("arrays", sorted(arrays)):  # a damaged archive may list fewer than it holds
-            raise ValueError(f"it holds the arrays {sorted(arrays)}, and {meta['arrays']} were saved")
+            raise ValueError(f"it holds the arrays {sorted(arrays)}, but {meta['arrays']} were saved")
         known = meta["format"] == _FORMAT
         state, about = {**meta["state"], **arrays}, dict(meta["about"])
     except (FileNotFoundError, StateError):
@@ -137,29 +140,21 @@ def _path(path: str | os.PathLike[str]) -> Path:
         raise StateError(f"path={shown(path)}: give the path of a file.") from error
 
 
-def _open_new(target: Path) -> tuple[Path, IO[bytes]]:
-    """A new file in the target's folder, with a name that no other process or thread uses; no link is followed."""
-    name = f"{_prefix(target)}{os.getpid()}.{secrets.token_hex(8)}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-    temporary = target.with_name(name)
-    return temporary, os.fdopen(os.open(temporary, flags, 0o666), "wb")
-
-
 def _prefix(target: Path) -> str:
     """The prefix of the names of a target's temporary files on this machine."""
     return f".{target.name}.{re.sub('[^A-Za-z0-9-]', '-', socket.gethostname())}."
 
 
 def _remove_left_overs(target: Path) -> None:
-    """Removes temporary files that killed processes of this machine left from saves to the same path."""
-    if os.name != "posix":  # elsewhere no signal asks whether a process lives
+    """Removes the temporary files of killed processes of this machine for the same path."""
+    if os.name != "posix":  # elsewhere signal 0 does not test whether a process exists
         return
     prefix = _prefix(target)
     with os.scandir(target.parent) as entries:
         names = [entry.name for entry in entries if entry.name.startswith(prefix)]
     for name in names:
-        made_by = re.fullmatch(r"(\d{1,9})\.[0-9a-f]{16}", name[len(prefix) :])
-        if made_by and not _alive(int(made_by[1])):
+        process = re.fullmatch(r"(\d{1,9})\.[0-9a-f]{16}", name[len(prefix) :])
+        if process and not _alive(int(process[1])):
             target.with_name(name).unlink(missing_ok=True)
 
 
@@ -173,18 +168,8 @@ def _alive(process: int) -> bool:
     return True
 
 
-def _open_regular(path: Path) -> IO[bytes]:
-    """The file, open to read; `StateError` for a pipe, a device or a folder, on which a read may wait for ever."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    file = os.fdopen(descriptor, "rb") if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
-    if file is None:
-        os.close(descriptor)
-        raise StateError(f"{path} is not a regular file: give the path of a file that `save_state` wrote.")
-    return file
-
-
 def _arrays(file: IO[bytes]) -> dict[str, NDArray[Any]]:
-    """The arrays of an .npz file. Sizes are compared with the file's before any of them is read."""
+    """The arrays of an .npz file. Their sizes are checked against the file's size before any array is read."""
     with zipfile.ZipFile(file) as archive:
         members = archive.infolist()
         if any(x.compress_type != zipfile.ZIP_STORED or x.file_size != x.compress_size for x in members):
@@ -194,16 +179,10 @@ def _arrays(file: IO[bytes]) -> dict[str, NDArray[Any]]:
         names = [x.filename.removesuffix(".npy") for x in members]
         if len(set(names)) < len(names):
             raise ValueError(f"it holds an array twice: {names}")
-        return {name: _array(archive, member) for name, member in zip(names, members, strict=True)}
-
-
-def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
-    """One array, whose header must give the size that the archive gives."""
-    with archive.open(member) as file:
-        read_header = npy.read_array_header_1_0 if npy.read_magic(file) == (1, 0) else npy.read_array_header_2_0
-        shape, by_column, dtype = read_header(file)
-        content = file.read()  # to its end, where zipfile compares the checksum
-    if dtype.hasobject:
-        raise ValueError(f"{member.filename} holds Python objects")
-    values = np.frombuffer(content, dtype=dtype)
-    return values.reshape(shape, order="F" if by_column else "C").copy()
+        arrays = {}
+        for name, member in zip(names, members, strict=True):
+            with archive.open(member) as content:
+                arrays[name] = npy.read_array(content, allow_pickle=False)
+                if content.read():  # at the end, zipfile compares the checksum
+                    raise ValueError(f"{name} is longer than its header says")
+        return arrays

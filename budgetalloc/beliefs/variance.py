@@ -1,4 +1,4 @@
-"""The variance of success within a prompt, and the chance of a zero-variance group."""
+"""The variance of success within a prompt, and the size of the advantages that GRPO would have."""
 
 from dataclasses import dataclass
 
@@ -11,16 +11,15 @@ from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.budget import IntArray
 
 GROUP = 8
-"""The group size of the GRPO that advantages are compared with."""
-_RAREST = 0.05  # the success at which `bernoulli_variance` is least
-_SHRUNK = 4.0  # rollouts of a prompt that count as much as the pool for its variance
+"""The group size of the GRPO with which advantages are compared."""
+_RAREST = 0.05  # `bernoulli_variance` is constant below this mean, and above 1 minus it
+_SHRUNK = 4.0  # weight of the pool's variance in a prompt's variance, in rollouts
 
 
 def bernoulli_variance(mean_R: FloatArray) -> FloatArray:
-    """m (1 - m) of each mean m, and that of 0.05 where m is below 0.05 or above 0.95, shape (R,).
+    """m (1 - m) for each mean m, clipped to [0.05, 0.95], shape (R,).
 
-    The limit keeps one success at an expected 0.001 from weighing as much as 30 at 1/2. A group of 8 with one success
-    has a variance of 0.125 in GRPO, the least there is.
+    Advantages are divided by its root. Without the limit, one success at m = 0.001 would weigh as much as 30 at 1/2.
 
     >>> bernoulli_variance(np.array([0.5, 0.01])).round(4)
     array([0.25  , 0.0475])
@@ -31,11 +30,11 @@ def bernoulli_variance(mean_R: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What a rollout's prompt has shown: its earlier rollouts and the others of this step, without its own.
+    """The evidence about each rollout's prompt: its earlier rollouts and the other rollouts of this step.
 
     Args:
-        n_R: Rollouts, faded as the belief fades them, shape (R,).
-        sum_R, squares_R: Sums of their successes s and of s*s.
+        n_R: Number of rollouts, discounted like the belief, shape (R,).
+        sum_R, squares_R: Sums of their successes s and of s*s, shape (R,).
     """
 
     n_R: FloatArray
@@ -44,7 +43,7 @@ class Known:
 
     @classmethod
     def of(cls, success_R: FloatArray, group_R: IntArray, belief_R: Beta, prior: tuple[float, float]) -> "Known":
-        """From the successes of this step, NaN for none, and the beliefs before it, which contain the prior.
+        """The evidence in the successes of this step (NaN for none) and in the beliefs before it, without their prior.
 
         >>> known = Known.of(np.array([0.5, 1.0]), np.zeros(2, dtype=int), Beta([1.3, 1.3], [0.3, 0.3]), (0.3, 0.3))
         >>> known.n_R, known.sum_R  # one success before the step, and the other rollout
@@ -67,10 +66,10 @@ class Known:
 
 
 def deviations(success_R: FloatArray, known: Known) -> tuple[float, float]:
-    """The sum of squared deviations of successes from the mean of their own prompt, and the rollouts in it.
+    """The sum of squared deviations of successes from the mean of their own prompt, and the number of rollouts in it.
 
-    The mean is that of the prompt's n other rollouts, and a square is multiplied by n / (n + 1): its expectation is
-    then the variance within the prompt. Rollouts of prompts of which less than one other is known are left out.
+    The mean is that of the prompt's n other rollouts. Each square is multiplied by n / (n + 1), because its expectation
+    is then the variance within the prompt. Rollouts with n < 1 are left out.
 
     >>> success_R, group_R = np.array([0.2, 0.4, 0.9]), np.array([0, 0, 1])
     >>> known = Known.of(success_R, group_R, Beta(np.full(3, 0.3), np.full(3, 0.3)), (0.3, 0.3))
@@ -85,18 +84,18 @@ def deviations(success_R: FloatArray, known: Known) -> tuple[float, float]:
 
 
 def graded_variance(known: Known, within_R: FloatArray, between: float) -> FloatArray:
-    """The variance of each rollout around its baseline, for successes that are graded, shape (R,).
+    """The variance of each graded success around its baseline, shape (R,).
 
-    The variance within the prompt is shrunk to the pool's with the weight of four rollouts. The error of the baseline
-    is added: w b / (w + n b), with w the variance within the prompt, b that between prompts and n its rollouts.
+    The variance w within the prompt is shrunk to the pool's with the weight of four rollouts. The error of the
+    baseline is added: w b / (w + n b), with b the variance between prompts and n the prompt's rollouts.
 
     Args:
-        known: What its prompt has shown.
+        known: The evidence about the prompt.
         within_R: The pool's variance of success within such a prompt.
         between: The variance of the means of prompts.
 
     >>> none = Known(np.zeros(1), np.zeros(1), np.zeros(1))
-    >>> graded_variance(none, np.array([0.01]), 0.04)  # a first visit: within and between
+    >>> graded_variance(none, np.array([0.01]), 0.04)  # a first visit: 0.01 + 0.04
     array([0.05])
     """
     squares_R = known.squares_R - known.sum_R**2 / np.maximum(known.n_R, 1e-9)
@@ -104,19 +103,19 @@ def graded_variance(known: Known, within_R: FloatArray, between: float) -> Float
     squares_R = np.where(freedom_R > 0, np.maximum(squares_R, 0.0), 0.0)
     own_R = (squares_R + _SHRUNK * within_R) / (freedom_R + _SHRUNK)
     error_R = own_R * between / np.maximum(own_R + known.n_R * between, 1e-300)
-    return np.asarray(np.minimum(own_R + error_R, 0.25))  # the largest variance that there is in [0, 1]
+    return np.asarray(np.minimum(own_R + error_R, 0.25))  # the largest variance of numbers in [0, 1]
 
 
 def success_variance(mean_R: FloatArray, known: Known, sums: Sums) -> FloatArray:
-    """The variance of each success around its baseline, shape (R,): m (1 - m) where all successes are 0 and 1.
+    """The variance of each success around its baseline, shape (R,).
 
-    With graded successes it is learned, per prompt (`graded_variance`). As far as successes of the pool are 0 and 1,
-    the pool's variance follows m (1 - m).
+    If all successes are 0 and 1, it is m (1 - m). Otherwise it is learned per prompt (`graded_variance`). The share of
+    the pool's variance that belongs to successes of 0 and 1 is then proportional to m (1 - m).
 
     Args:
-        mean_R: The success expected of each rollout.
-        known: What its prompt has shown.
-        sums: What earlier steps and this one showed.
+        mean_R: The expected success m of each rollout.
+        known: The evidence about its prompt.
+        sums: Sums over earlier steps and this one.
     """
     binary_R = bernoulli_variance(mean_R)
     if not sums.graded > 0:
@@ -129,7 +128,7 @@ def success_variance(mean_R: FloatArray, known: Known, sums: Sums) -> FloatArray
 def pool_variances(sums: Sums) -> tuple[float, float]:
     """The variance of success within prompts and between them.
 
-    >>> pool_variances(Sums(n=4.0, s=2.0, ss=1.5, within=0.02, pairs=2.0))  # 1.5/4 - (2/4)^2 in all
+    >>> pool_variances(Sums(n=4.0, s=2.0, ss=1.5, within=0.02, pairs=2.0))  # total: 1.5/4 - (2/4)^2
     (0.01, 0.115)
     """
     total = sums.var_success
@@ -138,11 +137,11 @@ def pool_variances(sums: Sums) -> tuple[float, float]:
 
 
 def prior_share(sums: Sums, mass: float) -> float:
-    """The share of a prior's mass that suits graded successes: at most 1, which it is for successes of 0 and 1.
+    """The share of a prior's mass that suits graded successes, at most 1. It is 1 for successes of 0 and 1.
 
-    A prior of mass k weighs as much as k rollouts. The mean of a prompt is estimated best with k = w / b, w and b the
-    variances within and between prompts. With more, the baseline of a prompt whose rewards hardly vary stays near the
-    pool's mean for a dozen visits.
+    A prior of mass k weighs as much as k rollouts. The best mass is k = w / b, with w and b the variances within and
+    between prompts. With a larger mass, the baseline of a prompt with nearly constant rewards stays near the pool's
+    mean for many visits.
 
     >>> prior_share(Sums(n=4.0, s=2.0, ss=1.5, graded=1.0, within=0.02, pairs=2.0), 0.6).__round__(3)  # 0.01/0.115/0.6
     0.145
@@ -154,7 +153,7 @@ def prior_share(sums: Sums, mass: float) -> float:
 
 
 def share_alike(values_R: ArrayLike) -> float:
-    """The chance that 8 draws from these values are equal; 1 where there is none.
+    """The chance that 8 draws from these values are equal; 1 without any value.
 
     >>> round(share_alike([0.2, 0.2, 0.2, 0.0]), 4)  # 0.75^8 + 0.25^8
     0.1001
@@ -168,16 +167,16 @@ def share_alike(values_R: ArrayLike) -> float:
 
 
 def grpo_square(belief_R: Beta, known: Known, graded: float, alike: float) -> FloatArray:
-    """The mean squared advantage that GRPO is expected to have on each rollout's prompt, in groups of 8, shape (R,).
+    """The expected mean squared advantage of GRPO on each rollout's prompt, in groups of 8, shape (R,).
 
-    It is 7/8 in a mixed group and 0 in a zero-variance group. A group has no variance where all succeed or all fail,
-    and nothing else varies in their rewards.
+    It is 7/8 in a mixed group and 0 in a zero-variance group. A group has no variance if all rollouts succeed or all
+    fail, and the rest of their rewards is equal too.
 
     Args:
         belief_R: The belief about the prompt.
-        known: What the prompt has shown.
-        graded: Share of graded successes in the pool: a group that has one is taken to have variance.
-        alike: The chance that 8 rollouts are alike in what success leaves of their rewards.
+        known: The evidence about the prompt.
+        graded: Share of graded successes in the pool. A group with a graded success is taken to have variance.
+        alike: The chance that the rest of the reward, which success does not explain, is equal in 8 rollouts.
 
     >>> one = Known(np.ones(1), np.zeros(1), np.zeros(1))
     >>> grpo_square(Beta([1e6], [1e6]), one, 0.0, 1.0).round(3)  # 7/8 (1 - 2 / 256)
@@ -186,7 +185,7 @@ def grpo_square(belief_R: Beta, known: Known, graded: float, alike: float) -> Fl
     plain = (1 - graded) ** GROUP  # none of 8 is graded
     some_graded_R = known.sum_R - known.squares_R > EQUAL
     same_R = (belief_R.all_pass([GROUP]) + belief_R.all_fail([GROUP]))[:, 0]
-    mean_R = belief_R.mean  # of the two estimates, one is too high while beliefs are vague, and one too low
+    mean_R = belief_R.mean  # for vague beliefs, the first estimate is too high and the second too low
     same_R = (same_R + mean_R**GROUP + (1 - mean_R) ** GROUP) / 2
     same_R = np.where(some_graded_R, plain, np.where(known.n_R > 0, same_R, plain * same_R))
     return np.asarray((GROUP - 1) / GROUP * (1 - alike * same_R))

@@ -7,12 +7,12 @@ import numpy as np
 from budgetalloc.errors import imported
 from budgetalloc.solvers.problem import Answer, Problem
 
-_UNITS = 10**9  # CP-SAT counts in integers: values become integers below this
+_UNITS = 10**9  # CP-SAT needs integers: values are rounded to multiples of 1 / _UNITS of the largest
 
 
 def by_cp_sat(problem: Problem) -> Answer:
-    """CP-SAT's answer, by one worker; raises `UnsupportedError` where OR-Tools is not installed."""
-    instead = " Or use HiGHS, which is always there: solver=ba.highs, certify(by='highs')."
+    """CP-SAT's answer, by one worker. Raises `UnsupportedError` if OR-Tools is not installed."""
+    instead = " Or use HiGHS, which is always installed: solver=ba.highs, certify(by='highs')."
     cp_model = imported("ortools.sat.python.cp_model", "CP-SAT", "ortools", instead)
     values_PN, counts_N, budget = problem.values_PN, problem.counts_N, problem.budget
     model = cp_model.CpModel()
@@ -41,10 +41,10 @@ def by_cp_sat(problem: Problem) -> Answer:
     search.parameters.max_time_in_seconds = problem.time_limit
     search.parameters.num_workers = 1
     search.parameters.random_seed = problem.seed
-    search.parameters.relative_gap_limit = 1e-9  # below it, only the rounding of values to integers is left
+    search.parameters.relative_gap_limit = 1e-9  # the rounding of values to integers
     status = search.solve(model)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None, math.inf, status == cp_model.INFEASIBLE
     chosen_P = np.array([[search.boolean_value(x) for x in row] for row in pick_PN]).argmax(axis=1)
-    bound = (search.best_objective_bound + 0.5 * len(values_PN)) * unit  # each value was rounded by half a unit at most
+    bound = (search.best_objective_bound + 0.5 * len(values_PN)) * unit  # each value was rounded by at most half a unit
     return chosen_P, bound, status == cp_model.OPTIMAL

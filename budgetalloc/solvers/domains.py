@@ -1,4 +1,4 @@
-"""Quotas: the rollouts that each domain may have, and totals by domain that can be spent exactly."""
+"""Quotas: the rollouts that each domain may have, and the totals by domain that can be spent exactly."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from budgetalloc.errors import BudgetError, InputError
 
 @dataclass(frozen=True, eq=False)
 class Domains:
-    """The prompts of each domain that has a quota, and last those of no quota, which are one domain without a limit.
+    """The prompts of each domain with a quota. All prompts without a quota form the last domain.
 
     Args:
-        rows_D: The indices of each domain's prompts, in the order of the quotas; last, those of no quota.
-        low_D, high_D: Fewest and most rollouts of each domain, by its quota and by what its prompts can take, rounded
-            inwards to multiples of the quantum, shape (D,).
+        rows_D: The indices of each domain's prompts, in the order of the quotas.
+        low_D, high_D: Fewest and most rollouts of each domain, by its quota and its prompts, rounded inwards to
+            multiples of the quantum, shape (D,).
         budget: The budget with the quotas.
         cap: Most rollouts of a prompt.
         domains_P: The domain of each prompt.
@@ -38,10 +38,10 @@ class Domains:
 
     @classmethod
     def of(cls, domains_P: Sequence[Hashable] | None, budget: Budget, cap: int | None = None) -> "Domains":
-        """The domains of these prompts; `cap`, if given, is below the budget's own.
+        """The domains of these prompts. `cap` may lower the budget's own.
 
         Raises:
-            InputError: no domains, or a quota of a domain that no prompt has. BudgetError: the quotas cannot hold.
+            InputError: no domains, or a quota of a domain without prompts. BudgetError: the quotas cannot hold.
         """
         domains = checked(domains_P, budget)
         quotas, quantum = budget.quotas or {}, budget.quantum
@@ -58,23 +58,20 @@ class Domains:
         low_D = np.maximum(fewest_D, least_D)
         high_D = np.minimum(np.minimum(most_D, size_D * cap), rollouts)
         made = cls(rows_D, low_D, high_D, budget, cap, domains)
-        if not made._may_hold():
+        each_holds = all(
+            any(made.fits(at, total) for total in range(low, high + 1, quantum))
+            for at, (low, high) in enumerate(zip(low_D.tolist(), high_D.tolist(), strict=True))
+        )
+        if not each_holds or not low_D.sum() <= rollouts <= high_D.sum():
             raise BudgetError(why_not(domains, budget, cap))
         return made
 
-    def _may_hold(self) -> bool:
-        """Whether each quota can hold alone, and all together by their sums."""
-        for at, (low, high) in enumerate(zip(self.low_D.tolist(), self.high_D.tolist(), strict=True)):
-            if not any(self.fits(at, total) for total in range(low, high + 1, self.budget.quantum)):
-                return False
-        return bool(self.low_D.sum() <= int(self.budget.rollouts or 0) <= self.high_D.sum())
-
     def fits(self, at: int, total: int) -> bool:
-        """Whether a domain's prompts can have so many rollouts together, in groups of the sizes allowed."""
+        """Whether the prompts of a domain can spend this total in groups of the allowed sizes."""
         return _fits(len(self.rows_D[at]), total, self.budget, self.cap)
 
     def spendable(self, wanted_D: ArrayLike) -> IntArray:
-        """The totals by domain nearest to these (least squares) that the quotas allow and that can be spent exactly.
+        """The totals by domain that are nearest to `wanted_D` in squares, within the quotas, and can be spent exactly.
 
         Args:
             wanted_D: Real numbers that add up to about the budget, shape (D,).
@@ -97,7 +94,7 @@ class Domains:
             nearest = self._nearest(wanted, total, width)
             if width >= total:
                 break
-            # Totals outside the window are farther away than its width in one domain.
+            # Totals outside the window differ by more than its width in at least one domain.
             far = 4.0 * width if nearest is None else float(np.sqrt(((nearest - wanted) ** 2).sum()))
             if far <= width:
                 break
@@ -107,9 +104,9 @@ class Domains:
         return nearest * quantum
 
     def _nearest(self, wanted_D: FloatArray, total: int, width: int) -> IntArray | None:
-        """Whole portions within `width` of these that add up, nearest to them; None if there are none.
+        """The nearest integers within `width` of these that add up to `total`; None if there are none.
 
-        A dynamic program over the domains: the smallest sum of squares for each sum of portions so far.
+        A dynamic program over the domains keeps the smallest sum of squares for each sum so far.
         """
         quantum = self.budget.quantum
         least = np.full(total + 1, np.inf)
@@ -137,7 +134,7 @@ class Domains:
 
 
 def groups_fit(rollouts: int, prompts: int, least: int, most: int) -> bool:
-    """Whether so many rollouts can be divided into groups of `least` to `most`, at most one for each prompt.
+    """Whether this many rollouts can be divided into groups of `least` to `most`, at most one per prompt.
 
     >>> [rollouts for rollouts in range(13) if groups_fit(rollouts, 2, 4, 5)]
     [0, 4, 5, 8, 9, 10]
@@ -146,7 +143,7 @@ def groups_fit(rollouts: int, prompts: int, least: int, most: int) -> bool:
 
 
 def checked(domains_P: Sequence[Hashable] | None, budget: Budget) -> Sequence[Hashable]:
-    """The domains; raises `InputError` where they are missing, or where a quota has no prompt."""
+    """The domains. Raises `InputError` if they are missing, or if a quota's domain has no prompt."""
     if domains_P is None:
         raise InputError("domains_P=None: quotas need the domain of each prompt.")
     known = set(domains_P)
@@ -163,7 +160,7 @@ def _fits(prompts: int, total: int, budget: Budget, cap: int) -> bool:
 
 
 def why_not(domains_P: Sequence[Hashable], budget: Budget, cap: int, max_prompts: int | None = None) -> str:
-    """Names each constraint that is infeasible alone, or else all constraints, because they contradict each other."""
+    """The error text: names each constraint that is infeasible alone, or else all constraints."""
     total, quotas, quantum = budget.rollouts, budget.quotas or {}, budget.quantum
     least = budget.smallest_group if budget.fewest else 0
     wrong, allowed = [], 0

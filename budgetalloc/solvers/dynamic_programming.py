@@ -7,20 +7,20 @@ from budgetalloc.budget import IntArray
 
 
 def work(counts_N: IntArray, prompts: int, rollouts: int) -> int:
-    """The sums that `best_counts` computes: one for each prompt, each count and each number of rollouts spent."""
+    """The number of sums that `best_counts` computes: one for each prompt, count and number of rollouts spent."""
     return prompts * len(counts_N) * (rollouts // _unit(counts_N) + 1)
 
 
 def best_counts(values_PN: FloatArray, counts_N: IntArray, rollouts: int) -> IntArray:
-    """The counts of the largest total value that sum to `rollouts`. Values need not be concave, nor rise.
+    """The counts with the largest total value that sum to `rollouts`. Values need not be concave or rise.
 
-    The textbook recursion of the multiple-choice knapsack: the best value of the first prompts is computed for every
-    number of rollouts that they may spend (Kellerer, Pferschy and Pisinger, Knapsack Problems, 2004, sec. 11.5).
+    This is the recursion of the multiple-choice knapsack: the best value of the first prompts for every number of
+    rollouts that they may spend (Kellerer, Pferschy and Pisinger, Knapsack Problems, 2004, sec. 11.5).
 
     Args:
         values_PN: Value of each count, finite, shape (P, N).
         counts_N: The counts that a prompt may have, ascending, at least 0, shape (N,).
-        rollouts: A sum that can be spent; it is not checked.
+        rollouts: A sum that can be spent. This is not checked.
 
     Returns:
         Counts, shape (P,).

@@ -1,4 +1,4 @@
-"""The exact solvers: a multiple-choice knapsack with several resources, by HiGHS or CP-SAT."""
+"""The exact solvers: HiGHS or CP-SAT solves a multiple-choice knapsack with several resources."""
 
 import math
 from collections.abc import Hashable, Sequence
@@ -26,9 +26,9 @@ class Solution:
     """Counts, and what the solver proved about them.
 
     Args:
-        counts_P: Rollouts of each prompt.
+        counts_P: Rollouts of each prompt, shape (P,).
         value: Their total value.
-        bound: An upper bound on the total value of all counts that satisfy the constraints; inf without a proof of any.
+        bound: A proven upper bound on the total value under the constraints; inf if nothing was proven.
         optimal: Whether the search ended before the time limit.
     """
 
@@ -49,26 +49,26 @@ def certify(
     seed: int = 0,
     by: By = "highs",
 ) -> Solution:
-    """The best counts found within a time limit, and the bound that was proved. Values need not be concave.
+    """The best counts found within a time limit, and a proven bound. Values need not be concave.
 
-    Where `greedy` serves the budget, the counts are never worse than its.
+    The counts are never worse than those of `greedy`, if `greedy` supports the constraints.
 
     Args:
         values_PN: Value of each count of `budget.grid()`, shape (P, N).
-        costs_P: Expected tokens of one rollout of each prompt, shape (P,); needed where the budget limits tokens.
-        budget: Rollouts are spent exactly, tokens are never exceeded, quotas hold; all may be given together.
-        domains_P: The domain of each prompt; needed where the budget has quotas.
-        max_prompts: Most prompts with a group that is not empty.
+        costs_P: Expected tokens of one rollout of each prompt, shape (P,). Required if the budget limits tokens.
+        budget: Rollouts are spent exactly, tokens are never exceeded, quotas hold. All may be given together.
+        domains_P: The domain of each prompt. Required for quotas.
+        max_prompts: Most prompts that may get rollouts.
         time_limit: Time limit of the search, in seconds.
-        seed: CP-SAT's random seed. One worker is used, so that every rank and every run finds the same counts
-            (unless the time limit cuts the search short). HiGHS draws nothing.
-        by: "highs", HiGHS of SciPy, usually the faster, which tells tokens apart to a millionth of their limit;
-            "ortools", CP-SAT of OR-Tools, which is exact, an extra: pip install 'budgetalloc[ortools]'.
-            `benchmarks/README.md` compares them.
+        seed: CP-SAT's random seed. CP-SAT uses one worker. Every rank and every run then finds the same counts, unless
+            the time limit ends the search. HiGHS is deterministic.
+        by: "highs" is HiGHS of SciPy. It is usually faster, and resolves tokens to a millionth of their limit.
+            "ortools" is CP-SAT of OR-Tools, which is exact: pip install 'budgetalloc[ortools]'.
+            `benchmarks/README.md` compares the two.
 
     Raises:
-        BudgetError: the constraints contradict each other, or no counts were found in time. UnsupportedError: OR-Tools
-            is not installed.
+        BudgetError: the constraints contradict each other, or no counts were found in time.
+        UnsupportedError: OR-Tools is not installed.
 
     >>> from budgetalloc import Budget, Point, mixed_group
     >>> budget = Budget(rollouts=16, floor=0, quotas={"code": (0, 6)})
@@ -95,7 +95,7 @@ def certify(
             quotas.append((np.flatnonzero([d == domain for d in inside]), fewest, most))
     if max_prompts is not None and counts_N[0] > 0:
         raise BudgetError(f"max_prompts={max_prompts} with floor={budget.fewest}: use floor=0 to leave prompts out.")
-    # Greedy's counts under what it serves: a start for CP-SAT, and the answer where no better is known in time.
+    # The greedy counts, without the constraints that `greedy` does not support: a start for CP-SAT, and the fallback.
     single = budget.tokens is None or (budget.rollouts is None and budget.quotas is None)
     one = budget if single else replace(budget, tokens=None if budget.rollouts else budget.tokens, quotas=None)
     start_P = np.searchsorted(counts_N, greedy(values_PN, costs, one, domains_P=domains))
@@ -117,7 +117,7 @@ def certify(
 
 
 def highs(values_PN: ArrayLike, costs_P: ArrayLike | None, budget: Budget, **constraints: object) -> IntArray:
-    """`certify` by HiGHS as a solver: its counts alone, with the same arguments.
+    """The counts of `certify` by HiGHS, with the same arguments.
 
     >>> from budgetalloc import Budget, Point, mixed_group
     >>> budget = Budget(rollouts=16, tokens=2000, floor=2)
@@ -128,7 +128,7 @@ def highs(values_PN: ArrayLike, costs_P: ArrayLike | None, budget: Budget, **con
 
 
 def ortools(values_PN: ArrayLike, costs_P: ArrayLike | None, budget: Budget, **constraints: object) -> IntArray:
-    """`certify` by CP-SAT as a solver: its counts alone, with the same arguments.
+    """The counts of `certify` by CP-SAT, with the same arguments.
 
     >>> from budgetalloc import Budget, Point, mixed_group
     >>> budget = Budget(rollouts=16, tokens=2000, floor=2)
@@ -139,9 +139,9 @@ def ortools(values_PN: ArrayLike, costs_P: ArrayLike | None, budget: Budget, **c
 
 
 def _whole_tokens(costs_P: FloatArray, tokens: float) -> tuple[list[int], int]:
-    """Costs and budget as the integers that CP-SAT needs: exact for costs of up to 6 decimals, to 1e-12 of a cost.
+    """Costs and budget as integers: exact for costs with up to 6 decimals, up to a relative error of 1e-12.
 
-    Costs with more decimals become multiples of 1e-12 of the budget, rounded up, so the true tokens never exceed it.
+    Costs with more decimals are rounded up to multiples of 1e-12 of the budget. The true tokens thus never exceed it.
 
     >>> _whole_tokens(np.array([0.3, 1.8]), 9.0)
     ([3, 18], 90)
@@ -149,19 +149,19 @@ def _whole_tokens(costs_P: FloatArray, tokens: float) -> tuple[list[int], int]:
     for decimals in range(7):
         scale = 10.0**decimals
         if tokens * scale < 10**12 and np.allclose(np.round(costs_P, decimals), costs_P, rtol=1e-12, atol=0.0):
-            dear_P = np.minimum(costs_P, 2 * tokens + 1)  # a cost at which not even one rollout fits
-            return np.rint(dear_P * scale).astype(np.int64).tolist(), int(np.floor(round(tokens * scale, 6)))
+            limited_P = np.minimum(costs_P, 2 * tokens + 1)  # at this cost, not even one rollout fits
+            return np.rint(limited_P * scale).astype(np.int64).tolist(), int(np.floor(round(tokens * scale, 6)))
     scale = 10**12 / tokens
     return np.ceil(np.minimum(costs_P, 2 * tokens) * scale).astype(np.int64).tolist(), 10**12
 
 
 def _check_floor_tokens(costs_P: FloatArray, counts_N: IntArray, budget: Budget) -> None:
-    """Raises `BudgetError`, naming the fewest tokens that suffice, if even the cheapest counts cost too much."""
+    """Raises `BudgetError` with the fewest tokens that suffice, if even the cheapest counts cost too much."""
     low, high = int(counts_N[0]), int(counts_N[-1])
     cheapest_P = np.sort(costs_P)
     counts_P = np.full(len(costs_P), low)
     if budget.rollouts is not None:
-        low = budget.smallest_group  # the fewest groups, of the cheapest prompts; the cheapest groups are full
+        low = budget.smallest_group  # as few groups as possible, of the cheapest prompts, the cheapest of them full
         groups = len(costs_P) if budget.fewest else -(-budget.rollouts // high)
         extra = budget.rollouts - groups * low
         counts_P = low + np.clip(extra - np.arange(groups) * (high - low), 0, high - low)

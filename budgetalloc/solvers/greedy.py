@@ -1,4 +1,4 @@
-"""The greedy solver: exact for concave values and for small problems, by a threshold on the gain per rollout."""
+"""The greedy solver: a threshold on the gain per rollout, exact for concave values and for small problems."""
 
 import math
 from collections.abc import Hashable, Sequence
@@ -14,7 +14,7 @@ from budgetalloc.solvers.domains import Domains
 from budgetalloc.solvers.dynamic_programming import best_counts, work
 from budgetalloc.solvers.interface import check_costs, check_domains, check_values, largest
 
-_MOST_WORK, _MOST_CORE = 500_000, 256  # of `_improve`: sums, a few milliseconds; prompts of a large problem
+_MOST_WORK, _MOST_CORE = 500_000, 256  # limits of `_improve`: sums, and prompts of a large problem
 
 
 def greedy(
@@ -26,28 +26,31 @@ def greedy(
 ) -> IntArray:
     """Spends on the best gain per rollout (or per token) first, which is optimal for concave values.
 
-    With a budget in rollouts the counts are optimal in two cases. First, where the values of each prompt are concave on
-    `budget.grid()` and its steps are equal, because the floor is above 0 or the smallest group is one quantum. Second,
-    in small problems of any values, up to P * N * rollouts = 500,000, which are finished by dynamic programming.
-    Otherwise the total falls short of the optimum by less than one block, which is one segment of a prompt's concave
-    hull, or its smallest group. `highs` is exact for all problems. With quotas only the first case holds, and with
-    tokens only the bound of one block.
+    With a budget in rollouts, the counts are optimal in two cases:
+
+    - The values of each prompt are concave on `budget.grid()`, and the steps of the grid are equal. They are if the
+      floor is above 0, or if the smallest group is one quantum.
+    - The problem is small, with P * N * rollouts up to 500,000. Dynamic programming then handles values of any shape.
+
+    Otherwise, the total falls short of the optimum by less than one block. A block is one segment of a prompt's concave
+    hull, or its smallest group. With quotas, only the first case is exact. With tokens, only the bound of one block
+    holds. `highs` is exact for all problems.
 
     A threshold on all gains replaces the usual heap (CoBA-RL, arXiv 2602.03048, sec. 2.4). Equal gains are spread over
-    the prompts, the first in the list first.
+    the prompts, in the order of the list.
 
     Args:
-        values_PN: Value of each count of `budget.grid()`, shape (P, N); fewer columns act as a lower cap.
-        costs_P: Tokens of one rollout of each prompt, shape (P,), for a budget in tokens; else ignored.
-        budget: With rollouts, spent exactly; with tokens, never exceeded. Quotas hold.
-        domains_P: The domain of each prompt; needed where the budget has quotas.
+        values_PN: Value of each count of `budget.grid()`, shape (P, N). Fewer columns act as a lower cap.
+        costs_P: Tokens of one rollout of each prompt, shape (P,), for a budget in tokens. Ignored otherwise.
+        budget: Rollouts are spent exactly, tokens are never exceeded, quotas hold.
+        domains_P: The domain of each prompt. Required for quotas.
 
     Returns:
         Counts, shape (P,).
 
     Raises:
         BudgetError: the budget cannot be spent.
-        UnsupportedError: rollouts and tokens are both limited, or tokens and quotas; use `highs`.
+        UnsupportedError: rollouts and tokens are both limited, or tokens and quotas. Use `highs`.
 
     >>> from budgetalloc import Budget, Point, mixed_group
     >>> budget = Budget(rollouts=16, floor=2)
@@ -71,56 +74,51 @@ def greedy(
     fits = int(np.searchsorted(spent, left, side="right"))
     counts_P = counts_N[0] + blocks.counts(order[:fits])
     left -= int(spent[fits - 1]) if fits else 0
-    if left:  # otherwise only whole blocks of highest gain were taken, which is optimal
+    if left:  # if nothing is left, the blocks of highest gain spend the budget, which is optimal
         counts_P = _spend_rest(values_PN, counts_N, counts_P, left, budget)
-        price = float(blocks.gains[order[min(fits, len(order) - 1)]]) if blocks.pooled else None
+        price = float(blocks.gains[order[min(fits, len(order) - 1)]]) if blocks.sizes_BP is not None else None
         counts_P = _improve(values_PN, counts_N, counts_P, price)
     return np.asarray(counts_P)
 
 
 class _Blocks:
-    """Steps from one count to the next, as flat arrays in the order (block k, prompt): ties spread over the prompts."""
+    """Steps from one count to the next, as flat arrays in the order (block k, prompt), which spreads ties."""
 
     def __init__(self, values_PN: FloatArray, counts_N: IntArray, costs_P: FloatArray | None = None) -> None:
         sizes_B = np.diff(counts_N)
-        # Transposed, so that equal gains of one block k are adjacent, which is also the memory layout of our values.
+        # Transposed: equal gains of one block k are adjacent, and value functions use this memory layout.
         slopes_BP = np.diff(values_PN.T, axis=0)
         slopes_BP /= sizes_B[:, None]
         self._sizes_B: IntArray = sizes_B
-        self._sizes_BP: IntArray | None = None  # None where no prompt has a pooled block
+        self.sizes_BP: IntArray | None = None  # None if the values of all prompts are concave
         if (slopes_BP[1:] > slopes_BP[:-1]).any():
             self._make_concave(slopes_BP)
         self.prompts = values_PN.shape[0]
         self.gains = (slopes_BP if costs_P is None else slopes_BP / costs_P).ravel()
 
     def _make_concave(self, slopes_BP: FloatArray) -> None:
-        """Pools the rising slopes of each prompt, in place; a rise by rounding error only is removed."""
+        """Pools the rising slopes of each prompt, in place. A rise by rounding error is only removed."""
         rises = slopes_BP[1:] > slopes_BP[:-1] + 1e-12 * (1.0 + np.abs(slopes_BP[:-1]))
         rows = np.flatnonzero(rises.any(axis=0))
         if rows.size:
-            self._sizes_BP = np.repeat(self._sizes_B[:, None], slopes_BP.shape[1], axis=1)
+            self.sizes_BP = np.repeat(self._sizes_B[:, None], slopes_BP.shape[1], axis=1)
             for row in rows:
-                slopes_BP[:, row], self._sizes_BP[:, row] = _pool(slopes_BP[:, row], self._sizes_B)
+                slopes_BP[:, row], self.sizes_BP[:, row] = _pool(slopes_BP[:, row], self._sizes_B)
         for k in range(1, len(slopes_BP)):
             np.minimum(slopes_BP[k], slopes_BP[k - 1], out=slopes_BP[k])
 
     def size(self, at: NDArray[np.int64]) -> NDArray[np.int64]:
         """Rollouts in each of these blocks."""
-        if self._sizes_BP is not None:
-            return self._sizes_BP.ravel()[at]
+        if self.sizes_BP is not None:
+            return self.sizes_BP.ravel()[at]
         return np.asarray(self._sizes_B[at // self.prompts])
 
     def counts(self, at: NDArray[np.int64]) -> NDArray[np.int64]:
         """Rollouts of each prompt in these blocks."""
         return np.bincount(at % self.prompts, weights=self.size(at), minlength=self.prompts).astype(np.int64)
 
-    @property
-    def pooled(self) -> bool:
-        """Whether the values of some prompt are not concave."""
-        return self._sizes_BP is not None
-
     def best(self, most: int | None = None) -> NDArray[np.int64]:
-        """Indices of (at least) the `most` blocks of highest gain, best first, ties in flat order."""
+        """Indices of at least the `most` blocks of highest gain, best first, ties in flat order."""
         gains = self.gains
         if most is None or most >= gains.size:
             return np.argsort(-gains, kind="stable")
@@ -133,7 +131,7 @@ class _Blocks:
 
 
 def _pool(slopes_B: FloatArray, sizes_B: IntArray) -> tuple[FloatArray, IntArray]:
-    """The concave hull of one prompt's values: each pooled run becomes one block at its first step, the rest empty."""
+    """The concave hull of one prompt's values: each pooled run becomes one block at its first step."""
     from scipy.optimize import isotonic_regression  # deferred: slow to import, and rarely needed
 
     fit = isotonic_regression(slopes_B, weights=sizes_B, increasing=False)
@@ -144,13 +142,12 @@ def _pool(slopes_B: FloatArray, sizes_B: IntArray) -> tuple[FloatArray, IntArray
 
 
 def _greedy_quotas(values_PN: FloatArray, counts_N: IntArray, domains: Domains) -> IntArray:
-    """The totals by domain, then each domain alone.
+    """Totals by domain first, then the counts of each domain.
 
-    The gains of a domain in falling order are the slopes of its value as a function of its total, which is therefore
-    concave: the first `low` rollouts are forced, those after `high` are out of reach, and of the others the best of all
-    domains are taken. That is optimal by exchange: to give one domain a rollout more, another must give up one whose
-    gain is at least as large (Ibaraki and Katoh, Resource Allocation Problems, 1988, ch. 4). Where the blocks have
-    several sizes, these totals are optimal for the concave hulls, and the nearest that can be spent are used.
+    A domain's gains in falling order are the slopes of its value as a function of its total, which is concave. Its
+    first `low` rollouts are required and those after `high` are excluded. Of the others, the best of all domains are
+    taken. This is optimal by exchange (Ibaraki and Katoh, Resource Allocation Problems, 1988, ch. 4). With blocks of
+    several sizes, the totals are optimal for the concave hulls, and the nearest totals that can be spent are used.
     """
     budget, total_D = domains.budget, np.zeros(len(domains.rows_D), dtype=np.int64)
     gains, open_sizes, owners = [], [], []
@@ -179,14 +176,14 @@ def _greedy_quotas(values_PN: FloatArray, counts_N: IntArray, domains: Domains) 
 
 
 def _spend_rest(values_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, left: int, budget: Budget) -> IntArray:
-    """Spends the rollouts that are left because no whole block fits, by the better of two methods.
+    """Spends the rollouts into which no whole block fits, by the better of two methods.
 
-    Either groups grow and open one step at a time, or, if groups may be empty, one more group opens and takes missing
-    rollouts from other groups.
+    Either groups grow and open one step at a time. Or one more group opens, if groups may be empty, and takes the
+    missing rollouts from other groups.
     """
     quantum, low, cap = budget.quantum, budget.smallest_group, int(counts_N[-1])
     at_low = int(np.searchsorted(counts_N[:-1], low))
-    # Of the prompts without rollouts only the best can get any: one for each group that fits, and one that is borrowed.
+    # Only the best prompts without rollouts can get any: one for each group that fits, and one with borrowed rollouts.
     at_K = np.flatnonzero(counts_P == 0)
     opening_K = values_PN[at_K, at_low] - values_PN[at_K, 0]
     best = [largest(gain_K, left // low + 1) for gain_K in (opening_K, opening_K / low)]
@@ -215,7 +212,7 @@ def _spend_rest(values_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, l
         return counts, left
 
     def lend(counts: IntArray, left: int) -> IntArray | None:
-        """Opens one more group; the groups that lose the least value give it the missing rollouts."""
+        """Opens one more group. The groups that lose the least value give it the missing rollouts."""
         opening_P = np.where(counts == 0, values_PN[:, at_low] - values_PN[:, 0], -np.inf)
         opened = int(np.argmax(opening_P))
         for _ in range((low - left) // quantum):
@@ -239,12 +236,12 @@ def _spend_rest(values_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, l
 
 
 def _improve(values_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, price: float | None) -> IntArray:
-    """Better counts of the same sum, by an exact search among as many prompts as `_MOST_WORK` allows.
+    """Better counts with the same sum, by an exact search over as many prompts as `_MOST_WORK` allows.
 
-    A small problem is searched as a whole, and the answer is exact. Of a large one those prompts are searched, with the
-    rollouts that they have, for which another count is worth most, if a rollout costs `price`: the gain of the first
-    block that was not bought. Their counts are the likeliest to differ from the best ones (the core of a knapsack:
-    Pisinger, European Journal of Operational Research, 1995). Without a price a large problem keeps its counts.
+    A small problem is searched completely. In a large problem, `price` is the gain of the first block that was not
+    taken. The search redistributes the rollouts of those prompts for which another count gains most at this price,
+    because their counts are most likely to be wrong (the core of a knapsack: Pisinger, European Journal of Operational
+    Research, 1995). Without a price, a large problem keeps its counts.
     """
     at_K = np.arange(len(counts_P))
     if work(counts_N, len(at_K), int(counts_P.sum())) > _MOST_WORK:
@@ -277,13 +274,13 @@ def _greedy_tokens(values_PN: FloatArray, costs_P: FloatArray, counts_N: IntArra
         )
     blocks = _Blocks(values_PN, counts_N, costs_P)
     order = blocks.best()
-    order = order[blocks.gains[order] > 0]  # tokens that buy nothing stay unspent
+    order = order[blocks.gains[order] > 0]  # tokens without any gain stay unspent
     cost = blocks.size(order) * costs_P[order % len(values_PN)]
     fits = int(np.searchsorted(np.cumsum(cost), left, side="right"))
     taken = list(order[:fits])
     left -= float(cost[:fits].sum())
     cheapest = float(cost[fits:].min(initial=np.inf))
-    closed: set[int] = set()  # once a step of a prompt is skipped, its later steps are out of reach
+    closed: set[int] = set()  # prompts of which a step was skipped: their later steps cannot follow
     for at, price in zip(order[fits:].tolist(), cost[fits:].tolist(), strict=True):
         row = at % len(values_PN)
         if left < cheapest:

@@ -1,4 +1,4 @@
-"""The interface of the solvers, pure functions `(values_PN, costs_P, budget) -> counts_P`, and argument checks.
+"""Solvers are pure functions `(values_PN, costs_P, budget) -> counts_P`. This module checks their arguments.
 
 Column k of `values_PN` is the value of `budget.grid()[k]` rollouts.
 """
@@ -14,17 +14,17 @@ from budgetalloc.budget import Budget, IntArray, check_budget
 from budgetalloc.errors import InputError, check_array, check_list, shown
 
 Solver = Callable[..., IntArray]
-"""(values_PN, costs_P, budget), and domains_P= where there are quotas."""
+"""Takes (values_PN, costs_P, budget), and domains_P= if the budget has quotas."""
 
 
 def check_values(values_PN: ArrayLike, budget: Budget) -> tuple[FloatArray, IntArray]:
-    """The values as floats and the counts of their columns; checks that the budget can be spent."""
+    """The values as floats, and the counts of their columns. Checks that the budget can be spent."""
     check_budget(budget)
     what = "a row for each prompt and a column for each count of budget.grid()"
     values = check_array("values_PN", values_PN, what, copy=False)
     if values.ndim == 2 and len(values):
         budget.check(len(values))
-    columns = values.shape[1] if values.ndim == 2 else 0  # a grid may be far longer than the table
+    columns = values.shape[1] if values.ndim == 2 else 0  # the whole grid may be far longer than the table
     counts_N = budget.grid(budget.smallest_group + columns * budget.quantum)
     if values.ndim != 2 or not values.shape[0] or not 1 <= values.shape[1] <= counts_N.size:
         raise InputError(
@@ -36,14 +36,14 @@ def check_values(values_PN: ArrayLike, budget: Budget) -> tuple[FloatArray, IntA
     counts_N = counts_N[: values.shape[1]]
     if budget.rollouts is not None:
         low, high, total = budget.smallest_group, int(counts_N[-1]), budget.rollouts
-        # The last column is a cap: some number of groups of at most that size must add up, as in `Budget.check`.
+        # The last column is a cap. Some number of groups of at most that size must add up, as in `Budget.check`.
         if len(values) * high < total or (not budget.fewest and -(-total // high) * low > total):
             raise InputError(f"values_PN ends at {high} rollouts, too few to spend {total}: give more columns.")
     return values, counts_N
 
 
 def check_costs(costs_P: ArrayLike | None, prompts: int) -> FloatArray:
-    """Costs as floats; raises `InputError` unless there is a positive one for each prompt."""
+    """Costs as floats. Raises `InputError` unless there is a positive cost for each prompt."""
     if costs_P is None:
         raise InputError("costs_P=None: a budget in tokens needs the expected tokens of a rollout of each prompt.")
     costs = check_array("costs_P", costs_P, f"a positive number of tokens for each of the {prompts} prompts")
@@ -53,7 +53,7 @@ def check_costs(costs_P: ArrayLike | None, prompts: int) -> FloatArray:
 
 
 def check_group_costs(costs: Any, prompts: int) -> tuple[FloatArray, FloatArray]:
-    """The costs of a prompt, once a group, and of one rollout, as a function of the user returned them."""
+    """The costs that a user's function returned: of each prompt, once per group, and of one of its rollouts."""
     try:
         prompt_costs, costs_P = costs
     except (TypeError, ValueError) as error:
@@ -68,18 +68,10 @@ def check_group_costs(costs: Any, prompts: int) -> tuple[FloatArray, FloatArray]
 
 
 def check_domains(domains_P: Any, prompts: int) -> list[Hashable]:
-    """The domain of each prompt; raises `InputError` unless there is one for each that can be a key."""
+    """The domain of each prompt. Raises `InputError` unless there is a hashable one for each."""
     domains = check_list("domains_P", domains_P, f"the domain of each of the {prompts} prompts")
     if len(domains) != prompts:
         raise InputError(f"domains_P has {len(domains)} entries for {prompts} prompts: give one each.")
-    try:
-        set(domains)  # at C speed
-    except TypeError:
-        _name_unhashable(domains)
-    return domains
-
-
-def _name_unhashable(domains: list[Any]) -> None:
     for at, domain in enumerate(domains):
         try:
             hash(domain)
@@ -87,10 +79,11 @@ def _name_unhashable(domains: list[Any]) -> None:
             raise InputError(
                 f"domains_P[{at}]={shown(domain)} cannot name a domain: use a str, an int or another hashable value."
             ) from error
+    return domains
 
 
 def largest(values_P: FloatArray, most: int) -> IntArray:
-    """Indices of the `most` largest values, ascending; of equal ones the first.
+    """Indices of the `most` largest values, ascending. Of equal values, the first are taken.
 
     >>> largest(np.array([0.1, 0.3, 0.2, 0.2]), 2)
     array([1, 2])

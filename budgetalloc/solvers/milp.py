@@ -1,4 +1,4 @@
-"""The exact solver that is always there: HiGHS, by SciPy's `milp` (Huangfu and Hall, 2018)."""
+"""HiGHS by SciPy's `milp` (Huangfu and Hall, 2018)."""
 
 import math
 
@@ -8,17 +8,17 @@ from numpy.typing import ArrayLike
 from budgetalloc.budget import IntArray
 from budgetalloc.solvers.problem import Answer, Problem
 
-_SCALE = 1e3  # HiGHS ends at an absolute gap of 1e-6, and allows reduced costs an error of 1e-7: values become larger
-_TOKENS = 2e5  # HiGHS allows a count an error of 1e-6: limits up to this are whole tokens and a half, and exact
+_SCALE = 1e3  # the largest value: HiGHS stops at an absolute gap of 1e-6, and reduced costs may have an error of 1e-7
+_TOKENS = 2e5  # the largest exact limit of tokens, because HiGHS allows a count an error of 1e-6
 _CUTS = 8  # searches that may end with more tokens than the limit
 
 
 def by_highs(problem: Problem) -> Answer:
-    """HiGHS's answer: a variable of 0 or 1 for each count of each prompt.
+    """HiGHS's answer, with a binary variable for each count of each prompt.
 
-    A limit of more than 200,000 units of tokens (the smallest decimal of the costs) is beyond the precision of HiGHS,
-    about 1e-6 of the limit: counts that spend more are cut off, one after the other, so that the answer never does. If
-    too many have to be cut off, the limit is lowered by that much, and the answer is not called optimal.
+    HiGHS resolves a limit of tokens to about 1e-6. This is not exact above 200,000 units (of the smallest decimal of
+    the costs). Counts that spend more than the limit are therefore excluded, one solution after another. After too
+    many, the limit is lowered by the error, and the answer does not count as optimal.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp  # deferred: slow to import
     from scipy.sparse import csr_array, eye_array, kron, vstack
@@ -64,7 +64,7 @@ def by_highs(problem: Problem) -> Answer:
         chosen_P = result.x.reshape(values_PN.shape).argmax(axis=1)
         if not _overspent(counts_N[chosen_P], problem):
             return chosen_P, bound, result.status == 0 and cuts < _CUTS
-        limit(np.arange(columns) >= chosen_P[:, None], -math.inf, prompts - 1)  # nor as many or more of each prompt
+        limit(np.arange(columns) >= chosen_P[:, None], -math.inf, prompts - 1)  # excludes these and larger counts
     return None, bound, False
 
 

@@ -1,4 +1,4 @@
-"""The problem that the exact solvers solve, in numbers that are checked."""
+"""The problem that the exact solvers solve. Its numbers are checked."""
 
 from dataclasses import dataclass
 
@@ -14,12 +14,12 @@ class Problem:
         values_PN: Values, shape (P, N).
         counts_N: Counts of the columns.
         budget: The budget.
-        prices: Tokens of one rollout of each prompt and the limit, as integers; None without a limit on tokens.
-        quotas: For each quota: the indices of the prompts, fewest and most.
-        max_prompts: Most prompts with a group that is not empty, or None.
+        prices: Tokens of one rollout of each prompt, and the limit, as integers. None without a limit on tokens.
+        quotas: For each quota, the indices of its prompts, and the fewest and most rollouts.
+        max_prompts: Most prompts that may get rollouts, or None.
         time_limit: Seconds.
         seed: CP-SAT's random seed.
-        start_P: The columns that `greedy` chooses without the constraints that it does not serve.
+        start_P: The columns that `greedy` chooses, without the constraints that it does not support.
     """
 
     values_PN: FloatArray
@@ -34,4 +34,5 @@ class Problem:
 
 
 Answer = tuple[IntArray | None, float, bool]
-"""The column chosen for each prompt, a bound, and whether it is proved; no columns but proved: there are none."""
+"""The column chosen for each prompt, a bound, and whether the search was completed. A completed search without columns
+proves that no counts satisfy the constraints."""

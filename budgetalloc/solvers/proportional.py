@@ -12,12 +12,12 @@ def proportional(weights_P: ArrayLike, costs_P: ArrayLike | None, budget: Budget
     """Counts proportional to weights, under floor and cap, rounded by largest remainder (ties: first in the list).
 
     Rollouts above a cap go to the other prompts in proportion. With `floor=0`, prompts whose share is less than the
-    smallest group get nothing, lightest first. CurES (arXiv 2510.01037), E3 (2505.18573) and Neyman allocation use
-    this rule.
+    smallest group get nothing; the lightest are dropped first. CurES (arXiv 2510.01037), E3 (2505.18573) and Neyman
+    allocation use this rule.
 
     Args:
-        weights_P: Non-negative weights, shape (P,); all zero means equal.
-        costs_P: Must be None: shares are of rollouts.
+        weights_P: Non-negative weights, shape (P,). All zero means equal.
+        costs_P: Must be None, because shares are of rollouts.
         budget: Limits rollouts.
 
     Raises:
@@ -32,17 +32,16 @@ def proportional(weights_P: ArrayLike, costs_P: ArrayLike | None, budget: Budget
     if costs_P is not None:
         raise UnsupportedError(f"costs_P={shown(costs_P)}: proportional shares out rollouts only. Use costs_P=None.")
     if budget.rollouts is None or budget.tokens is not None or budget.quotas is not None:
-        raise UnsupportedError(f"{budget}: proportional shares out rollouts only. Use solver=highs for the rest.")
+        raise UnsupportedError(f"{budget}: proportional shares out rollouts only. Use solver=highs for tokens, quotas.")
     weights = check_weights(weights_P, budget)
     low, high = budget.smallest_group // budget.quantum, budget.largest_group // budget.quantum
     total = int(budget.rollouts) // budget.quantum
     counts_P = np.zeros(weights.size, dtype=np.int64)
     active = np.arange(weights.size)
     if budget.fewest == 0:
+        # Keep as many of the heaviest prompts as possible while the lightest of them still gets a group.
         active = np.argsort(-weights, kind="stable")
-        heaviest_P = np.arange(
-            1, weights.size + 1
-        )  # keep as many of the heaviest as leave the lightest of them a group
+        heaviest_P = np.arange(1, weights.size + 1)
         fits_P = weights[active] * total >= low * np.cumsum(weights[active]) * (1 - 1e-12)
         fits_P = (fits_P & (heaviest_P * low <= total)) | (heaviest_P <= -(-total // high))
         active = np.sort(active[: int(np.flatnonzero(fits_P)[-1]) + 1])
@@ -51,9 +50,9 @@ def proportional(weights_P: ArrayLike, costs_P: ArrayLike | None, budget: Budget
 
 
 def clipped_shares(weights: FloatArray, total: int, low: int | IntArray, high: int | IntArray) -> FloatArray:
-    """Real numbers clip(scale * weights, low, high) that add up to total; weights are not all zero.
+    """The real numbers clip(scale * weights, low, high) that add up to `total`. Weights must not be all zero.
 
-    The bounds are those of all weights, or of each.
+    `low` and `high` are one bound for all weights, or one for each.
     """
     positive = weights / weights.max()
     np.maximum(positive, 1e-12, out=positive)
@@ -65,7 +64,7 @@ def clipped_shares(weights: FloatArray, total: int, low: int | IntArray, high: i
     if inside:
         positive *= scale
         return np.asarray(positive)
-    # The sum of clipped shares rises with the scale: bisect in the log domain, which spans any range of weights.
+    # The sum of clipped shares rises with the scale. Bisection in the log domain covers any range of weights.
     below, above = np.log(np.min(low) / 2 / positive.max() + 1e-300), np.log((np.max(high) + 1) / positive.min())
     for _ in range(200):
         middle = (below + above) / 2
@@ -80,7 +79,7 @@ def largest_remainder(weights: FloatArray, total: int, low: int, high: int) -> I
     """Integers in [low, high] that add up to total, close to `clipped_shares`."""
     shares = clipped_shares(weights, total, low, high)
     counts = np.floor(shares + 1e-9).astype(np.int64)
-    for sign in (1, -1):  # rounding leaves a few units to give, or (because of the 1e-9) to take back
+    for sign in (1, -1):  # rounding leaves a few units to add, or to remove because of the 1e-9
         while (left := sign * (total - int(counts.sum()))) > 0:
             room = counts < high if sign > 0 else counts > low
             order = np.argsort(np.where(room, -sign * (shares - counts), np.inf), kind="stable")
@@ -89,7 +88,7 @@ def largest_remainder(weights: FloatArray, total: int, low: int, high: int) -> I
 
 
 def check_weights(weights_P: ArrayLike, budget: Budget) -> FloatArray:
-    """Weights as floats, all ones where all are zero; raises unless they are valid and the budget can be spent."""
+    """Weights as floats, or ones if all are zero. Raises unless they are valid and the budget can be spent."""
     weights = check_array("weights_P", weights_P, "one non-negative finite weight a prompt", copy=False)
     if weights.ndim != 1 or not weights.size or not (weights.min() >= 0 and weights.max() < np.inf):
         raise InputError(f"weights_P={shown(weights_P)}: give one non-negative finite weight a prompt.")

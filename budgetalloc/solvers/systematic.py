@@ -1,4 +1,4 @@
-"""Random counts whose expectation is proportional to weights, so that no prompt is starved."""
+"""Systematic sampling: random counts whose expectation is proportional to weights. No prompt is starved."""
 
 from dataclasses import replace
 
@@ -13,17 +13,16 @@ from budgetalloc.solvers.proportional import check_weights, clipped_shares, larg
 
 
 def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -> IntArray:
-    """Counts drawn by systematic sampling (Madow, 1949): each is its share rounded down or up, the sum is exact.
+    """Counts drawn by systematic sampling (Madow, 1949). Each is its share rounded down or up, and the sum is exact.
 
-    Shares are proportional to the weights under floor and cap. Where groups of one are allowed (`min_group` at most
-    `quantum`) the expectation of a count is its share exactly; larger groups are drawn whole, and the sum of all
-    deviations is at most one group. Unlike a solver, which takes the best prompts at every step, this function
-    eventually draws every prompt of positive weight.
+    Shares are proportional to the weights under floor and cap. If groups of one are allowed (`min_group` at most
+    `quantum`), the expectation of a count is exactly its share. Larger groups are drawn whole, and the sum of all
+    deviations is at most one group. Every prompt of positive weight is drawn eventually, unlike with a solver.
 
     Args:
-        weights_P: Non-negative weights, shape (P,); all zero means equal.
+        weights_P: Non-negative weights, shape (P,). All zero means equal.
         budget: Limits rollouts.
-        rng: Generator; one number is drawn per call.
+        rng: The generator. Each call draws one number.
 
     Returns:
         Counts, shape (P,).
@@ -42,7 +41,7 @@ def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -
     check_rng(rng)
     if budget.rollouts is None or budget.tokens is not None or budget.quotas is not None:
         raise UnsupportedError(
-            f"{budget}: systematic sampling shares out rollouts only. Use solver=highs for the rest."
+            f"{budget}: systematic sampling shares out rollouts only. Use solver=highs for tokens and quotas."
         )
     weights = check_weights(weights_P, budget)
     quantum, total = budget.quantum, budget.rollouts // budget.quantum
@@ -52,7 +51,7 @@ def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -
         counts_P = _round(clipped_shares(weights, total, low if budget.fewest else 0, high), start)
         return np.multiply(counts_P, quantum, out=counts_P)
     shares = clipped_shares(weights, total, 0, high)
-    # Shares of at least a whole group get rollouts for certain; for smaller shares, whole groups are drawn.
+    # Shares of at least a whole group always get rollouts. For smaller shares, whole groups are drawn.
     groups_P = shares / low
     chosen = np.flatnonzero(_round(np.minimum(groups_P, 1.0, out=groups_P), start) > 0)
     while len(chosen) * low > total or len(chosen) * high < total:
@@ -65,16 +64,15 @@ def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -
 def systematic_in_groups(
     weights_P: FloatArray, least_P: IntArray, budget: Budget, rng: np.random.Generator
 ) -> IntArray:
-    """Counts drawn by `systematic`, in which each prompt gets at least so many rollouts or none, shape (P,).
+    """Counts drawn by `systematic`, with a smallest group for each prompt, shape (P,).
 
-    The rollouts are divided between the prompts of the largest groups and the others in proportion to their total
-    weights; the part of the former is rounded up or down at random to whole groups, and that of the latter is divided
-    likewise. Where `budget` has a floor, or already has groups of that size, or cannot hold them, the counts are those
-    of `systematic`.
+    The rollouts are divided between the prompts of the largest `least_P` and the others in proportion to their total
+    weights. The first part is rounded up or down at random to whole groups. The second part is divided in the same way.
+    The counts are those of `systematic` if `budget` has a floor, already has groups of that size, or cannot hold them.
 
     Args:
         weights_P: As for `systematic`.
-        least_P: The size of each prompt's smallest group, at least 1, shape (P,); few different ones.
+        least_P: The size of each prompt's smallest group, at least 1, with few distinct values, shape (P,).
         budget, rng: As for `systematic`.
 
     >>> budget, least_P = Budget(rollouts=16, floor=0, min_group=1), np.array([4, 4, 4, 4, 1, 1])
@@ -84,7 +82,7 @@ def systematic_in_groups(
     group = int(least_P.max())
     least = -(-max(group, budget.smallest_group) // budget.quantum) * budget.quantum
     if budget.rollouts is None or budget.fewest or least == budget.smallest_group:
-        return systematic(weights_P, budget, rng)  # which refuses a budget without rollouts
+        return systematic(weights_P, budget, rng)  # raises for a budget without rollouts
     grouped_P = least_P == group
     grouped_K, others_K = np.flatnonzero(grouped_P), np.flatnonzero(least_P != group)
     grouped, single, most = len(grouped_K), len(others_K), budget.largest_group
@@ -93,7 +91,7 @@ def systematic_in_groups(
     if single:
         share = float(weights_K.sum() / weights_P.sum())
         groups = min(int(share * total / least + rng.random()), grouped, total // least)
-        part = least * max(groups, -(-(total - single * most) // least))  # the others may be too few for the rest
+        part = least * max(groups, -(-(total - single * most) // least))  # the others may not take all of the rest
     alone = total - part
     if not (groups_fit(part, grouped, least, most) and groups_fit(alone, single, budget.smallest_group, most)):
         return systematic(weights_P, budget, rng)
@@ -107,7 +105,7 @@ def systematic_in_groups(
 
 
 def _write(counts_P: IntArray, at_K: IntArray, counts_K: IntArray) -> None:
-    """Writes the counts of these prompts over 0, of which most are 0 in a large pool."""
+    """Writes the counts of these prompts over zeros. In a large pool, most counts are 0."""
     some = np.flatnonzero(counts_K > 0)  # several times as fast as without the comparison
     counts_P[at_K[some]] = counts_K[some]
 
@@ -115,13 +113,8 @@ def _write(counts_P: IntArray, at_K: IntArray, counts_K: IntArray) -> None:
 def totals_of_domains(weights_P: FloatArray, domains: Domains, rng: np.random.Generator) -> IntArray:
     """The rollouts of each domain: its share of the total weight, clipped to its quota and rounded at random.
 
-    The expectation of a total is its clipped share where groups of one are allowed; else totals that cannot be spent
-    in groups are replaced by the nearest that can.
-
-    Args:
-        weights_P: Non-negative weights, shape (P,).
-        domains: The domains of the prompts, with their quotas.
-        rng: Generator; one number is drawn per call.
+    If groups of one are allowed, the expectation of a total is its clipped share. Otherwise, totals that cannot be
+    spent in groups are replaced by the nearest that can. Each call draws one number.
 
     >>> budget, rng = Budget(rollouts=16, floor=0, min_group=1, quotas={"code": (8, 12)}), np.random.default_rng(0)
     >>> totals_of_domains(np.array([3.0, 2.0, 1.0]), Domains.of(["math", "math", "code"], budget), rng)
@@ -138,7 +131,7 @@ def totals_of_domains(weights_P: FloatArray, domains: Domains, rng: np.random.Ge
 def _round(shares: FloatArray, start: float) -> IntArray:
     """Each share rounded down or up, by the positions of `start`, `start + 1`, ... among the cumulative shares."""
     ends = np.cumsum(shares)
-    room = np.rint(ends)  # filled again and again, because a pool may have a million prompts
+    room = np.rint(ends)  # a buffer that is reused, because a pool may have a million prompts
     room -= ends
     np.rint(ends, out=ends, where=np.abs(room, out=room) < 1e-9 * max(1.0, float(ends[-1:].sum())))
     # An end plus a start just below 1 may be rounded up, so the count is limited by the ceiling of the end.

@@ -1,4 +1,4 @@
-"""Small worlds with given success rates, for tests: the best allocation is known."""
+"""Small worlds with given success rates, for tests in which the best allocation is known."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -11,15 +11,15 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError, check_array, check_integer, check_seed, check_type, shown
 from budgetalloc.logs.ledger import Ledger
 
-_MOST = 10**7  # entries of a world or rows of its log
+_MOST = 10**7  # entries of a world, and rows of its log
 
 
 class Known:
-    """A world of prompts 0 to P - 1 with given success rates, so that the true rates are known. Nothing is learned.
+    """A world of prompts 0 to P - 1 with given success rates. Training does not change them.
 
     Args:
-        rates_SP: The rate of each prompt at each step, in [0, 1]; after the last step it stays. Shape (S, P) or (P,).
-        seed: Seeds the rollouts.
+        rates_SP: The rate of each prompt at each step, in [0, 1], shape (S, P) or (P,). The last row stays.
+        seed: The seed of the rollouts.
 
     >>> world = Known([[0.0, 1.0], [1.0, 0.0]])
     >>> world.rollout([0, 1, 1]), world.success()
@@ -40,7 +40,7 @@ class Known:
         self._rng = np.random.default_rng(check_seed(seed))
 
     def rates(self, ids_P: Iterable[Any]) -> FloatArray:
-        """The current rate of these prompts, shape (P,)."""
+        """The current rates of these prompts, shape (P,)."""
         now_P = self.rates_SP[min(self.step, len(self.rates_SP) - 1)]
         ids = check_ids(ids_P, "ids_P")
         wrong = next((x for x in ids if isinstance(x, str) or not 0 <= x < len(now_P)), None)
@@ -49,23 +49,23 @@ class Known:
         return np.asarray(now_P[np.array(ids, dtype=np.int64)])
 
     def rollout(self, ids_R: Iterable[Any]) -> FloatArray:
-        """Rewards of 0 or 1 at these rates, shape (R,)."""
+        """Rewards of 0 or 1 at the current rates, shape (R,)."""
         rate_R = self.rates(ids_R)
         return (self._rng.random(rate_R.size) < rate_R).astype(np.float64)
 
     def learn(self, advantages_R: ArrayLike) -> None:
-        """Ends the step; the advantages change nothing."""
+        """Ends the step. The advantages are ignored."""
         self.step += 1
 
     def success(self) -> float:
-        """The mean rate now."""
+        """The current mean rate."""
         return float(self.rates(self.ids).mean())
 
 
 def three_kinds(prompts: int = 24, *, seed: int = 0) -> Known:
-    """A third of the prompts never passes, a third half of the time, a third always: only the second is ever mixed.
+    """A third of the prompts never passes, a third passes half of the time, and a third always passes.
 
-    The share of mixed groups under uniform counts n is (1 - 2^(1-n)) / 3; three times that with known rates.
+    The share of mixed groups is (1 - 2^(1-n)) / 3 with uniform counts n, and three times that with known rates.
 
     >>> three_kinds(6).rates_SP
     array([[0. , 0.5, 1. , 0. , 0.5, 1. ]])
@@ -75,8 +75,7 @@ def three_kinds(prompts: int = 24, *, seed: int = 0) -> Known:
 
 
 def rising(prompts: int = 24, steps: int = 40, *, seed: int = 0) -> Known:
-    """The rate of every prompt rises by 0.5 in these steps, from between 0 and 0.5: old rewards are too low by a known
-    amount.
+    """The rate of every prompt rises by 0.5 in these steps, from a start between 0 and 0.5.
 
     >>> rising(3, 5).rates_SP[[0, 2, 4]]
     array([[0.  , 0.25, 0.5 ],
@@ -89,10 +88,10 @@ def rising(prompts: int = 24, steps: int = 40, *, seed: int = 0) -> Known:
 
 
 def turning(prompts: int = 24, steps: int = 40, *, seed: int = 0) -> Known:
-    """`three_kinds` and a fourth: halfway, prompts of rate 1/2 become solved, and a kind of solved ones gets rate 1/2.
+    """Prompts of four kinds. Halfway, the prompts of rate 1/2 become solved, and half of the solved get rate 1/2.
 
-    A policy without forgetting keeps the prompts that were mixed; one that never returns to solved prompts finds no
-    mixed group.
+    A policy that does not forget keeps the prompts that were mixed. A policy that never returns to solved prompts finds
+    no mixed group.
 
     >>> turning(4, 2).rates_SP
     array([[0. , 0.5, 1. , 1. ],
@@ -106,7 +105,7 @@ def turning(prompts: int = 24, steps: int = 40, *, seed: int = 0) -> Known:
 
 
 def log_of(world: Known, steps: int, *, prompts: int = 8, group: int = 8, seed: int = 0) -> Ledger:
-    """The log of a plain run in this world: shuffled epochs, a batch of `prompts` a step, `group` rollouts each.
+    """The log of a run with uniform counts: shuffled epochs, `prompts` per step, `group` rollouts of each.
 
     >>> ledger = log_of(three_kinds(6), steps=3, prompts=2, group=4)
     >>> ledger.ids_R[::4], ledger.rewards_R.reshape(6, 4).sum(axis=1)  # the rates are 0, 0.5, 1, 0, 0.5, 1

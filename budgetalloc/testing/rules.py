@@ -18,13 +18,13 @@ from budgetalloc.policies.step import Step
 
 Build = Callable[..., Policy]
 IDS: list[Id] = [*range(12), *(f"prompt {k}" for k in range(12))]
-_RATES = np.linspace(0.0, 1.0, len(IDS))  # success rates; the first prompt never passes, the last always
+_RATES = np.linspace(0.0, 1.0, len(IDS))  # success rates: the first prompt never passes, the last always does
 
 
 def play(
     policy: Policy, ids_P: Sequence[Id], budget: Budget, rates_P: FloatArray, rng: np.random.Generator
 ) -> IntArray:
-    """One step with rewards 0 or 1 drawn at these rates, all its rounds; returns each prompt's rollouts, shape (P,).
+    """Runs all rounds of a step, with rewards 0 or 1 drawn at these rates. Returns the rollouts, shape (P,).
 
     >>> import budgetalloc as ba
     >>> play(ba.uniform(), ["a", "b"], Budget(rollouts=8), np.array([0.0, 1.0]), np.random.default_rng(0))
@@ -34,7 +34,7 @@ def play(
 
 
 def _play(step: Step, reward: Callable[[IntArray], FloatArray]) -> IntArray:
-    """All rounds of a step; `reward` returns the rewards of rollouts of the prompts at these indices."""
+    """Runs all rounds of a step. `reward` returns the rewards for rollouts of the prompts at these indices."""
     total_P = np.zeros(len(step.ids_P), dtype=np.int64)
     while (counts_P := step.request()).any():
         total_P += counts_P
@@ -45,7 +45,7 @@ def _play(step: Step, reward: Callable[[IntArray], FloatArray]) -> IntArray:
 
 
 def trained(build: Build, seed: int = 0, steps: int = 8) -> Policy:
-    """A policy with a short history of some of `IDS`; the last four stay cold."""
+    """A policy with a short history of some of `IDS`. The last four stay cold."""
     policy, rng = build(seed=seed), np.random.default_rng([seed, 1])
     for _ in range(steps):
         at_V = rng.choice(len(IDS) - 4, 6, replace=False)
@@ -54,7 +54,7 @@ def trained(build: Build, seed: int = 0, steps: int = 8) -> Policy:
 
 
 def budgets(count: int, seed: int = 0) -> list[tuple[Budget, int]]:
-    """Budgets of all kinds that can be spent, each with a number of prompts."""
+    """Random budgets, each with a number of prompts that can spend it."""
     rng = np.random.default_rng(seed)
     kinds: list[tuple[Budget, int]] = []
     while len(kinds) < count:
@@ -82,7 +82,7 @@ def _check_spent(policy: Policy, budget: Budget, counts_P: IntArray, about: str)
 
 
 def spends_exactly(build: Build) -> None:
-    """The budget is spent exactly, in allowed group sizes; with `needs.generate`, it is a limit."""
+    """The budget is spent exactly, in allowed group sizes. With `needs.generate`, it is an upper limit."""
     for at, (budget, prompts) in enumerate(budgets(120)):
         policy, rng = trained(build, seed=at % 5, steps=3), np.random.default_rng(at)
         at_P = rng.choice(len(IDS), prompts, replace=False)
@@ -91,7 +91,7 @@ def spends_exactly(build: Build) -> None:
 
 
 def serves_every_history(build: Build) -> None:
-    """Cold, solved, hopeless, half-solved, graded and unscored prompts: alone and together."""
+    """Budgets are spent for cold, solved, hopeless, half-solved, graded and unscored prompts, alone and together."""
     histories = {"cold": None, "half": 0.5, "never": 0.0, "always": 1.0, "unscored": np.nan}
     for name, rate in [*histories.items(), ("mixed", None), ("graded", None)]:
         for budget in (
@@ -116,7 +116,7 @@ def serves_every_history(build: Build) -> None:
 
 
 def decides_the_same_again(build: Build) -> None:
-    """Equal seeds and histories give equal counts; only observing changes the state."""
+    """Equal seeds and histories give equal counts, and a decision does not change the state."""
     for seed in range(3):
         one, other = trained(build, seed), trained(build, seed)
         for budget in (Budget(96, floor=0, min_group=2), Budget(96, floor=2, min_group=2)):
@@ -147,7 +147,7 @@ def does_not_depend_on_order(build: Build) -> None:
 
 
 def goes_on_from_its_state(build: Build) -> None:
-    """A policy restored from a file decides and learns like the original; a damaged state is refused."""
+    """A policy restored from a file decides and learns like the original."""
     kept = trained(build, seed=1)
     with tempfile.TemporaryDirectory() as folder:
         save_state(Path(folder) / "state.npz", kept.state_dict())
@@ -164,7 +164,7 @@ def goes_on_from_its_state(build: Build) -> None:
 
 
 def decides_the_same_over_a_pool(build: Build) -> None:
-    """A `Pool`, made once, gives the counts, beliefs and state that lists of its ids give, to the bit."""
+    """A `Pool` gives the same counts, beliefs and state as lists of its ids, to the bit."""
     pool, (listed, pooled) = Pool(IDS), (trained(build, steps=4) for _ in range(2))
     for at in range(10):
         start, budget = at % 3, Budget(64, floor=0, min_group=2) if at % 2 else Budget(64, floor=2, min_group=2)
@@ -180,7 +180,7 @@ def decides_the_same_over_a_pool(build: Build) -> None:
 
 
 def keeps_to_tokens_or_says_so(build: Build) -> None:
-    """A budget in tokens is never exceeded, or is refused by `UnsupportedError`."""
+    """A budget in tokens is never exceeded, or is refused with `UnsupportedError`."""
     costs_P = 10.0 * np.arange(1, len(IDS) + 1)
     for budget in (
         Budget(None, tokens=9000.0, floor=0, cap=16, min_group=2),
@@ -196,9 +196,9 @@ def keeps_to_tokens_or_says_so(build: Build) -> None:
 
 
 def survives(build: Build, steps: int = 500) -> None:
-    """Many random steps with varying budgets and prompts, changing rates, missing and graded rewards.
+    """Random steps with varying budgets and prompts, changing rates, missing and graded rewards raise no error.
 
-    Each of four policies runs a quarter of the steps, so that both short and long histories occur often.
+    Each of four policies runs a quarter of the steps.
     """
     rng, kinds = np.random.default_rng(0), budgets(steps, seed=1)
     for at, (budget, prompts) in enumerate(kinds):
@@ -216,7 +216,7 @@ def survives(build: Build, steps: int = 500) -> None:
 
 
 def _rewards(kind: int, rates_P: FloatArray, rng: np.random.Generator) -> Callable[[IntArray], FloatArray]:
-    """Rewards at these rates: of five steps, one has graded, one missing and one identical rewards."""
+    """Rewards at these rates. Of five kinds of steps, one has graded, one missing and one identical rewards."""
 
     def reward(at_R: IntArray) -> FloatArray:
         rewards_R = (rng.random(at_R.size) < rates_P[at_R]).astype(float)
@@ -232,7 +232,7 @@ def _rewards(kind: int, rates_P: FloatArray, rng: np.random.Generator) -> Callab
 
 
 def starves_nobody(build: Build, prompts: int = 40, steps: int = 1500) -> None:
-    """With `floor=0`, every prompt of a pool gets rollouts in the last two thirds of a run, whatever its rate."""
+    """With `floor=0`, every prompt gets rollouts in the last two thirds of a run, whatever its rate."""
     policy, rng = build(seed=0), np.random.default_rng(0)
     sampled_P = np.zeros(prompts, dtype=np.int64)
     for at in range(steps):
@@ -242,7 +242,7 @@ def starves_nobody(build: Build, prompts: int = 40, steps: int = 1500) -> None:
         if at >= steps // 3:
             sampled_P += counts_P > 0
     assert sampled_P.all(), (
-        f"{policy}: prompts {np.flatnonzero(sampled_P == 0).tolist()} were not met in {steps - steps // 3} steps"
+        f"{policy}: prompts {np.flatnonzero(sampled_P == 0).tolist()} got no rollouts in {steps - steps // 3} steps"
     )
 
 
@@ -268,4 +268,4 @@ CHECKS: tuple[Callable[[Build], None], ...] = (
     survives,
     starves_nobody,
 )
-"""All checks; `starves_nobody` does not apply to methods that leave prompts out permanently by design."""
+"""All checks. `starves_nobody` does not apply to methods that drop prompts permanently by design."""

@@ -1,4 +1,4 @@
-"""The baseline of cold prompts: what they have earned lately, and never the row's own reward."""
+"""The baseline of cold prompts: the recent mean success of first visits, without the row's own reward."""
 
 import itertools
 
@@ -14,12 +14,10 @@ from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.posterior import Beta
 
 COLD = ba.Budget(8, floor=0, min_group=1)
-
-
 PRIOR = (0.3, 0.3)
 
 
-def test_a_cold_prompt_has_the_mean_of_what_others_earned():
+def test_a_cold_prompt_has_the_mean_success_of_other_first_visits():
     belief_R = Beta([0.3, 0.3, 0.3, 5.0], [0.3, 0.3, 0.3, 2.0])
     cold_R, group_R = np.array([True, True, True, False]), np.array([0, 0, 1, 2])
     got = with_first_visit_prior(belief_R, PRIOR, cold_R, np.array([1.0, 0.0, 1.0, 1.0]), group_R, (3.0, 10.0))
@@ -41,8 +39,8 @@ def test_the_evidence_of_a_known_prompt_counts_with_the_prior_of_first_visits():
     assert unseen.mean == pytest.approx(belief_R.mean)
 
 
-def test_one_success_in_a_hard_pool_does_not_promise_the_next():
-    """With the prior's mean, 1/2, the expected success after one success was 1.3 / 1.6 = 0.81."""
+def test_one_success_in_a_hard_pool_does_not_predict_the_next():
+    """With a prior mean of 1/2, the expected success after one success would be 1.3 / 1.6 = 0.81."""
     policy = ba.adaptive()
     policy.observe(range(200), [1] + [0] * 199)
     step = policy.begin([0, 1], ba.Budget(2, floor=0, min_group=1))
@@ -67,7 +65,7 @@ def test_the_baseline_does_not_depend_on_the_own_reward(scale, given_success):
     for row in range(5):
         for rest in itertools.product([0.0, 1.0], repeat=4):
             if len(set(rest)) == 1:
-                continue  # where all rewards are equal, nothing is to be learned
+                continue  # equal rewards have no advantages
             zero, one = (advantages([*rest[:row], own, *rest[row:]])[row] for own in (0.0, 1.0))
             if scale == "none":
                 assert one - zero == pytest.approx(0.8 if given_success else 1.0)
@@ -80,25 +78,25 @@ def test_the_baseline_does_not_depend_on_the_own_reward(scale, given_success):
 @given(
     st.lists(st.lists(st.tuples(st.integers(0, 9), st.sampled_from([0.0, 0.5, 1.0, np.nan])), max_size=9), max_size=9)
 )
-def test_what_first_visits_earned_fades_at_steps_with_new_prompts_only(steps):
+def test_first_visits_are_discounted_only_at_steps_with_new_prompts(steps):
     """Against the rule written down row by row; rows may come in several rounds, and a state is loaded between."""
-    estimator, met, earned = BetaEstimator(discount=0.5, idle=0.9), set(), (0.0, 0.0)
+    estimator, seen, sums = BetaEstimator(discount=0.5, idle=0.9), set(), (0.0, 0.0)
     for rows in steps:
-        new = [success for x, success in rows if x not in met and not np.isnan(success)]
-        met |= {x for x, success in rows if not np.isnan(success)}
+        new = [success for x, success in rows if x not in seen and not np.isnan(success)]
+        seen |= {x for x, success in rows if not np.isnan(success)}
         if new:
-            earned = (0.9 * earned[0] + sum(new), 0.9 * earned[1] + len(new))
+            sums = (0.9 * sums[0] + sum(new), 0.9 * sums[1] + len(new))
         for part in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
             estimator.observe([x for x, _ in part], [success for _, success in part])
             again = BetaEstimator(discount=0.5, idle=0.9)
             again.load_state_dict(estimator.state_dict())
             estimator = again
         estimator.tick()
-        assert estimator.first_visits == pytest.approx(earned)
+        assert estimator.first_visits == pytest.approx(sums)
 
 
-def test_a_pool_of_hard_prompts_met_once_each_gives_hardly_a_gradient():
-    """Findings D1: with the prior's mean, 1/2, all advantages were -1 after scaling."""
+def test_hard_prompts_that_are_visited_once_each_give_hardly_any_gradient():
+    """With a prior mean of 1/2, all advantages would be -1 after scaling."""
     policy, rng = ba.adaptive(), np.random.default_rng(0)
     for at in range(40):
         ids = [f"{at} {k}" for k in range(64)]

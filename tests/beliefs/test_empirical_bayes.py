@@ -1,4 +1,4 @@
-"""What is learned from all prompts together: by hand, and at sizes that no estimator of a test has."""
+"""Quantities learned from all prompts together: by hand, and for large pools."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from budgetalloc.errors import StateError
 
 
 def test_a_sum_over_more_prompts_than_63_bits_hold_does_not_overflow():
-    """Findings A14: above 2^23 prompts the sum of integers of 2^-40 was negative."""
+    """More than 2^23 prompts, whose sum of integers of 2^-40 needs more than 63 bits."""
     assert _sum(np.ones(9_000_000)) == 9_000_000
     assert _sum(np.zeros(0)) == 0
 
@@ -29,7 +29,7 @@ def test_the_prior_of_a_small_pool_by_hand():
 
 
 def drifting():
-    """A drift in its course, with open visits of the first and the last of three prompts."""
+    """A drift after some steps, with open visits of the first and the last of three prompts."""
     drift = Drift(3, 0.5, 2.0, 30.0)
     drift.open(np.array([0, 2]), np.array([4, 3]), np.array([0.25, 0.6]))
     drift.add(np.array([0, 2]), np.array([1.0, 2.0]), np.array([4.0, 5.0]))
@@ -63,12 +63,12 @@ def test_open_visits_are_rescaled_and_clipped():
     assert drift.visits_P["mean"].tolist() == [0.75, 0, 1]
 
 
-def test_a_new_drift_is_none_and_new_rows_are_empty():
+def test_a_new_drift_is_0_and_new_rows_are_empty():
     drift = Drift()
     assert (len(drift.visits_P), drift.total, drift.score, drift.information, drift.rate) == (0, 0, 0, 0, 0)
     drift.reserve(2)
     drift.reserve(3)
-    assert drift.visits_P.tolist() == [(0.0,) * 6] * 3
+    assert drift.visits_P.tolist() == [(0.0,) * 6] * 4  # doubled
     assert Drift(2).visits_P.tolist() == [(0.0,) * 6] * 2
 
 
@@ -95,6 +95,7 @@ NAN[1, 2] = np.nan
         ({"drift": [0.0, 0.0, -0.5]}, "out of range"),
         ({"visits": NAN}, "out of range"),
         ({"drift": [0.0, 0.0]}, "drift or its visits are damaged"),
+        ({"drift": "text"}, "drift or its visits are damaged"),
         ({"visits": np.zeros((2, 6))}, "drift or its visits are damaged"),
     ],
 )

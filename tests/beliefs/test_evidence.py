@@ -18,13 +18,8 @@ def state(**changed):
 
 def test_every_entry_is_read():
     saved = read_evidence(state(), 2, START)
-    assert (saved.ids, saved.step, saved.first_visit_count, saved.first_visits, saved.prior) == (
-        ["a", 1],
-        5,
-        1,
-        (1.5, 4.0),
-        START,
-    )
+    assert (saved.ids, saved.step, saved.first_visit_count) == (["a", 1], 5, 1)
+    assert (saved.first_visits, saved.prior) == ((1.5, 4.0), START)
     assert (saved.successes_P.tolist(), saved.failures_P.tolist()) == ([3, 0], [1, 2])
     assert (saved.graded_P.tolist(), saved.last_P.tolist(), saved.last_P.dtype) == ([0.5, 0], [5, 0], np.int64)
     assert read_evidence(state(prior=[1.0, 2.0]), 2, START).prior == (1.0, 2.0)
@@ -72,6 +67,8 @@ def test_the_ends_of_every_range_are_allowed(changed):
         ({"ids": ["a", None]}, "does not hold ids"),
         ({"evidence": np.ones((3, 2))}, "evidence for 3"),
         ({"evidence": np.ones(3)}, "does not hold ids, evidence"),
+        ({"evidence": "text"}, "does not hold ids, evidence"),
+        ({"step": "soon"}, "step='soon'"),
         ({"last": [5]}, "visits for 1 prompts"),
         ({"graded": [0.5]}, "it is damaged"),
         ({"last": [0.5, 1.0]}, "last=.0.5, 1.0."),

@@ -46,16 +46,6 @@ def test_a_wrong_expectation_of_the_slope_is_forgotten(slope, jump):
     assert line.slope_R == pytest.approx(slope, abs=0.02 * (1 + abs(slope) + jump))
 
 
-def test_where_nobody_has_succeeded_the_reward_of_failures_is_their_mean():
-    line = reward_line(np.zeros(3), np.array([1.0, 1.0, 0.4]), np.arange(3), Sums(), jump=0.8)
-    np.testing.assert_allclose(line.start_R, [0.7, 0.7, 1.0])
-    np.testing.assert_allclose(line.slope_R, 0.8)
-
-
-def test_with_nothing_to_compare_nothing_is_expected():
-    assert np.isnan(reward_line(np.array([1.0]), np.array([7.0]), np.array([0]), Sums()).start_R).all()
-
-
 @pytest.mark.parametrize("groups", range(2, 8))
 def test_the_variance_around_a_line_is_not_below_0_by_rounding(groups):
     success_R = np.array([1.0, 0.0] * groups)

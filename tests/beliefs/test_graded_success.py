@@ -1,4 +1,4 @@
-"""Graded success: the spread of a prompt's successes, the values that use it, and a new scale."""
+"""Graded success: the spread of a prompt's successes, the values that use it, and rescaling."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import budgetalloc as ba
-from budgetalloc import Beta, InputError, Point, StateError
+from budgetalloc import Beta, StateError
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.graded_success import moved_graded_sums, rescaled, spread
 
@@ -47,8 +47,7 @@ def test_the_spread_is_that_of_the_successes_and_of_a_binary_prior(successes, pr
 
 
 @pytest.mark.parametrize("reward", [0.2, 0.5, 0.7])
-def test_a_prompt_that_always_earns_the_same_is_known_to_be_certain(reward):
-    """Findings A1: 64 rewards that were all 0.2 were predicted to be mixed with 82 %."""
+def test_a_prompt_with_constant_rewards_is_predicted_not_to_be_mixed(reward):
     policy = ba.adaptive(seed=0)
     policy.observe(["same"] * 64 + ["half"] * 64 + ["failed"] * 64, [reward] * 64 + [0, 1] * 32 + [0] * 64)
     belief = policy.belief(["same", "half", "failed"])
@@ -76,17 +75,9 @@ def test_the_spread_goes_with_the_belief_and_with_a_draw():
     assert ba.hit(belief, [4]).tolist() == ba.hit(Beta([1.0, 2.0], [3.0, 4.0]), [4]).tolist()
 
 
-@pytest.mark.parametrize(("spread", "text"), [([0.5], "spread_P has 1 entries"), ([0.5, 1.5], "spread_P=1.5")])
-def test_a_spread_that_does_not_fit_is_refused(spread, text):
-    with pytest.raises(InputError, match=text):
-        Beta([1, 1], [1, 1], spread)
-    with pytest.raises(InputError, match=text):
-        Point([0.5, 0.5], spread)
-
-
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20), st.floats(0.01, 1), st.floats(0, 1))
 def test_rescaled_evidence_is_that_of_rescaled_successes(successes, scale, share):
-    """As a learned range grows: the new successes lie in [0, 1]."""
+    """When a learned range grows, the new successes lie in [0, 1]."""
     shift = share * (1 - scale)
     rows = [("a", u) for u in successes[::2]] + [("b", u) for u in successes[1::2]]
     steps = [rows, rows[:1], [("c", successes[0])]]
@@ -109,7 +100,7 @@ def test_rescaled_evidence_is_that_of_rescaled_successes(successes, scale, share
     st.floats(-50, 50),
 )
 def test_successes_of_0_and_1_and_equal_ones_are_clipped_exactly(successes, scale, shift):
-    """As a learned range shrinks: each new success is clipped to [0, 1]."""
+    """When a learned range shrinks, each new success is clipped to [0, 1]."""
     got, expected = learned([[("a", u) for u in successes]]), learned([])
     got.rescale(scale, shift)
     expected.observe(["a"] * len(successes), np.clip(scale * np.array(successes) + shift, 0, 1))
@@ -127,17 +118,6 @@ def test_any_new_scale_leaves_evidence_that_is_possible(successes, scale, shift)
         again.load_state_dict(estimator.state_dict())
         belief = again.belief(["a", "b", "e"])
         assert ((belief.spread_P >= 0) & (belief.spread_P <= 1)).all()
-
-
-def test_a_scale_of_0_is_refused():
-    for bad in ((0.0, 0.0), (float("nan"), 0.0), (1.0, float("inf"))):
-        with pytest.raises(InputError, match=r"scale|shift"):
-            BetaEstimator().rescale(*bad)
-
-
-def test_nothing_rescaled_is_nothing():
-    none = np.zeros(2)
-    assert [x.tolist() for x in rescaled(none, none, none, 0.5, 0.25)] == [[0, 0]] * 3
 
 
 @pytest.mark.parametrize("graded", [[-0.1], [1.0], [np.nan], [0.0, 0.0], "x"])

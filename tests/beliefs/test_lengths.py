@@ -1,4 +1,4 @@
-"""Expected lengths: the pool's for what is new, the prompt's own for what is known, successes and failures apart."""
+"""Expected lengths: the pool's for new prompts, the prompt's own for known ones, for successes and failures."""
 
 import numpy as np
 import pytest
@@ -10,18 +10,12 @@ from budgetalloc.beliefs.lengths import Lengths, expected_tokens
 from budgetalloc.beliefs.pool import Pool
 
 
-def taught(*visits):
+def trained(*visits):
     """Lengths after these visits of (id, tokens, successes of 0 and 1, tokens of the prompt)."""
     lengths = Lengths()
     for name, tokens, success, prompt in visits:
         lengths.observe([name] * len(tokens), tokens, success, [prompt] * len(tokens))
     return lengths
-
-
-def test_a_new_prompt_has_the_means_of_the_pool():
-    success_P, failure_P = expected_tokens(np.zeros((3, 2)), np.zeros((3, 2)), [50, 100])
-    assert success_P.tolist() == [50.0] * 3
-    assert failure_P.tolist() == [100.0] * 3
 
 
 def test_much_evidence_overrules_the_pool():
@@ -30,8 +24,8 @@ def test_much_evidence_overrules_the_pool():
     assert failure_P == pytest.approx(70, rel=1e-3)
 
 
-def test_failures_alone_foretell_the_length_of_a_success():
-    """Failures three times as long as the pool's: so are successes, as far as the evidence goes."""
+def test_failures_alone_predict_the_length_of_a_success():
+    """Failures are three times as long as the pool's. The same is then expected of successes."""
     success_P, _ = expected_tokens([[0, 0], [0, 1e6]], [[0, 0], [0, 3e8]], [50, 100])
     assert success_P == pytest.approx([50, 150], rel=1e-3)
 
@@ -41,7 +35,7 @@ def test_failures_alone_foretell_the_length_of_a_success():
     st.tuples(st.floats(1, 500), st.floats(1, 500)),
 )
 def test_what_is_expected_lies_between_the_lengths_that_were_seen(prompts, mean):
-    """Within the range of own lengths and of the pool's means scaled by how long the prompt is beside the pool."""
+    """Within the range of own lengths and of the pool's means, scaled by the prompt's length relative to the pool."""
     weight = np.array([[a, b] for a, b, _, _ in prompts])
     each = np.array([[c, d] for _, _, c, d in prompts])
     both = np.stack(expected_tokens(weight, weight * each, mean), axis=1)
@@ -52,19 +46,19 @@ def test_what_is_expected_lies_between_the_lengths_that_were_seen(prompts, mean)
 
 
 def test_lengths_that_are_constant_are_known_exactly():
-    lengths = taught(("a", [40] * 5, [1, 0, 0, 1, 0], 7), ("b", [40] * 2, [0, 0], 9))
+    lengths = trained(("a", [40] * 5, [1, 0, 0, 1, 0], 7), ("b", [40] * 2, [0, 0], 9))
     prompt_P, answer_P = lengths.expected(["b", "new", "a"], [0.1, 0.5, 0.9])
     assert prompt_P.tolist() == [9, 8, 7]
     assert answer_P == pytest.approx([40, 40, 40])
 
 
 def test_a_success_rate_mixes_both_kinds():
-    lengths = taught(("a", [100] * 500 + [900] * 500, [1] * 500 + [0] * 500, 5))
+    lengths = trained(("a", [100] * 500 + [900] * 500, [1] * 500 + [0] * 500, 5))
     assert lengths.expected(["a"] * 3, [0.0, 0.25, 1.0])[1] == pytest.approx([900, 700, 100], rel=0.08)
 
 
 def test_old_rollouts_fade():
-    lengths = taught(("a", [100] * 50, [1] * 50, 5), *[("a", [300], [1], 5)] * 44)
+    lengths = trained(("a", [100] * 50, [1] * 50, 5), *[("a", [300], [1], 5)] * 44)
     assert lengths.expected(["a"], [1.0])[1] == pytest.approx(300, rel=0.1)
 
 
@@ -74,7 +68,7 @@ def test_without_rollouts_all_prompts_are_alike():
 
 
 def test_rollouts_without_success_are_left_out_and_empty_answers_have_a_token():
-    lengths = taught(("a", [7, 0], [np.nan, 1.0], 5), ("b", [9], [np.nan], 5))
+    lengths = trained(("a", [7, 0], [np.nan, 1.0], 5), ("b", [9], [np.nan], 5))
     assert len(lengths) == 1
     assert lengths.expected(["a"], [1.0])[1] == pytest.approx(1.0)
 
@@ -91,7 +85,7 @@ def test_a_few_prompts_have_the_same_expectation_as_in_the_whole_pool(rollouts, 
 
 
 def test_a_state_restores_all_to_the_bit():
-    lengths = taught(("a", [40, 80], [1, 0], 7), ("b", [10], [0.25], 9))
+    lengths = trained(("a", [40, 80], [1, 0], 7), ("b", [10], [0.25], 9))
     copy = Lengths()
     copy.load_state_dict(lengths.state_dict())
     for each in (lengths, copy):
@@ -112,7 +106,7 @@ def test_a_state_restores_all_to_the_bit():
     ],
 )
 def test_a_damaged_state_is_refused_and_changes_nothing(change):
-    lengths = taught(("a", [40], [1], 7), ("b", [10], [0], 9))
+    lengths = trained(("a", [40], [1], 7), ("b", [10], [0], 9))
     before = lengths.expected(["a", "b"], [0.5, 0.5])
     with pytest.raises(StateError, match="lengths of answers"):
         lengths.load_state_dict(lengths.state_dict() | change)

@@ -1,4 +1,4 @@
-"""What a method remembers beside beliefs."""
+"""The state of a method in addition to the beliefs."""
 
 import json
 import re
@@ -116,9 +116,9 @@ def nothing(memory, visit):
     [
         ({"columns": [("x", 0.0)]}, "columns=[('x', 0.0)]: give a mapping from names"),
         ({"columns": {"x": 0.0, 1: 0.0}}, "columns={'x': 0.0, 1: 0.0}: give a mapping from names"),
-        ({"columns": {"x": 0.0, "y": "1"}}, "columns={'x': 0.0, 'y': '1'}: every starting value is a number"),
+        ({"columns": {"x": 0.0, "y": "1"}}, "columns={'x': 0.0, 'y': '1'}: every starting value must be a number"),
         ({"columns": {}, "numbers": 3}, "numbers=3: give a mapping from names"),
-        ({"columns": {}, "numbers": {"n": None}}, "numbers={'n': None}: every starting value is a number"),
+        ({"columns": {}, "numbers": {"n": None}}, "numbers={'n': None}: every starting value must be a number"),
         ({"columns": {}, "learn": 3}, "learn=3"),
     ],
 )
@@ -220,7 +220,7 @@ def test_a_method_rescales_what_is_in_units_of_success():
         Memory({}, nothing, rescale=3)
 
 
-def test_what_is_no_state_is_named():
+def test_a_value_that_is_no_state_is_refused():
     for wrong in (None, {1: 2}):
         with pytest.raises(StateError, match="give what `state_dict"):
             counting().load_state_dict(wrong)

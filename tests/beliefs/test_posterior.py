@@ -36,16 +36,6 @@ def test_beta_against_quadrature(a, b):
     assert belief.var[0] == pytest.approx(stats.beta.var(a, b))
 
 
-def test_beta_against_draws():
-    a, b = np.array([0.5, 2.0, 9.0]), np.array([0.5, 6.0, 1.5])
-    belief = Beta(a, b)
-    p = np.random.default_rng(0).beta(a, b, size=(200_000, 3))
-    # Each estimate has a standard error of at most 0.5 / sqrt(200,000) = 0.0011.
-    assert belief.all_pass([4])[:, 0] == pytest.approx((p**4).mean(axis=0), abs=0.005)
-    assert belief.all_fail([3])[:, 0] == pytest.approx(((1 - p) ** 3).mean(axis=0), abs=0.005)
-    assert belief.var == pytest.approx(p.var(axis=0), abs=0.005)
-
-
 @given(positive, positive, st.integers(0, 4), st.integers(0, 4), st.integers(0, 9))
 @settings(max_examples=200, deadline=None)
 def test_tilt_identity(a, b, i, j, n):
@@ -54,17 +44,6 @@ def test_tilt_identity(a, b, i, j, n):
     tilted, weight = belief.tilt(i, j), belief.moment(i, j)[0]
     assert weight * tilted.all_pass([n])[0, 0] == pytest.approx(belief.moment(i + n, j)[0], rel=1e-9)
     assert weight * tilted.all_fail([n])[0, 0] == pytest.approx(belief.moment(i, j + n)[0], rel=1e-9)
-
-
-@given(positive, positive)
-@settings(max_examples=200, deadline=None)
-def test_moments_agree_with_each_other(a, b):
-    belief = Beta([a], [b])
-    n = np.arange(12)
-    assert belief.all_pass(n)[0] == pytest.approx([belief.moment(int(k), 0)[0] for k in n], rel=1e-9)
-    assert belief.all_fail(n)[0] == pytest.approx([belief.moment(0, int(k))[0] for k in n], rel=1e-9)
-    assert belief.mean[0] == pytest.approx(belief.moment(1, 0)[0])
-    assert belief.var[0] == pytest.approx(belief.moment(2, 0)[0] - belief.mean[0] ** 2, rel=1e-6, abs=1e-12)
 
 
 def test_counts_need_not_be_a_range():
@@ -105,12 +84,6 @@ def test_sample_is_deterministic_and_follows_the_belief():
     assert stats.kstest(draw.p_P, stats.beta(2, 5).cdf).pvalue > 1e-3
 
 
-def test_take_repeats_rows():
-    taken = Beta([1.0, 2.0], [3.0, 4.0]).take([1, 1, 0])
-    assert taken.alpha_P.tolist() == [2, 2, 1]
-    assert taken.beta_P.tolist() == [4, 4, 3]
-
-
 def test_both_are_beliefs():
     beliefs: list[Belief] = [Beta([1.0], [1.0]), Point([0.5])]
     assert [len(b) for b in beliefs] == [1, 1]
@@ -136,11 +109,6 @@ def test_both_are_beliefs():
 def test_bad_input(build, text):
     with pytest.raises(InputError, match=text):
         build()
-
-
-def test_the_variance_by_hand():
-    assert Beta([1.0, 2.0], [1.0, 3.0]).var == pytest.approx([1 / 12, 6 / (25 * 6)])
-    assert Point([0.5, 1.0]).var.tolist() == [0, 0]
 
 
 @pytest.mark.parametrize(

@@ -44,30 +44,10 @@ def test_round_trip_to_the_bit(tmp_path):
     assert about == {"dataset": "x", "n": 3}
     other = ba.thompson()
     other.load_state_dict(state)
-    one, two = policy.state_dict(), other.state_dict()
-    assert one["ids"] == two["ids"]
-    assert [type(x) for x in one["ids"]] == [type(x) for x in two["ids"]]  # 1 stays 1, "1" stays "1"
-    assert one["evidence"].tobytes() == two["evidence"].tobytes()
-    assert one["last"].tobytes() == two["last"].tobytes()
+    assert testing.same_state(policy.state_dict(), other.state_dict())
     budget = ba.Budget(rollouts=64, floor=0)
-    ids = [*one["ids"], "new"]
+    ids = [*state["ids"], "new"]
     assert (policy.allocate(ids, budget) == other.allocate(ids, budget)).all()
-
-
-def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
-    path = tmp_path / "state.npz"
-    ba.save_state(path, trained().state_dict())
-    before = path.read_bytes()
-
-    def full_disk(file, **arrays):
-        file.write(b"half of")
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(np, "savez", full_disk)
-    with pytest.raises(OSError, match="No space left"):
-        ba.save_state(path, trained(1).state_dict())
-    assert path.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_full_disk_leaves_the_old_file_and_is_named(tmp_path):
@@ -88,8 +68,8 @@ def test_a_full_disk_leaves_the_old_file_and_is_named(tmp_path):
         assert list(tmp_path.iterdir()) == [path]
 
 
-def test_any_damage_is_told_or_harmless(tmp_path):
-    """Cut off anywhere, and every byte changed: never another state, never another error."""
+def test_any_damage_is_reported_or_harmless(tmp_path):
+    """The file is cut off anywhere, or any byte is changed. No other state is read, and no other error raised."""
     path = tmp_path / "state.npz"
     policy = ba.thompson()
     policy.observe(["a", "b"], [1, 0])
@@ -97,17 +77,17 @@ def test_any_damage_is_told_or_harmless(tmp_path):
     whole, (state, about) = path.read_bytes(), ba.load_state(path)
     damaged = [whole[:at] for at in range(0, len(whole), 9)]
     damaged += [whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :] for at in range(len(whole))]
-    told = 0
+    reported = 0
     for content in damaged:
         path.write_bytes(content)
         try:
             loaded, other = ba.load_state(path)
         except ba.StateError:
-            told += 1
-        else:  # a date in a header, for one
+            reported += 1
+        else:  # such as a date in a header
             assert (other, loaded.keys()) == (about, state.keys())
             assert all((np.asarray(loaded[key]) == np.asarray(state[key])).all() for key in state)
-    assert told > 0.75 * len(damaged)
+    assert reported > 0.75 * len(damaged)
 
 
 def test_a_write_that_is_cut_off_before_its_end_leaves_the_old_file(tmp_path, monkeypatch):
@@ -125,13 +105,12 @@ def test_a_write_that_is_cut_off_before_its_end_leaves_the_old_file(tmp_path, mo
 
 
 def test_pickles_are_not_read(tmp_path):
-    path = tmp_path / "state.npz"
-    path.write_bytes(pickle.dumps({"meta": 1}))
-    with pytest.raises(ba.StateError, match="damaged or was not written by budgetalloc"):
-        ba.load_state(path)
-    np.savez(path, meta=np.array([{"format": 1}], dtype=object))
-    with pytest.raises(ba.StateError, match="damaged or was not written by budgetalloc"):
-        ba.load_state(path)
+    for path in (tmp_path / "pickle.npz", tmp_path / "objects.npz"):
+        path.write_bytes(pickle.dumps({"meta": 1}))
+        if path.stem == "objects":
+            np.savez(path, meta=np.array([{"format": 1}], dtype=object))
+        with pytest.raises(ba.StateError, match="damaged or was not written by budgetalloc"):
+            ba.load_state(path)
 
 
 def test_missing_file_and_other_format(tmp_path):
@@ -206,17 +185,15 @@ def test_a_small_file_that_would_unpack_to_a_large_state_is_refused_before_it_is
     tracemalloc.stop()
 
 
-def test_a_header_that_claims_more_than_the_file_holds_is_damage(tmp_path):
+@pytest.mark.parametrize("rows", [2**50, 2])
+def test_a_header_with_another_size_than_its_content_is_damage(rows, tmp_path):
     path = tmp_path / "state.npz"
-    ba.save_state(path, {"x": np.zeros(3)})
-    state, _ = ba.load_state(path)
     header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (2**50,)})
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (rows,)})
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("x.npy", header.getvalue() + bytes(24))
     with pytest.raises(ba.StateError, match="is damaged"):
         ba.load_state(path)
-    assert state["x"].tolist() == [0.0] * 3
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may read everything")
@@ -235,7 +212,7 @@ def test_an_error_of_the_disk_is_not_called_damage(tmp_path, monkeypatch):
     def forbidden(*_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("os.open", forbidden)
+    monkeypatch.setattr("pathlib.Path.open", forbidden)
     with pytest.raises(ba.StateError, match=r"Permission denied.*may be intact") as caught:
         ba.load_state(path)
     assert "delete" not in str(caught.value)
@@ -257,40 +234,10 @@ def test_a_state_that_cannot_be_saved_is_named_and_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-HOSTILE = [
-    None,
-    True,
-    -1,
-    2**62,
-    10**400,
-    0.5,
-    float("nan"),
-    float("inf"),
-    -float("inf"),
-    "x",
-    "",
-    [],
-    [[]],
-    [None],
-    {},
-]
-HOSTILE += [
-    {"a": 1},
-    [1, 2],
-    [[1, 2], [3]],
-    ["a", "a"],
-    [["a"], [1]],
-    np.zeros(0),
-    np.zeros((2, 2)),
-    np.full(2, np.nan),
-]
-HOSTILE += [
-    np.full(2, -1.0),
-    np.full(2, np.inf),
-    np.array(["x", "y"]),
-    np.array([1j, 2j]),
-    np.zeros((2, 2), dtype=bool),
-]
+HOSTILE = [None, True, -1, 2**62, 10**400, 0.5, float("nan"), float("inf"), -float("inf"), "x", "", [], [[]], [None]]
+HOSTILE += [{}, {"a": 1}, [1, 2], [[1, 2], [3]], ["a", "a"], [["a"], [1]], np.zeros(0), np.zeros((2, 2))]
+HOSTILE += [np.full(2, np.nan), np.full(2, -1.0), np.full(2, np.inf), np.array(["x", "y"]), np.array([1j, 2j])]
+HOSTILE += [np.zeros((2, 2), dtype=bool)]
 BUILD = [
     memory_policy,
     partial(ba.uniform, prior="pool", drift=True),
@@ -350,7 +297,7 @@ def saved_bytes():
 
 @fuzzed
 @given(st.data())
-def test_damaged_bytes_are_told_or_are_the_same_state(data):
+def test_damaged_bytes_are_reported_or_are_the_same_state(data):
     """Bytes changed, cut out, repeated or moved: a `StateError` or the state that was saved, never another one."""
     whole, draw = saved_bytes(), data.draw
     content = bytearray(whole)
@@ -377,10 +324,10 @@ def test_damaged_bytes_are_told_or_are_the_same_state(data):
         state, about = ba.load_state(path)
         path.write_bytes(bytes(content))
         try:
-            read, told = ba.load_state(path)
+            read, read_about = ba.load_state(path)
         except ba.StateError:
             return
-    assert told == about
+    assert read_about == about
     assert testing.same_state(read, state)
 
 
@@ -431,56 +378,29 @@ def test_an_interrupt_after_the_file_has_its_name_is_passed_on(tmp_path, monkeyp
     assert ba.load_state(tmp_path / "state.npz")[0]["x"].tolist() == [0, 0, 0]
 
 
-def left_over(path):
-    file = path.with_name(f"{state_file._prefix(path)}4000000.{'a' * 16}")
-    file.write_bytes(b"half")
-    return file
-
-
-@pytest.mark.skipif(os.name != "posix", reason="elsewhere no signal asks whether a process lives")
-def test_what_another_process_removes_first_is_no_error(tmp_path, monkeypatch):
-    def dead(*_):
-        file.unlink()
-        raise ProcessLookupError(3, "No such process")
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere signal 0 does not test whether a process exists")
+@pytest.mark.parametrize("dead", [True, False])
+def test_a_left_over_file_that_another_process_removes_first_or_still_writes(dead, tmp_path, monkeypatch):
+    def kill(*_):
+        if dead:
+            left_over.unlink()
+            raise ProcessLookupError(3, "No such process")
+        raise PermissionError(1, "Operation not permitted")  # the process of another user
 
     path = tmp_path / "state.npz"
-    file = left_over(path)
-    monkeypatch.setattr("os.kill", dead)
+    left_over = path.with_name(f"{state_file._prefix(path)}4000000.{'a' * 16}")
+    left_over.write_bytes(b"half")
+    monkeypatch.setattr("os.kill", kill)
     ba.save_state(path, {"x": np.zeros(3)})
-    assert list(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.skipif(os.name != "posix", reason="elsewhere no signal asks whether a process lives")
-def test_what_another_users_process_writes_is_left(tmp_path, monkeypatch):
-    def forbidden(*_):
-        raise PermissionError(1, "Operation not permitted")
-
-    path = tmp_path / "state.npz"
-    file = left_over(path)
-    monkeypatch.setattr("os.kill", forbidden)
-    ba.save_state(path, {"x": np.zeros(3)})
-    assert sorted(tmp_path.iterdir()) == sorted([path, file])
-
-
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts open files")
-def test_what_is_refused_is_closed(tmp_path):
-    before = len(os.listdir("/proc/self/fd"))
-    for _ in range(3):
-        with pytest.raises(ba.StateError, match="is not a regular file"):
-            ba.load_state(tmp_path)
-    assert len(os.listdir("/proc/self/fd")) == before
-
-
-def members(path):
-    with zipfile.ZipFile(path) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
+    assert sorted(tmp_path.iterdir()) == sorted([path] if dead else [path, left_over])
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_an_array_that_is_missing_or_there_twice_is_damage(tmp_path):
     path = tmp_path / "state.npz"
     ba.save_state(path, {"x": np.zeros(3), "y": np.ones(2)})
-    content = members(path)
+    with zipfile.ZipFile(path) as archive:
+        content = {name: archive.read(name) for name in archive.namelist()}
     for names in (["meta.npy", "x.npy"], ["meta.npy", "x.npy", "y.npy", "x.npy"]):
         with zipfile.ZipFile(path, "w") as archive:
             for name in names:

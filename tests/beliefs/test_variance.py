@@ -34,7 +34,7 @@ def test_bernoulli_variance_is_at_least_that_of_a_twentieth():
     st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from([0.0, 1.0, 0.25, 0.7])), min_size=1, max_size=20),
     st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from([0.0, 1.0, 0.5, np.nan])), min_size=1, max_size=9),
 )
-def test_what_is_known_of_a_prompt_is_its_past_and_the_other_rollouts(past, now):
+def test_the_evidence_about_a_prompt_is_its_past_and_its_other_rollouts(past, now):
     estimator = BetaEstimator(prior=PRIOR)
     estimator.observe([x for x, _ in past], [s for _, s in past])
     estimator.tick()
@@ -50,7 +50,7 @@ def test_what_is_known_of_a_prompt_is_its_past_and_the_other_rollouts(past, now)
 @pytest.mark.parametrize("graded", [False, True])
 @pytest.mark.parametrize("visits", [1, 4])
 def test_the_variance_within_prompts_is_found_between_any(graded, visits):
-    """2,000 prompts with means far apart, so that the variance over all of them is another."""
+    """2,000 prompts have means far apart. The variance over all rollouts therefore differs."""
     rng = np.random.default_rng(0)
     estimator, sums = BetaEstimator(prior=PRIOR), Sums()
     mean_P = rng.beta(1, 1, 2000) * 0.8 + 0.1
@@ -85,7 +85,7 @@ def test_successes_of_0_and_1_have_the_bernoulli_variance(means):
     assert prior_share(sums, 0.6) == 1.0
 
 
-def test_the_prior_of_graded_successes_weighs_what_a_mean_of_prompts_is_worth():
+def test_the_mass_of_the_prior_for_graded_successes():
     """The best linear estimate of a prompt's mean from n rollouts shrinks to the pool's with within / between."""
     sums = Sums(n=100.0, s=50.0, ss=30.0, graded=50.0, within=1.0, pairs=50.0)  # 0.05 in all, 0.02 within
     assert prior_share(sums, 0.6) == 1.0  # 0.02 / 0.03 is more than 0.6
@@ -94,7 +94,7 @@ def test_the_prior_of_graded_successes_weighs_what_a_mean_of_prompts_is_worth():
 
 
 @given(st.lists(st.sampled_from([0.0, 0.2, 1.0, np.nan]), max_size=12))
-def test_the_chance_that_eight_are_alike(values):
+def test_the_chance_that_eight_values_are_equal(values):
     known = [x for x in values if x == x]
     expected = sum((known.count(x) / len(known)) ** 8 for x in set(known)) if known else 1.0
     assert share_alike(values) == pytest.approx(expected)
@@ -102,7 +102,7 @@ def test_the_chance_that_eight_are_alike(values):
 
 @pytest.mark.parametrize("p", [0.02, 0.1, 0.5, 0.9])
 @pytest.mark.parametrize("format_rate", [1.0, 0.9])
-def test_the_size_of_grpos_advantages_is_that_of_grpo(p, format_rate):
+def test_the_predicted_size_of_grpos_advantages(p, format_rate):
     rng = np.random.default_rng(1)
     success, form = rng.random((4000, 8)) < p, rng.random((4000, 8)) < format_rate
     rewards = success + 0.2 * form

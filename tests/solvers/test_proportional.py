@@ -49,17 +49,21 @@ def test_a_count_is_within_one_of_its_share(weights, rollouts):
     assert counts_P.sum() == rollouts
 
 
-def test_what_a_cap_refuses_goes_to_the_others_in_proportion():
-    budget = Budget(rollouts=24, floor=2, cap=10)
-    assert proportional([100, 4, 3], None, budget).tolist() == [10, 8, 6]
-
-
-def test_weights_of_zero_are_equal_weights():
-    assert proportional(np.zeros(5), None, Budget(rollouts=22)).tolist() == [5, 5, 4, 4, 4]
-
-
-def test_light_prompts_are_left_out():
-    assert proportional([8, 8, 1, 0], None, Budget(rollouts=16, floor=0, min_group=4)).tolist() == [8, 8, 0, 0]
+@pytest.mark.parametrize(
+    ("weights", "budget", "counts"),
+    [
+        ([100, 4, 3], Budget(24, floor=2, cap=10), [10, 8, 6]),  # the rest goes to the others in proportion
+        (np.zeros(5), Budget(22), [5, 5, 4, 4, 4]),
+        ([8, 8, 1, 0], Budget(16, floor=0, min_group=4), [8, 8, 0, 0]),
+        ([1, 1, 1], Budget(2, floor=0, min_group=1), [1, 1, 0]),
+        ([2, 1], Budget(3, floor=0, min_group=1), [2, 1]),  # the lighter share is exactly a group
+        # Half of the rollouts is less than a group by less than the tolerance.
+        ([1, 1], Budget(2**40 - 1, floor=0, min_group=2**39), [2**40 - 1, 0]),
+        *(([3 * scale, scale], Budget(8, floor=0, min_group=1), [6, 2]) for scale in (1e-12, 1e-3, 1e12)),
+    ],
+)
+def test_counts_by_hand(weights, budget, counts):
+    assert proportional(weights, None, budget).tolist() == counts
 
 
 @given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=10), st.integers(0, 3), st.integers(0, 9), st.floats(0, 1))
@@ -83,22 +87,6 @@ def test_remainders_go_to_the_largest_fractions_first():
     assert largest_remainder(np.array([1.0, 1.0, 1.0]), 5, 1, 9).tolist() == [2, 2, 1]  # ties: first in the list
 
 
-def test_a_share_of_exactly_a_group_is_a_group():
-    assert proportional([1, 1, 1], None, Budget(2, floor=0, min_group=1)).tolist() == [1, 1, 0]
-    assert proportional([2, 1], None, Budget(3, floor=0, min_group=1)).tolist() == [2, 1]
-
-
-def test_the_tolerance_of_a_share_opens_no_group_that_does_not_fit():
-    """Half of the rollouts is less than a group by less than the tolerance."""
-    budget = Budget(2**40 - 1, floor=0, min_group=2**39)
-    assert proportional([1, 1], None, budget).tolist() == [2**40 - 1, 0]
-
-
-@pytest.mark.parametrize("scale", [1e-12, 1e-3, 1e12])
-def test_only_the_ratio_of_weights_matters(scale):
-    assert proportional([3 * scale, scale], None, Budget(8, floor=0, min_group=1)).tolist() == [6, 2]
-
-
 @pytest.mark.parametrize(
     ("weights", "total", "low", "high", "counts"),
     [
@@ -109,11 +97,6 @@ def test_only_the_ratio_of_weights_matters(scale):
 )
 def test_totals_beyond_the_precision_of_floats_are_exact(weights, total, low, high, counts):
     assert largest_remainder(np.array(weights, dtype=float), total, low, high).tolist() == counts
-
-
-def test_infeasible_budgets_say_what_would_hold():
-    with pytest.raises(BudgetError, match="need 32 rollouts"):
-        proportional(np.ones(8), None, Budget(rollouts=16, floor=4))
 
 
 ROLLOUTS = Budget(rollouts=8)
@@ -131,6 +114,7 @@ ROLLOUTS = Budget(rollouts=8)
         (lambda: proportional([1, 1], None, Budget(8, tokens=100.0, cap=4)), UnsupportedError, "tokens=100.0"),
         (lambda: proportional([1, 1], None, Budget(8, quotas={"a": (0, 4)})), UnsupportedError, "rollouts only"),
         (lambda: proportional([1, 1], [1, 1], ROLLOUTS), UnsupportedError, "rollouts only"),
+        (lambda: proportional(np.ones(8), None, Budget(16, floor=4)), BudgetError, "need 32 rollouts"),
     ],
 )
 def test_bad_input_is_named(call, error, text):

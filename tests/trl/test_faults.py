@@ -342,7 +342,7 @@ def test_the_state_of_another_policy_warns(build, saved, caplog):
 
 
 def test_the_state_of_another_policy_is_refused_where_it_lacks_what_this_one_remembers(build, saved):
-    with pytest.raises(ba.StateError, match="saved by another policy, or is damaged"):
+    with pytest.raises(ba.StateError, match="another policy saved it, or it is damaged"):
         resumed(build, policies.cero())
 
 

@@ -89,7 +89,7 @@ MISTAKES = [
     ),
     (
         "policy: uniform\nestimator: {discount: 2}",
-        "line 2: estimator.discount: discount=2: use a number in [0, 1], the",
+        "line 2: estimator.discount: discount=2: use a number in [0, 1]",
     ),
     ("estimater: {discount: 1}", "line 1: estimater: unknown key, did you mean estimator?"),
     ("budget: 1024", "line 1: budget: 1024: use settings"),
