@@ -29,6 +29,7 @@ from budgetalloc.testing.rules import IDS as IDS
 from budgetalloc.testing.rules import Build as Build
 from budgetalloc.testing.rules import budgets as budgets
 from budgetalloc.testing.rules import decides_the_same_again as decides_the_same_again
+from budgetalloc.testing.rules import decides_the_same_over_a_pool as decides_the_same_over_a_pool
 from budgetalloc.testing.rules import does_not_depend_on_order as does_not_depend_on_order
 from budgetalloc.testing.rules import goes_on_from_its_state as goes_on_from_its_state
 from budgetalloc.testing.rules import keeps_to_tokens_or_says_so as keeps_to_tokens_or_says_so

@@ -26,7 +26,7 @@ from tinker_cookbook.rl.types import Env, EnvGroupBuilder, RLDataset, RLDatasetB
 
 import budgetalloc as ba  # noqa: E402
 from budgetalloc import policies  # noqa: E402
-from budgetalloc.policies.advantages import batch_advantages  # noqa: E402
+from budgetalloc.policies.advantages import group_advantages  # noqa: E402
 
 SHARES = [0, 1, 4, 12, 20, 30, 36, 39]
 """A rollout of prompt i passes if its first token is below SHARES[i], of 40."""
@@ -184,7 +184,7 @@ def test_a_policy_with_a_baseline_of_its_own_gives_the_cores_advantages(run, mon
     rewards_R = [row[2] for row in dataset.rows]
     step = fresh.begin([f"q{at}" for at in range(8)], dataset.session.options.bounds.budget(16, 8, 4))
     belief_R = step.baseline_belief(ids_R, rewards_R)
-    expected_R = batch_advantages(rewards_R, ids_R, "posterior", "batch", belief_R=belief_R)
+    expected_R = group_advantages(rewards_R, ids_R, "posterior", fresh.needs.scale, belief_R=belief_R)
     expected = {id(row[1]): a for row, a in zip(dataset.rows, expected_R, strict=True)}
     for group, mine in zip(groups, advantages, strict=True):
         torch.testing.assert_close(mine.tolist(), [expected[id(each)] for each in group.trajectories_G])
