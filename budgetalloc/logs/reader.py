@@ -11,7 +11,7 @@ import numpy as np
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.rewards import check_range
 from budgetalloc.errors import InputError, check_choice, check_integer, check_number
-from budgetalloc.logs.chunk import Chunk, Reward
+from budgetalloc.logs.chunk import COLUMNS, Chunk, Reward
 from budgetalloc.logs.kinds import counts, dataset, ledger, prime_rl, trl, verifiers, verl, wandb_run
 from budgetalloc.logs.log_stream import Kind, LogStream, ReadOptions, unreadable
 
@@ -124,17 +124,15 @@ def read_all(reading: LogStream) -> Chunk:
     """All chunks of a log as one, with a single string object for each prompt."""
     chunks = list(reading)
     same: dict[Id, Id] = {}
+    columns: dict[str, Any] = {
+        name: np.concatenate([np.zeros(0, dtype), *(getattr(x, name) for x in chunks)])
+        for name, dtype in COLUMNS.items()
+    }
     return Chunk(
-        np.concatenate([np.zeros(0, dtype=np.int64), *(x.step_R for x in chunks)]),
-        [same.setdefault(name, name) for x in chunks for name in x.ids_R],
-        np.concatenate([np.zeros(0), *(x.rewards_R for x in chunks)]),
-        np.concatenate([np.zeros(0, dtype=np.int64), *(x.lengths_R for x in chunks)]),
-        np.concatenate([np.zeros(0), *(x.predicted_R for x in chunks)]),
-        np.concatenate([np.zeros(0, dtype=np.int64), *(x.counts_R for x in chunks)]),
-        reading.notes["broken row"],
-        np.concatenate([np.zeros(0), *(x.success_R for x in chunks)]),
-        np.concatenate([np.zeros(0, dtype=np.int64), *(x.trainer_step_R for x in chunks)]),
-        chunks[-1].reward_range if chunks else reading.options.reward_range and (0.0, 1.0),
+        ids_R=[same.setdefault(name, name) for x in chunks for name in x.ids_R],
+        broken=reading.notes["broken row"],
+        reward_range=chunks[-1].reward_range if chunks else reading.options.reward_range and (0.0, 1.0),
+        **columns,
     )
 
 

@@ -85,7 +85,7 @@ def test_lists_are_as_good_as_arrays():
         ({"rewards_R": ["1"] * 4}, "rewards_R=.*give one number a rollout"),
         ({"rewards_R": [[1.0]] * 4}, r"rewards_R has shape \(4, 1\)"),
         ({"rewards_R": 1.0}, r"rewards_R has shape \(\)"),
-        ({"counts_R": [1]}, "counts_R has 1 entries, ids_R has 4"),
+        ({"counts_R": [1]}, r"counts_R has shape \(1,\) for 4 ids"),
         ({"ids_R": [0.5] * 4}, r"ids_R\[0\] is 0.5 of type float"),
         ({"ids_R": "abab"}, "ids_R='abab' is one string"),
         ({"success_R": object()}, "success_R=<object"),

@@ -104,7 +104,7 @@ def test_a_full_disk_takes_no_step_in_part(tmp_path):
 
 
 def test_lengths_must_agree(tmp_path):
-    with pytest.raises(ValueError, match="shorter"):
+    with pytest.raises(ValueError, match=r"rewards_R has shape \(1,\) for 2 ids"):
         ba.LedgerWriter(tmp_path / "l").append(0, ["a", "b"], [1.0], [1, 1], [0.5, 0.5], [1, 1])
     assert not (tmp_path / "l").exists()
 

@@ -76,7 +76,7 @@ def first(path: Path, count: int = 20) -> list[Record]:
                 head += block
         except _TORN:
             pass  # the rest may be incomplete
-    return parsed([line for line in head.split(b"\n")[:count] if line.strip()])[0]
+    return parsed(head.split(b"\n")[:count])[0]
 
 
 def lines(reading: LogStream, path: Path, limit: int | None = None) -> Iterator[list[bytes]]:
@@ -100,9 +100,8 @@ def lines(reading: LogStream, path: Path, limit: int | None = None) -> Iterator[
 def records(reading: LogStream, path: Path, limit: int | None = None) -> Iterator[list[Record]]:
     """The records of a file, thousands at a time. A line that holds no record is counted as a broken row."""
     for held in lines(reading, path, limit):
-        batch, broken = parsed([line for line in held if not line.isspace()])
-        if broken:
-            reading.notes["broken row"] += broken
+        batch, broken = parsed(held)
+        reading.notes.note("broken row", broken)
         yield batch
 
 
@@ -137,8 +136,9 @@ def parsed_rows(
             yield rows(rollouts)
 
 
-def parsed(held: list[bytes]) -> tuple[list[Record], int]:
-    """The records in these lines, and how many lines hold none."""
+def parsed(lines: list[bytes]) -> tuple[list[Record], int]:
+    """The records in these lines, and how many lines hold none. Blank lines do not count."""
+    held = [line for line in lines if line.strip()]
     try:  # all at once, which is twice as fast; the number of results shows whether every line was one record
         every = json.loads(b"[" + b",".join(held) + b"]")
         if len(every) == len(held) and all(type(x) is dict for x in every):

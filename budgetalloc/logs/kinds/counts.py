@@ -33,11 +33,6 @@ def find(path: Path) -> list[Path]:
     return [path] if path.stat().st_size and (path.name.lower().endswith(_SUFFIXES) or _fits(path)) else []
 
 
-def files(path: Path) -> list[Path]:
-    """The file itself."""
-    return [path]
-
-
 def _fits(path: Path) -> bool:
     if not path.is_file():
         return False

@@ -45,7 +45,7 @@ def find(path: Path) -> list[Path]:
 
 
 def files(path: Path) -> list[Path]:
-    """The files in the order of their steps."""
+    """The files, in the order of their steps."""
     if path.is_file():
         return [path]
     numbered = [(int(match[1]), x) for x in path.iterdir() if (match := _FILE.fullmatch(x.name)) and x.is_file()]

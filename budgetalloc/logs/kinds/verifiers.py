@@ -24,11 +24,6 @@ def find(path: Path) -> list[Path]:
     return [path] if records and not trained else []
 
 
-def files(path: Path) -> list[Path]:
-    """The file itself."""
-    return [path]
-
-
 def rows(reading: LogStream) -> Iterator[Rows]:
     """The rollouts, including those of evaluations."""
     path = reading.path

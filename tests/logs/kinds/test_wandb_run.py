@@ -14,6 +14,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 import budgetalloc as ba
 from budgetalloc.errors import InputError
+from budgetalloc.logs.chunk import Notes
 from budgetalloc.logs.formats.wandb_file import read_run, records
 from budgetalloc.logs.kinds.wandb_run import find
 from budgetalloc.logs.reader import open_log
@@ -26,7 +27,7 @@ def written(folder):
     """A run's folder, once wandb has written all of it: its service does so a little after `finish` returns."""
     (file,) = find(folder)
     for _ in range(3000):
-        if file.stat().st_size > 7 and read_run(file, Counter()).ended:
+        if file.stat().st_size > 7 and read_run(file, Notes()).ended:
             return folder
         time.sleep(0.02)
     raise TimeoutError(folder)
@@ -172,7 +173,7 @@ def metrics(record):
 def test_a_torn_file_is_read_as_far_as_it_goes(run, run_by_trl, framed, tables, left):
     """All records until a step's table, and a part of the next record."""
     (file,) = find(run)
-    every = list(records(file, Counter()))
+    every = list(records(file, Notes()))
     at = -1
     for step in range(1, tables + 1):  # a table's record comes after that of the metrics of its step
         at = next(k for k in range(at + 1, len(every)) if metrics(every[k]).get("train/global_step") == str(step))
@@ -187,7 +188,7 @@ def test_a_torn_file_is_read_as_far_as_it_goes(run, run_by_trl, framed, tables, 
 
 def test_a_file_torn_before_its_first_table_has_metrics_only(run, framed):
     (file,) = find(run)
-    every = list(records(file, Counter()))
+    every = list(records(file, Notes()))
     file.write_bytes(framed(every[: next(k for k, x in enumerate(every) if "completions/path" in metrics(x))]))
     with pytest.raises(InputError, match="no completions table"):
         read(run)
