@@ -1,4 +1,4 @@
-"""A whole log in memory."""
+"""`Ledger`, a whole log in memory."""
 
 import logging
 from typing import Any
@@ -56,7 +56,7 @@ class Ledger(Chunk):
                 `budgetalloc.logs.reader.open_log`.
 
         Raises:
-            InputError: there is no log, or there are several (the text lists them), or an argument is out of range.
+            InputError: there is no log, there are several (the text lists them), or an argument is out of range.
 
         >>> import tempfile
         >>> from pathlib import Path

@@ -1,15 +1,15 @@
 """`LogStream`, a log that is read in chunks of whole steps, and `Kind`, the interface of a kind of log."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.errors import InputError, printable
-from budgetalloc.logs.chunk import Chunk, Notes, Range, Reward, Rows
-from budgetalloc.logs.steps import MAX_STEP, whole_steps
+from budgetalloc.logs.chunk import Chunk, Ints, Notes, Range, Reward, Rows
+from budgetalloc.logs.steps import MAX_STEP, ascending, whole_steps
 
 
 class Kind(Protocol):
@@ -95,6 +95,17 @@ class LogStream:
             )
         except OSError as error:
             raise unreadable(self.path, error) from error
+
+    def in_order(
+        self, make: Callable[[], Iterator[Rows]], steps: Callable[[], Iterator[Ints]] | None = None
+    ) -> Iterator[Rows]:
+        """The rows that `make` reads from the start of the log, sorted by their steps. See `ascending`."""
+
+        def restarted() -> Iterator[Rows]:
+            self.done = 0
+            return make()
+
+        return ascending(restarted, self.options.chunk, self.notes, steps)
 
     def texts(self, ids: Iterable[Id]) -> dict[Id, str]:
         """The texts of these prompts, where the log has them. Of chat messages, the text of the last one.

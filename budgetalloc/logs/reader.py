@@ -1,4 +1,4 @@
-"""Detects the kind of a log and opens it: each kind is a module of `budgetalloc.logs.kinds` (see `Kind`)."""
+"""Detection and opening of logs. Each kind of log is a module of `budgetalloc.logs.kinds` (see `Kind`)."""
 
 import math
 import os
@@ -42,31 +42,31 @@ def open_log(
     max_row: int = ReadOptions.max_row,
     max_step: int = ReadOptions.max_step,
 ) -> LogStream:
-    """Opens a log of rollouts in any supported format. Opening reads only as much as identifies the kind of log.
+    """Opens a log of rollouts in any supported format. Opening reads just enough to identify the kind of log.
 
     Args:
         source: A file, a folder that holds one log, or a `datasets.Dataset`.
         kind: The kind of log, one of `KINDS`; None detects it.
-        prompt_id: The column that names prompts; several columns, separated by commas, name them together. None: a
-            column 'prompt_id' if there is one, else the default of the kind, such as a hash of the prompt's text (the
-            hash of the TRL callback, so that ids agree).
-        reward: The column that holds the reward, or a weight for each of several columns: the reward is their weighted
-            sum. None: the default of the kind; several reward functions of TRL are summed with weight 1, which a note
-            reports.
-        success: The column that holds success in [0, 1], such as the name of a reward function. None: the success of a
-            ledger; for several reward functions of TRL, those that gave 0 and 1 only, as the callback chooses, and a
-            note asks where that does not decide it; in other logs, the reward.
+        prompt_id: The column that names prompts, or several columns, separated by commas. None: a column 'prompt_id' if
+            there is one, else the default of the kind, such as the hash of the prompt's text that the TRL callback
+            computes.
+        reward: The column that holds the reward, or the weights of several columns, whose weighted sum is the reward.
+            None: the default of the kind. Several reward functions of TRL then have weight 1, which a note reports.
+        success: The column that holds success in [0, 1], such as the name of a reward function. None: a ledger's own
+            success. For several reward functions of TRL, those that gave 0 and 1 only, as the callback chooses; if that
+            does not decide it, a note asks. In other logs, the reward.
         reward_range: Lowest and highest reward, mapped to 0 and 1. None leaves rewards unchanged. In both cases a note
             counts rewards outside.
-        chunk: Rollouts to hold in memory at a time; more if one step has more. max_line: Bytes of a line, a header or a
-            cell (a table of W&B: 16 times that). Longer ones are skipped and counted. The columns read of a row group
-            of parquet, or of a file of TRL, may take 16 times that in memory; larger ones are an error.
+        chunk: Rollouts to hold in memory at a time, or one step if it has more.
+        max_line: Bytes of a line, a header or a cell (a table of W&B: 16 times that). Longer ones are skipped and
+            counted. The columns to read of a parquet row group, or of a file of TRL, may take 16 times that in memory;
+            larger ones are an error.
         max_row: Rollouts that one row may stand for. Rows of more are skipped and counted.
         max_step: Rollouts of one step, which are held in memory together.
 
     Raises:
-        InputError: there is no log, or there are several (the text lists them), or an argument is out of range; while
-            iterating: the file cannot be read, or lacks the columns.
+        InputError: there is no log, there are several (the text lists them), or an argument is out of range. The
+            iteration raises it if the file cannot be read or lacks the columns.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -121,7 +121,7 @@ def _weights(reward: Any) -> Reward:
 
 
 def read_all(reading: LogStream) -> Chunk:
-    """All chunks of a log as one, with a single string object for each prompt."""
+    """All chunks of a log as one. Equal ids are one object."""
     chunks = list(reading)
     same: dict[Id, Id] = {}
     columns: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Rows in portions of any size become chunks of whole steps, in ascending order."""
+"""Conversion of rows, in parts of any size, to chunks of whole steps in ascending order."""
 
 import tempfile
 from collections import Counter
@@ -21,7 +21,7 @@ MAX_STEP = 10_000_000  # rollouts of one step: some 2 GB
 def whole_steps(
     parts: Iterable[Rows], chunk: int, notes: Notes, reward_range: Range = None, max_step: int = MAX_STEP
 ) -> Iterator[Chunk]:
-    """Rows in any portions as whole steps: about `chunk` rollouts at a time, or one step where that is larger.
+    """Rows in parts of any size as whole steps: about `chunk` rollouts at a time, or one step if that is larger.
 
     Raises:
         InputError: a step has more than `max_step` rollouts.

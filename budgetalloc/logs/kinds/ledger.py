@@ -15,7 +15,6 @@ from budgetalloc.logs.chunk import FAULTS, LARGEST, Ints, Notes, Range, Rows, as
 from budgetalloc.logs.formats.lines import Record, first, lines, parsed, parsed_rows
 from budgetalloc.logs.log_stream import LogStream
 from budgetalloc.logs.prompt_texts import read_texts
-from budgetalloc.logs.steps import ascending
 
 _COLUMNS = ("step", "id", "reward", "length", "predicted", "count")
 _MARKS = ("resumed", "reward_range")  # a line with one of these keys is not a rollout
@@ -78,8 +77,8 @@ class _Scan:
 def rows(reading: LogStream) -> Iterator[Rows]:
     """The rollouts, in two passes, because later lines of the file void earlier steps."""
     assert reading.path is not None
-    path, options = reading.path, reading.options
-    for argument, own in (("reward", options.reward), ("success", options.success)):
+    path = reading.path
+    for argument, own in (("reward", reading.options.reward), ("success", reading.options.success)):
         if own not in (None, argument):
             raise InputError(
                 f"{argument}={own!r}: {path} is a ledger, which has one reward and one success. Leave out {argument}=."
@@ -90,7 +89,7 @@ def rows(reading: LogStream) -> Iterator[Rows]:
         reading.notes.clear()
         yield from _rows(reading, path, scan)
     else:
-        yield from ascending(lambda: _rows(reading, path, scan), options.chunk, reading.notes)
+        yield from reading.in_order(lambda: _rows(reading, path, scan))
     for text, count in seen.items():  # the second pass stops before a damaged end of the file
         reading.notes[text] = max(count, reading.notes[text])
 
@@ -202,7 +201,6 @@ def joined(rollouts: list[_Row], explicit: bool, final: Range) -> Rows:
 
 
 def _rows(reading: LogStream, path: Path, scan: _Scan) -> Iterator[Rows]:
-    reading.done = 0
     parse = RowParser(reading.notes, scan.valid_below())
     final = scan.ranges[-1] if scan.ranges else None
     explicit = scan.success or len(set(scan.ranges)) > 1  # otherwise each row's success follows from its reward
