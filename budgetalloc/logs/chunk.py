@@ -193,7 +193,8 @@ def number_column(name: str, values: Any, rows: int, what: str = "one number a r
     """A column of `rows` floats, None as NaN; raises `InputError` for anything else."""
     column = check_array(name, values, what, copy=False)
     if column.shape != (rows,):
-        raise InputError(f"{name} has shape {column.shape} for {rows} ids: give {what}.")
+        found = f"{len(column)} entries" if column.ndim == 1 else f"shape {column.shape}"
+        raise InputError(f"{name} has {found}, ids_R has {rows}: give {what}.")
     return column
 
 

@@ -58,8 +58,8 @@ class SuccessChoice:
         self._chosen = chosen = tuple(names[f] for f in places)
         if not chosen:
             self.notes.doubt(
-                f"success is not known, because none of {printable(', '.join(names))} gave 0 and 1 only. Below it is "
-                f"the total reward: {_ASK}",
+                f"success is not known, because none of {printable(', '.join(names))} gave 0 and 1 only, so "
+                f"the total reward is used: {_ASK}",
                 1,
             )
         elif len(chosen) == 1:

@@ -1,4 +1,4 @@
-"""Whole steps in chunks, whatever the portions and the order of a log; rewards and counts in them."""
+"""Chunks hold whole steps, for parts of any size and a log in any order. Rewards and counts are right."""
 
 import numpy as np
 import pytest

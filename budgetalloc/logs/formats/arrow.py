@@ -84,19 +84,15 @@ def batches(reading: LogStream, path: Path, wanted: Sequence[str]) -> Iterator[A
     """
     start, size = reading.done, path.stat().st_size
     every = _parquet(path, wanted, reading.options.max_line) if path.suffix == ".parquet" else _arrow(path, wanted)
-    while True:
-        try:
-            batch, share = next(every)
+    try:
+        for batch, share in every:
             batch.validate(full=True)
-        except StopIteration:
-            break
-        except InputError:
-            raise
-        except faults():
-            reading.notes["file that cannot be read to its end"] += 1
-            break
-        reading.done = start + int(size * share)
-        yield batch
+            reading.done = start + int(size * share)
+            yield batch
+    except InputError:
+        raise
+    except faults():
+        reading.notes["file that cannot be read to its end"] += 1
     reading.done = start + size
 
 

@@ -1,4 +1,4 @@
-"""The record format of `.wandb` files, written here byte by byte, whatever sizes wandb happens to write."""
+"""The record format of `.wandb` files, written here byte by byte, with records of all sizes."""
 
 import pytest
 
