@@ -31,10 +31,10 @@ def resolve_columns(table: Mapping[str, Any], columns: Columns, notes: Notes) ->
     column 'n' numbers the rollouts of a prompt: a row is read as one rollout with the reward 'correct'
     """
     rows = len(table[columns.ids[0]])
-    if columns.beside is not None:
+    if columns.numbered is not None:
         notes.doubt(
-            f"prompts are named by column {columns.ids[0]!r}; prompt_id={columns.beside!r} names them by column "
-            f"{columns.beside!r}",
+            f"prompts are named by column {columns.ids[0]!r}; prompt_id={columns.numbered!r} names them by column "
+            f"{columns.numbered!r}",
             rows,
         )
     if len(columns.rewards) == 1 and not columns.groups and columns.weights is None:

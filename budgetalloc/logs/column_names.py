@@ -32,7 +32,7 @@ class Columns:
         text: Whether `ids` is a column of texts.
         weights: Weights of `rewards`, if the reward is their sum.
         several: Whether a cell of the only column of `rewards` holds several rewards.
-        beside: A column 'id' or 'index' that is not used, because the texts of prompts identify them.
+        numbered: A column 'id' or 'index' that is not used, because the texts of prompts identify them.
     """
 
     step: str | None
@@ -46,7 +46,7 @@ class Columns:
     success: str | None
     length: str | None
     predicted: str | None
-    beside: str | None
+    numbered: str | None
     unknown: tuple[str, ...]
 
     @property
@@ -78,13 +78,13 @@ def identify_columns(names: Sequence[str], options: ReadOptions = ReadOptions())
     def one(choices: Sequence[str]) -> str | None:
         return next((by_name[x] for x in choices if x in by_name), None)
 
-    ids, text, beside = _id_columns(names, options.prompt_id), False, None
+    ids, text, numbered = _id_columns(names, options.prompt_id), False, None
     if not ids:
         named = one(ID)
         if named is None:
-            text, beside = one(TEXT) is not None, one(NUMBERED)
-            named = one(TEXT) or beside
-            beside = beside if text else None
+            text, numbered = one(TEXT) is not None, one(NUMBERED)
+            named = one(TEXT) or numbered
+            numbered = numbered if text else None
         ids = () if named is None else (named,)
     rewards, weights = _reward_columns(names, options.reward)
     successes, rollouts = one(SUCCESSES), one(ROLLOUTS)
@@ -100,9 +100,9 @@ def identify_columns(names: Sequence[str], options: ReadOptions = ReadOptions())
     step = None if step in ids else step
     success = None if options.success is None else _there((options.success,), names, "success", options.success)[0]
     several = len(rewards) == 1 and weights is None and plain(rewards[0]) in REWARDS
-    redundant = {one(REWARDS), one(TEXT), beside}  # these do not count as unknown
+    redundant = {one(REWARDS), one(TEXT), numbered}  # these do not count as unknown
     columns = Columns(
-        step, ids, text, rewards, weights, several, successes, rollouts, success, length, predicted, beside, ()
+        step, ids, text, rewards, weights, several, successes, rollouts, success, length, predicted, numbered, ()
     )
     for name in columns.used:
         if names.count(name) > 1:

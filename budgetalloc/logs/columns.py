@@ -152,10 +152,10 @@ def _rewards(
         matrix = np.stack([values for values, _ in each], axis=1)
         there = ~np.isnan(matrix)  # an empty cell is no rollout, not a rollout without a reward
 
-        def beside(part: slice, size_G: Ints) -> FloatArray:
+        def in_columns(part: slice, size_G: Ints) -> FloatArray:
             return np.asarray(matrix[part][there[part] & (size_G > 0)[:, None]])
 
-        return np.where(odd_G, 0, there.sum(axis=1)), beside, odd_G
+        return np.where(odd_G, 0, there.sum(axis=1)), in_columns, odd_G
     total_G = each[0][0] if columns.weights is None else weighted([values for values, _ in each], columns.weights)
     return np.ones(len(total_G), dtype=np.int64), lambda part, size_G: total_G[part][size_G > 0], odd_G
 
