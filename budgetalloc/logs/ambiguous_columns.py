@@ -1,4 +1,4 @@
-"""Columns with ambiguous names: their meaning is inferred from the first rows of a table."""
+"""Columns with ambiguous names, whose meaning is inferred from the first rows of a table."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,12 +10,12 @@ from budgetalloc.logs.chunk import Notes
 from budgetalloc.logs.column_names import NUMBERED, Columns, plain
 from budgetalloc.logs.columns import numeric
 
-_MANY = ("n", "samples", "attempts", "trials")  # a number of rollouts, or the number of a rollout
-_ENOUGH = 8  # rows
+_MANY = ("n", "samples", "attempts", "trials")  # these may count the rollouts of a row, or number the rollouts
+_ENOUGH = 8  # rows that allow an inference
 
 
 def resolve_columns(table: Mapping[str, Any], columns: Columns, notes: Notes) -> Columns:
-    """The columns, resolved from the first rows of their table; each inference is noted as a doubt.
+    """The columns, resolved from the first rows of their table. Each inference is noted as a doubt.
 
     Args:
         table: The used columns of the first rows.
@@ -31,10 +31,10 @@ def resolve_columns(table: Mapping[str, Any], columns: Columns, notes: Notes) ->
     column 'n' numbers the rollouts of a prompt: a row is read as one rollout with the reward 'correct'
     """
     rows = len(table[columns.ids[0]])
-    if columns.beside is not None:
+    if columns.numbered is not None:
         notes.doubt(
-            f"prompts are named by column {columns.ids[0]!r}; prompt_id={columns.beside!r} names them by column "
-            f"{columns.beside!r}",
+            f"prompts are named by column {columns.ids[0]!r}; prompt_id={columns.numbered!r} names them by column "
+            f"{columns.numbered!r}",
             rows,
         )
     if len(columns.rewards) == 1 and not columns.groups and columns.weights is None:
@@ -55,7 +55,7 @@ def resolve_columns(table: Mapping[str, Any], columns: Columns, notes: Notes) ->
 
 
 def _rollouts(table: Mapping[str, Any], columns: Columns, notes: Notes) -> Columns:
-    """Whether a column such as `n` counts rollouts or numbers them, given successes of 0 and 1 only."""
+    """The columns, after a check whether one such as `n` counts rollouts or numbers them. Successes must be 0 or 1."""
     assert columns.successes is not None
     assert columns.rollouts is not None
     (passed_G, _), (n_G, _) = numeric(table[columns.successes]), numeric(table[columns.rollouts])

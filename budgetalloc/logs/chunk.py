@@ -1,9 +1,9 @@
-"""Rollouts in columns: `Rows` as a reader yields them, `Chunk` as whole steps of a log."""
+"""Rollouts in columns: `Rows` as a reader yields them, and `Chunk`, the whole steps of a log."""
 
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,57 +12,74 @@ from numpy.typing import ArrayLike, NDArray
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import to_unit
-from budgetalloc.errors import InputError
+from budgetalloc.errors import InputError, check_array
 
 Ints = NDArray[np.int64]
 Range = tuple[float, float] | None
 Reward = str | Mapping[str, float] | None
-"""The column of the reward, or weights of several columns, or None for the default of the kind of log."""
+"""The column of the reward, the weights of several columns, or None for the default of the kind of log."""
 
 FAULTS = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
-"""Exceptions for a row with unknown content, which counts as broken."""
+"""Exceptions that a row of unknown content raises. The row counts as broken."""
 LARGEST_REWARD = 1e300
-"""Larger rewards in a log are damage, and count as infinite: their sums and differences would overflow."""
+"""Larger rewards count as infinite, because their sums and differences would overflow."""
 LARGEST = 2**53
-"""The largest step or length: larger integers are not exact as floats, and are not plausible in a log."""
+"""The largest step or length. Larger integers are not exact as floats."""
+COLUMNS = {
+    "step_R": np.int64,
+    "rewards_R": np.float64,
+    "lengths_R": np.int64,
+    "predicted_R": np.float64,
+    "counts_R": np.int64,
+    "success_R": np.float64,
+    "trainer_step_R": np.int64,
+}
+"""The columns of numbers of a log, and their types."""
 _NAMED = 20  # unknown columns in the notes
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Some rollouts of a log, one entry per rollout, as yielded by `rows` of a kind of log.
+    """Some rollouts of a log, one entry a rollout, as the readers yield them.
 
     Args:
-        step_R: Step of the policy, or of the trainer if the log has only that; ascending, also from one `Rows` to the
-            next. A step may continue in the next.
+        step_R: Step of the policy, or of the trainer if the log has only that. Steps ascend, also from one `Rows` to
+            the next. A step may continue in the next `Rows`.
         ids_R: Prompt, int or str.
         rewards_R: Reward in the log's own units, NaN where there is none.
-        lengths_R: Tokens, -1 where unknown; None if the log has no lengths.
-        predicted_R: Predicted success rate before the step, NaN where unknown; None as above.
-        counts_R: Rollouts that the prompt had in the step; None to count the rows.
+        lengths_R: Tokens, -1 where unknown. Default: all unknown.
+        predicted_R: Predicted success rate before the step, NaN where unknown. Default: all unknown.
+        counts_R: Rollouts of the prompt in the step; None to count the rows.
         success_R: Success in [0, 1], NaN where there is none; None if the log has only rewards.
-        trainer_step_R: Step of the trainer; None where it is `step_R`.
+        trainer_step_R: Step of the trainer. Default: `step_R`.
         reward_range: Lowest and highest reward according to the log, None if unknown.
     """
 
     step_R: Ints
     ids_R: list[Id]
     rewards_R: FloatArray
-    lengths_R: Ints | None = None
-    predicted_R: FloatArray | None = None
+    lengths_R: Ints = None  # type: ignore[assignment]  # an array after construction
+    predicted_R: FloatArray = None  # type: ignore[assignment]  # an array after construction
     counts_R: Ints | None = None
     success_R: FloatArray | None = None
-    trainer_step_R: Ints | None = None
+    trainer_step_R: Ints = None  # type: ignore[assignment]  # an array after construction
     reward_range: Range = None
+
+    def __post_init__(self) -> None:
+        if self.lengths_R is None:
+            object.__setattr__(self, "lengths_R", np.full(len(self), -1))
+        if self.predicted_R is None:
+            object.__setattr__(self, "predicted_R", np.full(len(self), np.nan))
+        if self.trainer_step_R is None:
+            object.__setattr__(self, "trainer_step_R", self.step_R)
 
     def __len__(self) -> int:
         return len(self.ids_R)
 
-    def cut(self, part: Any) -> "Rows":
+    def cut(self, part: slice) -> "Rows":
         """A slice of the rows."""
-        *names, _ = (field.name for field in fields(self))
-        columns = {name: getattr(self, name) for name in names}
-        cut: dict[str, Any] = {name: None if x is None else x[part] for name, x in columns.items()}
+        cut: dict[str, Any] = {name: getattr(self, name) for name in ("ids_R", *COLUMNS)}
+        cut = {name: None if column is None else column[part] for name, column in cut.items()}
         return replace(self, **cut)
 
 
@@ -71,17 +88,17 @@ class Chunk:
     """Whole steps of a log, one entry per rollout in order, as yielded by a `LogStream`.
 
     Args:
-        step_R: Step of the policy in which each rollout was decided, shape (R,); the trainer's step if the log does not
-            have it. The rollouts of a prompt in one step are a group.
+        step_R: Step of the policy that allocated each rollout, shape (R,); the trainer's step if the log does not have
+            it. The rollouts of a prompt in one step are a group.
         ids_R: Prompt of each rollout, R entries.
         rewards_R: Reward of each rollout in the log's own units, NaN where there was none, shape (R,).
         lengths_R: Tokens of each rollout, -1 where unknown, shape (R,).
         predicted_R: Predicted success rate before the step, NaN where unknown, shape (R,).
-        counts_R: Rollouts that the prompt had in the step, shape (R,).
-        broken: Lines that could not be read, such as one torn by a kill.
+        counts_R: Rollouts of the prompt in the step, shape (R,).
+        broken: Lines that could not be read, such as one cut off when the process was killed.
         success_R: Success of each rollout in [0, 1], NaN where there was none, shape (R,). Default: the reward, mapped
-            by `reward_range` and clipped; if the range is unknown too, the reward unchanged.
-        trainer_step_R: Step of the trainer, shape (R,). Left out: `step_R`.
+            by `reward_range` and clipped, or unchanged if the range is unknown.
+        trainer_step_R: Step of the trainer, shape (R,). Default: `step_R`.
         reward_range: Lowest and highest reward, None where unknown.
 
     Raises:
@@ -108,12 +125,9 @@ class Chunk:
             object.__setattr__(self, "success_R", mapped(self.rewards_R, self.reward_range))
         if self.trainer_step_R is None:
             object.__setattr__(self, "trainer_step_R", self.step_R)
-        for field in fields(self):
-            if field.name.endswith("_R") and len(getattr(self, field.name)) != len(self.ids_R):
-                raise InputError(
-                    f"{field.name} has {len(getattr(self, field.name))} entries, ids_R has {len(self.ids_R)}: give one "
-                    "entry a rollout."
-                )
+        for name in COLUMNS:
+            if (entries := len(getattr(self, name))) != len(self.ids_R):
+                raise InputError(f"{name} has {entries} entries, ids_R has {len(self.ids_R)}: give one a rollout.")
 
     def __repr__(self) -> str:
         prompts, steps = len(set(self.ids_R)), len(np.unique(self.step_R))
@@ -121,31 +135,32 @@ class Chunk:
 
 
 class Notes(Counter[str]):
-    """The omissions and assumptions of a reader, with their counts."""
+    """What a reader left out or assumed, and how often."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.doubts: list[str] = []
-        """The notes about ambiguous content of the log; they come first."""
+        """The notes about ambiguous content of the log. A report shows them first."""
         self.missing = (0, 0)
         """Steps of the run that the log lacks, and the steps of the run; zeros where that is not known."""
 
+    def note(self, text: str, count: int) -> None:
+        """Adds to a note, unless `count` is 0."""
+        if count > 0:
+            self[text] += int(count)
+
     def doubt(self, text: str, count: int) -> None:
-        """Adds a note that belongs in the first lines of a report."""
-        if not count:
-            return
-        self[text] += count
-        if text not in self.doubts:
+        """Adds to a note that belongs in the first lines of a report, unless `count` is 0."""
+        self.note(text, count)
+        if count > 0 and text not in self.doubts:
             self.doubts.append(text)
 
     def unknown(self, column: str, count: int) -> None:
-        """Notes an unused column; the first 20 by name."""
-        if not count:
-            return
+        """Notes an unused column. The first 20 are named."""
         text = f"unknown column {column if len(column) < 80 else column[:77] + '...'!r}"
         if text not in self and sum(x.startswith("unknown column ") for x in self) >= _NAMED:
             text = "unknown columns beyond these"
-        self[text] += count
+        self.note(text, count)
 
     def clear(self) -> None:
         super().clear()
@@ -172,6 +187,26 @@ def finite(rewards_R: ArrayLike) -> FloatArray:
     """
     rewards = np.asarray(rewards_R, dtype=np.float64)
     return np.where(np.abs(rewards) <= LARGEST_REWARD, rewards, np.nan)
+
+
+def number_column(name: str, values: Any, rows: int, what: str = "one number a rollout") -> FloatArray:
+    """A column of `rows` floats, None as NaN; raises `InputError` for anything else."""
+    column = check_array(name, values, what, copy=False)
+    if column.shape != (rows,):
+        found = f"{len(column)} entries" if column.ndim == 1 else f"shape {column.shape}"
+        raise InputError(f"{name} has {found}, ids_R has {rows}: give {what}.")
+    return column
+
+
+def integer_column(name: str, values: Any, rows: int) -> Ints:
+    """A column of `rows` integers, none larger than `LARGEST`; raises `InputError` for anything else."""
+    what = "one integer a rollout, -1 where a length is not known"
+    column = number_column(name, values, rows, what)
+    with np.errstate(invalid="ignore"):
+        fits = (np.abs(column) <= LARGEST) & (column == np.floor(column))
+    if not fits.all():
+        raise InputError(f"{name} holds {column[~fits][0]}: give {what}.")
+    return column.astype(np.int64)
 
 
 def as_id(value: Any) -> Id:

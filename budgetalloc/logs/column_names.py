@@ -9,11 +9,11 @@ from budgetalloc.errors import InputError
 from budgetalloc.logs.chunk import Reward
 from budgetalloc.logs.log_stream import ReadOptions
 
-# Names of each column in order of preference; case does not matter, nor "-" for "_".
+# The names of each column, the preferred one first. Case does not matter, nor "-" for "_".
 STEP = ("step", "global_step", "training_step", "train_step", "iteration", "visit")
 ID = ("prompt_id", "example_id", "problem_id", "question_id", "task_id", "prompt_idx")
 NUMBERED = ("id", "index")
-"""Names of a column that may number prompts, or rows."""
+"""Names of a column that may number prompts or rows."""
 TEXT = ("prompt", "question", "problem", "input")
 SUCCESSES = ("successes", "num_correct", "n_correct", "correct", "passes", "passed", "solved", "success")
 ROLLOUTS = ("rollouts", "num_rollouts", "n_rollouts", "samples", "num_samples", "n_samples", "trials", "attempts", "n")
@@ -26,13 +26,13 @@ _WIDE = re.compile(r"(reward|score)s?_?\d+")
 
 @dataclass(frozen=True)
 class Columns:
-    """The names of the columns that are used.
+    """The names of the columns to use.
 
     Args:
         text: Whether `ids` is a column of texts.
-        weights: Weights of `rewards`, if these are added up.
-        several: Whether a cell of the only column of `rewards` holds several.
-        beside: A column 'id' or 'index' that is not used because the prompts' texts stand beside it.
+        weights: Weights of `rewards`, if the reward is their sum.
+        several: Whether a cell of the only column of `rewards` holds several rewards.
+        numbered: A column 'id' or 'index' that is not used, because the texts of prompts identify them.
     """
 
     step: str | None
@@ -46,7 +46,7 @@ class Columns:
     success: str | None
     length: str | None
     predicted: str | None
-    beside: str | None
+    numbered: str | None
     unknown: tuple[str, ...]
 
     @property
@@ -63,7 +63,7 @@ class Columns:
 
 
 def plain(name: str) -> str:
-    """A column's name, normalised for comparison."""
+    """A column's name, normalized for comparison."""
     return name.strip().lower().replace("-", "_").replace(" ", "_")
 
 
@@ -71,20 +71,20 @@ def identify_columns(names: Sequence[str], options: ReadOptions = ReadOptions())
     """The columns of a table; None where it has no prompts or no rewards.
 
     Raises:
-        InputError: an argument names a column that is not there, or a column that is used is there twice.
+        InputError: an argument names a column that the table lacks, or the table has a used column twice.
     """
     by_name = {plain(name): name for name in reversed(names)}
 
     def one(choices: Sequence[str]) -> str | None:
         return next((by_name[x] for x in choices if x in by_name), None)
 
-    ids, text, beside = _id_columns(names, options.prompt_id), False, None
+    ids, text, numbered = _id_columns(names, options.prompt_id), False, None
     if not ids:
         named = one(ID)
         if named is None:
-            text, beside = one(TEXT) is not None, one(NUMBERED)
-            named = one(TEXT) or beside
-            beside = beside if text else None
+            text, numbered = one(TEXT) is not None, one(NUMBERED)
+            named = one(TEXT) or numbered
+            numbered = numbered if text else None
         ids = () if named is None else (named,)
     rewards, weights = _reward_columns(names, options.reward)
     successes, rollouts = one(SUCCESSES), one(ROLLOUTS)
@@ -100,9 +100,9 @@ def identify_columns(names: Sequence[str], options: ReadOptions = ReadOptions())
     step = None if step in ids else step
     success = None if options.success is None else _there((options.success,), names, "success", options.success)[0]
     several = len(rewards) == 1 and weights is None and plain(rewards[0]) in REWARDS
-    aside = {one(REWARDS), one(TEXT), beside}  # redundant columns do not count as unknown
+    redundant = {one(REWARDS), one(TEXT), numbered}  # these do not count as unknown
     columns = Columns(
-        step, ids, text, rewards, weights, several, successes, rollouts, success, length, predicted, beside, ()
+        step, ids, text, rewards, weights, several, successes, rollouts, success, length, predicted, numbered, ()
     )
     for name in columns.used:
         if names.count(name) > 1:
@@ -112,7 +112,7 @@ def identify_columns(names: Sequence[str], options: ReadOptions = ReadOptions())
             f"success={success!r}: a row of this log is a group, and a success column needs one row a rollout. Leave "
             "out success=."
         )
-    unknown = tuple(name for name in names if name not in columns.used and name not in aside)
+    unknown = tuple(name for name in names if name not in columns.used and name not in redundant)
     return replace(columns, unknown=unknown)
 
 

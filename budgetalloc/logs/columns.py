@@ -1,6 +1,6 @@
 """Rows of a table as rollouts, once `column_names` has identified the columns.
 
-A row is a rollout (a reward), or a group: successes and rollouts, or several rewards in one cell or in columns
+A row is one rollout, or a group. A group has successes and rollouts, several rewards in one cell, or the columns
 reward_0, reward_1, ...
 """
 
@@ -23,7 +23,7 @@ from budgetalloc.logs.log_stream import ReadOptions
 Bools = NDArray[np.bool_]
 _WORDS = {"true": 1.0, "false": 0.0}
 _AT_ONCE = 1_000_000  # rollouts in one `Rows`
-_NONSENSE = 10**9  # rollouts in one row: a row with more is broken
+_NONSENSE = 10**9  # a row of more rollouts is broken
 
 
 def rollouts(
@@ -34,26 +34,25 @@ def rollouts(
     Args:
         table: The used columns: lists, or arrays of numbers.
         columns: From `identify_columns`.
-        visits: Visits of each prompt in earlier rows, updated here: they are the steps of a table that has no steps.
-        notes: Counts the omissions.
+        visits: Visits of each prompt in earlier rows, updated here. They are the steps if the table has no steps.
+        notes: Count the unusable rows.
         max_row: Rollouts that a row may stand for.
     """
     ids, named_G = _ids(table, columns)
     for name in columns.unknown:
         notes.unknown(name, len(ids))
-    numbers = {name: numeric(table[name]) for name in (columns.step, columns.length, columns.predicted) if name}
-    numbers |= {columns.success: numeric(table[columns.success])} if columns.success else {}
-    nothing_G = np.full(len(ids), np.nan), np.zeros(len(ids), dtype=bool)
-    step_G, odd_G = numbers[columns.step] if columns.step else (np.zeros(len(ids)), np.zeros(len(ids), dtype=bool))
+
+    def column(name: str | None, default: float = math.nan) -> tuple[FloatArray, Bools]:
+        return numeric(table[name]) if name else (np.full(len(ids), default), np.zeros(len(ids), dtype=bool))
+
     size_G, rewards, bad_G = _rewards(table, columns, max_row)
+    step_G, bad_step_G = column(columns.step, 0.0)
+    lengths_G, bad_length_G = column(columns.length)
+    predicted_G, bad_predicted_G = column(columns.predicted)
+    success_G, bad_success_G = column(columns.success)
+    odd_G = bad_G | bad_step_G | bad_length_G | bad_predicted_G | bad_success_G
     with np.errstate(invalid="ignore"):
-        odd_G = odd_G | bad_G | ~(np.abs(step_G) <= LARGEST) | (step_G != np.floor(step_G))
-    lengths_G, bad_G = numbers.get(columns.length or "", nothing_G)
-    odd_G |= bad_G | (np.abs(lengths_G) > LARGEST)
-    predicted_G, bad_G = numbers.get(columns.predicted or "", nothing_G)
-    odd_G |= bad_G
-    success_G, bad_G = numbers.get(columns.success or "", nothing_G)
-    odd_G |= bad_G
+        odd_G |= ~(np.abs(step_G) <= LARGEST) | (step_G != np.floor(step_G)) | (np.abs(lengths_G) > LARGEST)
     large_G = ~odd_G & (size_G > max_row)
     keep_G = named_G & ~odd_G & ~large_G
     for text, where_G in (
@@ -62,8 +61,7 @@ def rollouts(
         (f"row of more than max_row={max_row:,} rollouts, skipped", named_G & large_G),
         ("row of no rollouts", keep_G & (size_G == 0)),
     ):
-        if count := int(where_G.sum()):
-            notes[text] += count
+        notes.note(text, int(where_G.sum()))
     _steps(ids, step_G, keep_G, columns, visits, notes)
     step_G, lengths_G = np.where(keep_G, step_G, 0.0), np.where(np.isfinite(lengths_G), lengths_G, -1.0)
     size_G = np.where(keep_G, size_G, 0)
@@ -86,11 +84,11 @@ def rollouts(
 def _steps(
     ids: list[Id], step_G: FloatArray, keep_G: Bools, columns: Columns, visits: Counter[Id], notes: Notes
 ) -> None:
-    """Notes groups whose prompt occurs twice in a step; numbers the visits, in place, if there are no steps."""
+    """Notes prompts with two groups in a step. Without steps, numbers the visits of each prompt, in place."""
     if columns.groups and columns.step:
         groups = list(zip(step_G[keep_G].tolist(), [ids[at] for at in np.flatnonzero(keep_G).tolist()], strict=True))
-        if again := len(groups) - len(set(groups)):  # within these rows
-            notes.doubt("second row of a prompt in one step: do several columns together name a prompt?", again)
+        again = len(groups) - len(set(groups))  # within these rows
+        notes.doubt("second row of a prompt in one step: do several columns together name a prompt?", again)
     if columns.step is None:
         note = "the rows of a prompt are taken as its visits" if columns.groups else "all rows are taken as one step"
         notes[f"no column of steps: {note}"] = 1
@@ -124,9 +122,9 @@ def _ids(table: Mapping[str, Any], columns: Columns) -> tuple[list[Id], Bools]:
 def _rewards(
     table: Mapping[str, Any], columns: Columns, max_row: int
 ) -> tuple[Ints, Callable[[slice, Ints], FloatArray], Bools]:
-    """How many rollouts each row has, their rewards, and which rows cannot be read.
+    """The number of rollouts of each row, their rewards, and which rows cannot be read.
 
-    The rewards are a function of some rows and of their sizes, 0 for rows that are left out.
+    The rewards are a function of a slice of the rows and of their sizes, 0 for rows that are left out.
     """
     if columns.successes is not None and columns.rollouts is not None:
         (passed_G, bad_G), (many_G, odd_G) = numeric(table[columns.successes]), numeric(table[columns.rollouts])
@@ -139,36 +137,31 @@ def _rewards(
             return (np.arange(len(first_R)) - first_R < np.repeat(passed_G[part], size_G)).astype(np.float64)
 
         return np.where(odd_G, 0, many_G).astype(np.int64), expanded, odd_G
-    if columns.weights is not None:
-        each = [numeric(table[name]) for name in columns.rewards]
-        total_G = weighted([values for values, _ in each], columns.weights)
-        odd_G = np.any([bad for _, bad in each], axis=0)
-        return np.ones(len(total_G), dtype=np.int64), lambda part, size_G: total_G[part][size_G > 0], odd_G
-    if not columns.groups:
-        values_G, odd_G = numeric(table[columns.rewards[0]])
-        return np.ones(len(values_G), dtype=np.int64), lambda part, size_G: values_G[part][size_G > 0], odd_G
-    if len(columns.rewards) > 1:
-        each = [numeric(table[name]) for name in columns.rewards]
-        odd_G = np.any([bad for _, bad in each], axis=0)
-        matrix = np.stack([values for values, _ in each], axis=1)
-        there = ~np.isnan(matrix)  # missing rollouts differ from rollouts without a reward
+    if columns.several:
+        lists = [_several(cell, max_row) for cell in table[columns.rewards[0]]]
 
-        def beside(part: slice, size_G: Ints) -> FloatArray:
+        def flat(part: slice, size_G: Ints) -> FloatArray:
+            kept = [x for x, size in zip(lists[part], size_G.tolist(), strict=True) if x is not None and size]
+            return np.array([value for x in kept for value in x], dtype=np.float64)
+
+        size_G = np.array([0 if x is None else len(x) for x in lists], dtype=np.int64)
+        return size_G, flat, np.array([x is None for x in lists], dtype=bool)
+    each = [numeric(table[name]) for name in columns.rewards]
+    odd_G = np.any([bad for _, bad in each], axis=0)
+    if columns.groups:
+        matrix = np.stack([values for values, _ in each], axis=1)
+        there = ~np.isnan(matrix)  # an empty cell is no rollout, not a rollout without a reward
+
+        def in_columns(part: slice, size_G: Ints) -> FloatArray:
             return np.asarray(matrix[part][there[part] & (size_G > 0)[:, None]])
 
-        return np.where(odd_G, 0, there.sum(axis=1)), beside, odd_G
-    lists = [_several(cell, max_row) for cell in table[columns.rewards[0]]]
-
-    def flat(part: slice, size_G: Ints) -> FloatArray:
-        kept = [x for x, size in zip(lists[part], size_G.tolist(), strict=True) if x is not None and size]
-        return np.array([value for x in kept for value in x], dtype=np.float64)
-
-    size_G = np.array([0 if x is None else len(x) for x in lists], dtype=np.int64)
-    return size_G, flat, np.array([x is None for x in lists], dtype=bool)
+        return np.where(odd_G, 0, there.sum(axis=1)), in_columns, odd_G
+    total_G = each[0][0] if columns.weights is None else weighted([values for values, _ in each], columns.weights)
+    return np.ones(len(total_G), dtype=np.int64), lambda part, size_G: total_G[part][size_G > 0], odd_G
 
 
 def weighted(values: Sequence[FloatArray], weights: Sequence[float]) -> FloatArray:
-    """The weighted sum of several rewards, as in TRL: missing rewards count as 0, NaN where all are missing.
+    """The weighted sum of several rewards, as in TRL. Missing rewards count as 0; the sum is NaN if all are missing.
 
     >>> weighted([np.array([1.0, np.nan, np.nan]), np.array([0.5, 0.5, np.nan])], [1, 2])
     array([ 2.,  1., nan])
@@ -181,7 +174,7 @@ def weighted(values: Sequence[FloatArray], weights: Sequence[float]) -> FloatArr
 def _several(cell: Any, max_row: int) -> Sequence[float] | None:
     """The rewards in one cell: a list, JSON, or a digit 0 or 1 for each rollout; None for anything else.
 
-    For a cell with more than `max_row` rewards, the result only shows that there are more.
+    A cell with more than `max_row` rewards is not parsed: the result is longer than `max_row`, and has no rewards.
     """
     try:
         if isinstance(cell, str):
@@ -200,7 +193,7 @@ def _several(cell: Any, max_row: int) -> Sequence[float] | None:
 
 
 def numeric(values: Any) -> tuple[FloatArray, Bools]:
-    """Numbers, NaN where there is none, and a mask of entries that are not numbers."""
+    """The values as floats, NaN where there is none, and a mask of the entries that are not numbers."""
     try:
         array = np.array(values, dtype=np.float64)
         if array.ndim == 1:

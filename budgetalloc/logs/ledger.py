@@ -1,4 +1,4 @@
-"""A whole log in memory."""
+"""`Ledger`, a whole log in memory."""
 
 import logging
 from typing import Any
@@ -6,22 +6,20 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.beliefs.ids import check_ids
-from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import check_range
-from budgetalloc.errors import InputError, check_array
-from budgetalloc.logs.chunk import LARGEST, Chunk, Ints
+from budgetalloc.logs.chunk import COLUMNS, Chunk, integer_column, number_column
 from budgetalloc.logs.reader import open_log, read_all
 
 _log = logging.getLogger(__name__)
 
 
 class Ledger(Chunk):
-    """The rollouts of a run, one entry per rollout in order of the steps. The columns are those of `Chunk`.
+    """The rollouts of a run, one entry a rollout, in the order of the steps. The columns are those of `Chunk`.
 
-    Columns may be given as arrays or lists: steps, lengths and counts become integers, the others floats, None as NaN.
+    Columns may be arrays or lists. Steps, lengths and counts become integers, the others floats, None as NaN.
 
     Raises:
-        InputError: a column that holds anything else, has more than one dimension, or is longer than another.
+        InputError: a column holds anything else, has more than one dimension, or is longer than another.
 
     >>> import numpy as np
     >>> Ledger(np.array([0, 0, 1]), ["a", "b", "a"], np.array([1.0, 0.0, 1.0]), *np.ones((3, 3)))
@@ -30,12 +28,14 @@ class Ledger(Chunk):
 
     def __post_init__(self) -> None:
         columns: dict[str, Any] = {"ids_R": check_ids(self.ids_R, "ids_R")}
-        for name in ("step_R", "lengths_R", "counts_R", "trainer_step_R"):
-            if name != "trainer_step_R" or self.trainer_step_R is not None:
-                columns[name] = _integers(name, getattr(self, name))
-        for name in ("rewards_R", "predicted_R", "success_R"):
-            if name != "success_R" or self.success_R is not None:
-                columns[name] = _numbers(name, getattr(self, name))
+        rows = len(columns["ids_R"])
+        for name, dtype in COLUMNS.items():
+            values = getattr(self, name)
+            if values is None and name in ("success_R", "trainer_step_R"):
+                continue
+            as_read = isinstance(values, np.ndarray) and values.dtype == dtype and values.shape == (rows,)
+            check = integer_column if dtype == np.int64 else number_column
+            columns[name] = values if as_read else check(name, values, rows)
         if self.reward_range is not None:
             columns["reward_range"] = check_range(self.reward_range)
         for name, values in columns.items():
@@ -44,12 +44,11 @@ class Ledger(Chunk):
 
     @classmethod
     def read(cls, source: Any, **asked: Any) -> "Ledger":
-        """Reads a finished run in any supported format: a ledger, TRL's completions, verl's rollouts, a CSV, and
-        others.
+        """Reads a finished run in any supported format, such as a ledger, TRL's completions or a CSV file.
 
-        Steps that a resumed run repeated are read once. One logged warning lists the omissions and assumptions. The
-        whole log is held in memory, some 120 bytes a rollout: `budgetalloc.logs.reader.open_log` reads a larger log in
-        chunks.
+        Steps that a resumed run repeated are read once. One logged warning lists what was left out or assumed. The
+        whole log is held in memory, some 120 bytes a rollout. To read a larger log in chunks, use
+        `budgetalloc.logs.reader.open_log`.
 
         Args:
             source: A file, a folder that holds one log, or a `datasets.Dataset`.
@@ -57,7 +56,7 @@ class Ledger(Chunk):
                 `budgetalloc.logs.reader.open_log`.
 
         Raises:
-            InputError: there is no log, or there are several (the text lists them), or an argument is out of range.
+            InputError: there is no log, there are several (the text lists them), or an argument is out of range.
 
         >>> import tempfile
         >>> from pathlib import Path
@@ -72,24 +71,3 @@ class Ledger(Chunk):
         if reading.notes:
             _log.warning("%r: %s", reading, "; ".join(f"{text}: {count}" for text, count in reading.notes.items()))
         return cls(**vars(whole))
-
-
-def _integers(name: str, values: Any) -> Ints:
-    """A column of integers; raises `InputError` for anything else."""
-    if isinstance(values, np.ndarray) and values.dtype == np.int64 and values.ndim == 1:
-        return values  # as all readers give it
-    what = "one integer a rollout, -1 where a length is not known"
-    column = _numbers(name, values, what)
-    with np.errstate(invalid="ignore"):
-        fits = (np.abs(column) <= LARGEST) & (column == np.floor(column))
-    if not fits.all():
-        raise InputError(f"{name} holds {column[~fits][0]}: give {what}.")
-    return column.astype(np.int64)
-
-
-def _numbers(name: str, values: Any, what: str = "one number a rollout") -> FloatArray:
-    """A column of floats; raises `InputError` for anything else."""
-    column = check_array(name, values, what, copy=False)
-    if column.ndim != 1:
-        raise InputError(f"{name} has shape {column.shape}: give {what}.")
-    return column

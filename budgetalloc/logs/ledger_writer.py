@@ -1,4 +1,4 @@
-"""Writing the ledger: every rollout of a run is appended to a file."""
+"""The writer of a ledger: it appends every rollout of a run to a file."""
 
 import json
 import math
@@ -13,17 +13,17 @@ from numpy.typing import ArrayLike
 from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import check_range, check_rewards
-from budgetalloc.errors import InputError, check_array, check_integer, check_type, shown
-from budgetalloc.logs.chunk import LARGEST, Range
+from budgetalloc.errors import InputError, check_integer, check_type, shown
+from budgetalloc.logs.chunk import LARGEST, Range, integer_column, number_column
 
 
 def check_ledger(path: Any, *, writes: bool = True) -> None:
-    """Raises `InputError` unless a ledger can be written to this path; None is no ledger.
+    """Raises `InputError` unless a ledger can be written to this path. None means no ledger.
 
     Args:
         path: The value of `ledger=`.
-        writes: Whether this process writes the ledger. If so, the folder is made and the file opened, and removed again
-            if it is new.
+        writes: Whether this process writes the ledger. If so, the folder is made and the file is opened for a test. A
+            new file is removed again.
 
     >>> check_ledger(5)
     Traceback (most recent call last):
@@ -51,13 +51,13 @@ def check_ledger(path: Any, *, writes: bool = True) -> None:
 
 
 class LedgerWriter:
-    """Appends rollouts to a JSON-lines file, one line each; appended rollouts survive a kill of the process.
+    """Appends rollouts to a JSON-lines file, one line each. Appended rollouts survive a kill of the process.
 
-    After a resume, the steps since the checkpoint run again: `resume` says from which step, and `Ledger.read` then
-    takes each step once. Nothing is ever deleted.
+    A resumed run repeats the steps since its checkpoint. `resume` marks where it starts, and `Ledger.read` then takes
+    each step once. No rows are deleted.
 
     Args:
-        path: The file; the writer appends to it if it exists.
+        path: The file. The writer appends to it if it exists.
 
     >>> import tempfile
     >>> from budgetalloc.logs.ledger import Ledger
@@ -86,8 +86,8 @@ class LedgerWriter:
         if self.path.exists() and self.path.stat().st_size:
             with self.path.open("rb") as file:
                 file.seek(-1, os.SEEK_END)
-                torn = file.read(1) != b"\n"
-            if torn:  # after a kill during a write, a newline separates the incomplete line from the next
+                cut_off = file.read(1) != b"\n"
+            if cut_off:  # the process was killed during a write: end its incomplete line
                 self._write("\n")
 
     def append(
@@ -109,32 +109,31 @@ class LedgerWriter:
             step: The trainer's step, from which `resume` counts.
             ids_R: Prompt of each rollout, R entries.
             rewards_R: Reward, NaN where there was none, shape (R,).
-            lengths_R: Tokens, shape (R,).
-            predicted_R: Success rate believed before the step, NaN for none, shape (R,).
-            counts_R: Rollouts that the prompt had in the step, shape (R,).
-            success_R: Success in [0, 1] as learned by the belief, NaN where there was none, shape (R,). Default: the
-                reward mapped by `reward_range` and clipped, as the reader computes it; rows then state no success.
-            decision: The policy's step; left out, the same as `step`. An optimizer step may hold several decisions.
-            reward_range: Lowest and highest reward in this step. A line records every change.
+            lengths_R: Tokens, -1 where unknown, shape (R,).
+            predicted_R: Predicted success rate before the step, NaN for none, shape (R,).
+            counts_R: Rollouts of the prompt in the step, shape (R,).
+            success_R: Success in [0, 1] that the belief learned, NaN where there was none, shape (R,). Default: rows
+                state no success, and readers map the reward by `reward_range` and clip it.
+            decision: The policy's step. Default: `step`. An optimizer step may hold several decisions.
+            reward_range: Lowest and highest reward in this step. Every change of the range is a line in the file.
 
         Raises:
-            InputError: an argument of the wrong type or length.
-            OSError: the disk is full or the file cannot be written; the file holds nothing of this step then.
+            InputError: an argument has the wrong type or length.
+            OSError: the disk is full or the file cannot be written. The file then holds nothing of this step.
         """
         step = check_integer("step", step, -LARGEST, LARGEST)
         decision = step if decision is None else check_integer("decision", decision, -LARGEST, LARGEST)
         reward_range = None if reward_range is None else check_range(reward_range)
         names = check_ids(ids_R, "ids_R")
-        rewards = _column("rewards_R", rewards_R, len(names))
+        rows = len(names)
         columns: dict[str, list[Any]] = {
-            "reward": _no_nan(rewards),
-            "length": _integers("lengths_R", lengths_R, len(names)),
-            "predicted": _no_nan(np.round(_column("predicted_R", predicted_R, len(names)), 6)),
-            "count": _integers("counts_R", counts_R, len(names)),
+            "reward": _no_nan(number_column("rewards_R", rewards_R, rows)),
+            "length": integer_column("lengths_R", lengths_R, rows).tolist(),
+            "predicted": _no_nan(np.round(number_column("predicted_R", predicted_R, rows), 6)),
+            "count": integer_column("counts_R", counts_R, rows).tolist(),
         }
         if success_R is not None:
-            success = _column("success_R", success_R, len(names))
-            columns["success"] = _no_nan(check_rewards(success, len(names), "success_R"))
+            columns["success"] = _no_nan(check_rewards(success_R, rows, "success_R"))
         more = {} if decision == step else {"decision": decision}
         text = "".join(
             json.dumps({"step": step, "id": name, **dict(zip(columns, values, strict=True)), **more}) + "\n"
@@ -146,9 +145,9 @@ class LedgerWriter:
         self._range = reward_range or self._range
 
     def resume(self, step: int) -> None:
-        """Marks that the run continues from this step: rows of this step and of later ones written so far are void.
+        """Marks that the run continues from this step. Readers leave out earlier rows of this step and of later ones.
 
-        A run that starts at step 0 in the file of an older run calls this too: all rows of the older run are then void.
+        A run that starts at step 0 in the file of an older run calls this too, and voids all rows of the older run.
         """
         step = check_integer("step", step, -LARGEST, LARGEST)
         if self.path.exists() and self.path.stat().st_size:
@@ -157,15 +156,15 @@ class LedgerWriter:
     def _write(self, text: str) -> None:
         # The file is opened for appending without a buffer: the kernel has the bytes when the call returns.
         left = text.encode()
-        parts: list[tuple[int, int]] = []  # where in the file this call has written
+        parts: list[tuple[int, int]] = []  # start and size of each part that this call has written
         with self.path.open("ab", buffering=0) as file:
             try:
-                while left:  # a full disk may accept a part silently, and then raise
+                while left:  # on a full disk, the first write may silently be partial, and the next one raises
                     size = file.write(left)
                     parts.append((file.tell() - size, size))
                     left = left[size:]
             except BaseException as error:
-                self._take_back(parts)  # so that no step is incomplete
+                self._take_back(parts)  # no step may be incomplete
                 if isinstance(error, OSError):
                     raise OSError(
                         error.errno,
@@ -176,8 +175,7 @@ class LedgerWriter:
                 raise
 
     def _take_back(self, parts: list[tuple[int, int]]) -> None:
-        """Removes these parts of the file: truncates those at its end, and overwrites those before another writer's
-        data with blanks."""
+        """Truncates the parts at the end of the file, and blanks out those before another writer's data."""
         with self.path.open("r+b", buffering=0) as file:
             for start, size in reversed(parts):
                 if file.seek(0, os.SEEK_END) == start + size:
@@ -185,25 +183,6 @@ class LedgerWriter:
                 else:
                     file.seek(start)
                     file.write(b" " * (size - 1) + b"\n")
-
-
-def _column(name: str, values: ArrayLike, rows: int) -> FloatArray:
-    """The values as an array of numbers, one for each row."""
-    column = check_array(name, values, "one number a rollout")
-    if column.shape != (rows,):
-        length = f"is {'longer' if len(column) > rows else 'shorter'}" if column.ndim == 1 else "has another shape"
-        raise InputError(f"{name} {length} than ids_R, {column.shape} for {rows}: give one number a rollout.")
-    return column
-
-
-def _integers(name: str, values: ArrayLike, rows: int) -> list[int]:
-    """The values as integers, one for each row."""
-    column = _column(name, values, rows)
-    with np.errstate(invalid="ignore"):
-        fits_R = (np.abs(column) <= LARGEST) & (column == np.floor(column))
-    if not fits_R.all():
-        raise InputError(f"{name} holds {column[~fits_R][0]}: give an integer, -1 where it is unknown.")
-    return [int(x) for x in column.tolist()]
 
 
 def _no_nan(column: FloatArray) -> list[float | None]:

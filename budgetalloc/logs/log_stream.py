@@ -1,21 +1,22 @@
-"""A log that is read in chunks of whole steps, and the interface of a kind of log."""
+"""`LogStream`, a log that is read in chunks of whole steps, and `Kind`, the interface of a kind of log."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.errors import InputError, printable
-from budgetalloc.logs.chunk import Chunk, Notes, Range, Reward, Rows
-from budgetalloc.logs.steps import MAX_STEP, whole_steps
+from budgetalloc.logs.chunk import Chunk, Ints, Notes, Range, Reward, Rows
+from budgetalloc.logs.steps import MAX_STEP, ascending, whole_steps
 
 
 class Kind(Protocol):
-    """A kind of log: a module of `budgetalloc.logs.kinds` with these three functions.
+    """A kind of log: a module of `budgetalloc.logs.kinds` with these two functions.
 
-    If the log has the text of prompts, it may have a fourth one, `texts(reading, ids)`: see `LogStream.texts`.
+    It has two more if needed. `files(path)` lists the files of a log in the order in which they are read, if a log is
+    not one file. `texts(reading, ids)` gives the texts of prompts: see `LogStream.texts`.
     """
 
     def find(self, path: Path) -> list[Path]:
@@ -24,20 +25,17 @@ class Kind(Protocol):
         It opens regular files only, reads little, and never raises for a foreign file.
         """
 
-    def files(self, path: Path) -> list[Path]:
-        """The files of one log, in the order in which they are read; `LogStream.total` is their size."""
-
     def rows(self, reading: "LogStream") -> Iterator[Rows]:
-        """The rollouts of a log, any number at a time, with ascending steps.
+        """The rollouts of a log in ascending steps, any number at a time.
 
-        It reads `reading.path` (or `reading.source`, if that is not a path) with the options `reading.options`, updates
-        `reading.done`, and counts omissions and assumptions in `reading.notes`. A single bad row never raises.
+        It reads `reading.path`, or `reading.source` if that is not a path, with the options `reading.options`. It
+        updates `reading.done`, and counts omissions and assumptions in `reading.notes`. A single bad row never raises.
         """
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How a log is read; the arguments of `budgetalloc.logs.reader.open_log` of the same names."""
+    """How to read a log. The arguments of `budgetalloc.logs.reader.open_log` explain the fields."""
 
     prompt_id: str | None = None
     reward: Reward = None
@@ -50,10 +48,10 @@ class ReadOptions:
 
 
 class LogStream:
-    """A log that is read in chunks of whole steps, in ascending steps; each `iter` begins at its start.
+    """Chunks of whole steps of a log, in ascending order. Each iteration starts at the beginning of the log.
 
     Args:
-        name: What wrote the log, one of `budgetalloc.logs.reader.KINDS`.
+        name: The kind of log, one of `budgetalloc.logs.reader.KINDS`.
         kind: The module that reads it.
         source: A path, or an object such as a `datasets.Dataset`.
         options: The options for reading.
@@ -61,7 +59,7 @@ class LogStream:
 
     def __init__(self, name: str, kind: Kind, source: Any, options: ReadOptions) -> None:
         self.kind = name
-        """What wrote the log."""
+        """The kind of log."""
         self.source = source
         self.path = Path(source) if isinstance(source, (str, os.PathLike)) else None
         """The path of the log, None for an object in memory."""
@@ -73,7 +71,7 @@ class LogStream:
         self.done = 0
         """The amount read so far."""
         self.notes = Notes()
-        """Omissions and assumptions with their counts; complete after an iteration, cleared by the next one."""
+        """What was left out or assumed, and how often. Complete after an iteration, cleared by the next one."""
         self._kind = kind
         if self.path is not None:
             self.total = sum(x.stat().st_size for x in self.files())
@@ -81,8 +79,11 @@ class LogStream:
             self.total = len(source)
 
     def files(self) -> list[Path]:
-        """The files that are read, in order; none for an object in memory."""
-        return [] if self.path is None else self._kind.files(self.path)
+        """The files to read, in order; none for an object in memory."""
+        if self.path is None:
+            return []
+        files = getattr(self._kind, "files", None)
+        return [self.path] if files is None else list(files(self.path))
 
     def __iter__(self) -> Iterator[Chunk]:
         self.notes.clear()
@@ -95,9 +96,22 @@ class LogStream:
         except OSError as error:
             raise unreadable(self.path, error) from error
 
+    def in_order(
+        self, make: Callable[[], Iterator[Rows]], steps: Callable[[], Iterator[Ints]] | None = None
+    ) -> Iterator[Rows]:
+        """The rows that `make` reads from the start of the log, sorted by their steps. See `ascending`."""
+
+        def restarted() -> Iterator[Rows]:
+            self.done = 0
+            return make()
+
+        return ascending(restarted, self.options.chunk, self.notes, steps)
+
     def texts(self, ids: Iterable[Id]) -> dict[Id, str]:
-        """The text of these prompts, where the log has it: a ledger of the callback, TRL's completions, a CSV file; of
-        chat messages, that of the last one."""
+        """The texts of these prompts, where the log has them. Of chat messages, the text of the last one.
+
+        Ledgers of the callback, TRL's completions and CSV files have texts.
+        """
         texts = getattr(self._kind, "texts", None)
         return {} if texts is None else texts(self, ids)
 

@@ -1,16 +1,13 @@
-"""Seconds and held-out evaluations of a run, in a small file beside its ledger: a line a step or evaluation."""
+"""Seconds and held-out evaluations of a run, in a small file next to its ledger: a line a step or evaluation."""
 
 import json
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from budgetalloc.logs.chunk import FAULTS, as_integer, as_number
-from budgetalloc.logs.prompt_texts import beside
-
-_MOST = 1 << 28  # bytes of a file that is read
+from budgetalloc.logs.prompt_texts import append_text, beside, read_records
 
 
 class ProgressWriter:
@@ -18,7 +15,7 @@ class ProgressWriter:
 
     Args:
         ledger: The ledger's path.
-        first_step: The trainer's first step from now on: what was written about later steps is void.
+        first_step: The trainer's first step from now on. Earlier lines about later steps are void.
         clock: Seconds from any start.
 
     >>> import tempfile
@@ -26,7 +23,7 @@ class ProgressWriter:
     ...     times = iter([0.0, 2.0, 9.0])  # at the start, and at the end of each step
     ...     writer = ProgressWriter(f"{folder}/ledger.jsonl", 0, clock=lambda: next(times))
     ...     writer.step(0, 0)
-    ...     writer.held_out(1, 1, 0.25, took=4.0)  # seven seconds later, of which the evaluation took four
+    ...     writer.held_out(1, 1, 0.25, took=4.0)  # the evaluation takes four of the next seven seconds
     ...     writer.step(1, 1)
     ...     read_progress(f"{folder}/ledger.jsonl")
     Progress(seconds={0: 2.0, 1: 3.0}, held_out=[(1, 0.25)])
@@ -41,7 +38,7 @@ class ProgressWriter:
             self._write({"resumed": first_step})
 
     def step(self, step: int, decision: int) -> None:
-        """Appends the seconds since the step before, without evaluations.
+        """Appends the seconds since the previous step, without those of evaluations.
 
         Args:
             step: The trainer's step.
@@ -58,34 +55,31 @@ class ProgressWriter:
             step: Steps that the trainer has made.
             decisions: Steps that the policy has made.
             reward: The mean reward on held-out prompts.
-            took: Its seconds, which are no part of the step's.
+            took: Seconds of the evaluation, which do not count for the step.
         """
         self._write({"step": step, "decision": decisions, "held_out": reward})
         self._last += took
 
     def _write(self, record: dict[str, float]) -> None:
-        with self.path.open("ab") as file:  # a line torn by a kill is ended first
-            file.write((("\n" if file.tell() else "") + json.dumps(record)).encode())
+        append_text(self.path, json.dumps(record))
 
 
 @dataclass(frozen=True)
 class Progress:
-    """The seconds of each step of the policy, and (steps of the policy before it, reward) of each evaluation."""
+    """The seconds and held-out evaluations of a run."""
 
     seconds: dict[int, float] = field(default_factory=dict)
+    """The seconds of each step of the policy."""
     held_out: list[tuple[int, float]] = field(default_factory=list)
+    """Each evaluation: the steps that the policy had made, and the mean reward."""
 
 
 def read_progress(ledger: str | os.PathLike[str]) -> Progress:
-    """What is beside a ledger; empty where there is nothing. Broken lines are left out."""
-    path = beside(Path(ledger), ".progress")
+    """The progress file of a ledger, without broken lines; empty if there is no such file."""
     steps: dict[int, tuple[int, float]] = {}  # trainer's step and value, by the policy's step
     evaluations: dict[int, tuple[int, float]] = {}
-    if not path.is_file() or path.stat().st_size > _MOST:
-        return Progress()
-    for line in path.read_bytes().splitlines():
+    for record in read_records(beside(ledger, ".progress")):
         try:
-            record = json.loads(line)
             if "resumed" in record:
                 first = as_integer(record["resumed"])
                 steps = {at: x for at, x in steps.items() if x[0] < first}

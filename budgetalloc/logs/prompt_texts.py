@@ -1,4 +1,4 @@
-"""The texts of the prompts of a ledger, in a small file beside it: each prompt once, shortened."""
+"""The texts of a ledger's prompts, in a small file next to it: each prompt once, shortened."""
 
 import json
 import os
@@ -8,13 +8,14 @@ from typing import Any
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.logs.chunk import FAULTS, as_id
+from budgetalloc.logs.formats.lines import parsed
 
 LONGEST = 200  # characters of a text
 _MOST = 1 << 28  # bytes of a file that is read
 
 
 def prompt_text(prompt: Any) -> str:
-    """A prompt as text; of chat messages, that of the last one.
+    """A prompt as text. Of chat messages, the text of the last one.
 
     >>> prompt_text([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2 + 2 ="}])
     '2 + 2 ='
@@ -25,7 +26,7 @@ def prompt_text(prompt: Any) -> str:
 
 
 def beside(ledger: str | os.PathLike[str], ending: str = ".prompts") -> Path:
-    """A file beside a ledger: that with the texts of its prompts, or one with another ending.
+    """The path of a file next to a ledger, by default the file with the texts of its prompts.
 
     >>> beside("run/ledger.jsonl").name
     'ledger.prompts'
@@ -34,11 +35,24 @@ def beside(ledger: str | os.PathLike[str], ending: str = ".prompts") -> Path:
     return path.with_name(path.name.removesuffix(".jsonl") + ending)
 
 
+def append_text(path: Path, text: str) -> None:
+    """Appends whole lines to a file, after the end of a line that was cut off when the process was killed."""
+    with path.open("ab") as file:
+        file.write((("\n" if file.tell() else "") + text).encode())
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """The JSON records of a small file, without broken lines; none if there is no file, or a very large one."""
+    if not path.is_file() or path.stat().st_size > _MOST:
+        return []
+    return parsed(path.read_bytes().splitlines())[0]
+
+
 class TextsWriter:
-    """Appends the text of each prompt at its first visit: some hundred bytes once, whatever the run's length.
+    """Appends the text of each prompt at its first visit.
 
     Args:
-        ledger: The ledger's path. Texts that a killed run wrote are not written again.
+        ledger: The ledger's path. Texts that an earlier run of this ledger wrote are not written again.
     """
 
     def __init__(self, ledger: str | os.PathLike[str]) -> None:
@@ -46,24 +60,20 @@ class TextsWriter:
         self._known: set[Id] = set(read_texts(ledger))
 
     def add(self, ids_R: Iterable[Id], texts_of: Callable[[Sequence[Id]], Mapping[Id, str]]) -> None:
-        """Adds those of these prompts that are new; `texts_of` is asked for no others."""
+        """Adds the prompts that are new. `texts_of` is called with the new ones only."""
         new = [name for name in dict.fromkeys(ids_R) if name not in self._known]
         self._known.update(new)
         texts = texts_of(new) if new else {}
         lines = "".join(json.dumps({"id": name, "text": text[:LONGEST]}) + "\n" for name, text in texts.items())
         if lines:
-            with self.path.open("ab") as file:  # a line torn by a kill is ended first
-                file.write((("\n" if file.tell() else "") + lines).encode())
+            append_text(self.path, lines)
 
 
 def read_texts(ledger: str | os.PathLike[str], ids: Iterable[Id] | None = None) -> dict[Id, str]:
-    """The texts of a ledger's prompts, of all or of these; broken lines are left out, as is a missing file."""
-    path, wanted, texts = beside(ledger), None if ids is None else set(ids), dict[Id, str]()
-    if not path.is_file() or path.stat().st_size > _MOST:
-        return texts
-    for line in path.read_bytes().splitlines():
+    """The texts of a ledger's prompts, of all or of these; empty if there is no file of texts."""
+    wanted, texts = None if ids is None else set(ids), dict[Id, str]()
+    for record in read_records(beside(ledger)):
         try:
-            record = json.loads(line)
             name, text = as_id(record["id"]), record["text"]
         except FAULTS:
             continue

@@ -1,4 +1,4 @@
-"""Detects the kind of a log and opens it: each kind is a module of `budgetalloc.logs.kinds` (see `Kind`)."""
+"""Detection and opening of logs. Each kind of log is a module of `budgetalloc.logs.kinds` (see `Kind`)."""
 
 import math
 import os
@@ -11,7 +11,7 @@ import numpy as np
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.rewards import check_range
 from budgetalloc.errors import InputError, check_choice, check_integer, check_number
-from budgetalloc.logs.chunk import Chunk, Reward
+from budgetalloc.logs.chunk import COLUMNS, Chunk, Reward
 from budgetalloc.logs.kinds import counts, dataset, ledger, prime_rl, trl, verifiers, verl, wandb_run
 from budgetalloc.logs.log_stream import Kind, LogStream, ReadOptions, unreadable
 
@@ -42,31 +42,31 @@ def open_log(
     max_row: int = ReadOptions.max_row,
     max_step: int = ReadOptions.max_step,
 ) -> LogStream:
-    """Opens a log of rollouts in any supported format. Opening reads only as much as identifies the kind of log.
+    """Opens a log of rollouts in any supported format. Opening reads just enough to identify the kind of log.
 
     Args:
         source: A file, a folder that holds one log, or a `datasets.Dataset`.
         kind: The kind of log, one of `KINDS`; None detects it.
-        prompt_id: The column that names prompts; several columns, separated by commas, name them together. None: a
-            column 'prompt_id' if there is one, else the default of the kind, such as a hash of the prompt's text (the
-            hash of the TRL callback, so that ids agree).
-        reward: The column that holds the reward, or a weight for each of several columns: the reward is their weighted
-            sum. None: the default of the kind; several reward functions of TRL are summed with weight 1, which a note
-            reports.
-        success: The column that holds success in [0, 1], such as the name of a reward function. None: the success of a
-            ledger; for several reward functions of TRL, those that gave 0 and 1 only, as the callback chooses, and a
-            note asks where that does not decide it; in other logs, the reward.
+        prompt_id: The column that names prompts, or several columns, separated by commas. None: a column 'prompt_id' if
+            there is one, else the default of the kind, such as the hash of the prompt's text that the TRL callback
+            computes.
+        reward: The column that holds the reward, or the weights of several columns, whose weighted sum is the reward.
+            None: the default of the kind. Several reward functions of TRL then have weight 1, which a note reports.
+        success: The column that holds success in [0, 1], such as the name of a reward function. None: a ledger's own
+            success. For several reward functions of TRL, those that gave 0 and 1 only, as the callback chooses; if that
+            does not decide it, a note asks. In other logs, the reward.
         reward_range: Lowest and highest reward, mapped to 0 and 1. None leaves rewards unchanged. In both cases a note
             counts rewards outside.
-        chunk: Rollouts to hold in memory at a time; more if one step has more. max_line: Bytes of a line, a header or a
-            cell (a table of W&B: 16 times that). Longer ones are skipped and counted. The columns read of a row group
-            of parquet, or of a file of TRL, may take 16 times that in memory; larger ones are an error.
+        chunk: Rollouts to hold in memory at a time, or one step if it has more.
+        max_line: Bytes of a line, a header or a cell (a table of W&B: 16 times that). Longer ones are skipped and
+            counted. The columns to read of a parquet row group, or of a file of TRL, may take 16 times that in memory;
+            larger ones are an error.
         max_row: Rollouts that one row may stand for. Rows of more are skipped and counted.
         max_step: Rollouts of one step, which are held in memory together.
 
     Raises:
-        InputError: there is no log, or there are several (the text lists them), or an argument is out of range; while
-            iterating: the file cannot be read, or lacks the columns.
+        InputError: there is no log, there are several (the text lists them), or an argument is out of range. The
+            iteration raises it if the file cannot be read or lacks the columns.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -121,20 +121,18 @@ def _weights(reward: Any) -> Reward:
 
 
 def read_all(reading: LogStream) -> Chunk:
-    """All chunks of a log as one, with a single string object for each prompt."""
+    """All chunks of a log as one. Equal ids are one object."""
     chunks = list(reading)
     same: dict[Id, Id] = {}
+    columns: dict[str, Any] = {
+        name: np.concatenate([np.zeros(0, dtype), *(getattr(x, name) for x in chunks)])
+        for name, dtype in COLUMNS.items()
+    }
     return Chunk(
-        np.concatenate([np.zeros(0, dtype=np.int64), *(x.step_R for x in chunks)]),
-        [same.setdefault(name, name) for x in chunks for name in x.ids_R],
-        np.concatenate([np.zeros(0), *(x.rewards_R for x in chunks)]),
-        np.concatenate([np.zeros(0, dtype=np.int64), *(x.lengths_R for x in chunks)]),
-        np.concatenate([np.zeros(0), *(x.predicted_R for x in chunks)]),
-        np.concatenate([np.zeros(0, dtype=np.int64), *(x.counts_R for x in chunks)]),
-        reading.notes["broken row"],
-        np.concatenate([np.zeros(0), *(x.success_R for x in chunks)]),
-        np.concatenate([np.zeros(0, dtype=np.int64), *(x.trainer_step_R for x in chunks)]),
-        chunks[-1].reward_range if chunks else reading.options.reward_range and (0.0, 1.0),
+        ids_R=[same.setdefault(name, name) for x in chunks for name in x.ids_R],
+        broken=reading.notes["broken row"],
+        reward_range=chunks[-1].reward_range if chunks else reading.options.reward_range and (0.0, 1.0),
+        **columns,
     )
 
 

@@ -1,4 +1,4 @@
-"""Conversion of rows in arbitrary portions to chunks of whole steps in ascending order."""
+"""Conversion of rows, in parts of any size, to chunks of whole steps in ascending order."""
 
 import tempfile
 from collections import Counter
@@ -11,27 +11,17 @@ import numpy as np
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.rewards import to_unit
 from budgetalloc.errors import InputError
-from budgetalloc.logs.chunk import Chunk, Ints, Notes, Range, Rows, finite, mapped
+from budgetalloc.logs.chunk import COLUMNS, Chunk, Ints, Notes, Range, Rows, finite, mapped
 
-# What a rollout takes on disk while a log that is out of order is sorted.
-_RECORD = np.dtype(
-    [
-        ("step", "i8"),
-        ("id", "i8"),
-        ("reward", "f8"),
-        ("length", "i8"),
-        ("predicted", "f8"),
-        ("success", "f8"),
-        ("trainer_step", "i8"),
-    ]
-)
+_SORTED = [name for name in COLUMNS if name != "counts_R"]  # counts are made after the sort
+_RECORD = np.dtype([("id", np.int64), *((name, COLUMNS[name]) for name in _SORTED)])
 MAX_STEP = 10_000_000  # rollouts of one step: some 2 GB
 
 
 def whole_steps(
     parts: Iterable[Rows], chunk: int, notes: Notes, reward_range: Range = None, max_step: int = MAX_STEP
 ) -> Iterator[Chunk]:
-    """Rows in any portions as whole steps: about `chunk` rollouts at a time, or one step where that is larger.
+    """Rows in parts of any size as whole steps: about `chunk` rollouts at a time, or one step if that is larger.
 
     Raises:
         InputError: a step has more than `max_step` rollouts.
@@ -63,80 +53,54 @@ def whole_steps(
 
 
 def joined(parts: list[Rows]) -> Rows:
-    """Several parts as one. If only some have lengths, predictions or counts, the values of the others are unknown."""
+    """Several parts as one. Counts and success are left out unless every part has them."""
     if len(parts) == 1:
         return parts[0]
-
-    def column(name: str, unknown: float, whole: bool = False) -> Any:
+    columns: dict[str, Any] = {}
+    for name in COLUMNS:
         values = [getattr(part, name) for part in parts]
-        if all(x is None for x in values) or (whole and any(x is None for x in values)):
-            return None
-        return np.concatenate(
-            [np.full(len(p), unknown) if x is None else x for p, x in zip(parts, values, strict=True)]
-        )
-
-    lengths_R = column("lengths_R", -1)
-    return Rows(
-        np.concatenate([part.step_R for part in parts]),
-        [name for part in parts for name in part.ids_R],
-        np.concatenate([part.rewards_R for part in parts]),
-        None if lengths_R is None else lengths_R.astype(np.int64),
-        column("predicted_R", np.nan),
-        column("counts_R", 0, whole=True),
-        column("success_R", np.nan, whole=True),
-        column("trainer_step_R", 0, whole=True),
-        parts[-1].reward_range,
-    )
+        columns[name] = None if any(x is None for x in values) else np.concatenate(values)
+    ids_R = [name for part in parts for name in part.ids_R]
+    return Rows(ids_R=ids_R, reward_range=parts[-1].reward_range, **columns)
 
 
 def _chunk(rows: Rows, notes: Notes, reward_range: Range, broken: int) -> Chunk:
-    """Rows of whole steps as a chunk, with counts, and rewards mapped to [0, 1] if requested; notes anomalies."""
+    """Rows of whole steps as a chunk with counts. Rewards are mapped to [0, 1] if the caller gave their range."""
     rewards_R = finite(rows.rewards_R)
-    endless_R = np.isnan(rewards_R) & ~np.isnan(rows.rewards_R)
+    infinite_R = np.isnan(rewards_R) & ~np.isnan(rows.rewards_R)
     known = rows.reward_range
-    outside_R = np.zeros(len(rows), dtype=bool)
     if reward_range is not None or known is None:
-        rewards_R = to_unit(rewards_R, reward_range or (0.0, 1.0))
+        unit_R = rewards_R = to_unit(rewards_R, reward_range or (0.0, 1.0))
         known = None if reward_range is None else (0.0, 1.0)
-        outside_R = (rewards_R < 0) | (rewards_R > 1)
         note = "reward outside [0, 1]" if reward_range is None else "reward outside reward_range"
     else:
-        note = f"reward outside the log's range {known[0]:g} to {known[1]:g}"
         unit_R = to_unit(rewards_R, known)
-        outside_R = (unit_R < 0) | (unit_R > 1)
-    lengths_R = np.full(len(rows), -1) if rows.lengths_R is None else rows.lengths_R
-    success_R = rows.success_R
-    wild_R = np.zeros(0, dtype=bool)
-    if success_R is not None:
-        wild_R = (success_R < 0) | (success_R > 1)
-        success_R = np.clip(success_R, 0.0, 1.0)
+        note = f"reward outside the log's range {known[0]:g} to {known[1]:g}"
+    success_R = np.zeros(0) if rows.success_R is None else rows.success_R
     for text, where_R in (
         ("row without a reward", np.isnan(rewards_R)),
-        ("infinite reward", endless_R),
-        (note, outside_R),
-        ("success outside [0, 1], clipped", wild_R),
-        ("length unknown", lengths_R < 0),
+        ("infinite reward", infinite_R),
+        (note, (unit_R < 0) | (unit_R > 1)),
+        ("success outside [0, 1], clipped", (success_R < 0) | (success_R > 1)),
+        ("length unknown", rows.lengths_R < 0),
     ):
-        if count := int(where_R.sum()):
-            notes[text] += count
-    predicted_R = np.full(len(rows), np.nan) if rows.predicted_R is None else rows.predicted_R
-    counts_R = _counts(rows) if rows.counts_R is None else rows.counts_R
+        notes.note(text, int(where_R.sum()))
     return Chunk(
         rows.step_R,
         rows.ids_R,
         rewards_R,
-        lengths_R,
-        predicted_R,
-        counts_R,
+        rows.lengths_R,
+        rows.predicted_R,
+        _counts(rows) if rows.counts_R is None else rows.counts_R,
         broken,
-        mapped(rewards_R, known) if success_R is None else success_R,
-        rows.step_R if rows.trainer_step_R is None else rows.trainer_step_R,
+        mapped(rewards_R, known) if rows.success_R is None else np.clip(success_R, 0.0, 1.0),
+        rows.trainer_step_R,
         known,
     )
 
 
 def _counts(rows: Rows) -> Ints:
-    """How many of the rows are of the same prompt in the same step."""
+    """The rows of the same prompt in the same step, counted for each row."""
     every, prompt_R = factorize(rows.ids_R)
     _, step_R = np.unique(rows.step_R, return_inverse=True)
     _, group_R = np.unique(step_R * len(every) + prompt_R, return_inverse=True)
@@ -152,11 +116,11 @@ def ascending(
 ) -> Iterator[Rows]:
     """Rows in ascending steps, of a log whose order is unknown. The log is read twice.
 
-    A log out of order is sorted on disk, in a temporary folder (56 bytes a rollout), so that memory holds one chunk
-    and one entry for each prompt and each step.
+    A log out of order is sorted in a temporary folder on disk (56 bytes a rollout). Memory holds one chunk, and one
+    entry for each prompt and each step.
 
     Args:
-        make: Reads the log from its start at each call; the notes of its last run are kept.
+        make: Reads the log from its start at each call. The notes of its last run are kept.
         chunk: Rollouts to hold in memory at a time.
         notes: Says that the log had to be sorted.
         steps: The steps of the log in its order, if they can be read faster than by `make`.
@@ -180,14 +144,11 @@ def ascending(
     with tempfile.TemporaryDirectory(prefix="budgetalloc-") as name:
         folder = Path(name)
         for part in make():
-            table = np.empty(len(part), dtype=_RECORD)
-            table["step"], table["reward"] = part.step_R, part.rewards_R
-            table["id"] = [place.setdefault(x, len(place)) for x in part.ids_R]
-            table["length"] = -1 if part.lengths_R is None else part.lengths_R
-            table["predicted"] = np.nan if part.predicted_R is None else part.predicted_R
-            table["success"] = np.nan if part.success_R is None else part.success_R
-            table["trainer_step"] = part.step_R if part.trainer_step_R is None else part.trainer_step_R
             reward_range, successes = part.reward_range, part.success_R is not None
+            table = np.empty(len(part), dtype=_RECORD)
+            table["id"] = [place.setdefault(x, len(place)) for x in part.ids_R]
+            for column in _SORTED:
+                table[column] = np.nan if (values := getattr(part, column)) is None else values
             # Steps that a run has added since the first pass go to the last bucket.
             bucket_R = bucket_S[np.minimum(np.searchsorted(steps_S, part.step_R), len(steps_S) - 1)]
             for bucket in np.unique(bucket_R).tolist():
@@ -196,15 +157,8 @@ def ascending(
         names = list(place)
         for bucket in np.unique(bucket_S).tolist():
             table = np.fromfile(folder / str(bucket), dtype=_RECORD)
-            table = table[np.argsort(table["step"], kind="stable")]
-            yield Rows(
-                table["step"].copy(),
-                [names[at] for at in table["id"].tolist()],
-                table["reward"].copy(),
-                table["length"].copy(),
-                table["predicted"].copy(),
-                None,
-                table["success"].copy() if successes else None,
-                table["trainer_step"].copy(),
-                reward_range,
-            )
+            table = table[np.argsort(table["step_R"], kind="stable")]
+            columns: dict[str, Any] = {column: table[column].copy() for column in _SORTED}
+            if not successes:
+                columns["success_R"] = None
+            yield Rows(ids_R=[names[at] for at in table["id"].tolist()], reward_range=reward_range, **columns)

@@ -1,4 +1,4 @@
-"""Success of a log with several reward functions: chosen by the rule of the callback."""
+"""The choice of success in a log with several reward functions, by the rule of the callback."""
 
 from collections.abc import Mapping
 
@@ -16,8 +16,8 @@ class SuccessChoice:
     """Chooses success at the first step of a log, as the callback does at the first step of a run.
 
     Args:
-        notes: Receive the choice, and a doubt that asks for `success` where the rule may not fit the log.
-        known: Whether `weights` are those of the run; otherwise they were assumed to be equal.
+        notes: Receive the choice, and a doubt that asks for `success` if the rule may not fit the log.
+        known: Whether the weights are those of the run. Otherwise they were assumed to be equal.
 
     >>> choice = SuccessChoice(notes := Notes(), known=True)
     >>> choice({"right": np.array([0.0, 1.0]), "style": np.array([0.3, 0.5])}, {"right": 1.0, "style": 1.0})
@@ -31,10 +31,10 @@ class SuccessChoice:
         self._chosen: tuple[str, ...] | None = None
 
     def __call__(self, scores: Mapping[str, FloatArray], weights: Mapping[str, float]) -> FloatArray | None:
-        """The success of each rollout of a part of the log, shape (R,); None if success is the total reward.
+        """The success of each rollout in a part of the log, shape (R,); None if success is the total reward.
 
         Args:
-            scores: The rewards of each function, NaN where it gave none, shape (R,) each; the first call chooses.
+            scores: The rewards of each function, NaN where it gave none, shape (R,) each. The first call chooses.
             weights: The weight of each function.
         """
         if len(weights) < 2:
@@ -58,8 +58,8 @@ class SuccessChoice:
         self._chosen = chosen = tuple(names[f] for f in places)
         if not chosen:
             self.notes.doubt(
-                f"success is not known, because none of {printable(', '.join(names))} gave 0 and 1 only. Below it is "
-                f"the total reward: {_ASK}",
+                f"success is not known, because none of {printable(', '.join(names))} gave 0 and 1 only, so "
+                f"the total reward is used: {_ASK}",
                 1,
             )
         elif len(chosen) == 1:

@@ -1,4 +1,4 @@
-"""A ledger that grows: the rows that were appended since the last look."""
+"""A ledger that grows: the rows that were appended since the last call."""
 
 import math
 import os
@@ -11,7 +11,7 @@ from budgetalloc.logs.kinds.ledger import RowParser, joined
 
 
 class Tail:
-    """Follows a ledger. Each call of `news` reads the whole lines that are new; one that a writer has not ended waits.
+    """Follows a ledger. Each call of `news` reads the new lines; an incomplete last line is left for a later call.
 
     Args:
         path: The ledger, which need not exist yet.
@@ -36,8 +36,11 @@ class Tail:
         self._parse = RowParser(Notes(), [math.inf])
 
     def news(self) -> Iterator[Rows | int]:
-        """Rows in the order of the file, and the trainer's step where a run resumed: rows of this step and later ones
-        that came before are void. A file that was replaced by a shorter one voids everything."""
+        """New rows in the order of the file, and the trainer's step at each resume.
+
+        A resume voids all previous rows of its step and of later ones. If the file was replaced by a shorter one,
+        the first item is a step that voids everything.
+        """
         try:
             file = self.path.open("rb")
         except FileNotFoundError:
@@ -57,7 +60,7 @@ class Tail:
                 yield from self._of(block[:end])
 
     def _of(self, whole: bytes) -> Iterator[Rows | int]:
-        records, broken = parsed([line for line in whole.splitlines() if line.strip()])
+        records, broken = parsed(whole.splitlines())
         self.broken += broken
         held = []
         for record in records:

@@ -1,7 +1,7 @@
-"""Readers on damaged and hostile files: the answer is a result or a `BudgetallocError`, never another exception.
+"""Readers on damaged and hostile files: they read the file or raise `BudgetallocError`, never another exception.
 
 `BUDGETALLOC_FUZZ=100000 HYPOTHESIS_PROFILE=explore pytest tests/logs/test_fuzz.py --hypothesis-show-statistics` draws
-so many new files for each test and says how many there were.
+that many new files for each test and prints their number.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ fuzzed = settings(
 
 
 def outcome(path, **asked):
-    """Reads a log to its end and checks what comes out."""
+    """Reads a log to its end and checks its chunks and notes."""
     refused = ""
     try:
         log = open_log(path, **asked)
@@ -55,19 +55,17 @@ def outcome(path, **asked):
 
 
 def shown(path, *more):
-    """Reports the log, and watches it; returns the exit statuses. A warning of numpy is an error here."""
+    """Reports the log and watches it. Warnings of numpy are errors here."""
     report = ["report", str(path), "--no-replay", *more]
-    statuses = []
     for command in (report, [*report, "--json"], ["watch", str(path), "--once"], [*report[:2], str(path), *more]):
         said, errors = io.StringIO(), io.StringIO()
         with warnings.catch_warnings(), contextlib.redirect_stdout(said), contextlib.redirect_stderr(errors):
             warnings.simplefilter("error")
-            statuses.append(main(command))
-        assert (statuses[-1] == 0) == bool(said.getvalue()), command
+            status = main(command)
+        assert status in (0, 1)
+        assert (status == 0) == bool(said.getvalue()), command
         assert errors.getvalue().count("\n") <= 1
         assert not re.search(r"\bnan\b", said.getvalue()), said.getvalue()
-    assert set(statuses) <= {0, 1}
-    return statuses
 
 
 HOSTILE = [None, True, "", "x", "1", "\x1b[2J", "\ud800", float("inf"), float("nan"), -float("inf"), 1e19, 1e300, -1, 0]
@@ -76,7 +74,7 @@ hostile = st.sampled_from(HOSTILE)
 
 
 def texts(value):
-    """A value as JSON, with what JSON has no word for."""
+    """A value as JSON. Other values than JSON has become texts."""
     return json.dumps(value, default=lambda x: "bytes")
 
 
@@ -89,21 +87,9 @@ def _records(path):
     return [json.loads(line) for line in content.splitlines()]
 
 
-LEDGER = [
-    {
-        "step": k,
-        "id": "ab"[k % 2],
-        "reward": 1.0,
-        "length": 3,
-        "predicted": 0.5,
-        "count": 1,
-        "decision": k + 1,
-        "success": 0,
-    }
-    for k in range(3)
-]
-LEDGER += [{"resumed": 1}, {"reward_range": [0, 2]}]
-LEDGER += [{key: LEDGER[0][key] for key in ("step", "id", "reward", "length", "predicted", "count")}]
+ROW = {"step": 0, "id": "a", "reward": 1.0, "length": 3, "predicted": 0.5, "count": 1}
+LEDGER = [ROW | {"step": k, "id": "ab"[k % 2], "decision": k + 1, "success": 0} for k in range(3)]
+LEDGER += [{"resumed": 1}, {"reward_range": [0, 2]}, ROW]
 SHAPES = {
     "ledger": LEDGER,
     "verl": _records(FILES / "verl" / "1.jsonl")[:3],
@@ -125,7 +111,7 @@ PLACES = {name: [list(_places(x)) for x in records] for name, records in SHAPES.
 
 @st.composite
 def damaged_records(draw, name):
-    """Some records of a kind, in each of which some values were replaced or removed."""
+    """Records of a kind, with some values replaced or removed."""
     lines = []
     for _ in range(draw(st.integers(1, 6))):
         at = draw(st.integers(0, len(SHAPES[name]) - 1))
@@ -142,20 +128,10 @@ def damaged_records(draw, name):
                 else:
                     del inner[last]
             except (LookupError, TypeError):
-                pass  # an earlier replacement took the place away
+                pass  # an earlier replacement removed the place
         lines.append(texts(record))
-    odd = [
-        "{",
-        "5",
-        "[]",
-        "",
-        "[" * 5000,
-        '{"traces": 5}',
-        '{"step": 1e400}',
-        '{"resumed": 1e400}',
-        "\x00",
-        '{"a": "\\ud800"}',
-    ]
+    odd = ["{", "5", "[]", "", "[" * 5000, '{"traces": 5}', '{"step": 1e400}', '{"resumed": 1e400}', "\x00"]
+    odd += ['{"a": "\\ud800"}']
     lines += draw(st.lists(st.sampled_from(odd), max_size=2))
     return "\n".join(draw(st.permutations(lines))) + "\n"
 
@@ -205,7 +181,7 @@ numbers = st.sampled_from(ODD)
 @fuzzed
 @given(st.data())
 def test_a_damaged_ledger_is_reported_and_watched(tmp_path, data):
-    """A good ledger in which some numbers were replaced: both commands answer, or say in one line what is wrong."""
+    """In a good ledger some numbers are replaced. Both commands print a result or one line of error."""
     keys = ["reward", "predicted", "length", "count", "success", "decision", "step", "id", "reward_range"]
     lines = []
     for k in range(data.draw(st.integers(1, 8))):
@@ -233,21 +209,8 @@ def test_records_that_may_be_no_ledger_are_reported_and_watched(tmp_path, conten
 
 # Tables
 
-NAMES = [
-    "step",
-    "prompt_id",
-    "id",
-    "prompt",
-    "reward",
-    "rewards",
-    "reward_0",
-    "reward_1",
-    "score",
-    "correct",
-    "n",
-    "length",
-]
-NAMES += ["predicted", "success", "completion", "advantage", "accuracy", "\x1b[31m", ""]
+NAMES = ["step", "prompt_id", "id", "prompt", "reward", "rewards", "reward_0", "reward_1", "score", "correct", "n"]
+NAMES += ["length", "predicted", "success", "completion", "advantage", "accuracy", "\x1b[31m", ""]
 CELLS = [
     "",
     "0",
@@ -265,9 +228,9 @@ CELLS = [
     "011",
     "1;x",
     '"',
-    "\x00",
 ]
 CELLS += ["[" * 3000, "true", "\ufeff", "é" * 50, "1" * 300, "18446744073709551616", "1e308", '"a\r\nb"', "\x1b[2J"]
+CELLS += ["\x00"]
 
 
 @fuzzed
@@ -286,20 +249,27 @@ def test_csv(tmp_path, data, options):
 
 def _columns(pa):
     """Columns of three rows of many types."""
-    far = pa.array([2**62, 0, None], pa.timestamp("s"))
-    yield from (pa.array(x) for x in ([0, 1, 1], [1.0, 0.0, None], ["a", "b", None], [True, False, None], [None] * 3))
-    yield from (
-        pa.array(x)
-        for x in ([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [[1], [], None], [{"a": 1}] * 3, [b"x", b"\xff", None])
-    )
-    yield from (pa.array(["a", None, "b"]).dictionary_encode(), pa.array([2**63 + 5, 0, 1], pa.uint64()), far)
-    yield from (
-        pa.array([1e300, float("nan"), float("inf")]),
-        pa.array([[["a"]], None, [[]]]),
-        pa.array(["1", "0.5", "\x1b"]),
-    )
-    yield pa.array([{"role": "user", "content": "x"}] * 3)
-    yield pa.array([[{"role": "user", "content": "x"}]] * 3)
+    message = {"role": "user", "content": "x"}
+    for values in (
+        [0, 1, 1],
+        [1.0, 0.0, None],
+        [1e300, float("nan"), float("inf")],
+        ["a", "b", None],
+        ["1", "0.5", "\x1b"],
+        [True, False, None],
+        [None] * 3,
+        [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]],
+        [[1], [], None],
+        [[["a"]], None, [[]]],
+        [{"a": 1}] * 3,
+        [b"x", b"\xff", None],
+        [message] * 3,
+        [[message]] * 3,
+    ):
+        yield pa.array(values)
+    yield pa.array(["a", None, "b"]).dictionary_encode()
+    yield pa.array([2**63 + 5, 0, 1], pa.uint64())
+    yield pa.array([2**62, 0, None], pa.timestamp("s"))
 
 
 @st.composite
@@ -338,30 +308,19 @@ def test_parquet_and_arrow(tmp_path, data, options, form):
 @given(st.data(), asked)
 def test_wandb(framed, data, options):
     pb = pytest.importorskip("wandb.proto.wandb_internal_pb2")
-    words = st.sampled_from(
-        ["null", "NaN", "1", "2", "1e400", '"x"', "[1.0]", "{", "[[", '"../../x"', '"media/table/t.json"', "true"]
-    )
-    keys = [
-        "train/global_step",
-        "train/epoch",
-        "eval/reward",
-        "train/rewards/f/mean",
-        "completions/path",
-        "completions/nrows",
-    ]
+    words = ["null", "NaN", "1", "2", "1e400", '"x"', "[1.0]", "{", "[[", '"../../x"', '"media/table/t.json"', "true"]
+    good = dict.fromkeys(["train/epoch", "train/global_step", "eval/reward", "train/rewards/f/mean"], "1")
+    good |= {"completions/path": '"media/table/t.json"', "completions/nrows": "2"}
+    words = st.sampled_from(words)
     records = []
     for _ in range(data.draw(st.integers(0, 5))):
         record = pb.Record()
-        for key in data.draw(st.lists(st.sampled_from(keys), max_size=6)):
-            good = {"completions/path": '"media/table/t.json"', "completions/nrows": "2", "train/global_step": "1"}.get(
-                key, "1"
-            )
-            record.history.item.add(key=key, value_json=data.draw(words) if data.draw(st.booleans()) else good)
+        for key in data.draw(st.lists(st.sampled_from(sorted(good)), max_size=6)):
+            record.history.item.add(key=key, value_json=data.draw(words) if data.draw(st.booleans()) else good[key])
         records.append(record.SerializeToString())
     config = pb.Record()
-    config.config.update.add(
-        key=data.draw(st.sampled_from(["reward_weights", "log_unique_prompts"])), value_json=data.draw(words)
-    )
+    setting = data.draw(st.sampled_from(["reward_weights", "log_unique_prompts"]))
+    config.config.update.add(key=setting, value_json=data.draw(words))
     content = framed([config.SerializeToString(), *records])
     cells = st.lists(st.lists(hostile, min_size=4, max_size=5), max_size=4)
     names = data.draw(st.permutations(["step", "prompt", "completion", "f"])) + data.draw(st.lists(hostile, max_size=1))
@@ -380,35 +339,11 @@ def test_wandb(framed, data, options):
 @fuzzed
 @given(st.data(), asked)
 def test_folders(data, options):
-    names = [
-        "1.jsonl",
-        "x.csv",
-        "a.parquet",
-        "b.arrow",
-        "completions_00001.parquet",
-        "completions",
-        "rollouts",
-        "step_1",
-    ]
-    names += [
-        "train_rollouts.jsonl",
-        "traces.jsonl",
-        "results.jsonl",
-        "dataset_dict.json",
-        "run-x.wandb",
-        "trainer_state.json",
-    ]
-    contents = [
-        b"",
-        b"x",
-        b"{}\n",
-        b'{"traces": 5}\n',
-        b"step,id,reward\n0,a,1\n",
-        b"\x1f\x8b\x08",
-        b"PAR1",
-        b"ARROW1\0\0",
-        b":W&B",
-    ]
+    names = ["1.jsonl", "x.csv", "a.parquet", "b.arrow", "completions_00001.parquet", "completions", "rollouts"]
+    names += ["step_1", "train_rollouts.jsonl", "traces.jsonl", "results.jsonl", "dataset_dict.json", "run-x.wandb"]
+    names += ["trainer_state.json"]
+    contents = [b"", b"x", b"{}\n", b'{"traces": 5}\n', b"step,id,reward\n0,a,1\n", b"\x1f\x8b\x08", b"PAR1"]
+    contents += [b"ARROW1\0\0", b":W&B"]
     with tempfile.TemporaryDirectory() as name:
         for _ in range(data.draw(st.integers(0, 5))):
             place = Path(name, *data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=3)))
@@ -444,7 +379,7 @@ mostly = {
 @fuzzed
 @given(st.data())
 def test_what_the_writer_takes_is_read_whole(data):
-    """It refuses what a ledger cannot hold, and nothing that it took is broken when it is read."""
+    """The writer refuses what a ledger cannot hold. No row that it accepts is broken when it is read."""
     rows, resumed = 0, False
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "ledger.jsonl"

@@ -1,4 +1,4 @@
-"""`Ledger.read`: a whole log in memory, from anything, with one warning for what was left out."""
+"""`Ledger.read`: a whole log of any kind in memory, with one warning about what was left out."""
 
 import json
 import logging
@@ -13,24 +13,20 @@ from budgetalloc import report
 FILES = Path(__file__).parent / "kinds" / "files"
 
 
-def write(path, steps, size=4):
-    log = ba.LedgerWriter(path)
-    for step in steps:
-        ids = [f"p{(step + k // 2) % 7}" for k in range(size)]
-        log.append(step, ids, [step % 2] * size, [9] * size, [0.5] * size, [2] * size)
-    return path
-
-
 def test_a_ledger_is_read_from_anything_and_says_what_it_left_out(caplog):
     with caplog.at_level(logging.WARNING, "budgetalloc"):
         ledger = ba.Ledger.read(FILES / "verl")
     assert len(ledger.ids_R) == 24
-    assert "length unknown: 24" in caplog.text
-    assert "unknown column 'acc': 24" in caplog.text
+    (said,) = caplog.messages
+    assert "length unknown: 24" in said
+    assert "unknown column 'acc': 24" in said
 
 
 def test_equal_ids_of_a_ledger_are_one_object(tmp_path):
-    ledger = ba.Ledger.read(write(tmp_path / "l", range(40)))
+    log = ba.LedgerWriter(tmp_path / "l")
+    for step in range(40):
+        log.append(step, [f"p{step % 7}"], [1.0], [9], [0.5], [1])
+    ledger = ba.Ledger.read(log.path)
     assert len(set(map(id, ledger.ids_R))) == 7
 
 
@@ -43,7 +39,7 @@ def test_reading_needs_neither_pandas_nor_pyarrow_where_files_do_not(tmp_path):
     import subprocess
     import sys
 
-    write(tmp_path / "l.jsonl", [0, 1])
+    ba.LedgerWriter(tmp_path / "l.jsonl").append(0, ["a"], [1.0], [9], [0.5], [1])
     (tmp_path / "c.csv").write_text("step,prompt_id,reward\n0,a,1\n")
     code = (
         "import sys, budgetalloc as ba\n"
@@ -54,14 +50,8 @@ def test_reading_needs_neither_pandas_nor_pyarrow_where_files_do_not(tmp_path):
     assert json.loads(run.stdout.replace("'", '"')) == []
 
 
-COLUMNS = {
-    "step_R": [0, 0, 1, 1],
-    "ids_R": ["a", "b", "a", "b"],
-    "rewards_R": [1, 0, 1, None],
-    "lengths_R": [5, 6, -1, 8],
-    "predicted_R": [0.5] * 4,
-    "counts_R": [1] * 4,
-}
+COLUMNS = {"step_R": [0, 0, 1, 1], "ids_R": ["a", "b", "a", "b"], "rewards_R": [1, 0, 1, None]}
+COLUMNS |= {"lengths_R": [5, 6, -1, 8], "predicted_R": [0.5] * 4, "counts_R": [1] * 4}
 
 
 def test_lists_are_as_good_as_arrays():

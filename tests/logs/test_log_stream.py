@@ -1,4 +1,4 @@
-"""A reading: it begins again, says how far it is, and its memory does not grow with the log."""
+"""`LogStream` can be iterated again, shows its progress, and takes memory that does not grow with the log."""
 
 import tracemalloc
 
@@ -24,7 +24,7 @@ def test_a_reading_begins_again_and_counts_once(tmp_path):
     log = open_log(path, chunk=5)
     for _ in range(2):
         chunks = list(log)
-        assert [set(x.step_R.tolist()) for x in chunks] == [{0, 1}, {2, 3}, {4, 5}] or len(chunks) > 1
+        assert len(chunks) > 1
         assert sum(x.broken for x in chunks) == 1
         assert log.notes == {"broken row": 1}
         assert log.done == log.total == path.stat().st_size

@@ -1,4 +1,4 @@
-"""Seconds and evaluations beside a ledger: through resumes, kills and damage."""
+"""The file of seconds and evaluations, after resumes, kills and damage."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The texts beside a ledger: each prompt once, through kills and damage."""
+"""The file of prompt texts has each prompt once, despite kills and damage."""
 
 from budgetalloc.logs.ledger_writer import LedgerWriter
 from budgetalloc.logs.prompt_texts import LONGEST, TextsWriter, beside, read_texts
@@ -8,7 +8,7 @@ TEXTS = {"a": "2 + 2 =", 7: "Zeile\nzwei 中", "long": "x" * 1000}
 
 
 def asked_for(asked):
-    """TEXTS, which notes what it was asked for."""
+    """A lookup in TEXTS, which appends to `asked` the ids of each call."""
 
     def texts_of(ids):
         asked.append(list(ids))

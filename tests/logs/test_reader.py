@@ -1,4 +1,4 @@
-"""What `open_log` finds where, and which arguments it refuses."""
+"""`open_log` finds each kind of log, and refuses wrong arguments."""
 
 from pathlib import Path
 
@@ -11,33 +11,25 @@ from budgetalloc.logs.reader import open_log
 FILES = Path(__file__).parent / "kinds" / "files"
 
 
-def write(path, steps, size=4):
-    log = ba.LedgerWriter(path)
-    for step in steps:
-        ids = [f"p{(step + k // 2) % 7}" for k in range(size)]
-        log.append(step, ids, [step % 2] * size, [9] * size, [0.5] * size, [2] * size)
+def write(path):
+    """A ledger with one rollout."""
+    ba.LedgerWriter(path).append(0, ["a"], [1.0], [9], [0.5], [1])
     return path
 
 
 def test_each_kind_is_recognised_in_its_file_and_in_its_folder(tmp_path):
     pytest.importorskip("pyarrow")
-    write(tmp_path / "own" / "ledger.jsonl", [0])
-    places = {
-        "trl": FILES / "trl" / "two",
-        "verl": FILES / "verl",
-        "prime-rl": FILES / "prime_rl",
-        "ledger": tmp_path / "own",
-    }
-    for kind, folder in places.items():
-        wanted = {"prime-rl": "rollouts"}.get(kind)
-        log = open_log(folder / wanted if wanted else folder)
+    write(tmp_path / "own" / "ledger.jsonl")
+    places = {"trl": FILES / "trl" / "two", "verl": FILES / "verl", "prime-rl": FILES / "prime_rl" / "rollouts"}
+    for kind, folder in {**places, "ledger": tmp_path / "own"}.items():
+        log = open_log(folder)
         assert log.kind == kind
         file = log.files()[0]
         assert open_log(file).kind == kind, file
 
 
 def test_several_logs_in_a_folder_are_listed(tmp_path):
-    write(tmp_path / "one.jsonl", [0])
+    write(tmp_path / "one.jsonl")
     (tmp_path / "two.csv").write_text("step,prompt_id,reward\n0,a,1\n")
     with pytest.raises(InputError, match=r"holds 2 logs.*\n.*one.jsonl  \(kind='ledger'\)\n.*two.csv  \(kind='counts'"):
         open_log(tmp_path)
@@ -62,4 +54,4 @@ def test_what_is_no_log_is_refused_with_the_kinds(tmp_path):
 )
 def test_arguments_out_of_range_are_named(tmp_path, wrong):
     with pytest.raises(InputError, match=next(iter(wrong))):
-        open_log(write(tmp_path / "l", [0]), **wrong)
+        open_log(write(tmp_path / "l"), **wrong)

@@ -1,11 +1,9 @@
-"""Whole steps in chunks, whatever the portions and the order of a log; rewards and counts in them."""
-
-from collections import Counter
+"""Chunks hold whole steps, for parts of any size and a log in any order. Rewards and counts are right."""
 
 import numpy as np
 import pytest
 
-from budgetalloc.logs.chunk import Rows
+from budgetalloc.logs.chunk import Notes, Rows
 from budgetalloc.logs.steps import ascending, whole_steps
 
 
@@ -20,7 +18,7 @@ def test_chunks_hold_whole_steps_whatever_the_portions(chunk, size):
     steps = np.repeat([0, 1, 4, 5, 9], [3, 1, 6, 2, 4])
     every = rows(steps, "abc", list(range(16)))
     parts = [every.cut(slice(at, at + size)) for at in range(0, 16, size)]
-    chunks = list(whole_steps(iter(parts), chunk, Counter()))
+    chunks = list(whole_steps(iter(parts), chunk, Notes()))
     seen = [set(x.step_R.tolist()) for x in chunks]
     assert sum(map(len, seen)) == len(set.union(*seen))  # no step is in two of them
     assert np.concatenate([x.step_R for x in chunks]).tolist() == steps.tolist()
@@ -30,13 +28,13 @@ def test_chunks_hold_whole_steps_whatever_the_portions(chunk, size):
 
 
 def test_counts_are_those_of_the_prompt_in_its_step():
-    (ledger,) = whole_steps(iter([rows([0, 0, 0, 1, 1], "ab")]), 99, Counter())
+    (ledger,) = whole_steps(iter([rows([0, 0, 0, 1, 1], "ab")]), 99, Notes())
     assert ledger.ids_R == ["a", "b", "a", "b", "a"]
     assert ledger.counts_R.tolist() == [2, 1, 2, 1, 1]
 
 
 def test_a_log_that_knows_lengths_in_part_says_so():
-    notes = Counter()
+    notes = Notes()
     parts = [rows([0, 0], lengths_R=np.array([5, 6])), rows([0])]
     (ledger,) = whole_steps(iter(parts), 99, notes)
     assert ledger.lengths_R.tolist() == [5, 6, -1]
@@ -45,7 +43,7 @@ def test_a_log_that_knows_lengths_in_part_says_so():
 
 
 def test_rewards_are_mapped_and_what_is_outside_is_counted():
-    notes = Counter()
+    notes = Notes()
     part = rows([0] * 6, rewards=[-1, 1, 0, 1 + 1e-7, np.nan, np.inf])
     (ledger,) = whole_steps(iter([part]), 9, notes, (-1.0, 1.0))
     np.testing.assert_array_equal(ledger.rewards_R, [0, 1, 0.5, 1, np.nan, np.nan])
@@ -61,9 +59,9 @@ def test_rewards_are_mapped_and_what_is_outside_is_counted():
 
 def test_rows_out_of_order_are_a_fault_of_the_reader_and_never_pass():
     with pytest.raises(AssertionError, match="ascending"):
-        list(whole_steps(iter([rows([1]), rows([0])]), 1, Counter()))
+        list(whole_steps(iter([rows([1]), rows([0])]), 1, Notes()))
     with pytest.raises(AssertionError, match="ascending"):
-        list(whole_steps(iter([rows([1, 0])]), 1, Counter()))
+        list(whole_steps(iter([rows([1, 0])]), 1, Notes()))
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 1000])
@@ -71,7 +69,7 @@ def test_a_log_out_of_order_is_sorted_and_keeps_the_order_within_a_step(chunk):
     rng = np.random.default_rng(0)
     steps = rng.integers(0, 30, 500)
     every = rows(steps, "abcde", np.arange(500.0).tolist(), lengths_R=np.arange(500), predicted_R=np.arange(500) / 500)
-    notes = Counter({"of the pass that only looks": 1})
+    notes = Notes({"of the pass that only looks": 1})
     parts = list(ascending(lambda: iter([every.cut(slice(at, at + 60)) for at in range(0, 500, 60)]), chunk, notes))
     order = np.argsort(steps, kind="stable")
     assert np.concatenate([x.step_R for x in parts]).tolist() == steps[order].tolist()
@@ -82,7 +80,7 @@ def test_a_log_out_of_order_is_sorted_and_keeps_the_order_within_a_step(chunk):
 
 
 def test_a_log_in_order_is_not_sorted():
-    notes = Counter()
+    notes = Notes()
     parts = [rows([0, 0]), rows([0, 2])]
     assert list(ascending(lambda: iter(parts), 1, notes)) == parts
     assert not notes

@@ -1,4 +1,4 @@
-"""A ledger that grows is read as it would be at its end, however it was cut on the way."""
+"""Following a growing ledger gives the same rows as reading it at its end, wherever the pieces are cut."""
 
 import numpy as np
 from hypothesis import given
@@ -11,14 +11,14 @@ from budgetalloc.report.live_run import Live
 
 
 def written(path):
-    """A ledger with ranges of rewards, success of its own, a resume, and a torn line after a kill."""
+    """A ledger with ranges of rewards, stated success, a resume, and a line that a kill has cut off."""
     writer = ba.LedgerWriter(path)
     for step in range(4):
         rewards = [0.0, 2.0, float("nan"), 1.0 + step]
         writer.append(step, ["a", "a", 7, "b"], rewards, [3] * 4, [0.25] * 4, [2, 2, 1, 1], reward_range=(0, 2 + step))
     with path.open("a") as file:
         file.write('{"step": 4, "id": "a", "rew')
-    writer = ba.LedgerWriter(path)  # ends the torn line
+    writer = ba.LedgerWriter(path)  # ends the incomplete line
     writer.resume(2)
     for step in (2, 3):
         columns = [[1.0, 0.0], [5, 5], [0.5, 0.5], [1, 1]]
@@ -50,7 +50,7 @@ def test_pieces_of_any_size_give_the_rows_of_the_whole(tmp_path_factory, cuts):
         of_R = whole.step_R == step
         assert figures.reward == np.nansum(whole.rewards_R[of_R])
         assert figures.success == np.nansum(whole.success_R[of_R])
-    assert tail.broken == 1  # the line that was torn by the kill
+    assert tail.broken == 1  # the line that the kill has cut off
 
 
 def test_a_file_that_is_not_there_yet_and_one_that_was_replaced(tmp_path):

@@ -11,11 +11,11 @@ from budgetalloc.logs.log_stream import LogStream
 
 BATCH = 65_536  # rows
 _NESTED = 256  # rows at a time where cells are lists, which may be long
-_LINES = 16  # so many times `max_line` are the most bytes of what is read of a file at once
+_LINES = 16  # at most 16 * `max_line` bytes of a file are in memory at a time
 
 
 def pyarrow() -> ModuleType:
-    """The library, imported when it is needed; raises `UnsupportedError` where it is not installed."""
+    """The library, imported when it is needed; raises `UnsupportedError` if it is not installed."""
     imported("pyarrow.parquet", "Reading parquet and Arrow files", "logs")
     return imported("pyarrow", "Reading parquet and Arrow files", "logs")  # type: ignore[no-any-return]
 
@@ -26,7 +26,7 @@ def faults() -> tuple[type[Exception], ...]:
 
 
 def column(values: Any) -> Any:
-    """A column as an array of float64 if it is numeric (NaN: null), else as a list in which equal strings are one."""
+    """A numeric column as an array of float64, NaN for null. Any other column as the list of `names`."""
     pa = pyarrow()
     kind = values.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
@@ -35,9 +35,9 @@ def column(values: Any) -> Any:
 
 
 def names(values: Any) -> list[Any]:
-    """A column as a list, exactly; equal strings are one object, which saves time and memory.
+    """A column as a list of exact values. Equal strings are one object, which saves time and memory.
 
-    A value without a Python equivalent, such as a date in the year 10,000, becomes an empty cell.
+    A value without a Python equivalent, such as a date in the year 10,000, becomes None.
     """
     pa = pyarrow()
     if isinstance(values, pa.ChunkedArray):
@@ -59,14 +59,13 @@ def _listed(values: Any) -> list[Any]:
 
 
 def _value(scalar: Any) -> Any:
-    try:
+    with contextlib.suppress(*faults()):
         return scalar.as_py()
-    except faults():
-        return None
+    return None
 
 
 def schema(path: Path) -> tuple[str, ...] | None:
-    """The names of a file's columns, None if it cannot be read."""
+    """The names of a file's columns, None if the file cannot be read."""
     pa = pyarrow()
     try:
         if path.suffix == ".parquet":
@@ -78,41 +77,37 @@ def schema(path: Path) -> tuple[str, ...] | None:
 
 
 def batches(reading: LogStream, path: Path, wanted: Sequence[str]) -> Iterator[Any]:
-    """The wanted columns of a file, some thousand rows at a time; moves `reading.done` on.
+    """The wanted columns of a file, some thousand rows at a time. Updates `reading.done`.
 
-    A truncated file is read as far as possible. Each batch of rows is validated before use, because pyarrow does not
-    check the offsets of a damaged batch, which may point anywhere in memory.
+    A truncated file is read as far as possible. Each batch is validated before use, because pyarrow does not check the
+    offsets of a damaged batch, which may point anywhere in memory.
     """
     start, size = reading.done, path.stat().st_size
     every = _parquet(path, wanted, reading.options.max_line) if path.suffix == ".parquet" else _arrow(path, wanted)
-    while True:
-        try:
-            batch, share = next(every)
+    try:
+        for batch, share in every:
             batch.validate(full=True)
-        except StopIteration:
-            break
-        except InputError:
-            raise
-        except faults():
-            reading.notes["file that cannot be read to its end"] += 1
-            break
-        reading.done = start + int(size * share)
-        yield batch
+            reading.done = start + int(size * share)
+            yield batch
+    except InputError:
+        raise
+    except faults():
+        reading.notes["file that cannot be read to its end"] += 1
     reading.done = start + size
 
 
 @contextlib.contextmanager
 def parquet(path: Path, wanted: Sequence[str], max_line: int, texts: Sequence[str], whole: bool) -> Iterator[Any]:
-    """A parquet file opened to read the wanted columns, whose sizes are checked before anything is unpacked.
+    """A parquet file, opened after a check that its wanted columns fit into memory.
 
-    A small file may hold very much: compressed pages, one text for a million rows, or a list of one number repeated.
+    A small file may hold much data: compressed pages, one text for a million rows, or a list of one repeated number.
 
     Args:
         path: The file.
-        wanted: The columns that are going to be read.
+        wanted: The columns to read.
         max_line: The limit is 16 times this, as for a table of W&B.
-        texts: Those whose texts are read as a dictionary, so that a repeated text takes memory once.
-        whole: Whether all row groups are going to be in memory together.
+        texts: The columns of texts to read as a dictionary, in which a repeated text takes memory once.
+        whole: Whether all row groups will be in memory together.
 
     Raises:
         InputError: the wanted columns of a row group (`whole`: of the file) are larger than the limit.
@@ -126,8 +121,8 @@ def parquet(path: Path, wanted: Sequence[str], max_line: int, texts: Sequence[st
         part = "" if whole else f"row group {sizes.index(largest)} of {len(sizes)}: "
         raise InputError(
             f"{path}: {part}the columns {printable(', '.join(wanted))} take {largest:,} bytes of memory, in a file of "
-            f"{path.stat().st_size:,}; at most {_LINES} * max_line = {_LINES * max_line:,} are read at once. If the "
-            f"file is to be trusted, pass max_line={-(-largest // _LINES):,} or more (--max-line)"
+            f"{path.stat().st_size:,}; at most {_LINES} * max_line = {_LINES * max_line:,} are read at once. If you "
+            f"trust the file, pass max_line={-(-largest // _LINES):,} or more (--max-line)"
             + ("." if whole else ", or write it again in smaller row groups.")
         )
     plain = (pa.types.is_string, pa.types.is_large_string)
@@ -137,10 +132,10 @@ def parquet(path: Path, wanted: Sequence[str], max_line: int, texts: Sequence[st
 
 
 def _unpacked(group: Any, wanted: Sequence[str], whole: bool) -> int:
-    """The bytes of the wanted columns of a row group in memory, as far as its metadata says.
+    """The bytes in memory of the wanted columns of a row group, according to its metadata.
 
-    A list of numbers is counted by its values, because equal ones take no room in the file; a plain column of numbers
-    too if the whole column is read, and not only some thousand rows at a time.
+    Lists of numbers are counted by their values, because equal values take no room in the file. So are plain columns of
+    numbers, if the whole column is read at once.
     """
     total = 0
     for column in map(group.column, range(group.num_columns)):
@@ -152,7 +147,7 @@ def _unpacked(group: Any, wanted: Sequence[str], whole: bool) -> int:
 
 
 def _parquet(path: Path, wanted: Sequence[str], max_line: int) -> Iterator[tuple[Any, float]]:
-    """The batches of a parquet file, each with the share of the file that is read by then."""
+    """The batches of a parquet file, each with the share of the file that has been read."""
     pa = pyarrow()
     with parquet(path, wanted, max_line, wanted, whole=False) as file:
         nested = any(pa.types.is_nested(file.schema_arrow.field(name).type) for name in wanted)
@@ -163,10 +158,10 @@ def _parquet(path: Path, wanted: Sequence[str], max_line: int) -> Iterator[tuple
 
 
 def _arrow(path: Path, wanted: Sequence[str]) -> Iterator[tuple[Any, float]]:
-    """The same of an Arrow file in either format."""
+    """The batches of an Arrow file in either format, each with the share of the file that has been read."""
     pa = pyarrow()
     size = max(path.stat().st_size, 1)
-    with pa.OSFile(str(path)) as source:  # not a memory map: another process may cut the file meanwhile
+    with pa.OSFile(str(path)) as source:  # not a memory map, because another process may truncate the file
         opened = _ipc(pa, source)
         stream = hasattr(opened, "read_next_batch")
         every = opened if stream else map(opened.get_batch, range(opened.num_record_batches))
@@ -175,7 +170,7 @@ def _arrow(path: Path, wanted: Sequence[str]) -> Iterator[tuple[Any, float]]:
 
 
 def _ipc(pa: ModuleType, source: Any) -> Any:
-    """`datasets` writes the stream format, others the file format."""
+    """A reader of the stream format, which `datasets` writes, or of the file format."""
     try:
         return pa.ipc.open_stream(source)
     except pa.ArrowInvalid:

@@ -1,4 +1,4 @@
-"""Files of lines, plain or gzip: in bounded memory, line by line or as JSON records."""
+"""Files of lines, plain or gzip, which are read in bounded memory: as lines or as JSON records."""
 
 import gzip
 import json
@@ -15,13 +15,12 @@ Record = dict[str, Any]
 T = TypeVar("T")
 BATCH, BYTES = 4096, 1 << 22  # lines at a time, fewer where they are long
 _BLOCK = 1 << 16  # bytes
-_LOOKED_AT = 1 << 24  # bytes that `first` reads: a line with all tokens of an episode is long
+_HEAD = 1 << 24  # bytes that `first` reads; a line with all tokens of an episode is long
 _TORN = (OSError, EOFError, zlib.error)
 
 
 def open_bytes(path: Path) -> tuple[IO[bytes], IO[bytes]]:
-    """The file and the unpacked file, which are the same unless it is gzip. The position in the first measures
-    progress."""
+    """The file, whose position measures progress, and its unpacked content: the same file unless it is gzip."""
     raw = path.open("rb")
     packed = raw.read(2) == b"\x1f\x8b"
     raw.seek(0)
@@ -29,10 +28,9 @@ def open_bytes(path: Path) -> tuple[IO[bytes], IO[bytes]]:
 
 
 def single_lines(file: IO[bytes], notes: Notes, max_line: int) -> Iterator[bytes]:
-    """The lines of a file with their ends; a line of more than `max_line` bytes is skipped and counted, and not kept in
-    memory.
+    """The lines of a file with their ends. A truncated file is read as far as possible.
 
-    A truncated file, such as the gzip file of a killed process, is read as far as possible.
+    A line of more than `max_line` bytes is skipped and counted, and never held in memory.
     """
     held: list[bytes] = []  # blocks of the current line
     size = 0
@@ -64,23 +62,22 @@ def single_lines(file: IO[bytes], notes: Notes, max_line: int) -> Iterator[bytes
 
 
 def first(path: Path, count: int = 20) -> list[Record]:
-    """The records among the first lines of a file, which identify its writer; empty if it is not a file of JSON
-    lines."""
+    """The records in the first lines of a file, which identify its writer; none if it does not hold JSON lines."""
     if not path.is_file():
         return []
     head = b""
     raw, file = open_bytes(path)
     with raw:
         try:
-            while head.count(b"\n") < count and len(head) < _LOOKED_AT and (block := file.read1(_BLOCK)):  # type: ignore[attr-defined]
+            while head.count(b"\n") < count and len(head) < _HEAD and (block := file.read1(_BLOCK)):  # type: ignore[attr-defined]
                 head += block
         except _TORN:
-            pass  # the rest may be incomplete
-    return parsed([line for line in head.split(b"\n")[:count] if line.strip()])[0]
+            pass  # the lines before the damage are enough
+    return parsed(head.split(b"\n")[:count])[0]
 
 
 def lines(reading: LogStream, path: Path, limit: int | None = None) -> Iterator[list[bytes]]:
-    """The lines of a file, or the first `limit` of them, thousands at a time; moves `reading.done` on."""
+    """The lines of a file, or the first `limit` of them, thousands at a time. Updates `reading.done`."""
     start = reading.done
     raw, file = open_bytes(path)
     with raw:
@@ -100,9 +97,8 @@ def lines(reading: LogStream, path: Path, limit: int | None = None) -> Iterator[
 def records(reading: LogStream, path: Path, limit: int | None = None) -> Iterator[list[Record]]:
     """The records of a file, thousands at a time. A line that holds no record is counted as a broken row."""
     for held in lines(reading, path, limit):
-        batch, broken = parsed([line for line in held if not line.isspace()])
-        if broken:
-            reading.notes["broken row"] += broken
+        batch, broken = parsed(held)
+        reading.notes.note("broken row", broken)
         yield batch
 
 
@@ -114,11 +110,16 @@ def parsed_rows(
     at_once: Callable[[list[Record]], Rows | None] = lambda batch: None,
     limit: int | None = None,
 ) -> Iterator[Rows]:
-    """The records of a file as rows: `parse` takes one record, and returns None if it left the record out and noted the
-    reason.
+    """The records of a file as rows.
 
-    A record for which `parse` raises one of `FAULTS` is a broken row. `at_once` may take all records of a batch, and
-    returns None if any is unusual. `limit` is as in `lines`.
+    Args:
+        reading: The log.
+        path: The file.
+        parse: Parses one record. Returns None if it left the record out and noted the reason. A record for which it
+            raises one of `FAULTS` is a broken row.
+        rows: Makes columns of what `parse` returned.
+        at_once: Makes columns of a whole batch. Returns None if a record is unusual.
+        limit: The number of lines to read, as in `lines`.
     """
     for batch in records(reading, path, limit):
         if (part := at_once(batch)) is not None:
@@ -137,9 +138,10 @@ def parsed_rows(
             yield rows(rollouts)
 
 
-def parsed(held: list[bytes]) -> tuple[list[Record], int]:
-    """The records in these lines, and how many lines hold none."""
-    try:  # all at once, which is twice as fast; the number of results shows whether every line was one record
+def parsed(lines: list[bytes]) -> tuple[list[Record], int]:
+    """The records in these lines, and how many lines hold none. Blank lines do not count."""
+    held = [line for line in lines if line.strip()]
+    try:  # all lines at once, which is faster; the number of results shows whether every line is one record
         every = json.loads(b"[" + b",".join(held) + b"]")
         if len(every) == len(held) and all(type(x) is dict for x in every):
             return every, 0

@@ -1,21 +1,23 @@
-"""Records of rollouts in the environments of `verifiers`: its own results, and the files of prime-rl.
+"""Records of rollouts in environments of `verifiers`, which verifiers itself and prime-rl write.
 
-There are three shapes: an episode with its traces (verifiers 0.4, prime-rl since it streams traces), a trace
-(prime-rl before), and a flat row with example_id and reward (verifiers before 0.4, prime-rl before that).
+There are three shapes: an episode with its traces (verifiers 0.4, and prime-rl since it streams traces), a trace
+(older prime-rl), and a flat row with example_id and reward (verifiers before 0.4, and still older prime-rl).
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from budgetalloc.beliefs.ids import Id, text_id
 from budgetalloc.logs.chunk import Reward, Rows, as_id, as_integer
-from budgetalloc.logs.formats.lines import Record
+from budgetalloc.logs.formats.lines import Record, parsed_rows
 from budgetalloc.logs.log_stream import LogStream
 
-# Top-level keys that do not concern rewards; other keys that are not used are counted as unknown.
+# Top-level keys that do not concern rewards. Other unused keys are counted as unknown.
 _EPISODE = {"id", "env", "task", "group", "run", "ok", "is_timeout", "errors", "traces"}
 _EPISODE |= {"num_input_tokens", "num_output_tokens", "num_total_tokens"}
 _FLAT = {"example_id", "task", "prompt", "completion", "answer", "info", "reward", "metrics", "token_usage", "timing"}
@@ -25,7 +27,7 @@ _FLAT |= {"trajectory", "env_id", "env_name", "generation_ms", "scoring_ms", "to
 
 @dataclass(frozen=True)
 class Trace:
-    """One rollout of a record; `step` is None where the record does not say."""
+    """One rollout of a record. `step` is None if the record has none."""
 
     step: int | None
     name: Id
@@ -43,7 +45,7 @@ def is_record(record: Record) -> bool:
 
 
 def of_training(record: Record) -> bool:
-    """Whether a trainer made the record, rather than a separate evaluation."""
+    """Whether a trainer wrote the record, rather than a separate evaluation."""
     traces = record.get("traces") or [record]
     kinds = [_get(trace, "info", "kind") for trace in traces] if isinstance(traces, list) else []
     return _get(record, "run", "type") == "train" or any(kinds) or _get(record, "info", "prime_rl") is not None
@@ -55,32 +57,49 @@ def parse(record: Record, reading: LogStream) -> list[Trace]:
         raise KeyError("no record of a rollout")
     if "traces" not in record:
         known = _FLAT | set(record.get("metrics") or ()) if "example_id" in record else set(record)
-        _unknown(record, known, reading)
+        _note_unknown(record, known, reading)
         return [_rollout(record, record, reading)]
-    _unknown(record, _EPISODE, reading)
+    _note_unknown(record, _EPISODE, reading)
     # An episode may contain traces of judges and other frozen models, which are not rollouts of the trained model.
     traces = [x for x in record["traces"] if _get(x, "agent", "trainable") is not False]
-    if others := len(record["traces"]) - len(traces):
-        reading.notes["trace of a model that is not trained"] += others
+    reading.notes.note("trace of a model that is not trained", len(record["traces"]) - len(traces))
     return [_rollout(trace, record, reading) for trace in traces or [{}]]
 
 
-def rows(traces: list[Trace], step: int | None, success: str | None) -> Rows:
-    """Rollouts as rows; `step` is the step of all of them if known from another source."""
-    steps = [step if step is not None else x.step or 0 for x in traces]
-    return Rows(
-        np.array(steps, dtype=np.int64),
-        [x.name for x in traces],
-        np.array([x.reward for x in traces], dtype=np.float64),
-        np.array([x.length for x in traces], dtype=np.int64),
-        success_R=None if success is None else np.array([x.success for x in traces], dtype=np.float64),
-    )
+def rows(reading: LogStream, path: Path, step: int | None, *, evaluations: bool) -> Iterator[Rows]:
+    """The rollouts of one file.
+
+    Args:
+        reading: The log.
+        path: The file.
+        step: The step of all rollouts. None: the step in each record, 0 where there is none.
+        evaluations: Whether to keep rollouts of evaluations.
+    """
+
+    def kept(record: Record) -> list[Trace] | None:
+        every = parse(record, reading)
+        traces = [x for x in every if evaluations or not x.evaluation]
+        reading.notes.note("row of an evaluation", len(every) - len(traces))
+        return traces or None
+
+    def columns(records: list[list[Trace]]) -> Rows:
+        traces = [x for record in records for x in record]
+        success = [x.success for x in traces]
+        return Rows(
+            np.array([x.step or 0 if step is None else step for x in traces], dtype=np.int64),
+            [x.name for x in traces],
+            np.array([x.reward for x in traces], dtype=np.float64),
+            np.array([x.length for x in traces], dtype=np.int64),
+            success_R=None if reading.options.success is None else np.array(success, dtype=np.float64),
+        )
+
+    yield from parsed_rows(reading, path, kept, columns)
 
 
 def _rollout(trace: Record, record: Record, reading: LogStream) -> Trace:
     info = trace.get("info") or {}
     info = info if isinstance(info, dict) else {}
-    # The step of arrival has priority, because the reward was known then.
+    # The step of arrival comes first, because the trainer learns the reward then.
     places = (_get(info, "arrival", "step"), _get(record, "run", "work", "step"), _get(info, "prime_rl", "step"))
     step = next((x for x in places if x is not None), None)
     kind = info.get("kind") or _get(record, "run", "work", "type") or record.get("kind")
@@ -95,7 +114,7 @@ def _rollout(trace: Record, record: Record, reading: LogStream) -> Trace:
 
 
 def _name(trace: Record, record: Record, prompt_id: str | None) -> Id:
-    """The task's key or hash, or its place in the environment, or a hash of the prompt."""
+    """The task's key or hash, else its number in the environment, else a hash of the prompt."""
     task = record.get("task") or trace.get("task")
     data = task.get("data") or {} if isinstance(task, dict) else {}
     if prompt_id is not None:
@@ -111,25 +130,23 @@ def _name(trace: Record, record: Record, prompt_id: str | None) -> Id:
 
 
 def _reward(trace: Record, reward: Reward) -> float:
-    """The reward requested by the user, or the reward, or the weighted sum of the named rewards; NaN if not scored."""
+    """The reward that the user named, else the record's reward, else the weighted sum of its rewards; NaN if none."""
     if trace.get("error") and "example_id" in trace:
-        return math.nan  # a flat row of a rollout that raised has the reward 0, which is not a score
+        return math.nan  # a rollout that raised has the reward 0 in a flat row, which is not a score
     named = {key: x for key, x in (trace.get("rewards") or {}).items() if x is not None}
     if reward is None:
         if isinstance(trace.get("reward"), (int, float)):
             return float(trace["reward"])
-        return _sum([_score(x) * float(x.get("weight", 1.0) if isinstance(x, dict) else 1.0) for x in named.values()])
-    weights = {reward: 1.0} if isinstance(reward, str) else reward
-    every = {**trace, **(trace.get("metrics") or {}), **named}
-    return _sum([weight * _score(every[key]) for key, weight in weights.items() if every.get(key) is not None])
+        scores = [_score(x) * float(x.get("weight", 1.0) if isinstance(x, dict) else 1.0) for x in named.values()]
+    else:
+        weights = {reward: 1.0} if isinstance(reward, str) else reward
+        every = {**trace, **(trace.get("metrics") or {}), **named}
+        scores = [weight * _score(every[key]) for key, weight in weights.items() if every.get(key) is not None]
+    return sum(scores) if scores else math.nan
 
 
 def _score(value: Any) -> float:
     return float(value["score"] if isinstance(value, dict) else value)
-
-
-def _sum(values: list[float]) -> float:
-    return sum(values) if values else math.nan
 
 
 def _length(trace: Record) -> int:
@@ -150,6 +167,6 @@ def _get(record: Any, *keys: str) -> Any:
     return record
 
 
-def _unknown(record: Record, known: set[str], reading: LogStream) -> None:
+def _note_unknown(record: Record, known: set[str], reading: LogStream) -> None:
     for key in record.keys() - known:
         reading.notes.unknown(key, 1)

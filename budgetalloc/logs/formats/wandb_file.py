@@ -1,6 +1,6 @@
 """The `.wandb` file of a run: settings, names of reward functions, and the paths of its completions tables.
 
-W&B writes metrics as records into this file, for runs offline and online alike, and tables as JSON files beside it.
+W&B writes metrics as records into this file, offline and online alike. It writes tables as JSON files next to it.
 """
 
 import json
@@ -22,7 +22,7 @@ _WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A completions table: its file, the trainer's step, its rows as W&B counts them, whether an evaluation's."""
+    """A completions table: its file, the step of the trainer, W&B's count of its rows, and if it is an evaluation's."""
 
     path: Path
     step: int
@@ -32,64 +32,60 @@ class Table:
 
 @dataclass(eq=False)
 class Run:
-    """A run: the settings of `GRPOConfig` that matter here, the reward functions, the completions tables in order, how
-    many rows of metrics there are, and whether the run came to an end."""
+    """A run. Its file is read record by record, keeping a few numbers for each completions table."""
 
+    folder: Path
+    notes: Notes
     settings: dict[str, Any] = field(default_factory=dict)
+    """The settings of `GRPOConfig` that the reader needs."""
     functions: set[str] = field(default_factory=set)
+    """The names of the reward functions."""
     tables: list[Table] = field(default_factory=list)
     metrics: int = 0
+    """Rows of metrics."""
     ended: bool = False
-
-
-def read_run(path: Path, notes: Notes) -> Run:
-    """Reads the file from end to end, keeping a few numbers for each completions table; notes what is damaged."""
-    record = imported("wandb.proto.wandb_internal_pb2", f"{path}: reading a W&B run", "wandb").Record
-    damaged = imported("google.protobuf.message", f"{path}: reading a W&B run", "wandb").DecodeError
-    reader = _Reader(path.parent / "files", notes)
-    for data in records(path, notes):
-        try:
-            reader.take(record.FromString(data))
-        except (damaged, *FAULTS):
-            notes["broken record of the .wandb file"] += 1
-    return reader.run
-
-
-class _Reader:
-    """Takes the records of a run, one at a time."""
-
-    def __init__(self, folder: Path, notes: Notes) -> None:
-        self.run = Run()
-        self.folder, self.notes = folder, notes
-        self.step: int | None = None
-        self.evaluation = False
+    _step: int | None = None
+    _evaluation: bool = False
 
     def take(self, record: Any) -> None:
-        """Keeps what matters of a record; raises one of `FAULTS` if its values do not have W&B's format."""
+        """Takes a record; raises one of `FAULTS` if its values do not have W&B's format."""
         kind = record.WhichOneof("record_type")
         if kind in ("config", "run"):
             update = record.config.update if kind == "config" else record.run.config.update
-            self.run.settings |= {_name(x): json.loads(x.value_json) for x in update if _name(x) in _SETTINGS}
-        self.run.ended |= kind == "exit"
+            self.settings |= {_name(x): json.loads(x.value_json) for x in update if _name(x) in _SETTINGS}
+        self.ended |= kind == "exit"
         if kind != "history":
             return
         row = {_name(item): item.value_json for item in record.history.item}
-        self.run.metrics += 1
-        if "train/epoch" in row:  # what the trainer logged; an evaluation's table comes after its metrics
-            self.evaluation = any(key.startswith("eval/") for key in row)
+        self.metrics += 1
+        if "train/epoch" in row:  # logged by the trainer; an evaluation's table comes after its metrics
+            self._evaluation = any(key.startswith("eval/") for key in row)
         for key in row:
             if key.startswith("train/rewards/") and key.endswith("/mean"):
-                self.run.functions.add(key.removeprefix("train/rewards/").removesuffix("/mean"))
+                self.functions.add(key.removeprefix("train/rewards/").removesuffix("/mean"))
         if "train/global_step" in row:
-            self.step = as_integer(json.loads(row["train/global_step"]))
+            self._step = as_integer(json.loads(row["train/global_step"]))
         if "completions/path" in row:
             path, rows = json.loads(row["completions/path"]), as_integer(json.loads(row["completions/nrows"]))
             if not isinstance(path, str):
                 raise TypeError("no path")
-            if self.step is None:
+            if self._step is None:
                 self.notes["completions table without a step"] += 1
             else:
-                self.run.tables.append(Table(self.folder / path, self.step, rows, self.evaluation))
+                self.tables.append(Table(self.folder / path, self._step, rows, self._evaluation))
+
+
+def read_run(path: Path, notes: Notes) -> Run:
+    """Reads the file from end to end. Damage is noted."""
+    record = imported("wandb.proto.wandb_internal_pb2", f"{path}: reading a W&B run", "wandb").Record
+    damaged = imported("google.protobuf.message", f"{path}: reading a W&B run", "wandb").DecodeError
+    run = Run(path.parent / "files", notes)
+    for data in records(path, notes):
+        try:
+            run.take(record.FromString(data))
+        except (damaged, *FAULTS):
+            notes["broken record of the .wandb file"] += 1
+    return run
 
 
 def _name(item: Any) -> str:
@@ -97,11 +93,11 @@ def _name(item: Any) -> str:
 
 
 def records(path: Path, notes: Notes) -> Iterator[bytes]:
-    """The records of a `.wandb` file, one at a time: LevelDB's log format, which wandb 0.31 has no Python reader for.
+    """The records of a `.wandb` file, one at a time. The file has LevelDB's log format, without a reader in wandb 0.31.
 
     After a header, blocks of 32 KiB hold fragments of records: a crc32 of kind and data, the length, the kind (whole,
-    first, middle, last), the data. After a damaged fragment the rest of its block is skipped; an incomplete file, of a
-    killed or running run, is read as far as possible.
+    first, middle, last), the data. After a damaged fragment the rest of its block is skipped. The incomplete file of a
+    killed or running run is read as far as possible.
     """
     with path.open("rb") as file:
         block, at = file.read(_BLOCK), _HEADER

@@ -1,4 +1,4 @@
-"""A table, as CSV or JSON lines, plain or gzip: a row is a rollout, or a group (successes and rollouts, or rewards)."""
+"""Tables in CSV or JSON lines, plain or gzip. A row is a rollout, or a group (successes and rollouts, or rewards)."""
 
 import csv
 import re
@@ -18,7 +18,6 @@ from budgetalloc.logs.columns import rollouts
 from budgetalloc.logs.formats.lines import BYTES, first, open_bytes, records, single_lines
 from budgetalloc.logs.kinds import ledger, prime_rl, verifiers, verl
 from budgetalloc.logs.log_stream import LogStream
-from budgetalloc.logs.steps import ascending
 
 _SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _LINES = (".jsonl", ".jsonl.gz")
@@ -27,15 +26,10 @@ _INTEGER = re.compile(r"-?(0|[1-9]\d{0,17})")
 
 
 def find(path: Path) -> list[Path]:
-    """A table, or those directly in a folder that have prompts and rewards."""
+    """A table, or the tables directly in a folder that have prompts and rewards."""
     if path.is_dir():
         return [x for x in sorted(path.iterdir()) if x.name.lower().endswith(_SUFFIXES + _LINES) and _fits(x)]
     return [path] if path.stat().st_size and (path.name.lower().endswith(_SUFFIXES) or _fits(path)) else []
-
-
-def files(path: Path) -> list[Path]:
-    """The file itself."""
-    return [path]
 
 
 def _fits(path: Path) -> bool:
@@ -69,17 +63,17 @@ def _header(line: bytes) -> tuple[list[str], str]:
 
 
 def rows(reading: LogStream) -> Iterator[Rows]:
-    """The rows in ascending steps; a table out of order is sorted on disk."""
+    """The rows in ascending steps. A table out of order is sorted on disk."""
     assert reading.path is not None
     path = reading.path
-    return ascending(lambda: _in_order(reading, path), reading.options.chunk, reading.notes)
+    return reading.in_order(lambda: _rollouts(reading, path))
 
 
 def texts(reading: LogStream, ids: Iterable[Id]) -> dict[Id, str]:
-    """The text of these prompts where a column of texts names them; the file is read until all are known."""
+    """The texts of these prompts, if a column of texts names them. The file is read until all are known."""
     assert reading.path is not None
     again = copy(reading)
-    again.notes = Notes()  # those of the reading itself stay
+    again.notes = Notes()  # the notes of `reading` stay unchanged
     wanted, known = set(ids), dict[Id, str]()
     for names, batch in _batches(again, reading.path):
         columns = identify_columns(names, reading.options)
@@ -92,14 +86,12 @@ def texts(reading: LogStream, ids: Iterable[Id]) -> dict[Id, str]:
     return known
 
 
-def _in_order(reading: LogStream, path: Path) -> Iterator[Rows]:
-    reading.done = 0
+def _rollouts(reading: LogStream, path: Path) -> Iterator[Rows]:
     visits: Counter[Id] = Counter()
     columns: Columns | None = None
     typed = bool(_keys(path))  # JSON tells integers and texts apart
     for names, batch in _batches(reading, path):
-        begun = columns is not None
-        columns = columns or identify_columns(names, reading.options)
+        identified, columns = columns is not None, columns or identify_columns(names, reading.options)
         if columns is None:
             raise InputError(
                 f"source={str(path)!r} has the columns {listed(names)}: one must name prompts, and one must hold "
@@ -109,13 +101,13 @@ def _in_order(reading: LogStream, path: Path) -> Iterator[Rows]:
         table: dict[str, Any] = {name: list(cells[names.index(name)]) for name in columns.used}
         for name in () if columns.text or typed else columns.ids:
             table[name] = [int(x) if _INTEGER.fullmatch(x) else x for x in table[name]]
-        if not begun:
+        if not identified:
             columns = resolve_columns(table, columns, reading.notes)
         yield from rollouts(table, columns, visits, reading.notes, reading.options.max_row)
 
 
 def _batches(reading: LogStream, path: Path) -> Iterator[tuple[list[str], list[list[Any]]]]:
-    """The names of the columns, with rows of as many cells; other rows are counted as broken."""
+    """The names of the columns, with rows of as many cells. Other rows are counted as broken."""
     if keys := _keys(path):
         for held in records(reading, path):
             yield keys, [[record.get(key) for key in keys] for record in held]

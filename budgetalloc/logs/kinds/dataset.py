@@ -1,4 +1,4 @@
-"""A `datasets.Dataset`, or Arrow and parquet files: a row a rollout, or a row a group."""
+"""A `datasets.Dataset`, or Arrow and parquet files. A row is a rollout, or a group."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -15,7 +15,6 @@ from budgetalloc.logs.column_names import Columns, identify_columns, listed
 from budgetalloc.logs.columns import numeric, rollouts
 from budgetalloc.logs.formats import arrow
 from budgetalloc.logs.log_stream import LogStream
-from budgetalloc.logs.steps import ascending
 
 _SUFFIXES = (".parquet", ".arrow")
 _Names = tuple[str, ...]
@@ -23,7 +22,7 @@ _Schemas = dict[Path | None, _Names | None]
 
 
 def find(path: Path) -> list[Path]:
-    """A parquet or Arrow file; a folder of them, as `Dataset.save_to_disk` writes it; the splits of a `DatasetDict`."""
+    """A parquet or Arrow file, a folder of them (as of `Dataset.save_to_disk`), or the splits of a `DatasetDict`."""
     if path.is_file():
         return [path] if path.suffix in _SUFFIXES and not _of_trl(path) else []
     if (path / "dataset_dict.json").exists():
@@ -39,23 +38,22 @@ def files(path: Path) -> list[Path]:
     """The Arrow and parquet files of a dataset, in the order of their names."""
     if path.is_file():
         return [path]
-    return [
-        x for x in sorted(path.iterdir()) if x.suffix in _SUFFIXES and not x.name.startswith("cache-") and x.is_file()
-    ]
+    tables = [x for x in sorted(path.iterdir()) if x.suffix in _SUFFIXES and not x.name.startswith("cache-")]
+    return [x for x in tables if x.is_file()]
 
 
 def rows(reading: LogStream) -> Iterator[Rows]:
-    """The rows in ascending steps; a dataset out of order is sorted on disk. Files may differ in their columns."""
+    """The rows in ascending steps. A dataset out of order is sorted on disk. Files may differ in their columns."""
     schemas = _schemas(reading)
     columns = {names: _columns(names, path, reading) for path, names in schemas.items() if names is not None}
     if reading.path is not None and not columns:
         raise InputError(f"{reading.path}: none of its files can be read as parquet or Arrow: they are damaged.")
     steps = (lambda: _steps(reading, schemas, columns)) if all(x.step for x in columns.values()) else None
-    yield from ascending(lambda: _in_order(reading, schemas, columns), reading.options.chunk, reading.notes, steps)
+    yield from reading.in_order(lambda: _rollouts(reading, schemas, columns), steps)
 
 
 def _schemas(reading: LogStream) -> _Schemas:
-    """The columns of each file, None for one that cannot be read; one entry for a dataset in memory."""
+    """The columns of each file, None if it cannot be read. A dataset in memory is one entry."""
     if reading.path is not None:
         return {path: arrow.schema(path) for path in reading.files()}
     names = reading.source.column_names
@@ -77,7 +75,7 @@ def _columns(names: _Names, path: Path | None, reading: LogStream) -> Columns:
 
 
 def _steps(reading: LogStream, schemas: _Schemas, columns: dict[_Names, Columns]) -> Iterator[Ints]:
-    """The steps only, without unreadable steps, whose rows are left out."""
+    """The steps only. Rows whose step cannot be read are left out, here and in `_rollouts`."""
     for names, batch in _batches(reading, schemas, {names: [x.step or ""] for names, x in columns.items()}):
         try:
             step_R, _ = numeric(arrow.column(batch.column(columns[names].step)))
@@ -87,7 +85,7 @@ def _steps(reading: LogStream, schemas: _Schemas, columns: dict[_Names, Columns]
             yield step_R[(np.abs(step_R) <= LARGEST) & (step_R == np.floor(step_R))].astype(np.int64)
 
 
-def _in_order(reading: LogStream, schemas: _Schemas, columns: dict[_Names, Columns]) -> Iterator[Rows]:
+def _rollouts(reading: LogStream, schemas: _Schemas, columns: dict[_Names, Columns]) -> Iterator[Rows]:
     visits: Counter[Id] = Counter()
     first = next(iter(columns), ())
     settled: dict[_Names, Columns] = {}

@@ -1,4 +1,4 @@
-"""The ledger of budgetalloc: JSON lines, appended by `LedgerWriter`; a resumed run marks steps as void."""
+"""The ledger of budgetalloc: JSON lines that `LedgerWriter` appends. A resumed run voids steps with a line."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +15,6 @@ from budgetalloc.logs.chunk import FAULTS, LARGEST, Ints, Notes, Range, Rows, as
 from budgetalloc.logs.formats.lines import Record, first, lines, parsed, parsed_rows
 from budgetalloc.logs.log_stream import LogStream
 from budgetalloc.logs.prompt_texts import read_texts
-from budgetalloc.logs.steps import ascending
 
 _COLUMNS = ("step", "id", "reward", "length", "predicted", "count")
 _MARKS = ("resumed", "reward_range")  # a line with one of these keys is not a rollout
@@ -28,19 +27,14 @@ _Row = tuple[int, Id, float, int, float, int, int, float, tuple[Range] | None]
 
 
 def find(path: Path) -> list[Path]:
-    """A ledger; the ledgers directly in a folder; or an empty file, which is the ledger of a run without steps."""
+    """A ledger, or the ledgers directly in a folder. An empty file is the ledger of a run without steps."""
     if path.is_dir():
         return [x for x in sorted(path.iterdir()) if x.is_file() and ".jsonl" in x.name and _is_ledger(x)]
     return [path] if _is_ledger(path) or path.stat().st_size == 0 else []
 
 
-def files(path: Path) -> list[Path]:
-    """The file itself."""
-    return [path]
-
-
 def texts(reading: LogStream, ids: Iterable[Id]) -> dict[Id, str]:
-    """The texts of these prompts, as far as the run knew them."""
+    """The texts of these prompts, where the run knew them."""
     assert reading.path is not None
     return read_texts(reading.path, ids)
 
@@ -51,7 +45,7 @@ def _is_ledger(path: Path) -> bool:
 
 @dataclass
 class _Scan:
-    """The result of the first pass. A stretch is the part between two resume lines."""
+    """The result of the first pass. A stretch is a part of the file between two resume lines."""
 
     resumed: list[int] = field(default_factory=list)
     """The step of each line that resumes."""
@@ -60,20 +54,19 @@ class _Scan:
     success: bool = False
     """Whether a row states its success."""
     runs: list[Ints] = field(default_factory=list)
-    """Stretch, trainer's step and policy's step of each run of rows with equal steps; shape (3, runs) each."""
+    """Stretch, trainer's step and policy's step of the rows, shape (3, _) each; equal successive rows are one."""
 
     def add(self, steps: Ints) -> None:
-        """Adds stretch, trainer's step and policy's step of some rows, shape (3, R)."""
         new_R = np.ones(steps.shape[1], dtype=bool)
         new_R[1:] = (np.diff(steps) != 0).any(axis=0)
         self.runs.append(steps[:, new_R])
 
     def valid_below(self) -> list[float]:
-        """For each stretch, the step below which its rows count: no later line resumes from such a step."""
+        """For each stretch, the step below which its rows count. Later lines resume from no such step."""
         return [*np.minimum.accumulate(np.array(self.resumed, dtype=np.int64)[::-1])[::-1].tolist(), math.inf]
 
     def ordered(self) -> bool:
-        """Whether the policy's steps of the rows that count ascend."""
+        """Whether the policy's steps ascend, in the rows that count."""
         if not self.runs:
             return True
         stretch_R, trainer_R, policy_R = np.concatenate(self.runs, axis=1)
@@ -82,10 +75,10 @@ class _Scan:
 
 
 def rows(reading: LogStream) -> Iterator[Rows]:
-    """The rollouts, in two passes: later lines of the file say which earlier steps are void."""
+    """The rollouts, in two passes, because later lines of the file void earlier steps."""
     assert reading.path is not None
-    path, options = reading.path, reading.options
-    for argument, own in (("reward", options.reward), ("success", options.success)):
+    path = reading.path
+    for argument, own in (("reward", reading.options.reward), ("success", reading.options.success)):
         if own not in (None, argument):
             raise InputError(
                 f"{argument}={own!r}: {path} is a ledger, which has one reward and one success. Leave out {argument}=."
@@ -96,17 +89,17 @@ def rows(reading: LogStream) -> Iterator[Rows]:
         reading.notes.clear()
         yield from _rows(reading, path, scan)
     else:
-        yield from ascending(lambda: _rows(reading, path, scan), options.chunk, reading.notes)
-    for text, count in seen.items():  # the second pass stops at the last line, before these
+        yield from reading.in_order(lambda: _rows(reading, path, scan))
+    for text, count in seen.items():  # the second pass stops before a damaged end of the file
         reading.notes[text] = max(count, reading.notes[text])
 
 
 def _scan(reading: LogStream, path: Path) -> _Scan:
-    """The first pass. Lines that a running process adds after this pass are not read."""
+    """The first pass. Lines that a running process appends after this pass are not read."""
     scan = _Scan()
     for held in lines(reading, path):
         scan.lines += len(held)
-        batch, _ = parsed([line for line in held if not line.isspace()])
+        batch, _ = parsed(held)
         if (step_R := _plain_steps(batch)) is not None:
             scan.success |= "success" in batch[0]
             scan.add(np.stack([np.full(len(step_R), len(scan.resumed)), step_R, step_R]))
@@ -131,7 +124,7 @@ def _scan(reading: LogStream, path: Path) -> _Scan:
 
 
 def _plain_steps(batch: list[Record]) -> Ints | None:
-    """The steps of a batch of rows with the six columns, and with success in all or in none; None for other batches."""
+    """The steps of a batch whose rows have the six columns, and success in all or in none. None for other batches."""
     try:
         step, *_ = zip(*map(_every, batch), strict=True)
     except FAULTS:
@@ -145,17 +138,17 @@ def _plain_steps(batch: list[Record]) -> Ints | None:
 
 
 class RowParser:
-    """One record at a time as a row; None for a record that is a mark, or a row that a later line voids.
+    """Parses one record to a row, or to None for a mark and for a void row.
 
     Args:
-        notes: Counts rows that are void, and unknown columns.
+        notes: Counts void rows and unknown columns.
         valid_below: For each stretch between two resume lines, the step below which its rows count.
     """
 
     def __init__(self, notes: Notes, valid_below: Sequence[float]) -> None:
         self.notes, self.valid_below = notes, valid_below
         self.stretch = 0
-        self.start: int | None = None  # the step of the first row
+        self.start: int | None = None  # the first row's step
         self._range: Range = None
 
     @property
@@ -176,7 +169,7 @@ class RowParser:
         decision = as_integer(record.get("decision", step))
         self.start = step if self.start is None else self.start
         if step >= self.limit:
-            if self.start is not None and self.limit <= self.start:
+            if self.limit <= self.start:
                 self.notes.doubt(SECOND_RUN, 1)
             else:
                 self.notes["row voided by a resume"] += 1
@@ -190,11 +183,11 @@ class RowParser:
 
 
 def joined(rollouts: list[_Row], explicit: bool, final: Range) -> Rows:
-    """Rows as columns.
+    """At least one row as columns.
 
     Args:
-        rollouts: At least one.
-        explicit: Whether success is a column; else it follows from the rewards.
+        rollouts: Rows of a `RowParser`.
+        explicit: Whether success is a column. Otherwise it follows from the rewards.
         final: The log's range of rewards.
     """
     decision, ids_R, reward, length, predicted, count, step, success, ranges = zip(*rollouts, strict=True)
@@ -203,27 +196,16 @@ def joined(rollouts: list[_Row], explicit: bool, final: Range) -> Rows:
     for of_reward in set(ranges) - {None}:  # success follows from the reward, by the last range before the row
         at_R = np.array([x == of_reward for x in ranges])
         success_R[at_R] = mapped(rewards_R[at_R], *of_reward)
-    return Rows(
-        decision_R,
-        list(ids_R),
-        rewards_R,
-        length_R,
-        predicted_R,
-        count_R,
-        success_R if explicit else None,
-        step_R,
-        final,
-    )
+    stated_R = success_R if explicit else None
+    return Rows(decision_R, list(ids_R), rewards_R, length_R, predicted_R, count_R, stated_R, step_R, final)
 
 
 def _rows(reading: LogStream, path: Path, scan: _Scan) -> Iterator[Rows]:
-    reading.done = 0
     parse = RowParser(reading.notes, scan.valid_below())
     final = scan.ranges[-1] if scan.ranges else None
-    explicit = scan.success or len(set(scan.ranges)) > 1  # else each row's success follows from its reward
+    explicit = scan.success or len(set(scan.ranges)) > 1  # otherwise each row's success follows from its reward
 
     def at_once(batch: list[Record]) -> Rows | None:
-        """A batch of rows with the six columns, and with success if the log states it."""
         step_R = _plain_steps(batch)
         if step_R is None or explicit != ("success" in batch[0]):
             return None
@@ -236,11 +218,10 @@ def _rows(reading: LogStream, path: Path, scan: _Scan) -> Iterator[Rows]:
             success_R = np.array([record["success"] for record in batch], dtype=np.float64) if explicit else None
         except FAULTS:
             return None
-        if any(x is not None and x.ndim > 1 for x in (rewards_R, predicted_R, success_R)):  # a list in every row
+        if any(x is not None and x.ndim > 1 for x in (rewards_R, predicted_R, success_R)):  # lists in the cells
             return None
         parse.start = int(step_R[0]) if parse.start is None else parse.start
-        wild = any((np.abs(x) > LARGEST).any() for x in (length_R, count_R))
-        if wild or (step_R >= parse.limit).any():
+        if any((np.abs(x) > LARGEST).any() for x in (length_R, count_R)) or (step_R >= parse.limit).any():
             return None
         return Rows(step_R, list(ids_R), rewards_R, length_R, predicted_R, count_R, success_R, step_R, final)
 

@@ -1,7 +1,7 @@
 """Logs of prime-rl: `rollouts/step_7/train_rollouts.jsonl`, or one stream `traces.jsonl` of episodes.
 
-The step files lack rollouts that raised and groups that prime-rl's filters dropped, so that they show fewer rollouts
-than were generated. The stream has all rollouts. Rollouts of evaluations are left out.
+The step files lack rollouts that raised and groups that prime-rl's filters dropped. The stream has all rollouts.
+Rollouts of evaluations are left out.
 """
 
 import re
@@ -10,15 +10,14 @@ from pathlib import Path
 
 from budgetalloc.logs.chunk import Rows
 from budgetalloc.logs.formats import traces
-from budgetalloc.logs.formats.lines import Record, first, parsed_rows
+from budgetalloc.logs.formats.lines import first
 from budgetalloc.logs.log_stream import LogStream
-from budgetalloc.logs.steps import ascending, joined
 
 _STEP = re.compile(r"step_(\d{1,15})")
 
 
 def find(path: Path) -> list[Path]:
-    """The folder of the steps, the file of one step, or the stream of a run; a run's output folder is searched too."""
+    """The folder of the steps, the file of one step, or the stream of a run. A run's output folder is searched too."""
     if path.is_file():
         records = first(path, 3)
         trained = path.name.startswith("train_rollouts.jsonl") or any(traces.of_training(x) for x in records)
@@ -39,30 +38,13 @@ def _steps(folder: Path) -> list[tuple[int, Path]]:
 
 
 def rows(reading: LogStream) -> Iterator[Rows]:
-    """The rollouts of each step; those of a stream in the order in which they arrived."""
+    """The rollouts of each step. Those of a stream are in the order in which they arrived."""
     path = reading.path
     assert path is not None
     if path.is_dir():
         for step, file in _steps(path):
-            yield from _file(reading, file, step)
+            yield from traces.rows(reading, file, step, evaluations=False)
     elif match := _STEP.fullmatch(path.parent.name):
-        yield from _file(reading, path, int(match[1]))
+        yield from traces.rows(reading, path, int(match[1]), evaluations=False)
     else:
-        yield from ascending(lambda: stream(reading, path), reading.options.chunk, reading.notes)
-
-
-def stream(reading: LogStream, path: Path) -> Iterator[Rows]:
-    """The rollouts of one file from its start, each with the step that its record names, 0 where there is none."""
-    reading.done = 0
-    yield from _file(reading, path, None)
-
-
-def _file(reading: LogStream, path: Path, step: int | None) -> Iterator[Rows]:
-    def parse(record: Record) -> Rows | None:
-        every = traces.parse(record, reading)
-        training = [x for x in every if not x.evaluation]
-        if evaluated := len(every) - len(training):
-            reading.notes["row of an evaluation"] += evaluated
-        return traces.rows(training, step, reading.options.success) if training else None
-
-    yield from parsed_rows(reading, path, parse, joined)
+        yield from reading.in_order(lambda: traces.rows(reading, path, None, evaluations=False))

@@ -2,11 +2,12 @@
 
 `completions/completions_00007.parquet` has a row for each rollout of the last batch before step 7 was logged: step,
 prompt, completion, a column for each reward function, what reward functions logged with `log_extra`, and advantage.
-With `logging_steps` above 1 only the last batch is logged. If one generation is used for several steps, the same rows
-are logged again; the reader takes them once. A step repeated after a resume overwrites its file. Tokens are not logged,
-so that lengths are unknown. A run that evaluates writes the evaluation's completions to the file of that step, in place
-of those of training (TRL 1.16). The file does not mark them; a checkpoint in the same folder shows the steps of
-evaluations.
+With `logging_steps` above 1, only the last batch is logged. If one generation serves several steps, the same rows are
+logged again, and the reader takes them once. A step that a resumed run repeats overwrites its file. Tokens are not
+logged, so lengths are unknown.
+
+At an evaluation, TRL 1.16 replaces the training's completions of that step by those of the evaluation. The file does
+not mark them, but a checkpoint in the same folder shows the steps of evaluations.
 """
 
 import contextlib
@@ -32,20 +33,20 @@ from budgetalloc.logs.prompt_texts import prompt_text
 from budgetalloc.logs.success_choice import SuccessChoice
 
 _FILE = re.compile(r"completions_(\d{1,15})\.parquet")
-_STALE = 3600.0  # seconds; files of one run may be copied in any order
+_STALE = 3600.0  # seconds of tolerance, because files of one run may be copied in any order
 _OWN = {"step", "prompt", "completion", "advantage", "prompt_id"}
-_STATE = 1 << 28  # bytes of a trainer's state that are read
+_STATE = 1 << 28  # bytes of the largest trainer's state that is read
 
 
 def find(path: Path) -> list[Path]:
-    """One file of completions, or the folder of them: itself, or `completions` in a trainer's output folder."""
+    """A file of completions, a folder of them, or the folder `completions` in a trainer's output folder."""
     if path.is_file():
         return [path] if _FILE.fullmatch(path.name) else []
     return [x for x in (path, path / "completions") if x.is_dir() and files(x)]
 
 
 def files(path: Path) -> list[Path]:
-    """The files in the order of their steps."""
+    """The files, in the order of their steps."""
     if path.is_file():
         return [path]
     numbered = [(int(match[1]), x) for x in path.iterdir() if (match := _FILE.fullmatch(x.name)) and x.is_file()]
@@ -53,7 +54,7 @@ def files(path: Path) -> list[Path]:
 
 
 def rows(reading: LogStream) -> Iterator[Rows]:
-    """The rollouts of each file in turn; a batch that was logged twice is read once, evaluations are left out."""
+    """The rollouts of each file. A batch that was logged twice is read once. Evaluations are left out."""
     assert reading.path is not None
     notes, before, newest = reading.notes, None, 0.0
     paths = files(reading.path)
@@ -81,8 +82,9 @@ def rows(reading: LogStream) -> Iterator[Rows]:
             continue
         regular.add(batch[0])
         yield batch[0]
-    if not evaluated and (suspects := regular.rows(len(paths))):
-        notes.doubt("row of a prompt that occurs at regular steps only: is it from evaluations?", suspects)
+    if not evaluated:
+        note = "row of a prompt that occurs at regular steps only: is it from evaluations?"
+        notes.doubt(note, regular.suspects(len(paths)))
     steps = [step for path in paths if (step := _step(path)) is not None]
     if reading.path.is_dir() and (missing := max(steps, default=0) - len(steps)) > 0:
         notes.missing = missing, max(steps)
@@ -90,7 +92,7 @@ def rows(reading: LogStream) -> Iterator[Rows]:
 
 
 def texts(reading: LogStream, ids: Iterable[Id]) -> dict[Id, str]:
-    """The text of these prompts; files are read until all texts are known, and unreadable files are skipped."""
+    """The texts of these prompts. Files are read until all are known. Unreadable files are skipped."""
     assert reading.path is not None
     wanted, known = set(ids), dict[Id, str]()
     for path in files(reading.path):
@@ -114,20 +116,16 @@ def _step(path: Path) -> int | None:
 
 
 def _evaluated(path: Path) -> set[int]:
-    """The steps in which the run evaluated, as the trainer's last checkpoint says; none if there is no checkpoint."""
+    """The steps of evaluations in the trainer's last checkpoint; none if there is no checkpoint."""
     folder = path.parent.parent if path.is_file() else path.parent
-    states = [
-        x for x in (*folder.glob("checkpoint-*/trainer_state.json"), folder / "trainer_state.json") if x.is_file()
-    ]
+    states = (folder / "trainer_state.json", *folder.glob("checkpoint-*/trainer_state.json"))
+    last = max((x for x in states if x.is_file()), key=lambda x: x.stat().st_mtime, default=None)
     evaluated: set[int] = set()
-    for state in sorted(states, key=lambda x: x.stat().st_mtime)[-1:]:
-        try:
-            content = json.loads(state.read_bytes()) if state.stat().st_size <= _STATE else {}
-            for entry in content["log_history"]:
+    with contextlib.suppress(OSError, *FAULTS):
+        if last is not None and last.stat().st_size <= _STATE:
+            for entry in json.loads(last.read_bytes())["log_history"]:
                 if any(key.startswith("eval_") for key in entry):
                     evaluated.add(as_integer(entry["step"]))
-        except (OSError, *FAULTS):
-            continue
     return evaluated
 
 
@@ -136,27 +134,26 @@ class _Regular:
 
     def __init__(self) -> None:
         self.files = 0
-        self.seen: dict[Id, list[int]] = {}  # first file, last file, distance, files, rows; distance -1: irregular
+        self.seen: dict[Id, list[int]] = {}  # the files of each prompt
+        self.rows: Counter[Id] = Counter()
 
     def add(self, part: Rows) -> None:
         for name, rows in Counter(part.ids_R).items():
-            entry = self.seen.setdefault(name, [self.files, self.files, 0, 0, 0])
-            apart = self.files - entry[1]
-            entry[2] = apart if entry[3] == 1 else entry[2] if apart == entry[2] else -1 if entry[3] else 0
-            entry[1], entry[3], entry[4] = self.files, entry[3] + 1, entry[4] + rows
+            self.seen.setdefault(name, []).append(self.files)
+            self.rows[name] += rows
         self.files += 1
 
-    def rows(self, files: int) -> int:
-        """The rows of at least two such prompts with the same period to the end; 0 if most of all prompts are such."""
-        rhythm = Counter(
-            (first, apart)
-            for first, last, apart, times, _ in self.seen.values()
-            if times > 2 and apart > 1 and first < 2 * apart and last + apart >= files
-        )
-        suspects = sum(
-            rows for first, _, apart, times, rows in self.seen.values() if times > 2 and rhythm[first, apart] > 1
-        )
-        return suspects if 2 * suspects < sum(entry[4] for entry in self.seen.values()) else 0
+    def suspects(self, files: int) -> int:
+        """The rows of such prompts, if two of them have the same files from start to end and most prompts do not."""
+        rhythm_of: dict[Id, tuple[int, int]] = {}  # the first file and the distance
+        lasting: Counter[tuple[int, int]] = Counter()
+        for name, seen in self.seen.items():
+            if len(seen) > 2 and len(apart := set(np.diff(seen).tolist())) == 1:
+                first, distance = rhythm_of[name] = seen[0], apart.pop()
+                if distance > 1 and first < 2 * distance and seen[-1] + distance >= files:
+                    lasting[first, distance] += 1
+        suspects = sum(self.rows[name] for name, rhythm in rhythm_of.items() if lasting[rhythm] > 1)
+        return suspects if 2 * suspects < self.rows.total() else 0
 
 
 def _read(path: Path, reading: LogStream, choice: SuccessChoice) -> tuple[Rows, Any] | None:
@@ -182,8 +179,7 @@ def _read(path: Path, reading: LogStream, choice: SuccessChoice) -> tuple[Rows, 
     named_R = np.array([name is not None for name in ids_R], dtype=bool)
     rewards_R, scores, weights = _rewards(table, path, reading, ids_R)
     success_R = _numbers(table, path, "success", options.success) if options.success else choice(scores, weights)
-    if not named_R.all():
-        reading.notes["row without a prompt"] += int((~named_R).sum())
+    reading.notes.note("row without a prompt", int((~named_R).sum()))
     kept = np.flatnonzero(named_R).tolist()
     part = Rows(np.full(len(kept), step), [ids_R[at] for at in kept], rewards_R[named_R])
     if success_R is not None:
@@ -192,7 +188,7 @@ def _read(path: Path, reading: LogStream, choice: SuccessChoice) -> tuple[Rows, 
 
 
 def _numbers(table: Any, path: Path, argument: str, name: str) -> FloatArray:
-    """A column of numbers, NaN where there is none; raises `InputError` if it is no such column."""
+    """A column as floats, NaN where there is none; raises `InputError` if the file lacks it or holds no numbers."""
     pa = arrow.pyarrow()
     if name not in table.column_names:
         raise InputError(f"{argument}={name!r}: {path} has no column {name!r}, it has {listed(table.column_names)}.")
@@ -215,7 +211,7 @@ def _same(batch: tuple[Rows, Any], before: tuple[Rows, Any]) -> bool:
 
 
 def _ids(table: Any, path: Path, prompt_id: str | None) -> list[Any]:
-    """The prompt of each row: its id if there is a column of ids, else a hash of its text or messages."""
+    """The id of each row's prompt, None where it has none. Without a column of ids, the text or messages are hashed."""
     names = table.column_names
     if prompt_id is not None and prompt_id not in names:
         raise InputError(f"prompt_id={prompt_id!r}: {path} has no such column, it has {listed(names)}.")
@@ -242,8 +238,10 @@ def _ids(table: Any, path: Path, prompt_id: str | None) -> list[Any]:
 def _rewards(
     table: Any, path: Path, reading: LogStream, ids_R: Sequence[Any]
 ) -> tuple[FloatArray, dict[str, FloatArray], dict[str, float]]:
-    """The total reward of each row, as asked for or the sum of all reward functions, each with weight 1; the reward of
-    each function, and the weights."""
+    """The total reward of each row, the reward of each function, and the weights of the functions.
+
+    Without `reward`, every reward function has weight 1.
+    """
     pa = arrow.pyarrow()
     names, options = list(table.column_names), reading.options
     first = names.index("completion") + 1 if "completion" in names else 0
@@ -251,7 +249,7 @@ def _rewards(
     own = _OWN | {options.prompt_id, options.success}
     among = [name for name in names[first:last] if name not in own or name == options.success]
     if options.reward is None:
-        number = (pa.types.is_floating, pa.types.is_null)  # null: a function without scores in the batch
+        number = (pa.types.is_floating, pa.types.is_null)  # null: a function that scored nothing in the batch
         weights = {name: 1.0 for name in among if any(fits(table.schema.field(name).type) for fits in number)}
         if not weights:
             raise InputError(
@@ -268,13 +266,13 @@ def _rewards(
         note = f"reward taken as the sum of {printable(', '.join(weights))}, each with weight 1"
         reading.notes.doubt(note, 1 - reading.notes[note])
         if "advantage" in names:
-            with contextlib.suppress(InputError):  # not numbers: no comparison
+            with contextlib.suppress(InputError):  # advantages that are not numbers
                 _compare(total_R, _numbers(table, path, "advantage", "advantage"), ids_R, reading.notes)
     return total_R, scores, weights
 
 
 def _compare(rewards_R: FloatArray, advantages_R: FloatArray, ids_R: Sequence[Any], notes: Notes) -> None:
-    """Notes prompts whose advantages and rewards have different orders, which means that the run used other weights."""
+    """Notes prompts whose advantages are not in the order of the rewards, because the run used other weights."""
     _, prompt_R = factorize(ids_R)
     order = np.lexsort((advantages_R, rewards_R, prompt_R))
     more_R, up_R = np.diff(rewards_R[order]), np.diff(advantages_R[order])

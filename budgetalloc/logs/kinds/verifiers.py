@@ -1,6 +1,6 @@
 """Results of `verifiers`: `traces.jsonl` (an episode a line, since 0.4) or `results.jsonl` (a rollout a line, before).
 
-An evaluation has no training steps: all its rollouts are of step 0, unless a trainer wrote its step into the records.
+An evaluation has no training steps. Its rollouts are at step 0, unless a trainer wrote its step into the records.
 """
 
 from collections.abc import Iterator
@@ -8,15 +8,14 @@ from pathlib import Path
 
 from budgetalloc.logs.chunk import Rows
 from budgetalloc.logs.formats import traces
-from budgetalloc.logs.formats.lines import Record, first, parsed_rows
+from budgetalloc.logs.formats.lines import first
 from budgetalloc.logs.log_stream import LogStream
-from budgetalloc.logs.steps import ascending, joined
 
 _NAMES = ("traces.jsonl", "results.jsonl")
 
 
 def find(path: Path) -> list[Path]:
-    """A file of results, or the one in the folder of an evaluation."""
+    """A file of results, or the file in the folder of an evaluation."""
     if path.is_dir():
         return [x for name in _NAMES if (x := path / name).is_file() and find(x)]
     records = [x for x in first(path, 3) if traces.is_record(x)]
@@ -24,21 +23,8 @@ def find(path: Path) -> list[Path]:
     return [path] if records and not trained else []
 
 
-def files(path: Path) -> list[Path]:
-    """The file itself."""
-    return [path]
-
-
 def rows(reading: LogStream) -> Iterator[Rows]:
     """The rollouts, including those of evaluations."""
     path = reading.path
     assert path is not None
-
-    def parse(record: Record) -> Rows:
-        return traces.rows(traces.parse(record, reading), None, reading.options.success)
-
-    def make() -> Iterator[Rows]:
-        reading.done = 0
-        yield from parsed_rows(reading, path, parse, joined)
-
-    yield from ascending(make, reading.options.chunk, reading.notes)
+    return reading.in_order(lambda: traces.rows(reading, path, None, evaluations=True))

@@ -1,8 +1,8 @@
 """The rollouts that verl dumps with `trainer.rollout_data_dir`: JSON lines, a file `7.jsonl` for step 7.
 
-A line has input (the prompt with its chat template, as text), output, gts, score, step, and what the reward function
-returned beside the score. verl has no id of the prompt: its text is hashed. Tokens are not dumped: lengths are unknown.
-A step repeated after a resume overwrites its file.
+A line has input (the prompt with its chat template, as text), output, gts, score, step, and what else the reward
+function returned. verl writes no prompt ids, so the text is hashed. It writes no tokens, so lengths are unknown. A step
+that a resumed run repeats overwrites its file.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,6 @@ from budgetalloc.beliefs.ids import Id, text_id
 from budgetalloc.logs.chunk import Rows, as_id, as_integer, as_number
 from budgetalloc.logs.formats.lines import Record, first, parsed_rows
 from budgetalloc.logs.log_stream import LogStream
-from budgetalloc.logs.steps import ascending
 
 _KNOWN = {"input", "output", "gts", "score", "step"}
 _MARKS = ("input", "output", "score")
@@ -33,7 +32,7 @@ def _is_dump(path: Path) -> bool:
 
 
 def files(path: Path) -> list[Path]:
-    """The dumps in the order of their steps."""
+    """The dumps, in the order of their steps."""
     if path.is_file():
         return [path]
     numbered = ((_number(x), x) for x in path.glob("*.jsonl") if x.is_file())
@@ -41,24 +40,20 @@ def files(path: Path) -> list[Path]:
 
 
 def _number(path: Path) -> int | None:
-    """The step in the name of a file, None if there is none."""
+    """The step in a file's name, None if there is none."""
     return int(path.stem) if path.stem.isdecimal() and len(path.stem) < 16 else None
 
 
 def rows(reading: LogStream) -> Iterator[Rows]:
-    """The rollouts of each step; a file that holds several steps out of order is sorted on disk."""
+    """The rollouts of each step. A file that holds several steps out of order is sorted on disk."""
     path = reading.path
     assert path is not None
     if path.is_file():
-        yield from ascending(lambda: _rows(reading, [path]), reading.options.chunk, reading.notes)
+        yield from reading.in_order(lambda: _file(reading, path, by_name=False))
     else:
-        yield from _rows(reading, files(path))
-
-
-def _rows(reading: LogStream, paths: list[Path]) -> Iterator[Rows]:
-    reading.done = 0
-    for path in paths:
-        yield from _file(reading, path, by_name=len(paths) > 1)
+        paths = files(path)
+        for file in paths:
+            yield from _file(reading, file, by_name=len(paths) > 1)
 
 
 def _file(reading: LogStream, path: Path, by_name: bool) -> Iterator[Rows]:

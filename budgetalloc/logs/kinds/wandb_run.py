@@ -1,6 +1,6 @@
 """A W&B run on disk: the completions tables that TRL logs with `log_completions=True`.
 
-`run-ID.wandb` names the tables, which lie in `files/media/table/` beside it. Nothing here uses the network.
+`run-ID.wandb` names the tables, which are in `files/media/table/` next to it. The reader does not use the network.
 """
 
 import json
@@ -20,12 +20,11 @@ from budgetalloc.logs.log_stream import LogStream
 from budgetalloc.logs.success_choice import SuccessChoice
 
 _OWN = {"step", "prompt", "completion", "advantage", "image"}  # the columns of TRL's table that are not rewards
-
 _CHOSEN = "success, chosen"  # the column that is added to a table
 
 
 def find(path: Path) -> list[Path]:
-    """The `.wandb` files at a path: itself, that of a run's folder, or those of the runs in a folder `wandb`."""
+    """The `.wandb` file itself, the file in a run's folder, or the files of the runs in a folder `wandb`."""
     if path.is_file():
         return [path] if path.suffix == ".wandb" else []
     logs = [file for folder in ("", "*run-*/", "wandb/*run-*/") for file in path.glob(f"{folder}run-*.wandb")]
@@ -33,7 +32,7 @@ def find(path: Path) -> list[Path]:
 
 
 def files(path: Path) -> list[Path]:
-    """The `.wandb` file, and the completions tables beside it."""
+    """The `.wandb` file and the completions tables."""
     return [path, *sorted((path.parent / "files" / "media" / "table").glob("completions_*.table.json"))]
 
 
@@ -41,7 +40,7 @@ def rows(reading: LogStream) -> Iterator[Rows]:
     """The rollouts of the completions tables, step by step.
 
     The reward is the sum of the reward functions with the run's own `reward_weights`. A table that was logged twice is
-    read once, tables of evaluations are left out, and of a repeated step only the last run is read.
+    read once. Tables of evaluations are left out. If a step ran again, only its last run is read.
     """
     path, notes = reading.path, reading.notes
     assert path is not None
@@ -65,20 +64,19 @@ def rows(reading: LogStream) -> Iterator[Rows]:
             f"({dict(notes)}). The tables are expected in {path.parent / 'files'}: keep the run's folder complete."
         )
     steps = {table.step for table in tables}
-    if (silent := max(steps) - len(steps)) > 0:
-        notes.missing = silent, max(steps)
-        notes["step without a completions table (GRPOConfig(logging_steps=1) shows every step)"] += silent
+    if (missing := max(steps) - len(steps)) > 0:
+        notes.missing = missing, max(steps)
+        notes["step without a completions table (GRPOConfig(logging_steps=1) shows every step)"] += missing
     if not run.ended:
         notes["run without an end: it was killed, or is still running"] += 1
     reading.done = reading.total or reading.done
 
 
 def _in_order(run: Run, path: Path, notes: Notes) -> list[Table]:
-    """The tables in ascending steps, without superseded ones of repeated steps; raises `InputError` if there is no
-    table."""
+    """The tables in ascending steps, the last one of each; raises `InputError` if no table has groups of rollouts."""
     if not run.tables:
         raise InputError(
-            f"{path} holds {run.metrics} rows of metrics and no completions table, so it has no rewards of single "
+            f"{path} holds {run.metrics} rows of metrics and no completions table, so it has no rewards of individual "
             "prompts. Train with GRPOConfig(log_completions=True), or with AdaptiveGRPOCallback(trainer, ledger=FILE) "
             "and read the ledger, which has every rollout."
         )
@@ -97,7 +95,7 @@ def _in_order(run: Run, path: Path, notes: Notes) -> list[Table]:
 
 
 def _content(table: Table, reading: LogStream) -> tuple[list[str], list[list[Any]], bytes]:
-    """The columns of a table, its rows and a digest of them; no rows where its file cannot be used."""
+    """The columns of a table, its rows and a digest of them; no rows if its file cannot be used."""
     assert reading.path is not None
     notes, limit = reading.notes, 16 * reading.options.max_line
     try:
@@ -121,17 +119,14 @@ def _content(table: Table, reading: LogStream) -> tuple[list[str], list[list[Any
         notes["completions table whose file is broken"] += 1
         return [], [], b""
     reading.done += len(written)
-    broken, cut = len(listed_rows) - len(data), table.rows - len(listed_rows)
-    for text, count in (("broken row", broken), ("row that W&B cut off", cut)):
-        if count > 0:
-            notes[text] += count
+    notes.note("broken row", len(listed_rows) - len(data))
+    notes.note("row that W&B cut off", table.rows - len(listed_rows))
     return columns, data, body
 
 
 def _rows(
     names: list[str], data: list[list[Any]], step: int, run: Run, reading: LogStream, choice: SuccessChoice
 ) -> Iterator[Rows]:
-    """One table's rollouts."""
     options = reading.options
     reward = _weights(names, run, reading) if options.reward is None else options.reward
     columns = identify_columns(names, replace(options, reward=reward))
@@ -150,7 +145,7 @@ def _rows(
 
 
 def _weights(columns: list[str], run: Run, reading: LogStream) -> dict[str, float]:
-    """The run's weight of each reward function."""
+    """The run's weights of its reward functions."""
     functions = [column for column in columns if column in run.functions]
     if not functions:
         raise InputError(

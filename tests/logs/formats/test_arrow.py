@@ -1,4 +1,4 @@
-"""What a parquet file may take of the memory is known before it is unpacked."""
+"""The size of a parquet file in memory is checked before it is unpacked."""
 
 import numpy as np
 import pytest
@@ -8,12 +8,12 @@ from budgetalloc.logs.reader import open_log, read_all
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
-# Never freed: Arrow's threads give memory back after the read has ended, and to a pool that is gone that is a crash.
+# Never freed, because Arrow's threads return memory to a pool after the read has ended. A freed pool would crash.
 POOLS: list[object] = []
 
 
 def written(path, rows, **more):
-    """A dataset of so many rollouts of one prompt; `more` are further columns."""
+    """A dataset with `rows` rollouts of one prompt, and with the columns `more`."""
     table = {"step": np.zeros(rows, dtype=int), "prompt_id": ["a"] * rows, "reward": np.arange(rows) % 2.0}
     pq.write_table(pa.table(table | more), path, store_schema=False)
     return path
@@ -54,7 +54,7 @@ def test_row_groups_are_read_one_by_one(tmp_path):
 
 @pytest.mark.parametrize("name", ["d.parquet", "completions_00000.parquet"])
 def test_one_long_text_for_all_rows_takes_memory_once(tmp_path, name):
-    """A dictionary of one text of 200 kB: as plain texts 1,000 rows would take 200 MB."""
+    """As plain texts, 1,000 rows of 200 kB would take 200 MB."""
     path, rows = tmp_path / name, 1000
     text = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, dtype=np.int32)), pa.array(["x" * 200_000]))
     columns = {"step": np.zeros(rows, dtype=int), "prompt": text, "completion": ["4"] * rows}

@@ -1,10 +1,9 @@
-"""The record format of `.wandb` files, written here byte by byte, whatever sizes wandb happens to write."""
-
-from collections import Counter
+"""The record format of `.wandb` files, written here byte by byte, with records of all sizes."""
 
 import pytest
 
 from budgetalloc.errors import InputError
+from budgetalloc.logs.chunk import Notes
 from budgetalloc.logs.formats.wandb_file import records
 
 BLOCK, HEADER = 32768, 7
@@ -12,7 +11,7 @@ BLOCK, HEADER = 32768, 7
 
 def read(path, content):
     path.write_bytes(content)
-    notes = Counter()
+    notes = Notes()
     return list(records(path, notes)), dict(notes)
 
 

@@ -1,4 +1,4 @@
-"""CSV files: groups or rollouts, under the names that people give, in order or not, whole or not."""
+"""Tables in CSV and JSON lines: groups or rollouts, with the usual names, in any order, whole or damaged."""
 
 import gzip
 import json
@@ -66,7 +66,7 @@ def test_rewards_in_columns_beside_each_other_and_a_name_in_two(tmp_path):
     assert ledger.rewards_R.tolist() == [0.5, 1, 0]
     assert notes == {}
     ledger, notes = read(tmp_path / "c.csv", text.replace("idx", "prompt_idx"))
-    assert ledger.ids_R == [1, 1, 1]  # two prompts under one name: it is told
+    assert ledger.ids_R == [1, 1, 1]  # two prompts with one id, which is noted
     assert notes["second row of a prompt in one step: do several columns together name a prompt?"] == 1
     assert notes["unknown column 'env'"] == 2
 
@@ -110,7 +110,7 @@ def test_packed_files_and_other_separators_and_texts_with_commas(tmp_path):
     (tmp_path / "c.tsv.gz").write_bytes(gzip.compress(text.encode()))
     log = open_log(tmp_path / "c.tsv.gz")
     ledger = read_all(log)
-    assert ledger.step_R.tolist() == [3, 3]  # the mark of Excel before the first name is no part of it
+    assert ledger.step_R.tolist() == [3, 3]  # Excel's byte order mark is no part of the first name
     assert ledger.rewards_R.tolist() == [1, 0]
     assert ledger.lengths_R.tolist() == [7, -1]
     assert len(set(ledger.ids_R)) == 2
@@ -174,10 +174,8 @@ def test_a_number_of_rows_beside_the_texts_of_prompts_is_no_prompt(tmp_path):
 def test_a_column_that_seems_to_number_rows_is_said(tmp_path):
     rows = "".join(f"{k // 8},{k},1\n" for k in range(32))
     _, said = doubts(tmp_path / "c.csv", "step,id,reward\n" + rows)
-    assert said == [
-        "no value of the column 'id' comes twice in the first rows: does it number rows? Name the column of prompts "
-        "with prompt_id="
-    ]
+    assert len(said) == 1
+    assert "no value of the column 'id' comes twice in the first rows: does it number rows?" in said[0]
     _, said = doubts(tmp_path / "c.csv", "step,id,reward\n" + rows.replace(",31,", ",30,"))
     assert said == []
 
@@ -207,7 +205,7 @@ def test_a_column_n_of_groups_stays_a_count_and_is_said_where_it_could_be_otherw
 
 
 def test_the_texts_of_prompts_are_found_by_their_ids(tmp_path):
-    """Where a column of texts names the prompts; reading them changes no note of the log."""
+    """A column of texts names the prompts. Reading the texts changes no note of the log."""
     path = tmp_path / "c.csv"
     ledger, notes = read(path, 'step,prompt,reward\n0,"2 + 2, is?",1\n0,3 + 3?,0\n1,broken\n1,3 + 3?,1\n')
     log = open_log(path)
@@ -225,7 +223,6 @@ ROWS = [(0, "a", 1.0), (0, "a", 0.0), (0, "b", 0.0), (1, "b", 0.5), (1, "a", Non
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("folder", [False, True])
 def test_json_lines_are_read_as_the_csv_with_the_same_columns(tmp_path, packed, folder):
-    """Findings C7: JSON lines with step, prompt_id and reward were no log of a known kind."""
     table, lines = tmp_path / "one" / "log.csv", tmp_path / "other" / f"log.jsonl{'.gz' if packed else ''}"
     for path in (table, lines):
         path.parent.mkdir()

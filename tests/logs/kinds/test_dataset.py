@@ -1,4 +1,4 @@
-"""Datasets in memory and on disk, parquet and Arrow files: what `datasets` and pyarrow write is what is read."""
+"""Datasets in memory and on disk, parquet and Arrow files, as `datasets` and pyarrow write them."""
 
 from pathlib import Path
 
@@ -11,13 +11,8 @@ from budgetalloc.logs.reader import open_log, read_all
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
-COLUMNS = {
-    "step": [0, 0, 1, 1],
-    "prompt_id": ["a", "b", "a", "b"],
-    "reward": [1.0, 0.0, None, 0.5],
-    "length": [5, None, 7, 8],
-    "colour": ["red"] * 4,
-}
+COLUMNS = {"step": [0, 0, 1, 1], "prompt_id": ["a", "b", "a", "b"], "reward": [1.0, 0.0, None, 0.5]}
+COLUMNS |= {"length": [5, None, 7, 8], "colour": ["red"] * 4}
 
 
 def read(source, **asked):
@@ -100,11 +95,7 @@ def test_groups_lists_of_rewards_and_numbers_of_all_kinds(tmp_path):
     ledger, notes = read(tmp_path / "counts.parquet")
     assert ledger.rewards_R.tolist() == [1, 1, 1, 0]
     assert notes["steps out of order, sorted"] == 1
-    words = {
-        "step": ["0", "1", "x"],
-        "id": pa.array(["a", "a", "a"]).dictionary_encode(),
-        "passed": [True, None, False],
-    }
+    words = {"step": ["0", "1", "x"], "id": pa.array(["a"] * 3).dictionary_encode(), "passed": [True, None, False]}
     pq.write_table(pa.table(words), tmp_path / "words.parquet")
     ledger, notes = read(tmp_path / "words.parquet")
     np.testing.assert_array_equal(ledger.rewards_R, [1, np.nan])

@@ -1,4 +1,4 @@
-"""What prime-rl writes: files of steps with flat rows and with traces, and a stream of episodes."""
+"""Logs of prime-rl: files of steps with flat rows and with traces, and a stream of episodes."""
 
 import gzip
 import json
@@ -60,7 +60,7 @@ def test_a_stream_out_of_order_is_sorted(tmp_path):
     ledger, notes = read(tmp_path / "traces.jsonl", chunk=2)
     assert ledger.step_R.tolist() == [1] * 3 + [2] * 3 + [3] * 4
     assert notes["steps out of order, sorted"] == 1
-    assert notes["row of an evaluation"] == 2  # counted once, though it was gone through twice
+    assert notes["row of an evaluation"] == 2  # counted once, although the file is read twice
 
 
 def test_a_torn_line_costs_one_line(tmp_path):

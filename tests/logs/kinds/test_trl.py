@@ -1,4 +1,4 @@
-"""TRL's completions, as TRL wrote them; a run of the trainer itself is read in tests/trl/test_completions.py."""
+"""TRL's completions, in files that TRL wrote. tests/trl/test_completions.py reads a run of the trainer itself."""
 
 import json
 import os
@@ -23,9 +23,14 @@ def read(path, **asked):
     return read_all(log), dict(log.notes)
 
 
+def rows_of_two():
+    files = [FILES / "two" / f"completions_0000{step}.parquet" for step in (1, 2)]
+    return [row for file in files for row in pq.read_table(file).to_pylist()]
+
+
 def test_a_row_is_a_rollout_of_the_prompt_at_the_step_of_its_file():
     ledger, notes = read(FILES / "two", reward="low_digit")
-    rows = [row for k in (1, 2) for row in pq.read_table(FILES / "two" / f"completions_0000{k}.parquet").to_pylist()]
+    rows = rows_of_two()
     assert ledger.step_R.tolist() == [row["step"] for row in rows] == [1] * 8 + [2] * 8
     assert ledger.ids_R == [text_id(row["prompt"]) for row in rows]
     assert ledger.rewards_R.tolist() == [row["low_digit"] for row in rows]
@@ -36,7 +41,7 @@ def test_a_row_is_a_rollout_of_the_prompt_at_the_step_of_its_file():
 
 def test_several_reward_functions_are_summed_and_it_is_said():
     ledger, notes = read(FILES / "two")
-    rows = [row for k in (1, 2) for row in pq.read_table(FILES / "two" / f"completions_0000{k}.parquet").to_pylist()]
+    rows = rows_of_two()
     assert any(row["short"] is None for row in rows)  # a function that did not score adds nothing, as in TRL
     assert ledger.rewards_R.tolist() == [row["low_digit"] + (row["short"] or 0) for row in rows]
     assert notes["reward taken as the sum of low_digit, short, each with weight 1"] == 1
@@ -72,12 +77,11 @@ def test_chat_messages_are_hashed_as_they_are():
 
 
 def test_the_folder_of_the_trainer_is_enough_and_steps_sort_as_numbers(tmp_path):
+    folder = tmp_path / "completions"
+    folder.mkdir()
     for step, of in ((99_999, 1), (100_000, 2)):
-        (tmp_path / "completions").mkdir(exist_ok=True)
-        shutil.copy(
-            FILES / "two" / f"completions_0000{of}.parquet", tmp_path / f"completions/completions_{step:05d}.parquet"
-        )
-    (tmp_path / "completions" / "completions_00002.parquet.tmp").write_text("of another program")
+        shutil.copy(FILES / "two" / f"completions_0000{of}.parquet", folder / f"completions_{step:05d}.parquet")
+    (folder / "completions_00002.parquet.tmp").write_text("of another program")
     ledger, _ = read(tmp_path)
     assert ledger.step_R.tolist() == [99_999] * 8 + [100_000] * 8
 
@@ -122,7 +126,7 @@ def test_a_reward_that_no_function_gave_is_none(tmp_path):
 
 
 def logged(folder, steps, every, evaluated=4, size=16):
-    """Completions as TRL writes them: at an evaluation the last rows of that step's file are the evaluation's."""
+    """Completions as TRL writes them. At an evaluation, the last rows of that step's file are the evaluation's."""
     folder.mkdir(parents=True)
     for step in range(1, steps + 1):
         prompts = [f"train {step} {k // 4}" for k in range(size)]
@@ -187,12 +191,7 @@ def test_epochs_in_a_fixed_or_random_order_are_no_evaluations(tmp_path, pool):
     ],
 )
 def test_columns_of_other_types_are_counted_or_named(tmp_path, column, values, asked, said):
-    columns = {
-        "step": [1] * 4,
-        "prompt": ["a", "a", "b", "b"],
-        "completion": ["w", "x", "y", "z"],
-        "f": [1.0, 0.0, 1.0, 1.0],
-    }
+    columns = {"step": [1] * 4, "prompt": list("aabb"), "completion": list("wxyz"), "f": [1.0, 0.0, 1.0, 1.0]}
     columns |= {"g": [0.5] * 4, "advantage": [0.0] * 4, column: values}
     pq.write_table(pa.table(columns), tmp_path / "completions_00001.parquet")
     if isinstance(said, str):
@@ -212,7 +211,7 @@ def test_success_is_the_reward_function_that_is_named(tmp_path):
 
 
 def test_the_texts_of_prompts_are_found_by_their_ids(tmp_path):
-    """Text, chat messages, and a column of ids; a damaged file is left out."""
+    """Prompts are text, chat messages, or named by a column of ids. A damaged file is left out."""
     chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is 3 + 3?"}]
     shared = {"step": [1, 1], "completion": ["x", "y"], "low_digit": [0.0, 1.0], "advantage": [0.0, 0.0]}
     pq.write_table(pa.table({**shared, "prompt": ["What is 2 + 2?"] * 2}), tmp_path / "completions_00001.parquet")
@@ -231,7 +230,7 @@ def test_the_texts_of_prompts_are_found_by_their_ids(tmp_path):
 
 
 def completions(folder, steps, **functions):
-    """Two prompts with four rollouts each; every function has the same eight rewards at each step."""
+    """Files of two prompts with four rollouts each. Every function has the same eight rewards at each step."""
     folder.mkdir()
     for step in steps:
         table = {"prompt": ["x"] * 4 + ["y"] * 4, "completion": [f"{step} {k}" for k in range(8)], **functions}
@@ -242,28 +241,27 @@ def completions(folder, steps, **functions):
 RIGHT, TIDY, STYLE = [0.0] * 4 + [0.0, 1.0, 1.0, 0.0], [1.0, 0.0] * 4, [0.25, 0.5, 0.25, 0.75] * 2
 
 
-def test_success_is_chosen_as_the_callback_chooses_it(tmp_path):
-    """Findings A7: the total was mapped to success, so a prompt that always failed counted as solved at times."""
+@pytest.mark.parametrize(
+    ("functions", "weights"),
+    [
+        ({"right": RIGHT, "style": STYLE}, None),
+        ({"style": STYLE, "right": RIGHT}, {"style": 3.0, "right": 0.5}),
+        ({"right": RIGHT, "tidy": TIDY}, {"right": 1.0, "tidy": 0.2}),
+        ({"right": RIGHT, "tidy": TIDY}, None),
+        ({"none": [None] * 8, "right": RIGHT, "style": STYLE}, None),
+    ],
+)
+def test_success_is_chosen_as_the_callback_chooses_it(tmp_path, functions, weights):
     from budgetalloc.training.scoring import Scoring
 
-    for at, (functions, weights) in enumerate(
-        [
-            ({"right": RIGHT, "style": STYLE}, None),
-            ({"style": STYLE, "right": RIGHT}, {"style": 3.0, "right": 0.5}),
-            ({"right": RIGHT, "tidy": TIDY}, {"right": 1.0, "tidy": 0.2}),
-            ({"right": RIGHT, "tidy": TIDY}, None),
-            ({"none": [None] * 8, "right": RIGHT, "style": STYLE}, None),
-        ]
-    ):
-        folder = completions(tmp_path / str(at), [1, 2], **{k: pa.array(v, pa.float64()) for k, v in functions.items()})
-        log, notes = read(folder, reward=weights)
-        scores_RF = np.array([[np.nan if x is None else x for x in column] for column in functions.values()]).T
-        scored = [f for f, name in enumerate(functions) if name != "none"]  # E1: a function that gave nothing
-        names = [list(functions)[f] for f in scored]
-        scoring = Scoring(names, [(weights or dict.fromkeys(functions, 1.0))[name] for name in names], quiet=True)
-        chosen = scoring.measure(log.rewards_R[:8], scores_RF[:, scored])
-        assert log.success_R[:8].tolist() == chosen.success(log.rewards_R[:8], scores_RF[:, scored]).tolist(), at
-        assert any(note.startswith("success taken as ") for note in notes)
+    columns = {name: pa.array(rewards, pa.float64()) for name, rewards in functions.items()}
+    log, notes = read(completions(tmp_path / "c", [1, 2], **columns), reward=weights)
+    names = [name for name in functions if name != "none"]
+    scores_RF = np.array([functions[name] for name in names]).T
+    scoring = Scoring(names, [(weights or {}).get(name, 1.0) for name in names], quiet=True)
+    chosen = scoring.measure(log.rewards_R[:8], scores_RF)
+    assert log.success_R[:8].tolist() == chosen.success(log.rewards_R[:8], scores_RF).tolist()
+    assert any(note.startswith("success taken as ") for note in notes)
 
 
 def test_a_log_that_cannot_tell_success_asks_for_it(tmp_path):
@@ -289,7 +287,7 @@ def test_a_function_that_leaves_the_range_later_is_asked_about(tmp_path):
 
 
 def test_missing_steps_are_in_the_headline(tmp_path, capsys):
-    """`logging_steps=5` writes one batch of five: the report spoke of 384 of 1,920 rollouts as of the run."""
+    """`logging_steps=5` logs one batch in five."""
     from budgetalloc.cli.__main__ import main
 
     folder = completions(tmp_path / "c", [5, 10, 15], right=RIGHT)

@@ -1,4 +1,4 @@
-"""The rollouts that verl dumps, as verl wrote them."""
+"""The rollouts that verl dumps, in files that verl wrote."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Runs of W&B, written record by record: metrics and tables that wandb does not write are counted or named."""
+"""Runs of W&B, written here record by record. Metrics and tables that wandb does not write are counted or named."""
 
 import json
 
@@ -20,17 +20,13 @@ def run(tmp_path, framed):
         (folder / "files" / "media").mkdir(parents=True)
         (folder / "files" / "media" / "t.json").write_text(table if isinstance(table, str) else json.dumps(table))
         good = {"train/global_step": "1", "train/rewards/f/mean": "1", "completions/path": '"media/t.json"'}
-        records = []
+        records = [pb.Record() for _ in range(2 + len(more))]
         for key, text in (config or {}).items():
-            record = pb.Record()
-            record.config.update.add(key=key, value_json=text)
-            records.append(record.SerializeToString())
-        for metrics in (good | {"completions/nrows": "1"}, *more):
-            record = pb.Record()
+            records[0].config.update.add(key=key, value_json=text)
+        for record, metrics in zip(records[1:], [good | {"completions/nrows": "1"}, *more], strict=True):
             for key, text in metrics.items():
                 record.history.item.add(key=key, value_json=text)
-            records.append(record.SerializeToString())
-        (folder / "run-x.wandb").write_bytes(framed(records))
+        (folder / "run-x.wandb").write_bytes(framed([x.SerializeToString() for x in records]))
         log = open_log(folder, **asked)
         return read_all(log), log.notes
 
@@ -78,13 +74,7 @@ def test_a_table_outside_the_run_is_not_opened(run, tmp_path, path):
 
 @pytest.mark.parametrize(
     "table",
-    [
-        "[" * 100_000,
-        "5",
-        '{"columns": 5}',
-        json.dumps(TABLE | {"columns": [1, 2, 3, 4, {}]}),
-        json.dumps(TABLE | {"data": 5}),
-    ],
+    ["[" * 100_000, "5", '{"columns": 5}', TABLE | {"columns": [1, 2, 3, 4, {}]}, TABLE | {"data": 5}],
 )
 def test_a_table_of_another_shape_is_counted(run, table):
     with pytest.raises(InputError, match=r"whose file is broken"):

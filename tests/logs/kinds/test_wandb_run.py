@@ -1,4 +1,4 @@
-"""Offline runs of W&B, written by the real wandb: one by TRL's trainer, whose ledger says what should be read back."""
+"""Offline runs of W&B that wandb itself wrote. One is a run of TRL's trainer, which is compared with its ledger."""
 
 import json
 import shutil
@@ -14,6 +14,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 import budgetalloc as ba
 from budgetalloc.errors import InputError
+from budgetalloc.logs.chunk import Notes
 from budgetalloc.logs.formats.wandb_file import read_run, records
 from budgetalloc.logs.kinds.wandb_run import find
 from budgetalloc.logs.reader import open_log
@@ -23,17 +24,17 @@ STEPS, BATCH = 4, 16
 
 
 def written(folder):
-    """A run's folder, once wandb has written all of it: its service does so a little after `finish` returns."""
+    """A run's folder, once wandb's service has written all of it, a little after `finish` returns."""
     (file,) = find(folder)
     for _ in range(3000):
-        if file.stat().st_size > 7 and read_run(file, Counter()).ended:
+        if file.stat().st_size > 7 and read_run(file, Notes()).ended:
             return folder
         time.sleep(0.02)
     raise TimeoutError(folder)
 
 
 def longer(completions, log_extra, **_):
-    """A reward that some rollouts do not get, and a column of its own in TRL's table."""
+    """A reward that only some rollouts get, and a column in TRL's table."""
     texts = [message[0]["content"] for message in completions]
     log_extra("note", ["x"] * len(texts))
     return [None if "=" in text else len(text) / 10 for text in texts]
@@ -54,26 +55,15 @@ def run_by_trl(tmp_path_factory):
     tokenizer.chat_template = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
     settings = {"num_generations": 4, "max_completion_length": 4, "max_steps": STEPS, "logging_steps": 1, "seed": 7}
     settings |= {"eval_strategy": "steps", "eval_steps": 2, "per_device_eval_batch_size": 8, "save_strategy": "no"}
-    settings |= {
-        "use_cpu": True,
-        "bf16": False,
-        "disable_tqdm": True,
-        "reward_weights": [0.75, 0.25],
-        "log_completions": True,
-    }
+    settings |= {"use_cpu": True, "bf16": False, "disable_tqdm": True, "log_completions": True}
+    settings |= {"reward_weights": [0.75, 0.25], "report_to": ["wandb"], "per_device_train_batch_size": BATCH}
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {"MODE": "offline", "DIR": folder, "DATA_DIR": folder / "staged", "SILENT": "true"}.items():
             patch.setenv(f"WANDB_{name}", str(value))
         wandb.teardown()  # it read the environment once, at the first run of this process
-        args = GRPOConfig(str(folder / "out"), per_device_train_batch_size=BATCH, report_to=["wandb"], **settings)
-        trainer = GRPOTrainer(
-            fresh_model(),
-            [first_low, longer],
-            args,
-            Dataset.from_list(prompts),
-            Dataset.from_list(prompts[:2]),
-            processing_class=tokenizer,
-        )
+        args = GRPOConfig(str(folder / "out"), **settings)
+        data = [Dataset.from_list(prompts), Dataset.from_list(prompts[:2])]
+        trainer = GRPOTrainer(fresh_model(), [first_low, longer], args, *data, processing_class=tokenizer)
         trainer.add_callback(AdaptiveGRPOCallback(trainer, ba.thompson(), floor=0, ledger=folder / "ledger.jsonl"))
         trainer.train()
         wandb.teardown()
@@ -89,7 +79,7 @@ def run(run_by_trl, tmp_path):
 
 @pytest.fixture
 def by_hand(tmp_path, monkeypatch):
-    """`by_hand(tables, **config)` logs (step, rows of TRL's columns) with the real wandb and gives the run's folder."""
+    """`by_hand(tables, **config)` logs (step, rows of TRL's columns) with wandb and returns the run's folder."""
     import wandb
 
     monkeypatch.setenv("WANDB_DATA_DIR", str(tmp_path / "staged"))
@@ -114,7 +104,7 @@ def read(folder, **options):
 
 
 def rollouts(chunks):
-    """Each rollout as (step, prompt, reward, count), in no order."""
+    """The rollouts as (step, prompt, reward, count), without their order."""
     every = Counter()
     for x in chunks:
         rewards_R = np.round(x.rewards_R, 5).tolist()
@@ -123,7 +113,7 @@ def rollouts(chunks):
 
 
 def logged(ledger, steps=range(1, STEPS + 1)):
-    """The same, of the ledger, whose steps are one behind TRL's."""
+    """The rollouts of the ledger, whose steps are one less than TRL's."""
     every = rollouts([ledger])
     return Counter({(s + 1, *rest): n for (s, *rest), n in every.items() if s + 1 in steps})
 
@@ -140,14 +130,10 @@ def test_a_run_of_trl_is_read_back_as_its_ledger(run_by_trl):
         "unknown column 'note'": STEPS * BATCH,
     }
     assert reading.done == reading.total
-    again = list(reading)
-    assert rollouts(again) == rollouts(chunks)
-
-
-def test_chunks_are_whole_steps(run_by_trl):
-    chunks, _ = read(run_by_trl[0], chunk=BATCH)
+    assert rollouts(list(reading)) == rollouts(chunks)
+    chunks, _ = read(folder, chunk=BATCH)
     assert [sorted(set(x.step_R.tolist())) for x in chunks] == [[1], [2], [3], [4]]
-    assert rollouts(chunks) == logged(run_by_trl[1])
+    assert rollouts(chunks) == logged(ledger)
 
 
 def test_a_reward_column_or_weights_may_be_asked_for(run_by_trl):
@@ -170,9 +156,9 @@ def metrics(record):
 @pytest.mark.parametrize("tables", [1, 2, 3, STEPS])
 @pytest.mark.parametrize("left", [1, 9, -1])
 def test_a_torn_file_is_read_as_far_as_it_goes(run, run_by_trl, framed, tables, left):
-    """All records until a step's table, and a part of the next record."""
+    """The file holds all records until a step's table, and a part of the next record."""
     (file,) = find(run)
-    every = list(records(file, Counter()))
+    every = list(records(file, Notes()))
     at = -1
     for step in range(1, tables + 1):  # a table's record comes after that of the metrics of its step
         at = next(k for k in range(at + 1, len(every)) if metrics(every[k]).get("train/global_step") == str(step))
@@ -187,7 +173,7 @@ def test_a_torn_file_is_read_as_far_as_it_goes(run, run_by_trl, framed, tables, 
 
 def test_a_file_torn_before_its_first_table_has_metrics_only(run, framed):
     (file,) = find(run)
-    every = list(records(file, Counter()))
+    every = list(records(file, Notes()))
     file.write_bytes(framed(every[: next(k for k, x in enumerate(every) if "completions/path" in metrics(x))]))
     with pytest.raises(InputError, match="no completions table"):
         read(run)
@@ -232,16 +218,13 @@ def test_a_run_with_one_row_a_prompt_is_refused(by_hand):
 def test_steps_that_ran_again_are_taken_from_the_last_time(by_hand):
     tables = [(1, [("a", 0.0)]), (2, [("b", 0.0)]), (3, [("c", 0.0)]), (2, [("b", 1.0)]), (3, [("c", 0.5)])]
     chunks, reading = read(by_hand(tables))
-    assert [x for c in chunks for x in zip(c.step_R.tolist(), c.rewards_R.tolist(), strict=True)] == [
-        (1, 0),
-        (2, 1),
-        (3, 0.5),
-    ]
+    kept = [x for c in chunks for x in zip(c.step_R.tolist(), c.rewards_R.tolist(), strict=True)]
+    assert kept == [(1, 0), (2, 1), (3, 0.5)]
     assert reading.notes["row of a step that ran again"] == 2
 
 
 def test_a_batch_that_is_trained_on_twice_counts_once(by_hand):
-    """GRPOConfig(num_iterations=2): the second step shows the rollouts of the first."""
+    """With GRPOConfig(num_iterations=2) the second step logs the rollouts of the first."""
     chunks, reading = read(by_hand([(1, [("a", 0.0), ("a", 1.0)]), (2, [("a", 0.0), ("a", 1.0)]), (3, [("a", 1.0)])]))
     assert [c.step_R.tolist() for c in chunks] == [[1, 1, 3]]
     assert reading.notes["row logged again"] == 2
@@ -250,7 +233,7 @@ def test_a_batch_that_is_trained_on_twice_counts_once(by_hand):
 
 def test_steps_without_a_table_are_counted(by_hand):
     _, reading = read(by_hand([(10, [("a", 0.0)]), (20, [("a", 1.0)])]))
-    assert sum(n for note, n in reading.notes.items() if note.startswith("step without a completions table")) == 18
+    assert reading.notes["step without a completions table (GRPOConfig(logging_steps=1) shows every step)"] == 18
     assert reading.notes.missing == (18, 20)
 
 
