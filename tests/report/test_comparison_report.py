@@ -77,8 +77,8 @@ def test_levels_are_a_half_three_quarters_and_all_of_the_way_to_what_both_reache
     one = side(run(tmp_path / "a.jsonl", [0.5] * 6))
     curves = [[(0.0, 0.25), (8.0, 0.75)], [(0.0, 0.5), (8.0, 1.0)]]
     made = levels(one, one, curves)
-    assert [level.reward for level in made] == [0.5, 0.625, 0.75]
-    assert [(level.one[0], level.other[0]) for level in made] == [(4.0, 0.0), (6.0, 2.0), (8.0, 4.0)]
+    assert [level["reward"] for level in made] == [0.5, 0.625, 0.75]
+    assert [level["rollouts"] for level in made] == [[4.0, 0.0], [6.0, 2.0], [8.0, 4.0]]
 
 
 def test_a_run_that_never_rises_has_no_level(tmp_path):
