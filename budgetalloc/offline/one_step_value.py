@@ -230,18 +230,15 @@ def _value(terms: list[_Terms], estimate: Estimate, policy: Policy) -> StepValue
     if estimate == "self-normalised":
         value, value_S = _ratio(terms)
     else:
-        value_S = np.array([_estimated(x, estimate) for x in terms])
+        if estimate == "horvitz-thompson":
+            value_S = np.array([horvitz_thompson(x.outcomes_P, x.propensities_P) for x in terms])
+        elif estimate == "doubly robust":
+            value_S = np.array([doubly_robust(x.outcomes_P, x.propensities_P, x.model_P) + x.alone for x in terms])
+        else:
+            value_S = np.array([float(x.model_P.sum()) + x.alone for x in terms])
         value = float(value_S.mean())
     error = float(value_S.std(ddof=1)) / len(terms) ** 0.5 if len(terms) > 1 else float("nan")
     return StepValue(value, error, len(terms), rollouts / len(terms), logged / rollouts, modelled / rollouts)
-
-
-def _estimated(x: _Terms, estimate: Estimate) -> float:
-    if estimate == "horvitz-thompson":
-        return horvitz_thompson(x.outcomes_P, x.propensities_P)
-    if estimate == "direct":
-        return float(x.model_P.sum()) + x.alone
-    return doubly_robust(x.outcomes_P, x.propensities_P, x.model_P) + x.alone
 
 
 def _ratio(terms: list[_Terms]) -> tuple[float, FloatArray]:

@@ -72,13 +72,21 @@ class Replay:
         """Rollouts answered by the model so far."""
         self.modelled_R: NDArray[np.bool_] = np.zeros(0, dtype=bool)
         """Which rewards of the last answer the model gave, shape (R,)."""
-        rewards_R = _checked(ledger)
+        check_type("ledger", ledger, Chunk, "a log, such as ba.Ledger.read(path)")
+        rewards_R = np.asarray(ledger.success_R, dtype=np.float64)
+        outside_R = (rewards_R < 0) | (rewards_R > 1)  # False for NaN
+        if outside_R.any():
+            at = int(np.argmax(outside_R))
+            raise InputError(
+                f"ledger.success_R[{at}] = {rewards_R[at]:g} lies outside [0, 1]. Give the ledger the range of its "
+                "rewards, Ledger(..., reward_range=(lowest, highest)) or Ledger.read(..., reward_range=)."
+            )
         every, prompt_R = factorize(check_ids(ledger.ids_R, "ledger.ids_R"))
         answers_P = np.bincount(prompt_R[~np.isnan(rewards_R)], minlength=len(every)) > 0
         if not answers_P.any():
             raise InputError(
-                f"ledger has {len(rewards_R)} rows and none with a reward: a replay needs logged rewards. Use a Ledger "
-                "of a run that scored its rollouts."
+                f"ledger has {len(rewards_R)} rows and none with a reward. Use a Ledger of a run that scored its "
+                "rollouts."
             )
         self.ids: list[Id] = [x for x, answers in zip(every, answers_P.tolist(), strict=True) if answers]
         self._place = {x: at for at, x in enumerate(self.ids)}
@@ -251,21 +259,6 @@ class Replay:
             wrong = listed[int(np.argmax(at < 0))]
             raise InputError(f"{name}: {wrong!r} has no reward in this log. Use prompts of world.ids.")
         return at
-
-
-def _checked(ledger: Chunk) -> FloatArray:
-    """The ledger's success; raises `InputError` for one outside [0, 1]."""
-    check_type("ledger", ledger, Chunk, "a log, such as ba.Ledger.read(path)")
-    success_R = np.asarray(ledger.success_R, dtype=np.float64)
-    outside_R = (success_R < 0) | (success_R > 1)  # False for NaN
-    if outside_R.any():
-        at = int(np.argmax(outside_R))
-        raise InputError(
-            f"ledger.success_R[{at}] = {success_R[at]:g} lies outside [0, 1], which a replay needs. "
-            "Give the ledger the range of its rewards, Ledger(..., reward_range=(lowest, highest)) or "
-            "Ledger.read(..., reward_range=)."
-        )
-    return success_R
 
 
 def _mean(sums_G1: FloatArray, counts_G1: NDArray[Any], low_P: Ints, high_P: Ints) -> FloatArray:

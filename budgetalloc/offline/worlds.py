@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -289,8 +289,7 @@ class Learner:
         return np.array(ids, dtype=np.int64)
 
 
-@dataclass(frozen=True, eq=False)
-class _Prompts:
+class _Prompts(NamedTuple):
     skill_P: NDArray[np.int64]
     features_PD: FloatArray
     start_PK: FloatArray

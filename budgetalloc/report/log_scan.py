@@ -1,6 +1,7 @@
 """One pass over a log that computes the use of its rollouts, in memory proportional to its prompts and steps."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +58,7 @@ class _Run:
         self.given = self.range = reward_range
         self.steps: list[int] = []
         self.trainer_steps: set[int] = set()
-        self.by_step: list[dict[str, FloatArray]] = []  # columns of `Waste`, for the steps of each chunk
+        self.by_step: list[dict[str, NDArray[Any]]] = []  # columns of `Waste`, for the steps of each chunk
         self.place: dict[Id, int] = {}
         self.by_prompt: dict[str, FloatArray] = {}  # columns of `Waste`
         self.belief = BetaEstimator(discount=0.9)  # `forecast.BELIEF`

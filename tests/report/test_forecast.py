@@ -22,7 +22,7 @@ def test_tenths_hold_what_fell_into_them():
     assert [row["success"] for row in rows] == [0.5, 1.0]
 
 
-def test_nothing_predicted_is_not_a_number():
+def test_scores_of_nothing_are_nan():
     nothing = forecast([], [])
     assert np.isnan([nothing.brier, nothing.explained, nothing.surprise, share(0, 0)]).all()
     assert nothing.deciles() == []
