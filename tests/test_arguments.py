@@ -503,11 +503,6 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "Replay.rates": (REPLAY(LOG).rates, {"ids_P": [0, 1], "back": 1, "ahead": 1}),
     "mixed_within": (offpolicy.mixed_within, {"passed_G": [4, 1], "rollouts_G": 8, "counts_G": 4}),
     "all_within": (offpolicy.all_within, {"part_G": [4, 1], "rollouts_G": 8, "counts_G": 4}),
-    "mean_within": (
-        offpolicy.mean_within,
-        {"statistic": lambda s, n: s > 0, "passed_G": [4, 1], "rollouts_G": 8, "counts_G": 4},
-    ),
-    "mixed_variance": (offpolicy.mixed_variance, {"rates_G": 0.5, "rollouts_G": 8, "counts_G": 4}),
     "horvitz_thompson": (offpolicy.horvitz_thompson, {"outcomes_P": [0.5, 1.0], "propensities_P": [0.5, 0.5]}),
     "self_normalised": (offpolicy.self_normalised, {"outcomes_P": [0.5, 1.0], "propensities_P": [0.5, 0.5]}),
     "doubly_robust": (

@@ -1,9 +1,9 @@
-"""Compare policies on a log: several seeds, several processes, one table."""
+"""Compare policies on a log, over several seeds and in several processes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,12 +48,12 @@ def comparisons(
 ) -> Iterator[dict[str, Any]]:
     """Replays a log for each policy and seed; yields a dict for each policy, seed and step, in that order.
 
-    The policy and the replay get the same seed, so that policies with the same seed get the same prompts and the same
-    order of logged rewards. Each run starts from the beginning of the log. The results are the same for any workers.
+    Each run starts from the beginning of the log. Policies with the same seed get the same prompts and the same order
+    of logged rewards. The results do not depend on `workers`.
 
     Args:
-        policies: Policies by name. A value is a `Policy`, of which each seed gets a copy with what it has learned so
-            far; or the name of a method or a function such as `ba.knapsack`, which is called with `seed=`.
+        policies: Policies by name. A value is a `Policy`, the name of a method, or a function such as `ba.knapsack`,
+            which is called with `seed=`. Each seed gets a copy of a `Policy`, with what it has learned so far.
         world: The log.
         budget: The rollouts that a step may *generate*, also for a policy that trains on only a part of them. If the
             budget does not suffice for the `floor` of all candidates, the floor holds for prompts that get any
@@ -63,7 +63,7 @@ def comparisons(
         prompts: Different prompts in the batch of a step; by default the number that gives groups of the log's median
             size.
         workers: Processes; by default one for each core. 1 runs everything in this process. "ray" makes each run a task
-            on a Ray cluster, which runs the tasks of a lost node again (see `budgetalloc.offline.ray_pool.RayPool`).
+            on a Ray cluster (see `budgetalloc.offline.ray_pool.RayPool`).
         progress: Called with the number of runs that have ended and the number of all runs.
 
     Yields:
@@ -73,12 +73,11 @@ def comparisons(
         - `drawn` and `modelled`: the shares of them that the log and its model answered;
         - `mixed`: the number of groups with unequal rewards;
         - `signal`: the mean over rollouts of 4 times the variance of the prompt's logged rewards
-          (`Replay.variances`), 4 p (1-p) for rewards of 0 and 1. It is 1 where each prompt passes half of the time. It
-          is defined for groups of one too, which are never mixed;
-        - `at_least` and `at_most`: bounds of `mixed_rollouts`. For `at_least`, a group is mixed only if its logged
-          rewards alone are unequal. For `at_most`, a group of two or more is also mixed if one of its rewards was
-          modelled. The share of *these* groups lies between the two bounds for any modelled rewards; other rewards
-          would also have led to other decisions later.
+          (`Replay.variances`): 4 p (1-p) for rewards of 0 and 1. It is also defined for groups of one;
+        - `at_least` and `at_most`: bounds of `mixed_rollouts` for any modelled rewards. For `at_least`, a group is
+          mixed only if its logged rewards alone are unequal. For `at_most`, a group of two or more is also mixed if one
+          of its rewards was modelled. The bounds hold for *these* groups: other rewards would also have led to other
+          decisions later.
 
     Raises:
         InputError: no policy or seed, a seed twice, or more rollouts than the log has.
@@ -114,17 +113,30 @@ def comparisons(
     if prompts is None:
         prompts = min(max(rollouts // max(replay.group, 1), 1), len(replay.ids))
     check_integer("prompts", prompts, 1, len(replay.ids))
-    runs = [_Run(name, policy, seed) for name, policy in policies.items() for seed in seeds]
     check_workers(workers)
-    return _run(_Work(runs, replay.again(0), budget, steps, prompts), workers, progress)
+    given, runs = dict(policies), [(name, seed) for name in policies for seed in seeds]
 
+    def play(log: Replay, at: int) -> list[dict[str, Any]]:
+        """One run: a dict for each step."""
+        name, seed = runs[at]
+        policy = given[name]
+        if isinstance(policy, Policy):
+            policy = replace(policy, seed=seed)
+        else:
+            policy = policy_of(policy, f"policies[{name!r}]", seed=seed)
+        monitor = ReplayMonitor(log.again(seed))
+        limit = _affordable(budget, policy, prompts, len(log.ids))
+        run = simulate(policy, monitor, limit, steps, prompts=prompts)
+        return [{"policy": name, "seed": seed, **step, **monitor.figures} for step in run]
 
-def _run(work: "_Work", workers: Workers, progress: Progress | None) -> Iterator[dict[str, Any]]:
-    with closing(in_parallel(_play, work, len(work.runs), workers)) as runs:
-        for ended, run in enumerate(runs, start=1):
-            if progress is not None:
-                progress(ended, len(work.runs))
-            yield from run
+    def played() -> Iterator[dict[str, Any]]:
+        with closing(in_parallel(play, replay.again(0), len(runs), workers)) as results:
+            for ended, run in enumerate(results, start=1):
+                if progress is not None:
+                    progress(ended, len(runs))
+                yield from run
+
+    return played()
 
 
 def compare(
@@ -140,12 +152,8 @@ def compare(
 ) -> "pd.DataFrame":
     """Compares policies on a log: `summarise(comparisons(...))` as a `pandas.DataFrame`. Needs pandas.
 
-    Args:
-        policies, world, budget, steps, seeds, prompts, workers, progress: As in `comparisons`. Differences are from the
-            first policy.
-
-    Returns:
-        As `summarise`: a row for each policy, whose name is the index.
+    Arguments as in `comparisons`. Differences are from the first policy. The table has a row for each policy, whose
+    name is the index, and the columns of `summarise`.
 
     >>> import budgetalloc as ba
     >>> ids_R, rewards_R = np.tile(np.repeat(np.arange(4), 4), 3), np.tile([0, 1.0, 1, 1] * 3 + [0.0] * 4, 3)
@@ -170,15 +178,13 @@ def compare(
 def summarise(steps: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """The steps of `comparisons` as a dict for each policy, with 95 % intervals over seeds.
 
-    Intervals are Student's t over the seeds' means, NaN for one seed. The intervals show the variation over draws from
-    the same log, not over training runs. Differences are from the first policy, paired by seed.
+    Intervals are Student's t over the seeds' means, NaN for one seed. They show the variation over draws from the same
+    log, not over training runs. Differences are from the first policy, paired by seed.
 
     Returns:
-        `policy`, its name; `seeds`, `steps` and `rollouts` (generated by one seed), then for each figure x of
-        `reward` (mean), `mixed` (groups a step with unequal rewards), `mixed_rollouts` (share of rollouts in them),
-        `signal` (see `comparisons`), `drawn` and `modelled` (shares answered by the log and by its model),
-        `at_least` and `at_most` (bounds of `mixed_rollouts`): `x`, `x_low`, `x_high` and, as differences,
-        `x_diff`, `x_diff_low`, `x_diff_high`.
+        `policy`, `seeds` (their number), `steps`, and `rollouts` generated by one seed. For each x of `FIGURES` (means
+        over the steps of what `comparisons` yields): `x`, `x_low`, `x_high`, and the differences `x_diff`,
+        `x_diff_low`, `x_diff_high`.
     """
     totals: dict[str, dict[int, NDArray[np.float64]]] = {}
     shares = [name for name in FIGURES if name != "mixed"]
@@ -203,37 +209,6 @@ def summarise(steps: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
                 row |= {column: float(value_S.mean()), f"{column}_low": low, f"{column}_high": high}
         rows.append(row)
     return rows
-
-
-class _Run(NamedTuple):
-    name: str
-    policy: PolicyLike
-    seed: int
-
-
-class _Work(NamedTuple):
-    runs: list[_Run]
-    world: Replay
-    budget: Budget | int
-    steps: int
-    prompts: int
-
-
-def _play(work: _Work, at: int) -> list[dict[str, Any]]:
-    """One run: its dicts, a step each."""
-    name, given, seed = work.runs[at]
-    policy = _seeded(given, f"policies[{name!r}]", seed)
-    world = ReplayMonitor(work.world.again(seed))
-    budget = _affordable(work.budget, policy, work.prompts, len(world.ids))
-    run = simulate(policy, world, budget, work.steps, prompts=work.prompts)
-    return [{"policy": name, "seed": seed, **step, **world.figures} for step in run]
-
-
-def _seeded(given: PolicyLike, argument: str, seed: int) -> Policy:
-    """A policy of this seed, with what the given one has learned if it is a policy."""
-    if not isinstance(given, Policy):
-        return policy_of(given, argument, seed=seed)
-    return replace(given, seed=seed)
 
 
 def _affordable(budget: Budget | int, policy: Policy, prompts: int, pool: int) -> Budget | int:

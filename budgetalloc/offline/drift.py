@@ -11,8 +11,8 @@ from budgetalloc.logs.chunk import Chunk
 def drift(ledger: Chunk, *, lag: int = 1) -> list[dict[str, float]]:
     """How far prompts drift from visit to visit: a row for each visit but the first.
 
-    A visit is a step in which a prompt was rolled out. Part of the change in its mean success is sampling noise,
-    estimated from the spread inside the groups; the rest is drift. Only prompts with two scored rollouts or more in
+    A visit is a step in which the prompt had rollouts. Part of the change in its mean success is sampling noise, which
+    is estimated from the spread inside the groups. The rest is drift. Only prompts with two scored rollouts or more in
     both visits count.
 
     Args:
@@ -20,10 +20,10 @@ def drift(ledger: Chunk, *, lag: int = 1) -> list[dict[str, float]]:
         lag: How many visits back a visit is compared with, at least 1.
 
     Returns:
-        `visit` (from `lag`, the first being 0), `prompts`, `mean` (success at the visit), `change` (of the mean since
-        the visit before), `sd` (standard deviation over prompts of the change, without the noise; 0 where the noise
-        explains all of it) and `noise` (standard deviation of sampling alone), in units of success. The `sd` of a
-        single visit is uncertain: `discount` uses all visits together.
+        `visit` (from `lag`; the first visit is 0) and `prompts`; then in units of success `mean` at the visit, `change`
+        of the mean, `sd` (standard deviation over prompts of the change, without the noise; 0 if the noise explains all
+        of it) and `noise` (standard deviation of sampling alone). The `sd` of one visit is uncertain: `discount` uses
+        all visits together.
 
     >>> step_R, ids_R = np.repeat([0, 1], 3200), np.tile(np.repeat(np.arange(400), 8), 2)
     >>> even_R = np.arange(6400) % 2  # at first all pass 4 of 8; then every other prompt 8, the rest none
@@ -42,17 +42,17 @@ def drift(ledger: Chunk, *, lag: int = 1) -> list[dict[str, float]]:
 def discount(ledger: Chunk, *, lag: int = 4) -> float:
     """The discount per visit that fits the drift of this log best, in [0, 1]; NaN without two prompts of two visits.
 
-    The model: each prompt is a random walk with a step of variance q per visit, observed with sampling noise of
+    In the model, each prompt is a random walk with a step of variance q per visit, observed with sampling noise of
     variance r. The best estimate of such a walk is an exponential average that keeps 1 - k of the past at each visit,
     k = P / (P + r), P = (q + sqrt(q^2 + 4 q r)) / 2 (Muth, JASA 1960). A log without drift gives 1.
 
-    The result is rough: the model assumes visits of about the same size, and the same drift for all prompts during the
+    The result is rough. The model assumes visits of about the same size, and the same drift for all prompts during the
     whole run. If q is far below r, an estimate takes thousands of visits.
 
     Args:
         ledger: A whole run.
-        lag: The distance in visits of the changes from which q is estimated (at 4, q is a quarter of their variance),
-            at least 1; fewer if the run has fewer visits. A larger lag measures a slow drift better.
+        lag: Distance in visits of the changes from which q is estimated, at least 1; smaller if the run has fewer
+            visits. A larger lag measures a slow drift better.
 
     >>> rng = np.random.default_rng(0)
     >>> rates_VP = np.clip(0.5 + rng.normal(0, 0.05, (10, 2000)).cumsum(axis=0), 0, 1)  # q = 0.05^2, r = 0.24 / 8

@@ -40,8 +40,7 @@ def logged_steps(ledger: Chunk, pool: list[Id]) -> tuple[list[Id], list[LoggedSt
 
 
 def could_be_logged(steps: list[LoggedStep], pool: int, inclusion: Inclusion) -> list[Ints]:
-    """For each step the prompts from which its batch was drawn; raises `InputError` if the log contradicts
-    `inclusion`."""
+    """The prompts from which each step's batch was drawn; raises `InputError` if the log contradicts `inclusion`."""
     if inclusion == "independent":
         pairs = list(pairwise(steps))
         expected = sum(len(one.at_P) * len(other.at_P) for one, other in pairs) / pool

@@ -62,10 +62,10 @@ def one_step_value(
 ) -> StepValue:
     """How many groups per step would have been mixed if the policy had decided the step, in a run of uniform draws.
 
-    At each step the policy has observed the run's earlier steps, and decides this one step; then the run continues as
-    logged. The value therefore does not include the effect of the policy's own history; `Replay` includes it, but must
-    model rewards that were not logged. The one-step value needs no model for a prompt that could have been logged in a
-    group at least as large.
+    At each step the policy has observed the run's earlier steps, and decides this one step. Then the run continues as
+    logged, so the value does not include the effect of the policy's own history. `Replay` includes it, but must model
+    rewards that were not logged. The one-step value needs no model for a prompt that could have been logged in a group
+    at least as large.
 
     Args:
         policy: It is copied. A policy that decides in rounds is refused.
@@ -75,10 +75,10 @@ def one_step_value(
             in `simulate`.
         candidates: The candidates, by default those of `policy.needs`: 1, the logged batch; k, k times as many; "all",
             the pool.
-        pool: All prompts that the run could draw; by default those of the ledger. If many prompts were never drawn and
-            the pool is left out, prompts that were drawn late seem more likely than they were.
-        inclusion: How the run drew its batches: from shuffled "epochs", as trainers do, so that a prompt of the epoch
-            cannot come again in it; or each batch "independent" of the others.
+        pool: All prompts that the run could draw; by default those of the ledger. Give it if many prompts were never
+            drawn: otherwise prompts that were drawn late seem more likely than they were.
+        inclusion: How the run drew its batches: from shuffled "epochs", as trainers do, in which no prompt comes twice;
+            or each batch "independent" of the others.
         estimate: An estimate of `budgetalloc.offline.offpolicy`, or "direct", the model alone.
         model: The model of prompts that were not logged, for "doubly robust" and "direct", learned from earlier steps;
             by default `BetaEstimator(discount=0.9)`. It is copied. The estimate is too high for a policy that maximises
@@ -88,7 +88,7 @@ def one_step_value(
     Raises:
         InputError: an option out of range, a log that was not drawn as `inclusion` says, or no step to score.
         UnsupportedError: a policy that decides in rounds; groups of different sizes in a step with only some prompts as
-            candidates; an estimate without a model where the log has no answer for some rollouts (their share).
+            candidates; an estimate without a model where the log has no answer for some rollouts.
 
     >>> import budgetalloc as ba
     >>> rng = np.random.default_rng(0)
@@ -133,8 +133,7 @@ def one_step_value(
 
 
 class _Terms(NamedTuple):
-    """The terms of the estimates for one step: the prompts with a group of two or more for which the log has an
-    answer."""
+    """One step. P: the prompts with a group of two or more for which the log has an answer."""
 
     outcomes_P: FloatArray  # NaN where not logged
     propensities_P: FloatArray
@@ -172,28 +171,28 @@ def _decide(
         )
     possible_P = np.isin(offered_P, could_P)
     propensity = len(step.at_P) / int(possible_P.sum())
-    place = np.full(len(ids), -1)
-    place[step.at_P] = np.arange(len(step.at_P))
-    row_P = place[offered_P]  # in the batch, -1 outside
     if propensity < 1 and step.size_P.min() < step.size_P.max():
         raise UnsupportedError(
             f"Step {step.number} of the log has groups of {step.size_P.min()} to {step.size_P.max()} rollouts, so the "
             "group size of a prompt outside the batch is not known. Use candidates=1, or ba.Replay."
         )
+    place = np.full(len(ids), -1)  # in the batch
+    place[step.at_P] = np.arange(len(step.at_P))
+    row_P = place[offered_P]
     largest_P = np.where(row_P >= 0, step.size_P[row_P], step.size_P[0])
     logged_P = (counts_P > 1) & possible_P & (counts_P <= largest_P)
     alone_P = (counts_P > 1) & ~logged_P
-    outcomes_P = _mixed(step, place, np.where(row_P >= 0, counts_P, 0), row_P)
+    outcomes_P = _mixed(step, place, counts_P, row_P)
     values_PN = mixed_group(belief.belief(ids_P), np.arange(int(counts_P.max(initial=0)) + 1))
     model_P = values_PN[np.arange(len(ids_P)), counts_P]
     return _Terms(
-        outcomes_P[logged_P],
-        np.full(int(logged_P.sum()), propensity),
-        model_P[logged_P],
-        float(model_P[alone_P].sum()),
-        int(counts_P.sum()),
-        int(counts_P[logged_P & ~np.isnan(outcomes_P)].sum()),
-        int(counts_P[alone_P].sum()),
+        outcomes_P=outcomes_P[logged_P],
+        propensities_P=np.full(int(logged_P.sum()), propensity),
+        model_P=model_P[logged_P],
+        alone=float(model_P[alone_P].sum()),
+        rollouts=int(counts_P.sum()),
+        logged=int(counts_P[logged_P & ~np.isnan(outcomes_P)].sum()),
+        modelled=int(counts_P[alone_P].sum()),
     )
 
 
@@ -214,11 +213,7 @@ def _mixed(step: LoggedStep, place: Ints, counts_P: Ints, row_P: Ints) -> FloatA
 
 
 def _values(rewards_R: FloatArray) -> Ints:
-    """The number of each reward's value, from the lowest, shape (R,): rewards that are not unequal have the same.
-
-    >>> _values(np.array([1.0, 0.0, 1e-9, 0.5]))
-    array([2, 0, 0, 1])
-    """
+    """The number of each reward's value, from the lowest, shape (R,). Rewards that differ by rounding have the same."""
     value_V, at_R = np.unique(rewards_R, return_inverse=True)
     number_V = np.concatenate([[0], unequal(value_V[:-1], value_V[1:]).cumsum()])
     return np.asarray(number_V[at_R], dtype=np.int64)
@@ -235,18 +230,15 @@ def _value(terms: list[_Terms], estimate: Estimate, policy: Policy) -> StepValue
     if estimate == "self-normalised":
         value, value_S = _ratio(terms)
     else:
-        value_S = np.array([_estimated(x, estimate) for x in terms])
+        if estimate == "horvitz-thompson":
+            value_S = np.array([horvitz_thompson(x.outcomes_P, x.propensities_P) for x in terms])
+        elif estimate == "doubly robust":
+            value_S = np.array([doubly_robust(x.outcomes_P, x.propensities_P, x.model_P) + x.alone for x in terms])
+        else:
+            value_S = np.array([float(x.model_P.sum()) + x.alone for x in terms])
         value = float(value_S.mean())
     error = float(value_S.std(ddof=1)) / len(terms) ** 0.5 if len(terms) > 1 else float("nan")
     return StepValue(value, error, len(terms), rollouts / len(terms), logged / rollouts, modelled / rollouts)
-
-
-def _estimated(x: _Terms, estimate: Estimate) -> float:
-    if estimate == "horvitz-thompson":
-        return horvitz_thompson(x.outcomes_P, x.propensities_P)
-    if estimate == "direct":
-        return float(x.model_P.sum()) + x.alone
-    return doubly_robust(x.outcomes_P, x.propensities_P, x.model_P) + x.alone
 
 
 def _ratio(terms: list[_Terms]) -> tuple[float, FloatArray]:

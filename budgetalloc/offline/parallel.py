@@ -1,4 +1,4 @@
-"""Independent runs in several processes or on a Ray cluster, closures included, with the results in order."""
+"""Independent runs in several processes or on a Ray cluster, with the results in order."""
 
 import concurrent.futures
 import signal
@@ -30,16 +30,16 @@ def in_parallel(
 ) -> Generator[Result, None, None]:
     """Yields `run(given, k)` for k = 0 to runs - 1, in this order.
 
-    Each worker process receives `run` and `given`, pickled by cloudpickle, so that both may contain closures, such as
-    the rule of a `Policy`, on every platform, and a script needs no `if __name__ == "__main__"`. If the caller stops
-    early, or a run raises, the other runs are terminated.
+    Each worker process receives `run` and `given`, pickled by cloudpickle. Both may therefore contain closures, such as
+    the rule of a `Policy`, and a script needs no `if __name__ == "__main__"`. If the caller stops early, or a run
+    raises, the other runs are terminated.
 
     Args:
         run: Called in a worker process.
         given: The arguments that all runs share. A run must not change them.
         runs: Number of runs.
         workers: Processes; by default one for each core. 1 runs everything in this process. "ray" makes each run a task
-            of one CPU on a Ray cluster (see `RayPool`): runs of a node that is lost are run again elsewhere.
+            of one CPU on a Ray cluster (see `RayPool`).
         ordered: If False, results are yielded as the runs end.
 
     Raises:
@@ -74,10 +74,10 @@ class _Processes:
     def __init__(self, run: Callable[[Any, int], Any], given: Any, workers: int) -> None:
         import loky
 
-        # A separate executor for each call: loky's reusable one cannot serve two callers at the same time.
+        # Not loky's reusable executor, which cannot serve two callers at the same time.
         self._executor = loky.ProcessPoolExecutor(workers, initializer=_receive, initargs=(run, given))
-        # An interpreter that ends while the generator is suspended, as after a Ctrl-C in its caller, must not wait for
-        # the runs. Loky has no argument for that. `shutdown()` sets the flag anew.
+        # If the interpreter ends while the generator is suspended, as after a Ctrl-C in its caller, it must not wait
+        # for the runs. Loky has no argument for that.
         self._executor._flags.kill_workers = True
         self._ended: SimpleQueue[_Run] = SimpleQueue()
 
@@ -94,8 +94,8 @@ class _Processes:
 
 
 class _Run:
-    """A run whose end is waited for in a queue. A Ctrl-C in `Future.result()` can leave the future's lock taken, and
-    loky's thread, which needs it to end the other runs, would wait for ever."""
+    """A run whose result is awaited in a queue, not in `Future.result()`. A Ctrl-C there can leave the future's lock
+    taken, and loky's thread, which needs the lock to end the other runs, would wait for ever."""
 
     def __init__(self, future: "concurrent.futures.Future[Any]", ended: "SimpleQueue[_Run]") -> None:
         self._outcome: SimpleQueue[tuple[BaseException | None, Any]] = SimpleQueue()
@@ -114,12 +114,12 @@ class _Run:
         return value
 
 
-_received: list[Any] = []  # in a worker process: the function and what all its runs share
+_received: list[Any] = []  # in a worker process: `run` and `given`
 
 
 def _receive(run: Callable[[Any, int], Any], given: Any) -> None:
-    # A terminal sends Ctrl-C to the workers too. The caller terminates them: a worker that ended by itself could be
-    # noticed first, as an error of its own.
+    # A terminal sends Ctrl-C to the workers too. They ignore it, because the caller terminates them: a worker that
+    # ended by itself could be reported as an error before.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _received[:] = [run, given]
 

@@ -1,4 +1,4 @@
-"""Runs as tasks of Ray, which brings them to the nodes of a cluster and runs those of a lost node again."""
+"""Runs as tasks of a Ray cluster, which runs the tasks of a lost node again."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -7,21 +7,20 @@ from typing import Any
 from budgetalloc.errors import imported
 
 RETRIES = 5
-"""How often a run is started again whose node or process is lost. An exception of a run is raised at once."""
+"""How often a run is restarted if its node or process is lost. An exception of a run is raised at once."""
 
 
 def ray() -> Any:
-    """The library, imported when it is needed; raises `UnsupportedError` where it is not installed."""
+    """The library; raises `UnsupportedError` if it is not installed."""
     return imported("ray", "workers='ray'", "ray", " Or give a number of processes.")
 
 
 class RayPool:
-    """Each run is a task of one CPU. The pool uses the Ray of this process if it is initialised, else `ray.init()`:
-    the cluster of the environment variable RAY_ADDRESS, else one that runs on this machine, else a new one on this
-    machine, which ends with the interpreter.
+    """Each run is a task of one CPU. The pool uses the Ray of this process if it is initialised.
 
-    Every node needs the packages that the runs import, in the same versions: only then are results the same to the bit.
-    `given` is sent to each node once; its arrays are read-only in the runs.
+    Otherwise `ray.init()` uses the cluster of the environment variable RAY_ADDRESS, or one that runs on this machine,
+    or starts one on this machine, which ends with the interpreter. Every node needs the packages that the runs import,
+    in the same versions, for the same results. `given` is sent to each node once; its arrays are read-only in the runs.
     """
 
     def __init__(self, run: Callable[[Any, int], Any], given: Any) -> None:
@@ -48,14 +47,17 @@ class RayPool:
 
 
 class _Owner:
-    """The process that submits the runs. Ray ends the tasks of a process that dies, whatever they are at. It may lose a
-    cancellation instead, and one of a task that is being sent to a worker can end the caller's process (Ray 2.60)."""
+    """The process that submits the runs. Ray ends the tasks of a process that dies, in whatever state they are.
+
+    Cancelling tasks is less reliable: Ray 2.60 may lose a cancellation, and cancelling a task that is being sent to a
+    worker can end the caller's process.
+    """
 
     def __init__(self) -> None:
         self._call = ray().remote(num_cpus=1, max_retries=RETRIES)(_run)
 
     def submit(self, given: list[Any], at: int) -> list[Any]:
-        """The task's reference, and `given` as a reference, in lists: Ray would replace bare ones by their values."""
+        """The task's reference. It and `given` are in lists, because Ray would replace bare references by values."""
         return [self._call.remote(*given, at)]
 
 

@@ -14,9 +14,7 @@ from budgetalloc.errors import InputError, check_integer, check_seed, check_type
 from budgetalloc.logs.chunk import Chunk
 
 _NEAR = 2  # visits before and after the present one that the model and `rates` look at
-# Jeffreys' prior of the model. On a logged run of Qwen2.5-Math-1.5B (benchmarks/learning/replay.py) it predicts a visit
-# from its four neighbours as well as the best prior (c, c): 0.53 mixed groups of 8 (0.51 in the log), -1.100 nats.
-_PRIOR = 0.5
+_PRIOR = 0.5  # Jeffreys' prior of the model; benchmarks/learning/replay.py compares it with others
 
 Ints = NDArray[np.int64]
 
@@ -24,24 +22,24 @@ Ints = NDArray[np.int64]
 class Replay:
     """A world made of a `Ledger`: a request for rollouts of a prompt is answered with the rewards of its logged visits.
 
-    A *visit* is a step of the log in which the prompt was rolled out, and *sweep* v is the v-th visit of every prompt.
-    In sweep v a prompt is answered with the rewards logged at its v-th visit, in random order, each once. When they are
-    used up, a model answers. For a log of 0 and 1, the prompt's rate is drawn once a sweep from Beta(1/2 + successes,
-    1/2 + failures) of its visits v-2 to v+2, so modelled rewards are beta-binomial. For a log with graded rewards, the
-    rewards of these visits are drawn again, with replacement. A prompt with fewer visits than v is answered by the
-    model alone, from its last visits. `drawn` and `modelled` count the two kinds of answers, and `modelled_R` tells
-    them apart in the last answer: give the modelled share with every figure from a replay.
+    A *visit* is a step of the log in which the prompt had rollouts, and *sweep* v is the v-th visit of every prompt. In
+    sweep v a prompt is answered with the rewards logged at its v-th visit, in random order, each once. When they are
+    used up, or if the prompt has fewer visits, a model answers from visits v-2 to v+2, or from the last ones. For a log
+    of 0 and 1, the prompt's rate is drawn once a sweep from Beta(1/2 + successes, 1/2 + failures) of these visits, so
+    modelled rewards are beta-binomial. For a log with graded rewards, the rewards of these visits are drawn again, with
+    replacement. `drawn` and `modelled` count the two kinds of answers, and `modelled_R` tells them apart in the last
+    answer. Give the modelled share with every figure from a replay.
 
     **Learning does not react to the allocation.** Sweep v has the rewards of the v-th visits regardless of the policy's
-    earlier choices, so that the drift is that of the logged run. A replay can show what a policy would have observed
-    and how many groups would have been mixed; it cannot show what the language model would have learned.
+    earlier choices, so the drift is that of the logged run. A replay can show what a policy would have observed and how
+    many groups would have been mixed. It cannot show what the language model would have learned.
 
     In `simulate`, time is measured in rollouts: `learn` moves on to the next sweep when as many have been answered as
-    the log generated up to it. After the last sweep the log has ended. The user may also set `sweep`.
+    the log generated up to it. After the last sweep the log has ended. You may also set `sweep`.
 
     Args:
-        ledger: One row a rollout. The world's rewards are its `success_R`, from which policies learn: the rewards,
-            mapped to [0, 1] if they have a range. NaN is not used as an answer; prompts with only NaN are not in `ids`.
+        ledger: One row a rollout. The world's rewards are its `success_R`: the rewards, mapped to [0, 1] if they have a
+            range. NaN is not used as an answer; prompts with only NaN are not in `ids`.
         seed: Seeds the order of rewards and the model, at least 0. An answer depends on the seed, the id, the sweep and
             the number of earlier rollouts of the prompt in the sweep. It depends neither on other prompts nor on the
             order of ids or rows.
@@ -74,20 +72,27 @@ class Replay:
         """Rollouts answered by the model so far."""
         self.modelled_R: NDArray[np.bool_] = np.zeros(0, dtype=bool)
         """Which rewards of the last answer the model gave, shape (R,)."""
-        rewards_R = _checked(ledger)
+        check_type("ledger", ledger, Chunk, "a log, such as ba.Ledger.read(path)")
+        rewards_R = np.asarray(ledger.success_R, dtype=np.float64)
+        outside_R = (rewards_R < 0) | (rewards_R > 1)  # False for NaN
+        if outside_R.any():
+            at = int(np.argmax(outside_R))
+            raise InputError(
+                f"ledger.success_R[{at}] = {rewards_R[at]:g} lies outside [0, 1]. Give the ledger the range of its "
+                "rewards, Ledger(..., reward_range=(lowest, highest)) or Ledger.read(..., reward_range=)."
+            )
         every, prompt_R = factorize(check_ids(ledger.ids_R, "ledger.ids_R"))
         answers_P = np.bincount(prompt_R[~np.isnan(rewards_R)], minlength=len(every)) > 0
         if not answers_P.any():
             raise InputError(
-                f"ledger has {len(rewards_R)} rows and none with a reward: a replay needs logged rewards. Use a Ledger "
-                "of a run that scored its rollouts."
+                f"ledger has {len(rewards_R)} rows and none with a reward. Use a Ledger of a run that scored its "
+                "rollouts."
             )
         self.ids: list[Id] = [x for x, answers in zip(every, answers_P.tolist(), strict=True) if answers]
         self._place = {x: at for at, x in enumerate(self.ids)}
         rows_R = np.flatnonzero(answers_P[prompt_R])
         prompt_R = (np.cumsum(answers_P) - 1)[prompt_R[rows_R]]
-        # By prompt, then visit. Sorting the rewards as well makes the replay independent of the order of a visit's
-        # rows.
+        # By prompt, then visit, then reward: the replay does not depend on the order of a visit's rows.
         step_R, rewards_R = np.asarray(ledger.step_R)[rows_R], rewards_R[rows_R]
         order = np.lexsort((rewards_R, step_R, prompt_R))
         prompt_R, step_R, rewards_R = prompt_R[order], step_R[order], rewards_R[order]
@@ -121,8 +126,7 @@ class Replay:
         """
         other = copy.copy(self)
         other.seed = check_seed(seed)
-        other.drawn = other.modelled = 0
-        other.sweep = 0
+        other.drawn = other.modelled = other.sweep = 0
         return other
 
     @property
@@ -132,7 +136,7 @@ class Replay:
 
     @property
     def rollouts(self) -> int:
-        """The rollouts that the log has for the prompts of `ids`, which is the number available before the log ends."""
+        """The rollouts of the log's prompts: so many can be answered before the log ends."""
         return int(self._ends_V[-1])
 
     @property
@@ -172,8 +176,7 @@ class Replay:
         return rewards_R
 
     def learn(self, advantages_R: ArrayLike) -> None:
-        """Ends a step, and starts the next sweep if the rollouts of the current one are spent; advantages are
-        ignored."""
+        """Ends a step, and starts the next sweep if the current one is spent. The advantages are not used."""
         sweep = int(np.searchsorted(self._ends_V, self._clock, side="right"))
         if sweep > self._sweep:
             self._open(sweep)
@@ -181,9 +184,9 @@ class Replay:
     def rates(self, ids_P: Iterable[Any], *, back: int = _NEAR, ahead: int = _NEAR) -> FloatArray:
         """The mean reward of each prompt over its visits v-back to v+ahead, v being the current sweep, shape (P,).
 
-        It is used as the true rate where the value of a policy is computed, but it is an *estimate*: from 40 rollouts
-        if a visit has 8. A rate of 0 or 1 need not be exact. The value is too high for an oracle that maximises it on
-        these rates, and for a policy that has observed some of the same rewards: `back=0` leaves out earlier visits.
+        It is an *estimate* of the true rate: from 40 rollouts if a visit has 8. A value computed from these rates is
+        too high for an oracle that maximises it on them, and for a policy that has observed some of the same rewards.
+        `back=0` leaves out earlier visits.
 
         Args:
             ids_P: Prompts; repeats are allowed.
@@ -199,11 +202,7 @@ class Replay:
         return np.clip(_mean(self._passed_G1, self._scored_G1, low_P, high_P), 0.0, 1.0)  # sums are off by rounding
 
     def variances(self, ids_P: Iterable[Any]) -> FloatArray:
-        """The variance of each prompt's rewards over its visits v-2 to v+2, shape (P,): p (1-p) for rewards of 0 and 1.
-
-        Raises:
-            InputError: an unknown id.
-        """
+        """The variance of each prompt's rewards over its visits v-2 to v+2, shape (P,): p (1-p) for 0/1 rewards."""
         low_P, high_P = self._near(self._find(ids_P, "ids_P"), _NEAR, _NEAR)
         squares_P, mean_P = (_mean(x, self._scored_G1, low_P, high_P) for x in (self._squares_G1, self._passed_G1))
         return np.maximum(squares_P - mean_P**2, 0.0)
@@ -214,7 +213,7 @@ class Replay:
 
     def _open(self, sweep: int) -> None:
         self._sweep = sweep
-        # For each prompt requested in this sweep: its logged rewards not yet drawn, its generator, and the model: a
+        # Of each prompt requested in this sweep: logged rewards not yet drawn, the generator, and the model, which is a
         # rate, or the rewards to draw from in a graded log.
         self._left: dict[int, tuple[FloatArray, np.random.Generator, float | FloatArray]] = {}
 
@@ -226,7 +225,9 @@ class Replay:
         first_P, end_P = self._scored_G1[low_P], self._scored_G1[high_P]
         for at, passed, first, end in zip(*(x.tolist() for x in (new_P, passed_P, first_P, end_P)), strict=True):
             rng = np.random.default_rng([self.seed, stable_key(self.ids[at]), self._sweep])
-            logged = rng.permutation(self._logged(at))
+            visit = self._first_P[at] + self._sweep
+            ends = self._scored_G1[visit : visit + 2] if self._sweep < self._visits_P[at] else (0, 0)
+            logged = rng.permutation(self._rewards[slice(*ends)])
             near = self._rewards[first:end]
             failed = max(end - first - passed, 0.0)
             self._left[at] = logged, rng, near if self._graded else float(rng.beta(_PRIOR + passed, _PRIOR + failed))
@@ -236,19 +237,9 @@ class Replay:
         left, rng, model = self._left[at]
         drawn = left[:rollouts]
         self._left[at] = left[rollouts:], rng, model
-        modelled = rollouts - len(drawn)
-        if not modelled:
-            return drawn, len(drawn)
-        u_R = rng.random(modelled)
+        u_R = rng.random(rollouts - len(drawn))
         more_R = u_R < model if isinstance(model, float) else model[(u_R * len(model)).astype(np.int64)]
         return np.concatenate([drawn, more_R]), len(drawn)
-
-    def _logged(self, at: int) -> FloatArray:
-        """The rewards of a prompt's visit in the current sweep, none beyond its last."""
-        if self._sweep >= self._visits_P[at]:
-            return np.zeros(0)
-        g = self._first_P[at] + self._sweep
-        return self._rewards[int(self._scored_G1[g]) : int(self._scored_G1[g + 1])]
 
     def _near(self, at_P: Ints, back: int, ahead: int) -> tuple[Ints, Ints]:
         """The places G of the visits around the current one, with a reward: from, and up to but without; (P,), (P,)."""
@@ -268,21 +259,6 @@ class Replay:
             wrong = listed[int(np.argmax(at < 0))]
             raise InputError(f"{name}: {wrong!r} has no reward in this log. Use prompts of world.ids.")
         return at
-
-
-def _checked(ledger: Chunk) -> FloatArray:
-    """The ledger's success; raises `InputError` for one outside [0, 1]."""
-    check_type("ledger", ledger, Chunk, "a log, such as ba.Ledger.read(path)")
-    success_R = np.asarray(ledger.success_R, dtype=np.float64)
-    outside_R = (success_R < 0) | (success_R > 1)  # False for NaN
-    if outside_R.any():
-        at = int(np.argmax(outside_R))
-        raise InputError(
-            f"ledger.success_R[{at}] = {success_R[at]:g} lies outside [0, 1], which a replay needs. "
-            "Give the ledger the range of its rewards, Ledger(..., reward_range=(lowest, highest)) or "
-            "Ledger.read(..., reward_range=)."
-        )
-    return success_R
 
 
 def _mean(sums_G1: FloatArray, counts_G1: NDArray[Any], low_P: Ints, high_P: Ints) -> FloatArray:

@@ -23,8 +23,8 @@ def mixed_bounds(
         modelled_R: Whether the reward is modelled.
 
     Returns:
-        One entry per group, in order of first appearance: its rollouts; whether its rewards are unequal; whether those
-        that were not modelled are unequal; and whether they are, or one of two rollouts or more was modelled.
+        One entry per group, in order of first appearance: its rollouts; whether it is mixed; whether it is mixed for
+        any modelled rewards; and whether it is mixed for some.
 
     >>> mixed_bounds(["a", "a", "b", "b", "c", "d", "d"], [0, 1, 0, 1, 1, 0, 0], [0, 0, 0, 1, 1, 0, 0])
     (array([2, 2, 1, 2]), array([ True,  True, False, False]), array([ True, False, False, False]),
@@ -40,11 +40,7 @@ def mixed_bounds(
 
 
 class ReplayMonitor:
-    """A `World` around a `Replay` that computes the figures of each step from the replay's answers.
-
-    Args:
-        world: The replay.
-    """
+    """A `World` around a `Replay` that computes the figures of each step from the replay's answers."""
 
     def __init__(self, world: Replay) -> None:
         self.world, self.ids = world, world.ids

@@ -1,4 +1,4 @@
-"""A simulated training run: a policy decides in a world step by step, and each step is reported."""
+"""A simulated training run: a policy decides step by step in a world, and each step is reported."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -39,7 +39,7 @@ def simulate(
 
     A data loader returns `prompts` different prompts per step, in shuffled epochs. Default arguments are those of
     `policy.needs`, and otherwise TRL's own: the mean and the standard deviation of the group. The policy and the world
-    change during the run; the caller may stop at any step.
+    change during the run. You may stop at any step.
 
     Args:
         policy: Decides and learns: a policy, the name of a method, or a function that builds a policy. A step generates
@@ -51,9 +51,9 @@ def simulate(
         steps: Training steps, at least 1.
         prompts: Different prompts that the loader returns at each step.
         candidates, baseline, scale, weight: As in `AdaptiveGRPOCallback`.
-        reward: From the successes of rollouts, which the world returns and the beliefs learn, to the rewards that
-            advantages use, shape (R,) both: `lambda u: 0.2 + 0.8 * u` adds a point for the format. By default success
-            is the reward.
+        reward: A function from success, which the world returns and the beliefs learn, to the rewards that advantages
+            use, shape (R,) both: `lambda u: 0.2 + 0.8 * u` adds a point for the format. By default success is the
+            reward.
 
     Yields:
         `step` (from 1), `rollouts` generated so far, `success` of the world in [0, 1], and of this step alone: `reward`
@@ -81,7 +81,11 @@ def simulate(
     options = Options.resolve(policy.needs, "group", given)
     session = Session(policy, names, resolved=options, quiet=True)
     check_integer("steps", steps, 1)
-    check_prompts(prompts, len(world.ids))
+    try:
+        check_integer("prompts", prompts, 1, len(world.ids))
+    except InputError as error:
+        have = len(world.ids)
+        raise InputError(f"prompts={shown(prompts)}: the world has {have} prompts, use 1 to {have}.") from error
     rows, limit = _limit(budget, options.bounds, prompts, len(world.ids), options.generate)
     pool, loader = Pool(world.ids), _loader(world.ids, prompts, policy.seed)
     rollouts = 0
@@ -91,8 +95,11 @@ def simulate(
         rounds = 0
         while ids_R := session.request():
             success_R = world.rollout(ids_R)
-            scores_RF = success_R if reward is None else np.stack([_rewards(reward, success_R), success_R], axis=1)
-            session.observe(ids_R, scores_RF, np.ones(len(ids_R)))  # a world has no tokens: all are of equal length
+            scores_RF = success_R
+            if reward is not None:
+                rewards_R = as_rewards(reward(success_R.copy()), len(success_R), "reward(success_R)")
+                scores_RF = np.stack([rewards_R, success_R], axis=1)
+            session.observe(ids_R, scores_RF, np.ones(len(ids_R)))  # a world has no tokens: all have equal length
             rounds += 1
         if not rounds:
             raise InputError(
@@ -102,24 +109,11 @@ def simulate(
         batch, kept_R, advantages_R = ended.batch, ended.kept_R, ended.advantages_R
         assert batch is not None
         if len(kept_R) < len(batch):
-            # A row counts as often as it is kept. The factor converts the world's mean over all rows to one over kept
-            # rows.
+            # A row counts as often as it is kept. A trainer takes the mean over kept rows, the world over all rows.
             advantages_R = advantages_R * np.bincount(kept_R, minlength=len(batch)) * len(batch) / len(kept_R)
         world.learn(advantages_R)
         rollouts += len(batch)
         yield {"step": at, "rollouts": rollouts, "success": world.success(), **_figures(batch, rounds)}
-
-
-def _rewards(reward: Callable[[FloatArray], ArrayLike], success_R: FloatArray) -> FloatArray:
-    return as_rewards(reward(success_R.copy()), len(success_R), "reward(success_R)")
-
-
-def check_prompts(prompts: Any, have: int) -> None:
-    """Raises `InputError` unless a batch of so many different prompts can be drawn from the world's."""
-    try:
-        check_integer("prompts", prompts, 1, have)
-    except InputError as error:
-        raise InputError(f"prompts={shown(prompts)}: the world has {have} prompts, use 1 to {have}.") from error
 
 
 def _limit(budget: Budget | int, bounds: Bounds, prompts: int, pool: int, generate: int) -> tuple[int, Budget]:
@@ -135,7 +129,7 @@ def _limit(budget: Budget | int, bounds: Bounds, prompts: int, pool: int, genera
 
 
 def _loader(ids: list[Id], prompts: int, seed: int) -> Iterator[list[Id]]:
-    """Batches of different prompts in shuffled epochs. A last batch that is not full is left out, as TRL does."""
+    """Batches of different prompts in shuffled epochs. A last batch that is not full is dropped, as in TRL."""
     rng = np.random.default_rng([seed, 3])
     while True:
         order = rng.permutation(len(ids))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,8 +21,8 @@ from budgetalloc.errors import (
 )
 
 _CLIP, _BETA1, _BETA2, _EPS = 1.0, 0.9, 0.999, 1e-8  # of the gradient's norm, and of Adam: defaults of TRL's trainer
-_FEATURE_NORM = 40.0  # large, so that clipping matters; not measured with these constants
-_SPEED = 31.0  # moves of a parameter for a learning rate of 1: see `Task`
+_FEATURE_NORM = 40.0  # large enough for the gradient to be clipped
+_SPEED = 31.0  # factor of the learning rate: see `Task`
 
 
 class World(Protocol):
@@ -46,12 +46,12 @@ class World(Protocol):
 class Task:
     """The settings of a `Learner`. The presets are `U_SHAPE`, `HARD_TAIL` and `SEEN_ONCE`.
 
-    The last six were set so that *uniform* allocation has about the same curves as on the tiny language model of
-    `budgetalloc demo`. No policies were compared to choose them.
+    Defaults from `own` on were set so that *uniform* allocation has about the same curves as on the tiny language model
+    of `budgetalloc demo`. No policies were compared to choose them.
 
     Args:
-        skills: The right strategy of each skill, the wrong one or a tuple of wrong ones that are all alike (0 to
-            `strategies` - 1), and the initial probability of the right one, in (0, 1).
+        skills: For each skill (right, wrong, shown): the right strategy, the wrong one or a tuple of equally likely
+            wrong ones (0 to `strategies` - 1), and the initial probability of the right one, in (0, 1).
         coins: The probability of reward 1 of each trap, for any strategy.
         per_skill: Prompts of each skill and trap.
         held_out: Prompts of each skill that success is measured on.
@@ -61,8 +61,7 @@ class Task:
         doubt: Strength of the shared direction that moves every skill away from its preferred strategy at the start.
         noise: Share of `own` that is the prompt's own, not its skill's, in [0, 1).
         offset: Standard deviation of a prompt's starting logits around its skill's.
-        other: Probability at the start of all strategies that are neither right nor wrong, in (0, 1); not used where
-            there are none.
+        other: Initial probability of all strategies that are neither right nor wrong, in (0, 1), if there are any.
         strategies: Number of strategies, at least 4.
 
     >>> everything_else = tuple(range(1, 12))  # eleven ways to be wrong: a failure teaches little about the twelfth
@@ -120,7 +119,7 @@ def _all_of(wrong: Any) -> list[Any]:
     return list(wrong) if isinstance(wrong, (tuple, list)) else [wrong]
 
 
-# As in the demo's language: every strategy is right for three skills: initially common, medium and rare.
+# As in the demo's language, every strategy is right for three skills: initially common, medium and rare.
 _SHOWN = (
     *(0.98, 0.97, 0.96, 0.95, 0.93, 0.90, 0.86, 0.80),
     *(0.72, 0.64, 0.54, 0.44, 0.34, 0.25, 0.18, 0.12),
@@ -133,18 +132,18 @@ U_SHAPE = Task(_SKILLS, coins=(0.25, 0.12))
 HARD_TAIL = Task(_SKILLS[:4] + _SKILLS[13:], per_skill=150, held_out=40)
 """Skills that pass at most one time in four, and four easy ones; 2,250 prompts."""
 SEEN_ONCE = replace(U_SHAPE, per_skill=185)
-"""The u-shape with 4,810 prompts: 150 steps of 32 meet each once."""
+"""The u-shape with 4,810 prompts: 150 steps of 32 prompts draw each once."""
 
 
 class Learner:
-    """A softmax policy over K strategies whose skills share all parameters: a toy language model to screen ideas.
+    """A toy language model to screen ideas: a softmax policy over K strategies whose skills share all parameters.
 
     The logits of prompt i are `start_i + f_i @ theta[:, :K] + doubt_i * (c @ theta[:, K])`. The features f_i are the
-    sum of a part c that all prompts have in common, a random part of the skill, and a small part of the prompt. So two
-    skills with the same right strategy help each other, and two skills of which one's right strategy is the other's
-    wrong one hurt each other. doubt_i points from the skill's preferred strategy at the start to the alternative, so
-    that rare skills help each other and hurt mastered ones. Both effects were seen on the tiny language model. `learn`
-    is one exact policy-gradient step by Adam with the gradient's norm clipped at 1, as in TRL's trainer.
+    sum of a part c that all prompts have in common, a random part of the skill, and a small part of the prompt. Two
+    skills with the same right strategy therefore help each other, and they hurt each other if one's right strategy is
+    the other's wrong one. doubt_i points from the skill's preferred strategy at the start to the alternative, so rare
+    skills help each other and hurt mastered ones. `learn` is one exact policy-gradient step by Adam with the gradient's
+    norm clipped at 1, as in TRL's trainer.
 
     Args:
         task: The task to learn.
@@ -218,7 +217,7 @@ class Learner:
         return self.pay(at_R, strategy_R, toss_R2[:, 1])
 
     def pay(self, ids_R: NDArray[np.int64], strategy_R: NDArray[np.int64], toss_R: FloatArray) -> FloatArray:
-        """The reward of each rollout's strategy, shape (R,); `toss_R` is drawn from [0, 1). A subclass may grade."""
+        """The reward of each rollout's strategy, shape (R,). `toss_R` is uniform on [0, 1). A subclass may grade."""
         skill_R = self._pool.skill_P[ids_R]
         coin_R = self._coin_S[skill_R]
         return np.where(np.isnan(coin_R), strategy_R == self._right_S[skill_R], toss_R < coin_R).astype(np.float64)
@@ -290,8 +289,7 @@ class Learner:
         return np.array(ids, dtype=np.int64)
 
 
-@dataclass(frozen=True, eq=False)
-class _Prompts:
+class _Prompts(NamedTuple):
     skill_P: NDArray[np.int64]
     features_PD: FloatArray
     start_PK: FloatArray

@@ -9,22 +9,24 @@ from budgetalloc.beliefs.group_kinds import KINDS
 from budgetalloc.report import plots
 from budgetalloc.report.findings import doubts_sentences, percent, shortened
 from budgetalloc.report.forecast import share
-from budgetalloc.report.html import document, escaped, table
+from budgetalloc.report.html import legend
 from budgetalloc.report.json_report import plain
-from budgetalloc.report.run_comparison import Curve, Level, Side, levels
+from budgetalloc.report.markup import element, page, paragraphs, table
+from budgetalloc.report.run_comparison import Curve, Side, levels
 
 VERSION = 1
 HELD_OUT = (
-    "Held-out reward is on prompts that no step trains on, so it can be compared. One run each: another seed may turn "
-    "the order round, and each run needs its own learning rate (docs: Does it help me?)."
+    "Held-out reward is on prompts that no step trains on, so it can be compared. One run each: another seed may "
+    "reverse the order, and each run needs its own learning rate (docs: Does it help me?)."
 )
 CHOSEN = (
-    "The reward is that of the prompts that each run chose. A policy that leaves out what is mastered or hopeless has "
-    "another mean than one that takes every prompt in turn, so this does NOT say which run learned more. Evaluate on "
-    "held-out prompts in both runs (GRPOConfig(eval_strategy='steps') with an eval_dataset, or callback.held_out()): "
-    "the callback writes the evaluations beside the ledger, and this report then compares them."
+    "The reward is that of the prompts that each run chose. A policy that leaves out mastered or hopeless prompts "
+    "has another mean than one that takes every prompt in turn, so this does NOT say which run learned more. Evaluate "
+    "both runs on held-out prompts (GRPOConfig(eval_strategy='steps') with an eval_dataset, or callback.held_out()). "
+    "The callback writes the evaluations next to the ledger, and this report then compares them."
 )
-UNTIMED = "Seconds are unknown: a ledger has them in the file beside it that ends in .progress."
+_NO_LEVEL = "No reward above the start was reached by both."
+UNTIMED = "Seconds are unknown. They are in the file next to the ledger whose name ends in .progress."
 
 
 def comparison_of(one: Side, other: Side) -> dict[str, Any]:
@@ -57,7 +59,7 @@ def comparison_of(one: Side, other: Side) -> dict[str, Any]:
         "runs": [_run(side, curve) for side, curve in zip((one, other), held_out, strict=True)],
         "measured": "held-out" if both else "batches",
         "curves": [[list(point) for point in curve] for curve in curves],
-        "levels": [_level(level) for level in levels(one, other, curves)],
+        "levels": levels(one, other, curves),
         "careful": careful,
     }
 
@@ -65,7 +67,7 @@ def comparison_of(one: Side, other: Side) -> dict[str, Any]:
 def _run(side: Side, held_out: Curve) -> dict[str, Any]:
     waste, batches = side.waste, side.batches()
     seconds_S, tokens_S = side.seconds_S, side.tokens_S
-    ends = [held_out[0][1], held_out[-1][1]] if held_out else [math.nan, math.nan]
+    first, last = (held_out[0][1], held_out[-1][1]) if held_out else (math.nan, math.nan)
     return {
         "log": side.report.name,
         "kind": side.report.kind,
@@ -78,16 +80,9 @@ def _run(side: Side, held_out: Curve) -> dict[str, Any]:
         "wasted": share(waste.wasted, waste.rollouts),
         "reward_first": batches[0][1],
         "reward_last": batches[-1][1],
-        "held_out_first": ends[0],
-        "held_out_last": ends[1],
+        "held_out_first": first,
+        "held_out_last": last,
     }
-
-
-def _level(level: Level) -> dict[str, Any]:
-    made: dict[str, Any] = {"reward": level.reward}
-    for at, name in enumerate(("rollouts", "tokens", "seconds")):
-        made[name] = [level.one[at], level.other[at]]
-    return made
 
 
 def as_json(comparison: dict[str, Any]) -> str:
@@ -125,7 +120,7 @@ def as_text(comparison: dict[str, Any], width: int = 100) -> str:
     lines += [f"  {row[0]:<34}{row[1]:>14}{row[2]:>14}{row[3]:>9}".rstrip() for row in used_rows(comparison)]
     lines += ["", heading(comparison).upper(), ""]
     if not comparison["levels"]:
-        lines.append("  No reward above the start was reached by both.")
+        lines.append(f"  {_NO_LEVEL}")
     for level in comparison["levels"]:
         lines.append(f"  reward {level['reward']:.3f}")
         lines += [f"    {row[0]:<32}{row[1]:>14}{row[2]:>14}{row[3]:>9}" for row in level_rows(level)]
@@ -163,25 +158,20 @@ def level_rows(level: dict[str, Any]) -> list[tuple[str, str, str, str]]:
 
 def as_html(comparison: dict[str, Any]) -> str:
     """The comparison as one self-contained page."""
-    names = [shortened(run["log"], 80) for run in comparison["runs"]]
-    keys = zip(("mixed", "all_fail"), "AB", names, strict=True)
-    legend = "".join(
-        f'<li><span class="key" style="--edge:var(--{edge})"></span>{letter}: {escaped(name)}</li>'
-        for edge, letter, name in keys
-    )
-    body = ["<h1>Two runs side by side</h1>", f'<ul class="legend">{legend}</ul>']
-    body += [f'<p class="limits">{escaped(text)}</p>' for text in comparison["careful"]]
+    one, other = (shortened(run["log"], 80) for run in comparison["runs"])
+    body = [element("h1", "Two runs side by side"), legend({"mixed": f"A: {one}", "all_fail": f"B: {other}"})]
+    body += paragraphs(comparison["careful"], cls="limits")
     body.append(table(("", "A", "B", "B / A"), used_rows(comparison)))
-    body.append(f"<h2>{heading(comparison)}</h2>")
+    body.append(element("h2", heading(comparison)))
     if all(comparison["curves"]):
         lines = dict(zip(("one", "other"), comparison["curves"], strict=True))
-        body.append(
-            f'<figure style="max-width: 32rem">{plots.curves(lines, "Reward of both runs", "rollouts")}</figure>'
-        )
+        picture = plots.curves(lines, "Reward of both runs", "rollouts")
+        body.append(element("figure", picture, style="max-width: 32rem"))
     for level in comparison["levels"]:
         body.append(table((f"reward {level['reward']:.3f}", "A", "B", "B / A"), level_rows(level)))
-    body += [] if comparison["levels"] else ["<p>No reward above the start was reached by both.</p>"]
-    return document(f"budgetalloc report: {names[0]} and {names[1]}", body)
+    if not comparison["levels"]:
+        body.append(element("p", _NO_LEVEL))
+    return page(f"budgetalloc report: {one} and {other}", *body)
 
 
 def number(value: float, exact: bool = False) -> str:

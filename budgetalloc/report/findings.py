@@ -61,9 +61,8 @@ def headline(waste: Waste, missing: tuple[int, int] = (0, 0)) -> str:
     if gone:
         return f"{headline(waste)} The log has {steps - gone:,} of the run's {steps:,} steps: {gone:,} are missing."
     shares = waste.shares()
-    words = {FAILED: "in groups that all failed", PASSED: "in groups that all passed"}
-    words |= {TIED: "in groups that had equal rewards in between"}
-    parts = [f"{percent(shares[kind])} {label}" for kind, label in words.items() if shares[kind]]
+    groups = {FAILED: "that all failed", PASSED: "that all passed", TIED: "that had equal rewards in between"}
+    parts = [f"{percent(shares[kind])} in groups {label}" for kind, label in groups.items() if shares[kind]]
     if shares[SINGLE] == 1:
         return "Every rollout was a single rollout: there is no group whose rewards could be equal."
     if not parts:
@@ -76,9 +75,7 @@ def tokens_sentence(waste: Waste) -> str:
     """How many tokens wasted groups have, or that this is unknown."""
     if waste.tokens is None or waste.wasted_tokens is None:
         return "The log has no lengths, so the number of wasted tokens is unknown."
-    known = (
-        "" if not waste.unmeasured else f"; the lengths of {percent(1 - waste.unmeasured / waste.rollouts)} are known"
-    )
+    known = f"; the lengths of {percent(1 - waste.unmeasured / waste.rollouts)} are known" if waste.unmeasured else ""
     part = percent(share(waste.wasted_tokens, waste.tokens))
     return f"Tokens in wasted groups: {waste.wasted_tokens:,} of {waste.tokens:,} ({part}{known})."
 
@@ -139,17 +136,15 @@ def forecast_sentences(waste: Waste) -> list[str]:
 
 def replay_sentences(replayed: Replayed) -> list[str]:
     """What was replayed, and how to read the table."""
-    whole = replayed.steps >= replayed.logged
-    part = (
-        counted(replayed.steps, "step") if whole else f"The first {replayed.steps:,} of about {replayed.logged:,} steps"
-    )
+    steps = counted(replayed.steps, "step")
+    if replayed.steps < replayed.logged:
+        steps = f"The first {replayed.steps:,} of about {replayed.logged:,} steps"
     alike = "fewer prompts than in the log, so that groups of two fit" if replayed.narrowed else "as in the log"
     lines = [
-        f"{part}, {replayed.rollouts:,} rollouts and a batch of {counted(replayed.prompts, 'prompt')} in each, "
+        f"{steps}, {replayed.rollouts:,} rollouts and a batch of {counted(replayed.prompts, 'prompt')} in each, "
         f"{alike}; {counted(replayed.seeds, 'seed')}."
     ]
-    if any(row["min_group"] == 1 for row in replayed.rows):
-        names = ", ".join(row["policy"] for row in replayed.rows if row["min_group"] == 1)
+    if names := ", ".join(row["policy"] for row in replayed.rows if row["min_group"] == 1):
         lines.append(
             f"{names} may ask for groups of one. These are never mixed; their baseline comes from earlier steps. So "
             "no share of mixed groups is given: compare by the signal."
@@ -158,11 +153,37 @@ def replay_sentences(replayed: Replayed) -> list[str]:
         "Signal: the mean over the rollouts of 4 times the variance of their prompt's logged success, 4 p (1-p) for "
         "success of 0 and 1; 100 % if every prompt is solved half of the time. Modelled: the share of rollouts that a "
         "model answered, because the log had no more of the prompt. At least and at most: the share of rollouts in "
-        "mixed groups for the least and "
-        "the most favourable answers of the model. Intervals: 95 % over seeds; they say how much another draw from the "
-        "same log would differ, not how much another training run would."
+        "mixed groups for the least and the most favourable answers of the model. Intervals: 95 % over seeds; they say "
+        "how much another draw from the same log would differ, not how much another training run would."
     )
     return lines
+
+
+def replay_table(replayed: Replayed) -> list[list[str]]:
+    """The policies and their figures, after a row of headings.
+
+    A policy that may ask for groups of one has "-" for its mixed groups.
+    """
+    first = replayed.rows[0]
+    table = [["policy", "in mixed groups", f"more than {first['policy']}", "signal", "modelled", "at least", "at most"]]
+    for row in replayed.rows:
+        mixed = more = at_least = at_most = "-"
+        if row["min_group"] > 1:
+            mixed, at_least, at_most = (
+                _spanned(row, "mixed_rollouts"),
+                percent(row["at_least"]),
+                percent(row["at_most"]),
+            )
+            if first["min_group"] > 1:
+                more = "" if row is first else _spanned(row, "mixed_rollouts_diff", "+")
+        table.append([row["policy"], mixed, more, percent(row["signal"]), percent(row["modelled"]), at_least, at_most])
+    return table
+
+
+def _spanned(row: Mapping[str, Any], figure: str, sign: str = "-") -> str:
+    """A share in per cent with its interval, if it has one."""
+    value, low, high = (100 * row[figure + end] for end in ("", "_low", "_high"))
+    return f"{value:{sign}.1f} %" + ("" if math.isnan(low) else f" ({low:{sign}.1f} to {high:{sign}.1f})")
 
 
 def doubts_sentences(notes: Mapping[str, int], doubts: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The figures of a run that is going on, step by step."""
+"""The figures of a running training, step by step."""
 
 from dataclasses import dataclass, field
 
@@ -16,14 +16,13 @@ class LiveStep:
     """One step of the policy.
 
     Args:
-        step: The policy's step.
-        trainer_step: The trainer's.
-        rollouts: Rollouts, and `scored` those with a reward and a success.
+        step, trainer_step: Number of the step, and the trainer's.
+        rollouts, scored: All rollouts, and those with a reward and a success.
         reward, success: Sums over the scored rollouts.
-        squared, predicted: Sum of (success - prediction)^2, and of how many.
+        squared, predicted: Sum of (success - prediction)^2, and the number of rollouts with a prediction.
         kinds: Scored rollouts in groups of each of `KINDS`.
-        prompts: Groups.
-        tokens: Tokens of the rollouts whose length is known; `measured` is how many these are.
+        prompts: Number of groups.
+        tokens, measured: Tokens of the rollouts whose length is known, and the number of these rollouts.
     """
 
     step: int
@@ -82,7 +81,7 @@ class LiveStep:
 
 @dataclass
 class Live:
-    """The steps of a run so far. Rows come in the order of the ledger; a resume takes steps back.
+    """The steps of a run so far. Rows come in the order of the ledger; a resume removes the steps that it repeats.
 
     >>> live = Live()
     >>> rewards_R = np.array([1.0, 0.0, 1.0])
@@ -105,7 +104,7 @@ class Live:
         return sum(step.rollouts for step in self.steps.values())
 
     def add(self, news: Rows | int) -> None:
-        """Adds rows, of which the last step may be continued by the next, or takes back the steps from one on."""
+        """Adds rows, whose last step may continue in the next call, or removes the steps from a trainer's step on."""
         if isinstance(news, int):
             self.steps = {at: step for at, step in self.steps.items() if step.trainer_step < news}
             self._open = []

@@ -1,17 +1,19 @@
 """One pass over a log that computes the use of its rollouts, in memory proportional to its prompts and steps."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
+from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.group_kinds import KINDS, WITHOUT_GRADIENT, group_kinds
 from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL, check_range
 from budgetalloc.errors import InputError
 from budgetalloc.logs.chunk import Chunk
-from budgetalloc.report.forecast import BINS, Forecast, bin_of, expected, report_estimator
+from budgetalloc.report.forecast import NEAR, Forecast
 from budgetalloc.report.success import success_of
 from budgetalloc.report.waste import Waste
 
@@ -49,46 +51,18 @@ def measure(chunks: Chunk | Iterable[Chunk], *, reward_range: tuple[float, float
     return run.result()
 
 
-class _Sums:
-    """Named columns of sums that grow as places are added to."""
-
-    def __init__(self, *names: str) -> None:
-        self._columns = dict.fromkeys(names, np.zeros(0))
-
-    def add(self, at_G: Ints, **values_G: ArrayLike) -> None:
-        """Adds one value at each of these places to each of the named columns."""
-        if not len(at_G):
-            return
-        low, high = int(at_G.min()), int(at_G.max()) + 1
-        for name, values in values_G.items():
-            column = self._columns[name]
-            if high > len(column):
-                column = self._columns[name] = np.append(column, np.zeros(max(high - len(column), len(column))))
-            column[low:high] += np.bincount(at_G - low, weights=np.asarray(values, float), minlength=high - low)
-
-    def floats(self, name: str, size: int) -> FloatArray:
-        column = self._columns[name][:size]
-        return np.append(column, np.zeros(size - len(column)))
-
-    def ints(self, name: str, size: int) -> Ints:
-        return np.rint(self.floats(name, size)).astype(np.int64)
-
-
 class _Run:
     """The sums over the log so far."""
 
     def __init__(self, reward_range: tuple[float, float] | None) -> None:
         self.given = self.range = reward_range
-        self.place: dict[Id, int] = {}
-        self.prompts = _Sums("visits", "rollouts", "wasted", "wasted_tokens", "successes")
         self.steps: list[int] = []
         self.trainer_steps: set[int] = set()
-        self.by_step = _Sums("reward", "success", "surprise")
-        self.by_kind = _Sums("groups", "rollouts", "tokens")  # of each step, one place a kind
-        self.belief = report_estimator()
-        self.predictions = _Sums("rollouts", "predicted", "success")  # of the success of rollouts
-        self.forecast = dict.fromkeys(("squared", "surprises", "squares", "logged"), 0.0)
-        self.seen = (np.inf, -np.inf)
+        self.by_step: list[dict[str, NDArray[Any]]] = []  # columns of `Waste`, for the steps of each chunk
+        self.place: dict[Id, int] = {}
+        self.by_prompt: dict[str, FloatArray] = {}  # columns of `Waste`
+        self.belief = BetaEstimator(discount=0.9)  # `forecast.BELIEF`
+        self.forecast = Forecast.of(np.zeros(0), np.zeros(0), 0)
         self.graded = False
         self.unscored = self.unmeasured = self.broken = self.as_predicted = 0
 
@@ -106,84 +80,76 @@ class _Run:
                 f"chunks: step {steps_S[0]} comes after step {self.steps[-1]}. Give whole steps in ascending order."
             )
         self.range = self.given or log.reward_range or self.range
-        rewards_R = rewards_R[scored_R]
-        self.seen = float(rewards_R.min(initial=self.seen[0])), float(rewards_R.max(initial=self.seen[1]))
+        self.steps += steps_S.tolist()
         self.trainer_steps.update(np.unique(log.trainer_step_R).tolist())
         ids = check_ids(log.ids_R, "ids_R")
         scored = [name for name, has_reward in zip(ids, scored_R.tolist(), strict=True) if has_reward]
         prompt_R = np.fromiter((self.place.setdefault(x, len(self.place)) for x in scored), np.int64, len(scored))
-        at_R = len(self.steps) + np.searchsorted(steps_S, log.step_R[scored_R])
-        self.steps += steps_S.tolist()
-        order = np.lexsort((prompt_R, at_R))
+        step_R = np.searchsorted(steps_S, log.step_R[scored_R])
+        order = np.lexsort((prompt_R, step_R))
         rows_R = np.flatnonzero(scored_R)[order]
-        self._groups(
-            at_R[order],
+        self._add_groups(
+            len(steps_S),
+            step_R[order],
             prompt_R[order],
-            rewards_R[order],
+            rewards_R[rows_R],
             success_R[rows_R],
             log.predicted_R[rows_R],
             log.lengths_R[rows_R],
         )
 
-    def _groups(
+    def _add_groups(
         self,
-        at_R: Ints,
+        steps: int,
+        step_R: Ints,
         prompt_R: Ints,
         rewards_R: FloatArray,
         success_R: FloatArray,
         logged_R: FloatArray,
         length_R: Ints,
     ) -> None:
-        """Sums by group, then by step and by prompt, of rows sorted by step and prompt."""
-        opens_R = np.ones(len(at_R), dtype=bool)
-        opens_R[1:] = (at_R[1:] != at_R[:-1]) | (prompt_R[1:] != prompt_R[:-1])
+        """Sums by group, then by step and by prompt, of rows sorted by step and prompt. S: the steps of the chunk."""
+        opens_R = np.ones(len(step_R), dtype=bool)
+        opens_R[1:] = (step_R[1:] != step_R[:-1]) | (prompt_R[1:] != prompt_R[:-1])
         rows_G = np.flatnonzero(opens_R)
-        if not len(rows_G):
-            return
-        self.graded |= bool(((success_R > EQUAL) & (success_R < 1 - EQUAL)).any())
-        at_G, prompt_G, n_G = at_R[rows_G], prompt_R[rows_G], np.diff(np.append(rows_G, len(at_R)))
-        self.unmeasured += int((length_R < 0).sum())
+        step_G, prompt_G, size_G = step_R[rows_G], prompt_R[rows_G], np.diff(np.append(rows_G, len(step_R)))
         tokens_G = np.add.reduceat(np.maximum(length_R, 0), rows_G)
+        success_G = np.add.reduceat(success_R, rows_G)
         kind_G, _ = group_kinds(rewards_R, success_R, np.cumsum(opens_R) - 1, len(rows_G))
-        mean_G = self._predict(at_G, at_R, prompt_G, prompt_R, success_R)
         known_R = (logged_R >= 0) & (logged_R <= 1)  # False for NaN
-        predicted_R = np.where(known_R, logged_R, np.repeat(mean_G, n_G))
-        self._predicted(success_R, predicted_R, int(known_R.sum()))
-        self.as_predicted += int(expected(success_R, predicted_R)[rows_G[n_G == 1]].sum())
-        equal_G = np.isin(kind_G, [KINDS.index(kind) for kind in WITHOUT_GRADIENT])
-        ones_G, success_G = np.ones(len(n_G)), np.add.reduceat(success_R, rows_G)
-        self.by_kind.add(at_G * len(KINDS) + kind_G, groups=ones_G, rollouts=n_G, tokens=tokens_G)
-        self.by_step.add(
-            at_G,
-            reward=np.add.reduceat(rewards_R, rows_G),
-            success=success_G,
-            surprise=np.add.reduceat(np.abs(success_R - predicted_R), rows_G),
-        )
-        self.prompts.add(
-            prompt_G,
-            visits=ones_G,
-            rollouts=n_G,
-            wasted=n_G * equal_G,
-            wasted_tokens=tokens_G * equal_G,
-            successes=success_G,
-        )
+        mean_G = self._predict(step_G, step_R, prompt_G, prompt_R, success_R)
+        predicted_R = np.where(known_R, logged_R, np.repeat(mean_G, size_G))
+        error_R = np.abs(success_R - predicted_R)
+        self.forecast += Forecast.of(success_R, predicted_R, int(known_R.sum()))
+        self.as_predicted += int((error_R[rows_G[size_G == 1]] <= NEAR + 1e-9).sum())
+        self.graded |= bool(((success_R > EQUAL) & (success_R < 1 - EQUAL)).any())
+        self.unmeasured += int((length_R < 0).sum())
 
-    def _predict(self, at_G: Ints, at_R: Ints, prompt_G: Ints, prompt_R: Ints, success_R: FloatArray) -> FloatArray:
+        by_kind: dict[str, FloatArray | None] = {"groups_SK": None, "rollouts_SK": size_G, "tokens_SK": tokens_G}
+        sums = {"reward_S": np.add.reduceat(rewards_R, rows_G), "success_S": success_G}
+        sums["surprise_S"] = np.add.reduceat(error_R, rows_G)
+        cell_G, cells = step_G * len(KINDS) + kind_G, steps * len(KINDS)
+        self.by_step.append(
+            {name: np.bincount(cell_G, x_G, cells).reshape(steps, -1) for name, x_G in by_kind.items()}
+            | {name: np.bincount(step_G, x_G, steps) for name, x_G in sums.items()}
+        )
+        wasted_G = np.isin(kind_G, [KINDS.index(kind) for kind in WITHOUT_GRADIENT])
+        by_prompt = {"visits_P": None, "rollouts_P": size_G, "successes_P": success_G}
+        by_prompt |= {"wasted_P": size_G * wasted_G, "wasted_tokens_P": tokens_G * wasted_G}
+        for name, x_G in by_prompt.items():
+            before_P = self.by_prompt.get(name, np.zeros(0))
+            self.by_prompt[name] = np.bincount(prompt_G, x_G, len(self.place)).astype(np.float64)
+            self.by_prompt[name][: len(before_P)] += before_P
+
+    def _predict(self, step_G: Ints, step_R: Ints, prompt_G: Ints, prompt_R: Ints, success_R: FloatArray) -> FloatArray:
         """The mean success of each group as the report's own belief predicted it before the step."""
-        mean_G = np.zeros(len(at_G))
-        for step in np.unique(at_G):
-            group, row = (slice(*np.searchsorted(x, [step, step + 1])) for x in (at_G, at_R))
+        mean_G = np.zeros(len(step_G))
+        for step in np.unique(step_G):
+            group, row = (slice(*np.searchsorted(x, [step, step + 1])) for x in (step_G, step_R))
             mean_G[group] = self.belief.belief(prompt_G[group].tolist()).mean
             self.belief.observe(prompt_R[row].tolist(), success_R[row])
             self.belief.tick()
         return mean_G
-
-    def _predicted(self, success_R: FloatArray, predicted_R: FloatArray, logged: int) -> None:
-        bins, error_R = bin_of(predicted_R), success_R - predicted_R
-        self.predictions.add(bins, rollouts=np.ones(len(bins)), predicted=predicted_R, success=success_R)
-        sums = {"squared": (error_R**2).sum(), "surprises": np.abs(error_R).sum(), "squares": (success_R**2).sum()}
-        for name, value in (sums | {"logged": logged}).items():
-            self.forecast[name] += float(value)
 
     def result(self) -> Waste:
         if not self.place:
@@ -191,35 +157,16 @@ class _Run:
                 f"The log holds no rollout with a reward ({self.unscored} rollouts have none; rows that could not "
                 "be read do not count): there is nothing to report. Is it the right file and reward column?"
             )
-        steps, prompts, kinds = len(self.steps), len(self.place), len(KINDS)
-        by_kind = {name: self.by_kind.ints(name, steps * kinds) for name in ("groups", "rollouts", "tokens")}
-        forecast = Forecast(
-            rollouts_B=self.predictions.ints("rollouts", BINS),
-            predicted_B=self.predictions.floats("predicted", BINS),
-            success_B=self.predictions.floats("success", BINS),
-            squared=self.forecast["squared"],
-            surprises=self.forecast["surprises"],
-            squares=self.forecast["squares"],
-            logged=int(self.forecast["logged"]),
-        )
+        columns = {name: np.concatenate([part[name] for part in self.by_step]) for name in self.by_step[0]}
+        columns |= self.by_prompt
+        floats = ("reward_S", "success_S", "surprise_S", "successes_P")
         return Waste(
             step_S=np.array(self.steps, dtype=np.int64),
-            groups_SK=by_kind["groups"].reshape(steps, kinds),
-            rollouts_SK=by_kind["rollouts"].reshape(steps, kinds),
-            tokens_SK=by_kind["tokens"].reshape(steps, kinds),
-            reward_S=self.by_step.floats("reward", steps),
-            success_S=self.by_step.floats("success", steps),
-            surprise_S=self.by_step.floats("surprise", steps),
             ids_P=list(self.place),
-            visits_P=self.prompts.ints("visits", prompts),
-            rollouts_P=self.prompts.ints("rollouts", prompts),
-            wasted_P=self.prompts.ints("wasted", prompts),
-            wasted_tokens_P=self.prompts.ints("wasted_tokens", prompts),
-            successes_P=self.prompts.floats("successes", prompts),
-            forecast=forecast,
+            **{name: x if name in floats else np.rint(x).astype(np.int64) for name, x in columns.items()},
+            forecast=self.forecast,
             as_predicted=self.as_predicted,
             reward_range=self.range or (0.0, 1.0),
-            reward_seen=self.seen,
             graded=self.graded,
             trainer_steps=len(self.trainer_steps),
             unscored=self.unscored,

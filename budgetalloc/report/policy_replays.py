@@ -1,6 +1,6 @@
 """Replay of other policies on a finished run, with the run's number of rollouts per step."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,6 @@ from budgetalloc.logs.ledger import Ledger
 from budgetalloc.offline.comparison import Progress, comparisons, summarise
 from budgetalloc.offline.parallel import Workers
 from budgetalloc.offline.replay import Replay
-from budgetalloc.policies import Policy
 from budgetalloc.policies.methods import method_of
 from budgetalloc.report.success import success_of
 from budgetalloc.report.waste import Waste
@@ -34,12 +33,11 @@ class Replayed:
     """Policies replayed on a log, each with the log's number of rollouts per step.
 
     Args:
-        rows: One dict for each policy: its name, `min_group` (the smallest group that it may ask for), and for each
-            figure x of `budgetalloc.offline.comparison.FIGURES` `x`, `x_low`, `x_high` (95 % over seeds, NaN for one)
-            and the paired differences `x_diff`, `x_diff_low`, `x_diff_high`.
-        steps: Number of steps replayed, out of `logged` steps of the log.
+        rows: One dict for each policy: `min_group` (the smallest group that it may ask for), and the figures of
+            `budgetalloc.offline.comparison.summarise`.
+        steps, logged: Steps replayed, and steps of the log.
         rollouts, prompts: Per step: medians of the log.
-        seeds: How many seeds each policy was replayed with.
+        seeds: Number of seeds of each policy.
         narrowed: Whether `prompts` is smaller than the median of the log, so that each may have two rollouts.
     """
 
@@ -52,17 +50,8 @@ class Replayed:
     narrowed: bool = False
 
 
-def policy_builders(names: Sequence[str]) -> dict[str, Callable[..., Policy]]:
-    """The methods of these names; raises `InputError` for an unknown one.
-
-    >>> list(policy_builders(["uniform", "vade"]))
-    ['uniform', 'vade']
-    """
-    return {name: method_of(name).build for name in names}
-
-
 def keep_first_steps(chunks: Iterable[Chunk], held: list[Chunk], rows: int = _KEPT) -> Iterator[Chunk]:
-    """Passes the chunks on and holds back the log's first steps, about `rows` rollouts, for a replay."""
+    """Passes the chunks on, and puts the log's first steps, about `rows` rollouts, into `held` for a replay."""
     held.clear()
     room = rows
     for chunk in chunks:
@@ -88,7 +77,7 @@ def first_steps(log: Chunk, rows: int) -> Chunk:
 
 
 def joined(parts: Sequence[Chunk], reward_range: tuple[float, float] | None) -> Ledger:
-    """Parts of a log as one, with the success of each rollout in [0, 1], from which policies learn, as its rewards."""
+    """Parts of a log as one. Its rewards are the success of each rollout in [0, 1], from which policies learn."""
     success_R = np.concatenate([success_of(part, reward_range) for part in parts])
     whole = _columns(parts) | {"rewards_R": success_R, "success_R": success_R, "reward_range": (0.0, 1.0)}
     return Ledger(ids_R=[name for part in parts for name in part.ids_R], **whole)
@@ -103,7 +92,7 @@ def _columns(parts: Sequence[Chunk], rows: Any = slice(None)) -> dict[str, Any]:
 
 def replay(
     log: Ledger,
-    policies: Mapping[str, Callable[..., Policy]],
+    policies: Sequence[str],
     waste: Waste,
     *,
     seeds: Sequence[int] = range(5),
@@ -115,11 +104,10 @@ def replay(
 
     Args:
         log: The run, or its first steps, with rewards in [0, 1].
-        policies: Name and function of `seed=`; others are compared with the first.
+        policies: Names of methods; the others are compared with the first.
         waste: The use of the rollouts of the whole run.
-        seeds, workers: As in `budgetalloc.offline.comparison.comparisons`.
+        seeds, workers, progress: As in `budgetalloc.offline.comparison.comparisons`.
         steps: Steps of each replay; by default as many as the log can answer, or fewer if that would take minutes.
-        progress: Called with the runs ended and the runs in all.
 
     Raises:
         InputError: no seed, or more steps than the log can answer.
@@ -129,10 +117,11 @@ def replay(
     batch = max(min(int(np.median(waste.groups_SK.sum(axis=1))), len(world.ids)), 1)
     prompts = min(batch, rollouts // 2)
     if steps is None:
-        most = _ANSWERS // (len(policies) * max(len(seeds), 1) * rollouts)
+        most = _ANSWERS // (len(set(policies)) * max(len(seeds), 1) * rollouts)
         steps = max(min(world.rollouts // rollouts, max(most, 2)), 1)
+    builders = {name: method_of(name).build for name in policies}
     run = comparisons(
-        policies, world, rollouts, steps=steps, seeds=seeds, prompts=prompts, workers=workers, progress=progress
+        builders, world, rollouts, steps=steps, seeds=seeds, prompts=prompts, workers=workers, progress=progress
     )
-    rows = [{**row, "min_group": policies[row["policy"]](seed=0).needs.min_group} for row in summarise(run)]
+    rows = [{**row, "min_group": builders[row["policy"]](seed=0).needs.min_group} for row in summarise(run)]
     return Replayed(rows, steps, max(waste.rollouts // rollouts, 1), rollouts, prompts, len(seeds), prompts < batch)

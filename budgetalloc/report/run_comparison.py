@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -13,16 +14,16 @@ from budgetalloc.report.waste import Waste
 
 Curve = list[tuple[float, float]]
 """Rollouts so far and the reward then, in ascending order of the rollouts."""
-_RUNS = 20  # points of the course of the batches' reward
-_LEVELS = (0.5, 0.75, 1.0)  # of the way from the lower start to the highest reward that both reached
+_POINTS = 20  # of the curve of the batches' reward
+_LEVELS = (0.5, 0.75, 1.0)  # shares of the way from the lower start to the highest reward that both reached
 
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """A run: its report without a replay, and what is beside its ledger.
+    """A run.
 
     Args:
-        report: The run.
+        report: Its report, without a replay.
         progress: Seconds of its steps, and held-out evaluations; empty where they are not known.
     """
 
@@ -61,13 +62,13 @@ class Side:
 
     def batches(self) -> Curve:
         """The mean reward of the rollouts of consecutive steps, placed at their middle."""
-        runs = self.waste.over_time(_RUNS)
+        runs = self.waste.over_time(_POINTS)
         ends = np.cumsum([run["rollouts"] for run in runs])
         scored = [(end, run) for end, run in zip(ends, runs, strict=True) if run["rollouts"]]
         return [(float(end - run["rollouts"] / 2), run["reward"]) for end, run in scored]
 
     def spent(self, rollouts: float) -> tuple[float, float, float]:
-        """Rollouts, tokens and seconds when so many rollouts were made; NaN for what is not known."""
+        """These rollouts, and the tokens and seconds that they took; NaN for what is not known."""
 
         def at(sums_S: FloatArray | None) -> float:
             if sums_S is None:
@@ -94,31 +95,24 @@ def reached(curve: Curve, level: float) -> float:
     return math.nan
 
 
-@dataclass(frozen=True)
-class Level:
-    """A reward, and (rollouts, tokens, seconds) of each run when it first reached it."""
-
-    reward: float
-    one: tuple[float, float, float]
-    other: tuple[float, float, float]
-
-
-def levels(one: Side, other: Side, curves: Sequence[Curve]) -> list[Level]:
-    """What both runs needed for the same reward: the highest that both reached, and the ways there.
+def levels(one: Side, other: Side, curves: Sequence[Curve]) -> list[dict[str, Any]]:
+    """What both runs needed for the same reward: the highest that both reached, and two on the way there.
 
     Args:
         one, other: The runs.
         curves: The reward of each. Empty ones, and runs that never rise, have no level.
+
+    Returns:
+        For each level its `reward`, and for both runs the `rollouts`, `tokens` and `seconds` when it was first reached.
     """
     if not all(curves):
         return []
     low = min(curve[0][1] for curve in curves)
     high = min(max(reward for _, reward in curve) for curve in curves)
-    if high <= low:
-        return []
     needed = []
-    for share in _LEVELS:
-        level = high if share == 1 else low + share * (high - low)
-        ends = [side.spent(reached(curve, level)) for side, curve in zip((one, other), curves, strict=True)]
-        needed.append(Level(level, *ends))
+    for share in _LEVELS if high > low else ():
+        reward = high if share == 1 else low + share * (high - low)
+        spent = [side.spent(reached(curve, reward)) for side, curve in zip((one, other), curves, strict=True)]
+        rollouts, tokens, seconds = map(list, zip(*spent, strict=True))
+        needed.append({"reward": reward, "rollouts": rollouts, "tokens": tokens, "seconds": seconds})
     return needed

@@ -7,14 +7,12 @@ from budgetalloc.beliefs.rewards import to_unit
 from budgetalloc.errors import InputError
 from budgetalloc.logs.chunk import Chunk, mapped
 
-Range = tuple[float, float]
 
-
-def success_of(chunk: Chunk, reward_range: Range | None) -> FloatArray:
+def success_of(chunk: Chunk, reward_range: tuple[float, float] | None) -> FloatArray:
     """The success of each rollout, NaN where there is none, shape (R,).
 
     Args:
-        chunk: Chunk of a log. A success that differs from the reward mapped by its range is used unchanged.
+        chunk: Part of a log. Success that is not the reward mapped by the log's range is used unchanged.
         reward_range: The rewards of failure and success; None is the range of the log, or (0, 1).
 
     Raises:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -13,9 +13,10 @@ from budgetalloc.logs.chunk import Chunk
 from budgetalloc.logs.ledger import Ledger
 from budgetalloc.offline.comparison import Progress
 from budgetalloc.offline.parallel import Workers
+from budgetalloc.policies.methods import method_of
 from budgetalloc.report.findings import NAMED, worst
 from budgetalloc.report.log_scan import measure
-from budgetalloc.report.policy_replays import POLICIES, Replayed, joined, keep_first_steps, policy_builders, replay
+from budgetalloc.report.policy_replays import POLICIES, Replayed, joined, keep_first_steps, replay
 from budgetalloc.report.waste import Waste
 
 
@@ -28,11 +29,11 @@ class Report:
         kind: The kind of log, such as "trl".
         waste: The use of its rollouts.
         notes: Omissions and assumptions of the reader, with their counts.
-        replayed: The replay with other policies; None if there is none, for the reason `why_not`.
-        why_not: The reason.
+        replayed: The replay with other policies, or None.
+        why_not: Why there is no replay.
         doubts: The notes about ambiguous content, such as an ambiguous column.
         texts: The text of the prompts listed, if the log has it.
-        missing: Steps of the run that the log lacks, and the steps of the run; zeros where that is not known.
+        missing: Steps of the run that the log lacks, and steps of the run; zeros where that is not known.
     """
 
     name: str
@@ -85,38 +86,49 @@ def report(
     >>> print(headline(report(log, policies=()).waste))
     50.0 % of the rollouts gave no gradient under a group baseline: 50.0 % in groups that all failed.
     """
-    rivals = policy_builders(policies)
+    for policy in policies:
+        method_of(policy)  # raises for an unknown name before the log is read
     chunks = _chunks(source, reading)
-    passing: Iterable[Chunk] = watch(chunks) if watch else chunks
     held: list[Chunk] = []
     seen, guessed = [0.0, 1.0], False
+
+    def scan(reward_range: tuple[float, float] | None) -> Waste:
+        passing = _note_extremes(watch(chunks) if watch else chunks, seen)
+        return measure(keep_first_steps(passing, held), reward_range=reward_range)
+
     try:
-        waste = measure(keep_first_steps(_note_extremes(passing, seen), held), reward_range=reward_range)
+        waste = scan(reward_range)
     except InputError:
         if reward_range is not None or seen == [0.0, 1.0] or iter(chunks) is chunks:
             raise
         for _ in _note_extremes(chunks, seen):  # rewards outside [0, 1]: find their range in one pass, then start again
             pass
         reward_range, guessed = (seen[0], seen[1]), True
-        waste = measure(keep_first_steps(watch(chunks) if watch else chunks, held), reward_range=reward_range)
-    notes = dict(getattr(chunks, "notes", {}))
+        waste = scan(reward_range)
+    read = getattr(chunks, "notes", {})
+    notes = dict(read)
     if guessed:
         notes[f"rewards from {seen[0]:g} to {seen[1]:g} taken as the range from failure to success"] = waste.rollouts
     replayed, why_not = None, "no policy was named"
-    if rivals:
+    if policies:
         try:
             log, own = joined(held, reward_range), list(seeds)
-            replayed = replay(log, rivals, waste, seeds=own, steps=steps, workers=workers, progress=progress)
+            replayed = replay(log, policies, waste, seeds=own, steps=steps, workers=workers, progress=progress)
+            why_not = ""
         except (BudgetallocError, ImportError) as error:  # the rest of the report stands
             why_not = str(error)
-    read = getattr(chunks, "notes", None)
-    doubts, missing = tuple(getattr(read, "doubts", ())), getattr(read, "missing", (0, 0))
     known = getattr(chunks, "texts", None)
-    texts = {} if known is None else known(row["id"] for row in worst(waste, {}, NAMED))
-    path = getattr(chunks, "path", None)
-    kind = getattr(chunks, "kind", "ledger")
-    name, why_not = str(path or "a log in memory"), "" if replayed else why_not
-    return Report(name, kind, waste, notes, replayed, why_not, doubts, texts, missing)
+    return Report(
+        name=str(getattr(chunks, "path", None) or "a log in memory"),
+        kind=getattr(chunks, "kind", "ledger"),
+        waste=waste,
+        notes=notes,
+        replayed=replayed,
+        why_not=why_not,
+        doubts=tuple(getattr(read, "doubts", ())),
+        texts={} if known is None else known(row["id"] for row in worst(waste, {}, NAMED)),
+        missing=getattr(read, "missing", (0, 0)),
+    )
 
 
 def _chunks(source: Any, reading: Mapping[str, Any]) -> Iterable[Chunk]:
@@ -126,8 +138,7 @@ def _chunks(source: Any, reading: Mapping[str, Any]) -> Iterable[Chunk]:
         from budgetalloc.logs.reader import open_log
 
         return open_log(source, **reading)
-    chunks: Iterable[Chunk] = source
-    return chunks
+    return cast(Iterable[Chunk], source)
 
 
 def _note_extremes(chunks: Iterable[Chunk], seen: list[float]) -> Iterator[Chunk]:

@@ -12,7 +12,8 @@ from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.report.forecast import Forecast, share
 
 Ints = NDArray[np.int64]
-_EQUAL = [KINDS.index(kind) for kind in WITHOUT_GRADIENT]
+_WASTED = [KINDS.index(kind) for kind in WITHOUT_GRADIENT]
+_MEANS = ("reward", "success", "surprise")
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,19 +23,18 @@ class Waste:
     Args:
         step_S: The steps of the log.
         groups_SK, rollouts_SK, tokens_SK: Groups, their rollouts and their tokens by kind, shape (S, K).
-        reward_S: The sum of rewards, in the log's own units.
-        success_S: The sum of success, in [0, 1] each.
+        reward_S, success_S: Sums of rewards in the log's own units, and of success in [0, 1].
         surprise_S: The sum of |success - prediction|.
         ids_P: The prompts with a reward.
         visits_P, rollouts_P, wasted_P, wasted_tokens_P: Groups, rollouts, wasted rollouts and their tokens.
         successes_P: The sum of success.
-        forecast: Whether the success of rollouts was predicted.
+        forecast: How well the success of rollouts was predicted.
         as_predicted: Single rollouts whose success was predicted to within 0.1 (see `Forecast`).
-        reward_range: The rewards that stand for failure and success, where success is the reward mapped by them.
-        reward_seen: Lowest and highest reward in the log, in its own units.
+        reward_range: The rewards of failure and success, from which success was computed.
         graded: Whether success between 0 and 1 occurred.
-        trainer_steps: Steps of the trainer; fewer than decisions where a step has several generation batches.
-        unscored: Rollouts without a reward, left out of everything else.
+        trainer_steps: Steps of the trainer. There are fewer of them than decisions if a step has several generation
+            batches.
+        unscored: Rollouts without a reward, which count nowhere else.
         unmeasured: Scored rollouts whose length is unknown; they count no tokens.
         broken: Lines of the log that could not be read.
     """
@@ -55,7 +55,6 @@ class Waste:
     forecast: Forecast
     as_predicted: int
     reward_range: tuple[float, float]
-    reward_seen: tuple[float, float]
     graded: bool
     trainer_steps: int
     unscored: int
@@ -74,7 +73,7 @@ class Waste:
     @property
     def wasted(self) -> int:
         """Rollouts without gradient under a group baseline: in groups of two or more with equal rewards."""
-        return int(_equal(self.rollouts_SK).sum())
+        return int(self.rollouts_SK[:, _WASTED].sum())
 
     @property
     def predictable(self) -> bool:
@@ -83,12 +82,18 @@ class Waste:
 
     @property
     def tokens(self) -> int | None:
-        """Tokens of the scored rollouts whose length is known; None where no length is."""
+        """Tokens of the scored rollouts whose length is known; None if no length is known."""
         return None if self.unmeasured == self.rollouts else int(self.tokens_SK.sum())
 
     @property
     def wasted_tokens(self) -> int | None:
-        return None if self.tokens is None else int(_equal(self.tokens_SK).sum())
+        """Tokens of the wasted rollouts; None if no length is known."""
+        return None if self.tokens is None else int(self.tokens_SK[:, _WASTED].sum())
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of groups in the log, in the order of `KINDS`."""
+        return [kind for kind, rollouts_S in zip(KINDS, self.rollouts_SK.T, strict=True) if rollouts_S.any()]
 
     def shares(self) -> dict[str, float]:
         """The share of rollouts in groups of each kind."""
@@ -110,28 +115,19 @@ class Waste:
         for at in np.split(np.arange(len(run_S)), np.flatnonzero(np.diff(run_S.astype(np.int64))) + 1):
             rollouts = int(rollouts_S[at].sum())
             kinds = (self.rollouts_SK[at].sum(axis=0) / max(rollouts, 1)).tolist()
-            row: dict[str, float] = {
-                "first": int(self.step_S[at[0]]),
-                "last": int(self.step_S[at[-1]]),
-                "rollouts": rollouts,
-            }
-            row |= dict(zip(KINDS, kinds, strict=True))
-            for name in ("reward", "success", "surprise"):
-                row[name] = share(getattr(self, f"{name}_S")[at].sum(), rollouts)
-            runs.append(row)
+            means = {name: share(getattr(self, f"{name}_S")[at].sum(), rollouts) for name in _MEANS}
+            steps = {"first": int(self.step_S[at[0]]), "last": int(self.step_S[at[-1]])}
+            runs.append({**steps, "rollouts": rollouts, **dict(zip(KINDS, kinds, strict=True)), **means})
         return runs
 
     def never(self) -> Ints:
         """Indices in `ids_P` of the prompts that never had success; those with most rollouts come first."""
-        return self._most(np.flatnonzero(self.successes_P <= EQUAL * self.rollouts_P))
+        return self._most_rollouts_first(self.successes_P <= EQUAL * self.rollouts_P)
 
     def always(self) -> Ints:
         """Indices in `ids_P` of the prompts whose success was always 1; those with most rollouts come first."""
-        return self._most(np.flatnonzero(self.successes_P >= (1 - EQUAL) * self.rollouts_P))
+        return self._most_rollouts_first(self.successes_P >= (1 - EQUAL) * self.rollouts_P)
 
-    def _most(self, at_P: Ints) -> Ints:
+    def _most_rollouts_first(self, chosen_P: NDArray[np.bool_]) -> Ints:
+        at_P = np.flatnonzero(chosen_P)
         return at_P[np.argsort(-self.rollouts_P[at_P], kind="stable")]
-
-
-def _equal(x_SK: Ints) -> Ints:
-    return np.asarray(x_SK[:, _EQUAL].sum(axis=1))

@@ -73,7 +73,7 @@ def test_figures_by_hand():
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from([0, 0.5, 1]), st.booleans()), min_size=1, max_size=25))
-def test_bounds_are_the_extremes_of_whatever_the_model_had_answered(rows):
+def test_bounds_are_the_extremes_over_modelled_rewards(rows):
     ids_R, rewards_R, modelled_R = (np.array(column) for column in zip(*rows, strict=True))
     size_G, mixed_G, at_least_G, at_most_G = mixed_bounds(ids_R, rewards_R, modelled_R)
     names = list(dict.fromkeys(ids_R.tolist()))
@@ -82,14 +82,10 @@ def test_bounds_are_the_extremes_of_whatever_the_model_had_answered(rows):
         assert size_G[at] == own.sum()
         assert mixed_G[at] == (len(set(rewards_R[own])) > 1)
         logged = rewards_R[own & ~modelled_R]
-        worlds = [np.concatenate([logged, x]) for x in _fillings(int((own & modelled_R).sum()))]
-        mixed = [len(set(world.tolist())) > 1 for world in worlds]
+        n = int((own & modelled_R).sum())  # other rewards for these, enough for the extremes: equal, and one unlike
+        others = [np.full(n, value) for value in (0.0, 0.5, 1.0)] + [np.arange(n) == 0, np.arange(n) > 0]
+        mixed = [len(set(np.concatenate([logged, x]).tolist())) > 1 for x in others]
         assert (at_least_G[at], at_most_G[at]) == (all(mixed), any(mixed))
-
-
-def _fillings(n):
-    """Other rewards of n rollouts, enough of them for the extremes: all alike, and one unlike."""
-    return [np.full(n, value) for value in (0.0, 0.5, 1.0)] + [np.arange(n) == 0, np.arange(n) > 0]
 
 
 def test_the_share_lies_between_its_bounds_at_every_step():
@@ -109,7 +105,7 @@ def test_any_number_of_processes_gives_the_same(policies):
     ]
 
 
-def test_policies_and_worlds_of_the_caller_stay_as_they_are():
+def test_policies_and_worlds_of_the_caller_do_not_change():
     policy, world = ba.knapsack(), Replay(LOG, seed=9)
     policy.observe([0, 0], [1, 0])
     before = policy.state_dict()
@@ -119,7 +115,7 @@ def test_policies_and_worlds_of_the_caller_stay_as_they_are():
     assert run == list(comparisons({"one": policy}, LOG, 48, seeds=[0], steps=6, workers=1))
 
 
-def test_a_copy_knows_what_the_policy_had_learned():
+def test_a_copy_keeps_what_the_policy_had_learned():
     cold = []
 
     def decide(view):
@@ -135,9 +131,8 @@ def test_a_copy_knows_what_the_policy_had_learned():
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 def test_a_policy_with_another_seed_is_one_built_with_it(method):
     """`comparisons` copies a Policy and changes its seed: for each method the same as building it so."""
-    budget = ba.Budget(48, floor=0)
     given, function = (
-        list(comparisons({"x": x}, LOG, budget, seeds=[3], steps=4, workers=1))
+        list(comparisons({"x": x}, LOG, ba.Budget(48, floor=0), seeds=[3], steps=4, workers=1))
         for x in (method.build(seed=0), method.build)
     )
     assert given == function
@@ -149,12 +144,9 @@ def test_a_floor_that_all_on_offer_cannot_have_is_one_for_those_that_get_any():
     run = list(comparisons({"all": ba.thompson, "batch": ba.uniform}, LOG, budget, seeds=[0], steps=6, prompts=4))
     assert all(seen["generated"] == 16 for seen in run)
     assert all(seen["prompts"] <= 4 for seen in run)
+    fixed_to_batch = replace(ba.uniform(), needs=Needs(candidates=1))
     with pytest.raises(BudgetError):  # in the batch it is the caller's own mistake
-        list(comparisons({"batch": fixed_to_batch()}, LOG, ba.Budget(16, floor=0, cap=2), steps=2, prompts=4))
-
-
-def fixed_to_batch():
-    return replace(ba.uniform(), needs=Needs(candidates=1))
+        list(comparisons({"batch": fixed_to_batch}, LOG, ba.Budget(16, floor=0, cap=2), steps=2, prompts=4))
 
 
 @pytest.mark.slow
@@ -177,7 +169,7 @@ def test_the_table_is_the_mean_over_steps_and_its_intervals_are_over_seeds():
         ) == pytest.approx([paired.mean(), low, high])
 
 
-def test_a_policy_that_learns_is_seen_to_find_more():
+def test_a_learning_policy_finds_more_mixed_groups():
     table = compare({"uniform": ba.uniform, "thompson": ba.thompson}, LOG, 48, seeds=range(4))
     assert table.loc["uniform", "mixed_rollouts"] == pytest.approx((1 - 2 / 2**8) / 3, abs=0.01)
     assert table.loc["thompson", "mixed_rollouts_diff_low"] > 0.1
@@ -190,18 +182,18 @@ def test_steps_of_different_sizes_weigh_by_their_rollouts():
     assert np.isnan(row["reward_low"])
 
 
-def test_progress_is_told():
-    told = []
-    run = comparisons(KINDS, LOG, 48, seeds=[0, 1], steps=2, workers=2, progress=lambda *x: told.append(x))
+def test_progress_counts_ended_runs():
+    calls = []
+    run = comparisons(KINDS, LOG, 48, seeds=[0, 1], steps=2, workers=2, progress=lambda *x: calls.append(x))
     next(run)
-    assert told == [(1, 4)]
+    assert calls == [(1, 4)]
     run.close()  # a caller that has seen enough
-    assert len(list(comparisons(KINDS, LOG, 48, seeds=[0, 1], steps=2, progress=lambda *x: told.append(x)))) == 8
-    assert told[1:] == [(k, 4) for k in range(1, 5)]
+    assert len(list(comparisons(KINDS, LOG, 48, seeds=[0, 1], steps=2, progress=lambda *x: calls.append(x)))) == 8
+    assert calls[1:] == [(k, 4) for k in range(1, 5)]
 
 
 def test_an_error_in_progress_ends_the_runs_at_once(monkeypatch):
-    """Not only when nobody holds the traceback any more, as a notebook does."""
+    """Even while something, such as a notebook, holds the traceback."""
     ended = []
 
     def runs(run, given, runs, workers):
@@ -210,7 +202,7 @@ def test_an_error_in_progress_ends_the_runs_at_once(monkeypatch):
         finally:
             ended.append(True)
 
-    def stop(*told):
+    def stop(*calls):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("budgetalloc.offline.comparison.in_parallel", runs)
@@ -270,7 +262,7 @@ def test_a_logged_run_of_a_language_model():
 
 
 def test_the_signal_of_graded_rewards_is_their_variance():
-    """0.45 and 0.55 have a deviation of 0.05: the signal was 4 p (1-p) = 1, and is 4 * 0.05^2 = 0.01."""
+    """0.45 and 0.55 have a standard deviation of 0.05, so the signal is 4 * 0.05^2 = 0.01, not 4 p (1-p) = 1."""
     rewards_R = np.tile([0.45, 0.55], 32)
     log = ba.Ledger(np.repeat(np.arange(4), 16), ["a", "a", "b", "b"] * 16, rewards_R, *np.zeros((3, 64)))
     seen = next(iter(comparisons({"uniform": ba.uniform()}, log, 8, seeds=[0], workers=1)))

@@ -75,7 +75,7 @@ def test_the_discount_is_the_one_that_predicts_best(step, group):
     assert discount(log) == pytest.approx(min(errors, key=errors.get), abs=0.06)
 
 
-def test_what_is_too_short_is_unknown():
+def test_short_logs_have_no_discount():
     assert np.isnan(discount(log_of({"a": [[0, 1], [1, 1]]})))  # one prompt has no variance
     assert np.isnan(discount(log_of({})))
     assert drift(log_of({})) == []

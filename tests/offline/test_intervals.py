@@ -74,7 +74,7 @@ def test_neither_the_order_of_seeds_nor_that_of_samples_matters(samples, random)
 
 
 @pytest.mark.parametrize("values", [[], [0.5], [0.5, np.nan], [0.5, np.inf], [1e308, -1e308]])
-def test_what_says_nothing_about_the_spread_has_no_interval(values):
+def test_no_interval_without_a_spread(values):
     assert np.isnan(interval(values)).all()
     assert np.isnan(stratified_interval([[1.0, 2.0], values])).all()
 

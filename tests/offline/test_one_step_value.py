@@ -7,7 +7,7 @@ import budgetalloc as ba
 from budgetalloc import InputError, UnsupportedError
 from budgetalloc.offline.one_step_value import one_step_value
 from budgetalloc.policies import Needs, Policy
-from budgetalloc.policies.methods import METHODS
+from budgetalloc.policies.methods import method_of
 from budgetalloc.values import mixed_group
 
 POOL, BATCH, GROUP = 24, 6, 4
@@ -159,7 +159,7 @@ def test_graded_and_missing_rewards():
 @pytest.mark.parametrize("candidates", [1, 2, "all"])
 @pytest.mark.parametrize("name", ["uniform", "knapsack", "adaptive"])
 def test_an_integer_takes_the_bounds_that_simulate_gives_it(monkeypatch, name, candidates):
-    """adaptive() asks for groups of one: `simulate` and the trainer give it such, and so does this."""
+    """adaptive() asks for groups of one, and gets them in both."""
     limits = {"one step": set(), "simulate": set()}
     begin = Policy.begin
 
@@ -169,9 +169,9 @@ def test_an_integer_takes_the_bounds_that_simulate_gives_it(monkeypatch, name, c
 
     monkeypatch.setattr(Policy, "begin", watched)
     where, log = "one step", draw(np.random.default_rng(0), "epochs", 8)
-    one_step_value(build(name), log, 40, candidates=candidates)
+    one_step_value(method_of(name).build(), log, 40, candidates=candidates)
     where = "simulate"
-    list(ba.simulate(build(name), ba.Replay(log), 40, 2, prompts=BATCH, candidates=candidates))
+    list(ba.simulate(name, ba.Replay(log), 40, 2, prompts=BATCH, candidates=candidates))
     assert limits["one step"] == limits["simulate"]
     (limit,) = limits["simulate"]
     assert limit.min_group == (1 if name == "adaptive" else 2)
@@ -187,7 +187,7 @@ def test_groups_of_one_are_never_mixed():
 
 @pytest.mark.parametrize("gap", [1e-8, 0.1])
 def test_rewards_that_differ_by_rounding_alone_are_equal(gap):
-    """As everywhere else: trainers hand over float32."""
+    """Trainers pass float32."""
     log = log_of([0, 1], [0.2, 0.2 + gap, 0.2, 0.2 + gap, 1, 1, 1, 1], batch=2)
     estimated = one_step_value(ba.uniform(), log, estimate="horvitz-thompson")
     assert estimated.value == (gap > 1e-6)
@@ -215,10 +215,6 @@ def test_the_policy_is_not_changed():
     assert policy.estimator.step == 0
 
 
-def build(name, **settings):
-    return next(method.build(**settings) for method in METHODS if method.name == name)
-
-
 EPOCHS = draw(np.random.default_rng(6), "epochs", 12)
 LONG = draw(np.random.default_rng(8), "epochs", 80)
 FRESH = draw(np.random.default_rng(7), "independent", 12)
@@ -239,7 +235,7 @@ FRESH = draw(np.random.default_rng(7), "independent", 12)
             r"inclusion='independent': \d+ times in 80 steps a prompt occurs again at the next step, .* about 118",
         ),
         (
-            lambda: one_step_value(build("speed"), EPOCHS, 96, candidates=1),
+            lambda: one_step_value(method_of("speed").build(), EPOCHS, 96, candidates=1),
             UnsupportedError,
             "decides in rounds",
         ),
@@ -264,6 +260,6 @@ FRESH = draw(np.random.default_rng(7), "independent", 12)
         ),
     ],
 )
-def test_what_cannot_be_estimated_is_refused(make, error, text):
+def test_refusals(make, error, text):
     with pytest.raises(error, match=text):
         make()

@@ -142,7 +142,7 @@ def test_runs_that_are_stopped_end_at_once_without_a_traceback(how, tmp_path):
     assert process.stdout.readline() == b"0 1\n"
     if how == "ctrl-c":
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers too
-    # Returns when nobody has the pipes open any more, so that no worker is left.
+    # Returns when no process has the pipes open, so no worker is left.
     out, err = process.communicate(timeout=300)
     assert (process.returncode, out) == (0, b"" if how == "early" else b"interrupted\n")
     # Loky does not join a daemon thread that removes a semaphore, and may warn of that semaphore.

@@ -97,7 +97,7 @@ def test_a_caller_that_stops_early_ends_the_other_runs(cluster, tmp_path, begun)
     while len(list(tmp_path.iterdir())) < begun:
         time.sleep(0.01)
     runs.close()
-    assert list(in_parallel(pow, 2, 3, "ray")) == [1, 2, 4]  # whoever comes next has the CPUs
+    assert list(in_parallel(pow, 2, 3, "ray")) == [1, 2, 4]  # the CPUs are free again
     while any(os.path.exists(f"/proc/{file.name}") for file in tmp_path.iterdir()):
         time.sleep(0.01)
 
@@ -143,14 +143,14 @@ def test_runs_of_a_node_that_is_killed_are_run_again_with_the_same_results(clust
     alone = ba.compare(rivals, log(), budget, seeds=range(4), workers=1)
     thread = threading.Thread(target=kill)
     thread.start()
-    told = []
+    calls = []
     table = ba.compare(
         rivals | {"knapsack": knapsack}, log(), budget, seeds=range(4), workers="ray",
-        progress=lambda *x: told.append(x),
+        progress=lambda *x: calls.append(x),
     )  # fmt: skip
     thread.join()
     assert table.equals(alone)
-    assert told == [(k, 12) for k in range(1, 13)]
+    assert calls == [(k, 12) for k in range(1, 13)]
     lost, ended = ({x.name.split()[1] for x in tmp_path.glob(f"{word} *")} for word in ("lost", "ended"))
     assert lost
     assert ended == {"0", "1", "2", "3"}

@@ -17,18 +17,18 @@ SMALL = Task(skills=((0, 1, 0.6), (2, 0, 0.1), (0, 2, 0.3)), coins=(0.25,), per_
 
 
 class Watched:
-    """A world that keeps what it was asked and told."""
+    """A world that keeps its requests and advantages."""
 
     def __init__(self, world):
-        self.world, self.asked, self.told = world, [], []
+        self.world, self.requests, self.advantages = world, [], []
         self.ids = world.ids
 
     def rollout(self, ids_R):
-        self.asked.append(list(ids_R))
+        self.requests.append(list(ids_R))
         return self.world.rollout(ids_R)
 
     def learn(self, advantages_R):
-        self.told.append(np.array(advantages_R))
+        self.advantages.append(np.array(advantages_R))
         self.world.learn(advantages_R)
 
     def success(self):
@@ -55,7 +55,7 @@ def test_every_step_spends_its_budget_within_its_bounds(name, candidates):
     on_offer = {1: 8, 3: 24, "all": 80}[candidates]
     assert [seen["step"] for seen in run] == [1, 2, 3, 4, 5, 6]
     assert [seen["rollouts"] for seen in run] == [64 * k for k in range(1, 7)]
-    for asked, seen in zip(world.asked, run, strict=True):
+    for asked, seen in zip(world.requests, run, strict=True):
         _, sizes = np.unique(asked, return_counts=True)
         assert sizes.sum() == 64
         # adaptive() asks for groups of one, as it gets them in a trainer.
@@ -69,51 +69,48 @@ def test_every_step_spends_its_budget_within_its_bounds(name, candidates):
 
 def test_the_loader_shows_every_prompt_once_an_epoch():
     world, _ = watched(ba.uniform(), steps=20)
-    epochs = [sorted(x for asked in world.asked[at : at + 10] for x in set(asked)) for at in (0, 10)]
+    epochs = [sorted(x for asked in world.requests[at : at + 10] for x in set(asked)) for at in (0, 10)]
     assert epochs == [world.ids, world.ids]
-    assert world.asked[0] != world.asked[10]
+    assert world.requests[0] != world.requests[10]
 
 
 def test_uniform_gets_trl_advantages():
     world, _ = watched(ba.uniform(), steps=1)
     twin = Learner(SMALL, seed=0)
-    rewards_GN = twin.rollout(world.asked[0]).reshape(8, 8)
+    rewards_GN = twin.rollout(world.requests[0]).reshape(8, 8)
     expected = (rewards_GN - rewards_GN.mean(1, keepdims=True)) / (rewards_GN.std(1, ddof=1, keepdims=True) + 1e-4)
-    np.testing.assert_allclose(world.told[0], expected.ravel())
+    np.testing.assert_allclose(world.advantages[0], expected.ravel())
 
 
-def test_what_a_policy_needs_is_what_it_gets_unless_told_otherwise():
+def test_defaults_are_the_needs_of_the_policy():
     for options in ({}, {"baseline": "group", "scale": "none", "weight": "prompt"}):
         policy, twin, shadow = ba.adaptive(), Learner(SMALL, seed=0), ba.adaptive()
         world, _ = watched(policy, steps=4, **options)
         settings = {"baseline": "posterior", "scale": policy.needs.scale, "weight": "rollout", **options}
-        for ids_R, told_R in zip(world.asked, world.told, strict=True):
+        for ids_R, given_R in zip(world.requests, world.advantages, strict=True):
             rewards_R = twin.rollout(ids_R)
             belief_R = shadow.begin(world.ids, ba.Budget(64, floor=0)).baseline_belief(ids_R, rewards_R)
             expected_R = ba.group_advantages(rewards_R, ids_R, **settings, belief_R=belief_R)
             # Under scale "group" all advantages of a step are divided by one number, learned from earlier steps.
-            times = np.abs(told_R).sum() / np.abs(expected_R).sum() if not options else 1.0
-            np.testing.assert_allclose(told_R, times * expected_R)
+            times = np.abs(given_R).sum() / np.abs(expected_R).sum() if not options else 1.0
+            np.testing.assert_allclose(given_R, times * expected_R)
             shadow.observe(ids_R, rewards_R)
-            twin.learn(told_R)
+            twin.learn(given_R)
         assert twin.success() == world.success()
 
 
 def in_two_rounds(view):
-    """4 rollouts a prompt, then all the rest to the prompts whose first rollouts were mixed, or to the first."""
-    counts_P = np.full(len(view.belief_P), 4)
-    tally = yield counts_P
-    rest, mixed_P = view.budget.rollouts - 4 * len(counts_P), tally.mixed()
-    counts_P = np.zeros(len(counts_P), dtype=np.int64)
-    counts_P[np.argmax(mixed_P)] = rest
-    yield counts_P
+    """4 rollouts a prompt, then all the rest to the first prompt whose rollouts were mixed."""
+    prompts = len(view.belief_P)
+    tally = yield np.full(prompts, 4)
+    yield (np.arange(prompts) == np.argmax(tally.mixed())) * (view.budget.rollouts - 4 * prompts)
 
 
 def test_rounds_are_one_step_and_one_update():
     world, run = watched(replace(ba.uniform(), decide=in_two_rounds), ba.Budget(rollouts=64, floor=2))
     assert [seen["rounds"] for seen in run] == [2] * 6
-    assert [len(asked) for asked in world.asked] == [32, 32] * 6
-    assert [len(told) for told in world.told] == [64] * 6
+    assert [len(asked) for asked in world.requests] == [32, 32] * 6
+    assert [len(given) for given in world.advantages] == [64] * 6
     assert run[-1]["rollouts"] == 6 * 64
 
 
@@ -133,12 +130,12 @@ def test_rows_that_are_not_kept_do_not_move_the_world():
     world, run = watched(policy, steps=1)
     assert run[0]["rollouts"] == 128
     twin = Learner(SMALL, seed=0)
-    rewards_R = twin.rollout(world.asked[0])
+    rewards_R = twin.rollout(world.requests[0])
     alone = Learner(SMALL, seed=0)
     alone._rows = [(at_R[:64], strategy_R[:64]) for at_R, strategy_R in twin._rows]
-    advantages_R = ba.group_advantages(rewards_R, world.asked[0])[:64]
+    advantages_R = ba.group_advantages(rewards_R, world.requests[0])[:64]
     # Adam's first step does not depend on the gradient's length, so that it is compared by itself.
-    np.testing.assert_allclose(twin.gradient(world.told[0]), alone.gradient(advantages_R), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(twin.gradient(world.advantages[0]), alone.gradient(advantages_R), rtol=1e-9, atol=1e-12)
     alone.learn(advantages_R)
     np.testing.assert_allclose(world.world.theta, alone.theta, rtol=1e-6)
 
@@ -149,11 +146,11 @@ def test_a_row_that_is_kept_twice_counts_twice():
 
     policy = replace(ba.uniform(), needs=Needs(generate=2), keep=keep)
     world, _ = watched(policy, steps=1)
-    assert (world.told[0][32:] == 0).all()
-    all_told = watched(
+    assert (world.advantages[0][32:] == 0).all()
+    all_rows = watched(
         replace(policy, keep=lambda ids_R, rewards_R, rows, scores_RF, success_R: np.arange(rows)), steps=1
-    )[0].told
-    np.testing.assert_allclose(world.told[0][:32], 2 * all_told[0][:32])
+    )[0].advantages
+    np.testing.assert_allclose(world.advantages[0][:32], 2 * all_rows[0][:32])
 
 
 def test_same_seed_same_run():
@@ -165,8 +162,8 @@ def test_same_seed_same_run():
 
 def test_shares_of_mixed_groups():
     world, run = watched(ba.thompson(), steps=1)
-    rewards_R = Learner(SMALL, seed=0).rollout(world.asked[0])
-    ids, group_R = np.unique(world.asked[0], return_inverse=True)
+    rewards_R = Learner(SMALL, seed=0).rollout(world.requests[0])
+    ids, group_R = np.unique(world.requests[0], return_inverse=True)
     spread = np.array([np.ptp(rewards_R[group_R == at]) > 0 for at in range(len(ids))])
     assert run[0]["mixed_groups"] == pytest.approx(spread.mean())
     assert run[0]["mixed_rollouts"] == pytest.approx(spread[group_R].mean())
@@ -186,10 +183,10 @@ def test_uniform_learns():
     assert end > start + 0.2
 
 
-def test_it_stops_when_the_caller_does():
+def test_the_caller_may_stop_early():
     world = Watched(Learner(SMALL, seed=0))
     assert len(list(islice(simulate(ba.uniform(), world, 64, 100, prompts=8), 2))) == 2
-    assert len(world.told) == 2
+    assert len(world.advantages) == 2
 
 
 @pytest.mark.parametrize(
@@ -204,31 +201,21 @@ def test_it_stops_when_the_caller_does():
         ({"baseline": "mean"}, InputError, "baseline='mean'"),
     ],
 )
-def test_what_cannot_be_run_is_refused(arguments, error, text):
+def test_refusals(arguments, error, text):
     settings = {"budget": 64, "steps": 2, "prompts": 8, **arguments}
     with pytest.raises(error, match=text):
         next(simulate(ba.uniform(), Learner(SMALL), **settings))
 
 
-# --- success beside the reward ---
-
-
 def test_rewards_on_another_scale_change_no_decision():
-    """What advantages see is another matter; the world of three kinds does not learn."""
+    """The world of three kinds does not learn, so nothing else changes either."""
     for make in (ba.adaptive, ba.knapsack, ba.policies.dapo, ba.policies.pods):
         plain, scaled = (
-            [x["prompts"] for x in ba.simulate(make(seed=3), ba.testing.three_kinds(), 64, 6, prompts=8, **more)]
+            list(ba.simulate(make(seed=3), ba.testing.three_kinds(), 64, 6, prompts=8, **more))
             for more in ({}, {"reward": lambda success_R: 12 * success_R - 7})
         )
-        assert plain == scaled
-
-
-def test_a_point_for_the_format_sends_no_rollouts_to_hopeless_prompts():
-    run = list(
-        ba.simulate(ba.adaptive(seed=0), ba.testing.three_kinds(), 64, 20, prompts=8, reward=lambda u: 0.2 + 0.8 * u)
-    )
-    plain = list(ba.simulate(ba.adaptive(seed=0), ba.testing.three_kinds(), 64, 20, prompts=8))
-    assert [x["reward"] for x in run] == pytest.approx([0.2 + 0.8 * x["reward"] for x in plain])
+        assert [x["prompts"] for x in plain] == [x["prompts"] for x in scaled]
+        assert [x["reward"] for x in scaled] == pytest.approx([12 * x["reward"] - 7 for x in plain])
 
 
 @pytest.mark.parametrize(

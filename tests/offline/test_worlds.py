@@ -173,7 +173,7 @@ def test_a_task_out_of_range_is_refused(settings, text):
         replace(SMALL, **settings)
 
 
-def test_a_learner_refuses_what_it_cannot_use():
+def test_a_learner_refuses_bad_arguments():
     with pytest.raises(InputError, match="rate=0"):
         Learner(SMALL, rate=0)
     world = Learner(SMALL)

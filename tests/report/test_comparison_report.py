@@ -53,7 +53,7 @@ def test_held_out_reward_decides_where_both_have_it(tmp_path):
 
 
 @pytest.mark.parametrize("held_out", [None, SLOW])
-def test_without_held_out_in_both_the_text_says_what_a_reward_of_chosen_prompts_is(tmp_path, held_out):
+def test_without_held_out_rewards_the_text_warns_about_chosen_prompts(tmp_path, held_out):
     one = side(run(tmp_path / "a.jsonl", SLOW, held_out=held_out))
     comparison = pages.comparison_of(one, side(run(tmp_path / "b.jsonl", FAST)))
     assert comparison["measured"] == "batches"
@@ -62,7 +62,7 @@ def test_without_held_out_in_both_the_text_says_what_a_reward_of_chosen_prompts_
     assert comparison["levels"][0]["rollouts"][0] > comparison["levels"][0]["rollouts"][1]
 
 
-def test_what_is_not_known_is_left_out_and_said(tmp_path):
+def test_unknown_seconds_are_null_and_named(tmp_path):
     path = run(tmp_path / "a.jsonl", SLOW)
     comparison = pages.comparison_of(side(path, with_progress=False), side(path))
     assert math.isnan(comparison["runs"][0]["seconds"])
@@ -73,12 +73,12 @@ def test_what_is_not_known_is_left_out_and_said(tmp_path):
     assert answer["levels"][0]["seconds"][1] is not None
 
 
-def test_levels_are_a_half_three_quarters_and_all_of_the_way_to_what_both_reached(tmp_path):
+def test_levels_are_shares_of_the_way_to_the_reward_that_both_reached(tmp_path):
     one = side(run(tmp_path / "a.jsonl", [0.5] * 6))
     curves = [[(0.0, 0.25), (8.0, 0.75)], [(0.0, 0.5), (8.0, 1.0)]]
     made = levels(one, one, curves)
-    assert [level.reward for level in made] == [0.5, 0.625, 0.75]
-    assert [(level.one[0], level.other[0]) for level in made] == [(4.0, 0.0), (6.0, 2.0), (8.0, 4.0)]
+    assert [level["reward"] for level in made] == [0.5, 0.625, 0.75]
+    assert [level["rollouts"] for level in made] == [[4.0, 0.0], [6.0, 2.0], [8.0, 4.0]]
 
 
 def test_a_run_that_never_rises_has_no_level(tmp_path):
@@ -87,7 +87,7 @@ def test_a_run_that_never_rises_has_no_level(tmp_path):
     assert "No reward above the start was reached by both." in pages.as_text(pages.comparison_of(flat, flat))
 
 
-def test_rewards_of_two_ranges_are_said_to_differ(tmp_path):
+def test_different_reward_ranges_are_named(tmp_path):
     for name, high in (("a", 1.0), ("b", 5.0)):
         writer = ba.LedgerWriter(tmp_path / f"{name}.jsonl")
         for step in range(3):
@@ -113,7 +113,7 @@ def test_the_page_is_plain_and_escapes_what_a_log_holds(tmp_path, monkeypatch):
     assert page.count("<table>") == 1 + len(pages.comparison_of(side(path), side(path))["levels"])
 
 
-def test_steps_without_a_reward_are_no_points_of_the_course(tmp_path):
+def test_steps_without_a_reward_are_no_points_of_the_curve(tmp_path):
     path = tmp_path / "ledger.jsonl"
     writer = ba.LedgerWriter(path)
     for step, reward in enumerate([math.nan, 0.0, 1.0]):

@@ -34,7 +34,7 @@ def test_the_headline_names_each_kind_of_waste():
     )
 
 
-def test_a_run_without_waste_is_told_so():
+def test_headline_of_a_run_without_waste():
     assert "no rollout was wasted" in headline(waste([(0, "a", [0, 1])]))
 
 
@@ -43,7 +43,7 @@ def test_tokens_are_unknown_or_counted():
     assert "20 of 40 (50.0 %)" in tokens_sentence(waste([(0, "a", [0, 0]), (0, "b", [0, 1])], lengths=True))
 
 
-def test_groups_of_one_are_neither():
+def test_single_rollouts_have_their_own_sentence():
     wasted = waste([(0, "a", [0]), (0, "b", [0, 1])])
     assert singles_sentence(wasted).startswith("33.3 % of the rollouts were single rollouts")
     assert singles_sentence(waste([(0, "b", [0, 1])])) == ""
@@ -56,7 +56,7 @@ def test_prompts_never_and_always_solved_are_counted():
     assert always == "Always solved: 0 of 2 prompts (0.0 %), with 0.0 % of the rollouts."
 
 
-def test_the_report_does_not_foretell_the_gain_of_a_policy():
+def test_the_report_does_not_predict_the_gain_of_a_policy():
     """On twelve logged runs of the learning benchmark the predicted waste did not rank the gains (docs/helps.md)."""
     fooled = waste([(step, "a", [step % 2] * 4) for step in range(12)])
     assert fooled.forecast.explained < 0
@@ -71,7 +71,7 @@ def test_the_worst_prompts_come_first():
     assert [(row["id"], row["wasted"]) for row in worst(wasted, {})] == [("b", 5), ("a", 2)]
 
 
-def test_notes_are_never_silent():
+def test_notes_have_their_counts():
     wasted = waste([(0, "a", [0, float("nan")])])
     assert notes_sentences(wasted, {"unknown column 'x'": 3}) == [
         "unknown column 'x': 3",

@@ -3,14 +3,11 @@
 import numpy as np
 import pytest
 
-from budgetalloc.report.forecast import BINS, Forecast, bin_of, share
+from budgetalloc.report.forecast import Forecast, share
 
 
 def forecast(p_R, success_R):
-    p_R, success_R = np.array(p_R, float), np.array(success_R, float)
-    sums = [np.bincount(bin_of(p_R), weights=x, minlength=BINS) for x in (np.ones(len(p_R)), p_R, success_R)]
-    error_R = success_R - p_R
-    return Forecast(sums[0].astype(int), *sums[1:], (error_R**2).sum(), abs(error_R).sum(), (success_R**2).sum(), 0)
+    return Forecast.of(np.array(success_R, float), np.array(p_R, float), logged=0)
 
 
 def test_a_perfect_forecast_explains_all_and_a_constant_one_nothing():
@@ -25,7 +22,7 @@ def test_tenths_hold_what_fell_into_them():
     assert [row["success"] for row in rows] == [0.5, 1.0]
 
 
-def test_nothing_predicted_is_not_a_number():
+def test_scores_of_nothing_are_nan():
     nothing = forecast([], [])
     assert np.isnan([nothing.brier, nothing.explained, nothing.surprise, share(0, 0)]).all()
     assert nothing.deciles() == []

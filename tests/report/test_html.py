@@ -31,23 +31,14 @@ def run(kind="usual"):
     rewards_R = (rng.random(size) < np.tile(np.repeat(rate_P, n), steps)) * 1.0
     if kind == "graded":
         rewards_R *= 0.5
-    return Ledger(
-        np.repeat(np.arange(steps), len(names) * n),
-        [name for name in names for _ in range(n)] * steps,
-        rewards_R,
-        np.full(size, -1 if kind == "graded" else 30),
-        np.full(size, np.nan),
-        np.full(size, n),
-    )
-
-
-def page_of(kind="usual", **options):
-    return as_html(report(run(kind), **({"seeds": range(2), "workers": 1} | options)))
+    ids_R, length = [name for name in names for _ in range(n)] * steps, -1 if kind == "graded" else 30
+    step_R = np.repeat(np.arange(steps), len(names) * n)
+    return Ledger(step_R, ids_R, rewards_R, np.full(size, length), np.full(size, np.nan), np.full(size, n))
 
 
 @pytest.fixture(scope="module")
 def text():
-    return page_of()
+    return as_html(report(run(), seeds=range(2), workers=1))
 
 
 class Outline(HTMLParser):
@@ -71,8 +62,8 @@ class Outline(HTMLParser):
 
 
 @pytest.mark.parametrize("kind", ["usual", "one step", "alone", "graded"])
-def test_the_page_is_whole_whatever_the_log(kind):
-    page = page_of(kind, policies=["uniform"], seeds=[0])
+def test_the_page_is_well_formed(kind):
+    page = as_html(report(run(kind), policies=["uniform"], seeds=[0], workers=1))
     outline = Outline(page)
     assert outline.balanced
     assert not outline.open
@@ -94,10 +85,10 @@ def test_nothing_is_loaded_and_no_text_of_the_log_becomes_markup(text):
 def test_the_page_says_what_the_report_says(text):
     for said in ("gave no gradient", "What could be predicted?", "What a replay can and cannot tell", "thompson"):
         assert said in text
-    assert "Not replayed: no policy was named." in page_of(policies=())
+    assert "Not replayed: no policy was named." in as_html(report(run(), policies=()))
 
 
-def test_half_a_character_is_no_reason_to_fail():
+def test_lone_surrogates_are_replaced():
     """JSON can hold one half of a surrogate pair, which UTF-8 cannot."""
     log = Ledger(np.zeros(2, int), ["\ud800 half"] * 2, np.zeros(2), *np.zeros((2, 2), int), np.ones(2))
     summary = report(log, policies=())
@@ -123,7 +114,7 @@ def page(text, chromium, tmp_path_factory):
     return page
 
 
-def test_a_browser_shows_it_without_a_word_or_a_request(page):
+def test_the_page_loads_without_messages_or_requests(page):
     assert len(page.heard) == 1
     assert page.heard[0].endswith("report.html")
     assert page.title().startswith("budgetalloc report")
@@ -138,7 +129,7 @@ def test_the_prompts_are_shown_as_text(page):
 
 
 @pytest.mark.parametrize(("width", "columns"), [(320, 1), (390, 1), (1000, 2)])
-def test_the_plots_have_size_and_nothing_hangs_over(page, width, columns):
+def test_the_plots_fit_the_screen(page, width, columns):
     page.set_viewport_size({"width": width, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     boxes = [box.bounding_box() for box in page.locator("svg").all()]
@@ -151,7 +142,7 @@ def test_the_plots_have_size_and_nothing_hangs_over(page, width, columns):
     assert (boxes[0]["y"] == boxes[1]["y"]) == (columns == 2)
 
 
-def test_letters_in_the_plots_are_legible_on_a_phone_and_inside(page):
+def test_labels_in_the_plots_are_legible_on_a_phone_and_inside(page):
     page.set_viewport_size({"width": 390, "height": 800})
     labels = page.evaluate(
         """() => [...document.querySelectorAll('svg')].flatMap(svg => [...svg.querySelectorAll('text')].map(text => {
@@ -199,7 +190,7 @@ def _contrast(page, selector):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_is_readable_by_day_and_by_night(page, scheme):
+def test_contrast_in_light_and_dark_mode(page, scheme):
     page.emulate_media(color_scheme=scheme)
     assert _contrast(page, "p.first") > 7
     assert _contrast(page, "svg text") > 7
@@ -213,7 +204,7 @@ def test_it_prints(page):
     assert Path(page.url.removeprefix("file://")).stat().st_size < 100_000
 
 
-def test_the_pictures_are_really_painted(page, tmp_path):
+def test_the_areas_have_the_colours_of_the_legend(page, tmp_path):
     """In the screenshot of the first plot there is a large area of each colour of the legend."""
     from matplotlib import image
 

@@ -11,6 +11,13 @@ from budgetalloc.report import measure
 from budgetalloc.report.live_run import Live
 
 
+def live_of(path):
+    live = Live()
+    for news in Tail(path).news():
+        live.add(news)
+    return live
+
+
 def test_the_figures_are_those_of_the_report(tmp_path):
     rng = np.random.default_rng(0)
     writer = ba.LedgerWriter(tmp_path / "ledger.jsonl")
@@ -18,9 +25,7 @@ def test_the_figures_are_those_of_the_report(tmp_path):
         ids = [f"p{at}" for at in rng.integers(0, 6, 20).tolist()]
         rewards = rng.choice([0.0, 1.0, np.nan], 20, p=[0.5, 0.4, 0.1])
         writer.append(step, ids, rewards, [4] * 20, rng.random(20), [1] * 20)
-    live = Live()
-    for news in Tail(tmp_path / "ledger.jsonl").news():
-        live.add(news)
+    live = live_of(tmp_path / "ledger.jsonl")
     log = ba.Ledger.read(tmp_path / "ledger.jsonl")
     waste = measure([log])
     steps = list(live.steps.values())
@@ -34,12 +39,9 @@ def test_the_figures_are_those_of_the_report(tmp_path):
     assert len(live.seen_ids) == len(set(log.ids_R))
 
 
-def test_what_is_not_known_is_not_a_number(tmp_path):
+def test_unknown_figures_are_nan(tmp_path):
     nothing = float("nan")
     ba.LedgerWriter(tmp_path / "ledger.jsonl").append(0, ["a", "b"], [nothing] * 2, [-1] * 2, [nothing] * 2, [1, 1])
-    live = Live()
-    for news in Tail(tmp_path / "ledger.jsonl").news():
-        live.add(news)
-    figures = live.steps[0].figures()
+    figures = live_of(tmp_path / "ledger.jsonl").steps[0].figures()
     assert all(math.isnan(figures[name]) for name in ("reward", "success", "brier", "length"))
     assert math.isnan(figures["single"])  # a rollout without a reward is of no kind

@@ -63,11 +63,12 @@ def test_without_a_logged_prediction_the_reports_own_belief_predicts():
     for step in range(12):
         rows = np.flatnonzero(log.step_R == step)
         ids = [log.ids_R[at] for at in rows.tolist()]
-        expected.append(np.abs(log.rewards_R[rows] - belief.belief(ids).mean))
+        expected += np.abs(log.rewards_R[rows] - belief.belief(ids).mean).tolist()
         belief.observe(ids, log.rewards_R[rows])
         belief.tick()
     assert waste.forecast.logged == 0
     assert waste.forecast.surprise == pytest.approx(np.mean(expected))
+    assert waste.forecast.brier == pytest.approx(np.mean(np.square(expected)))
     assert waste.as_predicted == np.sum(np.array(expected) <= 0.1) > 0.2 * waste.rollouts
 
 
@@ -108,7 +109,6 @@ def test_the_report_of_an_adaptive_run_names_signal_prediction_and_prompts(adapt
 
 
 def test_a_policy_of_single_rollouts_is_not_judged_by_mixed_groups(adaptive):
-    """ "adaptive 0.0 % (-66.2 %)" was said of the policy that learns fastest."""
     run = report(adaptive, policies=["uniform", "adaptive"], seeds=[0, 1], workers=1)
     text = as_text(run, 120)
     row = next(line for line in text.splitlines() if line.startswith("  adaptive"))
@@ -135,7 +135,7 @@ def test_the_page_of_a_run_in_singles_shows_its_prediction(adaptive):
     assert "nan" not in page.split("</style>")[1]
 
 
-def test_a_log_that_meets_each_prompt_once_is_not_judged_by_a_prior():
+def test_a_log_with_each_prompt_once_is_not_judged_by_a_prior():
     """Every prediction would be 1/2, that of the prior: it says nothing about the run."""
     run = report(singles(steps=1), policies=())
     text = " ".join(as_text(run, 100).split())

@@ -2,11 +2,13 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from budgetalloc import InputError, Ledger, LedgerWriter
+from budgetalloc.beliefs.group_kinds import KINDS
 from budgetalloc.beliefs.ids import text_id
 from budgetalloc.logs.chunk import Notes
 from budgetalloc.report import as_html, as_json, as_text, report
@@ -55,7 +57,7 @@ def test_the_text_fits_the_terminal(summary, width, unicode):
     assert not any(line.startswith("%") for line in text.splitlines())
 
 
-def test_the_text_says_what_a_stranger_asks(summary):
+def test_the_text_has_all_sections(summary):
     text = as_text(summary, 100, unicode=True)
     for heading in ("WHERE THE ROLLOUTS WENT", "OVER TIME", "PROMPTS", "PREDICTED?", "OTHER POLICIES", "LEFT OUT"):
         assert heading in text
@@ -67,10 +69,7 @@ def test_the_text_says_what_a_stranger_asks(summary):
 
 
 def test_a_terminal_without_block_characters_gets_ascii(summary, monkeypatch):
-    class Old:
-        encoding = "ascii"
-
-    monkeypatch.setattr("sys.stdout", Old())
+    monkeypatch.setattr("sys.stdout", SimpleNamespace(encoding="ascii"))
     assert as_text(summary).isascii()
 
 
@@ -86,11 +85,10 @@ def test_the_json_is_flat_and_documented(summary):
     named = set(re.findall(r"`(\w+)`", as_json.__doc__))
     named |= {name.replace("share_", "group_share_") for name in named if name.startswith("share_")}
     assert set(flat) <= named
-    assert sum(flat[f"share_{kind}"] for kind in ("mixed", "all_fail", "all_pass", "tied", "single")) == pytest.approx(
-        1
-    )
+    assert sum(flat[f"share_{kind}"] for kind in KINDS) == pytest.approx(1)
     assert flat["share_wasted"] == pytest.approx(flat["share_all_fail"] + flat["share_all_pass"])
     assert flat["never_solved"] == 2
+    assert flat["most_wasted"][0]["text"] is None  # prompts are named by their ids
     assert len(flat["policies"]) == 4
     assert all(not isinstance(value, dict) for value in flat.values() if value is not flat["notes"])
 
@@ -104,7 +102,7 @@ def test_unknown_numbers_are_null_in_the_json(tmp_path):
     assert flat["why_not"] == "no policy was named"
 
 
-def test_rewards_of_another_range_are_taken_as_they_come_with_a_note(tmp_path):
+def test_the_range_of_rewards_is_found_with_a_note(tmp_path):
     path = write(tmp_path / "ledger.jsonl", low=-1.0, high=2.0)
     summary = report(path, policies=["uniform"], seeds=[0], workers=1)
     assert summary.waste.reward_range == (-1, 2)
@@ -118,7 +116,7 @@ def test_a_range_that_does_not_hold_is_refused(tmp_path):
         report(write(tmp_path / "ledger.jsonl", low=-1.0), policies=(), reward_range=(0.0, 1.0))
 
 
-def test_a_replay_that_cannot_be_made_leaves_the_rest_standing(tmp_path):
+def test_a_failed_replay_leaves_the_rest_of_the_report(tmp_path):
     summary = report(write(tmp_path / "ledger.jsonl"), seeds=[0], steps=1000, workers=1)
     assert summary.replayed is None
     assert "Not replayed: steps=1000" in as_text(summary)
@@ -144,8 +142,8 @@ def test_ledgers_in_memory_and_watched_chunks_are_read_too(tmp_path):
     assert report(iter([log]), policies=()).waste.wasted == whole.waste.wasted
 
 
-def test_doubts_about_the_log_stand_in_the_first_lines(tmp_path):
-    """A table with a row number beside the question: prompts may be named by the wrong column."""
+def test_doubts_about_the_log_come_first(tmp_path):
+    """Prompts may be named by the wrong column, such as a row number."""
 
     class Doubtful:
         kind, path = "dataset", tmp_path / "rows"
@@ -168,7 +166,7 @@ def test_doubts_about_the_log_stand_in_the_first_lines(tmp_path):
 
 
 def test_prompts_that_are_named_by_hashes_are_shown_with_their_text(tmp_path):
-    """TRL's completions have the text: the first characters of it stand beside the hash, harmless in a terminal."""
+    """TRL's completions have the text: its first characters are shown next to the hash, without control characters."""
     pq = pytest.importorskip("pyarrow.parquet")
     import pyarrow as pa
 
@@ -188,8 +186,3 @@ def test_prompts_that_are_named_by_hashes_are_shown_with_their_text(tmp_path):
     page = as_html(run)
     assert "&lt;b&gt;bold&lt;/b&gt;" in page
     assert "<b>bold" not in page
-
-
-def test_without_texts_prompts_are_shown_by_their_names(summary):
-    assert summary.texts == {}
-    assert json.loads(as_json(summary))["most_wasted"][0]["text"] is None
