@@ -5,6 +5,7 @@ import graphlib
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 from types import ModuleType
 
@@ -171,6 +172,51 @@ def test_dir_shows_what_is_public_and_nothing_else():
     assert set(budgetalloc.__all__) == {*PUBLIC.split(), *rooms}
     index = (ROOT.parent / "docs/api/index.md").read_text()
     assert all(f"`ba.{name}`" in index for name in {*PUBLIC.split()} - ERRORS)
+
+
+def defined(path: Path) -> set[str]:
+    """The public names of a module: what it defines, and in a package also what it imports from its modules."""
+    names = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)}
+        elif isinstance(node, ast.ImportFrom) and path.name == "__init__.py" and "budgetalloc." in (node.module or ""):
+            names |= {alias.asname or alias.name for alias in node.names}
+    return {name for name in names if not name.startswith("_")} - {"logger"}
+
+
+def said(source: str) -> list[str]:
+    """The names in `__all__`."""
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Assign) and [t.id for t in node.targets if isinstance(t, ast.Name)] == ["__all__"]:
+            return list(ast.literal_eval(node.value))
+    return []
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_says_its_public_names(name):
+    names = said(MODULES[name].read_text())
+    assert len(names) == len(set(names))
+    later = {"trl": {"AdaptiveGRPOCallback", "AdaptiveRolloutWorker", "last_checkpoint"}}  # at their first use
+    assert set(names) == defined(MODULES[name]) | later.get(name, set())
+
+
+@pytest.mark.slow
+def test_the_wheel_has_the_same_modules_and_names(tmp_path):
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT.parent, check=True, capture_output=True)
+    (path,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(path) as wheel:
+        inside = {
+            name.removeprefix("budgetalloc/"): said(wheel.read(name).decode())
+            for name in wheel.namelist()
+            if name.endswith(".py") and not name.startswith("budgetalloc/cli/recipes/")
+        }
+    here = {str(path.relative_to(ROOT)): said(path.read_text()) for path in ROOT.rglob("*.py")}
+    assert inside == here
 
 
 def test_every_public_name_is_documented():

@@ -3,10 +3,11 @@
 import concurrent.futures
 import signal
 from collections.abc import Callable, Generator, Iterator, Sequence
+from importlib.util import find_spec
 from queue import SimpleQueue
 from typing import Any, Literal, TypeVar
 
-from budgetalloc.errors import InputError, check_integer, shown
+from budgetalloc.errors import InputError, check_integer, imported, shown
 from budgetalloc.offline.ray_pool import RayPool, ray
 
 Result = TypeVar("Result")
@@ -15,14 +16,20 @@ Workers = int | Literal["ray"] | None
 
 
 def check_workers(workers: Any) -> Workers:
-    """Raises `InputError` for anything but `Workers`, and `UnsupportedError` for "ray" where Ray is not installed."""
+    """Raises `InputError` for anything but `Workers`, and `UnsupportedError` where Ray or loky would have to be
+    installed."""
     if isinstance(workers, str) and workers == "ray":
         ray()
         return "ray"
+    if workers is None:
+        return None
     try:
-        return None if workers is None else check_integer("workers", workers, 1)
+        processes = check_integer("workers", workers, 1)
     except InputError as error:
         raise InputError(f"workers={shown(workers)}: use an integer of at least 1, or 'ray'.") from error
+    if processes > 1:
+        imported("loky", f"workers={processes}", "logs", " Or give workers=1.")
+    return processes
 
 
 def in_parallel(
@@ -38,22 +45,22 @@ def in_parallel(
         run: Called in a worker process.
         given: The arguments that all runs share. A run must not change them.
         runs: Number of runs.
-        workers: Processes; by default one for each core. 1 runs everything in this process. "ray" makes each run a task
-            of one CPU on a Ray cluster (see `RayPool`).
+        workers: Processes; by default one for each core, or one alone where loky is not installed. 1 runs everything in
+            this process. "ray" makes each run a task of one CPU on a Ray cluster (see `RayPool`).
         ordered: If False, results are yielded as the runs end.
 
     Raises:
         InputError: `workers` is neither a positive integer nor "ray". An exception of a run is raised here.
-        UnsupportedError: "ray", and Ray is not installed.
+        UnsupportedError: "ray", and Ray is not installed; several processes, and loky is not installed.
 
     >>> list(in_parallel(pow, 3, 4, workers=2))  # pow(3, 0) to pow(3, 3)
     [1, 3, 9, 27]
     """
     workers = check_workers(workers)
+    if workers is None:
+        workers = imported("loky", "several processes", "logs").cpu_count() if find_spec("loky") else 1
     if workers != "ray":
-        import loky  # deferred: `import budgetalloc` stays light
-
-        workers = min(workers or loky.cpu_count(), runs)
+        workers = min(workers, runs)
         if workers <= 1:
             yield from (run(given, at) for at in range(runs))
             return

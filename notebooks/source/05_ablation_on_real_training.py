@@ -3,10 +3,9 @@
 #
 # A replay counts groups; only training shows what is learned. `benchmarks/learning/` trained a tiny language model with
 # TRL's own `GRPOTrainer` many times: policies x task mixes x seeds, each policy at the learning rate that was best for
-# it on other seeds. This notebook reads those result files (nothing is trained for the first four pictures), and ends
-# with a short training run, which needs the extra `demo`. Policies whose names end in `_0.1` were run with the code of
-# version 0.1.0, in which `adaptive()` gave every prompt single rollouts; the runs of today's default, also on harder
-# mixes, are in `benchmarks/learning/README.md`.
+# it on other seeds. This notebook reads the results of four mixes on which all methods were run (nothing is trained for
+# the first four pictures), and ends with a short training run, which needs the extra `demo`. Harder mixes are in
+# `benchmarks/learning/README.md`.
 
 # %%
 import os
@@ -34,6 +33,7 @@ from budgetalloc.offline.intervals import interval, stratified_interval
 rows = read(BENCHMARK / "results.jsonl")
 mixes = ["u_shape", "hard_tail", "seen_once", "growing"]  # those that all methods were run on
 curves = {mix: collect(rows, mix)[0] for mix in mixes}  # by mix, policy and seed
+curves = {mix: {name: of[name] for name in of if not name.endswith("_0.1")} for mix, of in curves.items()}
 rollouts = collect(rows, mixes[0])[1]
 runs = [len(by_seed) for by_policy in curves.values() for by_seed in by_policy.values()]
 print(f"{len(rows)} runs, {sum(runs)} of them of tuned policies on {len(mixes)} mixes: {', '.join(mixes)}")
@@ -46,7 +46,7 @@ print(f"{len(rows)} runs, {sum(runs)} of them of tuned policies on {len(mixes)} 
 # from nearly mastered to nearly unknown; bands are 95 % intervals of the mean over seeds, by Student's t.
 
 # %%
-SHOWN = {"adaptive_0.1": "C0", "ar3po": "C1", "uniform": "black", "vade": "C3", "dapo": "C2", "reinforce_ada": "0.55"}
+SHOWN = {"adaptive": "C0", "ar3po": "C1", "uniform": "black", "vade": "C3", "dapo": "C2", "reinforce_ada": "0.55"}
 figure, axes = plt.subplots(1, 2, figsize=(10.5, 3.8), sharex=True)
 for axis, mix in zip(axes, ("u_shape", "hard_tail"), strict=True):
     for name, color in SHOWN.items():
@@ -98,9 +98,8 @@ plt.show()
 display(pd.DataFrame(table, index=["all mixes", "low", "high", *mixes]).T[::-1].round(3))
 
 # %% [markdown]
-# Four policies are ahead of uniform in groups of 8 over these mixes: `adaptive_0.1`, `adaptive`, `spo` and `ar3po`.
-# Those that resample until groups are mixed (`dapo`, `thompson_dapo`, `reinforce_ada`) discard rollouts that count, and
-# are behind. Where an interval contains 0 (`ebpo`, `cures`, `vade`), no difference was seen.
+# Policies that resample until groups are mixed (`dapo`, `thompson_dapo`, `reinforce_ada`) discard rollouts that count,
+# and are behind. Where an interval contains 0, no difference was seen.
 #
 # ## What carries the gain: one change at a time
 #
@@ -110,12 +109,12 @@ display(pd.DataFrame(table, index=["all mixes", "low", "high", *mixes]).T[::-1].
 # |---|---|---|---|
 # | `uniform` | the batch, as the loader gives it | 8 | the group's mean |
 # | `thompson_group` | a Thompson draw, then the knapsack, over the pool | as the knapsack says | the group's mean |
-# | `thompson_posterior_0.1` | the same | the same | leave-one-out posterior |
-# | `equal_singles_0.1` | every prompt alike | 1 | leave-one-out posterior |
-# | `adaptive_0.1` | in proportion to sqrt(p(1-p)^2) of a draw | 1 | leave-one-out posterior |
+# | `thompson_posterior` | the same | the same | leave-one-out posterior |
+# | `equal_singles` | every prompt alike | 1 | leave-one-out posterior |
+# | `adaptive` | in proportion to sqrt(p(1-p)^2) of a draw | 1; 2 or 4 without history | leave-one-out posterior |
 
 # %%
-LADDER = ["uniform", "thompson_group", "thompson_posterior_0.1", "equal_singles_0.1", "adaptive_0.1"]
+LADDER = ["uniform", "thompson_group", "thompson_posterior", "equal_singles", "adaptive"]
 before = None
 figure, axis = plt.subplots(figsize=(8, 3.4))
 for at, name in enumerate(LADDER):
@@ -125,7 +124,8 @@ for at, name in enumerate(LADDER):
     axis.errorbar(means.mean(), at, xerr=[[means.mean() - low], [high - means.mean()]], fmt="o", color="C0", capsize=3)
     text = f"{name:<18} {means.mean():.3f} ({low:.3f} to {high:.3f})"
     if before is not None:  # paired by seed
-        step = np.array([(curves["u_shape"][name][seed] - before[seed]).mean() for seed in before])
+        both = sorted(set(before) & set(curves["u_shape"][name]))
+        step = np.array([(curves["u_shape"][name][seed] - before[seed]).mean() for seed in both])
         text += ", less the one before {:+.3f} ({:+.3f} to {:+.3f})".format(step.mean(), *interval(step))
     before = curves["u_shape"][name]
     print(text)
@@ -156,12 +156,10 @@ for axis, mix in zip(axes, mixes, strict=True):
     x = np.array([np.mean(share[mix, name]) for name in names])
     y = np.array([np.mean(list(curves[mix][name].values())) for name in names])
     axis.plot(x, y, "o", color="0.6", markersize=6, label="others")
-    for name, color in (("uniform", "black"), ("adaptive_0.1", "C0"), ("ar3po", "C1"), ("reinforce_ada", "C2")):
+    for name, color in (("uniform", "black"), ("adaptive", "C0"), ("ar3po", "C1"), ("reinforce_ada", "C2")):
         at = names.index(name)
         axis.plot(x[at], y[at], "o", color=color, markersize=8, label=name)
-    grouped = [
-        name not in ("adaptive", "adaptive_0.1", "equal_singles_0.1") for name in names
-    ]  # groups of one are never mixed
+    grouped = [name not in ("adaptive", "equal_singles") for name in names]  # groups of one are never mixed
     axis.set(title=mix, xlabel="rollouts in mixed groups", xlim=(-0.05, 0.8))
     rank = stats.spearmanr(x[grouped], y[grouped]).statistic
     print(f"{mix:<10} rank correlation over {sum(grouped)} policies with groups of two and more: {rank:+.2f}")
