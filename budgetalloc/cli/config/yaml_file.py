@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from budgetalloc.errors import BudgetallocError, InputError, imported, nearest, shown
+from budgetalloc.errors import BudgetallocError, InputError, nearest, shown
 
 # The core schema of YAML 1.2, in which 010 is ten and 1:30 a text. PyYAML follows YAML 1.1.
 _PLAIN: dict[str, Callable[[str], Any]] = {
@@ -71,7 +71,7 @@ def text_of(path: Path, most: int, what: str) -> str:
 
 def read_text(text: str, file: str) -> Source:
     """Parses a YAML file; raises `InputError` for anything but a mapping, a repeated key, a tag and an anchor."""
-    yaml = imported("yaml", f"{file}: reading YAML", "logs")
+    import yaml  # deferred: few commands read a file
 
     lines: dict[str, int] = {}
 
@@ -117,7 +117,7 @@ def _plain(text: str) -> Any:
 
 def written(values: Mapping[str, Any]) -> str:
     """Writes mappings, lists and plain values as YAML that `read_text` reads back, such as `prior: [0.5, 0.5]`."""
-    yaml = imported("yaml", "writing YAML", "logs")
+    import yaml
 
     def listed(dumper: Any, items: Sequence[Any]) -> Any:
         return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=True)
