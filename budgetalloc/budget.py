@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from budgetalloc.errors import MOST, BudgetError, InputError, check_integer, check_type, is_number, shown
 
+__all__ = ["DEFAULT", "Budget", "IntArray", "check_budget"]
+
 IntArray = NDArray[np.int64]
 DEFAULT = 2
 """The default floor and smallest group, without a policy."""

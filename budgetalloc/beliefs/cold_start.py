@@ -5,6 +5,8 @@ from numpy.typing import NDArray
 
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 
+__all__ = ["KEPT", "with_first_visit_prior"]
+
 KEPT = 0.9
 """The share of earlier first visits kept at a step with first visits: about the last ten such steps count."""
 

@@ -11,6 +11,8 @@ from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import StateError, check_array
 
+__all__ = ["Drift", "moved_evidence", "pooled_prior"]
+
 _START_PROMPTS = 16.0  # weight of the starting prior, in prompts
 _MEMORY = 0.99  # share of the drift's evidence kept at a step: about the last 100 steps count
 _SLICE = 2**22  # prompts added up at once

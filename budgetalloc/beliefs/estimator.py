@@ -19,6 +19,8 @@ from budgetalloc.beliefs.rewards import check_rewards
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_flag, check_number, is_number, shown
 
+__all__ = ["STATE_VERSION", "BetaEstimator"]
+
 STATE_VERSION = 2
 _START = (0.5, 0.5)  # prior="pool" before the first rewards
 

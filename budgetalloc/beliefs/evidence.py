@@ -11,6 +11,8 @@ from budgetalloc.beliefs.state import check_state
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import StateError, check_array, check_integer, shown
 
+__all__ = ["Evidence", "read_evidence"]
+
 
 @dataclass(frozen=True, eq=False)
 class Evidence:

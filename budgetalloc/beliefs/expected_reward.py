@@ -10,6 +10,8 @@ from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import StateError
 
+__all__ = ["Line", "Sums", "reward_line"]
+
 _KEPT = 0.9  # share of the sums kept at a step
 _DOUBT = 0.25  # weight of the slope that is expected before any success
 

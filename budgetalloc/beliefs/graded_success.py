@@ -4,6 +4,8 @@ import numpy as np
 
 from budgetalloc.beliefs.posterior import FloatArray
 
+__all__ = ["moved_graded_sums", "rescaled", "spread"]
+
 
 def spread(alpha_P: FloatArray, beta_P: FloatArray, graded_P: FloatArray) -> FloatArray:
     """The variance of successes as a share of p(1-p), in [0, 1]: 1 - n d / (a b) with n = a + b.

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from budgetalloc.errors import InputError, check_list, shown
 
+__all__ = ["Id", "UInt64Array", "check_distinct", "check_ids", "factorize", "shuffled_order", "stable_key", "text_id"]
+
 Id = int | str
 UInt64Array = NDArray[np.uint64]
 

@@ -11,6 +11,8 @@ from budgetalloc.beliefs.pool import Index, rows_to_read, with_room
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError, StateError, check_array
 
+__all__ = ["KEPT", "Lengths", "expected_tokens"]
+
 KEPT = 0.9  # the share of its weight that a rollout keeps at each later rollout of its prompt
 
 

@@ -16,6 +16,8 @@ from budgetalloc.beliefs.state import check_state
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, StateError, check_array, check_function, check_integer, shown
 
+__all__ = ["Learn", "Memory", "Rescale", "Visit"]
+
 
 @dataclass(frozen=True, eq=False)
 class Visit:

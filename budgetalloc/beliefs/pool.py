@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from budgetalloc.beliefs.ids import Id, UInt64Array, check_distinct, check_ids, stable_key
 from budgetalloc.budget import IntArray
 
+__all__ = ["Index", "Pool", "Rows", "rows_to_read", "with_room"]
+
 Rows = TypeVar("Rows", bound=NDArray[Any])
 
 

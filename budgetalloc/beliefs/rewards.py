@@ -10,6 +10,21 @@ from numpy.typing import ArrayLike, NDArray
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError, check_array, is_number, shown
 
+__all__ = [
+    "EQUAL",
+    "as_rewards",
+    "binary_functions",
+    "check_outcomes",
+    "check_range",
+    "check_rewards",
+    "check_success",
+    "extremes",
+    "mixed_groups",
+    "success_functions",
+    "to_unit",
+    "unequal",
+]
+
 EQUAL = 1e-6
 """Relative tolerance for equal rewards, because trainers pass float32. For rewards below 1 it is absolute."""
 

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from budgetalloc.errors import StateError, shown
 
+__all__ = ["check_state", "load_state", "save_state"]
+
 _FORMAT = "budgetalloc state"
 _FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}

@@ -10,6 +10,19 @@ from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.budget import IntArray
 
+__all__ = [
+    "GROUP",
+    "Known",
+    "bernoulli_variance",
+    "deviations",
+    "graded_variance",
+    "grpo_square",
+    "pool_variances",
+    "prior_share",
+    "share_alike",
+    "success_variance",
+]
+
 GROUP = 8
 """The group size of the GRPO with which advantages are compared."""
 _RAREST = 0.05  # `bernoulli_variance` is constant below this mean, and above 1 minus it

@@ -11,6 +11,8 @@ from budgetalloc.cli.parser import parser
 from budgetalloc.cli.terminal import Plain
 from budgetalloc.errors import BudgetallocError, installing
 
+__all__ = ["INTERRUPTED", "answered", "main"]
+
 INTERRUPTED = 130
 
 

@@ -3,6 +3,8 @@
 import argparse
 import math
 
+__all__ = ["natural", "positive", "rate", "seconds", "weighted", "workers"]
+
 
 def positive(text: str, most: int = 10**9) -> int:
     """A whole number from 1."""

@@ -10,6 +10,8 @@ from typing import Any
 from budgetalloc.cli.argument_types import natural, positive, rate, seconds, workers
 from budgetalloc.cli.log_options import reading_options
 
+__all__ = ["parser"]
+
 
 def parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""

@@ -3,6 +3,8 @@
 import unicodedata
 from typing import Any
 
+__all__ = ["Plain", "shown"]
+
 
 def shown(text: str) -> str:
     r"""The text with control characters as escapes, except for tabs and line ends.

@@ -10,6 +10,8 @@ from budgetalloc.logs.chunk import Notes
 from budgetalloc.logs.column_names import NUMBERED, Columns, plain
 from budgetalloc.logs.columns import numeric
 
+__all__ = ["resolve_columns"]
+
 _MANY = ("n", "samples", "attempts", "trials")  # these may count the rollouts of a row, or number the rollouts
 _ENOUGH = 8  # rows that allow an inference
 

@@ -14,6 +14,26 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import to_unit
 from budgetalloc.errors import InputError, check_array
 
+__all__ = [
+    "COLUMNS",
+    "FAULTS",
+    "LARGEST",
+    "LARGEST_REWARD",
+    "Chunk",
+    "Ints",
+    "Notes",
+    "Range",
+    "Reward",
+    "Rows",
+    "as_id",
+    "as_integer",
+    "as_number",
+    "finite",
+    "integer_column",
+    "mapped",
+    "number_column",
+]
+
 Ints = NDArray[np.int64]
 Range = tuple[float, float] | None
 Reward = str | Mapping[str, float] | None

@@ -9,6 +9,23 @@ from budgetalloc.errors import InputError
 from budgetalloc.logs.chunk import Reward
 from budgetalloc.logs.log_stream import ReadOptions
 
+__all__ = [
+    "ID",
+    "LENGTH",
+    "NUMBERED",
+    "PREDICTED",
+    "REWARD",
+    "REWARDS",
+    "ROLLOUTS",
+    "STEP",
+    "SUCCESSES",
+    "TEXT",
+    "Columns",
+    "identify_columns",
+    "listed",
+    "plain",
+]
+
 # The names of each column, the preferred one first. Case does not matter, nor "-" for "_".
 STEP = ("step", "global_step", "training_step", "train_step", "iteration", "visit")
 ID = ("prompt_id", "example_id", "problem_id", "question_id", "task_id", "prompt_idx")

@@ -20,6 +20,8 @@ from budgetalloc.logs.chunk import FAULTS, LARGEST, Ints, Notes, Rows, as_id
 from budgetalloc.logs.column_names import Columns
 from budgetalloc.logs.log_stream import ReadOptions
 
+__all__ = ["Bools", "numeric", "rollouts", "weighted"]
+
 Bools = NDArray[np.bool_]
 _WORDS = {"true": 1.0, "false": 0.0}
 _AT_ONCE = 1_000_000  # rollouts in one `Rows`

@@ -10,6 +10,8 @@ from budgetalloc.beliefs.rewards import check_range
 from budgetalloc.logs.chunk import COLUMNS, Chunk, integer_column, number_column
 from budgetalloc.logs.reader import open_log, read_all
 
+__all__ = ["Ledger"]
+
 _log = logging.getLogger(__name__)
 
 

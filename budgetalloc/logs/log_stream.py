@@ -11,6 +11,8 @@ from budgetalloc.errors import InputError, printable
 from budgetalloc.logs.chunk import Chunk, Ints, Notes, Range, Reward, Rows
 from budgetalloc.logs.steps import MAX_STEP, ascending, whole_steps
 
+__all__ = ["Kind", "LogStream", "ReadOptions", "unreadable"]
+
 
 class Kind(Protocol):
     """A kind of log: a module of `budgetalloc.logs.kinds` with these two functions.

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from budgetalloc.logs.chunk import FAULTS, as_integer, as_number
 from budgetalloc.logs.prompt_texts import append_text, beside, read_records
 
+__all__ = ["Progress", "ProgressWriter", "read_progress"]
+
 
 class ProgressWriter:
     """Appends the seconds of each step, and the rewards of held-out evaluations.

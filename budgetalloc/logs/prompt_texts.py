@@ -10,6 +10,8 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.logs.chunk import FAULTS, as_id
 from budgetalloc.logs.formats.lines import parsed
 
+__all__ = ["LONGEST", "TextsWriter", "append_text", "beside", "prompt_text", "read_records", "read_texts"]
+
 LONGEST = 200  # characters of a text
 _MOST = 1 << 28  # bytes of a file that is read
 

@@ -15,6 +15,8 @@ from budgetalloc.logs.chunk import COLUMNS, Chunk, Reward
 from budgetalloc.logs.kinds import counts, dataset, ledger, prime_rl, trl, verifiers, verl, wandb_run
 from budgetalloc.logs.log_stream import Kind, LogStream, ReadOptions, unreadable
 
+__all__ = ["KINDS", "MODULES", "open_log", "read_all"]
+
 MODULES: dict[str, Kind] = {
     "ledger": ledger,
     "trl": trl,

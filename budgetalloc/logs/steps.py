@@ -13,6 +13,8 @@ from budgetalloc.beliefs.rewards import to_unit
 from budgetalloc.errors import InputError
 from budgetalloc.logs.chunk import COLUMNS, Chunk, Ints, Notes, Range, Rows, finite, mapped
 
+__all__ = ["MAX_STEP", "ascending", "joined", "whole_steps"]
+
 _SORTED = [name for name in COLUMNS if name != "counts_R"]  # counts are made after the sort
 _RECORD = np.dtype([("id", np.int64), *((name, COLUMNS[name]) for name in _SORTED)])
 MAX_STEP = 10_000_000  # rollouts of one step: some 2 GB

@@ -9,6 +9,8 @@ from budgetalloc.beliefs.rewards import EQUAL, binary_functions, success_functio
 from budgetalloc.errors import printable
 from budgetalloc.logs.chunk import Notes
 
+__all__ = ["SuccessChoice"]
+
 _ASK = "pass --success COLUMN (success= in Python)"
 
 

@@ -9,6 +9,8 @@ from budgetalloc.logs.chunk import FAULTS, LARGEST, Notes, Rows, as_integer
 from budgetalloc.logs.formats.lines import BYTES, parsed
 from budgetalloc.logs.kinds.ledger import RowParser, joined
 
+__all__ = ["Tail"]
+
 
 class Tail:
     """Follows a ledger. Each call of `news` reads the new lines; an incomplete last line is left for a later call.

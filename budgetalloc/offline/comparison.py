@@ -27,6 +27,8 @@ from budgetalloc.policies import Policy
 from budgetalloc.policies.bounds import Bounds
 from budgetalloc.policies.methods import PolicyLike, policy_of
 
+__all__ = ["FIGURES", "Progress", "compare", "comparisons", "summarise"]
+
 if TYPE_CHECKING:
     import pandas as pd
 

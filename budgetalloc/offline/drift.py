@@ -7,6 +7,8 @@ from budgetalloc.beliefs.ids import check_ids, factorize
 from budgetalloc.errors import check_integer, check_type
 from budgetalloc.logs.chunk import Chunk
 
+__all__ = ["discount", "drift"]
+
 
 def drift(ledger: Chunk, *, lag: int = 1) -> list[dict[str, float]]:
     """How far prompts drift from visit to visit: a row for each visit but the first.

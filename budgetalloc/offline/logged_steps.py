@@ -11,6 +11,8 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError, check_type
 from budgetalloc.logs.chunk import Chunk
 
+__all__ = ["Inclusion", "Ints", "LoggedStep", "could_be_logged", "logged_steps"]
+
 Inclusion = Literal["epochs", "independent"]
 Ints = NDArray[np.int64]
 

@@ -13,6 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError, check_array, shown
 
+__all__ = ["all_within", "doubly_robust", "horvitz_thompson", "mixed_within", "self_normalised"]
+
 _MOST = 100_000  # rollouts of a group: the estimates add up as many terms
 
 

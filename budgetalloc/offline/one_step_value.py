@@ -21,6 +21,8 @@ from budgetalloc.policies import Policy
 from budgetalloc.policies.bounds import Bounds
 from budgetalloc.values import mixed_group
 
+__all__ = ["Estimate", "Ints", "StepValue", "one_step_value"]
+
 Estimate = Literal["doubly robust", "horvitz-thompson", "self-normalised", "direct"]
 Ints = NDArray[np.int64]
 

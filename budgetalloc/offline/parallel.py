@@ -10,6 +10,8 @@ from typing import Any, Literal, TypeVar
 from budgetalloc.errors import InputError, check_integer, imported, shown
 from budgetalloc.offline.ray_pool import RayPool, ray
 
+__all__ = ["Result", "Workers", "check_workers", "in_parallel"]
+
 Result = TypeVar("Result")
 Workers = int | Literal["ray"] | None
 """Processes on this machine, "ray" for the tasks of a Ray cluster, or None for one process for each core."""

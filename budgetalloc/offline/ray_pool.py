@@ -6,6 +6,8 @@ from typing import Any
 
 from budgetalloc.errors import imported
 
+__all__ = ["RETRIES", "RayPool", "ray"]
+
 RETRIES = 5
 """How often a run is restarted if its node or process is lost. An exception of a run is raised at once."""
 

@@ -13,6 +13,8 @@ from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.errors import InputError, check_integer, check_seed, check_type
 from budgetalloc.logs.chunk import Chunk
 
+__all__ = ["Ints", "Replay"]
+
 _NEAR = 2  # visits before and after the present one that the model and `rates` look at
 _PRIOR = 0.5  # Jeffreys' prior of the model; benchmarks/learning/replay.py compares it with others
 

@@ -11,6 +11,8 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import mixed_groups
 from budgetalloc.offline.replay import Replay
 
+__all__ = ["ReplayMonitor", "mixed_bounds"]
+
 
 def mixed_bounds(
     ids_R: Iterable[Any], rewards_R: ArrayLike, modelled_R: ArrayLike

@@ -21,6 +21,8 @@ from budgetalloc.training.batch import Batch
 from budgetalloc.training.options import Options
 from budgetalloc.training.session import Session
 
+__all__ = ["simulate"]
+
 
 def simulate(
     policy: PolicyLike,

@@ -18,6 +18,8 @@ from budgetalloc.policies.ranking import top
 from budgetalloc.solvers.domains import Domains
 from budgetalloc.solvers.systematic import systematic, systematic_in_groups, totals_of_domains
 
+__all__ = ["IDLE", "adaptive", "group_without_history", "sampled", "uniform_groups"]
+
 IDLE = 0.98  # discount of the evidence at each step
 
 

@@ -12,6 +12,8 @@ from budgetalloc.beliefs.rewards import as_rewards, check_rewards
 from budgetalloc.beliefs.variance import bernoulli_variance
 from budgetalloc.errors import InputError, check_array, check_choice, shown
 
+__all__ = ["EPS", "Baseline", "Scale", "Weight", "group_advantages", "posterior_mean", "whitened"]
+
 Baseline = Literal["group", "loo", "batch", "posterior", "policy"]
 Scale = Literal["group", "batch", "rms", "whiten", "whiten_tokens", "none"]
 Weight = Literal["rollout", "prompt"]

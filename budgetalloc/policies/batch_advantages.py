@@ -15,6 +15,8 @@ from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError
 from budgetalloc.policies.advantages import EPS, Baseline, Scale, Weight, group_advantages, posterior_mean
 
+__all__ = ["LARGEST", "Advantages", "Rollouts", "batch_advantages"]
+
 LARGEST = 5.0
 """The largest advantage under scale "group": twice the largest of GRPO in groups of 8. 0/1 rewards stay below it."""
 _APART = 1.35  # the largest ratio to GRPO's size; following GRPO at every step would make Adam's steps uneven

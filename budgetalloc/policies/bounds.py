@@ -12,6 +12,8 @@ from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import InputError, check_integer, check_seed, shown
 from budgetalloc.policies.decision import Needs
 
+__all__ = ["Bounds", "drawn_others"]
+
 
 @dataclass(frozen=True)
 class Bounds:

@@ -18,6 +18,8 @@ from budgetalloc.solvers.interface import Solver
 from budgetalloc.solvers.proportional import proportional
 from budgetalloc.values import Value, mixed_group, success_gain
 
+__all__ = ["knapsack", "spend", "thompson", "uniform"]
+
 _FIRST_LIMIT = 64  # largest count of the first table; few prompts get more
 _FIRST_CELLS = 1_600_000  # most values of the first table
 _MOST_CELLS = 200_000_000  # most values of any table, 8 bytes each

@@ -14,6 +14,8 @@ from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import UnsupportedError, check_choice, check_flag, check_integer
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 
+__all__ = ["CostOf", "Decide", "Expect", "Hinted", "Keep", "Needs", "Outcome", "Rounds", "Tally", "View"]
+
 
 @dataclass(frozen=True)
 class Needs:

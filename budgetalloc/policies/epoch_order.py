@@ -10,6 +10,8 @@ from budgetalloc.errors import check_integer
 from budgetalloc.policies.decision import View
 from budgetalloc.policies.ranking import falling, ranked
 
+__all__ = ["COLUMNS", "count_visits", "least_visited_first"]
+
 COLUMNS = {"visits": 0.0}
 """The memory's column."""
 

@@ -13,6 +13,8 @@ from budgetalloc.policies.decision import Needs, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import ranked
 
+__all__ = ["Predict", "gate", "pass_or_explore", "predictor_name"]
+
 Predict = Callable[[View], ArrayLike]
 """Predicted success rates of a view's prompts, shape (P,); NaN where nothing is known."""
 

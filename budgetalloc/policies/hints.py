@@ -12,6 +12,8 @@ from budgetalloc.policies.decision import Hinted, Rounds, Tally, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.rounds import Spending
 
+__all__ = ["Hint", "on_all_fail"]
+
 Hint = Callable[[list[Id]], Iterable[Id] | None]
 """Prompts without a success, most failures first -> those of them that have a hint; None is all."""
 

@@ -15,6 +15,8 @@ from budgetalloc.errors import InputError, check_integer, check_number, shown
 from budgetalloc.policies.decision import Outcome, View
 from budgetalloc.policies.ranking import ranked
 
+__all__ = ["COLUMNS", "InitialSuccess", "Offline", "rescale_results"]
+
 logger = logging.getLogger(__name__)
 Offline = Mapping[Id, tuple[float, int]] | int | None
 """A mapping: successes and rollouts of each prompt before training. An integer n: the run's first steps measure every

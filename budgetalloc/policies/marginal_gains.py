@@ -11,6 +11,8 @@ from budgetalloc.policies.composition import spend
 from budgetalloc.policies.decision import View
 from budgetalloc.values import Value
 
+__all__ = ["START", "UNIT", "gain_per_rollout", "mean_rollouts", "smallest", "spend_gains", "token_prices"]
+
 UNIT = 2.0**-40  # gains are multiples of it: sums are exact, and equal gains are ties
 START = 2.0**-3  # gain of the rollouts that every prompt gets first, above every other gain
 

@@ -6,6 +6,8 @@ from numpy.typing import ArrayLike, NDArray
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import extremes, unequal
 
+__all__ = ["mean_advantage"]
+
 
 def mean_advantage(rewards_R: ArrayLike, group_R: NDArray[np.int64], groups: int) -> FloatArray:
     """The mean absolute advantage of each group, in [0, 1], 0 if all rewards are equal, shape (groups,).

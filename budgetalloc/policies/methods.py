@@ -20,6 +20,32 @@ from budgetalloc.solvers.exact import highs, ortools
 from budgetalloc.solvers.greedy import greedy
 from budgetalloc.values import hit, mixed_group, success_gain, variance
 
+__all__ = [
+    "ACROSS",
+    "BASELINE",
+    "CHECKED",
+    "CODE",
+    "DECIDES",
+    "DESCRIBED",
+    "FORMULAS",
+    "MEANINGS",
+    "METHODS",
+    "NAMED",
+    "OURS",
+    "ROLLOUTS",
+    "ROUNDS",
+    "SECTIONS",
+    "WHICH",
+    "Checked",
+    "Decides",
+    "Method",
+    "PolicyLike",
+    "method_of",
+    "policy_of",
+    "published",
+    "tuples",
+]
+
 Decides = Literal["across prompts", "which prompts", "in rounds", "which rollouts", "which baseline"]
 ACROSS, WHICH, ROUNDS, ROLLOUTS, BASELINE = DECIDES = get_args(Decides)
 SECTIONS: dict[Decides, str] = {

@@ -18,6 +18,8 @@ from budgetalloc.policies.composition import uniform
 from budgetalloc.policies.decision import Keep, Needs
 from budgetalloc.policies.policy import Policy
 
+__all__ = ["generate_and_keep", "rng_of_step", "scaled_advantages"]
+
 
 def generate_and_keep(name: str, generate: int, keep: Keep, seed: int, settings: str = "") -> Policy:
     """A policy with uniform counts that generates `generate` times the rollouts that it trains on."""

@@ -12,6 +12,8 @@ from budgetalloc.policies.methods import tuples
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.step import Step
 
+__all__ = ["PACING", "Paced", "pacing_plan", "possible_step_sizes"]
+
 PACING = ("name", *(field.name for field in fields(Horizon)), "parts")
 
 

@@ -28,6 +28,8 @@ from budgetalloc.policies.bounds import Bounds
 from budgetalloc.policies.decision import CostOf, Decide, Expect, Keep, Needs
 from budgetalloc.policies.step import Seen, Step
 
+__all__ = ["Policy"]
+
 
 @dataclass(frozen=True, eq=False)
 class Policy:

@@ -13,6 +13,8 @@ from budgetalloc.solvers.interface import check_costs
 from budgetalloc.solvers.proportional import proportional
 from budgetalloc.values import Value
 
+__all__ = ["batch", "drawn_batch", "in_proportion", "keep_only"]
+
 
 def batch(wanted_P: IntArray, view: View, order_P: IntArray | None = None, most: int | None = None) -> IntArray:
     """Indices of the first prompts in an order whose wanted rollouts fit into the budget together; at least one.

@@ -18,6 +18,8 @@ from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.step import Step
 from budgetalloc.solvers.proportional import clipped_shares
 
+__all__ = ["Quotas", "Shares", "check_domain_and_shares", "check_shares"]
+
 Shares = Mapping[Hashable, tuple[float, float]]
 """The lowest and the highest share of the rollouts for each domain, in [0, 1]."""
 

@@ -12,6 +12,8 @@ from budgetalloc.policies.decision import View
 from budgetalloc.solvers.interface import largest
 from budgetalloc.values import Value
 
+__all__ = ["drawn_first", "falling", "ranked", "spend_on_top", "top"]
+
 
 def top(scores_P: FloatArray, group: int) -> Value:
     """The value with which a solver gives `group` rollouts each to the prompts with the highest (positive) scores.

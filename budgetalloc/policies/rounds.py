@@ -9,6 +9,8 @@ from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import UnsupportedError
 from budgetalloc.policies.decision import Rounds, Tally, View
 
+__all__ = ["Spending", "until_finished"]
+
 
 class Spending:
     """Allocates a budget in portions, each such that the rest can still be spent in groups that the budget allows.

@@ -20,6 +20,8 @@ from budgetalloc.errors import BudgetError, InputError, check_flag
 from budgetalloc.policies.decision import CostOf, Decide, Expect, Hinted, Outcome, Rounds, Tally, View
 from budgetalloc.solvers.interface import check_costs, check_domains, check_group_costs
 
+__all__ = ["Deciding", "Seen", "Step"]
+
 Seen = tuple[list[Id], FloatArray, FloatArray]  # prompts, rewards and successes of one round's rollouts
 
 

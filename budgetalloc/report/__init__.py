@@ -4,9 +4,10 @@ run = report("run/completions")
 print(as_text(run))
 """
 
-from budgetalloc.report.html import as_html as as_html
-from budgetalloc.report.json_report import as_json as as_json
-from budgetalloc.report.log_scan import measure as measure
-from budgetalloc.report.summary import Report as Report
-from budgetalloc.report.summary import report as report
-from budgetalloc.report.text import as_text as as_text
+from budgetalloc.report.html import as_html
+from budgetalloc.report.json_report import as_json
+from budgetalloc.report.log_scan import measure
+from budgetalloc.report.summary import Report, report
+from budgetalloc.report.text import as_text
+
+__all__ = ["Report", "as_html", "as_json", "as_text", "measure", "report"]

@@ -14,6 +14,23 @@ from budgetalloc.report.json_report import plain
 from budgetalloc.report.markup import element, page, paragraphs, table
 from budgetalloc.report.run_comparison import Curve, Side, levels
 
+__all__ = [
+    "CHOSEN",
+    "HELD_OUT",
+    "ROWS",
+    "UNTIMED",
+    "VERSION",
+    "as_html",
+    "as_json",
+    "as_text",
+    "comparison_of",
+    "heading",
+    "level_rows",
+    "number",
+    "quotient",
+    "used_rows",
+]
+
 VERSION = 1
 HELD_OUT = (
     "Held-out reward is on prompts that no step trains on, so it can be compared. One run each: another seed may "

@@ -12,6 +12,27 @@ from budgetalloc.report.forecast import BELIEF, NEAR, share
 from budgetalloc.report.policy_replays import Replayed
 from budgetalloc.report.waste import Waste
 
+__all__ = [
+    "LABELS",
+    "MEANING",
+    "NAMED",
+    "counted",
+    "doubts_sentences",
+    "forecast_sentences",
+    "headline",
+    "named",
+    "notes_sentences",
+    "percent",
+    "prompts_sentences",
+    "replay_sentences",
+    "replay_table",
+    "shortened",
+    "singles_sentence",
+    "size_sentence",
+    "tokens_sentence",
+    "worst",
+]
+
 LABELS = {MIXED: "mixed", FAILED: "all fail", PASSED: "all pass", TIED: "tied", SINGLE: "single"}
 NAMED = 20
 """The most prompts that a report names."""

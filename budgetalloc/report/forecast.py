@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 from budgetalloc.beliefs.posterior import FloatArray
 
+__all__ = ["BELIEF", "BINS", "NEAR", "Forecast", "share"]
+
 BELIEF = "Beta(0.5, 0.5), discount 0.9 a visit"
 BINS = 100  # of the prediction
 NEAR = 0.1  # a success within this distance of the prediction is as predicted

@@ -14,6 +14,8 @@ from budgetalloc.report.policy_replays import LIMITS, Replayed
 from budgetalloc.report.summary import Report
 from budgetalloc.report.waste import Waste
 
+__all__ = ["as_html", "legend"]
+
 _CARDS = {
     MIXED: "of rollouts in mixed groups",
     FAILED: "of rollouts in groups that all failed",

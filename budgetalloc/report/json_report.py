@@ -10,6 +10,8 @@ from budgetalloc.report.forecast import BELIEF, share
 from budgetalloc.report.policy_replays import LIMITS
 from budgetalloc.report.summary import Report
 
+__all__ = ["VERSION", "as_json", "plain"]
+
 VERSION = 2
 """Version of the JSON: increased when a key changes its meaning or is removed."""
 

@@ -10,6 +10,8 @@ from budgetalloc.logs.chunk import Rows, finite
 from budgetalloc.logs.steps import joined
 from budgetalloc.report.forecast import share
 
+__all__ = ["Live", "LiveStep"]
+
 
 @dataclass(frozen=True)
 class LiveStep:

@@ -17,6 +17,8 @@ from budgetalloc.report.forecast import NEAR, Forecast
 from budgetalloc.report.success import success_of
 from budgetalloc.report.waste import Waste
 
+__all__ = ["Ints", "measure"]
+
 Ints = NDArray[np.int64]
 
 

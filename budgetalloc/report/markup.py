@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from importlib import resources
 from string import Template
 
+__all__ = ["Markup", "element", "escaped", "page", "paragraphs", "table"]
+
 
 class Markup(str):
     """Text that is markup already. All other text is escaped when it is put into an element."""

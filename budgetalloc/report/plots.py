@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from budgetalloc.report.markup import Markup, element
 
+__all__ = ["HEIGHT", "WIDTH", "Dot", "areas", "calibration", "columns", "curves", "dots", "line"]
+
 WIDTH, HEIGHT = 420, 230
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 12, 10, 38
 _INSIDE = WIDTH - _LEFT - _RIGHT

@@ -15,6 +15,8 @@ from budgetalloc.policies.methods import method_of
 from budgetalloc.report.success import success_of
 from budgetalloc.report.waste import Waste
 
+__all__ = ["LIMITS", "POLICIES", "Replayed", "first_steps", "joined", "keep_first_steps", "replay"]
+
 POLICIES = ("uniform", "knapsack", "thompson", "adaptive")
 """The policies compared by default. Policies such as `dapo`, which generate more than they train on, are left out."""
 LIMITS = (

@@ -12,6 +12,8 @@ from budgetalloc.logs.progress import Progress
 from budgetalloc.report.summary import Report
 from budgetalloc.report.waste import Waste
 
+__all__ = ["Curve", "Side", "levels", "reached"]
+
 Curve = list[tuple[float, float]]
 """Rollouts so far and the reward then, in ascending order of the rollouts."""
 _POINTS = 20  # of the curve of the batches' reward

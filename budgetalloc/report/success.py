@@ -7,6 +7,8 @@ from budgetalloc.beliefs.rewards import to_unit
 from budgetalloc.errors import InputError
 from budgetalloc.logs.chunk import Chunk, mapped
 
+__all__ = ["success_of"]
+
 
 def success_of(chunk: Chunk, reward_range: tuple[float, float] | None) -> FloatArray:
     """The success of each rollout, NaN where there is none, shape (R,).

@@ -19,6 +19,8 @@ from budgetalloc.report.log_scan import measure
 from budgetalloc.report.policy_replays import POLICIES, Replayed, joined, keep_first_steps, replay
 from budgetalloc.report.waste import Waste
 
+__all__ = ["Report", "report"]
+
 
 @dataclass(frozen=True, eq=False)
 class Report:

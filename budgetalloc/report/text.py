@@ -12,6 +12,8 @@ from budgetalloc.report.policy_replays import LIMITS
 from budgetalloc.report.summary import Report
 from budgetalloc.report.waste import Waste
 
+__all__ = ["as_text", "shows_bars", "sparkline"]
+
 _BARS, _PLAIN = "▁▂▃▄▅▆▇█", ".:-=+*#@"
 
 

@@ -11,6 +11,8 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.report.forecast import Forecast, share
 
+__all__ = ["Ints", "Waste"]
+
 Ints = NDArray[np.int64]
 _WASTED = [KINDS.index(kind) for kind in WITHOUT_GRADIENT]
 _MEANS = ("reward", "success", "surprise")

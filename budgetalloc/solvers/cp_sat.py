@@ -7,6 +7,8 @@ import numpy as np
 from budgetalloc.errors import imported
 from budgetalloc.solvers.problem import Answer, Problem
 
+__all__ = ["by_cp_sat"]
+
 _UNITS = 10**9  # CP-SAT needs integers: values are rounded to multiples of 1 / _UNITS of the largest
 
 

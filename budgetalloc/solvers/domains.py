@@ -10,6 +10,8 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, InputError
 
+__all__ = ["Domains", "checked", "groups_fit", "why_not"]
+
 
 @dataclass(frozen=True, eq=False)
 class Domains:

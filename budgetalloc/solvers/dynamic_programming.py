@@ -5,6 +5,8 @@ import numpy as np
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 
+__all__ = ["best_counts", "work"]
+
 
 def work(counts_N: IntArray, prompts: int, rollouts: int) -> int:
     """The number of sums that `best_counts` computes: one for each prompt, count and number of rollouts spent."""

@@ -18,6 +18,8 @@ from budgetalloc.solvers.interface import check_costs, check_domains, check_valu
 from budgetalloc.solvers.milp import by_highs
 from budgetalloc.solvers.problem import Problem
 
+__all__ = ["By", "Solution", "certify", "highs", "ortools"]
+
 By = Literal["highs", "ortools"]
 
 

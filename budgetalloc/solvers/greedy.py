@@ -14,6 +14,8 @@ from budgetalloc.solvers.domains import Domains
 from budgetalloc.solvers.dynamic_programming import best_counts, work
 from budgetalloc.solvers.interface import check_costs, check_domains, check_values, largest
 
+__all__ = ["greedy"]
+
 _MOST_WORK, _MOST_CORE = 500_000, 256  # limits of `_improve`: sums, and prompts of a large problem
 
 

@@ -8,6 +8,8 @@ from numpy.typing import ArrayLike
 from budgetalloc.budget import IntArray
 from budgetalloc.solvers.problem import Answer, Problem
 
+__all__ = ["by_highs"]
+
 _SCALE = 1e3  # the largest value: HiGHS stops at an absolute gap of 1e-6, and reduced costs may have an error of 1e-7
 _TOKENS = 2e5  # the largest exact limit of tokens, because HiGHS allows a count an error of 1e-6
 _CUTS = 8  # searches that may end with more tokens than the limit

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import Budget, IntArray
 
+__all__ = ["Answer", "Problem"]
+
 
 @dataclass(frozen=True, eq=False)
 class Problem:

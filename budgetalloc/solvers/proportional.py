@@ -7,6 +7,8 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import Budget, IntArray, check_budget
 from budgetalloc.errors import InputError, UnsupportedError, check_array, shown
 
+__all__ = ["check_weights", "clipped_shares", "largest_remainder", "proportional"]
+
 
 def proportional(weights_P: ArrayLike, costs_P: ArrayLike | None, budget: Budget) -> IntArray:
     """Counts proportional to weights, under floor and cap, rounded by largest remainder (ties: first in the list).

@@ -11,6 +11,8 @@ from budgetalloc.errors import UnsupportedError, check_rng
 from budgetalloc.solvers.domains import Domains, groups_fit
 from budgetalloc.solvers.proportional import check_weights, clipped_shares, largest_remainder
 
+__all__ = ["systematic", "systematic_in_groups", "totals_of_domains"]
+
 
 def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -> IntArray:
     """Counts drawn by systematic sampling (Madow, 1949). Each is its share rounded down or up, and the sum is exact.

@@ -19,24 +19,46 @@ readers:
     ledger = testing.log_of(testing.turning(), steps=40)
 """
 
-from budgetalloc.testing.known_worlds import Known as Known
-from budgetalloc.testing.known_worlds import log_of as log_of
-from budgetalloc.testing.known_worlds import rising as rising
-from budgetalloc.testing.known_worlds import three_kinds as three_kinds
-from budgetalloc.testing.known_worlds import turning as turning
-from budgetalloc.testing.rules import CHECKS as CHECKS
-from budgetalloc.testing.rules import IDS as IDS
-from budgetalloc.testing.rules import Build as Build
-from budgetalloc.testing.rules import budgets as budgets
-from budgetalloc.testing.rules import decides_the_same_again as decides_the_same_again
-from budgetalloc.testing.rules import decides_the_same_over_a_pool as decides_the_same_over_a_pool
-from budgetalloc.testing.rules import does_not_depend_on_order as does_not_depend_on_order
-from budgetalloc.testing.rules import goes_on_from_its_state as goes_on_from_its_state
-from budgetalloc.testing.rules import keeps_to_tokens_or_says_so as keeps_to_tokens_or_says_so
-from budgetalloc.testing.rules import play as play
-from budgetalloc.testing.rules import same_state as same_state
-from budgetalloc.testing.rules import serves_every_history as serves_every_history
-from budgetalloc.testing.rules import spends_exactly as spends_exactly
-from budgetalloc.testing.rules import starves_nobody as starves_nobody
-from budgetalloc.testing.rules import survives as survives
-from budgetalloc.testing.rules import trained as trained
+from budgetalloc.testing.known_worlds import Known, log_of, rising, three_kinds, turning
+from budgetalloc.testing.rules import (
+    CHECKS,
+    IDS,
+    Build,
+    budgets,
+    decides_the_same_again,
+    decides_the_same_over_a_pool,
+    does_not_depend_on_order,
+    goes_on_from_its_state,
+    keeps_to_tokens_or_says_so,
+    play,
+    same_state,
+    serves_every_history,
+    spends_exactly,
+    starves_nobody,
+    survives,
+    trained,
+)
+
+__all__ = [
+    "CHECKS",
+    "IDS",
+    "Build",
+    "Known",
+    "budgets",
+    "decides_the_same_again",
+    "decides_the_same_over_a_pool",
+    "does_not_depend_on_order",
+    "goes_on_from_its_state",
+    "keeps_to_tokens_or_says_so",
+    "log_of",
+    "play",
+    "rising",
+    "same_state",
+    "serves_every_history",
+    "spends_exactly",
+    "starves_nobody",
+    "survives",
+    "three_kinds",
+    "trained",
+    "turning",
+]

@@ -11,6 +11,8 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError, check_array, check_integer, check_seed, check_type, shown
 from budgetalloc.logs.ledger import Ledger
 
+__all__ = ["Known", "log_of", "rising", "three_kinds", "turning"]
+
 _MOST = 10**7  # entries of a world, and rows of its log
 
 

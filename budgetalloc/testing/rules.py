@@ -16,6 +16,25 @@ from budgetalloc.errors import BudgetError, UnsupportedError
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.step import Step
 
+__all__ = [
+    "CHECKS",
+    "IDS",
+    "Build",
+    "budgets",
+    "decides_the_same_again",
+    "decides_the_same_over_a_pool",
+    "does_not_depend_on_order",
+    "goes_on_from_its_state",
+    "keeps_to_tokens_or_says_so",
+    "play",
+    "same_state",
+    "serves_every_history",
+    "spends_exactly",
+    "starves_nobody",
+    "survives",
+    "trained",
+]
+
 Build = Callable[..., Policy]
 IDS: list[Id] = [*range(12), *(f"prompt {k}" for k in range(12))]
 _RATES = np.linspace(0.0, 1.0, len(IDS))  # success rates: the first prompt never passes, the last always does

@@ -14,6 +14,8 @@ from budgetalloc.policies import Step
 from budgetalloc.policies.batch_advantages import Rollouts
 from budgetalloc.training.success_measure import Measure
 
+__all__ = ["Batch", "BoolArray", "Ended", "Round"]
+
 BoolArray = NDArray[np.bool_]
 
 

@@ -9,6 +9,8 @@ from budgetalloc.errors import StateError
 from budgetalloc.policies import Policy
 from budgetalloc.training.costs import Costs
 
+__all__ = ["STATE_FILE", "load_beliefs", "save_beliefs"]
+
 logger = logging.getLogger(__name__)
 STATE_FILE = "budgetalloc_state.npz"
 

@@ -18,6 +18,8 @@ from budgetalloc.policies.decision import CostOf
 from budgetalloc.solvers.interface import check_group_costs
 from budgetalloc.training.batch import Batch
 
+__all__ = ["Clock", "Cost", "Costs", "Kind", "check_cost"]
+
 logger = logging.getLogger(__name__)
 _FLAT = 10  # steps in a row
 Kind = Literal["tokens", "seconds"]

@@ -9,6 +9,8 @@ from budgetalloc.errors import InputError
 from budgetalloc.policies import Policy
 from budgetalloc.training.batch import Batch
 
+__all__ = ["check_kept_rows", "rows_to_train_on"]
+
 
 def rows_to_train_on(policy: Policy, batch: Batch, wanted: int, rewards_R: FloatArray | None = None) -> IntArray:
     """The indices of the rollouts to train on, selected by the policy's `keep`; all if it has no `keep`.

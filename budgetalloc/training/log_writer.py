@@ -13,6 +13,8 @@ from budgetalloc.logs.progress import ProgressWriter
 from budgetalloc.logs.prompt_texts import TextsWriter
 from budgetalloc.training.batch import Batch
 
+__all__ = ["LogWriter", "append"]
+
 logger = logging.getLogger(__name__)
 
 

@@ -12,6 +12,8 @@ from budgetalloc.policies.quotas import Quotas
 from budgetalloc.training.batch import Batch
 from budgetalloc.values import mixed_group
 
+__all__ = ["by_kind", "describe", "explained", "lean", "of_advantages", "share_without_spread"]
+
 
 def describe(
     batch: Batch, *, hints: bool = False, pool_met: float | None = None, quotas: Quotas | None = None

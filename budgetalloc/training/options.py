@@ -19,6 +19,8 @@ from budgetalloc.training.rails import Rails
 from budgetalloc.training.scoring import Scoring
 from budgetalloc.training.success import Success
 
+__all__ = ["PLAIN", "Options", "other_scale"]
+
 _SIZES = ("candidates", "floor", "cap", "min_group", "quantum")
 PLAIN = (*_SIZES, "baseline", "scale", "weight", "success", "reward_range", "fallback")
 """The arguments that every training loop can serve."""

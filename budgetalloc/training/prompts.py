@@ -13,6 +13,8 @@ from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, UnsupportedError, check_type, nearest, shown
 from budgetalloc.logs.prompt_texts import prompt_text
 
+__all__ = ["DEFAULT_COLUMN", "Prompts", "check_columns", "prompt_hash", "turns"]
+
 _FINGERPRINT_ROWS = 1000
 DEFAULT_COLUMN = "prompt_id"
 """The column of prompt ids, if the dataset has it and the user names no other."""

@@ -9,6 +9,8 @@ import numpy as np
 from budgetalloc.errors import StateError
 from budgetalloc.policies.batch_advantages import Rollouts, batch_advantages
 
+__all__ = ["REASONS", "Rails"]
+
 logger = logging.getLogger(__name__)
 _KEPT = 0.9  # share of the sums kept at a step, which average about ten steps
 _WARNED, _FALLEN, _HEALED = 10, 30, 20  # steps in a row

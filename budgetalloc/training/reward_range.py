@@ -9,6 +9,8 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL, to_unit
 from budgetalloc.errors import StateError
 
+__all__ = ["Range", "RewardRange", "change", "clipped"]
+
 logger = logging.getLogger(__name__)
 Range = tuple[float, float]
 _RECENT = 1000  # the range is learned from this many of the latest rewards, and at least from the last step

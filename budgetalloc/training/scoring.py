@@ -17,6 +17,8 @@ from budgetalloc.training.reward_range import Range, RewardRange
 from budgetalloc.training.success import BoolArray, Returned, Rule, Success, chosen, in_words, rule_of_argument
 from budgetalloc.training.success_measure import Measure
 
+__all__ = ["Scoring"]
+
 logger = logging.getLogger(__name__)
 _ENOUGH = 1000  # rollouts after which a function that never gave 1 is reported
 

@@ -29,6 +29,8 @@ from budgetalloc.training.metrics import describe, of_advantages
 from budgetalloc.training.options import PLAIN, Options
 from budgetalloc.training.success_measure import Measure
 
+__all__ = ["Session"]
+
 
 class Session:
     """Runs a policy through the steps of a training: `begin`, then `request` and `observe` until nothing is requested,

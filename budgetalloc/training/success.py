@@ -11,6 +11,8 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL, check_success, success_functions
 from budgetalloc.errors import InputError
 
+__all__ = ["BoolArray", "Judge", "Returned", "Rule", "Success", "chosen", "in_words", "rule_of_argument"]
+
 Judge = Callable[[Mapping[str, FloatArray]], Any]
 BoolArray = NDArray[np.bool_]
 Success = str | int | float | Judge | None

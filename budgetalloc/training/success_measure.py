@@ -8,6 +8,8 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.training.reward_range import Range, clipped
 from budgetalloc.training.success import BoolArray, Rule
 
+__all__ = ["Measure"]
+
 
 @dataclass(frozen=True)
 class Measure:

@@ -5,6 +5,8 @@ import logging
 import numpy as np
 from numpy.typing import NDArray
 
+__all__ = ["UnseenPromptsWarning"]
+
 logger = logging.getLogger(__name__)
 _COLD_STEPS = 20
 

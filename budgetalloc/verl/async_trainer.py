@@ -13,6 +13,8 @@ from budgetalloc.verl import transfer_queue
 from budgetalloc.verl.sessions import Sessions
 from budgetalloc.verl.trainer import AttachedTrainer
 
+__all__ = ["AdaptivePPOTrainerColocateAsync"]
+
 
 @register_trainer("budgetalloc_async")
 class AdaptivePPOTrainerColocateAsync(AttachedTrainer, PPOTrainerColocateAsync):  # type: ignore[misc]

@@ -9,6 +9,8 @@ from budgetalloc.policies import Policy
 from budgetalloc.policies.pacing_policy import Paced, possible_step_sizes
 from budgetalloc.training.options import Options
 
+__all__ = ["SEAM", "check_config", "check_decisions", "check_verl"]
+
 SEAM = (
     "init",
     "fit",

@@ -7,6 +7,8 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.training.prompts import Prompts, turns
 from budgetalloc.training.session import Session
 
+__all__ = ["rows_to_roll_out"]
+
 
 def rows_to_roll_out(
     session: Session, own_ids: Sequence[Id], prompts: Prompts | None

@@ -8,6 +8,8 @@ import numpy as np
 
 from budgetalloc.budget import IntArray
 
+__all__ = ["Sessions"]
+
 
 @dataclass(frozen=True, eq=False)
 class Sessions:

@@ -13,6 +13,8 @@ from budgetalloc.policies.pacing_policy import Paced, pacing_plan
 from budgetalloc.training.options import PLAIN, Options, other_scale
 from budgetalloc.training.session import Session
 
+__all__ = ["PENALTY", "REWARD", "Settings", "build"]
+
 logger = logging.getLogger(__name__)
 
 _OPTIONS = (*PLAIN, "domain", "quotas")

@@ -32,6 +32,8 @@ from budgetalloc.verl.decision import rows_to_roll_out
 from budgetalloc.verl.sessions import Sessions
 from budgetalloc.verl.settings import Settings
 
+__all__ = ["MODE", "AdaptivePPOTrainer", "AttachedTrainer", "column"]
+
 logger = logging.getLogger(__name__)
 MODE = "budgetalloc"
 

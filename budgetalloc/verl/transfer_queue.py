@@ -15,6 +15,8 @@ from budgetalloc.errors import InputError
 from budgetalloc.verl.sessions import Sessions
 from budgetalloc.verl.settings import PENALTY, REWARD
 
+__all__ = ["advantages", "column", "put_advantages", "scores", "without"]
+
 
 def scores(batch: Any, sessions: Sessions, names: Sequence[str]) -> FloatArray:
     """The rewards of each rollout by name, shape (R, F): verl's score, its KL penalty, entries of `reward_extra_info`.

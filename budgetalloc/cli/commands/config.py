@@ -6,6 +6,8 @@ import json
 from budgetalloc.cli.config import Config
 from budgetalloc.cli.config.yaml_file import written
 
+__all__ = ["run"]
+
 
 def run(args: argparse.Namespace) -> None:
     """Prints every setting, or one line if the file has no mistakes."""

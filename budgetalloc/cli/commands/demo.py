@@ -4,6 +4,8 @@ import argparse
 
 from budgetalloc.cli.config import Config
 
+__all__ = ["run"]
+
 
 def run(args: argparse.Namespace) -> None:
     """Trains, prints the table, writes the results."""

@@ -16,6 +16,8 @@ from budgetalloc.cli.doctor.setup import Diagnosis, shortened
 from budgetalloc.cli.doctor.verl_config import SECTIONS, examine_verl, node, overrides
 from budgetalloc.errors import BudgetallocError, InputError
 
+__all__ = ["as_text", "diagnosed", "run"]
+
 _LONGEST = 200_000  # characters of a file
 
 

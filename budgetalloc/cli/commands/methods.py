@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 from budgetalloc.policies.methods import METHODS, SECTIONS, published
 
+__all__ = ["run"]
+
 
 def run(args: argparse.Namespace) -> None:
     """Prints the table, or the same as JSON."""

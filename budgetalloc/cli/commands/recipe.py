@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from budgetalloc.errors import InputError, shown
 
+__all__ = ["RECIPES", "Recipe", "run", "text_of"]
+
 
 class Recipe(NamedTuple):
     """A file of the repository that the wheel carries."""

@@ -21,6 +21,8 @@ from budgetalloc.offline.replay import Replay
 from budgetalloc.report.json_report import plain
 from budgetalloc.report.policy_replays import LIMITS, POLICIES, joined
 
+__all__ = ["HEADS", "MEANING", "SHARES", "as_text", "chosen", "read", "run", "terms"]
+
 SHARES = {"rollouts in them": "mixed_rollouts", "at least": "at_least", "at most": "at_most"}
 SHARES |= {name: name for name in ("modelled", "signal")}
 HEADS = ("policy", "mixed groups a step", "less the first's", *SHARES)

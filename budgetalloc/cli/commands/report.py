@@ -14,6 +14,8 @@ from budgetalloc.report import as_json, as_text, comparison_report, report
 from budgetalloc.report.policy_replays import POLICIES
 from budgetalloc.report.run_comparison import Side
 
+__all__ = ["compare", "run"]
+
 
 def run(args: argparse.Namespace) -> None:
     """Reads the log, prints the report and writes the page. Two logs are compared."""

@@ -17,6 +17,8 @@ from budgetalloc.report.findings import percent
 from budgetalloc.report.live_run import Live, LiveStep
 from budgetalloc.report.text import shows_bars, sparkline
 
+__all__ = ["LABELS", "follow", "line", "run", "screen"]
+
 _CLEAR = "\x1b[H\x1b[J"  # to the first line, and no text after it
 LABELS = {
     "reward": "reward",

@@ -14,6 +14,8 @@ from budgetalloc.policies.bounds import Bounds
 from budgetalloc.policies.methods import method_of
 from budgetalloc.policies.pacing_policy import Paced
 
+__all__ = ["BUDGET", "CALLBACK", "SECTIONS", "Config"]
+
 SECTIONS = ("policy", "estimator", "budget", "pacing", "callback", "model", "dataset", "grpo")
 BUDGET = ("rollouts", "floor", "cap", "quantum", "min_group")
 CALLBACK = ("candidates", *(field.name for field in fields(CallbackSettings)))

@@ -16,6 +16,8 @@ from budgetalloc.policies.pacing_policy import PACING, pacing_plan
 from budgetalloc.policies.quotas import check_domain_and_shares
 from budgetalloc.training.costs import check_cost
 
+__all__ = ["ESTIMATOR", "CallbackSettings", "PolicySettings", "paced"]
+
 ESTIMATOR = tuple(inspect.signature(BetaEstimator).parameters)
 
 

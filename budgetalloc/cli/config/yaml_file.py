@@ -9,6 +9,8 @@ from typing import Any
 
 from budgetalloc.errors import BudgetallocError, InputError, nearest, shown
 
+__all__ = ["Source", "read_text", "text_of", "written"]
+
 # The core schema of YAML 1.2, in which 010 is ten and 1:30 a text. PyYAML follows YAML 1.1.
 _PLAIN: dict[str, Callable[[str], Any]] = {
     r"~|null|Null|NULL|": lambda text: None,

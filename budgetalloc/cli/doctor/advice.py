@@ -10,6 +10,8 @@ from budgetalloc.training.options import Options
 from budgetalloc.training.scoring import Scoring
 from budgetalloc.training.success import in_words
 
+__all__ = ["advice", "generations"]
+
 _CHARACTERS = 4  # a token, roughly, in English
 _PERIODS = ("gradient_accumulation_steps", "num_iterations", "steps_per_generation")
 

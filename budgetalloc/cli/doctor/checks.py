@@ -10,6 +10,8 @@ from budgetalloc.training.prompts import DEFAULT_COLUMN, Prompts, check_columns
 from budgetalloc.training.scoring import Scoring
 from budgetalloc.trl.compatibility import SETTINGS, Facts, not_a_grpo_trainer, refusals, unaligned_saves
 
+__all__ = ["described", "examine"]
+
 
 def examine(setup: Setup) -> Diagnosis:
     """Makes every check that is possible before the run. Rules about unknown facts are left out."""

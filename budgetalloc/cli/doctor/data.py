@@ -15,6 +15,8 @@ from budgetalloc.cli.doctor.literals import UNKNOWN, Source
 from budgetalloc.errors import InputError
 from budgetalloc.logs.formats.lines import open_bytes
 
+__all__ = ["Data", "Table", "named", "of_expression", "read_lines"]
+
 _MOST = 1 << 25  # bytes of a file that is read, unpacked
 _DEEPEST = 30  # names and methods that are followed
 _ROWS = ("shuffle", "sort", "with_format", "flatten_indices", "cast_column")  # methods that keep rows and columns

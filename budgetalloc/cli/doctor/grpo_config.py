@@ -6,6 +6,8 @@ from typing import Any
 from budgetalloc.cli.doctor.literals import UNKNOWN
 from budgetalloc.errors import MOST, shown
 
+__all__ = ["DEFAULTS", "resolved"]
+
 DEFAULTS: dict[str, Any] = {
     "per_device_train_batch_size": 8,
     "gradient_accumulation_steps": 1,

@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+__all__ = ["MOST", "UNKNOWN", "Source"]
+
 UNKNOWN: Any = type("Unknown", (), {"__repr__": lambda self: "unknown"})()
 """The value of an expression that is known only once the script runs."""
 MOST = 100_000

@@ -13,6 +13,8 @@ from budgetalloc.policies import Policy, adaptive
 from budgetalloc.policies.methods import METHODS, NAMED, method_of
 from budgetalloc.trl.compatibility import REFUSED
 
+__all__ = ["read_script"]
+
 _FUNCTIONS = ("success", "hint", "cost", "buffer")  # arguments of the callback that may be objects
 
 

@@ -5,6 +5,8 @@ from budgetalloc.cli.doctor import grpo_config
 from budgetalloc.cli.doctor.data import Data, named
 from budgetalloc.cli.doctor.setup import ARGUMENTS, Diagnosis, Setup
 
+__all__ = ["of_config"]
+
 
 def of_config(config: Config, processes: int) -> Setup:
     """What a settings file says about a run with TRL."""

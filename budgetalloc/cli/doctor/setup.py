@@ -9,6 +9,8 @@ from budgetalloc.cli.doctor.data import Data
 from budgetalloc.errors import BudgetallocError
 from budgetalloc.policies import Policy
 
+__all__ = ["ARGUMENTS", "OTHERS", "Diagnosis", "Setup", "T", "every_mistake", "shortened"]
+
 T = TypeVar("T")
 ARGUMENTS: dict[str, Any] = dict.fromkeys(
     ("candidates", "baseline", "scale", "weight", "floor", "cap", "min_group", "success", "reward_range", "hint")

@@ -9,6 +9,8 @@ from budgetalloc.errors import InputError, shown
 from budgetalloc.verl.compatibility import check_config
 from budgetalloc.verl.settings import Settings
 
+__all__ = ["DEFAULTS", "SECTIONS", "Node", "examine_verl", "node", "overrides"]
+
 SECTIONS = ("actor_rollout_ref", "algorithm", "budgetalloc", "trainer", "data", "defaults", "hydra", "skip", "critic")
 DEFAULTS: dict[str, Any] = {
     "algorithm": {"adv_estimator": "gae", "norm_adv_by_std_in_grpo": True, "use_kl_in_reward": False},

@@ -16,6 +16,8 @@ from budgetalloc.cli.testbed.language import Language
 from budgetalloc.cli.testbed.metrics import of_baselines, pass_at
 from budgetalloc.trl.callback import AdaptiveGRPOCallback
 
+__all__ = ["CurvePoint", "Recorder"]
+
 
 @dataclass(frozen=True)
 class CurvePoint:

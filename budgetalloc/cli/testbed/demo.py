@@ -15,6 +15,8 @@ from budgetalloc.errors import UnsupportedError, installing
 from budgetalloc.policies import Policy, uniform
 from budgetalloc.trl import AdaptiveGRPOCallback
 
+__all__ = ["ROLLOUTS", "demo", "draw", "headline", "table"]
+
 ROLLOUTS = 256  # a step of 32 prompts x 8
 
 

@@ -10,6 +10,8 @@ import torch
 from budgetalloc.cli.testbed import skills
 from budgetalloc.cli.testbed.language import Language
 
+__all__ = ["Success", "answer_logits", "evaluate", "padding", "probability", "sample", "sample_with_entropy"]
+
 
 @dataclass(frozen=True)
 class Success:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+__all__ = ["Grading", "Language", "Reward", "Rows"]
+
 Rows = list[dict[str, Any]]
 Reward = Callable[..., list[float]]  # with TRL's signature
 

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+__all__ = ["by_difficulty", "of_baselines", "pass_at"]
+
 
 def pass_at(right_P: ArrayLike, k: int) -> float:
     """The exact mean probability that at least one of k answers is right; NaN without prompts.

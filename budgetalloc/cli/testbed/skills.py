@@ -17,6 +17,28 @@ from typing import Any
 
 import numpy as np
 
+__all__ = [
+    "ALPHABET",
+    "ANSWER_LENGTH",
+    "DIGITS",
+    "LENGTH",
+    "OPERATIONS",
+    "SKILLS",
+    "STRINGS",
+    "WEIGHTS",
+    "Skill",
+    "answer",
+    "held_out",
+    "is_held_out",
+    "is_trap",
+    "lines_of_text",
+    "make_reward",
+    "pool",
+    "prompt",
+    "prompt_id",
+    "skill_of",
+]
+
 WEIGHTS = Path(__file__).parent / "weights"  # the model that was pretrained on this language
 DIGITS = string.digits
 LENGTH = ANSWER_LENGTH = 4  # digits in a prompt, and in an answer

@@ -26,6 +26,8 @@ from budgetalloc.cli.testbed import skills
 from budgetalloc.cli.testbed.curve import CurvePoint, Recorder
 from budgetalloc.cli.testbed.language import Grading, Language
 
+__all__ = ["Run", "train"]
+
 
 @dataclass(frozen=True)
 class Run:

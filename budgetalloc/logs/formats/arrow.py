@@ -9,6 +9,8 @@ from typing import Any
 from budgetalloc.errors import InputError, imported, printable
 from budgetalloc.logs.log_stream import LogStream
 
+__all__ = ["BATCH", "batches", "column", "faults", "names", "parquet", "pyarrow", "schema"]
+
 BATCH = 65_536  # rows
 _NESTED = 256  # rows at a time where cells are lists, which may be long
 _LINES = 16  # at most 16 * `max_line` bytes of a file are in memory at a time

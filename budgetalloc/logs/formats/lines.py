@@ -11,6 +11,20 @@ from typing import IO, Any, TypeVar, cast
 from budgetalloc.logs.chunk import FAULTS, Notes, Rows
 from budgetalloc.logs.log_stream import LogStream
 
+__all__ = [
+    "BATCH",
+    "BYTES",
+    "Record",
+    "T",
+    "first",
+    "lines",
+    "open_bytes",
+    "parsed",
+    "parsed_rows",
+    "records",
+    "single_lines",
+]
+
 Record = dict[str, Any]
 T = TypeVar("T")
 BATCH, BYTES = 4096, 1 << 22  # lines at a time, fewer where they are long

@@ -17,6 +17,8 @@ from budgetalloc.logs.chunk import Reward, Rows, as_id, as_integer
 from budgetalloc.logs.formats.lines import Record, parsed_rows
 from budgetalloc.logs.log_stream import LogStream
 
+__all__ = ["Trace", "is_record", "of_training", "parse", "rows"]
+
 # Top-level keys that do not concern rewards. Other unused keys are counted as unknown.
 _EPISODE = {"id", "env", "task", "group", "run", "ok", "is_timeout", "errors", "traces"}
 _EPISODE |= {"num_input_tokens", "num_output_tokens", "num_total_tokens"}

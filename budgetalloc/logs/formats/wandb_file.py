@@ -14,6 +14,8 @@ from typing import Any
 from budgetalloc.errors import InputError, imported
 from budgetalloc.logs.chunk import FAULTS, Notes, as_integer
 
+__all__ = ["Run", "Table", "read_run", "records"]
+
 _SETTINGS = {"reward_weights", "log_unique_prompts"}
 _MAGIC = b":W&B\xe1\xbe"
 _BLOCK, _HEADER = 32768, 7

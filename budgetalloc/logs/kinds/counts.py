@@ -19,6 +19,8 @@ from budgetalloc.logs.formats.lines import BYTES, first, open_bytes, records, si
 from budgetalloc.logs.kinds import ledger, prime_rl, verifiers, verl
 from budgetalloc.logs.log_stream import LogStream
 
+__all__ = ["find", "rows", "texts"]
+
 _SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _LINES = (".jsonl", ".jsonl.gz")
 _BATCH = 2048  # rows

@@ -16,6 +16,8 @@ from budgetalloc.logs.columns import numeric, rollouts
 from budgetalloc.logs.formats import arrow
 from budgetalloc.logs.log_stream import LogStream
 
+__all__ = ["files", "find", "rows"]
+
 _SUFFIXES = (".parquet", ".arrow")
 _Names = tuple[str, ...]
 _Schemas = dict[Path | None, _Names | None]

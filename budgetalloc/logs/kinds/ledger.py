@@ -16,6 +16,8 @@ from budgetalloc.logs.formats.lines import Record, first, lines, parsed, parsed_
 from budgetalloc.logs.log_stream import LogStream
 from budgetalloc.logs.prompt_texts import read_texts
 
+__all__ = ["SECOND_RUN", "RowParser", "find", "joined", "rows", "texts"]
+
 _COLUMNS = ("step", "id", "reward", "length", "predicted", "count")
 _MARKS = ("resumed", "reward_range")  # a line with one of these keys is not a rollout
 _KNOWN = {*_COLUMNS, *_MARKS, "decision", "success"}

@@ -13,6 +13,8 @@ from budgetalloc.logs.formats import traces
 from budgetalloc.logs.formats.lines import first
 from budgetalloc.logs.log_stream import LogStream
 
+__all__ = ["files", "find", "rows"]
+
 _STEP = re.compile(r"step_(\d{1,15})")
 
 

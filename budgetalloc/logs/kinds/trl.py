@@ -32,6 +32,8 @@ from budgetalloc.logs.log_stream import LogStream
 from budgetalloc.logs.prompt_texts import prompt_text
 from budgetalloc.logs.success_choice import SuccessChoice
 
+__all__ = ["files", "find", "rows", "texts"]
+
 _FILE = re.compile(r"completions_(\d{1,15})\.parquet")
 _STALE = 3600.0  # seconds of tolerance, because files of one run may be copied in any order
 _OWN = {"step", "prompt", "completion", "advantage", "prompt_id"}

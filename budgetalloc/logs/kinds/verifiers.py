@@ -11,6 +11,8 @@ from budgetalloc.logs.formats import traces
 from budgetalloc.logs.formats.lines import first
 from budgetalloc.logs.log_stream import LogStream
 
+__all__ = ["find", "rows"]
+
 _NAMES = ("traces.jsonl", "results.jsonl")
 
 

@@ -15,6 +15,8 @@ from budgetalloc.logs.chunk import Rows, as_id, as_integer, as_number
 from budgetalloc.logs.formats.lines import Record, first, parsed_rows
 from budgetalloc.logs.log_stream import LogStream
 
+__all__ = ["files", "find", "rows"]
+
 _KNOWN = {"input", "output", "gts", "score", "step"}
 _MARKS = ("input", "output", "score")
 _Row = tuple[int, Id, float, float]

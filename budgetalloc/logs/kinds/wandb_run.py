@@ -19,6 +19,8 @@ from budgetalloc.logs.formats.wandb_file import Run, Table, read_run
 from budgetalloc.logs.log_stream import LogStream
 from budgetalloc.logs.success_choice import SuccessChoice
 
+__all__ = ["files", "find", "rows"]
+
 _OWN = {"step", "prompt", "completion", "advantage", "image"}  # the columns of TRL's table that are not rewards
 _CHOSEN = "success, chosen"  # the column that is added to a table
 

@@ -17,6 +17,8 @@ import numpy as np
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError, StateError, check_integer, check_list, check_number, shown
 
+__all__ = ["Bandit", "Scores", "discounted_thompson", "discounted_ucb", "sliding_window_ucb"]
+
 Scores = Callable[[FloatArray, FloatArray, int, np.random.Generator], FloatArray]
 """(pulls_A, rewards_A, time, rng) -> scores_A, from the discounted pulls and sums of rewards of each arm."""
 

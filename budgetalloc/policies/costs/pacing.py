@@ -27,6 +27,8 @@ from budgetalloc.errors import (
     shown,
 )
 
+__all__ = ["DualPrice", "Horizon", "Threshold", "constant", "phases"]
+
 
 @dataclass(frozen=True)
 class Horizon:

@@ -12,6 +12,8 @@ from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import StateError, check_array
 from budgetalloc.values import Value
 
+__all__ = ["Price", "Seconds", "least_groups", "per_cost", "tokens"]
+
 Price = Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
 """(tokens of each prompt, expected tokens of its answers) -> (cost of the prompt, once a group; cost of one rollout),
 shape (P,) each."""

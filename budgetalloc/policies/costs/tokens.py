@@ -12,6 +12,8 @@ from budgetalloc.beliefs.rewards import as_rewards
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_array, check_integer, check_list, check_number
 
+__all__ = ["budget_partition", "curriculum_budget", "length_caps"]
+
 
 def budget_partition(n: int, budgets: Sequence[int]) -> IntArray:
     """Token limit of each of a prompt's n rollouts: one subgroup for each budget (HBPO, arXiv 2507.15844).

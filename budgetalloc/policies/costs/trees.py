@@ -13,6 +13,19 @@ from numpy.typing import ArrayLike
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import MOST, InputError, check_array, check_integer, check_list, check_number, check_type, shown
 
+__all__ = [
+    "LATR_COUNTDOWN",
+    "LATR_MATH",
+    "TreeCost",
+    "aepo_branch_probability",
+    "aepo_split",
+    "latr_split",
+    "regular_tree",
+    "tree_cost",
+    "tree_grpo",
+    "treepo",
+]
+
 LATR_COUNTDOWN = {0: 1.0, 10: 0.75, 20: 0.5, 80: 0.25, 200: 0.0}  # schedules of LATR's released scripts
 LATR_MATH = {0: 1.0, 100: 0.75, 200: 0.5, 300: 0.25}
 

@@ -11,6 +11,8 @@ from budgetalloc.beliefs.rewards import as_rewards
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, shown
 
+__all__ = ["check_rows", "first_of_groups", "scored_first", "share_rows", "turn"]
+
 
 def check_rows(
     ids_R: Sequence[Hashable], values_R: ArrayLike, rows: int, name: str = "rewards_R"

@@ -10,6 +10,8 @@ from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_array, check_integer, check_rng, shown
 from budgetalloc.policies.downselect.groups import check_rows, first_of_groups, scored_first, share_rows, turn
 
+__all__ = ["extreme_pairs", "pairwise_extremes", "weighted_resample"]
+
 _MOST_DRAWN = 10**8  # random numbers of a call
 
 

@@ -10,6 +10,8 @@ from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_array, check_integer, check_rng
 from budgetalloc.policies.downselect.groups import check_rows, first_of_groups, scored_first, share_rows
 
+__all__ = ["resample_on_correct"]
+
 _SMALLEST = 0.01  # smaller penalties are raised to this value: weights are finite
 
 

@@ -10,6 +10,8 @@ from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_number
 from budgetalloc.policies.downselect.groups import check_rows, first_of_groups, scored_first, share_rows, turn
 
+__all__ = ["balanced", "largest_advantages", "mixed_first", "top_p_variance"]
+
 
 def mixed_first(
     ids_R: Sequence[Hashable],

@@ -11,6 +11,8 @@ from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_flag, check_number
 from budgetalloc.policies.downselect.groups import check_rows, scored_first, share_rows, turn
 
+__all__ = ["d3s_schedule", "max_variance"]
+
 
 def max_variance(ids_R: Sequence[Hashable], values_R: ArrayLike, rows: int, *, across: bool = False) -> IntArray:
     """The rows whose values have the largest variance, within each group or over the whole batch.

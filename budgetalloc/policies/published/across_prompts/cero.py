@@ -13,6 +13,8 @@ from budgetalloc.policies.decision import Needs, View
 from budgetalloc.policies.marginal_gains import START, gain_per_rollout, spend_gains, token_prices
 from budgetalloc.policies.policy import Policy
 
+__all__ = ["cero", "log_slopes", "success_variance"]
+
 
 def cero(
     *,

@@ -16,6 +16,8 @@ from budgetalloc.policies.decision import Needs, View
 from budgetalloc.policies.marginal_gains import START, gain_per_rollout, smallest, spend_gains, token_prices
 from budgetalloc.policies.policy import Policy
 
+__all__ = ["capability", "coba_rl"]
+
 
 def coba_rl(
     *,

@@ -9,6 +9,8 @@ from budgetalloc.policies.decision import Needs, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.prompt_selection import batch, in_proportion, keep_only
 
+__all__ = ["dart"]
+
 
 def dart(*, group: int = 8, reduced: int = 4, easy: float = 0.6, discount: float = 0.9, seed: int = 0) -> Policy:
     """Fewer rollouts for prompts that pass more than 60 %: DART's dynamic rollout number (arXiv 2509.23866).

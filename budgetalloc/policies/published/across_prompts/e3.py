@@ -13,6 +13,8 @@ from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.prompt_selection import batch, in_proportion, keep_only
 from budgetalloc.solvers.proportional import clipped_shares
 
+__all__ = ["e3", "hardness_ranks", "rank_shares"]
+
 
 def hardness_ranks(rates_P: ArrayLike) -> FloatArray:
     """Each prompt's rank from the easiest to the hardest, divided by the number of prompts; equal rates share a rank.

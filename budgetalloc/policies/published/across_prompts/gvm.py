@@ -16,6 +16,8 @@ from budgetalloc.policies.decision import Needs, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.prompt_selection import drawn_batch
 
+__all__ = ["gvm", "gvm_weights"]
+
 
 def gvm_weights(p_P: ArrayLike, norm_P: ArrayLike = 1.0, alpha: float = 1e-3, beta: float = 2.0) -> FloatArray:
     """GVM's unnormalized share of each prompt, G / sqrt(p + alpha / p^(beta - 1)), shape (P,); 0 at p = 0.

@@ -25,6 +25,8 @@ from budgetalloc.policies.marginal_gains import (
 )
 from budgetalloc.policies.policy import Policy
 
+__all__ = ["knapsack_rl", "rollouts_to_mix"]
+
 # Gains per rollout that rank one purpose above another, below those of `values.success_gain`.
 _SOLVED, _UNKNOWN, _UNSOLVED, _NO_GAIN = (k * UNIT for k in range(2, 6))
 

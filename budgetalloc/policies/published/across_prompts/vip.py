@@ -15,6 +15,8 @@ from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.prompt_selection import drawn_batch
 from budgetalloc.values import Value
 
+__all__ = ["Form", "gradient_variance", "variance_reduction", "vip"]
+
 Form = Literal["neyman", "dr_grpo", "rloo"]
 
 # Offsets that make value(0) = 0 and give opening a group a gain. They matter only if a budget in tokens or with quotas

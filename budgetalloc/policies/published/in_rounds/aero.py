@@ -14,6 +14,8 @@ from budgetalloc.policies.downselect.groups import check_rows, turn
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.rounds import Spending
 
+__all__ = ["aero", "kept_rows", "useful_first", "useful_rollouts"]
+
 _ALIKE = 4  # rows kept of a group of equal successes
 
 

@@ -6,6 +6,8 @@ from budgetalloc.policies.decision import Needs, Rounds, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.rounds import until_finished
 
+__all__ = ["ar3po"]
+
 
 def ar3po(*, group: int = 8, stages: int = 2, seed: int = 0) -> Policy:
     """Stops a prompt at its first success: AR3PO's adaptive rollout (arXiv 2509.25808).

@@ -11,6 +11,8 @@ from budgetalloc.policies.downselect.rules import mixed_first
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.rounds import Spending
 
+__all__ = ["dapo"]
+
 
 def dapo(
     *,

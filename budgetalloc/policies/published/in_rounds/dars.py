@@ -14,6 +14,8 @@ from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.rounds import Spending
 from budgetalloc.solvers.proportional import largest_remainder
 
+__all__ = ["Variant", "dars", "dars_counts"]
+
 Variant = Literal["ET", "HW"]
 
 

@@ -13,6 +13,8 @@ from budgetalloc.policies.decision import Needs, Rounds, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.values import hit
 
+__all__ = ["hora", "pilots"]
+
 
 def hora(*, pilot: int = 4, seed: int = 0) -> Policy:
     """A pilot of every prompt, then the rest to prompts most likely to succeed once more (HORA, arXiv 2605.07114).

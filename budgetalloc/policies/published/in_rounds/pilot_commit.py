@@ -8,6 +8,8 @@ from budgetalloc.policies.decision import Needs, Rounds, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.rounds import Spending
 
+__all__ = ["pilot_commit"]
+
 
 def pilot_commit(*, pilot: int = 4, group: int = 16, share: float = 0.5, seed: int = 0) -> Policy:
     """A pilot of every prompt, then the rest to those whose rewards varied most (Pilot-Commit, arXiv 2605.26606).

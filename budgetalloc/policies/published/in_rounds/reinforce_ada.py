@@ -12,6 +12,8 @@ from budgetalloc.policies.downselect.rules import balanced
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.rounds import until_finished
 
+__all__ = ["reinforce_ada"]
+
 
 def reinforce_ada(
     *, group: int = 8, stages: int = 4, quota: Literal["balanced", "positive"] = "balanced", seed: int = 0

@@ -6,6 +6,8 @@ from budgetalloc.policies.decision import Needs, Rounds, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.rounds import until_finished
 
+__all__ = ["speed"]
+
 
 def speed(*, init: int = 4, cont: int = 20, seed: int = 0) -> Policy:
     """Screens prompts with `init` rollouts and continues those with both outcomes by `cont` (SPEED, arXiv 2506.09016).

@@ -10,6 +10,8 @@ from budgetalloc.policies.decision import Needs, Outcome, Rounds, Tally, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.rounds import until_finished
 
+__all__ = ["disagreement", "fused", "next_gain", "v05"]
+
 
 def disagreement(mean_P: FloatArray, value_P: FloatArray, n_P: FloatArray) -> FloatArray:
     """The squared error of a value, estimated from a group's mean for rewards of -1 and 1, shape (P,).

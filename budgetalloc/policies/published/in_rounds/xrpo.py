@@ -17,6 +17,8 @@ from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.rounds import Spending
 from budgetalloc.values import Value
 
+__all__ = ["Bonus", "Clock", "deviation", "exploration", "half_width", "xrpo"]
+
 Bonus = Literal["sqrt", "linear"]
 Clock = Literal["rollouts", "steps"]
 

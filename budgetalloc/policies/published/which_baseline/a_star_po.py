@@ -13,6 +13,8 @@ from budgetalloc.policies.initial_success import COLUMNS as REFERENCE
 from budgetalloc.policies.initial_success import InitialSuccess, Offline, rescale_results
 from budgetalloc.policies.policy import Policy
 
+__all__ = ["a_star_po", "optimal_value"]
+
 
 def optimal_value(successes_P: ArrayLike, rollouts_P: ArrayLike, beta: float = 0.5) -> FloatArray:
     """V* = beta log mean exp(r / beta) of n rewards of 0 and 1, s of them 1, shape (P,).

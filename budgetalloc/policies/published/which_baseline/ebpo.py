@@ -11,6 +11,8 @@ from budgetalloc.policies.composition import uniform
 from budgetalloc.policies.decision import Needs, Outcome
 from budgetalloc.policies.policy import Policy
 
+__all__ = ["Moments", "ebpo", "shrunk"]
+
 
 class Moments(NamedTuple):
     """Number, mean, and sum of squared deviations of the values so far (Welford's algorithm)."""

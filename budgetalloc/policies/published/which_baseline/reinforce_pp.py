@@ -6,6 +6,8 @@ from budgetalloc.policies.decision import Needs
 from budgetalloc.policies.epoch_order import COLUMNS, count_visits, least_visited_first
 from budgetalloc.policies.policy import Policy
 
+__all__ = ["reinforce_pp"]
+
 
 def reinforce_pp(*, group: int = 1, seed: int = 0) -> Policy:
     """Rewards whitened over the batch's tokens, without a baseline of the prompt (REINFORCE++, arXiv 2501.03262).

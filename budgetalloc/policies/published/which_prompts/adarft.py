@@ -14,6 +14,8 @@ from budgetalloc.policies.initial_success import COLUMNS, InitialSuccess, Offlin
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import falling, ranked
 
+__all__ = ["adarft", "moved_target"]
+
 
 def moved_target(target: float, mean: float, *, goal: float = 0.5, slope: float = 2.0, most: float = 50.0) -> float:
     """The next target difficulty, target + most tanh(slope (mean - goal)), kept in [0, 100] (arXiv 2504.05520)."""

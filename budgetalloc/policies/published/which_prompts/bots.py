@@ -16,6 +16,8 @@ from budgetalloc.policies.decision import Needs, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import ranked
 
+__all__ = ["bots", "implicit", "name_of"]
+
 _WINDOW = 64  # steps of implicit evidence; with lambda = 0.2, older evidence weighs less than 1e-6
 _KEPT = 0.9  # share of the capability kept at a step
 

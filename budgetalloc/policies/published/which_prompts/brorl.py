@@ -11,6 +11,8 @@ from budgetalloc.policies.decision import Needs, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.prompt_selection import batch, in_proportion, keep_only
 
+__all__ = ["breadth_depth", "brorl", "lr_scale"]
+
 
 def breadth_depth(rollouts: int, group: int) -> int:
     """The number of prompts, at least one, that fit into a step of `rollouts` rollouts with `group` each.

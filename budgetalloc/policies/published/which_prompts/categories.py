@@ -16,6 +16,8 @@ from budgetalloc.policies.mean_advantage import mean_advantage
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import falling, spend_on_top
 
+__all__ = ["CategoryOf", "add_to_window", "category_gains", "draw_order", "dump", "sec", "upper_bounds"]
+
 CategoryOf = Callable[[Id], Hashable]
 
 

@@ -14,6 +14,8 @@ from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import top
 from budgetalloc.solvers.proportional import proportional
 
+__all__ = ["cures"]
+
 
 def cures(*, group: int = 8, fewest: int = 4, temperature: float = 0.1, seed: int = 0) -> Policy:
     """Prompts drawn with probability proportional to exp(sqrt(p(1-p)) / temperature), then counts by Neyman's rule.

@@ -15,6 +15,8 @@ from budgetalloc.policies.mean_advantage import mean_advantage
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import ranked
 
+__all__ = ["depo", "depo_eligible"]
+
 
 def depo_eligible(explorable_P: FloatArray, visits_P: FloatArray, share: float, replay: float) -> NDArray[np.bool_]:
     """The share of the most explorable prompts, and the share `replay` of the others with the fewest visits.

@@ -11,6 +11,8 @@ from budgetalloc.policies.decision import Needs, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.prompt_selection import batch, in_proportion, keep_only
 
+__all__ = ["Phase", "drive"]
+
 Phase = tuple[float, int, int]
 
 

@@ -11,6 +11,8 @@ from budgetalloc.policies.decision import Needs, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import ranked
 
+__all__ = ["greso", "greso_keep"]
+
 
 def greso_keep(run_P: FloatArray, explore_P: FloatArray, least: float = 0.01) -> FloatArray:
     """The probability to keep a prompt after `run_P` visits in a row without variance: p_e^run, at least `least`."""

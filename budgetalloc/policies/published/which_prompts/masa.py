@@ -5,6 +5,8 @@ from dataclasses import replace
 from budgetalloc.policies.gates import Predict, gate, predictor_name
 from budgetalloc.policies.policy import Policy
 
+__all__ = ["masa"]
+
 
 def masa(*, group: int = 16, predict: Predict | None = None, explore: float = 0.05, seed: int = 0) -> Policy:
     """Skips prompts predicted to pass always or never: MASA's predictive gating (arXiv 2510.03259).

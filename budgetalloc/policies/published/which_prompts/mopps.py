@@ -7,6 +7,8 @@ from budgetalloc.policies.decision import Needs, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import ranked
 
+__all__ = ["mopps"]
+
 
 def mopps(*, group: int = 8, target: float = 0.5, discount: float = 0.5, seed: int = 0) -> Policy:
     """The prompts whose Thompson draw is nearest to `target`, a group of equal size each (MoPPS, arXiv 2507.04632).

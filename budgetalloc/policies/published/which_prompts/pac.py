@@ -16,6 +16,8 @@ from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.published.which_prompts.categories import CategoryOf
 from budgetalloc.policies.ranking import falling, ranked
 
+__all__ = ["one_by_one", "pac", "slope", "utilities"]
+
 _EPS = 1e-9
 _FEWEST = 3  # steps that a slope is fitted through
 _MOST_SLOTS = 4_096  # most prompts that are drawn one by one

@@ -12,6 +12,8 @@ from budgetalloc.policies.decision import Needs, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import drawn_first, ranked
 
+__all__ = ["Pools", "prime_pools"]
+
 Pools = tuple[tuple[float, float], ...]
 
 

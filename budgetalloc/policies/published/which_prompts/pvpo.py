@@ -14,6 +14,8 @@ from budgetalloc.policies.decision import Needs, View
 from budgetalloc.policies.gates import pass_or_explore
 from budgetalloc.policies.policy import Policy
 
+__all__ = ["pvpo", "pvpo_route"]
+
 
 def pvpo_route(rates_P: ArrayLike) -> NDArray[np.str_]:
     """PVPO's treatment of prompts by mean reference reward: "drop", "keep" or "demonstrate"; NaN is kept.

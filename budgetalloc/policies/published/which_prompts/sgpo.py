@@ -14,6 +14,8 @@ from budgetalloc.policies.initial_success import COLUMNS, InitialSuccess, Offlin
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import ranked
 
+__all__ = ["SIZES", "sgpo", "sgpo_group"]
+
 SIZES = (2, 4, 8)
 
 

@@ -17,6 +17,8 @@ from budgetalloc.policies.initial_success import COLUMNS, InitialSuccess, Offlin
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import drawn_first, ranked
 
+__all__ = ["spo", "spo_pp"]
+
 
 def spo(*, rho: float = 0.875, eps: float = 0.05, offline: Offline = None, seed: int = 0) -> Policy:
     """Groups of one, drawn without replacement by sqrt(v(1-v)) + eps; the baseline is v (SPO, arXiv 2509.13232).

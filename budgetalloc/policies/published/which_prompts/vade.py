@@ -7,6 +7,8 @@ from budgetalloc.policies.decision import Needs, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import spend_on_top
 
+__all__ = ["vade"]
+
 
 def vade(*, group: int = 8, discount: float = 0.2, idle: float = 0.999, seed: int = 0) -> Policy:
     """The prompts whose Thompson draw has the largest p (1-p)^2, a group of equal size each (arXiv 2511.18902).

@@ -4,6 +4,8 @@ from budgetalloc.policies.downselect.rules import largest_advantages
 from budgetalloc.policies.oversampling import generate_and_keep, scaled_advantages
 from budgetalloc.policies.policy import Policy
 
+__all__ = ["cppo"]
+
 
 def cppo(*, generate: int = 4, seed: int = 0) -> Policy:
     """Trains on the rows of each group with the largest |advantage| (CPPO, arXiv 2503.22342).

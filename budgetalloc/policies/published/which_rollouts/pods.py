@@ -4,6 +4,8 @@ from budgetalloc.policies.downselect.variance import max_variance
 from budgetalloc.policies.oversampling import generate_and_keep, scaled_advantages
 from budgetalloc.policies.policy import Policy
 
+__all__ = ["d3s", "pods"]
+
 
 def pods(*, generate: int = 4, seed: int = 0) -> Policy:
     """Trains on the rows of each group whose rewards vary most (PODS, arXiv 2504.13818).

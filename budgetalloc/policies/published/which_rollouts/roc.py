@@ -13,6 +13,8 @@ from budgetalloc.policies.downselect.resampling import resample_on_correct
 from budgetalloc.policies.oversampling import generate_and_keep, rng_of_step
 from budgetalloc.policies.policy import Policy
 
+__all__ = ["roc"]
+
 
 def roc(
     *,

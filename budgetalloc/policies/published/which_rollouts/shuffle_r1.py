@@ -12,6 +12,8 @@ from budgetalloc.policies.downselect.pairs import extreme_pairs, pairwise_extrem
 from budgetalloc.policies.oversampling import generate_and_keep, rng_of_step, scaled_advantages
 from budgetalloc.policies.policy import Policy
 
+__all__ = ["shuffle_r1"]
+
 
 def shuffle_r1(*, generate: int = 2, draws: int = 8, seed: int = 0) -> Policy:
     """Pairs the best with the worst of each group, then draws pairs again by |advantage| (Shuffle-R1, 2508.05612).

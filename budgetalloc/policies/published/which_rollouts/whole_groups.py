@@ -5,6 +5,8 @@ from budgetalloc.policies.downselect.rules import mixed_first, top_p_variance
 from budgetalloc.policies.oversampling import generate_and_keep
 from budgetalloc.policies.policy import Policy
 
+__all__ = ["keep_mixed", "top_p"]
+
 
 def keep_mixed(*, generate: int = 2, seed: int = 0) -> Policy:
     """Trains on mixed groups first: DAPO's filter (arXiv 2503.14476) in one round, without resampling.
