@@ -1,20 +1,35 @@
 """The inputs and outputs of a decision, which policies and trainers share."""
 
-from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import unequal
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import UnsupportedError, check_choice, check_flag, check_integer
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 
-__all__ = ["CostOf", "Decide", "Expect", "Hinted", "Keep", "Needs", "Outcome", "Rounds", "Tally", "View"]
+__all__ = [
+    "CostOf",
+    "Decide",
+    "Deciding",
+    "Expect",
+    "Hinted",
+    "Keep",
+    "Needs",
+    "Outcome",
+    "Rounds",
+    "Seen",
+    "Tally",
+    "View",
+]
 
 
 @dataclass(frozen=True)
@@ -211,3 +226,24 @@ Expect = Callable[[Outcome], FloatArray]
 Keep = Callable[[Sequence[Id], FloatArray, int, FloatArray | None, FloatArray | None], IntArray]
 """(ids_R, rewards_R, rows, scores_RF by reward function, success_R) -> ascending indices of the rollouts to train on.
 If success_R is None, the rewards are the successes."""
+
+
+Seen = tuple[list[Id], FloatArray, FloatArray]  # prompts, rewards and successes of one round's rollouts
+
+
+class Deciding(Protocol):
+    """The part of a `Policy` that a step uses."""
+
+    @property
+    def decide(self) -> Decide: ...
+    @property
+    def estimator(self) -> BetaEstimator: ...
+    @property
+    def memory(self) -> Memory | None: ...
+    @property
+    def expect(self) -> Expect | None: ...
+    @property
+    def seed(self) -> int: ...
+    def belief(self, ids_P: Iterable[Id], /) -> Beta: ...
+    def cold(self, ids_P: Iterable[Id], /) -> NDArray[np.bool_]: ...
+    def learn(self, rounds: Sequence[Seen], /) -> None: ...

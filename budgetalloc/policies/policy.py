@@ -25,8 +25,8 @@ from budgetalloc.errors import (
     check_type,
 )
 from budgetalloc.policies.bounds import Bounds
-from budgetalloc.policies.decision import CostOf, Decide, Expect, Keep, Needs
-from budgetalloc.policies.step import Seen, Step
+from budgetalloc.policies.decision import CostOf, Decide, Expect, Keep, Needs, Seen
+from budgetalloc.policies.step import Step
 
 __all__ = ["Policy"]
 

@@ -1,46 +1,24 @@
 """One training step of a policy: request counts, observe rewards, end."""
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.cold_start import with_first_visit_prior
-from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.ids import Id, check_ids, factorize, shuffled_order
-from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.pool import Pool
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import check_outcomes, check_rewards
 from budgetalloc.beliefs.variance import prior_share
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, InputError, check_flag
-from budgetalloc.policies.decision import CostOf, Decide, Expect, Hinted, Outcome, Rounds, Tally, View
+from budgetalloc.policies.decision import CostOf, Decide, Deciding, Hinted, Outcome, Rounds, Seen, Tally, View
 from budgetalloc.solvers.interface import check_costs, check_domains, check_group_costs
 
-__all__ = ["Deciding", "Seen", "Step"]
-
-Seen = tuple[list[Id], FloatArray, FloatArray]  # prompts, rewards and successes of one round's rollouts
-
-
-class Deciding(Protocol):
-    """The part of a `Policy` that a step uses."""
-
-    @property
-    def decide(self) -> Decide: ...
-    @property
-    def estimator(self) -> BetaEstimator: ...
-    @property
-    def memory(self) -> Memory | None: ...
-    @property
-    def expect(self) -> Expect | None: ...
-    @property
-    def seed(self) -> int: ...
-    def belief(self, ids_P: Iterable[Id], /) -> Beta: ...
-    def cold(self, ids_P: Iterable[Id], /) -> NDArray[np.bool_]: ...
-    def learn(self, rounds: Sequence[Seen], /) -> None: ...
+__all__ = ["Step"]
 
 
 class Step:

@@ -88,16 +88,15 @@ class Session:
                 raise InputError(f"Session({name}=) is unknown{nearest(name, PLAIN)} Use one of {', '.join(PLAIN)}.")
         check_ledger(ledger)
         self.policy: Policy = policy_of(policy)
-        needs = self.policy.needs
-        self.options = resolved or Options.resolve(needs, trainer_scale, {"scale": needs.scale} | options)
+        options = {"scale": self.policy.needs.scale} | options
+        self.options = resolved or Options.resolve(self.policy.needs, trainer_scale, options)
         weights = [1.0] + [0.0] * (len(rewards) - 1) if weights is None else weights
         self.scoring = self.options.scoring(rewards, weights, quiet)
         self.costs = Costs.of(self.options.cost, self.policy, quiet)
         self.pool: Sequence[Id] = Pool.of(pool) if len(pool) else ()
         self.pool_size = len(self.pool)
         self.quotas: Quotas | None = None
-        self.written: list[LogWriter] = []
-        """Writers that append each finished step to files."""
+        self.written: list[LogWriter] = []  # writers that append each finished step to files
         self._ledger, self._texts, self._at_once = ledger, texts or {}, at_once
         self._process, self._one = os.getpid(), threading.Lock()
         self._drop()
@@ -284,9 +283,9 @@ class Session:
 
     def _metrics(self, batch: Batch, advantages_R: FloatArray) -> dict[str, float]:
         met = min(1.0, len(self.policy.estimator) / self.pool_size) if self.pool_size else None
-        hints, rails = self.options.hint is not None, self.scoring.rails
+        hints = self.options.hint is not None
         metrics = describe(batch, hints=hints, pool_met=met, quotas=self.quotas) | of_advantages(advantages_R)
-        if rails is not None:
+        if (rails := self.scoring.rails) is not None:
             metrics |= rails.look(batch.rollouts())
         return metrics | self.costs.described(batch)
 
