@@ -1,5 +1,7 @@
-"""Attaches an allocation policy to TRL's `GRPOTrainer`, or to its `AsyncGRPOTrainer`. Only this package and the testbed
-import torch and trl, at the first use of a name: the rules of `compatibility` need neither."""
+"""Attaches an allocation policy to TRL's `GRPOTrainer` or `AsyncGRPOTrainer`.
+
+torch and trl are imported at the first use of a name, because the rules of `compatibility` need neither.
+"""
 
 import importlib
 from typing import TYPE_CHECKING, Any

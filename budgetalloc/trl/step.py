@@ -1,6 +1,6 @@
-"""One generation batch of TRL's trainer, step by step: decide, generate, build one `Batch`, outputs, readers.
+"""Runs one generation batch of TRL's trainer: decide, generate, record, build TRL's batch, learn and log.
 
-The policy learns at the very end (`Step.end`). If anything before it raises, policy and ledger are as before the step.
+The policy learns last. If anything before it raises, policy and ledger are unchanged.
 """
 
 import time
@@ -16,8 +16,7 @@ from budgetalloc.trl.training import Rows, Training
 
 
 def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Batch]:
-    """TRL's batch to train on, in place of `_generate_and_score_completions`: as many rows as `inputs`; and the record
-    of the step."""
+    """TRL's batch to train on, with as many rows as `inputs`, and the record of the step."""
     trainer, session = training.trainer, training.session
     started, generating = time.perf_counter(), 0.0
     session.costs.begin()
