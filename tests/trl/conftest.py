@@ -33,7 +33,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
     return make_tokenizer()
 
 
-def fresh_model(seed: int = 0) -> LlamaForCausalLM:
+def fresh_model(seed: int = 0, **more: Any) -> LlamaForCausalLM:
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=len(SYMBOLS),
@@ -46,6 +46,7 @@ def fresh_model(seed: int = 0) -> LlamaForCausalLM:
         initializer_range=0.3,  # large, so that completions and gradients do depend on the prompt
         pad_token_id=11,
         eos_token_id=12,
+        **more,
     )
     return LlamaForCausalLM(config)
 
