@@ -1,9 +1,6 @@
 """A policy in a training run, step by step: begin, request, observe, end."""
 
-import os
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -24,6 +21,7 @@ from budgetalloc.policies.quotas import Quotas
 from budgetalloc.training.batch import Batch, Ended, Round
 from budgetalloc.training.costs import Costs
 from budgetalloc.training.downselection import rows_to_train_on
+from budgetalloc.training.exclusive import Exclusive
 from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.metrics import describe, of_advantages
 from budgetalloc.training.options import PLAIN, Options
@@ -98,7 +96,7 @@ class Session:
         self.quotas: Quotas | None = None
         self.written: list[LogWriter] = []  # writers that append each finished step to files
         self._ledger, self._texts, self._at_once = ledger, texts or {}, at_once
-        self._process, self._one = os.getpid(), threading.Lock()
+        self._alone = Exclusive()
         self._drop()
 
     def _drop(self, step: Step | None = None, rollouts: int = 0) -> None:
@@ -108,17 +106,6 @@ class Session:
         self._measure: Measure | None = None
         self._batch: Batch | None = None
         self._wanted = 0  # rollouts of the last request, until some are observed
-
-    @contextmanager
-    def _alone(self, call: str) -> Iterator[None]:
-        if os.getpid() != self._process:
-            raise InputError(f"{call} in a fork of process {self._process}: make a session in each process.")
-        if not self._one.acquire(blocking=False):
-            raise InputError(f"{call} while another thread is in this session: let one thread drive it at a time.")
-        try:
-            yield
-        finally:
-            self._one.release()
 
     @property
     def step(self) -> Step:

@@ -1,13 +1,17 @@
-"""Attaches an allocation policy to TRL's `GRPOTrainer`, or to its `AsyncGRPOTrainer`. Only this package and the testbed
-import torch and trl, at the first use of a name: the rules of `compatibility` need neither."""
+"""Attaches an allocation policy to TRL's `GRPOTrainer` or `AsyncGRPOTrainer`.
+
+torch and trl are imported at the first use of a name, because the rules of `compatibility` need neither.
+"""
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from budgetalloc.trl.callback import AdaptiveGRPOCallback as AdaptiveGRPOCallback
-    from budgetalloc.trl.checkpoints import last_checkpoint as last_checkpoint
-    from budgetalloc.trl.experimental.rollout_worker import AdaptiveRolloutWorker as AdaptiveRolloutWorker
+    from budgetalloc.trl.callback import AdaptiveGRPOCallback
+    from budgetalloc.trl.checkpoints import last_checkpoint
+    from budgetalloc.trl.experimental.rollout_worker import AdaptiveRolloutWorker
+
+__all__ = ["AdaptiveGRPOCallback", "AdaptiveRolloutWorker", "last_checkpoint"]
 
 _LATER = {
     "AdaptiveGRPOCallback": "budgetalloc.trl.callback",

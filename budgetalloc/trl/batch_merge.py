@@ -1,8 +1,8 @@
-"""TRL's batches of several rounds, and of several processes, merged into one; selection of rows; even shares.
+"""Merges TRL's batches of several rounds and processes into one, selects rows, and shares rows among processes.
 
-With several processes, each holds an equal, consecutive share of a round's rows, in the order in which TRL gathers
-rewards. Where the rows do not divide evenly, the last one is repeated as a filler, so that every process makes the same
-calls. Fillers are generated and scored, but not observed, trained on or logged.
+Each of several processes holds an equal, consecutive share of a round's rows, in the order in which TRL gathers
+rewards. If the rows do not divide evenly, the last one is repeated as a filler, because every process must make the
+same calls. Fillers are generated and scored, but not observed, trained on or logged.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,9 @@ from trl.trainer.utils import pad
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import UnsupportedError
 
-# The entries of TRL's batch: the side and the value by which a short row is padded; None for one number a row.
+__all__ = ["drop_fillers", "gather_rounds", "merge_rounds", "process_share", "select_rows"]
+
+# The entries of TRL's batch: the side and the value that pad a short row; None for one number per row.
 _FILL: dict[str, tuple[str, float] | None] = {
     "prompt_ids": ("left", 0),  # the pad token
     "prompt_mask": ("left", 0),
@@ -32,7 +34,7 @@ _FILL: dict[str, tuple[str, float] | None] = {
 
 
 def merge_rounds(outputs: Sequence[dict[str, Any]], pad_token_id: int) -> dict[str, Any]:
-    """The batches of several rounds as one, padded to the longest; `num_items_in_batch` is that of all its rows.
+    """The batches of several rounds as one, padded to the longest row.
 
     Raises:
         UnsupportedError: a batch holds something that cannot be merged row by row, such as images.
@@ -43,19 +45,15 @@ def merge_rounds(outputs: Sequence[dict[str, Any]], pad_token_id: int) -> dict[s
     merged: dict[str, Any] = {}
     for name in _by_row(outputs[0]):
         rows = [row for output in outputs for row in output[name]]
-        fill = _FILL[name]
-        if fill is None:
-            merged[name] = torch.stack(rows)
-        else:
-            side, value = fill
-            merged[name] = pad(rows, pad_token_id if name.endswith("_ids") else value, side)
+        side, value = _padding(name, pad_token_id)
+        merged[name] = torch.stack(rows) if side is None else pad(rows, value, side)
     return _counted(merged)
 
 
 def gather_rounds(
     outputs: Sequence[dict[str, Any]], sizes: Sequence[int], accelerator: Any, pad_token_id: int
 ) -> dict[str, Any]:
-    """The batches of several rounds as one, with the rows of all processes in the order in which they were requested.
+    """The batches of several rounds as one, with the rows of all processes in the order of the requests.
 
     Args:
         outputs: This process's share of each round, with the fillers.
@@ -64,22 +62,28 @@ def gather_rounds(
         pad_token_id: Pads the token ids.
 
     Raises:
-        UnsupportedError: as `merge_rounds`, on all processes if on one.
+        UnsupportedError: As in `merge_rounds`; all processes raise if one does.
     """
     _check_names(gather_object([sorted(output) for output in outputs]))
     mine = merge_rounds(outputs, pad_token_id)
     gathered: dict[str, Any] = {}
     for name in sorted(_by_row(mine)):  # the same order on all processes
-        value, fill = mine[name], _FILL[name]
-        if fill is not None:
-            filled_up = pad_token_id if name.endswith("_ids") else fill[1]
-            value = accelerator.pad_across_processes(value, 1, filled_up, pad_first=fill[0] == "left")
-        gathered[name] = accelerator.gather(value)
+        column = mine[name]
+        side, value = _padding(name, pad_token_id)
+        if side is not None:
+            column = accelerator.pad_across_processes(column, 1, value, pad_first=side == "left")
+        gathered[name] = accelerator.gather(column)
     return select_rows(gathered, _places(sizes, accelerator.num_processes))
 
 
+def _padding(name: str, pad_token_id: int) -> tuple[str | None, float]:
+    """The side and the value that pad this entry of TRL's batch."""
+    side, value = _FILL[name] or (None, 0)
+    return side, pad_token_id if name.endswith("_ids") else value
+
+
 def _places(sizes: Sequence[int], processes: int) -> IntArray:
-    """The positions of the rounds' rows among the gathered rows of all processes, each of which has all its rounds.
+    """The positions of the rounds' rows among the gathered rows, which are ordered by process, then by round.
 
     >>> _places([4, 3], 2)  # the first process has rows 0, 1 of the first round and 0, 1 of the second
     array([0, 1, 4, 5, 2, 3, 6])
@@ -101,19 +105,19 @@ def select_rows(output: dict[str, Any], rows: IntArray) -> dict[str, Any]:
 
 
 def process_share(output: dict[str, Any], process: int, processes: int) -> dict[str, Any]:
-    """One process's even share of the rows; `num_items_in_batch` stays that of all processes, as TRL has it."""
+    """One process's even share of the rows; as in TRL, `num_items_in_batch` counts the tokens of all processes."""
     total = len(output["advantages"])
     if total % processes:
         raise UnsupportedError(
             f"The policy trains on {total} rollouts, which {processes} processes cannot share evenly. Give the Policy "
-            "a keep= that returns as many rows as it is asked for."
+            "a keep= that returns the requested number of rows."
         )
     share = total // processes
     return output | {name: output[name][process * share : (process + 1) * share] for name in _by_row(output)}
 
 
 def drop_fillers(logs: dict[str, Any], fillers: int) -> None:
-    """Removes the fillers, the last rows of the last round, from TRL's completions table."""
+    """Removes the fillers, which are the last rows of the last round, from TRL's completions table."""
     columns = [logs["prompt"], logs["completion"], logs["advantages"], *logs["rewards"].values()]
     rows = len(logs["prompt"]) - fillers
     for column in [*columns, *logs["extra"].values()]:

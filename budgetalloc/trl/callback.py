@@ -24,7 +24,8 @@ from budgetalloc.training.session import Session
 from budgetalloc.training.success import Success
 from budgetalloc.training.unseen_prompts import UnseenPromptsWarning
 from budgetalloc.trl.checkpoints import newest_complete_or_error, with_load, with_save
-from budgetalloc.trl.checks import check_compatible, check_only_one, check_trainer, no_decision, warn_unaligned_saves
+from budgetalloc.trl.checks import check_compatible, check_only_one, check_trainer, no_decision
+from budgetalloc.trl.compatibility import Facts, unaligned_saves
 from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
 from budgetalloc.trl.experimental.response_reuse import Reuse
 from budgetalloc.trl.loader import restore_order
@@ -37,17 +38,19 @@ from budgetalloc.trl.step_timer import timed_steps
 from budgetalloc.trl.trackers import Trackers
 from budgetalloc.trl.training import Rows, Training
 
+__all__ = ["AdaptiveGRPOCallback"]
+
 logger = logging.getLogger(__name__)
 
 
 class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
     """Lets an allocation policy decide how many rollouts each prompt gets.
 
-    Attach it by `trainer.add_callback(AdaptiveGRPOCallback(trainer))`. Counts are decided before each generation, from
-    all rewards seen so far. The number of rows in a generation batch is that of `GRPOConfig` at every step; only their
-    assignment to prompts changes. (`AdaptiveRolloutWorker(rollouts_per_step=)` takes a number that varies.) Evaluation
-    is unchanged. With `candidates` other than 1 the length of an epoch is unchanged too: an epoch has as many steps as
-    without the callback, and need not visit every prompt.
+    Attach it by `trainer.add_callback(AdaptiveGRPOCallback(trainer))`. Before each generation the policy decides the
+    counts from all rewards so far. Every generation batch has the number of rows that `GRPOConfig` sets; only their
+    assignment to prompts changes. (`AdaptiveRolloutWorker(rollouts_per_step=)` supports a budget that varies.) Neither
+    evaluation nor the number of steps in an epoch changes. With `candidates` other than 1 an epoch need not visit every
+    prompt.
 
     Metrics go to the trainer's log. W&B, trackio and TensorBoard, if listed in `report_to`, also get histograms of the
     counts and of the predicted success rates since the last log, and a table of the 20 prompts with the most tokens so
@@ -57,55 +60,53 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         trainer: A `trl.GRPOTrainer`.
         policy: The allocation policy, `budgetalloc.adaptive()` by default; the name of a method; or a function that
             builds a policy.
-        candidates: Prompts to choose among. 1: the batch's own; rollouts move between them. k: k times as many, the
-            others drawn from the train dataset. "all": the whole train dataset. Default: the policy's needs.
+        candidates: Prompts to choose among. 1: those of the batch. k: k times as many, the others drawn from the train
+            dataset. "all": the whole train dataset. Default: the policy's needs.
         baseline, scale, weight: As in `budgetalloc.group_advantages`. Default: the policy's needs, but `scale` is
             `GRPOConfig.scale_rewards` if that is not TRL's default, "group": with `scale_rewards="none"`, as in Dr.
             GRPO (arXiv 2503.20783), advantages are plain differences under every policy. A batch whose rows are
-            unchanged keeps TRL's advantages, unless one of the three is given that differs from the trainer's.
+            unchanged keeps TRL's advantages, unless one of the three is given and differs from the trainer's.
         floor: Fewest rollouts of a prompt; by default, 2 with `candidates=1` and 0 otherwise.
         cap: Most rollouts of a prompt; by default, 8 times `num_generations` (more if there are too few prompts).
         min_group: Smallest group that is not empty. Default: the policy's needs.
         quantum: Counts are multiples of it.
-        prompt_id: The dataset column that names prompts; by default "prompt_id" if there is one, else a prompt is named
-            by its hash. Rows with the same name are one prompt and must have the same prompt text; its rollouts are
-            generated from them in turn.
-        success: The success of a rollout, from which the beliefs learn: the name of a reward function, or its index in
-            `reward_funcs` (an int); a threshold on the total reward (a float); or a function of the rewards by function
-            name, shape (R,) each, that returns success in [0, 1], shape (R,). Default: the reward itself if there is
-            one function; of several, those of the largest weight among the functions with values 0 and 1 only, all of
-            which must be 1; the choice is logged once. Where they return None, success is the total reward, mapped to
-            [0, 1]. Advantages use the total reward in any case.
-        reward_range: Lowest and highest total reward, mapped to [0, 1] for the beliefs if success is the total; rewards
+        prompt_id: The dataset column with the ids of prompts. Default: "prompt_id" if there is one, else a hash of the
+            prompt. Rows with the same id are one prompt and must have the same prompt text; its rollouts use them in
+            turn.
+        success: The success of a rollout, from which the beliefs learn. A str or an int: the name of a reward function,
+            or its index in `reward_funcs`. A float: a threshold on the total reward. Or a function of the rewards by
+            function name, shape (R,) each, that returns success in [0, 1], shape (R,). Default: the reward itself if
+            there is one function. Of several, those of the largest weight among the functions with values 0 and 1 only,
+            all of which must be 1; the choice is logged once. If they return None, success is the total reward, mapped
+            to [0, 1]. Advantages always use the total reward.
+        reward_range: Lowest and highest total reward, mapped to [0, 1] for the beliefs if success is the total. Rewards
             outside are clipped for the beliefs and counted. By default the range is learned. Policies that decide
             nothing, such as `uniform()`, ignore it.
-        fallback: Whether groups become uniform while the beliefs or the advantages of a posterior baseline are out of
-            bounds for long (`training.rails`); the policy goes on learning, and decides again when they have healed.
-            False only warns.
-        hint: For `policies.on_all_fail`: from a dataset row to the row with a hint in its prompt. Rollouts with a hint
-            belong to their prompt's group, are trained on with the hint in the prompt, and are logged as "ID (hinted)".
-        buffer: Responses of earlier steps that take the place of rows without signal: a `SelectiveSampleBuffer` or a
-            `CorrectResponseBuffer` of `budgetalloc.trl.experimental.buffers`. They are trained on with the
-            log-probabilities of the model that generated them; beliefs, metrics and ledger use fresh rollouts only. A
-            step is an optimizer step. Checkpoints hold the buffer's state as well as the policy's.
+        fallback: Whether groups become uniform while the beliefs or the advantages of a posterior baseline stay out of
+            bounds (`training.rails`). The policy continues to learn, and decides again afterwards. False only warns.
+        hint: For `policies.on_all_fail`: a function from a dataset row to the row with a hint in its prompt. Rollouts
+            with a hint belong to their prompt's group, are trained on with the hint, and are logged as "ID (hinted)".
+        buffer: A `SelectiveSampleBuffer` or a `CorrectResponseBuffer` of `budgetalloc.trl.experimental.buffers`, whose
+            responses of earlier optimizer steps replace rows without signal. They are trained on with the
+            log-probabilities of the model that generated them. Beliefs, metrics and ledger use fresh rollouts only.
+            Checkpoints hold the buffer's state.
         domain: The dataset column that names the domain of a prompt, for `quotas`.
         quotas: Lowest and highest share of the generated rollouts of each domain, such as {"math": (0.3, 0.5)}, kept at
             every step and logged as `budgetalloc/share/DOMAIN`; prompts of other domains, or of none, are not limited.
-        cost: What rollouts cost, if they are not alike: "tokens", "seconds", or a function of the tokens of prompts and
-            of their expected answers (`training.costs.Price`). The lengths of each prompt's answers are learned, and
-            the same number of rows is spent where a token buys most; a prompt is paid for once a group, so that long
-            prompts get groups. The prices of "seconds" are fitted to the time of the trainer's steps, without that of
-            callbacks, evaluations and checkpoints; such a run cannot be repeated to the bit. The policy must weigh
-            costs: `adaptive`, `sampled`, `knapsack` or `thompson`.
+        cost: "tokens", "seconds", or a function of the tokens of prompts and of their expected answers
+            (`training.costs.Price`). Expected lengths are learned per prompt, and rollouts go where a token buys most.
+            A prompt's text is paid for once per group, so long prompts get groups. The prices of "seconds" are fitted
+            to the time of the trainer's steps, without callbacks, evaluations and checkpoints; such a run cannot be
+            repeated to the bit. Supported by `adaptive`, `sampled`, `knapsack` and `thompson`. Default: all rollouts
+            cost the same.
         ledger: A file to which every rollout is appended; see `budgetalloc.logs.ledger`. The beginning of each prompt's
-            text is written once, to a file beside it that ends in .prompts, for `budgetalloc report`.
+            text is written once, to a file next to it that ends in .prompts, for `budgetalloc report`.
         allow_dataset_change: Resume with another train dataset than the checkpoint's; known prompts keep their beliefs.
 
     Raises:
-        UnsupportedError: not a `GRPOTrainer`; a version of TRL without the methods needed; an option that cannot be
-            served correctly. InputError: a bad argument; one id with two prompts; fewer rows than a generation batch
-            takes; a second callback of this kind. BudgetError: floor, cap,
-            min_group and quantum contradict each other.
+        UnsupportedError: not a `GRPOTrainer`; a version of TRL without the methods needed; an option that would give
+            wrong results. InputError: a bad argument; one id with two prompts; fewer rows than a generation batch
+            takes; a second callback of this kind. BudgetError: floor, cap, min_group and quantum contradict each other.
     """
 
     def __init__(
@@ -151,15 +152,16 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         self.scoring, self.costs = self.session.scoring, self.session.costs
         self.prompts = Prompts(trainer.train_dataset, prompt_id, required=self.options.baseline is not None)
         self._unobserved = check_compatible(trainer, self.policy, self.options, self.prompts, ledger)
-        # Raises now, not after an hour of loading, where floor, cap and quantum contradict each other.
+        # Raises before training if floor, cap and quantum contradict each other.
         rollouts, group = trainer.args.generation_batch_size, trainer.num_generations
         self.options.bounds.budget(rollouts, 1, group)
         self.session.quotas = self.options.quotas_of(self.prompts, self.policy, rollouts, group)
         self.reuse = None if self.options.buffer is None else Reuse(trainer, self.options.buffer)
         self.trackers = None if self._unobserved else Trackers.of(trainer, self.policy, self.prompts.texts)
         self.ledger_path = ledger
-        kept = trainer, self.session, self.prompts, self.reuse, self.trackers
-        self._learned = PolicyState(*kept, allow_dataset_change)
+        self._learned = PolicyState(
+            trainer, self.session, self.prompts, self.reuse, self.trackers, allow_dataset_change
+        )
         self.batch: Batch | None = None
         """The record of the last step, for other callbacks."""
         self._training: Training | None = None
@@ -167,7 +169,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         self._wrap_train(trainer)
 
     def _wrap_train(self, trainer: Any) -> None:
-        """Wraps `train`, and saving and loading while it runs: TRL has no callback event for a run that raises."""
+        """Wraps `train`, saving and loading, because TRL has no callback event for a run that raises."""
         train = trainer.train
 
         @wraps(train)
@@ -196,7 +198,8 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         if self._unobserved is not None:
             logger.warning("%s", self._unobserved)
             return
-        warn_unaligned_saves(trainer, self.prompts)
+        if unaligned := unaligned_saves(Facts.of(trainer, self.prompts)):
+            logger.warning("%s", unaligned)
         restore_order(trainer, train_dataloader)
         if self.reuse is not None:
             self.reuse.check_clock(state.global_step)
@@ -277,7 +280,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             raise no_decision(steps)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
-        """Passes histograms and the table of prompts to the trackers of `report_to`, an evaluation to `held_out`."""
+        """Passes histograms and the table of prompts to the trackers, and an evaluation to `held_out`."""
         logs = logs or {}
         if self.trackers is not None and "loss" in logs:  # not an evaluation, nor the end
             self.trackers.log(state.global_step)
@@ -285,9 +288,9 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             self.held_out(logs["eval_reward"], logs.get("eval_runtime", 0.0))
 
     def held_out(self, reward: float, seconds: float = 0.0) -> None:
-        """Writes the mean reward of an evaluation and its seconds beside the ledger, for `budgetalloc report A B`.
+        """Writes the mean reward and seconds of your own evaluation next to the ledger, for `budgetalloc report A B`.
 
-        TRL's own evaluation is written without a call of yours.
+        TRL's evaluations are written automatically.
         """
         for each in self.session.written if self._training else ():
             each.progress.held_out(self.trainer.state.global_step, self.policy.estimator.step, reward, seconds)

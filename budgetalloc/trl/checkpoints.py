@@ -1,4 +1,4 @@
-"""When TRL's checkpoints are written and read, and which of them are complete."""
+"""Hooks into TRL's saving and loading of checkpoints, and the search for complete checkpoints."""
 
 import json
 import logging
@@ -13,19 +13,16 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from budgetalloc.errors import StateError
 
+__all__ = ["last_checkpoint", "newest_complete_or_error", "step_of", "with_load", "with_save"]
+
 logger = logging.getLogger(__name__)
 
 
 def with_save(trainer: Any, also_save: Callable[[Path], None], applies: Callable[[], bool]) -> Callable[..., None]:
-    """The trainer's `_save_checkpoint`, before which `also_save` writes into the checkpoint's folder.
+    """Wraps the trainer's `_save_checkpoint`: `also_save` writes into the checkpoint's folder first, if `applies()`.
 
-    TRL has no callback event for the folder. transformers writes TRAINER_STATE_NAME last, so that a folder with this
-    file is complete.
-
-    Args:
-        trainer: The trainer whose method is wrapped.
-        also_save: Called with the folder.
-        applies: Whether to call it.
+    TRL has no callback event for this. transformers writes TRAINER_STATE_NAME last, so a folder with this file is
+    complete.
     """
     save = trainer._save_checkpoint
 
@@ -43,7 +40,7 @@ def with_save(trainer: Any, also_save: Callable[[Path], None], applies: Callable
 
 
 def with_load(trainer: Any, also_load: Callable[[Path], None], applies: Callable[[], bool]) -> Callable[..., None]:
-    """The trainer's `_load_optimizer_and_scheduler`, after which `also_load` is called with the checkpoint's folder."""
+    """Wraps the trainer's `_load_optimizer_and_scheduler`: `also_load` reads the folder afterwards, if `applies()`."""
     restore = trainer._load_optimizer_and_scheduler
 
     @wraps(restore)
@@ -68,21 +65,24 @@ def last_checkpoint(output_dir: str | os.PathLike[str]) -> str | None:
     """The newest complete checkpoint in the folder; None if there is none.
 
     `trainer.train(resume_from_checkpoint=last_checkpoint(output_dir))` starts a run, or resumes it after a kill. With
-    the callback, `resume_from_checkpoint=True` uses this function too, whereas transformers alone takes the newest
-    folder, complete or not.
+    the callback, `resume_from_checkpoint=True` does the same. transformers alone takes the newest folder, even if it is
+    incomplete.
     """
     for folder in _folders(output_dir):
-        if _whole(folder):
+        try:
+            json.loads((folder / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):  # not yet written, or only in part
+            logger.warning("%s is incomplete, because the run was killed while saving. It is skipped.", folder)
+        else:
             return str(folder)
-        logger.warning("%s is incomplete, because the run was killed while saving: this checkpoint is skipped.", folder)
     return None
 
 
 def newest_complete_or_error(output_dir: str) -> str | bool:
-    """The meaning of `resume_from_checkpoint=True`: a folder, or True if there is none, for which transformers raises.
+    """The checkpoint for `resume_from_checkpoint=True`; True if there is none, for which transformers raises.
 
     Raises:
-        StateError: no checkpoint of the folder was written to its end.
+        StateError: all checkpoints of the folder are incomplete.
     """
     newest = last_checkpoint(output_dir)
     folders = _folders(output_dir)
@@ -92,15 +92,6 @@ def newest_complete_or_error(output_dir: str) -> str | bool:
             "full, and there is no older complete checkpoint. Start anew with resume_from_checkpoint=None."
         )
     return newest or True
-
-
-def _whole(folder: Path) -> bool:
-    """Whether transformers has written its own state, which it writes last."""
-    try:
-        json.loads((folder / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):  # not yet written, or incomplete
-        return False
-    return True
 
 
 def _folders(output_dir: str | os.PathLike[str]) -> list[Path]:

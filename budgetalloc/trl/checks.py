@@ -1,6 +1,5 @@
 """Checks of the trainer, the dataset and the options, made before any GPU time is spent."""
 
-import logging
 from typing import Any
 
 import trl
@@ -10,10 +9,10 @@ from budgetalloc.errors import InputError, UnsupportedError
 from budgetalloc.policies import Policy
 from budgetalloc.training.options import Options
 from budgetalloc.training.prompts import Prompts
-from budgetalloc.trl.compatibility import Facts, not_a_grpo_trainer, refusals, unaligned_saves, unnamed_tasks
+from budgetalloc.trl.compatibility import Facts, not_a_grpo_trainer, refusals, unnamed_tasks
 from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
 
-logger = logging.getLogger(__name__)
+__all__ = ["HELD", "SEAM", "check_compatible", "check_only_one", "check_trainer", "no_decision"]
 
 # The attributes of TRL's trainer that the callback uses; read in 1.14.2, 1.15.0 and 1.16.0.
 HELD = ("_generate_and_score_completions", "_calculate_rewards")
@@ -37,7 +36,7 @@ SEAM = (
 
 
 def check_trainer(trainer: Any) -> None:
-    """Raises `UnsupportedError` unless it is a `GRPOTrainer` that has every method and attribute needed."""
+    """Raises `UnsupportedError` unless this is a `GRPOTrainer` with every method and attribute of `SEAM`."""
     if not isinstance(trainer, GRPOTrainer):
         raise not_a_grpo_trainer(cls.__name__ for cls in type(trainer).__mro__)
     missing = [name for name in SEAM if not hasattr(trainer, name)]
@@ -51,7 +50,7 @@ def check_trainer(trainer: Any) -> None:
 
 
 def check_only_one(trainer: Any, callback: Any) -> None:
-    """Raises `InputError` unless the trainer holds this callback, once, and no other of its kind."""
+    """Raises `InputError` unless the trainer has this callback once, and no other of its kind."""
     attached = _attached(trainer)
     if attached != [callback]:
         raise InputError(f"trainer has {len(attached)} AdaptiveGRPOCallbacks: add exactly one.")
@@ -65,11 +64,11 @@ def _attached(trainer: Any) -> list[Any]:
 def check_compatible(
     trainer: Any, policy: Policy, options: Options, prompts: Prompts, ledger: Any = None
 ) -> str | None:
-    """Raises if uneven groups, a choice among rows, or stored responses would give wrong results.
+    """Raises if uneven groups, chosen rows or stored responses would give wrong results.
 
     Returns:
-        Why a policy that decides nothing cannot observe this training either: nothing tells its prompts apart. TRL then
-        trains as without the policy. None if the policy is served; where a ledger was asked for, the reason is raised.
+        None, or the reason why a policy that decides nothing cannot observe this training: nothing identifies its
+        prompts. TRL then trains as without the policy. With a ledger the reason is raised.
     """
     if not isinstance(options.buffer, SelectiveSampleBuffer | CorrectResponseBuffer | None):
         raise InputError(f"buffer={options.buffer!r}: pass a SelectiveSampleBuffer or a CorrectResponseBuffer.")
@@ -89,14 +88,8 @@ def check_compatible(
     )
 
 
-def warn_unaligned_saves(trainer: Any, prompts: Prompts) -> None:
-    """Warns if a checkpoint may fall between two generations."""
-    if warning := unaligned_saves(Facts.of(trainer, prompts)):
-        logger.warning("%s", warning)
-
-
 def no_decision(steps: int) -> UnsupportedError:
-    """The error about a TRL that trained this many steps without the policy."""
+    """The error about a TRL that trained without the policy."""
     return UnsupportedError(
         f"TRL {trl.__version__} trained {steps} steps without calling GRPOTrainer._generate_and_score_completions on "
         "the trainer, so the policy made no decision. Install trl 1.14 to 1.16, or a newer budgetalloc."

@@ -1,4 +1,4 @@
-"""What the callback refuses: rules about the facts of a trainer, which need neither TRL nor a trainer.
+"""What the callback refuses: rules about the facts of a trainer, without importing TRL.
 
 `trl/checks.py` takes the facts from a trainer, `budgetalloc doctor` from a script or a file of settings.
 """
@@ -13,6 +13,8 @@ from budgetalloc.policies import Policy
 from budgetalloc.policies.pacing_policy import Paced
 from budgetalloc.training.options import Options
 from budgetalloc.training.prompts import Prompts
+
+__all__ = ["REFUSED", "SETTINGS", "Facts", "not_a_grpo_trainer", "refusals", "unaligned_saves", "unnamed_tasks"]
 
 SETTINGS = (
     "generation_batch_size",
@@ -48,7 +50,7 @@ REFUSED = {
 
 
 def not_a_grpo_trainer(classes: Iterable[str]) -> UnsupportedError:
-    """The error about a trainer that is no `GRPOTrainer`, by the names of its class and the classes that it inherits.
+    """The error about another trainer, from the names of its class and its base classes.
 
     >>> str(not_a_grpo_trainer(["A2POTrainer"])).partition("subclasses. ")[2]
     'A2POTrainer learns from one completion a prompt. Use GRPOTrainer.'
@@ -63,19 +65,19 @@ def not_a_grpo_trainer(classes: Iterable[str]) -> UnsupportedError:
 
 @dataclass(frozen=True)
 class Facts:
-    """A trainer as the rules see it. A fact that is None is not known, and the rules about it say nothing.
+    """The facts about a trainer that the rules need. A rule about an unknown fact, None, does not apply.
 
     Args:
-        settings: Those of `SETTINGS` that are known, as `GRPOConfig` resolves them.
+        settings: The known ones of `SETTINGS`, as `GRPOConfig` resolves them.
         dataset: The type of the train dataset.
         rows: Its number of rows.
         columns: Its columns.
         indexable: Whether its rows can be chosen.
-        prompt_id: The column that names prompts, if the dataset has it.
+        prompt_id: The column with the ids of prompts.
         named: Whether the dataset has that column.
         environments: Whether environments choose the task.
-        tools: Whether completions hold tokens of tools.
-        processes: Processes of the training.
+        tools: Whether completions contain tokens of tools.
+        processes: Number of processes.
     """
 
     settings: Mapping[str, Any]
@@ -91,7 +93,7 @@ class Facts:
 
     @classmethod
     def of(cls, trainer: Any, prompts: Prompts) -> "Facts":
-        """The facts of a `GRPOTrainer`, all of which are known unless the dataset is a stream."""
+        """The facts of a `GRPOTrainer`. All are known unless the dataset is a stream."""
         dataset = trainer.train_dataset
         columns = getattr(dataset, "column_names", None)
         return cls(
@@ -114,7 +116,7 @@ class Facts:
 
 
 def refusals(facts: Facts, policy: Policy, options: Options) -> Iterator[BudgetallocError]:
-    """The reasons not to attach this policy: uneven groups, chosen rows or stored responses would give wrong results.
+    """The reasons why uneven groups, chosen rows or stored responses would give wrong results.
 
     >>> from budgetalloc.policies import adaptive
     >>> given = dict.fromkeys(("candidates", "baseline", "scale", "weight", "floor", "cap", "min_group", "success"))
@@ -170,7 +172,7 @@ def refusals(facts: Facts, policy: Policy, options: Options) -> Iterator[Budgeta
 
 
 def unnamed_tasks(facts: Facts) -> UnsupportedError | None:
-    """The error about environments that choose tasks which no column names, or None."""
+    """The error about environments whose tasks no column identifies, or None."""
     if not facts.environments or facts.named is not False:
         return None
     return UnsupportedError(
@@ -216,7 +218,7 @@ def _about_the_buffer(facts: Facts) -> Iterator[UnsupportedError]:
 
 
 def unaligned_saves(facts: Facts) -> str | None:
-    """The warning that a checkpoint may fall between two generations: TRL then generates again on resume."""
+    """The warning that a checkpoint may fall between two generations, or None."""
     names = ("steps_per_generation", "num_iterations", "gradient_accumulation_steps", "save_steps", "save_strategy")
     known: list[Any] = [facts.settings.get(name) for name in names]
     if None in known:

@@ -11,11 +11,13 @@ from budgetalloc.trl.prefetch import PreparedStep
 from budgetalloc.trl.processes import decide_on_rank_0, gather, rows_of_process
 from budgetalloc.trl.training import Rows, Training
 
+__all__ = ["copied", "decide", "prefetch_next_step", "rows_of", "rows_of_batch", "take_or_begin_step"]
+
 _CONSTANT = frozenset((str, int, float, bool, bytes, type(None)))
 
 
 def take_or_begin_step(training: Training, inputs: Rows) -> PreparedStep:
-    """Begins the policy's step, unless it was begun ahead and that is of use."""
+    """Begins the policy's step, unless a prefetched one is still valid."""
     session, accelerator = training.session, training.trainer.accelerator
     if training.ahead is not None:
         opened = training.ahead.take((session.policy.estimator.step, len(inputs)))
@@ -28,7 +30,7 @@ def take_or_begin_step(training: Training, inputs: Rows) -> PreparedStep:
 
 
 def prefetch_next_step(training: Training, rollouts: int) -> None:
-    """Begins the next step in a thread, if its decision follows from what is known now."""
+    """Begins the next step in a thread, if its decision depends only on what is known now."""
     session, group = training.session, training.trainer.num_generations
 
     def opened() -> PreparedStep:
@@ -42,7 +44,7 @@ def prefetch_next_step(training: Training, rollouts: int) -> None:
 
 
 def _with_turns(training: Training, ids_R: list[Id], number: int) -> list[tuple[Id, int]]:
-    """The turn of each rollout of this round among the rows of its prompt."""
+    """Each prompt of this round with the rollout's turn among the rows of its prompt."""
     policy = training.session.policy
     turn_R = turns(ids_R, [policy.seed, policy.estimator.step, number, 3])
     return list(zip(ids_R, turn_R, strict=True))
@@ -75,8 +77,7 @@ def decide(training: Training, opened: PreparedStep, inputs: Rows) -> Iterator[t
 def rows_of_batch(training: Training, inputs: Rows) -> dict[Id, Rows]:
     """The distinct rows of each prompt in the batch of all processes, in the batch's order.
 
-    TRL's loader repeats each row of the dataset `num_generations` times, so that rows are distinguished by their
-    positions.
+    TRL's loader repeats each row `num_generations` times, so positions tell different rows of one prompt apart.
     """
     accelerator, size = training.trainer.accelerator, training.trainer.num_generations
     start = accelerator.process_index * len(inputs)
@@ -93,13 +94,12 @@ def rows_of_batch(training: Training, inputs: Rows) -> dict[Id, Rows]:
 
 
 def rows_of(training: Training, ids_R: list[tuple[Id, int]], own_rows: dict[Id, Rows]) -> Rows:
-    """A row for each rollout: deep copies, because TRL writes into rows, and environments and rewards may change lists.
+    """A deep copy of a row for each rollout, because TRL, environments and reward functions may change rows.
 
     Args:
         training: The training.
-        ids_R: The prompt of each rollout of this process, and the index of its turn among the prompt's rows.
-        own_rows: The rows of each prompt in the batch of all processes, if only these are candidates. A prompt's
-            rollouts may move to a process that has none of its rows.
+        ids_R: The prompt of each rollout of this process, and its turn among the prompt's rows.
+        own_rows: The rows of each prompt in the batch of all processes, if only these are candidates.
     """
     if training.session.options.bounds.candidates == 1:
         return [copied(own_rows[name][turn % len(own_rows[name])]) for name, turn in ids_R]
@@ -107,7 +107,7 @@ def rows_of(training: Training, ids_R: list[tuple[Id, int]], own_rows: dict[Id, 
 
 
 def copied(value: Any) -> Any:
-    """A deep copy, several times as fast as `copy.deepcopy` for what most rows hold: text, numbers, lists and dicts.
+    """A deep copy, faster than `copy.deepcopy` for text, numbers, lists and dicts.
 
     >>> row = {"prompt": [{"role": "user", "content": "2 + 2 ="}], "answer": "4"}
     >>> copied(row) == row, copied(row)["prompt"][0] is row["prompt"][0]

@@ -13,11 +13,13 @@ from budgetalloc.trl.patching import patched_attribute
 from budgetalloc.trl.processes import rows_of_process
 from budgetalloc.trl.training import Rows, Training
 
-GROUP = "budgetalloc_group"  # the column by which reward functions find the rollouts of a prompt: the prompt's id
+__all__ = ["GROUP", "Scored", "generate", "total_rewards"]
+
+GROUP = "budgetalloc_group"  # the column that gives reward functions the prompt's id
 
 
 class Scored(NamedTuple):
-    """The rollouts of one round, of all processes and without fillers: arguments of `Session.observe`."""
+    """The rollouts of one round, of all processes and without fillers, as `Session.observe` takes them."""
 
     scores_RF: FloatArray
     lengths_R: IntArray
@@ -48,9 +50,8 @@ def generate(training: Training, ids_R: list[Id], rows: Rows) -> tuple[Scored, d
         rewards[wanted:] = torch.nan  # TRL treats a filler like a rollout without scores
         return rewards
 
-    # With the rows of several prompts in any order each row is a prompt of its own: TRL's vLLM server takes each
-    # num_generations-th row for a prompt, and TRL folds rewards into groups of that size, for advantages that are
-    # replaced afterwards.
+    # TRL's vLLM server treats every num_generations-th row as a prompt, and TRL folds rewards into groups of that size.
+    # With chosen rows each row is therefore a group of one; the advantages are replaced afterwards.
     size = trainer.num_generations if options.keep_batch else 1
     one_row_groups = patched_attribute(trainer, "num_generations", size)
     with patched_attribute(trainer, "_calculate_rewards", score_and_keep), one_row_groups:

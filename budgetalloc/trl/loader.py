@@ -6,15 +6,17 @@ from typing import Any
 
 import torch
 
+__all__ = ["restore_order", "steps_per_epoch"]
+
 logger = logging.getLogger(__name__)
 
 
 def restore_order(trainer: Any, loader: Any) -> None:
-    """Brings the loader of a resumed run to the order of the epoch in which the checkpoint was saved.
+    """Gives the loader of a resumed run the order of the epoch in which the checkpoint was saved.
 
-    transformers skips the batches of that epoch that were trained on, but TRL's `RepeatSampler` draws a new order from
-    one generator for each epoch, and a resumed run starts with a generator that has drawn none: plain TRL continues
-    with the order of the first epoch.
+    transformers skips the batches of that epoch that were trained on. But TRL's `RepeatSampler` draws one order per
+    epoch from its generator, and a resumed run starts with a new generator, so plain TRL repeats the first epoch's
+    order.
     """
     state = trainer.state
     if state.global_step == 0:
@@ -24,7 +26,7 @@ def restore_order(trainer: Any, loader: Any) -> None:
         if (state.epoch or 0) >= 1:
             logger.warning(
                 "The train dataset is iterable and the checkpoint of step %s lies in its second pass or later: "
-                "transformers cannot skip to the checkpoint's position and continues at the start of the next pass, so "
+                "transformers continues at the start of the next pass instead of the checkpoint's position, so "
                 "this run trains on other rows than an uninterrupted run.",
                 state.global_step,
             )
@@ -55,7 +57,7 @@ def restore_order(trainer: Any, loader: Any) -> None:
 
 
 def steps_per_epoch(args: Any, loader: Any) -> int | None:
-    """Optimizer steps of an epoch, as transformers counts them; None where the loader has no length."""
+    """Optimizer steps of an epoch, as transformers counts them; None if the loader has no length."""
     try:
         batches: int = len(loader)
     except TypeError:
@@ -64,7 +66,7 @@ def steps_per_epoch(args: Any, loader: Any) -> int | None:
 
 
 def _samplers(loader: Any) -> Iterator[Any]:
-    """The samplers inside a loader, from the outside in; accelerate wraps batch samplers again for each process."""
+    """The samplers inside a loader, from the outside in; accelerate may wrap batch samplers."""
     part = loader
     while part is not None:
         yield part

@@ -1,4 +1,4 @@
-"""TRL's batch to train on, built from the rounds of a step: the advantages of the true groups, and the rows kept."""
+"""Builds TRL's batch to train on from the rounds of a step: the advantages of the true groups, and the kept rows."""
 
 from typing import Any
 
@@ -12,19 +12,20 @@ from budgetalloc.trl.batch_merge import gather_rounds, merge_rounds, process_sha
 from budgetalloc.trl.processes import decide_on_rank_0
 from budgetalloc.trl.training import Training
 
+__all__ = ["batch_to_train_on", "everyones_advantages", "put_advantages"]
+
 
 def batch_to_train_on(
     training: Training, batch: Batch, sizes: list[int], outputs: list[dict[str, Any]], total: int
 ) -> dict[str, Any]:
-    """TRL's batches of the rounds, which have these sizes, as one of `total` rows in all processes, with the advantages
-    of the true groups."""
+    """TRL's batch of `total` rows in all processes, from its batches of the rounds, which have these sizes."""
     policy, options, reuse = training.session.policy, training.session.options, training.reuse
     trainer, accelerator = training.trainer, training.trainer.accelerator
     pad_token_id = trainer._tokenizer.pad_token_id
     # If rows are reordered, every process builds the whole batch and takes its share at the end.
     shared = accelerator.num_processes > 1 and (len(sizes) > 1 or len(batch) != total)
     output = gather_rounds(outputs, sizes, accelerator, pad_token_id) if shared else merge_rounds(outputs, pad_token_id)
-    # The advantages are those of the rows trained on; beliefs, metrics and ledger see fresh rollouts, once.
+    # Advantages are those of the rows trained on. Beliefs, metrics and ledger count fresh rollouts only.
     swap = None if reuse is None else reuse.substitute(output, batch)
     trained_R = batch.rewards_R if swap is None else swap.rewards_R
     if options.baseline is not None:
@@ -56,6 +57,6 @@ def put_advantages(trainer: Any, output: dict[str, Any], advantages_R: FloatArra
     mine = advantages_R[start : start + len(old)]
     output["advantages"] = torch.as_tensor(mine, dtype=old.dtype, device=old.device)
     table = trainer._logs["advantages"]  # its last rows are this batch's
-    shown_R = advantages_R[-len(table) :].tolist()  # it keeps no more rows than a batch is trained on
+    shown_R = advantages_R[-len(table) :].tolist()  # the table has at most as many rows as a batch
     for at, value in enumerate(shown_R, start=len(table) - len(shown_R)):
         table[at] = value

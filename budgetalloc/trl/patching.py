@@ -4,15 +4,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+__all__ = ["patched_attribute"]
+
 _NOTHING = object()
 
 
 @contextmanager
 def patched_attribute(owner: Any, name: str, substitute: Any) -> Iterator[None]:
-    """Replaces `owner.name` inside the block and restores the previous attribute, of the object or its class,
-    afterwards.
-
-    An attribute that other code has set inside the block is kept.
+    """Replaces `owner.name` inside the block and restores it afterwards, unless other code has replaced it too.
 
     >>> class Trainer:
     ...     size = 8

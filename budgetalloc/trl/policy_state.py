@@ -1,4 +1,4 @@
-"""Everything that a run with a policy has learned, in the trainer's checkpoints."""
+"""Saves and loads everything that a run with a policy has learned, in the trainer's checkpoints."""
 
 import logging
 from dataclasses import dataclass
@@ -12,12 +12,14 @@ from budgetalloc.trl.checkpoints import step_of
 from budgetalloc.trl.experimental.response_reuse import Reuse
 from budgetalloc.trl.trackers import Trackers
 
+__all__ = ["PolicyState"]
+
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
 class PolicyState:
-    """What a checkpoint holds in addition to TRL's own state; each part is `AdaptiveGRPOCallback`'s of this name."""
+    """What a checkpoint holds in addition to TRL's own state: parts of an `AdaptiveGRPOCallback`."""
 
     trainer: Any
     session: Session
@@ -38,7 +40,7 @@ class PolicyState:
             self.trackers.save(folder)
 
     def load(self, checkpoint: Path) -> None:
-        """Restores what the checkpoint has of them."""
+        """Restores the parts that the checkpoint has."""
         fingerprint, step = self.prompts.fingerprint, step_of(checkpoint)
         allowed, policy, costs = self.allow_dataset_change, self.session.policy, self.session.costs
         about = load_beliefs(checkpoint, policy, fingerprint, allowed, trainer_step=step, costs=costs)

@@ -1,4 +1,4 @@
-"""The next step's decision, made in a thread while the trainer computes gradients (which needs no Python)."""
+"""Computes the next step's decision in a thread while the trainer computes gradients."""
 
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,6 +11,8 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.policies import Needs
 from budgetalloc.training.options import Options
 
+__all__ = ["Prefetch", "PreparedStep", "T", "can_prefetch"]
+
 T = TypeVar("T")
 
 
@@ -20,7 +22,7 @@ class PreparedStep:
 
     Args:
         own_ids_R: The prompt of each row of all processes, if the loader's rows are the candidates.
-        first: The first round's prompts and rows, if they were decided ahead.
+        first: The first round's prompts and rows, if they were prefetched.
     """
 
     own_ids_R: list[Id]
@@ -42,20 +44,15 @@ class Prefetch(Generic[T]):
         self._next: tuple[Hashable, Future[T]] | None = None
 
     def begin(self, key: Hashable, compute: Callable[[], T]) -> None:
-        """Starts the computation.
-
-        Args:
-            key: Says from what the result follows.
-            compute: Computes it; must change nothing that others read.
-        """
+        """Starts `compute`, which must change nothing that others read. `key` names the state that it depends on."""
         self._next = key, self._thread.submit(compute)
 
     def take(self, key: Hashable) -> T | None:
-        """The result, or what its computation raised; None if nothing was begun with this key, or it was taken."""
+        """The result for this key; None if there is none, or it was taken. Raises what its computation raised."""
         begun, self._next = self._next, None
         if begun is None:
             return None
-        error = begun[1].exception()  # waits, so that two computations never run at once
+        error = begun[1].exception()  # waits: two computations never run at once
         if begun[0] != key:
             return None
         if error is not None:
@@ -63,13 +60,13 @@ class Prefetch(Generic[T]):
         return begun[1].result()
 
     def close(self) -> None:
-        """Waits for the thread, and forgets the result."""
+        """Waits for the thread, and discards the result."""
         self._next = None
         self._thread.shutdown(wait=True, cancel_futures=True)
 
 
 def can_prefetch(trainer: Any, needs: Needs, options: Options) -> bool:
-    """Whether a decision follows from what is known when the step before it has ended, and nothing forbids a thread."""
+    """Whether a decision depends only on what is known after the previous step, and a thread does no harm."""
     return (
         needs.ahead
         and options.bounds.candidates == "all"

@@ -7,6 +7,8 @@ from accelerate.utils import broadcast_object_list, gather_object
 
 from budgetalloc.errors import BudgetallocError, InputError
 
+__all__ = ["T", "check_same_arguments", "decide_on_rank_0", "gather", "rows_of_process"]
+
 T = TypeVar("T")
 
 
@@ -16,9 +18,7 @@ def gather(accelerator: Any, items: list[Any]) -> list[Any]:
 
 
 def decide_on_rank_0(accelerator: Any, decide: Callable[[], T]) -> T:
-    """The result of `decide` in process 0, on all processes; if it raises there, all processes raise. The result is
-    pickled by torch's own broadcast between the processes of one run.
-    """
+    """The result of `decide` in process 0, broadcast as a pickle to all processes. If it raises, all raise."""
     if accelerator.num_processes == 1:
         return decide()
     answer: T | None = None
@@ -37,7 +37,7 @@ def decide_on_rank_0(accelerator: Any, decide: Callable[[], T]) -> T:
 
 
 def rows_of_process(ids_R: list[T], process: int, processes: int) -> list[T]:
-    """The rows of a round that this process generates; the last row of all is repeated as a filler.
+    """The rows of a round that this process generates; the last row is repeated as a filler.
 
     >>> rows_of_process(["a", "a", "b"], 0, 2), rows_of_process(["a", "a", "b"], 1, 2)
     (['a', 'a'], ['b', 'b'])
@@ -48,12 +48,7 @@ def rows_of_process(ids_R: list[T], process: int, processes: int) -> list[T]:
 
 
 def check_same_arguments(accelerator: Any, mine: Mapping[str, object]) -> None:
-    """Raises `InputError` in all processes if the arguments of one differ from those of process 0.
-
-    Args:
-        accelerator: The trainer's accelerator.
-        mine: The arguments of this process by name, with values that can be pickled and compared.
-    """
+    """Raises `InputError` in all processes if the arguments of one, by name, differ from those of process 0."""
     everyone = gather(accelerator, [dict(mine)])
     for name, first in everyone[0].items():
         for rank, other in enumerate(everyone):

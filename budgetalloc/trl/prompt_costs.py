@@ -10,6 +10,8 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import StateError
 
+__all__ = ["PromptCosts", "histogram_of_counts", "histogram_of_rates"]
+
 _COLUMNS = ("rollouts", "tokens", "rewards", "scored")  # sums of each prompt; "scored" counts rollouts with a reward
 
 
@@ -51,7 +53,7 @@ class PromptCosts:
             self._columns[name][at_P] += np.bincount(group_R, weights=values_R, minlength=len(ids_P))
 
     def top(self, rows: int) -> list[tuple[Id, int, int, float | None]]:
-        """The prompts with most tokens, most first: prompt, rollouts, tokens, mean reward (None: there was none)."""
+        """The prompts with most tokens, most first: prompt, rollouts, tokens, mean reward (None if unscored)."""
         names = list(self._place)
         rollouts_P, tokens_P, rewards_P, scored_P = (self._columns[name][: len(names)] for name in _COLUMNS)
         return [
@@ -60,7 +62,7 @@ class PromptCosts:
         ]
 
     def state_dict(self) -> dict[str, Any]:
-        """All of it, for `load_state_dict`."""
+        """The sums, for `load_state_dict`."""
         return {
             "ids": list(self._place),
             **{name: column[: len(self._place)].copy() for name, column in self._columns.items()},
@@ -79,7 +81,7 @@ class PromptCosts:
 
 
 def histogram_of_counts(counts_G: IntArray) -> tuple[IntArray, FloatArray]:
-    """How many groups G have each size, and the edges of the bins: one a size, up to 128 sizes.
+    """How many groups G have each size, and the edges of the bins: one bin per size, at most 128 bins.
 
     >>> histogram_of_counts(np.array([2, 2, 4]))
     (array([2, 0, 1]), array([1.5, 2.5, 3.5, 4.5]))
@@ -90,6 +92,5 @@ def histogram_of_counts(counts_G: IntArray) -> tuple[IntArray, FloatArray]:
 
 
 def histogram_of_rates(rates_G: FloatArray) -> tuple[IntArray, FloatArray]:
-    """How many rates lie in each twentieth of [0, 1], and the edges: the same at every step, so that steps can be
-    compared."""
+    """How many rates lie in each twentieth of [0, 1], and the edges of these bins."""
     return np.histogram(rates_G, bins=np.linspace(0, 1, 21))

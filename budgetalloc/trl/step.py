@@ -1,6 +1,6 @@
-"""One generation batch of TRL's trainer, step by step: decide, generate, build one `Batch`, outputs, readers.
+"""Runs one generation batch of TRL's trainer: decide, generate, record, build TRL's batch, learn and log.
 
-The policy learns at the very end (`Step.end`). If anything before it raises, policy and ledger are as before the step.
+The policy learns last. If anything before it raises, policy and ledger are unchanged.
 """
 
 import time
@@ -14,10 +14,11 @@ from budgetalloc.trl.generation import generate
 from budgetalloc.trl.outputs import batch_to_train_on, everyones_advantages
 from budgetalloc.trl.training import Rows, Training
 
+__all__ = ["log", "run_step"]
+
 
 def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Batch]:
-    """TRL's batch to train on, in place of `_generate_and_score_completions`: as many rows as `inputs`; and the record
-    of the step."""
+    """TRL's batch to train on, with as many rows as `inputs`, and the record of the step."""
     trainer, session = training.trainer, training.session
     started, generating = time.perf_counter(), 0.0
     session.costs.begin()

@@ -10,18 +10,16 @@ import torch
 from budgetalloc.training.costs import Clock
 from budgetalloc.trl.patching import patched_attribute
 
+__all__ = ["timed_steps"]
+
 
 @contextmanager
 def timed_steps(handler: Any, clock: Clock) -> Iterator[None]:
-    """Lets the clock run inside the block while the trainer works on an optimizer step, and only then.
+    """Inside the block, runs the clock only while the trainer works on an optimizer step.
 
-    A step lasts from `on_step_begin` to `on_step_end`: generation, rewards, gradients, the optimizer. Logging,
-    evaluations and checkpoints come after it. The time of callbacks within a step is left out, in whatever order they
-    were added, because the handler calls all of them by `call_event`, which is replaced.
-
-    Args:
-        handler: The trainer's `callback_handler`.
-        clock: Stopped when the block begins and ends.
+    A step lasts from `on_step_begin` to `on_step_end`: generation, rewards, gradients and the optimizer. Logging,
+    evaluations and checkpoints come after it. Callbacks within a step do not count: `handler`, the trainer's
+    `callback_handler`, calls all of them by `call_event`, which is replaced.
     """
     call = handler.call_event
 

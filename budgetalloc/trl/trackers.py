@@ -1,4 +1,4 @@
-"""Histograms and a table for W&B, trackio and TensorBoard, because the trainer's own log supports numbers only."""
+"""Histograms and a table for W&B, trackio and TensorBoard. The trainer's own log supports numbers only."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +16,8 @@ from budgetalloc.logs.prompt_texts import LONGEST
 from budgetalloc.policies import Policy
 from budgetalloc.training.batch import Batch
 from budgetalloc.trl.prompt_costs import PromptCosts, histogram_of_counts, histogram_of_rates
+
+__all__ = ["COLUMNS", "PROMPT_COSTS_FILE", "TRACKERS", "Shown", "TextsOf", "Trackers", "as_markdown"]
 
 logger = logging.getLogger(__name__)
 COLUMNS = ("prompt", "rollouts", "tokens", "success", "believed", "text")
@@ -45,14 +47,14 @@ class Shown:
 class Trackers:
     """Collects data of the steps, and passes them to the trackers of `report_to` at logging steps.
 
-    The table counts every rollout that was generated since training began, and is saved in checkpoints. `success` is
-    the mean reward of the rollouts without a hint, on the scale of [0, 1]; `believed` is the posterior mean now.
+    The table counts every rollout since training began, and is saved in checkpoints. `success` is the mean reward of
+    the rollouts without a hint, in [0, 1]; `believed` is the current posterior mean.
 
     Args:
         trainer: The `GRPOTrainer`.
         policy: The policy whose beliefs are shown.
         names: The trackers to use, from `TRACKERS`.
-        texts_of: The text of prompts by id, as far as it is known.
+        texts_of: Returns the known texts of prompts by id.
     """
 
     def __init__(self, trainer: Any, policy: Policy, names: list[str], texts_of: TextsOf) -> None:
@@ -75,8 +77,7 @@ class Trackers:
         self._groups.append((batch.counts_G, batch.belief_R.mean[batch.first_G]))
 
     def log(self, step: int) -> None:
-        """Passes on the data added since the last call. If a tracker raises, a warning is logged and training
-        continues."""
+        """Passes on the data added since the last call. If a tracker raises, logs one warning and continues."""
         if not self._groups:
             return
         top = self.prompt_costs.top(_ROWS)
@@ -111,7 +112,7 @@ class Trackers:
         save_state(folder / PROMPT_COSTS_FILE, self.prompt_costs.state_dict())
 
     def load(self, folder: Path) -> None:
-        """Loads the table's sums; a checkpoint of a run without trackers has none, and the table starts empty."""
+        """Loads the table's sums. Without them, as after a run without trackers, the table starts empty."""
         if (folder / PROMPT_COSTS_FILE).exists():
             self.prompt_costs.load_state_dict(load_state(folder / PROMPT_COSTS_FILE)[0])
 
@@ -131,7 +132,7 @@ def _to_trackio(trainer: Any, shown: Shown) -> None:
 
 
 def _media(tracker: Any, shown: Shown) -> dict[str, Any]:
-    """For W&B and trackio alike; with the step, as the trainer's own rows have it."""
+    """The row for W&B or trackio, with the step under the trainer's own name."""
     return {
         f"{_GROUP}counts": tracker.Histogram(np_histogram=histogram_of_counts(shown.counts_G)),
         f"{_GROUP}predicted": tracker.Histogram(np_histogram=histogram_of_rates(shown.predicted_G)),

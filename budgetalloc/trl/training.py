@@ -1,4 +1,4 @@
-"""The objects that the steps of one training share."""
+"""The state that the steps of one training share."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,28 +11,19 @@ from budgetalloc.trl.experimental.response_reuse import Reuse
 from budgetalloc.trl.prefetch import Prefetch, PreparedStep
 from budgetalloc.trl.trackers import Trackers
 
+__all__ = ["Rows", "Training"]
+
 Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """A training with a policy attached.
-
-    Args:
-        trainer: The `GRPOTrainer`.
-        session: Runs the policy through the steps.
-        prompts: Names rows.
-        generate: The trainer's `_generate_and_score_completions` as it was when training began.
-        reuse: Puts stored responses into batches, or None.
-        trackers: Show the steps, or None.
-        watch: Warns of biased advantages.
-        ahead: Begins the next step while the trainer computes gradients, or None.
-    """
+    """A training with a policy attached."""
 
     trainer: Any
     session: Session
     prompts: Prompts
-    generate: Callable[[Rows], dict[str, Any]]
+    generate: Callable[[Rows], dict[str, Any]]  # TRL's `_generate_and_score_completions` when training began
     reuse: Reuse | None
     trackers: Trackers | None
     watch: UnseenPromptsWarning

@@ -1,5 +1,6 @@
 """A session against the policy's own steps, group_advantages and a run that never stopped; calls that are refused."""
 
+import copy
 import os
 import threading
 from collections import Counter
@@ -309,6 +310,15 @@ def test_a_second_thread_is_refused_while_one_is_inside():
     thread.join()
     assert session.end().advantages_R.tolist() == [0.5, -0.5]  # which the first has observed
     assert errors == ["begin() while another thread is in this session: let one thread drive it at a time."]
+
+
+def test_a_copy_in_the_middle_of_a_step_goes_on_alone():
+    """tinker-cookbook copies its datasets, and a session with them."""
+    session, ids_R = opened(ba.uniform(), NAMES[:2], 4, 2)
+    other = copy.deepcopy(session)
+    for each in (session, other):
+        each.observe(ids_R, [1.0, 0.0, 1.0, 1.0], [1] * 4)
+    assert other.end().advantages_R.tolist() == session.end().advantages_R.tolist()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a platform without fork")

@@ -1,5 +1,5 @@
-"""A server that speaks as much of vLLM's HTTP API as `AsyncGRPOTrainer` needs, around a small model on the CPU; and
-what stands in for the parts of that trainer which only a GPU has."""
+"""A server with the part of vLLM's HTTP API that `AsyncGRPOTrainer` needs, and a small model on the CPU; and a
+replacement for the part of that trainer that needs a GPU."""
 
 import json
 import threading
@@ -13,13 +13,13 @@ from transformers import LlamaForCausalLM
 
 
 class CompletionsServer:
-    """Generates with a copy of the model; every completion is kept in `served`, with the weights that wrote it."""
+    """Generates with a copy of the model. `served` keeps every completion with the number of its weights."""
 
     def __init__(self, folder: Any) -> None:
         self.model = LlamaForCausalLM.from_pretrained(folder).eval()
         self.lock = threading.Lock()  # one model, one thread
         self.paused = False
-        self.weights = 0  # how often they came
+        self.weights = 0  # number of updates
         self.served: list[dict[str, Any]] = []
         self.refuse: tuple[int, str] | None = None  # answer with this status and text
         self.silent = threading.Event()  # while it is set, requests get no answer
@@ -45,7 +45,7 @@ class CompletionsServer:
         choice = {"index": 0, "token_ids": new, "logprobs": {"token_logprobs": log_probs}, "finish_reason": "stop"}
         return {"choices": [choice]}
 
-    # TRL's WeightTransferProtocol: the trainer's weights really arrive in the model that generates.
+    # TRL's WeightTransferProtocol: the trainer's weights are loaded into the model that generates.
 
     def init_weight_transfer(self) -> None: ...
 
@@ -62,7 +62,7 @@ class CompletionsServer:
         self.lock.release()
 
     def destroy(self) -> None:
-        if self.paused:  # the weights did not come through
+        if self.paused:  # the transfer failed
             self.resume()
 
 
@@ -84,7 +84,7 @@ def serving(folder: Any) -> Iterator[tuple[CompletionsServer, str]]:
         def log_message(self, *args: Any) -> None: ...
 
     class Quiet(ThreadingHTTPServer):
-        daemon_threads = False  # closing waits for them: a thread inside torch must not see the interpreter end
+        daemon_threads = False  # closing waits for them: a thread in torch must end before the interpreter
         request_queue_size = 64
 
         def handle_error(self, *args: Any) -> None: ...  # a client that left
@@ -100,7 +100,7 @@ def serving(folder: Any) -> Iterator[tuple[CompletionsServer, str]]:
 
 
 class AttentionOnCpu:
-    """In the place of the FlashAttention-3 kernel, which TRL downloads and which runs on GPUs only: the same sum."""
+    """Computes the same as the FlashAttention-3 kernel, which TRL downloads and which runs on GPUs only."""
 
     @staticmethod
     def flash_attn_varlen_func(

@@ -1,7 +1,7 @@
-"""Run by test_faults.py: one run that is never stopped, and the same run stopped again and again, in forked processes.
+"""Run by test_faults.py: one run that is never stopped, and the same run stopped many times, in forked processes.
 
-Importing torch and TRL takes seconds, training a step does not: this process imports and its children train. It never
-touches torch itself, so that there is nothing which a fork could break.
+Importing torch and TRL takes longer than training, so this process imports and its children train. It never uses torch
+itself, because a fork could break it.
 """
 
 import gc
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import trl  # noqa: F401, imported before the forks
-from conftest import low_digit, make_tokenizer, rows
+from conftest import SAVES, SETTINGS, low_digit, make_tokenizer, rows
 from transformers import LlamaForCausalLM, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
@@ -38,7 +38,7 @@ POLICIES = {
     "reuse": (lambda: ba.uniform(seed=3), {"num_iterations": 2, "save_steps": 2}),
 }
 EPOCH = 8  # rows: two generation batches of 4 prompts, so that most resumes are in a later epoch
-# Where a run is stopped on purpose; the other times are chance. The disk is full for what is named.
+# Where a run is stopped on purpose, in addition to random calls; and the files for which the disk is full.
 IN_SAVING = ["state half written", "before TRL saves", "_save_optimizer_and_scheduler", "_save_rng_state"]
 FULL_DISK = ["ledger", "state", "model"]
 
@@ -48,14 +48,14 @@ def die() -> None:
 
 
 class Fate(TrainerCallback):
-    """Stops this process in the step that is its `after`-th one, or counts the calls of its second step."""
+    """Stops this process in its `after`-th step, or counts the calls of its second step."""
 
     def __init__(self, folder: Path, stop: str | None, after: int, calls: int) -> None:
         self.folder, self.stop, self.after, self.calls = folder, stop, after, calls
         self.last, self.seen = -1, 0
 
     def prepare(self, trainer: GRPOTrainer) -> None:
-        """Before the callback is attached: it comes first, then what it wraps."""
+        """Wraps methods of the trainer, before the callback does."""
         self.trainer = trainer
         if self.stop in ("_save_optimizer_and_scheduler", "_save_rng_state", "before TRL saves"):
             name = "_save_checkpoint" if self.stop == "before TRL saves" else self.stop
@@ -88,7 +88,7 @@ class Fate(TrainerCallback):
             self._fill_disk(10_000)
 
     def _count(self, see) -> None:
-        """Calls of Python and C functions: a moment that does not depend on the speed of the machine."""
+        """Counts calls of Python and C functions, which do not depend on the speed of the machine."""
         counted = 0
 
         def call(*_):
@@ -99,7 +99,7 @@ class Fate(TrainerCallback):
         sys.setprofile(call)
 
     def _fill_disk(self, size: int) -> None:
-        """No file can grow beyond this, and writing says so as a full disk does."""
+        """Limits the size of files, so that writing fails as it does on a full disk."""
         self.trainer.args.logging_steps = 10**6
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 
@@ -110,26 +110,12 @@ def train(folder: Path, model: str, name: str, steps: int, fate: Fate) -> None:
         return low_digit(completions)
 
     make, config = POLICIES[name]
-    settings = {
-        "output_dir": str(folder / "run"),
-        "per_device_train_batch_size": 16,
-        "num_generations": 4,
-        "max_completion_length": 4,
-        "learning_rate": 3e-3,
-        "lr_scheduler_type": "constant",
-        "max_steps": steps,
-        "save_strategy": "steps",
-        "save_steps": 1,
-        "report_to": "none",
-        "use_cpu": True,
-        "bf16": False,
-        "disable_tqdm": True,
-        "seed": 7,
-    }
+    settings = SETTINGS | SAVES | {"learning_rate": 3e-3, "lr_scheduler_type": "constant", "logging_steps": 500}
+    args = GRPOConfig(str(folder / "run"), **{**settings, "max_steps": steps, **config})
     trainer = GRPOTrainer(
         LlamaForCausalLM.from_pretrained(model),
         reward,
-        GRPOConfig(**{**settings, **config}),
+        args,
         train_dataset=rows(EPOCH),
         processing_class=make_tokenizer(),
     )
@@ -144,7 +130,7 @@ def train(folder: Path, model: str, name: str, steps: int, fate: Fate) -> None:
 
 
 def live(folder: Path, model: str, name: str, steps: int, stop: str | None = None, after: int = 0, calls: int = 0):
-    """Trains in a child until it ends: "done", "killed", or what it raised."""
+    """Trains in a child, and returns how it ended: "done", "killed", or the error."""
     folder.mkdir(exist_ok=True)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -167,12 +153,12 @@ def live(folder: Path, model: str, name: str, steps: int, stop: str | None = Non
 
 
 def one_case(folder: Path, model: str, name: str, chances: int) -> None:
-    """Writes how each life ended; the last of each run leaves its weights, beliefs and ledger."""
+    """Writes how each child ended; the last child of each run leaves its weights, beliefs and ledger."""
     folder.mkdir()
     rng = np.random.default_rng(11)
     stops = ["chance"] * chances + (IN_SAVING + FULL_DISK if name == "adaptive" else [])
     stops = [stops[at] for at in rng.permutation(len(stops)).tolist()]
-    after = rng.integers(2, 4, len(stops)).tolist()  # generations until it is stopped: each life saves at least one
+    after = rng.integers(2, 4, len(stops)).tolist()  # generations until it is stopped: each child saves at least one
     steps = (sum(after) + 3) * POLICIES[name][1].get("num_iterations", 1)  # always one to be stopped in
     ended = {"whole": live(folder / "whole", model, name, steps)}
     calls = int((folder / "whole" / "calls").read_text())
@@ -185,7 +171,7 @@ def one_case(folder: Path, model: str, name: str, chances: int) -> None:
 
 
 def resumed_in_epoch(folder: Path, name: str) -> int:
-    """The epoch, counted from 0, in which the next life goes on."""
+    """The epoch, counted from 0, in which the next child continues."""
     newest = last_checkpoint(folder / "run")
     steps = 0 if newest is None else int(newest.rpartition("-")[2])
     return steps // (EPOCH // 4 * POLICIES[name][1].get("num_iterations", 1))

@@ -1,9 +1,9 @@
-"""Run by test_processes.py: trains the same in one process, in two, in four, and in two that share out the weights.
+"""Run by test_processes.py: the same trainings in one, two and four processes, and in two that share the weights.
 
     python processes.py FOLDER LABEL...
 
-Each writes what it saw. The processes are started by torchrun's own launcher, forked after the imports, which cost more
-than the training.
+Each process writes its results. torchrun's launcher forks the processes after the imports, which take longer than the
+training.
 """
 
 import gc
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from accelerate import state as accelerate_state
-from conftest import fresh_model, low_digit, make_tokenizer
+from conftest import SETTINGS, fresh_model, low_digit, make_tokenizer
 from datasets import Dataset
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from transformers import LlamaForCausalLM
@@ -32,7 +32,7 @@ PROMPTS = {n: f"{n:0{1 + n % 3}d}=" for n in range(8)}  # of different lengths, 
 
 
 def odd(view):
-    """Rounds of 5, 1, 7 and 3 rollouts, which no number of processes divides; the last two follow the rewards."""
+    """Rounds of 5, 1, 7 and 3 rollouts, which do not divide evenly. The last two depend on the rewards."""
     yield np.array([2, 1, 1, 1])
     tally = yield np.array([0, 0, 1, 0])
     worst_P = np.argsort(tally.successes_P, kind="stable")
@@ -47,7 +47,7 @@ def policy_of_rounds(decide: Any, name: str = "odd", **more: Any) -> ba.Policy:
     return ba.Policy(name, decide, ba.BetaEstimator(), needs=ba.Needs(baseline="loo", scale="none", **more))
 
 
-# What is attached to the trainer, how, and the trainer's settings beside the common ones.
+# The policy, the callback's arguments, and the trainer's settings in addition to the common ones.
 REUSED = {"num_iterations": 2, "max_steps": 4, "beta": 0.1}  # with old and reference log-probabilities
 RUNS: dict[str, tuple[Callable[[], ba.Policy] | None, dict[str, Any], dict[str, Any]]] = {
     "plain": (None, {}, {}),
@@ -68,7 +68,7 @@ PROCESSES = {"1": 1, "2": 2, "4": 4, "fsdp2": 2, "zero2": 2, "zero3": 2}
 
 
 def forced(prompts: list[str], trainer: GRPOTrainer) -> dict[str, Any]:
-    """Completions that follow from the call and from a row's place among the rows of all processes, and no more."""
+    """Completions that depend only on the call and on a row's index among the rows of all processes."""
     trainer.calls = getattr(trainer, "calls", 0) + 1
     start = trainer.accelerator.process_index * len(prompts)
     draws = [np.random.default_rng([trainer.calls, at]) for at in range(start, start + len(prompts))]
@@ -81,27 +81,19 @@ def forced(prompts: list[str], trainer: GRPOTrainer) -> dict[str, Any]:
 
 
 def make_trainer(folder: Path, name: str, world: int, **config: Any) -> GRPOTrainer:
-    settings = {
-        "output_dir": str(folder / name),
+    settings = SETTINGS | {
         "per_device_train_batch_size": BATCH // world,
-        "num_generations": 4,
-        "max_completion_length": 4,
         "learning_rate": 0.5,
-        "optim": "sgd",  # Adam would make a step of a gradient that is only rounding
+        "optim": "sgd",  # Adam would make a step of a gradient that is only rounding error
         "max_steps": 3,
-        "logging_steps": 1,
-        "save_strategy": "no",
-        "report_to": "none",
-        "use_cpu": True,
-        "bf16": False,
-        "disable_tqdm": True,
         "ddp_timeout": 600,
+        "seed": 42,
     }
     model = LlamaForCausalLM.from_pretrained(folder.parent / "model")
     data = Dataset.from_list(
         [{"prompt": text, "prompt_id": n, "subject": "math" if n < 2 else "code"} for n, text in PROMPTS.items()]
     )
-    args = GRPOConfig(**{**settings, **OF_ALL, **config})
+    args = GRPOConfig(str(folder / name), **{**settings, **OF_ALL, **config})
     return GRPOTrainer(model, low_digit, args, train_dataset=data, processing_class=make_tokenizer())
 
 
@@ -140,7 +132,7 @@ def run(folder: Path, name: str, world: int, force: bool = True) -> dict[str, An
 
 
 def whole(parameter: Any) -> Any:
-    """All of a parameter, of which this process may hold a part (FSDP2), or nothing (ZeRO-3)."""
+    """The whole parameter, of which this process may hold a part (FSDP2) or nothing (ZeRO-3)."""
     if hasattr(parameter, "full_tensor"):
         return parameter.full_tensor()
     if hasattr(parameter, "ds_id"):
@@ -152,7 +144,7 @@ def whole(parameter: Any) -> Any:
 
 
 def failure(folder: Path, name: str, rank: int) -> str:
-    """What this process raises where one of the two is not like the other."""
+    """The error that this process raises if one of the two processes differs or fails."""
     last = rank == 1
     trainer = make_trainer(folder, "failing", 2)
     trainer.rollout_func = forced
@@ -183,7 +175,7 @@ def failure(folder: Path, name: str, rank: int) -> str:
 
 
 def led(folder: Path, name: str, rank: int) -> dict[str, Any]:
-    """What this process did where the last one, asked, would have decided otherwise than process 0."""
+    """What this process did if process 1, when asked, would decide differently from process 0."""
     asked = []
 
     def counts(view):
@@ -225,7 +217,7 @@ LED = ("counts", "rounds", "keep")
 
 
 def shard() -> None:
-    """Lets accelerate shard weights with FSDP2 in processes without a GPU: it knows how, but asks for one."""
+    """Lets accelerate shard weights with FSDP2 without a GPU, which it otherwise requires."""
     os.environ |= {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2", "FSDP_RESHARD_AFTER_FORWARD": "true"}
     os.environ |= {
         "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP",

@@ -1,45 +1,41 @@
-"""What cannot be served is refused, in words that say what to do."""
+"""The callback refuses what it cannot support, and its errors say what to do."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import trl
-from conftest import rows
+from conftest import attach, rows, trained
 from datasets import Dataset
 
 import budgetalloc as ba
-from budgetalloc import policies
+from budgetalloc import BudgetError, InputError, UnsupportedError, policies
 from budgetalloc.trl import AdaptiveGRPOCallback
 from budgetalloc.trl.checks import SEAM
+from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer
 
 
 @pytest.mark.parametrize("trainer", [None, "GRPOTrainer", object()])
 def test_not_a_grpo_trainer(trainer):
-    with pytest.raises(ba.UnsupportedError, match=f"trainer is a {type(trainer).__name__}.*supports trl.GRPOTrainer"):
+    with pytest.raises(UnsupportedError, match=f"trainer is a {type(trainer).__name__}.*supports trl.GRPOTrainer"):
         AdaptiveGRPOCallback(trainer)
 
 
-def test_added_twice(build):
-    trainer = build()
-    callback = AdaptiveGRPOCallback(trainer)
+class Mine(AdaptiveGRPOCallback):
+    pass
+
+
+@pytest.mark.parametrize("kind", [AdaptiveGRPOCallback, Mine])
+def test_added_twice(build, kind):
+    trainer = build(max_steps=2)
+    callback = kind(trainer)
     trainer.add_callback(callback)
-    with pytest.raises(ba.InputError, match="has an AdaptiveGRPOCallback already"):
+    with pytest.raises(InputError, match="has an AdaptiveGRPOCallback already"):
         AdaptiveGRPOCallback(trainer)
     trainer.callback_handler.callbacks.append(callback)
-    with pytest.raises(ba.InputError, match="has 2 AdaptiveGRPOCallbacks: add exactly one"):
+    with pytest.raises(InputError, match="has 2 AdaptiveGRPOCallbacks: add exactly one"):
         trainer.train()
-
-
-def test_a_subclass_of_the_callback(build):
-    class Mine(AdaptiveGRPOCallback):
-        pass
-
-    trainer = build(max_steps=2)
-    callback = Mine(trainer)
-    trainer.add_callback(callback)
-    with pytest.raises(ba.InputError, match="has an AdaptiveGRPOCallback already"):
-        AdaptiveGRPOCallback(trainer)
+    trainer.callback_handler.callbacks.pop()
     trainer.train()
     assert callback.policy.estimator.step == 2
 
@@ -47,7 +43,7 @@ def test_a_subclass_of_the_callback(build):
 def test_callback_of_another_trainer(build):
     trainer, other = build(), build()
     trainer.callback_handler.callbacks.append(AdaptiveGRPOCallback(other))
-    with pytest.raises(ba.InputError, match="has 0 AdaptiveGRPOCallbacks"):
+    with pytest.raises(InputError, match="has 0 AdaptiveGRPOCallbacks"):
         trainer.train()
 
 
@@ -56,14 +52,19 @@ def test_a_trl_without_the_seam(build, monkeypatch, name):
     trainer = build()
     if name in vars(trainer):
         monkeypatch.delattr(trainer, name)
-    else:
-        owner = next(cls for cls in type(trainer).__mro__ if name in vars(cls))
-        monkeypatch.delattr(owner, name)
-        for cls in type(trainer).__mro__:
-            if name in vars(cls):
-                monkeypatch.delattr(cls, name)
-    with pytest.raises(ba.UnsupportedError, match=f"TRL {trl.__version__} has no GRPOTrainer.{name}.*Install trl"):
+    for cls in type(trainer).__mro__:
+        if name in vars(cls):
+            monkeypatch.delattr(cls, name)
+    with pytest.raises(UnsupportedError, match=f"TRL {trl.__version__} has no GRPOTrainer.{name}.*Install trl"):
         AdaptiveGRPOCallback(trainer)
+
+
+@pytest.mark.parametrize("policy", ["thompson", ba.thompson, ba.thompson()])
+def test_a_policy_is_given_by_name_by_function_or_made(build, policy):
+    assert AdaptiveGRPOCallback(build(), policy).policy.name == ba.thompson().name
+
+
+GENERATES_TWICE = replace(ba.knapsack(), needs=replace(ba.knapsack().needs, generate=2))
 
 
 @pytest.mark.parametrize(
@@ -79,23 +80,14 @@ def test_a_trl_without_the_seam(build, monkeypatch, name):
         ({"floor": 1, "candidates": 1, "min_group": 2}, r"floor=1, min_group=2.*Use floor=0, floor=2 or min_group=1"),
         ({"quantum": 5}, r"rollouts=16, quantum=5.*not a multiple.*Use rollouts=15 or 20, or quantum=4"),
         ({"cap": 1, "min_group": 2}, r"cap=1.*smallest group has 2"),
-    ],
-)
-def test_bad_options(build, options, message):
-    with pytest.raises((ba.InputError, ba.BudgetError), match=message):
-        AdaptiveGRPOCallback(build(), **options)
-
-
-@pytest.mark.parametrize("policy", ["thompson", ba.thompson, ba.thompson()])
-def test_a_policy_is_given_by_name_by_function_or_made(build, policy):
-    assert AdaptiveGRPOCallback(build(), policy).policy.name == ba.thompson().name
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
         ({"policy": "adaptve"}, r"policy 'adaptve' is unknown, did you mean adaptive\?"),
         ({"policy": 5}, r"policy=5 is of type int: give a policy such as ba.adaptive\(\), a name such as 'adaptive'"),
+        ({"policy": "thompson", "baseline": "policy"}, "has no rule of its own"),
+        ({"policy": "thompson", "scale": "whiten_tokens", "buffer": CorrectResponseBuffer()}, "whiten_tokens"),
+        (
+            {"policy": GENERATES_TWICE},
+            r"2 times as many.*no keep=.*up to 32 rows.*GRPOConfig asks for 16",
+        ),
         ({"prompt_id": "nope"}, r"prompt_id='nope': the train dataset has no such column\. It has \['prompt', 'pro"),
         ({"prompt_id": "promptid"}, r"prompt_id='promptid': .*, did you mean prompt_id\?"),
         ({"prompt_id": 5}, "prompt_id=5 is of type int"),
@@ -104,6 +96,7 @@ def test_a_policy_is_given_by_name_by_function_or_made(build, policy):
         ({"domain": 5, "quotas": {"a": (0, 1)}}, "domain=5 is of type int"),
         ({"success": "low_digits"}, r"success='low_digits': the trainer has no reward function .*\['low_digit'\]"),
         ({"success": 3}, r"success=3: the trainer has 1 reward functions"),
+        ({"success": []}, r"success=\[\]: pass the name of a reward function"),
         ({"success": [1]}, r"success=\[1\]: pass the name of a reward function"),
         ({"ledger": 5}, 'ledger=5 is of type int: give the path of a file such as "run/ledger.jsonl"'),
         ({"ledger": "/dev/null/ledger.jsonl"}, "ledger='/dev/null/ledger.jsonl' cannot be written, .*: give the path"),
@@ -111,8 +104,8 @@ def test_a_policy_is_given_by_name_by_function_or_made(build, policy):
         ({"ledger": "a\0b"}, "cannot be written, embedded null"),
     ],
 )
-def test_what_cannot_be_is_refused_when_the_callback_is_made(build, options, message):
-    with pytest.raises(ba.BudgetallocError, match=message):
+def test_bad_options(build, options, message):
+    with pytest.raises((InputError, BudgetError), match=message):
         AdaptiveGRPOCallback(build(), **options)
 
 
@@ -125,28 +118,57 @@ def test_a_new_ledger_is_not_made_before_the_first_step_and_an_old_one_is_left_a
     assert old.read_text() == "{}\n"
 
 
-def test_iterable_dataset(build):
-    trainer = build(rows().to_iterable_dataset())
-    with pytest.raises(ba.UnsupportedError, match=r"candidates='all'.*IterableDataset.*or candidates=1"):
+def named(name):
+    """Rows whose prompt ids are `name` of their numbers."""
+    return Dataset.from_list([{"prompt": f"{n}=", "prompt_id": name(n)} for n in range(24)])
+
+
+@pytest.mark.parametrize(
+    ("config", "error", "message"),
+    [
+        (
+            {"dataset": rows().to_iterable_dataset()},
+            UnsupportedError,
+            r"candidates='all'.*IterableDataset.*or candidates=1",
+        ),
+        (
+            {"dataset": rows(3)},
+            InputError,
+            r"has 3 rows and a generation batch takes 4 prompts.*at least 4 rows",
+        ),
+        (
+            {"dataset": named(lambda n: n / 2)},
+            InputError,
+            r"prompt_id\[0\] is 0.0 of type float: a prompt id is an int or a str",
+        ),
+        (
+            {"multi_objective_aggregation": "normalize_then_sum"},
+            UnsupportedError,
+            r"'normalize_then_sum'.*Use 'sum_then_normalize', or attach uniform",
+        ),
+        (
+            {"remove_unused_columns": True},
+            InputError,
+            r"remove_unused_columns=True\) drops the column 'prompt_id'",
+        ),
+    ],
+)
+def test_bad_trainers(build, config, error, message):
+    with pytest.raises(error, match=message):
+        AdaptiveGRPOCallback(build(**config))
+
+
+def test_images_need_a_prompt_id(build):
+    trainer = build()
+    trainer.train_dataset = rows().remove_columns("prompt_id").add_column("image", [None] * 24)
+    with pytest.raises(UnsupportedError, match=r"has images.*Add a column 'prompt_id'"):
         AdaptiveGRPOCallback(trainer)
-    trainer.add_callback(AdaptiveGRPOCallback(trainer, ba.knapsack(), candidates=1))
-    trainer.train()  # moving rollouts inside the batch needs no index
-    assert trainer.state.global_step == 4
 
 
-def test_a_dataset_smaller_than_a_generation_batch(build):
-    with pytest.raises(ba.InputError, match=r"has 3 rows and a generation batch takes 4 prompts.*at least 4 rows"):
-        AdaptiveGRPOCallback(build(rows(3)), ba.uniform())
-    trainer = build(rows(4), max_steps=1)
-    trainer.add_callback(AdaptiveGRPOCallback(trainer, ba.uniform()))
-    trainer.train()
-    assert trainer.state.global_step == 1
-
-
-def test_a_policy_that_generates_more_without_a_rule_for_what_to_train_on(build):
-    needs = replace(ba.knapsack().needs, generate=2)
-    with pytest.raises(ba.InputError, match=r"2 times as many.*no keep=.*up to 32 rows.*GRPOConfig asks for 16"):
-        AdaptiveGRPOCallback(build(), replace(ba.knapsack(), needs=needs))
+@pytest.mark.parametrize("config", [{"multi_objective_aggregation": "normalize_then_sum"}, {"dataset": rows(4)}])
+def test_uniform_needs_neither_one_aggregation_nor_more_than_a_batch_of_rows(build, config):
+    callback = trained(build(max_steps=1, **config), ba.uniform())
+    assert callback.trainer.state.global_step == 1
 
 
 @pytest.mark.parametrize(
@@ -160,50 +182,18 @@ def test_a_policy_that_generates_more_without_a_rule_for_what_to_train_on(build)
 )
 def test_a_rule_that_chooses_another_number_of_rows(build, chosen, message):
     policy = replace(policies.pods(generate=2), keep=lambda ids_R, rewards_R, rows, *_: chosen(rows))
-    trainer = build()
-    trainer.add_callback(AdaptiveGRPOCallback(trainer, policy))
-    with pytest.raises(ba.InputError, match=message):
+    trainer = attach(build(), policy).trainer
+    with pytest.raises(InputError, match=message):
         trainer.train()
     assert (trainer.state.global_step, policy.estimator.step) == (0, 0)
 
 
-def test_normalize_then_sum(build):
-    trainer = build(multi_objective_aggregation="normalize_then_sum")
-    with pytest.raises(ba.UnsupportedError, match=r"'normalize_then_sum'.*Use 'sum_then_normalize', or attach uniform"):
-        AdaptiveGRPOCallback(trainer)
-    AdaptiveGRPOCallback(trainer, ba.uniform())
-
-
-def test_unused_columns_removed(build):
-    with pytest.raises(ba.InputError, match=r"remove_unused_columns=True\) drops the column 'prompt_id'"):
-        AdaptiveGRPOCallback(build(remove_unused_columns=True))
-
-
-def test_images_need_a_prompt_id(build):
-    data = rows().remove_columns("prompt_id").add_column("image", [None] * 24)
-    trainer = build()
-    trainer.train_dataset = data
-    with pytest.raises(ba.UnsupportedError, match=r"has images.*Add a column 'prompt_id'"):
-        AdaptiveGRPOCallback(trainer)
-
-
-def test_ids_of_a_wrong_type(build):
-    data = Dataset.from_list([{"prompt": f"{n}=", "prompt_id": n / 2} for n in range(24)])
-    trainer = build(data)
-    with pytest.raises(ba.InputError, match=r"prompt_id\[0\] is 0.0 of type float: a prompt id is an int or a str"):
-        AdaptiveGRPOCallback(trainer)
-
-
 def test_too_few_prompts_for_the_cap(build):
-    trainer = build(rows(4))
-    trainer.add_callback(AdaptiveGRPOCallback(trainer, cap=2))
-    with pytest.raises(ba.BudgetError, match=r"4 prompts at cap=2 can take only 8 rollouts. Use cap=4 or rollouts=8"):
-        trainer.train()
+    callback = attach(build(rows(4)), cap=2)
+    with pytest.raises(BudgetError, match=r"4 prompts at cap=2 can take only 8 rollouts. Use cap=4 or rollouts=8"):
+        callback.trainer.train()
 
 
 def test_few_prompts_without_a_cap_work(build):
-    data = Dataset.from_list([{"prompt": "1="}] * 24)
-    trainer = build(data, max_steps=2)
-    trainer.add_callback(AdaptiveGRPOCallback(trainer))
-    trainer.train()
-    assert trainer.state.log_history[0]["budgetalloc/count/max"] == 16
+    callback = trained(build(Dataset.from_list([{"prompt": "1="}] * 24), max_steps=2))
+    assert callback.trainer.state.log_history[0]["budgetalloc/count/max"] == 16

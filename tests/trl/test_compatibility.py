@@ -1,10 +1,10 @@
-"""The doctor on a script, and the callback on the trainer that the script makes, refuse alike, word for word."""
+"""The doctor on a script and the callback on the script's trainer refuse with the same words."""
 
 import inspect
 import math
 
 import pytest
-from conftest import low_digit, rows
+from conftest import logged, low_digit, rows, trained
 from datasets import Dataset
 
 import budgetalloc as ba
@@ -51,7 +51,7 @@ def test_the_doctor_says_what_the_callback_raises(build, config, name, given, co
     parts["config"] = "".join(f", {key}={value!r}" for key, value in config.items())
     parts["given"] = "".join(f", {key}={value!r}" for key, value in given.items())
     said = examine(read_script(SCRIPT.format(**parts), "train.py", 1))
-    if "domain" in given:  # of a comprehension the values are not known, and that is said
+    if "domain" in given:  # the doctor does not know the values of a comprehension, and says so
         assert raised.startswith("domain='subject': the train dataset has no such column")
         assert any("quotas" in text for text in said.unread)
         return
@@ -96,16 +96,13 @@ def test_the_doctor_knows_every_argument_of_the_callback():
     assert {name: parameters[name].default for name in ARGUMENTS} == ARGUMENTS
 
 
-def test_an_evaluation_of_trl_is_written_beside_the_ledger(build, tmp_path):
+def test_an_evaluation_of_trl_is_written_next_to_the_ledger(build, ledger):
     config = {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 8, "max_steps": 2}
-    trainer = build(eval_dataset=rows(4), **config)
-    trainer.add_callback(callback := AdaptiveGRPOCallback(trainer, ledger=tmp_path / "ledger.jsonl"))
-    trainer.train()
-    progress = read_progress(tmp_path / "ledger.jsonl")
+    callback = trained(build(eval_dataset=rows(4), **config), ledger=ledger)
+    progress = read_progress(ledger)
     assert [before for before, _ in progress.held_out] == [1, 2]
-    logged = [entry["eval_reward"] for entry in trainer.state.log_history if "eval_reward" in entry]
-    assert [reward for _, reward in progress.held_out] == logged
+    assert [reward for _, reward in progress.held_out] == logged(callback.trainer, "eval_reward")
     assert set(progress.seconds) == {0, 1}
     assert all(seconds > 0 for seconds in progress.seconds.values())
     callback.held_out(0.5)  # after the training there is no file to write to
-    assert read_progress(tmp_path / "ledger.jsonl") == progress
+    assert read_progress(ledger) == progress

@@ -1,8 +1,8 @@
-"""Costs on TRL's real trainer: lengths are learned, and the rows are spent where they buy most."""
+"""Costs on TRL's real trainer: lengths are learned, and rollouts go where a token buys most."""
 
 import numpy as np
 import pytest
-from conftest import rows
+from conftest import attach, rows
 from transformers import TrainerCallback
 
 import budgetalloc as ba
@@ -24,14 +24,14 @@ def coin(completions, **_):
 
 
 class Run:
-    """A training whose answers have a length that depends on the prompt, and that records the prompts of each step.
+    """A training whose answer lengths depend on the prompt. It records the prompts of each step.
 
     Args:
         build: The fixture.
         resume: A checkpoint.
         policy: The policy.
-        fake_clock: Whether seconds are those of `elapsed`, which a generation lets pass: 0.5, and 0.25 a token.
-        before: Makes callbacks that are added before budgetalloc's; called with the run.
+        fake_clock: Measure seconds by `elapsed`. A generation takes 0.5 s, and 0.25 s per token.
+        before: Functions of the run that make callbacks. These are added before budgetalloc's.
         stalls: Generations that take ten times as long.
         config: More settings of the trainer.
         **given: Arguments of the callback.
@@ -44,10 +44,9 @@ class Run:
         self.trainer.rollout_func = self.answer
         for make in before:
             self.trainer.add_callback(make(self))
-        self.callback = AdaptiveGRPOCallback(self.trainer, policy, cap=4, **given)
+        self.callback = attach(self.trainer, policy, cap=4, **given)
         if fake_clock:
             self.callback.costs.clock = Clock(lambda: self.elapsed)
-        self.trainer.add_callback(self.callback)
         self.trainer.train(resume_from_checkpoint=resume)
         self.logs = [entry for entry in self.trainer.state.log_history if "loss" in entry]
 
@@ -69,7 +68,7 @@ class Run:
         return float(np.mean(np.array(self.steps[4:]) % 2))
 
 
-def test_tokens_buy_more_short_answers_and_lengths_are_learned(build):
+def test_short_answers_get_more_rollouts_and_lengths_are_learned(build):
     plain, costed = Run(build), Run(build, cost="tokens")
     assert [len(ids) for ids in costed.steps] == [16] * 12
     assert costed.share_of_long < plain.share_of_long - 0.1
@@ -98,7 +97,7 @@ def test_seconds_are_fitted_to_the_steps(build):
 
 
 class Sleeper(TrainerCallback):
-    """Takes two minutes in every event, with an evaluation in some; of the clock of this run, nobody waits."""
+    """Takes two minutes of the run's fake clock in every event, and evaluates in some."""
 
     def __init__(self, run):
         self.run, self.events = run, set()
@@ -137,7 +136,7 @@ class Late(TrainerCallback):
 
 @pytest.mark.parametrize("accumulated", [1, 2])
 def test_seconds_are_those_of_the_trainers_own_steps(build, accumulated):
-    """Neither other callbacks count, whatever their order, nor evaluations, logging and checkpoints."""
+    """Other callbacks, in any order, evaluations, logging and checkpoints do not count."""
     config = {
         "per_device_train_batch_size": 16 // accumulated,
         "gradient_accumulation_steps": accumulated,
@@ -158,11 +157,11 @@ def test_seconds_are_those_of_the_trainers_own_steps(build, accumulated):
     assert "call_event" not in vars(busy.trainer.callback_handler)
 
 
-def test_several_optimizer_steps_of_one_generation_are_one_lap(build):
+def test_several_optimizer_steps_of_one_generation_are_one_measurement(build):
     config = {"num_iterations": 2, "steps_per_generation": 2, "per_device_train_batch_size": 8, "max_steps": 24}
     run = Run(build, cost="seconds", fake_clock=True, before=[Sleeper], config=config)
     price = run.callback.costs.price
-    assert len(price.steps) == 4  # six generations; the first is left out, and the last not finished
+    assert len(price.steps) == 4  # of six generations: the first is left out, and the last is not finished
     assert price.steps[:, 4] == pytest.approx(0.5 + 0.25 * price.steps[:, 3])
 
 
@@ -184,14 +183,13 @@ def test_a_function_prices_prompts_and_answers(build):
     assert knapsack.share_of_long < 0.5
 
 
-def test_a_resumed_run_decides_as_one_that_never_stopped(build):
+def test_a_resumed_run_decides_as_an_uninterrupted_run(build):
     whole = Run(build, cost="tokens")
     folder = f"{whole.trainer.args.output_dir}/checkpoint-6"
     state, _ = load_state(f"{folder}/{STATE_FILE}")
     assert set(state["lengths"]["ids"]) == set(state["ids"])
     again = Run(build, resume=folder, cost="tokens")
     assert [len(ids) for ids in again.steps] == [16] * 6
-    assert again.callback.costs.lengths.expected(range(24), np.full(24, 0.5))[1][again.steps[0]] is not None
     assert again.steps[0] == whole.steps[6]
 
 
@@ -203,10 +201,9 @@ def test_a_resumed_run_decides_as_one_that_never_stopped(build):
         ({"cost": "tokens", "policy": ba.uniform()}, UnsupportedError, "does not weigh costs. Use ba.adaptive"),
     ],
 )
-def test_what_cannot_be_weighed_is_refused(build, given, error, text):
-    trainer = build(rows())
+def test_bad_costs_are_refused(build, given, error, text):
     with pytest.raises(error, match=text):
-        AdaptiveGRPOCallback(trainer, given.pop("policy", None), **given)
+        AdaptiveGRPOCallback(build(), given.pop("policy", None), **given)
 
 
 def test_a_function_that_returns_nonsense_is_named(build):

@@ -1,4 +1,4 @@
-"""What goes wrong in a long run: training stops with a clear error or goes on, and nothing is lost or counted twice."""
+"""Failures in a long run: training stops with a clear error or continues, and nothing is lost or counted twice."""
 
 import json
 import os
@@ -10,22 +10,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import low_digit, rows
+from conftest import SAVES, Watched, attach, low_digit, rows, trained
 from transformers import TrainerCallback
 from trl import GRPOTrainer
 
 import budgetalloc as ba
 from budgetalloc import policies
 from budgetalloc.training.belief_checkpoint import STATE_FILE
-from budgetalloc.trl import AdaptiveGRPOCallback
 from budgetalloc.trl.checkpoints import last_checkpoint
 from budgetalloc.trl.checks import HELD
-
-
-def attach(trainer, *args, **options):
-    callback = AdaptiveGRPOCallback(trainer, *args, **options)
-    trainer.add_callback(callback)
-    return callback
 
 
 def evidence(policy):
@@ -40,7 +33,7 @@ def has_its_own_methods(trainer):
 # --- killed ---------------------------------------------------------------------------------------------------------
 
 
-CHANCES = {  # kills at calls drawn by lot
+CHANCES = {  # kills at random calls
     "adaptive": 7,
     "uniform": 3,
     "knapsack": 3,
@@ -53,10 +46,10 @@ CHANCES = {  # kills at calls drawn by lot
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks after importing torch, which is safe on Linux")
-def test_killed_again_and_again_is_as_never_killed(tmp_path, model_folder):
-    """Twenty-seven kills over many epochs, by lot and in saving, and a full disk: bit for bit the same run.
+def test_a_run_with_many_kills_equals_one_without(tmp_path, model_folder):
+    """27 kills over many epochs, at random and while saving, and a full disk: the run stays the same to the bit.
 
-    One test, because importing torch and TRL takes longer than all of it.
+    This is one test, because importing torch and TRL takes longer than the runs.
     """
     script, package = Path(__file__).with_name("killed_often.py"), Path(ba.__file__).parents[1]
     path = os.pathsep.join([str(script.parent), str(package), os.environ.get("PYTHONPATH", "")])
@@ -101,7 +94,7 @@ def test_killed_again_and_again_is_as_never_killed(tmp_path, model_folder):
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("in a reward"), KeyboardInterrupt(), SystemExit(3)], ids=repr)
-def test_what_a_reward_function_raises_comes_through_and_training_can_start_again(build, tmp_path, error):
+def test_an_error_in_a_reward_function_is_raised_and_training_can_start_again(build, ledger, error):
     calls = []
 
     def reward(completions, trainer_state, **_):
@@ -112,26 +105,25 @@ def test_what_a_reward_function_raises_comes_through_and_training_can_start_agai
 
     trainer = build(reward=reward, max_steps=4)
     policy = ba.knapsack(discount=1.0)
-    attach(trainer, policy, candidates="all", ledger=tmp_path / "ledger.jsonl")
+    attach(trainer, policy, candidates="all", ledger=ledger)
     with pytest.raises(type(error)) as caught:
         trainer.train()
     assert caught.value is error
     assert has_its_own_methods(trainer)
     assert trainer.num_generations == 4
-    assert Counter(ba.Ledger.read(tmp_path / "ledger.jsonl").step_R.tolist()) == {0: 16, 1: 16}
+    assert Counter(ba.Ledger.read(ledger).step_R.tolist()) == {0: 16, 1: 16}
     assert evidence(policy) == 2 * 16
 
     trainer.train()
     assert calls == [0, 1, 2, 0, 1, 2, 3]
     assert has_its_own_methods(trainer)
-    log = ba.Ledger.read(tmp_path / "ledger.jsonl")
-    # The first attempt is void, not counted twice; steps are the policy's, which goes on.
-    assert Counter(log.step_R.tolist()) == {2: 16, 3: 16, 4: 16, 5: 16}
-    assert (tmp_path / "ledger.jsonl").read_text().count('"id"') == 6 * 16  # and not deleted
-    assert evidence(policy) == 6 * 16  # what was seen is not forgotten
+    # The first attempt does not count. Steps are those of the policy, which continues.
+    assert Counter(ba.Ledger.read(ledger).step_R.tolist()) == {2: 16, 3: 16, 4: 16, 5: 16}
+    assert ledger.read_text().count('"id"') == 6 * 16  # the first attempt is not deleted
+    assert evidence(policy) == 6 * 16  # nor forgotten
 
 
-def test_a_step_that_fails_in_its_second_round_teaches_nothing(build, tmp_path):
+def test_a_step_that_fails_in_its_second_round_teaches_nothing(build, ledger, begun):
     rounds = []
 
     def reward(completions, trainer_state, **_):
@@ -140,34 +132,18 @@ def test_a_step_that_fails_in_its_second_round_teaches_nothing(build, tmp_path):
             raise ZeroDivisionError
         return low_digit(completions)
 
-    trainer = build(reward=reward)
     policy = policies.reinforce_ada(group=4, stages=3, seed=1)
-    before = []
-    callback = attach(trainer, policy, ledger=tmp_path / "ledger.jsonl")
-    begin = ba.Policy.begin
-
-    def remembering_begin(self, *args, **options):
-        before.append(self.state_dict())
-        return begin(self, *args, **options)
-
-    ba.Policy.begin = remembering_begin
-    try:
-        with pytest.raises(ZeroDivisionError):
-            trainer.train()
-    finally:
-        ba.Policy.begin = begin
-    assert len(before) == 2
-    state = callback.policy.state_dict()
-    assert (state["step"], state["ids"]) == (1, before[1]["ids"])
-    assert (state["evidence"] == before[1]["evidence"]).all()
-    assert set(ba.Ledger.read(tmp_path / "ledger.jsonl").step_R.tolist()) == {0}
+    with pytest.raises(ZeroDivisionError):
+        trained(build(reward=reward), policy, ledger=ledger)
+    assert len(begun) == 2
+    state, before = policy.state_dict(), begun[1][1]
+    assert (state["step"], state["ids"]) == (1, before["ids"])
+    assert (state["evidence"] == before["evidence"]).all()
+    assert set(ba.Ledger.read(ledger).step_R.tolist()) == {0}
 
 
-def test_a_ledger_that_cannot_be_written_stops_the_run_and_teaches_nothing(build, tmp_path, monkeypatch):
-    trainer = build(max_steps=3)
-    policy = ba.knapsack(discount=1.0)
-    attach(trainer, policy, ledger=tmp_path / "ledger.jsonl")
-    append = ba.LedgerWriter.append
+def test_a_ledger_that_cannot_be_written_stops_the_run_and_teaches_nothing(build, ledger, monkeypatch):
+    policy, append = ba.knapsack(discount=1.0), ba.LedgerWriter.append
 
     def full_in_step_1(self, step, *columns, **more):
         if step == 1:
@@ -176,15 +152,14 @@ def test_a_ledger_that_cannot_be_written_stops_the_run_and_teaches_nothing(build
 
     monkeypatch.setattr(ba.LedgerWriter, "append", full_in_step_1)
     with pytest.raises(OSError, match="No space left"):
-        trainer.train()
-    assert evidence(policy) == len(ba.Ledger.read(tmp_path / "ledger.jsonl").ids_R) == 16
+        trained(build(), policy, ledger=ledger)
+    assert evidence(policy) == len(ba.Ledger.read(ledger).ids_R) == 16
 
 
-def test_a_rule_that_fails_when_it_chooses_what_to_train_on_leaves_no_step_in_the_ledger(build, tmp_path):
-    """The last thing that can go wrong in a step does so before the ledger hears of it."""
-    trainer, ledger = build(max_steps=3), tmp_path / "ledger.jsonl"
-    policy = policies.pods(generate=2, seed=1)
-    keep, asked = policy.keep, []
+def test_a_keep_rule_that_raises_leaves_no_step_in_the_ledger(build, ledger):
+    """`keep` is the last part of a step that can fail, and runs before the ledger is written."""
+    trainer, policy, asked = build(), policies.pods(generate=2, seed=1), []
+    keep = policy.keep
 
     def fails_in_step_1(*arguments):
         asked.append(trainer.state.global_step)
@@ -193,9 +168,8 @@ def test_a_rule_that_fails_when_it_chooses_what_to_train_on_leaves_no_step_in_th
         return keep(*arguments)
 
     policy = replace(policy, keep=fails_in_step_1)
-    attach(trainer, policy, ledger=ledger)
     with pytest.raises(ZeroDivisionError):
-        trainer.train()
+        trained(trainer, policy, ledger=ledger)
     assert asked == [0, 1]
     assert set(ba.Ledger.read(ledger).step_R.tolist()) == {0}
     assert policy.estimator.step == 1
@@ -204,19 +178,15 @@ def test_a_rule_that_fails_when_it_chooses_what_to_train_on_leaves_no_step_in_th
 # --- a run restarted ------------------------------------------------------------------------------------------------
 
 
-def test_a_run_restarted_from_zero_counts_once_in_the_ledger(build, tmp_path):
+def test_a_run_restarted_from_zero_counts_once_in_the_ledger(build, ledger):
     for steps in (3, 2):
-        trainer = build(max_steps=steps)
-        attach(trainer, ba.uniform(), ledger=tmp_path / "ledger.jsonl")
-        trainer.train()
-    assert Counter(ba.Ledger.read(tmp_path / "ledger.jsonl").step_R.tolist()) == {0: 16, 1: 16}
+        trained(build(max_steps=steps), ba.uniform(), ledger=ledger)
+    assert Counter(ba.Ledger.read(ledger).step_R.tolist()) == {0: 16, 1: 16}
 
 
-def test_half_of_an_older_checkpoint_does_not_pass_for_one(build):
-    """A new run in the folder of an older one, stopped while it writes over a checkpoint of it."""
-    trainer = build(max_steps=2, save_strategy="steps", save_steps=1)
-    attach(trainer)
-    trainer.train()
+def test_an_overwritten_checkpoint_that_is_half_old_is_incomplete(build):
+    """A new run in the folder of an older run is stopped while it overwrites a checkpoint."""
+    trainer = trained(build(max_steps=2, **SAVES)).trainer
     assert last_checkpoint(trainer.args.output_dir) == f"{trainer.args.output_dir}/checkpoint-2"
 
     trainer = build(max_steps=2, save_strategy="steps", save_steps=2)
@@ -225,37 +195,30 @@ def test_half_of_an_older_checkpoint_does_not_pass_for_one(build):
         raise OSError(28, "No space left on device")
 
     trainer._save_optimizer_and_scheduler = full_disk
-    attach(trainer)
     with pytest.raises(OSError, match="No space left"):
-        trainer.train()
+        trained(trainer)
     assert has_its_own_methods(trainer)
     assert last_checkpoint(trainer.args.output_dir) == f"{trainer.args.output_dir}/checkpoint-1"
 
 
-def test_resuming_takes_the_newest_checkpoint_that_was_written_to_its_end(build, caplog):
-    settings = {"save_strategy": "steps", "save_steps": 1}
-    trainer = build(max_steps=3, **settings)
-    attach(trainer)
-    trainer.train()
-    run = Path(trainer.args.output_dir)
+def test_resuming_takes_the_newest_complete_checkpoint(build, caplog):
+    run = Path(trained(build(max_steps=3, **SAVES)).trainer.args.output_dir)
     torn = run / "checkpoint-3" / "trainer_state.json"
     torn.write_text(torn.read_text()[:100])
     (run / "checkpoint-10").mkdir()
     (run / "checkpoint-old").mkdir()
     assert last_checkpoint(run) == str(run / "checkpoint-2")
-    trainer = build(max_steps=4, **settings)
-    callback = attach(trainer)
-    trainer.train(resume_from_checkpoint=True)
-    assert trainer.state.global_step == callback.policy.estimator.step == 4
+    callback = attach(build(**SAVES))
+    callback.trainer.train(resume_from_checkpoint=True)
+    assert callback.trainer.state.global_step == callback.policy.estimator.step == 4
     assert f"{run / 'checkpoint-10'} is incomplete" in caplog.text
     assert f"{run / 'checkpoint-3'} is incomplete" in caplog.text
 
 
-def test_resuming_from_half_a_checkpoint_is_refused(build, tmp_path):
+def test_resuming_from_an_incomplete_checkpoint_is_refused(build, tmp_path):
     half = tmp_path / "run" / "checkpoint-4"
     half.mkdir(parents=True)
-    trainer = build()
-    attach(trainer)
+    trainer = attach(build()).trainer
     assert last_checkpoint(tmp_path / "run") is None
     assert last_checkpoint(tmp_path / "nowhere") is None
     with pytest.raises(ba.StateError, match=r"checkpoint-4 is incomplete.*resume_from_checkpoint=None"):
@@ -265,12 +228,10 @@ def test_resuming_from_half_a_checkpoint_is_refused(build, tmp_path):
         trainer.train(resume_from_checkpoint=True)
 
 
-def test_a_callback_that_was_removed_keeps_out_of_checkpoints(build):
+def test_a_callback_that_was_removed_is_not_in_checkpoints(build):
     trainer = build(max_steps=2, save_strategy="steps", save_steps=2)
-    old = attach(trainer, ba.thompson(seed=1))
-    trainer.remove_callback(old)
-    attach(trainer, ba.thompson(seed=2))
-    trainer.train()
+    trainer.remove_callback(attach(trainer, ba.thompson(seed=1)))
+    trained(trainer, ba.thompson(seed=2))
     state, _ = ba.load_state(f"{trainer.args.output_dir}/checkpoint-2/{STATE_FILE}")
     assert (state["seed"], state["step"]) == (2, 2)
     assert has_its_own_methods(trainer)
@@ -289,15 +250,15 @@ class Remove(TrainerCallback):
 
 
 @pytest.mark.parametrize("policy", [ba.knapsack, ba.adaptive, policies.pods])
-def test_a_callback_that_is_removed_in_mid_run_lets_go(build, caplog, policy):
-    """From then on every prompt has TRL's number of rollouts, and a checkpoint holds no beliefs that grow old."""
+def test_a_callback_that_is_removed_during_a_run_detaches(build, caplog, policy):
+    """From then on every prompt gets TRL's number of rollouts, and checkpoints hold no beliefs."""
     groups = []
 
     def reward(prompts, completions, **_):
         groups.append(Counter(prompts))
         return low_digit(completions)
 
-    trainer = build(reward=reward, max_steps=5, save_strategy="steps", save_steps=1)
+    trainer = build(reward=reward, max_steps=5, **SAVES)
     callback = attach(trainer, policy(seed=1))
     trainer.add_callback(Remove(trainer, callback, 2))
     trainer.train()
@@ -317,21 +278,14 @@ def test_a_callback_that_is_removed_in_mid_run_lets_go(build, caplog, policy):
 
 
 def resumed(build, policy=None, data=None, **options):
-    trainer = build(data, max_steps=4)
-    callback = attach(trainer, policy, **options)
-    prompts = []
-    generate = trainer._generate
-    trainer._generate = lambda p: prompts.extend(p) or generate(p)
-    trainer.train(resume_from_checkpoint=f"{trainer.args.output_dir}/checkpoint-2")
-    return callback, prompts
+    """The callback of a resumed run, and the prompts that it generated for."""
+    seen = Watched(trainer := build(data))
+    return trained(trainer, policy, resume=2, **options), {prompt for prompts in seen.prompts for prompt in prompts}
 
 
 @pytest.fixture
 def saved(build):
-    trainer = build(max_steps=2, save_strategy="steps", save_steps=2)
-    callback = attach(trainer, ba.thompson(discount=1.0, idle=1.0))
-    trainer.train()
-    return callback.policy.state_dict()
+    return trained(build(max_steps=2, **SAVES), ba.thompson(discount=1.0, idle=1.0)).policy.state_dict()
 
 
 def test_the_state_of_another_policy_warns(build, saved, caplog):
@@ -341,18 +295,18 @@ def test_the_state_of_another_policy_warns(build, saved, caplog):
     assert said in caplog.text
 
 
-def test_the_state_of_another_policy_is_refused_where_it_lacks_what_this_one_remembers(build, saved):
+def test_the_state_of_another_policy_is_refused_if_it_lacks_a_part_of_this_ones(build, saved):
     with pytest.raises(ba.StateError, match="another policy saved it, or it is damaged"):
         resumed(build, policies.cero())
 
 
-def test_prompts_that_vanish_from_the_dataset_are_not_offered_and_not_forgotten(build, saved):
+def test_prompts_removed_from_the_dataset_are_not_offered_and_not_forgotten(build, saved):
     gone = set(saved["ids"][:3])
     data = rows(24).filter(lambda row: row["prompt_id"] not in gone)
     for candidates in ("all", 1):
         policy = ba.thompson(discount=1.0, idle=1.0)
         callback, prompts = resumed(build, policy, data, candidates=candidates, allow_dataset_change=True)
-        assert not {f"{name:03d}=" for name in gone} & set(prompts)
+        assert not {f"{name:03d}=" for name in gone} & prompts
         state = callback.policy.state_dict()
         assert state["ids"][: len(saved["ids"])] == saved["ids"]
         assert (state["evidence"][:3] == saved["evidence"][:3]).all()

@@ -1,4 +1,4 @@
-"""Every loss of TRL, and what masks or weighs its rows, with counts that differ."""
+"""Every loss of TRL, and the settings that mask or weight its rows, with uneven counts."""
 
 import importlib.util
 import re
@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from conftest import logged, same_weights, trained, weights
 from test_surface import assert_in_place, even_sum, log_probabilities, train, uneven
 from trl import GRPOConfig
 
@@ -24,28 +25,26 @@ def test_these_are_the_losses_of_this_trl():
 
 @pytest.mark.parametrize("at", range(len(LOSSES)), ids=LOSSES)
 def test_a_loss_trains_on_rows_in_their_places(build, at):
-    """Each loss with one of the scales: the loss is TRL's own, its rows and what it divides by are ours."""
+    """Each loss with one of the scales. The loss is TRL's own; its rows and its divisor come from the callback."""
     scale = SCALES[at % len(SCALES)]
     trainer = build(reward=even_sum, loss_type=LOSSES[at], scale_rewards=scale, num_iterations=2, max_steps=4)
-    before = [weight.detach().clone() for weight in trainer.model.parameters()]
+    before = weights(trainer)
     callback, made = train(trainer)
     assert callback.options.scale == scale
     assert_in_place(trainer, callback, made)
     for each in made:
         assert {int(x["num_items_in_batch"]) for x in each.learned} == {sum(map(len, each.completion_ids))}
-    assert not all(a.equal(b) for a, b in zip(before, trainer.model.parameters(), strict=True))
+    assert not same_weights(before, weights(trainer))
     assert all(torch.isfinite(weight).all() for weight in trainer.model.parameters())
 
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_equal_groups_get_the_numbers_of_trl(build, scale):
-    """Ours, asked for by name, are TRL's where counts are equal: the same weights come out."""
+    """With equal counts the callback's advantages lead to the same weights as TRL's."""
     alone = build(reward=even_sum, scale_rewards=scale, max_steps=2)
     alone.train()
     attached = build(reward=even_sum, scale_rewards=scale, max_steps=2)
-    callback = AdaptiveGRPOCallback(attached, ba.uniform(), baseline="group")
-    attached.add_callback(callback)
-    attached.train()
+    trained(attached, ba.uniform(), baseline="group")
     for ours, own in zip(attached.model.parameters(), alone.model.parameters(), strict=True):
         torch.testing.assert_close(ours, own, atol=1e-5, rtol=1e-4)
 
@@ -53,7 +52,7 @@ def test_equal_groups_get_the_numbers_of_trl(build, scale):
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("scale", SCALES)
 def test_the_scale_of_the_trainer_holds_under_the_default(build, caplog, loss, scale):
-    """Dr. GRPO's plain differences stay plain: with "none" each advantage is the reward minus its baseline."""
+    """With "none", as in Dr. GRPO, each advantage is the reward minus its baseline."""
     trainer = build(reward=even_sum, loss_type=loss, scale_rewards=scale, max_steps=1)
     callback, made = train(trainer, ba.adaptive())
     assert callback.options.scale == scale
@@ -115,19 +114,19 @@ def test_truncated_completions_are_masked_and_still_count_in_their_group(build, 
     ],
     ids=lambda config: next(iter(config)),
 )
-def test_what_else_weighs_a_loss(build, losses, config):
+def test_other_settings_that_weight_a_loss(build, config):
     trainer = build(reward=even_sum, max_steps=2, **config)
     callback, made = train(trainer)
     assert_in_place(trainer, callback, made)
-    assert np.isfinite(losses(trainer)).all()
+    assert np.isfinite(logged(trainer, "loss")).all()
 
 
 @pytest.mark.skipif(importlib.util.find_spec("liger_kernel") is None, reason="liger_kernel is not installed")
-def test_liger_kernels(build, losses):
+def test_liger_kernels(build):
     """TRL 1.16 has no Liger loss of its own any more: `use_liger_kernel` replaces layers of the model."""
     if not torch.cuda.is_available():
         pytest.skip("Liger's kernels need a GPU")
     trainer = build(reward=even_sum, use_liger_kernel=True, use_cpu=False, max_steps=2)
     callback, made = train(trainer)
     assert_in_place(trainer, callback, made)
-    assert np.isfinite(losses(trainer)).all()
+    assert np.isfinite(logged(trainer, "loss")).all()

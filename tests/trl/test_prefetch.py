@@ -1,22 +1,22 @@
-"""The next step is decided while the trainer computes gradients: the same decisions, and none that is out of date."""
+"""The next step is decided while the trainer computes gradients. The decisions stay the same, and none is stale."""
 
 import threading
 from dataclasses import replace
 
 import pytest
-from conftest import rows
+from conftest import attach, logged, rows
 from transformers import TrainerCallback
 
 import budgetalloc as ba
 from budgetalloc.policies import sampled, vade
-from budgetalloc.trl import AdaptiveGRPOCallback, callback
+from budgetalloc.trl import callback
 from budgetalloc.trl.prefetch import Prefetch
 
 pytestmark = pytest.mark.slow
 THREAD = "budgetalloc-prefetch"
 
 
-def ahead_or_not() -> bool:
+def in_the_thread() -> bool:
     return threading.current_thread().name.startswith(THREAD)
 
 
@@ -25,7 +25,7 @@ def watched(policy):
     made_ahead = []
 
     def decide(view):
-        made_ahead.append(ahead_or_not())
+        made_ahead.append(in_the_thread())
         return policy.decide(view)
 
     return replace(policy, decide=decide), made_ahead
@@ -33,8 +33,7 @@ def watched(policy):
 
 def ran(build, path, policy=None, dataset=None, callbacks=(), config=None, **given):
     trainer = build(rows(24) if dataset is None else dataset, max_steps=6, **(config or {}))
-    attached = AdaptiveGRPOCallback(trainer, policy or sampled(groups=True), ledger=path, **given)
-    trainer.add_callback(attached)
+    attached = attach(trainer, policy or sampled(groups=True), ledger=path, **given)
     for make in callbacks:
         trainer.add_callback(make(attached))
     trainer.train()
@@ -46,8 +45,8 @@ def rollouts(path):
     return list(zip(log.step_R.tolist(), log.ids_R, log.rewards_R.tolist(), strict=True))
 
 
-class Told(TrainerCallback):
-    """Tells the policy more between two steps, as a user's callback may."""
+class Observing(TrainerCallback):
+    """Lets the policy observe more rewards between two steps, as a user's callback may."""
 
     def __init__(self, attached):
         self.policy = attached.policy
@@ -58,7 +57,7 @@ class Told(TrainerCallback):
 
 def test_what_is_computed_ahead_is_taken_once_and_only_for_its_key():
     prefetch = Prefetch()
-    prefetch.begin(1, lambda: ahead_or_not())
+    prefetch.begin(1, in_the_thread)
     assert prefetch.take(1) is True
     assert prefetch.take(1) is None
     prefetch.begin(1, lambda: 1 / 0)
@@ -69,15 +68,15 @@ def test_what_is_computed_ahead_is_taken_once_and_only_for_its_key():
     prefetch.close()
 
 
-@pytest.mark.parametrize("callbacks", [(), (Told,)], ids=["alone", "told-more-between-steps"])
+@pytest.mark.parametrize("callbacks", [(), (Observing,)], ids=["alone", "observing-between-steps"])
 @pytest.mark.parametrize("cost", [None, "tokens"])
-def test_a_run_is_the_same_to_the_bit(build, tmp_path, losses, monkeypatch, callbacks, cost):
+def test_a_run_is_the_same_to_the_bit(build, tmp_path, monkeypatch, callbacks, cost):
     runs = []
     for name, may in (("ahead", callback.can_prefetch), ("then", lambda *_: False)):
         monkeypatch.setattr(callback, "can_prefetch", may)
         policy, made_ahead = watched(sampled(groups=True, seed=1))
         trainer = ran(build, tmp_path / name, policy, callbacks=callbacks, cost=cost)
-        runs.append((rollouts(tmp_path / name), losses(trainer)))
+        runs.append((rollouts(tmp_path / name), logged(trainer, "loss")))
         if name == "then":
             assert not any(made_ahead)
         elif callbacks:  # each was made ahead, except the first, and again when it was out of date
@@ -105,10 +104,6 @@ def test_an_error_of_a_decision_made_ahead_ends_the_training_as_any_other(build,
     assert not any(each.name.startswith(THREAD) for each in threading.enumerate())
 
 
-def same_rows(batch):
-    return batch
-
-
 @pytest.mark.parametrize(
     "given",
     [
@@ -116,16 +111,16 @@ def same_rows(batch):
         {"cost": "seconds"},  # which are known when the step has ended
         {"cost": lambda prompt, answer: (prompt, answer)},
         {"candidates": 1},
-        {"dataset": rows(24).with_transform(same_rows)},  # which may do anything
+        {"dataset": rows(24).with_transform(lambda batch: batch)},  # which may do anything
         {"config": {"dataloader_num_workers": 1}},  # which are forked
     ],
     ids=["policy", "seconds", "cost", "candidates", "transform", "workers"],
 )
-def test_where_it_may_differ_or_do_harm_nothing_is_decided_ahead(build, tmp_path, given):
+def test_nothing_is_decided_ahead_if_the_decision_could_differ_or_a_thread_do_harm(build, tmp_path, given):
     policy, made_ahead = watched(given.pop("policy", None) or sampled(groups=True))
     ran(build, tmp_path / "ledger", policy, **given)
     assert made_ahead == [False] * 6
 
 
-def test_the_policies_that_choose_among_the_dataset_say_so():
+def test_policies_that_choose_among_the_dataset_allow_a_prefetch():
     assert all(policy.needs.ahead for policy in (ba.adaptive(), ba.thompson(), ba.knapsack()))

@@ -1,6 +1,6 @@
-"""Several real processes: they decide the same, share rows evenly, and train as one process would on the same batch.
+"""Several processes decide the same, share rows evenly, and train as one process would on the same batch.
 
-Also where each holds a part of the weights only: FSDP2, and ZeRO-2 and ZeRO-3 of DeepSpeed.
+Also if each holds only a part of the weights: FSDP2, and ZeRO-2 and ZeRO-3 of DeepSpeed.
 """
 
 import json
@@ -17,11 +17,11 @@ import torch
 from processes import BATCH, FAILURES, LED, NAMES, PROCESSES, PROMPTS, RUNS
 
 import budgetalloc as ba
-from budgetalloc.trl.batch_merge import process_share, select_rows
+from budgetalloc.trl.batch_merge import process_share
 from budgetalloc.trl.processes import rows_of_process
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the processes are forked after the imports")
-# Not in the environment itself: accelerate and transformers act otherwise wherever they find it.
+# Not in the environment itself, because accelerate and transformers change their behaviour if they find it.
 DEEPSPEED = Path(sys.prefix) / "deepspeed"
 has_deepspeed = pytest.mark.skipif(not DEEPSPEED.exists(), reason=f"DeepSpeed is not in {DEEPSPEED}: see the Makefile")
 PLACES = ["2", "4", "fsdp2", pytest.param("zero2", marks=has_deepspeed), pytest.param("zero3", marks=has_deepspeed)]
@@ -35,7 +35,7 @@ ATTACHED = [case for case in SEVERAL if case.values[0] != "plain"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """All runs of processes.py, in as few launches as can be: imports cost more than they."""
+    """All runs of processes.py, in few launches, because imports take longer than the runs."""
     folder, script = tmp_path_factory.mktemp("processes"), Path(__file__).with_name("processes.py")
     paths = [str(script.parent), str(script.parents[2])]
     zero = [where for where in PROCESSES if where.startswith("zero")]
@@ -69,21 +69,21 @@ def weights(folder, name, where):
 
 
 def generated(seen, name, where):
-    """The prompts of each call of TRL's generation, those of all processes put together in TRL's order."""
+    """The prompts of each call of TRL's generation, of all processes in TRL's order."""
     calls = zip(*(rank[name]["prompts"] for rank in seen[where]), strict=True)
     return [[prompt for share in call for prompt in share] for call in calls]
 
 
 @pytest.mark.parametrize(("name", "where"), SEVERAL)
 def test_training_does_not_depend_on_the_number_of_processes(folder, name, where):
-    """TRL alone ("plain") agrees with itself on these forced completions; so does every policy."""
+    """With these forced completions, neither plain TRL nor any policy does."""
     (alone,) = weights(folder, name, "1")
     for other in weights(folder, name, where):
         np.testing.assert_allclose(other, alone, atol=1e-5)
 
 
 def test_the_runs_differ_from_each_other(folder):
-    """Else the test above would compare what no policy has changed."""
+    """Otherwise the test above would compare runs that no policy has changed."""
     plain = weights(folder, "plain", "1")[0]
     for name in RUNS:
         moved = np.abs(weights(folder, name, "1")[0] - plain).max()
@@ -91,7 +91,7 @@ def test_the_runs_differ_from_each_other(folder):
 
 
 @pytest.mark.parametrize(("name", "where"), ATTACHED)
-def test_every_process_holds_what_all_of_them_earned(folder, seen, name, where):
+def test_every_process_learns_from_the_rewards_of_all(folder, seen, name, where):
     alone = seen["1"][0][name]
     for rank in seen[where]:
         assert (rank[name]["ids"], rank[name]["evidence"]) == (alone["ids"], alone["evidence"])
@@ -111,17 +111,17 @@ def test_rows_are_shared_evenly_and_tokens_counted_together(seen, name, where):
 
 
 @pytest.mark.parametrize(("name", "where"), ATTACHED)
-def test_fillers_are_generated_last_and_leave_no_trace(folder, seen, name, where):
+def test_fillers_are_generated_last_and_are_not_logged(folder, seen, name, where):
     rows = [len(prompts) for prompts in seen["1"][0][name]["prompts"]]
     calls = generated(seen, name, where)
     assert [prompts[:n] for prompts, n in zip(calls, rows, strict=True)] == generated(seen, name, "1")
     fillers = [len(prompts) - n for prompts, n in zip(calls, rows, strict=True)]
     assert max(fillers) == (PROCESSES[where] - 1 if name == "odd" else 0)
-    # No metric of rewards or of ours knows of them; TRL's lengths do.
+    # Metrics of rewards and of budgetalloc exclude them; TRL's lengths include them.
     for one, many in zip(seen["1"][0][name]["logs"], seen[where][0][name]["logs"], strict=True):
-        told = {key for key in one if key.startswith(("reward", "budgetalloc/", "frac_")) or key == "loss"}
-        told.discard("budgetalloc/seconds")
-        assert {key: many[key] for key in told} == pytest.approx({key: one[key] for key in told}, abs=1e-5)
+        keys = {key for key in one if key.startswith(("reward", "budgetalloc/", "frac_")) or key == "loss"}
+        keys.discard("budgetalloc/seconds")
+        assert {key: many[key] for key in keys} == pytest.approx({key: one[key] for key in keys}, abs=1e-5)
 
 
 @pytest.mark.parametrize("where", PLACES)
@@ -138,7 +138,7 @@ def test_the_completions_table_lists_no_filler(folder, where):
 
 @pytest.mark.parametrize("where", ["2", *PLACES[2:]])
 def test_with_the_models_own_completions(folder, seen, where):
-    """Processes draw different completions, and count all of them once."""
+    """Processes draw different completions, and all of them count once."""
     first, second = (rank["free"] for rank in seen[where])
     assert (first["ids"], first["evidence"]) == (second["ids"], second["evidence"])
     log = ba.Ledger.read(folder / f"{where}/adaptive free.jsonl")
@@ -146,13 +146,13 @@ def test_with_the_models_own_completions(folder, seen, where):
     assert [PROMPTS[name] for name in log.ids_R] == [x for call in generated(seen, "free", where) for x in call]
 
 
-def test_sharded_means_that_no_process_has_all_weights(seen):
+def test_fsdp2_leaves_no_process_with_all_weights(seen):
     kinds = {where: {rank["odd"]["parameters"] for rank in seen[where]} for where in ("1", "2", "fsdp2")}
     assert kinds == {"1": {"Tensor"}, "2": {"Tensor"}, "fsdp2": {"DTensor"}}
 
 
 @has_deepspeed
-def test_zero_3_leaves_a_process_no_weights_of_its_own(seen):
+def test_zero_3_leaves_no_process_with_weights(seen):
     held = {where: {rank["odd"]["elements"] for rank in seen[where]} for where in ("2", "zero2", "zero3")}
     assert held["zero2"] == held["2"]
     assert held["zero3"] == {0}
@@ -171,7 +171,7 @@ EXPECTED = {
 
 @pytest.mark.parametrize("name", FAILURES)
 def test_a_process_that_fails_or_differs_stops_all_of_them(seen, name):
-    """On every process at once: one that raised alone would leave the others waiting."""
+    """All processes raise, because the others would wait for one that raised alone."""
     for rank, start in zip(seen["2"], EXPECTED[name], strict=True):
         assert rank["failures"][name].startswith(start)
 
@@ -204,10 +204,3 @@ def test_rows_that_cannot_be_shared_evenly_are_refused():
     assert second["num_items_in_batch"] == 9
     with pytest.raises(ba.UnsupportedError, match="trains on 6 rollouts, which 4 processes cannot share evenly"):
         process_share(output, 1, 4)
-
-
-def test_rows_with_images_are_not_chosen_from():
-    """A row of pixel values is a patch of an image, not a rollout."""
-    output = {"completion_mask": torch.ones(2, 2), "pixel_values": torch.ones(8, 3)}
-    with pytest.raises(ba.UnsupportedError, match="cannot merge 'pixel_values'"):
-        select_rows(output, np.array([0]))

@@ -1,9 +1,9 @@
-"""Rows of one prompt on TRL's real trainer."""
+"""Several rows with one prompt, on TRL's real trainer."""
 
 from collections import Counter
 
 import pytest
-from conftest import low_digit
+from conftest import low_digit, trained
 from datasets import Dataset
 
 import budgetalloc as ba
@@ -28,9 +28,10 @@ def seen_answers(build, policy, data, steps=6, **options):
         return low_digit(completions)
 
     trainer = build(data, reward, max_steps=steps)
-    if policy is not None:
-        trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, **options))
-    trainer.train()
+    if policy is None:
+        trainer.train()
+    else:
+        trained(trainer, policy, **options)
     return seen, by_step
 
 
@@ -55,7 +56,7 @@ def test_uniform_trains_on_what_trl_trains_on(build, caplog):
     assert "several rows" not in caplog.text  # nothing is merged
 
 
-def test_rows_that_do_not_share_a_name_are_not_spoken_of(build, caplog):
+def test_rows_of_different_prompts_cause_no_message(build, caplog):
     seen_answers(build, ba.knapsack(), answers(texts=24, each=1), 1, candidates="all")
     assert "several rows" not in caplog.text
 

@@ -1,7 +1,8 @@
-"""Shares of the rollouts by domain, on TRL's real trainer: kept at every step, or refused before the training."""
+"""Quotas by domain on TRL's real trainer: they hold at every step, or are refused before the training."""
 
 import numpy as np
 import pytest
+from conftest import Watched, logged, trained
 from datasets import Dataset
 
 import budgetalloc as ba
@@ -18,21 +19,12 @@ def rows(count=24):
     return Dataset.from_list([{"prompt": f"{n:03d}=", "prompt_id": n, "subject": NAMES[n % 6]} for n in range(count)])
 
 
-def trained(build, policy, **given):
-    """The shares of the rollouts by domain at every step, from the prompts that were really generated."""
-    trainer = build(rows(), max_steps=4)
-    prompts, generate = [], trainer._generate
-
-    def recording_generate(texts):
-        prompts.append(list(texts))
-        return generate(texts)
-
-    trainer._generate = recording_generate
-    callback = AdaptiveGRPOCallback(trainer, policy, domain="subject", **given)
-    trainer.add_callback(callback)
-    trainer.train()
-    assert [len(texts) for texts in prompts] == [16] * 4
-    domains = [[NAMES[int(text[:3]) % 6] for text in texts] for texts in prompts]
+def shares_of(build, policy, **given):
+    """The shares of the rollouts by domain at every step, from the generated prompts; and the trainer."""
+    seen = Watched(trainer := build(rows(), max_steps=4))
+    trained(trainer, policy, domain="subject", **given)
+    assert [len(prompts) for prompts in seen.prompts] == [16] * 4
+    domains = [[NAMES[int(text[:3]) % 6] for text in prompts] for prompts in seen.prompts]
     return trainer, [{name: names.count(name) / 16 for name in NAMES} for names in domains]
 
 
@@ -48,65 +40,56 @@ def trained(build, policy, **given):
     ],
 )
 def test_shares_are_kept_at_every_step(build, policy, bounds):
-    trainer, steps = trained(build, policy, quotas={"math": (0.5, 0.625), "code": (0.0, 0.25)}, **bounds)
+    trainer, steps = shares_of(build, policy, quotas={"math": (0.5, 0.625), "code": (0.0, 0.25)}, **bounds)
     for shares in steps:
         assert 0.5 <= shares["math"] <= 0.625
         assert shares["code"] <= 0.25
-    logged = [entry for entry in trainer.state.log_history if "budgetalloc/share/math" in entry]
-    assert [entry["budgetalloc/share/math"] for entry in logged] == [shares["math"] for shares in steps]
-    assert [entry["budgetalloc/share/code"] for entry in logged] == [shares["code"] for shares in steps]
+    for name in ("math", "code"):
+        assert logged(trainer, f"budgetalloc/share/{name}") == [shares[name] for shares in steps]
 
 
 def test_without_quotas_the_shares_are_others(build):
-    """The quota of the test above binds: the recommended policy alone gives math a sixth."""
-    _, steps = trained(build, ba.adaptive(), quotas={"math": (0.0, 1.0)})
+    """The quota of the test above binds."""
+    _, steps = shares_of(build, ba.adaptive(), quotas={"math": (0.0, 1.0)})
     assert np.mean([shares["math"] for shares in steps]) < 0.5
 
 
+def of_subjects(subject):
+    """Rows of 8 prompts whose domain is a function of the row's number."""
+    return Dataset.from_list([{"prompt": f"{n % 8}=", "subject": subject(n)} for n in range(24)])
+
+
 @pytest.mark.parametrize(
-    ("given", "error", "text"),
+    ("data", "given", "error", "text"),
     [
-        ({"domain": "subject"}, InputError, r"domain='subject' without quotas=None: give both"),
+        (rows(), {"quotas": {"maths": (0, 1)}}, InputError, "no prompt has this domain, did you mean math"),
         (
-            {"domain": "topic", "quotas": {"math": (0, 1)}},
-            InputError,
-            r"no such column.*It has \['prompt', 'prompt_id'",
-        ),
-        (
-            {"domain": "subject", "quotas": {"maths": (0, 1)}},
-            InputError,
-            "no prompt has this domain, did you mean math",
-        ),
-        (
-            {"domain": "subject", "quotas": {"math": (0.9, 1.0)}, "cap": 2},
+            rows(),
+            {"quotas": {"math": (0.9, 1.0)}, "cap": 2},
             BudgetError,
             r"quotas\['math'\]=\(15, 16\) cannot hold for 4 prompts: use \(0, 8\), cap=4, or have at least 8 prompts",
         ),
-        ({"domain": "subject", "quotas": {"math": (0, 1)}, "candidates": 1}, UnsupportedError, "candidates=1: a batch"),
+        (rows(), {"quotas": {"math": (0, 1)}, "candidates": 1}, UnsupportedError, "candidates=1: a batch"),
+        (
+            of_subjects(lambda n: "math" if n < 12 else "code"),
+            {"quotas": {"math": (0, 1)}},
+            InputError,
+            r"has two domains: 'subject' is 'math' in row 0 and 'code' in row 16",
+        ),
+        (
+            of_subjects(lambda n: [1.5]),
+            {"quotas": {"math": (0, 1)}},
+            InputError,
+            r"subject=\[1.5\] in row 0 cannot name a domain",
+        ),
     ],
 )
-def test_what_cannot_be_kept_is_refused_when_the_callback_is_made(build, given, error, text):
-    trainer = build(rows())
+def test_quotas_that_cannot_hold_are_refused(build, data, given, error, text):
     with pytest.raises(error, match=text):
-        AdaptiveGRPOCallback(trainer, **given)
+        AdaptiveGRPOCallback(build(data), domain="subject", **given)
 
 
-def test_a_prompt_of_two_domains_is_named(build):
-    data = Dataset.from_list([{"prompt": f"{n % 8}=", "subject": "math" if n < 12 else "code"} for n in range(24)])
-    trainer = build(data)
-    with pytest.raises(InputError, match=r"has two domains: 'subject' is 'math' in row 0 and 'code' in row 16"):
-        AdaptiveGRPOCallback(trainer, domain="subject", quotas={"math": (0, 1)})
-
-
-def test_a_domain_that_is_a_list_is_named(build):
-    data = Dataset.from_list([{"prompt": f"{n}=", "subject": [1.5]} for n in range(24)])
-    trainer = build(data)
-    with pytest.raises(InputError, match=r"subject=\[1.5\] in row 0 cannot name a domain"):
-        AdaptiveGRPOCallback(trainer, domain="subject", quotas={"math": (0, 1)})
-
-
-def test_a_budget_that_varies_is_refused_with_what_serves_it(build):
-    trainer = build(rows())
+def test_a_budget_that_varies_is_refused_with_what_supports_it(build):
     paced = Paced(**vars(ba.adaptive()), plan=(8, 8, 32))
     with pytest.raises(UnsupportedError, match=r"is Paced: .* 16 rows at every step .*rollouts_per_step="):
-        AdaptiveGRPOCallback(trainer, paced)
+        AdaptiveGRPOCallback(build(rows()), paced)

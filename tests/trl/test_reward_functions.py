@@ -1,4 +1,4 @@
-"""Reward functions of every kind see the columns of the prompt that they score; what they score is learned from."""
+"""Reward functions of every kind get the columns of the prompt that they score."""
 
 import asyncio
 from collections import defaultdict
@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import low_digit
+from conftest import logged, low_digit, trained
 from datasets import Dataset
 from test_surface import assert_in_place, even_sum, rebuilt, total, train, uneven
 from transformers import LlamaConfig, LlamaForSequenceClassification
@@ -18,7 +18,6 @@ from transformers import LlamaConfig, LlamaForSequenceClassification
 import budgetalloc as ba
 from budgetalloc import policies
 from budgetalloc.training.prompts import prompt_hash
-from budgetalloc.trl import AdaptiveGRPOCallback
 
 
 def half(completions, **_):
@@ -49,16 +48,9 @@ def columns():
     )
 
 
-def evidence(callback):
-    """How many rollouts the beliefs have been told of, where nothing is forgotten."""
-    names = [n for n in range(24) if not callback.policy.cold([n])[0]]
-    belief = callback.policy.belief(names)
-    return float(np.sum(belief.alpha_P + belief.beta_P - 1)) if names else 0.0
-
-
 @pytest.mark.parametrize("policy", [uneven, policies.pods])
 def test_weights_and_missing_scores(build, policy):
-    """A rollout's reward is the weighted sum of the functions that scored it; one without any teaches nothing."""
+    """A rollout's reward is the weighted sum of the functions that scored it."""
     trainer = build(reward=[half, sometimes], reward_weights=[1.0, 2.0], max_steps=3)
     callback, made = train(trainer, policy(seed=1), reward_range=(0.0, 2.5))
     if policy is uneven:
@@ -68,8 +60,7 @@ def test_weights_and_missing_scores(build, policy):
             row["prompt_id"] % 3 == 0 or ids[:1] == [9]
             for row, ids in zip(each.scored, each.completion_ids, strict=True)
         ]
-    logged = [entry["reward"] for entry in trainer.state.log_history if "reward" in entry]
-    assert logged == pytest.approx([total(trainer, each).mean() for each in made], abs=1e-5)
+    assert logged(trainer, "reward") == pytest.approx([total(trainer, each).mean() for each in made], abs=1e-5)
 
 
 def test_only_scored_rollouts_are_learned_from(build):
@@ -82,11 +73,12 @@ def test_only_scored_rollouts_are_learned_from(build):
         unscored = np.isnan(total(trainer, each))
         advantages = np.concatenate([batch["advantages"].numpy() for batch in each.learned])
         assert (advantages == 0).sum() >= unscored.sum()
-    assert evidence(callback) == pytest.approx((~np.isnan(rewards)).sum())
+    learned = callback.policy.estimator.state_dict()["evidence"].sum()
+    assert learned == pytest.approx((~np.isnan(rewards)).sum())
 
 
 def test_asynchronous_functions_among_others(build):
-    """TRL runs them at once and puts each result in the column of its function."""
+    """TRL runs them together and puts each result in the column of its function."""
     trainer = build(reward=[slow_even_sum, half, slow_even_sum], reward_weights=[0.5, 0.0, 0.5], max_steps=3)
     callback, made = train(trainer)
     assert_in_place(trainer, callback, made)
@@ -103,7 +95,7 @@ def test_asynchronous_functions_among_others(build):
     [(ba.thompson, 1), (ba.thompson, 2), (ba.adaptive, "all"), (policies.reinforce_ada, 1), (policies.pods, 2)],
 )
 def test_columns_are_those_of_the_prompt(build, policy, candidates):
-    """Also in rounds, where more is generated than is trained on, and in the table of completions."""
+    """Also in rounds, with more rollouts than are trained on, and in the table of completions."""
     seen = []
 
     def reward(prompts, completions, answer, limits, about, log_extra, log_metric, trainer_state, **_):
@@ -129,7 +121,7 @@ def test_columns_are_those_of_the_prompt(build, policy, candidates):
 
 
 def wins(prompts, completions, budgetalloc_group, **_):
-    """The pairwise judge of integrations/trl/README.md: the share of the group's other answers that one beats."""
+    """The pairwise judge of integrations/trl/README.md: the share of the group's other answers that an answer beats."""
     members = defaultdict(list)
     for at, group in enumerate(budgetalloc_group):
         members[group].append(at)
@@ -141,13 +133,13 @@ def wins(prompts, completions, budgetalloc_group, **_):
 
 
 def better(one, other):
-    """1 where the first digit of one is larger, half where both are alike."""
+    """1 if the first digit of `one` is larger, half if both are equal."""
     return 0.5 * ((one[:1] > other[:1]) + (one[:1] >= other[:1]))
 
 
 @pytest.mark.parametrize("policy", [ba.uniform, ba.knapsack, ba.adaptive, policies.reinforce_ada, policies.pods])
-def test_a_judge_of_pairs_is_told_the_groups(build, policy):
-    """Beside any other function, which sees the columns that it always saw."""
+def test_a_judge_of_pairs_gets_the_groups(build, policy):
+    """Other functions get them too."""
     groups = []
 
     def judge(prompts, completions, budgetalloc_group, **more):
@@ -166,42 +158,32 @@ def test_a_judge_of_pairs_is_told_the_groups(build, policy):
         texts = trainer.processing_class.batch_decode(each.completion_ids, skip_special_tokens=True)
         for name in set(names):
             mine = [at for at, other in enumerate(names) if other == name]
-            if len(mine) > 1:  # in a tournament every pair shares out one win
+            if len(mine) > 1:  # every pair shares one win
                 assert each.rewards_RF[mine, 0].sum() == pytest.approx(len(mine) / 2)
             best = max(mine, key=lambda at: texts[at][:1])
             assert each.rewards_RF[best, 0] == max(each.rewards_RF[mine, 0])
-        assert all("budgetalloc_group" not in row for row in each.rows)  # nor does an environment's reset() get it
+        assert all("budgetalloc_group" not in row for row in each.rows)  # an environment's reset() does not get it
 
 
-def test_a_judge_of_pairs_where_prompts_are_named_by_their_text(build):
+def test_a_judge_of_pairs_if_prompts_are_named_by_their_text(build):
     def judge(prompts, completions, budgetalloc_group, **_):
         assert [prompt_hash(prompt) for prompt in prompts] == budgetalloc_group
         return wins(prompts, completions, budgetalloc_group)
 
-    trainer = build(columns().remove_columns("prompt_id"), judge, max_steps=2)
-    trainer.add_callback(AdaptiveGRPOCallback(trainer, ba.adaptive()))
-    trainer.train()
+    trained(build(columns().remove_columns("prompt_id"), judge, max_steps=2))
 
 
-def test_a_column_of_the_users_own_by_that_name_stays(build):
+def test_a_users_column_of_that_name_stays(build):
     def judge(completions, budgetalloc_group, **_):
         assert set(budgetalloc_group) == {"mine"}
         return low_digit(completions)
 
-    trainer = build(columns().add_column("budgetalloc_group", ["mine"] * 24), judge, max_steps=2)
-    trainer.add_callback(AdaptiveGRPOCallback(trainer, ba.adaptive()))
-    trainer.train()
+    trained(build(columns().add_column("budgetalloc_group", ["mine"] * 24), judge, max_steps=2))
 
 
-@pytest.mark.parametrize(
-    "policy",
-    [
-        ba.uniform,
-        uneven,
-    ],
-)
-def test_a_list_in_a_column_is_of_one_rollout(build, policy):
-    """TRL's loader makes each row anew: what a function or an environment does to its list, no other rollout sees."""
+@pytest.mark.parametrize("policy", [ba.uniform, uneven])
+def test_rollouts_do_not_share_a_list_in_a_column(build, policy):
+    """TRL's loader makes a new row each time, so a function that changes a list changes only one rollout's."""
     seen = []
 
     def reward(completions, limits, **_):
@@ -216,7 +198,7 @@ def test_a_list_in_a_column_is_of_one_rollout(build, policy):
 
 
 def test_a_reward_model(build, tokenizer):
-    """A model's score is any number: `reward_range` says where it lies for the beliefs, advantages keep its scale."""
+    """`reward_range` maps a model's scores to [0, 1] for the beliefs; advantages keep the scale of the scores."""
     torch.manual_seed(3)
     small = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
     model = LlamaForSequenceClassification(

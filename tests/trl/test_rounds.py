@@ -1,4 +1,4 @@
-"""Policies that decide in rounds, in TRL's real trainer, which itself generates and scores every round."""
+"""Policies that decide in rounds. TRL's real trainer generates and scores every round."""
 
 from collections import Counter
 from dataclasses import replace
@@ -6,11 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from conftest import AroundSteps
+from conftest import AroundSteps, attach, logged
 
 import budgetalloc as ba
 from budgetalloc import policies
-from budgetalloc.trl import AdaptiveGRPOCallback
 from budgetalloc.trl.batch_merge import merge_rounds, select_rows
 
 STAGED = {
@@ -22,7 +21,13 @@ STAGED = {
 }
 
 
-def run(build, policy, attach=None, **config):
+def rows_of(batch):
+    """Each row of a batch: its prompt and its completion without padding."""
+    columns = (batch[f"{part}_{x}"] for part in ("prompt", "completion") for x in ("ids", "mask"))
+    return [(*p[m.bool()].tolist(), *c[n.bool()].tolist()) for p, m, c, n in zip(*columns, strict=True)]
+
+
+def run(build, policy, ledger=None, **config):
     """Trains and returns the trainer, the batches it trained on, and what each call of TRL's generation returned."""
     trainer = build(**config)
     rounds, batches = [[]], []
@@ -33,55 +38,35 @@ def run(build, policy, attach=None, **config):
         rounds[-1].append(([row["prompt"] for row in inputs], dict(output)))
         return output
 
-    trainer._generate_and_score_completions = one_round
-    callback = AdaptiveGRPOCallback(trainer, policy, **(attach or {}))
-    trainer.add_callback(callback)
-
     def whole(inputs, generate):
-        output = generate(inputs)
-        batches.append(output)
+        batches.append(generate(inputs))
         rounds.append([])
-        return output
+        return batches[-1]
 
+    trainer._generate_and_score_completions = one_round
+    attach(trainer, policy, ledger=ledger)
     trainer.add_callback(AroundSteps(trainer, whole))
     trainer.train()
     return trainer, batches, rounds[:-1]
 
 
 @pytest.mark.parametrize("name", STAGED)
-def test_rounds_become_one_batch(build, losses, tmp_path, name):
-    ledger = tmp_path / "ledger.jsonl"
-    trainer, batches, rounds = run(build, STAGED[name](), {"ledger": ledger}, max_steps=3)
+def test_rounds_become_one_batch(build, ledger, name):
+    trainer, batches, rounds = run(build, STAGED[name](), ledger, max_steps=3)
     log = ba.Ledger.read(ledger)
-    assert np.isfinite(losses(trainer)).all()
-    assert max(len(each) for each in rounds) > 1  # there really were rounds
-    assert trainer.num_generations == 4  # it is lowered while a round's rows do not fold into groups of 4
+    assert np.isfinite(logged(trainer, "loss")).all()
+    assert max(len(each) for each in rounds) > 1
+    assert trainer.num_generations == 4  # restored after each round
     for step, (batch, each) in enumerate(zip(batches, rounds, strict=True)):
-        generated = [prompt for prompts, _ in each for prompt in prompts]
-        assert (log.step_R == step).sum() == len(generated)  # everything generated is observed and logged
+        assert (log.step_R == step).sum() == sum(len(prompts) for prompts, _ in each)  # everything is logged
         assert len(batch["advantages"]) == 16  # TRL trains on as many rows as GRPOConfig says
         assert batch["num_items_in_batch"] == batch["completion_mask"].sum()
-        rows = {
-            tuple(p[m.bool()].tolist() + c[n.bool()].tolist())
-            for _, output in each
-            for p, m, c, n in zip(
-                output["prompt_ids"],
-                output["prompt_mask"],
-                output["completion_ids"],
-                output["completion_mask"],
-                strict=True,
-            )
-        }
-        for p, m, c, n in zip(
-            batch["prompt_ids"], batch["prompt_mask"], batch["completion_ids"], batch["completion_mask"], strict=True
-        ):
-            assert tuple(p[m.bool()].tolist() + c[n.bool()].tolist()) in rows  # nothing was cut or mixed up
+        assert set(rows_of(batch)) <= {row for _, output in each for row in rows_of(output)}  # none is cut or mixed up
 
 
 @pytest.mark.parametrize("name", ["reinforce_ada", "dapo"])
-def test_advantages_are_those_of_all_that_was_generated(build, tmp_path, name):
-    ledger = tmp_path / "ledger.jsonl"
-    _, batches, rounds = run(build, STAGED[name](), {"ledger": ledger}, max_steps=2)
+def test_advantages_are_those_of_all_that_was_generated(build, ledger, name):
+    _, batches, rounds = run(build, STAGED[name](), ledger, max_steps=2)
     log = ba.Ledger.read(ledger)
     for step, (batch, each) in enumerate(zip(batches, rounds, strict=True)):
         prompts = [prompt for own, _ in each for prompt in own]
@@ -90,7 +75,7 @@ def test_advantages_are_those_of_all_that_was_generated(build, tmp_path, name):
         assert kept <= Counter(round(float(x), 3) for x in every)
 
 
-def test_dapo_trains_on_mixed_groups_alone_where_there_are_enough(build):
+def test_dapo_trains_on_mixed_groups_alone_if_there_are_enough(build):
     _, batches, rounds = run(build, policies.dapo(group=4, generate=6, seed=1), max_steps=3)
     for batch, each in zip(batches, rounds, strict=True):
         if len(each) < 6:
@@ -98,8 +83,8 @@ def test_dapo_trains_on_mixed_groups_alone_where_there_are_enough(build):
 
 
 @pytest.mark.parametrize("name", ["pods", "d3s", "shuffle_r1", "roc", "cppo", "keep_mixed", "top_p"])
-def test_generating_more_trains_on_what_the_rule_keeps(build, tmp_path, name):
-    """The rule is handed the rewards of each reward function, of everything generated, in the ledger's order."""
+def test_generating_more_trains_on_what_the_rule_keeps(build, ledger, name):
+    """The rule receives the rewards of each reward function for all rollouts, in the ledger's order."""
 
     def length(completions, **_):
         return [len(text) / 100 for text in completions]
@@ -115,15 +100,8 @@ def test_generating_more_trains_on_what_the_rule_keeps(build, tmp_path, name):
         seen.append((np.array(rewards_R), np.array(scores_RF), np.array(kept_R)))
         return kept_R
 
-    ledger = tmp_path / "ledger.jsonl"
-    _, batches, _ = run(
-        build,
-        replace(policy, keep=keep),
-        {"ledger": ledger},
-        max_steps=2,
-        reward=[reward, length],
-        reward_weights=[1.0, 0.0],
-    )
+    config = {"max_steps": 2, "reward": [reward, length], "reward_weights": [1.0, 0.0]}
+    _, batches, _ = run(build, replace(policy, keep=keep), ledger, **config)
     log = ba.Ledger.read(ledger)
     assert len(seen) == 2
     for step, (batch, (rewards_R, scores_RF, kept_R)) in enumerate(zip(batches, seen, strict=True)):
@@ -153,20 +131,21 @@ def test_a_policy_that_generates_less_than_a_batch_is_named(build):
     def half(view):
         yield np.array([4, 4] + [0] * (len(view.belief_P) - 2))
 
-    trainer = build(max_steps=1)
-    trainer.add_callback(AdaptiveGRPOCallback(trainer, ba.Policy("half", half, ba.BetaEstimator())))
     with pytest.raises(ba.InputError, match="half requested 8 rollouts in one step, and the trainer trains on 16"):
-        trainer.train()
+        run(build, ba.Policy("half", half, ba.BetaEstimator()))
 
 
-def test_a_step_in_rounds_refuses_what_it_cannot_merge():
+def test_images_are_neither_merged_nor_selected():
+    """A row of pixel values is a patch of an image, not a rollout."""
     outputs = [{"completion_mask": torch.ones(1, 2), "pixel_values": torch.ones(1, 3)}] * 2
     with pytest.raises(ba.UnsupportedError, match="cannot merge 'pixel_values'"):
         merge_rounds(outputs, 0)
+    with pytest.raises(ba.UnsupportedError, match="cannot merge 'pixel_values'"):
+        select_rows(outputs[0], np.array([0]))
     assert merge_rounds(outputs[:1], 0) is outputs[0]
 
 
-def test_merge_pads_and_take_counts_again():
+def test_merging_pads_and_selecting_counts_tokens_again():
     def output(rows, prompt, completion, value):
         return {
             "prompt_ids": torch.full((rows, prompt), value),

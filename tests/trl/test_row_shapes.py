@@ -1,4 +1,4 @@
-"""Rows that are more than a line of text: conversations, tools, environments, images, rollouts of the user's own."""
+"""Rows other than a line of text: conversations, tools, environments, images, and the user's own rollouts."""
 
 import itertools
 import re
@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 import trl
+from conftest import SAVES, attach, same_weights, trained, weights
 from datasets import Dataset, Image
 from PIL import Image as Picture
-from test_surface import assert_in_place, content, even_sum, learned_rows, rebuilt, total, train
+from test_surface import assert_in_place, content, even_sum, learned_rows, rebuilt, total, train, uneven
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
     CLIPVisionConfig,
@@ -35,7 +36,7 @@ CHAT = Path(trl.__file__).with_name("chat_templates") / "qwen3.jinja"
 
 
 def letters():
-    """A tokenizer of single characters that knows the marks of Qwen's chat template."""
+    """A tokenizer of single characters with the special tokens of Qwen's chat template."""
     vocabulary = {symbol: at for at, symbol in enumerate([*SPECIAL, *string.printable])}
     raw = Tokenizer(models.WordLevel(vocabulary, unk_token=PAD))
     raw.pre_tokenizer = pre_tokenizers.Split("", "isolated")
@@ -44,11 +45,6 @@ def letters():
     tokenizer.add_tokens(SPECIAL[2:])
     tokenizer.chat_template = CHAT.read_text()
     return tokenizer
-
-
-def speaker():
-    torch.manual_seed(0)
-    return LlamaForCausalLM(text_config())
 
 
 def text_config():
@@ -66,7 +62,7 @@ def text_config():
 
 
 def conversations(**columns):
-    """One user message each; `columns` are functions of the prompt's number."""
+    """Prompts of one user message; `columns` are functions of the prompt's number."""
     return Dataset.from_list(
         [
             {"prompt": [{"role": "user", "content": f"{n:03d}?"}], "prompt_id": n}
@@ -91,7 +87,13 @@ def odd_letters(prompts, completions, **_):
 
 def chatting(build, dataset, reward=odd_letters, more=None, **config):
     plain = build(max_steps=2, **config)
-    given = {"model": speaker(), "processing_class": letters(), "train_dataset": dataset, "reward_funcs": reward}
+    torch.manual_seed(0)
+    given = {
+        "model": LlamaForCausalLM(text_config()),
+        "processing_class": letters(),
+        "train_dataset": dataset,
+        "reward_funcs": reward,
+    }
     return rebuilt(plain, **given, **(more or {}))
 
 
@@ -103,14 +105,12 @@ def test_conversations(build, ids):
     assert_in_place(trainer, callback, made, "prompt_id" if ids == "column" else "row")
     for each in made:
         said = [trainer.processing_class.decode(ids) for ids in each.prompt_ids]
-        assert [f"{number(row['prompt']):03d}?" in text for row, text in zip(each.rows, said, strict=True)] == [
-            True
-        ] * 16
+        assert all(f"{number(row['prompt']):03d}?" in text for row, text in zip(each.rows, said, strict=True))
     assert len(callback.policy.estimator) == len({number(row["prompt"]) for each in made for row in each.rows})
 
 
 def scripted(trainer, call):
-    """Every second first answer becomes the tool call that `call` writes for its prompt; the rest is the model's."""
+    """Replaces every second first answer by the tool call that `call` returns for its prompt."""
     own = trainer._generate_single_turn
     tokenizer = trainer.processing_class
     answered = tokenizer.convert_tokens_to_ids("<tool_response>")
@@ -137,7 +137,7 @@ def times_seven(n: int) -> str:
 
 
 def test_tools_answer_the_prompt_that_called_them(build):
-    """The tokens of a tool's answer are masked in the row whose prompt asked for it."""
+    """The tokens of a tool's answer are masked in the row whose prompt called the tool."""
     seen = []
 
     def reward(prompts, completions, prompt_id, **_):
@@ -176,7 +176,7 @@ TURNS = itertools.count()
 
 
 class Board:
-    """An environment whose task is in the row: `reset` is given its columns, `get_reward` knows what was played."""
+    """An environment whose task is in the row: `reset` gets its columns, and `get_reward` depends on the moves."""
 
     def reset(self, prompt_id, board, **_):
         self.task, self.board, self.luck = prompt_id, list(board), next(TURNS) % 2
@@ -197,7 +197,7 @@ class Board:
 
 
 def test_an_environment_is_reset_with_its_own_row(build):
-    """One environment a rollout: its task, its tools, and its reward stay with that rollout's prompt."""
+    """The task, the tools and the reward of an environment belong to its rollout's prompt."""
     seen = []
 
     def watching(prompts, completions, prompt_id, environments, **_):
@@ -257,30 +257,25 @@ def test_an_environment_needs_named_rows(build, data):
         AdaptiveGRPOCallback(trainer)
 
 
-def unnamed_boards(trl_only, build, config):
-    """A training whose environment chooses tasks that no column names, and its weights."""
-    boards = itertools.count()
+def test_uniform_trains_as_trl_if_nothing_names_the_tasks(build, caplog):
+    def unnamed_boards():
+        boards = itertools.count()
 
-    class Drawn(Board):
-        def reset(self, **_):
-            self.task = next(boards)
-            self.board, self.luck = [self.task], self.task % 2
-            return f" Board {self.task}."
+        class Drawn(Board):
+            def reset(self, **_):
+                self.task = next(boards)
+                self.board, self.luck = [self.task], self.task % 2
+                return f" Board {self.task}."
 
-    data = conversations(board=lambda n: [n]).remove_columns("prompt_id")
-    trainer = chatting(build, data, odd_letters, {"environment_factory": Drawn}, **config)
-    if not trl_only:
-        trainer.add_callback(AdaptiveGRPOCallback(trainer, ba.uniform()))
-    trainer.train()
-    return trainer, {name: value.clone() for name, value in trainer.model.state_dict().items()}
+        data = conversations(board=lambda n: [n]).remove_columns("prompt_id")
+        return chatting(build, data, odd_letters, {"environment_factory": Drawn}, **SAVES)
 
-
-def test_uniform_trains_as_trl_where_nothing_names_the_tasks(build, caplog):
-    config = {"save_strategy": "steps", "save_steps": 1}
-    plain, weights = unnamed_boards(True, build, config)
+    plain = unnamed_boards()
+    plain.train()
     caplog.clear()
-    trainer, same = unnamed_boards(False, build, config)
-    assert all(torch.equal(weights[name], same[name]) for name in weights)
+    trainer = unnamed_boards()
+    trained(trainer, ba.uniform())
+    assert same_weights(weights(plain), weights(trainer))
     assert trainer.state.global_step == plain.state.global_step == 2
     assert caplog.text.count("the log has no budgetalloc/ metrics, and checkpoints hold no beliefs") == 1
     assert "Add a column 'prompt_id'" in caplog.text
@@ -288,17 +283,17 @@ def test_uniform_trains_as_trl_where_nothing_names_the_tasks(build, caplog):
     assert not list(Path(trainer.args.output_dir).rglob("budgetalloc_*"))
 
 
-def test_a_ledger_needs_names_also_of_uniform(build, tmp_path):
+def test_a_ledger_and_advantages_need_names_even_with_uniform(build, ledger):
     data = conversations(board=lambda n: [n]).remove_columns("prompt_id")
     trainer = chatting(build, data, [], {"environment_factory": Board})
     with pytest.raises(ba.UnsupportedError, match=r"ledger='.*' needs names of prompts\. With environment_factory"):
-        AdaptiveGRPOCallback(trainer, "uniform", ledger=tmp_path / "ledger.jsonl")
+        AdaptiveGRPOCallback(trainer, "uniform", ledger=ledger)
     with pytest.raises(ba.UnsupportedError, match="With environment_factory"):
-        AdaptiveGRPOCallback(trainer, "uniform", baseline="loo")  # its advantages are those of named prompts
+        AdaptiveGRPOCallback(trainer, "uniform", baseline="loo")
 
 
-def test_an_environment_without_a_dataset_is_served_with_a_placeholder(build):
-    """What the error tells a user whose environment owns the data to do."""
+def test_an_environment_without_a_dataset_works_with_a_placeholder(build):
+    """The error says what to do if the environment owns the data."""
 
     class Owner(Board):
         def reset(self, prompt_id, **_):
@@ -311,27 +306,23 @@ def test_an_environment_without_a_dataset_is_served_with_a_placeholder(build):
     data = eval(advised, {"Dataset": Dataset})  # noqa: S307, the error's own words
     assert data.column_names == ["prompt", "prompt_id"]
     for policy in (ba.uniform(), ba.knapsack(), ba.adaptive()):
-        trainer = chatting(build, data, [], {"environment_factory": Owner})
-        trainer.add_callback(AdaptiveGRPOCallback(trainer, policy))
-        trainer.train()
+        trained(chatting(build, data, [], {"environment_factory": Owner}), policy)
         assert policy.estimator.step == 2
         assert set(policy.state_dict()["ids"]) <= set(range(1000))
 
 
+def picture(n):
+    return Picture.new("RGB", (8, 8), (10 * n,) * 3)
+
+
 def painted():
-    """The same question about 24 pictures of different grey: the picture alone tells the prompt."""
-    rows = [
-        {
-            "prompt": [{"role": "user", "content": "?"}],
-            "prompt_id": n,
-            "image": Picture.new("RGB", (8, 8), (10 * n,) * 3),
-        }
-        for n in range(24)
-    ]
+    """The same question about 24 pictures of different grey, so only the picture identifies the prompt."""
+    question = [{"role": "user", "content": "?"}]
+    rows = [{"prompt": question, "prompt_id": n, "image": picture(n)} for n in range(24)]
     return Dataset.from_list(rows).cast_column("image", Image())
 
 
-def seeing(build, data, reward, **config):
+def seeing(build, reward, **config):
     """A tiny LLaVA: one picture of 8 by 8 is four tokens."""
     torch.manual_seed(0)
     vision = CLIPVisionConfig(
@@ -351,12 +342,12 @@ def seeing(build, data, reward, **config):
         chat_template="{% for message in messages %}{% for part in message.content %}"
         "{% if part.type == 'image' %}<image>{% else %}{{ part.text }}{% endif %}{% endfor %}{% endfor %}",
     )
-    never = {"suppress_tokens": [image]}  # as TRL 1.16 does by itself: a picture that was sampled has no pixels
+    never = {"suppress_tokens": [image]}  # as in TRL 1.16: a sampled image token would have no pixels
     return rebuilt(
         build(max_steps=2, generation_kwargs=never, **config),
         model=model,
         processing_class=processor,
-        train_dataset=data,
+        train_dataset=painted(),
         reward_funcs=reward,
     )
 
@@ -365,91 +356,62 @@ def grey(image):
     return image.getpixel((0, 0))[0] // 10
 
 
-def test_pictures_stay_with_their_rollouts(build):
-    """The pixels in a batch are those of the prompt whose reward and advantage stand in the same row."""
+@pytest.mark.parametrize("policy", [uneven, ba.knapsack, ba.adaptive])
+def test_pictures_stay_with_their_rollouts(build, policy):
+    """The pixels of a row are those of the prompt whose advantage is in the row, also of prompts that were chosen."""
 
     def reward(prompts, completions, prompt_id, image, **_):
         assert [grey(each) for each in image] == prompt_id
         return [float((n + len(text[0]["content"])) % 2) for n, text in zip(prompt_id, completions, strict=True)]
 
-    trainer = seeing(build, painted(), reward, per_device_train_batch_size=8, steps_per_generation=2)
-    callback, made = train(trainer)
+    trainer = seeing(build, reward, per_device_train_batch_size=8, steps_per_generation=2)
+    callback, (each,) = train(trainer, policy(seed=1), candidates="all")
     processor = trainer.processing_class.image_processor
-    pixels = {
-        n: processor(images=[Picture.new("RGB", (8, 8), (10 * n,) * 3)], return_tensors="pt")["pixel_values"][0]
-        for n in range(24)
-    }
-    learned = 0
-    for each in made:
-        names = [row["prompt_id"] for row in each.rows]
+    pixels = {n: processor(images=[picture(n)], return_tensors="pt")["pixel_values"][0] for n in range(24)}
+    names = [row["prompt_id"] for row in each.rows]
+    if callback.options.baseline == "group":
         advantages = ba.group_advantages(total(trainer, each), names, "group", callback.options.scale)
-        expected = {
-            (name, tuple(ids)): value for name, ids, value in zip(names, each.completion_ids, advantages, strict=True)
-        }
-        assert advantages.any()
-        for batch in each.learned:
-            assert len(batch["pixel_values"]) == len(batch["advantages"]) == 8
-            for at, shown in enumerate(batch["pixel_values"]):
-                name = min(pixels, key=lambda n: float((pixels[n] - shown).abs().sum()))
-                ids = batch["completion_ids"][at][batch["completion_mask"][at].bool()].tolist()
-                assert float(batch["advantages"][at]) == pytest.approx(expected[name, tuple(ids)], abs=1e-4)
-                learned += 1
-    assert learned == 16
-
-
-@pytest.mark.parametrize("policy", [ba.knapsack, ba.adaptive])
-def test_pictures_of_rows_that_the_policy_chose(build, policy):
-    """With candidates="all" in one round the pixels are those of the chosen prompts."""
-    seen = []
-
-    def reward(prompts, completions, prompt_id, image, **_):
-        assert [grey(each) for each in image] == prompt_id
-        seen.extend(prompt_id)
-        return [float((n + len(text[0]["content"])) % 2) for n, text in zip(prompt_id, completions, strict=True)]
-
-    trainer = seeing(build, painted(), reward, per_device_train_batch_size=8, steps_per_generation=2)
-    callback, made = train(trainer, policy(seed=1), candidates="all")
-    processor = trainer.processing_class.image_processor
-    for each in made:
-        shown = {
-            tuple(ids): processor(images=[row["image"]], return_tensors="pt")["pixel_values"][0]
-            for ids, row in zip(each.completion_ids, each.scored, strict=True)
-            if each.completion_ids.count(ids) == 1
-        }
-        for batch in each.learned:
-            for at, pixels in enumerate(batch["pixel_values"]):
-                ids = tuple(batch["completion_ids"][at][batch["completion_mask"][at].bool()].tolist())
-                assert ids not in shown or torch.equal(pixels, shown[ids])
-    assert len(seen) == 16
-    assert callback.policy.estimator.step == 1
+    else:
+        advantages = callback.options.advantages(callback.batch).values_R
+    assert advantages.any()
+    keys = zip(names, map(tuple, each.completion_ids), strict=True)
+    expected = dict(zip(keys, advantages, strict=True))
+    assert len(each.learned) == 2
+    for batch in each.learned:
+        assert len(batch["pixel_values"]) == len(batch["advantages"]) == 8
+        for at, shown in enumerate(batch["pixel_values"]):
+            name = min(pixels, key=lambda n: float((pixels[n] - shown).abs().sum()))
+            ids = batch["completion_ids"][at][batch["completion_mask"][at].bool()].tolist()
+            assert float(batch["advantages"][at]) == pytest.approx(expected[name, tuple(ids)], abs=1e-4)
 
 
 @pytest.mark.parametrize("policy", [policies.reinforce_ada, policies.dapo, policies.pods])
-def test_pictures_are_refused_in_rounds_and_where_rows_are_chosen(build, policy):
-    trainer = seeing(build, painted(), lambda completions, **_: [float(n % 2) for n in range(len(completions))])
+def test_pictures_are_refused_in_rounds_and_if_only_some_rows_are_trained_on(build, policy):
+    trainer = seeing(build, lambda completions, **_: [float(n % 2) for n in range(len(completions))])
     with pytest.raises(ba.UnsupportedError, match=r"images|pixel_values"):
         train(trainer, policy(seed=1))
 
 
-def test_pictures_inside_messages_do_not_name_a_prompt(build):
-    """Python shows a picture by its address in memory: each visit would be a new prompt."""
-    message = {"role": "user", "content": [{"type": "image", "image": Picture.new("RGB", (8, 8))}]}
+PICTURE_IN_MESSAGE = {"role": "user", "content": [{"type": "image", "image": Picture.new("RGB", (8, 8))}]}
+
+
+def test_pictures_inside_messages_do_not_name_a_prompt():
+    """Python prints a picture with its address in memory, so each visit would be a new prompt."""
+    row = {"prompt": [PICTURE_IN_MESSAGE]}
     with pytest.raises(ba.UnsupportedError, match=r"holds an? \w*Image.*Add a column 'prompt_id'"):
-        Prompts([{"prompt": [message]}]).ids([{"prompt": [message]}])
+        Prompts([row]).ids([row])
 
 
 def test_uniform_needs_no_names_of_pictures(build):
     trainer = build()
-    trainer.train_dataset = [
-        {"prompt": [{"role": "user", "content": [{"type": "image", "image": Picture.new("RGB", (8, 8))}]}]}
-    ] * 24
+    trainer.train_dataset = [{"prompt": [PICTURE_IN_MESSAGE]}] * 24
     with pytest.raises(ba.UnsupportedError, match=r"ledger='ledger' needs names of prompts\. A prompt holds an? "):
         AdaptiveGRPOCallback(trainer, ba.uniform(), ledger="ledger")
-    assert AdaptiveGRPOCallback(trainer, ba.uniform()).batch is None
+    assert attach(trainer, ba.uniform()).batch is None
 
 
 def test_rollouts_of_the_users_own(build, tokenizer):
-    """TRL gives `rollout_func` a prompt for each row; what it returns is of that row, and its `env_mask` masks it."""
+    """`rollout_func` gets one prompt per row. Its columns and its `env_mask` belong to that row, not to the prompt."""
     given = []
 
     def rollout(prompts, trainer):
@@ -462,10 +424,12 @@ def test_rollouts_of_the_users_own(build, tokenizer):
             "logprobs": [[-1.0] * 4 for _ in prompts],
             "env_mask": [[1, 1, 0, 1] for _ in prompts],
             "digit": [int(text[2]) for text in prompts],
+            "turn": list(range(len(prompts))),
         }
 
-    def reward(prompts, completions, digit, **_):
+    def reward(prompts, completions, digit, turn, **_):
         assert digit == [int(text[2]) for text in prompts]
+        assert turn == list(range(16))
         return even_sum(prompts, completions)
 
     trainer = rebuilt(build(max_steps=2), rollout_func=rollout, reward_funcs=reward)

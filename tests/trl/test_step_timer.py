@@ -1,4 +1,4 @@
-"""The clock around the trainer's own steps, by events alone; `test_costs.py` does the same with TRL's trainer."""
+"""The clock around the trainer's own steps, with events only. `test_costs.py` uses TRL's trainer."""
 
 import pytest
 import torch
@@ -35,7 +35,7 @@ def handler(now):
 
 
 def step(handler, now, states=None):
-    """One optimizer step of two micro-batches, of 1 + 2 + 4 + 8 + 16 seconds, and what comes before and after it."""
+    """One optimizer step of two micro-batches, of 1 + 2 + 4 + 8 + 16 seconds, with the time before and after it."""
     now[0] += 1000.0  # loads rows
     for event, seconds in (
         ("on_step_begin", 1.0),
@@ -62,7 +62,7 @@ def test_only_the_time_between_the_events_of_a_step_is_counted(handler, now, eva
     assert "call_event" not in vars(handler)
 
 
-def test_what_raises_leaves_a_stopped_clock(handler, now):
+def test_an_error_stops_the_clock(handler, now):
     clock = Clock(lambda: now[0])
     with pytest.raises(KeyError), timed_steps(handler, clock):
         step(handler, now, {"on_pre_optimizer_step": "raise"})
@@ -71,7 +71,7 @@ def test_what_raises_leaves_a_stopped_clock(handler, now):
 
 
 def test_a_clock_that_the_trainer_left_running_is_stopped(handler, now):
-    """As after an error between two events, in the middle of a step."""
+    """This happens after an error between two events of a step."""
     clock = Clock(lambda: now[0])
     with timed_steps(handler, clock):
         handler.call_event("on_step_begin", None, None, None)
@@ -80,7 +80,7 @@ def test_a_clock_that_the_trainer_left_running_is_stopped(handler, now):
 
 
 def test_a_step_ends_when_the_device_has_ended(handler, now, monkeypatch):
-    """Once a step; kernels that are still queued belong to it."""
+    """Kernels that are still queued belong to the step."""
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
     monkeypatch.setattr(torch.accelerator, "synchronize", lambda: now.__setitem__(0, now[0] + 32.0))
     clock = Clock(lambda: now[0])

@@ -3,30 +3,16 @@
 import numpy as np
 import pytest
 import torch
-from conftest import AroundSteps, low_digit, rows
+from conftest import SAVES, AroundSteps, Watched, attach, logged, low_digit, rows, same_weights, trained, weights
 
 import budgetalloc as ba
-from budgetalloc.trl import AdaptiveGRPOCallback
 
 POLICIES = {"uniform": ba.uniform, "knapsack": ba.knapsack, "adaptive": ba.adaptive}
 
 
-def attach(trainer, *args, **options):
-    callback = AdaptiveGRPOCallback(trainer, *args, **options)
-    trainer.add_callback(callback)
-    return callback
-
-
-def watch(trainer):
-    """The advantages of every batch that the loss receives."""
-    seen, loss = [], trainer._compute_loss
-
-    def recording_loss(model, inputs):
-        seen.append(inputs["advantages"].double().numpy())
-        return loss(model, inputs)
-
-    trainer._compute_loss = recording_loss
-    return seen
+def advantages(seen):
+    """The advantages of every batch that the loss received."""
+    return [batch["advantages"].double().numpy() for batch in seen.batches]
 
 
 def accuracy(completions, prompt_id, **_):
@@ -79,18 +65,16 @@ REWARDS = {
 
 @pytest.mark.parametrize("name", REWARDS)
 @pytest.mark.parametrize("policy", POLICIES)
-def test_trains_as_the_readme_shows_it(build, losses, policy, name):
-    """What TRL's own tests do, where nobody has said what range the rewards have."""
-    reward, weights = REWARDS[name]
-    trainer = build(reward=reward, reward_weights=weights, max_steps=3)
-    before = {key: value.clone() for key, value in trainer.model.named_parameters()}
-    seen = watch(trainer)
-    attach(trainer, POLICIES[policy]())
-    trainer.train()
-    assert np.isfinite(losses(trainer)).all()
-    assert len(losses(trainer)) == 3
-    moved = any(not torch.equal(before[key], value) for key, value in trainer.model.named_parameters())
-    assert moved == any((advantages != 0).any() for advantages in seen) == (name != "none at all")
+def test_trains_without_a_range_of_rewards(build, policy, name):
+    reward, factors = REWARDS[name]
+    trainer = build(reward=reward, reward_weights=factors, max_steps=3)
+    before, seen = weights(trainer), Watched(trainer)
+    trained(trainer, POLICIES[policy]())
+    losses = logged(trainer, "loss")
+    assert len(losses) == 3
+    assert np.isfinite(losses).all()
+    moved = not same_weights(before, weights(trainer))
+    assert moved == any(each.any() for each in advantages(seen)) == (name != "none at all")
 
 
 def math(completions, prompt_id, **_):
@@ -102,14 +86,13 @@ def code(completions, prompt_id, **_):
 
 
 @pytest.mark.parametrize("reward", [[by_length, nothing], [math, code], [form, math, code]])
-def test_every_prompt_with_rewards_gets_a_belief(build, tmp_path, caplog, reward):
-    """Findings E1 and E2: a function that returns only None, and one for each domain that returns None elsewhere."""
-    trainer = build(reward=reward)
-    seen, callback = watch(trainer), attach(trainer, ba.adaptive(), ledger=tmp_path / "ledger.jsonl")
-    trainer.train()
-    log = ba.Ledger.read(tmp_path / "ledger.jsonl")
+def test_every_prompt_with_rewards_gets_a_belief(build, ledger, caplog, reward):
+    """Also where a function returns only None, or returns None outside its domain."""
+    seen = Watched(trainer := build(reward=reward))
+    callback = trained(trainer, ba.adaptive(), ledger=ledger)
+    log = ba.Ledger.read(ledger)
     mixed = [len(np.unique(log.rewards_R[log.step_R == step])) > 1 for step in range(4)]
-    assert [bool((advantages != 0).any()) for advantages in seen] == mixed
+    assert [bool(each.any()) for each in advantages(seen)] == mixed
     assert any(mixed)
     assert len(np.unique(log.success_R)) > 2  # graded ones among them
     assert not np.isnan(log.success_R).any()
@@ -120,21 +103,20 @@ def test_every_prompt_with_rewards_gets_a_belief(build, tmp_path, caplog, reward
 
 
 @pytest.mark.parametrize("reward", [[by_length], [negative, form]])
-def test_uniform_never_looks_at_the_range(build, losses, caplog, reward):
-    """A control run is plain TRL, whatever range was given."""
+def test_uniform_ignores_the_range(build, caplog, reward):
+    """A control run is plain TRL under every `reward_range`."""
     alone = build(reward=reward)
     alone.train()
     attached = build(reward=reward)
-    attach(attached, ba.uniform(), reward_range=(0.0, 0.5), success=None if len(reward) == 1 else "form")
-    attached.train()
-    assert all(torch.equal(a, b) for a, b in zip(alone.model.parameters(), attached.model.parameters(), strict=True))
+    trained(attached, ba.uniform(), reward_range=(0.0, 0.5), success=None if len(reward) == 1 else "form")
+    assert same_weights(weights(alone), weights(attached))
     assert "reward_range" not in caplog.text
-    clipped = [entry["budgetalloc/rewards_clipped"] for entry in attached.state.log_history if "loss" in entry]
-    assert sum(clipped) <= 4  # of 64, as a learned range follows a step later; outside (0, 0.5) lie nearly all
+    clipped = logged(attached, "budgetalloc/rewards_clipped")
+    assert sum(clipped) <= 4  # of 64, because a learned range follows a step later; nearly all are outside (0, 0.5)
 
 
 @pytest.mark.parametrize("policy", ["knapsack", "adaptive"])
-def test_a_reward_outside_the_range_is_clipped_counted_and_said_once(build, losses, caplog, policy):
+def test_a_reward_outside_the_range_is_clipped_counted_and_reported_once(build, caplog, policy):
     calls = []
 
     def penalty(completions, **_):
@@ -142,30 +124,24 @@ def test_a_reward_outside_the_range_is_clipped_counted_and_said_once(build, loss
         coins = low_digit(completions)
         return [-0.1, *coins[1:]] if len(calls) > 1 else coins
 
-    trainer = build(reward=penalty)
-    callback = attach(trainer, POLICIES[policy](), reward_range=(0.0, 1.0))
-    trainer.train()
-    assert len(losses(trainer)) == 4
-    logged = [entry["budgetalloc/rewards_clipped"] for entry in trainer.state.log_history if "loss" in entry]
-    assert logged == [0.0, 1.0, 1.0, 1.0]
-    said = [record.message for record in caplog.records if "reward_range" in record.message]
-    assert len(said) == 1
-    assert "from -0.1 to 1 were observed" in said[0]
+    callback = trained(build(reward=penalty), POLICIES[policy](), reward_range=(0.0, 1.0))
+    assert logged(callback.trainer, "budgetalloc/rewards_clipped") == [0.0, 1.0, 1.0, 1.0]
+    (message,) = [record.message for record in caplog.records if "reward_range" in record.message]
+    assert "from -0.1 to 1 were observed" in message
     assert callback.policy.estimator.step == 4
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, -2.5])
 @pytest.mark.parametrize("policy", ["knapsack", "adaptive"])
-def test_equal_rewards_give_no_gradient_whatever_was_believed(build, policy, value):
-    """All prompts fail, or all succeed, after beliefs that said otherwise."""
+def test_equal_rewards_give_no_gradient_under_any_belief(build, policy, value):
+    """All prompts fail, or all succeed, after beliefs that predicted otherwise."""
     trainer = build(reward=lambda completions, **_: [value] * len(completions), beta=0.0, weight_decay=0.0)
     policy = POLICIES[policy]()
     policy.observe([n for n in range(12) for _ in range(4)], [1, 0, 1, 0] * 12)
-    before = {key: tensor.clone() for key, tensor in trainer.model.named_parameters()}
-    attach(trainer, policy)
-    trainer.train()
-    assert all(torch.equal(before[key], tensor) for key, tensor in trainer.model.named_parameters())
-    assert all(entry["budgetalloc/all_equal"] == 1.0 for entry in trainer.state.log_history if "loss" in entry)
+    before = weights(trainer)
+    trained(trainer, policy)
+    assert same_weights(before, weights(trainer))
+    assert logged(trainer, "budgetalloc/all_equal") == [1.0] * 4
 
 
 SETTINGS = {
@@ -177,14 +153,13 @@ SETTINGS = {
 
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("policy", [ba.adaptive, ba.thompson])
-def test_a_format_reward_sends_no_rollouts_to_hopeless_prompts(build, tmp_path, policy, name):
-    """Of 24 prompts a third never succeed. With the total reward as success they got up to three quarters."""
-    reward, weights = SETTINGS[name]
+def test_a_format_reward_sends_no_rollouts_to_hopeless_prompts(build, ledger, policy, name):
+    """Of 24 prompts a third never succeed."""
+    reward, factors = SETTINGS[name]
     options = {"max_steps": 14, "per_device_train_batch_size": 64, "learning_rate": 0.0}
-    trainer = build(reward=reward, reward_weights=weights, **options)
-    attach(trainer, policy(seed=1), ledger=tmp_path / "ledger.jsonl", success=None if weights else "accuracy")
-    trainer.train()
-    log = ba.Ledger.read(tmp_path / "ledger.jsonl")
+    trainer = build(reward=reward, reward_weights=factors, **options)
+    trained(trainer, policy(seed=1), ledger=ledger, success=None if factors else "accuracy")
+    log = ba.Ledger.read(ledger)
     late = log.step_R >= 4
     shares = np.bincount(np.array(log.ids_R)[late] % 3, minlength=3) / late.sum()
     assert shares[0] <= 0.2
@@ -202,18 +177,17 @@ def test_a_format_reward_sends_no_rollouts_to_hopeless_prompts(build, tmp_path, 
         (lambda scores: scores["accuracy"] * scores["form"] / 2, lambda acc, form: acc * form / 2),
     ],
 )
-def test_beliefs_and_ledger_hold_success_and_advantages_the_total(build, tmp_path, success, expected, baseline):
+def test_beliefs_and_ledger_hold_success_and_advantages_the_total(build, ledger, success, expected, baseline):
     def form(completions, **_):
         return [0.25 * (len(text) % 4) for text in completions]
 
     trainer = build(reward=[accuracy, form], reward_weights=[1.0, 2.0], max_steps=3)
-    seen, scored, score = watch(trainer), [], trainer._calculate_rewards
+    seen, scored, score = Watched(trainer), [], trainer._calculate_rewards
     trainer._calculate_rewards = lambda *given: scored.append(score(*given)) or scored[-1]
     policy = ba.knapsack(discount=1.0)
-    attach(trainer, policy, success=success, baseline=baseline, scale="none", ledger=tmp_path / "ledger.jsonl")
-    trainer.train()
+    trained(trainer, policy, success=success, baseline=baseline, scale="none", ledger=ledger)
     scores_RF = torch.cat(scored).double().numpy()
-    log = ba.Ledger.read(tmp_path / "ledger.jsonl")
+    log = ba.Ledger.read(ledger)
     np.testing.assert_allclose(log.rewards_R, scores_RF @ [1, 2], atol=1e-6)
     np.testing.assert_allclose(log.success_R, expected(*scores_RF.T), atol=1e-6)
     state = policy.state_dict()
@@ -222,51 +196,36 @@ def test_beliefs_and_ledger_hold_success_and_advantages_the_total(build, tmp_pat
         assert solved == pytest.approx(log.success_R[of_it].sum(), abs=1e-6)
         assert solved + failed == pytest.approx(of_it.sum())
     if baseline == "group":
-        for step, advantages in enumerate(seen):
+        for step, advantages_R in enumerate(advantages(seen)):
             here = log.step_R == step
             ids_R = [name for name, now in zip(log.ids_R, here, strict=True) if now]
             right_R = ba.group_advantages(log.rewards_R[here], ids_R, "group", "none")
-            np.testing.assert_allclose(np.sort(advantages), np.sort(right_R), atol=1e-5)
+            np.testing.assert_allclose(np.sort(advantages_R), np.sort(right_R), atol=1e-5)
 
 
-def test_the_choice_among_several_is_said_once_by_name(build, caplog):
-    trainer = build(reward=[accuracy, form], reward_weights=[1.0, 0.5])
-    attach(trainer)
-    trainer.train()
-    assert [record.message for record in caplog.records if "accuracy=1" in record.message] != []
+def test_the_choice_among_several_is_logged_once_by_name(build, caplog):
+    trained(build(reward=[accuracy, form], reward_weights=[1.0, 0.5]))
+    assert any("accuracy=1" in record.message for record in caplog.records)
     assert sum("The beliefs are about success" in record.message for record in caplog.records) == 1
-
-
-def test_unknown_success(build):
-    with pytest.raises(ba.InputError, match=r"success='acc'.*no reward function of this name: \['low_digit'\]"):
-        AdaptiveGRPOCallback(build(), success="acc")
-    with pytest.raises(ba.InputError, match=r"success=\[\]: pass the name of a reward function"):
-        AdaptiveGRPOCallback(build(), success=[])
 
 
 @pytest.mark.parametrize("attached", [{}, {"reward_range": (0.0, 8.0)}, {"reward_range": (0.0, 800.0)}])
 def test_a_range_that_is_too_wide_does_not_turn_advantages_negative(build, attached):
-    """With binomial(8, 1/2) and a range up to 800, nearly all advantages were negative (0.99)."""
     rng = np.random.default_rng(0)
-    trainer = build(
-        rows(40),
-        reward=lambda completions, **_: rng.binomial(8, 0.5, len(completions)).astype(float).tolist(),
-        per_device_train_batch_size=32,
-        max_steps=8,
-        learning_rate=0.0,
-    )
-    seen = watch(trainer)
-    attach(trainer, **attached)
-    trainer.train()
-    assert 0.3 < np.mean(np.concatenate(seen) < 0) < 0.7
+
+    def binomial(completions, **_):
+        return rng.binomial(8, 0.5, len(completions)).astype(float).tolist()
+
+    config = {"per_device_train_batch_size": 32, "max_steps": 8, "learning_rate": 0.0}
+    seen = Watched(trainer := build(rows(40), binomial, **config))
+    trained(trainer, **attached)
+    assert 0.3 < np.mean(np.concatenate(advantages(seen)) < 0) < 0.7
 
 
-def test_metrics_of_groups_of_one_say_something(build):
-    trainer = build(rows(400), per_device_train_batch_size=32, max_steps=3)
-    attach(trainer, ba.policies.sampled())
-    trainer.train()
-    logged = [entry for entry in trainer.state.log_history if "loss" in entry]
-    for entry in logged:
+def test_metrics_of_groups_of_one(build):
+    trainer = trained(build(rows(400), per_device_train_batch_size=32, max_steps=3), ba.policies.sampled()).trainer
+    entries = [entry for entry in trainer.state.log_history if "loss" in entry]
+    for entry in entries:
         if entry["budgetalloc/prompts"] == 32:  # every group is one
             assert (entry["budgetalloc/frac_mixed"], entry["budgetalloc/frac_single"]) == (0.0, 1.0)
             assert not {"budgetalloc/count/max", "frac_reward_zero_std"} & set(entry)
@@ -276,32 +235,30 @@ def test_metrics_of_groups_of_one_say_something(build):
         assert entry["budgetalloc/advantage/mean_abs"] > 0
         assert 0 < entry["budgetalloc/brier_pool_mean"] < 1
         assert entry["budgetalloc/explained"] < 1
-    assert any(entry["budgetalloc/prompts"] == 32 for entry in logged)
-    assert [entry["budgetalloc/pool_met"] for entry in logged][:2] == [0.0, logged[0]["budgetalloc/prompts"] / 400]
+    assert 32 in logged(trainer, "budgetalloc/prompts")
+    assert logged(trainer, "budgetalloc/pool_met")[:2] == [0.0, entries[0]["budgetalloc/prompts"] / 400]
 
 
-def test_equal_rewards_that_trl_misses_are_counted(build):
-    """Findings D13: the deviation of eight float32 0.2 is 1.6e-8, above the 1e-8 below which TRL takes it for 0."""
-    for policy, key, share in (
-        (ba.uniform(), "frac_reward_zero_std", 0.0),
-        (ba.knapsack(), "budgetalloc/frac_reward_zero_std", 1.0),
-    ):
-        trainer = build(reward=lambda completions, **_: [0.2] * len(completions), num_generations=8, max_steps=1)
-        attach(trainer, policy, floor=8)
-        trainer.train()
-        logged = next(entry for entry in trainer.state.log_history if "loss" in entry)
-        assert logged[key] == share
-        assert logged["budgetalloc/all_equal"] == 1.0
-        assert logged["budgetalloc/advantage/mean_abs"] < 1e-3  # TRL's are the rounding of the mean, ours exactly 0
-    assert logged["budgetalloc/advantage/frac_nonzero"] == 0.0
+@pytest.mark.parametrize(
+    ("policy", "key", "share"),
+    [(ba.uniform, "frac_reward_zero_std", 0.0), (ba.knapsack, "budgetalloc/frac_reward_zero_std", 1.0)],
+)
+def test_equal_rewards_that_trl_misses_are_counted(build, policy, key, share):
+    """The deviation of eight float32 0.2 is 1.6e-8, and TRL takes it for 0 only below 1e-8."""
+    trainer = build(reward=lambda completions, **_: [0.2] * len(completions), num_generations=8, max_steps=1)
+    trained(trainer, policy(), floor=8)
+    entry = next(entry for entry in trainer.state.log_history if "loss" in entry)
+    assert entry[key] == share
+    assert entry["budgetalloc/all_equal"] == 1.0
+    assert entry["budgetalloc/advantage/mean_abs"] < 1e-3  # TRL's are the rounding of the mean
+    if policy is ba.knapsack:
+        assert entry["budgetalloc/advantage/frac_nonzero"] == 0.0
 
 
-def test_decisions_in_one_optimizer_step_are_told_apart(build, tmp_path):
-    """Findings A5: with several generation batches a step, the ledger showed groups that nobody had decided."""
-    trainer = build(steps_per_generation=1, gradient_accumulation_steps=4, per_device_train_batch_size=8, max_steps=2)
-    attach(trainer, ledger=tmp_path / "ledger.jsonl")
-    trainer.train()
-    log = ba.Ledger.read(tmp_path / "ledger.jsonl")
+def test_several_decisions_in_one_optimizer_step_are_separate_steps_of_the_ledger(build, ledger):
+    config = {"steps_per_generation": 1, "gradient_accumulation_steps": 4, "per_device_train_batch_size": 8}
+    trained(build(max_steps=2, **config), ledger=ledger)
+    log = ba.Ledger.read(ledger)
     assert set(log.step_R.tolist()) == set(range(8))
     assert set(log.trainer_step_R.tolist()) == {0, 1}
     for step in range(8):
@@ -311,64 +268,50 @@ def test_decisions_in_one_optimizer_step_are_told_apart(build, tmp_path):
         assert log.counts_R[here].tolist() == [int((names == name).sum()) for name in names]
 
 
-class TestResume:
-    save = {"save_strategy": "steps", "save_steps": 2}  # noqa: RUF012
+def resumed(build, first, second):
+    """The callbacks of a run with the arguments `first`, and of its continuation with `second`."""
+    one = trained(build(reward=[by_length], **SAVES), **first)
+    return one, trained(build(reward=[by_length], **SAVES), resume=2, **second)
 
-    def start(self, build, **options):
-        trainer = build(reward=[by_length], **self.save)
-        callback = attach(trainer, **options)
-        trainer.train()
-        return callback
 
-    def go_on(self, build, tmp_path, **options):
-        trainer = build(reward=[by_length], **self.save)
-        callback = attach(trainer, **options)
-        trainer.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-2"))
-        return callback
+def test_a_learned_range_continues_after_a_resume(build):
+    uninterrupted, again = resumed(build, {}, {})
+    assert again.scoring.state_dict() == uninterrupted.scoring.state_dict()
+    assert again.scoring.range.range[1] > 1
 
-    def test_a_learned_range_goes_on(self, build, tmp_path):
-        uninterrupted = self.start(build)
-        resumed = self.go_on(build, tmp_path)
-        assert resumed.scoring.state_dict() == uninterrupted.scoring.state_dict()
-        assert resumed.scoring.range.range[1] > 1
 
-    def test_another_range_moves_the_beliefs(self, build, tmp_path, monkeypatch):
-        moved = []
-        monkeypatch.setattr(ba.BetaEstimator, "rescale", lambda _, *by: moved.append(by))
-        self.start(build, reward_range=(0.0, 5.0))
-        self.go_on(build, tmp_path, reward_range=(0.0, 10.0))
-        assert moved == [(0.5, 0.0)]
+def test_another_range_rescales_the_beliefs(build, monkeypatch):
+    moved = []
+    monkeypatch.setattr(ba.BetaEstimator, "rescale", lambda _, *by: moved.append(by))
+    resumed(build, {"reward_range": (0.0, 5.0)}, {"reward_range": (0.0, 10.0)})
+    assert moved == [(0.5, 0.0)]
 
-    def test_a_range_that_does_not_hold_the_old_one_is_refused(self, build, tmp_path):
-        self.start(build, reward_range=(0.0, 5.0))
-        with pytest.raises(ba.StateError, match=r"reward_range=\(1.0, 5.0\).*rewards in \(0.0, 5.0\)"):
-            self.go_on(build, tmp_path, reward_range=(1.0, 5.0))
 
-    def test_another_success_is_refused(self, build, tmp_path):
-        self.start(build, success=2.0)
-        with pytest.raises(ba.StateError, match=r"at least 2, this trainer's about a total reward of at least 3"):
-            self.go_on(build, tmp_path, success=3.0)
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        ({"reward_range": (0.0, 5.0)}, {"reward_range": (1.0, 5.0)}, r"\(1.0, 5.0\).*rewards in \(0.0, 5.0\)"),
+        ({"success": 2.0}, {"success": 3.0}, "at least 2, this trainer's about a total reward of at least 3"),
+    ],
+)
+def test_a_narrower_range_or_another_success_is_refused(build, first, second, message):
+    with pytest.raises(ba.StateError, match=message):
+        resumed(build, first, second)
 
 
 def test_a_step_that_raises_changes_nothing(build):
-    """Neither the beliefs nor what is known of rewards."""
-    trainer = build(reward=[by_length], max_steps=4)
-    callback = attach(trainer)
+    """Neither the beliefs nor the state of the rewards."""
+    callback = attach(trainer := build(reward=[by_length]))
     states = []
 
     def whole(inputs, generate):
         states.append(str((callback.scoring.state_dict(), callback.policy.state_dict())))
         if len(states) == 3:
-            callback.policy.__dict__["keep"] = None
-            monkey = trainer._logs
             trainer._logs = None
-            try:
-                return generate(inputs)
-            finally:
-                trainer._logs = monkey
         return generate(inputs)
 
     trainer.add_callback(AroundSteps(trainer, whole))
     with pytest.raises((TypeError, AttributeError)):
         trainer.train()
+    assert len(states) == 3
     assert str((callback.scoring.state_dict(), callback.policy.state_dict())) == states[-1]

@@ -1,4 +1,4 @@
-"""Counts, rows and advantages are in their places whatever the rest of the configuration is."""
+"""Rows, counts and advantages belong together under every configuration of the trainer."""
 
 import itertools
 from collections import Counter
@@ -7,19 +7,18 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 import torch
-from conftest import SYMBOLS
+from conftest import SYMBOLS, trained, weights
 from transformers import LlamaForCausalLM
 from trl import GRPOTrainer
 
 import budgetalloc as ba
 from budgetalloc import policies
 from budgetalloc.policies import Needs
-from budgetalloc.trl import AdaptiveGRPOCallback
 
 
 @dataclass
 class Generated:
-    """One generation of TRL: the rows that it was given, what came of each, and the batches that the loss received."""
+    """One generation of TRL: its rows, what each became, and the batches that the loss received."""
 
     rows: list[dict]
     prompt_ids: list[list[int]] = field(default_factory=list)
@@ -30,9 +29,9 @@ class Generated:
 
 
 def even_sum(prompts, completions, **_):
-    """1 where the prompt's number and the place of the completion's first symbol add up to an even number.
+    """1 where the prompt's number plus the index of the completion's first symbol is even.
 
-    The reward depends on the prompt, so that one at the wrong row shows.
+    The reward depends on the prompt, so a reward in the wrong row is noticed.
     """
     return [
         float((int(prompt[:3]) + SYMBOLS.index(text[0] if text else "=")) % 2 == 0)
@@ -41,7 +40,7 @@ def even_sum(prompts, completions, **_):
 
 
 def uneven(seed=1):
-    """Gives 5, 2, 3, 6, 5, ... rollouts to prompts that it draws from all, whatever it believes."""
+    """Gives 5, 2, 3, 6, 5, ... rollouts to prompts drawn from the whole dataset."""
 
     def decide(view):
         counts_P, left = np.zeros(len(view.belief_P), dtype=np.int64), view.budget.rollouts
@@ -54,7 +53,7 @@ def uneven(seed=1):
 
 
 def rebuilt(trainer, cls=GRPOTrainer, **more):
-    """The same trainer as another class, or with further arguments, from the same weights."""
+    """The same trainer as another class, or with other arguments, from the same weights."""
     given = {
         "model": LlamaForCausalLM.from_pretrained(trainer.model.config._name_or_path),
         "reward_funcs": trainer.reward_funcs,
@@ -66,42 +65,37 @@ def rebuilt(trainer, cls=GRPOTrainer, **more):
 
 
 def train(trainer, policy=None, **attach):
-    """Trains with a policy; returns the callback and what TRL generated and learned from."""
+    """Trains with a policy; returns the callback and a `Generated` for each generation."""
     made = []
-    own = {
-        name: getattr(trainer, name)
-        for name in ("_generate_and_score_completions", "_generate", "_calculate_rewards", "_compute_loss")
-    }
+    own_step, own_generate = trainer._generate_and_score_completions, trainer._generate
+    own_rewards, own_loss = trainer._calculate_rewards, trainer._compute_loss
 
     def generate_and_score(rows):
         if trainer.model.training:
             made.append(Generated([dict(row) for row in rows]))
-        return own["_generate_and_score_completions"](rows)
+        return own_step(rows)
 
     def generate(prompts):
-        output = own["_generate"](prompts)
+        output = own_generate(prompts)
         made[-1].prompt_ids, made[-1].completion_ids = output[0], output[1]
         return output
 
     def calculate_rewards(rows, *more):
-        rewards = own["_calculate_rewards"](rows, *more)
+        rewards = own_rewards(rows, *more)
         made[-1].scored, made[-1].rewards_RF = list(rows), rewards.double().numpy()
         return rewards
 
     def compute_loss(model, batch):
         made[-1].learned.append(batch)
-        return own["_compute_loss"](model, batch)
+        return own_loss(model, batch)
 
     trainer._generate_and_score_completions = generate_and_score
     trainer._generate, trainer._calculate_rewards, trainer._compute_loss = generate, calculate_rewards, compute_loss
-    callback = AdaptiveGRPOCallback(trainer, policy or uneven(), **attach)
-    trainer.add_callback(callback)
-    trainer.train()
-    return callback, made
+    return trained(trainer, policy or uneven(), **attach), made
 
 
 def content(prompt, completion, pad):
-    """What names a trained row: its tokens, without the padding at either end."""
+    """Identifies a trained row: its tokens without padding."""
     ids = list(completion)
     while ids and ids[-1] == pad:
         ids.pop()
@@ -109,19 +103,19 @@ def content(prompt, completion, pad):
 
 
 def learned_rows(batch, pad):
-    """Of each row that the loss received: its content, and its place in the batch."""
+    """For each row that the loss received: its content, and its index in the batch."""
     for at, (prompt, mask) in enumerate(zip(batch["prompt_ids"], batch["prompt_mask"], strict=True)):
         yield content(prompt[mask.bool()].tolist(), batch["completion_ids"][at].tolist(), pad), at
 
 
 def total(trainer, each):
-    """The weighted sum of the reward functions that gave a reward; NaN where none did."""
+    """The weighted sum of the rewards; NaN where no function gave one."""
     weighted = each.rewards_RF * trainer.reward_weights.double().numpy()
     return np.where(np.isnan(weighted).all(axis=1), np.nan, np.nansum(weighted, axis=1))
 
 
 def assert_in_place(trainer, callback, made, name="prompt_id"):
-    """Every row that was trained on has the advantage of its own reward among those of its own prompt."""
+    """Checks that every trained row has the advantage of its own reward among those of its own prompt."""
     options, pad = callback.options, trainer._tokenizer.pad_token_id
     some = False
     for each in made:
@@ -140,13 +134,13 @@ def assert_in_place(trainer, callback, made, name="prompt_id"):
         # Each row is learned from once an iteration; the last generation of a run may be cut off.
         every = Counter({key: n * trainer.num_iterations for key, n in Counter(keys).items()})
         assert times == every if each is not made[-1] else times <= every
-    assert some  # else nothing would have been told apart
+    assert some  # otherwise all rows would look alike
 
 
 @pytest.mark.parametrize(("accumulation", "per_generation"), [(1, 1), (1, 3), (2, 1), (2, 2), (2, 3), (3, 2)])
 @pytest.mark.parametrize("iterations", [1, 2])
 def test_accumulation_and_reuse(build, accumulation, per_generation, iterations):
-    """Also where a generation spans several optimizer steps, or an optimizer step several generations."""
+    """Also if a generation spans several optimizer steps, or an optimizer step several generations."""
     per = per_generation * iterations
     trainer = build(
         reward=even_sum,
@@ -160,7 +154,7 @@ def test_accumulation_and_reuse(build, accumulation, per_generation, iterations)
     assert_in_place(trainer, callback, made)
     assert len(made) == -(-trainer.state.global_step * accumulation // per)
     assert [len(each.rows) for each in made] == [8 * per_generation] * len(made)
-    for each in made:  # what TRL's token losses divide by is of the whole generation
+    for each in made:  # TRL's token losses divide by the tokens of the whole generation
         tokens = sum(len(ids) for ids in each.completion_ids)
         assert {int(batch["num_items_in_batch"]) for batch in each.learned} == {tokens}
 
@@ -173,7 +167,7 @@ def test_a_generation_batch_size_instead_of_steps(build):
 
 
 def log_probabilities(model, batch):
-    """Of each completion token, from a forward pass of our own."""
+    """The log-probability of each completion token, from a separate forward pass."""
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
     mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
     with torch.no_grad():
@@ -184,7 +178,7 @@ def log_probabilities(model, batch):
 
 @pytest.mark.parametrize("policy", [uneven, policies.reinforce_ada])
 def test_a_reference_model_scores_the_rows_that_are_trained_on(build, model_folder, policy):
-    """Also after rounds are merged: a token's reference is the probability of that token after that prompt."""
+    """Also after rounds are merged."""
     trainer = build(
         reward=even_sum, beta=0.1, num_iterations=2, steps_per_generation=2, per_device_train_batch_size=8, max_steps=8
     )
@@ -200,11 +194,11 @@ def test_a_reference_model_scores_the_rows_that_are_trained_on(build, model_fold
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.1])
-def test_lora_moves_the_adapters_alone(build, model_folder, beta):
+def test_lora_changes_only_the_adapters(build, model_folder, beta):
     peft = pytest.importorskip("peft", reason="LoRA needs peft")
     lora = peft.LoraConfig(r=2, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
     trainer = rebuilt(build(reward=even_sum, beta=beta, max_steps=3), peft_config=lora)
-    before = {name: weight.detach().clone() for name, weight in trainer.model.named_parameters()}
+    before = weights(trainer)
     callback, made = train(trainer)
     assert_in_place(trainer, callback, made)
     moved = {name for name, weight in trainer.model.named_parameters() if not weight.equal(before[name])}
@@ -224,10 +218,10 @@ def test_padding_to_a_multiple(build):
     assert made[0].learned[0]["completion_ids"].shape[1] == 8
 
 
-def test_what_is_learned_is_what_the_ledger_says(build, tmp_path):
+def test_the_ledger_holds_what_was_generated_and_learned(build, ledger):
     trainer = build(reward=even_sum, max_steps=3)
-    _, made = train(trainer, ledger=tmp_path / "ledger.jsonl")
-    log = ba.Ledger.read(tmp_path / "ledger.jsonl")
+    _, made = train(trainer, ledger=ledger)
+    log = ba.Ledger.read(ledger)
     assert list(log.ids_R) == [row["prompt_id"] for each in made for row in each.rows]
     np.testing.assert_allclose(log.rewards_R, np.concatenate([total(trainer, each) for each in made]))
     assert log.lengths_R.tolist() == [len(ids) for each in made for ids in each.completion_ids]

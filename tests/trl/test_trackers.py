@@ -1,6 +1,6 @@
-"""Metrics, histograms and the table of the most expensive prompts arrive in real trackers.
+"""Metrics, histograms and the table of the most expensive prompts reach real trackers.
 
-What should arrive is worked out from the ledger of the same run.
+The expected values come from the ledger of the same run.
 """
 
 import json
@@ -13,13 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import rows
+from conftest import attach, rows, trained
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers.integrations import TensorBoardCallback, WandbCallback
 
 import budgetalloc as ba
 from budgetalloc.logs.reader import open_log
-from budgetalloc.trl import AdaptiveGRPOCallback
 from budgetalloc.trl.prompt_costs import PromptCosts, histogram_of_counts, histogram_of_rates
 from budgetalloc.trl.trackers import COLUMNS, PROMPT_COSTS_FILE, as_markdown
 
@@ -32,36 +31,32 @@ COUNTS, PREDICTED, TABLE = (f"train/budgetalloc/{name}" for name in ("counts", "
 
 def train(build, report_to, resume=None, **config):
     trainer = build(rows(40), **{"max_steps": 3, "report_to": report_to, **config})
-    callback = AdaptiveGRPOCallback(trainer, ba.adaptive(), ledger=f"{trainer.args.output_dir}/ledger.jsonl")
-    trainer.add_callback(callback)
-    trainer.train(resume_from_checkpoint=resume)
+    callback = trained(trainer, ba.adaptive(), ledger=f"{trainer.args.output_dir}/ledger.jsonl", resume=resume)
     return trainer, callback
+
+
+def rows_of(ledger, steps, *names):
+    """The rollouts of these steps of the ledger, as tuples of these columns."""
+    columns = [np.asarray(getattr(ledger, f"{name}_R")).tolist() for name in ("step", *names)]
+    return [row for step, *row in zip(*columns, strict=True) if step in steps]
 
 
 def groups(ledger, steps):
     """The count and the predicted rate of each prompt in these steps of the ledger, sorted."""
-    chosen = [
-        (s, x, int(n), p) for s, x, n, p in zip(*columns(ledger, "step", "ids", "counts", "predicted"), strict=True)
-    ]
-    once = sorted({(s, x): (n, p) for s, x, n, p in chosen if s in steps}.values())
-    return [n for n, _ in once], [p for _, p in once]
-
-
-def columns(ledger, *names):
-    return [np.asarray(getattr(ledger, f"{name}_R")).tolist() for name in names]
+    of_prompt = {(s, x): (int(n), p) for s, x, n, p in rows_of(ledger, steps, "step", "ids", "counts", "predicted")}
+    return tuple(map(list, zip(*sorted(of_prompt.values()), strict=True)))
 
 
 def spent(ledger, steps):
     """Rollouts, tokens and success of each prompt over these steps of the ledger."""
     sums = {}
-    for step, name, reward, length in zip(*columns(ledger, "step", "ids", "rewards", "lengths"), strict=True):
-        if step in steps:
-            sums.setdefault(str(name), []).append((length, reward))
+    for name, reward, length in rows_of(ledger, steps, "ids", "rewards", "lengths"):
+        sums.setdefault(str(name), []).append((length, reward))
     return {name: (len(x), sum(n for n, _ in x), np.mean([r for _, r in x])) for name, x in sums.items()}
 
 
 def check_histograms(ledger, step, counts, predicted):
-    """(values, edges) of both histograms at a step that was logged, against the ledger, which counts from 0."""
+    """Checks (values, edges) of both histograms at a logged step against the ledger, whose steps begin at 0."""
     n_G, p_G = groups(ledger, {step - 1})
     for shown, expected in zip(counts, histogram_of_counts(np.array(n_G)), strict=True):
         np.testing.assert_array_equal(shown, expected)
@@ -75,11 +70,11 @@ def check_histograms(ledger, step, counts, predicted):
 
 
 def check_table(ledger, step, table, policy=None):
-    """The table at a step that was logged: the prompts with most tokens until then, and what they cost."""
+    """Checks the table at a logged step: the prompts with most tokens until then, and their costs."""
     known = spent(ledger, set(range(step)))
     assert [row[2] for row in table] == sorted((tokens for _, tokens, _ in known.values()), reverse=True)[:20]
     for name, rollouts, tokens, success, believed, text in table:
-        assert text == f"{int(name):03d}="  # the prompt itself, not its id alone
+        assert text == f"{int(name):03d}="  # the prompt itself, not only its id
         assert (rollouts, tokens) == known[name][:2]
         assert success == pytest.approx(known[name][2])
         if policy is not None:
@@ -115,9 +110,8 @@ def test_wandb_offline(build, offline):
     (folder,) = offline.glob("wandb/offline-run-*")
     tables = [json.loads(path.read_text()) for path in (folder / "files" / "media").rglob("most_expensive*.json")]
     assert [table["columns"] for table in tables] == [list(COLUMNS)] * 3
-    check_table(
-        ledger, 3, max((x["data"] for x in tables), key=lambda data: sum(row[1] for row in data)), callback.policy
-    )
+    last_table = max((x["data"] for x in tables), key=lambda data: sum(row[1] for row in data))
+    check_table(ledger, 3, last_table, callback.policy)
     assert summary[TABLE]["nrows"] == min(20, len(set(ledger.ids_R)))
     assert summary["train/global_step"] == 3
     assert list(folder.glob("*.wandb"))
@@ -131,7 +125,7 @@ def events(trainer, tmp_path):
 
 
 def texts(recorded):
-    """The rows of the table at each step, as TensorBoard has them: a text."""
+    """The rows of the table at each step, from TensorBoard's text."""
     tables = {x.step: x.tensor_proto.string_val[0].decode() for x in recorded.Tensors(f"{TABLE}/text_summary")}
     cells = {step: [line.strip("| ").split(" | ") for line in text.splitlines()] for step, text in tables.items()}
     assert all(tuple(lines[0]) == COLUMNS for lines in cells.values())
@@ -161,18 +155,14 @@ def test_tensorboard(build, tmp_path):
         assert all(row[3] == pytest.approx(known[row[0]][2], abs=1e-3) for row in table)
 
 
-def test_trackio(tmp_path):
-    """In a process of its own: trackio looks at TRACKIO_DIR when TRL imports it."""
+def test_trackio(tmp_path, ledger):
+    """In a separate process, because trackio reads TRACKIO_DIR when TRL imports it."""
     code = f"""
 from conftest import *
 import budgetalloc as ba
-from budgetalloc.logs.reader import open_log
-from budgetalloc.trl import AdaptiveGRPOCallback
-args = GRPOConfig({str(tmp_path / "run")!r}, per_device_train_batch_size=16, num_generations=4, use_cpu=True,
-    bf16=False, max_completion_length=4, max_steps=3, logging_steps=1, save_strategy="no", report_to=["trackio"])
+args = GRPOConfig({str(tmp_path / "run")!r}, **SETTINGS | {{"max_steps": 3, "report_to": ["trackio"]}})
 trainer = GRPOTrainer(fresh_model(), low_digit, args, rows(40), processing_class=make_tokenizer())
-trainer.add_callback(AdaptiveGRPOCallback(trainer, ba.adaptive(), ledger={str(tmp_path / "ledger.jsonl")!r}))
-trainer.train()
+trained(trainer, ba.adaptive(), ledger={str(ledger)!r})
 """
     here = Path(__file__).parent
     paths = os.pathsep.join([str(here), str(here.parents[1])])
@@ -184,14 +174,14 @@ trainer.train()
     (database,) = (tmp_path / "trackio").glob("*.db")
     with sqlite3.connect(database) as connection:
         logged = [json.loads(text) for (text,) in connection.execute("SELECT metrics FROM metrics ORDER BY id")]
-    ledger = ba.Ledger.read(tmp_path / "ledger.jsonl")
+    log = ba.Ledger.read(ledger)
     assert [x["train/global_step"] for x in logged if COUNTS in x] == [1, 2, 3]
     scalars = [x for x in logged if "train/budgetalloc/brier" in x]
     assert [x["train/global_step"] for x in scalars] == [1, 2, 3]
     for entry in (x for x in logged if COUNTS in x):
         step = entry["train/global_step"]
-        check_histograms(ledger, step, *((entry[key]["values"], entry[key]["bins"]) for key in (COUNTS, PREDICTED)))
-        check_table(ledger, step, [[row[name] for name in COLUMNS] for row in entry[TABLE]["_value"]])
+        check_histograms(log, step, *((entry[key]["values"], entry[key]["bins"]) for key in (COUNTS, PREDICTED)))
+        check_table(log, step, [[row[name] for name in COLUMNS] for row in entry[TABLE]["_value"]])
 
 
 def test_log_history_is_json(build, tmp_path):
@@ -211,28 +201,31 @@ def test_a_log_covers_all_steps_since_the_last(build, tmp_path):
 
 
 def test_a_ledger_knows_the_texts_of_its_prompts(build):
-    """Named by hashes or by ids, a prompt can be looked at in a report."""
+    """A report can then show a prompt that is named by an id or a hash."""
     _, callback = train(build, "none", max_steps=2)
     ids = set(ba.Ledger.read(callback.ledger_path).ids_R)
     assert open_log(callback.ledger_path).texts(ids) == {name: f"{name:03d}=" for name in ids}
 
 
-def test_a_resumed_run_goes_on_with_its_table(build, tmp_path):
+def test_a_resumed_run_continues_its_table(build, tmp_path):
     config = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2}
     whole, _ = train(build, "tensorboard", output_dir=str(tmp_path / "whole"), **config)
     checkpoint = tmp_path / "whole" / "checkpoint-2"
     assert (checkpoint / PROMPT_COSTS_FILE).exists()
-    resumed, _ = train(build, "tensorboard", str(checkpoint), output_dir=str(tmp_path / "resumed"), **config)
-    tables = [texts(events(each, tmp_path / name)) for each, name in ((whole, "whole"), (resumed, "resumed"))]
-    assert sum(row[1] for row in tables[1][3]) > 16  # not only the rollouts of step 3
-    assert [tables[1][step] for step in (3, 4)] == [tables[0][step] for step in (3, 4)]
+    before = texts(events(whole, tmp_path / "whole"))
+    for file in (tmp_path / "whole").rglob("events.out.tfevents.*"):
+        file.unlink()
+    resumed, _ = train(build, "tensorboard", 2, output_dir=str(tmp_path / "whole"), **config)
+    after = texts(events(resumed, tmp_path / "whole"))
+    assert sum(row[1] for row in after[3]) > 16  # not only the rollouts of step 3
+    assert [after[step] for step in (3, 4)] == [before[step] for step in (3, 4)]
 
 
 @pytest.mark.parametrize(("name", "callback"), [("wandb", WandbCallback), ("tensorboard", TensorBoardCallback)])
-def test_a_tracker_that_is_not_there_costs_one_warning(build, caplog, offline, name, callback):
+def test_a_missing_tracker_causes_one_warning(build, caplog, offline, name, callback):
     trainer = build(rows(40), max_steps=3, report_to=name)
     trainer.remove_callback(callback)
-    trainer.add_callback(AdaptiveGRPOCallback(trainer, ba.adaptive()))
+    attach(trainer, ba.adaptive())
     with caplog.at_level(logging.WARNING, logger="budgetalloc"):
         trainer.train()
     assert trainer.state.global_step == 3
@@ -240,7 +233,7 @@ def test_a_tracker_that_is_not_there_costs_one_warning(build, caplog, offline, n
     assert name in warning.getMessage()
 
 
-def test_nothing_is_gathered_that_is_never_logged(build):
+def test_nothing_is_collected_that_is_never_logged(build):
     _, callback = train(build, "tensorboard", max_steps=1, logging_strategy="no")
     assert callback.trackers is None
 
@@ -257,13 +250,13 @@ def test_rates_at_both_ends_are_counted():
     assert histogram_of_rates(np.array([0.0, 1.0]))[0][[0, -1]].tolist() == [1, 1]
 
 
-def test_a_prompt_without_any_reward_has_no_success_and_a_state_brings_all_back():
-    spending, again = PromptCosts(), PromptCosts()
-    spending.add(["a", 1, "a"], np.array([np.nan, 0.5, np.nan]), np.array([3, 4, 3]))
-    again.load_state_dict(spending.state_dict())
-    for each in (spending, again):
+def test_a_prompt_without_any_reward_has_no_success_and_a_state_restores_all_sums():
+    costs, again = PromptCosts(), PromptCosts()
+    costs.add(["a", 1, "a"], np.array([np.nan, 0.5, np.nan]), np.array([3, 4, 3]))
+    again.load_state_dict(costs.state_dict())
+    for each in (costs, again):
         each.add([1], np.array([1.0]), np.array([7]))
-    assert spending.top(9) == again.top(9) == [(1, 2, 11, 0.75), ("a", 2, 6, None)]
+    assert costs.top(9) == again.top(9) == [(1, 2, 11, 0.75), ("a", 2, 6, None)]
 
 
 def test_a_prompt_with_bars_stays_one_cell():

@@ -1,4 +1,4 @@
-"""Which of TRL's trainers are served, and why the others are not."""
+"""Which of TRL's trainers are supported, and why the others are not."""
 
 import inspect
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 import trl
+from conftest import logged
 from test_surface import assert_in_place, even_sum, rebuilt, train
 from trl import GRPOTrainer
 from trl.experimental.a2po import A2POTrainer
@@ -19,8 +20,8 @@ from budgetalloc.trl import AdaptiveGRPOCallback
 from budgetalloc.trl.checks import SEAM
 
 
-def test_gmpo_is_served(build, losses):
-    """TRL's experimental GMPOTrainer has a loss of its own; all that is held is GRPOTrainer's."""
+def test_gmpo_is_supported(build):
+    """TRL's experimental GMPOTrainer has its own loss and GRPOTrainer's methods of the seam."""
     plain = build(reward=even_sum, max_steps=2)
     same = ("per_device_train_batch_size", "num_generations", "max_completion_length", "learning_rate", "max_steps")
     config = GMPOConfig(
@@ -31,13 +32,13 @@ def test_gmpo_is_served(build, losses):
     trainer = rebuilt(plain, GMPOTrainer, args=config)
     callback, made = train(trainer)
     assert_in_place(trainer, callback, made)
-    assert np.isfinite(losses(trainer)).all()
+    assert np.isfinite(logged(trainer, "loss")).all()
     assert "_compute_loss" in vars(GMPOTrainer)
     assert not set(SEAM) & set(vars(GMPOTrainer))  # if a later TRL changes this, look again
 
 
-def test_a_subclass_of_ones_own_is_served(build):
-    """Its overridden methods are called: the callback holds those of the instance."""
+def test_a_users_subclass_is_supported(build):
+    """Its overridden methods are called, because the callback wraps those of the instance."""
 
     class Doubting(GRPOTrainer):
         def _calculate_rewards(self, *args):
@@ -69,14 +70,14 @@ def test_a_subclass_of_ones_own_is_served(build):
     ],
 )
 def test_other_trainers_are_refused_by_name(cls, why):
-    """Before anything of the trainer is looked at: an object that was never set up is enough."""
+    """The class decides, so an object without `__init__` is enough."""
     for name in (cls, type("Mine", (cls,), {})):
         with pytest.raises(ba.UnsupportedError, match=f"trainer is a {name.__name__}.*{why}"):
             AdaptiveGRPOCallback(object.__new__(name))
 
 
 def test_the_reasons_for_refusing_still_hold():
-    """Where one of these fails, TRL has changed: look whether the trainer can be served."""
+    """If one of these fails, TRL has changed: check whether the trainer can be supported."""
     rloo = inspect.getsource(trl.RLOOTrainer._generate_and_score_completions)
     assert "rewards = rewards - self.beta * kl" in rloo
     assert '"ref_per_token_logps"' not in rloo  # the KL of a rollout leaves this method only in its advantage

@@ -1,15 +1,13 @@
-"""A first epoch without history is reported once by TRL's trainer too."""
+"""A first epoch without history is reported once, with TRL's real trainer."""
 
 import pytest
+from conftest import trained
 
 import budgetalloc as ba
-from budgetalloc.trl import AdaptiveGRPOCallback
 
 
-@pytest.mark.parametrize(("policy", "said"), [(ba.knapsack, 1), (ba.uniform, 0), (ba.thompson, 0)])
-def test_a_first_epoch_of_many_steps_is_said_for_policies_of_the_batch(build, caplog, policy, said, monkeypatch):
+@pytest.mark.parametrize(("policy", "reports"), [(ba.knapsack, 1), (ba.uniform, 0), (ba.thompson, 0)])
+def test_a_first_epoch_of_many_steps_is_reported_for_policies_of_the_batch(build, caplog, policy, reports, monkeypatch):
     monkeypatch.setattr("budgetalloc.training.unseen_prompts._COLD_STEPS", 2)
-    trainer = build(max_steps=2)
-    trainer.add_callback(AdaptiveGRPOCallback(trainer, policy()))
-    trainer.train()
-    assert caplog.text.count("had been seen before") == said
+    trained(build(max_steps=2), policy())
+    assert caplog.text.count("had been seen before") == reports

@@ -1,8 +1,8 @@
-"""vLLM, the real one on a CPU, inside the process and behind TRL's server: each prompt gets its own completions.
+"""vLLM on a CPU, in the process and behind TRL's server: each prompt gets its own completions.
 
-vllm_runs.py trains in an environment with vLLM (`make .venv-vllm/installed`) and writes down what happened. How a
-completion is known to be its prompt's: the trained model gives it the very log-probabilities that vLLM sampled it with,
-which also says that vLLM has the weights of that step.
+vllm_runs.py trains in an environment with vLLM (`make .venv-vllm/installed`) and records the runs. A completion belongs
+to its prompt if the trained model gives it the log-probabilities with which vLLM sampled it. This also shows that vLLM
+has the weights of that step.
 """
 
 import json
@@ -14,12 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import SYMBOLS, make_tokenizer
+from conftest import attach, fresh_model, make_tokenizer
 from filelock import FileLock
-from transformers import LlamaConfig, LlamaForCausalLM
 
 import budgetalloc as ba
-from budgetalloc.trl import AdaptiveGRPOCallback
 
 ROOT = Path(__file__).parents[2]
 PYTHON = Path(os.environ.get("BUDGETALLOC_VLLM_PYTHON", ROOT / ".venv-vllm/bin/python"))
@@ -29,37 +27,18 @@ MODES = ["colocate", "server"]
 ATTACHED = ["uniform", "thompson", "adaptive", "odd", "ar3po", "reinforce_ada"]
 RUNS = ["plain", *ATTACHED]  # and "strided", see below
 BATCH, STEPS, SIZE = 16, 3, 4
-NEAR = 1e-3  # of log-probabilities; those of another prompt, or of the last step's weights, are further off
-
-
-def make_model(folder: Path) -> None:
-    """As conftest's, with heads of a size that vLLM's attention on a CPU has."""
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(SYMBOLS),
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        head_dim=32,
-        max_position_embeddings=32,
-        initializer_range=0.3,
-        pad_token_id=11,
-        eos_token_id=12,
-    )
-    LlamaForCausalLM(config).save_pretrained(folder)
-    make_tokenizer().save_pretrained(folder)
+NEAR = 1e-3  # a difference of log-probabilities; other prompts and earlier weights differ by more
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """All runs of vllm_runs.py, made once also where pytest has several workers: starting vLLM costs most."""
+    """All runs of vllm_runs.py, made once even for several workers of pytest, because starting vLLM takes long."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "vllm"
     with FileLock(f"{folder}.lock"):
         if not (folder / "seen.json").exists():
-            make_model(folder / "model")
+            fresh_model(head_dim=32).save_pretrained(folder / "model")  # vLLM's attention on a CPU needs such heads
+            make_tokenizer().save_pretrained(folder / "model")
             env = {
                 **os.environ,
                 "PYTHONPATH": str(ROOT),
@@ -95,24 +74,24 @@ def by_step(run):
 @needs_vllm
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", RUNS)
-def test_every_completion_is_of_its_own_prompt_and_of_the_newest_weights(seen, mode, name):
+def test_every_completion_belongs_to_its_prompt_and_the_newest_weights(seen, mode, name):
     run = seen[mode][name]
     assert max(gap for call in run["calls"] for gap in call["gaps"]) < NEAR
     assert all(by_step(run))
-    assert run["moved"] > 1e-3  # by up to 1e-2 a step, and not at all in a step whose groups all have equal rewards
+    assert run["moved"] > 1e-3  # up to 1e-2 per step, and 0 in a step whose groups all have equal rewards
 
 
 @needs_vllm
-def test_told_the_size_of_equal_groups_the_server_would_mix_up_prompts(seen):
-    """What the callback prevents: TRL takes each num_generations-th row for a prompt, and notices nothing."""
+def test_with_the_size_of_equal_groups_the_server_would_mix_up_prompts(seen):
+    """The callback prevents this: TRL takes each num_generations-th row as a prompt, and does not notice."""
     far = {mode: [gap for call in seen[mode]["strided"]["calls"] for gap in call["gaps"]] for mode in MODES}
     assert sum(gap > 100 * NEAR for gap in far["server"]) >= STEPS
-    assert max(far["colocate"]) < NEAR  # inside the process TRL asks for each row by itself
+    assert max(far["colocate"]) < NEAR  # in the process TRL requests each row separately
 
 
 @needs_vllm
 @pytest.mark.parametrize("mode", MODES)
-def test_each_row_is_a_prompt_of_its_own_unless_the_rows_are_trls(seen, mode):
+def test_each_row_is_a_separate_prompt_unless_the_rows_are_trls(seen, mode):
     for name in RUNS:
         told = {call["told"] for call in seen[mode][name]["calls"] if call["training"]}
         assert told == ({SIZE} if name in ("plain", "uniform") else {1})
@@ -126,8 +105,8 @@ def test_each_row_is_a_prompt_of_its_own_unless_the_rows_are_trls(seen, mode):
 @needs_vllm
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", RUNS)
-def test_what_is_trained_on_has_the_ratios_of_its_own_rows(seen, mode, name):
-    """Also where rounds are merged, and where only some rows are trained on."""
+def test_trained_rows_have_their_own_ratios(seen, mode, name):
+    """Also after a merge of rounds, and if only some rows are trained on."""
     batches = seen[mode][name]["batches"]
     assert len(batches) == STEPS
     for batch, calls in zip(batches, by_step(seen[mode][name]), strict=True):
@@ -168,7 +147,7 @@ def test_budgets_are_exact_and_the_ledger_holds_every_rollout(folder, seen, mode
 
 
 def test_continuous_batching_of_transformers_answers_each_prompt(build):
-    """TRL's other way of generating, here so cold that a prompt has one answer: the one that the model likes best."""
+    """At this low temperature a prompt has one answer, the most probable one."""
     config = {"num_blocks": 16, "max_batch_tokens": 64, "page_size": 32}
     trainer = build(
         use_transformers_continuous_batching=True,
@@ -177,7 +156,7 @@ def test_continuous_batching_of_transformers_answers_each_prompt(build):
         max_steps=2,
         max_completion_length=3,
     )
-    trainer.add_callback(AdaptiveGRPOCallback(trainer, ba.thompson(seed=1)))
+    attach(trainer, ba.thompson(seed=1))
     calls = []
     generate = trainer._generate_single_turn
 

@@ -49,7 +49,7 @@ def in_odd_rounds() -> ba.Policy:
     return ba.Policy("odd", odd, ba.BetaEstimator(), needs=ba.Needs(baseline="loo", scale="none"))
 
 
-# What is attached to the trainer, and the trainer's settings beside the common ones.
+# The policy, and the trainer's settings in addition to the common ones.
 BY_TOKEN = {"vllm_importance_sampling_mode": "token_truncate"}  # ratios as wide as the completions, not one a row
 EVALUATED = {"eval_strategy": "steps", "eval_steps": 2, "per_device_eval_batch_size": BATCH}
 RUNS: dict[str, tuple[Callable[[], ba.Policy] | None, dict[str, Any]]] = {
@@ -69,7 +69,7 @@ def low_digit(completions: list[str], **_: Any) -> list[float]:
 
 
 def gaps(model: Any, prompts: list[list[int]], completions: list[list[int]], logps: list[list[float]]) -> list[float]:
-    """How far each row's log-probabilities are from the model's own for this completion of this prompt, at most."""
+    """The largest difference of each row's log-probabilities from the model's, for this completion of this prompt."""
     far = []
     for prompt, completion, given in zip(prompts, completions, logps, strict=True):
         with torch.no_grad():
@@ -113,7 +113,7 @@ def make_trainer(folder: Path, mode: str, name: str, settings: dict[str, Any]) -
 
 
 def run(folder: Path, mode: str, name: str, **where: Any) -> dict[str, Any]:
-    """Trains, and writes down each call of TRL's vLLM generation and each batch of the loss."""
+    """Trains, and records each call of TRL's vLLM generation and each batch of the loss."""
     make, settings = RUNS[name]
     trainer = make_trainer(folder, mode, name, {**settings, **where})
     if make is not None:
@@ -203,7 +203,7 @@ def server(folder: Path, url: str) -> dict[str, Any]:
         client._post(f"{client.base_url}/update_weights", json={"update_info": names})
         client._finish_weight_update()
 
-    # TRL's own need a CUDA device, for NCCL; what they ask of the server is the same.
+    # TRL's own methods need a CUDA device for NCCL. The requests to the server are the same.
     VLLMClient.init_communicator, VLLMClient.update_named_params = init_communicator, update_named_params
     return {name: run(folder, "server", name, vllm_mode="server", vllm_server_base_url=url) for name in RUNS}
 

@@ -11,6 +11,8 @@ from budgetalloc.policies.pacing_policy import Paced
 from budgetalloc.training.options import Options
 from budgetalloc.training.prompts import Prompts
 
+__all__ = ["check_compatible", "check_no_tools", "check_policy", "check_version"]
+
 
 def check_version() -> None:
     """Raises `UnsupportedError` for a TRL before 1.16."""
@@ -31,7 +33,7 @@ def check_no_tools(tools: Any, environment_factory: Any) -> None:
 
 
 def check_policy(policy: Policy, options: Options) -> None:
-    """Raises `UnsupportedError` for a plan that the worker does not know, or quotas that candidates cannot keep."""
+    """Raises `UnsupportedError` for a `Paced` policy, or for quotas with `candidates` other than "all"."""
     if isinstance(policy, Paced):
         raise UnsupportedError(
             f"{policy} is Paced: give the worker the rollouts of each step, rollouts_per_step=, and a policy without a "
@@ -39,8 +41,8 @@ def check_policy(policy: Policy, options: Options) -> None:
         )
     if options.quotas is not None and options.bounds.candidates != "all":
         raise UnsupportedError(
-            f"quotas with candidates={options.bounds.candidates}: the worker's candidates go round the dataset, "
-            "whatever their domains are. Use candidates='all'."
+            f"quotas with candidates={options.bounds.candidates}: the worker's candidates cycle through the dataset "
+            "without regard to domains. Use candidates='all'."
         )
 
 

@@ -1,4 +1,4 @@
-"""Completions of a vLLM server for `AdaptiveRolloutWorker`, by the same requests as those of TRL's own worker."""
+"""Requests completions from a vLLM server, in the same form as TRL's own worker."""
 
 import json
 import queue
@@ -11,12 +11,14 @@ from typing import Any
 
 from budgetalloc.errors import UnsupportedError
 
+__all__ = ["ATTEMPTS", "Completion", "Server", "TrainingEnded"]
+
 ATTEMPTS = 8  # of one request, over about a minute
-_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # without a proxy, as TRL does it
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # without a proxy, as in TRL
 _BROKEN = (urllib.error.URLError, HTTPException, ConnectionError, TimeoutError)  # worth another attempt
 
 Completion = tuple[list[int], list[float]]
-"""The tokens, and the log-probability of each under the model that wrote it."""
+"""The tokens, and their log-probabilities under the model that generated them."""
 
 
 class TrainingEnded(Exception):  # noqa: N818
@@ -50,7 +52,7 @@ class Server:
     def complete(
         self, prompts_R: Sequence[list[int]], seeds_R: Sequence[int], progressed: Callable[[], None]
     ) -> list[Completion]:
-        """One completion for each row, in order, `max_inflight_tasks` at a time; `progressed` is called for each."""
+        """One completion per row, in order, with `max_inflight_tasks` requests at once; calls `progressed` for each."""
         waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
         answers: queue.SimpleQueue[tuple[int, Completion | Exception]] = queue.SimpleQueue()
         for row in range(len(prompts_R)):
@@ -97,7 +99,7 @@ class Server:
         return ids, log_probs
 
     def _post(self, path: str, what: dict[str, Any]) -> Any:
-        """Tries again if the server cannot be reached or answers with a 5xx status; a 4xx status raises at once."""
+        """Retries if the server cannot be reached or answers with a 5xx status; a 4xx status raises at once."""
         body, headers = json.dumps(what).encode(), {"Content-Type": "application/json"}
         for attempt in range(ATTEMPTS):
             request = urllib.request.Request(self.url + path, body, headers)
@@ -105,11 +107,9 @@ class Server:
                 with _DIRECT.open(request, timeout=self.timeout) as response:
                     return json.load(response)
             except _BROKEN as error:
-                refused = isinstance(error, urllib.error.HTTPError) and error.code < 500
-                if refused or attempt == ATTEMPTS - 1:
-                    detail = (
-                        error.read(500).decode(errors="replace") if isinstance(error, urllib.error.HTTPError) else ""
-                    )
+                answer = error if isinstance(error, urllib.error.HTTPError) else None
+                if (answer is not None and answer.code < 500) or attempt == ATTEMPTS - 1:
+                    detail = "" if answer is None else answer.read(500).decode(errors="replace")
                     raise ConnectionError(f"POST {self.url}{path}: {error} {detail}".rstrip()) from error
             if self.stopping.wait(min(2.0**attempt, 16.0)):
                 break

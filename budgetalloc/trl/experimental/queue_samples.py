@@ -13,6 +13,8 @@ from budgetalloc.budget import IntArray
 from budgetalloc.training.batch import Batch
 from budgetalloc.trl.experimental.sampling import SampledCompletion, as_messages
 
+__all__ = ["lengths", "samples_of"]
+
 
 def lengths(sampled: Sequence[SampledCompletion]) -> tuple[IntArray, IntArray]:
     """The tokens of each completion, and of its prompt."""
@@ -35,40 +37,31 @@ def samples_of(
         batch: The batch of the step.
         kept_R: Indices of the rollouts to train on.
         completions, advantages_R: One per rollout.
-        versions: The model version at the start of each prompt's group.
+        versions: The oldest model version of each prompt's group.
         first_group: Number of the step's first group in the training.
         names: Names of the reward functions.
     """
+    from trl.experimental.async_grpo.async_rollout_worker import RolloutSample  # experimental: TRL may move it
+
     for at in kept_R:
         if not completions[at].ids:
             continue
         group = int(batch.group_R[at])
-        metrics = {"reward": batch.rewards_R[at], "reward_std": spread(batch.rewards_R[batch.group_R == group])}
+        group_rewards = batch.rewards_R[batch.group_R == group]
+        scored = group_rewards[~np.isnan(group_rewards)]
+        metrics = {"reward": batch.rewards_R[at], "reward_std": scored.std() if len(scored) else math.nan}
         metrics |= {f"rewards/{name}": x for name, x in zip(names, batch.scores_RF[at], strict=True)}
-        version = versions[batch.ids_R[at]]
-        yield as_sample(completions[at], advantages_R[at], version, first_group + group, metrics)
-
-
-def as_sample(each: SampledCompletion, advantage: float, version: int, group: int, metrics: dict[str, float]) -> Any:
-    """A completion as `AsyncGRPOTrainer` takes it from its queue."""
-    from trl.experimental.async_grpo.async_rollout_worker import RolloutSample  # experimental: TRL may move it
-
-    before = len(each.prompt_ids)
-    return RolloutSample(
-        prompt=as_messages("user", each.row["prompt"]),
-        completion=as_messages("assistant", each.completion),
-        input_ids=np.array(each.prompt_ids + each.ids, dtype=np.int64),
-        completion_mask=np.array([0] * before + [1] * len(each.ids), dtype=np.int64),
-        old_log_probs=np.array([0.0] * before + each.log_probs, dtype=np.float32),
-        advantage=float(advantage),
-        model_version=version,
-        group_id=group,
-        metrics={name: float(x) for name, x in metrics.items()},
-        enqueued_at=time.time(),
-    )
-
-
-def spread(rewards_R: FloatArray) -> float:
-    """The standard deviation as TRL logs it; NaN where there was no reward."""
-    scored_R = rewards_R[~np.isnan(rewards_R)]
-    return float(scored_R.std()) if len(scored_R) else math.nan
+        each = completions[at]
+        before = len(each.prompt_ids)
+        yield RolloutSample(
+            prompt=as_messages("user", each.row["prompt"]),
+            completion=as_messages("assistant", each.completion),
+            input_ids=np.array(each.prompt_ids + each.ids, dtype=np.int64),
+            completion_mask=np.array([0] * before + [1] * len(each.ids), dtype=np.int64),
+            old_log_probs=np.array([0.0] * before + each.log_probs, dtype=np.float32),
+            advantage=float(advantages_R[at]),
+            model_version=versions[batch.ids_R[at]],
+            group_id=first_group + group,
+            metrics={name: float(x) for name, x in metrics.items()},
+            enqueued_at=time.time(),
+        )

@@ -1,4 +1,4 @@
-"""Stored responses of earlier steps in TRL's batch, each with the log-probabilities of the model that wrote it."""
+"""Puts stored responses into TRL's batch, with the log-probabilities of the models that generated them."""
 
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from budgetalloc.training.batch import Batch
 from budgetalloc.trl.batch_merge import merge_rounds, select_rows
 from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer, Stored, Substitution
 
+__all__ = ["BUFFER_FILE", "Buffer", "Reuse"]
+
 Buffer = SelectiveSampleBuffer | CorrectResponseBuffer
 BUFFER_FILE = "budgetalloc_buffer.npz"
 
@@ -27,13 +29,13 @@ _ROWS = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "adva
 class Reuse:
     """Puts a buffer's responses into the batches that TRL trains on, and new responses into the buffer.
 
-    TRL omits old log-probabilities if it trains on a batch before the model changes, and then uses a ratio of 1. A
-    stored sample has another ratio, so for `SelectiveSampleBuffer` they are computed for every batch, by TRL's own
-    function: one forward pass per step. `CorrectResponseBuffer` needs none: its rows count as on-policy, or are masked.
+    TRL omits old log-probabilities, and uses a ratio of 1, if it trains on a batch before the model changes. A stored
+    sample has another ratio, so with `SelectiveSampleBuffer` TRL's own function computes them for every batch, in one
+    more forward pass per step. `CorrectResponseBuffer` needs none: its rows count as on-policy, or are masked.
 
     Args:
         trainer: The `GRPOTrainer`.
-        buffer: Stores and chooses; a step is `trainer.state.global_step`.
+        buffer: Stores and chooses responses. Its steps are those of `trainer.state.global_step`.
     """
 
     def __init__(self, trainer: Any, buffer: Buffer) -> None:
@@ -42,12 +44,12 @@ class Reuse:
     # --- AR3PO: a stored correct response for a wrong one, before the advantages ------------------------------------
 
     def substitute(self, output: dict[str, Any], batch: Batch) -> Substitution | None:
-        """Which wrong rows of all that was generated get a stored correct response; keeps the new correct ones."""
+        """The wrong rows that get a stored correct response; stores the new correct ones."""
         _check_columns(output)
         if not isinstance(self.buffer, CorrectResponseBuffer):
             return None
         swap = self.buffer.substitute(batch.ids_R, batch.rewards_R, batch.step, batch.success_R)
-        # A response that TRL masks has no tokens to keep.
+        # A response that TRL masks has no tokens to store.
         unmasked_R = np.where(_in_loss(output), batch.success_R, np.nan)
         self.buffer.add(batch.ids_R, _responses(output), batch.rewards_R, batch.step, unmasked_R)
         self._log(len(swap.rows))
@@ -58,17 +60,17 @@ class Reuse:
 
         Args:
             output: TRL's batch, with advantages of 0 in the rows to be replaced.
-            swap: What `substitute` gave.
+            swap: The result of `substitute`.
             advantages_R: Advantages from the rewards after the substitution.
         """
         if not len(swap.rows):
             return output
-        if not swap.train_R.all():  # they count in the mean and deviation of their group, which are in `advantages_R`
+        if not swap.train_R.all():  # `advantages_R` includes them in the mean and deviation of their group
             mask = output["completion_mask"].clone()
             mask[torch.as_tensor(swap.rows, device=mask.device)] = 0
             return {**output, "completion_mask": mask, "num_items_in_batch": mask.sum()}
         stored = self._batch(swap.stored, advantages_R[swap.rows], output, without=(_OLD,))
-        if _OLD in output:  # without it TRL takes a ratio of 1, which is what is asked for
+        if _OLD in output:  # without it TRL uses a ratio of 1, as required
             stored[_OLD] = self._log_probabilities(stored)
         source_R = np.arange(len(advantages_R))
         source_R[swap.rows] = len(advantages_R) + np.arange(len(swap.rows))
@@ -77,11 +79,11 @@ class Reuse:
     # --- Skywork R1V2: stored samples for rows without signal, after the advantages ---------------------------------
 
     def refill(self, output: dict[str, Any], batch: Batch, kept_R: IntArray) -> dict[str, Any]:
-        """The batch of as many rows, in which stored samples replace rows without signal; keeps those with signal.
+        """The batch with stored samples in place of rows without signal; stores the rows with signal.
 
         Args:
             output: TRL's batch.
-            batch: The step's.
+            batch: The record of the step.
             kept_R: The rollouts of `batch` that are the rows of `output`.
         """
         if not isinstance(self.buffer, SelectiveSampleBuffer):
@@ -92,7 +94,7 @@ class Reuse:
         if stored:
             drawn = self._batch(stored, np.array([x.advantage for x in stored]), output)
             output = merge_rounds([select_rows(output, fresh), drawn], self.trainer._tokenizer.pad_token_id)
-        if not given:  # as wide as the loss will see it, so that fresh rows have a ratio of 1
+        if not given:  # as wide as in the loss, so that fresh rows have a ratio of 1
             output = {**output, _OLD: self._log_probabilities(output)}
             for row, sample in zip(output[_OLD][len(fresh) :], stored, strict=True):
                 old = torch.as_tensor(_column(sample, _OLD), dtype=row.dtype, device=row.device)
@@ -126,8 +128,7 @@ class Reuse:
         return batch
 
     def _log_probabilities(self, batch: dict[str, Any]) -> torch.Tensor:
-        """The log-probability of each completion token under the current model, in portions of the size used by the
-        loss."""
+        """The log-probability of each completion token under the current model."""
         ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
         mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
         keep, portion = batch["completion_ids"].size(1), self.trainer.args.per_device_train_batch_size
@@ -164,7 +165,7 @@ class Reuse:
 
 
 def _in_loss(output: dict[str, Any]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which rows have a token in the loss: not those that GRPOConfig(mask_truncated_completions=True) masks."""
+    """Which rows have a token in the loss; GRPOConfig(mask_truncated_completions=True) masks the others."""
     return np.asarray(output["completion_mask"].any(dim=1).cpu().numpy())
 
 

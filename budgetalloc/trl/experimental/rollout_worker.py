@@ -29,6 +29,8 @@ from budgetalloc.trl.experimental.completions import Server, TrainingEnded
 from budgetalloc.trl.experimental.queue_samples import lengths, samples_of
 from budgetalloc.trl.experimental.sampling import CompletionSampler, SampledCompletion, names_of, shuffled_passes, total
 
+__all__ = ["AdaptiveRolloutWorker"]
+
 logger = logging.getLogger(__name__)
 
 
@@ -40,30 +42,31 @@ class AdaptiveRolloutWorker:
         worker.attach(trainer)
         trainer.train()
 
-    A thread of the trainer's main process repeats one step of the policy: counts from all rewards that have come back
-    so far, completions from the vLLM server, rewards, advantages, and the rollouts into the trainer's queue, with the
-    model version at the start of their group. The trainer forms batches and drops stale rollouts. The trainer's
-    `AsyncGRPOConfig` sets the sampling parameters. Reward functions are called in that thread, once for all rollouts of
-    a round; they need not be picklable, and share the CPU with the trainer.
+    A thread of the trainer's main process runs the steps of the policy. In each step it decides counts from all rewards
+    so far, gets completions from the vLLM server, computes rewards and advantages, and puts the rollouts into the
+    trainer's queue, with the oldest model version of their group. The trainer forms batches and drops stale rollouts.
+    Its `AsyncGRPOConfig` sets the sampling parameters. The thread calls each reward function once per round, so
+    reward functions need not be picklable, and share the CPU with the trainer.
 
     Args:
         policy: As in `AdaptiveGRPOCallback`. It may generate more rollouts than it keeps.
-        reward_funcs: One or several, as for the trainer, which ignores its own when it is given a worker. Their sum
-            counts; None leaves a function out of a rollout's sum.
+        reward_funcs: One or several; the trainer ignores its own. The reward is their sum, without those that return
+            None.
         rollouts_per_step: Rollouts of one step of the policy. Default: the rollouts of an optimizer step,
-            `per_device_train_batch_size` x `gradient_accumulation_steps` x processes. Or a function of the policy's
-            step and the rollouts spent before it, for a varying budget (`budgetalloc.policies.costs.pacing`).
-        ahead: Rollouts that may be waiting in the queue when a step begins; by default, those of `max_staleness` - 1
-            optimizer steps. `AsyncGRPOConfig.queue_maxsize` is not used.
+            `per_device_train_batch_size` x `gradient_accumulation_steps` x processes. For a varying budget: a function
+            of the policy's step and of the rollouts spent before it (`budgetalloc.policies.costs.pacing`).
+        ahead: Most rollouts in the queue when a step begins. Default: those of `max_staleness` - 1 optimizer steps.
+            `AsyncGRPOConfig.queue_maxsize` is not used.
         candidates: "all", or k: k times the step's rollouts divided by `num_generations`, in a shuffled order that
             cycles through the dataset.
         baseline, scale, weight, floor, cap, min_group, quantum, prompt_id, success, reward_range, domain, quotas, cost,
-            allow_dataset_change: As in `AdaptiveGRPOCallback`; quotas with `candidates="all"`; seconds: the server's.
+            allow_dataset_change: As in `AdaptiveGRPOCallback`. Quotas need `candidates="all"`. `cost="seconds"` counts
+            the server's seconds.
         ledger: A file to which every rollout is appended; its steps are those of the policy.
         tools, environment_factory: Refused.
 
     Raises:
-        UnsupportedError: tools or environments; a TRL before 1.16. Of `attach`: see there.
+        UnsupportedError: tools or environments; a TRL before 1.16. InputError: a bad argument.
     """
 
     def __init__(
@@ -100,7 +103,7 @@ class AdaptiveRolloutWorker:
         self.reward_funcs = [reward_funcs] if callable(reward_funcs) else list(reward_funcs)
         if not self.reward_funcs:
             raise InputError("reward_funcs is empty: give the functions that score a rollout.")
-        # The advantages are always computed here, also if GRPOTrainer would keep its own.
+        # Unlike with GRPOTrainer, advantages are always computed here.
         baseline = baseline or self.policy.needs.baseline or "group"
         given: dict[str, Any]
         given = {"candidates": candidates, "floor": floor, "cap": cap, "min_group": min_group, "quantum": quantum}
@@ -124,10 +127,10 @@ class AdaptiveRolloutWorker:
         self._last_progress, self._doing = 0.0, ""
 
     def attach(self, trainer: Any) -> None:
-        """Takes model, dataset, tokenizer and sampling from the trainer, and the beliefs into its checkpoints.
+        """Takes model, dataset, tokenizer and sampling parameters from the trainer. Its checkpoints get the beliefs.
 
-        After a resume the beliefs are those of the checkpoint; rollouts that were in the queue are lost, as with TRL's
-        own worker, but the beliefs learned from them are kept.
+        A resume restores the beliefs. As with TRL's own worker, rollouts in the queue are lost, but the beliefs keep
+        what they learned from them.
 
         Raises:
             UnsupportedError: images, rows that cannot be chosen, or a LoRA adapter that TRL loads into the server by
@@ -164,7 +167,7 @@ class AdaptiveRolloutWorker:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stops the thread; running requests are left to finish, a reward function gets 15 seconds."""
+        """Stops the thread without waiting for requests; waits up to 15 seconds for a reward function."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(timeout=15)
@@ -174,7 +177,7 @@ class AdaptiveRolloutWorker:
         self._version = model_version
 
     def check_health(self, stale_after_s: float) -> None:
-        """Raises `RuntimeError`, with its cause, if the thread has failed or is stuck."""
+        """Raises `RuntimeError`, with its cause, if the thread has failed or makes no progress."""
         if self._error is not None:
             raise RuntimeError(f"AdaptiveRolloutWorker failed while {self._doing}; see the cause.") from self._error
         silent = time.monotonic() - self._last_progress
@@ -202,9 +205,9 @@ class AdaptiveRolloutWorker:
         self._last_progress, self._doing = time.monotonic(), doing or self._doing
 
     def _step(self) -> None:
-        """One step of the policy: decide, sample, one `Batch`, advantages, and its rollouts into the trainer's queue.
+        """One step of the policy: decide, sample, compute advantages, and put the rollouts into the trainer's queue.
 
-        As in `trl.step`, the policy learns at the end: if a step raises, its state is as before the step.
+        As in `trl.step`, the policy learns last. If a step raises, its state is unchanged.
         """
         rows, key = self._rows(), [self.trainer.args.seed, self.policy.estimator.step]
         self.costs.begin()

@@ -16,6 +16,8 @@ from budgetalloc.training.prompts import Prompts, turns
 from budgetalloc.trl.experimental.completions import Server
 from budgetalloc.trl.generation import GROUP
 
+__all__ = ["CompletionSampler", "SampledCompletion", "as_messages", "names_of", "shuffled_passes", "total"]
+
 _GIVEN = ("prompt", "completion", "completion_ids")  # columns that reward functions get in another way
 
 
@@ -48,7 +50,7 @@ class CompletionSampler:
         prompts: The pool.
         reward_funcs: Score the completions.
         server: Completes the prompts.
-        on_progress: Called at every sign of progress, with the name of an activity that begins, or without arguments.
+        on_progress: Called on any progress; its argument, if any, names the activity that begins.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class CompletionSampler:
         self.tokenizer, self.template = trainer.processing_class, trainer.args.chat_template_kwargs or {}
         self.prompts, self.reward_funcs, self.server, self.on_progress = prompts, reward_funcs, server, on_progress
         self.names = names_of(reward_funcs)
-        self._loop = asyncio.new_event_loop()  # one for all calls, as a reward function may keep it
+        self._loop = asyncio.new_event_loop()  # one for all calls, because a reward function may keep it
 
     def close(self) -> None:
         """Closes the event loop of asynchronous reward functions."""
@@ -73,7 +75,7 @@ class CompletionSampler:
         self.on_progress(f"generating {len(ids_R)} rollouts")
         rows_R = self.prompts.rows_in_turn(list(zip(ids_R, turns(ids_R, key), strict=True)))
         tokens = {prompt: self._tokens(row["prompt"]) for prompt, row in dict(zip(ids_R, rows_R, strict=True)).items()}
-        # One seed each: vLLM's engines would draw the same for requests that have none.
+        # Without a seed each, vLLM's engines would draw the same completions.
         seeds_R = np.random.default_rng(key).integers(2**63, size=len(ids_R)).tolist()
         sampled = []
         answers = self.server.complete([tokens[prompt] for prompt in ids_R], seeds_R, self.on_progress)
@@ -112,29 +114,29 @@ class CompletionSampler:
 
 
 async def _settled(answers: list[Any]) -> list[Any]:
-    """The results, after awaiting all awaitable ones together."""
+    """The results, with all awaitables awaited together."""
     waiting = {at: answer for at, answer in enumerate(answers) if inspect.isawaitable(answer)}
-    come = dict(zip(waiting, await asyncio.gather(*waiting.values()), strict=True))
-    return [come.get(at, answer) for at, answer in enumerate(answers)]
+    results = dict(zip(waiting, await asyncio.gather(*waiting.values()), strict=True))
+    return [results.get(at, answer) for at, answer in enumerate(answers)]
 
 
 def as_messages(role: str, content: Any) -> list[dict[str, Any]]:
-    """A text as a conversation of one message; a conversation unchanged."""
+    """A text as a conversation of one message; a conversation stays unchanged."""
     return [{"role": role, "content": content}] if isinstance(content, str) else list(content)
 
 
 def names_of(reward_funcs: Sequence[Callable[..., Any]]) -> list[str]:
-    """The reward functions by name, as the metrics show them."""
+    """The names of the reward functions, as in the metrics."""
     return [getattr(func, "__name__", type(func).__name__) for func in reward_funcs]
 
 
 def total(scores_RF: FloatArray) -> FloatArray:
-    """TRL's sum over reward functions; NaN where none scored the completion."""
+    """TRL's sum over reward functions; NaN for unscored completions."""
     return np.where(np.isnan(scores_RF).all(axis=1), math.nan, np.nansum(scores_RF, axis=1))
 
 
 def shuffled_passes(ids_P: Sequence[Id], start: int, width: int, seed: int) -> list[Id]:
-    """The distinct prompts at `width` places from `start` on, in an order that is reshuffled at each pass.
+    """The distinct prompts at `width` positions from `start` on, in an order that is reshuffled at each pass.
 
     >>> shuffled_passes(["a", "b", "c"], 0, 3, seed=0), shuffled_passes(["a", "b", "c"], 2, 2, seed=0)
     (['c', 'a', 'b'], ['b', 'c'])

@@ -1,4 +1,4 @@
-"""Stored responses in TRL's real trainer: their log-probabilities, the rows that they replace, how they resume."""
+"""Stored responses in TRL's real trainer: their log-probabilities, the rows that they replace, and resuming."""
 
 from collections import Counter
 from pathlib import Path
@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import AroundSteps, fresh_model, low_digit, rows
-from trl import RLOOConfig, RLOOTrainer
+from conftest import SAVES, AroundSteps, attach, fresh_model, logged, low_digit, rows, same_weights, weights
 
 import budgetalloc as ba
 from budgetalloc import policies
@@ -18,23 +17,23 @@ from budgetalloc.trl.experimental.response_reuse import BUFFER_FILE
 
 
 def half_without_signal(completions, prompt_id, **_):
-    """Even prompts always pass, so that their rows have no signal."""
+    """Even prompts always pass, so their rows have no signal."""
     return [1.0 if name % 2 == 0 else low for name, low in zip(prompt_id, low_digit(completions), strict=True)]
 
 
 def fails_later(completions, prompt_id, trainer_state, **_):
-    """From the second step on nothing solves the even prompts."""
-    later = trainer_state.global_step > 0
-    return [
-        0.0 if later and name % 2 == 0 else low for name, low in zip(prompt_id, low_digit(completions), strict=True)
-    ]
+    """From the second step on, even prompts always fail."""
+    lows = low_digit(completions)
+    if trainer_state.global_step == 0:
+        return lows
+    return [0.0 if name % 2 == 0 else low for name, low in zip(prompt_id, lows, strict=True)]
 
 
 class Run:
-    """A training with a buffer, and for each generation: the model's weights, TRL's own batches, what was chosen from
-    the buffer, and the batch that TRL trains on, before its shuffle."""
+    """A training with a buffer. For each generation it keeps the model's weights, TRL's own batches, what was chosen
+    from the buffer, and the batch that TRL trains on, before TRL shuffles it."""
 
-    def __init__(self, build, buffer, policy=None, attach=None, **config):
+    def __init__(self, build, buffer, policy=None, options=None, **config):
         self.trainer, self.buffer = build(**{"reward": half_without_signal, **config}), buffer
         self.weights, self.fresh, self.chosen, self.batches = [], [], [], []
         own = self.trainer._generate_and_score_completions
@@ -45,8 +44,7 @@ class Run:
             return output
 
         self.trainer._generate_and_score_completions = generate
-        self.callback = AdaptiveGRPOCallback(self.trainer, policy or ba.uniform(), buffer=buffer, **(attach or {}))
-        self.trainer.add_callback(self.callback)
+        self.callback = attach(self.trainer, policy or ba.uniform(), buffer=buffer, **(options or {}))
         name = "refill" if hasattr(buffer, "refill") else "substitute"
         choose = getattr(buffer, name)
 
@@ -57,7 +55,7 @@ class Run:
         setattr(buffer, name, recorded)
 
         def whole(inputs, generate):
-            self.weights.append({k: v.clone() for k, v in self.trainer.model.state_dict().items()})
+            self.weights.append(weights(self.trainer))
             self.fresh.append([])
             self.batches.append(generate(inputs))
             return self.batches[-1]
@@ -69,7 +67,7 @@ class Run:
         return self
 
     def reused(self):
-        """Each stored row of a batch: its batch, its place there, and what the buffer held."""
+        """For each stored row of a batch: the batch, the index of the row, and the stored sample."""
         for batch, (fresh, stored) in zip(self.batches, self.chosen, strict=True):
             yield from ((batch, at, sample) for at, sample in enumerate(stored, start=len(fresh)))
 
@@ -82,51 +80,51 @@ def tokens(batch, row):
 PARTS = ("prompt", "completion")
 
 
-def log_probabilities(weights, prompt, completion):
+def log_probabilities(state, prompt, completion):
     """Of the completion's tokens under these weights, without TRL and without padding."""
     model = fresh_model().eval()
-    model.load_state_dict(weights)
+    model.load_state_dict(state)
     with torch.no_grad():
         logits = model(torch.tensor([[*prompt, *completion]])).logits[0, len(prompt) - 1 : -1]
     return logits.log_softmax(-1).gather(1, torch.tensor(completion)[:, None])[:, 0]
+
+
+IN_MICRO_BATCHES = {"steps_per_generation": 2, "per_device_train_batch_size": 8}
+
+
+def assert_old(batch, at, name, state):
+    """Checks the log-probabilities of a row against those under these weights."""
+    row = tokens(batch, at)
+    old = batch[name][at][: len(row[1])]
+    torch.testing.assert_close(old, log_probabilities(state, *row), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
     "config",
     [
         {},
-        # TRL gives old and reference log-probabilities itself
-        {
-            "num_iterations": 2,
-            "steps_per_generation": 2,
-            "per_device_train_batch_size": 8,
-            "max_steps": 12,
-            "beta": 0.1,
-        },
-        {"pad_to_multiple_of": 8, "steps_per_generation": 2, "per_device_train_batch_size": 8, "max_steps": 8},
+        # TRL computes old and reference log-probabilities itself
+        {**IN_MICRO_BATCHES, "num_iterations": 2, "max_steps": 12, "beta": 0.1},
+        {**IN_MICRO_BATCHES, "pad_to_multiple_of": 8, "max_steps": 8},
     ],
 )
 def test_old_log_probabilities_are_those_of_the_model_that_wrote_the_row(build, config):
     run = Run(build, SelectiveSampleBuffer(seed=1, max_age=20), **config).train()
     steps_per_generation = config.get("steps_per_generation", 1) * config.get("num_iterations", 1)
-    now = {id(batch): weights for batch, weights in zip(run.batches, run.weights, strict=True)}
+    now = {id(batch): state for batch, state in zip(run.batches, run.weights, strict=True)}
     drift = []
     for batch, at, sample in run.reused():
+        assert_old(batch, at, "old_per_token_logps", run.weights[sample.step // steps_per_generation])
         row = tokens(batch, at)
         old = batch["old_per_token_logps"][at][: len(row[1])]
-        then = run.weights[sample.step // steps_per_generation]
-        torch.testing.assert_close(old, log_probabilities(then, *row), atol=1e-5, rtol=1e-5)
         drift.append((old - log_probabilities(now[id(batch)], *row)).abs().max().item())
         if "ref_per_token_logps" in batch:
-            reference = log_probabilities(run.weights[0], *row)
-            torch.testing.assert_close(batch["ref_per_token_logps"][at][: len(row[1])], reference, atol=1e-5, rtol=1e-5)
+            assert_old(batch, at, "ref_per_token_logps", run.weights[0])
     assert len(drift) > 8
-    assert min(drift) > 1e-4  # the model that trains is another one
-    for batch, (fresh, _), weights in zip(run.batches, run.chosen, run.weights, strict=True):
+    assert min(drift) > 1e-4  # the model has changed since
+    for batch, (fresh, _), state in zip(run.batches, run.chosen, run.weights, strict=True):
         for at in range(len(fresh)):
-            row = tokens(batch, at)
-            old = batch["old_per_token_logps"][at][: len(row[1])]
-            torch.testing.assert_close(old, log_probabilities(weights, *row), atol=1e-5, rtol=1e-5)
+            assert_old(batch, at, "old_per_token_logps", state)
 
 
 def test_fresh_rows_have_a_ratio_of_1_in_the_loss_and_stored_ones_their_own(build):
@@ -152,17 +150,17 @@ def test_fresh_rows_have_a_ratio_of_1_in_the_loss_and_stored_ones_their_own(buil
 
 
 @pytest.mark.parametrize("policy", ["uniform", "thompson", "adaptive", "pods", "dapo"])
-def test_rows_without_signal_give_way_to_stored_ones_and_the_batch_keeps_its_size(build, tmp_path, policy):
-    """Also after a policy's own choice among more rollouts; beliefs and ledger see fresh rollouts only, once."""
+def test_stored_rows_replace_rows_without_signal_and_the_batch_keeps_its_size(build, ledger, policy):
+    """Also after a policy's choice among more rollouts. Beliefs and ledger count each fresh rollout once."""
     chosen = {"pods": policies.pods, "dapo": lambda seed: policies.dapo(group=4, generate=2, seed=seed)}
     made = chosen.get(policy) or getattr(ba, policy)
-    attach = {"ledger": tmp_path / "ledger.jsonl", "baseline": "group", "scale": "group", "weight": "rollout"}
-    run = Run(build, SelectiveSampleBuffer(seed=1), made(seed=1), attach).train()
-    log = ba.Ledger.read(tmp_path / "ledger.jsonl")
-    metrics = [entry["budgetalloc/reused"] for entry in run.trainer.state.log_history if "loss" in entry]
+    options = {"ledger": ledger, "baseline": "group", "scale": "group", "weight": "rollout"}
+    run = Run(build, SelectiveSampleBuffer(seed=1), made(seed=1), options).train()
+    log = ba.Ledger.read(ledger)
+    metrics = logged(run.trainer, "budgetalloc/reused")
     assert metrics == [len(stored) for _, stored in run.chosen]
     assert sum(metrics) > 1
-    seen = {}  # what was trained on fresh at each step, with its advantage
+    seen = {}  # for each step, the fresh rows that were trained on, with their advantages
     for step, (batch, each, (fresh, stored)) in enumerate(zip(run.batches, run.fresh, run.chosen, strict=True)):
         assert {len(value) for name, value in batch.items() if name != "num_items_in_batch"} == {16}
         assert batch["num_items_in_batch"] == batch["completion_mask"].sum()
@@ -170,7 +168,7 @@ def test_rows_without_signal_give_way_to_stored_ones_and_the_batch_keeps_its_siz
         assert (log.step_R == step).sum() == generated.total()
         trained = [tokens(batch, at) for at in range(16)]
         assert Counter(trained[: len(fresh)]) <= generated
-        if run.callback.policy.keep is None:  # nothing that has signal was dropped
+        if run.callback.policy.keep is None:  # no row with signal was dropped
             here = log.step_R == step
             ids = [name for name, at in zip(log.ids_R, here, strict=True) if at]
             every_R = ba.group_advantages(log.rewards_R[here], ids)
@@ -190,7 +188,7 @@ def test_rows_without_signal_give_way_to_stored_ones_and_the_batch_keeps_its_siz
 
 @pytest.mark.parametrize(("settings", "steps"), [({"max_age": 1}, [0, 0, 8, 0]), ({"capacity": 3}, [0, 0, 3, 3])])
 def test_age_and_number_are_bounded(build, settings, steps):
-    """Signal at step 1 only, in 8 rows: at age 1 they come back, at age 2 only if the buffer allows."""
+    """Only 8 rows of step 1 have signal. They are drawn at age 1, and at age 2 only if the buffer allows it."""
 
     def reward(completions, trainer_state, **_):
         if trainer_state.global_step != 1:
@@ -222,7 +220,7 @@ def test_rows_that_trl_masks_as_truncated_are_not_stored(build):
 SAME_PROMPTS = {"dataset": rows(4), "shuffle_dataset": False, "reward": fails_later, "max_steps": 2}
 
 
-def test_stop_gradient_trains_as_if_the_row_were_absent_but_for_the_baseline(build):
+def test_stop_gradient_trains_as_if_the_row_were_absent_except_in_the_baseline(build):
     run = Run(build, CorrectResponseBuffer(seed=1), **SAME_PROMPTS).train()
     swap = run.chosen[1]
     assert len(run.chosen[0].rows) == 0
@@ -233,15 +231,14 @@ def test_stop_gradient_trains_as_if_the_row_were_absent_but_for_the_baseline(bui
     assert batch["num_items_in_batch"] == batch["completion_mask"].sum() < fresh["completion_mask"].sum()
 
     def by_hand(change):
-        """Plain TRL, with advantages by hand; `change(step, output, rewards, prompts)` gives the second batch."""
-        trainer, rewards, calls = build(**SAME_PROMPTS), [], []
+        """Plain TRL with other batches: `change(step, output, rewards, prompts)` returns the batch of a step."""
+        trainer, rewards, steps = build(**SAME_PROMPTS), [], iter(range(2))
         generate, score = trainer._generate_and_score_completions, trainer._calculate_rewards
         trainer._calculate_rewards = lambda *args: rewards.append(score(*args)) or rewards[-1]
 
         def edited(inputs):
-            output, calls_before = generate(inputs), len(calls)
-            calls.append(1)
-            return change(calls_before, output, rewards[-1][:, 0].numpy(), [row["prompt_id"] for row in inputs])
+            output = generate(inputs)
+            return change(next(steps), output, rewards[-1][:, 0].numpy(), [row["prompt_id"] for row in inputs])
 
         trainer._generate_and_score_completions = edited
         trainer.train()
@@ -266,13 +263,13 @@ def test_stop_gradient_trains_as_if_the_row_were_absent_but_for_the_baseline(bui
 
 
 @pytest.mark.parametrize("iterations", [1, 2])
-def test_recompute_trains_on_the_stored_response_as_if_it_were_on_policy(build, tmp_path, iterations):
-    attach = {"ledger": tmp_path / "ledger.jsonl"}
+def test_recompute_trains_on_the_stored_response_as_if_it_were_on_policy(build, ledger, iterations):
     config = {**SAME_PROMPTS, "num_iterations": iterations, "max_steps": 3 * iterations, "log_completions": True}
-    run = Run(build, CorrectResponseBuffer(option="recompute", seed=1), attach=attach, **config).train()
-    log = ba.Ledger.read(tmp_path / "ledger.jsonl")
+    buffer = CorrectResponseBuffer(option="recompute", seed=1)
+    run = Run(build, buffer, options={"ledger": ledger}, **config).train()
+    log = ba.Ledger.read(ledger)
     replaced = 0
-    for swap, batch, [fresh], weights, step in zip(
+    for swap, batch, [fresh], state, step in zip(
         run.chosen, run.batches, run.fresh, run.weights, sorted(set(log.step_R)), strict=True
     ):
         here = log.step_R == step
@@ -294,39 +291,37 @@ def test_recompute_trains_on_the_stored_response_as_if_it_were_on_policy(build, 
             assert row[0] == tokens(fresh, at)[0]
             assert at in stored or row == tokens(fresh, at)
             if iterations == 2:  # otherwise TRL itself takes a ratio of 1
-                old = batch["old_per_token_logps"][at][: len(row[1])]
-                torch.testing.assert_close(old, log_probabilities(weights, *row), atol=1e-5, rtol=1e-5)
+                assert_old(batch, at, "old_per_token_logps", state)
         assert ("old_per_token_logps" in batch) == (iterations == 2)
     assert replaced > 1
-    reused = [entry["budgetalloc/reused"] for entry in run.trainer.state.log_history if "budgetalloc/reused" in entry]
-    assert sum(reused) == replaced
+    assert sum(logged(run.trainer, "budgetalloc/reused")) == replaced
 
 
-def test_a_correct_response_put_back_is_better_than_the_posterior_baseline(build):
+def test_a_stored_correct_response_has_a_positive_advantage_under_the_posterior_baseline(build):
     buffer = CorrectResponseBuffer(option="recompute", seed=1)
-    attach = {"candidates": 1, "baseline": "posterior"}
-    run = Run(build, buffer, ba.adaptive(seed=1), attach, **{**SAME_PROMPTS, "max_steps": 3}).train()
+    options = {"candidates": 1, "baseline": "posterior"}
+    run = Run(build, buffer, ba.adaptive(seed=1), options, **{**SAME_PROMPTS, "max_steps": 3}).train()
     back = [(batch, row) for batch, swap in zip(run.batches, run.chosen, strict=True) for row in swap.rows.tolist()]
     assert len(back) > 0
     assert all(batch["advantages"][row] > 0 for batch, row in back)
 
 
 @pytest.mark.parametrize("success", [None, "fails_later", 2.0], ids=["chosen", "by name", "threshold"])
-def test_what_is_correct_is_the_success_of_the_callback(build, success):
-    """With a point for the format every total is above 1/2: nothing was ever wrong, so that nothing was put back."""
+def test_correct_responses_are_those_with_success(build, success):
+    """With a point for the format every total is above 1/2, so the total cannot say what is correct."""
 
     def well_formed(completions, **_):
         return [1.0] * len(completions)
 
     buffer = CorrectResponseBuffer(seed=1)
     config = {**SAME_PROMPTS, "max_steps": 3, "reward": [fails_later, well_formed]}
-    run = Run(build, buffer, attach={"success": success}, **config).train()
+    run = Run(build, buffer, options={"success": success}, **config).train()
     assert sum(len(swap.rows) for swap in run.chosen) > 0
     assert {(row.reward, row.success) for row in buffer.samples} == {(2.0, 1.0)}
 
 
 @pytest.mark.parametrize("option", ["stop_gradient", "recompute"])
-def test_correct_responses_are_put_back_among_all_rounds_of_a_step(build, option):
+def test_correct_responses_replace_wrong_ones_of_all_rounds_of_a_step(build, option):
     policy = policies.ar3po(group=4, seed=1)
     run = Run(build, CorrectResponseBuffer(option=option, seed=1), policy, **{**SAME_PROMPTS, "max_steps": 3}).train()
     assert max(len(each) for each in run.fresh) > 1
@@ -344,7 +339,7 @@ BUFFERS = {
 
 
 @pytest.mark.parametrize("name", BUFFERS)
-def test_resumed_is_as_never_stopped(build, name):
+def test_a_resumed_run_equals_an_uninterrupted_run(build, name):
     make, config = BUFFERS[name]
     config = {**config, "max_steps": 5, "save_strategy": "steps", "save_steps": 3}
     whole = Run(build, make(), ba.thompson(seed=2), {"candidates": 1, "baseline": "group"}, **config).train()
@@ -354,8 +349,7 @@ def test_resumed_is_as_never_stopped(build, name):
     assert len(whole.batches) == 5
     assert len(resumed.batches) == 2
     assert any(len(x.rows if name == "correct" else x[1]) for x in resumed.chosen)
-    for one, other in zip(whole.trainer.model.parameters(), resumed.trainer.model.parameters(), strict=True):
-        assert torch.equal(one, other)
+    assert same_weights(weights(whole.trainer), weights(resumed.trainer))
     state, state2 = whole.buffer.state_dict(), resumed.buffer.state_dict()
     assert state.keys() == state2.keys()
     for key, value in state.items():
@@ -382,8 +376,7 @@ def test_a_buffer_of_another_training_or_of_other_settings_is_refused(build):
         Run(build, buffer, max_steps=2).train()
     foreign = SelectiveSampleBuffer(seed=1)
     foreign.add(["a"], [{"tokens": [1]}], [1.0], [0.5], step=0)
-    config = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2}
-    run = Run(build, SelectiveSampleBuffer(seed=1), **config).train()
+    run = Run(build, SelectiveSampleBuffer(seed=1), max_steps=2, **SAVES).train()
     folder = Path(run.trainer.args.output_dir) / "checkpoint-2"
     ba.save_state(folder / BUFFER_FILE, foreign.state_dict())
     with pytest.raises(ba.StateError, match=r"without 'prompt_ids' \(it has \['tokens'\]\).*Pass a new buffer"):
@@ -398,42 +391,39 @@ def refused(trainer, match, buffer=None, error=ba.UnsupportedError):
         AdaptiveGRPOCallback(trainer, ba.uniform(), buffer=buffer or SelectiveSampleBuffer())
 
 
-def test_what_is_no_buffer_is_refused(build):
+def test_other_objects_are_refused(build):
     refused(build(), "buffer='selective': pass a SelectiveSampleBuffer", "selective", ba.InputError)
 
 
-def test_what_a_buffer_cannot_serve_is_refused_by_name(build, monkeypatch):
-    """The attributes are those that TRL sets for such a trainer, most of which cannot be built here."""
-    trainer = build()
-    for name, value, match in [
+@pytest.mark.parametrize(
+    ("name", "value", "match"),
+    [
         ("tools", [print], "tools or environments"),
         ("environment_factories", {None: object}, "tools or environments"),
         ("train_dataset", rows().add_column("image", [None] * 24), "images"),
         ("multi_objective_aggregation", "normalize_then_sum", "normalize_then_sum"),
-    ]:
-        with monkeypatch.context() as patch:
-            patch.setattr(trainer, name, value)
-            refused(trainer, f"buffer= does not work with .*{match}.*without a buffer")
-    with monkeypatch.context() as patch:
-        patch.setattr(trainer, "use_vllm", True)
-        refused(trainer, "vllm_importance_sampling_correction=True")
-        patch.setattr(trainer, "vllm_importance_sampling_correction", False)
-        AdaptiveGRPOCallback(trainer, ba.uniform(), buffer=SelectiveSampleBuffer())
-    with monkeypatch.context() as patch:
-        patch.setattr(type(trainer.accelerator), "num_processes", 2)
-        refused(trainer, "2 processes, of which one has the buffer")
+        ("use_vllm", True, "vllm_importance_sampling_correction=True"),
+    ],
+)
+def test_trainers_that_a_buffer_does_not_support_are_refused(build, monkeypatch, name, value, match):
+    """Sets the attributes that TRL sets for such a trainer, most of which cannot be built here."""
+    monkeypatch.setattr(trainer := build(), name, value)
+    refused(trainer, f"buffer= does not work with .*{match}.*without a buffer")
+
+
+def test_vllm_without_a_correction_is_supported(build, monkeypatch):
+    monkeypatch.setattr(trainer := build(), "use_vllm", True)
+    monkeypatch.setattr(trainer, "vllm_importance_sampling_correction", False)
+    AdaptiveGRPOCallback(trainer, ba.uniform(), buffer=SelectiveSampleBuffer())
+
+
+def test_several_processes_and_a_synced_reference_model_are_refused(build, monkeypatch):
     refused(build(beta=0.1, sync_ref_model=True), "sync_ref_model=True")
+    monkeypatch.setattr(type((trainer := build()).accelerator), "num_processes", 2)
+    refused(trainer, "2 processes, of which one has the buffer")
 
 
-def test_rloo_is_refused(tokenizer, tmp_path):
-    config = RLOOConfig(
-        output_dir=str(tmp_path), use_cpu=True, bf16=False, report_to="none", num_generations=4, beta=0.0
-    )
-    trainer = RLOOTrainer(fresh_model(), low_digit, args=config, train_dataset=rows(), processing_class=tokenizer)
-    refused(trainer, "RLOOTrainer")
-
-
-def test_tokens_that_are_not_the_models_are_refused_when_they_appear(build, tokenizer):
+def test_tokens_that_the_model_did_not_write_are_refused(build, tokenizer):
     def rollout(prompts, trainer):
         return {
             "prompt_ids": [tokenizer(text)["input_ids"] for text in prompts],

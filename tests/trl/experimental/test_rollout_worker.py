@@ -1,21 +1,19 @@
-"""TRL's real AsyncGRPOTrainer with budgetalloc's rollout worker, against a server that really generates.
+"""TRL's real AsyncGRPOTrainer with budgetalloc's rollout worker, and a server that generates with a small model.
 
-Two things of that trainer want a GPU, and only those are replaced (`on_cpu`): its attention kernel, and a look-up of
-the device's name for a metric.
+Two parts of that trainer need a GPU and are replaced (`on_cpu`): its attention kernel, and a look-up of the device's
+name for a metric.
 """
 
 import asyncio
-import copy
 import queue
 from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 import trl
 from completions_server import AttentionOnCpu, serving
-from conftest import low_digit, make_tokenizer, rows
+from conftest import SAVES, SETTINGS, logged, low_digit, make_tokenizer, rows, same_weights, weights
 from datasets import Dataset
 from one_step import rollouts_of
 from packaging.version import Version
@@ -52,28 +50,13 @@ def server(model_folder):
 
 @pytest.fixture
 def build(on_cpu, server, model_folder, tmp_path):
-    """`build(worker, dataset=..., **AsyncGRPOConfig)` makes a trainer that the worker serves."""
+    """`build(worker, dataset=..., **AsyncGRPOConfig)` makes a trainer with this worker."""
 
     def make(worker, dataset=None, tokenizer=None, attach=True, **config):
-        settings = {
-            "output_dir": str(tmp_path / "run"),
-            "per_device_train_batch_size": 16,
-            "num_generations": 4,
-            "max_completion_length": 4,
-            "learning_rate": 1e-2,
-            "max_steps": 3,
-            "save_strategy": "no",
-            "report_to": "none",
-            "use_cpu": True,
-            "bf16": False,
-            "disable_tqdm": True,
-            "token_budget": 0,
-            "seed": 7,
-            "vllm_server_base_url": server.url,
-        }
+        settings = SETTINGS | {"max_steps": 3, "token_budget": 0, "vllm_server_base_url": server.url}
         trainer = AsyncGRPOTrainer(
             str(model_folder),
-            args=AsyncGRPOConfig(**{**settings, **config}),
+            args=AsyncGRPOConfig(**{"output_dir": str(tmp_path / "run"), **settings, **config}),
             train_dataset=rows() if dataset is None else dataset,
             processing_class=make_tokenizer() if tokenizer is None else tokenizer,
             rollout_worker=worker,
@@ -81,7 +64,7 @@ def build(on_cpu, server, model_folder, tmp_path):
         )
         if attach:
             worker.attach(trainer)
-        worker.samples = []  # all that the trainer was given
+        worker.samples = []  # everything that the trainer receives
         worker.rollout_buffer = trainer.rollout_queue = Recording(worker.samples)
         return trainer
 
@@ -98,18 +81,23 @@ class Recording(queue.Queue):
         super().put(sample, *args, **kw)
 
 
+def finish(worker, trainer, **how):
+    """Trains, and waits for the worker's thread."""
+    trainer.train(**how)
+    worker._thread.join()
+
+
 def steps_of(path):
-    """Step by step: the prompts and rewards of all its rollouts."""
+    """For each step, the prompts and the rewards of its rollouts."""
     log = ba.Ledger.read(path)
     ids_R = np.array(log.ids_R)
     return [(ids_R[log.step_R == at].tolist(), log.rewards_R[log.step_R == at]) for at in np.unique(log.step_R)]
 
 
 def assert_right(worker, server, ledger, shadow, baseline, scale, total=16):
-    """Each step spends its budget as a policy of our own would that saw the same rewards; and each sample has its
+    """Checks that each step decides as the policy `shadow` would after the same rewards, and that each sample has its
     prompt's tokens, the server's log-probabilities, its reward and its advantage."""
     tokenizer = make_tokenizer()
-    worker._thread.join()
     sent = {(*x["prompt"], *x["ids"], *np.float32(x["log_probs"])): x["weights"] for x in server.served}
     samples, groups, earlier = iter(worker.samples), {}, Sums()
     for step, (ids_R, rewards_R) in enumerate(steps_of(ledger)):
@@ -131,7 +119,7 @@ def assert_right(worker, server, ledger, shadow, baseline, scale, total=16):
             new = sample.completion_mask.astype(bool)
             prompt_ids, ids = sample.input_ids[~new].tolist(), sample.input_ids[new].tolist()
             assert prompt_ids == tokenizer(f"{name:03d}=")["input_ids"]
-            wrote = sent[(*prompt_ids, *ids, *sample.old_log_probs[new])]  # how often weights had come by then
+            wrote = sent[(*prompt_ids, *ids, *sample.old_log_probs[new])]  # the number of weight updates by then
             assert 1 <= sample.model_version <= wrote
             assert low_digit([tokenizer.decode(ids, skip_special_tokens=True)]) == [reward]
             assert (sample.metrics["reward"], sample.metrics["rewards/low_digit"]) == (reward, reward)
@@ -142,15 +130,14 @@ def assert_right(worker, server, ledger, shadow, baseline, scale, total=16):
 
 
 @pytest.mark.parametrize("success", ["low_digit", 3.0, lambda rewards: rewards["low_digit"]])
-def test_success_is_what_beliefs_learn_and_the_range_is_learned(build, server, tmp_path, success):
+def test_beliefs_learn_success_and_the_range_is_learned(build, ledger, success):
     def form(completions, **_):
         return [2.5] * len(completions)
 
-    worker = AdaptiveRolloutWorker(reward_funcs=[low_digit, form], success=success, ledger=tmp_path / "ledger.jsonl")
-    trainer = build(worker, max_steps=2, save_strategy="steps", save_steps=1)
-    trainer.train()
-    worker._thread.join()
-    log = ba.Ledger.read(tmp_path / "ledger.jsonl")
+    worker = AdaptiveRolloutWorker(reward_funcs=[low_digit, form], success=success, ledger=ledger)
+    trainer = build(worker, max_steps=2, **SAVES)
+    finish(worker, trainer)
+    log = ba.Ledger.read(ledger)
     np.testing.assert_allclose(log.rewards_R, 2.5 + log.success_R)
     assert set(log.success_R.tolist()) == {0.0, 1.0}
     advantages_R = np.array([sample.advantage for sample in worker.samples])
@@ -161,34 +148,31 @@ def test_success_is_what_beliefs_learn_and_the_range_is_learned(build, server, t
 
 
 @pytest.mark.parametrize("make", [ba.thompson, ba.adaptive])
-def test_counts_follow_all_rewards_and_samples_are_right(build, server, tmp_path, make):
-    ledger = tmp_path / "ledger.jsonl"
+def test_counts_follow_all_rewards_and_samples_are_right(build, server, ledger, make):
     worker = AdaptiveRolloutWorker(make(), reward_funcs=low_digit, ledger=ledger)
     trainer = build(worker)
-    before = copy.deepcopy(trainer.model.state_dict())
-    trainer.train()
+    before = weights(trainer)
+    finish(worker, trainer)
     assert trainer.state.global_step == 3
     needs = worker.policy.needs
-    shadow = make()
-    assert_right(worker, server, ledger, shadow, needs.baseline or "group", needs.scale or "group")
+    assert_right(worker, server, ledger, make(), needs.baseline or "group", needs.scale or "group")
     steps = [Counter(ids) for ids, _ in steps_of(ledger)]
     assert any(len(set(counts.values())) > 1 for counts in steps)
     if make is ba.adaptive:
         assert needs.min_group == 1
         assert any(1 in counts.values() for counts in steps)
-    after = trainer.model.state_dict()
-    assert any(not torch.equal(before[name], after[name]) for name in before)
-    assert all(torch.equal(value, after[name]) for name, value in server.model.state_dict().items())
-    logs = [entry for entry in trainer.state.log_history if "loss" in entry]
-    assert all(entry["batch/samples_per_step"] == 16 for entry in logs)
-    assert all("sample/dropped_stale_total" not in entry for entry in logs)
-    told = set().union(*logs)  # a step of the worker's ends before one of the trainer's, or after
-    assert {"budgetalloc/frac_mixed", "budgetalloc/count/max", "reward", "rewards/low_digit"} <= told
+    after = weights(trainer)
+    assert not same_weights(before, after)
+    assert same_weights(server.model.state_dict(), after)
+    assert logged(trainer, "batch/samples_per_step") == [16] * 3
+    assert not logged(trainer, "sample/dropped_stale_total")
+    for metric in ("budgetalloc/frac_mixed", "budgetalloc/count/max", "reward", "rewards/low_digit"):
+        assert logged(trainer, metric)  # in some steps: those of the worker and of the trainer do not coincide
     assert not worker._thread.is_alive()
 
 
-def test_trl_finds_the_ratio_of_one_on_conversations(build, server):
-    """Without a learning rate the trainer's log-probabilities of every token are those that the server sent."""
+def test_trl_finds_a_ratio_of_one_on_conversations(build):
+    """With a learning rate of 0 the trainer's log-probabilities are those of the server."""
     tokenizer = make_tokenizer()
     said = "{% for m in messages %}{{ m.content }}{% endfor %}"
     tokenizer.chat_template = said + "{% if add_generation_prompt %}={% endif %}"
@@ -199,66 +183,60 @@ def test_trl_finds_the_ratio_of_one_on_conversations(build, server):
     def reward(prompts, completions, answer, completion_ids, **_):
         assert all(prompt[0]["content"] == x for prompt, x in zip(prompts, answer, strict=True))
         assert all(message["role"] == "assistant" for (message,) in completions)
-        assert [tokenizer.decode(ids, skip_special_tokens=True) for ids in completion_ids] == [
-            message["content"] for (message,) in completions
-        ]
+        texts = [message["content"] for (message,) in completions]
+        assert [tokenizer.decode(ids, skip_special_tokens=True) for ids in completion_ids] == texts
         seen.extend(answer)
-        return low_digit([message["content"] for (message,) in completions])
+        return low_digit(texts)
 
     worker = AdaptiveRolloutWorker(ba.thompson(), reward_funcs=reward)
     trainer = build(worker, data, tokenizer, learning_rate=0.0, max_steps=2, temperature=0.7)
     trainer.train()
     assert len(seen) >= 32
-    for entry in trainer.state.log_history:
-        if "loss" in entry:
-            assert entry["ratio"] == pytest.approx(1, abs=1e-4)
-            assert entry["kl"] == pytest.approx(0, abs=1e-6)
+    assert logged(trainer, "ratio") == pytest.approx([1, 1], abs=1e-4)
+    assert logged(trainer, "kl") == pytest.approx([0, 0], abs=1e-6)
     assert {len(sample.input_ids) - sample.completion_mask.sum() for sample in worker.samples} == {4}
 
 
 def in_rounds(view):
-    """A pilot of two for the first four prompts, then all the rest for the one that passed most."""
+    """Two rollouts for each of the first four prompts, then all others for the prompt that passed most."""
     tally = yield np.array([2, 2, 2, 2] + [0] * (len(view.ids_P) - 4))
     rest = np.zeros(len(view.ids_P), dtype=np.int64)
     rest[np.argmax(tally.successes_P)] = 8
     yield rest
 
 
-@pytest.mark.parametrize("name", ["rounds", "reinforce_ada", "uniform", "pods"])
-def test_any_policy_in_micro_batches_of_any_size(build, server, tmp_path, name):
-    """In rounds, with the batch's candidates alone, and generating more than is trained on."""
-    makes = {
-        "rounds": lambda: ba.Policy("rounds", in_rounds, ba.BetaEstimator()),
-        "reinforce_ada": lambda: policies.reinforce_ada(group=4, stages=2),
-        "uniform": ba.uniform,
-        "pods": lambda: policies.pods(generate=2),
-    }
-    ledger = tmp_path / "ledger.jsonl"
-    worker = AdaptiveRolloutWorker(makes[name](), reward_funcs=low_digit, ledger=ledger)
-    trainer = build(worker, max_steps=2, per_device_train_batch_size=8, gradient_accumulation_steps=2, token_budget=64)
-    trainer.train()
+POLICIES = {
+    "rounds": lambda: ba.Policy("rounds", in_rounds, ba.BetaEstimator()),
+    "reinforce_ada": lambda: policies.reinforce_ada(group=4, stages=2),
+    "uniform": ba.uniform,
+    "pods": lambda: policies.pods(generate=2),
+}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_any_policy_in_micro_batches_of_any_size(build, ledger, name):
+    """In rounds, with the batch's candidates alone, and with more rollouts than are trained on."""
+    worker = AdaptiveRolloutWorker(POLICIES[name](), reward_funcs=low_digit, ledger=ledger)
+    config = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 2, "token_budget": 64}
+    finish(worker, build(worker, max_steps=2, **config))
     steps = steps_of(ledger)
-    worker._thread.join()
     assert len(steps) >= 2
     assert len(worker.samples) == 16 * len(steps)
     spent = [len(ids) for ids, _ in steps]
-    if name == "reinforce_ada":  # stops where it has enough of a prompt
+    if name == "reinforce_ada":  # stops when it has enough rollouts of a prompt
         assert all(16 <= n <= 16 * worker.policy.needs.generate for n in spent)
     else:
         assert set(spent) == {16 * worker.policy.needs.generate}
     if name == "uniform":
         assert all(set(Counter(ids).values()) == {4} for ids, _ in steps)
-        shown = [set(ids) for ids, _ in steps[:6]]  # six steps of four prompts are a lap of the dataset
+        shown = [set(ids) for ids, _ in steps[:6]]  # six steps of four prompts visit the whole dataset
         assert len(set().union(*shown)) == 4 * len(shown)
     if name == "rounds":
-        best = [max(Counter(ids).values()) for ids, _ in steps]
-        assert set(best) == {10}
+        assert {max(Counter(ids).values()) for ids, _ in steps} == {10}
     assert all(sample.model_version >= 1 for sample in worker.samples)
 
 
-def test_several_reward_functions_some_asynchronous_some_silent(build, server, tmp_path):
-    ledger = tmp_path / "ledger.jsonl"
-
+def test_several_reward_functions_some_asynchronous_some_none(build, ledger):
     async def half(completions, **_):
         await asyncio.sleep(0)
         return [x / 2 for x in low_digit(completions)]
@@ -279,42 +257,37 @@ def test_several_reward_functions_some_asynchronous_some_silent(build, server, t
     assert all(sample.advantage == 0 and np.isnan(sample.metrics["reward"]) for sample in unscored.samples)
 
 
-def test_an_exception_in_a_reward_function_stops_training_with_its_cause(build):
-    def broken(completions, **_):
-        raise ZeroDivisionError("no answer to divide by")
+def divides_by_zero(completions, **_):
+    raise ZeroDivisionError("no answer to divide by")
 
-    worker = AdaptiveRolloutWorker(reward_funcs=broken)
-    with pytest.raises(RuntimeError, match="scoring 16 rollouts with broken") as raised:
+
+@pytest.mark.parametrize(
+    ("options", "refuse", "message", "cause"),
+    [
+        ({"reward_funcs": divides_by_zero}, None, "scoring 16 rollouts with divides_by_zero", ZeroDivisionError),
+        ({"success": lambda rewards: 2 + rewards["low_digit"]}, None, "", ba.InputError),
+        ({}, (404, "The model `mine` does not exist."), "generating 16 rollouts", ConnectionError),
+        ({}, (503, "loading"), "generating 16 rollouts", ConnectionError),
+    ],
+    ids=["reward", "success", "404", "503"],
+)
+def test_an_error_in_the_worker_stops_training_with_its_cause(
+    build, server, monkeypatch, options, refuse, message, cause
+):
+    monkeypatch.setattr(completions, "ATTEMPTS", 2)
+    server.refuse = refuse
+    worker = AdaptiveRolloutWorker(**{"reward_funcs": low_digit, **options})
+    with pytest.raises(RuntimeError, match=message) as raised:
         build(worker).train()
-    assert isinstance(raised.value.__cause__, ZeroDivisionError)
+    assert isinstance(raised.value.__cause__, cause)
+    if refuse is not None:
+        assert server.url in str(raised.value.__cause__)
+        assert ("does not exist" if refuse[0] == 404 else "503") in str(raised.value.__cause__)
     assert not worker._thread.is_alive()
 
 
-def test_a_success_that_is_none_stops_training(build):
-    with pytest.raises(RuntimeError) as raised:
-        build(AdaptiveRolloutWorker(reward_funcs=low_digit, success=lambda rewards: 2 + rewards["low_digit"])).train()
-    assert isinstance(raised.value.__cause__, ba.InputError)
-
-
-def test_a_request_that_the_server_refuses_stops_training(build, server):
-    server.refuse = (404, "The model `mine` does not exist.")
-    with pytest.raises(RuntimeError, match="generating 16 rollouts") as raised:
-        build(AdaptiveRolloutWorker(reward_funcs=low_digit)).train()
-    assert "does not exist" in str(raised.value.__cause__)
-    assert server.url in str(raised.value.__cause__)
-
-
-def test_a_server_in_trouble_is_asked_again(build, server, monkeypatch):
-    """Once; then it stays in trouble."""
-    monkeypatch.setattr(completions, "ATTEMPTS", 2)
-    server.refuse = (503, "loading")
-    with pytest.raises(RuntimeError) as raised:
-        build(AdaptiveRolloutWorker(reward_funcs=low_digit)).train()
-    assert "503" in str(raised.value.__cause__)
-
-
 def test_training_ends_while_the_server_is_silent(build, server):
-    """`stop` does not wait for answers."""
+    """`stop` does not wait for requests."""
     worker = AdaptiveRolloutWorker(reward_funcs=low_digit)
     build(worker)
     server.silent.set()
@@ -329,13 +302,12 @@ def test_training_ends_while_the_server_is_silent(build, server):
     assert worker._error is None
 
 
-def test_beliefs_go_into_checkpoints_and_come_back(build, server, tmp_path):
-    ledger = tmp_path / "ledger.jsonl"
+def test_beliefs_are_saved_in_checkpoints_and_restored(build, tmp_path, ledger):
     worker = AdaptiveRolloutWorker(ba.thompson(), reward_funcs=low_digit, ledger=ledger)
     build(worker, max_steps=2, save_strategy="steps", save_steps=2).train()
     checkpoint = tmp_path / "run" / "checkpoint-2"
     saved, _ = load_state(checkpoint / STATE_FILE)
-    # Whole steps, of which the trainer has had at least two.
+    # Complete steps, of which the trainer has had at least two.
     steps = steps_of(ledger)
     assert 2 <= saved["step"] <= len(steps)
     expected = ba.thompson()
@@ -356,20 +328,17 @@ def test_beliefs_go_into_checkpoints_and_come_back(build, server, tmp_path):
     assert {len(ids) for ids, _ in steps_of(ledger)} == {16}
     assert len(steps_of(ledger)) == again.policy.estimator.step > saved["step"]
 
-    for allow in (False, True):
-        other = AdaptiveRolloutWorker(ba.thompson(), reward_funcs=low_digit, allow_dataset_change=allow)
-        trainer = build(other, rows(30), max_steps=3)
-        if allow:
-            trainer.train(resume_from_checkpoint=str(checkpoint))
-            assert other.policy.estimator.step > saved["step"]
-        else:
-            with pytest.raises(ba.StateError, match="same dataset"):
-                trainer.train(resume_from_checkpoint=str(checkpoint))
+    other = AdaptiveRolloutWorker(ba.thompson(), reward_funcs=low_digit)
+    with pytest.raises(ba.StateError, match="same dataset"):
+        build(other, rows(30), max_steps=3).train(resume_from_checkpoint=str(checkpoint))
+    other = AdaptiveRolloutWorker(ba.thompson(), reward_funcs=low_digit, allow_dataset_change=True)
+    build(other, rows(30), max_steps=3).train(resume_from_checkpoint=str(checkpoint))
+    assert other.policy.estimator.step > saved["step"]
 
 
 @pytest.mark.parametrize("candidates", ["all", 2])
-def test_a_budget_that_moves_over_the_run_and_goes_on_after_a_resume(build, tmp_path, candidates):
-    horizon, ledger, asked = Horizon(rollouts=400, steps=10, low=8, quantum=4), tmp_path / "ledger.jsonl", []
+def test_a_budget_that_varies_over_the_run_continues_after_a_resume(build, tmp_path, ledger, candidates):
+    horizon, asked = Horizon(rollouts=400, steps=10, low=8, quantum=4), []
 
     def paced(step, spent):
         asked.append((step, spent))
@@ -393,15 +362,11 @@ def test_a_budget_that_moves_over_the_run_and_goes_on_after_a_resume(build, tmp_
         build(AdaptiveRolloutWorker(reward_funcs=low_digit, rollouts_per_step=lambda step, spent: 0))
 
 
-def test_shares_by_domain_are_kept_at_every_step(build, tmp_path):
+def test_quotas_hold_at_every_step(build, ledger):
     dataset = rows().add_column("subject", ["math"] * 4 + ["code"] * 12 + ["chat"] * 8)
-    ledger = tmp_path / "ledger.jsonl"
-    worker = AdaptiveRolloutWorker(
-        reward_funcs=low_digit, domain="subject", quotas={"math": (0.5, 0.625), "code": (0.125, 0.25)}, ledger=ledger
-    )
-    trainer = build(worker, dataset)
-    trainer.train()
-    worker._thread.join()
+    quotas = {"math": (0.5, 0.625), "code": (0.125, 0.25)}
+    worker = AdaptiveRolloutWorker(reward_funcs=low_digit, domain="subject", quotas=quotas, ledger=ledger)
+    finish(worker, build(worker, dataset))
     for ids_R, _ in steps_of(ledger):
         shares = Counter("math" if name < 4 else "code" if name < 16 else "chat" for name in ids_R)
         assert len(ids_R) == 16
@@ -415,8 +380,7 @@ def test_shares_by_domain_are_kept_at_every_step(build, tmp_path):
 def test_costs_are_learned_and_saved(build, cost):
     worker = AdaptiveRolloutWorker(reward_funcs=low_digit, cost=cost)
     trainer = build(worker, save_strategy="steps", save_steps=2)
-    trainer.train()
-    worker._thread.join()
+    finish(worker, trainer)
     prompt_P, answer_P = worker.costs.lengths.expected(range(24), np.full(24, 0.5))
     assert (prompt_P == 4).all()
     assert (answer_P >= 1).all()
@@ -428,27 +392,53 @@ def test_costs_are_learned_and_saved(build, cost):
     assert len(other.costs.lengths) >= len(state["lengths"]["ids"])
 
 
-def test_what_is_refused_before_anything_is_spent(build, server):
-    with pytest.raises(ba.UnsupportedError, match="several turns"):
-        AdaptiveRolloutWorker(reward_funcs=low_digit, tools=[print])
-    with pytest.raises(ba.UnsupportedError, match="several turns"):
-        AdaptiveRolloutWorker(reward_funcs=low_digit, environment_factory=object)
-    with pytest.raises(ba.InputError, match="reward_funcs is empty"):
-        AdaptiveRolloutWorker(reward_funcs=[])
-    with pytest.raises(ba.UnsupportedError, match=r"is Paced: give the worker .* rollouts_per_step="):
-        AdaptiveRolloutWorker(Paced(**vars(ba.adaptive()), plan=(8,)), reward_funcs=low_digit)
-    with pytest.raises(ba.UnsupportedError, match="quotas with candidates=2: the worker's candidates go round"):
-        AdaptiveRolloutWorker(reward_funcs=low_digit, candidates=2, domain="subject", quotas={"math": (0, 1)})
-    refused = [
-        ({"max_steps": -1}, rows(), ba.InputError, "max_steps"),
-        ({}, rows().to_iterable_dataset(), ba.UnsupportedError, "IterableDataset"),
-        ({}, rows().add_column("image", [0] * 24), ba.UnsupportedError, "images"),
-    ]
-    for config, dataset, error, why in refused:
-        with pytest.raises(error, match=why):
-            build(AdaptiveRolloutWorker(reward_funcs=low_digit), dataset, **config)
-    with pytest.raises(ba.BudgetError):
-        build(AdaptiveRolloutWorker(reward_funcs=low_digit, floor=2))
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"tools": [print]}, ba.UnsupportedError, "several turns"),
+        ({"environment_factory": object}, ba.UnsupportedError, "several turns"),
+        ({"reward_funcs": []}, ba.InputError, "reward_funcs is empty"),
+        (
+            {"policy": Paced(**vars(ba.adaptive()), plan=(8,))},
+            ba.UnsupportedError,
+            r"is Paced: give the worker .* rollouts_per_step=",
+        ),
+        (
+            {"candidates": 2, "domain": "subject", "quotas": {"math": (0, 1)}},
+            ba.UnsupportedError,
+            "quotas with candidates=2: the worker's candidates cycle through",
+        ),
+        ({"policy": "adaptve"}, ba.InputError, r"policy 'adaptve' is unknown, did you mean adaptive\?"),
+        ({"policy": 5}, ba.InputError, "policy=5 is of type int"),
+        ({"ledger": "/dev/null/ledger"}, ba.InputError, "ledger='/dev/null/ledger' cannot be written"),
+        ({"success": "right"}, ba.InputError, "success='right': the trainer has no reward function of this name"),
+    ],
+)
+def test_bad_arguments_are_refused_when_the_worker_is_made(given, error, message):
+    with pytest.raises(error, match=message):
+        AdaptiveRolloutWorker(**{"reward_funcs": low_digit, **given})
+
+
+def test_a_policy_is_given_by_name():
+    assert AdaptiveRolloutWorker("thompson", reward_funcs=low_digit).policy.name == ba.thompson().name
+
+
+@pytest.mark.parametrize(
+    ("options", "config", "error", "message"),
+    [
+        ({}, {"max_steps": -1}, ba.InputError, "max_steps"),
+        ({}, {"dataset": rows().to_iterable_dataset()}, ba.UnsupportedError, "IterableDataset"),
+        ({}, {"dataset": rows().add_column("image", [0] * 24)}, ba.UnsupportedError, "images"),
+        ({"floor": 2}, {}, ba.BudgetError, ""),
+    ],
+)
+def test_bad_trainers_are_refused_when_the_worker_is_attached(build, server, options, config, error, message):
+    with pytest.raises(error, match=message):
+        build(AdaptiveRolloutWorker(reward_funcs=low_digit, **options), **config)
+    assert not server.served
+
+
+def test_a_worker_must_be_attached_to_its_trainer(build, server):
     worker = AdaptiveRolloutWorker(reward_funcs=low_digit)
     trainer = build(worker, attach=False)
     with pytest.raises(ba.InputError, match=r"call worker.attach\(trainer\)"):
@@ -468,18 +458,3 @@ def test_an_older_trl_is_refused(monkeypatch):
     monkeypatch.setattr(trl, "__version__", "1.15.0")
     with pytest.raises(ba.UnsupportedError, match=r"TRL 1\.15\.0.*Install trl 1\.16"):
         AdaptiveRolloutWorker(reward_funcs=low_digit)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"policy": "adaptve"}, r"policy 'adaptve' is unknown, did you mean adaptive\?"),
-        ({"policy": 5}, "policy=5 is of type int"),
-        ({"ledger": "/dev/null/ledger"}, "ledger='/dev/null/ledger' cannot be written"),
-        ({"success": "right"}, "success='right': the trainer has no reward function of this name"),
-    ],
-)
-def test_what_cannot_be_is_refused_when_the_worker_is_made(given, message):
-    with pytest.raises(ba.InputError, match=message):
-        AdaptiveRolloutWorker(reward_funcs=low_digit, **given)
-    assert AdaptiveRolloutWorker("thompson", reward_funcs=low_digit).policy.name == ba.thompson().name

@@ -1,4 +1,4 @@
-"""AR3PO's response reuse: a prompt without any success gets back a correct response of an earlier step."""
+"""AR3PO's response reuse: a prompt without any success gets a correct response of an earlier step."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +14,8 @@ from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_choice, check_number
 from budgetalloc.trl.experimental.buffers.response_store import Store, Stored, stored_rows
 
+__all__ = ["BoolArray", "CorrectResponseBuffer", "Substitution"]
+
 BoolArray = NDArray[np.bool_]
 
 
@@ -25,7 +27,7 @@ class Substitution:
         rows: Rows whose response is replaced, ascending, shape (S,).
         stored: The replacements, one for each of `rows`.
         rewards_R: Rewards of the batch after that, shape (R,).
-        train_R: Rows in the loss, shape (R,). The others count in the mean and deviation of their group only.
+        train_R: Rows in the loss, shape (R,). The others count only in the mean and deviation of their group.
         recompute_R: Rows whose old log-probabilities must be recomputed with the current policy, shape (R,).
     """
 
@@ -39,15 +41,15 @@ class Substitution:
 class CorrectResponseBuffer:
     """Keeps correct responses of each prompt; if all of a prompt's responses fail, a stored one replaces a wrong one.
 
-    AR3PO (arXiv 2509.25808) stores every new correct response, and draws at random among those of the prompt. The paper
-    does not say how many it keeps or for how long, and no code was released: `capacity`, `per_prompt`, `max_age` and
-    the eviction of the oldest first are this package's choice. The wrong response that is replaced is drawn at random
-    too. A group with fewer than two rewards is unchanged, because it would have no contrast in either case.
+    AR3PO (arXiv 2509.25808) stores every new correct response, and draws uniformly among those of the prompt. The paper
+    does not say how many it keeps or for how long, and no code was released. `capacity`, `per_prompt`, `max_age` and
+    the eviction of the oldest are this package's choice. The wrong response to replace is drawn uniformly too. A group
+    with fewer than two rewards is unchanged, because its advantages would stay 0.
 
-    The trainer must apply a loss mask (`train_R`) with "stop_gradient"; with "recompute" it must compute
-    log-probabilities under the current policy for the rows replaced, which then count as on-policy (biased, low
-    variance). Both compute advantages from `rewards_R` after the substitution. Do not `add` a substituted response
-    again.
+    With "stop_gradient" the trainer must apply `train_R` as a loss mask. With "recompute" it must compute
+    log-probabilities of the replaced rows under the current policy; they then count as on-policy (biased, low
+    variance). In both cases advantages come from `rewards_R` after the substitution. Do not `add` a substituted
+    response again.
 
     Args:
         option: "stop_gradient" (the paper's II, reported best) or "recompute" (its I).
@@ -88,7 +90,7 @@ class CorrectResponseBuffer:
 
     @property
     def samples(self) -> list[Stored]:
-        """What is kept, the oldest first."""
+        """The stored responses, the oldest first."""
         return list(self._store.samples)
 
     def add(
@@ -106,7 +108,7 @@ class CorrectResponseBuffer:
             responses_R: Arrays by name for each rollout.
             rewards_R: Rewards, shape (R,); NaN is no reward.
             step: When they were generated.
-            success_R: Success, shape (R,), as the callback's `success=` tells it; left out, the rewards. NaN is none.
+            success_R: Success, shape (R,), as from the callback's `success=`; NaN for none. Default: the rewards.
 
         Returns:
             How many were correct.
@@ -124,9 +126,9 @@ class CorrectResponseBuffer:
         """Replaces a wrong response by a stored correct one for each prompt without any success.
 
         Args:
-            ids_R: The prompt of each rollout, shape (R,). Give all rounds of a step together.
+            ids_R: The prompt of each rollout of the step, with all its rounds, shape (R,).
             rewards_R: Rewards, shape (R,); NaN is no reward, and is never replaced.
-            step: The current step, not before any step seen.
+            step: The current step, which must not decrease.
             success_R: As in `add`.
         """
         ids = check_ids(ids_R, "ids_R")
@@ -165,7 +167,7 @@ class CorrectResponseBuffer:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything kept, the seed and the number of draws, for `save_state`; settings are not in it."""
+        """All responses, the seed and the number of draws, for `save_state`; without the settings."""
         return self._store.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -1,9 +1,9 @@
 """A stored response, and a store of them that is bounded in number and in age.
 
-A response that was generated some steps ago is off-policy now. To train on it a trainer needs the log-probabilities of
-its tokens *when it was generated* (keep them in `response`), from which it forms the importance ratio with today's
-policy, clipped as for any other row; and a mask that can leave a row out of the loss while it stays in the statistics
-of its group. The buffers hold arrays and choose rows: the ratio, the clipping and the mask are the trainer's.
+A response of an earlier step is off-policy. To train on it, a trainer needs the log-probabilities of its tokens *when
+it was generated* (keep them in `response`) for the clipped importance ratio, and a mask that leaves a row out of the
+loss but not out of its group's statistics. The buffers hold arrays and choose rows. The trainer computes the ratio and
+applies the clipping and the mask.
 """
 
 import math
@@ -20,6 +20,8 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, StateError, check_integer, check_number
 
+__all__ = ["Array", "Store", "Stored", "stored_rows"]
+
 Array = NDArray[Any]
 
 
@@ -29,12 +31,12 @@ class Stored:
 
     Args:
         id: Its prompt, an int or a str.
-        response: Arrays of numbers by name: token ids, their log-probabilities under the policy that wrote them, and
-            whatever else the trainer reads back. They are copied and made read-only.
+        response: Arrays of numbers by name: token ids, their log-probabilities under the policy that generated them,
+            and others that the trainer needs. They are copied and made read-only.
         reward: Finite.
-        advantage: As it was in its own group, finite; 0 where the buffer has no use for it.
+        advantage: In its own group, finite; 0 if the buffer does not use it.
         step: When it was generated, at least 0.
-        success: Its success; NaN where the buffer has no use for it.
+        success: Its success; NaN if the buffer does not use it.
 
     >>> Stored("a", {"tokens": [5, 7], "logprobs": [-0.5, -1.0]}, reward=1, advantage=0.5, step=3).response["tokens"]
     array([5, 7])
@@ -60,16 +62,16 @@ class Stored:
 class Store:
     """Stored responses, the oldest first, limited in number and in age.
 
-    A response is evicted once it is older than `max_age`; then the oldest of a prompt that has more than `per_prompt`;
-    then the oldest of all, until `capacity` are left. Age is counted from the step of generation; of one step, the
-    first that came in is the oldest.
+    Responses older than `max_age` are evicted first, then the oldest of each prompt with more than `per_prompt`, then
+    the oldest of all until `capacity` are left. Age counts from the step of generation. Among responses of one step,
+    the first added is the oldest.
 
     Args:
-        kind: Which buffer it belongs to; a saved state fits that kind only.
+        kind: The kind of buffer. A saved state fits only the same kind.
         capacity: Most responses, at least 1.
-        max_age: In steps, at least 1: generated at step s, a response is last there at step s + `max_age`.
+        max_age: In steps, at least 1. A response of step s is kept up to step s + `max_age`.
         per_prompt: Most responses of one prompt; `None` is no limit.
-        seed: Of the draws.
+        seed: Seeds the draws.
 
     >>> store = Store("doc", capacity=2, max_age=10)
     >>> store.add([Stored("a", {}, 1, 0, step) for step in (3, 4, 5)])
@@ -95,15 +97,14 @@ class Store:
         self._evict()
 
     def add(self, samples: Iterable[Stored]) -> None:
-        """Adds these samples, and evicts those over the limits. A sample from a later step advances the current
-        step."""
+        """Adds these samples, and evicts those over the limits. A later sample advances the current step."""
         new = list(samples)
         self.samples = sorted([*self.samples, *new], key=lambda kept: kept.step)  # stable: then by arrival
         self.step = max([self.step, *(kept.step for kept in new)])
         self._evict()
 
     def next_rng(self) -> np.random.Generator:
-        """The generator of the next draw: it depends on the seed and on the number of draws before, which is saved."""
+        """The generator of the next draw, from the seed and the number of earlier draws, which is saved."""
         self._draws += 1
         return np.random.default_rng([self.seed, self._draws - 1])
 
@@ -120,10 +121,10 @@ class Store:
         self.samples = kept[-self.capacity :]
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything kept, the seed and the number of draws, as arrays and what JSON can hold; settings are not in it.
+        """All responses, the seed and the number of draws, as arrays and JSON values; without the settings.
 
-        Responses are of any length: arrays of one name, type and number of axes lie end to end in one flat array,
-        beside the rows that they belong to and their shapes.
+        Responses have any length. Arrays of one name, type and number of axes are concatenated into one flat array, and
+        their rows and shapes are stored with it.
         """
         columns: dict[tuple[str, str, int], list[int]] = {}
         for row, sample in enumerate(self.samples):
@@ -154,8 +155,8 @@ class Store:
         """Restores `state_dict()` to the bit; samples above the current limits are evicted.
 
         Raises:
-            StateError: it is damaged, of another kind or seed, or holds a response that does not fit; then nothing has
-                changed.
+            StateError: the state is damaged, of another kind or seed, or holds a response for which `fits` is False.
+                Nothing is changed then.
         """
         try:
             about = state["buffer"]
@@ -217,7 +218,7 @@ def _frozen(name: Any, value: Any) -> Array:
 
 
 def _unpacked(state: Mapping[str, Any], ids: Any, columns: Any) -> list[Stored]:
-    """The responses that `state_dict` packed; raises one of many errors if they do not fit together."""
+    """The responses that `state_dict` packed; raises one of several errors if they are inconsistent."""
     responses: list[dict[str, Array]] = [{} for _ in ids]
     for at, (name, dtype, axes) in enumerate(columns):
         rows, shapes, flat = (np.asarray(state[f"buffer/{at}/{key}"]) for key in ("rows", "shapes", "flat"))

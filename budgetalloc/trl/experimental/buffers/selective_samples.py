@@ -14,6 +14,8 @@ from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_integer, check_number
 from budgetalloc.trl.experimental.buffers.response_store import Store, Stored, stored_rows
 
+__all__ = ["SMALLEST", "SelectiveSampleBuffer"]
+
 SMALLEST = 1e-8  # smaller advantages are 0 up to rounding
 
 
@@ -21,18 +23,18 @@ class SelectiveSampleBuffer:
     """Keeps samples with a non-zero advantage and draws them again, P(j) proportional to |A_j|^power.
 
     Skywork R1V2 (arXiv 2504.16656) stores such samples and re-introduces them in later updates, weighted by |A|. The
-    report does not say the exponent, the size, the ratio of old to new or a limit on age, and no code was released: the
-    defaults, the eviction of the oldest first, and drawing without replacement are this package's choice. The batch
-    keeps its size: a stored sample replaces each row without signal. A sample stays in the buffer after it is drawn.
+    report gives neither the exponent, the size, the ratio of old to new nor a limit on age, and no code was released.
+    The defaults, the eviction of the oldest, and drawing without replacement are this package's choice. The batch keeps
+    its size, because a stored sample replaces each row without signal. A sample stays in the buffer after it is drawn.
 
     The trainer must keep the log-probabilities at generation in `response`, and use an importance ratio for the rows
-    drawn. The advantage of a stored sample is that of its own group when it was generated.
+    drawn. A stored sample keeps the advantage from its own group.
 
     Args:
         capacity: Most samples kept.
-        max_age: In steps; older ones are evicted and never drawn.
-        power: w, at least 0; 0 draws all with equal probability.
-        seed: Of the draws.
+        max_age: In steps; older samples are evicted and never drawn.
+        power: The exponent, at least 0. With 0 all samples are equally probable.
+        seed: Seeds the draws.
 
     >>> buffer = SelectiveSampleBuffer(seed=0)
     >>> buffer.add(["a", "a", "b"], [{"tokens": [1]}, {"tokens": [2, 3]}, {"tokens": [4]}], [1, 0, 1], [0.5, -0.5, 0],
@@ -53,7 +55,7 @@ class SelectiveSampleBuffer:
 
     @property
     def samples(self) -> list[Stored]:
-        """What is kept, the oldest first."""
+        """The stored samples, the oldest first."""
         return list(self._store.samples)
 
     def add(
@@ -84,16 +86,16 @@ class SelectiveSampleBuffer:
         return len(some)
 
     def draw(self, count: int, step: int) -> list[Stored]:
-        """Different samples from before `step`, each in turn with P(j) proportional to |A_j|^power of those left.
+        """Draws samples of earlier steps without replacement, P(j) proportional to |A_j|^power of those left.
 
         Args:
             count: Number of samples, at least 0; if fewer are kept, all are returned.
-            step: Now, not before any step seen.
+            step: The current step, which must not decrease.
         """
         count = check_integer("count", count, 0)
         self._store.advance(step)
         earlier = [sample for sample in self._store.samples if sample.step < step]
-        # The largest of log-weight + Gumbel noise are draws in turn without replacement; logarithms cannot underflow.
+        # Sorting by log-weight + Gumbel noise draws without replacement; logarithms cannot underflow.
         weights = self.power * np.log(np.abs([sample.advantage for sample in earlier]))
         order = np.argsort(-(weights + self._store.next_rng().gumbel(size=len(earlier))), kind="stable")
         return [earlier[at] for at in order[:count].tolist()]
@@ -104,8 +106,8 @@ class SelectiveSampleBuffer:
         If too few are stored, rows without signal stay: `len(fresh) + len(stored)` is always the batch's size.
 
         Args:
-            advantages_R: Of the fresh batch, shape (R,); NaN for no signal.
-            step: Now, not before any step seen.
+            advantages_R: Advantages of the fresh batch, shape (R,); NaN for no signal.
+            step: The current step, which must not decrease.
         """
         advantages = _advantages(advantages_R, None)
         signal_R = _signal(advantages)
@@ -114,7 +116,7 @@ class SelectiveSampleBuffer:
         return np.sort(np.concatenate([np.flatnonzero(signal_R), without])), stored
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything kept, the seed and the number of draws, for `save_state`; settings are not in it."""
+        """All samples, the seed and the number of draws, for `save_state`; without the settings."""
         return self._store.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

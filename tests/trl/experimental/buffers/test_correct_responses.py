@@ -1,4 +1,4 @@
-"""AR3PO's response reuse: who is helped, by what, and what the trainer is told."""
+"""AR3PO's response reuse: which prompts get a stored response, which one, and the masks for the trainer."""
 
 import numpy as np
 import pytest
@@ -12,14 +12,14 @@ from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, Selectiv
 
 
 def knowing(counts, step=0, **settings):
-    """A buffer with so many correct responses of each prompt, told apart by their number."""
+    """A buffer with `counts` correct responses of each prompt, which are numbered."""
     buffer = CorrectResponseBuffer(**settings)
     ids = [name for name, n in counts.items() for _ in range(n)]
     buffer.add(ids, [{"at": [at]} for at in range(len(ids))], np.ones(len(ids)), step)
     return buffer
 
 
-def test_a_prompt_without_success_gets_contrast():
+def test_a_prompt_without_success_gets_nonzero_advantages():
     ids, rewards = ["a", "a", "a", "b", "b", "b"], [0, 0, 0, 0, 1, 0]
     done = knowing({"a": 1, "b": 1}).substitute(ids, rewards, step=1)
     assert len(done.rows) == len(done.stored) == 1
@@ -32,7 +32,7 @@ def test_a_prompt_without_success_gets_contrast():
 
 
 @pytest.mark.parametrize(("option", "train", "recompute"), [("stop_gradient", False, False), ("recompute", True, True)])
-def test_the_trainer_is_told_what_to_do_with_the_row_put_back(option, train, recompute):
+def test_the_option_decides_about_the_mask_and_the_log_probabilities(option, train, recompute):
     done = knowing({"a": 1}, option=option).substitute(["a", "b", "a", "b"], [0, 0, 0, 0], step=1)
     row = int(done.rows[0])
     assert (done.train_R[row], done.recompute_R[row]) == (train, recompute)
@@ -47,7 +47,7 @@ def test_only_correct_responses_are_stored():
     assert CorrectResponseBuffer(threshold=0.3).add(list("abcd"), [{}] * 4, [1, 0.5, np.nan, 0.6], step=0) == 3
 
 
-def test_what_is_correct_follows_success_and_not_the_total_reward():
+def test_success_decides_what_is_correct_and_not_the_total_reward():
     """Rewards of 0.2 for the format, 0.8 for the answer less a length penalty: a total of 0.6 may be a failure."""
     buffer = CorrectResponseBuffer()
     rewards, success = [0.4, 0.6, np.nan, 3.0], [1, 0, 1, np.nan]
@@ -63,7 +63,7 @@ def test_what_is_correct_follows_success_and_not_the_total_reward():
     assert again.samples[0].success == 1.0
 
 
-def test_of_a_prompt_the_newest_are_kept():
+def test_the_newest_responses_of_a_prompt_are_kept():
     buffer = knowing({"a": 3, "b": 1}, per_prompt=2)
     assert [int(row.response["at"][0]) for row in buffer.samples] == [1, 2, 3]
 
@@ -90,7 +90,7 @@ def test_the_stored_response_and_the_wrong_one_are_drawn_evenly():
     ],
     ids=["a success", "nothing stored", "a group of one", "one reward", "no reward", "no rows"],
 )
-def test_nothing_is_replaced_where_it_would_not_help(ids, rewards):
+def test_nothing_is_replaced_if_it_would_not_help(ids, rewards):
     done = knowing({"a": 2}).substitute(ids, rewards, step=1)
     assert done.stored == []
     assert done.train_R.all()

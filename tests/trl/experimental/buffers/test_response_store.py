@@ -1,4 +1,4 @@
-"""The store below the buffers: what is kept, what a state holds, and what a damaged one does."""
+"""The store of the buffers: what it keeps, what its state holds, and how it refuses a damaged state."""
 
 import json
 
@@ -16,7 +16,7 @@ steps_of_adding = st.lists(st.lists(st.tuples(st.sampled_from(["a", 1]), st.inte
 
 @given(steps_of_adding, st.integers(1, 6), st.integers(1, 6), st.none() | st.integers(1, 3))
 @settings(deadline=None, max_examples=50)
-def test_what_is_kept_is_the_newest_of_each_prompt_and_of_all(batches, capacity, max_age, per_prompt):
+def test_the_newest_of_each_prompt_and_of_all_are_kept(batches, capacity, max_age, per_prompt):
     store, all_rows, now = Store("t", capacity=capacity, max_age=max_age, per_prompt=per_prompt), [], 0
     for batch in batches:
         new = [Stored(name, {}, 1, 1, step) for name, step in batch]  # in any order: some generated long ago
@@ -33,7 +33,7 @@ def test_what_is_kept_is_the_newest_of_each_prompt_and_of_all(batches, capacity,
         assert store.step == now
 
 
-def test_a_response_is_there_up_to_its_last_step_and_not_after():
+def test_a_response_is_kept_up_to_its_last_step():
     store = Store("t", capacity=9, max_age=3)
     store.add([Stored("a", {}, 1, 1, 5)])
     store.advance(8)
@@ -42,7 +42,7 @@ def test_a_response_is_there_up_to_its_last_step_and_not_after():
     assert store.samples == []
 
 
-def test_a_stored_array_is_a_copy_that_nobody_can_change():
+def test_a_stored_array_is_a_read_only_copy():
     tokens = np.array([1, 2, 3])
     kept = Stored("a", {"tokens": tokens}, 1, 0, 0).response["tokens"]
     tokens[:] = 0
@@ -83,7 +83,7 @@ def assert_same(actual, expected):
 
 @given(samples)
 @settings(deadline=None, max_examples=20)
-def test_a_state_comes_back_to_the_bit_through_a_file(tmp_path_factory, rows):
+def test_a_state_is_restored_to_the_bit_from_a_file(tmp_path_factory, rows):
     store = Store("t", capacity=9, max_age=9, seed=4)
     store.add(rows)
     store.next_rng()
@@ -96,7 +96,7 @@ def test_a_state_comes_back_to_the_bit_through_a_file(tmp_path_factory, rows):
     assert other.next_rng().random() == store.next_rng().random()
 
 
-def test_a_log_probability_that_is_nan_comes_back():
+def test_a_log_probability_that_is_nan_is_restored():
     store = Store("t", capacity=9, max_age=9)
     store.add([Stored("a", {"logprobs": [np.nan, -0.0, -np.inf]}, 1, 1, 0)])
     other = Store("t", capacity=9, max_age=9)
@@ -104,7 +104,7 @@ def test_a_log_probability_that_is_nan_comes_back():
     assert_same(other.samples, store.samples)
 
 
-def test_a_state_larger_than_todays_limits_leaves_the_newest():
+def test_a_state_above_the_limits_is_cut_to_the_newest():
     store = Store("t", capacity=9, max_age=9)
     store.add([Stored("a", {}, 1, 1, step) for step in range(5)])
     other = Store("t", capacity=2, max_age=9)
@@ -185,7 +185,7 @@ def test_bad_arguments_are_named(call, name):
         call()
 
 
-def test_the_clock_never_runs_backwards():
+def test_the_step_never_decreases():
     store = Store("t", capacity=1, max_age=1)
     store.advance(4)
     with pytest.raises(InputError, match="step=3: use an integer of at least 4"):

@@ -1,4 +1,4 @@
-"""Skywork R1V2's buffer: what is stored, how often it is drawn, and that a batch keeps its size."""
+"""Skywork R1V2's buffer: what it stores, the probabilities of draws, and the size of the batch."""
 
 import itertools
 
@@ -14,7 +14,7 @@ from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, Selectiv
 
 
 def filled(advantages, **settings):
-    """A buffer with these samples of step 0; the id of each is its place."""
+    """A buffer with samples of step 0 that have these advantages; the id of each is its index."""
     buffer = SelectiveSampleBuffer(**settings)
     n = len(advantages)
     buffer.add(range(n), [{"at": [at]} for at in range(n)], np.zeros(n), advantages, step=0)
@@ -36,7 +36,7 @@ def test_a_single_draw_is_proportional_to_the_advantage_to_the_power(power):
     assert chisquare(drawn, 4000 * size**power / (size**power).sum()).pvalue > 0.01
 
 
-def test_two_draws_are_in_turn_without_replacement():
+def test_two_draws_are_without_replacement():
     weights = np.array([1.0, 2.0, 5.0])
     buffer = filled(weights)
     pairs = list(itertools.permutations(range(3), 2))
@@ -50,7 +50,7 @@ def test_weights_too_small_or_large_for_a_float_are_still_compared():
     assert [row.id for row in buffer.draw(3, step=1)] == [2, 1, 0]
 
 
-def test_fewer_than_asked_are_all_that_is_there():
+def test_a_draw_of_more_samples_than_are_stored_returns_all():
     assert SelectiveSampleBuffer().draw(5, step=0) == []
     assert sorted(row.id for row in filled([1, -1, 2]).draw(5, step=1)) == [0, 1, 2]
     assert filled([1]).draw(0, step=1) == []
@@ -67,7 +67,7 @@ batches = st.lists(st.lists(st.sampled_from([0.0, 1e-12, np.nan, 0.5, -2.0]), ma
 
 @given(batches, st.integers(1, 10), st.integers(1, 3), st.integers(1, 3))
 @settings(deadline=None, max_examples=50)
-def test_a_batch_keeps_its_size_and_nothing_stale_comes_back(steps, capacity, max_age, gap):
+def test_a_batch_keeps_its_size_and_gets_no_stale_samples(steps, capacity, max_age, gap):
     buffer = SelectiveSampleBuffer(capacity=capacity, max_age=max_age)
     for at, advantages in enumerate(steps):
         step = at * gap
@@ -109,7 +109,7 @@ def test_a_state_of_another_seed_or_buffer_is_refused_and_changes_nothing():
     assert len(buffer) == 2
 
 
-def test_a_batch_that_is_refused_is_not_stored_in_part():
+def test_nothing_of_a_refused_batch_is_stored():
     buffer = SelectiveSampleBuffer()
     with pytest.raises(InputError, match="token ids"):
         buffer.add(["a", "b"], [{"tokens": [1]}, {"text": "no"}], [1, 0], [1, -1], step=0)
