@@ -229,7 +229,8 @@ class Replay:
             rng = np.random.default_rng([self.seed, stable_key(self.ids[at]), self._sweep])
             visit = self._first_P[at] + self._sweep
             ends = self._scored_G1[visit : visit + 2] if self._sweep < self._visits_P[at] else (0, 0)
-            logged = rng.permutation(self._rewards[slice(*ends)])
+            logged = self._rewards[slice(*ends)].copy()  # in a task of Ray, the world's arrays are read-only
+            rng.shuffle(logged)
             near = self._rewards[first:end]
             failed = max(end - first - passed, 0.0)
             self._left[at] = logged, rng, near if self._graded else float(rng.beta(_PRIOR + passed, _PRIOR + failed))

@@ -155,6 +155,7 @@ def test_a_prompt_with_fewer_visits_is_modelled_from_its_last():
 def test_nan_rewards_answer_nothing():
     log = ledger({"a": [[NAN, 1, 0, NAN], [NAN, NAN], [1, 1]], "b": [[NAN], [NAN]], "c": [[1], [0], [1]]})
     world = Replay(log)
+    world._rewards.flags.writeable = False  # as in a task of Ray
     assert world.ids == ["a", "c"]  # b has no reward at all
     assert sorted(world.rollout(["a"] * 3)[:2]) == [0, 1]
     assert (world.drawn, world.modelled) == (2, 1)
