@@ -210,6 +210,7 @@ def test_the_wheel_has_the_same_modules_and_names(tmp_path):
     subprocess.run(command, cwd=ROOT.parent, check=True, capture_output=True)
     (path,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(path) as wheel:
+        assert "budgetalloc/report/page.html" in wheel.namelist()
         inside = {
             name.removeprefix("budgetalloc/"): said(wheel.read(name).decode())
             for name in wheel.namelist()
