@@ -11,8 +11,8 @@ import pytest
 import torch
 from conftest import rows
 from datasets import Dataset
-from test_row_shapes import letters, scripted, speaker
-from transformers import AutoTokenizer, LlamaConfig, LlamaForSequenceClassification
+from test_row_shapes import letters, scripted, text_config
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, LlamaForSequenceClassification
 
 import budgetalloc as ba
 from budgetalloc.cli.__main__ import main
@@ -23,6 +23,11 @@ pytestmark = pytest.mark.slow
 FOLDER = Path(__file__).parents[2] / "integrations"
 TINY = {"per_device_train_batch_size": 16, "num_generations": 4, "learning_rate": 1e-2, "max_steps": 2}
 TINY |= {"use_cpu": True, "bf16": False, "disable_tqdm": True, "save_strategy": "no", "logging_steps": 1}
+
+
+def speaker():
+    torch.manual_seed(0)
+    return LlamaForCausalLM(text_config())
 
 
 def example(path):

@@ -60,7 +60,8 @@ def spo_pp(*, rho: float = 0.875, eps: float = 0.05, offline: Offline = None, se
     Two changes to `spo`: alpha and beta, their start included, keep the share rho at every step instead of every visit.
     Mean and deviation of the advantages are those of tokens, as in a loss that averages over tokens
     (`scale="whiten_tokens"`). v of a prompt without visits stays, and its next visit outweighs the evidence before. The
-    paper's dual clip of 2 and its truncated importance weights belong to the trainer's loss.
+    paper's dual clip of 2 and its truncated importance weights belong to the trainer's loss. Graded success enters
+    through its mean alone.
 
     Args:
         rho: Share of alpha and beta kept at a step, in [0, 1).
