@@ -11,7 +11,6 @@ import measures
 import numpy as np
 import pages
 import pytest
-import repeated
 import run
 import table
 from twice import twice
@@ -356,9 +355,3 @@ def test_a_policy_with_cheaper_rollouts_is_ahead_over_tokens():
     assert "| adaptive_tokens | 0.0003 | 0.400 | 5.00 | 0.200 (+0.000: +0.000) | 0.200 (+0.100: +0.100) |" in text
     with pytest.raises(SystemExit, match="No seed of chain"):
         against.compared(rows, "chain", ["adaptive", "uniform"])
-
-
-def test_what_repeated_runs_gave_stands_in_the_readme():
-    found = repeated.differences(*(repeated.read(FOLDER / name) for name in ("results.jsonl", "repeated.jsonl")))
-    assert len(found) == 8
-    assert f"had a mean {-sum(found.values()) / 8:.3f} lower" in (FOLDER.parents[1] / "README.md").read_text()
