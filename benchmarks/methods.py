@@ -1,4 +1,4 @@
-"""Every allocation method: the time to decide, and its result in the learning benchmark.
+"""Writes METHODS.md: every allocation method, the time to decide, and its result in the learning benchmark.
 
     python benchmarks/methods.py                    # prints the table
     python benchmarks/methods.py --write            # and writes METHODS.md and benchmarks/measured.json
@@ -11,8 +11,6 @@ processor time, which depends less on other programs than wall-clock time.
 """
 
 import argparse
-import ast
-import inspect
 import json
 import statistics
 import sys
@@ -26,21 +24,20 @@ from numpy.typing import NDArray
 
 import budgetalloc as ba
 from budgetalloc.beliefs.ids import Id
-from budgetalloc.policies.costs import bandits, pacing, tokens, trees
 from budgetalloc.policies.methods import CHECKED, MEANINGS, METHODS, SECTIONS, WHICH, Method, published
 
 ROOT = Path(__file__).parents[1]
 PAGE, MEASURED = ROOT / "METHODS.md", ROOT / "benchmarks" / "measured.json"
 PROMPTS, CANDIDATES, ROLLOUTS = 1_024, 100_000, 8_192
+TIMES = ("milliseconds", "candidates")
 # The name of a method in the learning benchmark, if it differs.
 LEARNED_AS = {"thompson": "thompson_group"}
 LEFT_OUT = (
     "KRPO (arXiv 2505.07527): its baseline is the state of a one-dimensional Kalman filter that runs over the rewards "
     "of a group, started anew for each group (`billhhh/KRPO_LLMs_RL@df1ae2b9`). The state includes the rollout's own "
-    "reward, so that the gradient is biased, and depends on the order of the rows, so that two equal rollouts of a "
-    "group get different advantages."
+    "reward, which biases the gradient. It also depends on the order of the rows: two equal rollouts of a group get "
+    "different advantages."
 )
-REPLAYED = ROOT / "benchmarks" / "learning" / "replayed.json"  # of replay.py
 
 
 def trained(method: Method, ids_P: Sequence[Id], rates_P: NDArray[np.float64], visits: int, size: int) -> ba.Policy:
@@ -110,114 +107,67 @@ def standings() -> dict[str, str]:
     return standing
 
 
-def replayed() -> dict[str, str]:
-    """Share of the oracle's gain over uniform on logged rewards: inside the batch, and among candidates."""
-    settings = json.loads(REPLAYED.read_text()) if REPLAYED.exists() else {}
-    inside, among = (settings.get(setting, {}) for setting in ("inside the batch of 128", "among 512 candidates"))
-    names = {"knapsack": "knapsack, posterior", "sampled": "adaptive"}
-    cells = {}
-    for method in METHODS:
-        name = names.get(method.name, method.name)
-        if name in inside and name in among:
-            cells[method.name] = f"{inside[name][0]:.2f}; {among[name][0]:.2f}"
-    return cells
-
-
 def _number(count: int, what: str) -> str:
     return f"{count} {what}" + ("" if count == 1 else "es" if what.endswith("x") else "s")
 
 
 def page(measured: dict[str, dict[str, Any]]) -> str:
     """METHODS.md."""
+    times, candidates = ([known[key] for known in measured.values() if key in known] for key in TIMES)
     lines = [
         "<!-- Written by `python benchmarks/methods.py --write` from budgetalloc/policies/methods.py: do not edit. -->",
         "",
         "# Methods",
         "",
-        f"{len(METHODS)} allocation methods, of them {published()} published; `budgetalloc methods` prints them too. "
-        "Each is a function of `budgetalloc.policies` that returns a policy; the published methods of a section lie in "
-        "the folder of `budgetalloc/policies/published/` that has its name. p is a prompt's success rate, n its "
-        "number of rollouts.",
+        f"The {len(METHODS)} allocation methods of `budgetalloc.policies`, {published()} of them published: the rule "
+        "of each, its source, what it asks of a trainer, and [how it learned](#learning). To choose one, read [Choose a "
+        "policy](docs/choose.md). p is a prompt's success rate, n its number of rollouts.",
         "",
-        "- *Checked against*, by which each section is sorted: "
-        + "; ".join(f"{name}: {MEANINGS[name].removesuffix('.')}" for name in CHECKED)
-        + ".",
-        "- *Asks of a trainer*: the arguments of `Needs` that differ from plain GRPO; *rounds* means that a step "
-        "generates more than once, *baseline policy* that the policy computes the baseline (`Policy.expect`).",
-        f"- *Decides in*: a step of {ROLLOUTS:,} rollouts over {PROMPTS:,} prompts, all its rounds; for methods that "
-        f"choose prompts also over {CANDIDATES:,} candidates. Medians of processor time on a machine with 2 cores.",
-        "- *Learning*: mean held-out success over a run less that of uniform groups of the best size, at the same "
-        "number of rollouts generated, each "
-        "at its own tuned learning rate (95 % interval over seeds), averaged over the mixes that the method was run "
-        "on; see `benchmarks/learning`. The ranking is that of a tiny model and may differ for yours.",
-        "- *Logged rewards*: share of the oracle's gain in mixed groups over uniform on a real GRPO log, inside the "
-        "batch; and among four times as many candidates (`benchmarks/learning/replay.py`). The number of "
-        "mixed groups does not measure learning: groups of one, which `adaptive` and `pvpo` use, are never mixed.",
-        "- *Graded success* (partial credit, a reward model): where a rule has p (1-p) as the variance of the reward, "
-        "the variance of the prompt's successes takes its place, so that a prompt that always earns 0.5 is known, not "
-        "mixed. Rules about passing and failing take the mean success for p, whatever its variance: "
+        "- **Source**, and what the implementation was checked against, the most reliable first. "
+        + " ".join(f"*{name.capitalize()}*: {MEANINGS[name]}" for name in CHECKED),
+        "- **Asks of a trainer**: the arguments of `Needs` that differ from plain GRPO. *rounds*: a step generates "
+        "more than once. *baseline policy*: the policy computes the baseline (`Policy.expect`).",
+        "- **Graded success** (partial credit, a reward model): where a rule has p (1-p) as the variance of the "
+        "reward, the variance of the prompt's successes takes its place. A prompt that always earns 0.5 is then known, not "
+        "mixed. Rules about passing and failing use only the mean success: "
         + ", ".join(f"`{method.name}`" for method in METHODS if method.of_rates)
         + ".",
-        "- *Starves*: the rule may never give a prompt rollouts again.",
+        "- **Starves**: the rule may never give a prompt rollouts again.",
+        f"- **Time**: a step of {ROLLOUTS:,} rollouts over {PROMPTS:,} prompts is decided in {min(times):.1f} to "
+        f"{max(times):.1f} ms, all rounds included, and among {CANDIDATES:,} candidates in {min(candidates):.0f} to "
+        f"{max(candidates):.0f} ms (processor time, 2 cores; `benchmarks/methods.py` prints each method's).",
     ]
-    titles = ("method", "rule", "source", "checked against", "asks of a trainer", "decides in", "learning")
-    titles += ("logged rewards", "note")
     for decides, what in SECTIONS.items():
+        titles = ("method", "rule", "source", "asks of a trainer", "note")
         lines += ["", f"## {decides.capitalize()}", "", what, "", _row(titles), _row(["---"] * len(titles))]
         for method in (method for method in METHODS if method.decides == decides):
-            known = measured.get(method.name, {})
+            source = method.source if method.source == method.checked else f"{method.source}; {method.checked}"
             note = " ".join(filter(None, [method.note, "Starves." if method.starves else ""]))
-            cells = (f"`{method.name}`", method.formula, method.source, method.checked, method.asks())
-            lines.append(_row([*cells, _times(known), known.get("learning", ""), known.get("replayed", ""), note]))
-    lines += ["", "## Left out", "", LEFT_OUT]
-    lines += [
-        "",
-        "## Functions of `budgetalloc.policies.costs`",
-        "",
-        "The cost of rollouts, and the budget of each step of a run.",
-    ]
-    lines += ["", _row(("function", "what it gives", "called by")), _row(["---"] * 3)]
-    lines += [_row((f"`{name}`", what, called)) for name, what, called in cost_functions()]
-    return "\n".join(lines) + "\n"
+            lines.append(_row([f"`{method.name}`", method.formula, source, method.asks(), note]))
+    return "\n".join([*lines, *learning(measured), "", "## Left out", "", LEFT_OUT]) + "\n"
 
 
-def cost_functions() -> list[tuple[str, str, str]]:
-    """The public functions of `policies.costs`: name, first line of the docstring, and the modules that call it."""
-    package = Path(ba.__file__).parent
-    sources = {path.relative_to(package).as_posix(): ast.parse(path.read_text()) for path in package.rglob("*.py")}
+def learning(measured: dict[str, dict[str, Any]]) -> list[str]:
+    """The lines of the section about the learning benchmark, the methods with the most mixes and the best first."""
     rows = []
-    for module in (tokens, trees, bandits, pacing):
-        short = module.__name__.rpartition(".")[2]
-        for name, function in vars(module).items():
-            if name.startswith("_") or not inspect.isfunction(function) or function.__module__ != module.__name__:
-                continue
-            trees_of_others = [(path, tree) for path, tree in sources.items() if not path.startswith("policies/costs/")]
-            callers = [path for path, tree in trees_of_others if _uses(tree, name)]
-            what = (function.__doc__ or "").splitlines()[0]
-            called = ", ".join(f"`{path}`" for path in sorted(callers))
-            rows.append((f"{short}.{name}", what, called or "a pure function, no trainer calls it"))
-    return rows
-
-
-def _uses(tree: ast.AST, name: str) -> bool:
-    """Whether a module imports this function of `budgetalloc.policies.costs`, or takes it from one of its modules."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("budgetalloc.policies.costs."):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("tokens", "trees", "bandits", "pacing"):
-            names = [node.attr]
-        else:
-            continue
-        if name in names:
-            return True
-    return False
-
-
-def _times(known: dict[str, Any]) -> str:
-    if "milliseconds" not in known:
-        return ""
-    text = f"{known['milliseconds']:.1f} ms"
-    return f"{text}; {known['candidates']:.0f} ms" if "candidates" in known else text
+    for name, known in measured.items():
+        gain, _, runs = known.get("learning", "").partition("; ")
+        if runs and name != "uniform":
+            rows.append((-int(runs.split()[0]), -float(gain.split()[0]), _row([f"`{name}`", gain, runs])))
+    return [
+        "",
+        "## Learning",
+        "",
+        "Mean held-out success over a run less that of uniform groups of the best size, at the same number of rollouts "
+        "generated, each at its own tuned learning rate (95 % interval over seeds), averaged over the [mixes of "
+        "tasks](benchmarks/learning/README.md) that the method was run on. The ranking is that of a tiny model and may "
+        "differ for yours. Methods without a row were not run. `benchmarks/learning/replayed.json` has the share of "
+        "mixed groups that each method finds on a real log, which does not measure learning.",
+        "",
+        _row(("method", "mean success less uniform's", "runs")),
+        _row(["---"] * 3),
+        *(row for _, _, row in sorted(rows)),
+    ]
 
 
 def _row(cells: Sequence[str]) -> str:
@@ -231,19 +181,17 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=15, help="decisions of each method (default: %(default)s)")
     options = parser.parse_args()
     before = json.loads(MEASURED.read_text()) if MEASURED.exists() else {}
-    learned, on_log = standings(), replayed()
+    learned = standings()
     measured: dict[str, dict[str, Any]] = {}
     print(f"{'method':<20}{f'{PROMPTS:,} prompts':>16}{f'{CANDIDATES:,}':>14}  learning")
     for method in METHODS:
-        kept = {key: before.get(method.name, {}).get(key) for key in ("milliseconds", "candidates")}
+        kept = {key: before.get(method.name, {}).get(key) for key in TIMES}
         kept = {key: value for key, value in kept.items() if value is not None}
         measured[method.name] = kept if options.keep and kept else measure(method, options.times)
         if method.name in learned:
             measured[method.name]["learning"] = learned[method.name]
-        if method.name in on_log:
-            measured[method.name]["replayed"] = on_log[method.name]
         known = measured[method.name]
-        cells = [f"{known[key]:.2f} ms" if key in known else "" for key in ("milliseconds", "candidates")]
+        cells = [f"{known[key]:.2f} ms" if key in known else "" for key in TIMES]
         print(f"{method.name:<20}{cells[0]:>16}{cells[1]:>14}  {known.get('learning', '')}".rstrip(), flush=True)
     if options.write:
         MEASURED.write_text(json.dumps(measured, indent=1) + "\n")
