@@ -120,16 +120,16 @@ def page(measured: dict[str, dict[str, Any]]) -> str:
         "# Methods",
         "",
         f"The {len(METHODS)} allocation methods of `budgetalloc.policies`, {published()} of them published: the rule "
-        "of each, its source, what it asks of a trainer, and [how it learned](#learning). To choose one, read [Choose a "
-        "policy](docs/choose.md). p is a prompt's success rate, n its number of rollouts.",
+        "of each, its source, what it asks of a trainer, and [how it learned](#learning). To choose one, read "
+        "[Choose a policy](docs/choose.md). p is a prompt's success rate, n its number of rollouts.",
         "",
         "- **Source**, and what the implementation was checked against, the most reliable first. "
         + " ".join(f"*{name.capitalize()}*: {MEANINGS[name]}" for name in CHECKED),
         "- **Asks of a trainer**: the arguments of `Needs` that differ from plain GRPO. *rounds*: a step generates "
         "more than once. *baseline policy*: the policy computes the baseline (`Policy.expect`).",
         "- **Graded success** (partial credit, a reward model): where a rule has p (1-p) as the variance of the "
-        "reward, the variance of the prompt's successes takes its place. A prompt that always earns 0.5 is then known, not "
-        "mixed. Rules about passing and failing use only the mean success: "
+        "reward, the variance of the prompt's successes takes its place. A prompt that always earns 0.5 is then known, "
+        "not mixed. Rules about passing and failing use only the mean success: "
         + ", ".join(f"`{method.name}`" for method in METHODS if method.of_rates)
         + ".",
         "- **Starves**: the rule may never give a prompt rollouts again.",
