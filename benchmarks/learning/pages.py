@@ -1,10 +1,10 @@
 """Writes the tables and sentences that the scripts print into the pages that show them.
 
-    python benchmarks/learning/pages.py            # after new runs in results.jsonl, graded.jsonl or twice.jsonl
+    python benchmarks/learning/pages.py            # after new runs in results.jsonl or graded.jsonl
     python benchmarks/learning/pages.py --check    # fails if a page is out of date
 
 A table is found by its header row within its section, a sentence by the text before its first colon. The rest of a
-page is written by hand and also states figures, so read it again. `table.py` prints the tables of each mix, which are
+page is written by hand and also states figures, so read it again. `table.py` and `twice.py` print tables that are
 on no page. `benchmarks/methods.py --write --keep` does the same for METHODS.md.
 """
 
@@ -16,7 +16,6 @@ from typing import Any
 
 from run import read
 from table import current
-from twice import twice
 from verdict import rivals, verdict
 
 HERE = Path(__file__).parent
@@ -34,9 +33,7 @@ def printed(rows: list[dict[str, Any]], folder: Path = HERE) -> Iterator[tuple[s
     yield EVIDENCE, "## Graded rewards", graded
     for page, heading, text in (("docs/helps.md", "## Can it do harm?", short), (CHOOSE, GRADED, graded)):
         yield page, heading, "\n".join(line for line in text.splitlines() if not line.startswith("|"))
-    both = [rivals(rows, "adaptive"), rivals(rows, "adaptive", ["u_shape", "hard_once"])]
-    yield EVIDENCE, "## Published methods", "\n\n".join(both)
-    yield EVIDENCE, "## Twice the best learning rate", twice(rows, read(folder / "twice.jsonl"), "adaptive")
+    yield EVIDENCE, "## Published methods", rivals(rows, "adaptive")
 
 
 def replaced(page: str, heading: str, text: str) -> str:
