@@ -158,11 +158,10 @@ def test_sentences_by_hand_have_the_figures_of_the_evidence():
 
 @pytest.mark.slow
 def test_where_the_gain_comes_from_is_told_with_figures_that_a_script_prints():
-    printed = {}
+    printed, options = {}, {"capture_output": True, "text": True, "cwd": ROOT, "check": True}
     for script in ("table", "twice"):
-        command, environment = [sys.executable, f"benchmarks/learning/{script}.py"], {"PYTHONPATH": str(ROOT)}
-        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=os.environ | environment, check=True)
-        printed[script] = done.stdout
+        command = [sys.executable, f"benchmarks/learning/{script}.py"]
+        printed[script] = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, **options).stdout
     final = dict(columns(printed["table"], "## u_shape", "policy", "final"))
     for text in (README, HELPS):
         told = re.search(r"\bend at (\S+) \(`equal_singles`, three seeds\)\D+?(0\.\d+)", " ".join(text.split()))
