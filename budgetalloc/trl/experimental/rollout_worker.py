@@ -120,7 +120,7 @@ class AdaptiveRolloutWorker:
         self.metrics_queue: queue.Queue[Any] = queue.Queue()
         self.trainer: Any = None
         self._version = self._groups = self._spent = 0
-        self._learning = threading.Lock()  # held while the policy learns, and while its state is copied
+        self._learning = threading.Lock()  # held while the policy learns, and while its state is saved
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -263,14 +263,11 @@ class AdaptiveRolloutWorker:
     # --- checkpoints ------------------------------------------------------------------------------------------------
 
     def _save(self, folder: Path) -> None:
+        fingerprint, step = self.prompts.fingerprint, self.trainer.state.global_step
         with self._learning:
-            state = self.policy.state_dict() | self.costs.state_dict()
-            about = {"scoring": self.scoring.state_dict(), "spent": self._spent}
-        step = self.trainer.state.global_step
-        save_beliefs(folder, state, self.policy.name, self.prompts.fingerprint, trainer_step=step, **about)
+            save_beliefs(folder, self.session, fingerprint, step, spent=self._spent)
 
     def _load(self, checkpoint: Path) -> None:
-        data, allowed, step = self.prompts.fingerprint, self.allow_dataset_change, step_of(checkpoint)
-        about = load_beliefs(checkpoint, self.policy, data, allowed, trainer_step=step, costs=self.costs)
-        self.scoring.load_state_dict(about.get("scoring", {}), self.policy)
+        fingerprint, step = self.prompts.fingerprint, step_of(checkpoint)
+        about = load_beliefs(checkpoint, self.session, fingerprint, self.allow_dataset_change, step)
         self._spent = int(about.get("spent", 0))
