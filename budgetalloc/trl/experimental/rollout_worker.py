@@ -27,7 +27,7 @@ from budgetalloc.trl.checkpoints import step_of, with_load, with_save
 from budgetalloc.trl.experimental.compatibility import check_compatible, check_no_tools, check_policy, check_version
 from budgetalloc.trl.experimental.completions import Server, TrainingEnded
 from budgetalloc.trl.experimental.queue_samples import lengths, samples_of
-from budgetalloc.trl.experimental.sampling import CompletionSampler, SampledCompletion, names_of, shuffled_passes, total
+from budgetalloc.trl.experimental.sampling import CompletionSampler, SampledCompletion, names_of, shuffled_passes
 
 __all__ = ["AdaptiveRolloutWorker"]
 
@@ -222,7 +222,7 @@ class AdaptiveRolloutWorker:
             self.costs.clock.stop()  # what follows is not the server's time
             scores_RF = self._sampler.score(sampled)
             lengths_R, prompts_R = lengths(sampled)
-            session.observe(ids_R, scores_RF, lengths_R, rewards_R=total(scores_RF), prompt_lengths_R=prompts_R)
+            session.observe(ids_R, scores_RF, lengths_R, prompt_lengths_R=prompts_R)
             completions += sampled
             rounds += 1
         if not completions:

@@ -10,11 +10,11 @@ from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_array, check_integer, check_number, shown
+from budgetalloc.errors import InputError, check_array, check_function, check_integer, check_number, shown
 from budgetalloc.policies.decision import Needs, View
 from budgetalloc.policies.mean_advantage import mean_advantage
 from budgetalloc.policies.policy import Policy
-from budgetalloc.policies.ranking import falling, spend_on_top
+from budgetalloc.policies.ranking import falling, ranked
 
 __all__ = ["CategoryOf", "add_to_window", "category_gains", "draw_order", "dump", "sec", "upper_bounds"]
 
@@ -172,18 +172,14 @@ def _bandit(
     seed: int,
 ) -> Policy:
     """The policy that draws prompts by the softmax of their categories' scores."""
-    if not callable(domain_of):
-        raise InputError(f"domain_of={domain_of!r}: give a function from a prompt's id to its category.")
+    check_function("domain_of", domain_of, "from a prompt's id to its category")
     check_number("temperature", temperature, 0, np.inf, without=(0,))
     check_integer("group", group, 1)
 
     def decide(view: View) -> IntArray:
         names, category_P = factorize([str(domain_of(x)) for x in view.ids_P])
         order = draw_order(score(view.numbers, names) / temperature, category_P, view.rng)
-        scores_P = falling(order)
-        if view.budget.tokens is not None and view.costs_P is not None:
-            scores_P *= view.costs_P  # costs do not change the order of the draws
-        return spend_on_top(scores_P, group, view)
+        return ranked(falling(order), group, view)
 
     named = getattr(domain_of, "__name__", type(domain_of).__name__)
     name = f"{method}(domain_of={named}, {settings}, seed={seed})"
