@@ -101,14 +101,7 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         self.batch = self.session.record(self.global_steps)
 
     def _finish(self, batch: Any, metrics: dict[str, Any], sessions: Sessions, kept_R: IntArray) -> Any:
-        """Ends the policy's step, and returns verl's batch with the policy's advantages.
-
-        Args:
-            batch: verl's batch, with verl's advantages.
-            metrics: verl's metrics, to which the policy's are added.
-            sessions: The rollouts of verl's batch.
-            kept_R: Their indices in `self.batch`.
-        """
+        """Ends the policy's step, and puts its advantages for the rows `kept_R` of `self.batch` into verl's batch."""
         started = time.perf_counter()
         if self.options.baseline is None:
             advantages_R = transfer_queue.advantages(batch, sessions)

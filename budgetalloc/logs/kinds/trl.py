@@ -238,10 +238,7 @@ def _ids(table: Any, path: Path, prompt_id: str | None) -> list[Any]:
 def _rewards(
     table: Any, path: Path, reading: LogStream, ids_R: Sequence[Any]
 ) -> tuple[FloatArray, dict[str, FloatArray], dict[str, float]]:
-    """The total reward of each row, the reward of each function, and the weights of the functions.
-
-    Without `reward`, every reward function has weight 1.
-    """
+    """The total reward of each row, the reward of each function, and the weights of the functions (default: 1)."""
     pa = arrow.pyarrow()
     names, options = list(table.column_names), reading.options
     first = names.index("completion") + 1 if "completion" in names else 0

@@ -205,10 +205,7 @@ class AdaptiveRolloutWorker:
         self._last_progress, self._doing = time.monotonic(), doing or self._doing
 
     def _step(self) -> None:
-        """One step of the policy: decide, sample, compute advantages, and put the rollouts into the trainer's queue.
-
-        As in `trl.step`, the policy learns last. If a step raises, its state is unchanged.
-        """
+        """One step of the policy, which learns last: if a step raises, the policy's state is unchanged."""
         rows, key = self._rows(), [self.trainer.args.seed, self.policy.estimator.step]
         self.costs.begin()
         self._begin(rows)
