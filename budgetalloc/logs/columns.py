@@ -124,10 +124,8 @@ def _ids(table: Mapping[str, Any], columns: Columns) -> tuple[list[Id], Bools]:
 def _rewards(
     table: Mapping[str, Any], columns: Columns, max_row: int
 ) -> tuple[Ints, Callable[[slice, Ints], FloatArray], Bools]:
-    """The number of rollouts of each row, their rewards, and which rows cannot be read.
-
-    The rewards are a function of a slice of the rows and of their sizes, 0 for rows that are left out.
-    """
+    """The number of rollouts of each row, their rewards as a function of a slice of the rows and of their sizes (0 for
+    rows that are left out), and which rows cannot be read."""
     if columns.successes is not None and columns.rollouts is not None:
         (passed_G, bad_G), (many_G, odd_G) = numeric(table[columns.successes]), numeric(table[columns.rollouts])
         with np.errstate(invalid="ignore"):
@@ -174,10 +172,8 @@ def weighted(values: Sequence[FloatArray], weights: Sequence[float]) -> FloatArr
 
 
 def _several(cell: Any, max_row: int) -> Sequence[float] | None:
-    """The rewards in one cell: a list, JSON, or a digit 0 or 1 for each rollout; None for anything else.
-
-    A cell with more than `max_row` rewards is not parsed: the result is longer than `max_row`, and has no rewards.
-    """
+    """The rewards in one cell: a list, JSON, or a digit 0 or 1 for each rollout; None for anything else. For more than
+    `max_row` rewards, the result is only as long as that plus one, and has no rewards."""
     try:
         if isinstance(cell, str):
             text = cell.strip()

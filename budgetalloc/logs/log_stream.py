@@ -30,7 +30,7 @@ class Kind(Protocol):
     def rows(self, reading: "LogStream") -> Iterator[Rows]:
         """The rollouts of a log in ascending steps, any number at a time.
 
-        It reads `reading.path`, or `reading.source` if that is not a path, with the options `reading.options`. It
+        It reads `reading.location`, or `reading.source` if that is not a path, with the options `reading.options`. It
         updates `reading.done`, and counts omissions and assumptions in `reading.notes`. A single bad row never raises.
         """
 
@@ -79,6 +79,12 @@ class LogStream:
             self.total = sum(x.stat().st_size for x in self.files())
         elif hasattr(source, "__len__"):
             self.total = len(source)
+
+    @property
+    def location(self) -> Path:
+        """The path of a log that is not an object in memory."""
+        assert self.path is not None
+        return self.path
 
     def files(self) -> list[Path]:
         """The files to read, in order; none for an object in memory."""

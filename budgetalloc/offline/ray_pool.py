@@ -49,11 +49,8 @@ class RayPool:
 
 
 class _Owner:
-    """The process that submits the runs. Ray ends the tasks of a process that dies, in whatever state they are.
-
-    Cancelling tasks is less reliable: Ray 2.60 may lose a cancellation, and cancelling a task that is being sent to a
-    worker can end the caller's process.
-    """
+    """The process that submits the runs. Ray ends the tasks of a process that dies; it may lose a cancellation, and
+    cancelling a task that is being sent to a worker can end the caller's process (Ray 2.60)."""
 
     def __init__(self) -> None:
         self._call = ray().remote(num_cpus=1, max_retries=RETRIES)(_run)

@@ -20,7 +20,7 @@ from budgetalloc.errors import (
     shown,
 )
 
-__all__ = ["HARD_TAIL", "SEEN_ONCE", "U_SHAPE", "Learner", "Task", "World"]
+__all__ = ["HARD_TAIL", "SEEN_ONCE", "SHOWN", "U_SHAPE", "Learner", "Task", "World"]
 
 _CLIP, _BETA1, _BETA2, _EPS = 1.0, 0.9, 0.999, 1e-8  # of the gradient's norm, and of Adam: defaults of TRL's trainer
 _FEATURE_NORM = 40.0  # large enough for the gradient to be clipped
@@ -121,14 +121,14 @@ def _all_of(wrong: Any) -> list[Any]:
     return list(wrong) if isinstance(wrong, (tuple, list)) else [wrong]
 
 
-# As in the demo's language, every strategy is right for three skills: initially common, medium and rare.
-_SHOWN = (
+SHOWN = (
     *(0.98, 0.97, 0.96, 0.95, 0.93, 0.90, 0.86, 0.80),
     *(0.72, 0.64, 0.54, 0.44, 0.34, 0.25, 0.18, 0.12),
     *(0.08, 0.06, 0.05, 0.04, 0.03, 0.02, 0.01, 0.01),
 )
-_SKILLS = tuple((k % 8, (k + 3 + k // 8) % 8, start) for k, start in enumerate(_SHOWN))
-
+"""The rates of the skills before training, here and in the demo's language: about half of all groups of 8 are equal."""
+# As in that language, every strategy is right for three skills: initially common, medium and rare.
+_SKILLS = tuple((k % 8, (k + 3 + k // 8) % 8, start) for k, start in enumerate(SHOWN))
 U_SHAPE = Task(_SKILLS, coins=(0.25, 0.12))
 """Skills from nearly mastered to nearly unknown, and two traps; 2,080 prompts."""
 HARD_TAIL = Task(_SKILLS[:4] + _SKILLS[13:], per_skill=150, held_out=40)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from budgetalloc.logs.chunk import Chunk
+from budgetalloc.logs.chunk import COLUMNS, Chunk
 from budgetalloc.logs.ledger import Ledger
 from budgetalloc.offline.comparison import Progress, comparisons, summarise
 from budgetalloc.offline.parallel import Workers
@@ -87,8 +87,7 @@ def joined(parts: Sequence[Chunk], reward_range: tuple[float, float] | None) -> 
 
 def _columns(parts: Sequence[Chunk], rows: Any = slice(None)) -> dict[str, Any]:
     """All columns but the ids, as the arguments of a `Chunk`."""
-    names = ("step_R", "rewards_R", "lengths_R", "predicted_R", "counts_R", "success_R", "trainer_step_R")
-    columns = {name: np.concatenate([getattr(part, name) for part in parts])[rows] for name in names}
+    columns = {name: np.concatenate([getattr(part, name) for part in parts])[rows] for name in COLUMNS}
     return columns | {"reward_range": parts[-1].reward_range}
 
 

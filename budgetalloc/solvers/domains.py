@@ -106,10 +106,7 @@ class Domains:
         return nearest * quantum
 
     def _nearest(self, wanted_D: FloatArray, total: int, width: int) -> IntArray | None:
-        """The nearest integers within `width` of these that add up to `total`; None if there are none.
-
-        A dynamic program over the domains keeps the smallest sum of squares for each sum so far.
-        """
+        """The nearest integers within `width` that add up to `total`, by a dynamic program; None if there are none."""
         quantum = self.budget.quantum
         least = np.full(total + 1, np.inf)
         least[0] = 0.0

@@ -146,10 +146,9 @@ def _pool(slopes_B: FloatArray, sizes_B: IntArray) -> tuple[FloatArray, IntArray
 def _greedy_quotas(values_PN: FloatArray, counts_N: IntArray, domains: Domains) -> IntArray:
     """Totals by domain first, then the counts of each domain.
 
-    A domain's gains in falling order are the slopes of its value as a function of its total, which is concave. Its
-    first `low` rollouts are required and those after `high` are excluded. Of the others, the best of all domains are
-    taken. This is optimal by exchange (Ibaraki and Katoh, Resource Allocation Problems, 1988, ch. 4). With blocks of
-    several sizes, the totals are optimal for the concave hulls, and the nearest totals that can be spent are used.
+    Each domain gets its `low`. Then the steps of the largest gain are taken, up to `high`. This is optimal for concave
+    values (Ibaraki and Katoh, Resource Allocation Problems, 1988, ch. 4). Otherwise the totals are optimal for the
+    concave hulls, and the nearest totals that can be spent are used.
     """
     budget, total_D = domains.budget, np.zeros(len(domains.rows_D), dtype=np.int64)
     gains, open_sizes, owners = [], [], []
@@ -178,11 +177,8 @@ def _greedy_quotas(values_PN: FloatArray, counts_N: IntArray, domains: Domains) 
 
 
 def _spend_rest(values_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, left: int, budget: Budget) -> IntArray:
-    """Spends the rollouts into which no whole block fits, by the better of two methods.
-
-    Either groups grow and open one step at a time. Or one more group opens, if groups may be empty, and takes the
-    missing rollouts from other groups.
-    """
+    """Spends the rollouts into which no whole block fits: groups grow and open one step at a time, or one more group
+    opens and takes the missing rollouts from others, whichever is better."""
     quantum, low, cap = budget.quantum, budget.smallest_group, int(counts_N[-1])
     at_low = int(np.searchsorted(counts_N[:-1], low))
     # Only the best prompts without rollouts can get any: one for each group that fits, and one with borrowed rollouts.
@@ -240,10 +236,9 @@ def _spend_rest(values_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, l
 def _improve(values_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, price: float | None) -> IntArray:
     """Better counts with the same sum, by an exact search over as many prompts as `_MOST_WORK` allows.
 
-    A small problem is searched completely. In a large problem, `price` is the gain of the first block that was not
-    taken. The search redistributes the rollouts of those prompts for which another count gains most at this price,
-    because their counts are most likely to be wrong (the core of a knapsack: Pisinger, European Journal of Operational
-    Research, 1995). Without a price, a large problem keeps its counts.
+    In a large problem these are the prompts for which another count gains most at `price`, the gain of the first block
+    that was not taken (the core of a knapsack: Pisinger, European Journal of Operational Research, 1995). Without a
+    price, a large problem keeps its counts.
     """
     at_K = np.arange(len(counts_P))
     if work(counts_N, len(at_K), int(counts_P.sum())) > _MOST_WORK:

@@ -6,8 +6,7 @@ from typing import Any
 
 from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.errors import StateError
-from budgetalloc.policies import Policy
-from budgetalloc.training.costs import Costs
+from budgetalloc.training.session import Session
 
 __all__ = ["STATE_FILE", "load_beliefs", "save_beliefs"]
 
@@ -15,41 +14,33 @@ logger = logging.getLogger(__name__)
 STATE_FILE = "budgetalloc_state.npz"
 
 
-def save_beliefs(
-    folder: Path, state: dict[str, Any], policy: str, dataset: str | None, *, trainer_step: int, **more: Any
-) -> None:
-    """Writes the state of the policy of this name into a checkpoint.
+def save_beliefs(folder: Path, session: Session, dataset: str | None, trainer_step: int, **more: Any) -> None:
+    """Writes the beliefs, the costs and the definition of success of a session into a checkpoint.
 
     Args:
         folder: The checkpoint.
-        state: State of the policy.
-        policy: Its name.
+        session: The session.
         dataset: The fingerprint of the train dataset.
         trainer_step: The trainer's step at the checkpoint, which `load_beliefs` compares.
         more: More facts to save, in JSON types.
     """
-    about = {"policy": policy, "dataset": dataset, "trainer_step": trainer_step, **more}
-    save_state(folder / STATE_FILE, state, about)
+    policy = session.policy
+    about: dict[str, Any] = {"policy": policy.name, "dataset": dataset, "trainer_step": trainer_step}
+    about |= {"scoring": session.scoring.state_dict(), **more}
+    save_state(folder / STATE_FILE, policy.state_dict() | session.costs.state_dict(), about)
 
 
 def load_beliefs(
-    folder: Path,
-    policy: Policy,
-    dataset: str | None,
-    allow_dataset_change: bool,
-    *,
-    trainer_step: int | None,
-    costs: Costs | None = None,
+    folder: Path, session: Session, dataset: str | None, allow_dataset_change: bool, trainer_step: int | None
 ) -> dict[str, Any]:
-    """Loads the checkpoint's state into the policy; warns if the checkpoint has none, or that of another policy.
+    """Loads what `save_beliefs` wrote; warns if the checkpoint has no beliefs, or those of another policy.
 
     Args:
         folder: The checkpoint.
-        policy: The policy that gets the state.
+        session: The session that gets the state.
         dataset: The fingerprint of the train dataset.
         allow_dataset_change: Whether the state of another dataset is accepted.
         trainer_step: The trainer's step of the checkpoint, if known.
-        costs: Costs to restore, if the checkpoint has them.
 
     Returns:
         The facts saved with the state; empty if there are none.
@@ -57,7 +48,7 @@ def load_beliefs(
     Raises:
         StateError: the file is damaged or foreign, or belongs to another dataset.
     """
-    path = folder / STATE_FILE
+    path, policy = folder / STATE_FILE, session.policy
     if not path.exists():
         logger.warning("%s does not exist: the checkpoint was made without budgetalloc. Beliefs start cold.", path)
         return {}
@@ -86,6 +77,6 @@ def load_beliefs(
             trainer_step,
         )
     policy.load_state_dict(state)
-    if costs is not None:
-        costs.load_state_dict(state)
+    session.costs.load_state_dict(state)
+    session.scoring.load_state_dict(about.get("scoring", {}), policy)
     return about

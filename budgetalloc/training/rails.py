@@ -121,10 +121,7 @@ class Rails:
         return {"fallen": self.fallen, "sums": dict(self._sums), "out": dict(self._out), "within": self._within}
 
     def load_state_dict(self, state: Any) -> None:
-        """Restores a saved state; None, as in a state of 0.2.0, changes nothing. Raises `StateError` if the state is
-        damaged, and then changes nothing."""
-        if state is None:
-            return
+        """Restores a saved state. Raises `StateError` if the state is damaged, and then changes nothing."""
         try:
             sums = {name: float(state["sums"][name]) for name in _SUMS}
             out = {name: int(state["out"][name]) for name in REASONS}

@@ -202,27 +202,26 @@ class Scoring:
             StateError: the state is damaged, another rule computed its success, or the given range cannot contain the
                 saved range.
         """
-        if not state:  # saved before the first step, or by an older version
-            return
         try:
             names, saved = list(state["names"]), state["rule"]
             rollouts, sums = int(state["rollouts"]), Sums.from_state(state["sums"])
             rule = None if saved is None else Rule(tuple(int(f) for f in saved["functions"]), saved["threshold"])
             judge = None if saved is None else saved["judge"]
-            returned = Returned.from_state(state, len(names), () if rule is None else rule.functions)
+            returned = Returned.from_state(state, len(names))
+            of_rule, total, rails = state["range"], state["total"], state["rails"]
         except (KeyError, TypeError, ValueError) as error:
             raise StateError(f"The state does not hold the definition of success: it is damaged. {error}") from error
         if rule is not None:
             self._check_same(names, rule, judge)
-        if rule in (None, Rule()):  # older states have a single range, that of the rule
-            by = self.total.load_state_dict(state.get("total", state["range"]))
+        if rule in (None, Rule()):
+            by = self.total.load_state_dict(total)
         else:
-            by = self.range.load_state_dict(state["range"])
-            if "total" in state and self.reward_range is None:
-                self.total.load_state_dict(state["total"])
+            by = self.range.load_state_dict(of_rule)
+            if self.reward_range is None:
+                self.total.load_state_dict(total)
         self.sums = sums
-        if self.rails is not None:
-            self.rails.load_state_dict(state.get("rails"))
+        if self.rails is not None and rails is not None:
+            self.rails.load_state_dict(rails)
         self._rescale(by, policy)
         if self.rule is None:
             self.rule = rule

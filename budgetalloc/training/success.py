@@ -91,18 +91,12 @@ class Returned:
         return {name.removesuffix("_F"): flags_F.tolist() for name, flags_F in vars(self).items()}
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any], functions: int, used: Sequence[int]) -> "Returned":
-        """Restores what `state_dict` returned; raises `ValueError` or `KeyError` if it is damaged.
-
-        An older state does not say which functions returned a reward; those `used` are taken to have done so.
-        """
-        only_F, gave_F = (np.array(state[name], dtype=bool) for name in ("only_01", "gave_1"))
-        scored_F = gave_F | ~only_F | np.isin(np.arange(functions), used)
-        scored_F = np.array(state.get("scored", scored_F), dtype=bool)
-        partial_F = np.array(state.get("partial", np.zeros(functions)), dtype=bool)
-        if any(flags_F.shape != (functions,) for flags_F in (only_F, gave_F, scored_F, partial_F)):
+    def from_state(cls, state: Mapping[str, Any], functions: int) -> "Returned":
+        """Restores what `state_dict` returned; raises `ValueError` or `KeyError` if it is damaged."""
+        flags = [np.array(state[name], dtype=bool) for name in ("only_01", "gave_1", "scored", "partial")]
+        if any(flags_F.shape != (functions,) for flags_F in flags):
             raise ValueError(f"It does not describe {functions} reward functions.")
-        return cls(only_F, gave_F, scored_F, partial_F)
+        return cls(*flags)
 
 
 def chosen(only_01_F: BoolArray, scored_F: BoolArray, weights: Sequence[float]) -> Rule:

@@ -30,10 +30,7 @@ class PolicyState:
 
     def save(self, folder: Path) -> None:
         """Writes all parts into a checkpoint's folder."""
-        session, policy = self.session, self.session.policy
-        state, scoring = policy.state_dict() | session.costs.state_dict(), session.scoring.state_dict()
-        fingerprint, step = self.prompts.fingerprint, self.trainer.state.global_step
-        save_beliefs(folder, state, policy.name, fingerprint, trainer_step=step, scoring=scoring)
+        save_beliefs(folder, self.session, self.prompts.fingerprint, self.trainer.state.global_step)
         if self.reuse is not None:
             self.reuse.save(folder)
         if self.trackers is not None:
@@ -42,9 +39,7 @@ class PolicyState:
     def load(self, checkpoint: Path) -> None:
         """Restores the parts that the checkpoint has."""
         fingerprint, step = self.prompts.fingerprint, step_of(checkpoint)
-        allowed, policy, costs = self.allow_dataset_change, self.session.policy, self.session.costs
-        about = load_beliefs(checkpoint, policy, fingerprint, allowed, trainer_step=step, costs=costs)
-        self.session.scoring.load_state_dict(about.get("scoring", {}), policy)
+        load_beliefs(checkpoint, self.session, fingerprint, self.allow_dataset_change, step)
         if self.reuse is not None and not self.reuse.load(checkpoint):
             logger.warning("%s has no state of a buffer: the buffer starts empty.", checkpoint)
         if self.trackers is not None:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.beliefs.ids import Id, factorize
+from budgetalloc.beliefs.pool import Index, with_room
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import StateError
@@ -26,7 +27,7 @@ class PromptCosts:
     """
 
     def __init__(self) -> None:
-        self._place: dict[Id, int] = {}
+        self._index = Index()
         self._columns = {name: np.zeros(0) for name in _COLUMNS}
 
     def add(self, ids_R: Sequence[Id], rewards_R: FloatArray, lengths_R: IntArray) -> None:
@@ -38,11 +39,8 @@ class PromptCosts:
             lengths_R: Its tokens.
         """
         ids_P, group_R = factorize(ids_R)
-        at_P = np.array([self._place.setdefault(name, len(self._place)) for name in ids_P], dtype=np.int64)
-        room = len(self._columns["rollouts"])
-        if len(self._place) > room:  # doubling keeps the total cost linear
-            more = max(len(self._place) - room, room)
-            self._columns = {name: np.append(column, np.zeros(more)) for name, column in self._columns.items()}
+        at_P = self._index.add(ids_P)
+        self._columns = {name: with_room(column, len(self._index)) for name, column in self._columns.items()}
         added = {
             "rollouts": np.ones(len(group_R)),
             "tokens": lengths_R,
@@ -54,7 +52,7 @@ class PromptCosts:
 
     def top(self, rows: int) -> list[tuple[Id, int, int, float | None]]:
         """The prompts with most tokens, most first: prompt, rollouts, tokens, mean reward (None if unscored)."""
-        names = list(self._place)
+        names = self._index.ids
         rollouts_P, tokens_P, rewards_P, scored_P = (self._columns[name][: len(names)] for name in _COLUMNS)
         return [
             (names[p], int(rollouts_P[p]), int(tokens_P[p]), float(rewards_P[p] / scored_P[p]) if scored_P[p] else None)
@@ -63,10 +61,8 @@ class PromptCosts:
 
     def state_dict(self) -> dict[str, Any]:
         """The sums, for `load_state_dict`."""
-        return {
-            "ids": list(self._place),
-            **{name: column[: len(self._place)].copy() for name, column in self._columns.items()},
-        }
+        prompts = len(self._index)
+        return {"ids": list(self._index.ids)} | {name: x[:prompts].copy() for name, x in self._columns.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Replaces all sums; raises `StateError`, and changes nothing, if the state does not fit."""
@@ -77,7 +73,7 @@ class PromptCosts:
             raise StateError(f"The state does not hold the costs of prompts: it is damaged. {error}") from error
         if len(set(ids)) != len(ids) or any(column.shape != (len(ids),) for column in columns.values()):
             raise StateError(f"The state holds {len(ids)} ids and columns of other lengths: it is damaged.")
-        self._place, self._columns = {name: at for at, name in enumerate(ids)}, columns
+        self._index, self._columns = Index(ids), columns
 
 
 def histogram_of_counts(counts_G: IntArray) -> tuple[IntArray, FloatArray]:

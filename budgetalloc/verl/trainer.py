@@ -101,14 +101,7 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         self.batch = self.session.record(self.global_steps)
 
     def _finish(self, batch: Any, metrics: dict[str, Any], sessions: Sessions, kept_R: IntArray) -> Any:
-        """Ends the policy's step, and returns verl's batch with the policy's advantages.
-
-        Args:
-            batch: verl's batch, with verl's advantages.
-            metrics: verl's metrics, to which the policy's are added.
-            sessions: The rollouts of verl's batch.
-            kept_R: Their indices in `self.batch`.
-        """
+        """Ends the policy's step, and puts its advantages for the rows `kept_R` of `self.batch` into verl's batch."""
         started = time.perf_counter()
         if self.options.baseline is None:
             advantages_R = transfer_queue.advantages(batch, sessions)
@@ -132,9 +125,7 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         """Writes the beliefs first, because verl's own method marks the checkpoint as complete."""
         folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
         folder.mkdir(parents=True, exist_ok=True)
-        state, name, fingerprint = self.policy.state_dict(), self.policy.name, self.prompts.fingerprint
-        scoring = self.scoring.state_dict()
-        save_beliefs(folder, state, name, fingerprint, trainer_step=self.global_steps, scoring=scoring)
+        save_beliefs(folder, self.session, self.prompts.fingerprint, self.global_steps)
         super()._save_checkpoint()
 
     def _load_checkpoint(self) -> None:
@@ -144,9 +135,8 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         trainer = self.config.trainer
         newest = Path(trainer.default_local_dir) / f"global_step_{self.global_steps}"
         folder = Path(trainer.resume_from_path) if trainer.resume_mode == "resume_path" else newest
-        fingerprint, allow = self.prompts.fingerprint, self.settings.allow_dataset_change
-        about = load_beliefs(folder, self.policy, fingerprint, allow, trainer_step=self.global_steps)
-        self.scoring.load_state_dict(about.get("scoring", {}), self.policy)
+        allowed = self.settings.allow_dataset_change
+        load_beliefs(folder, self.session, self.prompts.fingerprint, allowed, self.global_steps)
 
 
 @register_trainer(MODE)

@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from budgetalloc.offline.worlds import SHOWN
+
 __all__ = [
     "ALPHABET",
     "ANSWER_LENGTH",
@@ -56,13 +58,6 @@ OPERATIONS: dict[str, Callable[[str], str]] = {
     "rotate_right": lambda d: d[-1] + d[:-1],
 }
 
-# How often the text shows the right operation: many skills are nearly mastered, many nearly unknown, few in between.
-# About half of the groups of 8 then have equal rewards before training.
-_SHOWN = (
-    *(0.98, 0.97, 0.96, 0.95, 0.93, 0.90, 0.86, 0.80),
-    *(0.72, 0.64, 0.54, 0.44, 0.34, 0.25, 0.18, 0.12),
-    *(0.08, 0.06, 0.05, 0.04, 0.03, 0.02, 0.01, 0.01),
-)
 _COINS = (0.25, 0.12)
 
 
@@ -88,10 +83,10 @@ class Skill:
 def _skills() -> tuple[Skill, ...]:
     names = list(OPERATIONS)
     skills = []
-    for k, shown in enumerate(_SHOWN):  # every operation is right three times: once common, once middling, once rare
+    for k, shown in enumerate(SHOWN):  # every operation is right three times: once common, once middling, once rare
         right, wrong = names[k % 8], names[(k + 3 + k // 8) % 8]
         skills.append(Skill(string.ascii_lowercase[k], right, wrong, shown))
-    for k, coin in enumerate(_COINS, start=len(_SHOWN)):
+    for k, coin in enumerate(_COINS, start=len(SHOWN)):
         skills.append(Skill(string.ascii_lowercase[k], names[k % 8], names[(k + 3) % 8], 0.5, coin))
     return tuple(skills)
 

@@ -134,11 +134,8 @@ def parquet(path: Path, wanted: Sequence[str], max_line: int, texts: Sequence[st
 
 
 def _unpacked(group: Any, wanted: Sequence[str], whole: bool) -> int:
-    """The bytes in memory of the wanted columns of a row group, according to its metadata.
-
-    Lists of numbers are counted by their values, because equal values take no room in the file. So are plain columns of
-    numbers, if the whole column is read at once.
-    """
+    """The bytes in memory of the wanted columns of a row group, according to its metadata. Lists, and columns that are
+    read as a whole, count at least 8 bytes a value, because equal values take no room in the file."""
     total = 0
     for column in map(group.column, range(group.num_columns)):
         nested = any(column.path_in_schema.startswith(f"{name}.") for name in wanted)

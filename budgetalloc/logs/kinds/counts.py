@@ -66,18 +66,15 @@ def _header(line: bytes) -> tuple[list[str], str]:
 
 def rows(reading: LogStream) -> Iterator[Rows]:
     """The rows in ascending steps. A table out of order is sorted on disk."""
-    assert reading.path is not None
-    path = reading.path
-    return reading.in_order(lambda: _rollouts(reading, path))
+    return reading.in_order(lambda: _rollouts(reading, reading.location))
 
 
 def texts(reading: LogStream, ids: Iterable[Id]) -> dict[Id, str]:
     """The texts of these prompts, if a column of texts names them. The file is read until all are known."""
-    assert reading.path is not None
     again = copy(reading)
     again.notes = Notes()  # the notes of `reading` stay unchanged
     wanted, known = set(ids), dict[Id, str]()
-    for names, batch in _batches(again, reading.path):
+    for names, batch in _batches(again, reading.location):
         columns = identify_columns(names, reading.options)
         if columns is None or not columns.text or wanted <= known.keys():
             break

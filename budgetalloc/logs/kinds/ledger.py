@@ -37,8 +37,7 @@ def find(path: Path) -> list[Path]:
 
 def texts(reading: LogStream, ids: Iterable[Id]) -> dict[Id, str]:
     """The texts of these prompts, where the run knew them."""
-    assert reading.path is not None
-    return read_texts(reading.path, ids)
+    return read_texts(reading.location, ids)
 
 
 def _is_ledger(path: Path) -> bool:
@@ -78,8 +77,7 @@ class _Scan:
 
 def rows(reading: LogStream) -> Iterator[Rows]:
     """The rollouts, in two passes, because later lines of the file void earlier steps."""
-    assert reading.path is not None
-    path = reading.path
+    path = reading.location
     for argument, own in (("reward", reading.options.reward), ("success", reading.options.success)):
         if own not in (None, argument):
             raise InputError(

@@ -41,8 +41,7 @@ def _steps(folder: Path) -> list[tuple[int, Path]]:
 
 def rows(reading: LogStream) -> Iterator[Rows]:
     """The rollouts of each step. Those of a stream are in the order in which they arrived."""
-    path = reading.path
-    assert path is not None
+    path = reading.location
     if path.is_dir():
         for step, file in _steps(path):
             yield from traces.rows(reading, file, step, evaluations=False)

@@ -57,10 +57,9 @@ def files(path: Path) -> list[Path]:
 
 def rows(reading: LogStream) -> Iterator[Rows]:
     """The rollouts of each file. A batch that was logged twice is read once. Evaluations are left out."""
-    assert reading.path is not None
     notes, before, newest = reading.notes, None, 0.0
-    paths = files(reading.path)
-    evaluated = _evaluated(reading.path)
+    paths = files(reading.location)
+    evaluated = _evaluated(reading.location)
     regular, choice = _Regular(), SuccessChoice(notes, known=isinstance(reading.options.reward, Mapping))
     for path in paths:
         stat, step = path.stat(), _step(path)
@@ -88,16 +87,15 @@ def rows(reading: LogStream) -> Iterator[Rows]:
         note = "row of a prompt that occurs at regular steps only: is it from evaluations?"
         notes.doubt(note, regular.suspects(len(paths)))
     steps = [step for path in paths if (step := _step(path)) is not None]
-    if reading.path.is_dir() and (missing := max(steps, default=0) - len(steps)) > 0:
+    if reading.location.is_dir() and (missing := max(steps, default=0) - len(steps)) > 0:
         notes.missing = missing, max(steps)
         notes["step without a file (logging_steps=1 logs every step)"] += missing
 
 
 def texts(reading: LogStream, ids: Iterable[Id]) -> dict[Id, str]:
     """The texts of these prompts. Files are read until all are known. Unreadable files are skipped."""
-    assert reading.path is not None
     wanted, known = set(ids), dict[Id, str]()
-    for path in files(reading.path):
+    for path in files(reading.location):
         if wanted <= known.keys():
             break
         with contextlib.suppress(InputError, *arrow.faults()):
@@ -240,10 +238,7 @@ def _ids(table: Any, path: Path, prompt_id: str | None) -> list[Any]:
 def _rewards(
     table: Any, path: Path, reading: LogStream, ids_R: Sequence[Any]
 ) -> tuple[FloatArray, dict[str, FloatArray], dict[str, float]]:
-    """The total reward of each row, the reward of each function, and the weights of the functions.
-
-    Without `reward`, every reward function has weight 1.
-    """
+    """The total reward of each row, the reward of each function, and the weights of the functions (default: 1)."""
     pa = arrow.pyarrow()
     names, options = list(table.column_names), reading.options
     first = names.index("completion") + 1 if "completion" in names else 0

@@ -27,6 +27,4 @@ def find(path: Path) -> list[Path]:
 
 def rows(reading: LogStream) -> Iterator[Rows]:
     """The rollouts, including those of evaluations."""
-    path = reading.path
-    assert path is not None
-    return reading.in_order(lambda: traces.rows(reading, path, None, evaluations=True))
+    return reading.in_order(lambda: traces.rows(reading, reading.location, None, evaluations=True))

@@ -48,8 +48,7 @@ def _number(path: Path) -> int | None:
 
 def rows(reading: LogStream) -> Iterator[Rows]:
     """The rollouts of each step. A file that holds several steps out of order is sorted on disk."""
-    path = reading.path
-    assert path is not None
+    path = reading.location
     if path.is_file():
         yield from reading.in_order(lambda: _file(reading, path, by_name=False))
     else:

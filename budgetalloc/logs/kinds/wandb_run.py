@@ -44,8 +44,7 @@ def rows(reading: LogStream) -> Iterator[Rows]:
     The reward is the sum of the reward functions with the run's own `reward_weights`. A table that was logged twice is
     read once. Tables of evaluations are left out. If a step ran again, only its last run is read.
     """
-    path, notes = reading.path, reading.notes
-    assert path is not None
+    path, notes = reading.location, reading.notes
     run = read_run(path, notes)
     tables = _in_order(run, path, notes)
     reading.done = path.stat().st_size
@@ -98,10 +97,9 @@ def _in_order(run: Run, path: Path, notes: Notes) -> list[Table]:
 
 def _content(table: Table, reading: LogStream) -> tuple[list[str], list[list[Any]], bytes]:
     """The columns of a table, its rows and a digest of them; no rows if its file cannot be used."""
-    assert reading.path is not None
     notes, limit = reading.notes, 16 * reading.options.max_line
     try:
-        inside = table.path.resolve().is_relative_to((reading.path.parent / "files").resolve())
+        inside = table.path.resolve().is_relative_to((reading.location.parent / "files").resolve())
         if not inside or not table.path.is_file():
             notes["completions table whose file is missing"] += 1
             return [], [], b""

@@ -144,7 +144,7 @@ class Reuse:
 
     def check_clock(self, step: int) -> None:
         """Raises `StateError` if the buffer has seen later steps than the first step of this training."""
-        seen = self.buffer.state_dict()["buffer"]["step"]
+        seen = self.buffer.step
         if seen > step:
             raise StateError(
                 f"buffer= was used until step {seen}, and training begins at step {step}, so the age of the stored "

@@ -27,7 +27,7 @@ from budgetalloc.trl.checkpoints import step_of, with_load, with_save
 from budgetalloc.trl.experimental.compatibility import check_compatible, check_no_tools, check_policy, check_version
 from budgetalloc.trl.experimental.completions import Server, TrainingEnded
 from budgetalloc.trl.experimental.queue_samples import lengths, samples_of
-from budgetalloc.trl.experimental.sampling import CompletionSampler, SampledCompletion, names_of, shuffled_passes, total
+from budgetalloc.trl.experimental.sampling import CompletionSampler, SampledCompletion, names_of, shuffled_passes
 
 __all__ = ["AdaptiveRolloutWorker"]
 
@@ -120,7 +120,7 @@ class AdaptiveRolloutWorker:
         self.metrics_queue: queue.Queue[Any] = queue.Queue()
         self.trainer: Any = None
         self._version = self._groups = self._spent = 0
-        self._learning = threading.Lock()  # held while the policy learns, and while its state is copied
+        self._learning = threading.Lock()  # held while the policy learns, and while its state is saved
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -205,10 +205,7 @@ class AdaptiveRolloutWorker:
         self._last_progress, self._doing = time.monotonic(), doing or self._doing
 
     def _step(self) -> None:
-        """One step of the policy: decide, sample, compute advantages, and put the rollouts into the trainer's queue.
-
-        As in `trl.step`, the policy learns last. If a step raises, its state is unchanged.
-        """
+        """One step of the policy, which learns last: if a step raises, the policy's state is unchanged."""
         rows, key = self._rows(), [self.trainer.args.seed, self.policy.estimator.step]
         self.costs.begin()
         self._begin(rows)
@@ -222,7 +219,7 @@ class AdaptiveRolloutWorker:
             self.costs.clock.stop()  # what follows is not the server's time
             scores_RF = self._sampler.score(sampled)
             lengths_R, prompts_R = lengths(sampled)
-            session.observe(ids_R, scores_RF, lengths_R, rewards_R=total(scores_RF), prompt_lengths_R=prompts_R)
+            session.observe(ids_R, scores_RF, lengths_R, prompt_lengths_R=prompts_R)
             completions += sampled
             rounds += 1
         if not completions:
@@ -263,14 +260,11 @@ class AdaptiveRolloutWorker:
     # --- checkpoints ------------------------------------------------------------------------------------------------
 
     def _save(self, folder: Path) -> None:
+        fingerprint, step = self.prompts.fingerprint, self.trainer.state.global_step
         with self._learning:
-            state = self.policy.state_dict() | self.costs.state_dict()
-            about = {"scoring": self.scoring.state_dict(), "spent": self._spent}
-        step = self.trainer.state.global_step
-        save_beliefs(folder, state, self.policy.name, self.prompts.fingerprint, trainer_step=step, **about)
+            save_beliefs(folder, self.session, fingerprint, step, spent=self._spent)
 
     def _load(self, checkpoint: Path) -> None:
-        data, allowed, step = self.prompts.fingerprint, self.allow_dataset_change, step_of(checkpoint)
-        about = load_beliefs(checkpoint, self.policy, data, allowed, trainer_step=step, costs=self.costs)
-        self.scoring.load_state_dict(about.get("scoring", {}), self.policy)
+        fingerprint, step = self.prompts.fingerprint, step_of(checkpoint)
+        about = load_beliefs(checkpoint, self.session, fingerprint, self.allow_dataset_change, step)
         self._spent = int(about.get("spent", 0))

@@ -16,7 +16,7 @@ from budgetalloc.training.prompts import Prompts, turns
 from budgetalloc.trl.experimental.completions import Server
 from budgetalloc.trl.generation import GROUP
 
-__all__ = ["CompletionSampler", "SampledCompletion", "as_messages", "names_of", "shuffled_passes", "total"]
+__all__ = ["CompletionSampler", "SampledCompletion", "as_messages", "names_of", "shuffled_passes"]
 
 _GIVEN = ("prompt", "completion", "completion_ids")  # columns that reward functions get in another way
 
@@ -128,11 +128,6 @@ def as_messages(role: str, content: Any) -> list[dict[str, Any]]:
 def names_of(reward_funcs: Sequence[Callable[..., Any]]) -> list[str]:
     """The names of the reward functions, as in the metrics."""
     return [getattr(func, "__name__", type(func).__name__) for func in reward_funcs]
-
-
-def total(scores_RF: FloatArray) -> FloatArray:
-    """TRL's sum over reward functions; NaN for unscored completions."""
-    return np.where(np.isnan(scores_RF).all(axis=1), math.nan, np.nansum(scores_RF, axis=1))
 
 
 def shuffled_passes(ids_P: Sequence[Id], start: int, width: int, seed: int) -> list[Id]:

@@ -6,15 +6,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.estimator import BetaEstimator
-from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_array, check_integer, check_number, shown
+from budgetalloc.errors import InputError, check_array, check_function, check_integer, check_number, shown
 from budgetalloc.policies.decision import Needs, View
 from budgetalloc.policies.mean_advantage import mean_advantage
 from budgetalloc.policies.policy import Policy
-from budgetalloc.policies.ranking import falling, spend_on_top
+from budgetalloc.policies.ranking import falling, ranked
 
 __all__ = ["CategoryOf", "add_to_window", "category_gains", "draw_order", "dump", "sec", "upper_bounds"]
 
@@ -93,7 +93,7 @@ def dump(
             numbers[f"n:{category}"] = numbers.get(f"n:{category}", 0.0) + rollouts
             numbers["n"] = numbers.get("n", 0.0) + rollouts
 
-    def score(numbers: Mapping[str, float], names: list[str]) -> FloatArray:
+    def score(numbers: Mapping[str, float], names: list[Id]) -> FloatArray:
         gain_C, rollouts_C = (np.array([numbers.get(f"{key}:{c}", 0.0) for c in names]) for key in ("q", "n"))
         return upper_bounds(gain_C, rollouts_C, numbers.get("n", 0.0))
 
@@ -128,7 +128,7 @@ def sec(*, domain_of: CategoryOf, rate: float = 0.5, temperature: float = 0.4, g
             before = memory.numbers.get(f"q:{category}", 0.0)
             memory.numbers[f"q:{category}"] = rate * gain + (1 - rate) * before
 
-    def score(numbers: Mapping[str, float], names: list[str]) -> FloatArray:
+    def score(numbers: Mapping[str, float], names: list[Id]) -> FloatArray:
         return np.array([numbers.get(f"q:{c}", 0.0) for c in names])
 
     settings = f"rate={rate}, temperature={temperature}, group={group}"
@@ -166,26 +166,20 @@ def _bandit(
     settings: str,
     domain_of: CategoryOf,
     learn: Callable[[Memory, Visit], None],
-    score: Callable[[Mapping[str, float], list[str]], FloatArray],
+    score: Callable[[Mapping[str, float], list[Id]], FloatArray],
     temperature: float,
     group: int,
     seed: int,
 ) -> Policy:
     """The policy that draws prompts by the softmax of their categories' scores."""
-    if not callable(domain_of):
-        raise InputError(f"domain_of={domain_of!r}: give a function from a prompt's id to its category.")
+    check_function("domain_of", domain_of, "from a prompt's id to its category")
     check_number("temperature", temperature, 0, np.inf, without=(0,))
     check_integer("group", group, 1)
 
     def decide(view: View) -> IntArray:
-        place: dict[str, int] = {}
-        named = (str(domain_of(x)) for x in view.ids_P)
-        category_P = np.fromiter((place.setdefault(c, len(place)) for c in named), dtype=np.int64)
-        order = draw_order(score(view.numbers, list(place)) / temperature, category_P, view.rng)
-        scores_P = falling(order)
-        if view.budget.tokens is not None and view.costs_P is not None:
-            scores_P *= view.costs_P  # costs do not change the order of the draws
-        return spend_on_top(scores_P, group, view)
+        names, category_P = factorize([str(domain_of(x)) for x in view.ids_P])
+        order = draw_order(score(view.numbers, names) / temperature, category_P, view.rng)
+        return ranked(falling(order), group, view)
 
     named = getattr(domain_of, "__name__", type(domain_of).__name__)
     name = f"{method}(domain_of={named}, {settings}, seed={seed})"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
@@ -119,7 +120,7 @@ def pac(
         for key in [key for key in memory.numbers if key.startswith("mean:")]:
             memory.numbers[key] = min(max(scale * memory.numbers[key] + shift, 0.0), 1.0)
 
-    def draw(numbers: Mapping[str, float], names: list[str], slots: int, view: View) -> FloatArray:
+    def draw(numbers: Mapping[str, float], names: list[Id], slots: int, view: View) -> FloatArray:
         """Each slot's draw of each category's utility."""
         if view.step < cold:
             return view.rng.random((slots, len(names)))
@@ -128,11 +129,9 @@ def pac(
         return np.asarray(mean_C + spread_C * view.rng.normal(size=(slots, len(names))))
 
     def decide(view: View) -> IntArray:
-        place: dict[str, int] = {}
-        named = (str(domain_of(x)) for x in view.ids_P)
-        category_P = np.fromiter((place.setdefault(name, len(place)) for name in named), dtype=np.int64)
+        names, category_P = factorize([str(domain_of(x)) for x in view.ids_P])
         wanted = _MOST_SLOTS if view.budget.rollouts is None else view.budget.rollouts // group + 1
-        draws_SC = draw(view.numbers, list(place), min(wanted, len(category_P), _MOST_SLOTS), view)
+        draws_SC = draw(view.numbers, names, min(wanted, len(category_P), _MOST_SLOTS), view)
         return ranked(falling(one_by_one(draws_SC, category_P)), group, view)
 
     named = getattr(domain_of, "__name__", type(domain_of).__name__)

@@ -54,9 +54,7 @@ def prime_pools(*, group: int = 8, pools: Pools = ((0.25, 0.2), (0.75, 1.0), (1.
 
     def decide(view: View) -> IntArray:
         last_P = view.recall["last"]
-        pool_P = np.minimum(
-            np.searchsorted(tops, np.nan_to_num(last_P)), len(tops) - 1
-        )  # a pool includes its largest mean
+        pool_P = np.minimum(np.searchsorted(tops, np.nan_to_num(last_P)), len(tops) - 1)  # includes its largest mean
         return ranked(drawn_first(np.where(np.isnan(last_P), 1.0, weights[pool_P]), view.rng), group, view)
 
     memory, needs = Memory({"last": math.nan}, learn, rescale=rescale), Needs(candidates="all", baseline="group")

@@ -38,7 +38,7 @@ class Substitution:
     recompute_R: BoolArray
 
 
-class CorrectResponseBuffer:
+class CorrectResponseBuffer(Store):
     """Keeps correct responses of each prompt; if all of a prompt's responses fail, a stored one replaces a wrong one.
 
     AR3PO (arXiv 2509.25808) stores every new correct response, and draws uniformly among those of the prompt. The paper
@@ -81,17 +81,8 @@ class CorrectResponseBuffer:
     ) -> None:
         check_choice("option", option, ("stop_gradient", "recompute"))
         self.option = option
-        self._store = Store("correct", capacity=capacity, max_age=max_age, per_prompt=per_prompt, seed=seed)
+        super().__init__("correct", capacity=capacity, max_age=max_age, per_prompt=per_prompt, seed=seed)
         self.threshold = check_number("threshold", threshold, -np.inf, np.inf)
-
-    def __len__(self) -> int:
-        """Number of responses kept."""
-        return len(self._store.samples)
-
-    @property
-    def samples(self) -> list[Stored]:
-        """The stored responses, the oldest first."""
-        return list(self._store.samples)
 
     def add(
         self,
@@ -117,7 +108,7 @@ class CorrectResponseBuffer:
         rewards, success = _outcomes(rewards_R, success_R, len(ids))
         rows = np.flatnonzero(success > self.threshold)
         some = stored_rows(rows, ids, responses_R, rewards, np.zeros(len(ids)), step, success)
-        self._store.add(some)
+        self.put(some)
         return len(some)
 
     def substitute(
@@ -133,18 +124,18 @@ class CorrectResponseBuffer:
         """
         ids = check_ids(ids_R, "ids_R")
         rewards, success = _outcomes(rewards_R, success_R, len(ids))
-        self._store.advance(step)
+        self.advance(step)
         names, group_R = factorize(ids)
         scored_R = ~np.isnan(success)
         scored_G = np.bincount(group_R[scored_R], minlength=len(names))
         correct_G = np.bincount(group_R[success > self.threshold], minlength=len(names))
         kept: dict[Id, list[Stored]] = {}
-        for sample in self._store.samples:
+        for sample in self.samples:
             kept.setdefault(sample.id, []).append(sample)
         groups = [g for g in np.flatnonzero((correct_G == 0) & (scored_G >= 2)).tolist() if names[g] in kept]
         groups.sort(key=lambda g: stable_key(names[g]))  # draws do not depend on the order of prompts in the batch
 
-        draws = self._store.next_rng().random((len(groups), 2))
+        draws = self.next_rng().random((len(groups), 2))
         by_group = np.flatnonzero(scored_R)[np.argsort(group_R[scored_R], kind="stable")]
         starts_G = np.cumsum(scored_G) - scored_G
         chosen = {}
@@ -166,13 +157,8 @@ class CorrectResponseBuffer:
             recompute_R=np.zeros(len(ids), dtype=np.bool_) if masked else swapped_R,
         )
 
-    def state_dict(self) -> dict[str, Any]:
-        """All responses, the seed and the number of draws, for `save_state`; without the settings."""
-        return self._store.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict()` to the bit. Raises `StateError`, and changes nothing, if it does not fit."""
-        self._store.load_state_dict(state, lambda sample: sample.success > self.threshold)
+    def _fits(self, sample: Stored) -> bool:
+        return sample.success > self.threshold
 
 
 def _outcomes(rewards_R: ArrayLike, success_R: ArrayLike | None, rows: int) -> tuple[FloatArray, FloatArray]:

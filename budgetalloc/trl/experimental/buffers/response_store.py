@@ -8,7 +8,7 @@ applies the clipping and the mask.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,7 +60,7 @@ class Stored:
 
 
 class Store:
-    """Stored responses, the oldest first, limited in number and in age.
+    """Stored responses, the oldest first, limited in number and in age: the base class of the buffers.
 
     Responses older than `max_age` are evicted first, then the oldest of each prompt with more than `per_prompt`, then
     the oldest of all until `capacity` are left. Age counts from the step of generation. Among responses of one step,
@@ -74,9 +74,9 @@ class Store:
         seed: Seeds the draws.
 
     >>> store = Store("doc", capacity=2, max_age=10)
-    >>> store.add([Stored("a", {}, 1, 0, step) for step in (3, 4, 5)])
-    >>> [kept.step for kept in store.samples], store.step
-    ([4, 5], 5)
+    >>> store.put([Stored("a", {}, 1, 0, step) for step in (3, 4, 5)])
+    >>> [kept.step for kept in store.samples], len(store), store.step
+    ([4, 5], 2, 5)
     >>> store.advance(15); [kept.step for kept in store.samples]
     [5]
     """
@@ -88,15 +88,20 @@ class Store:
         self.per_prompt = None if per_prompt is None else check_integer("per_prompt", per_prompt, 1)
         self.seed = check_integer("seed", seed, 0)
         self.samples: list[Stored] = []
+        """The responses, the oldest first. Every change makes a new list."""
         self.step = 0
         self._draws = 0
+
+    def __len__(self) -> int:
+        """Number of responses kept."""
+        return len(self.samples)
 
     def advance(self, step: int) -> None:
         """Sets the current step, and evicts responses that have become too old. The step never decreases."""
         self.step = check_integer("step", step, self.step)
         self._evict()
 
-    def add(self, samples: Iterable[Stored]) -> None:
+    def put(self, samples: Iterable[Stored]) -> None:
         """Adds these samples, and evicts those over the limits. A later sample advances the current step."""
         new = list(samples)
         self.samples = sorted([*self.samples, *new], key=lambda kept: kept.step)  # stable: then by arrival
@@ -151,12 +156,16 @@ class Store:
             state[f"buffer/{at}/flat"] = np.concatenate([x.ravel() for x in arrays])
         return state
 
-    def load_state_dict(self, state: Mapping[str, Any], fits: Callable[[Stored], bool] = lambda sample: True) -> None:
+    def _fits(self, sample: Stored) -> bool:
+        """Whether this kind of buffer could have stored the sample."""
+        return True
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores `state_dict()` to the bit; samples above the current limits are evicted.
 
         Raises:
-            StateError: the state is damaged, of another kind or seed, or holds a response for which `fits` is False.
-                Nothing is changed then.
+            StateError: the state is damaged, of another kind or seed, or holds a response that this kind of buffer does
+                not store. Nothing is changed then.
         """
         try:
             about = state["buffer"]
@@ -168,7 +177,7 @@ class Store:
             step, draws = check_integer("step", about["step"], 0), check_integer("draws", about["draws"], 0)
             samples = _unpacked(state, about["ids"], about["columns"])
             steps = [sample.step for sample in samples]
-            if steps != sorted(steps) or max(steps, default=0) > step or not all(map(fits, samples)):
+            if steps != sorted(steps) or max(steps, default=0) > step or not all(map(self._fits, samples)):
                 raise StateError(f"responses out of order, later than step {step}, or of another kind")
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
             raise StateError(

@@ -19,7 +19,7 @@ __all__ = ["SMALLEST", "SelectiveSampleBuffer"]
 SMALLEST = 1e-8  # smaller advantages are 0 up to rounding
 
 
-class SelectiveSampleBuffer:
+class SelectiveSampleBuffer(Store):
     """Keeps samples with a non-zero advantage and draws them again, P(j) proportional to |A_j|^power.
 
     Skywork R1V2 (arXiv 2504.16656) stores such samples and re-introduces them in later updates, weighted by |A|. The
@@ -46,17 +46,8 @@ class SelectiveSampleBuffer:
     """
 
     def __init__(self, *, capacity: int = 1024, max_age: int = 8, power: float = 1.0, seed: int = 0) -> None:
-        self._store = Store("selective", capacity=capacity, max_age=max_age, seed=seed)
+        super().__init__("selective", capacity=capacity, max_age=max_age, seed=seed)
         self.power = check_number("power", power, 0, math.inf)
-
-    def __len__(self) -> int:
-        """Number of samples kept."""
-        return len(self._store.samples)
-
-    @property
-    def samples(self) -> list[Stored]:
-        """The stored samples, the oldest first."""
-        return list(self._store.samples)
 
     def add(
         self,
@@ -82,7 +73,7 @@ class SelectiveSampleBuffer:
         rewards, advantages = as_rewards(rewards_R, len(ids)), _advantages(advantages_R, len(ids))
         rows = np.flatnonzero(_signal(advantages) & ~np.isnan(rewards))
         some = stored_rows(rows, ids, responses_R, rewards, advantages, step)
-        self._store.add(some)
+        self.put(some)
         return len(some)
 
     def draw(self, count: int, step: int) -> list[Stored]:
@@ -93,11 +84,11 @@ class SelectiveSampleBuffer:
             step: The current step, which must not decrease.
         """
         count = check_integer("count", count, 0)
-        self._store.advance(step)
-        earlier = [sample for sample in self._store.samples if sample.step < step]
+        self.advance(step)
+        earlier = [sample for sample in self.samples if sample.step < step]
         # Sorting by log-weight + Gumbel noise draws without replacement; logarithms cannot underflow.
         weights = self.power * np.log(np.abs([sample.advantage for sample in earlier]))
-        order = np.argsort(-(weights + self._store.next_rng().gumbel(size=len(earlier))), kind="stable")
+        order = np.argsort(-(weights + self.next_rng().gumbel(size=len(earlier))), kind="stable")
         return [earlier[at] for at in order[:count].tolist()]
 
     def refill(self, advantages_R: ArrayLike, step: int) -> tuple[IntArray, list[Stored]]:
@@ -115,13 +106,8 @@ class SelectiveSampleBuffer:
         without = np.flatnonzero(~signal_R)[: advantages.size - int(signal_R.sum()) - len(stored)]
         return np.sort(np.concatenate([np.flatnonzero(signal_R), without])), stored
 
-    def state_dict(self) -> dict[str, Any]:
-        """All samples, the seed and the number of draws, for `save_state`; without the settings."""
-        return self._store.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict()` to the bit. Raises `StateError`, and changes nothing, if it does not fit."""
-        self._store.load_state_dict(state, lambda sample: abs(sample.advantage) > SMALLEST)
+    def _fits(self, sample: Stored) -> bool:
+        return abs(sample.advantage) > SMALLEST
 
 
 def _signal(advantages_R: FloatArray) -> np.ndarray[Any, np.dtype[np.bool_]]:

@@ -204,6 +204,8 @@ def test_tokens_and_quotas_are_kept_and_cheap_prompts_are_not_preferred(make):
         opened += counts_P == 4
         policy.observe([], [])
     assert opened[6:].sum() > 0.5 * opened[:3].sum()
+    both, rollouts = (policy.allocate(range(9), Budget(12, n, floor=0, cap=4), costs_P=costs_P) for n in (60, None))
+    assert both.tolist() == rollouts.tolist()  # a limit that does not bind changes no choice
     quotas = Budget(24, floor=0, quotas={"a": (8, 8)})
     assert policy.allocate(range(9), quotas, domains_P=["a"] * 3 + ["b"] * 6)[:3].sum() == 8
 

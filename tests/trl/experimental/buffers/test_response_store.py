@@ -20,7 +20,7 @@ def test_the_newest_of_each_prompt_and_of_all_are_kept(batches, capacity, max_ag
     store, all_rows, now = Store("t", capacity=capacity, max_age=max_age, per_prompt=per_prompt), [], 0
     for batch in batches:
         new = [Stored(name, {}, 1, 1, step) for name, step in batch]  # in any order: some generated long ago
-        store.add(new)
+        store.put(new)
         all_rows = sorted([*all_rows, *new], key=lambda row: row.step)
         now = max([now, *(row.step for row in new)])
         expected = [
@@ -35,7 +35,7 @@ def test_the_newest_of_each_prompt_and_of_all_are_kept(batches, capacity, max_ag
 
 def test_a_response_is_kept_up_to_its_last_step():
     store = Store("t", capacity=9, max_age=3)
-    store.add([Stored("a", {}, 1, 1, 5)])
+    store.put([Stored("a", {}, 1, 1, 5)])
     store.advance(8)
     assert len(store.samples) == 1
     store.advance(9)
@@ -85,7 +85,7 @@ def assert_same(actual, expected):
 @settings(deadline=None, max_examples=20)
 def test_a_state_is_restored_to_the_bit_from_a_file(tmp_path_factory, rows):
     store = Store("t", capacity=9, max_age=9, seed=4)
-    store.add(rows)
+    store.put(rows)
     store.next_rng()
     path = tmp_path_factory.mktemp("state") / "state.npz"
     save_state(path, store.state_dict())
@@ -98,7 +98,7 @@ def test_a_state_is_restored_to_the_bit_from_a_file(tmp_path_factory, rows):
 
 def test_a_log_probability_that_is_nan_is_restored():
     store = Store("t", capacity=9, max_age=9)
-    store.add([Stored("a", {"logprobs": [np.nan, -0.0, -np.inf]}, 1, 1, 0)])
+    store.put([Stored("a", {"logprobs": [np.nan, -0.0, -np.inf]}, 1, 1, 0)])
     other = Store("t", capacity=9, max_age=9)
     other.load_state_dict(store.state_dict())
     assert_same(other.samples, store.samples)
@@ -106,7 +106,7 @@ def test_a_log_probability_that_is_nan_is_restored():
 
 def test_a_state_above_the_limits_is_cut_to_the_newest():
     store = Store("t", capacity=9, max_age=9)
-    store.add([Stored("a", {}, 1, 1, step) for step in range(5)])
+    store.put([Stored("a", {}, 1, 1, step) for step in range(5)])
     other = Store("t", capacity=2, max_age=9)
     other.load_state_dict(store.state_dict())
     assert [row.step for row in other.samples] == [3, 4]
@@ -151,7 +151,7 @@ DAMAGE = {
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_a_damaged_state_is_refused_and_changes_nothing(damage):
     store = Store("t", capacity=9, max_age=9)
-    store.add([Stored("a", {"tokens": [1, 2]}, 1, 1, 1), Stored("b", {"tokens": [3]}, 1, 1, 2)])
+    store.put([Stored("a", {"tokens": [1, 2]}, 1, 1, 1), Stored("b", {"tokens": [3]}, 1, 1, 2)])
     before, state = store.samples, store.state_dict()
     state["buffer"] = json.loads(json.dumps(state["buffer"]))
     store.load_state_dict(state)  # whole, it loads
