@@ -5,21 +5,16 @@ from functools import partial
 
 import numpy as np
 import pytest
+from policy_steps import visited
 
 import budgetalloc as ba
 from budgetalloc import Budget, BudgetError, InputError, Point
 from budgetalloc.policies.composition import spend
 from budgetalloc.policies.decision import View
 
+observed = partial(visited, rollouts=8)
 VALUES = [ba.mixed_group, ba.success_gain, ba.hit, ba.variance]
 each_value = pytest.mark.parametrize("value", VALUES, ids=lambda v: v.__name__)
-
-
-def observed(policy, rates, rollouts=8):
-    """The policy after one visit to each prompt with a rate; prompts with None stay cold."""
-    ids = [i for i, rate in enumerate(rates) if rate is not None for _ in range(rollouts)]
-    policy.observe(ids, [float(k < rates[i] * rollouts) for k, i in zip(list(range(rollouts)) * 99, ids, strict=False)])
-    return policy
 
 
 # --- failures of the released Knapsack RL allocator ---

@@ -22,6 +22,7 @@ BAD = {
     "gvm": {"alpha": -1, "beta": 0.5, "group": 1.5},
     "knapsack_rl": {"low": 0, "high": 1, "recent": 0, "fewest": 0, "confidence": 1.0, "surplus": "all"},
     "vip": {"form": "grpo", "group": 0},
+    "gate": {"group": 0, "lo": 1.0, "hi": 1.5, "explore": -1},
     "aero": {"group": 0, "rescue": 0, "most": 7, "generate": 1},
     "ar3po": {"group": 0, "stages": 9},
     "dapo": {"generate": 0, "order": "best"},
@@ -52,6 +53,10 @@ BAD = {
     "spo": {"rho": 1.0, "eps": 0, "offline": "8"},
     "spo_pp": {"rho": 1.0, "eps": 0, "offline": 0},
     "vade": {"group": 2.5},
+    "pods": {"generate": 1},
+    "roc": {"choose": "best", "penalty": -1},
+    "shuffle_r1": {"draws": 0},
+    "top_p": {"share": 0.0},
 }
 
 
@@ -79,6 +84,7 @@ def test_a_bad_setting_is_named(name, key):
         (partial(dars_counts, [1], 8, "ET", most=4), "most=4"),
         (partial(policies.bots, anchors={"a": 0.5}), r"anchors\['a'\]=0.5"),
         (partial(policies.bots, anchors={"a": (0.5, 1.5)}), r"anchors\['a'\]=1.5"),
+        (partial(policies.gate, lo=0.5, hi=0.5), "hi=0.5"),
         (partial(breadth_depth, 0, 8), "rollouts=0"),
         (partial(breadth_depth, 8, 0), "group=0"),
         (partial(lr_scale, 0, 1), "batch=0"),
