@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 from accelerate import state as accelerate_state
-from conftest import SETTINGS, fresh_model, low_digit, make_tokenizer
 from datasets import Dataset
+from tiny_model import SETTINGS, fresh_model, low_digit, make_tokenizer, policy_of_rounds
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from transformers import LlamaForCausalLM
 from trl import GRPOConfig, GRPOTrainer
@@ -31,20 +31,7 @@ BATCH = 16  # rows of all processes
 PROMPTS = {n: f"{n:0{1 + n % 3}d}=" for n in range(8)}  # of different lengths, so that padding matters
 
 
-def odd(view):
-    """Rounds of 5, 1, 7 and 3 rollouts, which do not divide evenly. The last two depend on the rewards."""
-    yield np.array([2, 1, 1, 1])
-    tally = yield np.array([0, 0, 1, 0])
-    worst_P = np.argsort(tally.successes_P, kind="stable")
-    tally = yield np.bincount(worst_P[:2], [4, 3], minlength=4).astype(np.int64)
-    yield np.bincount([np.argmax(tally.successes_P)], [3], minlength=4).astype(np.int64)
-
-
 OF_ALL: dict[str, Any] = {}  # settings of every trainer of this process
-
-
-def policy_of_rounds(decide: Any, name: str = "odd", **more: Any) -> ba.Policy:
-    return ba.Policy(name, decide, ba.BetaEstimator(), needs=ba.Needs(baseline="loo", scale="none", **more))
 
 
 # The policy, the callback's arguments, and the trainer's settings in addition to the common ones.
@@ -57,7 +44,7 @@ RUNS: dict[str, tuple[Callable[[], ba.Policy] | None, dict[str, Any], dict[str, 
     "adaptive": (ba.adaptive, {}, {}),
     "quotas": (ba.adaptive, {"candidates": 2, "domain": "subject", "quotas": {"math": (0.5, 0.6)}}, {}),
     "costs": (ba.adaptive, {"cost": "tokens"}, {}),
-    "odd": (lambda: policy_of_rounds(odd), {}, {**REUSED, "log_completions": True}),
+    "odd": (policy_of_rounds, {}, {**REUSED, "log_completions": True}),
     "reinforce_ada": (lambda: policies.reinforce_ada(group=4, stages=3, seed=1), {}, {}),
     "dapo": (lambda: policies.dapo(group=4, generate=3, seed=1), {}, {}),
     "pods": (lambda: policies.pods(seed=1), {}, {}),
@@ -165,7 +152,7 @@ def failure(folder: Path, name: str, rank: int) -> str:
     elif name == "decide":
         policy = policy_of_rounds(broken, "broken")
     else:
-        policy, trainer.rollout_func = policy_of_rounds(odd), masked
+        policy, trainer.rollout_func = policy_of_rounds(), masked
     trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, candidates=1))
     try:
         trainer.train()

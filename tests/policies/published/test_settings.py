@@ -15,6 +15,10 @@ from budgetalloc.policies.published.which_prompts.brorl import breadth_depth, lr
 NAN, INF = float("nan"), float("inf")
 BY_ID = {"domain_of": lambda prompt: prompt}
 BAD = {
+    **{
+        name: {"prior": (0, 1), "discount": 2, "idle": 0, "drift": "yes"}
+        for name in ("uniform", "knapsack", "thompson")
+    },
     "cero": {"rate": 0.0, "saturation": -1.0, "high": 0, "rho": 1.5, "prior": "pool", "horizon": 0},
     "coba_rl": {"kappa": 1.0, "low": 0, "high": 1, "window": 0, "tau": 3.0},
     "dart": {"group": 0, "reduced": 9, "easy": 1.5, "discount": 2},
@@ -70,6 +74,11 @@ def test_a_bad_setting_is_named(name, key):
 @pytest.mark.parametrize(
     ("make", "text"),
     [
+        *[
+            (partial(make, prior="pooled"), "prior='pooled'")
+            for make in (policies.uniform, policies.knapsack, policies.thompson)
+        ],
+        (partial(policies.knapsack, belief="median"), r"belief='median': use one of \('posterior', 'mean'\)"),
         (partial(policies.cero, prior=(0.0, 1.0)), "prior"),
         (partial(policies.coba_rl, tau=(0.0, 1.0)), "tau"),
         (partial(policies.coba_rl, tau=(3.0, 2.0)), "tau"),
