@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from accelerate import state as accelerate_state
+from conftest import Watched
 from datasets import Dataset
 from tiny_model import SETTINGS, fresh_model, low_digit, make_tokenizer, policy_of_rounds
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -91,27 +92,20 @@ def run(folder: Path, name: str, world: int, force: bool = True) -> dict[str, An
     trainer = make_trainer(folder, name, world, **config)
     if force:
         trainer.rollout_func = forced
-    seen: dict[str, Any] = {"prompts": [], "batches": []}
     policy = make() if make is not None else None
     if policy is not None:
         ledger = folder / f"{name}.jsonl"
         trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, ledger=ledger, **options))
-    generate, loss = trainer._generate, trainer._compute_loss
-
-    def recording_generate(prompts):
-        seen["prompts"].append(list(prompts))
-        return generate(prompts)
-
-    def recording_loss(model, inputs):
-        seen["batches"].append([len(inputs["advantages"]), int(inputs["num_items_in_batch"])])
-        return loss(model, inputs)
-
-    trainer._generate, trainer._compute_loss = recording_generate, recording_loss
+    watched = Watched(trainer)
     trainer.train()
     state = policy.state_dict() if policy is not None else {"ids": [], "evidence": np.zeros(0)}
     parameters = list(trainer.model.parameters())
-    seen["parameters"] = type(parameters[0].detach()).__name__
-    seen["elements"] = sum(p.numel() for p in parameters)
+    seen = {
+        "prompts": watched.prompts,
+        "batches": [[len(batch["advantages"]), int(batch["num_items_in_batch"])] for batch in watched.batches],
+        "parameters": type(parameters[0].detach()).__name__,
+        "elements": sum(p.numel() for p in parameters),
+    }
     weights = np.concatenate([whole(p).detach().ravel() for p in parameters])
     np.save(folder / f"{name} weights {trainer.accelerator.process_index}.npy", weights)
     logs = [entry for entry in trainer.state.log_history if "loss" in entry]
