@@ -62,6 +62,7 @@ BAD: dict[str, Any] = {
     "a function": lambda *_: None,
     "1j": 1j,
 }
+NAN = float("nan")
 LINES = 400_000
 MEMORY = 3 * 2**30
 
@@ -525,6 +526,88 @@ for method in METHODS:
         lambda build=method.build, **given: play(build(**given)),
         {name: entry.default for name, entry in signature.parameters.items()},
     )
+
+
+# Values that each argument refuses. A number or a text that is refused is in the error, as argument=value.
+REFUSED: dict[str, dict[str, list[Any]]] = {
+    "weighted_resample": {"weights_J": [[-1.0, 1, 1], [NAN, 1, 1]], "size": [7], "draws": [0]},
+    "resample_on_correct": {
+        "penalties_R": [[0, -1, 0, 0, 0, 0], [0, 0]],
+        "min_zero": [-1],
+        "min_positive": [1.5],
+        "rows": [7],
+    },
+    "top_p_variance": {"share": [0]},
+    "d3s_schedule": {"progress": [1.5]},
+    "budget_partition": {"n": [1], "budgets": [[], [0]]},
+    "length_caps": {"lengths_R": [[1, 2], [-1] * 6], "longest": [0], "quantile": [1.1], "factor": [0]},
+    "curriculum_budget": {"step": [-1], "decay": [0], "every": [0], "last": [0]},
+    "tree_cost": {
+        "parents_N": [[0, 0, 0], [-1, 1, 0], [-2, 0, 0], [-1.0, 0.0, 0.0], []],
+        "tokens_N": [[-1, 1, 1], [1]],
+    },
+    "regular_tree": {"divisions": [[], [2, 0]]},
+    "tree_grpo": {"keep": [4]},
+    "treepo": {"depth": [0]},
+    "aepo_split": {"k": [0], "entropy_root": [NAN]},
+    "aepo_branch_probability": {"entropy_change": [[NAN]], "consecutive": [[-1]]},
+    "latr_split": {"schedule": [{5: 1.0}, {0: 1.5}], "step": [-1]},
+    "Horizon": {"rollouts": [0], "steps": [0], "low": [-1]},
+    "Horizon.fit": {"wish": [NAN], "step": [4]},
+    "constant": {"spent": [-1]},
+    "phases": {"parts": [[], [(1, 0.0)]]},
+    "DualPrice": {"price": [-1], "scale": [0]},
+    "DualPrice.demand": {"gains_R": [[NAN]]},
+    "Threshold": {"lowest": [0], "highest": [0.05]},
+    "Threshold.psi": {"share": [1.1]},
+    "discounted_ucb": {"arms": [[], [1, 1]], "discount": [0], "xi": [-1], "bound": [2]},
+    "sliding_window_ucb": {"window": [0]},
+    "discounted_thompson": {"discount": [1.5], "prior": [(0, 1)], "seed": [-1]},
+    "Bandit.observe": {"arm": [3], "reward": [1.5, NAN]},
+    "comparisons": {
+        "policies": [{}],
+        "budget": [0],
+        "steps": [0],
+        "seeds": [[], [1, 1], [-1]],
+        "prompts": [99],
+        "workers": [0],
+    },
+    "interval": {"values_S": [np.zeros((2, 2)), ["a", "b"]], "level": [95]},
+    "stratified_interval": {"samples": [[], [1.0, 2.0], 3]},
+    "one_step_value": {"budget": [0], "candidates": [0], "inclusion": ["often"], "estimate": ["best"], "skip": [12]},
+    "simulate": {"steps": [0], "prompts": [7], "candidates": [0, "some"], "baseline": ["mean"]},
+    "Task": {
+        "own": [0.0],
+        "other": [1.0],
+        "per_skill": [0],
+        "held_out": [0],
+        "dims": [0],
+        "noise": [1.1],
+        "doubt": [-1.0],
+        "coins": [(1.5,)],
+    },
+    "Learner": {"rate": [0]},
+    "Replay": {"seed": [-1, 0.5]},
+    "Replay.again": {"seed": [True]},
+    "Replay.rollout": {"ids_R": [["z"]]},
+    "Replay.rates": {"ids_P": [["z"]], "back": [-1], "ahead": [-2]},
+    "horvitz_thompson": {"outcomes_P": [[1, 1, 1]], "propensities_P": [[0, 1], [NAN, 1], [1.5, 1]]},
+    "self_normalised": {"propensities_P": [[1, 1.5], [1, NAN]]},
+    "doubly_robust": {"propensities_P": [[1, NAN]], "model_P": [[1], [1, NAN]]},
+    "drift": {"lag": [0]},
+    "discount": {"lag": [0]},
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_value_out_of_range_is_refused_by_the_name_of_its_argument(name):
+    call, good = CALLS[name]
+    for argument, values in REFUSED[name].items():
+        for value in values:
+            with pytest.raises(BudgetallocError) as caught:
+                drain(call(**good | {argument: value}))
+            plain = isinstance(value, (int, float, str))
+            assert (f"{argument}={value!r}" if plain else argument) in str(caught.value), str(caught.value)
 
 
 def outcome(call: Callable[..., Any], given: dict[str, Any]) -> str | None:

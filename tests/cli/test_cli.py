@@ -108,16 +108,6 @@ def test_a_pipe_that_closes_is_quiet(command, log):
     assert run.returncode == 0
 
 
-@pytest.mark.parametrize("command", ["methods", "config", "recipe"])
-def test_small_commands_load_nothing_heavy(command):
-    code = (
-        f"import sys; from budgetalloc.cli.__main__ import main; main(['{command}']);"
-        "print([m for m in ('torch', 'trl', 'ortools', 'matplotlib', 'pandas', 'pyarrow', 'tqdm') if m in sys.modules])"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.splitlines()[-1] == "[]"
-
-
 def test_the_help_says_what_to_type(capsys):
     assert said(capsys, "--version") == (0, f"budgetalloc {ba.__version__}\n", "")
     status, text, errors = said(capsys, "--help")

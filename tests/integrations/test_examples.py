@@ -15,7 +15,6 @@ from test_row_shapes import letters, scripted, text_config
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, LlamaForSequenceClassification
 
 import budgetalloc as ba
-from budgetalloc.cli.__main__ import main
 from budgetalloc.cli.testbed.skills import WEIGHTS
 from budgetalloc.trl import AdaptiveGRPOCallback
 
@@ -182,13 +181,3 @@ def test_the_command_line_of_an_example_explains_itself(path, monkeypatch, capsy
         exec(code, {"__name__": "__main__"})
     assert stop.value.code == 0
     assert f"python {path}.py" in capsys.readouterr().out
-
-
-# first_run.py makes its trainer twice, in a function, of arguments that it is called with.
-SCRIPTS = sorted(set(FOLDER.glob("trl/*.py")) - {FOLDER / "trl/first_run.py"})
-
-
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
-def test_the_doctor_finds_nothing_that_is_refused_in_an_example(path, capsys):
-    assert main(["doctor", str(path)]) == 0
-    assert "REFUSED: nothing" in capsys.readouterr().out

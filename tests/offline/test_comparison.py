@@ -224,15 +224,7 @@ def test_steps_and_prompts_are_the_logs_own():
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: comparisons({}, LOG, 48), r"policies=\[\]"),
-        (lambda: comparisons(KINDS, LOG, 48, seeds=[]), r"seeds=\[\]: give at least one"),
-        (lambda: comparisons(KINDS, LOG, 48, seeds=[1, 1]), r"seeds=\[1, 1\]: .* each seed once"),
-        (lambda: comparisons(KINDS, LOG, 48, seeds=[-1]), "seeds=-1"),
-        (lambda: comparisons(KINDS, LOG, 0), "budget=0"),
         (lambda: comparisons(KINDS, LOG, ba.Budget(None, tokens=100.0, cap=4)), "a log has neither token costs"),
-        (lambda: comparisons(KINDS, LOG, 48, steps=0), "steps=0"),
-        (lambda: comparisons(KINDS, LOG, 48, workers=0), "workers=0"),
-        (lambda: list(comparisons(KINDS, LOG, 48, prompts=99)), "prompts=99: use an integer from 1 to 12"),
         (
             lambda: list(comparisons({"x": lambda seed: 3}, LOG, 48)),
             r"policies\['x'\].* returned 3 of type int: give",

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import budgetalloc as ba
-from budgetalloc import InputError
 from budgetalloc.offline.drift import discount, drift
 
 NAN = float("nan")
@@ -82,9 +81,3 @@ def test_short_logs_have_no_discount():
     assert drift(log_of({"a": [[0, 1]], "b": [[0, 1]]})) == []
     short = log_of({k: [[0, 1, 0, 1], [k % 2] * 4] for k in range(9)})
     assert discount(short) == discount(short, lag=1) < 0.6  # fewer visits than the lag: as many as there are
-
-
-@pytest.mark.parametrize("function", [drift, discount])
-def test_the_lag_is_a_number_of_visits(function):
-    with pytest.raises(InputError, match="lag=0"):
-        function(log_of({"a": [[0, 1]]}), lag=0)

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from budgetalloc import InputError
 from budgetalloc.offline.intervals import interval, stratified_interval
 
 DRAWS = 3000
@@ -77,19 +76,3 @@ def test_neither_the_order_of_seeds_nor_that_of_samples_matters(samples, random)
 def test_no_interval_without_a_spread(values):
     assert np.isnan(interval(values)).all()
     assert np.isnan(stratified_interval([[1.0, 2.0], values])).all()
-
-
-@pytest.mark.parametrize(
-    ("call", "text"),
-    [
-        (lambda: interval(np.zeros((2, 2))), r"values_S has shape \(2, 2\): give one value a seed"),
-        (lambda: interval(["a", "b"]), "values_S=.*: give one value a seed"),
-        (lambda: interval([1, 2], level=95), "level=95"),
-        (lambda: stratified_interval([]), r"samples=\[\]: give at least one list"),
-        (lambda: stratified_interval([1.0, 2.0]), r"samples has shape \(\): give one value a seed"),
-        (lambda: stratified_interval(3), "samples=3: give lists of numbers"),
-    ],
-)
-def test_errors_name_the_argument(call, text):
-    with pytest.raises(InputError, match=text):
-        call()

@@ -223,11 +223,6 @@ FRESH = draw(np.random.default_rng(7), "independent", 12)
 @pytest.mark.parametrize(
     ("make", "error", "text"),
     [
-        (lambda: one_step_value(ba.uniform(), EPOCHS, inclusion="often"), InputError, "inclusion='often'"),
-        (lambda: one_step_value(ba.uniform(), EPOCHS, estimate="best"), InputError, "estimate='best'"),
-        (lambda: one_step_value(ba.uniform(), EPOCHS, skip=12), InputError, "skip=12: the log has 12 steps"),
-        (lambda: one_step_value(ba.uniform(), EPOCHS, 0), InputError, "budget=0"),
-        (lambda: one_step_value(ba.uniform(), EPOCHS, candidates=0), InputError, "candidates=0"),
         (lambda: one_step_value(middling(), FRESH), InputError, "inclusion='epochs': at step 1 a prompt occurs again"),
         (
             lambda: one_step_value(middling(), LONG, inclusion="independent"),

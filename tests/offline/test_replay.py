@@ -245,18 +245,12 @@ def broken(**columns):
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: Replay(ledger(TINY), seed=-1), r"seed=-1: use an integer from 0 to"),
-        (lambda: Replay(ledger(TINY), seed=0.5), r"seed=0.5"),
-        (lambda: Replay(ledger(TINY)).again(True), r"seed=True"),
         (lambda: Replay(broken(rewards_R=np.full(21, 2.0))), r"ledger.success_R\[0\] = 2 lies outside \[0, 1\]"),
         (lambda: Replay(broken(rewards_R=np.zeros(3))), r"rewards_R has 3 entries, ids_R has 21"),
         (lambda: Replay(broken(step_R=np.zeros(3, int))), r"step_R has 3 entries, ids_R has 21"),
         (lambda: Replay(broken(rewards_R=np.full(21, NAN))), r"ledger has 21 rows and none with a reward"),
         (lambda: Replay(ba.Ledger([], [], [], [], [], [])), r"ledger has 0 rows"),
         (lambda: Replay(ledger(TINY)).rollout(["a", "z"]), r"ids_R: 'z' has no reward in this log"),
-        (lambda: Replay(ledger(TINY)).rates(["z"]), r"ids_P: 'z'"),
-        (lambda: Replay(ledger(TINY)).rates(["a"], back=-1), r"back=-1"),
-        (lambda: Replay(ledger(TINY)).rates(["a"], ahead=-2), r"ahead=-2"),
         (lambda: setattr(Replay(ledger(TINY)), "sweep", 3), r"sweep=3: the log has sweeps 0 to 2"),
         (lambda: setattr(Replay(ledger(TINY)), "sweep", -1), r"sweep=-1"),
     ],

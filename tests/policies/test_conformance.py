@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from budgetalloc import policies, testing
+from budgetalloc import policies, testing, values
 from budgetalloc.policies.methods import METHODS
 
 SLOW = (testing.survives, testing.starves_nobody)
@@ -12,6 +12,10 @@ CHECKS = [
     pytest.param(check, marks=[pytest.mark.slow] * (check in SLOW), id=check.__name__) for check in testing.CHECKS
 ]
 OTHER_SETTINGS = (
+    partial(policies.knapsack, belief="mean", value=values.success_gain),
+    partial(policies.ar3po, stages=4),
+    partial(policies.reinforce_ada, quota="positive", stages=3),
+    partial(policies.dapo, order="thompson"),
     partial(policies.knapsack_rl, low=3, high=5, surplus="effective"),
     partial(policies.coba_rl, high=4),
     partial(policies.cero, high=3, saturation=2.0),
@@ -31,7 +35,11 @@ def test_a_method_keeps_the_rules(method, check):
     check(method.build)
 
 
+def settings_of(build):
+    return ",".join([build.func.__name__, *(str(getattr(x, "__name__", x)) for x in build.keywords.values())])
+
+
 @pytest.mark.parametrize("check", [check for check in testing.CHECKS if check not in SLOW], ids=lambda x: x.__name__)
-@pytest.mark.parametrize("build", OTHER_SETTINGS, ids=lambda build: f"{build.func.__name__}{build.keywords}")
+@pytest.mark.parametrize("build", OTHER_SETTINGS, ids=settings_of)
 def test_other_settings_keep_the_rules(build, check):
     check(build)

@@ -2,71 +2,17 @@
 
 import numpy as np
 import pytest
-from budgets import budgets, prompts_and_budgets
+from budgets import budgets
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from policy_steps import play
 
 from budgetalloc import Budget, BudgetError, Policy, UnsupportedError
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.policies.published.in_rounds.ar3po import ar3po
 from budgetalloc.policies.published.in_rounds.dapo import dapo
-from budgetalloc.policies.published.in_rounds.pilot_commit import pilot_commit
 from budgetalloc.policies.published.in_rounds.reinforce_ada import reinforce_ada
 from budgetalloc.policies.rounds import Spending
-
-STAGED = {
-    "ar3po": ar3po,
-    "ar3po in 4": lambda **kw: ar3po(stages=4, **kw),
-    "pilot_commit": pilot_commit,
-    "reinforce_ada": reinforce_ada,
-    "reinforce_ada of successes": lambda **kw: reinforce_ada(quota="positive", stages=3, **kw),
-    "dapo": dapo,
-    "thompson dapo": lambda **kw: dapo(order="thompson", **kw),
-}
-
-
-SPENDS_ALL = {"ar3po", "ar3po in 4", "pilot_commit"}
-
-
-each_policy = pytest.mark.parametrize("name", STAGED)
-
-
-def play(policy, ids, budget, rates, seed=0):
-    """One step against prompts of known rates: the counts of each round, and the rewards."""
-    rng = np.random.default_rng(seed)
-    step = policy.begin(ids, budget)
-    counts, rewards = [], []
-    while (counts_P := step.request()).any():
-        ids_R = [x for x, n in zip(ids, counts_P.tolist(), strict=True) for _ in range(n)]
-        rewards_R = (rng.random(len(ids_R)) < np.array([rates[x] for x in ids_R])).astype(float)
-        step.observe(ids_R, rewards_R)
-        counts.append(counts_P)
-        rewards.append(rewards_R)
-    step.end()
-    return np.array(counts).reshape(-1, len(ids)), rewards
-
-
-@each_policy
-@given(prompts_and_budgets(), st.integers(0, 9))
-@settings(max_examples=50, deadline=None)
-def test_every_round_keeps_the_budget_and_the_group_sizes(name, case, seed):
-    prompts, budget = case
-    ids = list(range(prompts))
-    rates = np.random.default_rng(seed).choice([0.0, 0.1, 0.5, 1.0], prompts)
-    counts, _ = play(STAGED[name](seed=seed), ids, budget, rates, seed)
-    total = counts.sum(axis=0)
-    assert counts.sum() == budget.rollouts if name in SPENDS_ALL else 0 < counts.sum() <= budget.rollouts
-    assert set(total.tolist()) <= {0, *budget.grid().tolist()}
-    assert (total >= budget.floor).all()
-
-
-@each_policy
-def test_the_same_history_gives_the_same_rounds_in_any_order_of_ids(name):
-    ids, budget = [f"prompt {k}" for k in range(40)], Budget(64, floor=0)
-    rates = dict.fromkeys(ids, 1.0)  # rewards do not depend on the order in which rows are drawn
-    first, _ = play(STAGED[name](seed=3), ids, budget, rates)
-    other, _ = play(STAGED[name](seed=3), ids[::-1], budget, rates)
-    assert np.array_equal(first, other[:, ::-1])
 
 
 @pytest.mark.parametrize("make", [reinforce_ada, dapo])

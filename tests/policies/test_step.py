@@ -1,18 +1,14 @@
 """One step of a policy: what is refused at the call, and that the step goes on after it."""
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import budgetalloc as ba
 from budgetalloc import InputError, policies
+from budgetalloc.testing import same_state
 
 NAMES = ["a", "b", "c"]
-
-
-def same_state(one, other):
-    return one.keys() == other.keys() and all(np.array_equal(one[key], other[key]) for key in one)
 
 
 @pytest.mark.parametrize("ids_R", [["zzz"] * 50, ["a", "zzz"]])

@@ -47,6 +47,7 @@ def test_what_may_be_asked_for(success, rule):
         (True, r"success=True: pass the name"),
         (float("nan"), r"success=nan"),
         ([1], r"success=\[1\]"),
+        ([], r"success=\[\]: pass the name"),
     ],
 )
 def test_what_may_not(success, message):

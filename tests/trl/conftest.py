@@ -1,4 +1,4 @@
-"""A random two-layer Llama over digits. It learns nothing useful, but every line of TRL's trainer really runs."""
+"""Fixtures and helpers of tests with TRL's real trainer and the model of tiny_model.py."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from datasets import Dataset
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, TrainerCallback
+from tiny_model import SETTINGS, SYMBOLS, fresh_model, low_digit, make_tokenizer, rows  # noqa: F401, for the tests
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 import budgetalloc as ba
@@ -18,37 +17,10 @@ torch.set_num_threads(1)  # the model is so small that a second thread only wait
 
 collect_ignore = ["vllm_runs.py", "vllm_server.py"]  # they run where vLLM is
 
-SYMBOLS = [*"0123456789=", "<pad>", "<eos>"]
-
-
-def make_tokenizer() -> PreTrainedTokenizerFast:
-    vocabulary = {symbol: at for at, symbol in enumerate(SYMBOLS)}
-    raw = Tokenizer(models.WordLevel(vocabulary, unk_token="<pad>"))
-    raw.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    return PreTrainedTokenizerFast(tokenizer_object=raw, pad_token="<pad>", eos_token="<eos>", padding_side="left")
-
 
 @pytest.fixture(scope="session")
 def tokenizer() -> PreTrainedTokenizerFast:
     return make_tokenizer()
-
-
-def fresh_model(seed: int = 0, **more: Any) -> LlamaForCausalLM:
-    torch.manual_seed(seed)
-    config = LlamaConfig(
-        vocab_size=len(SYMBOLS),
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        max_position_embeddings=32,
-        initializer_range=0.3,  # large, so that completions and gradients do depend on the prompt
-        pad_token_id=11,
-        eos_token_id=12,
-        **more,
-    )
-    return LlamaForCausalLM(config)
 
 
 @pytest.fixture(scope="session")
@@ -57,15 +29,6 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("model")
     fresh_model().save_pretrained(folder)
     return folder
-
-
-def low_digit(completions: list[str], **_: Any) -> list[float]:
-    """1 where the first symbol is a digit below 5, which a random model writes about half the time."""
-    return [float(text[:1].isdigit() and text[0] < "5") for text in completions]
-
-
-def rows(count: int = 24) -> Dataset:
-    return Dataset.from_list([{"prompt": f"{n:03d}=", "prompt_id": n} for n in range(count)])
 
 
 def attach(trainer: GRPOTrainer, *args: Any, **options: Any) -> AdaptiveGRPOCallback:
@@ -145,20 +108,6 @@ class AroundSteps(TrainerCallback):
         self.trainer._generate_and_score_completions = lambda inputs: self.whole(inputs, generate)
 
 
-SETTINGS: dict[str, Any] = {
-    "per_device_train_batch_size": 16,
-    "num_generations": 4,
-    "max_completion_length": 4,
-    "learning_rate": 1e-2,
-    "max_steps": 4,
-    "logging_steps": 1,
-    "save_strategy": "no",
-    "report_to": "none",
-    "use_cpu": True,
-    "bf16": False,
-    "disable_tqdm": True,
-    "seed": 7,
-}
 SAVES = {"save_strategy": "steps", "save_steps": 1}
 
 

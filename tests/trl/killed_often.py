@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import trl  # noqa: F401, imported before the forks
-from conftest import SAVES, SETTINGS, low_digit, make_tokenizer, rows
+from conftest import SAVES
+from tiny_model import SETTINGS, low_digit, make_tokenizer, rows
 from transformers import LlamaForCausalLM, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 

@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 from accelerate import state as accelerate_state
-from conftest import SETTINGS, fresh_model, low_digit, make_tokenizer
+from conftest import Watched
 from datasets import Dataset
+from tiny_model import SETTINGS, fresh_model, low_digit, make_tokenizer, policy_of_rounds
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from transformers import LlamaForCausalLM
 from trl import GRPOConfig, GRPOTrainer
@@ -31,20 +32,7 @@ BATCH = 16  # rows of all processes
 PROMPTS = {n: f"{n:0{1 + n % 3}d}=" for n in range(8)}  # of different lengths, so that padding matters
 
 
-def odd(view):
-    """Rounds of 5, 1, 7 and 3 rollouts, which do not divide evenly. The last two depend on the rewards."""
-    yield np.array([2, 1, 1, 1])
-    tally = yield np.array([0, 0, 1, 0])
-    worst_P = np.argsort(tally.successes_P, kind="stable")
-    tally = yield np.bincount(worst_P[:2], [4, 3], minlength=4).astype(np.int64)
-    yield np.bincount([np.argmax(tally.successes_P)], [3], minlength=4).astype(np.int64)
-
-
 OF_ALL: dict[str, Any] = {}  # settings of every trainer of this process
-
-
-def policy_of_rounds(decide: Any, name: str = "odd", **more: Any) -> ba.Policy:
-    return ba.Policy(name, decide, ba.BetaEstimator(), needs=ba.Needs(baseline="loo", scale="none", **more))
 
 
 # The policy, the callback's arguments, and the trainer's settings in addition to the common ones.
@@ -57,7 +45,7 @@ RUNS: dict[str, tuple[Callable[[], ba.Policy] | None, dict[str, Any], dict[str, 
     "adaptive": (ba.adaptive, {}, {}),
     "quotas": (ba.adaptive, {"candidates": 2, "domain": "subject", "quotas": {"math": (0.5, 0.6)}}, {}),
     "costs": (ba.adaptive, {"cost": "tokens"}, {}),
-    "odd": (lambda: policy_of_rounds(odd), {}, {**REUSED, "log_completions": True}),
+    "odd": (policy_of_rounds, {}, {**REUSED, "log_completions": True}),
     "reinforce_ada": (lambda: policies.reinforce_ada(group=4, stages=3, seed=1), {}, {}),
     "dapo": (lambda: policies.dapo(group=4, generate=3, seed=1), {}, {}),
     "pods": (lambda: policies.pods(seed=1), {}, {}),
@@ -104,27 +92,20 @@ def run(folder: Path, name: str, world: int, force: bool = True) -> dict[str, An
     trainer = make_trainer(folder, name, world, **config)
     if force:
         trainer.rollout_func = forced
-    seen: dict[str, Any] = {"prompts": [], "batches": []}
     policy = make() if make is not None else None
     if policy is not None:
         ledger = folder / f"{name}.jsonl"
         trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, ledger=ledger, **options))
-    generate, loss = trainer._generate, trainer._compute_loss
-
-    def recording_generate(prompts):
-        seen["prompts"].append(list(prompts))
-        return generate(prompts)
-
-    def recording_loss(model, inputs):
-        seen["batches"].append([len(inputs["advantages"]), int(inputs["num_items_in_batch"])])
-        return loss(model, inputs)
-
-    trainer._generate, trainer._compute_loss = recording_generate, recording_loss
+    watched = Watched(trainer)
     trainer.train()
     state = policy.state_dict() if policy is not None else {"ids": [], "evidence": np.zeros(0)}
     parameters = list(trainer.model.parameters())
-    seen["parameters"] = type(parameters[0].detach()).__name__
-    seen["elements"] = sum(p.numel() for p in parameters)
+    seen = {
+        "prompts": watched.prompts,
+        "batches": [[len(batch["advantages"]), int(batch["num_items_in_batch"])] for batch in watched.batches],
+        "parameters": type(parameters[0].detach()).__name__,
+        "elements": sum(p.numel() for p in parameters),
+    }
     weights = np.concatenate([whole(p).detach().ravel() for p in parameters])
     np.save(folder / f"{name} weights {trainer.accelerator.process_index}.npy", weights)
     logs = [entry for entry in trainer.state.log_history if "loss" in entry]
@@ -165,7 +146,7 @@ def failure(folder: Path, name: str, rank: int) -> str:
     elif name == "decide":
         policy = policy_of_rounds(broken, "broken")
     else:
-        policy, trainer.rollout_func = policy_of_rounds(odd), masked
+        policy, trainer.rollout_func = policy_of_rounds(), masked
     trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, candidates=1))
     try:
         trainer.train()

@@ -84,10 +84,6 @@ def test_short_answers_get_more_rollouts_and_lengths_are_learned(build):
     assert not any("cost" in key for key in plain.logs[-1])
 
 
-def test_without_costs_the_argument_changes_nothing(build):
-    assert Run(build).steps == Run(build, cost=None).steps
-
-
 def test_seconds_are_fitted_to_the_steps(build):
     run = Run(build, cost="seconds", fake_clock=True)
     prices = run.callback.costs.price

@@ -54,37 +54,6 @@ def test_without_fallback_the_policy_continues(build, caplog, soon):
     assert "uniform" not in caplog.text
 
 
-def test_advantages_that_lean_fall_back(build, caplog, soon):
-    """Seven of eight rollouts pass, and the policy firmly believes that none does."""
-
-    def mostly(completions, **_):
-        return [float(at % 8 > 0) for at in range(len(completions))]
-
-    policy = ba.adaptive(seed=0)
-    policy.observe([n for n in range(8) for _ in range(100)], [0.0] * 800)
-    callback = run(build, policy, 8, mostly)
-    assert max(of_steps(callback, "advantage/lean")) > 0.9
-    assert of_steps(callback, "fallback") == [0.0] * 3 + [1.0] * 5
-    assert "because this lasts: beliefs, lean" in caplog.text
-
-
-def test_rewards_whose_size_jumps_fall_back(build, caplog):
-    """To a thousand times the given range, from the sixth step on."""
-    seen = []
-
-    def jumping(completions, **_):
-        seen.append(1)
-        size = 1000.0 if len(seen) > 5 else 1.0
-        return [size * (text[:1] < "5") for text in completions]
-
-    callback = run(build, ba.adaptive(seed=0), 60, jumping, reward_range=(0.0, 1.0))
-    assert max(of_steps(callback, "advantage/rms")) <= 5.0  # no advantage is larger than that
-    fallen = of_steps(callback, "fallback")
-    assert set(fallen[:35]) == {0.0}
-    assert fallen[-1] == 1.0
-    assert "because this lasts: size" in caplog.text
-
-
 def test_a_healthy_run_never_falls_back(build, caplog):
     """Prompts differ no more than the beliefs expect: some always pass, the others never."""
     callback = run(build, ba.adaptive(seed=0), 60)

@@ -203,12 +203,6 @@ def test_beliefs_and_ledger_hold_success_and_advantages_the_total(build, ledger,
             np.testing.assert_allclose(np.sort(advantages_R), np.sort(right_R), atol=1e-5)
 
 
-def test_the_choice_among_several_is_logged_once_by_name(build, caplog):
-    trained(build(reward=[accuracy, form], reward_weights=[1.0, 0.5]))
-    assert any("accuracy=1" in record.message for record in caplog.records)
-    assert sum("The beliefs are about success" in record.message for record in caplog.records) == 1
-
-
 @pytest.mark.parametrize("attached", [{}, {"reward_range": (0.0, 8.0)}, {"reward_range": (0.0, 800.0)}])
 def test_a_range_that_is_too_wide_does_not_turn_advantages_negative(build, attached):
     rng = np.random.default_rng(0)
@@ -285,18 +279,6 @@ def test_another_range_rescales_the_beliefs(build, monkeypatch):
     monkeypatch.setattr(ba.BetaEstimator, "rescale", lambda _, *by: moved.append(by))
     resumed(build, {"reward_range": (0.0, 5.0)}, {"reward_range": (0.0, 10.0)})
     assert moved == [(0.5, 0.0)]
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "message"),
-    [
-        ({"reward_range": (0.0, 5.0)}, {"reward_range": (1.0, 5.0)}, r"\(1.0, 5.0\).*rewards in \(0.0, 5.0\)"),
-        ({"success": 2.0}, {"success": 3.0}, "at least 2, this trainer's about a total reward of at least 3"),
-    ],
-)
-def test_a_narrower_range_or_another_success_is_refused(build, first, second, message):
-    with pytest.raises(ba.StateError, match=message):
-        resumed(build, first, second)
 
 
 def test_a_step_that_raises_changes_nothing(build):

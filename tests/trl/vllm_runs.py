@@ -17,11 +17,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import requests
 import torch
 from datasets import Dataset
 from safetensors.torch import save_file
+from tiny_model import SETTINGS, low_digit, policy_of_rounds
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 from trl.generation import vllm_generation
@@ -36,19 +36,6 @@ BATCH, SIZE = 16, 4  # rows of a step, and TRL's num_generations
 PROMPTS = {n: f"{n:0{1 + n % 3}d}=" for n in range(24)}  # of different lengths, so that padding matters
 
 
-def odd(view):
-    """Rounds of 5, 1, 7 and 3 rollouts: fewer than num_generations, or no multiple of it."""
-    yield np.array([2, 1, 1, 1])
-    tally = yield np.array([0, 0, 1, 0])
-    worst_P = np.argsort(tally.successes_P, kind="stable")
-    tally = yield np.bincount(worst_P[:2], [4, 3], minlength=4).astype(np.int64)
-    yield np.bincount([np.argmax(tally.successes_P)], [3], minlength=4).astype(np.int64)
-
-
-def in_odd_rounds() -> ba.Policy:
-    return ba.Policy("odd", odd, ba.BetaEstimator(), needs=ba.Needs(baseline="loo", scale="none"))
-
-
 # The policy, and the trainer's settings in addition to the common ones.
 BY_TOKEN = {"vllm_importance_sampling_mode": "token_truncate"}  # ratios as wide as the completions, not one a row
 EVALUATED = {"eval_strategy": "steps", "eval_steps": 2, "per_device_eval_batch_size": BATCH}
@@ -57,15 +44,11 @@ RUNS: dict[str, tuple[Callable[[], ba.Policy] | None, dict[str, Any]]] = {
     "uniform": (ba.uniform, {}),
     "thompson": (ba.thompson, EVALUATED),  # inside the batch
     "adaptive": (ba.adaptive, BY_TOKEN),  # among all prompts, groups of one
-    "odd": (in_odd_rounds, BY_TOKEN),
+    "odd": (policy_of_rounds, BY_TOKEN),
     "ar3po": (lambda: policies.ar3po(group=4, seed=1), {}),
     "reinforce_ada": (lambda: policies.reinforce_ada(group=4, stages=3, seed=1), BY_TOKEN),  # trains on some of it
     "strided": (ba.thompson, {}),  # as if TRL had not been told that each row is a prompt of its own
 }
-
-
-def low_digit(completions: list[str], **_: Any) -> list[float]:
-    return [float(text[:1].isdigit() and text[0] < "5") for text in completions]
 
 
 def gaps(model: Any, prompts: list[list[int]], completions: list[list[int]], logps: list[list[float]]) -> list[float]:
@@ -85,19 +68,10 @@ def spelled(trainer: GRPOTrainer, prompts: list[list[int]]) -> list[str]:
 
 def make_trainer(folder: Path, mode: str, name: str, settings: dict[str, Any]) -> GRPOTrainer:
     rows = Dataset.from_list([{"prompt": text, "prompt_id": n} for n, text in PROMPTS.items()])
-    config = {
+    config = SETTINGS | {
         "output_dir": str(folder / mode / name),
-        "per_device_train_batch_size": BATCH,
-        "num_generations": SIZE,
-        "max_completion_length": 4,
-        "learning_rate": 1e-2,
         "max_steps": 3,
-        "logging_steps": 1,
-        "save_strategy": "no",
-        "report_to": "none",
-        "use_cpu": True,
-        "bf16": False,
-        "disable_tqdm": True,
+        "seed": 42,
         "use_vllm": True,
         "vllm_importance_sampling_correction": True,
         "vllm_max_model_length": 32,
@@ -105,7 +79,7 @@ def make_trainer(folder: Path, mode: str, name: str, settings: dict[str, Any]) -
     return GRPOTrainer(
         model=AutoModelForCausalLM.from_pretrained(folder / "model", dtype=torch.float32),
         reward_funcs=low_digit,
-        args=GRPOConfig(**config, **settings),
+        args=GRPOConfig(**config | settings),
         train_dataset=rows,
         eval_dataset=rows.select(range(4)),
         processing_class=AutoTokenizer.from_pretrained(folder / "model"),

@@ -49,6 +49,9 @@ def read(text):
     return config
 
 
+lines = st.sampled_from(["policy: vade", "budget: {floor: 2}", "  name: dapo", "- 1"]) | st.text(max_size=15)
+
+
 @st.composite
 def sections(draw):
     """Known sections and keys with arbitrary values."""
@@ -77,7 +80,7 @@ def test_any_values_of_the_known_keys_are_a_config_or_one_line(values):
 
 
 @BOUNDED
-@given(st.sampled_from(EXAMPLES), st.data())
+@given(st.sampled_from(EXAMPLES) | st.lists(lines, max_size=4).map("\n".join), st.data())
 def test_a_damaged_file_is_a_config_or_one_line(text, data):
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(text)))

@@ -1,10 +1,7 @@
 """The sections of a settings file."""
 
-import pytest
-
-from budgetalloc.cli.config.settings import CallbackSettings, PolicySettings, paced
+from budgetalloc.cli.config.settings import PolicySettings, paced
 from budgetalloc.cli.config.yaml_file import read_text
-from budgetalloc.errors import InputError
 from budgetalloc.policies.methods import tuples
 
 
@@ -27,24 +24,3 @@ def test_the_plan_of_a_constant_pace_spends_all_rollouts_in_portions():
     assert set(plan) == {12, 16}
     assert settings["low"] == 4  # one portion by default
     assert paced(read_text("policy: vade", "f.yaml")) == ({}, ())
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("baseline", "grup"),
-        ("scale", 1),
-        ("weight", None),
-        ("prompt_id", 7),
-        ("ledger", ["x"]),
-        ("success", True),
-        ("success", {"a": 1}),
-        ("reward_range", (1, 0)),
-        ("allow_dataset_change", 1),
-    ],
-)
-def test_an_argument_of_the_callback_is_checked_and_named(key, value):
-    plain = {"baseline": None, "scale": None, "weight": "rollout"}
-    CallbackSettings(**plain)
-    with pytest.raises(InputError, match=f"^{key}="):
-        CallbackSettings(**plain | {key: value})

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import budgetalloc as ba
-from budgetalloc.errors import BudgetError, InputError
+from budgetalloc.errors import BudgetError
 from budgetalloc.policies.costs.pacing import DualPrice, Horizon, Threshold, constant, phases
 
 
@@ -159,38 +159,19 @@ def test_gains_of_a_value_function_can_be_priced():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "text"),
+    ("arguments", "text"),
     [
-        ({"rollouts": 100, "steps": 10, "low": 11}, BudgetError, "low=10"),
-        ({"rollouts": 100, "steps": 10, "high": 9}, BudgetError, "high=10"),
-        ({"rollouts": 100, "steps": 3, "quantum": 8}, BudgetError, "rollouts=100"),
-        ({"rollouts": 96, "steps": 3, "quantum": 8, "low": 4}, BudgetError, "low=4"),
-        ({"rollouts": 0, "steps": 3}, InputError, "rollouts=0"),
-        ({"rollouts": 9, "steps": 0}, InputError, "steps=0"),
-        ({"rollouts": 9, "steps": 3, "low": -1}, InputError, "low=-1"),
+        ({"rollouts": 100, "steps": 10, "low": 11}, "low=10"),
+        ({"rollouts": 100, "steps": 10, "high": 9}, "high=10"),
+        ({"rollouts": 100, "steps": 3, "quantum": 8}, "rollouts=100"),
+        ({"rollouts": 96, "steps": 3, "quantum": 8, "low": 4}, "low=4"),
     ],
 )
-def test_a_horizon_that_cannot_be_spent_says_why(arguments, error, text):
-    with pytest.raises(error, match=text):
+def test_a_horizon_that_cannot_be_spent_says_why(arguments, text):
+    with pytest.raises(BudgetError, match=text):
         Horizon(**{"low": 0, **arguments})
 
 
-def test_bad_arguments_name_themselves():
-    horizon = Horizon(rollouts=100, steps=4, high=50)
-    for call, text in [
-        (lambda: horizon.fit(math.nan, 0, 0), "wish=nan"),
-        (lambda: horizon.fit(1, 4, 0), "step=4"),
-        (lambda: constant(horizon, 0, -1), "spent=-1"),
-        (lambda: phases(horizon, [], 0, 0), "parts"),
-        (lambda: phases(horizon, [(1, 0.0)], 0, 0), r"parts\[0\]\[1\]"),
-        (lambda: DualPrice(price=-1), "price=-1"),
-        (lambda: DualPrice(scale=0), "scale=0"),
-        (lambda: DualPrice().demand([math.nan]), "NaN"),
-        (lambda: Threshold(0, 1), "lowest=0"),
-        (lambda: Threshold(1, 0.5), "highest=0.5"),
-        (lambda: Threshold(0.1, 1).psi(1.1), "share=1.1"),
-    ]:
-        with pytest.raises(InputError, match=text):
-            call()
+def test_a_step_that_leaves_more_than_later_steps_can_spend_is_refused():
     with pytest.raises(BudgetError, match="Spend at each step what"):
-        horizon.fit(10, step=3, spent=10)  # 90 left, 50 a step
+        Horizon(rollouts=100, steps=4, high=50).fit(10, step=3, spent=10)  # 90 left, 50 a step

@@ -1,11 +1,9 @@
 """Limits on response length: the papers' numbers and enumeration."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from budgetalloc.errors import InputError
 from budgetalloc.policies.costs.tokens import (
     budget_partition,
     curriculum_budget,
@@ -62,25 +60,3 @@ def test_the_stepwise_form_starts_and_ends_where_it_should_and_falls_in_equal_ra
     assert [budgets[at] for at in (0, 199, 200, 999)] == [10000, 10000, 5623, 1000]  # 10^3.75 = 5623.4
     assert [budgets.count(x) for x in dict.fromkeys(budgets)] == [200] * 5
     assert curriculum_budget(10**6, first=256, last=87) == 87
-
-
-@pytest.mark.parametrize(
-    ("call", "name"),
-    [
-        (lambda: budget_partition(1, [512, 1024]), "n=1"),
-        (lambda: budget_partition(1, []), "budgets"),
-        (lambda: budget_partition(1, [0]), "budgets=0"),
-        (lambda: length_caps(["a"], ["a"], [1, 2], [1], longest=9), "lengths_R"),
-        (lambda: length_caps(["a"], ["a"], [-1], [1], longest=9), "lengths_R"),
-        (lambda: length_caps(["a"], ["a"], [1], [1], longest=0), "longest=0"),
-        (lambda: length_caps(["a"], ["a"], [1], [1], longest=9, quantile=1.1), "quantile"),
-        (lambda: length_caps(["a"], ["a"], [1], [1], longest=9, factor=0), "factor"),
-        (lambda: curriculum_budget(-1), "step=-1"),
-        (lambda: curriculum_budget(0, decay=0), "decay=0"),
-        (lambda: curriculum_budget(0, every=0), "every=0"),
-        (lambda: curriculum_budget(0, last=0), "last=0"),
-    ],
-)
-def test_bad_arguments_are_named(call, name):
-    with pytest.raises(InputError, match=name):
-        call()

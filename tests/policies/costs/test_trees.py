@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from budgetalloc.errors import InputError
 from budgetalloc.policies.costs.trees import (
     LATR_MATH,
     aepo_branch_probability,
@@ -127,30 +126,3 @@ def test_latr_trades_trees_for_plain_samples_over_the_run():
     ]
     assert [latr_split(4, step, LATR_MATH)[0] for step in (99, 100, 200, 300)] == [4, 3, 2, 1]
     assert [latr_split(5, step) for step in (0, 10, 20, 80, 200)] == [(5, 0), (4, 1), (3, 2), (1, 4), (0, 5)]
-
-
-@pytest.mark.parametrize(
-    ("call", "name"),
-    [
-        (lambda: tree_cost([0], [1]), "parents_N"),
-        (lambda: tree_cost([-1, 1], [1, 1]), "parents_N"),
-        (lambda: tree_cost([-2], [1]), "parents_N"),
-        (lambda: tree_cost([-1.0], [1]), "parents_N"),
-        (lambda: tree_cost([], []), "parents_N"),
-        (lambda: tree_cost([-1], [-1]), "tokens_N"),
-        (lambda: regular_tree([]), "divisions"),
-        (lambda: regular_tree([2, 0]), "divisions=0"),
-        (lambda: tree_grpo(keep=4), "keep=4"),
-        (lambda: treepo(depth=0), "depth=0"),
-        (lambda: aepo_split(0, 1, 1), "k=0"),
-        (lambda: aepo_split(4, float("nan"), 1), "entropy_root"),
-        (lambda: aepo_branch_probability(np.nan, 0), "entropy_change"),
-        (lambda: aepo_branch_probability(0, -1), "consecutive"),
-        (lambda: latr_split(8, 0, {5: 1.0}), "step 0"),
-        (lambda: latr_split(8, 0, {0: 1.5}), r"schedule=1\.5"),
-        (lambda: latr_split(8, -1), "step=-1"),
-    ],
-)
-def test_bad_arguments_are_named(call, name):
-    with pytest.raises(InputError, match=name):
-        call()

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from budgetalloc import InputError, group_advantages
+from budgetalloc import group_advantages
 from budgetalloc.policies.downselect import extreme_pairs, pairwise_extremes, weighted_resample
 
 
@@ -74,17 +74,3 @@ def test_too_few_positive_weights_are_all_taken_and_never_fail(positive, zero, d
     assert np.bincount(drawn).max() <= draws
     each = [size // draws + (k < size % draws) for k in range(draws)]
     assert (drawn < positive).sum() == sum(min(n, positive) for n in each)
-
-
-@pytest.mark.parametrize(
-    ("weights", "size", "draws", "text"),
-    [
-        ([-1.0, 1.0], 1, 1, "weights_J"),
-        ([np.nan], 1, 1, "weights_J"),
-        ([1.0], 3, 2, "size=3: use an integer from 1 to 2"),
-        ([1.0], 1, 0, "draws=0"),
-    ],
-)
-def test_bad_weights_and_sizes_are_named(weights, size, draws, text):
-    with pytest.raises(InputError, match=text):
-        weighted_resample(weights, size, draws=draws, rng=np.random.default_rng(0))

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from budgetalloc import InputError
 from budgetalloc.policies.downselect import resample_on_correct
 
 
@@ -68,18 +67,3 @@ def test_drawn_successes_follow_the_inverse_of_their_penalty():
     )
     share = np.bincount(kept % 4, minlength=4) / 1000
     np.testing.assert_allclose(share, [0.8, 0.2, 0.5, 0.5], atol=0.06)
-
-
-@pytest.mark.parametrize(
-    ("bad", "text"),
-    [
-        ({"penalties_R": [0, -1, 0, 0]}, r"penalties_R\[1\] = -1"),
-        ({"penalties_R": [0, 0]}, "penalties_R has shape"),
-        ({"min_zero": -1}, "min_zero=-1"),
-        ({"min_positive": 1.5}, "min_positive=1.5"),
-        ({"rows": 5}, "rows=5: there are 4 rollouts"),
-    ],
-)
-def test_bad_arguments_are_named(bad, text):
-    with pytest.raises(InputError, match=text):
-        resample_on_correct(**{"ids_R": ["a"] * 4, "rewards_R": [0, 1, 0, 1], "rows": 2, **bad})

@@ -135,11 +135,6 @@ def test_top_p_fills_up_from_the_groups_without_variance_and_cuts_the_least():
     assert top_p_variance(["a"] * 6 + ["b"] * 6, [0.1] * 6 + [0.7] * 6, 0.9).tolist() == []
 
 
-def test_top_p_names_a_share_out_of_range():
-    with pytest.raises(InputError, match="share=0"):
-        top_p_variance(["a"], [1], 0)
-
-
 @pytest.mark.parametrize("rule", [largest_advantages, max_variance, batch_variance, pairwise_extremes])
 def test_the_order_of_the_rows_does_not_matter_where_none_are_equal(rule):
     rng = np.random.default_rng(0)

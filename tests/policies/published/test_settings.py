@@ -15,6 +15,10 @@ from budgetalloc.policies.published.which_prompts.brorl import breadth_depth, lr
 NAN, INF = float("nan"), float("inf")
 BY_ID = {"domain_of": lambda prompt: prompt}
 BAD = {
+    **{
+        name: {"prior": (0, 1), "discount": 2, "idle": 0, "drift": "yes"}
+        for name in ("uniform", "knapsack", "thompson")
+    },
     "cero": {"rate": 0.0, "saturation": -1.0, "high": 0, "rho": 1.5, "prior": "pool", "horizon": 0},
     "coba_rl": {"kappa": 1.0, "low": 0, "high": 1, "window": 0, "tau": 3.0},
     "dart": {"group": 0, "reduced": 9, "easy": 1.5, "discount": 2},
@@ -22,6 +26,7 @@ BAD = {
     "gvm": {"alpha": -1, "beta": 0.5, "group": 1.5},
     "knapsack_rl": {"low": 0, "high": 1, "recent": 0, "fewest": 0, "confidence": 1.0, "surplus": "all"},
     "vip": {"form": "grpo", "group": 0},
+    "gate": {"group": 0, "lo": 1.0, "hi": 1.5, "explore": -1},
     "aero": {"group": 0, "rescue": 0, "most": 7, "generate": 1},
     "ar3po": {"group": 0, "stages": 9},
     "dapo": {"generate": 0, "order": "best"},
@@ -52,6 +57,10 @@ BAD = {
     "spo": {"rho": 1.0, "eps": 0, "offline": "8"},
     "spo_pp": {"rho": 1.0, "eps": 0, "offline": 0},
     "vade": {"group": 2.5},
+    "pods": {"generate": 1},
+    "roc": {"choose": "best", "penalty": -1},
+    "shuffle_r1": {"draws": 0},
+    "top_p": {"share": 0.0},
 }
 
 
@@ -65,6 +74,11 @@ def test_a_bad_setting_is_named(name, key):
 @pytest.mark.parametrize(
     ("make", "text"),
     [
+        *[
+            (partial(make, prior="pooled"), "prior='pooled'")
+            for make in (policies.uniform, policies.knapsack, policies.thompson)
+        ],
+        (partial(policies.knapsack, belief="median"), r"belief='median': use one of \('posterior', 'mean'\)"),
         (partial(policies.cero, prior=(0.0, 1.0)), "prior"),
         (partial(policies.coba_rl, tau=(0.0, 1.0)), "tau"),
         (partial(policies.coba_rl, tau=(3.0, 2.0)), "tau"),
@@ -79,6 +93,7 @@ def test_a_bad_setting_is_named(name, key):
         (partial(dars_counts, [1], 8, "ET", most=4), "most=4"),
         (partial(policies.bots, anchors={"a": 0.5}), r"anchors\['a'\]=0.5"),
         (partial(policies.bots, anchors={"a": (0.5, 1.5)}), r"anchors\['a'\]=1.5"),
+        (partial(policies.gate, lo=0.5, hi=0.5), "hi=0.5"),
         (partial(breadth_depth, 0, 8), "rollouts=0"),
         (partial(breadth_depth, 8, 0), "group=0"),
         (partial(lr_scale, 0, 1), "batch=0"),

@@ -409,7 +409,6 @@ def test_costs_are_learned_and_saved(build, cost):
             "quotas with candidates=2: the worker's candidates cycle through",
         ),
         ({"policy": "adaptve"}, ba.InputError, r"policy 'adaptve' is unknown, did you mean adaptive\?"),
-        ({"policy": 5}, ba.InputError, "policy=5 is of type int"),
         ({"ledger": "/dev/null/ledger"}, ba.InputError, "ledger='/dev/null/ledger' cannot be written"),
         ({"success": "right"}, ba.InputError, "success='right': the trainer has no reward function of this name"),
     ],

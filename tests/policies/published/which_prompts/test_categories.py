@@ -71,6 +71,15 @@ def test_the_order_has_every_prompt_once_and_keeps_the_order_inside_a_category(c
         assert (np.diff(inside) > 0).all()
 
 
+def assert_share_of_a(policy, expected, n=1500):
+    """The only group of a step goes to category a as often as expected: four standard errors of n steps."""
+    hits = 0
+    for _ in range(n):
+        hits += policy.allocate(["a1", "a2", "a3", "b1", "b2"], Budget(8, floor=0))[:3].any()
+        policy.observe([], [])
+    assert abs(hits / n - expected) < 4 * sqrt(expected * (1 - expected) / n)
+
+
 # --- DUMP ---
 
 
@@ -117,11 +126,7 @@ def test_dump_draws_by_the_softmax_of_its_bounds():
         policy.observe(["a1"] * 8 + ["b1"] * 8, [1] * 8 + [0, 1] * 4)
     score = np.array([0.0, 1.0]) + sqrt(2 * log(481) / 241)
     expected = exp(score[0] / 0.5) / sum(exp(x / 0.5) for x in score)
-    n, hits = 1500, 0
-    for _ in range(n):
-        hits += policy.allocate(["a1", "a2", "a3", "b1", "b2"], Budget(8, floor=0))[:3].any()
-        policy.observe([], [])
-    assert abs(hits / n - expected) < 4 * sqrt(expected * (1 - expected) / n)
+    assert_share_of_a(policy, expected)
 
 
 def test_dump_tries_a_category_that_it_does_not_know():
@@ -151,11 +156,7 @@ def test_sec_draws_by_the_softmax_of_q():
     policy = sec(domain_of=first, temperature=0.5)
     for _ in range(60):
         policy.observe(["a1"] * 8 + ["b1"] * 8, [1] * 8 + [0, 1] * 4)
-    expected, n, hits = 1 / (1 + exp(2)), 1500, 0
-    for _ in range(n):
-        hits += policy.allocate(["a1", "a2", "a3", "b1", "b2"], Budget(8, floor=0))[:3].any()
-        policy.observe([], [])
-    assert abs(hits / n - expected) < 4 * sqrt(expected * (1 - expected) / n)
+    assert_share_of_a(policy, 1 / (1 + exp(2)))
 
 
 # --- both ---

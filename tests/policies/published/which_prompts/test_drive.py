@@ -1,6 +1,9 @@
 """DRIVE: phases, and what is kept in them."""
 
+from functools import partial
+
 import numpy as np
+import policy_steps
 
 from budgetalloc import Budget
 from budgetalloc.policies.published.which_prompts.drive import drive
@@ -9,12 +12,7 @@ IDS = list(range(40))
 
 
 RATES = {k: k / 39 for k in IDS}  # 0 is the hardest
-
-
-def observe(policy, rates=RATES, group=78):
-    """One step with the given mean reward of each prompt."""
-    ids_R = [x for x in rates for _ in range(group)]
-    policy.observe(ids_R, [float(k < round(r * group)) for r in rates.values() for k in range(group)])
+observe = partial(policy_steps.observe, group=78)
 
 
 def test_drive_goes_through_its_phases_and_stays_in_the_last():
@@ -24,7 +22,7 @@ def test_drive_goes_through_its_phases_and_stays_in_the_last():
         counts = policy.allocate(IDS, budget)
         sizes.append(int(counts.max()))
         hardest.append(int(np.flatnonzero(counts).max()))
-        observe(policy)
+        observe(policy, RATES)
     assert sizes == [8] * 2 + [16] * 3 + [32] * 3
     assert max(hardest[2:5]) < 16  # 0.4 of 40
     assert max(hardest[5:]) < 4
@@ -49,7 +47,7 @@ def test_drive_first_stage_gives_8_to_each():
 
 def test_drive_leaves_out_a_prompt_that_is_solved():
     policy = drive(phases=[(0.05, 1, 32)])  # 2 of 40
-    observe(policy)
+    observe(policy, RATES)
     assert np.flatnonzero(policy.allocate(IDS, Budget(64, floor=0))).tolist() == [0, 1]
     for _ in range(20):
         observe(policy, {0: 1.0})
@@ -66,7 +64,7 @@ def test_drive_does_not_take_a_cold_prompt_for_a_hard_or_a_solved_one():
 
 def test_drive_draws_among_the_kept_where_the_step_has_no_room_for_all():
     policy, met = drive(phases=[(0.25, 1, 16)], seed=2), np.zeros(len(IDS))
-    observe(policy)
+    observe(policy, RATES)
     for _ in range(60):
         counts = policy.allocate(IDS, Budget(32, floor=0))
         met += counts > 0
@@ -77,7 +75,7 @@ def test_drive_draws_among_the_kept_where_the_step_has_no_room_for_all():
 
 def test_drive_spends_the_rest_on_the_kept_prompts_too():
     policy = drive(phases=[(0.1, 1, 8)])
-    observe(policy)
+    observe(policy, RATES)
     assert policy.allocate(IDS, Budget(64, floor=0)).tolist() == [16] * 4 + [0] * 36
     assert policy.allocate(IDS, Budget(144, floor=2)).tolist() == [18] * 4 + [2] * 36
     counts = policy.allocate(IDS, Budget(64, floor=0, cap=8))  # the cap needs four more: the next hardest

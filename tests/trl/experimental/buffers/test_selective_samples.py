@@ -120,8 +120,6 @@ def test_nothing_of_a_refused_batch_is_stored():
     ("call", "name"),
     [
         (lambda: SelectiveSampleBuffer(power=-1), "power=-1"),
-        (lambda: SelectiveSampleBuffer(capacity=0), "capacity=0"),
-        (lambda: SelectiveSampleBuffer(seed=-1), "seed=-1"),
         (lambda: filled([1]).draw(-1, 1), "count=-1"),
         (lambda: filled([1]).add(["a"], [], [1], [1], 1), "responses_R"),
         (lambda: filled([1]).add(["a"], [{}], [1], [1, 2], 1), "advantages_R"),

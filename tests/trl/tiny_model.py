@@ -1,0 +1,80 @@
+"""A random two-layer Llama over digits, its data, settings and a policy. Also for environments without pytest.
+
+The model learns nothing useful, but every line of TRL's trainer really runs.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+import budgetalloc as ba
+
+SYMBOLS = [*"0123456789=", "<pad>", "<eos>"]
+
+
+def make_tokenizer() -> PreTrainedTokenizerFast:
+    vocabulary = {symbol: at for at, symbol in enumerate(SYMBOLS)}
+    raw = Tokenizer(models.WordLevel(vocabulary, unk_token="<pad>"))
+    raw.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    return PreTrainedTokenizerFast(tokenizer_object=raw, pad_token="<pad>", eos_token="<eos>", padding_side="left")
+
+
+def fresh_model(seed: int = 0, **more: Any) -> LlamaForCausalLM:
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=len(SYMBOLS),
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=32,
+        initializer_range=0.3,  # large, so that completions and gradients do depend on the prompt
+        pad_token_id=11,
+        eos_token_id=12,
+        **more,
+    )
+    return LlamaForCausalLM(config)
+
+
+def low_digit(completions: list[str], **_: Any) -> list[float]:
+    """1 where the first symbol is a digit below 5, which a random model writes about half the time."""
+    return [float(text[:1].isdigit() and text[0] < "5") for text in completions]
+
+
+def rows(count: int = 24) -> Dataset:
+    return Dataset.from_list([{"prompt": f"{n:03d}=", "prompt_id": n} for n in range(count)])
+
+
+def uneven_rounds(view: Any) -> Any:
+    """Rounds of 5, 1, 7 and 3 rollouts: fewer than num_generations, or no multiple of it. The last two depend on the
+    rewards."""
+    yield np.array([2, 1, 1, 1])
+    tally = yield np.array([0, 0, 1, 0])
+    worst_P = np.argsort(tally.successes_P, kind="stable")
+    tally = yield np.bincount(worst_P[:2], [4, 3], minlength=4).astype(np.int64)
+    yield np.bincount([np.argmax(tally.successes_P)], [3], minlength=4).astype(np.int64)
+
+
+def policy_of_rounds(decide: Any = uneven_rounds, name: str = "odd", **more: Any) -> ba.Policy:
+    return ba.Policy(name, decide, ba.BetaEstimator(), needs=ba.Needs(baseline="loo", scale="none", **more))
+
+
+SETTINGS: dict[str, Any] = {
+    "per_device_train_batch_size": 16,
+    "num_generations": 4,
+    "max_completion_length": 4,
+    "learning_rate": 1e-2,
+    "max_steps": 4,
+    "logging_steps": 1,
+    "save_strategy": "no",
+    "report_to": "none",
+    "use_cpu": True,
+    "bf16": False,
+    "disable_tqdm": True,
+    "seed": 7,
+}
