@@ -7,9 +7,11 @@ to spend the **budget**. `budgetalloc.trl.AdaptiveGRPOCallback` attaches a polic
 import typing as _typing
 
 from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.features import Features
 from budgetalloc.beliefs.pool import Pool
 from budgetalloc.beliefs.posterior import Belief, Beta, Point
 from budgetalloc.beliefs.state import load_state, save_state
+from budgetalloc.beliefs.tracking import TrackingEstimator
 from budgetalloc.budget import Budget
 from budgetalloc.errors import BudgetallocError, BudgetError, InputError, StateError, UnsupportedError
 from budgetalloc.logs.ledger import Ledger
@@ -39,6 +41,7 @@ __all__ = [
     "Budget",
     "BudgetError",
     "BudgetallocError",
+    "Features",
     "InputError",
     "Learner",
     "Ledger",
@@ -52,6 +55,7 @@ __all__ = [
     "Solution",
     "StateError",
     "Step",
+    "TrackingEstimator",
     "UnsupportedError",
     "adaptive",
     "certify",

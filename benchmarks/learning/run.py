@@ -23,6 +23,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import oracle  # beside this file
 from mixes import MIXES, describe
 from tqdm import tqdm
 
@@ -95,20 +96,25 @@ def run(job: Job, configs: dict[str, Config] | None = None) -> dict[str, Any]:
         build, options = config.build, config.callback_arguments(ROLLOUTS)
         options.pop("ledger", None)  # runs side by side would share the file
     else:
-        build, options = RIVALS[name]
+        build, options = (None, {}) if name in oracle.WEIGHTS else RIVALS[name]
     started = time.perf_counter()
+    rows = MIXES[mix].rows(seed)
 
-    policy = build(seed)
+    def attach(trainer: Any) -> None:
+        policy = oracle.policy(name, trainer, MIXES[mix], rows, seed) if build is None else build(seed)
+        trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, **options))
+
+    generate = 1 if build is None else build(seed).needs.generate
     result = train(
-        lambda trainer: trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, **options)),
+        attach,
         steps=steps,
         max_rollouts=steps * ROLLOUTS,  # a policy that resamples makes fewer steps of them
-        eval_every=max(1, 10 // policy.needs.generate),
+        eval_every=max(1, 10 // generate),
         prompts=ROLLOUTS // GENERATIONS.get(name, 8),
         generations=GENERATIONS.get(name, 8),
         learning_rate=rate,
         seed=seed,
-        rows=MIXES[mix].rows(seed),
+        rows=rows,
         held_out_rows=MIXES[mix].held_out(),
         language=MIXES[mix].language,
         grading=MIXES[mix].grading,
@@ -164,7 +170,9 @@ def best_rates(rows: list[dict[str, Any]], seeds: range) -> dict[tuple[str, str]
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--policy", action="append", choices=RIVALS, help="default: all, or those of --config")
+    parser.add_argument(
+        "--policy", action="append", choices=[*RIVALS, *oracle.WEIGHTS], help="default: all, or those of --config"
+    )
     parser.add_argument(
         "--config", action="append", type=Path, default=[], help="a YAML file with a policy, see configs/"
     )

@@ -6,13 +6,14 @@ from itertools import compress
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from budgetalloc.beliefs.cold_start import KEPT
+from budgetalloc.beliefs.cold_start import KEPT, with_first_visit_prior
 from budgetalloc.beliefs.empirical_bayes import Drift, moved_evidence, pooled_prior
 from budgetalloc.beliefs.evidence import read_evidence
 from budgetalloc.beliefs.graded_success import moved_graded_sums, rescaled, spread
 from budgetalloc.beliefs.ids import Id, check_ids, factorize
+from budgetalloc.beliefs.interface import Estimator
 from budgetalloc.beliefs.pool import Index, rows_to_read, with_room
 from budgetalloc.beliefs.posterior import Beta, FloatArray, constant, unchecked
 from budgetalloc.beliefs.rewards import check_rewards
@@ -25,7 +26,7 @@ STATE_VERSION = 2
 _START = (0.5, 0.5)  # prior="pool" before the first rewards
 
 
-class BetaEstimator:
+class BetaEstimator(Estimator):
     """A Beta posterior of each prompt's success rate. Old evidence is discounted, because the language model changes.
 
     A prompt's belief is Beta(prior[0] + s, prior[1] + f), with s and f its discounted successes and failures. A visit
@@ -96,17 +97,9 @@ class BetaEstimator:
         self._graded_P: FloatArray = np.zeros(0)  # discounted sum of u(1-u), 0 for successes of 0 and 1
         self._last_P: IntArray = np.zeros(0, dtype=np.int64)  # step of the last visit, -1 before the first
 
-    def __len__(self) -> int:
-        """Number of prompts seen at least once."""
-        return len(self._index)
-
-    def ids(self) -> list[Id]:
-        """The prompts seen at least once."""
-        return list(self._index.ids)
-
-    def cold(self, ids_P: Iterable[Any]) -> NDArray[np.bool_]:
-        """Which prompts were never seen, shape (P,). Their belief is the prior."""
-        return self._index.find(ids_P) < 0
+    def __repr__(self) -> str:
+        drift = ", drift=True" if self.drift else ""
+        return f"BetaEstimator(prior={self.prior!r}, discount={self.discount}, idle={self.idle}{drift})"
 
     def belief(self, ids_P: Iterable[Any]) -> Beta:
         """The current belief about these prompts, shape (P,); ids may repeat, for example one id per rollout."""
@@ -123,6 +116,21 @@ class BetaEstimator:
             spread_P = spread(checked.alpha_P, checked.beta_P, np.append(graded_K, 0.0)).take(at_P)
         of_P2 = known_K2.take(at_P, axis=0)  # both parameters at once, because each look-up misses the cache
         return unchecked(Beta, alpha_P=of_P2[:, 0], beta_P=of_P2[:, 1], spread_P=spread_P)
+
+    def prior_of(self, ids_P: Iterable[Any]) -> tuple[FloatArray, FloatArray]:
+        """The prior of each prompt: the same for all."""
+        prompts = len(check_ids(ids_P, "ids_P"))
+        return np.full(prompts, self.prior_now[0]), np.full(prompts, self.prior_now[1])
+
+    def baseline_belief(
+        self, ids_G: list[Id], group_R: IntArray, success_R: FloatArray, prior_share: float = 1.0
+    ) -> Beta:
+        """The belief about each rollout's prompt, with the recent mean success of first visits as the prior's mean
+        (`cold_start.with_first_visit_prior`). Arguments as in `Estimator`."""
+        belief_R, cold_R = self.belief(ids_G).take(group_R), self.cold(ids_G)[group_R]
+        return with_first_visit_prior(
+            belief_R, self.prior_now, cold_R, success_R, group_R, self.first_visits, prior_share
+        )
 
     def _beliefs(self, at_P: IntArray) -> Beta:
         """The beliefs in these rows."""

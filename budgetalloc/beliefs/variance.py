@@ -55,7 +55,13 @@ class Known:
     squares_R: FloatArray
 
     @classmethod
-    def of(cls, success_R: FloatArray, group_R: IntArray, belief_R: Beta, prior: tuple[float, float]) -> "Known":
+    def of(
+        cls,
+        success_R: FloatArray,
+        group_R: IntArray,
+        belief_R: Beta,
+        prior: tuple[float | FloatArray, float | FloatArray],
+    ) -> "Known":
         """The evidence in the successes of this step (NaN for none) and in the beliefs before it, without their prior.
 
         >>> known = Known.of(np.array([0.5, 1.0]), np.zeros(2, dtype=int), Beta([1.3, 1.3], [0.3, 0.3]), (0.3, 0.3))
@@ -72,7 +78,7 @@ class Known:
 
         past_R = np.maximum(a - prior[0], 0.0)
         return cls(
-            n_R=np.maximum(a + b - sum(prior), 0.0) + others(scored_R.astype(np.float64)),
+            n_R=np.maximum(a + b - (prior[0] + prior[1]), 0.0) + others(scored_R.astype(np.float64)),
             sum_R=past_R + others(s_R),
             squares_R=np.maximum(past_R - graded_R, 0.0) + others(s_R * s_R),
         )

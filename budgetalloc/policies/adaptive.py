@@ -6,7 +6,10 @@ from typing import Literal
 import numpy as np
 
 from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.features import Features
+from budgetalloc.beliefs.interface import Estimator
 from budgetalloc.beliefs.posterior import Belief
+from budgetalloc.beliefs.tracking import TrackingEstimator
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_flag, check_integer, shown
 from budgetalloc.policies.advantages import Scale
@@ -21,17 +24,20 @@ from budgetalloc.solvers.systematic import systematic, systematic_in_groups, tot
 __all__ = ["IDLE", "adaptive", "group_without_history", "sampled", "uniform_groups"]
 
 IDLE = 0.98  # discount of the evidence at each step
+PRIOR = (0.3, 0.3)
+_VAGUE = 1.6  # mass of a belief, in rollouts, below which a prompt gets a group: a prior of 0.6 and one rollout
 
 
 def sampled(
     *,
     power: tuple[int, int] = (1, 2),
     draw: bool = True,
-    prior: tuple[float, float] | Literal["pool"] = (0.3, 0.3),
+    prior: tuple[float, float] | Literal["pool"] = PRIOR,
     discount: float = 1.0,
     idle: float = IDLE,
     drift: bool = False,
     groups: bool = False,
+    estimator: Estimator | None = None,
     seed: int = 0,
 ) -> Policy:
     """Draws counts by systematic sampling, in proportion to sqrt(p^i (1-p)^j) at each prompt's drawn rate p.
@@ -57,11 +63,16 @@ def sampled(
         power: i and j, integers from 0 to 16.
         draw: Draw p from the belief; otherwise E[p^i (1-p)^j] under the belief is used.
         prior, discount, idle, drift: As in `BetaEstimator`.
-        groups: If True, a prompt with no effective history (less than one rollout after discounting) gets a group of
+        groups: If True, a prompt with a vague belief, whose mass is below 1.6 rollouts, gets a group of
             `group_without_history` or nothing. Its group shows how rare a success is, and advantages are divided by the
             expected deviation of the prompt (scale "group"). If False, all prompts may get single rollouts, and
             advantages are divided by their root mean square (scale "rms").
+        estimator: Keeps the beliefs in place of a `BetaEstimator` of the four arguments above, such as a
+            `TrackingEstimator`.
         seed: Seeds the draws.
+
+    Raises:
+        InputError: an argument out of range; `estimator` together with one of the arguments that it replaces.
 
     >>> from budgetalloc import Budget
     >>> policy = sampled(seed=0)
@@ -75,6 +86,13 @@ def sampled(
         raise InputError(f"power={shown(power)}: use two integers from 0 to 16, such as (1, 2).") from error
     check_flag("draw", draw)
     check_flag("groups", groups)
+    if estimator is None:
+        estimator = BetaEstimator(prior=prior, discount=discount, idle=idle, drift=drift)
+        beliefs = f"prior={prior!r}, discount={discount}, idle={idle}, drift={drift}"
+    elif (prior, discount, idle, drift) != (PRIOR, 1.0, IDLE, False):
+        raise InputError(f"estimator={estimator}: leave out prior, discount, idle and drift, which it replaces.")
+    else:
+        beliefs = f"estimator={estimator}"
 
     def decide(view: View) -> IntArray:
         belief: Belief = view.belief_P.sample(view.rng) if draw else view.belief_P
@@ -96,12 +114,14 @@ def sampled(
         if budget.rollouts is None or budget.tokens is not None:
             return spend(belief, top(weights_P, budget.smallest_group), view, None)
 
+        vague_P = view.belief_P.alpha_P + view.belief_P.beta_P < _VAGUE
+
         def drawn(rows: slice | IntArray, rollouts: int) -> IntArray:
             weights, least = weights_P[rows], least_P if isinstance(least_P, int) else least_P[rows]
             if groups:
                 group = group_without_history(len(weights), rollouts, idle)
                 # 1 or the group: arithmetic is several times as fast as np.where for a million prompts.
-                least = np.maximum(least, 1 + (group - 1) * (view.evidence_P[rows] < 1).view(np.int8))
+                least = np.maximum(least, 1 + (group - 1) * vague_P[rows].view(np.int8))
             alone = replace(budget, rollouts=rollouts, quotas=None)
             if isinstance(least, int):
                 return systematic(weights, alone, view.rng)
@@ -116,12 +136,10 @@ def sampled(
                 counts_P[rows] = drawn(rows, rollouts)
         return counts_P
 
-    estimator = BetaEstimator(prior=prior, discount=discount, idle=idle, drift=drift)
     scale: Scale = "group" if groups else "rms"
     needs = Needs(candidates="all", baseline="posterior", scale=scale, min_group=1, costs=True, ahead=True)
-    settings = f"power={power}, draw={draw}, prior={prior!r}, discount={discount}, idle={idle}, drift={drift}"
-    settings += f", groups={groups}"
-    return Policy(f"sampled({settings}, seed={seed})", decide, estimator, seed, needs)
+    name = f"sampled(power={power}, draw={draw}, {beliefs}, groups={groups}, seed={seed})"
+    return Policy(name, decide, estimator, seed, needs)
 
 
 def uniform_groups(size: int) -> Decide:
@@ -154,14 +172,22 @@ def group_without_history(prompts: int, rollouts: int, idle: float) -> int:
     return 2 if idle ** (prompts / rollouts) >= 0.5 else 4
 
 
-def adaptive(*, seed: int = 0) -> Policy:
+def adaptive(*, features: Features | None = None, seed: int = 0) -> Policy:
     """The recommended policy: rollouts over the whole dataset, drawn by `sampled`, with the posterior baseline.
 
     A prompt with history gets single rollouts, a prompt without history a group of 2 or 4 (`group_without_history`).
     The policy asks a trainer for `candidates="all"`, `baseline="posterior"`, `scale="group"` and `min_group=1`. Its
     settings are fixed to those of the learning benchmark (`benchmarks/learning`); `sampled` has them as arguments.
 
+    Args:
+        features: Features of the prompts, by which they share what is learned: the beliefs are then those of a
+            `TrackingEstimator`. A prompt whose success its features predict well gets single rollouts from the start.
+        seed: Seeds the draws.
+
     >>> adaptive()
     adaptive(seed=0)
     """
-    return replace(sampled(groups=True, seed=seed), name=f"adaptive(seed={seed})")
+    if features is None:
+        return replace(sampled(groups=True, seed=seed), name=f"adaptive(seed={seed})")
+    policy = sampled(groups=True, estimator=TrackingEstimator(features), seed=seed)
+    return replace(policy, name=f"adaptive(features={features}, seed={seed})")

@@ -49,7 +49,7 @@ class Rollouts:
         success_R: Its success in [0, 1], NaN for none.
         belief_R: The belief about its prompt before the step.
         baseline_R: The belief for the baseline (`Step.baseline_belief`).
-        prior: Pseudo-successes and pseudo-failures that `belief_R` contains.
+        prior: Pseudo-successes and pseudo-failures of the prior that `belief_R` contains, numbers or shape (R,).
         earlier: Sums over the rewards of earlier steps.
         reward_range: The rewards at success 0 and 1 if success is the reward mapped by this range, else None.
         jump: The initial estimate of the rise in reward from failure to success.
@@ -63,7 +63,7 @@ class Rollouts:
     success_R: FloatArray
     belief_R: Beta
     baseline_R: Beta
-    prior: tuple[float, float]
+    prior: tuple[float | FloatArray, float | FloatArray]
     earlier: Sums
     reward_range: tuple[float, float] | None
     jump: float = 1.0

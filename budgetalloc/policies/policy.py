@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.ids import check_ids
+from budgetalloc.beliefs.interface import Estimator
 from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.posterior import Beta
 from budgetalloc.beliefs.rewards import check_outcomes
@@ -58,7 +58,7 @@ class Policy:
 
     name: str
     decide: Decide
-    estimator: BetaEstimator
+    estimator: Estimator
     seed: int = 0
     needs: Needs = field(default_factory=Needs)
     keep: Keep | None = None
@@ -68,7 +68,7 @@ class Policy:
     def __post_init__(self) -> None:
         check_type("name", self.name, str, "the policy's name")
         check_function("decide", self.decide, "of a View that returns counts, or yields them in rounds")
-        check_type("estimator", self.estimator, BetaEstimator, "a BetaEstimator")
+        check_type("estimator", self.estimator, Estimator, "an estimator, such as ba.BetaEstimator()")
         check_seed(self.seed)
         check_type("needs", self.needs, Needs, "what the policy asks of a trainer, such as ba.Needs()")
         check_type("memory", self.memory, (Memory, type(None)), "a Memory or None")
@@ -208,7 +208,7 @@ class Policy:
             raise
 
 
-def _check_together(memory: Memory, estimator: BetaEstimator) -> None:
+def _check_together(memory: Memory, estimator: Estimator) -> None:
     """Raises `StateError` unless a memory and beliefs can be of one run; the memory may have started later."""
     remembered, believed = set(memory.ids()), set(estimator.ids())
     foreign, lost = len(remembered - believed), len(believed - remembered)

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from budgetalloc.beliefs.cold_start import with_first_visit_prior
 from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.ids import Id, check_ids, factorize, shuffled_order
 from budgetalloc.beliefs.pool import Pool
@@ -55,7 +54,7 @@ class Step:
         self._shuffled = self.ids_P.take(self._order_P)  # the order of the view
         self._belief_P = policy.belief(self._shuffled)  # from before the step, for an unbiased baseline
         self._cold_P = policy.cold(self._shuffled)
-        self._start = policy.estimator.prior_now, policy.estimator.first_visits
+        self._prior = policy.estimator.prior_now
         self._requested_P: IntArray | None = None  # in the order of ids_P; None before the first request
         self._observed_P = np.zeros(len(self.ids_P), dtype=np.int64)
         self._seen: list[Seen] = []
@@ -84,7 +83,7 @@ class Step:
             step=step,
             recall={} if memory is None else memory.recall(self._shuffled),
             numbers={} if memory is None else memory.numbers,
-            prior=self._start[0],
+            prior=self._prior,
             prompt_costs_P=prompt_costs_P,
         )
 
@@ -202,8 +201,8 @@ class Step:
     def baseline_belief(self, ids_R: Iterable[Any], success_R: ArrayLike, earlier: Sums | None = None) -> Beta:
         """The belief about each row's prompt before this step, for `baseline="posterior"`: shape (R,).
 
-        The prior mean is the recent mean success of prompts on their first visit, in earlier steps and this one,
-        without the prompt's own rollouts (`beliefs.cold_start.with_first_visit_prior`).
+        It may have learned from other prompts of this step, and never from the prompt's own rollouts
+        (`Estimator.baseline_belief`). Call it before `end`.
 
         Args:
             ids_R: The prompt of each rollout of this step, shape (R,), of all rounds.
@@ -221,11 +220,11 @@ class Step:
         >>> step.baseline_belief(["new", "also new"], [0, 1]).mean.round(3)  # the prior's mean is 0.5
         array([0.013, 0.003])
         """
+        self._check_open()
         at_G, group_R, success = self._rolled_out(ids_R, success_R)
-        belief_R, cold_R = self._belief_P.take(at_G[group_R]), self._cold_P[at_G[group_R]]
-        prior, visits = self._start
-        share = prior_share(earlier or Sums(), sum(prior))
-        return with_first_visit_prior(belief_R, prior, cold_R, success, group_R, visits, share)
+        share = prior_share(earlier or Sums(), sum(self._prior))
+        ids_G = [self._shuffled[at] for at in at_G.tolist()]
+        return self.policy.estimator.baseline_belief(ids_G, group_R, success, share)
 
     def expected_success(self, ids_R: Iterable[Any], success_R: ArrayLike) -> FloatArray | None:
         """The expected success of each rollout by the policy's own rule (`Policy.expect`), for `baseline="policy"`.

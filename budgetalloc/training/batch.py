@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.ids import Id, factorize
-from budgetalloc.beliefs.posterior import Beta, FloatArray, unchecked
+from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.policies import Step
 from budgetalloc.policies.batch_advantages import Rollouts
@@ -45,7 +45,7 @@ class Batch:
         lengths_R: Its length in tokens.
         hinted_R: Whether it was generated with a hint; beliefs do not learn from such rollouts.
         belief_R: The belief about its prompt before the step.
-        prior: The belief about a new prompt before the step, one entry.
+        prior: The prior that `belief_R` contains, shape (R,).
         baseline_R: The belief from which the baseline is computed (`Step.baseline_belief`).
         expected_R: Its expected success by the policy's own rule (`Step.expected_success`), or None.
         measure: Maps rewards to success.
@@ -124,7 +124,7 @@ class Batch:
             success_R=success_R,
             belief_R=self.belief_R,
             baseline_R=self.baseline_R,
-            prior=(float(self.prior.alpha_P[0]), float(self.prior.beta_P[0])),
+            prior=(self.prior.alpha_P, self.prior.beta_P),
             earlier=self.earlier,
             reward_range=self.measure.reward_range,
             jump=self.measure.jump,
@@ -141,7 +141,6 @@ class Batch:
         """The rounds of an unfinished step, at least one, as a batch; the other arguments are as in the class."""
         ids_R = [name for each in rounds for name in each.ids_R]
         success_R = np.concatenate([each.success_R for each in rounds])
-        alpha, beta = step.policy.estimator.prior_now
         prompts = [each.prompt_lengths_R for each in rounds if each.prompt_lengths_R is not None]
         return cls(
             ids_R=ids_R,
@@ -152,7 +151,7 @@ class Batch:
             lengths_R=np.concatenate([each.lengths_R for each in rounds]),
             hinted_R=np.repeat([each.hinted for each in rounds], [len(each.ids_R) for each in rounds]),
             belief_R=step.belief_of(ids_R),
-            prior=unchecked(Beta, alpha_P=np.array([alpha]), beta_P=np.array([beta]), spread_P=np.ones(1)),
+            prior=Beta(*step.policy.estimator.prior_of(ids_R)),
             baseline_R=step.baseline_belief(ids_R, success_R, earlier),
             expected_R=step.expected_success(ids_R, success_R),
             measure=measure,

@@ -83,7 +83,7 @@ def by_kind(success_R: FloatArray, belief_R: Beta, prior: Beta) -> dict[str, flo
     Args:
         success_R: In [0, 1], shape (R,).
         belief_R: The belief about each prompt before the step.
-        prior: The belief about a prompt never seen, one entry.
+        prior: The prior that each belief contains, shape (R,) or one entry.
 
     >>> by_kind(np.array([1.0, 0.0, 1.0]), Beta([0.5, 0.5, 1.5], [2.5, 4.5, 0.5]), Beta([0.5], [0.5]))
     {'success/never': 0.5, 'success/always': 1.0}

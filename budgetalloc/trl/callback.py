@@ -13,12 +13,13 @@ from transformers import TrainerCallback
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.costs.prices import Seconds
-from budgetalloc.policies.methods import PolicyLike, policy_of
+from budgetalloc.policies.methods import PolicyLike
 from budgetalloc.policies.quotas import Shares
 from budgetalloc.training.batch import Batch
 from budgetalloc.training.costs import Cost
 from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.options import Options, other_scale
+from budgetalloc.training.prompt_features import FeatureNames, described, features_of, tracking_policy
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session
 from budgetalloc.training.success import Success
@@ -87,9 +88,8 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         hint: For `policies.on_all_fail`: a function from a dataset row to the row with a hint in its prompt. Rollouts
             with a hint belong to their prompt's group, are trained on with the hint, and are logged as "ID (hinted)".
         buffer: A `SelectiveSampleBuffer` or a `CorrectResponseBuffer` of `budgetalloc.trl.experimental.buffers`, whose
-            responses of earlier optimizer steps replace rows without signal. They are trained on with the
-            log-probabilities of the model that generated them. Beliefs, metrics and ledger use fresh rollouts only.
-            Checkpoints hold the buffer's state.
+            responses of earlier optimizer steps replace rows without signal, with the log-probabilities of the model
+            that generated them. Beliefs, metrics and ledger use fresh rollouts only. Checkpoints hold its state.
         domain: The dataset column that names the domain of a prompt, for `quotas`.
         quotas: Lowest and highest share of the generated rollouts of each domain, such as {"math": (0.3, 0.5)}, kept at
             every step and logged as `budgetalloc/share/DOMAIN`; prompts of other domains, or of none, are not limited.
@@ -99,6 +99,8 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             to the time of the trainer's steps, without callbacks, evaluations and checkpoints; such a run cannot be
             repeated to the bit. Supported by `adaptive`, `sampled`, `knapsack` and `thompson`. Default: all rollouts
             cost the same.
+        features: Names of features by which prompts share what is learned (`TrackingEstimator`): "text" for their texts,
+            or columns such as a known pass rate or a source; or `budgetalloc.Features`.
         ledger: A file to which every rollout is appended; see `budgetalloc.logs.ledger`. The beginning of each prompt's
             text is written once, to a file next to it that ends in .prompts, for `budgetalloc report`.
         allow_dataset_change: Resume with another train dataset than the checkpoint's; known prompts keep their beliefs.
@@ -131,12 +133,13 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         domain: str | None = None,
         quotas: Shares | None = None,
         cost: Cost = None,
+        features: FeatureNames = None,
         ledger: str | os.PathLike[str] | None = None,
         allow_dataset_change: bool = False,
     ) -> None:
         check_trainer(trainer)
         self.trainer = trainer
-        self.policy = policy_of("adaptive" if policy is None else policy)
+        self.policy = tracking_policy(policy, features)
         given: dict[str, Any]
         given = {"candidates": candidates, "floor": floor, "cap": cap, "min_group": min_group, "quantum": quantum}
         given |= {"baseline": baseline, "scale": scale, "weight": weight, "hint": hint, "buffer": buffer, "cost": cost}
@@ -147,10 +150,12 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         check_ledger(ledger, writes=main)
         if main and (other := other_scale(self.policy, self.options)):
             logger.warning("%s", other)
+        self.prompts = Prompts(trainer.train_dataset, prompt_id, required=self.options.baseline is not None)
+        if features is not None:
+            self.policy = described(self.policy, features_of(self.prompts, features))
         names, weights = trainer.reward_func_names, trainer.reward_weights.tolist()
         self.session = Session(self.policy, names, weights, resolved=self.options, quiet=not main)
         self.scoring, self.costs = self.session.scoring, self.session.costs
-        self.prompts = Prompts(trainer.train_dataset, prompt_id, required=self.options.baseline is not None)
         self._unobserved = check_compatible(trainer, self.policy, self.options, self.prompts, ledger)
         # Raises before training if floor, cap and quantum contradict each other.
         rollouts, group = trainer.args.generation_batch_size, trainer.num_generations

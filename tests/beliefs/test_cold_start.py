@@ -115,10 +115,12 @@ def test_the_step_remembers_what_was_cold_before_it():
     policy = ba.uniform()
     policy.observe(["known"], [1])
     step = policy.begin(["known", "new"], ba.Budget(4))
-    before = step.baseline_belief(["new", "known"], [0, 1]).mean
-    step.observe(["new", "known"], [0, 1])
-    step.end()
-    assert step.cold_P.tolist() == [False, True]
-    assert step.baseline_belief(["new", "known"], [0, 1]).mean.tolist() == before.tolist()
     with pytest.raises(ba.InputError, match=r"ids_R holds 'x', which is not a prompt of this step"):
         step.baseline_belief(["x"], [0])
+    before = step.baseline_belief(["new", "known"], [0, 1]).mean
+    step.observe(["new", "known"], [0, 1])
+    assert step.baseline_belief(["new", "known"], [0, 1]).mean.tolist() == before.tolist()
+    step.end()
+    assert step.cold_P.tolist() == [False, True]
+    with pytest.raises(ba.InputError, match="This step has ended"):
+        step.baseline_belief(["new", "known"], [0, 1])

@@ -75,6 +75,7 @@ class CallbackSettings:
     domain: str | None = None
     quotas: Mapping[Hashable, tuple[float, float]] | None = None
     cost: str | None = None
+    features: str | tuple[str, ...] | None = None
     ledger: str | None = None
     allow_dataset_change: bool = False
     fallback: bool = True
@@ -88,5 +89,9 @@ class CallbackSettings:
             object.__setattr__(self, "reward_range", check_range(self.reward_range))
         object.__setattr__(self, "quotas", check_domain_and_shares(self.domain, self.quotas))
         check_cost(self.cost)
+        if isinstance(self.features, list):
+            object.__setattr__(self, "features", tuple(self.features))
+        for feature in self.features if isinstance(self.features, tuple) else (self.features,):
+            check_type("features", feature, (str, type(None)), "a column, several, or 'text'")
         for name in ("allow_dataset_change", "fallback"):
             check_flag(name, getattr(self, name))

@@ -1,0 +1,75 @@
+"""What exact success rates would give: the limit of any belief.
+
+Before each step, the exact success rate of every prompt is computed with the model that is trained (of 1,024 drawn
+prompts if the pool has more). `adaptive()`'s own rule then draws single rollouts in proportion to the root of a weight
+of that rate, and the baseline is the rate itself. No real run can do that.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from mixes import Mix
+from numpy.typing import NDArray
+
+import budgetalloc as ba
+from budgetalloc import policies
+from budgetalloc.cli.testbed.heldout import probability
+
+WEIGHTS = {"oracle": (1, 2), "oracle_13": (1, 3), "oracle_02": (0, 2)}
+"""Name of each row: i and j of the weight p^i (1-p)^j."""
+_CANDIDATES = 1024
+_BATCH = 512
+_CERTAIN = 1e9  # mass of a belief that is exact
+_RAREST = 1e-4
+
+
+class Exact(ba.BetaEstimator):
+    """An estimator whose beliefs are the exact rates of the model at the current step."""
+
+    def __init__(self, trainer: Any, mix: Mix, rows: Sequence[dict[str, Any]], seed: int) -> None:
+        super().__init__()
+        self.trainer, self.mix, self.seed = trainer, mix, seed
+        self.text = {int(row["prompt_id"]): row["prompt"] for row in rows}
+        self._computed: tuple[int, dict[Any, float]] = (-1, {})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Exact":
+        return self  # a policy copies its estimator; the trainer stays the same
+
+    def belief(self, ids_P: Iterable[Any]) -> ba.Beta:
+        ids = list(ids_P)
+        if self._computed[0] != self.step:
+            self._computed = self.step, self._rates(list(self.text))
+        rate_P = np.array([self._computed[1].get(x, 1.0) for x in ids])  # 1.0: not a candidate, the weight is 0
+        rate_P = np.clip(rate_P, _RAREST, 1 - 1e-9)
+        return ba.Beta(_CERTAIN * rate_P, _CERTAIN * (1 - rate_P))
+
+    def cold(self, ids_P: Iterable[Any]) -> NDArray[np.bool_]:
+        return np.zeros(len(list(ids_P)), dtype=np.bool_)
+
+    def _rates(self, ids: list[int]) -> dict[Any, float]:
+        if len(ids) > _CANDIDATES * 4:
+            rng = np.random.default_rng([self.seed, self.step])
+            ids = [ids[at] for at in rng.choice(len(ids), _CANDIDATES, replace=False)]
+        language = self.mix.language
+        coins = [x for x in ids if language.is_trap(x)]
+        taught = [x for x in ids if not language.is_trap(x)]
+        model, tokenizer = self.trainer.accelerator.unwrap_model(self.trainer.model), self.trainer.processing_class
+        rates: dict[Any, float] = dict.fromkeys(coins, 0.5)
+        expected = self.mix.grading.expected if self.mix.grading else lambda right: right
+        if expected is None:
+            raise ValueError("The expected reward of this mix is not a function of the right answer's probability.")
+        for start in range(0, len(taught), _BATCH):
+            part = taught[start : start + _BATCH]
+            texts = [self.text[x] for x in part]
+            right = probability(model, tokenizer, texts, [language.answer(text) for text in texts])
+            rates |= dict(zip(part, map(expected, right), strict=True))
+        return rates
+
+
+def policy(name: str, trainer: Any, mix: Mix, rows: Sequence[dict[str, Any]], seed: int) -> ba.Policy:
+    """The oracle's policy of this name."""
+    plain = policies.sampled(power=WEIGHTS[name], draw=False, groups=True, seed=seed)
+    needs = replace(plain.needs, ahead=False)  # the rates are those of the model after the last update
+    return replace(plain, name=f"{name}(seed={seed})", estimator=Exact(trainer, mix, rows, seed), needs=needs)

@@ -1,0 +1,193 @@
+"""Features of prompts, by which prompts share what is learned about them."""
+
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+from scipy.sparse.linalg import svds
+from scipy.special import ndtri
+from scipy.stats import rankdata
+
+from budgetalloc.beliefs.ids import check_distinct, check_ids
+from budgetalloc.beliefs.pool import Index, Pool
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.errors import InputError, check_array, check_integer, shown
+
+__all__ = ["Features"]
+
+_BUCKETS = 2**14  # hashed n-grams
+_ORDERS = (1, 2, 3)  # characters of an n-gram
+_LONGEST = 2000  # characters of a text that are read
+_MOST_VALUES = 200  # distinct texts in one column
+_MOST_FEATURES = 512
+
+
+class Features:
+    """Numbers that describe each prompt: the input of the regression of `TrackingEstimator`.
+
+    Columns are centred, and all are divided by one number, so that the mean squared norm of a row is 1. A prompt
+    without features is described by zeros, as the mean prompt.
+
+    Args:
+        ids: The prompts, each once.
+        values_PK: K features of each prompt, shape (P, K), finite. A column that is constant carries no information.
+
+    Raises:
+        InputError: an id twice, another shape, a number that is not finite, or more than 512 features.
+
+    >>> features = Features(["a", "b"], [[0.0], [3.0]])
+    >>> features.of(["b", "unknown", "a"])
+    array([[ 1.],
+           [ 0.],
+           [-1.]])
+    """
+
+    def __init__(self, ids: Iterable[Any], values_PK: ArrayLike) -> None:
+        listed = check_ids(ids, "ids")
+        check_distinct(listed, "ids")
+        values = check_array("values_PK", values_PK, "a row of numbers for each prompt")
+        if values.ndim != 2 or len(values) != len(listed) or values.shape[1] > _MOST_FEATURES:
+            raise InputError(
+                f"values_PK has shape {values.shape} for {len(listed)} prompts: give one row of at most "
+                f"{_MOST_FEATURES} numbers for each prompt."
+            )
+        if not np.isfinite(values).all():
+            row = int(np.argmin(np.isfinite(values).all(axis=1)))
+            raise InputError(f"values_PK of prompt {listed[row]!r} is {shown(values[row])}: give finite numbers.")
+        centred = values - values.mean(axis=0)
+        norm = float(np.sqrt((centred**2).sum(axis=1).mean())) if centred.size else 0.0
+        self._index = Index(list(listed))
+        self._values_PK = np.asarray(centred / norm if norm > 0 else centred, dtype=np.float32)
+
+    def __repr__(self) -> str:
+        return f"Features({len(self._index):,} prompts x {self.count})"
+
+    @property
+    def count(self) -> int:
+        """K, the number of features."""
+        return int(self._values_PK.shape[1])
+
+    def of(self, ids_P: Iterable[Any]) -> FloatArray:
+        """The features of these prompts, zeros for an unknown one, shape (P, K)."""
+        at_P = self._index.find(ids_P if isinstance(ids_P, Pool) else list(ids_P))
+        values_PK = self._values_PK[at_P].astype(np.float64)
+        values_PK[at_P < 0] = 0.0
+        return values_PK
+
+    @classmethod
+    def joined(cls, *parts: "Features") -> "Features":
+        """All features of several parts, which must describe the same prompts; each part has the same weight.
+
+        >>> Features.joined(Features(["a", "b"], [[0.0], [3.0]]), Features(["b", "a"], [[0.0], [1.0]])).of(["a"])
+        array([[-0.70710678,  0.70710678]])
+        """
+        ids = parts[0]._index.ids
+        for part in parts[1:]:
+            if set(part._index.ids) != set(ids):
+                raise InputError(f"joined({parts[0]}, {part}): describe the same prompts in each part.")
+        return cls(ids, np.hstack([part.of(ids) for part in parts]))
+
+    @classmethod
+    def of_texts(cls, ids: Iterable[Any], texts: Sequence[str], dimensions: int = 32) -> "Features":
+        """Features of the prompts' texts: latent semantic analysis of hashed n-grams of characters and words.
+
+        N-grams of 1 to 3 characters and whole words are hashed into 16,384 columns, weighted by inverse document
+        frequency, and reduced to their largest singular vectors. No language model is needed.
+
+        Args:
+            ids: The prompts, each once.
+            texts: The text of each prompt. The first 2,000 characters are read.
+            dimensions: Singular vectors to keep, from 1 to 512; fewer if there are fewer prompts.
+
+        >>> Features.of_texts(range(40), ["add 1", "sort b"] * 20, dimensions=1).of([0, 1, 2]).round(2).ravel().tolist()
+        [-1.0, 1.0, -1.0]
+        """
+        check_integer("dimensions", dimensions, 1, _MOST_FEATURES)
+        listed = check_ids(ids, "ids")
+        if len(texts) != len(listed) or not all(isinstance(text, str) for text in texts):
+            raise InputError(f"texts={shown(texts)}: give a text for each of {len(listed)} prompts.")
+        counts, columns = [], []
+        for text in texts:
+            grams = sorted({zlib.crc32(gram.encode()) % _BUCKETS for gram in _grams(text[:_LONGEST])})
+            counts.append(len(grams))
+            columns += grams
+        rows = np.repeat(np.arange(len(listed)), counts)
+        table = sparse.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(len(listed), _BUCKETS))
+        prompts_B = np.bincount(columns, minlength=_BUCKETS)
+        told_B = np.log(np.maximum(len(listed), 1) / np.maximum(prompts_B, 1)) * (prompts_B > 1)
+        weighted = table @ sparse.diags(told_B)
+        norm_P = np.sqrt(np.asarray(weighted.multiply(weighted).sum(axis=1)).ravel())
+        weighted = sparse.diags(1 / np.maximum(norm_P, 1e-12)) @ weighted
+        kept = min(dimensions, min(weighted.shape) - 1)
+        if kept < 1 or not weighted.nnz:
+            return cls(listed, np.zeros((len(listed), 1)))
+        left, singular, right = svds(weighted, k=kept, v0=np.ones(min(weighted.shape)), return_singular_vectors=True)
+        sign_K = np.sign(right[np.arange(kept), np.abs(right).argmax(axis=1)])  # singular vectors have no sign
+        return cls(listed, left * singular * sign_K)
+
+    @classmethod
+    def of_columns(cls, ids: Iterable[Any], columns: Mapping[str, Sequence[Any]]) -> "Features":
+        """Features of columns of a dataset: a number as it is, in ranks; a text or a flag as one column a value.
+
+        A column of numbers enters as the normal score of its rank, so that its unit and its outliers do not matter; a
+        missing number (None or NaN) enters as 0. Known pass rates, lengths, difficulties and domains are such columns.
+        How much each tells about success, and in which direction, is learned.
+
+        Args:
+            ids: The prompts, each once.
+            columns: Values of each prompt by the name of the column. At most 200 distinct texts a column.
+
+        Raises:
+            InputError: another length, values of another type, or too many distinct texts.
+
+        >>> features = Features.of_columns(["a", "b", "c"], {"pass_rate": [0.1, 0.2, 0.9], "source": ["x", "y", "x"]})
+        >>> features.count
+        3
+        """
+        listed = check_ids(ids, "ids")
+        parts = [_of_column(name, list(values), len(listed)) for name, values in columns.items()]
+        if not parts:
+            raise InputError("columns={}: name at least one column of the dataset.")
+        return cls(listed, np.column_stack(parts))
+
+
+def _grams(text: str) -> set[str]:
+    """N-grams of the characters of a text with marks for its ends, and its words."""
+    marked = f"\x02{text}\x03"
+    pieces = {marked[at : at + n] for n in _ORDERS for at in range(len(marked) - n + 1)}
+    return pieces | {f"\x01{word}" for word in text.split()}
+
+
+def _of_column(name: str, values: list[Any], prompts: int) -> FloatArray:
+    """The features of one column, shape (P, k), each with a standard deviation of about 1."""
+    if len(values) != prompts:
+        raise InputError(f"columns[{name!r}] has {len(values)} values for {prompts} prompts: give one for each.")
+    known = [x for x in values if x is not None]
+    if all(isinstance(x, (int, float, np.integer, np.floating)) and not isinstance(x, bool) for x in known):
+        numbers = np.array([np.nan if x is None else float(x) for x in values])
+        return _normal_scores(numbers)[:, None]
+    if not all(isinstance(x, (str, bool, np.bool_)) for x in known):
+        raise InputError(f"columns[{name!r}] holds {shown(known[0])}: use a column of numbers, texts or flags.")
+    kinds = sorted({str(x) for x in known})
+    if len(kinds) > _MOST_VALUES:
+        raise InputError(
+            f"columns[{name!r}] has {len(kinds)} distinct texts, at most {_MOST_VALUES} are possible: use a column of "
+            "categories, or the features of the texts."
+        )
+    at = {kind: k for k, kind in enumerate(kinds)}
+    indicator = np.zeros((prompts, max(len(kinds), 1)))
+    for row, value in enumerate(values):
+        if value is not None:
+            indicator[row, at[str(value)]] = 1.0
+    return indicator
+
+
+def _normal_scores(numbers_P: FloatArray) -> FloatArray:
+    """The normal quantile of each number's mean rank; equal numbers have equal scores, and missing ones 0."""
+    scores_P, seen = np.zeros(len(numbers_P)), np.isfinite(numbers_P)
+    if seen.any():
+        scores_P[seen] = ndtri((rankdata(numbers_P[seen]) - 0.5) / seen.sum())
+    return scores_P

@@ -1,0 +1,82 @@
+"""What every estimator does: keeps the belief about each prompt, and learns from rewards."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.pool import Index
+from budgetalloc.beliefs.posterior import Beta, FloatArray
+from budgetalloc.budget import IntArray
+
+__all__ = ["Estimator"]
+
+
+class Estimator(ABC):
+    """Keeps a Beta belief about each prompt's success rate: `BetaEstimator` and `TrackingEstimator`."""
+
+    step: int
+    """Number of steps that have ended."""
+    prior_now: tuple[float, float]
+    """Pseudo-successes and pseudo-failures of the prior of a prompt without features, in the current step."""
+    _index: Index
+
+    def __len__(self) -> int:
+        """Number of prompts seen at least once."""
+        return len(self._index)
+
+    def __bool__(self) -> bool:
+        return True  # an estimator that has seen nothing is not nothing
+
+    def ids(self) -> list[Id]:
+        """The prompts seen at least once."""
+        return list(self._index.ids)
+
+    def cold(self, ids_P: Iterable[Any]) -> NDArray[np.bool_]:
+        """Which prompts were never seen, shape (P,). Their belief is the prior."""
+        return self._index.find(ids_P) < 0
+
+    @abstractmethod
+    def belief(self, ids_P: Iterable[Any]) -> Beta:
+        """The current belief about these prompts, shape (P,); ids may repeat, for example one id per rollout."""
+
+    @abstractmethod
+    def prior_of(self, ids_P: Iterable[Any]) -> tuple[FloatArray, FloatArray]:
+        """Pseudo-successes and pseudo-failures of the prior that each prompt's belief contains, shape (P,) each."""
+
+    @abstractmethod
+    def baseline_belief(
+        self, ids_G: list[Id], group_R: IntArray, success_R: FloatArray, prior_share: float = 1.0
+    ) -> Beta:
+        """The belief about each rollout's prompt for a baseline, shape (R,). It does not depend on the prompt's own
+        rollouts in this step, but may have learned from those of other prompts. Call it before the step is observed.
+
+        Args:
+            ids_G: The prompts of the step.
+            group_R: The index in `ids_G` of each rollout's prompt, shape (R,).
+            success_R: Successes of the step in [0, 1], NaN for none, shape (R,).
+            prior_share: The share of its mass that a fixed prior keeps (`variance.prior_share`).
+        """
+
+    @abstractmethod
+    def observe(self, ids_R: Iterable[Any], success_R: ArrayLike) -> None:
+        """Adds successes in [0, 1], one per rollout, to the current step. NaN and None are no evidence."""
+
+    @abstractmethod
+    def tick(self) -> None:
+        """Ends the current step."""
+
+    @abstractmethod
+    def rescale(self, scale: float, shift: float) -> None:
+        """Rescales all evidence as if each success u had been scale u + shift. Call it between steps."""
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """Everything learned, without settings. `load_state_dict` restores it to the bit."""
+
+    @abstractmethod
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Replaces what was learned by a saved state; raises `StateError`, and changes nothing, if it does not fit."""

@@ -1,0 +1,301 @@
+"""An estimator that follows the language model: a regression that all prompts share, and each prompt's own evidence."""
+
+import math
+from collections.abc import Iterable
+from itertools import compress
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from budgetalloc.beliefs.features import Features
+from budgetalloc.beliefs.graded_success import rescaled, spread
+from budgetalloc.beliefs.ids import Id, check_ids, factorize
+from budgetalloc.beliefs.interface import Estimator
+from budgetalloc.beliefs.pool import Index, with_room
+from budgetalloc.beliefs.posterior import Beta, FloatArray, constant, unchecked
+from budgetalloc.beliefs.regression import fitted, left_out_means
+from budgetalloc.beliefs.rewards import check_rewards
+from budgetalloc.beliefs.state import check_state
+from budgetalloc.budget import IntArray
+from budgetalloc.errors import StateError, check_array, check_integer, check_number, check_type, shown
+
+__all__ = ["TrackingEstimator"]
+
+NOISES = (0.0, 0.002, 0.01, 0.05, 0.3)
+"""Candidates for the variance that a prompt's own log-odds gain per step."""
+MASSES = (0.01, 0.03, 0.1, 0.3, 0.6, 2.0, 6.0, 20.0)
+"""Candidates for the mass of a prompt's prior, in rollouts."""
+_START = (2, 4)  # the first noise and mass
+_KEPT = 0.95  # share of the log-likelihoods of candidates that is kept at a step
+_VARIANCE = 4.0  # of each weight before the first rewards
+_LEVEL_NOISE, _WEIGHT_NOISE = 0.01, 0.03  # variance gained per step by the intercept and by the other weights
+_RAREST = 1e-3  # prior means lie between this and 1 minus it
+_ODDS = (_RAREST / (1 - _RAREST), (1 - _RAREST) / _RAREST)
+_VERSION = 1
+
+
+class TrackingEstimator(Estimator):
+    """A Beta posterior of each prompt's success rate that follows the language model while it changes.
+
+    The prior of a prompt is Beta(M m, M (1-m)), with m the mean success that a logistic regression predicts from the
+    prompt's features x: log(m / (1-m)) = w0 + w . x. All prompts share the weights. They follow a random walk, and each
+    step moves them by one update of an extended Kalman filter (`fitted`), to which each prompt contributes what its
+    belief did not predict. Without `features` there is only w0, the level of all prompts.
+
+    Evidence moves with the regression: if a prompt's predicted log-odds rise by d after a visit, so do those of the
+    belief, and the information of the evidence stays. The belief about a prompt without any new visit therefore follows
+    the prompts that resemble it. The evidence also fades, by a random walk of the prompt's own log-odds with variance q
+    per step: n rollouts become n / (1 + q t n p (1-p)) after t steps.
+
+    M and q are learned. At each step, every pair of candidates predicts the outcomes, and the pair with the highest
+    log-likelihood over about the last 20 steps is used. If features tell nothing, M stays small and they hardly matter.
+
+    Args:
+        features: Features of the prompts, or None.
+
+    Raises:
+        InputError: not features; in `observe`, ids and successes of different lengths, or a success outside [0, 1].
+
+    >>> estimator = TrackingEstimator()
+    >>> for passed in (0, 2, 4, 6, 8):  # of 8, in each of 20 prompts; later, the others are not visited
+    ...     seen = range(20) if passed == 0 else range(10)
+    ...     estimator.observe(np.repeat(seen, 8), np.tile(np.arange(8) < passed, len(seen))); estimator.tick()
+    >>> estimator.belief([0, 19, "new"]).mean.round(1)  # all follow the rise
+    array([0.9, 1. , 1. ])
+    """
+
+    def __init__(self, features: Features | None = None) -> None:
+        check_type("features", features, (Features, type(None)), "budgetalloc.Features or None")
+        self.features = features
+        self.step = 0
+        self._index = Index()
+        self._last_P: IntArray = np.zeros(0, dtype=np.int64)  # step of the last visit
+        weights = 1 + (0 if features is None else features.count)
+        self._weights_K = np.zeros(weights)
+        self._covariance_KK = np.eye(weights) * _VARIANCE
+        self._fit_QM = np.zeros((len(NOISES), len(MASSES)))  # log-likelihoods, fading
+        # Successes, failures and sums of u(1-u) at the last visit, under each candidate for the noise.
+        self._evidence_Q: list[FloatArray] = [np.zeros((0, 3)) for _ in NOISES]
+        self._odds_P: FloatArray = np.zeros(0)  # predicted odds at the last visit
+        self._choose()
+
+    def __repr__(self) -> str:
+        return f"TrackingEstimator({'' if self.features is None else self.features})"
+
+    def _choose(self) -> None:
+        """Chooses the noise and the mass with the highest log-likelihood."""
+        best = (
+            int(self._fit_QM.argmax()) if self._fit_QM.any() else int(np.ravel_multi_index(_START, self._fit_QM.shape))
+        )
+        self._noise_at, mass_at = divmod(best, len(MASSES))
+        self.mass = MASSES[mass_at]
+        """The mass M of a prompt's prior, in rollouts."""
+        mean = float(self._clipped(np.exp(self._weights_K[:1]))[0])
+        self.prior_now = (self.mass * mean / (1 + mean), self.mass / (1 + mean))
+
+    @property
+    def noise(self) -> float:
+        """The variance q that a prompt's own log-odds gain per step."""
+        return NOISES[self._noise_at]
+
+    def _features(self, ids_P: Iterable[Any], prompts: int) -> FloatArray:
+        """The inputs of the regression, shape (P, 1 + K): a constant and the features."""
+        if self.features is None:
+            return np.ones((prompts, 1))
+        return np.column_stack([np.ones(prompts), self.features.of(ids_P)])
+
+    def _odds(self, ids_P: Iterable[Any], prompts: int) -> FloatArray:
+        """The predicted odds of these prompts, shape (P,), or (1,) if all have the same."""
+        if self.features is None:
+            return self._clipped(np.exp(self._weights_K))
+        return self._clipped(np.exp(self._weights_K[0] + self.features.of(ids_P) @ self._weights_K[1:]))
+
+    @staticmethod
+    def _clipped(odds: FloatArray) -> FloatArray:
+        return np.clip(odds, *_ODDS)
+
+    def _now(self, rows: IntArray | slice, odds_P: FloatArray, noise_at: int) -> tuple[FloatArray, ...]:
+        """Successes, failures and sums of u(1-u) of these rows under a noise, at the current step and prediction."""
+        successes_P, failures_P, graded_P = self._evidence_Q[noise_at][rows].T
+        then_P = self._odds_P[rows]
+        mean_P = then_P / (1 + then_P)
+        before_P = (self.mass * mean_P + successes_P) / (self.mass * (1 - mean_P) + failures_P)  # posterior odds
+        rise_P = odds_P / then_P
+        after_P = before_P * rise_P
+        grown_P = (1 + after_P) / (1 + before_P)
+        successes_P, failures_P = successes_P * grown_P, failures_P * grown_P / rise_P
+        if noise := NOISES[noise_at]:
+            walked_P = noise * (self.step - self._last_P[rows]) * after_P / (1 + after_P) ** 2
+            kept_P = 1 / (1 + walked_P * (successes_P + failures_P))
+            return successes_P * kept_P, failures_P * kept_P, graded_P * kept_P
+        return successes_P, failures_P, graded_P
+
+    def belief(self, ids_P: Iterable[Any]) -> Beta:
+        ids = ids_P if hasattr(ids_P, "__len__") else list(ids_P)
+        at_P = self._index.find(ids)
+        odds_P = np.broadcast_to(self._odds(ids, len(at_P)), len(at_P))
+        alpha_P, beta_P = self.mass * odds_P / (1 + odds_P), self.mass / (1 + odds_P)
+        seen = np.flatnonzero(at_P >= 0)
+        spread_P = np.broadcast_to(1.0, len(at_P))
+        if seen.size:
+            successes_K, failures_K, graded_K = self._now(at_P[seen], odds_P[seen], self._noise_at)
+            alpha_P[seen] += successes_K
+            beta_P[seen] += failures_K
+            if graded_K.any():
+                spread_P = np.ones(len(at_P))
+                spread_P[seen] = spread(alpha_P[seen], beta_P[seen], graded_K)
+        return unchecked(Beta, alpha_P=constant(alpha_P), beta_P=constant(beta_P), spread_P=spread_P)
+
+    def prior_of(self, ids_P: Iterable[Any]) -> tuple[FloatArray, FloatArray]:
+        ids = list(ids_P)
+        odds_P = np.broadcast_to(self._odds(ids, len(ids)), len(ids))
+        return self.mass * odds_P / (1 + odds_P), self.mass / (1 + odds_P)
+
+    def baseline_belief(
+        self, ids_G: list[Id], group_R: IntArray, success_R: FloatArray, prior_share: float = 1.0
+    ) -> Beta:
+        """The belief about each rollout's prompt, from which a baseline is computed, shape (R,).
+
+               Its mean has learned from the outcomes of the other prompts in this step (`left_out_means`).
+        Arguments as in `Estimator`; `prior_share` is unused,
+               because the mass of the prior is learned.
+        """
+        belief_G = self.belief(ids_G)
+        scored_R = ~np.isnan(success_R)
+        trials_G: FloatArray = np.bincount(group_R, scored_R, len(ids_G)).astype(np.float64)
+        successes_G: FloatArray = np.bincount(group_R, np.nan_to_num(success_R), len(ids_G)).astype(np.float64)
+        precision_KK: FloatArray = np.asarray(np.linalg.inv(self._covariance_KK))
+        x_GK = self._features(ids_G, len(ids_G))
+        mean_G = left_out_means(x_GK, belief_G, successes_G, trials_G, precision_KK)
+        mass_G = belief_G.alpha_P + belief_G.beta_P
+        return Beta(mass_G * mean_G, mass_G * (1 - mean_G), belief_G.spread_P).take(group_R)
+
+    def observe(self, ids_R: Iterable[Any], success_R: ArrayLike) -> None:
+        """Adds successes in [0, 1] of the current step, one per rollout. Call it once a step, with all rollouts."""
+        ids = check_ids(ids_R, "ids_R")
+        success = check_rewards(success_R, len(ids), "success_R")
+        scored = ~np.isnan(success)
+        ids_P, group_R = factorize(list(compress(ids, scored.tolist())))
+        if not ids_P:
+            return
+        u_R = success[scored]
+        successes_P, graded_P, trials_P = (
+            np.bincount(group_R, weights).astype(np.float64) for weights in (u_R, u_R * (1 - u_R), np.ones(len(u_R)))
+        )
+        belief_P, at_P = self.belief(ids_P), self._index.find(ids_P)
+        self._compare(ids_P, at_P, successes_P, trials_P)
+        x_PK, before_KK = self._features(ids_P, len(ids_P)), np.asarray(np.linalg.inv(self._covariance_KK))
+        move_K, precision_KK = fitted(x_PK, belief_P, successes_P, trials_P, before_KK)
+        self._weights_K = self._weights_K + move_K
+        self._covariance_KK = np.asarray(np.linalg.inv(precision_KK))
+
+        odds_P = np.broadcast_to(self._odds(ids_P, len(ids_P)), len(ids_P))
+        seen = np.flatnonzero(at_P >= 0)
+        carried_Q = [np.zeros((len(ids_P), 3)) for _ in NOISES]
+        for q, carried_P3 in enumerate(carried_Q):
+            carried_P3[seen] = np.column_stack(self._now(at_P[seen], odds_P[seen], q))
+            carried_P3 += np.column_stack([successes_P, trials_P - successes_P, graded_P])
+        at_P = self._index.add(ids_P)
+        self._evidence_Q = [with_room(evidence, len(self)) for evidence in self._evidence_Q]
+        self._odds_P, self._last_P = with_room(self._odds_P, len(self)), with_room(self._last_P, len(self), -1)
+        for evidence_P3, carried_P3 in zip(self._evidence_Q, carried_Q, strict=True):
+            evidence_P3[at_P] = carried_P3
+        self._odds_P[at_P], self._last_P[at_P] = odds_P, self.step
+
+    def _compare(self, ids_P: list[Id], at_P: IntArray, successes_P: FloatArray, trials_P: FloatArray) -> None:
+        """Adds the log-likelihood of a step's outcomes under each candidate for the noise and the mass."""
+        odds_P = np.broadcast_to(self._odds(ids_P, len(ids_P)), len(ids_P))
+        seen = np.flatnonzero(at_P >= 0)
+        mass_M = np.array(MASSES)
+        prior_PM = (odds_P / (1 + odds_P))[:, None] * mass_M
+        for q in range(len(NOISES)):
+            s_P, n_P = np.zeros((2, len(ids_P)))
+            s_P[seen], failures_P, _ = self._now(at_P[seen], odds_P[seen], q)
+            n_P[seen] = s_P[seen] + failures_P
+            p_PM = np.clip((prior_PM + s_P[:, None]) / (mass_M + n_P[:, None]), _RAREST, 1 - _RAREST)
+            self._fit_QM[q] += successes_P @ np.log(p_PM) + (trials_P - successes_P) @ np.log1p(-p_PM)
+
+    def tick(self) -> None:
+        """Ends the current step."""
+        self.step += 1
+        self._fit_QM *= _KEPT
+        noise_K = np.full(len(self._weights_K), _WEIGHT_NOISE)
+        noise_K[0] = _LEVEL_NOISE
+        self._covariance_KK = self._covariance_KK + np.diag(noise_K)
+        self._choose()
+
+    def rescale(self, scale: float, shift: float) -> None:
+        """Rescales all evidence as if each success u had been scale u + shift. Arguments as in `BetaEstimator`.
+
+        The weights of features stay. The level is moved to the rescaled mean of a prompt with mean features.
+        """
+        check_number("scale", scale, 0, math.inf, without=(0, math.inf))
+        check_number("shift", shift, -math.inf, math.inf, without=(-math.inf, math.inf))
+
+        def moved(odds: FloatArray) -> FloatArray:
+            mean = np.clip(scale * odds / (1 + odds) + shift, _RAREST, 1 - _RAREST)
+            return mean / (1 - mean)
+
+        self._evidence_Q = [
+            np.column_stack(rescaled(s_P, f_P, d_P, scale, shift)) for s_P, f_P, d_P in (x.T for x in self._evidence_Q)
+        ]
+        known = slice(len(self))
+        self._odds_P[known] = moved(self._odds_P[known])
+        self._weights_K[0] = float(np.log(moved(self._clipped(np.exp(self._weights_K[:1]))))[0])
+        self._choose()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything learned, without the features. `load_state_dict` restores it to the bit."""
+        n = len(self)
+        return {
+            "tracking": _VERSION,
+            "step": self.step,
+            "ids": self.ids(),
+            "evidence": np.stack([evidence[:n] for evidence in self._evidence_Q]),
+            "odds": self._odds_P[:n].copy(),
+            "last": self._last_P[:n].copy(),
+            "weights": self._weights_K.copy(),
+            "covariance": self._covariance_KK.copy(),
+            "fit": self._fit_QM.copy(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Replaces what was learned by a saved state, which must be of an estimator with as many features.
+
+        Raises:
+            StateError: the state does not fit. Nothing has changed then.
+        """
+        check_state(state)
+        if state.get("tracking") != _VERSION:
+            raise StateError(
+                f"The state has tracking={shown(state.get('tracking'))}, expected {_VERSION}: it was written by "
+                "another estimator or another version of budgetalloc. Load it into the policy that wrote it."
+            )
+        try:
+            ids = check_ids(state["ids"], "state['ids']")
+            step, n, k = check_integer("step", int(state["step"]), 0), len(ids), len(self._weights_K)
+            last = np.array(state["last"], dtype=np.int64).reshape(n)
+            shapes = {
+                "evidence": (len(NOISES), n, 3),
+                "odds": (n,),
+                "weights": (k,),
+                "covariance": (k, k),
+                "fit": self._fit_QM.shape,
+            }
+            arrays = {name: check_array(name, state[name], "numbers") for name in shapes}
+            wrong = [name for name, shape in shapes.items() if arrays[name].shape != shape]
+            if wrong and len(arrays["weights"]) != k:
+                raise ValueError(f"it has {len(arrays['weights']) - 1} features, and this estimator {k - 1}")
+            finite = all(np.isfinite(array).all() for array in arrays.values())
+            if wrong or not finite or len(set(ids)) < n or (n and not (last.min() >= 0 and last.max() <= step)):
+                raise ValueError(f"entries of another shape or out of range: {wrong or 'ids, last or a number'}")
+            if (arrays["evidence"] < 0).any() or (arrays["odds"] <= 0).any():
+                raise ValueError("negative evidence")
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise StateError(f"The state does not fit this estimator, or is damaged: {error}.") from error
+        self.step, self._index, self._last_P = step, Index(ids), last
+        self._evidence_Q = [evidence.copy() for evidence in arrays["evidence"]]
+        self._odds_P, self._weights_K = arrays["odds"].copy(), arrays["weights"].copy()
+        self._covariance_KK, self._fit_QM = arrays["covariance"].copy(), arrays["fit"].copy()
+        self._choose()
