@@ -88,6 +88,58 @@ def test_a_run_that_loads_decides_as_one_that_never_stopped(tmp_path):
     assert same(first + trained(resumed, range(3, 6)), whole)
 
 
+GRADED = np.tile([0.0, 2.0, 4.0, 10.0], 4)
+
+
+def on_graded(steps, weight=1.0, **given):
+    """A session that has trained this many steps on `GRADED` rewards."""
+    session = session_of(ba.thompson(discount=1.0), weights=[weight], quiet=True, **given)
+    for _ in range(steps):
+        session.begin(NAMES, 16, 4)
+        session.observe(session.request(), GRADED, np.ones(16))
+        session.end()
+    return session
+
+
+def mean_success(session):
+    successes, failures = session.policy.state_dict()["evidence"][:, :2].sum(axis=0)
+    return successes / (successes + failures)
+
+
+@pytest.mark.parametrize("weight", [1.0, 0.5])
+@pytest.mark.parametrize("first", [None, (0.0, 50.0)])
+@pytest.mark.parametrize("second", [None, (0.0, 100.0)])
+def test_beliefs_move_to_another_reward_range_on_loading(tmp_path, first, second, weight):
+    """The range is in units of the total reward, and the learned one in those of the only reward function."""
+    saved, resumed = on_graded(2, weight, reward_range=first), on_graded(0, weight, reward_range=second)
+    assert mean_success(saved) == pytest.approx(weight * GRADED.mean() / (first[1] if first else weight * 10))
+    saved.save(tmp_path / "state.npz")
+    resumed.load(tmp_path / "state.npz")
+    high = (second or first or (0.0, weight * 10))[1]
+    assert mean_success(resumed) == pytest.approx(weight * GRADED.mean() / high)
+    resumed.begin(NAMES, 16, 4)
+    resumed.observe(resumed.request(), GRADED, np.ones(16))
+    batch = resumed.end().batch
+    assert batch.measure.reward_range == pytest.approx((0.0, high))
+    if second is None:  # learned from now on
+        assert resumed.scoring.range.range == pytest.approx((0.0, 10.0))
+        assert mean_success(resumed) == pytest.approx(GRADED.mean() / 10, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        ({}, {"reward_range": (6.0, 8.0)}, r"reward_range=\(6.0, 8.0\).*rewards in \(0.0, 10.0\)"),
+        ({}, {"weight": -1.0}, "about reward=1, this trainer's about the total reward"),
+        ({"success": 0.5}, {}, "at least 0.5, this trainer's about reward=1"),
+    ],
+)
+def test_a_state_whose_success_cannot_be_rescaled_is_refused(tmp_path, first, second, message):
+    on_graded(2, **first).save(tmp_path / "state.npz")
+    with pytest.raises(StateError, match=message):
+        on_graded(0, **second).load(tmp_path / "state.npz")
+
+
 def test_a_damaged_file_is_refused_and_nothing_changes(tmp_path):
     (tmp_path / "state.npz").write_bytes(b"no state")
     session = session_of(ba.adaptive(seed=0))
