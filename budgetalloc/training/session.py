@@ -12,7 +12,7 @@ from budgetalloc.beliefs.pool import Pool
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.budget import Budget, IntArray
-from budgetalloc.errors import InputError, UnsupportedError, check_array, nearest
+from budgetalloc.errors import InputError, StateError, UnsupportedError, check_array, nearest
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies import Policy, Step
 from budgetalloc.policies.adaptive import uniform_groups
@@ -281,7 +281,17 @@ class Session:
         save_state(path, self.policy.state_dict(), {"scoring": self.scoring.state_dict()})
 
     def load(self, path: str | PathLike[str]) -> None:
-        """Loads a file that `save` wrote; raises `StateError` for a damaged file or one of another kind of policy."""
+        """Loads a file that `save` wrote.
+
+        Raises:
+            StateError: the file is damaged, of another kind of policy or of another definition of success. Nothing has
+                changed then.
+        """
         state, about = load_state(path)
+        before = self.policy.state_dict()
         self.policy.load_state_dict(state)
-        self.scoring.load_state_dict(about.get("scoring", {}), self.policy)
+        try:
+            self.scoring.load_state_dict(about.get("scoring", {}), self.policy)
+        except StateError:
+            self.policy.load_state_dict(before)
+            raise

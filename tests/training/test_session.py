@@ -134,10 +134,24 @@ def test_beliefs_move_to_another_reward_range_on_loading(tmp_path, first, second
         ({"success": 0.5}, {}, "at least 0.5, this trainer's about reward=1"),
     ],
 )
-def test_a_state_whose_success_cannot_be_rescaled_is_refused(tmp_path, first, second, message):
+def test_a_state_of_another_success_is_refused_and_nothing_changes(tmp_path, first, second, message):
     on_graded(2, **first).save(tmp_path / "state.npz")
+    session = on_graded(1, **second)
+    before = str((session.policy.state_dict(), session.scoring.state_dict()))
     with pytest.raises(StateError, match=message):
-        on_graded(0, **second).load(tmp_path / "state.npz")
+        session.load(tmp_path / "state.npz")
+    assert str((session.policy.state_dict(), session.scoring.state_dict())) == before
+
+
+def test_a_state_with_damaged_rails_changes_nothing(tmp_path):
+    saved, session = (session_of(ba.adaptive(seed=0)) for _ in range(2))
+    trained(saved, range(2))
+    saved.scoring.rails._sums["grpo"] = np.nan
+    saved.save(tmp_path / "state.npz")
+    before = str((session.policy.state_dict(), session.scoring.state_dict()))
+    with pytest.raises(StateError, match="rails"):
+        session.load(tmp_path / "state.npz")
+    assert str((session.policy.state_dict(), session.scoring.state_dict())) == before
 
 
 def test_a_damaged_file_is_refused_and_nothing_changes(tmp_path):
