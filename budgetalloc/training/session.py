@@ -51,7 +51,7 @@ class Session:
         trainer_scale: The trainer's own scale of advantages, as in `budgetalloc.group_advantages`. It is used if
             neither `options` nor the policy names a scale.
         quiet: Whether to suppress log messages.
-        resolved: Resolved options, in place of `trainer_scale` and `options`.
+        resolved: Resolved options, for trainer adapters. It cannot be combined with `trainer_scale` or `options`.
         options: Arguments of `budgetalloc.trl.AdaptiveGRPOCallback` by their names: candidates, floor, cap, min_group,
             quantum, baseline, scale, weight, success (which may name one of `rewards`), reward_range, fallback.
 
@@ -84,6 +84,8 @@ class Session:
         for name in options:
             if name not in PLAIN:
                 raise InputError(f"Session({name}=) is unknown{nearest(name, PLAIN)} Use one of {', '.join(PLAIN)}.")
+        if resolved is not None and (options or trainer_scale != "none"):
+            raise InputError("Session(resolved=) replaces trainer_scale= and all options: pass one or the other.")
         check_ledger(ledger)
         self.policy: Policy = policy_of(policy)
         options = {"scale": self.policy.needs.scale} | options

@@ -11,9 +11,11 @@ import pytest
 import budgetalloc as ba
 from budgetalloc import InputError, StateError, UnsupportedError, policies
 from budgetalloc.logs.prompt_texts import read_texts
+from budgetalloc.training.options import Options
 from budgetalloc.training.session import Session
 
 NAMES = [f"q{k}" for k in range(12)]
+RESOLVED = Options.resolve(ba.adaptive().needs, "none", {})
 RATES = dict(zip(NAMES, np.linspace(0, 1, 12), strict=True))
 
 
@@ -410,6 +412,8 @@ def test_a_policy_may_be_a_name_or_a_function(policy):
     [
         ("adaptive", {"floor": -1}, "floor=-1"),
         ("adaptive", {"flor": 1}, r"Session\(flor=\) is unknown.* floor"),
+        ("adaptive", {"resolved": RESOLVED, "floor": 2}, r"Session\(resolved=\) replaces"),
+        ("adaptive", {"resolved": RESOLVED, "trainer_scale": "group"}, r"Session\(resolved=\) replaces"),
         ("adaptive", {"quotas": {}}, r"Session\(quotas=\) is unknown"),
         ("adaptve", {}, r"policy 'adaptve' is unknown, did you mean adaptive\?"),
         (5, {}, "policy=5 is of type int: give a policy"),
