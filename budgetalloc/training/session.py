@@ -15,9 +15,9 @@ from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import InputError, StateError, UnsupportedError, check_array, nearest
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies import Policy, Step
-from budgetalloc.policies.adaptive import uniform_groups
 from budgetalloc.policies.methods import PolicyLike, policy_of
 from budgetalloc.policies.quotas import Quotas
+from budgetalloc.policies.uniform_groups import uniform_groups
 from budgetalloc.training.batch import Batch, Ended, Round
 from budgetalloc.training.costs import Costs
 from budgetalloc.training.downselection import rows_to_train_on
