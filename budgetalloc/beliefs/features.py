@@ -6,10 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
-from scipy.sparse.linalg import svds
-from scipy.special import ndtri
-from scipy.stats import rankdata
 
 from budgetalloc.beliefs.ids import check_distinct, check_ids
 from budgetalloc.beliefs.pool import Index, Pool
@@ -105,6 +101,9 @@ class Features:
         >>> Features.of_texts(range(40), ["add 1", "sort b"] * 20, dimensions=1).of([0, 1, 2]).round(2).ravel().tolist()
         [-1.0, 1.0, -1.0]
         """
+        from scipy import sparse  # only here, because scipy is slow to import
+        from scipy.sparse.linalg import svds
+
         check_integer("dimensions", dimensions, 1, _MOST_FEATURES)
         listed = check_ids(ids, "ids")
         if len(texts) != len(listed) or not all(isinstance(text, str) for text in texts):
@@ -187,6 +186,9 @@ def _of_column(name: str, values: list[Any], prompts: int) -> FloatArray:
 
 def _normal_scores(numbers_P: FloatArray) -> FloatArray:
     """The normal quantile of each number's mean rank; equal numbers have equal scores, and missing ones 0."""
+    from scipy.special import ndtri
+    from scipy.stats import rankdata
+
     scores_P, seen = np.zeros(len(numbers_P)), np.isfinite(numbers_P)
     if seen.any():
         scores_P[seen] = ndtri((rankdata(numbers_P[seen]) - 0.5) / seen.sum())

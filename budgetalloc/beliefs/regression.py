@@ -1,7 +1,6 @@
 """One step of a logistic regression that all prompts share: an extended Kalman filter of its weights."""
 
 import numpy as np
-from scipy.special import expit
 
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 
@@ -36,7 +35,7 @@ def fitted(
     before_G = np.log(belief_G.alpha_P / belief_G.beta_P)
     move_K = np.zeros(features_GK.shape[1])
     for _ in range(_NEWTON):
-        p_G = expit(before_G + features_GK @ move_K)
+        p_G = 1 / (1 + np.exp(-np.clip(before_G + features_GK @ move_K, -50, 50)))
         after_KK = precision_KK + features_GK.T @ ((share_G * trials_G * p_G * (1 - p_G))[:, None] * features_GK)
         slope_K = features_GK.T @ (share_G * (successes_G - trials_G * p_G)) - precision_KK @ move_K
         step_K = np.linalg.solve(after_KK, slope_K)

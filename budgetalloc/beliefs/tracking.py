@@ -20,7 +20,7 @@ from budgetalloc.beliefs.state import check_state
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import StateError, check_array, check_integer, check_number, check_type, shown
 
-__all__ = ["TrackingEstimator"]
+__all__ = ["MASSES", "NOISES", "TrackingEstimator"]
 
 NOISES = (0.0, 0.002, 0.01, 0.05, 0.3)
 """Candidates for the variance that a prompt's own log-odds gain per step."""
@@ -91,13 +91,10 @@ class TrackingEstimator(Estimator):
         self._noise_at, mass_at = divmod(best, len(MASSES))
         self.mass = MASSES[mass_at]
         """The mass M of a prompt's prior, in rollouts."""
+        self.noise = NOISES[self._noise_at]
+        """The variance q that a prompt's own log-odds gain per step."""
         mean = float(self._clipped(np.exp(self._weights_K[:1]))[0])
         self.prior_now = (self.mass * mean / (1 + mean), self.mass / (1 + mean))
-
-    @property
-    def noise(self) -> float:
-        """The variance q that a prompt's own log-odds gain per step."""
-        return NOISES[self._noise_at]
 
     def _features(self, ids_P: Iterable[Any], prompts: int) -> FloatArray:
         """The inputs of the regression, shape (P, 1 + K): a constant and the features."""

@@ -15,13 +15,13 @@ from budgetalloc.errors import InputError, check_flag, check_integer, shown
 from budgetalloc.policies.advantages import Scale
 from budgetalloc.policies.composition import spend
 from budgetalloc.policies.costs.prices import least_groups
-from budgetalloc.policies.decision import Decide, Needs, Rounds, View
+from budgetalloc.policies.decision import Needs, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import top
 from budgetalloc.solvers.domains import Domains
 from budgetalloc.solvers.systematic import systematic, systematic_in_groups, totals_of_domains
 
-__all__ = ["IDLE", "adaptive", "group_without_history", "sampled", "uniform_groups"]
+__all__ = ["IDLE", "PRIOR", "adaptive", "group_without_history", "sampled"]
 
 IDLE = 0.98  # discount of the evidence at each step
 PRIOR = (0.3, 0.3)
@@ -140,24 +140,6 @@ def sampled(
     needs = Needs(candidates="all", baseline="posterior", scale=scale, min_group=1, costs=True, ahead=True)
     name = f"sampled(power={power}, draw={draw}, {beliefs}, groups={groups}, seed={seed})"
     return Policy(name, decide, estimator, seed, needs)
-
-
-def uniform_groups(size: int) -> Decide:
-    """The rule of uniform GRPO: groups of this size, of prompts drawn uniformly at random.
-
-    >>> import budgetalloc as ba
-    >>> policy, budget = adaptive(), ba.Budget(rollouts=8, floor=0, min_group=1)
-    >>> sorted(policy.begin(range(9), budget, decide=uniform_groups(4)).request().tolist())
-    [0, 0, 0, 0, 0, 0, 0, 4, 4]
-    """
-    alike = sampled(power=(0, 0), draw=False).decide
-
-    def decide(view: View) -> IntArray | Rounds:
-        least = min(max(size, view.budget.smallest_group), view.budget.largest_group)
-        budget = replace(view.budget, min_group=least - least % view.budget.quantum)
-        return alike(replace(view, budget=budget, costs_P=None, prompt_costs_P=None))
-
-    return decide
 
 
 def group_without_history(prompts: int, rollouts: int, idle: float) -> int:

@@ -29,12 +29,10 @@ class Advantages:
 
     Args:
         values_R: The advantages, shape (R,); 0 for a rollout not to train on.
-        divided_by_R: The divisor of reward minus baseline, 1 without one.
         baseline_R: The baseline in units of the rewards; NaN for a rollout not to train on.
     """
 
     values_R: FloatArray
-    divided_by_R: FloatArray
     baseline_R: FloatArray
 
 
@@ -143,23 +141,22 @@ def batch_advantages(rollouts: Rollouts, baseline: Baseline, scale: Scale, weigh
     if not uses_beliefs:
         away_R = group_advantages(rewards_R, ids_R, baseline, "none")
         if not _some_unequal(rewards_R):
-            return Advantages(np.zeros(rows), np.ones(rows), rewards_R - away_R)
+            return Advantages(np.zeros(rows), rewards_R - away_R)
         values_R = group_advantages(rewards_R, ids_R, baseline, scale, weight, lengths_R=lengths_R)
-        divided_by_R = np.divide(away_R, values_R, out=np.ones(rows), where=values_R != 0)
-        return Advantages(values_R, divided_by_R, rewards_R - away_R)
+        return Advantages(values_R, rewards_R - away_R)
     if baseline == "posterior":
         rollouts = replace(rollouts, expected_R=None)
     expected_R, deviation_R, _ = rollouts._compared
     trained_R, compared_R = np.where(np.isnan(expected_R), np.nan, rewards_R), np.nan_to_num(expected_R)
     if not _some_unequal(trained_R):
-        return Advantages(np.zeros(rows), np.ones(rows), expected_R)
+        return Advantages(np.zeros(rows), expected_R)
     if scale != "group":
         values_R = group_advantages(trained_R, ids_R, compared_R, scale, weight, lengths_R=lengths_R)
-        return Advantages(values_R, np.ones(rows), expected_R)
+        return Advantages(values_R, expected_R)
     away_R = np.nan_to_num(trained_R - compared_R)
     divided_by_R = np.maximum(deviation_R * _times(rollouts.earlier), np.abs(away_R) / LARGEST)
     values_R = group_advantages(trained_R, ids_R, compared_R, "none", weight) / divided_by_R
-    return Advantages(values_R, divided_by_R, expected_R)
+    return Advantages(values_R, expected_R)
 
 
 def _times(earlier: Sums) -> float:

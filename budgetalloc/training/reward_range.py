@@ -143,17 +143,21 @@ class RewardRange:
             "extremes": self._extremes.tolist() if self._seen else None,
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> tuple[float, float]:
-        """Restores a saved state; a range given by the user is kept. Returns scale and shift, as `learn` does.
+    def load_state_dict(self, state: dict[str, Any], factor: float = 1.0) -> tuple[float, float]:
+        """Restores a saved state, whose rewards are multiplied by `factor`; a range given by the user is kept.
+
+        Returns:
+            Scale and shift, as `learn` does.
 
         Raises:
             StateError: the state is damaged, or the given range does not contain the saved one. Nothing is changed.
         """
         try:
-            saved = None if state["range"] is None else (float(state["range"][0]), float(state["range"][1]))
-            recent = np.array(state["recent"], dtype=np.float64).reshape(-1)
+            ends = state["range"]
+            saved = None if ends is None else (factor * float(ends[0]), factor * float(ends[1]))
+            recent = factor * np.array(state["recent"], dtype=np.float64).reshape(-1)
             seen = int(state["seen"])
-            extremes = np.array(state["extremes"] or [np.inf, -np.inf], dtype=np.float64).reshape(2)
+            extremes = factor * np.array(state["extremes"] or [np.inf, -np.inf], dtype=np.float64).reshape(2)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise StateError(f"The state does not hold a range of rewards: it is damaged. {error}") from error
         if saved is not None and not (np.isfinite(saved).all() and saved[0] < saved[1]):

@@ -1,5 +1,6 @@
 """The rule and the range by which rewards become success, and their updates after every step."""
 
+import copy
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -198,9 +199,12 @@ class Scoring:
     def load_state_dict(self, state: Mapping[str, Any], policy: Policy) -> None:
         """Restores a saved state, and rescales beliefs and memory to the current range.
 
+        With one reward function, `reward_range` may be added, changed or left out. Without it, learning continues from
+        the saved range.
+
         Raises:
             StateError: the state is damaged, another rule computed its success, or the given range cannot contain the
-                saved range.
+                saved range. Nothing has changed then.
         """
         try:
             names, saved = list(state["names"]), state["rule"]
@@ -213,15 +217,17 @@ class Scoring:
             raise StateError(f"The state does not hold the definition of success: it is damaged. {error}") from error
         if rule is not None:
             self._check_same(names, rule, judge)
-        if rule in (None, Rule()):
-            by = self.total.load_state_dict(total)
-        else:
-            by = self.range.load_state_dict(of_rule)
-            if self.reward_range is None:
-                self.total.load_state_dict(total)
-        self.sums = sums
+        own, of_both, factor = copy.copy(self.range), copy.copy(self.total), 1.0  # loading replaces what they hold
+        of_total = rule in (None, Rule()) and judge is None
+        now_total = of_total if rule is None or self.rule is None else self.rule == Rule()
+        if of_total != now_total:  # one function, and only one of the two runs has `reward_range`
+            factor = self.weights[0] if now_total else 1 / self.weights[0]
+        by = (of_both if now_total else own).load_state_dict(total if of_total else of_rule, factor)
+        if not of_total and not now_total and self.reward_range is None:
+            of_both.load_state_dict(total)
         if self.rails is not None and rails is not None:
             self.rails.load_state_dict(rails)
+        self.range, self.total, self.sums = own, of_both, sums
         self._rescale(by, policy)
         if self.rule is None:
             self.rule = rule
@@ -241,8 +247,9 @@ class Scoring:
                 )
             return
         now = in_words(list(self.names), self.rule, self._described(self.rule)["judge"])
-        single = len(self.names) == len(names) == 1 and self.success is None  # the total under another name
-        if now != was and not single:
+        fixed = rule.fixed or judge is not None
+        alike = len(self.names) == len(names) == 1 and self.success is None and not fixed and self.weights[0] > 0
+        if now != was and not alike:  # a single function and the total are alike
             raise StateError(
                 f"The beliefs of the checkpoint are about {was}, this trainer's about {now}. Pass success= as in the "
                 "run that saved it, or delete budgetalloc_state.npz from the checkpoint to start with cold beliefs."

@@ -12,12 +12,12 @@ from budgetalloc.beliefs.pool import Pool
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.budget import Budget, IntArray
-from budgetalloc.errors import InputError, UnsupportedError, check_array, nearest
+from budgetalloc.errors import InputError, StateError, UnsupportedError, check_array, nearest
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies import Policy, Step
-from budgetalloc.policies.adaptive import uniform_groups
 from budgetalloc.policies.methods import PolicyLike, policy_of
 from budgetalloc.policies.quotas import Quotas
+from budgetalloc.policies.uniform_groups import uniform_groups
 from budgetalloc.training.batch import Batch, Ended, Round
 from budgetalloc.training.costs import Costs
 from budgetalloc.training.downselection import rows_to_train_on
@@ -51,7 +51,7 @@ class Session:
         trainer_scale: The trainer's own scale of advantages, as in `budgetalloc.group_advantages`. It is used if
             neither `options` nor the policy names a scale.
         quiet: Whether to suppress log messages.
-        resolved: Resolved options, in place of `trainer_scale` and `options`.
+        resolved: Resolved options, for trainer adapters. It cannot be combined with `trainer_scale` or `options`.
         options: Arguments of `budgetalloc.trl.AdaptiveGRPOCallback` by their names: candidates, floor, cap, min_group,
             quantum, baseline, scale, weight, success (which may name one of `rewards`), reward_range, fallback.
 
@@ -84,6 +84,8 @@ class Session:
         for name in options:
             if name not in PLAIN:
                 raise InputError(f"Session({name}=) is unknown{nearest(name, PLAIN)} Use one of {', '.join(PLAIN)}.")
+        if resolved is not None and (options or trainer_scale != "none"):
+            raise InputError("Session(resolved=) replaces trainer_scale= and all options: pass one or the other.")
         check_ledger(ledger)
         self.policy: Policy = policy_of(policy)
         options = {"scale": self.policy.needs.scale} | options
@@ -281,7 +283,17 @@ class Session:
         save_state(path, self.policy.state_dict(), {"scoring": self.scoring.state_dict()})
 
     def load(self, path: str | PathLike[str]) -> None:
-        """Loads a file that `save` wrote; raises `StateError` for a damaged file or one of another kind of policy."""
+        """Loads a file that `save` wrote.
+
+        Raises:
+            StateError: the file is damaged, of another kind of policy or of another definition of success. Nothing has
+                changed then.
+        """
         state, about = load_state(path)
+        before = self.policy.state_dict()
         self.policy.load_state_dict(state)
-        self.scoring.load_state_dict(about.get("scoring", {}), self.policy)
+        try:
+            self.scoring.load_state_dict(about.get("scoring", {}), self.policy)
+        except StateError:
+            self.policy.load_state_dict(before)
+            raise

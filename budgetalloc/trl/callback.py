@@ -99,8 +99,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             to the time of the trainer's steps, without callbacks, evaluations and checkpoints; such a run cannot be
             repeated to the bit. Supported by `adaptive`, `sampled`, `knapsack` and `thompson`. Default: all rollouts
             cost the same.
-        features: Names of features by which prompts share what is learned (`TrackingEstimator`): "text" for their texts,
-            or columns such as a known pass rate or a source; or `budgetalloc.Features`.
+        features: By which prompts share beliefs (`TrackingEstimator`): "text", columns, or `budgetalloc.Features`.
         ledger: A file to which every rollout is appended; see `budgetalloc.logs.ledger`. The beginning of each prompt's
             text is written once, to a file next to it that ends in .prompts, for `budgetalloc report`.
         allow_dataset_change: Resume with another train dataset than the checkpoint's; known prompts keep their beliefs.

@@ -29,11 +29,10 @@ VERIFIERS: dict[str, Callable[[str, str], bool]] = {"math": ends_with, "code": c
 
 def correct(completions: list[Any], answer: list[str], domain: list[str], **_: Any) -> list[float]:
     """1 if the verifier of the row's domain accepts the completion, else 0; columns of the dataset are arguments."""
+    if unknown := set(domain) - VERIFIERS.keys():
+        raise ValueError(f"The domains {sorted(unknown)} have no verifier: add one for each to VERIFIERS.")
     texts = [c if isinstance(c, str) else c[-1]["content"] for c in completions]
-    return [
-        float(VERIFIERS.get(name, contains)(text, right))
-        for text, right, name in zip(texts, answer, domain, strict=True)
-    ]
+    return [float(VERIFIERS[name](text, right)) for text, right, name in zip(texts, answer, domain, strict=True)]
 
 
 def build(model: Any, data: Dataset, *, ledger: str = "runs/domains/ledger.jsonl", **more: Any) -> GRPOTrainer:
@@ -49,8 +48,8 @@ def build(model: Any, data: Dataset, *, ledger: str = "runs/domains/ledger.jsonl
     }
     args = GRPOConfig(**settings | more)
     trainer = GRPOTrainer(model=model, reward_funcs=correct, args=args, train_dataset=data, **given)
-    quotas = AdaptiveGRPOCallback(trainer, ba.adaptive(), domain="domain", quotas=QUOTAS, ledger=ledger)
-    trainer.add_callback(quotas)  # the log then has budgetalloc/share/math and budgetalloc/share/code
+    callback = AdaptiveGRPOCallback(trainer, ba.adaptive(), domain="domain", quotas=QUOTAS, ledger=ledger)
+    trainer.add_callback(callback)  # the log then has budgetalloc/share/math and budgetalloc/share/code
     return trainer
 
 

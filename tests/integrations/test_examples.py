@@ -101,6 +101,9 @@ def test_domains_keep_their_shares(small):
     names = ["math", "code", "chat"]
     data = Dataset.from_list([row | {"answer": "7", "domain": names[n % 3]} for n, row in enumerate(rows())])
     assert domains.correct(["a 7 ", "7 a", "7 a"], ["7"] * 3, ["math", "math", "code"]) == [1, 0, 1]
+    with pytest.raises(ValueError, match=r"\['chat'\] have no verifier"):
+        domains.correct(["7"], ["7"], ["chat"])
+    domains.VERIFIERS["chat"] = domains.ends_with
     small = small | {"max_completion_length": 3}
     trainer = domains.build(str(WEIGHTS), data, **small)
     _, ledger = trained(trainer, small)

@@ -11,9 +11,11 @@ import pytest
 import budgetalloc as ba
 from budgetalloc import InputError, StateError, UnsupportedError, policies
 from budgetalloc.logs.prompt_texts import read_texts
+from budgetalloc.training.options import Options
 from budgetalloc.training.session import Session
 
 NAMES = [f"q{k}" for k in range(12)]
+RESOLVED = Options.resolve(ba.adaptive().needs, "none", {})
 RATES = dict(zip(NAMES, np.linspace(0, 1, 12), strict=True))
 
 
@@ -86,6 +88,72 @@ def test_a_run_that_loads_decides_as_one_that_never_stopped(tmp_path):
     stopped.save(tmp_path / "state.npz")
     resumed.load(tmp_path / "state.npz")
     assert same(first + trained(resumed, range(3, 6)), whole)
+
+
+GRADED = np.tile([0.0, 2.0, 4.0, 10.0], 4)
+
+
+def on_graded(steps, weight=1.0, **given):
+    """A session that has trained this many steps on `GRADED` rewards."""
+    session = session_of(ba.thompson(discount=1.0), weights=[weight], quiet=True, **given)
+    for _ in range(steps):
+        session.begin(NAMES, 16, 4)
+        session.observe(session.request(), GRADED, np.ones(16))
+        session.end()
+    return session
+
+
+def mean_success(session):
+    successes, failures = session.policy.state_dict()["evidence"][:, :2].sum(axis=0)
+    return successes / (successes + failures)
+
+
+@pytest.mark.parametrize("weight", [1.0, 0.5])
+@pytest.mark.parametrize("first", [None, (0.0, 50.0)])
+@pytest.mark.parametrize("second", [None, (0.0, 100.0)])
+def test_beliefs_move_to_another_reward_range_on_loading(tmp_path, first, second, weight):
+    """The range is in units of the total reward, and the learned one in those of the only reward function."""
+    saved, resumed = on_graded(2, weight, reward_range=first), on_graded(0, weight, reward_range=second)
+    assert mean_success(saved) == pytest.approx(weight * GRADED.mean() / (first[1] if first else weight * 10))
+    saved.save(tmp_path / "state.npz")
+    resumed.load(tmp_path / "state.npz")
+    high = (second or first or (0.0, weight * 10))[1]
+    assert mean_success(resumed) == pytest.approx(weight * GRADED.mean() / high)
+    resumed.begin(NAMES, 16, 4)
+    resumed.observe(resumed.request(), GRADED, np.ones(16))
+    batch = resumed.end().batch
+    assert batch.measure.reward_range == pytest.approx((0.0, high))
+    if second is None:  # learned from now on
+        assert resumed.scoring.range.range == pytest.approx((0.0, 10.0))
+        assert mean_success(resumed) == pytest.approx(GRADED.mean() / 10, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        ({}, {"reward_range": (6.0, 8.0)}, r"reward_range=\(6.0, 8.0\).*rewards in \(0.0, 10.0\)"),
+        ({}, {"weight": -1.0}, "about reward=1, this trainer's about the total reward"),
+        ({"success": 0.5}, {}, "at least 0.5, this trainer's about reward=1"),
+    ],
+)
+def test_a_state_of_another_success_is_refused_and_nothing_changes(tmp_path, first, second, message):
+    on_graded(2, **first).save(tmp_path / "state.npz")
+    session = on_graded(1, **second)
+    before = str((session.policy.state_dict(), session.scoring.state_dict()))
+    with pytest.raises(StateError, match=message):
+        session.load(tmp_path / "state.npz")
+    assert str((session.policy.state_dict(), session.scoring.state_dict())) == before
+
+
+def test_a_state_with_damaged_rails_changes_nothing(tmp_path):
+    saved, session = (session_of(ba.adaptive(seed=0)) for _ in range(2))
+    trained(saved, range(2))
+    saved.scoring.rails._sums["grpo"] = np.nan
+    saved.save(tmp_path / "state.npz")
+    before = str((session.policy.state_dict(), session.scoring.state_dict()))
+    with pytest.raises(StateError, match="rails"):
+        session.load(tmp_path / "state.npz")
+    assert str((session.policy.state_dict(), session.scoring.state_dict())) == before
 
 
 def test_a_damaged_file_is_refused_and_nothing_changes(tmp_path):
@@ -344,6 +412,8 @@ def test_a_policy_may_be_a_name_or_a_function(policy):
     [
         ("adaptive", {"floor": -1}, "floor=-1"),
         ("adaptive", {"flor": 1}, r"Session\(flor=\) is unknown.* floor"),
+        ("adaptive", {"resolved": RESOLVED, "floor": 2}, r"Session\(resolved=\) replaces"),
+        ("adaptive", {"resolved": RESOLVED, "trainer_scale": "group"}, r"Session\(resolved=\) replaces"),
         ("adaptive", {"quotas": {}}, r"Session\(quotas=\) is unknown"),
         ("adaptve", {}, r"policy 'adaptve' is unknown, did you mean adaptive\?"),
         (5, {}, "policy=5 is of type int: give a policy"),

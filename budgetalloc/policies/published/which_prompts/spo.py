@@ -21,13 +21,14 @@ __all__ = ["spo", "spo_pp"]
 
 
 def spo(*, rho: float = 0.875, eps: float = 0.05, offline: Offline = None, seed: int = 0) -> Policy:
-    """Groups of one, drawn without replacement by sqrt(v(1-v)) + eps; the baseline is v (SPO, arXiv 2509.13232).
+    """Groups of one, drawn without replacement by sqrt(v(1-v) g) + eps; the baseline is v (SPO, arXiv 2509.13232).
 
     v is the mean of Beta(alpha, beta), which a visit updates to rho alpha + successes and rho beta + failures, so that
     its mass tends to 1 / (1 - rho). It starts at Beta(1/2, 1/2), or with mass N0 = 1 / (1 - rho) at the
     Jeffreys-smoothed mean of s successes in n offline rollouts: alpha = N0 (s + 1/2) / (n + 1). Advantages r - v are
     centred over the batch and divided by its standard deviation (`scale="whiten"`). If all rewards of a batch are
-    equal, there is no gradient. Graded success enters through its mean alone.
+    equal, there is no gradient. g is the variance of a prompt's successes as a share of v(1-v) (`Beta.spread_P`): 1
+    for successes of 0 and 1, less for graded ones.
 
     Like the released code, and unlike the paper's text, this draws by v, not by a Thompson draw. The code's default rho
     falls with the drift of the prompt's last response under the new policy, from 0.96 to 0.875, which takes two extra
@@ -37,7 +38,7 @@ def spo(*, rho: float = 0.875, eps: float = 0.05, offline: Offline = None, seed:
 
     Args:
         rho: Share of alpha and beta kept at a visit, in [0, 1).
-        eps: Weight of a prompt without spread, positive.
+        eps: Weight of a prompt without spread, in (0, 1].
         offline: Rollouts before training. None; a mapping from a prompt's id to its (successes, rollouts); or their
             number, such as 8. A number is charged to the run: its first steps measure every candidate and train on
             nothing (`policies.initial_success.InitialSuccess`).
@@ -60,8 +61,8 @@ def spo_pp(*, rho: float = 0.875, eps: float = 0.05, offline: Offline = None, se
     Two changes to `spo`: alpha and beta, their start included, keep the share rho at every step instead of every visit.
     Mean and deviation of the advantages are those of tokens, as in a loss that averages over tokens
     (`scale="whiten_tokens"`). v of a prompt without visits stays, and its next visit outweighs the evidence before. The
-    paper's dual clip of 2 and its truncated importance weights belong to the trainer's loss. Graded success enters
-    through its mean alone.
+    paper's dual clip of 2 and its truncated importance weights belong to the trainer's loss. Graded success enters as
+    in `spo`.
 
     Args:
         rho: Share of alpha and beta kept at a step, in [0, 1).

@@ -1,0 +1,27 @@
+"""The rule of uniform GRPO, which replaces a policy's own while beliefs or advantages are out of bounds."""
+
+from dataclasses import replace
+
+from budgetalloc.budget import IntArray
+from budgetalloc.policies.adaptive import sampled
+from budgetalloc.policies.decision import Decide, Rounds, View
+
+__all__ = ["uniform_groups"]
+
+
+def uniform_groups(size: int) -> Decide:
+    """The rule of uniform GRPO: groups of this size, of prompts drawn uniformly at random.
+
+    >>> import budgetalloc as ba
+    >>> policy, budget = ba.adaptive(), ba.Budget(rollouts=8, floor=0, min_group=1)
+    >>> sorted(policy.begin(range(9), budget, decide=uniform_groups(4)).request().tolist())
+    [0, 0, 0, 0, 0, 0, 0, 4, 4]
+    """
+    alike = sampled(power=(0, 0), draw=False).decide
+
+    def decide(view: View) -> IntArray | Rounds:
+        least = min(max(size, view.budget.smallest_group), view.budget.largest_group)
+        budget = replace(view.budget, min_group=least - least % view.budget.quantum)
+        return alike(replace(view, budget=budget, costs_P=None, prompt_costs_P=None))
+
+    return decide
