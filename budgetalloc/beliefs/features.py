@@ -58,6 +58,9 @@ class Features:
         self._index = Index(list(listed))
         self._values_PK = np.asarray(centred / norm if norm > 0 else centred, dtype=np.float32)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Features":
+        return self  # nothing changes it
+
     def __repr__(self) -> str:
         return f"Features({len(self._index):,} prompts x {self.count})"
 
@@ -77,8 +80,9 @@ class Features:
     def joined(cls, *parts: "Features") -> "Features":
         """All features of several parts, which must describe the same prompts; each part has the same weight.
 
-        >>> Features.joined(Features(["a", "b"], [[0.0], [3.0]]), Features(["b", "a"], [[0.0], [1.0]])).of(["a"])
-        array([[-0.70710678,  0.70710678]])
+        >>> one, other = Features(["a", "b"], [[0.0], [3.0]]), Features(["b", "a"], [[0.0], [1.0]])
+        >>> Features.joined(one, other).of(["a"]).round(2)
+        array([[-0.71,  0.71]])
         """
         ids = parts[0]._index.ids
         for part in parts[1:]:
@@ -117,15 +121,19 @@ class Features:
         table = sparse.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(len(listed), _BUCKETS))
         prompts_B = np.bincount(columns, minlength=_BUCKETS)
         told_B = np.log(np.maximum(len(listed), 1) / np.maximum(prompts_B, 1)) * (prompts_B > 1)
+        # Equal singular values have no vectors of their own, and a resumed run needs the same ones.
+        told_B *= np.random.default_rng(0).uniform(0.8, 1.2, _BUCKETS)
         weighted = table @ sparse.diags(told_B)
         norm_P = np.sqrt(np.asarray(weighted.multiply(weighted).sum(axis=1)).ravel())
         weighted = sparse.diags(1 / np.maximum(norm_P, 1e-12)) @ weighted
         kept = min(dimensions, min(weighted.shape) - 1)
         if kept < 1 or not weighted.nnz:
             return cls(listed, np.zeros((len(listed), 1)))
-        left, singular, right = svds(weighted, k=kept, v0=np.ones(min(weighted.shape)), return_singular_vectors=True)
-        sign_K = np.sign(right[np.arange(kept), np.abs(right).argmax(axis=1)])  # singular vectors have no sign
-        return cls(listed, left * singular * sign_K)
+        left, singular, right = svds(weighted, k=kept, v0=np.ones(min(weighted.shape)))
+        largest = singular > 1e-3 * singular.max(initial=0.0)
+        right = right[largest]
+        sign_K = np.sign(right[np.arange(len(right)), np.abs(right).argmax(axis=1)])  # singular vectors have no sign
+        return cls(listed, np.round((left * singular)[:, largest] * sign_K, 4))
 
     @classmethod
     def of_columns(cls, ids: Iterable[Any], columns: Mapping[str, Sequence[Any]]) -> "Features":

@@ -169,7 +169,7 @@ class TrackingEstimator(Estimator):
         return Beta(mass_G * mean_G, mass_G * (1 - mean_G), belief_G.spread_P).take(group_R)
 
     def observe(self, ids_R: Iterable[Any], success_R: ArrayLike) -> None:
-        """Adds successes in [0, 1] of the current step, one per rollout. Call it once a step, with all rollouts."""
+        """Adds successes in [0, 1], one per rollout, to the current step. Several calls within a step are one visit."""
         ids = check_ids(ids_R, "ids_R")
         success = check_rewards(success_R, len(ids), "success_R")
         scored = ~np.isnan(success)

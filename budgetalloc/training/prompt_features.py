@@ -8,48 +8,35 @@ from budgetalloc.beliefs.features import Features
 from budgetalloc.beliefs.tracking import TrackingEstimator
 from budgetalloc.errors import InputError, UnsupportedError, nearest, shown
 from budgetalloc.logs.prompt_texts import prompt_text
-from budgetalloc.policies import Policy, adaptive
-from budgetalloc.policies.methods import PolicyLike, policy_of
+from budgetalloc.policies import Policy
 from budgetalloc.training.prompts import Prompts
 
-__all__ = ["TEXT", "FeatureNames", "described", "features_of", "tracking_policy"]
+__all__ = ["TEXT", "FeatureNames", "described", "features_of"]
 
 FeatureNames = str | Sequence[str] | Features | None
 """A column of the dataset, several, "text" for the prompts' texts, the features themselves, or None."""
 TEXT = "text"
 
 
-def tracking_policy(policy: PolicyLike | None, features: FeatureNames) -> Policy:
-    """The policy to attach, whose beliefs can use features if any are given; `adaptive()` if there is no policy.
+def described(policy: Policy, features: Features) -> Policy:
+    """The policy with a `TrackingEstimator` of these features in place of its own estimator.
 
     Raises:
-        InputError: the beliefs of the given policy do not use features, or it has features already.
+        InputError: the policy has features or has learned already.
 
-    >>> tracking_policy(None, None), tracking_policy(None, "text").estimator
-    (adaptive(seed=0), TrackingEstimator())
-    """
-    if policy is None:
-        plain = adaptive()
-        return plain if features is None else replace(plain, estimator=TrackingEstimator())
-    built = policy_of(policy)
-    if features is not None:
-        if not isinstance(built.estimator, TrackingEstimator):
-            raise InputError(
-                f"features={shown(features)}: the beliefs of {built} do not use features. Leave out policy=, or use "
-                "policies.sampled(estimator=ba.TrackingEstimator())."
-            )
-        if built.estimator.features is not None:
-            raise InputError(f"features={shown(features)}: {built} has features already. Give them once.")
-    return built
-
-
-def described(policy: Policy, features: Features) -> Policy:
-    """The policy with these features of its prompts, before it has learned anything.
-
-    >>> described(tracking_policy(None, "text"), Features(["a", "b"], [[0], [1]]))
+    >>> import budgetalloc as ba
+    >>> described(ba.adaptive(), Features(["a", "b"], [[0], [1]]))
     adaptive(seed=0, features=Features(2 prompts x 1))
     """
-    name = f"{policy.name[:-1]}, features={features})"
+    before = policy.estimator
+    if isinstance(before, TrackingEstimator) and before.features is not None:
+        raise InputError(f"features={features}: {policy} has features already. Give them once.")
+    if before.step or len(before):
+        raise InputError(
+            f"features={features}: {policy} has learned from {before.step} steps without them. Give them to a new "
+            "policy, which learns their weights from its first step."
+        )
+    name = f"{policy.name[:-1]}, features={features})" if policy.name.endswith(")") else policy.name
     return replace(policy, name=name, estimator=TrackingEstimator(features))
 
 

@@ -13,13 +13,13 @@ from transformers import TrainerCallback
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.costs.prices import Seconds
-from budgetalloc.policies.methods import PolicyLike
+from budgetalloc.policies.methods import PolicyLike, policy_of
 from budgetalloc.policies.quotas import Shares
 from budgetalloc.training.batch import Batch
 from budgetalloc.training.costs import Cost
 from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.options import Options, other_scale
-from budgetalloc.training.prompt_features import FeatureNames, described, features_of, tracking_policy
+from budgetalloc.training.prompt_features import FeatureNames, described, features_of
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session
 from budgetalloc.training.success import Success
@@ -138,7 +138,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
     ) -> None:
         check_trainer(trainer)
         self.trainer = trainer
-        self.policy = tracking_policy(policy, features)
+        self.policy = policy_of("adaptive" if policy is None else policy)
         given: dict[str, Any]
         given = {"candidates": candidates, "floor": floor, "cap": cap, "min_group": min_group, "quantum": quantum}
         given |= {"baseline": baseline, "scale": scale, "weight": weight, "hint": hint, "buffer": buffer, "cost": cost}

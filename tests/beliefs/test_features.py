@@ -1,0 +1,77 @@
+"""Features of prompts: what they hold, and what is refused."""
+
+import numpy as np
+import pytest
+
+import budgetalloc as ba
+from budgetalloc import Features
+
+
+def test_rows_are_centred_and_have_a_mean_squared_norm_of_1():
+    values = np.random.default_rng(0).normal(3, 5, (50, 4))
+    got = Features(range(50), values).of(range(50))
+    assert got.mean(axis=0) == pytest.approx(np.zeros(4), abs=1e-6)
+    assert (got**2).sum(axis=1).mean() == pytest.approx(1, rel=1e-5)
+    assert np.corrcoef(got[:, 0], values[:, 0])[0, 1] == pytest.approx(1)
+
+
+def test_constant_features_are_zero():
+    assert not Features(["a", "b"], [[2.0], [2.0]]).of(["a", "b"]).any()
+
+
+def test_the_order_of_prompts_does_not_matter_and_a_pool_is_a_list():
+    features = Features(["a", "b", "c"], [[0], [1], [5]])
+    assert features.of(["c", "a"]).tolist() == features.of(ba.Pool(["c", "a"])).tolist()
+
+
+def test_texts_of_one_kind_are_near_each_other():
+    texts = [f"sort the list {n}" for n in range(30)] + [f"what is {n} plus {n}" for n in range(30)]
+    got = Features.of_texts(range(60), texts, dimensions=8).of(range(60))
+    near = got @ got.T
+    assert near[:30, :30].mean() > 5 * abs(near[:30, 30:].mean()) > 0 or near[:30, 30:].mean() < 0
+    again = Features.of_texts(range(60), texts, dimensions=8).of(range(60))
+    assert (got == again).all()
+
+
+@pytest.mark.parametrize("texts", [["same"] * 5, [""] * 5, ["one"]])
+def test_texts_that_tell_nothing_are_zeros(texts):
+    assert not Features.of_texts(range(len(texts)), texts).of(range(len(texts))).any()
+
+
+def test_a_column_of_numbers_enters_by_rank():
+    ids = list("abcde")
+    one = Features.of_columns(ids, {"length": [1, 2, 3, 4, 1000]}).of(ids)
+    other = Features.of_columns(ids, {"length": [10.0, 20.0, 30.0, 40.0, 50.0]}).of(ids)
+    assert one.tolist() == other.tolist()
+    assert (np.diff(one[:, 0]) > 0).all()
+
+
+def test_a_missing_number_is_the_mean_prompts():
+    got = Features.of_columns(list("abc"), {"rate": [0.1, None, 0.9]}).of(list("abc"))
+    assert got[1] == pytest.approx([0.0], abs=1e-9)
+
+
+def test_texts_and_flags_of_a_column_become_a_feature_each():
+    features = Features.of_columns([0, 1, 2], {"source": ["x", "y", None], "hard": [True, False, True]})
+    assert features.count == 4
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: Features(["a"], [[np.nan]]), "values_PK of prompt 'a'"),
+        (lambda: Features(["a"], [1.0]), r"shape \(1,\)"),
+        (lambda: Features(["a", "a"], [[1.0], [2.0]]), "'a'"),
+        (lambda: Features(["a"], np.zeros((1, 513))), "at most 512"),
+        (lambda: Features.of_texts(["a"], [3]), "a text for each of 1"),
+        (lambda: Features.of_texts(["a"], ["x"], dimensions=0), "dimensions=0"),
+        (lambda: Features.of_columns(["a"], {}), "at least one column"),
+        (lambda: Features.of_columns(["a"], {"x": [1, 2]}), "2 values for 1 prompts"),
+        (lambda: Features.of_columns(["a"], {"x": [[1]]}), "numbers, texts or flags"),
+        (lambda: Features.of_columns(range(300), {"x": list(map(str, range(300)))}), "300 distinct texts"),
+        (lambda: Features.joined(Features(["a"], [[1]]), Features(["b"], [[1]])), "the same prompts"),
+    ],
+)
+def test_bad_features_are_refused(call, says):
+    with pytest.raises(ba.InputError, match=says):
+        call()

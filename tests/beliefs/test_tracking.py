@@ -1,0 +1,243 @@
+"""The estimator that follows the model: how close, in pools of any size, with features and with useless ones."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import budgetalloc as ba
+from budgetalloc.beliefs.state import load_state, save_state
+from budgetalloc.testing import same_state
+
+STEPS, ROLLOUTS = 120, 256
+
+
+def rising(prompts, rng):
+    """Every rate rises from 0.05 to 0.95."""
+    return np.repeat(np.linspace(0.05, 0.95, STEPS)[:, None], prompts, axis=1), None
+
+
+def skills(prompts, rng):
+    """20 skills, each of which is learned within 30 steps at its own time, half of them never."""
+    skill_P, begin = rng.integers(0, 20, prompts), rng.uniform(0, 2 * STEPS, 20)
+    return 0.02 + 0.96 * np.clip((np.arange(STEPS)[:, None] - begin[skill_P]) / 30, 0, 1), skill_P
+
+
+def still(prompts, rng):
+    """Rates that do not change."""
+    return np.repeat(rng.beta(0.5, 0.5, prompts)[None], STEPS, axis=0), None
+
+
+def follow(estimator, rate_TP, rng):
+    """Means over the steps after the first 20: squared error of beliefs, last bias, lean of the last 60 advantages."""
+    prompts, errors, biases, advantages = rate_TP.shape[1], [], [], []
+    for at, rate_P in enumerate(rate_TP):
+        got = rng.permutation(prompts)[:ROLLOUTS] if prompts > ROLLOUTS else np.arange(ROLLOUTS) % prompts
+        mean_P = estimator.belief(range(prompts)).mean
+        success_R = (rng.random(ROLLOUTS) < rate_P[got]).astype(float)
+        ids_G, group_R = np.unique(got, return_inverse=True)
+        baseline_R = estimator.baseline_belief(ids_G.tolist(), group_R, success_R)
+        advantage_R = ba.group_advantages(success_R, got.tolist(), "posterior", "none", belief_R=baseline_R)
+        if at >= 20:
+            errors.append(np.mean((mean_P - rate_P) ** 2))
+            biases.append(np.mean(mean_P - rate_P))
+            advantages.append((advantage_R.mean(), np.mean(advantage_R**2)))
+        estimator.observe(got.tolist(), success_R)
+        estimator.tick()
+    mean, square = np.mean(advantages[-60:], axis=0)
+    return np.mean(errors), np.mean(biases[-5:]), mean / np.sqrt(square)
+
+
+def plain():
+    return ba.BetaEstimator(prior=(0.3, 0.3), idle=0.98)
+
+
+@pytest.mark.parametrize("prompts", [16, 64, 512, 2000, 10_000])
+def test_beliefs_keep_up_with_a_rising_rate_in_pools_of_any_size(prompts):
+    rng = np.random.default_rng(0)
+    _, bias, lean = follow(ba.TrackingEstimator(), rising(prompts, rng)[0], rng)
+    assert abs(bias) < 0.05
+    assert abs(lean) < 0.1
+
+
+def test_a_beta_estimator_does_not_keep_up():
+    """Why the class exists: evidence that fades only without a visit is half behind."""
+    rng = np.random.default_rng(0)
+    _, bias, lean = follow(plain(), rising(64, rng)[0], rng)
+    assert bias < -0.3
+    assert lean > 0.4
+
+
+@pytest.mark.parametrize(("prompts", "share"), [(64, 0.2), (512, 0.4), (2000, 0.75)])
+def test_the_error_is_a_share_of_a_beta_estimators_where_skills_rise(prompts, share):
+    errors = []
+    for estimator in (ba.TrackingEstimator(), plain()):
+        rng = np.random.default_rng(1)
+        errors.append(follow(estimator, skills(prompts, rng)[0], rng)[0])
+    assert errors[0] < share * errors[1]
+
+
+@pytest.mark.parametrize("prompts", [512, 2000])
+def test_rates_that_stand_still_cost_nothing(prompts):
+    errors = []
+    for estimator in (ba.TrackingEstimator(), plain()):
+        rng = np.random.default_rng(2)
+        errors.append(follow(estimator, still(prompts, rng)[0], rng)[0])
+    assert errors[0] < 1.1 * errors[1]
+
+
+def test_features_that_tell_are_used_and_shuffled_ones_do_no_harm():
+    errors = {}
+    for name in ("none", "skill", "shuffled"):
+        rng = np.random.default_rng(3)
+        rate_TP, skill_P = skills(2000, rng)
+        shown_P = np.random.default_rng(9).permutation(skill_P) if name == "shuffled" else skill_P
+        features = None if name == "none" else ba.Features(range(2000), np.eye(20)[shown_P])
+        errors[name] = follow(ba.TrackingEstimator(features), rate_TP, rng)[0]
+    assert errors["skill"] < 0.15 * errors["none"]
+    assert errors["shuffled"] < 1.1 * errors["none"]
+
+
+def known_rates(sign, prompts=512):
+    """The mean squared error of beliefs by step, with a column of pass rates; None without."""
+    errors = []
+    rng = np.random.default_rng(4)
+    rate_P = rng.beta(0.5, 0.5, prompts)
+    columns = {"pass_rate": (sign * rate_P).tolist()}
+    features = None if sign is None else ba.Features.of_columns(range(prompts), columns)
+    estimator = ba.TrackingEstimator(features)
+    for _ in range(20):
+        got = rng.permutation(prompts)[:ROLLOUTS]
+        estimator.observe(got.tolist(), (rng.random(ROLLOUTS) < rate_P[got]).astype(float))
+        estimator.tick()
+        errors.append(np.mean((estimator.belief(range(prompts)).mean - rate_P) ** 2))
+    return errors
+
+
+def test_known_pass_rates_help_from_the_first_steps_and_reversed_ones_too():
+    without = []
+    rng = np.random.default_rng(4)
+    rate_P = rng.beta(0.5, 0.5, 512)
+    estimator = ba.TrackingEstimator()
+    for _ in range(20):
+        got = rng.permutation(512)[:ROLLOUTS]
+        estimator.observe(got.tolist(), (rng.random(ROLLOUTS) < rate_P[got]).astype(float))
+        estimator.tick()
+        without.append(np.mean((estimator.belief(range(512)).mean - rate_P) ** 2))
+    for sign in (1, -1):
+        helped = known_rates(sign)
+        assert helped[1] < 0.6 * without[1]  # after one visit each, on average
+        assert helped[-1] < 1.05 * without[-1]  # ten visits each: no harm is left
+
+
+def test_candidates_without_news_are_those_of_the_start():
+    estimator = ba.TrackingEstimator()
+    assert (estimator.mass, estimator.noise) == (0.6, 0.01)
+    assert estimator.belief(["a"]).alpha_P[0] == pytest.approx(0.3)
+    estimator.observe(["a"], [None])
+    estimator.tick()
+    assert len(estimator) == 0
+    assert estimator.step == 1
+
+
+steps = st.lists(
+    st.lists(st.tuples(st.integers(0, 5), st.sampled_from([0.0, 1.0, 0.5, None])), max_size=8), min_size=1, max_size=8
+)
+
+
+@given(steps=steps, features=st.booleans())
+@settings(deadline=None, max_examples=60)
+def test_beliefs_are_proper_and_a_saved_state_goes_on_to_the_bit(steps, features, tmp_path_factory):
+    def make():
+        return ba.TrackingEstimator(ba.Features(range(6), np.arange(12.0).reshape(6, 2) % 5) if features else None)
+
+    estimator, path = make(), tmp_path_factory.mktemp("state") / "state.npz"
+    for step in steps:
+        estimator.observe([x for x, _ in step], [u for _, u in step])
+        estimator.tick()
+        belief = estimator.belief([*range(6), 0])
+        assert (belief.alpha_P > 0).all()
+        assert (belief.beta_P > 0).all()
+        assert (belief.spread_P >= 0).all()
+        assert belief.alpha_P[0] == belief.alpha_P[-1]
+    save_state(path, estimator.state_dict())
+    twin = make()
+    twin.load_state_dict(load_state(path)[0])
+    assert same_state(estimator.state_dict(), twin.state_dict())
+    for each in (estimator, twin):
+        each.observe([0, 1, 1], [1.0, 0.0, 0.25])
+        each.tick()
+    assert same_state(estimator.state_dict(), twin.state_dict())
+
+
+def test_evidence_never_exceeds_the_rollouts_by_much_and_outcomes_pull_the_right_way():
+    estimator = ba.TrackingEstimator()
+    before = estimator.belief(["a"]).mean[0]
+    estimator.observe(["a"] * 4, [1, 1, 1, 1])
+    estimator.tick()
+    belief = estimator.belief(["a"])
+    assert belief.mean[0] > before
+    assert belief.alpha_P[0] + belief.beta_P[0] < 4.6 + 1e-9
+
+
+def test_graded_successes_show_in_the_spread_and_a_new_range_moves_all():
+    estimator = ba.TrackingEstimator()
+    for _ in range(5):
+        estimator.observe(["half"] * 8 + ["coin"] * 8, [0.5] * 8 + [0, 1] * 4)
+        estimator.tick()
+    belief = estimator.belief(["half", "coin"])
+    assert belief.spread_P[0] < 0.2
+    assert belief.spread_P[1] > 0.9
+    assert belief.mean == pytest.approx([0.5, 0.5], abs=0.05)
+    estimator.rescale(0.5, 0.0)
+    assert estimator.belief(["half", "coin", "new"]).mean == pytest.approx([0.25] * 3, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"tracking": None}, "another estimator"),
+        ({"weights": [0.0, 0.0]}, "1 features, and this estimator 0"),
+        ({"odds": [1.0]}, "another shape"),
+        ({"evidence": np.full((5, 2, 3), np.nan)}, "out of range"),
+        ({"last": [-2, 0]}, "out of range"),
+        ({"ids": ["a", "a"]}, "out of range"),
+    ],
+)
+def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(change, says):
+    estimator = ba.TrackingEstimator()
+    estimator.observe(["a", "b"], [1, 0])
+    estimator.tick()
+    before = estimator.state_dict()
+    with pytest.raises(ba.StateError, match=says):
+        estimator.load_state_dict({**before, **change})
+    assert same_state(estimator.state_dict(), before)
+
+
+def test_a_state_of_another_estimator_is_refused_by_both():
+    for one, other in ((ba.TrackingEstimator(), ba.BetaEstimator()), (ba.BetaEstimator(), ba.TrackingEstimator())):
+        one.observe(["a"], [1])
+        one.tick()
+        with pytest.raises(ba.StateError):
+            other.load_state_dict(one.state_dict())
+
+
+def test_features_are_checked():
+    with pytest.raises(ba.InputError, match=r"features=\[1\]"):
+        ba.TrackingEstimator([1])
+
+
+def test_an_adaptive_policy_with_features_spends_its_budget_and_resumes():
+    features = ba.Features(range(40), np.eye(4)[np.arange(40) % 4])
+    policy, twin = ba.adaptive(features=features, seed=1), ba.adaptive(features=features, seed=1)
+    for _ in range(4):
+        counts_P = policy.allocate(range(40), ba.Budget(rollouts=64))
+        assert counts_P.sum() == 64
+        ids_R = np.repeat(np.arange(40), counts_P).tolist()
+        policy.observe(ids_R, [float(x % 4 == 0) for x in ids_R])
+    assert policy.belief([0, 1]).mean[0] > 0.9 > 0.1 > policy.belief([0, 1]).mean[1]
+    twin.load_state_dict(policy.state_dict())
+    assert (
+        twin.allocate(range(40), ba.Budget(rollouts=64)) == policy.allocate(range(40), ba.Budget(rollouts=64))
+    ).all()
+    assert repr(policy) == "adaptive(features=Features(40 prompts x 4), seed=1)"

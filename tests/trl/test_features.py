@@ -1,0 +1,48 @@
+"""Features of prompts on TRL's real trainer: shared beliefs, and a resume to the bit."""
+
+import pytest
+from conftest import attach, rows, same_weights, trained, weights
+from datasets import Dataset
+
+import budgetalloc as ba
+from budgetalloc.testing import same_state
+
+pytestmark = pytest.mark.slow
+
+
+def described_rows():
+    described = [
+        row | {"digit": int(row["prompt"][0]), "half": "low" if at < 12 else "high"} for at, row in enumerate(rows(24))
+    ]
+    return Dataset.from_list(described)
+
+
+@pytest.mark.parametrize("features", ["text", ["digit", "half"]])
+def test_a_run_with_features_resumes_to_the_bit(build, features):
+    settings = {"max_steps": 6, "save_strategy": "steps", "save_steps": 3}
+    whole = build(described_rows(), **settings)
+    callback = trained(whole, features=features)
+    assert callback.policy.estimator.features.count >= 1
+    assert callback.policy.estimator.step == 6
+
+    resumed = build(described_rows(), output_dir=whole.args.output_dir, **settings)
+    again = trained(resumed, features=features, resume=3)
+    assert same_weights(weights(whole), weights(resumed))
+    assert same_state(callback.policy.state_dict(), again.policy.state_dict())
+
+
+def test_features_of_other_columns_are_refused_before_training(build):
+    with pytest.raises(ba.InputError, match="no column 'difficulty'"):
+        attach(build(described_rows()), features="difficulty")
+
+
+def test_advantages_do_not_lean_from_the_first_step_on(build):
+    trainer = build(described_rows(), max_steps=8, learning_rate=0.0)
+    trained(trainer, features="half")
+    lean = [
+        entry["budgetalloc/advantage/lean"]
+        for entry in trainer.state.log_history
+        if "budgetalloc/advantage/lean" in entry
+    ]
+    assert len(lean) == 8
+    assert abs(sum(lean)) / 8 < 0.5
