@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from budgetalloc.beliefs.ids import check_distinct, check_ids
 from budgetalloc.beliefs.pool import Index, Pool
 from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_array, check_integer, shown
 
 __all__ = ["Features"]
@@ -71,10 +72,18 @@ class Features:
 
     def of(self, ids_P: Iterable[Any]) -> FloatArray:
         """The features of these prompts, zeros for an unknown one, shape (P, K)."""
-        at_P = self._index.find(ids_P if isinstance(ids_P, Pool) else list(ids_P))
+        at_P = self.places(ids_P)
         values_PK = self._values_PK[at_P].astype(np.float64)
         values_PK[at_P < 0] = 0.0
         return values_PK
+
+    def scored(self, weights_K: FloatArray) -> FloatArray:
+        """x . w of every prompt and, at the end, 0 for an unknown one: `scored(w)[features.places(ids)]`."""
+        return np.append(self._values_PK @ weights_K.astype(np.float32), np.float32(0)).astype(np.float64)
+
+    def places(self, ids_P: Iterable[Any]) -> IntArray:
+        """The place of each prompt in `scored`, -1 if it is unknown."""
+        return self._index.find(ids_P if isinstance(ids_P, Pool) else list(ids_P))
 
     @classmethod
     def joined(cls, *parts: "Features") -> "Features":

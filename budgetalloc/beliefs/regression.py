@@ -4,11 +4,23 @@ import numpy as np
 
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 
-__all__ = ["fitted", "left_out_means"]
+__all__ = ["RAREST", "fitted", "left_out_means", "odds_at"]
 
 _FOLDS = 8
 _NEWTON = 3  # iterations
 _FARTHEST = 3.0  # log-odds by which one iteration moves a prompt at most
+RAREST = 1e-3
+"""Predicted means lie between this and 1 minus it."""
+
+
+def odds_at(level: FloatArray) -> FloatArray:
+    """The odds p / (1-p) at these log-odds, with p in [0.001, 0.999].
+
+    >>> odds_at(np.array([-50.0, 0.0])).round(4)
+    array([0.001, 1.   ])
+    """
+    farthest = np.log((1 - RAREST) / RAREST)
+    return np.asarray(np.exp(np.clip(level, -farthest, farthest)))
 
 
 def fitted(

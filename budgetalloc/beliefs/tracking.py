@@ -14,7 +14,7 @@ from budgetalloc.beliefs.ids import Id, check_ids, factorize
 from budgetalloc.beliefs.interface import Estimator
 from budgetalloc.beliefs.pool import Index, with_room
 from budgetalloc.beliefs.posterior import Beta, FloatArray, constant, unchecked
-from budgetalloc.beliefs.regression import fitted, left_out_means
+from budgetalloc.beliefs.regression import RAREST, fitted, left_out_means, odds_at
 from budgetalloc.beliefs.rewards import check_rewards
 from budgetalloc.beliefs.state import check_state
 from budgetalloc.budget import IntArray
@@ -30,8 +30,6 @@ _START = (2, 4)  # the first noise and mass
 _KEPT = 0.95  # share of the log-likelihoods of candidates that is kept at a step
 _VARIANCE = 4.0  # of each weight before the first rewards
 _LEVEL_NOISE, _WEIGHT_NOISE = 0.01, 0.03  # variance gained per step by the intercept and by the other weights
-_RAREST = 1e-3  # prior means lie between this and 1 minus it
-_ODDS = (_RAREST / (1 - _RAREST), (1 - _RAREST) / _RAREST)
 _VERSION = 1
 
 
@@ -74,6 +72,7 @@ class TrackingEstimator(Estimator):
         weights = 1 + (0 if features is None else features.count)
         self._weights_K = np.zeros(weights)
         self._covariance_KK = np.eye(weights) * _VARIANCE
+        self._scores: tuple[FloatArray, FloatArray] | None = None  # weights, and the odds that they predict
         self._fit_QM = np.zeros((len(NOISES), len(MASSES)))  # log-likelihoods, fading
         # Successes, failures and sums of u(1-u) at the last visit, under each candidate for the noise.
         self._evidence_Q: list[FloatArray] = [np.zeros((0, 3)) for _ in NOISES]
@@ -85,15 +84,13 @@ class TrackingEstimator(Estimator):
 
     def _choose(self) -> None:
         """Chooses the noise and the mass with the highest log-likelihood."""
-        best = (
-            int(self._fit_QM.argmax()) if self._fit_QM.any() else int(np.ravel_multi_index(_START, self._fit_QM.shape))
-        )
+        best = int(self._fit_QM.argmax()) if self._fit_QM.any() else _START[0] * len(MASSES) + _START[1]
         self._noise_at, mass_at = divmod(best, len(MASSES))
         self.mass = MASSES[mass_at]
         """The mass M of a prompt's prior, in rollouts."""
         self.noise = NOISES[self._noise_at]
         """The variance q that a prompt's own log-odds gain per step."""
-        mean = float(self._clipped(np.exp(self._weights_K[:1]))[0])
+        mean = float(odds_at(self._weights_K[:1])[0])
         self.prior_now = (self.mass * mean / (1 + mean), self.mass / (1 + mean))
 
     def _features(self, ids_P: Iterable[Any], prompts: int) -> FloatArray:
@@ -105,12 +102,11 @@ class TrackingEstimator(Estimator):
     def _odds(self, ids_P: Iterable[Any], prompts: int) -> FloatArray:
         """The predicted odds of these prompts, shape (P,), or (1,) if all have the same."""
         if self.features is None:
-            return self._clipped(np.exp(self._weights_K))
-        return self._clipped(np.exp(self._weights_K[0] + self.features.of(ids_P) @ self._weights_K[1:]))
-
-    @staticmethod
-    def _clipped(odds: FloatArray) -> FloatArray:
-        return np.clip(odds, *_ODDS)
+            return odds_at(self._weights_K)
+        if self._scores is None or self._scores[0] is not self._weights_K:  # once for all prompts and calls of a step
+            level_P = self._weights_K[0] + self.features.scored(self._weights_K[1:])
+            self._scores = self._weights_K, odds_at(level_P)
+        return self._scores[1][self.features.places(ids_P)]
 
     def _now(self, rows: IntArray | slice, odds_P: FloatArray, noise_at: int) -> tuple[FloatArray, ...]:
         """Successes, failures and sums of u(1-u) of these rows under a noise, at the current step and prediction."""
@@ -169,7 +165,6 @@ class TrackingEstimator(Estimator):
         return Beta(mass_G * mean_G, mass_G * (1 - mean_G), belief_G.spread_P).take(group_R)
 
     def observe(self, ids_R: Iterable[Any], success_R: ArrayLike) -> None:
-        """Adds successes in [0, 1], one per rollout, to the current step. Several calls within a step are one visit."""
         ids = check_ids(ids_R, "ids_R")
         success = check_rewards(success_R, len(ids), "success_R")
         scored = ~np.isnan(success)
@@ -195,7 +190,7 @@ class TrackingEstimator(Estimator):
             carried_P3 += np.column_stack([successes_P, trials_P - successes_P, graded_P])
         at_P = self._index.add(ids_P)
         self._evidence_Q = [with_room(evidence, len(self)) for evidence in self._evidence_Q]
-        self._odds_P, self._last_P = with_room(self._odds_P, len(self)), with_room(self._last_P, len(self), -1)
+        self._odds_P, self._last_P = with_room(self._odds_P, len(self), 1), with_room(self._last_P, len(self), -1)
         for evidence_P3, carried_P3 in zip(self._evidence_Q, carried_Q, strict=True):
             evidence_P3[at_P] = carried_P3
         self._odds_P[at_P], self._last_P[at_P] = odds_P, self.step
@@ -210,11 +205,10 @@ class TrackingEstimator(Estimator):
             s_P, n_P = np.zeros((2, len(ids_P)))
             s_P[seen], failures_P, _ = self._now(at_P[seen], odds_P[seen], q)
             n_P[seen] = s_P[seen] + failures_P
-            p_PM = np.clip((prior_PM + s_P[:, None]) / (mass_M + n_P[:, None]), _RAREST, 1 - _RAREST)
+            p_PM = np.clip((prior_PM + s_P[:, None]) / (mass_M + n_P[:, None]), RAREST, 1 - RAREST)
             self._fit_QM[q] += successes_P @ np.log(p_PM) + (trials_P - successes_P) @ np.log1p(-p_PM)
 
     def tick(self) -> None:
-        """Ends the current step."""
         self.step += 1
         self._fit_QM *= _KEPT
         noise_K = np.full(len(self._weights_K), _WEIGHT_NOISE)
@@ -231,15 +225,15 @@ class TrackingEstimator(Estimator):
         check_number("shift", shift, -math.inf, math.inf, without=(-math.inf, math.inf))
 
         def moved(odds: FloatArray) -> FloatArray:
-            mean = np.clip(scale * odds / (1 + odds) + shift, _RAREST, 1 - _RAREST)
+            mean = np.clip(scale * odds / (1 + odds) + shift, RAREST, 1 - RAREST)
             return mean / (1 - mean)
 
         self._evidence_Q = [
             np.column_stack(rescaled(s_P, f_P, d_P, scale, shift)) for s_P, f_P, d_P in (x.T for x in self._evidence_Q)
         ]
-        known = slice(len(self))
-        self._odds_P[known] = moved(self._odds_P[known])
-        self._weights_K[0] = float(np.log(moved(self._clipped(np.exp(self._weights_K[:1]))))[0])
+        self._odds_P = moved(self._odds_P)
+        level = float(np.log(moved(odds_at(self._weights_K[:1])))[0])
+        self._weights_K = np.append(level, self._weights_K[1:])
         self._choose()
 
     def state_dict(self) -> dict[str, Any]:
