@@ -29,7 +29,7 @@ MASSES = (0.01, 0.03, 0.1, 0.3, 0.6, 2.0, 6.0, 20.0)
 _START = (2, 4)  # the first noise and mass
 _KEPT = 0.95  # share of the log-likelihoods of candidates that is kept at a step
 _VARIANCE = 4.0  # of each weight before the first rewards
-_LEVEL_NOISE, _WEIGHT_NOISE = 0.01, 0.03  # variance gained per step by the intercept and by the other weights
+_LEVEL_NOISE, _WEIGHT_NOISE = 0.01, 0.003  # variance gained per step by the intercept and by the other weights
 _VERSION = 1
 
 
@@ -197,16 +197,18 @@ class TrackingEstimator(Estimator):
 
     def _compare(self, ids_P: list[Id], at_P: IntArray, successes_P: FloatArray, trials_P: FloatArray) -> None:
         """Adds the log-likelihood of a step's outcomes under each candidate for the noise and the mass."""
+        from scipy.special import betaln  # only here, because scipy is slow to import
+
         odds_P = np.broadcast_to(self._odds(ids_P, len(ids_P)), len(ids_P))
         seen = np.flatnonzero(at_P >= 0)
-        mass_M = np.array(MASSES)
-        prior_PM = (odds_P / (1 + odds_P))[:, None] * mass_M
+        alpha_PM = (odds_P / (1 + odds_P))[:, None] * np.array(MASSES)
+        beta_PM = alpha_PM / odds_P[:, None]
         for q in range(len(NOISES)):
-            s_P, n_P = np.zeros((2, len(ids_P)))
-            s_P[seen], failures_P, _ = self._now(at_P[seen], odds_P[seen], q)
-            n_P[seen] = s_P[seen] + failures_P
-            p_PM = np.clip((prior_PM + s_P[:, None]) / (mass_M + n_P[:, None]), RAREST, 1 - RAREST)
-            self._fit_QM[q] += successes_P @ np.log(p_PM) + (trials_P - successes_P) @ np.log1p(-p_PM)
+            s_P, f_P = np.zeros((2, len(ids_P)))
+            s_P[seen], f_P[seen], _ = self._now(at_P[seen], odds_P[seen], q)
+            a_PM, b_PM = alpha_PM + s_P[:, None], beta_PM + f_P[:, None]
+            after_PM = betaln(a_PM + successes_P[:, None], b_PM + (trials_P - successes_P)[:, None])
+            self._fit_QM[q] += (after_PM - betaln(a_PM, b_PM)).sum(axis=0)
 
     def tick(self) -> None:
         self.step += 1

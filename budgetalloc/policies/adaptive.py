@@ -162,8 +162,10 @@ def adaptive(*, features: Features | None = None, seed: int = 0) -> Policy:
     settings are fixed to those of the learning benchmark (`benchmarks/learning`); `sampled` has them as arguments.
 
     Args:
-        features: Features of the prompts, by which they share what is learned: the beliefs are then those of a
-            `TrackingEstimator`. A prompt whose success its features predict well gets single rollouts from the start.
+        features: Features of the prompts, by which they share what is learned. The beliefs are then those of a
+            `TrackingEstimator`, and rollouts are drawn in proportion to 1 - p: with beliefs that are shared, prompts
+            that nobody has solved would otherwise be believed hopeless and get too few. A prompt whose success its
+            features predict well gets single rollouts from the start.
         seed: Seeds the draws.
 
     >>> adaptive()
@@ -171,5 +173,5 @@ def adaptive(*, features: Features | None = None, seed: int = 0) -> Policy:
     """
     if features is None:
         return replace(sampled(groups=True, seed=seed), name=f"adaptive(seed={seed})")
-    policy = sampled(groups=True, estimator=TrackingEstimator(features), seed=seed)
+    policy = sampled(power=(0, 2), groups=True, estimator=TrackingEstimator(features), seed=seed)
     return replace(policy, name=f"adaptive(features={features}, seed={seed})")

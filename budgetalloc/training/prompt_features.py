@@ -8,7 +8,7 @@ from budgetalloc.beliefs.features import Features
 from budgetalloc.beliefs.tracking import TrackingEstimator
 from budgetalloc.errors import InputError, UnsupportedError, nearest, shown
 from budgetalloc.logs.prompt_texts import prompt_text
-from budgetalloc.policies import Policy
+from budgetalloc.policies import Policy, adaptive
 from budgetalloc.training.prompts import Prompts
 
 __all__ = ["TEXT", "FeatureNames", "described", "features_of"]
@@ -19,14 +19,14 @@ TEXT = "text"
 
 
 def described(policy: Policy, features: Features) -> Policy:
-    """The policy with a `TrackingEstimator` of these features in place of its own estimator.
+    """The policy with these features: `adaptive(features=)`, or another with a `TrackingEstimator` in place of its own.
 
     Raises:
         InputError: the policy has features or has learned already.
 
     >>> import budgetalloc as ba
     >>> described(ba.adaptive(), Features(["a", "b"], [[0], [1]]))
-    adaptive(seed=0, features=Features(2 prompts x 1))
+    adaptive(features=Features(2 prompts x 1), seed=0)
     """
     before = policy.estimator
     if isinstance(before, TrackingEstimator) and before.features is not None:
@@ -36,6 +36,8 @@ def described(policy: Policy, features: Features) -> Policy:
             f"features={features}: {policy} has learned from {before.step} steps without them. Give them to a new "
             "policy, which learns their weights from its first step."
         )
+    if policy.name == adaptive(seed=policy.seed).name:
+        return adaptive(features=features, seed=policy.seed)
     name = f"{policy.name[:-1]}, features={features})" if policy.name.endswith(")") else policy.name
     return replace(policy, name=name, estimator=TrackingEstimator(features))
 

@@ -1,0 +1,139 @@
+"""How well beliefs predict the next group of a logged run, by the visits before it and the rollouts seen a visit.
+
+    python benchmarks/learning/predict_features.py [--data FOLDER]
+
+The log and its order are those of `predict.py`. Of each group of 8, the first 8, 4 or 1 rollouts are observed. The
+Brier score is the mean squared error of the predicted success rate against each of the 8 rollouts. "Floor" is the score
+of the group's own rate: no prediction can be expected to be better than the noise of the outcomes themselves. Intervals
+are Student's t over prompts (95 %), of the difference to the first row.
+"""
+
+import argparse
+import gzip
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from predict import DATA, LOG, Floats, Ints, Log, brier, log_likelihood, mean_over_prompts, read, sweeps
+
+import budgetalloc as ba
+from budgetalloc.beliefs.interface import Estimator
+
+TEXTS = "dsr_sub_prompts.jsonl.gz"
+VISITS = {"first": (0, 1), "1 to 4 before": (1, 5), "5 to 14": (5, 15), "15 to 49": (15, 50)}
+SEEN = (8, 4, 1)
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """The text of each prompt of a log, by its number."""
+
+    texts: dict[int, str]
+
+    @classmethod
+    def read(cls, path: Path) -> "Prompts":
+        with gzip.open(path, "rt") as file:
+            rows = [json.loads(line) for line in file]
+        return cls({int(row["prompt_id"]): str(row["prompt"]) for row in rows})
+
+    def features(self, shuffled: bool = False) -> ba.Features:
+        ids, texts = list(self.texts), list(self.texts.values())
+        if shuffled:
+            texts = [texts[at] for at in np.random.default_rng(0).permutation(len(texts))]
+        return ba.Features.of_texts(ids, texts)
+
+
+def estimators(prompts: Prompts) -> dict[str, Callable[[], Estimator]]:
+    """A row of the table each: its name, and how its estimator is made."""
+    text, shuffled = prompts.features(), prompts.features(shuffled=True)
+    return {
+        "adaptive(): Beta(.3,.3), idle 0.98": lambda: ba.BetaEstimator(prior=(0.3, 0.3), idle=0.98),
+        "VADE's: discount 0.2, idle 0.999": lambda: ba.BetaEstimator(discount=0.2, idle=0.999),
+        "pool, discount 0.9, drift": lambda: ba.BetaEstimator(prior="pool", discount=0.9, drift=True),
+        "tracking": ba.TrackingEstimator,
+        "tracking, text": lambda: ba.TrackingEstimator(text),
+        "tracking, texts shuffled": lambda: ba.TrackingEstimator(shuffled),
+    }
+
+
+def predictions(estimator: Estimator, log: Log, seen: int) -> tuple[Floats, Floats]:
+    """The belief before each group; then the first `seen` rollouts of each group of the step are observed.
+
+    The log holds the number of successes of a group, not their order: a hash of the group stands in for it.
+    """
+    alpha_G, beta_G = np.full((2, len(log.prompt_G)), np.nan)
+    rng = np.random.default_rng(0)
+    for at in sweeps(log):
+        belief = estimator.belief(log.prompt_G[at].tolist())
+        alpha_G[at], beta_G[at] = belief.alpha_P, belief.beta_P
+        failures = log.rollouts_G[at] - log.successes_G[at]
+        passed = rng.hypergeometric(log.successes_G[at], failures, np.minimum(seen, log.rollouts_G[at]))
+        ids_R = np.repeat(log.prompt_G[at], seen)
+        success_R = (np.arange(seen) < passed[:, None]).astype(np.float64).ravel()
+        estimator.observe(ids_R.tolist(), success_R)
+        estimator.tick()
+    return alpha_G, beta_G
+
+
+def floor(log: Log) -> Floats:
+    """The variance of a group's outcomes around their own mean, corrected for the degree of freedom."""
+    rate = log.successes_G / log.rollouts_G
+    return rate * (1 - rate) * log.rollouts_G / (log.rollouts_G - 1)
+
+
+def table(log: Log, prompts: Prompts, seen: int) -> list[str]:
+    """Markdown: each estimator's Brier score by earlier visits, and its gain in log-likelihood over the first."""
+    bands = {name: (log.visit_G >= low) & (log.visit_G < high) for name, (low, high) in VISITS.items()}
+    head = [
+        "estimator",
+        *(f"Brier, {name}" for name in bands),
+        "log-likelihood a group, all visits",
+        "less the first row's",
+    ]
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    all_G = log.visit_G < 50
+    base_G: Floats | None = None
+    for name, make in estimators(prompts).items():
+        alpha_G, beta_G = predictions(make(), log, seen)
+        score_G, like_G = brier(alpha_G, beta_G, log), log_likelihood(alpha_G, beta_G, log)
+        base_G = like_G if base_G is None else base_G
+        gain, low, high = mean_over_prompts((like_G - base_G)[all_G], log.prompt_G[all_G])
+        cells = [f"{score_G[band].mean():.4f}" for band in bands.values()]
+        cells += [f"{like_G[all_G].mean():.4f}", f"{gain:+.4f} ({low:+.4f} to {high:+.4f})"]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    floors = [f"{floor(log)[band].mean():.4f}" for band in bands.values()]
+    return [*lines, "| floor | " + " | ".join([*floors, "", ""]) + " |"]
+
+
+def synthetic(prompts: int = 200, visits: int = 12, seed: int = 0) -> tuple[Log, Prompts]:
+    """A small stand-in for the log: the text names one of four subjects, which decides most of the success rate."""
+    rng = np.random.default_rng(seed)
+    subject_P = rng.integers(0, 4, prompts)
+    level_P = np.array([-3.0, -1.0, 1.0, 3.0])[subject_P] + rng.normal(0, 0.5, prompts)
+    rows = []
+    for visit in range(visits):
+        rate_P = 1 / (1 + np.exp(-level_P - 0.1 * visit))
+        rows += list(zip(range(prompts), [visit] * prompts, rng.binomial(8, rate_P), [8] * prompts, strict=True))
+    columns: list[Ints] = list(np.array(rows, dtype=np.int64).T)
+    names = ("algebra", "geometry", "counting", "proof")
+    return Log(*columns), Prompts({n: f"{names[subject_P[n]]} question {n}" for n in range(prompts)})
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, default=DATA, help="folder with the logged rewards")
+    folder = parser.parse_args(arguments).data
+    if (folder / LOG).exists() and (folder / TEXTS).exists():
+        log, prompts = read(folder / LOG), Prompts.read(folder / TEXTS)
+    else:
+        print(f"{folder / LOG} or {TEXTS} is not there: a synthetic log takes its place. Give the folder with --data.")
+        log, prompts = synthetic()
+    for seen in SEEN:
+        print(f"\n{seen} of 8 rollouts seen a visit\n")
+        print("\n".join(table(log, prompts, seen)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""The oracle of the learning benchmark: exact rates of the model before each step."""
+
+import numpy as np
+import oracle
+import pytest
+import run
+from mixes import MIXES
+
+from budgetalloc.cli.testbed import skills
+
+
+@pytest.mark.slow
+def test_the_baseline_of_a_run_with_the_oracle_is_the_true_rate():
+    row = run.run(("oracle", "u_shape", 3e-4, 0, 2))
+    last = row["curve"][-1]
+    assert last["rollouts"] == 2 * run.ROLLOUTS
+    assert last["baseline_error"] < 1e-3  # `adaptive` has about 0.1 here
+    plain = run.run(("adaptive", "u_shape", 3e-4, 0, 2))
+    assert plain["curve"][-1]["baseline_error"] > 0.02
+
+
+def test_prompts_that_are_no_candidates_get_no_rollouts(monkeypatch):
+    """A large pool has 1,024 candidates; the others have the rate 1, at which every weight is 0."""
+    rows = MIXES["seen_once"].rows(0)
+    monkeypatch.setattr(oracle, "probability", lambda model, tokenizer, texts, answers: [0.5] * len(texts))
+
+    class Trainer:
+        model = processing_class = None
+
+        class accelerator:  # noqa: N801
+            unwrap_model = staticmethod(lambda model: model)
+
+    policy = oracle.policy("oracle", Trainer(), MIXES["seen_once"], rows, 0)
+    ids = [int(row["prompt_id"]) for row in rows]
+    mean_P = policy.belief(ids).mean
+    assert (mean_P < 0.6).sum() == 1024
+    step = policy.begin(ids, run.ba.Budget(rollouts=256, floor=0, min_group=1))
+    counts_P = step.request()
+    assert counts_P.sum() == 256
+    assert not counts_P[mean_P > 0.9].any()
+
+
+def test_coins_have_the_rate_of_a_coin(monkeypatch):
+    monkeypatch.setattr(oracle, "probability", lambda model, tokenizer, texts, answers: [0.25] * len(texts))
+    rows = MIXES["u_shape"].rows(0)
+
+    class Trainer:
+        model = processing_class = None
+
+        class accelerator:  # noqa: N801
+            unwrap_model = staticmethod(lambda model: model)
+
+    exact = oracle.Exact(Trainer(), MIXES["u_shape"], rows, 0)
+    ids = [int(row["prompt_id"]) for row in rows]
+    trap_P = np.array([skills.is_trap(x) for x in ids])
+    mean_P = exact.belief(ids).mean
+    assert mean_P[trap_P] == pytest.approx(0.5)
+    assert mean_P[~trap_P] == pytest.approx(0.25)

@@ -1,0 +1,37 @@
+"""Predictions of a logged run, on the synthetic stand-in."""
+
+import numpy as np
+import predict_features
+import pytest
+
+import budgetalloc as ba
+
+
+def test_texts_that_tell_help_and_shuffled_ones_do_not():
+    log, prompts = predict_features.synthetic()
+    lines = predict_features.table(log, prompts, seen=1)
+    rows = {cells[0]: cells[1:] for line in lines[2:] for cells in [[c.strip() for c in line.strip("| ").split("|")]]}
+    early = {name: float(cells[1]) for name, cells in rows.items()}  # 1 to 4 visits before
+    assert early["tracking, text"] < 0.9 * early["tracking"]
+    assert early["tracking, texts shuffled"] < 1.05 * early["tracking"]
+    assert all(early[name] > early["floor"] for name in early if name != "floor")
+
+
+def test_all_rollouts_are_seen_if_eight_are():
+    log, _ = predict_features.synthetic(prompts=20, visits=3)
+    estimator = ba.BetaEstimator(prior=(0.5, 0.5))
+    predict_features.predictions(estimator, log, 8)
+    total_P = np.bincount(log.prompt_G, log.successes_G)
+    assert (estimator.belief(range(20)).alpha_P - 0.5).tolist() == pytest.approx(total_P.tolist())
+
+
+def test_the_floor_is_the_variance_within_groups():
+    log = predict_features.Log(*np.array([[0, 1], [0, 0], [4, 8], [8, 8]]))
+    assert predict_features.floor(log) == pytest.approx([2 / 7, 0.0])
+
+
+def test_without_the_data_a_synthetic_log_is_scored(tmp_path, capsys):
+    predict_features.main(["--data", str(tmp_path)])
+    out = capsys.readouterr().out
+    assert "a synthetic log takes its place" in out
+    assert out.count("| tracking, text |") == 3
