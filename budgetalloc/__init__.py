@@ -1,7 +1,8 @@
 """budgetalloc decides how many rollouts each prompt gets when a language model is trained with verifiable rewards.
 
-The nouns: a **policy** keeps a **belief** about each prompt, prices rollouts with a **value**, and asks a **solver**
-to spend the **budget**. `budgetalloc.trl.AdaptiveGRPOCallback` attaches a policy to TRL's `GRPOTrainer`.
+A **policy** keeps a **belief** about each prompt and spends the **budget**. `adaptive()` draws rollouts in proportion
+to a weight of the believed success rate. `knapsack()` and `thompson()` price rollouts with a **value** and ask a
+**solver**. `budgetalloc.trl.AdaptiveGRPOCallback` attaches a policy to TRL's `GRPOTrainer`.
 """
 
 import typing as _typing

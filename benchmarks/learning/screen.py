@@ -40,7 +40,9 @@ ENOUGH = 5  # policies for a rank correlation that says something
 POINTS = 16  # of a curve, the start and the end among them
 FIRST_TUNING_SEED = 1000  # and on
 Job = tuple[str, str, float, int, int]  # policy, mix, learning rate, seed, steps
-POLICIES = [name for name, (_, options) in RIVALS.items() if "cost" not in options]  # a world has no tokens
+POLICIES = [
+    name for name, (_, options) in RIVALS.items() if not {"cost", "features"} & set(options)
+]  # no tokens or texts
 _BOUNDS = ("floor", "cap", "min_group", "quantum")  # options of the callback that are the budget's here
 
 

@@ -36,7 +36,7 @@ def describe(
         metrics["brier_pool_mean"] = float(np.mean((batch.earlier.mean_success - success_R) ** 2))
         predicted_R = batch.rollouts().line.at(batch.belief_R.mean)[rows]
         metrics |= explained(batch.rewards_R[rows], predicted_R)
-        metrics |= by_kind(success_R, belief_R, batch.prior)
+        metrics |= by_kind(success_R, belief_R, batch.prior.take(rows))
     metrics["rewards_clipped"] = float(batch.measure.count_clipped(batch.rewards_R, batch.scores_RF))
     low, high = extremes(batch.rewards_R, np.zeros(len(batch), dtype=np.int64), 1)
     metrics["all_equal"] = float(not unequal(low, high)[0])

@@ -79,4 +79,4 @@ def test_advantages_are_computed_from_success_as_it_was_measured():
     assert (swapped.rewards_R.tolist(), swapped.success_R.tolist()) == ([2.0, 1.5], [1.0, 1.0])
     hinted = as_batch([as_round([("a", 0.0, 3)]), as_round([("a", 1.0, 4)], hinted=True)])
     assert (hinted.sums().n, hinted.sums().s) == (1, 0)  # rollouts with a hint teach nothing of the prompt
-    assert (batch.prior.alpha_P.tolist(), batch.prior.beta_P.tolist()) == ([0.5], [0.5])
+    assert (batch.prior.alpha_P.tolist(), batch.prior.beta_P.tolist()) == ([0.5, 0.5], [0.5, 0.5])

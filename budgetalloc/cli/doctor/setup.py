@@ -17,7 +17,7 @@ ARGUMENTS: dict[str, Any] = dict.fromkeys(
 )
 ARGUMENTS |= {"buffer": None, "domain": None, "quotas": None, "cost": None, "quantum": 1, "prompt_id": None}
 """The arguments of `AdaptiveGRPOCallback` that the doctor checks, with their defaults."""
-OTHERS = ("trainer", "policy", "ledger", "allow_dataset_change", "fallback")
+OTHERS = ("trainer", "policy", "ledger", "allow_dataset_change", "fallback", "features")
 """Its other arguments."""
 _LONGEST, _MOST = 800, 20  # characters of a printed text, and texts in a printed list
 

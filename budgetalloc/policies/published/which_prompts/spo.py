@@ -27,8 +27,8 @@ def spo(*, rho: float = 0.875, eps: float = 0.05, offline: Offline = None, seed:
     its mass tends to 1 / (1 - rho). It starts at Beta(1/2, 1/2), or with mass N0 = 1 / (1 - rho) at the
     Jeffreys-smoothed mean of s successes in n offline rollouts: alpha = N0 (s + 1/2) / (n + 1). Advantages r - v are
     centred over the batch and divided by its standard deviation (`scale="whiten"`). If all rewards of a batch are
-    equal, there is no gradient. g is the variance of a prompt's successes as a share of v(1-v) (`Beta.spread_P`): 1
-    for successes of 0 and 1, less for graded ones.
+    equal, there is no gradient. Graded success enters through v and g, the variance of a prompt's successes as a share
+    of v(1-v) (`Beta.spread_P`): 1 for successes of 0 and 1, less for graded ones.
 
     Like the released code, and unlike the paper's text, this draws by v, not by a Thompson draw. The code's default rho
     falls with the drift of the prompt's last response under the new policy, from 0.96 to 0.875, which takes two extra
