@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable
-from itertools import compress
 from typing import Any, Literal
 
 import numpy as np
@@ -12,11 +11,10 @@ from budgetalloc.beliefs.cold_start import KEPT, with_first_visit_prior
 from budgetalloc.beliefs.empirical_bayes import Drift, moved_evidence, pooled_prior
 from budgetalloc.beliefs.evidence import read_evidence
 from budgetalloc.beliefs.graded_success import moved_graded_sums, rescaled, spread
-from budgetalloc.beliefs.ids import Id, check_ids, factorize
-from budgetalloc.beliefs.interface import Estimator
+from budgetalloc.beliefs.ids import Id, check_ids
+from budgetalloc.beliefs.interface import Estimator, summed
 from budgetalloc.beliefs.pool import Index, rows_to_read, with_room
 from budgetalloc.beliefs.posterior import Beta, FloatArray, constant, unchecked
-from budgetalloc.beliefs.rewards import check_rewards
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_flag, check_number, is_number, shown
 
@@ -165,10 +163,7 @@ class BetaEstimator(Estimator):
             ids_R: The prompt of each rollout, shape (R,).
             success_R: Successes in [0, 1], shape (R,).
         """
-        ids = check_ids(ids_R, "ids_R")
-        success = check_rewards(success_R, len(ids), "success_R")
-        scored = ~np.isnan(success)
-        ids_P, group_R = factorize(list(compress(ids, scored.tolist())))
+        ids_P, successes_P, trials_P, graded_P = summed(ids_R, success_R)
         if not ids_P:
             return
         at_P = self._index.add(ids_P)
@@ -178,8 +173,6 @@ class BetaEstimator(Estimator):
         self._last_P = with_room(self._last_P, len(self), -1)
         if self._drift is not None:
             self._drift.reserve(len(self))
-        successes_P = np.bincount(group_R, weights=success[scored]).astype(np.float64)
-        trials_P = np.bincount(group_R).astype(np.float64)
         returning = at_P[self._last_P[at_P] < self.step]
         carried_successes, carried_failures, carried_graded = self._carried(returning, self.discount)
         if self._drift is not None:
@@ -191,7 +184,7 @@ class BetaEstimator(Estimator):
         self._last_P[at_P] = self.step
         self._successes_P[at_P] += successes_P
         self._failures_P[at_P] += trials_P - successes_P
-        self._graded_P[at_P] += np.bincount(group_R, weights=success[scored] * (1 - success[scored]))
+        self._graded_P[at_P] += graded_P
 
     def tick(self) -> None:
         """Ends the current step.

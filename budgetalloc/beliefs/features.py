@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.ids import check_distinct, check_ids
-from budgetalloc.beliefs.pool import Index, Pool
+from budgetalloc.beliefs.pool import Index
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_array, check_integer, shown
@@ -83,7 +83,7 @@ class Features:
 
     def places(self, ids_P: Iterable[Any]) -> IntArray:
         """The place of each prompt in `scored`, -1 if it is unknown."""
-        return self._index.find(ids_P if isinstance(ids_P, Pool) else list(ids_P))
+        return self._index.find(ids_P)
 
     @classmethod
     def joined(cls, *parts: "Features") -> "Features":

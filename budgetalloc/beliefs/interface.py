@@ -2,17 +2,38 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from itertools import compress
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.ids import Id, check_ids, factorize
 from budgetalloc.beliefs.pool import Index
 from budgetalloc.beliefs.posterior import Beta, FloatArray
+from budgetalloc.beliefs.rewards import check_rewards
 from budgetalloc.budget import IntArray
 
-__all__ = ["Estimator"]
+__all__ = ["Estimator", "summed"]
+
+
+def summed(ids_R: Iterable[Any], success_R: ArrayLike) -> tuple[list[Id], FloatArray, FloatArray, FloatArray]:
+    """The prompts that have a success, and for each the sum of its successes u, their number, and the sum of u(1-u).
+
+    Raises:
+        InputError: ids and successes of different lengths, or a success outside [0, 1]. NaN and None are none.
+
+    >>> summed(["a", "b", "a", "c"], [1.0, 0.5, 0.0, None])
+    (['a', 'b'], array([1. , 0.5]), array([2., 1.]), array([0.  , 0.25]))
+    """
+    ids = check_ids(ids_R, "ids_R")
+    success = check_rewards(success_R, len(ids), "success_R")
+    scored = ~np.isnan(success)
+    ids_P, group_R = factorize(list(compress(ids, scored.tolist())))
+    u_R = success[scored]
+    parts = (u_R, np.ones(len(u_R)), u_R * (1 - u_R))
+    successes_P, trials_P, graded_P = (np.bincount(group_R, part).astype(np.float64) for part in parts)
+    return ids_P, successes_P, trials_P, graded_P
 
 
 class Estimator(ABC):
@@ -27,9 +48,6 @@ class Estimator(ABC):
     def __len__(self) -> int:
         """Number of prompts seen at least once."""
         return len(self._index)
-
-    def __bool__(self) -> bool:
-        return True  # an estimator that has seen nothing is not nothing
 
     def ids(self) -> list[Id]:
         """The prompts seen at least once."""

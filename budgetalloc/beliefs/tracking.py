@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable
-from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -10,12 +9,11 @@ from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.features import Features
 from budgetalloc.beliefs.graded_success import rescaled, spread
-from budgetalloc.beliefs.ids import Id, check_ids, factorize
-from budgetalloc.beliefs.interface import Estimator
+from budgetalloc.beliefs.ids import Id, check_ids
+from budgetalloc.beliefs.interface import Estimator, summed
 from budgetalloc.beliefs.pool import Index, with_room
 from budgetalloc.beliefs.posterior import Beta, FloatArray, constant, unchecked
 from budgetalloc.beliefs.regression import RAREST, fitted, left_out_means, odds_at
-from budgetalloc.beliefs.rewards import check_rewards
 from budgetalloc.beliefs.state import check_state
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import StateError, check_array, check_integer, check_number, check_type, shown
@@ -90,8 +88,12 @@ class TrackingEstimator(Estimator):
         """The mass M of a prompt's prior, in rollouts."""
         self.noise = NOISES[self._noise_at]
         """The variance q that a prompt's own log-odds gain per step."""
-        mean = float(odds_at(self._weights_K[:1])[0])
-        self.prior_now = (self.mass * mean / (1 + mean), self.mass / (1 + mean))
+        alpha, beta = self._prior(odds_at(self._weights_K[:1]))
+        self.prior_now = float(alpha[0]), float(beta[0])
+
+    def _prior(self, odds_P: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Pseudo-successes and pseudo-failures of prompts with these predicted odds."""
+        return self.mass * odds_P / (1 + odds_P), self.mass / (1 + odds_P)
 
     def _features(self, ids_P: Iterable[Any], prompts: int) -> FloatArray:
         """The inputs of the regression, shape (P, 1 + K): a constant and the features."""
@@ -100,9 +102,9 @@ class TrackingEstimator(Estimator):
         return np.column_stack([np.ones(prompts), self.features.of(ids_P)])
 
     def _odds(self, ids_P: Iterable[Any], prompts: int) -> FloatArray:
-        """The predicted odds of these prompts, shape (P,), or (1,) if all have the same."""
+        """The predicted odds of these prompts, shape (P,)."""
         if self.features is None:
-            return odds_at(self._weights_K)
+            return np.broadcast_to(odds_at(self._weights_K), prompts)
         if self._scores is None or self._scores[0] is not self._weights_K:  # once for all prompts and calls of a step
             level_P = self._weights_K[0] + self.features.scored(self._weights_K[1:])
             self._scores = self._weights_K, odds_at(level_P)
@@ -127,8 +129,8 @@ class TrackingEstimator(Estimator):
     def belief(self, ids_P: Iterable[Any]) -> Beta:
         ids = ids_P if hasattr(ids_P, "__len__") else list(ids_P)
         at_P = self._index.find(ids)
-        odds_P = np.broadcast_to(self._odds(ids, len(at_P)), len(at_P))
-        alpha_P, beta_P = self.mass * odds_P / (1 + odds_P), self.mass / (1 + odds_P)
+        odds_P = self._odds(ids, len(at_P))
+        alpha_P, beta_P = self._prior(odds_P)
         seen = np.flatnonzero(at_P >= 0)
         spread_P = np.broadcast_to(1.0, len(at_P))
         if seen.size:
@@ -142,18 +144,13 @@ class TrackingEstimator(Estimator):
 
     def prior_of(self, ids_P: Iterable[Any]) -> tuple[FloatArray, FloatArray]:
         ids = list(ids_P)
-        odds_P = np.broadcast_to(self._odds(ids, len(ids)), len(ids))
-        return self.mass * odds_P / (1 + odds_P), self.mass / (1 + odds_P)
+        return self._prior(self._odds(ids, len(ids)))
 
     def baseline_belief(
         self, ids_G: list[Id], group_R: IntArray, success_R: FloatArray, prior_share: float = 1.0
     ) -> Beta:
-        """The belief about each rollout's prompt, from which a baseline is computed, shape (R,).
-
-               Its mean has learned from the outcomes of the other prompts in this step (`left_out_means`).
-        Arguments as in `Estimator`; `prior_share` is unused,
-               because the mass of the prior is learned.
-        """
+        """The belief about each rollout's prompt, whose mean has learned from the other prompts of the step
+        (`left_out_means`). Arguments as in `Estimator`; `prior_share` is unused: the mass of the prior is learned."""
         belief_G = self.belief(ids_G)
         scored_R = ~np.isnan(success_R)
         trials_G: FloatArray = np.bincount(group_R, scored_R, len(ids_G)).astype(np.float64)
@@ -165,16 +162,9 @@ class TrackingEstimator(Estimator):
         return Beta(mass_G * mean_G, mass_G * (1 - mean_G), belief_G.spread_P).take(group_R)
 
     def observe(self, ids_R: Iterable[Any], success_R: ArrayLike) -> None:
-        ids = check_ids(ids_R, "ids_R")
-        success = check_rewards(success_R, len(ids), "success_R")
-        scored = ~np.isnan(success)
-        ids_P, group_R = factorize(list(compress(ids, scored.tolist())))
+        ids_P, successes_P, trials_P, graded_P = summed(ids_R, success_R)
         if not ids_P:
             return
-        u_R = success[scored]
-        successes_P, graded_P, trials_P = (
-            np.bincount(group_R, weights).astype(np.float64) for weights in (u_R, u_R * (1 - u_R), np.ones(len(u_R)))
-        )
         belief_P, at_P = self.belief(ids_P), self._index.find(ids_P)
         self._compare(ids_P, at_P, successes_P, trials_P)
         x_PK, before_KK = self._features(ids_P, len(ids_P)), np.asarray(np.linalg.inv(self._covariance_KK))
@@ -182,7 +172,7 @@ class TrackingEstimator(Estimator):
         self._weights_K = self._weights_K + move_K
         self._covariance_KK = np.asarray(np.linalg.inv(precision_KK))
 
-        odds_P = np.broadcast_to(self._odds(ids_P, len(ids_P)), len(ids_P))
+        odds_P = self._odds(ids_P, len(ids_P))
         seen = np.flatnonzero(at_P >= 0)
         carried_Q = [np.zeros((len(ids_P), 3)) for _ in NOISES]
         for q, carried_P3 in enumerate(carried_Q):
@@ -199,7 +189,7 @@ class TrackingEstimator(Estimator):
         """Adds the log-likelihood of a step's outcomes under each candidate for the noise and the mass."""
         from scipy.special import betaln  # only here, because scipy is slow to import
 
-        odds_P = np.broadcast_to(self._odds(ids_P, len(ids_P)), len(ids_P))
+        odds_P = self._odds(ids_P, len(ids_P))
         seen = np.flatnonzero(at_P >= 0)
         alpha_PM = (odds_P / (1 + odds_P))[:, None] * np.array(MASSES)
         beta_PM = alpha_PM / odds_P[:, None]

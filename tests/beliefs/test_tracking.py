@@ -77,6 +77,18 @@ def test_the_error_is_a_share_of_a_beta_estimators_where_skills_rise(prompts, sh
     assert errors[0] < share * errors[1]
 
 
+@pytest.mark.parametrize("later", [0, 8])
+def test_evidence_of_prompts_that_are_not_visited_moves_with_the_others(later):
+    estimator = ba.TrackingEstimator()
+    estimator.observe(np.repeat(range(40), 8), np.tile(np.arange(8) < 4, 40))
+    estimator.tick()
+    for _ in range(6):
+        estimator.observe(np.repeat(range(20), 8), np.tile(np.arange(8) < later, 20))
+        estimator.tick()
+    unvisited = estimator.belief(range(20, 40)).mean
+    assert (abs(unvisited - later / 8) < 0.05).all()
+
+
 @pytest.mark.parametrize("prompts", [512, 2000])
 def test_rates_that_stand_still_cost_nothing(prompts):
     errors = []
@@ -103,8 +115,8 @@ def known_rates(sign, prompts=512):
     errors = []
     rng = np.random.default_rng(4)
     rate_P = rng.beta(0.5, 0.5, prompts)
-    columns = {"pass_rate": (sign * rate_P).tolist()}
-    features = None if sign is None else ba.Features.of_columns(range(prompts), columns)
+    columns = {} if sign is None else {"pass_rate": (sign * rate_P).tolist()}
+    features = ba.Features.of_columns(range(prompts), columns) if columns else None
     estimator = ba.TrackingEstimator(features)
     for _ in range(20):
         got = rng.permutation(prompts)[:ROLLOUTS]
@@ -115,15 +127,7 @@ def known_rates(sign, prompts=512):
 
 
 def test_known_pass_rates_help_from_the_first_steps_and_reversed_ones_too():
-    without = []
-    rng = np.random.default_rng(4)
-    rate_P = rng.beta(0.5, 0.5, 512)
-    estimator = ba.TrackingEstimator()
-    for _ in range(20):
-        got = rng.permutation(512)[:ROLLOUTS]
-        estimator.observe(got.tolist(), (rng.random(ROLLOUTS) < rate_P[got]).astype(float))
-        estimator.tick()
-        without.append(np.mean((estimator.belief(range(512)).mean - rate_P) ** 2))
+    without = known_rates(None)
     for sign in (1, -1):
         helped = known_rates(sign)
         assert helped[1] < 0.6 * without[1]  # after one visit each, on average
