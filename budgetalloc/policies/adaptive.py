@@ -11,7 +11,7 @@ from budgetalloc.beliefs.interface import Estimator
 from budgetalloc.beliefs.posterior import Belief
 from budgetalloc.beliefs.tracking import TrackingEstimator
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_flag, check_integer, shown
+from budgetalloc.errors import InputError, check_flag, check_integer, check_number, shown
 from budgetalloc.policies.advantages import Scale
 from budgetalloc.policies.composition import spend
 from budgetalloc.policies.costs.prices import least_groups
@@ -38,6 +38,7 @@ def sampled(
     drift: bool = False,
     groups: bool = False,
     estimator: Estimator | None = None,
+    explore: float = 0.0,
     seed: int = 0,
 ) -> Policy:
     """Draws counts by systematic sampling, in proportion to sqrt(p^i (1-p)^j) at each prompt's drawn rate p.
@@ -69,6 +70,8 @@ def sampled(
             advantages are divided by their root mean square (scale "rms").
         estimator: Keeps the beliefs in place of a `BetaEstimator` of the four arguments above, such as a
             `TrackingEstimator`.
+        explore: Share of the rollouts that is drawn evenly from all prompts, from 0 to 1. It is a floor: prompts whose
+            weight is near 0 are visited all the same.
         seed: Seeds the draws.
 
     Raises:
@@ -86,6 +89,7 @@ def sampled(
         raise InputError(f"power={shown(power)}: use two integers from 0 to 16, such as (1, 2).") from error
     check_flag("draw", draw)
     check_flag("groups", groups)
+    explore = check_number("explore", explore, 0, 1)
     if estimator is None:
         estimator = BetaEstimator(prior=prior, discount=discount, idle=idle, drift=drift)
         beliefs = f"prior={prior!r}, discount={discount}, idle={idle}, drift={drift}"
@@ -111,6 +115,8 @@ def sampled(
         if budget.rollouts is not None and budget.rollouts >= len(weights_P) and view.cold_P.any():
             # There are rollouts for all prompts: unseen ones get equal weights.
             weights_P[view.cold_P] = weights_P[view.cold_P].mean()
+        if explore:
+            weights_P = (1 - explore) * weights_P + explore * weights_P.mean()
         if budget.rollouts is None or budget.tokens is not None:
             return spend(belief, top(weights_P, budget.smallest_group), view, None)
 
@@ -138,7 +144,7 @@ def sampled(
 
     scale: Scale = "group" if groups else "rms"
     needs = Needs(candidates="all", baseline="posterior", scale=scale, min_group=1, costs=True, ahead=True)
-    name = f"sampled(power={power}, draw={draw}, {beliefs}, groups={groups}, seed={seed})"
+    name = f"sampled(power={power}, draw={draw}, {beliefs}, groups={groups}, explore={explore}, seed={seed})"
     return Policy(name, decide, estimator, seed, needs)
 
 
@@ -154,7 +160,7 @@ def group_without_history(prompts: int, rollouts: int, idle: float) -> int:
     return 2 if idle ** (prompts / rollouts) >= 0.5 else 4
 
 
-def adaptive(*, features: Features | None = None, seed: int = 0) -> Policy:
+def adaptive(*, features: Features | None = None, explore: float = 0.0, seed: int = 0) -> Policy:
     """The recommended policy: rollouts over the whole dataset, drawn by `sampled`, with the posterior baseline.
 
     A prompt with history gets single rollouts, a prompt without history a group of 2 or 4 (`group_without_history`).
@@ -166,12 +172,18 @@ def adaptive(*, features: Features | None = None, seed: int = 0) -> Policy:
             `TrackingEstimator`, and rollouts are drawn in proportion to 1 - p: with beliefs that are shared, prompts
             that nobody has solved would otherwise be believed hopeless and get too few. A prompt whose success its
             features predict well gets single rollouts from the start.
+        explore: As in `sampled`: the share of the rollouts that is drawn evenly from all prompts.
         seed: Seeds the draws.
 
     >>> adaptive()
     adaptive(seed=0)
+    >>> adaptive(explore=0.1)
+    adaptive(explore=0.1, seed=0)
     """
     if features is None:
-        return replace(sampled(groups=True, seed=seed), name=f"adaptive(seed={seed})")
-    policy = sampled(power=(0, 2), groups=True, estimator=TrackingEstimator(features), seed=seed)
-    return replace(policy, name=f"adaptive(features={features}, seed={seed})")
+        policy, given = sampled(groups=True, explore=explore, seed=seed), ""
+    else:
+        # With (1, 2), prompts that nobody has solved are believed hopeless as a class, and get too few rollouts.
+        policy = sampled(power=(0, 2), groups=True, estimator=TrackingEstimator(features), explore=explore, seed=seed)
+        given = f"features={features}, "
+    return replace(policy, name=f"adaptive({given}{f'explore={explore}, ' if explore else ''}seed={seed})")

@@ -178,8 +178,8 @@ def test_the_number_of_rollouts_of_each_kind_follows_the_weights():
 
 
 def test_the_settings_that_the_benchmark_measured():
-    settings = "power=(1, 2), draw=True, prior=(0.3, 0.3), discount=1.0, idle=0.98, drift=False, groups=False, seed=0"
-    assert sampled().name == f"sampled({settings})"
+    settings = "power=(1, 2), draw=True, prior=(0.3, 0.3), discount=1.0, idle=0.98, drift=False, groups=False"
+    assert sampled().name == f"sampled({settings}, explore=0.0, seed=0)"
     estimator = ba.adaptive().estimator
     assert (estimator.prior, estimator.discount, estimator.idle, estimator.drift) == ((0.3, 0.3), 1.0, 0.98, False)
     assert ba.adaptive().name == "adaptive(seed=0)"
@@ -236,3 +236,27 @@ def test_a_bad_setting_is_named(bad, text):
 
 def test_the_largest_power_is_accepted():
     sampled(power=(16, 0))
+
+
+@pytest.mark.parametrize(("explore", "least"), [(0.0, 0), (0.5, 20), (1.0, 40)])
+def test_explore_gives_its_share_of_the_rollouts_evenly(explore, least):
+    """To prompts that are believed mastered or hopeless as well; 160 rollouts of 4 prompts, 2 of them without variance."""
+    policy = sampled(draw=False, explore=explore)
+    policy.observe(np.repeat([0, 1, 2, 3], 1000), np.r_[np.zeros(1000), np.ones(1000), np.tile([0.0, 1.0], 1000)])
+    counts_P = policy.allocate(range(4), Budget(160, floor=0, min_group=1))
+    assert counts_P.sum() == 160
+    assert least <= counts_P[1] <= least + 3  # the mastered one
+    assert counts_P[0] <= counts_P[2] if explore < 1 else set(counts_P) == {40}
+
+
+def test_adaptive_passes_explore_on_and_names_it():
+    budget = Budget(64, floor=0, min_group=1)
+    policy, same = ba.adaptive(explore=0.3, seed=2), sampled(groups=True, explore=0.3, seed=2)
+    assert policy.allocate(range(99), budget).tolist() == same.allocate(range(99), budget).tolist()
+    assert policy.name == "adaptive(explore=0.3, seed=2)"
+
+
+@pytest.mark.parametrize("explore", [-0.1, 1.1, "much", None, True])
+def test_a_share_outside_0_to_1_is_refused(explore):
+    with pytest.raises(InputError, match="explore="):
+        ba.adaptive(explore=explore)
