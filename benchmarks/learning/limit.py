@@ -2,9 +2,9 @@
 
     python benchmarks/learning/limit.py [--policy adaptive --policy adaptive_text]
 
-For each mix, on the seeds on which the oracle ran: mean success of uniform groups at their best size and rate, of the
-policies, and of the oracle with each of its weights (`oracle.py`), all paired by seed. A policy's share is its gain over
-uniform, divided by the gain of the best oracle. The best oracle is chosen on the same few seeds, so it is a little high.
+For each mix, on the seeds on which the oracle ran: mean success and pass@64 of uniform groups at their best size and
+rate, of the policies, and of the oracle with each of its weights (`oracle.py`). A policy's share is its gain over
+uniform, divided by the gain of the best oracle. Best are chosen on the same few seeds, so they are a little high.
 """
 
 import argparse

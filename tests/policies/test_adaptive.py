@@ -240,7 +240,7 @@ def test_the_largest_power_is_accepted():
 
 @pytest.mark.parametrize(("explore", "least"), [(0.0, 0), (0.5, 20), (1.0, 40)])
 def test_explore_gives_its_share_of_the_rollouts_evenly(explore, least):
-    """To prompts that are believed mastered or hopeless as well; 160 rollouts of 4 prompts, 2 of them without variance."""
+    """To prompts that are believed mastered or hopeless as well: 160 rollouts of 4 prompts, 2 of them such."""
     policy = sampled(draw=False, explore=explore)
     policy.observe(np.repeat([0, 1, 2, 3], 1000), np.r_[np.zeros(1000), np.ones(1000), np.tile([0.0, 1.0], 1000)])
     counts_P = policy.allocate(range(4), Budget(160, floor=0, min_group=1))
