@@ -141,8 +141,37 @@ class Features:
         left, singular, right = svds(weighted, k=kept, v0=np.ones(min(weighted.shape)))
         largest = singular > 1e-3 * singular.max(initial=0.0)
         right = right[largest]
-        sign_K = np.sign(right[np.arange(len(right)), np.abs(right).argmax(axis=1)])  # singular vectors have no sign
-        return cls(listed, np.round((left * singular)[:, largest] * sign_K, 4))
+        return cls(listed, np.round((left * singular)[:, largest] * _signs(right), 4))
+
+    @classmethod
+    def of_vectors(cls, ids: Iterable[Any], vectors_PD: ArrayLike, dimensions: int = 32) -> "Features":
+        """The largest principal components of vectors that describe the prompts, such as embeddings.
+
+        Args:
+            ids: The prompts, each once.
+            vectors_PD: A vector of each prompt, shape (P, D), finite.
+            dimensions: Components to keep, from 1 to 512; fewer if D or the number of prompts is smaller.
+
+        >>> Features.of_vectors(["a", "b", "c"], [[1, 5, 0], [2, 5, 0], [3, 5, 0.0]], dimensions=1).of(["c", "a"])[:, 0].round(2)
+        array([ 1.22, -1.22])
+        """
+        from scipy.linalg import svd
+
+        check_integer("dimensions", dimensions, 1, _MOST_FEATURES)
+        listed = check_ids(ids, "ids")
+        vectors = check_array("vectors_PD", vectors_PD, "a vector for each prompt")
+        if vectors.ndim != 2 or len(vectors) != len(listed) or not np.isfinite(vectors).all():
+            raise InputError(
+                f"vectors_PD has shape {vectors.shape} for {len(listed)} prompts, or numbers that are not finite: give "
+                "one vector of finite numbers for each prompt."
+            )
+        centred = vectors - vectors.mean(axis=0)
+        if not centred.any():
+            return cls(listed, np.zeros((len(listed), 1)))
+        # The covariance of the coordinates is small where there are many prompts.
+        _, singular, right = svd(np.linalg.qr(centred, mode="r"), full_matrices=False)
+        right = right[:dimensions][singular[:dimensions] > 1e-6 * singular[0]]
+        return cls(listed, np.round(centred @ (right * _signs(right)[:, None]).T / singular[0], 6))
 
     @classmethod
     def of_columns(cls, ids: Iterable[Any], columns: Mapping[str, Sequence[Any]]) -> "Features":
@@ -168,6 +197,11 @@ class Features:
         if not parts:
             raise InputError("columns={}: name at least one column of the dataset.")
         return cls(listed, np.column_stack(parts))
+
+
+def _signs(right_KD: FloatArray) -> FloatArray:
+    """1 or -1 for each singular vector, which has no sign of its own: its largest entry becomes positive."""
+    return np.asarray(np.sign(right_KD[np.arange(len(right_KD)), np.abs(right_KD).argmax(axis=1)]))
 
 
 def _grams(text: str) -> set[str]:

@@ -75,3 +75,25 @@ def test_texts_and_flags_of_a_column_become_a_feature_each():
 def test_bad_features_are_refused(call, says):
     with pytest.raises(ba.InputError, match=says):
         call()
+
+
+def test_vectors_become_their_largest_principal_components():
+    rng = np.random.default_rng(0)
+    hidden = rng.normal(size=(80, 3)) * [5, 2, 1]
+    vectors = hidden @ np.linalg.qr(rng.normal(size=(20, 20)))[0][:3] + 7
+    got = Features.of_vectors(range(80), vectors, dimensions=8).of(range(80))
+    assert got.shape == (80, 3)  # the others are zero
+    plain = Features(range(80), hidden).of(range(80))
+    assert got @ got.T == pytest.approx(plain @ plain.T, abs=1e-4)  # rotated, and nothing else
+    first = Features.of_vectors(range(80), vectors, dimensions=1)
+    assert abs(np.corrcoef(first.of(range(80))[:, 0], hidden[:, 0])[0, 1]) > 0.95
+
+
+def test_equal_vectors_are_zeros():
+    assert not Features.of_vectors("a b".split(), np.ones((2, 4))).of(["a", "b"]).any()
+
+
+@pytest.mark.parametrize("vectors", [np.ones((3, 2)), np.ones(2), [[1.0, np.nan], [1.0, 2.0]]])
+def test_vectors_of_another_shape_or_not_finite_are_refused(vectors):
+    with pytest.raises(ba.InputError, match="vectors_PD"):
+        Features.of_vectors(["a", "b"], vectors)
