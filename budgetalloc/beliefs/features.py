@@ -152,7 +152,8 @@ class Features:
             vectors_PD: A vector of each prompt, shape (P, D), finite.
             dimensions: Components to keep, from 1 to 512; fewer if D or the number of prompts is smaller.
 
-        >>> Features.of_vectors(["a", "b", "c"], [[1, 5, 0], [2, 5, 0], [3, 5, 0.0]], dimensions=1).of(["c", "a"])[:, 0].round(2)
+        >>> features = Features.of_vectors(["a", "b", "c"], [[1, 5, 0], [2, 5, 0], [3, 5, 0]], dimensions=1)
+        >>> features.of(["c", "a"])[:, 0].round(2)
         array([ 1.22, -1.22])
         """
         from scipy.linalg import svd

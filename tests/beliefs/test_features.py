@@ -90,7 +90,7 @@ def test_vectors_become_their_largest_principal_components():
 
 
 def test_equal_vectors_are_zeros():
-    assert not Features.of_vectors("a b".split(), np.ones((2, 4))).of(["a", "b"]).any()
+    assert not Features.of_vectors(["a", "b"], np.ones((2, 4))).of(["a", "b"]).any()
 
 
 @pytest.mark.parametrize("vectors", [np.ones((3, 2)), np.ones(2), [[1.0, np.nan], [1.0, 2.0]]])
