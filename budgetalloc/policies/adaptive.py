@@ -4,11 +4,12 @@ from dataclasses import replace
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.features import Features
 from budgetalloc.beliefs.interface import Estimator
-from budgetalloc.beliefs.posterior import Belief
+from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.beliefs.tracking import TrackingEstimator
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_flag, check_integer, check_number, shown
@@ -38,6 +39,7 @@ def sampled(
     drift: bool = False,
     groups: bool = False,
     estimator: Estimator | None = None,
+    unsolved: float = 0.0,
     explore: float = 0.0,
     seed: int = 0,
 ) -> Policy:
@@ -70,6 +72,9 @@ def sampled(
             advantages are divided by their root mean square (scale "rms").
         estimator: Keeps the beliefs in place of a `BetaEstimator` of the four arguments above, such as a
             `TrackingEstimator`.
+        unsolved: Share of the rollouts of visited prompts that is drawn in proportion to 1 - p instead, from 0 to 1.
+            Above 0, all rollouts of prompts that were never visited are. With beliefs that prompts share, those that
+            nobody has solved are otherwise believed hopeless as a class, and get too few.
         explore: Share of the rollouts that is drawn evenly from all prompts, from 0 to 1. It is a floor: prompts whose
             weight is near 0 are visited all the same.
         seed: Seeds the draws.
@@ -89,7 +94,7 @@ def sampled(
         raise InputError(f"power={shown(power)}: use two integers from 0 to 16, such as (1, 2).") from error
     check_flag("draw", draw)
     check_flag("groups", groups)
-    explore = check_number("explore", explore, 0, 1)
+    unsolved, explore = check_number("unsolved", unsolved, 0, 1), check_number("explore", explore, 0, 1)
     if estimator is None:
         estimator = BetaEstimator(prior=prior, discount=discount, idle=idle, drift=drift)
         beliefs = f"prior={prior!r}, discount={discount}, idle={idle}, drift={drift}"
@@ -105,6 +110,8 @@ def sampled(
         if i and j and belief.spread_P.min() < 1:
             weights_P *= belief.spread_P
         np.sqrt(weights_P, out=weights_P)
+        if unsolved:
+            weights_P = towards_unsolved(weights_P, np.sqrt(belief.moment(0, 2)), view.cold_P, unsolved)
         least_P: IntArray | int = 1
         if (costs := view.priced) is not None:
             prompt_costs_P, costs_P = costs
@@ -144,8 +151,25 @@ def sampled(
 
     scale: Scale = "group" if groups else "rms"
     needs = Needs(candidates="all", baseline="posterior", scale=scale, min_group=1, costs=True, ahead=True)
-    name = f"sampled(power={power}, draw={draw}, {beliefs}, groups={groups}, explore={explore}, seed={seed})"
+    settings = f"power={power}, draw={draw}, {beliefs}, groups={groups}, unsolved={unsolved}, explore={explore}"
+    name = f"sampled({settings}, seed={seed})"
     return Policy(name, decide, estimator, seed, needs)
+
+
+def towards_unsolved(
+    weights_P: FloatArray, failure_P: FloatArray, cold_P: NDArray[np.bool_], share: float
+) -> FloatArray:
+    """Weights of which this share is proportional to the failure rates 1 - p; all of it for prompts never visited.
+
+    >>> towards_unsolved(np.array([3.0, 1.0, 0.0]), np.array([0.5, 0.5, 0.8]), np.array([False, False, True]), 0.5)
+    array([0.625, 0.375, 0.8  ])
+    """
+    mixed_P = failure_P.copy()
+    seen_P = ~cold_P
+    if (total := weights_P[seen_P].sum()) > 0:
+        usual_P = weights_P[seen_P] * (failure_P[seen_P].sum() / total)
+        mixed_P[seen_P] = share * failure_P[seen_P] + (1 - share) * usual_P
+    return mixed_P
 
 
 def group_without_history(prompts: int, rollouts: int, idle: float) -> int:
@@ -169,9 +193,8 @@ def adaptive(*, features: Features | None = None, explore: float = 0.0, seed: in
 
     Args:
         features: Features of the prompts, by which they share what is learned. The beliefs are then those of a
-            `TrackingEstimator`, and rollouts are drawn in proportion to 1 - p: with beliefs that are shared, prompts
-            that nobody has solved would otherwise be believed hopeless and get too few. A prompt whose success its
-            features predict well gets single rollouts from the start.
+            `TrackingEstimator`, and half of the rollouts are drawn in proportion to 1 - p (`unsolved` of `sampled`). A
+            prompt whose success its features predict well gets single rollouts from the start.
         explore: As in `sampled`: the share of the rollouts that is drawn evenly from all prompts.
         seed: Seeds the draws.
 
@@ -183,7 +206,7 @@ def adaptive(*, features: Features | None = None, explore: float = 0.0, seed: in
     if features is None:
         policy, given = sampled(groups=True, explore=explore, seed=seed), ""
     else:
-        # With (1, 2), prompts that nobody has solved are believed hopeless as a class, and get too few rollouts.
-        policy = sampled(power=(0, 2), groups=True, estimator=TrackingEstimator(features), explore=explore, seed=seed)
+        tracking = TrackingEstimator(features)
+        policy = sampled(groups=True, estimator=tracking, unsolved=0.5, explore=explore, seed=seed)
         given = f"features={features}, "
     return replace(policy, name=f"adaptive({given}{f'explore={explore}, ' if explore else ''}seed={seed})")

@@ -179,7 +179,7 @@ def test_the_number_of_rollouts_of_each_kind_follows_the_weights():
 
 def test_the_settings_that_the_benchmark_measured():
     settings = "power=(1, 2), draw=True, prior=(0.3, 0.3), discount=1.0, idle=0.98, drift=False, groups=False"
-    assert sampled().name == f"sampled({settings}, explore=0.0, seed=0)"
+    assert sampled().name == f"sampled({settings}, unsolved=0.0, explore=0.0, seed=0)"
     estimator = ba.adaptive().estimator
     assert (estimator.prior, estimator.discount, estimator.idle, estimator.drift) == ((0.3, 0.3), 1.0, 0.98, False)
     assert ba.adaptive().name == "adaptive(seed=0)"
@@ -256,7 +256,30 @@ def test_adaptive_passes_explore_on_and_names_it():
     assert policy.name == "adaptive(explore=0.3, seed=2)"
 
 
-@pytest.mark.parametrize("explore", [-0.1, 1.1, "much", None, True])
-def test_a_share_outside_0_to_1_is_refused(explore):
+@pytest.mark.parametrize("share", [-0.1, 1.1, "much", None, True])
+def test_a_share_outside_0_to_1_is_refused(share):
     with pytest.raises(InputError, match="explore="):
-        ba.adaptive(explore=explore)
+        ba.adaptive(explore=share)
+    with pytest.raises(InputError, match="unsolved="):
+        sampled(unsolved=share)
+
+
+def test_all_rollouts_of_new_prompts_and_a_share_of_the_others_follow_the_failure_rate():
+    """1 - p is about 1, 0.5 and 0 for visited prompts, and 0.5 under the prior; sqrt(p) (1-p) is 0, 0.35 and 0."""
+    policy = sampled(draw=False, unsolved=0.5)
+    policy.observe(np.repeat([0, 1, 2], 2000), np.r_[np.zeros(2000), np.tile([0.0, 1.0], 1000), np.ones(2000)])
+    counts_P = policy.allocate(range(4), Budget(400, floor=0, min_group=1))
+    prior = math.sqrt(0.3 * 1.3 / (0.6 * 1.6))  # sqrt(E[(1-p)^2])
+    expected_P = np.array([0.5, 0.25 + 0.75, 0.0, prior]) * 400 / (1.5 + prior)
+    assert counts_P == pytest.approx(expected_P, rel=0.1, abs=3)
+
+
+def test_features_make_half_of_the_draws_follow_the_failure_rate():
+    features = ba.Features(range(9), np.eye(9))
+    policy = ba.adaptive(features=features, seed=1)
+    same = sampled(groups=True, estimator=ba.TrackingEstimator(features), unsolved=0.5, seed=1)
+    budget = Budget(64, floor=0, min_group=1)
+    for each in (policy, same):
+        each.observe(range(5), [0, 1, 0, 1, 1])
+    assert policy.allocate(range(9), budget).tolist() == same.allocate(range(9), budget).tolist()
+    assert policy.name == f"adaptive(features={features}, seed=1)"
