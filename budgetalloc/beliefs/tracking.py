@@ -27,7 +27,7 @@ MASSES = (0.01, 0.03, 0.1, 0.3, 0.6, 2.0, 6.0, 20.0)
 _START = (2, 4)  # the first noise and mass
 _KEPT = 0.95  # share of the log-likelihoods of candidates that is kept at a step
 _VARIANCE = 4.0  # of each weight before the first rewards
-_LEVEL_NOISE, _WEIGHT_NOISE = 0.01, 0.003  # variance gained per step by the intercept and by the other weights
+_LEVEL_NOISE, _WEIGHT_NOISE = 0.01, 0.01  # variance gained per step by the intercept and by the other weights
 _VERSION = 1
 
 
