@@ -35,3 +35,18 @@ def test_without_the_data_a_synthetic_log_is_scored(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "a synthetic log takes its place" in out
     assert out.count("| tracking, text |") == 3
+
+
+def test_the_gaussian_process_is_bayes_rule_for_one_prompt_and_shares_by_text():
+    """Alone, precisions add: prior 1 / (SHARED + OWN) at 0 and the group's 1 / (1 / 3.5 + 1 / 5.5) at its log-odds."""
+    features = ba.Features.of_texts(range(40), ["add 1", "sort b"] * 20)
+    process = predict_features.Gaussian(features, list(range(40)))
+    process.observe([0] * 8, np.array([1.0] * 3 + [0.0] * 5))
+    prior, noise = process.SHARED + process.OWN, 1 / 3.5 + 1 / 5.5
+    assert process.mean_P[0] == pytest.approx(prior / (prior + noise) * np.log(3.5 / 5.5))
+    assert process.covariance_PP[0, 0] == pytest.approx(prior * noise / (prior + noise))
+    like, other = process.mean_P[2], process.mean_P[1]
+    assert like == pytest.approx(process.SHARED / (prior + noise) * np.log(3.5 / 5.5))
+    assert abs(other) < 0.7 * abs(like)
+    belief = process.belief([0, 2])
+    assert belief.alpha_P[0] + belief.beta_P[0] > belief.alpha_P[1] + belief.beta_P[1]  # the visited one is surer
