@@ -9,7 +9,6 @@ from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.features import Features
 from budgetalloc.beliefs.interface import Estimator
 from budgetalloc.beliefs.posterior import Belief
-from budgetalloc.beliefs.tracking import TrackingEstimator
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_flag, check_integer, shown
 from budgetalloc.policies.advantages import Scale
@@ -171,7 +170,7 @@ def adaptive(*, features: Features | None = None, seed: int = 0) -> Policy:
     >>> adaptive()
     adaptive(seed=0)
     """
-    if features is None:
-        return replace(sampled(groups=True, seed=seed), name=f"adaptive(seed={seed})")
-    policy = sampled(power=(0, 2), groups=True, estimator=TrackingEstimator(features), seed=seed)
-    return replace(policy, name=f"adaptive(features={features}, seed={seed})")
+    spread_out = sampled(power=(0, 2), groups=True, seed=seed).decide
+    policy = sampled(groups=True, seed=seed)
+    policy = replace(policy, name=f"adaptive(seed={seed})", decide_with_features=spread_out)
+    return policy if features is None else policy.with_features(features)
