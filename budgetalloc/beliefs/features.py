@@ -20,6 +20,7 @@ _ORDERS = (1, 2, 3)  # characters of an n-gram
 _LONGEST = 2000  # characters of a text that are read
 _MOST_VALUES = 200  # distinct texts in one column
 _MOST_FEATURES = 512
+_SHRINKAGE = 1.0  # rollouts with the mean rate that are added to those of each prompt
 
 
 class Features:
@@ -198,6 +199,48 @@ class Features:
         if not parts:
             raise InputError("columns={}: name at least one column of the dataset.")
         return cls(listed, np.column_stack(parts))
+
+    @classmethod
+    def of_rates(cls, ids: Iterable[Any], rates: ArrayLike, rollouts: ArrayLike = 16) -> "Features":
+        """Features of success rates that are known from an earlier run or from another model: a warm start.
+
+        The first feature is log(r / (1-r)), with r the rate after one rollout with the mean of all rates was added to
+        the prompt's own. A prompt without a rate has the mean. If there is such a prompt, a second feature marks those
+        with a rate. How much the rates tell, and in which direction, is learned: a rate is no evidence about a prompt.
+
+        Args:
+            ids: The prompts, each once.
+            rates: The success rate of each prompt in [0, 1], None or NaN where it is not known.
+            rollouts: The rollouts behind each rate, one number for all prompts or one for each; 0 means no rate.
+
+        Raises:
+            InputError: another length, a rate outside [0, 1], or a negative or infinite number of rollouts.
+
+        >>> features = Features.of_rates(["a", "b", "c"], [0.75, 0.25, 0.5], rollouts=[4, 4, 64])
+        >>> features.of(["a", "b", "c"]).round(2).ravel().tolist()
+        [1.22, -1.22, 0.0]
+        """
+        listed = check_ids(ids, "ids")
+        rates_P = check_array("rates", rates, "a rate for each prompt")
+        rollouts_P = check_array("rollouts", rollouts, "a number, or one for each prompt")
+        if rates_P.shape != (len(listed),) or rollouts_P.shape not in ((), rates_P.shape):
+            raise InputError(
+                f"rates has shape {rates_P.shape} and rollouts {rollouts_P.shape} for {len(listed)} prompts: give one "
+                "number for each prompt."
+            )
+        rollouts_P = np.broadcast_to(rollouts_P, rates_P.shape)
+        if (wrong_P := (rates_P < 0) | (rates_P > 1)).any():
+            at = int(np.argmax(wrong_P))
+            raise InputError(f"rates of prompt {listed[at]!r} is {rates_P[at]:g}: give a rate in [0, 1], or None.")
+        if (wrong_P := ~(np.isfinite(rollouts_P) & (rollouts_P >= 0))).any():
+            at = int(np.argmax(wrong_P))
+            raise InputError(f"rollouts of prompt {listed[at]!r} is {rollouts_P[at]:g}: give a finite number >= 0.")
+        known_P = ~np.isnan(rates_P) & (rollouts_P > 0)
+        trials_P = np.where(known_P, rollouts_P, 0.0)
+        successes_P = trials_P * np.where(known_P, rates_P, 0.0)
+        mean = (successes_P.sum() + 0.5) / (trials_P.sum() + 1)
+        odds_P = (successes_P + _SHRINKAGE * mean) / (trials_P - successes_P + _SHRINKAGE * (1 - mean))
+        return cls(listed, np.column_stack([np.log(odds_P), *([] if known_P.all() else [known_P])]))
 
 
 def _signs(right_KD: FloatArray) -> FloatArray:

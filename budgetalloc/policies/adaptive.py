@@ -10,7 +10,6 @@ from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.features import Features
 from budgetalloc.beliefs.interface import Estimator
 from budgetalloc.beliefs.posterior import Belief, FloatArray
-from budgetalloc.beliefs.tracking import TrackingEstimator
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_flag, check_integer, check_number, shown
 from budgetalloc.policies.advantages import Scale
@@ -203,10 +202,10 @@ def adaptive(*, features: Features | None = None, explore: float = 0.0, seed: in
     >>> adaptive(explore=0.1)
     adaptive(explore=0.1, seed=0)
     """
-    if features is None:
-        policy, given = sampled(groups=True, explore=explore, seed=seed), ""
-    else:
-        tracking = TrackingEstimator(features)
-        policy = sampled(groups=True, estimator=tracking, unsolved=0.5, explore=explore, seed=seed)
-        given = f"features={features}, "
-    return replace(policy, name=f"adaptive({given}{f'explore={explore}, ' if explore else ''}seed={seed})")
+    given = f"explore={explore}, " if explore else ""
+    policy = replace(
+        sampled(groups=True, explore=explore, seed=seed),
+        name=f"adaptive({given}seed={seed})",
+        decide_with_features=sampled(groups=True, unsolved=0.5, explore=explore, seed=seed).decide,
+    )
+    return policy if features is None else policy.with_features(features)

@@ -3,18 +3,20 @@
 import copy
 import re
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from budgetalloc.beliefs.features import Features
 from budgetalloc.beliefs.ids import check_ids
 from budgetalloc.beliefs.interface import Estimator
 from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.posterior import Beta
 from budgetalloc.beliefs.rewards import check_outcomes
 from budgetalloc.beliefs.state import check_state
+from budgetalloc.beliefs.tracking import TrackingEstimator
 from budgetalloc.budget import Budget, IntArray, check_budget
 from budgetalloc.errors import (
     InputError,
@@ -47,6 +49,7 @@ class Policy:
         needs: What the policy asks of a trainer.
         keep: Selects the rollouts to train on, if the policy generates more than the trainer trains on.
         memory: Per-prompt columns that the policy keeps in addition to the beliefs, or None.
+        decide_with_features: The rule that `with_features` puts in place of `decide`, or None to keep `decide`.
         expect: The baseline of `Needs(baseline="policy")`: the expected success of each rollout of a step (`Outcome`).
 
     >>> import budgetalloc as ba
@@ -64,10 +67,12 @@ class Policy:
     keep: Keep | None = None
     memory: Memory | None = None
     expect: Expect | None = None
+    decide_with_features: Decide | None = None
 
     def __post_init__(self) -> None:
         check_type("name", self.name, str, "the policy's name")
-        check_function("decide", self.decide, "of a View that returns counts, or yields them in rounds")
+        for rule in ("decide",) if self.decide_with_features is None else ("decide", "decide_with_features"):
+            check_function(rule, getattr(self, rule), "of a View that returns counts, or yields them in rounds")
         check_type("estimator", self.estimator, Estimator, "an estimator, such as ba.BetaEstimator()")
         check_seed(self.seed)
         check_type("needs", self.needs, Needs, "what the policy asks of a trainer, such as ba.Needs()")
@@ -84,6 +89,29 @@ class Policy:
 
     def __repr__(self) -> str:
         return self.name
+
+    def with_features(self, features: Features) -> "Policy":
+        """This policy with a `TrackingEstimator` of these features, by which prompts share what is learned.
+
+        Raises:
+            InputError: the policy has features or has learned already.
+
+        >>> import budgetalloc as ba
+        >>> ba.knapsack().with_features(ba.Features(["a", "b"], [[0], [1]])).estimator
+        TrackingEstimator(Features(2 prompts x 1))
+        """
+        before = self.estimator
+        if isinstance(before, TrackingEstimator) and before.features is not None:
+            raise InputError(f"features={features}: {self} has features already. Give them once.")
+        if before.step or len(before):
+            raise InputError(
+                f"features={features}: {self} has learned from {before.step} steps without them. Give them to a new "
+                "policy, which learns their weights from its first step."
+            )
+        function, _, settings = self.name.partition("(")
+        name = f"{function}({', '.join([f'features={features}', settings.removesuffix(')')]).removesuffix(', ')})"
+        decide = self.decide_with_features or self.decide
+        return replace(self, name=name, decide=decide, estimator=TrackingEstimator(features))
 
     def begin(
         self,

@@ -1,75 +1,84 @@
 """The features of a dataset's prompts that a user asks for by name."""
 
+import logging
+import os
 from collections.abc import Sequence
-from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from budgetalloc.beliefs.features import Features
-from budgetalloc.beliefs.tracking import TrackingEstimator
+from budgetalloc.beliefs.pool import Index
 from budgetalloc.errors import InputError, UnsupportedError, nearest, shown
 from budgetalloc.logs.prompt_texts import prompt_text
-from budgetalloc.policies import Policy, adaptive
-from budgetalloc.training.prompts import Prompts
+from budgetalloc.training.earlier_run import read_counts
+from budgetalloc.training.prompts import DEFAULT_COLUMN, Prompts
 
-__all__ = ["TEXT", "FeatureNames", "described", "features_of"]
+__all__ = ["RUN", "TEXT", "FeatureNames", "check_features", "features_of"]
 
-FeatureNames = str | Sequence[str] | Features | None
-"""A column of the dataset, several, "text" for the prompts' texts, the features themselves, or None."""
-TEXT = "text"
+logger = logging.getLogger(__name__)
+FeatureNames = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Features | None
+"""What describes the prompts: a column of the dataset, "text" for the prompts' texts, the records of an earlier run as
+a `Path` or as "run:PATH", several of these, the features themselves, or None."""
+TEXT, RUN = "text", "run:"
 
 
-def described(policy: Policy, features: Features) -> Policy:
-    """The policy with these features: `adaptive(features=)`, or another with a `TrackingEstimator` in place of its own.
+def check_features(wanted: Any, columns: Sequence[str] | None) -> tuple[list[str], list[Path]]:
+    """The columns and the paths that a user names, where `TEXT` counts as a column.
+
+    Args:
+        wanted: As `FeatureNames`, but not features.
+        columns: The columns of the dataset, None if they are not known.
 
     Raises:
-        InputError: the policy has features or has learned already.
+        InputError: nothing is named, something of another type is, or there is no such column or file.
 
-    >>> import budgetalloc as ba
-    >>> described(ba.adaptive(), Features(["a", "b"], [[0], [1]]))
-    adaptive(features=Features(2 prompts x 1), seed=0)
+    >>> check_features(["text", "run:old.jsonl"], None)
+    (['text'], [PosixPath('old.jsonl')])
     """
-    before = policy.estimator
-    if isinstance(before, TrackingEstimator) and before.features is not None:
-        raise InputError(f"features={features}: {policy} has features already. Give them once.")
-    if before.step or len(before):
+    listed = list(wanted) if isinstance(wanted, (list, tuple)) else [wanted]
+    if not listed or not all(isinstance(each, (str, os.PathLike)) for each in listed):
         raise InputError(
-            f"features={features}: {policy} has learned from {before.step} steps without them. Give them to a new "
-            "policy, which learns their weights from its first step."
+            f"features={shown(wanted)}: name at least one column of the dataset, {TEXT!r} for the prompts' texts, or "
+            "the path of an earlier run's ledger."
         )
-    if policy.name == adaptive(seed=policy.seed).name:
-        return adaptive(features=features, seed=policy.seed)
-    name = f"{policy.name[:-1]}, features={features})" if policy.name.endswith(")") else policy.name
-    return replace(policy, name=name, estimator=TrackingEstimator(features))
+    names, paths = list[str](), list[Path]()
+    for each in listed:
+        if isinstance(each, os.PathLike) or (each.startswith(RUN) and each not in (columns or ())):
+            paths.append(Path(each.removeprefix(RUN) if isinstance(each, str) else each))
+        else:
+            names.append(each)
+    for name in names:
+        if columns is not None and name != TEXT and name not in columns:
+            raise InputError(
+                f"features={shown(wanted)}: the train dataset has no column {name!r}{nearest(name, columns)} Use "
+                f"{TEXT!r} for the prompts' texts, {RUN + 'PATH'!r} for an earlier run, or some of {list(columns)}."
+            )
+    return names, paths
 
 
-def features_of(prompts: Prompts, wanted: str | Sequence[str] | Features) -> Features:
+def features_of(prompts: Prompts, wanted: FeatureNames, quiet: bool = False) -> Features:
     """The features of all prompts of a dataset.
 
     Args:
         prompts: The dataset's prompts.
         wanted: As `FeatureNames`. A prompt with several rows has the values of its first row.
+        quiet: Whether to suppress the warning about an earlier run with few of the prompts.
 
     Raises:
-        InputError: no such column, or values that are neither numbers, texts nor flags.
+        InputError: no such column or file, values that are neither numbers, texts nor flags, or an earlier run with
+            none of the prompts.
         UnsupportedError: the dataset does not list its rows.
     """
     if isinstance(wanted, Features):
         return wanted
-    names = [wanted] if isinstance(wanted, str) else list(wanted)
     if not prompts.indexable:
         raise UnsupportedError(
             f"features= need every prompt, and a {type(prompts.dataset).__name__} does not list its rows. Pass a "
             "datasets.Dataset."
         )
-    columns = list(prompts.dataset.column_names)
-    for name in names:
-        if name != TEXT and name not in columns:
-            raise InputError(
-                f"features={shown(wanted)}: the train dataset has no column {name!r}{nearest(name, columns)} Use "
-                f"{TEXT!r} for the prompts' texts, or some of {columns}."
-            )
-    if not names:
-        raise InputError(f"features={shown(wanted)}: name at least one column, or {TEXT!r} for the prompts' texts.")
+    names, paths = check_features(wanted, list(prompts.dataset.column_names))
 
     def first(column: str) -> list[Any]:
         values = prompts.dataset[column]
@@ -80,4 +89,28 @@ def features_of(prompts: Prompts, wanted: str | Sequence[str] | Features) -> Fea
         parts.append(Features.of_texts(prompts.pool, [prompt_text(prompt) for prompt in first(prompts.text)]))
     if others := {name: first(name) for name in names if name != TEXT}:
         parts.append(Features.of_columns(prompts.pool, others))
+    parts += [_of_run(prompts, path, quiet) for path in paths]
     return Features.joined(*parts)
+
+
+def _of_run(prompts: Prompts, path: Path, quiet: bool) -> Features:
+    """The success rates of the prompts in an earlier run, as features; prompts of other datasets are left out."""
+    if not path.exists():
+        raise InputError(f"features={str(path)!r}: there is no such file or folder. Give the ledger of an earlier run.")
+    try:
+        ids, successes_P, trials_P = read_counts(path, None if prompts.column == DEFAULT_COLUMN else prompts.column)
+    except InputError as error:
+        raise InputError(f"features={str(path)!r}: {error}") from error
+    at_P = Index(ids).find(prompts.pool)
+    rollouts_P = np.append(trials_P, 0.0)[at_P]
+    known, total = int((rollouts_P > 0).sum()), len(at_P)
+    matched = f"features={str(path)!r}: it has rollouts of {known:,} of the {total:,} prompts of the train dataset"
+    if not known:
+        raise InputError(
+            f"{matched} (the first is {prompts.pool[0]!r}), and of {len(ids):,} others ({shown(ids[:1])}). Give the "
+            "records of a run on this dataset, in which prompts had the same ids (prompt_id=)."
+        )
+    if known < total / 2 and not quiet:
+        logger.warning("%s. The others are believed to have its mean success rate at first.", matched)
+    rates_P = np.append(successes_P, 0.0)[at_P] / np.where(rollouts_P > 0, rollouts_P, 1.0)
+    return Features.of_rates(prompts.pool, rates_P, rollouts_P)

@@ -19,7 +19,7 @@ from budgetalloc.training.batch import Batch
 from budgetalloc.training.costs import Cost
 from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.options import Options, other_scale
-from budgetalloc.training.prompt_features import FeatureNames, described, features_of
+from budgetalloc.training.prompt_features import FeatureNames, features_of
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session
 from budgetalloc.training.success import Success
@@ -99,7 +99,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             to the time of the trainer's steps, without callbacks, evaluations and checkpoints; such a run cannot be
             repeated to the bit. Supported by `adaptive`, `sampled`, `knapsack` and `thompson`. Default: all rollouts
             cost the same.
-        features: By which prompts share beliefs (`TrackingEstimator`): "text", columns, or `budgetalloc.Features`.
+        features: By which prompts share beliefs: "text", columns, `Path`s of earlier runs, or `budgetalloc.Features`.
         ledger: A file to which every rollout is appended; see `budgetalloc.logs.ledger`. The beginning of each prompt's
             text is written once, to a file next to it that ends in .prompts, for `budgetalloc report`.
         allow_dataset_change: Resume with another train dataset than the checkpoint's; known prompts keep their beliefs.
@@ -151,7 +151,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             logger.warning("%s", other)
         self.prompts = Prompts(trainer.train_dataset, prompt_id, required=self.options.baseline is not None)
         if features is not None:
-            self.policy = described(self.policy, features_of(self.prompts, features))
+            self.policy = self.policy.with_features(features_of(self.prompts, features, quiet=not main))
         names, weights = trainer.reward_func_names, trainer.reward_weights.tolist()
         self.session = Session(self.policy, names, weights, resolved=self.options, quiet=not main)
         self.scoring, self.costs = self.session.scoring, self.session.costs

@@ -1,10 +1,13 @@
 """Features that a user names: texts and columns of the dataset."""
 
+from dataclasses import replace
+
 import pytest
 from datasets import Dataset, IterableDataset
 
 import budgetalloc as ba
-from budgetalloc.training.prompt_features import described, features_of
+from budgetalloc.policies.pacing_policy import Paced
+from budgetalloc.training.prompt_features import features_of
 from budgetalloc.training.prompts import Prompts
 
 ROWS = [
@@ -62,18 +65,27 @@ def test_a_stream_has_no_features():
 def test_features_replace_the_estimator_of_any_new_policy():
     features = features_of(PROMPTS, "text")
     for policy in (ba.adaptive(seed=3), ba.knapsack(), ba.thompson(), ba.policies.vade()):
-        new = described(policy, features)
+        new = policy.with_features(features)
         assert new.estimator.features is features
         assert new.seed == policy.seed
         counts_P = new.allocate(PROMPTS.pool, ba.Budget(rollouts=64))
         assert counts_P.sum() == 64
 
 
+def test_a_policy_with_features_keeps_its_needs_and_its_pacing():
+    policy = ba.adaptive(seed=2)
+    policy = Paced(**vars(replace(policy, needs=replace(policy.needs, min_group=4))), plan=(8,))
+    new = policy.with_features(features_of(PROMPTS, "source"))
+    assert str(new) == str(ba.adaptive(features=new.estimator.features, seed=2))
+    assert new.needs == policy.needs
+    assert new.allocate(PROMPTS.pool, ba.Budget(rollouts=64, floor=0)).sum() == 8
+
+
 def test_features_come_once_and_before_the_first_step():
     features = features_of(PROMPTS, "text")
     with pytest.raises(ba.InputError, match="has features already"):
-        described(ba.adaptive(features=features), features)
+        ba.adaptive(features=features).with_features(features)
     policy = ba.adaptive()
     policy.observe(["a"], [1])
     with pytest.raises(ba.InputError, match="has learned from 1 steps"):
-        described(policy, features)
+        policy.with_features(features)
