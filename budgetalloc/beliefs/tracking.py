@@ -150,8 +150,11 @@ class TrackingEstimator(Estimator):
         self, ids_G: list[Id], group_R: IntArray, success_R: FloatArray, prior_share: float = 1.0
     ) -> Beta:
         """The belief about each rollout's prompt, whose mean has learned from the other prompts of the step
-        (`left_out_means`). Arguments as in `Estimator`; `prior_share` is unused: the mass of the prior is learned."""
-        belief_G = self.belief(ids_G)
+        (`left_out_means`). Arguments as in `Estimator`; `prior_share` is the share of the mass M."""
+        belief_G, prior_G2 = self.belief(ids_G), np.column_stack(self.prior_of(ids_G))
+        if prior_share < 1:
+            dropped_G2 = (1 - prior_share) * prior_G2
+            belief_G = Beta(belief_G.alpha_P - dropped_G2[:, 0], belief_G.beta_P - dropped_G2[:, 1], belief_G.spread_P)
         scored_R = ~np.isnan(success_R)
         trials_G: FloatArray = np.bincount(group_R, scored_R, len(ids_G)).astype(np.float64)
         successes_G: FloatArray = np.bincount(group_R, np.nan_to_num(success_R), len(ids_G)).astype(np.float64)

@@ -68,47 +68,74 @@ def binary(p_P):
 
 RATES = 1 / (1 + np.exp(-np.random.default_rng(3).normal(0, 2, PROMPTS)))
 some = settings(max_examples=8, deadline=None)
+# One feature of three tells the rate in most pools below.
+FEATURES = ba.Features(range(PROMPTS), np.column_stack([RATES, np.random.default_rng(4).normal(0, 1, (PROMPTS, 2))]))
+both = pytest.mark.parametrize("features", [None, FEATURES], ids=["alone", "features"])
 
 
+@both
 @some
 @given(st.floats(0.01, 0.99), st.floats(0, 3), st.integers(0, 9))
-def test_success_or_failure(rate, spread, seed):
+def test_success_or_failure(features, rate, spread, seed):
     """From pools of one rate, rare or not, to pools of all rates."""
     logit_P = np.log(rate / (1 - rate)) + np.random.default_rng(seed).normal(0, spread, PROMPTS)
-    run(binary(1 / (1 + np.exp(-logit_P))), seed=seed).check()
+    run(binary(1 / (1 + np.exp(-logit_P))), policy=ba.adaptive(features=features, seed=seed), seed=seed).check()
 
 
+@both
 @some
 @given(st.sampled_from([2.0, 0.8, 0.3, 0.1]), st.floats(0, 10), st.integers(0, 9))
 @example(0.1, 10.0, 1)  # first visits have advantages of 5 here, which must not lower those of later steps
-def test_a_reward_model(within, between, seed):
+def test_a_reward_model(features, within, between, seed):
     """Table of `within` deviations from 2 to 0.1; a reward model's scores have no bounds and any mean."""
     mean_P = np.random.default_rng(seed).normal(3, between, PROMPTS)
-    run(lambda at_R, rng: one(mean_P[at_R] + within * rng.normal(size=len(at_R))), seed=seed).check()
+    run(
+        lambda at_R, rng: one(mean_P[at_R] + within * rng.normal(size=len(at_R))),
+        policy=ba.adaptive(features=features, seed=seed),
+        seed=seed,
+    ).check()
 
 
+@both
 @some
 @given(st.integers(2, 20), st.booleans(), st.integers(0, 9))
-def test_partial_credit_and_penalties(parts, penalty, seed):
-    run(lambda at_R, rng: one(rng.binomial(parts, RATES[at_R]) / parts - penalty), seed=seed).check()
+def test_partial_credit_and_penalties(features, parts, penalty, seed):
+    run(
+        lambda at_R, rng: one(rng.binomial(parts, RATES[at_R]) / parts - penalty),
+        policy=ba.adaptive(features=features, seed=seed),
+        seed=seed,
+    ).check()
 
 
-def test_prompts_whose_rewards_vary_by_different_amounts():
+@both
+def test_prompts_whose_rewards_vary_by_different_amounts(features):
     mean_P = np.random.default_rng(0).normal(0, 2, PROMPTS)
-    run(lambda at_R, rng: one(mean_P[at_R] + np.where(at_R % 2, 0.1, 2.0) * rng.normal(size=len(at_R)))).check()
+    run(
+        lambda at_R, rng: one(mean_P[at_R] + np.where(at_R % 2, 0.1, 2.0) * rng.normal(size=len(at_R))),
+        policy=ba.adaptive(features=features),
+    ).check()
 
 
-def test_rare_partial_credit():
-    run(lambda at_R, rng: one(np.where(rng.random(len(at_R)) < 0.05, rng.random(len(at_R)), 0.0))).check()
+@both
+def test_rare_partial_credit(features):
+    run(
+        lambda at_R, rng: one(np.where(rng.random(len(at_R)) < 0.05, rng.random(len(at_R)), 0.0)),
+        policy=ba.adaptive(features=features),
+    ).check()
 
 
-def test_a_constant_teaches_nothing():
-    sizes = run(lambda at_R, rng: np.full((len(at_R), 1), 0.7))
+@both
+def test_a_constant_teaches_nothing(features):
+    sizes = run(lambda at_R, rng: np.full((len(at_R), 1), 0.7), policy=ba.adaptive(features=features))
     assert (sizes.first[0], sizes.later[0], sizes.largest) == (0.0, 0.0, 0.0)
 
 
-def test_rewards_that_are_missing():
-    run(lambda at_R, rng: np.where(rng.random((len(at_R), 1)) < 0.2, np.nan, binary(RATES)(at_R, rng))).check()
+@both
+def test_rewards_that_are_missing(features):
+    run(
+        lambda at_R, rng: np.where(rng.random((len(at_R), 1)) < 0.2, np.nan, binary(RATES)(at_R, rng)),
+        policy=ba.adaptive(features=features),
+    ).check()
 
 
 @some
