@@ -12,10 +12,11 @@ from budgetalloc.beliefs.features import Features
 from budgetalloc.beliefs.pool import Index
 from budgetalloc.errors import InputError, UnsupportedError, nearest, shown
 from budgetalloc.logs.prompt_texts import prompt_text
+from budgetalloc.policies import Policy
 from budgetalloc.training.earlier_run import read_counts
 from budgetalloc.training.prompts import DEFAULT_COLUMN, Prompts
 
-__all__ = ["RUN", "TEXT", "FeatureNames", "check_features", "features_of"]
+__all__ = ["RUN", "TEXT", "FeatureNames", "check_features", "features_of", "policy_with_features"]
 
 logger = logging.getLogger(__name__)
 FeatureNames = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Features | None
@@ -29,7 +30,7 @@ def check_features(wanted: Any, columns: Sequence[str] | None) -> tuple[list[str
 
     Args:
         wanted: As `FeatureNames`, but not features.
-        columns: The columns of the dataset, None if they are not known.
+        columns: The columns of the dataset; None if it is not known, and then no file is looked for either.
 
     Raises:
         InputError: nothing is named, something of another type is, or there is no such column or file.
@@ -55,7 +56,40 @@ def check_features(wanted: Any, columns: Sequence[str] | None) -> tuple[list[str
                 f"features={shown(wanted)}: the train dataset has no column {name!r}{nearest(name, columns)} Use "
                 f"{TEXT!r} for the prompts' texts, {RUN + 'PATH'!r} for an earlier run, or some of {list(columns)}."
             )
+    for path in paths:
+        if columns is not None and not os.path.exists(path):
+            raise InputError(
+                f"features={shown(wanted)}: there is no file or folder {str(path)!r}. Give an earlier run's ledger."
+            )
     return names, paths
+
+
+def policy_with_features(
+    policy: Policy,
+    prompts: Prompts,
+    wanted: FeatureNames,
+    ledger: str | os.PathLike[str] | None = None,
+    quiet: bool = False,
+) -> Policy:
+    """The policy, with the features that a user asks for, if any.
+
+    Args:
+        policy: A policy that has learned nothing yet.
+        prompts, wanted, quiet: As in `features_of`.
+        ledger: The file to which the run appends its rollouts.
+
+    Raises:
+        InputError: as `features_of` and `Policy.with_features`; the ledger is also the earlier run.
+        UnsupportedError: as `features_of`.
+    """
+    if wanted is None:
+        return policy
+    paths = [] if isinstance(wanted, Features) else check_features(wanted, None)[1]
+    if ledger is not None and Path(ledger).resolve() in [path.resolve() for path in paths]:
+        raise InputError(
+            f"features={shown(wanted)}: ledger= is the same file, which changes during the run. Give another ledger=."
+        )
+    return policy.with_features(features_of(prompts, wanted, quiet))
 
 
 def features_of(prompts: Prompts, wanted: FeatureNames, quiet: bool = False) -> Features:
@@ -95,8 +129,6 @@ def features_of(prompts: Prompts, wanted: FeatureNames, quiet: bool = False) -> 
 
 def _of_run(prompts: Prompts, path: Path, quiet: bool) -> Features:
     """The success rates of the prompts in an earlier run, as features; prompts of other datasets are left out."""
-    if not path.exists():
-        raise InputError(f"features={str(path)!r}: there is no such file or folder. Give the ledger of an earlier run.")
     try:
         ids, successes_P, trials_P = read_counts(path, None if prompts.column == DEFAULT_COLUMN else prompts.column)
     except InputError as error:

@@ -83,7 +83,8 @@ class Session:
     ) -> None:
         for name in options:
             if name not in PLAIN:
-                raise InputError(f"Session({name}=) is unknown{nearest(name, PLAIN)} Use one of {', '.join(PLAIN)}.")
+                use = "ba.adaptive(features=...)" if name == "features" else f"one of {', '.join(PLAIN)}"
+                raise InputError(f"Session({name}=) is unknown{nearest(name, PLAIN)} Use {use}.")
         if resolved is not None and (options or trainer_scale != "none"):
             raise InputError("Session(resolved=) replaces trainer_scale= and all options: pass one or the other.")
         check_ledger(ledger)

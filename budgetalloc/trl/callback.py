@@ -19,7 +19,7 @@ from budgetalloc.training.batch import Batch
 from budgetalloc.training.costs import Cost
 from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.options import Options, other_scale
-from budgetalloc.training.prompt_features import FeatureNames, features_of
+from budgetalloc.training.prompt_features import FeatureNames, policy_with_features
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session
 from budgetalloc.training.success import Success
@@ -150,8 +150,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         if main and (other := other_scale(self.policy, self.options)):
             logger.warning("%s", other)
         self.prompts = Prompts(trainer.train_dataset, prompt_id, required=self.options.baseline is not None)
-        if features is not None:
-            self.policy = self.policy.with_features(features_of(self.prompts, features, quiet=not main))
+        self.policy = policy_with_features(self.policy, self.prompts, features, ledger, quiet=not main)
         names, weights = trainer.reward_func_names, trainer.reward_weights.tolist()
         self.session = Session(self.policy, names, weights, resolved=self.options, quiet=not main)
         self.scoring, self.costs = self.session.scoring, self.session.costs

@@ -11,6 +11,7 @@ from budgetalloc.policies import Policy
 from budgetalloc.policies.methods import policy_of, tuples
 from budgetalloc.policies.pacing_policy import Paced, pacing_plan
 from budgetalloc.training.options import PLAIN, Options, other_scale
+from budgetalloc.training.prompt_features import check_features
 from budgetalloc.training.session import Session
 
 __all__ = ["PENALTY", "REWARD", "Settings", "build"]
@@ -18,7 +19,7 @@ __all__ = ["PENALTY", "REWARD", "Settings", "build"]
 logger = logging.getLogger(__name__)
 
 _OPTIONS = (*PLAIN, "domain", "quotas")
-_KEYS = ("policy", *_OPTIONS, "pacing", "prompt_id", "ledger", "allow_dataset_change")
+_KEYS = ("policy", *_OPTIONS, "pacing", "prompt_id", "features", "ledger", "allow_dataset_change")
 REWARD, PENALTY = "reward", "kl_penalty"
 """The names of verl's own rewards: the reward function's score, and the penalty of `algorithm.use_kl_in_reward`."""
 
@@ -30,6 +31,7 @@ class Settings:
     Args:
         session: Runs the policy through the steps.
         prompt_id: The dataset column that holds prompt ids; None as in `AdaptiveGRPOCallback`.
+        features: Columns of the dataset, "text" or "run:PATH", as in `AdaptiveGRPOCallback`; None for no features.
         ledger: A file to which every rollout is appended, or None.
         allow_dataset_change: Whether a run may resume with another dataset.
 
@@ -41,6 +43,7 @@ class Settings:
 
     session: Session
     prompt_id: str | None
+    features: str | tuple[str, ...] | None
     ledger: str | None
     allow_dataset_change: bool
 
@@ -83,8 +86,13 @@ class Settings:
         check_type("budgetalloc.prompt_id", given.get("prompt_id"), (str, type(None)), "the name of a column")
         allow = given.get("allow_dataset_change", False)
         check_flag("budgetalloc.allow_dataset_change", allow)
+        if (features := given.get("features")) is not None:
+            try:
+                check_features(features, None)
+            except InputError as error:
+                raise InputError(f"budgetalloc.{error}") from error
         session = Session(policy, names, weights, resolved=options)
-        return cls(session, given.get("prompt_id"), given.get("ledger"), allow)
+        return cls(session, given.get("prompt_id"), features, given.get("ledger"), allow)
 
 
 def build(policy: Any) -> Policy:

@@ -24,6 +24,7 @@ from budgetalloc.policies.pacing_policy import Paced, possible_step_sizes
 from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
 from budgetalloc.training.downselection import rows_to_train_on
 from budgetalloc.training.log_writer import LogWriter
+from budgetalloc.training.prompt_features import policy_with_features
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.unseen_prompts import UnseenPromptsWarning
 from budgetalloc.verl import transfer_queue
@@ -75,6 +76,8 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
             )
         self.prompts = Prompts(dataset.dataframe, self.settings.prompt_id, dataset.prompt_key)
         self.prompts.check()
+        features, ledger = self.settings.features, self.settings.ledger
+        self.policy = self.session.policy = policy_with_features(self.policy, self.prompts, features, ledger)
         self._name_column = self.prompts.column or self.prompts.text
         pool = self.prompts.pool
         self.session.pool = () if self.options.bounds.candidates == 1 else pool

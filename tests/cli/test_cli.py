@@ -171,6 +171,10 @@ def test_wrong_usage_is_status_2(words, text, log, capsys):
         (["replay", "LOG", "--config", "BAD"], "bad.yaml, line 2: budget.rolouts: unknown key, did you mean rollouts?"),
         (["replay", "LOG", "--config", "PACED"], "pacing: the first 99 steps spend"),
         (["replay", "LOG", "--config", "PACED", "--rollouts", "64"], "--rollouts 64: the pacing in"),
+        (
+            ["replay", "LOG", "--config", "FEATURES"],
+            "f.yaml, line 1: callback.features: a log does not hold",
+        ),
         (["replay", "LOG", "--config", "QUOTAS"], "q.yaml, line 1: callback.quotas: a log does not say the domain"),
         (["replay", "LOG", "--config", "COST"], "c.yaml, line 1: callback.cost: a replay counts rollouts"),
         pytest.param(["demo", "--config", "PACED"], "TRL generates 256 rollouts", marks=pytest.mark.slow),
@@ -182,6 +186,7 @@ def test_wrong_usage_is_status_2(words, text, log, capsys):
 )
 def test_an_error_is_one_line_and_status_1(words, text, log, tmp_path, capsys):
     (tmp_path / "bad.yaml").write_text("policy: uniform\nbudget: {rolouts: 64}\n")
+    (tmp_path / "f.yaml").write_text("callback: {features: text}\n")
     (tmp_path / "q.yaml").write_text("callback: {domain: subject, quotas: {math: [0.3, 0.5]}}\n")
     (tmp_path / "c.yaml").write_text("callback: {cost: tokens}\n")
     (tmp_path / "EMPTY").write_text("")
@@ -189,7 +194,7 @@ def test_an_error_is_one_line_and_status_1(words, text, log, tmp_path, capsys):
     for name in ("one.jsonl", "other.jsonl"):
         (tmp_path / "several" / name).write_bytes(log.read_bytes())
     names = {"LOG": log, "PACED": ROOT / "configs" / "paced.yaml", "FOLDER": tmp_path}
-    files = {"NONE": "none", "BAD": "bad.yaml", "EMPTY": "EMPTY", "SEVERAL": "several"}
+    files = {"NONE": "none", "BAD": "bad.yaml", "EMPTY": "EMPTY", "SEVERAL": "several", "FEATURES": "f.yaml"}
     names |= {key: tmp_path / file for key, file in (files | {"QUOTAS": "q.yaml", "COST": "c.yaml"}).items()}
     status, out, errors = said(capsys, *[names.get(word, word) for word in words])
     assert (status, out) == (1, "")

@@ -11,7 +11,7 @@ from datasets import Dataset
 
 import budgetalloc as ba
 from budgetalloc.training.belief_checkpoint import STATE_FILE
-from budgetalloc.training.prompt_features import features_of
+from budgetalloc.training.prompt_features import features_of, policy_with_features
 from budgetalloc.training.prompts import Prompts, prompt_hash
 
 PROMPTS = Prompts(Dataset.from_list([{"prompt": f"question {n}", "level": n % 3} for n in range(8)]))
@@ -107,6 +107,15 @@ def test_a_column_of_ids_names_the_prompts_of_a_log(tmp_path):
     assert features_of(prompts, path).of(prompts.pool) == pytest.approx(expected())
 
 
+def test_the_ledger_of_the_run_itself_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = write_ledger(tmp_path / "old.jsonl")
+    with pytest.raises(ba.InputError, match="ledger= is the same file"):
+        policy_with_features(ba.adaptive(), PROMPTS, ["text", "run:old.jsonl"], path)
+    policy = policy_with_features(ba.adaptive(), PROMPTS, path, tmp_path / "new.jsonl")
+    assert str(policy) == "adaptive(features=Features(8 prompts x 1), seed=0)"
+
+
 class Unpickled:
     def __reduce__(self):
         return Path.touch, (Path("unpickled"),)
@@ -141,7 +150,7 @@ def damaged(folder, kind):
 @pytest.mark.parametrize(
     ("kind", "says"),
     [
-        ("no file", "no such file or folder. Give the ledger"),
+        ("no file", "no file or folder '.*missing.jsonl'. Give an earlier run's ledger"),
         ("another dataset", "rollouts of 0 of the 8 prompts.*8 others.*records of a run on this dataset"),
         ("empty", "rollouts of 0 of the 8 prompts"),
         ("no log", "log of a known kind"),
@@ -155,6 +164,6 @@ def damaged(folder, kind):
 def test_bad_files_are_refused(tmp_path, monkeypatch, kind, says):
     monkeypatch.chdir(tmp_path)
     path = damaged(tmp_path, kind)
-    with pytest.raises(ba.InputError, match=f"features='.*{path.name}'.*{says}"):
+    with pytest.raises(ba.InputError, match=f"features=.*{path.name}.*{says}"):
         features_of(PROMPTS, ["text", path])
     assert not Path("unpickled").exists()

@@ -56,6 +56,12 @@ def test_bad_names_are_refused(wanted, says):
         features_of(PROMPTS, wanted)
 
 
+@pytest.mark.parametrize("wanted", [3, [3], ["text", None], {}, True])
+def test_other_types_are_refused(wanted):
+    with pytest.raises(ba.InputError, match="name at least one column"):
+        features_of(PROMPTS, wanted)
+
+
 def test_a_stream_has_no_features():
     stream = Prompts(IterableDataset.from_generator(lambda: iter(ROWS)), required=False)
     with pytest.raises(ba.UnsupportedError, match="does not list its rows"):

@@ -402,6 +402,18 @@ def test_a_fork_is_refused():
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
+def test_features_are_given_to_the_policy(tmp_path):
+    features = ba.Features.of_rates(NAMES[:4], [RATES[name] for name in NAMES[:4]])
+    session, again = (session_of(ba.adaptive(features=features)) for _ in range(2))
+    run = trained(session, range(4))
+    trained(again, range(2))
+    again.save(tmp_path / "state.npz")
+    again = session_of(ba.adaptive(features=features))
+    again.load(tmp_path / "state.npz")
+    assert same(run[2:], trained(again, range(2, 4)))
+    assert abs(session.policy.state_dict()["weights"][1]) > 0
+
+
 @pytest.mark.parametrize("policy", ["uniform", ba.uniform, ba.uniform()])
 def test_a_policy_may_be_a_name_or_a_function(policy):
     assert session_of(policy).policy.name == ba.uniform().name
@@ -415,6 +427,7 @@ def test_a_policy_may_be_a_name_or_a_function(policy):
         ("adaptive", {"resolved": RESOLVED, "floor": 2}, r"Session\(resolved=\) replaces"),
         ("adaptive", {"resolved": RESOLVED, "trainer_scale": "group"}, r"Session\(resolved=\) replaces"),
         ("adaptive", {"quotas": {}}, r"Session\(quotas=\) is unknown"),
+        ("adaptive", {"features": "text"}, r"Session\(features=\) is unknown. Use ba.adaptive\(features=...\)"),
         ("adaptve", {}, r"policy 'adaptve' is unknown, did you mean adaptive\?"),
         (5, {}, "policy=5 is of type int: give a policy"),
         ("adaptive", {"ledger": 5}, "ledger=5 is of type int"),

@@ -70,6 +70,11 @@ ONE = {
     "pods": [*attached("pods"), STEPS(1)],
     "penalty": [*attached("adaptive"), *PENALTY, STEPS(1)],
     "graded": [*attached("adaptive", success="acc", prompt_id="task_name", **QUOTAS), data("graded"), STEPS(2)],
+    "features": [
+        *attached("adaptive", features="[text, subject, run:FOLDER/old.csv]"),
+        STEPS(2),
+        "trainer.save_freq=2",
+    ],
     "flaky": [*attached("adaptive"), data("flaky"), STEPS(2)],
     "whole": [*attached("adaptive"), STEPS(4), TESTED(4)],
     "killed": [*attached("adaptive"), *KILLED],
@@ -105,6 +110,8 @@ def make_data(folder):
     import torch
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    from budgetalloc.training.prompts import prompt_hash
 
     vocabulary = {"<pad>": 0, "<eos>": 1, "<unk>": 2} | {c: at + 3 for at, c in enumerate(CHARACTERS)}
     raw = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
@@ -153,6 +160,8 @@ def make_data(folder):
     for name, rows in sets.items():
         pd.DataFrame(rows).to_parquet(folder / f"{name}.parquet")
     pd.DataFrame(sets["exact"][:4]).to_parquet(folder / "val.parquet")
+    rates = [{"prompt_id": prompt_hash(row["prompt"]), "reward": int(at < 8)} for at, row in enumerate(sets["exact"])]
+    pd.DataFrame(rates).assign(step=0).to_csv(folder / "old.csv", index=False)
 
 
 def configurations(folder, wanted):

@@ -18,6 +18,7 @@ from filelock import FileLock
 
 import budgetalloc as ba
 from budgetalloc.logs.prompt_texts import read_texts
+from budgetalloc.training.belief_checkpoint import STATE_FILE
 
 ROOT, HERE = Path(__file__).parents[2], Path(__file__).parent
 PYTHON = Path(os.environ.get("BUDGETALLOC_VERL_PYTHON", ROOT / ".venv-verl/bin/python"))
@@ -61,6 +62,13 @@ def folder(tmp_path_factory):
 def seen(folder):
     """What verl's logger got: `seen[run]`, a dictionary for each step."""
     return json.loads((folder / "seen.json").read_text())
+
+
+def test_features_describe_the_prompts_of_verl_s_dataset(folder):
+    state, about = ba.load_state(folder / "features" / "global_step_2" / STATE_FILE)
+    assert about["policy"].startswith("adaptive(features=Features(16 prompts x ")
+    assert state["tracking"] == 1
+    assert abs(state["weights"][1:]).max() > 0  # learned
 
 
 def ledger_of(folder, name):

@@ -69,6 +69,8 @@ def test_uniform_keeps_verls_batch_and_advantages():
         ({"baseline": "mean"}, "baseline='mean': use one of"),
         ({"ledger": 3}, "budgetalloc.ledger=3"),
         ({"prompt_id": 3}, "budgetalloc.prompt_id=3"),
+        ({"features": 3}, "budgetalloc.features=3: name at least one column"),
+        ({"features": []}, r"budgetalloc.features=\(\): name at least one column"),
         ({"allow_dataset_change": "yes"}, "use True or False"),
         ({"success": 2}, r"the trainer has 1 reward functions, \['reward'\]"),
         ({"domain": "data_source"}, r"domain='data_source' without quotas=None: give both"),
@@ -78,6 +80,11 @@ def test_uniform_keeps_verls_batch_and_advantages():
 def test_bad_settings_are_refused(given, message):
     with pytest.raises(ba.InputError, match=message):
         read(**given)
+
+
+def test_features_are_named():
+    assert read(features=["text", "run:old.jsonl"]).features == ("text", "run:old.jsonl")
+    assert read().features is None
 
 
 def test_lists_of_a_configuration_become_tuples():

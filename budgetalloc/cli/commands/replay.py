@@ -42,6 +42,7 @@ def run(args: argparse.Namespace) -> None:
     unsupported = {
         "quotas": "a log does not say the domain of a prompt, so a replay cannot keep quotas. Leave them out.",
         "cost": "a replay counts rollouts, and does not learn what they cost. Leave it out.",
+        "features": "a log does not hold the columns of the dataset, so a replay has no features. Leave them out.",
     }
     for name, text in unsupported.items():
         if config is not None and getattr(config.callback, name) is not None:

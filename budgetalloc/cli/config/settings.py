@@ -15,6 +15,7 @@ from budgetalloc.policies.methods import method_of, tuples
 from budgetalloc.policies.pacing_policy import PACING, pacing_plan
 from budgetalloc.policies.quotas import check_domain_and_shares
 from budgetalloc.training.costs import check_cost
+from budgetalloc.training.prompt_features import check_features
 
 __all__ = ["ESTIMATOR", "CallbackSettings", "PolicySettings", "paced"]
 
@@ -91,7 +92,7 @@ class CallbackSettings:
         check_cost(self.cost)
         if isinstance(self.features, list):
             object.__setattr__(self, "features", tuple(self.features))
-        for feature in self.features if isinstance(self.features, tuple) else (self.features,):
-            check_type("features", feature, (str, type(None)), "a column, several, or 'text'")
+        if self.features is not None:
+            check_features(self.features, None)
         for name in ("allow_dataset_change", "fallback"):
             check_flag(name, getattr(self, name))

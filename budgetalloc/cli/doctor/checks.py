@@ -6,6 +6,7 @@ from budgetalloc.errors import InputError, shown
 from budgetalloc.policies import adaptive
 from budgetalloc.training.costs import Costs
 from budgetalloc.training.options import Options
+from budgetalloc.training.prompt_features import check_features
 from budgetalloc.training.prompts import DEFAULT_COLUMN, Prompts, check_columns
 from budgetalloc.training.scoring import Scoring
 from budgetalloc.trl.compatibility import SETTINGS, Facts, not_a_grpo_trainer, refusals, unaligned_saves
@@ -31,6 +32,11 @@ def examine(setup: Setup) -> Diagnosis:
             prompts = checked
         elif columns is not None:
             check_columns(columns, asked)
+    if (features := given["features"]) is not None:
+        with diagnosis.collecting():
+            check_features(features, columns)
+        if data.indexable is False:
+            diagnosis.refused.append(f"features={shown(features)}: a stream does not list its prompts. Use a Dataset.")
     facts = Facts(
         {key: settings[key] for key in SETTINGS if key in settings},
         dataset="IterableDataset" if data.indexable is False else "Dataset",

@@ -20,6 +20,7 @@ from budgetalloc.training.costs import Cost
 from budgetalloc.training.downselection import rows_to_train_on
 from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.options import Options
+from budgetalloc.training.prompt_features import FeatureNames, policy_with_features
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session
 from budgetalloc.training.success import Success
@@ -60,8 +61,8 @@ class AdaptiveRolloutWorker:
         candidates: "all", or k: k times the step's rollouts divided by `num_generations`, in a shuffled order that
             cycles through the dataset.
         baseline, scale, weight, floor, cap, min_group, quantum, prompt_id, success, reward_range, domain, quotas, cost,
-            allow_dataset_change: As in `AdaptiveGRPOCallback`. Quotas need `candidates="all"`. `cost="seconds"` counts
-            the server's seconds.
+            features, allow_dataset_change: As in `AdaptiveGRPOCallback`. Quotas need `candidates="all"`.
+            `cost="seconds"` counts the server's seconds.
         ledger: A file to which every rollout is appended; its steps are those of the policy.
         tools, environment_factory: Refused.
 
@@ -91,6 +92,7 @@ class AdaptiveRolloutWorker:
         domain: str | None = None,
         quotas: Shares | None = None,
         cost: Cost = None,
+        features: FeatureNames = None,
         ledger: str | os.PathLike[str] | None = None,
         allow_dataset_change: bool = False,
         tools: Any = None,
@@ -115,7 +117,7 @@ class AdaptiveRolloutWorker:
         self.session = Session(self.policy, names, [1.0] * len(names), resolved=self.options)
         self.scoring, self.costs = self.session.scoring, self.session.costs
         self.rollouts_per_step, self.ahead, self.prompt_id = rollouts_per_step, ahead, prompt_id
-        self.ledger_path, self.allow_dataset_change = ledger, allow_dataset_change
+        self.features, self.ledger_path, self.allow_dataset_change = features, ledger, allow_dataset_change
         self.rollout_buffer: queue.Queue[Any] = queue.Queue()
         self.metrics_queue: queue.Queue[Any] = queue.Queue()
         self.trainer: Any = None
@@ -140,6 +142,9 @@ class AdaptiveRolloutWorker:
             raise InputError("The trainer has another worker: build AsyncGRPOTrainer(..., rollout_worker=worker).")
         self.prompts = Prompts(trainer.train_dataset, self.prompt_id)
         check_compatible(trainer, self.prompts)
+        main = trainer.accelerator.is_main_process
+        self.policy = policy_with_features(self.policy, self.prompts, self.features, self.ledger_path, quiet=not main)
+        self.session.policy = self.policy
         self.trainer, args = trainer, trainer.args
         self._model = trainer.model.config._name_or_path  # as in TRL; the server knows it by this name
         self._batch = args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size
@@ -147,7 +152,6 @@ class AdaptiveRolloutWorker:
         self.session.pool, self.session.pool_size = self.prompts.pool, len(self.prompts.pool)
         self.session.quotas = self.options.quotas_of(self.prompts, self.policy, self._rows(), args.num_generations)
         self._begin(self._rows())  # raises where the budget cannot be spent
-        main = trainer.accelerator.is_main_process
         trainer._save_checkpoint = with_save(trainer, self._save, lambda: main)
         trainer._load_optimizer_and_scheduler = with_load(trainer, self._load, lambda: main)
 

@@ -61,7 +61,7 @@ def test_the_sections_know_all_that_the_callback_takes():
 
     config = Config.parse(
         "callback: {prompt_id: id, success: 0, reward_range: [-1, 1], ledger: x.jsonl, scale: none, "
-        "domain: subject, quotas: {math: [0, 1]}, cost: seconds, features: [text, level]}\nbudget: {cap: 8}"
+        "domain: subject, quotas: {math: [0, 1]}, cost: seconds, features: [text, 'run:x.jsonl']}\nbudget: {cap: 8}"
     )
     taken = set(inspect.signature(AdaptiveGRPOCallback).parameters) - {"trainer", "policy", "hint", "buffer"}
     assert set(config.callback_arguments(64)) == taken

@@ -336,6 +336,17 @@ def test_beliefs_are_saved_in_checkpoints_and_restored(build, tmp_path, ledger):
     assert other.policy.estimator.step > saved["step"]
 
 
+def test_features_describe_the_prompts_of_the_trainer(build, tmp_path, ledger):
+    earlier = tmp_path / "earlier.csv"
+    earlier.write_text("step,prompt_id,reward\n" + "".join(f"0,{n},{n % 2}\n" for n in range(24)))
+    worker = AdaptiveRolloutWorker(reward_funcs=low_digit, ledger=ledger, features=["text", earlier])
+    build(worker, max_steps=2, save_strategy="steps", save_steps=2).train()
+    assert worker.session.policy is worker.policy
+    assert worker.policy.estimator.features.count > 1
+    saved, _ = load_state(tmp_path / "run" / "checkpoint-2" / STATE_FILE)
+    assert abs(saved["weights"][1:]).max() > 0
+
+
 @pytest.mark.parametrize("candidates", ["all", 2])
 def test_a_budget_that_varies_over_the_run_continues_after_a_resume(build, tmp_path, ledger, candidates):
     horizon, asked = Horizon(rollouts=400, steps=10, low=8, quantum=4), []
@@ -429,6 +440,7 @@ def test_a_policy_is_given_by_name():
         ({}, {"dataset": rows().to_iterable_dataset()}, ba.UnsupportedError, "IterableDataset"),
         ({}, {"dataset": rows().add_column("image", [0] * 24)}, ba.UnsupportedError, "images"),
         ({"floor": 2}, {}, ba.BudgetError, ""),
+        ({"features": "level"}, {}, ba.InputError, "features='level': the train dataset has no column 'level'"),
     ],
 )
 def test_bad_trainers_are_refused_when_the_worker_is_attached(build, server, options, config, error, message):
