@@ -7,6 +7,8 @@ import re
 import secrets
 import socket
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 
 from budgetalloc.errors import StateError, shown
 
-__all__ = ["check_state", "load_state", "save_state"]
+__all__ = ["check_state", "load_state", "save_state", "unchanged_on_error"]
 
 _FORMAT = "budgetalloc state"
 _FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
@@ -94,6 +96,18 @@ def check_state(state: Any) -> None:
     """Raises `StateError` unless this is a dict with strings as keys."""
     if not isinstance(state, dict) or not all(isinstance(key, str) for key in state):
         raise StateError(f"state={shown(state)}: give what `state_dict()` returned or `load_state` read.")
+
+
+@contextmanager
+def unchanged_on_error(*parts: Any) -> Iterator[None]:
+    """Restores these objects, with `state_dict` and `load_state_dict`, if the block raises an error."""
+    before = [part.state_dict() for part in parts]
+    try:
+        yield
+    except BaseException:
+        for part, state in zip(parts, before, strict=True):
+            part.load_state_dict(state)
+        raise
 
 
 def load_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:

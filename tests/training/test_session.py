@@ -11,11 +11,13 @@ import pytest
 import budgetalloc as ba
 from budgetalloc import InputError, StateError, UnsupportedError, policies
 from budgetalloc.logs.prompt_texts import read_texts
+from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
 from budgetalloc.training.options import Options
 from budgetalloc.training.session import Session
 
 NAMES = [f"q{k}" for k in range(12)]
 RESOLVED = Options.resolve(ba.adaptive().needs, "none", {})
+SECONDS = Options.resolve(ba.adaptive().needs, "none", {"cost": "seconds"})
 RATES = dict(zip(NAMES, np.linspace(0, 1, 12), strict=True))
 
 
@@ -128,6 +130,22 @@ def test_beliefs_move_to_another_reward_range_on_loading(tmp_path, first, second
         assert mean_success(resumed) == pytest.approx(GRADED.mean() / 10, abs=0.03)
 
 
+def state_of(session):
+    return str((session.policy.state_dict(), session.costs.state_dict(), session.scoring.state_dict()))
+
+
+def assert_refused(saved, session, folder, message):
+    """Neither `Session.load` nor a trainer's checkpoint loads the state, and both leave the session as it was."""
+    before = state_of(session)
+    saved.save(folder / "state.npz")
+    with pytest.raises(StateError, match=message):
+        session.load(folder / "state.npz")
+    save_beliefs(folder, saved, "data", 2)
+    with pytest.raises(StateError, match=message):
+        load_beliefs(folder, session, "data", False, 2)
+    assert state_of(session) == before
+
+
 @pytest.mark.parametrize(
     ("first", "second", "message"),
     [
@@ -137,23 +155,21 @@ def test_beliefs_move_to_another_reward_range_on_loading(tmp_path, first, second
     ],
 )
 def test_a_state_of_another_success_is_refused_and_nothing_changes(tmp_path, first, second, message):
-    on_graded(2, **first).save(tmp_path / "state.npz")
-    session = on_graded(1, **second)
-    before = str((session.policy.state_dict(), session.scoring.state_dict()))
-    with pytest.raises(StateError, match=message):
-        session.load(tmp_path / "state.npz")
-    assert str((session.policy.state_dict(), session.scoring.state_dict())) == before
+    assert_refused(on_graded(2, **first), on_graded(1, **second), tmp_path, message)
 
 
 def test_a_state_with_damaged_rails_changes_nothing(tmp_path):
     saved, session = (session_of(ba.adaptive(seed=0)) for _ in range(2))
     trained(saved, range(2))
     saved.scoring.rails._sums["grpo"] = np.nan
-    saved.save(tmp_path / "state.npz")
-    before = str((session.policy.state_dict(), session.scoring.state_dict()))
-    with pytest.raises(StateError, match="rails"):
-        session.load(tmp_path / "state.npz")
-    assert str((session.policy.state_dict(), session.scoring.state_dict())) == before
+    assert_refused(saved, session, tmp_path, "rails")
+
+
+def test_a_state_with_damaged_costs_changes_nothing(tmp_path):
+    saved, session = (session_of(ba.adaptive(seed=0), resolved=SECONDS) for _ in range(2))
+    saved.costs.price.steps = np.zeros((1, 5))
+    trained(saved, range(2))
+    assert_refused(saved, session, tmp_path, "prices in seconds")
 
 
 def test_a_damaged_file_is_refused_and_nothing_changes(tmp_path):
