@@ -293,7 +293,7 @@ class Session:
         self.restore(*load_state(path))
 
     def restore(self, state: dict[str, Any], about: Mapping[str, Any]) -> None:
-        """Restores what `load_state` read from a file of `save`; raises `StateError`, and changes nothing, as `load`."""
+        """Restores what `load_state` read from a file of `save`. If it raises `StateError`, nothing has changed."""
         with unchanged_on_error(self.policy, self.costs):
             self.policy.load_state_dict(state)
             self.costs.load_state_dict(state)

@@ -110,17 +110,17 @@ def mean_success(session):
     return successes / (successes + failures)
 
 
-@pytest.mark.parametrize("weight", [1.0, 0.5])
+@pytest.mark.parametrize(("weight", "later"), [(1.0, 1.0), (0.5, 0.5), (0.5, 0.25)])
 @pytest.mark.parametrize("first", [None, (0.0, 50.0)])
 @pytest.mark.parametrize("second", [None, (0.0, 100.0)])
-def test_beliefs_move_to_another_reward_range_on_loading(tmp_path, first, second, weight):
+def test_beliefs_move_to_another_reward_range_or_weight_on_loading(tmp_path, first, second, weight, later):
     """The range is in units of the total reward, and the learned one in those of the only reward function."""
-    saved, resumed = on_graded(2, weight, reward_range=first), on_graded(0, weight, reward_range=second)
+    saved, resumed = on_graded(2, weight, reward_range=first), on_graded(0, later, reward_range=second)
     assert mean_success(saved) == pytest.approx(weight * GRADED.mean() / (first[1] if first else weight * 10))
     saved.save(tmp_path / "state.npz")
     resumed.load(tmp_path / "state.npz")
-    high = (second or first or (0.0, weight * 10))[1]
-    assert mean_success(resumed) == pytest.approx(weight * GRADED.mean() / high)
+    high = second[1] if second else later * (first[1] / weight if first else 10.0)
+    assert mean_success(resumed) == pytest.approx(later * GRADED.mean() / high)
     resumed.begin(NAMES, 16, 4)
     resumed.observe(resumed.request(), GRADED, np.ones(16))
     batch = resumed.end().batch
@@ -151,6 +151,7 @@ def assert_refused(saved, session, folder, message):
     [
         ({}, {"reward_range": (6.0, 8.0)}, r"reward_range=\(6.0, 8.0\).*rewards in \(0.0, 10.0\)"),
         ({}, {"weight": -1.0}, "about reward=1, this trainer's about the total reward"),
+        ({"weight": -1.0}, {}, r"total reward with the weights {'reward': -1.0}, and .* {'reward': 1.0}"),
         ({"success": 0.5}, {}, "at least 0.5, this trainer's about reward=1"),
     ],
 )
