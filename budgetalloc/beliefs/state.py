@@ -126,9 +126,9 @@ def load_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
         with target.open("rb") as file:
             arrays = _arrays(file)
         meta = json.loads(arrays.pop("meta").tobytes())
-        if sorted(arrays) != meta["arrays"]:  # a damaged archive may list fewer than it holds
-            raise ValueError(f"it holds the arrays {sorted(arrays)}, but {meta['arrays']} were saved")
         known = meta["format"] == _FORMAT
+        if known and sorted(arrays) != meta["arrays"]:  # a damaged archive may list fewer than it holds
+            raise ValueError(f"it holds the arrays {sorted(arrays)}, but {meta['arrays']} were saved")
         state, about = {**meta["state"], **arrays}, dict(meta["about"])
     except (FileNotFoundError, StateError):
         raise
