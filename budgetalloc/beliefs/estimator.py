@@ -218,8 +218,6 @@ class BetaEstimator(Estimator):
         >>> estimator.belief(["a"]).alpha_P
         array([3.])
         """
-        check_number("scale", scale, 0, math.inf, without=(0, math.inf))
-        check_number("shift", shift, -math.inf, math.inf, without=(-math.inf, math.inf))
         evidence = rescaled(self._successes_P, self._failures_P, self._graded_P, scale, shift)
         self._successes_P, self._failures_P, self._graded_P = evidence
         trials = self.first_visits[1]

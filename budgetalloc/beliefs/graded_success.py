@@ -1,8 +1,11 @@
 """Graded success: the spread of a prompt's successes, and rescaling when the range of rewards changes."""
 
+import math
+
 import numpy as np
 
 from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.errors import check_number
 
 __all__ = ["moved_graded_sums", "rescaled", "spread"]
 
@@ -38,10 +41,13 @@ def rescaled(
 
     The result is exact if all new successes lie in [0, 1], if all old ones were 0 or 1, and if all were equal.
     Otherwise, a share of the old successes (the spread) is taken to be 0 or 1, and the others equal to the mean.
+    Raises `InputError` unless `scale` is positive and both numbers are finite.
 
     >>> rescaled(np.array([3.0]), np.array([1.0]), np.array([0.0]), 0.5, 0.25)  # 1, 1, 1, 0 -> 0.75 x 3, 0.25
     (array([2.5]), array([1.5]), array([0.75]))
     """
+    check_number("scale", scale, 0, math.inf, without=(0, math.inf))
+    check_number("shift", shift, -math.inf, math.inf, without=(-math.inf, math.inf))
     n_P = np.maximum(successes_P + failures_P, 1e-300)
     m_P, most_P = successes_P / n_P, successes_P * failures_P / n_P  # most_P: the sums of u(1-u) of equal successes
     binary_P = 1.0 - np.divide(graded_P, most_P, out=np.ones_like(n_P), where=most_P > 0).clip(0.0, 1.0)

@@ -7,6 +7,8 @@ import re
 import secrets
 import socket
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 
 from budgetalloc.errors import StateError, shown
 
-__all__ = ["check_state", "load_state", "save_state"]
+__all__ = ["check_state", "load_state", "save_state", "unchanged_on_error"]
 
 _FORMAT = "budgetalloc state"
 _FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
@@ -96,6 +98,18 @@ def check_state(state: Any) -> None:
         raise StateError(f"state={shown(state)}: give what `state_dict()` returned or `load_state` read.")
 
 
+@contextmanager
+def unchanged_on_error(*parts: Any) -> Iterator[None]:
+    """Restores these objects, with `state_dict` and `load_state_dict`, if the block raises an error."""
+    before = [part.state_dict() for part in parts]
+    try:
+        yield
+    except BaseException:
+        for part, state in zip(parts, before, strict=True):
+            part.load_state_dict(state)
+        raise
+
+
 def load_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Reads `(state, about)` from a file that `save_state` wrote.
 
@@ -112,9 +126,9 @@ def load_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
         with target.open("rb") as file:
             arrays = _arrays(file)
         meta = json.loads(arrays.pop("meta").tobytes())
-        if sorted(arrays) != meta.get("arrays", sorted(arrays)):  # a damaged archive may list fewer than it holds
-            raise ValueError(f"it holds the arrays {sorted(arrays)}, but {meta['arrays']} were saved")
         known = meta["format"] == _FORMAT
+        if known and sorted(arrays) != meta["arrays"]:  # a damaged archive may list fewer than it holds
+            raise ValueError(f"it holds the arrays {sorted(arrays)}, but {meta['arrays']} were saved")
         state, about = {**meta["state"], **arrays}, dict(meta["about"])
     except (FileNotFoundError, StateError):
         raise

@@ -1,6 +1,5 @@
 """An estimator that follows the language model: a regression that all prompts share, and each prompt's own evidence."""
 
-import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,7 +15,7 @@ from budgetalloc.beliefs.posterior import Beta, FloatArray, constant, unchecked
 from budgetalloc.beliefs.regression import RAREST, fitted, left_out_means, odds_at
 from budgetalloc.beliefs.state import check_state
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import StateError, check_array, check_integer, check_number, check_type, shown
+from budgetalloc.errors import StateError, check_array, check_integer, check_type, shown
 
 __all__ = ["MASSES", "NOISES", "TrackingEstimator"]
 
@@ -216,8 +215,6 @@ class TrackingEstimator(Estimator):
 
         The weights of features stay. The level is moved to the rescaled mean of a prompt with mean features.
         """
-        check_number("scale", scale, 0, math.inf, without=(0, math.inf))
-        check_number("shift", shift, -math.inf, math.inf, without=(-math.inf, math.inf))
 
         def moved(odds: FloatArray) -> FloatArray:
             mean = np.clip(scale * odds / (1 + odds) + shift, RAREST, 1 - RAREST)

@@ -15,7 +15,7 @@ from budgetalloc.beliefs.interface import Estimator
 from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.posterior import Beta
 from budgetalloc.beliefs.rewards import check_outcomes
-from budgetalloc.beliefs.state import check_state
+from budgetalloc.beliefs.state import check_state, unchanged_on_error
 from budgetalloc.beliefs.tracking import TrackingEstimator
 from budgetalloc.budget import Budget, IntArray, check_budget
 from budgetalloc.errors import (
@@ -223,17 +223,13 @@ class Policy:
                 f"The state was saved with seed={saved!r}, this policy has seed={self.seed!r}: its draws would differ. "
                 f"Build the policy with seed={saved!r}."
             )
-        before = self.estimator.state_dict()
-        try:
+        with unchanged_on_error(self.estimator):
             self.estimator.load_state_dict({key: value for key, value in state.items() if key != "seed"})
             if self.memory is not None:
                 memory = copy.copy(self.memory)  # loading replaces its columns and changes none of them
                 memory.load_state_dict(state)
                 _check_together(memory, self.estimator)
                 self.memory.load_state_dict(state)
-        except BaseException:
-            self.estimator.load_state_dict(before)
-            raise
 
 
 def _check_together(memory: Memory, estimator: Estimator) -> None:

@@ -46,7 +46,7 @@ def load_beliefs(
         The facts saved with the state; empty if there are none.
 
     Raises:
-        StateError: the file is damaged or foreign, or belongs to another dataset.
+        StateError: the file is damaged or foreign, or belongs to another dataset. The session has not changed then.
     """
     path, policy = folder / STATE_FILE, session.policy
     if not path.exists():
@@ -76,7 +76,5 @@ def load_beliefs(
             saved_at,
             trainer_step,
         )
-    policy.load_state_dict(state)
-    session.costs.load_state_dict(state)
-    session.scoring.load_state_dict(about.get("scoring", {}), policy)
+    session.restore(state, about)
     return about

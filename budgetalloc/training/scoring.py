@@ -183,6 +183,7 @@ class Scoring:
         """The state in JSON types, for `load_state_dict`."""
         return {
             "names": list(self.names),
+            "weights": [float(weight) for weight in self.weights],
             "rule": None if self.rule is None else self._described(self.rule),
             "range": self.range.state_dict(),
             "total": self.total.state_dict(),
@@ -200,14 +201,15 @@ class Scoring:
         """Restores a saved state, and rescales beliefs and memory to the current range.
 
         With one reward function, `reward_range` may be added, changed or left out. Without it, learning continues from
-        the saved range.
+        the saved range. Weights may all be multiplied by the same positive number.
 
         Raises:
-            StateError: the state is damaged, another rule computed its success, or the given range cannot contain the
-                saved range. Nothing has changed then.
+            StateError: the state is damaged, its success is computed by another rule or from a total reward with other
+                weights, or the given range cannot contain the saved range. Nothing has changed then.
         """
         try:
             names, saved = list(state["names"]), state["rule"]
+            weights = list(zip(names, map(float, state["weights"]), strict=True))
             rollouts, sums = int(state["rollouts"]), Sums.from_state(state["sums"])
             rule = None if saved is None else Rule(tuple(int(f) for f in saved["functions"]), saved["threshold"])
             judge = None if saved is None else saved["judge"]
@@ -217,17 +219,28 @@ class Scoring:
             raise StateError(f"The state does not hold the definition of success: it is damaged. {error}") from error
         if rule is not None:
             self._check_same(names, rule, judge)
-        own, of_both, factor = copy.copy(self.range), copy.copy(self.total), 1.0  # loading replaces what they hold
+        own, of_both = copy.copy(self.range), copy.copy(self.total)  # loading replaces what they hold
         of_total = rule in (None, Rule()) and judge is None
         now_total = of_total if rule is None or self.rule is None else self.rule == Rule()
+        grown = self._growth_of_total(weights)
+        by_total = rule is not None and judge is None and not rule.functions
+        if by_total and (grown is None or (not of_total and grown != 1)):  # a threshold stays where it is
+            now = dict(zip(self.names, self.weights, strict=True))
+            raise StateError(
+                f"The beliefs of the checkpoint are about the total reward with the weights {dict(weights)}, and this "
+                f"trainer has {now}. Pass the weights of the run that saved it, or delete budgetalloc_state.npz from "
+                "the checkpoint to start with cold beliefs."
+            )
+        factor = (grown or 1.0) if of_total else 1.0  # from the saved values to those of this run
         if of_total != now_total:  # one function, and only one of the two runs has `reward_range`
-            factor = self.weights[0] if now_total else 1 / self.weights[0]
+            factor = self.weights[0] if now_total else 1 / weights[0][1]
         by = (of_both if now_total else own).load_state_dict(total if of_total else of_rule, factor)
-        if not of_total and not now_total and self.reward_range is None:
-            of_both.load_state_dict(total)
+        if not of_total and not now_total and self.reward_range is None and grown is not None:
+            of_both.load_state_dict(total, grown)
         if self.rails is not None and rails is not None:
             self.rails.load_state_dict(rails)
-        self.range, self.total, self.sums = own, of_both, sums
+        self.range, self.total = own, of_both
+        self.sums = sums if grown == 1 else Sums()  # they are about the total
         self._rescale(by, policy)
         if self.rule is None:
             self.rule = rule
@@ -235,6 +248,15 @@ class Scoring:
             self._returned, self._rollouts = returned, rollouts
         elif rule is not None:  # the choice stays
             self._returned = replace(self._returned, scored_F=np.ones(len(self.names), dtype=bool))
+
+    def _growth_of_total(self, weights: list[tuple[str, float]]) -> float | None:
+        """The factor by which this run's total reward exceeds that of saved weights; None if it is another total."""
+        now = zip(self.names, self.weights, strict=True)
+        now_F, saved_F = (np.array([w for _, w in sorted(pairs) if w]) for pairs in (now, weights))
+        if len(now_F) != len(saved_F):
+            return None
+        factor = float(now_F[0] / saved_F[0]) if len(now_F) else 1.0
+        return factor if factor > 0 and np.allclose(factor * saved_F, now_F, rtol=1e-9, atol=0) else None
 
     def _check_same(self, names: list[str], rule: Rule, judge: str | None) -> None:
         """Raises `StateError` if the state's beliefs are about another success rule."""

@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.pool import Pool
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.beliefs.state import load_state, save_state
+from budgetalloc.beliefs.state import load_state, save_state, unchanged_on_error
 from budgetalloc.budget import Budget, IntArray
-from budgetalloc.errors import InputError, StateError, UnsupportedError, check_array, nearest
+from budgetalloc.errors import InputError, UnsupportedError, check_array, nearest
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies import Policy, Step
 from budgetalloc.policies.methods import PolicyLike, policy_of
@@ -280,8 +280,9 @@ class Session:
         return metrics | self.costs.described(batch)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Saves the beliefs and the learned range of rewards. A run that loads them goes on as if never stopped."""
-        save_state(path, self.policy.state_dict(), {"scoring": self.scoring.state_dict()})
+        """Saves beliefs, costs and the learned range of rewards. A run that loads them goes on as if never stopped."""
+        state = self.policy.state_dict() | self.costs.state_dict()
+        save_state(path, state, {"scoring": self.scoring.state_dict()})
 
     def load(self, path: str | PathLike[str]) -> None:
         """Loads a file that `save` wrote.
@@ -290,11 +291,11 @@ class Session:
             StateError: the file is damaged, of another kind of policy or of another definition of success. Nothing has
                 changed then.
         """
-        state, about = load_state(path)
-        before = self.policy.state_dict()
-        self.policy.load_state_dict(state)
-        try:
+        self.restore(*load_state(path))
+
+    def restore(self, state: dict[str, Any], about: Mapping[str, Any]) -> None:
+        """Restores what `load_state` read from a file of `save`. If it raises `StateError`, nothing has changed."""
+        with unchanged_on_error(self.policy, self.costs):
+            self.policy.load_state_dict(state)
+            self.costs.load_state_dict(state)
             self.scoring.load_state_dict(about.get("scoring", {}), self.policy)
-        except StateError:
-            self.policy.load_state_dict(before)
-            raise

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from budgetalloc.beliefs.state import unchanged_on_error
 from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session
@@ -37,10 +38,13 @@ class PolicyState:
             self.trackers.save(folder)
 
     def load(self, checkpoint: Path) -> None:
-        """Restores the parts that the checkpoint has."""
+        """Restores the parts that the checkpoint has; raises `StateError`, and changes nothing, if one does not fit."""
         fingerprint, step = self.prompts.fingerprint, step_of(checkpoint)
-        load_beliefs(checkpoint, self.session, fingerprint, self.allow_dataset_change, step)
-        if self.reuse is not None and not self.reuse.load(checkpoint):
-            logger.warning("%s has no state of a buffer: the buffer starts empty.", checkpoint)
-        if self.trackers is not None:
-            self.trackers.load(checkpoint)
+        buffers = [] if self.reuse is None else [self.reuse.buffer]
+        costs = [] if self.trackers is None else [self.trackers.prompt_costs]
+        with unchanged_on_error(*buffers, *costs):
+            if self.reuse is not None and not self.reuse.load(checkpoint):
+                logger.warning("%s has no state of a buffer: the buffer starts empty.", checkpoint)
+            if self.trackers is not None:
+                self.trackers.load(checkpoint)
+            load_beliefs(checkpoint, self.session, fingerprint, self.allow_dataset_change, step)

@@ -294,8 +294,43 @@ class TestState:
         assert learn(other, spread[:1]) == [0.0]
 
     @pytest.mark.parametrize(
+        ("names", "weights", "success", "high"),
+        [
+            (["model", "length"], [2.0, 1.0], None, 9.0),
+            (["length", "model"], [1.0, 2.0], None, 9.0),
+            (["model", "length", "logged"], [4.0, 2.0, 0.0], None, 18.0),  # twice the total
+            (["model", "length"], [1.0, 1.0], None, None),
+            (["model", "length"], [-2.0, -1.0], None, None),
+            (["model", "length", "style"], [2.0, 1.0, 1.0], None, None),
+            (["model", "length"], [2.0, 1.0], 0.5, 1.0),
+            (["model", "length"], [4.0, 2.0], 0.5, None),
+        ],
+    )
+    def test_of_a_total_with_other_weights(self, names, weights, success, high):
+        """Beliefs are rescaled if the total is multiplied by a positive number, and refused if it is another total."""
+        scoring, other = Scoring(["model", "length"], [2.0, 1.0], success), Scoring(names, weights, success)
+        learn(scoring, np.linspace(-3, 3, 32)[:, None] * [1, 1])
+        if high is None:
+            with pytest.raises(ba.StateError, match=r"with the weights {'model': 2.0, 'length': 1.0}.*cold beliefs"):
+                other.load_state_dict(scoring.state_dict(), ba.uniform())
+            assert other.sums == Sums()
+        else:
+            other.load_state_dict(scoring.state_dict(), ba.uniform())
+            assert success or other.total.range == pytest.approx((-high, high))
+            assert (other.sums == scoring.sums) == (high < 18)  # the sums are about the same total
+
+    @pytest.mark.parametrize(
         "change",
-        [{"rule": 5}, {"names": None}, {"sums": {}}, {"rollouts": "x"}, {"range": 3}, {"only_01": [1]}, {"scored": 1}],
+        [
+            {"rule": 5},
+            {"names": None},
+            {"sums": {}},
+            {"rollouts": "x"},
+            {"range": 3},
+            {"only_01": [1]},
+            {"scored": 1},
+            {"weights": 1},
+        ],
     )
     def test_a_damaged_state(self, change):
         _, other, state = self.pair({}, {})

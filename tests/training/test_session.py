@@ -11,11 +11,13 @@ import pytest
 import budgetalloc as ba
 from budgetalloc import InputError, StateError, UnsupportedError, policies
 from budgetalloc.logs.prompt_texts import read_texts
+from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
 from budgetalloc.training.options import Options
 from budgetalloc.training.session import Session
 
 NAMES = [f"q{k}" for k in range(12)]
 RESOLVED = Options.resolve(ba.adaptive().needs, "none", {})
+SECONDS = Options.resolve(ba.adaptive().needs, "none", {"cost": "seconds"})
 RATES = dict(zip(NAMES, np.linspace(0, 1, 12), strict=True))
 
 
@@ -108,17 +110,17 @@ def mean_success(session):
     return successes / (successes + failures)
 
 
-@pytest.mark.parametrize("weight", [1.0, 0.5])
+@pytest.mark.parametrize(("weight", "later"), [(1.0, 1.0), (0.5, 0.5), (0.5, 0.25)])
 @pytest.mark.parametrize("first", [None, (0.0, 50.0)])
 @pytest.mark.parametrize("second", [None, (0.0, 100.0)])
-def test_beliefs_move_to_another_reward_range_on_loading(tmp_path, first, second, weight):
+def test_beliefs_move_to_another_reward_range_or_weight_on_loading(tmp_path, first, second, weight, later):
     """The range is in units of the total reward, and the learned one in those of the only reward function."""
-    saved, resumed = on_graded(2, weight, reward_range=first), on_graded(0, weight, reward_range=second)
+    saved, resumed = on_graded(2, weight, reward_range=first), on_graded(0, later, reward_range=second)
     assert mean_success(saved) == pytest.approx(weight * GRADED.mean() / (first[1] if first else weight * 10))
     saved.save(tmp_path / "state.npz")
     resumed.load(tmp_path / "state.npz")
-    high = (second or first or (0.0, weight * 10))[1]
-    assert mean_success(resumed) == pytest.approx(weight * GRADED.mean() / high)
+    high = second[1] if second else later * (first[1] / weight if first else 10.0)
+    assert mean_success(resumed) == pytest.approx(later * GRADED.mean() / high)
     resumed.begin(NAMES, 16, 4)
     resumed.observe(resumed.request(), GRADED, np.ones(16))
     batch = resumed.end().batch
@@ -128,32 +130,47 @@ def test_beliefs_move_to_another_reward_range_on_loading(tmp_path, first, second
         assert mean_success(resumed) == pytest.approx(GRADED.mean() / 10, abs=0.03)
 
 
+def state_of(session):
+    return str((session.policy.state_dict(), session.costs.state_dict(), session.scoring.state_dict()))
+
+
+def assert_refused(saved, session, folder, message):
+    """Neither `Session.load` nor a trainer's checkpoint loads the state, and both leave the session as it was."""
+    before = state_of(session)
+    saved.save(folder / "state.npz")
+    with pytest.raises(StateError, match=message):
+        session.load(folder / "state.npz")
+    save_beliefs(folder, saved, "data", 2)
+    with pytest.raises(StateError, match=message):
+        load_beliefs(folder, session, "data", False, 2)
+    assert state_of(session) == before
+
+
 @pytest.mark.parametrize(
     ("first", "second", "message"),
     [
         ({}, {"reward_range": (6.0, 8.0)}, r"reward_range=\(6.0, 8.0\).*rewards in \(0.0, 10.0\)"),
         ({}, {"weight": -1.0}, "about reward=1, this trainer's about the total reward"),
+        ({"weight": -1.0}, {}, r"total reward with the weights {'reward': -1.0}, and .* {'reward': 1.0}"),
         ({"success": 0.5}, {}, "at least 0.5, this trainer's about reward=1"),
     ],
 )
 def test_a_state_of_another_success_is_refused_and_nothing_changes(tmp_path, first, second, message):
-    on_graded(2, **first).save(tmp_path / "state.npz")
-    session = on_graded(1, **second)
-    before = str((session.policy.state_dict(), session.scoring.state_dict()))
-    with pytest.raises(StateError, match=message):
-        session.load(tmp_path / "state.npz")
-    assert str((session.policy.state_dict(), session.scoring.state_dict())) == before
+    assert_refused(on_graded(2, **first), on_graded(1, **second), tmp_path, message)
 
 
 def test_a_state_with_damaged_rails_changes_nothing(tmp_path):
     saved, session = (session_of(ba.adaptive(seed=0)) for _ in range(2))
     trained(saved, range(2))
     saved.scoring.rails._sums["grpo"] = np.nan
-    saved.save(tmp_path / "state.npz")
-    before = str((session.policy.state_dict(), session.scoring.state_dict()))
-    with pytest.raises(StateError, match="rails"):
-        session.load(tmp_path / "state.npz")
-    assert str((session.policy.state_dict(), session.scoring.state_dict())) == before
+    assert_refused(saved, session, tmp_path, "rails")
+
+
+def test_a_state_with_damaged_costs_changes_nothing(tmp_path):
+    saved, session = (session_of(ba.adaptive(seed=0), resolved=SECONDS) for _ in range(2))
+    saved.costs.price.steps = np.zeros((1, 5))
+    trained(saved, range(2))
+    assert_refused(saved, session, tmp_path, "prices in seconds")
 
 
 def test_a_damaged_file_is_refused_and_nothing_changes(tmp_path):

@@ -149,13 +149,8 @@ class Seconds:
         return {"seconds": self.steps.copy()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict()`; raises `StateError`, and changes nothing, if it does not fit.
-
-        A state of version 0.2 holds sums over its steps; it is restored as their mean step.
-        """
+        """Restores `state_dict()`; raises `StateError`, and changes nothing, if it does not fit."""
         steps = check_array("seconds", state.get("seconds", []), "numbers")
-        if steps.shape == (6, 6):  # version 0.2: the last row sums the four quantities, the seconds and 1
-            steps = steps[-1:, :5] / steps[-1, 5] if steps[-1, 5] else np.empty((0, 5))
         if steps.ndim != 2 or steps.shape[1] != 5 or not (np.isfinite(steps) & (steps > 0)).all():
             raise StateError("The state holds no prices in seconds: another cost= saved it, or it is damaged.")
         restored = Seconds(steps[-_WINDOW:])

@@ -361,8 +361,10 @@ def test_a_checkpoint_without_a_buffer_warns_and_a_damaged_one_is_refused(build,
     run = Run(build, SelectiveSampleBuffer(seed=1), **config).train()
     path = Path(run.trainer.args.output_dir) / "checkpoint-2" / BUFFER_FILE
     path.write_bytes(path.read_bytes()[:100])
+    refused = Run(build, SelectiveSampleBuffer(seed=1), max_steps=3)
     with pytest.raises(ba.StateError, match="is damaged"):
-        Run(build, SelectiveSampleBuffer(seed=1), max_steps=3).train(resume_from_checkpoint=str(path.parent))
+        refused.train(resume_from_checkpoint=str(path.parent))
+    assert refused.callback.policy.estimator.step == 0  # the beliefs of the checkpoint are not loaded either
     path.unlink()
     later = Run(build, SelectiveSampleBuffer(seed=1), max_steps=3).train(resume_from_checkpoint=str(path.parent))
     assert "no state of a buffer: the buffer starts empty" in caplog.text
