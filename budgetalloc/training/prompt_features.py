@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,23 +10,27 @@ import numpy as np
 
 from budgetalloc.beliefs.features import Features
 from budgetalloc.beliefs.pool import Index
+from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError, UnsupportedError, nearest, shown
 from budgetalloc.logs.prompt_texts import prompt_text
 from budgetalloc.policies import Policy
 from budgetalloc.training.earlier_run import read_counts
 from budgetalloc.training.prompts import DEFAULT_COLUMN, Prompts
 
-__all__ = ["RUN", "TEXT", "FeatureNames", "check_features", "features_of", "policy_with_features"]
+__all__ = ["MODEL", "RUN", "TEXT", "FeatureNames", "States", "check_features", "features_of", "policy_with_features"]
 
 logger = logging.getLogger(__name__)
 FeatureNames = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Features | None
-"""What describes the prompts: a column of the dataset, "text" for the prompts' texts, the records of an earlier run as
-a `Path` or as "run:PATH", several of these, the features themselves, or None."""
-TEXT, RUN = "text", "run:"
+"""What describes the prompts: a column of the dataset, "text" for the prompts' texts, "model" for the policy model's
+hidden states of them, the records of an earlier run as a `Path` or as "run:PATH", several of these, the features
+themselves, or None."""
+TEXT, MODEL, RUN = "text", "model", "run:"
+States = Callable[[list[str]], FloatArray]
+"""Computes a vector of each text with the policy model, shape (P, D)."""
 
 
 def check_features(wanted: Any, columns: Sequence[str] | None) -> tuple[list[str], list[Path]]:
-    """The columns and the paths that a user names, where `TEXT` counts as a column.
+    """The columns and the paths that a user names, where `TEXT` and `MODEL` count as columns.
 
     Args:
         wanted: As `FeatureNames`, but not features.
@@ -51,10 +55,16 @@ def check_features(wanted: Any, columns: Sequence[str] | None) -> tuple[list[str
         else:
             names.append(each)
     for name in names:
-        if columns is not None and name != TEXT and name not in columns:
+        if columns is not None and name not in (TEXT, MODEL, *columns):
             raise InputError(
                 f"features={shown(wanted)}: the train dataset has no column {name!r}{nearest(name, columns)} Use "
-                f"{TEXT!r} for the prompts' texts, {RUN + 'PATH'!r} for an earlier run, or some of {list(columns)}."
+                f"{TEXT!r} for the prompts' texts, {MODEL!r} for the model's hidden states, {RUN + 'PATH'!r} for an "
+                f"earlier run, or some of {list(columns)}."
+            )
+        if name == MODEL and name in (columns or ()):
+            raise InputError(
+                f"features={shown(wanted)}: {MODEL!r} is the policy model's hidden states, and the train dataset has a "
+                f"column of this name. Rename it: dataset.rename_column({MODEL!r}, 'model_name')."
             )
     for path in paths:
         if columns is not None and not os.path.exists(path):
@@ -70,12 +80,13 @@ def policy_with_features(
     wanted: FeatureNames,
     ledger: str | os.PathLike[str] | None = None,
     quiet: bool = False,
+    states: States | None = None,
 ) -> Policy:
     """The policy, with the features that a user asks for, if any.
 
     Args:
         policy: A policy that has learned nothing yet.
-        prompts, wanted, quiet: As in `features_of`.
+        prompts, wanted, quiet, states: As in `features_of`.
         ledger: The file to which the run appends its rollouts.
 
     Raises:
@@ -89,21 +100,22 @@ def policy_with_features(
         raise InputError(
             f"features={shown(wanted)}: ledger= is the same file, which changes during the run. Give another ledger=."
         )
-    return policy.with_features(features_of(prompts, wanted, quiet))
+    return policy.with_features(features_of(prompts, wanted, quiet, states))
 
 
-def features_of(prompts: Prompts, wanted: FeatureNames, quiet: bool = False) -> Features:
+def features_of(prompts: Prompts, wanted: FeatureNames, quiet: bool = False, states: States | None = None) -> Features:
     """The features of all prompts of a dataset.
 
     Args:
         prompts: The dataset's prompts.
         wanted: As `FeatureNames`. A prompt with several rows has the values of its first row.
         quiet: Whether to suppress the warning about an earlier run with few of the prompts.
+        states: For "model"; None where the policy model cannot be called.
 
     Raises:
         InputError: no such column or file, values that are neither numbers, texts nor flags, or an earlier run with
             none of the prompts.
-        UnsupportedError: the dataset does not list its rows.
+        UnsupportedError: the dataset does not list its rows, or there are no states.
     """
     if isinstance(wanted, Features):
         return wanted
@@ -121,7 +133,15 @@ def features_of(prompts: Prompts, wanted: FeatureNames, quiet: bool = False) -> 
     parts = []
     if TEXT in names:
         parts.append(Features.of_texts(prompts.pool, [prompt_text(prompt) for prompt in first(prompts.text)]))
-    if others := {name: first(name) for name in names if name != TEXT}:
+    if MODEL in names:
+        if states is None:
+            raise UnsupportedError(
+                f"features={shown(wanted)}: hidden states of the policy model are computed for TRL's GRPOTrainer only. "
+                f"Use {TEXT!r}."
+            )
+        vectors = states([prompt_text(prompt) for prompt in first(prompts.text)])
+        parts.append(Features.of_vectors(prompts.pool, vectors))
+    if others := {name: first(name) for name in names if name not in (TEXT, MODEL)}:
         parts.append(Features.of_columns(prompts.pool, others))
     parts += [_of_run(prompts, path, quiet) for path in paths]
     return Features.joined(*parts)

@@ -48,8 +48,7 @@ class Session:
         texts: The text of each prompt by id, for the file of texts next to the ledger.
         at_once: Whether the loop generates a step's rollouts at once and trains on all of them. Policies that decide in
             rounds, or generate more than they train on, are then refused.
-        trainer_scale: The trainer's own scale of advantages, as in `budgetalloc.group_advantages`. It is used if
-            neither `options` nor the policy names a scale.
+        trainer_scale: The trainer's own scale of advantages, used if neither `options` nor the policy names a scale.
         quiet: Whether to suppress log messages.
         resolved: Resolved options, for trainer adapters. It cannot be combined with `trainer_scale` or `options`.
         options: Arguments of `budgetalloc.trl.AdaptiveGRPOCallback` by their names: candidates, floor, cap, min_group,
@@ -89,7 +88,7 @@ class Session:
             raise InputError("Session(resolved=) replaces trainer_scale= and all options: pass one or the other.")
         check_ledger(ledger)
         self.policy: Policy = policy_of(policy)
-        options = {"scale": self.policy.needs.scale} | options
+        options.setdefault("scale", self.policy.needs.scale)
         self.options = resolved or Options.resolve(self.policy.needs, trainer_scale, options)
         weights = [1.0] + [0.0] * (len(rewards) - 1) if weights is None else weights
         self.scoring = self.options.scoring(rewards, weights, quiet)

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Literal
 
 from transformers import TrainerCallback
@@ -29,6 +29,7 @@ from budgetalloc.trl.checks import check_compatible, check_only_one, check_train
 from budgetalloc.trl.compatibility import Facts, unaligned_saves
 from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
 from budgetalloc.trl.experimental.response_reuse import Reuse
+from budgetalloc.trl.hidden_states import hidden_states
 from budgetalloc.trl.loader import restore_order
 from budgetalloc.trl.patching import patched_attribute
 from budgetalloc.trl.policy_state import PolicyState
@@ -99,7 +100,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             to the time of the trainer's steps, without callbacks, evaluations and checkpoints; such a run cannot be
             repeated to the bit. Supported by `adaptive`, `sampled`, `knapsack` and `thompson`. Default: all rollouts
             cost the same.
-        features: By which prompts share beliefs: "text", columns, `Path`s of earlier runs, or `budgetalloc.Features`.
+        features: By which prompts share beliefs: "text", "model", columns, `Path`s of earlier runs, or `Features`.
         ledger: A file to which every rollout is appended; see `budgetalloc.logs.ledger`. The beginning of each prompt's
             text is written once, to a file next to it that ends in .prompts, for `budgetalloc report`.
         allow_dataset_change: Resume with another train dataset than the checkpoint's; known prompts keep their beliefs.
@@ -139,18 +140,18 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         check_trainer(trainer)
         self.trainer = trainer
         self.policy = policy_of("adaptive" if policy is None else policy)
-        given: dict[str, Any]
-        given = {"candidates": candidates, "floor": floor, "cap": cap, "min_group": min_group, "quantum": quantum}
+        given: dict[str, Any] = {"fallback": fallback}
+        given |= {"candidates": candidates, "floor": floor, "cap": cap, "min_group": min_group, "quantum": quantum}
         given |= {"baseline": baseline, "scale": scale, "weight": weight, "hint": hint, "buffer": buffer, "cost": cost}
         given |= {"success": success, "reward_range": reward_range, "domain": domain, "quotas": quotas}
-        given |= {"fallback": fallback}
         self.options = Options.resolve(self.policy.needs, trainer.scale_rewards, given)
         main = trainer.accelerator.is_main_process
         check_ledger(ledger, writes=main)
         if main and (other := other_scale(self.policy, self.options)):
             logger.warning("%s", other)
         self.prompts = Prompts(trainer.train_dataset, prompt_id, required=self.options.baseline is not None)
-        self.policy = policy_with_features(self.policy, self.prompts, features, ledger, quiet=not main)
+        states = partial(hidden_states, trainer)
+        self.policy = policy_with_features(self.policy, self.prompts, features, ledger, not main, states)
         names, weights = trainer.reward_func_names, trainer.reward_weights.tolist()
         self.session = Session(self.policy, names, weights, resolved=self.options, quiet=not main)
         self.scoring, self.costs = self.session.scoring, self.session.costs

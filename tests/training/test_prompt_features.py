@@ -95,3 +95,8 @@ def test_features_come_once_and_before_the_first_step():
     policy.observe(["a"], [1])
     with pytest.raises(ba.InputError, match="has learned from 1 steps"):
         policy.with_features(features)
+
+
+def test_without_a_policy_model_its_hidden_states_are_refused():
+    with pytest.raises(ba.UnsupportedError, match="GRPOTrainer only"):
+        features_of(PROMPTS, "model")

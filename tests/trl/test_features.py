@@ -46,3 +46,16 @@ def test_advantages_do_not_lean_from_the_first_step_on(build):
     ]
     assert len(lean) == 8
     assert abs(sum(lean)) / 8 < 0.5
+
+
+def test_hidden_states_of_the_policy_model_are_features(build, caplog):
+    trainer = build(described_rows(), max_steps=2)
+    with caplog.at_level("INFO", "budgetalloc"):
+        callback = attach(trainer, features=["model", "half"])
+    assert "hidden states of 24 prompts, 96 tokens" in caplog.text
+    features = callback.policy.estimator.features
+    assert features.count > 2
+    trainer.train()
+    assert callback.policy.estimator.step == 2
+    with pytest.raises(ba.InputError, match="rename_column"):
+        attach(build(described_rows().add_column("model", ["x"] * 24)), features="model")
