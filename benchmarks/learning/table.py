@@ -189,8 +189,9 @@ def explored(rows: list[dict[str, Any]]) -> str:
         tried.setdefault((row["mix"], row["rate"], row["policy"]), []).append(row)
     lines = ["| mix | rate | what | seeds | mean +- standard error | pass@64 |", "|---|---|---|---|---|---|"]
     for (mix, rate, name), of in sorted(tried.items(), key=lambda item: (item[0][0], -mean_of(item[1]))):
-        error = np.std([mean_success(row["curve"]) for row in of], ddof=1) / len(of) ** 0.5
-        lines.append(f"| {mix} | {rate:g} | {name} | {len(of)} | {mean_of(of):.3f} +- {error:.3f} | {coverage(of)} |")
+        means = [mean_success(row["curve"]) for row in of]
+        error = f" +- {np.std(means, ddof=1) / len(of) ** 0.5:.3f}" if len(of) > 1 else ""
+        lines.append(f"| {mix} | {rate:g} | {name} | {len(of)} | {np.mean(means):.3f}{error} | {coverage(of)} |")
     return "\n".join(lines)
 
 

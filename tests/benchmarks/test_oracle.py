@@ -19,17 +19,17 @@ def test_the_baseline_of_a_run_with_the_oracle_is_the_true_rate():
     assert plain["curve"][-1]["baseline_error"] > 0.02
 
 
+class Trainer:
+    model = processing_class = None
+
+    class accelerator:  # noqa: N801
+        unwrap_model = staticmethod(lambda model: model)
+
+
 def test_prompts_that_are_no_candidates_get_no_rollouts(monkeypatch):
     """A large pool has 1,024 candidates; the others have the rate 1, at which every weight is 0."""
     rows = MIXES["seen_once"].rows(0)
     monkeypatch.setattr(oracle, "probability", lambda model, tokenizer, texts, answers: [0.5] * len(texts))
-
-    class Trainer:
-        model = processing_class = None
-
-        class accelerator:  # noqa: N801
-            unwrap_model = staticmethod(lambda model: model)
-
     policy = oracle.policy("oracle", Trainer(), MIXES["seen_once"], rows, 0)
     ids = [int(row["prompt_id"]) for row in rows]
     mean_P = policy.belief(ids).mean
@@ -43,13 +43,6 @@ def test_prompts_that_are_no_candidates_get_no_rollouts(monkeypatch):
 def test_coins_have_the_rate_of_a_coin(monkeypatch):
     monkeypatch.setattr(oracle, "probability", lambda model, tokenizer, texts, answers: [0.25] * len(texts))
     rows = MIXES["u_shape"].rows(0)
-
-    class Trainer:
-        model = processing_class = None
-
-        class accelerator:  # noqa: N801
-            unwrap_model = staticmethod(lambda model: model)
-
     exact = oracle.Exact(Trainer(), MIXES["u_shape"], rows, 0)
     ids = [int(row["prompt_id"]) for row in rows]
     trap_P = np.array([skills.is_trap(x) for x in ids])

@@ -13,15 +13,14 @@ from typing import Any
 
 import tinker
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from tiny_llama import tiny_config, tiny_llama
+from transformers import LlamaForCausalLM
 
 END = 1
 
 
 def fresh_model() -> LlamaForCausalLM:
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
-    return LlamaForCausalLM(LlamaConfig(vocab_size=40, max_position_embeddings=32, initializer_range=0.3, **sizes))
+    return tiny_llama(tiny_config(40, max_position_embeddings=32))
 
 
 class Done:

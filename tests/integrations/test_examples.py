@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from conftest import rows
 from datasets import Dataset
 from test_row_shapes import letters, scripted, text_config
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, LlamaForSequenceClassification
+from tiny_llama import tiny_config, tiny_llama
+from transformers import AutoTokenizer, LlamaForSequenceClassification
 
 import budgetalloc as ba
 from budgetalloc.cli.testbed.skills import WEIGHTS
@@ -25,8 +25,7 @@ TINY |= {"use_cpu": True, "bf16": False, "disable_tqdm": True, "save_strategy": 
 
 
 def speaker():
-    torch.manual_seed(0)
-    return LlamaForCausalLM(text_config())
+    return tiny_llama(text_config())
 
 
 def example(path):
@@ -115,11 +114,8 @@ def test_domains_keep_their_shares(small):
 
 @pytest.mark.parametrize("bounds", [None, (-50.0, 50.0)])
 def test_a_reward_model(small, bounds):
-    torch.manual_seed(3)
-    shape = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
-    judge = LlamaForSequenceClassification(
-        LlamaConfig(vocab_size=39, num_labels=1, pad_token_id=0, initializer_range=0.3, **shape)
-    )
+    config = tiny_config(39, num_hidden_layers=1, num_labels=1, pad_token_id=0)
+    judge = tiny_llama(config, 3, LlamaForSequenceClassification)
     small = small | {"max_completion_length": 3}
     tokenizer = AutoTokenizer.from_pretrained(WEIGHTS)
     trainer = example("trl/reward_model.py").build(

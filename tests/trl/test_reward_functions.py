@@ -13,7 +13,8 @@ import torch
 from conftest import logged, low_digit, trained
 from datasets import Dataset
 from test_surface import assert_in_place, even_sum, rebuilt, total, train, uneven
-from transformers import LlamaConfig, LlamaForSequenceClassification
+from tiny_llama import tiny_config, tiny_llama
+from transformers import LlamaForSequenceClassification
 
 import budgetalloc as ba
 from budgetalloc import policies
@@ -199,11 +200,8 @@ def test_rollouts_do_not_share_a_list_in_a_column(build, policy):
 
 def test_a_reward_model(build, tokenizer):
     """`reward_range` maps a model's scores to [0, 1] for the beliefs; advantages keep the scale of the scores."""
-    torch.manual_seed(3)
-    small = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
-    model = LlamaForSequenceClassification(
-        LlamaConfig(vocab_size=13, num_labels=1, pad_token_id=11, initializer_range=0.3, **small)
-    )
+    config = tiny_config(13, num_hidden_layers=1, num_labels=1, pad_token_id=11)
+    model = tiny_llama(config, 3, LlamaForSequenceClassification)
     trainer = rebuilt(build(max_steps=2), reward_funcs=model, reward_processing_classes=tokenizer)
     callback, made = train(trainer, reward_range=(-50.0, 50.0), scale="none")
     assert_in_place(trainer, callback, made)

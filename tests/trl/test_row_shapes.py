@@ -13,16 +13,8 @@ from conftest import SAVES, attach, same_weights, trained, weights
 from datasets import Dataset, Image
 from PIL import Image as Picture
 from test_surface import assert_in_place, content, even_sum, learned_rows, rebuilt, total, train, uneven
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import (
-    CLIPVisionConfig,
-    LlamaConfig,
-    LlamaForCausalLM,
-    LlavaConfig,
-    LlavaForConditionalGeneration,
-    LlavaProcessor,
-    PreTrainedTokenizerFast,
-)
+from tiny_llama import character_tokenizer, tiny_config, tiny_llama
+from transformers import CLIPVisionConfig, LlavaConfig, LlavaForConditionalGeneration, LlavaProcessor
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 
 import budgetalloc as ba
@@ -37,28 +29,15 @@ CHAT = Path(trl.__file__).with_name("chat_templates") / "qwen3.jinja"
 
 def letters():
     """A tokenizer of single characters with the special tokens of Qwen's chat template."""
-    vocabulary = {symbol: at for at, symbol in enumerate([*SPECIAL, *string.printable])}
-    raw = Tokenizer(models.WordLevel(vocabulary, unk_token=PAD))
-    raw.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    raw.decoder = decoders.Fuse()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, pad_token=PAD, eos_token=END, padding_side="left")
+    tokenizer = character_tokenizer([*SPECIAL, *string.printable], PAD, END, padding_side="left")
     tokenizer.add_tokens(SPECIAL[2:])
     tokenizer.chat_template = CHAT.read_text()
     return tokenizer
 
 
 def text_config():
-    return LlamaConfig(
-        vocab_size=len(SPECIAL) + len(string.printable),
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        max_position_embeddings=2048,
-        initializer_range=0.3,
-        pad_token_id=0,
-        eos_token_id=1,
-    )
+    own = {"num_hidden_layers": 1, "max_position_embeddings": 2048, "pad_token_id": 0, "eos_token_id": 1}
+    return tiny_config(len(SPECIAL) + len(string.printable), **own)
 
 
 def conversations(**columns):
@@ -87,9 +66,8 @@ def odd_letters(prompts, completions, **_):
 
 def chatting(build, dataset, reward=odd_letters, more=None, **config):
     plain = build(max_steps=2, **config)
-    torch.manual_seed(0)
     given = {
-        "model": LlamaForCausalLM(text_config()),
+        "model": tiny_llama(text_config()),
         "processing_class": letters(),
         "train_dataset": dataset,
         "reward_funcs": reward,

@@ -6,10 +6,9 @@ The model learns nothing useful, but every line of TRL's trainer really runs.
 from typing import Any
 
 import numpy as np
-import torch
 from datasets import Dataset
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from tiny_llama import character_tokenizer, tiny_config, tiny_llama
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 import budgetalloc as ba
 
@@ -17,28 +16,11 @@ SYMBOLS = [*"0123456789=", "<pad>", "<eos>"]
 
 
 def make_tokenizer() -> PreTrainedTokenizerFast:
-    vocabulary = {symbol: at for at, symbol in enumerate(SYMBOLS)}
-    raw = Tokenizer(models.WordLevel(vocabulary, unk_token="<pad>"))
-    raw.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    return PreTrainedTokenizerFast(tokenizer_object=raw, pad_token="<pad>", eos_token="<eos>", padding_side="left")
+    return character_tokenizer(SYMBOLS, fused=False, padding_side="left")
 
 
 def fresh_model(seed: int = 0, **more: Any) -> LlamaForCausalLM:
-    torch.manual_seed(seed)
-    config = LlamaConfig(
-        vocab_size=len(SYMBOLS),
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        max_position_embeddings=32,
-        initializer_range=0.3,  # large, so that completions and gradients do depend on the prompt
-        pad_token_id=11,
-        eos_token_id=12,
-        **more,
-    )
-    return LlamaForCausalLM(config)
+    return tiny_llama(tiny_config(13, max_position_embeddings=32, pad_token_id=11, eos_token_id=12, **more), seed)
 
 
 def low_digit(completions: list[str], **_: Any) -> list[float]:

@@ -22,7 +22,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ENVIRONMENT = {
     "VERL_USE_EXTERNAL_MODULES": "verl_on_cpu",
-    "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parents[1])]),
+    "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent / "trl"), str(HERE.parents[1])]),
     "OMP_NUM_THREADS": "1",
     "TOKENIZERS_PARALLELISM": "false",
     "HF_HUB_OFFLINE": "1",
@@ -107,39 +107,33 @@ SHARED = [
 def make_data(folder):
     """A tiny Llama, a tokenizer and data sets from scratch; rows have no `extra_info.index`, as verl allows."""
     import pandas as pd
-    import torch
-    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+    from tiny_llama import character_tokenizer, tiny_config, tiny_llama
 
     from budgetalloc.training.prompts import prompt_hash
 
-    vocabulary = {"<pad>": 0, "<eos>": 1, "<unk>": 2} | {c: at + 3 for at, c in enumerate(CHARACTERS)}
-    raw = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
-    raw.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
-    raw.decoder = decoders.Fuse()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>")
+    symbols = ["<pad>", "<eos>", "<unk>", *CHARACTERS]
+    tokenizer = character_tokenizer(symbols, unk_token="<unk>")
     messages, end = (
         "{% for m in messages %}{{ m['content'] }}{% endfor %}",
         "{% if add_generation_prompt %}={% endif %}",
     )
     tokenizer.chat_template = messages + end
     tokenizer.save_pretrained(folder / "model")
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(vocabulary),
+    config = tiny_config(
+        len(symbols),
         hidden_size=64,
         intermediate_size=128,
-        num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
         max_position_embeddings=256,
         pad_token_id=0,
         eos_token_id=1,
         bos_token_id=None,
+        initializer_range=0.02,
         tie_word_embeddings=False,
         attn_implementation="sdpa",
     )
-    model = LlamaForCausalLM(config)
+    model = tiny_llama(config)
     model.generation_config.pad_token_id, model.generation_config.eos_token_id = 0, 1
     model.save_pretrained(folder / "model")
 
