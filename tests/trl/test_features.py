@@ -31,6 +31,16 @@ def test_a_run_with_features_resumes_to_the_bit(build, features):
     assert same_state(callback.policy.state_dict(), again.policy.state_dict())
 
 
+def test_a_run_starts_from_the_ledger_of_another_run(build, tmp_path):
+    trained(build(described_rows(), max_steps=2), ledger=tmp_path / "old.jsonl")
+    with pytest.raises(ba.InputError, match="ledger= is the same file"):
+        attach(build(described_rows()), features=tmp_path / "old.jsonl", ledger=tmp_path / "old.jsonl")
+    options = {"features": [tmp_path / "old.jsonl", "digit"], "ledger": tmp_path / "new.jsonl"}
+    callback = trained(build(described_rows(), max_steps=2), **options)
+    assert callback.policy.estimator.features.count >= 2
+    assert callback.policy.estimator.step == 2
+
+
 def test_features_of_other_columns_are_refused_before_training(build):
     with pytest.raises(ba.InputError, match="no column 'difficulty'"):
         attach(build(described_rows()), features="difficulty")
