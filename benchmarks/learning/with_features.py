@@ -1,0 +1,50 @@
+"""What features of the prompts' texts change: `adaptive_text` beside `adaptive` and uniform groups, paired by seed.
+
+    python benchmarks/learning/with_features.py
+
+The runs of `adaptive_text` are in `results_features.jsonl`, at the learning rate of `adaptive`; its own rate was not
+tuned. The others are the table's. Cells are mean success and pass@64.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from run import mean_success, read
+from table import best_uniform, current, of_table, with_interval
+
+HERE = Path(__file__).parent
+Runs = dict[int, dict[str, Any]]  # by seed
+
+
+def results(runs: Runs, seeds: list[int]) -> NDArray[np.float64]:
+    """Mean success and pass@64 of these seeds, shape (2, S)."""
+    curves = [runs[seed]["curve"] for seed in seeds]
+    return np.array([[mean_success(curve) for curve in curves], [curve[-1]["pass64"] for curve in curves]])
+
+
+def lines(rows: list[dict[str, Any]], text: list[dict[str, Any]]) -> Iterator[str]:
+    """The lines of the table, from the table's rows and those of `adaptive_text`."""
+    names = "best uniform | `adaptive` | `adaptive_text`"
+    yield f"| mix | seeds | {names} | mean less `adaptive`'s | pass@64 less | mean less uniform's | pass@64 less |"
+    yield "|---" * 9 + "|"
+    for mix in dict.fromkeys(row["mix"] for row in text):
+        of_mix = of_table(rows, mix)
+        uniform = best_uniform(rows, mix, {row["policy"] for row in of_mix if row["policy"].startswith("uniform")})
+        by_name: list[Runs] = [
+            {row["seed"]: row for row in of_mix if row["policy"] == name} for name in (uniform, "adaptive")
+        ]
+        by_name.append({row["seed"]: row for row in text if row["mix"] == mix and row["policy"] == "adaptive_text"})
+        seeds = sorted(set.intersection(*map(set, by_name)))
+        if len(seeds) < 2:
+            continue
+        plain, default, own = (results(runs, seeds) for runs in by_name)
+        cells = [f"{mean.mean():.3f} / {coverage.mean():.3f}" for mean, coverage in (plain, default, own)]
+        cells += [with_interval(gain) for base in (default, plain) for gain in own - base]
+        yield f"| `{mix}` | {len(seeds)} | {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    print("\n".join(lines(current(read(HERE / "results.jsonl")), read(HERE / "results_features.jsonl"))))
