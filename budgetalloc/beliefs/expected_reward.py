@@ -93,10 +93,11 @@ class Sums:
 
     @classmethod
     def from_state(cls, state: Any) -> "Sums":
-        """The sums from the result of `state_dict`. Raises `StateError`."""
+        """The sums from the result of `state_dict`; states of 0.2.0 hold only the first six. Raises `StateError`."""
         try:
-            sums = cls(**{each.name: float(state[each.name]) for each in fields(cls)})
-        except (KeyError, TypeError, ValueError) as error:
+            first = {name: float(state[name]) for name in ("n", "s", "r", "ss", "sr", "rr")}
+            sums = cls(**{each.name: float(state.get(each.name, 0.0)) for each in fields(cls)} | first)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StateError(f"The state's sums of rewards are damaged: {error}") from error
         if not np.isfinite(list(vars(sums).values())).all():
             raise StateError("The state's sums of rewards are not finite: it is damaged.")

@@ -21,7 +21,7 @@ from budgetalloc.policies.ranking import top
 from budgetalloc.solvers.domains import Domains
 from budgetalloc.solvers.systematic import systematic, systematic_in_groups, totals_of_domains
 
-__all__ = ["IDLE", "PRIOR", "adaptive", "group_without_history", "sampled"]
+__all__ = ["IDLE", "PRIOR", "adaptive", "group_without_history", "sampled", "towards_unsolved"]
 
 IDLE = 0.98  # discount of the evidence at each step
 PRIOR = (0.3, 0.3)
@@ -202,9 +202,10 @@ def adaptive(*, features: Features | None = None, explore: float = 0.0, seed: in
     >>> adaptive(explore=0.1)
     adaptive(explore=0.1, seed=0)
     """
+    usual = sampled(groups=True, explore=explore, seed=seed)
     given = f"explore={explore}, " if explore else ""
     policy = replace(
-        sampled(groups=True, explore=explore, seed=seed),
+        usual,
         name=f"adaptive({given}seed={seed})",
         decide_with_features=sampled(groups=True, unsolved=0.5, explore=explore, seed=seed).decide,
     )
