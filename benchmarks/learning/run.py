@@ -69,6 +69,12 @@ RIVALS: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
     "v05": (lambda seed: policies.v05(more=4, seed=seed), {}),  # the paper's 1 takes up to 13 rounds a step
     "adaptive": (lambda seed: ba.adaptive(seed=seed), {}),
     "adaptive_text": (lambda seed: ba.adaptive(seed=seed), {"features": "text"}),
+    # The choice of prompts without the posterior baseline: groups of at least 4 with their own mean and deviation.
+    "own_groups": (lambda seed: ba.adaptive(seed=seed), {"baseline": "group", "scale": "group", "min_group": 4}),
+    "adaptive_second": (lambda seed: policies.sequential(ba.adaptive(seed=seed)), {}),
+    "text_second": (lambda seed: policies.sequential(ba.adaptive(seed=seed)), {"features": "text"}),
+    "explore_1": (lambda seed: ba.adaptive(explore=0.1, seed=seed), {}),
+    "text_explore_1": (lambda seed: ba.adaptive(explore=0.1, seed=seed), {"features": "text"}),
     "adaptive_tokens": (lambda seed: ba.adaptive(seed=seed), {"cost": "tokens"}),
     "adaptive_seconds": (lambda seed: ba.adaptive(seed=seed), {"cost": "seconds"}),
 }

@@ -47,6 +47,7 @@ from budgetalloc.policies.published.which_rollouts.pods import d3s, pods
 from budgetalloc.policies.published.which_rollouts.roc import roc
 from budgetalloc.policies.published.which_rollouts.shuffle_r1 import shuffle_r1
 from budgetalloc.policies.published.which_rollouts.whole_groups import keep_mixed, top_p
+from budgetalloc.policies.rounds import sequential
 from budgetalloc.policies.step import Step
 
 __all__ = [
@@ -96,6 +97,7 @@ __all__ = [
     "roc",
     "sampled",
     "sec",
+    "sequential",
     "sgpo",
     "shuffle_r1",
     "speed",

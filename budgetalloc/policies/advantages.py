@@ -29,6 +29,7 @@ def group_advantages(
     *,
     belief_R: Beta | None = None,
     lengths_R: ArrayLike | None = None,
+    round_R: ArrayLike | None = None,
 ) -> FloatArray:
     """Reward minus baseline, scaled and weighted, one per rollout; the rows of a group need not be adjacent.
 
@@ -42,6 +43,7 @@ def group_advantages(
             "batch", the mean of all rewards (REINFORCE++, arXiv 2501.03262). It supports groups of one.
             "posterior", `(a + sum of the other rewards) / (a + b + n - 1)` with Beta(a, b) the belief before this
             step. It does not depend on the rollout's own reward, hence it is unbiased, and it supports groups of one.
+            With `round_R`, the others are those of the same and of earlier rounds.
             "policy", a rule of the policy's own, for trainers: here pass its result, `step.expected_success(...)`.
             An array, shape (R,): the baseline of each rollout.
         scale: "none". "group", divided by the standard deviation of the group. Under "posterior" this is the Bernoulli
@@ -60,6 +62,9 @@ def group_advantages(
             mean over tokens (TRL's default, "dapo"), a rollout's weight is also proportional to its length.
         belief_R: For "posterior": the belief about each row's prompt before this step, `policy.belief(ids_R)`.
         lengths_R: For "whiten_tokens": the tokens of each rollout, at least 0, shape (R,).
+        round_R: For "posterior": the round of each rollout, integers from 0, shape (R,), if a policy decided in rounds.
+            Whether a prompt gets more rollouts then depends on its outcomes, and a baseline that later rounds enter is
+            biased. The baselines "group", "loo" and "batch" are biased then in any case.
 
     Returns:
         Advantages, shape (R,).
@@ -94,7 +99,7 @@ def group_advantages(
     elif _is(baseline, "loo"):
         base_R = np.where(n_R > 1, (sum_R - known) / others_R, known)
     elif _is(baseline, "posterior"):
-        base_R = posterior_mean(rewards, group_R, belief_R)
+        base_R = posterior_mean(rewards, group_R, belief_R, _rounds(round_R, len(ids)))
     elif _is(baseline, "batch"):
         base_R = np.full(len(ids), known.sum() / max(scored_R.sum(), 1))
     else:
@@ -135,8 +140,19 @@ def whitened(advantages_R: FloatArray, counted_R: FloatArray) -> FloatArray:
     return np.asarray(centred_R / (np.sqrt(variance) + EPS))
 
 
-def posterior_mean(success_R: FloatArray, group_R: NDArray[np.int64], belief_R: Beta | None) -> FloatArray:
-    """The posterior mean of each row's prompt after the other rows of its group; NaN rows are no evidence."""
+def posterior_mean(
+    success_R: FloatArray, group_R: NDArray[np.int64], belief_R: Beta | None, round_R: NDArray[np.int64] | None = None
+) -> FloatArray:
+    """The posterior mean of each row's prompt after the other rows of its group, except those of later rounds.
+
+    NaN rows are no evidence. Without `round_R`, all rows are of one round.
+
+    >>> belief_R, group_R = Beta([1, 1, 1], [1, 1, 1]), np.array([0, 0, 0])
+    >>> posterior_mean(np.array([0.0, 0.0, 1.0]), group_R, belief_R).round(2)
+    array([0.5 , 0.5 , 0.25])
+    >>> posterior_mean(np.array([0.0, 0.0, 1.0]), group_R, belief_R, np.array([0, 0, 1])).round(2)
+    array([0.33, 0.33, 0.25])
+    """
     if not isinstance(belief_R, Beta) or len(belief_R) != len(success_R):
         given = f"{len(belief_R)} entries" if isinstance(belief_R, Beta) else shown(belief_R)
         raise InputError(
@@ -145,8 +161,10 @@ def posterior_mean(success_R: FloatArray, group_R: NDArray[np.int64], belief_R: 
         )
     scored_R = ~np.isnan(success_R)
     known_R = np.where(scored_R, success_R, 0.0)
-    evidence_R = belief_R.alpha_P + belief_R.beta_P + _group_sum(scored_R.astype(np.float64), group_R) - scored_R
-    return np.asarray((belief_R.alpha_P + _group_sum(known_R, group_R) - known_R) / evidence_R)
+    rows = np.zeros(len(group_R), dtype=np.int64) if round_R is None else round_R
+    others_R = _sum_until(scored_R.astype(np.float64), group_R, rows) - scored_R
+    evidence_R = belief_R.alpha_P + belief_R.beta_P + others_R
+    return np.asarray((belief_R.alpha_P + _sum_until(known_R, group_R, rows) - known_R) / evidence_R)
 
 
 def _is(baseline: object, name: str) -> bool:
@@ -156,6 +174,24 @@ def _is(baseline: object, name: str) -> bool:
 def _group_sum(x_R: FloatArray, group_R: NDArray[np.int64]) -> FloatArray:
     """For each row, the sum over its group."""
     return np.asarray(np.bincount(group_R, weights=x_R)[group_R]) if len(x_R) else x_R
+
+
+def _sum_until(x_R: FloatArray, group_R: NDArray[np.int64], round_R: NDArray[np.int64]) -> FloatArray:
+    """For each row, the sum over its group's rows of the same and of earlier rounds."""
+    if not len(x_R):
+        return x_R
+    rounds = int(round_R.max()) + 1
+    sums_GK = np.bincount(group_R * rounds + round_R, weights=x_R, minlength=(group_R.max() + 1) * rounds)
+    return np.asarray(sums_GK.reshape(-1, rounds).cumsum(axis=1)[group_R, round_R])
+
+
+def _rounds(round_R: ArrayLike | None, rows: int) -> NDArray[np.int64] | None:
+    if round_R is None:
+        return None
+    array = check_array("round_R", round_R, "the round of each rollout")
+    if array.shape != (rows,) or not (np.isin(array, np.arange(1 + rows))).all():
+        raise InputError(f"round_R={shown(round_R)}: give a round, an integer from 0, for each of {rows} rollouts.")
+    return array.astype(np.int64)
 
 
 def _tokens(lengths_R: ArrayLike | None, rows: int) -> FloatArray:

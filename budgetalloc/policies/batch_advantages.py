@@ -53,6 +53,7 @@ class Rollouts:
         jump: The initial estimate of the rise in reward from failure to success.
         expected_R: The success expected by the policy's own rule, NaN for a rollout not to train on; or None.
         lengths_R: Its tokens.
+        round_R: The round of the step in which it was generated, from 0; None if there was one round.
     """
 
     ids_R: list[Any]
@@ -67,6 +68,7 @@ class Rollouts:
     jump: float = 1.0
     expected_R: FloatArray | None = None
     lengths_R: ArrayLike | None = None
+    round_R: IntArray | None = None
 
     @property
     def line(self) -> Line:
@@ -80,7 +82,7 @@ class Rollouts:
         """The expected success of each rollout: by the policy's own rule, else the posterior mean."""
         if self.expected_R is not None:
             return self.expected_R
-        return posterior_mean(self.success_R, self.group_R, self.baseline_R)
+        return posterior_mean(self.success_R, self.group_R, self.baseline_R, self.round_R)
 
     def sums(self) -> Sums:
         """Sums over the rewards of this step, for later steps."""

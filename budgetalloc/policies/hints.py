@@ -1,16 +1,16 @@
 """Rollouts with the user's hints for prompts whose rollouts all failed."""
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
 
 from budgetalloc.beliefs.ids import Id, check_ids
-from budgetalloc.budget import Budget, IntArray
-from budgetalloc.errors import BudgetError, InputError, check_function, check_integer, check_number, check_type
+from budgetalloc.budget import IntArray
+from budgetalloc.errors import InputError, check_function, check_integer, check_number, check_type
 from budgetalloc.policies.decision import Hinted, Rounds, Tally, View
 from budgetalloc.policies.policy import Policy
-from budgetalloc.policies.rounds import Spending
+from budgetalloc.policies.rounds import Spending, followed_by
 
 __all__ = ["Hint", "on_all_fail"]
 
@@ -70,16 +70,7 @@ def on_all_fail(
     check_number("share", share, 0, 1, without=(0, 1))
     check_integer("fewest", fewest, 1)
 
-    def decide(view: View) -> IntArray | Rounds:
-        total = view.rollouts_only("on_all_fail")
-        reserve = _reserve(view.budget, len(view.ids_P), share)
-        if not reserve:
-            return policy.decide(view)
-        plan = policy.decide(replace(view, budget=replace(view.budget, rollouts=total - reserve)))
-        return with_hints(view, plan, reserve)
-
-    def with_hints(view: View, plan: IntArray | Rounds, reserve: int) -> Rounds:
-        spent_P, tally = yield from _counted(plan, len(view.ids_P))
+    def with_hints(view: View, spent_P: IntArray, tally: Tally, reserve: int) -> Rounds:
         spending = Spending(replace(view.budget, rollouts=int(spent_P.sum()) + reserve), len(spent_P), spent_P)
         failed_P = (tally.successes_P == 0) & (tally.scored_P >= fewest) & (spent_P < spending.budget.largest_group)
         failed = np.flatnonzero(failed_P)
@@ -91,44 +82,11 @@ def on_all_fail(
             yield Hinted(hinted_P)
         if unhinted:
             spending.give_each(helped, unhinted)
-        by_count = np.argsort(spending.counts_P, kind="stable")
-        spending.spread(by_count[spending.counts_P[by_count] > 0])  # new groups only after the open ones are full
-        spending.spread(by_count)
+        spending.spread_rest()
         yield spending.counts_P - spent_P - hinted_P
 
     name = f"on_all_fail({policy.name}, rollouts={rollouts}, unhinted={unhinted}, share={share}, fewest={fewest})"
-    return replace(policy, name=name, decide=decide, needs=replace(policy.needs, keep_batch=False))
-
-
-def _reserve(budget: Budget, prompts: int, share: float) -> int:
-    """At most `share` of the budget, such that both it and the rest can be spent in whole groups."""
-    total, low, high = int(budget.rollouts or 0), budget.smallest_group, budget.largest_group
-    for reserve in range(int(share * total) // budget.quantum * budget.quantum, 0, -budget.quantum):
-        if budget.fewest == 0 and -(-reserve // high) * low > reserve:  # new groups must be able to take it
-            continue
-        try:
-            replace(budget, rollouts=total - reserve).check(prompts)
-        except BudgetError:
-            continue
-        return reserve
-    return 0
-
-
-def _counted(plan: IntArray | Rounds, prompts: int) -> Generator[IntArray | Hinted, Tally, tuple[IntArray, Tally]]:
-    """The rounds of another decision; returns their total counts and their tally."""
-    spent_P, tally = np.zeros(prompts, dtype=np.int64), Tally.empty(prompts)
-    if isinstance(plan, np.ndarray):
-        tally = yield plan
-        return spent_P + plan, tally
-    try:
-        wanted = next(plan)
-        while (counts_P := wanted.counts_P if isinstance(wanted, Hinted) else wanted).any():  # none: it has ended
-            spent_P += counts_P
-            tally = yield wanted
-            wanted = plan.send(tally)
-    except StopIteration:
-        pass
-    return spent_P, tally
+    return followed_by(policy, with_hints, share, name)
 
 
 def _prompts_to_help(hint: Hint, view: View, failed: IntArray) -> IntArray:

@@ -1,15 +1,17 @@
 """Decisions in rounds: a budget is allocated in portions and still spent exactly."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.budget import Budget, IntArray
-from budgetalloc.errors import UnsupportedError
-from budgetalloc.policies.decision import Rounds, Tally, View
+from budgetalloc.errors import BudgetError, UnsupportedError, check_function, check_number, check_type
+from budgetalloc.policies.decision import Decide, Hinted, Rounds, Tally, View
+from budgetalloc.policies.policy import Policy
 
-__all__ = ["Spending", "until_finished"]
+__all__ = ["Spending", "followed_by", "sequential", "until_finished"]
 
 
 class Spending:
@@ -87,6 +89,12 @@ class Spending:
                     break
                 self.give(at, quantum)
 
+    def spread_rest(self) -> None:
+        """Allocates all rollouts left, first to the prompts with rollouts, and to those with the fewest first."""
+        by_count = np.argsort(self.counts_P, kind="stable")
+        self.spread(by_count[self.counts_P[by_count] > 0])
+        self.spread(by_count)
+
 
 def until_finished(
     view: View,
@@ -130,3 +138,117 @@ def until_finished(
             if (spending.counts_P == before_P).all():
                 return
         tally = yield spending.counts_P - before_P
+
+
+def sequential(
+    policy: Policy, *, share: float = 0.25, wants_more: Callable[[Tally], NDArray[np.bool_]] | None = None
+) -> Policy:
+    """Spends part of the budget in a second round, on prompts whose rollouts of this step were not enough.
+
+    `policy` spends all but `share` of the budget. The rest goes in equal parts to those of its prompts that want more:
+    by default those without a success, as in AR3PO (arXiv 2509.25808). XRPO (2510.06672) and SPEED (2506.09016) extend
+    groups by other rules.
+
+    The mean of a group that is extended because of its outcomes is biased. The posterior baseline is not: a rollout is
+    compared with the belief after all earlier rounds and after the others of its own round, none of which depend on its
+    outcome. The expected sum of a prompt's gradients is then its true gradient times the expected number of rollouts.
+
+    The two policies share one state: use only the new one afterwards.
+
+    Args:
+        policy: Decides the first part, in one round or several, with a budget in rollouts.
+        share: Share of the budget for the second round, in (0, 1). It is lowered if the rest could not be spent.
+        wants_more: From the tally of the step to the prompts to extend, shape (P,). Others are left out if they got no
+            rollouts. If no prompt wants more, the rest goes to all prompts that have rollouts.
+
+    >>> import budgetalloc as ba
+    >>> policy = sequential(ba.adaptive(), share=0.5)
+    >>> step = policy.begin(["easy", "hard"], ba.Budget(rollouts=8))
+    >>> step.request()
+    array([2, 2])
+    >>> step.observe(["easy", "easy", "hard", "hard"], [1, 0, 0, 0])
+    >>> step.request()
+    array([0, 4])
+    """
+    check_type("policy", policy, Policy, "a policy such as ba.adaptive()")
+    check_number("share", share, 0, 1, without=(0, 1))
+    if wants_more is not None:
+        check_function("wants_more", wants_more, "of a Tally that returns which prompts want more rollouts")
+
+    def extend(view: View, spent_P: IntArray, tally: Tally, reserve: int) -> Rounds:
+        spending = Spending(replace(view.budget, rollouts=int(spent_P.sum()) + reserve), len(spent_P), spent_P)
+        more_P = (tally.successes_P == 0) & (tally.scored_P > 0) if wants_more is None else wants_more(tally)
+        spending.spread(np.flatnonzero(more_P & (spent_P > 0)))
+        spending.spread_rest()
+        yield spending.counts_P - spent_P
+
+    rule = "" if wants_more is None else f", wants_more={getattr(wants_more, '__name__', wants_more)}"
+    return followed_by(policy, extend, share, f"sequential({policy.name}, share={share}{rule})")
+
+
+def followed_by(
+    policy: Policy, more: Callable[[View, IntArray, Tally, int], Rounds], share: float, name: str
+) -> Policy:
+    """`policy` with all but a share of the budget, followed by the rounds of `more` with the rest.
+
+    Args:
+        policy: Decides the first part.
+        more: From the view, the counts spent, shape (P,), their tally and the rollouts left to further rounds.
+        share: Share of the rest, in (0, 1), lowered where either part could not be spent in whole groups.
+        name: Name of the new policy.
+    """
+
+    def after(decide: Decide) -> Decide:
+        def rounds(view: View, plan: IntArray | Rounds, reserve: int) -> Rounds:
+            spent_P, tally = yield from _counted(plan, len(view.ids_P))
+            yield from more(view, spent_P, tally, reserve)
+
+        def decide_in_rounds(view: View) -> IntArray | Rounds:
+            total = view.rollouts_only(name.partition("(")[0])
+            reserve = _reserve(view.budget, len(view.ids_P), share)
+            if not reserve:
+                return decide(view)
+            plan = decide(replace(view, budget=replace(view.budget, rollouts=total - reserve)))
+            return rounds(view, plan, reserve)
+
+        return decide_in_rounds
+
+    with_features = policy.decide_with_features
+    return replace(
+        policy,
+        name=name,
+        decide=after(policy.decide),
+        decide_with_features=None if with_features is None else after(with_features),
+        needs=replace(policy.needs, keep_batch=False),
+    )
+
+
+def _reserve(budget: Budget, prompts: int, share: float) -> int:
+    """At most `share` of the budget, such that both it and the rest can be spent in whole groups."""
+    total, low, high = int(budget.rollouts or 0), budget.smallest_group, budget.largest_group
+    for reserve in range(int(share * total) // budget.quantum * budget.quantum, 0, -budget.quantum):
+        if budget.fewest == 0 and -(-reserve // high) * low > reserve:  # new groups must be able to take it
+            continue
+        try:
+            replace(budget, rollouts=total - reserve).check(prompts)
+        except BudgetError:
+            continue
+        return reserve
+    return 0
+
+
+def _counted(plan: IntArray | Rounds, prompts: int) -> Generator[IntArray | Hinted, Tally, tuple[IntArray, Tally]]:
+    """The rounds of another decision; returns their total counts and their tally."""
+    spent_P, tally = np.zeros(prompts, dtype=np.int64), Tally.empty(prompts)
+    if isinstance(plan, np.ndarray):
+        tally = yield plan
+        return spent_P + plan, tally
+    try:
+        wanted = next(plan)
+        while (counts_P := wanted.counts_P if isinstance(wanted, Hinted) else wanted).any():  # none: it has ended
+            spent_P += counts_P
+            tally = yield wanted
+            wanted = plan.send(tally)
+    except StopIteration:
+        pass
+    return spent_P, tally

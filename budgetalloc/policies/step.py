@@ -63,6 +63,8 @@ class Step:
         self._plan: IntArray | Rounds | None = None
         self.unfinished = False  # a decision in rounds is waiting for the outcomes of its last request
         self.hinted = False  # the rollouts requested last are to be generated with a hint (`on_all_fail`)
+        self.round = 0
+        """The round of the rollouts requested last, from 0."""
         self._open = True
 
     def _view(self) -> View:
@@ -109,6 +111,7 @@ class Step:
 
     def _next_round(self) -> IntArray | Hinted | None:
         first, plan = self._requested_P is None, self._decision()
+        self.round += not first
         if isinstance(plan, np.ndarray):
             return plan if first else None
         try:

@@ -21,7 +21,7 @@ BoolArray = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """One round of a step: the rollouts of all processes. Its fields are as in `Batch`."""
+    """Rollouts of all processes that were observed together, all of the round `number`. Fields are as in `Batch`."""
 
     ids_R: list[Id]
     rewards_R: FloatArray
@@ -30,6 +30,7 @@ class Round:
     lengths_R: IntArray
     hinted: bool = False
     prompt_lengths_R: IntArray | None = None
+    number: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +44,7 @@ class Batch:
         scores_RF: Its reward by reward function, shape (R, F); NaN where a function returned None.
         success_R: Its success in [0, 1]; NaN if it was not scored.
         lengths_R: Its length in tokens.
+        round_R: The round of the step in which it was generated, from 0.
         hinted_R: Whether it was generated with a hint; beliefs do not learn from such rollouts.
         belief_R: The belief about its prompt before the step.
         prior: The prior that `belief_R` contains, shape (R,).
@@ -71,6 +73,7 @@ class Batch:
     scores_RF: FloatArray
     success_R: FloatArray
     lengths_R: IntArray
+    round_R: IntArray
     hinted_R: BoolArray
     belief_R: Beta
     prior: Beta
@@ -130,6 +133,7 @@ class Batch:
             jump=self.measure.jump,
             expected_R=self.expected_R,
             lengths_R=self.lengths_R,
+            round_R=self.round_R,
         )
 
     def sums(self) -> Sums:
@@ -141,6 +145,7 @@ class Batch:
         """The rounds of an unfinished step, at least one, as a batch; the other arguments are as in the class."""
         ids_R = [name for each in rounds for name in each.ids_R]
         success_R = np.concatenate([each.success_R for each in rounds])
+        sizes = [len(each.ids_R) for each in rounds]
         prompts = [each.prompt_lengths_R for each in rounds if each.prompt_lengths_R is not None]
         return cls(
             ids_R=ids_R,
@@ -149,7 +154,8 @@ class Batch:
             scores_RF=np.concatenate([each.scores_RF for each in rounds]),
             success_R=success_R,
             lengths_R=np.concatenate([each.lengths_R for each in rounds]),
-            hinted_R=np.repeat([each.hinted for each in rounds], [len(each.ids_R) for each in rounds]),
+            round_R=np.repeat([each.number for each in rounds], sizes),
+            hinted_R=np.repeat([each.hinted for each in rounds], sizes),
             belief_R=step.belief_of(ids_R),
             prior=Beta(*step.policy.estimator.prior_of(ids_R)),
             baseline_R=step.baseline_belief(ids_R, success_R, earlier),

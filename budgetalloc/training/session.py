@@ -214,7 +214,7 @@ class Session:
             rewards_R = self.scoring.total_rewards(scores) if rewards_R is None else rewards_R
             measure = self._measure or self.scoring.measure(rewards_R, scores)
             success_R = measure.success(rewards_R, scores)
-            made = Round(list(ids_R), rewards_R, scores, success_R, lengths, step.hinted, prompt_lengths_R)
+            made = Round(list(ids_R), rewards_R, scores, success_R, lengths, step.hinted, prompt_lengths_R, step.round)
             step.observe(made.ids_R, made.rewards_R, made.success_R, hinted=made.hinted)
             self._rounds.append(made)
             self._measure, self._batch, self._wanted = measure, None, 0

@@ -1,5 +1,7 @@
 """Decisions in rounds: the budget, group sizes, stop rules, and what is handed out piece by piece."""
 
+import itertools
+
 import numpy as np
 import pytest
 from budgets import budgets
@@ -7,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from policy_steps import play
 
-from budgetalloc import Budget, BudgetError, Policy, UnsupportedError
+from budgetalloc import Budget, BudgetError, Features, Policy, UnsupportedError, adaptive, group_advantages, uniform
 from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.policies import on_all_fail, sequential
+from budgetalloc.policies.bounds import Bounds
 from budgetalloc.policies.published.in_rounds.ar3po import ar3po
 from budgetalloc.policies.published.in_rounds.dapo import dapo
 from budgetalloc.policies.published.in_rounds.reinforce_ada import reinforce_ada
@@ -77,3 +81,63 @@ def test_a_rule_that_asks_for_more_than_the_budget_is_stopped():
 def test_rounds_need_a_budget_in_rollouts():
     with pytest.raises(UnsupportedError, match="spends rollouts only"):
         ar3po().begin(["a"], Budget(None, tokens=100, cap=8), costs_P=[1.0]).request()
+
+
+def gradient_sum(p, baseline):
+    """The expected sum over a step's rollouts of (r - b) d log P(r) / dp, and the expected number of rollouts: one
+    prompt of rate p gets 2 rollouts, and 2 more if both failed. All outcomes are enumerated."""
+    total = rollouts = 0.0
+    belief = BetaEstimator(prior=(0.4, 0.7)).belief(["x"])
+    for outcomes in itertools.product([0.0, 1.0], repeat=4):
+        if any(outcomes[:2]):
+            outcomes = outcomes[:2]
+        reward_R, round_R = np.array(outcomes), np.array([0, 0, 1, 1])[: len(outcomes)]
+        tails = 2 ** (4 - len(outcomes))  # continuations that were not generated and say the same
+        chance = np.prod(np.where(reward_R == 1, p, 1 - p)) / tails
+        belief_R = belief.take(np.zeros(len(outcomes), dtype=np.int64))
+        options = {"belief_R": belief_R, "round_R": round_R} if baseline == "rounds" else {"belief_R": belief_R}
+        named = "posterior" if baseline in ("rounds", "posterior") else baseline
+        away_R = group_advantages(reward_R, ["x"] * len(outcomes), named, "none", **options)
+        total += chance * np.sum(away_R * np.where(reward_R == 1, 1 / p, -1 / (1 - p)))
+        rollouts += chance * len(outcomes)
+    return total, rollouts
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.8])
+def test_a_group_extended_by_its_outcomes_has_the_true_gradient_if_later_rounds_are_left_out(p):
+    total, rollouts = gradient_sum(p, "rounds")
+    assert rollouts == pytest.approx(2 + 2 * (1 - p) ** 2)
+    assert total == pytest.approx(rollouts)  # d p / d p is 1 for each rollout
+    for biased in ("group", "loo", "posterior"):  # a group's mean also shrinks by its own share, so only this is sure:
+        assert abs(gradient_sum(p, biased)[0] - rollouts) > 0.01 * rollouts
+
+
+@given(
+    budget=budgets(9, floors=[0, 2]),
+    share=st.floats(0.05, 0.9),
+    rates=st.lists(st.sampled_from([0.0, 0.3, 1.0]), min_size=9, max_size=9),
+    make=st.sampled_from([adaptive, uniform, ar3po]),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_second_round_spends_the_rest_of_the_budget(budget, share, rates, make):
+    counts_NP, _ = play(sequential(make(), share=share), range(9), budget, rates)
+    budget = Bounds.resolve(make().needs).filled(budget)
+    assert counts_NP.sum() == budget.rollouts
+    assert all(n == 0 or budget.smallest_group <= n <= budget.largest_group for n in counts_NP.sum(axis=0))
+
+
+def test_the_second_round_goes_to_prompts_without_a_success_or_to_those_that_a_rule_names():
+    rates = {"solved": 1.0, "failed": 0.0}
+    counts_NP, _ = play(sequential(uniform(), share=0.5), list(rates), Budget(16), rates)
+    assert counts_NP.tolist() == [[4, 4], [0, 8]]
+    solved = sequential(uniform(), share=0.5, wants_more=lambda tally: tally.successes_P > 0)
+    counts_NP, _ = play(solved, list(rates), Budget(16), rates)
+    assert counts_NP.tolist() == [[4, 4], [8, 0]]
+
+
+@pytest.mark.parametrize("wrap", [sequential, lambda policy: on_all_fail(policy, lambda ids: ids, fewest=1)])
+def test_a_policy_with_a_second_round_keeps_it_when_it_gets_features(wrap):
+    policy = wrap(adaptive()).with_features(Features(["a", "b"], [[0.0], [1.0]]))
+    step = policy.begin(["a", "b"], Budget(16, floor=0, min_group=1))
+    assert step.in_rounds()
+    assert step.request().sum() < 16
