@@ -66,10 +66,7 @@ class Gaussian:
 
     def belief(self, ids: list[int]) -> ba.Beta:
         at = [self.at[x] for x in ids]
-        variance = np.diag(self.covariance_PP)[at]
-        p = np.clip(1 / (1 + np.exp(-self.mean_P[at] / np.sqrt(1 + np.pi / 8 * variance))), 1e-3, 1 - 1e-3)
-        mass = np.maximum(1 / (p * (1 - p) * variance / (1 + p * (1 - p) * variance)) - 1, 0.05)
-        return ba.Beta(p * mass, (1 - p) * mass)
+        return of_log_odds(self.mean_P[at], np.diag(self.covariance_PP)[at])
 
     def observe(self, ids_R: list[int], success_R: Floats) -> None:
         ids, group_R = np.unique(ids_R, return_inverse=True)
@@ -85,7 +82,79 @@ class Gaussian:
         self.covariance_PP += self.WALK * self.prior_PP
 
 
-def estimators(prompts: Prompts) -> dict[str, Callable[[], Estimator | Gaussian]]:
+class Kalman:
+    """A Kalman filter of each prompt's log-odds, as KGPS's (arXiv 2607.27610; formulas from its abstract).
+
+    KGPS's process noise grows with the size of the policy's update, which the log does not have: here it is constant.
+    A group is an observation of the log-odds with variance 1 / (n p (1-p)), p shrunk by half a success and a failure.
+    """
+
+    START, WALK = 4.0, 0.01
+
+    def __init__(self) -> None:
+        self.state: dict[int, tuple[float, float]] = {}  # mean and variance of the log-odds
+
+    def belief(self, ids: list[int]) -> ba.Beta:
+        mean, variance = np.array([self.state.get(x, (0.0, self.START)) for x in ids]).T
+        return of_log_odds(mean, variance)
+
+    def observe(self, ids_R: list[int], success_R: Floats) -> None:
+        ids, group_R = np.unique(ids_R, return_inverse=True)
+        n, k = np.bincount(group_R) + 1.0, np.bincount(group_R, success_R) + 0.5
+        rate = k / n
+        for x, seen, noise in zip(ids.tolist(), np.log(rate / (1 - rate)), 1 / (n * rate * (1 - rate)), strict=True):
+            mean, variance = self.state.get(x, (0.0, self.START))
+            gain = variance / (variance + noise)
+            self.state[x] = mean + gain * (seen - mean), (1 - gain) * variance
+
+    def tick(self) -> None:
+        self.state = {x: (mean, variance + self.WALK) for x, (mean, variance) in self.state.items()}
+
+
+class Nearest:
+    """The mean rate of similar prompts of the last 256 groups, as DOTS's difficulty (arXiv 2506.05316).
+
+    DOTS learns an embedding, and attends from a prompt to a reference set of which it knows the current rates. Here the
+    features of the texts are the embedding, a weight is exp(4 times the cosine), and the mass of the belief is 4.
+    """
+
+    KEPT, SHARPNESS, MASS = 256, 4.0, 4.0
+
+    def __init__(self, features: ba.Features, ids: list[int]) -> None:
+        x_PK = features.of(ids)
+        self.unit_PK = x_PK / np.maximum(np.linalg.norm(x_PK, axis=1, keepdims=True), 1e-12)
+        self.at = {x: at for at, x in enumerate(ids)}
+        self.seen: list[tuple[int, float]] = []
+
+    def belief(self, ids: list[int]) -> ba.Beta:
+        rate = np.full(len(ids), 0.5)
+        if self.seen:
+            places, rates = zip(*self.seen, strict=True)
+            cosine = self.unit_PK[[self.at[x] for x in ids]] @ self.unit_PK[list(places)].T
+            weight = np.exp(self.SHARPNESS * cosine)
+            rate = (weight @ np.array(rates) + 0.5) / (weight.sum(axis=1) + 1)
+        return ba.Beta(rate * self.MASS, (1 - rate) * self.MASS)
+
+    def observe(self, ids_R: list[int], success_R: Floats) -> None:
+        ids, group_R = np.unique(ids_R, return_inverse=True)
+        rates = np.bincount(group_R, success_R) / np.bincount(group_R)
+        self.seen = [*self.seen, *zip([self.at[x] for x in ids.tolist()], rates.tolist(), strict=True)][-self.KEPT :]
+
+    def tick(self) -> None:
+        pass
+
+
+Rival = Gaussian | Kalman | Nearest
+
+
+def of_log_odds(mean: Floats, variance: Floats) -> ba.Beta:
+    """The Beta of log-odds that are normal: the mean rate by MacKay's approximation, and the mass of its variance."""
+    p = np.clip(1 / (1 + np.exp(-mean / np.sqrt(1 + np.pi / 8 * variance))), 1e-3, 1 - 1e-3)
+    mass = np.maximum(1 / (p * (1 - p) * variance / (1 + p * (1 - p) * variance)) - 1, 0.05)
+    return ba.Beta(p * mass, (1 - p) * mass)
+
+
+def estimators(prompts: Prompts) -> dict[str, Callable[[], Estimator | Rival]]:
     """A row of the table each: its name, and how its estimator is made."""
     text, shuffled = prompts.features(), prompts.features(shuffled=True)
     return {
@@ -99,10 +168,12 @@ def estimators(prompts: Prompts) -> dict[str, Callable[[], Estimator | Gaussian]
         "tracking, text": lambda: ba.TrackingEstimator(text),
         "tracking, texts shuffled": lambda: ba.TrackingEstimator(shuffled),
         "Gaussian process of texts, like VIP's": lambda: Gaussian(text, list(prompts.texts)),
+        "Kalman filter of each prompt, like KGPS's": Kalman,
+        "nearest texts, like DOTS's": lambda: Nearest(text, list(prompts.texts)),
     }
 
 
-def predictions(estimator: Estimator | Gaussian, log: Log, seen: int) -> tuple[Floats, Floats]:
+def predictions(estimator: Estimator | Rival, log: Log, seen: int) -> tuple[Floats, Floats]:
     """The belief before each group; then the first `seen` rollouts of each group of the step are observed.
 
     The log holds the number of successes of a group, not their order: a hash of the group stands in for it.

@@ -6,10 +6,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from budgetalloc.beliefs.posterior import Beta
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, UnsupportedError, check_function, check_number, check_type
 from budgetalloc.policies.decision import Decide, Hinted, Rounds, Tally, View
 from budgetalloc.policies.policy import Policy
+from budgetalloc.solvers.systematic import systematic
 
 __all__ = ["Spending", "followed_by", "sequential", "until_finished"]
 
@@ -145,8 +147,9 @@ def sequential(
 ) -> Policy:
     """Spends part of the budget in a second round, on prompts whose rollouts of this step were not enough.
 
-    `policy` spends all but `share` of the budget. The rest goes in equal parts to those of its prompts that want more:
-    by default those without a success, as in AR3PO (arXiv 2509.25808). XRPO (2510.06672) and SPEED (2506.09016) extend
+    `policy` spends all but `share` of the budget. The rest is for those of its prompts that want more, by default those
+    without a success, as in AR3PO (arXiv 2509.25808). It is drawn in proportion to E[p (1-p)^2] under the belief that
+    has learned from the first round, so that hopeless prompts get less. XRPO (2510.06672) and SPEED (2506.09016) extend
     groups by other rules.
 
     The mean of a group that is extended because of its outcomes is biased. The posterior baseline is not: a rollout is
@@ -178,7 +181,14 @@ def sequential(
     def extend(view: View, spent_P: IntArray, tally: Tally, reserve: int) -> Rounds:
         spending = Spending(replace(view.budget, rollouts=int(spent_P.sum()) + reserve), len(spent_P), spent_P)
         more_P = (tally.successes_P == 0) & (tally.scored_P > 0) if wants_more is None else wants_more(tally)
-        spending.spread(np.flatnonzero(more_P & (spent_P > 0)))
+        more = np.flatnonzero(more_P & (spent_P > 0))
+        if len(more):
+            successes, before = tally.successes_P[more], view.belief_P.take(more)
+            failures = tally.scored_P[more] - successes
+            weights = Beta(before.alpha_P + successes, before.beta_P + failures).moment(1, 2)
+            rest = Budget(reserve, floor=0, min_group=1, quantum=view.budget.quantum)
+            spending.give_each(more, systematic(weights + 1e-9, rest, view.rng))
+            spending.spread(more)
         spending.spread_rest()
         yield spending.counts_P - spent_P
 
