@@ -40,7 +40,7 @@ class Exact(ba.BetaEstimator):
     def belief(self, ids_P: Iterable[Any]) -> ba.Beta:
         ids = list(ids_P)
         if self._computed[0] != self.step:
-            self._computed = self.step, self._rates(list(self.text))
+            self._computed = self.step, self.rates(list(self.text))
         rate_P = np.array([self._computed[1].get(x, 1.0) for x in ids])  # 1.0: not a candidate, the weight is 0
         rate_P = np.clip(rate_P, _RAREST, 1 - 1e-9)
         return ba.Beta(_CERTAIN * rate_P, _CERTAIN * (1 - rate_P))
@@ -48,7 +48,8 @@ class Exact(ba.BetaEstimator):
     def cold(self, ids_P: Iterable[Any]) -> NDArray[np.bool_]:
         return np.zeros(len(list(ids_P)), dtype=np.bool_)
 
-    def _rates(self, ids: list[int]) -> dict[Any, float]:
+    def rates(self, ids: list[int]) -> dict[Any, float]:
+        """The exact success rate of each of these prompts with the present model; of 1,024 of them if they are many."""
         if len(ids) > _CANDIDATES * 4:
             rng = np.random.default_rng([self.seed, self.step])
             ids = [ids[at] for at in rng.choice(len(ids), _CANDIDATES, replace=False)]
