@@ -1,5 +1,6 @@
 """The recommended policy: rollouts drawn at random in proportion to a weight."""
 
+import math
 from dataclasses import replace
 from typing import Literal
 
@@ -172,21 +173,23 @@ def towards_unsolved(
 
 
 def group_without_history(prompts: int, rollouts: int, idle: float) -> int:
-    """Group size of a prompt without history: 2 if its evidence will still count at the next visit, else 4.
+    """Group size of a prompt without history: so many, from 2 to 4, that one rollout's evidence is left at its return.
 
     A prompt is drawn again after about prompts / rollouts steps, when idle ** (prompts / rollouts) of the evidence is
-    left. If that is less than half, the pool is so large that each prompt is visited about once.
+    left. A single rollout can then be compared with what its first group has shown. If less than a quarter is left,
+    each prompt is visited about once, and its first group is all that it is compared with.
 
     >>> group_without_history(2080, 256, 0.98), group_without_history(32400, 256, 0.98)  # 0.85 and 0.08 are left
     (2, 4)
     """
-    return 2 if idle ** (prompts / rollouts) >= 0.5 else 4
+    left = idle ** (prompts / rollouts)
+    return min(max(math.ceil(1 / max(left, 0.25)), 2), 4)
 
 
 def adaptive(*, features: Features | None = None, explore: float = 0.0, seed: int = 0) -> Policy:
     """The recommended policy: rollouts over the whole dataset, drawn by `sampled`, with the posterior baseline.
 
-    A prompt with history gets single rollouts, a prompt without history a group of 2 or 4 (`group_without_history`).
+    A prompt with history gets single rollouts, a prompt without history a group of 2 to 4 (`group_without_history`).
     The policy asks a trainer for `candidates="all"`, `baseline="posterior"`, `scale="group"` and `min_group=1`. Its
     settings are fixed to those of the learning benchmark (`benchmarks/learning`); `sampled` has them as arguments.
 

@@ -241,7 +241,7 @@ _TABLE: dict[tuple[Decides, Checked], dict[Callable[..., Policy], tuple[str, str
             "Systematic sampling of single rollouts, with the leave-one-out posterior baseline.",
         ),
         adaptive: (
-            "sampled; a prompt without history gets a group of 2, or of 4 in a pool visited about once",
+            "sampled; a prompt without history gets a group of 2, or of up to 4 in a large pool",
             OURS,
             "The recommended policy.",
         ),

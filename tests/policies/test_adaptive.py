@@ -129,14 +129,14 @@ def test_adaptive_is_sampled_with_groups_and_allows_groups_of_one():
     assert policy.name == "adaptive(seed=2)"
 
 
-@pytest.mark.parametrize(("prompts", "group"), [(40, 2), (64 * 34, 2), (64 * 35, 4), (64 * 300, 4)])
+@pytest.mark.parametrize(("prompts", "group"), [(40, 2), (64 * 34, 2), (64 * 35, 3), (64 * 69, 4), (64 * 300, 4)])
 def test_prompts_without_history_get_groups_of_the_size_of_their_pool(prompts, group):
-    """0.98 ** 34 is 0.503, 0.98 ** 35 is 0.493."""
+    """0.98 ** 34 is 0.503, 0.98 ** 35 is 0.493, 0.98 ** 69 is 0.248."""
     counts_P = ba.adaptive().allocate(range(prompts), Budget(64, floor=0, cap=64, min_group=1))
     assert counts_P.sum() == 64
     assert counts_P[counts_P > 0].min() >= group
     if prompts > 64:
-        assert counts_P.max() == group
+        assert counts_P.max() == group + (64 % group > 0)  # one group takes the rest
 
 
 def test_a_prompt_with_history_gets_single_rollouts_and_a_forgotten_one_a_group_again():
@@ -159,9 +159,13 @@ def test_a_prompt_with_one_rollout_has_a_history():
     assert counts_P.max() == 1
 
 
-def test_exactly_half_of_the_evidence_is_enough_for_a_pair():
-    assert group_without_history(64, 64, 0.5) == 2
-    assert group_without_history(65, 64, 0.5) == 4
+def test_the_first_group_leaves_the_evidence_of_one_rollout_for_the_next_visit():
+    assert [group_without_history(prompts, 64, 0.5) for prompts in (1, 64, 65, 101, 102, 10**6)] == [2, 2, 3, 3, 4, 4]
+    assert group_without_history(10**6, 64, 1.0) == 2
+    for prompts in range(1, 128):
+        group, left = group_without_history(prompts, 64, 0.5), 0.5 ** (prompts / 64)
+        assert group * left >= 1 or group == 4
+        assert (group - 1) * left < 1 or group == 2
 
 
 def test_the_number_of_rollouts_of_each_kind_follows_the_weights():
