@@ -94,7 +94,8 @@ ACROSS, WHICH, ROUNDS, ROLLOUTS, BASELINE = DECIDES = get_args(Decides)
 SECTIONS: dict[Decides, str] = {
     ACROSS: "How many rollouts each prompt of a batch gets.",
     WHICH: "Which prompts get rollouts.",
-    ROUNDS: "How a step continues after the rewards of its first rollouts: these methods decide in rounds.",
+    ROUNDS: "How a step continues after the rewards of its first rollouts: these methods decide in rounds. "
+    "`policies.sequential` adds a second round to any policy.",
     ROLLOUTS: "Which of the generated rollouts are trained on.",
     BASELINE: "Which baseline the rewards are compared with; all prompts get equal counts.",
 }

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.posterior import Beta
 from budgetalloc.budget import Budget, IntArray
-from budgetalloc.errors import BudgetError, UnsupportedError, check_function, check_number, check_type
+from budgetalloc.errors import BudgetError, InputError, UnsupportedError, check_function, check_number, check_type
 from budgetalloc.policies.decision import Decide, Hinted, Rounds, Tally, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.solvers.systematic import systematic
@@ -181,7 +181,11 @@ def sequential(
     def extend(view: View, spent_P: IntArray, tally: Tally, reserve: int) -> Rounds:
         spending = Spending(replace(view.budget, rollouts=int(spent_P.sum()) + reserve), len(spent_P), spent_P)
         more_P = (tally.successes_P == 0) & (tally.scored_P > 0) if wants_more is None else wants_more(tally)
-        more = np.flatnonzero(more_P & (spent_P > 0))
+        if np.shape(more_P) != spent_P.shape:
+            raise InputError(
+                f"wants_more gave shape {np.shape(more_P)}: give True or False for each prompt of the tally."
+            )
+        more = np.flatnonzero(np.asarray(more_P, dtype=np.bool_) & (spent_P > 0))
         if len(more):
             successes, before = tally.successes_P[more], view.belief_P.take(more)
             failures = tally.scored_P[more] - successes

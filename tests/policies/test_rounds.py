@@ -9,7 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from policy_steps import play
 
-from budgetalloc import Budget, BudgetError, Features, Policy, UnsupportedError, adaptive, group_advantages, uniform
+from budgetalloc import (
+    Budget,
+    BudgetError,
+    Features,
+    InputError,
+    Policy,
+    UnsupportedError,
+    adaptive,
+    group_advantages,
+    uniform,
+)
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.policies import on_all_fail, sequential
 from budgetalloc.policies.bounds import Bounds
@@ -133,6 +143,11 @@ def test_the_second_round_goes_to_prompts_without_a_success_or_to_those_that_a_r
     solved = sequential(uniform(), share=0.5, wants_more=lambda tally: tally.successes_P > 0)
     counts_NP, _ = play(solved, list(rates), Budget(16), rates)
     assert counts_NP.tolist() == [[4, 4], [8, 0]]
+
+
+def test_a_rule_of_another_shape_is_refused():
+    with pytest.raises(InputError, match=r"wants_more gave shape \(1,\): give True or False for each prompt"):
+        play(sequential(uniform(), wants_more=lambda tally: [True]), ["a", "b"], Budget(16), {"a": 0.0, "b": 0.0})
 
 
 @pytest.mark.parametrize("wrap", [sequential, lambda policy: on_all_fail(policy, lambda ids: ids, fewest=1)])

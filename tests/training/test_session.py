@@ -194,6 +194,25 @@ def test_rounds_follow_what_the_rounds_before_have_shown():
     assert session.policy.estimator.step == 1
 
 
+def test_a_rollout_is_compared_with_earlier_rounds_and_not_with_later_ones():
+    policy = policies.sequential(policies.sampled(groups=True, seed=0), share=0.5)
+    session = session_of(policy, baseline="posterior", scale="none")
+    session.begin(NAMES, 32, 8)
+    rows = []
+    for number in range(2):
+        asked_K = sorted(session.request())
+        for part_K in (asked_K[::2], asked_K[1::2]):  # a request may be observed in parts
+            rewards_K = [float(RATES[name] > 0.7 and number == 0) for name in part_K]
+            session.observe(part_K, rewards_K, [1] * len(part_K))
+            rows += [(name, reward, number) for name, reward in zip(part_K, rewards_K, strict=True)]
+    assert session.request() == []
+    ids_R, rewards_R, round_R = (list(column) for column in zip(*rows, strict=True))
+    batch = session.record()
+    assert batch.round_R.tolist() == round_R
+    expected_R = ba.group_advantages(rewards_R, ids_R, "posterior", "none", belief_R=batch.baseline_R, round_R=round_R)
+    assert session.end().advantages_R == pytest.approx(expected_R)
+
+
 def test_a_policy_that_generates_more_trains_on_what_it_keeps():
     session, ids_R = opened(policies.pods(), NAMES[:2], 8, 4)
     assert len(ids_R) == 32

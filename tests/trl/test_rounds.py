@@ -17,6 +17,7 @@ STAGED = {
     "pilot_commit": lambda: policies.pilot_commit(pilot=2, group=6, seed=1),
     "reinforce_ada": lambda: policies.reinforce_ada(group=4, stages=3, seed=1),
     "dapo": lambda: policies.dapo(group=4, generate=3, seed=1),
+    "sequential": lambda: policies.sequential(ba.adaptive(seed=1)),
     "thompson dapo": lambda: policies.dapo(group=4, generate=2, order="thompson", seed=1),
 }
 
