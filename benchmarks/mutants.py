@@ -63,7 +63,10 @@ TESTS = {
     "beliefs/empirical_bayes": (["beliefs/test_empirical_bayes.py", "beliefs/test_estimator.py"], []),
     "beliefs/cold_start": (["beliefs/test_cold_start.py"], []),
     "beliefs/graded_success": (["beliefs/test_graded_success.py", "beliefs/test_estimator.py"], []),
-    "beliefs/evidence": (["beliefs/test_evidence.py", "beliefs/test_estimator.py"], ["BetaEstimator.load_state_dict"]),
+    "beliefs/saved_evidence": (
+        ["beliefs/test_evidence.py", "beliefs/test_estimator.py"],
+        ["BetaEstimator.load_state_dict"],
+    ),
     "beliefs/posterior": (
         ["beliefs/test_posterior.py", "test_values.py", "beliefs/test_graded_success.py"],
         [

@@ -9,12 +9,12 @@ from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.cold_start import KEPT, with_first_visit_prior
 from budgetalloc.beliefs.empirical_bayes import Drift, moved_evidence, pooled_prior
-from budgetalloc.beliefs.evidence import read_evidence
 from budgetalloc.beliefs.graded_success import moved_graded_sums, rescaled, spread
 from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.beliefs.interface import Estimator, summed
 from budgetalloc.beliefs.pool import Index, rows_to_read, with_room
 from budgetalloc.beliefs.posterior import Beta, FloatArray, constant, unchecked
+from budgetalloc.beliefs.saved_evidence import read_evidence
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_flag, check_number, is_number, shown
 

@@ -2,9 +2,9 @@
 
 from budgetalloc.policies.adaptive import adaptive, sampled
 from budgetalloc.policies.composition import knapsack, thompson, uniform
-from budgetalloc.policies.decision import Hinted, Needs, Tally, View
 from budgetalloc.policies.gates import gate
 from budgetalloc.policies.hints import on_all_fail
+from budgetalloc.policies.interface import Hinted, Needs, Tally, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.published.across_prompts.cero import cero
 from budgetalloc.policies.published.across_prompts.coba_rl import coba_rl

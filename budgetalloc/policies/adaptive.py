@@ -16,7 +16,7 @@ from budgetalloc.errors import InputError, check_flag, check_integer, check_numb
 from budgetalloc.policies.advantages import Scale
 from budgetalloc.policies.composition import spend
 from budgetalloc.policies.costs.prices import least_groups
-from budgetalloc.policies.decision import Needs, View
+from budgetalloc.policies.interface import Needs, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import top
 from budgetalloc.solvers.domains import Domains
@@ -182,7 +182,7 @@ def group_without_history(prompts: int, rollouts: int, idle: float) -> int:
     >>> group_without_history(2080, 256, 0.98), group_without_history(32400, 256, 0.98)  # 0.85 and 0.08 are left
     (2, 4)
     """
-    left = idle ** (prompts / rollouts)
+    left: float = idle ** (prompts / rollouts)
     return min(max(math.ceil(1 / max(left, 0.25)), 2), 4)
 
 

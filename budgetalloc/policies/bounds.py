@@ -10,7 +10,7 @@ from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.beliefs.pool import Pool
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import InputError, check_integer, check_seed, shown
-from budgetalloc.policies.decision import Needs
+from budgetalloc.policies.interface import Needs
 
 __all__ = ["Bounds", "drawn_others"]
 

@@ -10,7 +10,7 @@ from budgetalloc.beliefs.posterior import Belief, FloatArray, Point
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import BudgetError, InputError, check_choice, check_function, shown
 from budgetalloc.policies.costs.prices import per_cost
-from budgetalloc.policies.decision import Needs, View
+from budgetalloc.policies.interface import Needs, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.solvers.exact import highs
 from budgetalloc.solvers.greedy import greedy

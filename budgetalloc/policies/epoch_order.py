@@ -7,7 +7,7 @@ import numpy as np
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_integer
-from budgetalloc.policies.decision import View
+from budgetalloc.policies.interface import View
 from budgetalloc.policies.ranking import falling, ranked
 
 __all__ = ["COLUMNS", "count_visits", "least_visited_first"]

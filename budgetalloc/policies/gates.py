@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_array, check_function, check_integer, check_number
-from budgetalloc.policies.decision import Needs, View
+from budgetalloc.policies.interface import Needs, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import ranked
 

@@ -8,7 +8,7 @@ import numpy as np
 from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_function, check_integer, check_number, check_type
-from budgetalloc.policies.decision import Hinted, Rounds, Tally, View
+from budgetalloc.policies.interface import Hinted, Rounds, Tally, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.rounds import Spending, followed_by
 

@@ -12,7 +12,7 @@ from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_integer, check_number, shown
-from budgetalloc.policies.decision import Outcome, View
+from budgetalloc.policies.interface import Outcome, View
 from budgetalloc.policies.ranking import ranked
 
 __all__ = ["COLUMNS", "InitialSuccess", "Offline", "rescale_results"]

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.policies.composition import spend
-from budgetalloc.policies.decision import View
+from budgetalloc.policies.interface import View
 from budgetalloc.values import Value
 
 __all__ = ["START", "UNIT", "gain_per_rollout", "mean_rollouts", "smallest", "spend_gains", "token_prices"]

@@ -15,8 +15,8 @@ from budgetalloc.budget import Budget
 from budgetalloc.errors import InputError, check_choice, nearest, shown
 from budgetalloc.policies.adaptive import adaptive, sampled
 from budgetalloc.policies.composition import knapsack, thompson, uniform
-from budgetalloc.policies.decision import Needs
 from budgetalloc.policies.gates import gate
+from budgetalloc.policies.interface import Needs
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.published.across_prompts.cero import cero
 from budgetalloc.policies.published.across_prompts.coba_rl import coba_rl

@@ -15,7 +15,7 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import check_integer, check_seed
 from budgetalloc.policies.advantages import group_advantages
 from budgetalloc.policies.composition import uniform
-from budgetalloc.policies.decision import Keep, Needs
+from budgetalloc.policies.interface import Keep, Needs
 from budgetalloc.policies.policy import Policy
 
 __all__ = ["generate_and_keep", "rng_of_step", "scaled_advantages"]

@@ -27,7 +27,7 @@ from budgetalloc.errors import (
     check_type,
 )
 from budgetalloc.policies.bounds import Bounds
-from budgetalloc.policies.decision import CostOf, Decide, Expect, Keep, Needs, Seen
+from budgetalloc.policies.interface import CostOf, Decide, Expect, Keep, Needs, Seen
 from budgetalloc.policies.step import Step
 
 __all__ = ["Policy"]

@@ -13,7 +13,7 @@ from budgetalloc.beliefs.pool import Pool
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, InputError, UnsupportedError, check_type, is_number, nearest, shown
 from budgetalloc.policies.bounds import Bounds, drawn_others
-from budgetalloc.policies.decision import CostOf, Decide
+from budgetalloc.policies.interface import CostOf, Decide
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.step import Step
 from budgetalloc.solvers.proportional import clipped_shares

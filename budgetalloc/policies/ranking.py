@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.policies.composition import spend
-from budgetalloc.policies.decision import View
+from budgetalloc.policies.interface import View
 from budgetalloc.solvers.interface import largest
 from budgetalloc.values import Value
 

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from budgetalloc.beliefs.posterior import Beta
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, InputError, UnsupportedError, check_function, check_number, check_type
-from budgetalloc.policies.decision import Decide, Hinted, Rounds, Tally, View
+from budgetalloc.policies.interface import Decide, Hinted, Rounds, Tally, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.solvers.systematic import systematic
 

@@ -14,7 +14,7 @@ from budgetalloc.beliefs.rewards import check_outcomes, check_rewards
 from budgetalloc.beliefs.variance import prior_share
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, InputError, check_flag
-from budgetalloc.policies.decision import CostOf, Decide, Deciding, Hinted, Outcome, Rounds, Seen, Tally, View
+from budgetalloc.policies.interface import CostOf, Decide, Deciding, Hinted, Outcome, Rounds, Seen, Tally, View
 from budgetalloc.solvers.interface import check_costs, check_domains, check_group_costs
 
 __all__ = ["Step"]

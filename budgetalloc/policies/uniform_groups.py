@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from budgetalloc.budget import IntArray
 from budgetalloc.policies.adaptive import sampled
-from budgetalloc.policies.decision import Decide, Rounds, View
+from budgetalloc.policies.interface import Decide, Rounds, View
 
 __all__ = ["uniform_groups"]
 

@@ -14,7 +14,7 @@ from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.errors import InputError, UnsupportedError, shown
 from budgetalloc.policies import Policy
 from budgetalloc.policies.costs.prices import Price, Seconds, tokens
-from budgetalloc.policies.decision import CostOf
+from budgetalloc.policies.interface import CostOf
 from budgetalloc.solvers.interface import check_group_costs
 from budgetalloc.training.batch import Batch
 

@@ -9,7 +9,7 @@ import budgetalloc as ba
 from budgetalloc import Budget, policies
 from budgetalloc.errors import InputError
 from budgetalloc.policies.bounds import Bounds
-from budgetalloc.policies.decision import Needs
+from budgetalloc.policies.interface import Needs
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from policy_steps import visited
 import budgetalloc as ba
 from budgetalloc import Budget, BudgetError, Point
 from budgetalloc.policies.composition import spend
-from budgetalloc.policies.decision import View
+from budgetalloc.policies.interface import View
 
 observed = partial(visited, rollouts=8)
 VALUES = [ba.mixed_group, ba.success_gain, ba.hit, ba.variance]

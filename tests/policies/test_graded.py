@@ -9,7 +9,7 @@ import pytest
 import budgetalloc as ba
 from budgetalloc.beliefs import estimator
 from budgetalloc.beliefs.memory import Memory
-from budgetalloc.policies.decision import Tally
+from budgetalloc.policies.interface import Tally
 from budgetalloc.policies.methods import METHODS
 
 VARIANCE = {"knapsack", "thompson", "sampled", "adaptive", "knapsack_rl", "coba_rl", "cero", "vip", "mopps", "cures"}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import budgetalloc as ba
 from budgetalloc import Budget, InputError, policies
-from budgetalloc.policies.decision import Tally
+from budgetalloc.policies.interface import Tally
 from budgetalloc.policies.methods import METHODS
 
 HARD = {"never": 0.0, "half": 0.5, "often": 0.75}

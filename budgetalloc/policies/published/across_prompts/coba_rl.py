@@ -12,7 +12,7 @@ from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_array, check_integer, check_number
-from budgetalloc.policies.decision import Needs, View
+from budgetalloc.policies.interface import Needs, View
 from budgetalloc.policies.marginal_gains import START, gain_per_rollout, smallest, spend_gains, token_prices
 from budgetalloc.policies.policy import Policy
 

@@ -8,7 +8,7 @@ from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_array, check_integer, shown
-from budgetalloc.policies.decision import Needs, View
+from budgetalloc.policies.interface import Needs, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.prompt_selection import batch, in_proportion, keep_only
 from budgetalloc.solvers.proportional import clipped_shares

@@ -13,7 +13,7 @@ from budgetalloc.beliefs.posterior import FloatArray, Point, check_counts
 from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_array, check_choice, check_integer, check_number
-from budgetalloc.policies.decision import Needs, View
+from budgetalloc.policies.interface import Needs, View
 from budgetalloc.policies.marginal_gains import (
     START,
     UNIT,

@@ -10,7 +10,7 @@ from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_array, check_choice, check_integer
 from budgetalloc.policies.composition import spend
-from budgetalloc.policies.decision import Needs, View
+from budgetalloc.policies.interface import Needs, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.prompt_selection import drawn_batch
 from budgetalloc.values import Value

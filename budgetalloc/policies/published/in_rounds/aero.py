@@ -9,8 +9,8 @@ from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_integer
-from budgetalloc.policies.decision import Needs, Outcome, Rounds, View
 from budgetalloc.policies.downselect.groups import check_rows, turn
+from budgetalloc.policies.interface import Needs, Outcome, Rounds, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.rounds import Spending
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.errors import check_choice, check_integer
-from budgetalloc.policies.decision import Needs, Rounds, View
 from budgetalloc.policies.downselect.rules import mixed_first
+from budgetalloc.policies.interface import Needs, Rounds, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.rounds import Spending
 

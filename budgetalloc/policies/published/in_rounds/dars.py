@@ -9,7 +9,7 @@ from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_array, check_choice, check_flag, check_integer, check_number
-from budgetalloc.policies.decision import Needs, Rounds, View
+from budgetalloc.policies.interface import Needs, Rounds, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.rounds import Spending
 from budgetalloc.solvers.proportional import largest_remainder

@@ -9,7 +9,7 @@ from budgetalloc.beliefs.posterior import Beta
 from budgetalloc.budget import Budget
 from budgetalloc.errors import check_integer
 from budgetalloc.policies.composition import spend
-from budgetalloc.policies.decision import Needs, Rounds, View
+from budgetalloc.policies.interface import Needs, Rounds, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.values import hit
 

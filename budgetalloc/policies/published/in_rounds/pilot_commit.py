@@ -4,7 +4,7 @@ import numpy as np
 
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.errors import check_integer, check_number
-from budgetalloc.policies.decision import Needs, Rounds, View
+from budgetalloc.policies.interface import Needs, Rounds, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.rounds import Spending
 

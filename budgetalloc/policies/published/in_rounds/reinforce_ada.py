@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.errors import check_choice, check_integer
-from budgetalloc.policies.decision import Needs, Rounds, Tally, View
 from budgetalloc.policies.downselect.rules import balanced
+from budgetalloc.policies.interface import Needs, Rounds, Tally, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.rounds import until_finished
 

@@ -2,7 +2,7 @@
 
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.errors import check_integer
-from budgetalloc.policies.decision import Needs, Rounds, View
+from budgetalloc.policies.interface import Needs, Rounds, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.rounds import until_finished
 

@@ -6,7 +6,7 @@ from numpy.typing import ArrayLike, NDArray
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import check_integer, check_number
-from budgetalloc.policies.decision import Needs, Outcome, Rounds, Tally, View
+from budgetalloc.policies.interface import Needs, Outcome, Rounds, Tally, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.rounds import until_finished
 

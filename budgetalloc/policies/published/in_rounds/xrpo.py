@@ -12,7 +12,7 @@ from budgetalloc.beliefs.posterior import Belief, FloatArray, check_counts
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import check_array, check_choice, check_integer, check_number
 from budgetalloc.policies.composition import spend
-from budgetalloc.policies.decision import Needs, Rounds, Tally, View
+from budgetalloc.policies.interface import Needs, Rounds, Tally, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.rounds import Spending
 from budgetalloc.values import Value

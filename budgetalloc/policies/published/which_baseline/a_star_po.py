@@ -7,10 +7,10 @@ from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import check_array, check_number
-from budgetalloc.policies.decision import Needs, Outcome
 from budgetalloc.policies.epoch_order import COLUMNS, count_visits, least_visited_first
 from budgetalloc.policies.initial_success import COLUMNS as REFERENCE
 from budgetalloc.policies.initial_success import InitialSuccess, Offline, rescale_results
+from budgetalloc.policies.interface import Needs, Outcome
 from budgetalloc.policies.policy import Policy
 
 __all__ = ["a_star_po", "optimal_value"]

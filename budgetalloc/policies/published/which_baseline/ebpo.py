@@ -8,7 +8,7 @@ import numpy as np
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.policies.composition import uniform
-from budgetalloc.policies.decision import Needs, Outcome
+from budgetalloc.policies.interface import Needs, Outcome
 from budgetalloc.policies.policy import Policy
 
 __all__ = ["Moments", "ebpo", "shrunk"]

@@ -2,8 +2,8 @@
 
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.memory import Memory
-from budgetalloc.policies.decision import Needs
 from budgetalloc.policies.epoch_order import COLUMNS, count_visits, least_visited_first
+from budgetalloc.policies.interface import Needs
 from budgetalloc.policies.policy import Policy
 
 __all__ = ["reinforce_pp"]

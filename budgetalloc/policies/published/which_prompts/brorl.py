@@ -7,7 +7,7 @@ import numpy as np
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_integer, check_number
-from budgetalloc.policies.decision import Needs, View
+from budgetalloc.policies.interface import Needs, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.prompt_selection import batch, in_proportion, keep_only
 

@@ -10,7 +10,7 @@ from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_integer, check_number
-from budgetalloc.policies.decision import Needs, View
+from budgetalloc.policies.interface import Needs, View
 from budgetalloc.policies.mean_advantage import mean_advantage
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import ranked

@@ -3,7 +3,7 @@
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_integer, check_number
-from budgetalloc.policies.decision import Needs, View
+from budgetalloc.policies.interface import Needs, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import ranked
 

@@ -8,7 +8,7 @@ from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_integer, check_number, shown
-from budgetalloc.policies.decision import Needs, View
+from budgetalloc.policies.interface import Needs, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import drawn_first, ranked
 

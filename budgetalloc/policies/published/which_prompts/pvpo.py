@@ -10,8 +10,8 @@ from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.errors import check_array, check_flag, check_integer, check_number, check_type
-from budgetalloc.policies.decision import Needs, View
 from budgetalloc.policies.gates import pass_or_explore
+from budgetalloc.policies.interface import Needs, View
 from budgetalloc.policies.policy import Policy
 
 __all__ = ["pvpo", "pvpo_route"]

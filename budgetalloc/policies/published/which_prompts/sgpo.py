@@ -9,8 +9,8 @@ from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_integer, check_number, shown
-from budgetalloc.policies.decision import Needs, Outcome, View
 from budgetalloc.policies.initial_success import COLUMNS, InitialSuccess, Offline, rescale_results
+from budgetalloc.policies.interface import Needs, Outcome, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import ranked
 

@@ -12,8 +12,8 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_number
 from budgetalloc.policies.advantages import Scale
-from budgetalloc.policies.decision import Needs, Outcome, View
 from budgetalloc.policies.initial_success import COLUMNS, InitialSuccess, Offline, rescale_results
+from budgetalloc.policies.interface import Needs, Outcome, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import drawn_first, ranked
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from budgetalloc import Budget
-from budgetalloc.policies.decision import Tally
+from budgetalloc.policies.interface import Tally
 from budgetalloc.policies.published.in_rounds.xrpo import deviation, exploration, half_width, xrpo
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from budgetalloc.beliefs.evidence import read_evidence
+from budgetalloc.beliefs.saved_evidence import read_evidence
 from budgetalloc.errors import StateError
 
 START = (0.3, 0.7)
