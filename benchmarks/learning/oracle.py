@@ -71,6 +71,6 @@ class Exact(ba.BetaEstimator):
 
 def policy(name: str, trainer: Any, mix: Mix, rows: Sequence[dict[str, Any]], seed: int) -> ba.Policy:
     """The oracle's policy of this name."""
-    plain = policies.sampled(power=WEIGHTS[name], draw=False, groups=True, seed=seed)
+    plain = policies.sampled(power=WEIGHTS[name], draw=False, groups=1, seed=seed)
     needs = replace(plain.needs, ahead=False)  # the rates are those of the model after the last update
     return replace(plain, name=f"{name}(seed={seed})", estimator=Exact(trainer, mix, rows, seed), needs=needs)

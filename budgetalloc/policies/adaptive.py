@@ -1,6 +1,5 @@
 """The recommended policy: rollouts drawn at random in proportion to a weight."""
 
-import math
 from dataclasses import replace
 from typing import Literal
 
@@ -37,7 +36,7 @@ def sampled(
     discount: float = 1.0,
     idle: float = IDLE,
     drift: bool = False,
-    groups: bool = False,
+    groups: int = 0,
     estimator: Estimator | None = None,
     unsolved: float = 0.0,
     explore: float = 0.0,
@@ -66,10 +65,10 @@ def sampled(
         power: i and j, integers from 0 to 16.
         draw: Draw p from the belief; otherwise E[p^i (1-p)^j] under the belief is used.
         prior, discount, idle, drift: As in `BetaEstimator`.
-        groups: If True, a prompt with a vague belief, whose mass is below 1.6 rollouts, gets a group of
-            `group_without_history` or nothing. Its group shows how rare a success is, and advantages are divided by the
-            expected deviation of the prompt (scale "group"). If False, all prompts may get single rollouts, and
-            advantages are divided by their root mean square (scale "rms").
+        groups: Above 0, a prompt with a vague belief, whose mass is below 1.6 rollouts, gets a group of
+            `group_without_history`, of at least `groups`, or nothing, and advantages are divided by the expected
+            deviation of the prompt (scale "group"). With 0, all prompts may get single rollouts, and advantages are
+            divided by their root mean square (scale "rms"). An integer from 0 to 4.
         estimator: Keeps the beliefs in place of a `BetaEstimator` of the four arguments above, such as a
             `TrackingEstimator`.
         unsolved: Share of the rollouts of visited prompts that is drawn in proportion to 1 - p instead, from 0 to 1.
@@ -93,7 +92,7 @@ def sampled(
     except (TypeError, ValueError) as error:  # InputError is a ValueError
         raise InputError(f"power={shown(power)}: use two integers from 0 to 16, such as (1, 2).") from error
     check_flag("draw", draw)
-    check_flag("groups", groups)
+    check_integer("groups", groups, 0, 4)
     unsolved, explore = check_number("unsolved", unsolved, 0, 1), check_number("explore", explore, 0, 1)
     if estimator is None:
         estimator = BetaEstimator(prior=prior, discount=discount, idle=idle, drift=drift)
@@ -132,7 +131,7 @@ def sampled(
         def drawn(rows: slice | IntArray, rollouts: int) -> IntArray:
             weights, least = weights_P[rows], least_P if isinstance(least_P, int) else least_P[rows]
             if groups:
-                group = group_without_history(len(weights), rollouts, idle)
+                group = max(group_without_history(len(weights), rollouts, idle), groups)
                 # 1 or the group: arithmetic is several times as fast as np.where for a million prompts.
                 least = np.maximum(least, 1 + (group - 1) * vague_P[rows].view(np.int8))
             alone = replace(budget, rollouts=rollouts, quotas=None)
@@ -173,30 +172,32 @@ def towards_unsolved(
 
 
 def group_without_history(prompts: int, rollouts: int, idle: float) -> int:
-    """Group size of a prompt without history: so many, from 2 to 4, that one rollout's evidence is left at its return.
+    """Group size of a prompt without history, 1 to 4: about so many that one rollout's evidence is left at its return.
 
     A prompt is drawn again after about prompts / rollouts steps, when idle ** (prompts / rollouts) of the evidence is
-    left. A single rollout can then be compared with what its first group has shown. If less than a quarter is left,
+    left. A single rollout can then be compared with what the first visit has shown. If less than a quarter is left,
     each prompt is visited about once, and its first group is all that it is compared with.
 
     >>> group_without_history(2080, 256, 0.98), group_without_history(32400, 256, 0.98)  # 0.85 and 0.08 are left
-    (2, 4)
+    (1, 4)
     """
     left: float = idle ** (prompts / rollouts)
-    return min(max(math.ceil(1 / max(left, 0.25)), 2), 4)
+    return round(1 / max(left, 0.25))
 
 
 def adaptive(*, features: Features | None = None, explore: float = 0.0, seed: int = 0) -> Policy:
     """The recommended policy: rollouts over the whole dataset, drawn by `sampled`, with the posterior baseline.
 
-    A prompt with history gets single rollouts, a prompt without history a group of 2 to 4 (`group_without_history`).
+    A prompt gets single rollouts if its history will count when it returns. In a pool so large that it will not, a
+    prompt without history gets a group of 2 to 4 (`group_without_history`).
     The policy asks a trainer for `candidates="all"`, `baseline="posterior"`, `scale="group"` and `min_group=1`. Its
     settings are fixed to those of the learning benchmark (`benchmarks/learning`); `sampled` has them as arguments.
 
     Args:
         features: Features of the prompts, by which they share what is learned. The beliefs are then those of a
             `TrackingEstimator`, and half of the rollouts are drawn in proportion to 1 - p (`unsolved` of `sampled`). A
-            prompt whose success its features predict well gets single rollouts from the start.
+            prompt whose success its features predict well gets single rollouts from the start, others a group of at
+            least 2.
         explore: As in `sampled`: the share of the rollouts that is drawn evenly from all prompts.
         seed: Seeds the draws.
 
@@ -205,11 +206,11 @@ def adaptive(*, features: Features | None = None, explore: float = 0.0, seed: in
     >>> adaptive(explore=0.1)
     adaptive(explore=0.1, seed=0)
     """
-    usual = sampled(groups=True, explore=explore, seed=seed)
+    usual = sampled(groups=1, explore=explore, seed=seed)
     given = f"explore={explore}, " if explore else ""
     policy = replace(
         usual,
         name=f"adaptive({given}seed={seed})",
-        decide_with_features=sampled(groups=True, unsolved=0.5, explore=explore, seed=seed).decide,
+        decide_with_features=sampled(groups=2, unsolved=0.5, explore=explore, seed=seed).decide,
     )
     return policy if features is None else policy.with_features(features)

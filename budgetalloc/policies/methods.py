@@ -242,7 +242,7 @@ _TABLE: dict[tuple[Decides, Checked], dict[Callable[..., Policy], tuple[str, str
             "Systematic sampling of single rollouts, with the leave-one-out posterior baseline.",
         ),
         adaptive: (
-            "sampled; a prompt without history gets a group of 2, or of up to 4 in a large pool",
+            "sampled; in a pool so large that history fades, a new prompt gets a group of up to 4",
             OURS,
             "The recommended policy.",
         ),

@@ -195,7 +195,7 @@ def test_rounds_follow_what_the_rounds_before_have_shown():
 
 
 def test_a_rollout_is_compared_with_earlier_rounds_and_not_with_later_ones():
-    policy = policies.sequential(policies.sampled(groups=True, seed=0), share=0.5)
+    policy = policies.sequential(policies.sampled(groups=2, seed=0), share=0.5)
     session = session_of(policy, baseline="posterior", scale="none")
     session.begin(NAMES, 32, 8)
     rows = []

@@ -33,7 +33,7 @@ def watched(policy):
 
 def ran(build, path, policy=None, dataset=None, callbacks=(), config=None, **given):
     trainer = build(rows(24) if dataset is None else dataset, max_steps=6, **(config or {}))
-    attached = attach(trainer, policy or sampled(groups=True), ledger=path, **given)
+    attached = attach(trainer, policy or sampled(groups=2), ledger=path, **given)
     for make in callbacks:
         trainer.add_callback(make(attached))
     trainer.train()
@@ -74,7 +74,7 @@ def test_a_run_is_the_same_to_the_bit(build, tmp_path, monkeypatch, callbacks, c
     runs = []
     for name, may in (("ahead", callback.can_prefetch), ("then", lambda *_: False)):
         monkeypatch.setattr(callback, "can_prefetch", may)
-        policy, made_ahead = watched(sampled(groups=True, seed=1))
+        policy, made_ahead = watched(sampled(groups=2, seed=1))
         trainer = ran(build, tmp_path / name, policy, callbacks=callbacks, cost=cost)
         runs.append((rollouts(tmp_path / name), logged(trainer, "loss")))
         if name == "then":
@@ -89,7 +89,7 @@ def test_a_run_is_the_same_to_the_bit(build, tmp_path, monkeypatch, callbacks, c
 
 
 def test_an_error_of_a_decision_made_ahead_ends_the_training_as_any_other(build, tmp_path):
-    policy = sampled(groups=True)
+    policy = sampled(groups=2)
 
     def decide(view):
         if view.step == 3:
@@ -117,7 +117,7 @@ def test_an_error_of_a_decision_made_ahead_ends_the_training_as_any_other(build,
     ids=["policy", "seconds", "cost", "candidates", "transform", "workers"],
 )
 def test_nothing_is_decided_ahead_if_the_decision_could_differ_or_a_thread_do_harm(build, tmp_path, given):
-    policy, made_ahead = watched(given.pop("policy", None) or sampled(groups=True))
+    policy, made_ahead = watched(given.pop("policy", None) or sampled(groups=2))
     ran(build, tmp_path / "ledger", policy, **given)
     assert made_ahead == [False] * 6
 
