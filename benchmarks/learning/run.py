@@ -71,6 +71,7 @@ RIVALS: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
     "adaptive_text": (lambda seed: ba.adaptive(seed=seed), {"features": "text"}),
     # The choice of prompts without the posterior baseline: groups of at least 4 with their own mean and deviation.
     "own_groups": (lambda seed: ba.adaptive(seed=seed), {"baseline": "group", "scale": "group", "min_group": 4}),
+    "adaptive_singles": (lambda seed: policies.sampled(groups=1, seed=seed), {}),
     "adaptive_second": (lambda seed: policies.sequential(ba.adaptive(seed=seed)), {}),
     "text_second": (lambda seed: policies.sequential(ba.adaptive(seed=seed)), {"features": "text"}),
     "explore_1": (lambda seed: ba.adaptive(explore=0.1, seed=seed), {}),

@@ -188,16 +188,15 @@ def group_without_history(prompts: int, rollouts: int, idle: float) -> int:
 def adaptive(*, features: Features | None = None, explore: float = 0.0, seed: int = 0) -> Policy:
     """The recommended policy: rollouts over the whole dataset, drawn by `sampled`, with the posterior baseline.
 
-    A prompt gets single rollouts if its history will count when it returns. In a pool so large that it will not, a
-    prompt without history gets a group of 2 to 4 (`group_without_history`).
+    A prompt with history gets single rollouts, a prompt without history a group of 2, or of up to 4 in a pool so large
+    that history fades before a prompt returns (`group_without_history`).
     The policy asks a trainer for `candidates="all"`, `baseline="posterior"`, `scale="group"` and `min_group=1`. Its
     settings are fixed to those of the learning benchmark (`benchmarks/learning`); `sampled` has them as arguments.
 
     Args:
         features: Features of the prompts, by which they share what is learned. The beliefs are then those of a
             `TrackingEstimator`, and half of the rollouts are drawn in proportion to 1 - p (`unsolved` of `sampled`). A
-            prompt whose success its features predict well gets single rollouts from the start, others a group of at
-            least 2.
+            prompt whose success its features predict well gets single rollouts from the start.
         explore: As in `sampled`: the share of the rollouts that is drawn evenly from all prompts.
         seed: Seeds the draws.
 
@@ -206,7 +205,7 @@ def adaptive(*, features: Features | None = None, explore: float = 0.0, seed: in
     >>> adaptive(explore=0.1)
     adaptive(explore=0.1, seed=0)
     """
-    usual = sampled(groups=1, explore=explore, seed=seed)
+    usual = sampled(groups=2, explore=explore, seed=seed)
     given = f"explore={explore}, " if explore else ""
     policy = replace(
         usual,

@@ -94,8 +94,7 @@ ACROSS, WHICH, ROUNDS, ROLLOUTS, BASELINE = DECIDES = get_args(Decides)
 SECTIONS: dict[Decides, str] = {
     ACROSS: "How many rollouts each prompt of a batch gets.",
     WHICH: "Which prompts get rollouts.",
-    ROUNDS: "How a step continues after the rewards of its first rollouts: these methods decide in rounds. "
-    "`policies.sequential` adds a second round to any policy.",
+    ROUNDS: "How a step continues after the rewards of its first rollouts: these methods decide in rounds.",
     ROLLOUTS: "Which of the generated rollouts are trained on.",
     BASELINE: "Which baseline the rewards are compared with; all prompts get equal counts.",
 }
@@ -242,7 +241,7 @@ _TABLE: dict[tuple[Decides, Checked], dict[Callable[..., Policy], tuple[str, str
             "Systematic sampling of single rollouts, with the leave-one-out posterior baseline.",
         ),
         adaptive: (
-            "sampled; in a pool so large that history fades, a new prompt gets a group of up to 4",
+            "sampled; a prompt without history gets a group of 2, or of up to 4 in a large pool",
             OURS,
             "The recommended policy.",
         ),

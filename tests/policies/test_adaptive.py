@@ -121,7 +121,7 @@ def test_inside_a_batch_every_prompt_keeps_its_floor():
 
 def test_adaptive_is_sampled_with_groups_and_allows_groups_of_one():
     budget = Budget(64, floor=0, min_group=1)
-    policy, same = ba.adaptive(seed=2), sampled(groups=1, seed=2)
+    policy, same = ba.adaptive(seed=2), sampled(groups=2, seed=2)
     assert policy.allocate(range(99), budget).tolist() == same.allocate(range(99), budget).tolist()
     assert policy.needs == ba.Needs(
         candidates="all", baseline="posterior", scale="group", min_group=1, costs=True, ahead=True
@@ -130,10 +130,10 @@ def test_adaptive_is_sampled_with_groups_and_allows_groups_of_one():
 
 
 @pytest.mark.parametrize(
-    ("prompts", "group"), [(40, 1), (64 * 20, 1), (64 * 21, 2), (64 * 46, 3), (64 * 63, 4), (64 * 300, 4)]
+    ("prompts", "group"), [(40, 2), (64 * 20, 2), (64 * 45, 2), (64 * 46, 3), (64 * 63, 4), (64 * 300, 4)]
 )
 def test_prompts_without_history_get_groups_of_the_size_of_their_pool(prompts, group):
-    """0.98 ** 20 is 0.668, 0.98 ** 46 is 0.395, 0.98 ** 63 is 0.280."""
+    """0.98 ** 45 is 0.403, 0.98 ** 46 is 0.395, 0.98 ** 63 is 0.280."""
     counts_P = ba.adaptive().allocate(range(prompts), Budget(64, floor=0, cap=64, min_group=1))
     assert counts_P.sum() == 64
     assert counts_P[counts_P > 0].min() >= group
@@ -142,7 +142,7 @@ def test_prompts_without_history_get_groups_of_the_size_of_their_pool(prompts, g
 
 
 def test_a_prompt_with_history_gets_single_rollouts_and_a_forgotten_one_a_group_again():
-    policy, budget = sampled(groups=2), Budget(64, floor=0, cap=8, min_group=1)
+    policy, budget = ba.adaptive(), Budget(64, floor=0, cap=8, min_group=1)
     known, new = [f"known {k}" for k in range(100)], [f"new {k}" for k in range(100)]
     policy.observe([x for x in known for _ in range(4)], [0, 1, 0, 1] * 100)
     counts_P = policy.allocate([*known, *new], budget)
@@ -159,6 +159,13 @@ def test_a_prompt_with_one_rollout_has_a_history():
     policy.observe(range(100), [0, 1] * 50)
     counts_P = policy.allocate(range(100), Budget(64, floor=0, min_group=1))
     assert counts_P.max() == 1
+
+
+def test_the_smallest_first_group_is_an_argument():
+    budget = Budget(64, floor=0, cap=64, min_group=1)
+    for groups in (1, 2, 3):
+        counts_P = sampled(groups=groups, seed=1).allocate(range(640), budget)
+        assert counts_P[counts_P > 0].min() == groups
 
 
 def test_the_first_group_leaves_about_the_evidence_of_one_rollout_for_the_next_visit():
@@ -255,7 +262,7 @@ def test_explore_gives_its_share_of_the_rollouts_evenly(explore, least):
 
 def test_adaptive_passes_explore_on_and_names_it():
     budget = Budget(64, floor=0, min_group=1)
-    policy, same = ba.adaptive(explore=0.3, seed=2), sampled(groups=1, explore=0.3, seed=2)
+    policy, same = ba.adaptive(explore=0.3, seed=2), sampled(groups=2, explore=0.3, seed=2)
     assert policy.allocate(range(99), budget).tolist() == same.allocate(range(99), budget).tolist()
     assert policy.name == "adaptive(explore=0.3, seed=2)"
 
