@@ -1,11 +1,14 @@
-"""What features of the prompts' texts change: `adaptive_text` beside `adaptive` and uniform groups, paired by seed.
+"""What a variant changes, compared with `adaptive` and uniform groups and paired by seed: features of texts, or others.
 
     python benchmarks/learning/with_features.py
+    python benchmarks/learning/with_features.py --policy adaptive_singles --runs benchmarks/learning/singles.jsonl
 
-The runs of `adaptive_text` are in `results_features.jsonl`, at the learning rate of `adaptive`; its own rate was not
-tuned. The others are the table's. Cells are mean success and pass@64.
+The runs of `adaptive_text` are in `results_features.jsonl`, those of `adaptive_singles` in `singles.jsonl`, at the
+learning rate of `adaptive`; their own rates were not tuned. The others are the table's. Cells are mean success and
+pass@64.
 """
 
+import argparse
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,18 +28,18 @@ def results(runs: Runs, seeds: list[int]) -> NDArray[np.float64]:
     return np.array([[mean_success(curve) for curve in curves], [curve[-1]["pass64"] for curve in curves]])
 
 
-def lines(rows: list[dict[str, Any]], text: list[dict[str, Any]]) -> Iterator[str]:
-    """The lines of the table, from the table's rows and those of `adaptive_text`."""
-    names = "best uniform | `adaptive` | `adaptive_text`"
+def lines(rows: list[dict[str, Any]], variant: list[dict[str, Any]], name: str = "adaptive_text") -> Iterator[str]:
+    """The lines of the table, from the table's rows and those of the variant."""
+    names = f"best uniform | `adaptive` | `{name}`"
     yield f"| mix | seeds | {names} | mean less `adaptive`'s | pass@64 less | mean less uniform's | pass@64 less |"
     yield "|---" * 9 + "|"
-    for mix in dict.fromkeys(row["mix"] for row in text):
+    for mix in dict.fromkeys(row["mix"] for row in variant):
         of_mix = of_table(rows, mix)
         uniform = best_uniform(rows, mix, {row["policy"] for row in of_mix if row["policy"].startswith("uniform")})
         by_name: list[Runs] = [
-            {row["seed"]: row for row in of_mix if row["policy"] == name} for name in (uniform, "adaptive")
+            {row["seed"]: row for row in of_mix if row["policy"] == known} for known in (uniform, "adaptive")
         ]
-        by_name.append({row["seed"]: row for row in text if row["mix"] == mix and row["policy"] == "adaptive_text"})
+        by_name.append({row["seed"]: row for row in variant if row["mix"] == mix and row["policy"] == name})
         seeds = sorted(set.intersection(*map(set, by_name)))
         if len(seeds) < 2:
             continue
@@ -47,4 +50,8 @@ def lines(rows: list[dict[str, Any]], text: list[dict[str, Any]]) -> Iterator[st
 
 
 if __name__ == "__main__":
-    print("\n".join(lines(current(read(HERE / "results.jsonl")), read(HERE / "results_features.jsonl"))))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--policy", default="adaptive_text")
+    parser.add_argument("--runs", type=Path, default=HERE / "results_features.jsonl", help="the runs of this policy")
+    args = parser.parse_args()
+    print("\n".join(lines(current(read(HERE / "results.jsonl")), read(args.runs), args.policy)))

@@ -21,5 +21,13 @@ def test_gains_are_paired_over_the_seeds_that_all_three_have():
     assert "| +0.200 (" in line
 
 
+def test_another_variant_has_a_table_of_the_same_kind():
+    head, _, line = with_features.lines(
+        ROWS, [row("adaptive_singles", seed, 0.7) for seed in (0, 1)], "adaptive_singles"
+    )
+    assert "| `adaptive_singles` |" in head
+    assert "| +0.100 (" in line
+
+
 def test_one_seed_is_no_row():
     assert len(list(with_features.lines(ROWS, [row("adaptive_text", 0, 0.7)]))) == 2
