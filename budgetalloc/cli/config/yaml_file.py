@@ -92,7 +92,7 @@ def read_text(text: str, file: str) -> Source:
                 raise wrong(node.start_mark, f"not YAML: {error}") from error
         values: dict[str, Any] = {}
         for key, item in node.value:
-            if key.id != "scalar" or key.value == "<<":
+            if key.id != "scalar" or (key.value == "<<" and not key.style):  # unquoted, it merges another mapping
                 raise wrong(key.start_mark, "this key is not a plain word. Use `name: value`.")
             below = f"{path}.{key.value}" if path else key.value
             if key.value in values:

@@ -57,6 +57,7 @@ values = st.recursive(scalars, lambda x: st.lists(x, max_size=3) | st.dictionari
 @given(st.dictionaries(st.text(), values, max_size=4))
 @example({"text": "1e-6", "number": 1e-6})
 @example({"1e5": [True, "yes", "null", "~", "2024-01-01", "0x1f", "1:30", "010", "0o17", "08", ".inf"]})
+@example({"<<": None})
 def test_what_is_written_is_read_back(content):
     assert read_text(written(content), "f.yaml").values == content
 
