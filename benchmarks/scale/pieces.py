@@ -30,9 +30,11 @@ POLICIES: dict[str, tuple[Callable[[int], ba.Policy], int]] = {  # how it is mad
     "uniform8": (lambda seed: ba.uniform(seed=seed), 8),
     "spo": (lambda seed: policies.spo(seed=seed), 8),
     "adaptive": (lambda seed: ba.adaptive(seed=seed), 8),
+    "adaptive_seconds": (lambda seed: ba.adaptive(seed=seed), 8),
     "uniform2": (lambda seed: ba.uniform(seed=seed), 2),
     "ar3po": (lambda seed: policies.ar3po(seed=seed), 8),
 }
+OPTIONS: dict[str, dict[str, Any]] = {"adaptive_seconds": {"cost": "seconds"}}  # of the callback
 POOLS = {"once": 1, "ten": 10}  # how often a run in groups of one meets a prompt; one in groups of 8, an eighth of it
 SAMPLES = 8  # of each held-out prompt
 _SAVING = 30.0  # seconds for writing the checkpoint, about 1.6 GB, and for the end of the process
@@ -247,7 +249,7 @@ def train(
         train_dataset=Dataset.from_list(rows),
     )
     trainer.remove_callback(PrinterCallback)
-    trainer.add_callback(AdaptiveGRPOCallback(trainer, build(job.seed)))
+    trainer.add_callback(AdaptiveGRPOCallback(trainer, build(job.seed), **OPTIONS.get(job.policy, {})))
     trainer.add_callback(curve)
     trainer.train(resume_from_checkpoint=last_checkpoint(folder))
     if trainer.state.global_step < job.steps:

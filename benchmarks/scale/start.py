@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from pieces import SAMPLES, right_of  # beside this file
-from questions import arithmetic, right_answer, short
+from questions import right_answer, short
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 SEED = 2_000_000  # questions that no run and no measurement begins with
@@ -31,7 +31,7 @@ def tokens(tokenizer: Any, prompts: Sequence[str], said: Sequence[str]) -> dict[
     return {**rows, "labels": labels}
 
 
-def show(model: Any, tokenizer: Any, rows: int = 126) -> None:
+def show(model: Any, tokenizer: Any, rows: int = 132) -> None:
     """Prints the success of each kind of question, and of all."""
     tokenizer.padding_side = "left"
     asked = short.asked(short.held_out(rows))
@@ -49,14 +49,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--rows", type=int, default=32, help="of a step")
     parser.add_argument("--rate", type=float, default=1e-4)
-    parser.add_argument("--every", type=int, default=100, help="steps between two tables of the success by kind")
+    parser.add_argument(
+        "--every",
+        type=int,
+        default=100,
+        help="steps between two tables of the success by kind; the model is written then",
+    )
     parser.add_argument("--right", type=float, default=0.5, help="share of right answers")
     args = parser.parse_args(argv)
     torch.manual_seed(SEED)
     tokenizer = AutoTokenizer.from_pretrained(args.model, padding_side="right")
     model = AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.float32)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.rate, weight_decay=0.0)
-    examples = arithmetic.rows(args.steps * args.rows, SEED, without=arithmetic.held_out(256))
+    tokenizer.save_pretrained(args.out)  # loaders of generation set the side of the padding
+    examples = short.rows(args.steps * args.rows, SEED, without=short.held_out(256))
     rng = random.Random(SEED)
     rng.shuffle(examples)
     answers: dict[str, list[int]] = {}
@@ -75,12 +81,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
-        if (step + 1) % args.every == 0:
+        if (step + 1) % args.every == 0 or step + 1 == args.steps:
             print(f"step {step + 1}: loss {loss.item():.3f}", flush=True)
             show(model, tokenizer)
-    model.save_pretrained(args.out)
-    tokenizer.padding_side = "left"
-    tokenizer.save_pretrained(args.out)
+            model.save_pretrained(args.out)
 
 
 if __name__ == "__main__":
