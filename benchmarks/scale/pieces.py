@@ -96,8 +96,14 @@ class Deadline:
 class Curve(TrainerCallback, ExportableState):  # type: ignore[misc]
     """Counts what is generated, writes a point of the curve every `every` steps, and pauses the run at the deadline."""
 
-    def __init__(self, measure: Callable[[], list[int]], write: Callable[[dict[str, Any]], None], every: int) -> None:
-        self.measure, self.write, self.every = measure, write, every
+    def __init__(
+        self,
+        measure: Callable[[], list[int]],
+        write: Callable[[dict[str, Any]], None],
+        every: int,
+        clock: Callable[[], float],
+    ) -> None:
+        self.measure, self.write, self.every, self.clock = measure, write, every, clock
         self.passed: Callable[[], bool] = lambda: False
         self.start: Callable[[], None] = lambda: None
         self.counts: dict[str, Any] = {"rollouts": 0, "tokens": 0, "seconds": 0.0}
@@ -120,16 +126,16 @@ class Curve(TrainerCallback, ExportableState):  # type: ignore[misc]
             self.counts = dict(state.stateful_callbacks["Curve"]["attributes"]["counts"])
         else:
             self._point(0)
-        self._resumed = time.perf_counter()
+        self._resumed = self.clock()
         self.start()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self.counts["seconds"] += time.perf_counter() - self._resumed
+        self.counts["seconds"] += self.clock() - self._resumed
         if state.global_step % self.every == 0 or state.global_step == state.max_steps:
             self._point(state.global_step)
         if self.passed() and state.global_step < state.max_steps:
             control.should_save = control.should_training_stop = True
-        self._resumed = time.perf_counter()
+        self._resumed = self.clock()
 
     def _point(self, step: int) -> None:
         right_P = self.measure()
@@ -214,7 +220,8 @@ def train(
     def measure() -> list[int]:
         return right_of(trainer.model, tokenizer, measured, task.reward, job.longest, 4 * batch, job.precision)
 
-    curve = Curve(measure, write, every)
+    # On a CPU, the seconds of this process: other work on the machine does not count.
+    curve = Curve(measure, write, every, time.perf_counter if cuda else time.process_time)
     if deadline is not None:
         curve.passed, curve.start = deadline.passed, deadline.start
     model = AutoModelForCausalLM.from_pretrained(weights, dtype=torch.float32)

@@ -1,6 +1,11 @@
-"""The results file of the runs: a table, and curves against rollouts, tokens and seconds.
+"""The results file of the runs: tables, and curves against rollouts, tokens and seconds.
 
     python benchmarks/scale/results.py [RESULTS] [--out FOLDER]
+
+The second table compares each policy with uniform groups of the best size, on the same seeds. Rates and the group size
+are those with the highest mean success on tuning seeds (100 and above). "mean", "end" and "pass@8" are differences
+with Student's t intervals, and the last three columns are the shares of uniform's rollouts, tokens and seconds after
+which the policy's mean curve reaches the end of uniform's.
 
 "start", "mean" and "end" are held-out success, sampled: at the start, over the rollouts of the run, and at the end;
 "lost" and "gained" are the held-out prompts with at least half of their answers right at the start and less than a
@@ -10,9 +15,15 @@ quarter at the end, and the reverse. Unfinished runs are shown as far as they ar
 import argparse
 import itertools
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from budgetalloc.offline.intervals import interval
+
+TUNING_SEED = 100  # and above
 OF_A_POINT = ("device", "step", "rollouts", "tokens", "seconds", "success", "right")  # the other fields name the run
 Run = tuple[tuple[str, Any], ...]
 
@@ -74,6 +85,84 @@ def table(runs: dict[Run, list[dict[str, Any]]]) -> str:
     return "\n".join(lines)
 
 
+def tuned(runs: dict[Run, list[dict[str, Any]]], task: str, pool: str) -> dict[str, float]:
+    """The rate of each policy with the highest mean success on the tuning seeds; pools share it where one has none."""
+    scores: dict[tuple[str, float], list[float]] = {}
+    said = [(dict(which), points) for which, points in runs.items()]
+    said = [(job, points) for job, points in said if job["task"] == task and job["seed"] >= TUNING_SEED]
+    for job, points in [pair for pair in said if pair[0]["pool"] == pool] or said:
+        scores.setdefault((job["policy"], job["rate"]), []).append(mean_success(points))
+    rates: dict[str, float] = {}
+    for (policy, rate), _ in sorted(scores.items(), key=lambda item: float(np.mean(item[1]))):
+        rates[policy] = rate
+    return rates
+
+
+def reached(points_SG: list[list[dict[str, Any]]], goal: float, name: str) -> float:
+    """How many rollouts, tokens or seconds the mean curve of some seeds takes to a success; infinite if it does not.
+
+    >>> points = [{"tokens": 0, "success": 0.2}, {"tokens": 100, "success": 0.4}]
+    >>> round(reached([points, points], 0.3, "tokens"), 3)
+    50.0
+    """
+    success_G = np.mean([[point["success"] for point in points] for points in points_SG], axis=0)
+    spent_G = np.mean([[point[name] for point in points] for points in points_SG], axis=0)
+    above = np.flatnonzero(success_G >= goal)
+    if not above.size:
+        return float("inf")
+    at = int(above[0])
+    if at == 0:
+        return float(spent_G[0])
+    return float(np.interp(goal, success_G[at - 1 : at + 1], spent_G[at - 1 : at + 1]))
+
+
+def _with_interval(gain_S: list[float]) -> str:
+    low, high = interval(gain_S)
+    return f"{np.mean(gain_S):+.3f}" + ("" if np.isnan(low) else f" ({low:+.3f} to {high:+.3f})")
+
+
+def compared(runs: dict[Run, list[dict[str, Any]]]) -> Iterator[str]:
+    """The lines of the second table: finished runs on the table's seeds."""
+    head = ("task", "pool", "policy", "seeds", "uniform", "mean", "end", "pass@8", "rollouts", "tokens", "seconds")
+    yield f"| {' | '.join(head)} |"
+    yield "|---" * len(head) + "|"
+    for task, pool in sorted({(dict(which)["task"], dict(which)["pool"]) for which in runs}):
+        rates = tuned(runs, task, pool)
+        of_policy: dict[str, dict[int, list[dict[str, Any]]]] = {}
+        for which, points in runs.items():
+            job = dict(which)
+            chosen = job["rate"] == rates.get(job["policy"], job["rate"]) and job["seed"] < TUNING_SEED
+            if (job["task"], job["pool"]) == (task, pool) and chosen and points[-1]["step"] == job["steps"]:
+                of_policy.setdefault(job["policy"], {})[job["seed"]] = points
+        for policy in sorted(of_policy):
+            plain = max(
+                (name for name in of_policy if name.startswith("uniform")),
+                key=lambda name: (len(of_policy[name]), np.mean([*map(mean_success, of_policy[name].values())])),
+                default=policy,
+            )
+            seeds = sorted(set(of_policy[policy]) & set(of_policy[plain]))
+            if policy == plain or not seeds:
+                continue
+            own, base = ([of_policy[name][seed] for seed in seeds] for name in (policy, plain))
+            gains = [
+                [measure(a) - measure(b) for a, b in zip(own, base, strict=True)]
+                for measure in (mean_success, lambda points: points[-1]["success"], _solved)
+            ]
+            goal = float(np.mean([points[-1]["success"] for points in base]))
+            spent = [
+                reached(own, goal, name) / np.mean([points[-1][name] for points in base])
+                for name in ("rollouts", "tokens", "seconds")
+            ]
+            cells = [task, pool, policy, str(len(seeds)), f"{plain}: {np.mean([*map(mean_success, base)]):.3f}"]
+            cells += [*map(_with_interval, gains), *(f"{x:.2f}" if np.isfinite(x) else "never" for x in spent)]
+            yield f"| {' | '.join(cells)} |"
+
+
+def _solved(points: list[dict[str, Any]]) -> float:
+    """pass@8 at the end: the share of held-out prompts with a right answer among the eight samples."""
+    return float(np.mean(np.array(points[-1]["right"]) > 0))
+
+
 def draw(runs: dict[Run, list[dict[str, Any]]], folder: Path) -> None:
     """A picture for each task and pool: a line a run, in three panels."""
     import matplotlib
@@ -104,7 +193,7 @@ def main() -> None:
     runs = read(args.results)
     if not runs:
         parser.error(f"{args.results} has no runs: make some with benchmarks/scale/run.py.")
-    print(table(runs))
+    print(table(runs), *compared(runs), sep="\n")
     draw(runs, args.out)
 
 

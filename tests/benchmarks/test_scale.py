@@ -199,6 +199,27 @@ def test_the_table_says_how_far_a_run_is(tmp_path):
     assert (tmp_path / "arithmetic_ten.png").exists()
 
 
+def test_policies_are_compared_with_the_best_uniform_on_their_seeds_at_the_tuned_rate(tmp_path):
+    out = tmp_path / "out.jsonl"
+
+    def run(policy, seed, rate, end, right):
+        for step, success in ((0, 0.2), (4, end)):
+            results.append(out, line(step, success, policy=policy, seed=seed, rate=rate, right=right))
+
+    for rate, end in ((1e-5, 0.6), (3e-5, 0.4)):
+        run("adaptive", 100, rate, end, [0])
+    for seed, more in ((0, 0.0), (1, 0.1)):
+        run("uniform4", seed, 1e-5, 0.4, [1, 0])
+        run("uniform8", seed, 1e-5, 0.3, [8, 8])
+        run("adaptive", seed, 1e-5, 0.6 + more, [8, 1])
+        run("adaptive", seed, 3e-5, 0.9, [0, 0])  # not the tuned rate
+    *_, row, _ = results.compared(results.read(out))
+    assert row == (
+        "| arithmetic | ten | adaptive | 2 | uniform4: 0.300 | +0.125 (-0.193 to +0.443) | +0.250 (-0.385 to +0.885) "
+        "| +0.500 (+0.500 to +0.500) | 0.44 | 0.44 | 0.44 |"
+    )  # 0.2 to 0.65, and uniform's 0.4 is reached after 4/9 of the run
+
+
 @pytest.fixture
 def main(monkeypatch):
     spec = importlib.util.spec_from_file_location("scale_run", FOLDER / "run.py")  # another benchmark has a run.py too
