@@ -1,4 +1,4 @@
-"""The callback's share of a training step on the tiny test-bed, beside plain TRL in one run; for idle cores.
+"""The callback's share of a training step on the tiny test-bed, compared with plain TRL in one run; for idle cores.
 
     python benchmarks/callback_cost.py [--steps 60] [--pools 2080 100100 1001000]
 

@@ -1,4 +1,4 @@
-"""Do seconds follow the costs of tokens? Groups beside single rollouts, long prompts beside short ones, in vLLM.
+"""Do seconds follow the costs of tokens? Groups and single rollouts, long and short prompts, in vLLM.
 
     .venv-vllm/bin/python benchmarks/costs_vllm.py [--rollouts 32] [--repeats 3]    # some minutes, on the CPU
 

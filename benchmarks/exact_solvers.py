@@ -1,4 +1,4 @@
-"""HiGHS beside CP-SAT, on each form of budget that they solve: who proves the optimum, and in what time?
+"""HiGHS against CP-SAT, on each form of budget that they solve: who proves the optimum, and in what time?
 
     python benchmarks/exact_solvers.py [--prompts 128] [--limit 30] [--repeats 3] [--json FILE]
 

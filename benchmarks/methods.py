@@ -121,7 +121,7 @@ def page(measured: dict[str, dict[str, Any]]) -> str:
         "",
         f"The {len(METHODS)} allocation methods of `budgetalloc.policies`, {published()} of them published: the rule "
         "of each, its source, what it asks of a trainer, and [how it learned](#learning). To choose one, read "
-        "[Choose a policy](docs/choose.md). p is a prompt's success rate, n its number of rollouts.",
+        "[Choose a policy](docs/choose.md). p is a prompt's pass rate, n its number of rollouts.",
         "",
         "- **Source**, and what the implementation was checked against, the most reliable first. "
         + " ".join(f"*{name.capitalize()}*: {MEANINGS[name]}" for name in CHECKED),

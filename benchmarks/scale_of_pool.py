@@ -1,4 +1,4 @@
-"""Steps over large pools: a decision over a `Pool`, made once, beside one over the list of its ids.
+"""Steps over large pools: a decision over a `Pool`, made once, against one over the list of its ids.
 
     python benchmarks/scale_of_pool.py [--sizes 10000 100000 1000000 10000000] [--lists-up-to 1000000]
 

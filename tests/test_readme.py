@@ -121,7 +121,7 @@ def test_the_evidence_has_all_methods_that_were_to_be_compared():
 
 def test_the_evidence_is_a_page_and_not_a_log():
     text = [line for line in EVIDENCE.splitlines() if not line.startswith(("|", "    "))]
-    assert len(" ".join(text).split()) < 2_800
+    assert len(" ".join(text).split()) < 2_500
 
 
 def test_the_readme_is_short():

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import operations  # beside this file
+import operations  # in this folder
 from operations import OPERATIONS, Skill
 
 from budgetalloc.cli.testbed.skills import DIGITS, LENGTH, STRINGS, is_held_out

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import chain  # beside this file
+import chain  # in this folder
 import gradings
 import growing
 import operations

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-import chain  # beside this file
+import chain  # in this folder
 import growing
 import numpy as np
 import operations

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import operations  # beside this file
+import operations  # in this folder
 from numpy.typing import NDArray
 
 from budgetalloc.cli.testbed.language import Grading

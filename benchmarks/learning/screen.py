@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import twins  # beside this file
+import twins  # in this folder
 from mixes import MIXES
 from numpy.typing import NDArray
 from run import GENERATIONS, RIVALS, ROLLOUTS, best_rates, read

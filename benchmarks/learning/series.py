@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from mixes import MIXES  # beside this file
+from mixes import MIXES  # in this folder
 from pretrain import Recipe, pretrain, save
 from run import GENERATIONS, RIVALS, ROLLOUTS, best_rates, mean_success, read
 from table import share_with_interval, shares, with_interval

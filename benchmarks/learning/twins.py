@@ -11,7 +11,7 @@ that uniform solved the hard pool within 40 steps.
 
 from typing import Any
 
-import gradings  # beside this file
+import gradings  # in this folder
 import numpy as np
 import operations
 from numpy.typing import NDArray

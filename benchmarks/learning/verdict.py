@@ -185,7 +185,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", nargs="?", type=Path, default=Path(__file__).with_name("results.jsonl"))
     parser.add_argument("--policy", default="adaptive")
-    parser.add_argument("--rivals", action="store_true", help="beside the published methods instead of uniform")
+    parser.add_argument("--rivals", action="store_true", help="compare with the published methods instead of uniform")
     parser.add_argument("--mix", action="append", choices=MIXES, default=[], help="those run on these mixes")
     parser.add_argument("--short", action="store_true", help="the columns that the README has")
     args = parser.parse_args()

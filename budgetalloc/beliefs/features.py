@@ -177,11 +177,11 @@ class Features:
 
     @classmethod
     def of_columns(cls, ids: Iterable[Any], columns: Mapping[str, Sequence[Any]]) -> "Features":
-        """Features of columns of a dataset: a number as it is, in ranks; a text or a flag as one column a value.
+        """Features from columns of a dataset: numbers by their rank, texts and flags as one column per value.
 
         A column of numbers enters as the normal score of its rank, so that its unit and its outliers do not matter; a
         missing number (None or NaN) enters as 0. Known pass rates, lengths, difficulties and domains are such columns.
-        How much each tells about success, and in which direction, is learned.
+        The weight and the sign of each feature are learned.
 
         Args:
             ids: The prompts, each once.
@@ -206,7 +206,7 @@ class Features:
 
         The first feature is log(r / (1-r)), with r the rate after one rollout with the mean of all rates was added to
         the prompt's own. A prompt without a rate has the mean. If there is such a prompt, a second feature marks those
-        with a rate. How much the rates tell, and in which direction, is learned: a rate is no evidence about a prompt.
+        with a rate. Their weights are learned. A rate does not count as evidence about its prompt.
 
         Args:
             ids: The prompts, each once.

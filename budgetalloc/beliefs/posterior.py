@@ -23,7 +23,7 @@ _BLOCK_CELLS = 2**17
 
 
 class Belief(Protocol):
-    """What value functions need of a belief about P prompts, each with an unknown success rate p."""
+    """A belief about P prompts, each with an unknown success rate p: the interface that value functions use."""
 
     @property
     def spread_P(self) -> FloatArray: ...

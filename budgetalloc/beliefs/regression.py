@@ -26,7 +26,7 @@ def odds_at(level: FloatArray) -> FloatArray:
 def fitted(
     features_GK: FloatArray, belief_G: Beta, successes_G: FloatArray, trials_G: FloatArray, precision_KK: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """The move of the regression's weights that the outcomes of a step ask for, and the precision after it.
+    """The update of the regression's weights by the outcomes of a step, and the precision after it.
 
     The log-odds of prompt g rise by x_g . d from the mean of its belief. The move d maximises the log-likelihood of the
     outcomes minus d' precision d / 2, by Newton's method. Each prompt's log-likelihood is divided by 1 + n / (a + b),

@@ -168,7 +168,7 @@ def extremes(rewards_R: ArrayLike, group_R: NDArray[np.int64], groups: int) -> t
 
 
 def unequal(low_G: FloatArray, high_G: FloatArray) -> NDArray[np.bool_]:
-    """Which groups have unequal rewards, given the `extremes` of each group. A group without any reward has not.
+    """Which groups have unequal rewards, given the `extremes` of each group. A group without any reward does not count.
 
     >>> unequal(np.array([0.0, 0.2, np.inf]), np.array([1.0, 0.2, -np.inf]))
     array([ True, False, False])

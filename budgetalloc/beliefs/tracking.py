@@ -44,7 +44,8 @@ class TrackingEstimator(Estimator):
     per step: n rollouts become n / (1 + q t n p (1-p)) after t steps.
 
     M and q are learned. At each step, every pair of candidates predicts the outcomes, and the pair with the highest
-    log-likelihood over about the last 20 steps is used. If features tell nothing, M stays small and they hardly matter.
+    log-likelihood over about the last 20 steps is used. If features are uninformative, M
+    stays small and they hardly matter.
 
     Args:
         features: Features of the prompts, or None.

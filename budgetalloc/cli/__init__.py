@@ -1,1 +1,1 @@
-"""The command line: `budgetalloc doctor`, `watch`, `report`, `replay`, `demo`, `methods` and `config`."""
+"""The command line: `budgetalloc doctor`, `watch`, `report`, `replay`, `demo`, `methods`, `config` and `recipe`."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from budgetalloc.logs.chunk import FAULTS, as_integer, as_number
-from budgetalloc.logs.prompt_texts import append_text, beside, read_records
+from budgetalloc.logs.prompt_texts import append_text, path_next_to, read_records
 
 __all__ = ["Progress", "ProgressWriter", "read_progress"]
 
@@ -34,7 +34,7 @@ class ProgressWriter:
     def __init__(
         self, ledger: str | os.PathLike[str], first_step: int, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.path = beside(ledger, ".progress")
+        self.path = path_next_to(ledger, ".progress")
         self._clock, self._last = clock, clock()
         if self.path.exists():
             self._write({"resumed": first_step})
@@ -80,7 +80,7 @@ def read_progress(ledger: str | os.PathLike[str]) -> Progress:
     """The progress file of a ledger, without broken lines; empty if there is no such file."""
     steps: dict[int, tuple[int, float]] = {}  # trainer's step and value, by the policy's step
     evaluations: dict[int, tuple[int, float]] = {}
-    for record in read_records(beside(ledger, ".progress")):
+    for record in read_records(path_next_to(ledger, ".progress")):
         try:
             if "resumed" in record:
                 first = as_integer(record["resumed"])

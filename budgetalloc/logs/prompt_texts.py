@@ -10,7 +10,7 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.logs.chunk import FAULTS, as_id
 from budgetalloc.logs.formats.lines import parsed
 
-__all__ = ["LONGEST", "TextsWriter", "append_text", "beside", "prompt_text", "read_records", "read_texts"]
+__all__ = ["LONGEST", "TextsWriter", "append_text", "path_next_to", "prompt_text", "read_records", "read_texts"]
 
 LONGEST = 200  # characters of a text
 _MOST = 1 << 28  # bytes of a file that is read
@@ -27,10 +27,10 @@ def prompt_text(prompt: Any) -> str:
     return text if isinstance(text, str) else json.dumps(text, ensure_ascii=False, default=str)
 
 
-def beside(ledger: str | os.PathLike[str], ending: str = ".prompts") -> Path:
+def path_next_to(ledger: str | os.PathLike[str], ending: str = ".prompts") -> Path:
     """The path of a file next to a ledger, by default the file with the texts of its prompts.
 
-    >>> beside("run/ledger.jsonl").name
+    >>> path_next_to("run/ledger.jsonl").name
     'ledger.prompts'
     """
     path = Path(ledger)
@@ -58,7 +58,7 @@ class TextsWriter:
     """
 
     def __init__(self, ledger: str | os.PathLike[str]) -> None:
-        self.path = beside(ledger)
+        self.path = path_next_to(ledger)
         self._known: set[Id] = set(read_texts(ledger))
 
     def add(self, ids_R: Iterable[Id], texts_of: Callable[[Sequence[Id]], Mapping[Id, str]]) -> None:
@@ -74,7 +74,7 @@ class TextsWriter:
 def read_texts(ledger: str | os.PathLike[str], ids: Iterable[Id] | None = None) -> dict[Id, str]:
     """The texts of a ledger's prompts, of all or of these; empty if there is no file of texts."""
     wanted, texts = None if ids is None else set(ids), dict[Id, str]()
-    for record in read_records(beside(ledger)):
+    for record in read_records(path_next_to(ledger)):
         try:
             name, text = as_id(record["id"]), record["text"]
         except FAULTS:

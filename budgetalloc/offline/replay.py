@@ -163,7 +163,7 @@ class Replay:
             )
         order = np.argsort(at_R, kind="stable")
         at_P, rollouts_P = np.unique(at_R, return_counts=True)
-        self._meet(at_P)
+        self._start_sweep(at_P)
         rewards_R, self.modelled_R = np.empty(len(at_R)), np.zeros(len(at_R), dtype=bool)
         start = 0
         for at, rollouts in zip(at_P.tolist(), rollouts_P.tolist(), strict=True):
@@ -219,7 +219,7 @@ class Replay:
         # rate, or the rewards to draw from in a graded log.
         self._left: dict[int, tuple[FloatArray, np.random.Generator, float | FloatArray]] = {}
 
-    def _meet(self, at_P: Ints) -> None:
+    def _start_sweep(self, at_P: Ints) -> None:
         """Shuffles the logged rewards of prompts not yet requested in this sweep, and draws the model's rates."""
         new_P = at_P[[at not in self._left for at in at_P.tolist()]]
         low_P, high_P = self._near(new_P, _NEAR, _NEAR)

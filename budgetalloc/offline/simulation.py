@@ -63,7 +63,7 @@ def simulate(
         rollouts whose group has unequal rewards.
 
     Raises:
-        InputError: an option out of range, a budget in tokens, or a policy that asks for no rollout.
+        InputError: an option out of range, a budget in tokens, or a policy that requests no rollout.
 
     >>> import budgetalloc as ba
     >>> run = list(simulate(ba.uniform(), ba.Learner(seed=0), 256, steps=20))

@@ -49,7 +49,7 @@ def sampled(
     prompts with rare successes many. The Thompson draw of p explores prompts with little evidence.
 
     There is no importance weighting: every rollout has the same weight in the loss. The expected gradient of a step is
-    therefore that of a weighted mean of the success rates, with each prompt's weight in the draw, divided by its
+    therefore that of a weighted mean of the success rates. The weights are those of the draw, divided by each prompt's
     deviation if the advantages are. At known rates, power (1, 2) and scaled advantages the weight is sqrt(1-p).
     `weight="prompt"` of `group_advantages` equalises the prompts that were drawn; it does not undo the draw.
 
@@ -65,17 +65,17 @@ def sampled(
         power: i and j, integers from 0 to 16.
         draw: Draw p from the belief; otherwise E[p^i (1-p)^j] under the belief is used.
         prior, discount, idle, drift: As in `BetaEstimator`.
-        groups: Above 0, a prompt with a vague belief, whose mass is below 1.6 rollouts, gets a group of
-            `group_without_history`, of at least `groups`, or nothing, and advantages are divided by the expected
-            deviation of the prompt (scale "group"). With 0, all prompts may get single rollouts, and advantages are
-            divided by their root mean square (scale "rms"). An integer from 0 to 4.
+        groups: An integer from 0 to 4. Above 0, a prompt with a vague belief (a mass below 1.6 rollouts) gets either
+            nothing or a group: of `group_without_history` rollouts, and at least `groups`. Advantages are then divided
+            by the expected deviation of the prompt (scale "group"). With 0, all prompts may get single rollouts, and
+            advantages are divided by their root mean square (scale "rms").
         estimator: Keeps the beliefs in place of a `BetaEstimator` of the four arguments above, such as a
             `TrackingEstimator`.
         unsolved: Share of the rollouts of visited prompts that is drawn in proportion to 1 - p instead, from 0 to 1.
-            Above 0, all rollouts of prompts that were never visited are. With beliefs that prompts share, those that
-            nobody has solved are otherwise believed hopeless as a class, and get too few.
-        explore: Share of the rollouts that is drawn evenly from all prompts, from 0 to 1. It is a floor: prompts whose
-            weight is near 0 are visited all the same.
+            Above 0, so are all rollouts of unvisited prompts. Shared beliefs otherwise treat a class of unsolved
+            prompts as hopeless, and give it too few rollouts.
+        explore: Share of the rollouts that is drawn evenly from all prompts, from 0 to 1. It also reaches prompts whose
+            weight is near 0.
         seed: Seeds the draws.
 
     Raises:
@@ -172,7 +172,7 @@ def towards_unsolved(
 
 
 def group_without_history(prompts: int, rollouts: int, idle: float) -> int:
-    """Group size of a prompt without history, 1 to 4: about so many that one rollout's evidence is left at its return.
+    """Group size of a prompt without history, 1 to 4: about one rollout of evidence is left when it returns.
 
     A prompt is drawn again after about prompts / rollouts steps, when idle ** (prompts / rollouts) of the evidence is
     left. A single rollout can then be compared with what the first visit has shown. If less than a quarter is left,

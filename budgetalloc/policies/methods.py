@@ -95,7 +95,7 @@ SECTIONS: dict[Decides, str] = {
     ACROSS: "How many rollouts each prompt of a batch gets.",
     WHICH: "Which prompts get rollouts.",
     ROUNDS: "How a step continues after the rewards of its first rollouts: these methods decide in rounds.",
-    ROLLOUTS: "Which of the generated rollouts are trained on.",
+    ROLLOUTS: "Which of the generated rollouts are trained on; all prompts get equal counts.",
     BASELINE: "Which baseline the rewards are compared with; all prompts get equal counts.",
 }
 """The main decision of a method: the sections of the table, and the folders of `published/`."""
@@ -457,41 +457,41 @@ _TABLE: dict[tuple[Decides, Checked], dict[Callable[..., Policy], tuple[str, str
         pods: (
             "of each group the m rewards of largest variance: the j lowest and the m - j highest",
             "arXiv 2504.13818",
-            "Advantages are over all generated rollouts; in the released code, over the rows kept. Uniform counts.",
+            "Advantages are over all generated rollouts; in the released code, over the rows kept.",
         ),
         shuffle_r1: (
             "pairs (k-th largest, k-th smallest advantage), then 8 draws without replacement by |A1| + |A2|",
             "arXiv 2508.05612",
-            "A rollout may be trained on several times. Too few positive weights are no error. Uniform counts.",
+            "A rollout may be trained on several times. Too few positive weights are no error.",
         ),
         roc: (
             "round(m |positive| / n) successes of lowest penalty and the first failures, at least 2 of each kind",
             "arXiv 2508.20722",
-            "choose='drawn' follows quotations of the paper, whose text was not read. Uniform counts.",
+            "choose='drawn' follows quotations of the paper, whose text was not read.",
         ),
     },
     (ROLLOUTS, FORMULAS): {
         keep_mixed: (
             "groups of unequal rewards first",
             "arXiv 2503.14476",
-            "The filter of dapo in one round, without resampling. Uniform counts.",
+            "The filter of dapo in one round, without resampling.",
         ),
         top_p: (
             "the fewest groups whose reward variances add up to a share p of all",
             "arXiv 2604.06268",
-            "Groups of least variance fill the batch. p is our default. Uniform counts.",
+            "Groups of least variance fill the batch. p is our default.",
         ),
     },
     (ROLLOUTS, DESCRIBED): {
         cppo: (
             "of each group the rows of largest |(r - mean) / std|",
             "arXiv 2503.22342",
-            "Uniform counts.",
+            "",
         ),
         d3s: (
             "of the whole batch the rows of largest variance of (r - mean) / std of their group",
             "arXiv 2509.22115",
-            "Without the token level; `downselect.d3s_schedule` has the schedule. Uniform counts.",
+            "Without the token level; `downselect.d3s_schedule` has the schedule.",
         ),
     },
     (BASELINE, CODE): {

@@ -145,7 +145,7 @@ def until_finished(
 def sequential(
     policy: Policy, *, share: float = 0.25, wants_more: Callable[[Tally], NDArray[np.bool_]] | None = None
 ) -> Policy:
-    """Spends part of the budget in a second round, on prompts whose rollouts of this step were not enough.
+    """Spends part of the budget in a second round, on prompts that want more after the first, such as unsolved ones.
 
     `policy` spends all but `share` of the budget. The rest is for those of its prompts that want more, by default those
     without a success, as in AR3PO (arXiv 2509.25808). It is drawn in proportion to E[p (1-p)^2] under the belief that

@@ -59,7 +59,7 @@ def comparison_of(one: Side, other: Side) -> dict[str, Any]:
     both = all(held_out)
     curves = held_out if both else [side.batches() for side in (one, other)]
     points = " and ".join(str(len(curve)) for curve in curves)
-    careful = [f"{HELD_OUT} Between evaluations ({points} of them) it is read off a straight line." if both else CHOSEN]
+    careful = [f"{HELD_OUT} Between evaluations ({points} of them) it is interpolated linearly." if both else CHOSEN]
     ranges = [side.waste.reward_range for side in (one, other)]
     if ranges[0] != ranges[1]:
         careful.append(f"The ranges of the rewards differ, {ranges[0]} and {ranges[1]}: are these the same rewards?")

@@ -108,7 +108,7 @@ def singles_sentence(waste: Waste) -> str:
         return ""
     text = (
         f"{percent(part)} of the rollouts were single rollouts, the only one of their prompt in the step, as "
-        "adaptive() asks for. Their baseline is a prediction from earlier steps: the gradient is in the difference "
+        "adaptive() requests. Their baseline is a prediction from earlier steps: the gradient is in the difference "
         "between success and prediction."
     )
     if waste.as_predicted and waste.predictable:
@@ -167,8 +167,8 @@ def replay_sentences(replayed: Replayed) -> list[str]:
     ]
     if names := ", ".join(row["policy"] for row in replayed.rows if row["min_group"] == 1):
         lines.append(
-            f"{names} may ask for groups of one. These are never mixed; their baseline comes from earlier steps. So "
-            "no share of mixed groups is given: compare by the signal."
+            f"{names} may request groups of one. These are never mixed, and their baseline comes from earlier steps. "
+            "No share of mixed groups is given: compare by the signal."
         )
     lines.append(
         "Signal: the mean over the rollouts of 4 times the variance of their prompt's logged success, 4 p (1-p) for "
@@ -183,7 +183,7 @@ def replay_sentences(replayed: Replayed) -> list[str]:
 def replay_table(replayed: Replayed) -> list[list[str]]:
     """The policies and their figures, after a row of headings.
 
-    A policy that may ask for groups of one has "-" for its mixed groups.
+    A policy that may request groups of one has "-" for its mixed groups.
     """
     first = replayed.rows[0]
     table = [["policy", "in mixed groups", f"more than {first['policy']}", "signal", "modelled", "at least", "at most"]]

@@ -164,7 +164,7 @@ def _replay(replayed: Replayed) -> list[Markup]:
             picture = plots.dots(dots, f"{title}, by policy", axis)
             pictures.append(_figure(title, picture, "Lines are 95 % intervals over seeds, if wider than the dot."))
     head, *rows = findings.replay_table(replayed)
-    limits = [element("h3", "What a replay can and cannot tell"), *paragraphs(LIMITS)]
+    limits = [element("h3", "What a replay can and cannot show"), *paragraphs(LIMITS)]
     return [
         _plots(*pictures),
         table(head, rows),

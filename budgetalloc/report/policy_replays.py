@@ -21,10 +21,10 @@ POLICIES = ("uniform", "knapsack", "thompson", "adaptive")
 """The policies compared by default. Policies such as `dapo`, which generate more than they train on, are left out."""
 LIMITS = (
     "A replay answers each policy with logged rewards, each drawn once, and with a model of the prompt's rate when a "
-    "policy asks for more rollouts of a prompt than were logged.",
-    "It can tell which groups a policy would have drawn from the language model as it was. It cannot tell what the "
-    "language model would have learned: learning does not react to the allocation here. A policy with fewer mixed "
-    "groups may learn faster, or slower; only training runs can tell.",
+    "policy requests more rollouts of a prompt than were logged.",
+    "It shows which groups a policy would have drawn from the language model as it was. It cannot show what the "
+    "language model would have learned, because learning does not react to the allocation here. A policy with fewer "
+    "mixed groups may learn faster or slower; only training runs decide that.",
 )
 _ANSWERS = 4_000_000  # rollouts that all replays together may answer: about a minute on one core
 _KEPT = 1_000_000  # rollouts of the log that a replay may hold in memory
@@ -35,7 +35,7 @@ class Replayed:
     """Policies replayed on a log, each with the log's number of rollouts per step.
 
     Args:
-        rows: One dict for each policy: `min_group` (the smallest group that it may ask for), and the figures of
+        rows: One dict for each policy: `min_group` (the smallest group that it may request), and the figures of
             `budgetalloc.offline.comparison.summarise`.
         steps, logged: Steps replayed, and steps of the log.
         rollouts, prompts: Per step: medians of the log.

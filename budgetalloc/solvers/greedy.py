@@ -209,7 +209,7 @@ def _spend_rest(values_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, l
             counts, left = counts + size_P * (rows == row), left - int(size_P[row])
         return counts, left
 
-    def lend(counts: IntArray, left: int) -> IntArray | None:
+    def borrow(counts: IntArray, left: int) -> IntArray | None:
         """Opens one more group. The groups that lose the least value give it the missing rollouts."""
         opening_P = np.where(counts == 0, values_PN[:, at_low] - values_PN[:, 0], -np.inf)
         opened = int(np.argmax(opening_P))
@@ -226,7 +226,7 @@ def _spend_rest(values_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, l
     for counts, rest in (grow(counts_P, left), (counts_P, left)):
         if rest == 0:
             options.append(counts)
-        elif rest < low <= cap and not counts.all() and (borrowed := lend(counts, rest)) is not None:
+        elif rest < low <= cap and not counts.all() and (borrowed := borrow(counts, rest)) is not None:
             options.append(borrowed)
     all_P = all_P.copy()
     all_P[at_K] = max(options, key=total)

@@ -19,8 +19,7 @@ readers:
     ledger = testing.log_of(testing.turning(), steps=40)
 """
 
-from budgetalloc.testing.known_worlds import Known, log_of, rising, three_kinds, turning
-from budgetalloc.testing.rules import (
+from budgetalloc.testing.conformance import (
     CHECKS,
     IDS,
     Build,
@@ -38,6 +37,7 @@ from budgetalloc.testing.rules import (
     survives,
     trained,
 )
+from budgetalloc.testing.known_worlds import Known, log_of, rising, three_kinds, turning
 
 __all__ = [
     "CHECKS",

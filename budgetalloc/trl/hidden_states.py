@@ -1,4 +1,4 @@
-"""What the policy model itself makes of each prompt: its hidden states, as features."""
+"""Hidden states of the trained model at each prompt, as features."""
 
 import logging
 import time

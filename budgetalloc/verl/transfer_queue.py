@@ -35,7 +35,7 @@ def scores(batch: Any, sessions: Sessions, names: Sequence[str]) -> FloatArray:
     for name in extra:
         if not all(name in info for info in infos):
             raise InputError(
-                f"+budgetalloc.success={name}: the reward function returned no {name!r} beside the score, only "
+                f"+budgetalloc.success={name}: the reward function returned no {name!r} next to the score, only "
                 f"{sorted(set().union(*infos))}. Return a dictionary with 'score' and {name!r}, or use another name."
             )
         columns[name] = np.array([info[name] for info in infos], dtype=np.float64)

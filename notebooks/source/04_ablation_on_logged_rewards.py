@@ -203,7 +203,7 @@ display(inside[COLUMNS].round(3))
 
 # %%
 def dots(table, title):
-    """Mixed groups a step less uniform's, with intervals; beside it, the bounds of the share and what was modelled."""
+    """Mixed groups a step less uniform's, with intervals; next to it, the bounds of the share and what was modelled."""
     _, (left, right) = plt.subplots(1, 2, figsize=(10.5, 0.32 * len(table) + 1.3), sharey=True)
     for at, name in enumerate(table.index):
         row = table.loc[name]

@@ -69,7 +69,7 @@ display(pd.DataFrame(table, index=list(HISTORIES)))
 # ## What every policy must do
 #
 # `testing.CHECKS` are the rules that all policies of this package keep: spend exactly, the same answer again and in any
-# order of the prompts, restore from a file, survive missing rewards, starve nobody.
+# order of the prompts, restore from a file, survive missing rewards, starve no prompt.
 
 
 # %%
@@ -223,5 +223,5 @@ plt.show()
 #
 # - **Real training**: `trainer.add_callback(AdaptiveGRPOCallback(trainer, goldilocks(draw=True, idle=0.98)))`, from
 #   `budgetalloc.trl`; or a row in `RIVALS` of `benchmarks/learning/run.py` (notebook 05).
-# - **More than one round in a step** (a pilot, then the rest), **memory beside beliefs**, **a row in `budgetalloc
+# - **More than one round in a step** (a pilot, then the rest), **memory besides beliefs**, **a row in `budgetalloc
 #   methods`**: `CONTRIBUTING.md`.

@@ -4,7 +4,7 @@ import pytest
 
 from budgetalloc.logs.ledger_writer import LedgerWriter
 from budgetalloc.logs.progress import Progress, ProgressWriter, read_progress
-from budgetalloc.logs.prompt_texts import beside
+from budgetalloc.logs.prompt_texts import path_next_to
 from budgetalloc.logs.reader import open_log
 
 
@@ -38,7 +38,7 @@ def test_a_torn_line_and_foreign_ones_are_left_out(tmp_path):
     ledger = tmp_path / "ledger.jsonl"
     assert read_progress(ledger) == Progress()
     torn = b'{"step": 0, "decision": 0, "seconds": 1.5}\n[]\n\xff\n{"step": "x"}\n{"step": 1, "decision": 1, "sec'
-    beside(ledger, ".progress").write_bytes(torn)
+    path_next_to(ledger, ".progress").write_bytes(torn)
     clock = Clock()
     writer = ProgressWriter(ledger, 1, clock=clock)
     clock.now += 2.0

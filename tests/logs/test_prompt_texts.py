@@ -1,7 +1,7 @@
 """The file of prompt texts has each prompt once, despite kills and damage."""
 
 from budgetalloc.logs.ledger_writer import LedgerWriter
-from budgetalloc.logs.prompt_texts import LONGEST, TextsWriter, beside, read_texts
+from budgetalloc.logs.prompt_texts import LONGEST, TextsWriter, path_next_to, read_texts
 from budgetalloc.logs.reader import open_log
 
 TEXTS = {"a": "2 + 2 =", 7: "Zeile\nzwei 中", "long": "x" * 1000}
@@ -26,15 +26,15 @@ def test_each_text_is_written_once_and_shortened(tmp_path):
     expected = {name: text[:LONGEST] for name, text in TEXTS.items()}
     assert read_texts(ledger) == expected
     assert read_texts(ledger, ["a"]) == {"a": "2 + 2 ="}
-    size = beside(ledger).stat().st_size
+    size = path_next_to(ledger).stat().st_size
     TextsWriter(ledger).add(TEXTS, asked_for(asked))  # a resumed run
-    assert beside(ledger).stat().st_size == size
+    assert path_next_to(ledger).stat().st_size == size
 
 
 def test_a_torn_line_and_foreign_ones_are_left_out(tmp_path):
     ledger = tmp_path / "ledger.jsonl"
     assert read_texts(ledger) == {}
-    beside(ledger).write_bytes(b'{"id": "a", "text": "1"}\n[]\n\xff\n{"id": 1.5, "text": ""}\n{"id": "b", "te')
+    path_next_to(ledger).write_bytes(b'{"id": "a", "text": "1"}\n[]\n\xff\n{"id": 1.5, "text": ""}\n{"id": "b", "te')
     TextsWriter(ledger).add([7], asked_for([]))
     assert read_texts(ledger) == {"a": "1", 7: TEXTS[7]}
 

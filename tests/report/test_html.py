@@ -83,7 +83,7 @@ def test_nothing_is_loaded_and_no_text_of_the_log_becomes_markup(text):
 
 
 def test_the_page_says_what_the_report_says(text):
-    for said in ("gave no gradient", "What could be predicted?", "What a replay can and cannot tell", "thompson"):
+    for said in ("gave no gradient", "What could be predicted?", "What a replay can and cannot show", "thompson"):
         assert said in text
     assert "Not replayed: no policy was named." in as_html(report(run(), policies=()))
 

@@ -89,7 +89,7 @@ def _about_the_pool(pool: int, rollouts: int, group: int, steps: int | None) -> 
     each = "" if steps is None else f", {steps * rollouts / pool:,.1f} a prompt over {steps:,} steps"
     text = f"{pool:,} prompts for {rollouts:,} rollouts a step{each}: "
     if steps is not None and steps * rollouts < group * pool:
-        return text + "less than an epoch, so prompts hardly return and history tells little."
+        return text + "less than an epoch, so prompts hardly return and history helps little."
     if (first := group_without_history(pool, rollouts, IDLE)) > 2:
         return text + f"history has faded when a prompt returns, so adaptive() starts each with a group of {first}."
     return text + "prompts return while their history still counts."

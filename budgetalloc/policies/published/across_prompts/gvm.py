@@ -51,10 +51,10 @@ def gvm(
 ) -> Policy:
     """Counts proportional to G / sqrt(p + alpha / p^(beta-1)): hard prompts get more (GVM-RAFT, arXiv 2505.02391).
 
-    Rejection sampling trains on successes only, so that a prompt's gradient has a variance of about G^2 / (p n), with p
-    its accept rate and G the norm of its gradient. alpha and beta penalize prompts that rarely succeed. With
-    w = `gvm_weights`, the integer counts minimise sum w^2 / n. p is the posterior mean, so that it is never 0 and no
-    pilot is needed; for graded success too, as if its mean were the accept rate. In the released code p is the share
+    Rejection sampling trains on successes only. A prompt's gradient therefore has a variance of about G^2 / (p n), with
+    p its accept rate and G the norm of its gradient. alpha and beta penalize prompts that rarely succeed. With
+    w = `gvm_weights`, the integer counts minimise sum w^2 / n. p is the posterior mean, which is never 0 and needs no
+    pilot. For graded success, the mean takes the place of the accept rate. In the released code p is the share
     of successes in a pilot. The code rounds the shares, gives nothing to a prompt whose pilot had no success, and may
     drop more by thresholds.
 

@@ -1,0 +1,1 @@
+"""Published methods that decide which baseline the rewards are compared with."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from budgetalloc import Budget
 from budgetalloc.policies.published.in_rounds.hora import hora
-from budgetalloc.testing.rules import budgets
+from budgetalloc.testing.conformance import budgets
 
 
 def piloted(passed, rollouts, pilot=4, **bounds):
