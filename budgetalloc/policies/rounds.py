@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.posterior import Beta
-from budgetalloc.budget import Budget, IntArray
+from budgetalloc.budget import Budget, IntArray, rollouts_alone
 from budgetalloc.errors import BudgetError, InputError, UnsupportedError, check_function, check_number, check_type
 from budgetalloc.policies.interface import Decide, Hinted, Rounds, Tally, View
 from budgetalloc.policies.policy import Policy
@@ -29,13 +29,13 @@ class Spending:
     """
 
     def __init__(self, budget: Budget, prompts: int, counts_P: IntArray | None = None) -> None:
-        if budget.rollouts is None or budget.tokens is not None or budget.quotas is not None:
+        if (rollouts := rollouts_alone(budget)) is None:
             raise UnsupportedError(
                 f"{budget}: a policy that decides in rounds spends rollouts only. Use Budget(rollouts=...)."
             )
         self.budget = budget
         self.counts_P: IntArray = np.zeros(prompts, dtype=np.int64) if counts_P is None else counts_P.copy()
-        self.left = int(budget.rollouts) - int(self.counts_P.sum())
+        self.left = rollouts - int(self.counts_P.sum())
         self._room = int((budget.largest_group - self.counts_P[self.counts_P > 0]).sum())  # of open groups
 
     def give(self, at: int, wanted: int) -> int:

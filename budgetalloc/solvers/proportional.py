@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.budget import Budget, IntArray, check_budget
+from budgetalloc.budget import Budget, IntArray, check_budget, rollouts_alone
 from budgetalloc.errors import InputError, UnsupportedError, check_array, shown
 
 __all__ = ["check_weights", "clipped_shares", "largest_remainder", "proportional"]
@@ -33,11 +33,11 @@ def proportional(weights_P: ArrayLike, costs_P: ArrayLike | None, budget: Budget
     check_budget(budget)
     if costs_P is not None:
         raise UnsupportedError(f"costs_P={shown(costs_P)}: proportional shares out rollouts only. Use costs_P=None.")
-    if budget.rollouts is None or budget.tokens is not None or budget.quotas is not None:
+    if (rollouts := rollouts_alone(budget)) is None:
         raise UnsupportedError(f"{budget}: proportional shares out rollouts only. Use solver=highs for tokens, quotas.")
     weights = check_weights(weights_P, budget)
     low, high = budget.smallest_group // budget.quantum, budget.largest_group // budget.quantum
-    total = int(budget.rollouts) // budget.quantum
+    total = rollouts // budget.quantum
     counts_P = np.zeros(weights.size, dtype=np.int64)
     active = np.arange(weights.size)
     if budget.fewest == 0:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.budget import Budget, IntArray, check_budget
+from budgetalloc.budget import Budget, IntArray, check_budget, rollouts_alone
 from budgetalloc.errors import UnsupportedError, check_rng
 from budgetalloc.solvers.domains import Domains, groups_fit
 from budgetalloc.solvers.proportional import check_weights, clipped_shares, largest_remainder
@@ -41,12 +41,12 @@ def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -
     """
     check_budget(budget)
     check_rng(rng)
-    if budget.rollouts is None or budget.tokens is not None or budget.quotas is not None:
+    if (rollouts := rollouts_alone(budget)) is None:
         raise UnsupportedError(
             f"{budget}: systematic sampling shares out rollouts only. Use solver=highs for tokens and quotas."
         )
     weights = check_weights(weights_P, budget)
-    quantum, total = budget.quantum, budget.rollouts // budget.quantum
+    quantum, total = budget.quantum, rollouts // budget.quantum
     low, high = budget.smallest_group // quantum, budget.largest_group // quantum
     start = float(rng.random())
     if budget.fewest or low == 1:
