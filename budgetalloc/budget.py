@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from budgetalloc.errors import MOST, BudgetError, InputError, check_integer, check_type, is_number, shown
 
-__all__ = ["DEFAULT", "Budget", "IntArray", "check_budget"]
+__all__ = ["DEFAULT", "Budget", "IntArray", "check_budget", "rollouts_alone"]
 
 IntArray = NDArray[np.int64]
 DEFAULT = 2
@@ -165,9 +165,14 @@ class Budget:
             )
 
 
-def check_budget(budget: Any, name: str = "budget") -> None:
+def check_budget(budget: Any) -> None:
     """Raises `InputError` unless this is a `Budget`."""
-    check_type(name, budget, Budget, "a budget such as ba.Budget(rollouts=256)")
+    check_type("budget", budget, Budget, "a budget such as ba.Budget(rollouts=256)")
+
+
+def rollouts_alone(budget: Budget) -> int | None:
+    """The rollouts to spend if nothing else is limited; None if the budget limits tokens or has quotas."""
+    return budget.rollouts if budget.tokens is None and budget.quotas is None else None
 
 
 def _is_quota(quota: Any) -> bool:

@@ -1,18 +1,37 @@
 """Measures of runs besides their mean success: the second table of each mix. Runs without the measures are left out.
 
 All figures are means over the table's seeds at the end of the run, except the baselines', which are means over the
-points of the run. The prompts of "lost", "gained" and of the quartiles are the held-out ones: see
-`budgetalloc.cli.testbed.metrics`.
+points of the run. The prompts of "lost", "gained" and of the quartiles are the held-out ones: see `by_difficulty`.
 """
 
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 HEAD = (
     *("policy", "seeds", "pass@8", "pass@64", "by quartile of the base model, hardest first", "lost", "gained"),
     *("entropy", "baseline error", "variance explained", "tokens", "seconds"),
 )
+
+
+def by_difficulty(start_P: ArrayLike, end_P: ArrayLike) -> dict[str, Any]:
+    """Success at the start and at the end, by quartile of the start, hardest first; prompts lost and gained.
+
+    A prompt is lost if its probability falls from at least 0.5 to below 0.25; gained is the reverse.
+
+    >>> by_difficulty([0.1, 0.2, 0.6, 0.9], [0.7, 0.2, 0.1, 1.0])
+    {'quartiles': [[0.1, 0.7], [0.2, 0.2], [0.6, 0.1], [0.9, 1.0]], 'lost': 1, 'gained': 1, 'prompts': 4}
+    """
+    start, end = np.asarray(start_P, dtype=np.float64), np.asarray(end_P, dtype=np.float64)
+    quarters = [at for at in np.array_split(np.argsort(start, kind="stable"), 4) if at.size]
+    high, low = 0.5, 0.25
+    return {
+        "quartiles": [[round(float(p[at].mean()), 4) for p in (start, end)] for at in quarters],
+        "lost": int(np.sum((start >= high) & (end < low))),
+        "gained": int(np.sum((start < low) & (end >= high))),
+        "prompts": len(start),
+    }
 
 
 def lines(rows_by_policy: dict[str, list[dict[str, Any]]]) -> list[str]:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import oracle  # beside this file
+from measures import by_difficulty
 from mixes import MIXES, describe
 from tqdm import tqdm
 
@@ -94,7 +95,6 @@ def named(config: Config) -> str:
 
 def run(job: Job, configs: dict[str, Config] | None = None) -> dict[str, Any]:
     """One training run; its curve as a line of the results file. `configs`: policies of files by their names."""
-    from budgetalloc.cli.testbed.metrics import by_difficulty
     from budgetalloc.cli.testbed.train import train
     from budgetalloc.trl import AdaptiveGRPOCallback
 

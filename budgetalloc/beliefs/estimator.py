@@ -256,13 +256,13 @@ class BetaEstimator(Estimator):
         """
         saved = read_evidence(state, STATE_VERSION, _START)
         if self._drift is not None:
-            self._drift = Drift.from_state(state, len(saved.ids))
-        self.step, self._seen_before, self.first_visits = saved.step, saved.first_visit_count, saved.first_visits
-        self._index = Index(saved.ids)
-        self._successes_P, self._failures_P = saved.successes_P, saved.failures_P
-        self._graded_P, self._last_P = saved.graded_P, saved.last_P
+            self._drift = Drift.from_state(state, len(saved["ids"]))
+        self.step, self._seen_before, self.first_visits = saved["step"], saved["met"], saved["earned"]
+        self._index = Index(saved["ids"])
+        self._successes_P, self._failures_P = saved["evidence"].T.copy()
+        self._graded_P, self._last_P = saved["graded"], saved["last"]
         if self.prior == "pool":
-            self.prior_now = saved.prior
+            self.prior_now = saved["prior"]
 
 
 def _is_pair(prior: Any) -> bool:

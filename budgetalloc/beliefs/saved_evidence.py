@@ -1,46 +1,18 @@
 """Reads the evidence of all prompts from a saved state, and checks every entry."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from budgetalloc.beliefs.ids import Id, check_ids
-from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.beliefs.ids import check_ids
 from budgetalloc.beliefs.state import check_state
-from budgetalloc.budget import IntArray
 from budgetalloc.errors import StateError, check_array, check_integer, shown
 
-__all__ = ["Evidence", "read_evidence"]
+__all__ = ["read_evidence"]
 
 
-@dataclass(frozen=True, eq=False)
-class Evidence:
-    """The fields of a `BetaEstimator` that its state holds.
-
-    Args:
-        ids: The prompts seen.
-        successes_P, failures_P, graded_P: Discounted sums of u, 1 - u and u (1 - u) over their successes u.
-        last_P: Step of the last visit.
-        step: Number of steps that have ended.
-        first_visit_count: Number of prompts whose first visit has ended.
-        first_visits: Discounted successes and rollouts of first visits.
-        prior: The current prior.
-    """
-
-    ids: list[Id]
-    successes_P: FloatArray
-    failures_P: FloatArray
-    graded_P: FloatArray
-    last_P: IntArray
-    step: int
-    first_visit_count: int
-    first_visits: tuple[float, float]
-    prior: tuple[float, float]
-
-
-def read_evidence(state: dict[str, Any], expected: int, start: tuple[float, float]) -> Evidence:
-    """The evidence of a state. Raises `StateError` if an entry is missing or inconsistent.
+def read_evidence(state: dict[str, Any], expected: int, start: tuple[float, float]) -> dict[str, Any]:
+    """The entries of a state, by their keys, as new arrays. Raises `StateError` if one is missing or inconsistent.
 
     Args:
         state: The result of `BetaEstimator.state_dict()`.
@@ -60,7 +32,7 @@ def read_evidence(state: dict[str, Any], expected: int, start: tuple[float, floa
     try:
         ids = check_ids(state["ids"], "state['ids']")
         evidence = check_array("evidence", state["evidence"], "successes and failures").reshape(-1, 2)
-        graded = check_array("graded", state["graded"], "one number a prompt").reshape(-1).copy()
+        graded = check_array("graded", state["graded"], "one number a prompt").reshape(-1)
         last = np.array(state["last"])
         if last.size and last.dtype.kind not in "iu":
             raise TypeError(f"last={shown(state['last'])} is not a list of steps")
@@ -85,17 +57,8 @@ def read_evidence(state: dict[str, Any], expected: int, start: tuple[float, floa
         raise StateError(f"The state is of step {step} and has visits outside steps 0 to {step}: it is damaged.")
     if not (0 <= count <= len(ids) and 0 <= first[0] <= first[1] < np.inf):
         raise StateError(f"The state's first visits, {first} of {count} prompts, are out of range: it is damaged.")
-    return Evidence(
-        ids=ids,
-        successes_P=evidence[:, 0].copy(),
-        failures_P=evidence[:, 1].copy(),
-        graded_P=graded,
-        last_P=last,
-        step=step,
-        first_visit_count=count,
-        first_visits=(float(first[0]), float(first[1])),
-        prior=(float(prior[0]), float(prior[1])),
-    )
+    learned = {"earned": tuple(first.tolist()), "prior": tuple(prior.tolist())}
+    return learned | {"ids": ids, "evidence": evidence, "graded": graded, "last": last, "step": step, "met": count}
 
 
 def _plain(value: Any) -> Any:

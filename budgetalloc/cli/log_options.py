@@ -41,16 +41,11 @@ def reading_options(to: argparse.ArgumentParser, name: str) -> None:
 
 def opened(args: argparse.Namespace, **instead: Any) -> LogStream:
     """Opens the log with the options of `reading_options`; `instead` has values for options that were not given."""
-    asked = {
-        "kind": args.kind,
-        "prompt_id": args.prompt_id,
-        "reward": dict(args.reward) if args.reward else None,
-        "success": args.success,
-        "reward_range": tuple(args.reward_range) if args.reward_range else None,
-        "max_line": args.max_line,
-    }
-    if asked["reward"] and len(args.reward) == 1 and args.reward[0][1] == 1:
-        asked["reward"] = args.reward[0][0]
+    asked = {name: getattr(args, name) for name in ("kind", "prompt_id", "success", "max_line")}
+    asked["reward_range"] = args.reward_range and tuple(args.reward_range)
+    if args.reward:
+        (column, weight), *others = args.reward
+        asked["reward"] = column if weight == 1 and not others else dict(args.reward)
     return open_log(args.log, **(instead | {key: value for key, value in asked.items() if value is not None}))
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +28,7 @@ __all__ = [
     "as_id",
     "as_integer",
     "as_number",
+    "columns_of",
     "finite",
     "integer_column",
     "mapped",
@@ -197,6 +198,14 @@ def mapped(rewards_R: ArrayLike, reward_range: Range) -> FloatArray:
     if reward_range is None:
         return to_unit(rewards_R, (0.0, 1.0))
     return np.asarray(np.clip(to_unit(rewards_R, reward_range), 0.0, 1.0))
+
+
+def columns_of(parts: Sequence[Chunk]) -> dict[str, Any]:
+    """The columns of numbers of consecutive parts of a log, as arguments of a `Chunk`."""
+    return {
+        name: np.concatenate([np.zeros(0, dtype), *(getattr(part, name) for part in parts)])
+        for name, dtype in COLUMNS.items()
+    }
 
 
 def finite(rewards_R: ArrayLike) -> FloatArray:

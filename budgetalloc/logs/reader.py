@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.rewards import check_range
 from budgetalloc.errors import InputError, check_choice, check_integer, check_number
-from budgetalloc.logs.chunk import COLUMNS, Chunk, Reward
+from budgetalloc.logs.chunk import Chunk, Reward, columns_of
 from budgetalloc.logs.kinds import counts, dataset, ledger, prime_rl, trl, verifiers, verl, wandb_run
 from budgetalloc.logs.log_stream import Kind, LogStream, ReadOptions, unreadable
 
@@ -126,15 +124,11 @@ def read_all(reading: LogStream) -> Chunk:
     """All chunks of a log as one. Equal ids are one object."""
     chunks = list(reading)
     same: dict[Id, Id] = {}
-    columns: dict[str, Any] = {
-        name: np.concatenate([np.zeros(0, dtype), *(getattr(x, name) for x in chunks)])
-        for name, dtype in COLUMNS.items()
-    }
     return Chunk(
         ids_R=[same.setdefault(name, name) for x in chunks for name in x.ids_R],
         broken=reading.notes["broken row"],
         reward_range=chunks[-1].reward_range if chunks else reading.options.reward_range and (0.0, 1.0),
-        **columns,
+        **columns_of(chunks),
     )
 
 

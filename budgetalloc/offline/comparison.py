@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from budgetalloc.budget import Budget
+from budgetalloc.budget import Budget, rollouts_alone
 from budgetalloc.errors import (
     InputError,
     check_function,
@@ -103,8 +103,8 @@ def comparisons(
         raise InputError(
             f"policies={list(policies)}, seeds={seeds}: give at least one policy and one seed, and each seed once."
         )
-    rollouts = budget.rollouts if isinstance(budget, Budget) else check_integer("budget", budget, 1)
-    if rollouts is None or (isinstance(budget, Budget) and (budget.tokens is not None or budget.quotas is not None)):
+    rollouts = rollouts_alone(budget) if isinstance(budget, Budget) else check_integer("budget", budget, 1)
+    if rollouts is None:
         raise InputError(f"budget={budget!r}: a log has neither token costs nor domains. Use Budget(rollouts=...).")
     steps = max(replay.rollouts // rollouts, 1) if steps is None else check_integer("steps", steps, 1)
     if (steps - 1) * rollouts >= replay.rollouts:

@@ -11,7 +11,7 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.pool import Pool
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import as_rewards, mixed_groups
-from budgetalloc.budget import Budget
+from budgetalloc.budget import Budget, rollouts_alone
 from budgetalloc.errors import InputError, check_function, check_integer, shown
 from budgetalloc.offline.worlds import World
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
@@ -121,11 +121,11 @@ def simulate(
 def _limit(budget: Budget | int, bounds: Bounds, prompts: int, pool: int, generate: int) -> tuple[int, Budget]:
     """The rollouts that a step trains on, and the budget of what it may generate."""
     if isinstance(budget, Budget):
-        if budget.rollouts is None or budget.tokens is not None or budget.quotas is not None:
+        if (rollouts := rollouts_alone(budget)) is None:
             raise InputError(
                 f"budget={budget!r}: a world has neither token costs nor domains. Use Budget(rollouts=...)."
             )
-        return budget.rollouts, replace(bounds.filled(budget), rollouts=budget.rollouts * generate)
+        return rollouts, replace(bounds.filled(budget), rollouts=rollouts * generate)
     rows = check_integer("budget", budget, 1)
     return rows, bounds.budget(rows * generate, bounds.on_offer(prompts, pool), rows // prompts)
 

@@ -14,18 +14,14 @@ from budgetalloc.policies.published.across_prompts.gvm import gvm
 from budgetalloc.policies.published.across_prompts.knapsack_rl import knapsack_rl
 from budgetalloc.policies.published.across_prompts.vip import vip
 from budgetalloc.policies.published.in_rounds.aero import aero
-from budgetalloc.policies.published.in_rounds.ar3po import ar3po
 from budgetalloc.policies.published.in_rounds.dapo import dapo
 from budgetalloc.policies.published.in_rounds.dars import dars
 from budgetalloc.policies.published.in_rounds.hora import hora
 from budgetalloc.policies.published.in_rounds.pilot_commit import pilot_commit
-from budgetalloc.policies.published.in_rounds.reinforce_ada import reinforce_ada
-from budgetalloc.policies.published.in_rounds.speed import speed
-from budgetalloc.policies.published.in_rounds.v05 import v05
+from budgetalloc.policies.published.in_rounds.until_finished import ar3po, reinforce_ada, speed, v05
 from budgetalloc.policies.published.in_rounds.xrpo import xrpo
-from budgetalloc.policies.published.which_baseline.a_star_po import a_star_po
 from budgetalloc.policies.published.which_baseline.ebpo import ebpo
-from budgetalloc.policies.published.which_baseline.reinforce_pp import reinforce_pp
+from budgetalloc.policies.published.which_baseline.epochs import a_star_po, reinforce_pp
 from budgetalloc.policies.published.which_prompts.adarft import adarft
 from budgetalloc.policies.published.which_prompts.bots import bots
 from budgetalloc.policies.published.which_prompts.brorl import brorl
@@ -42,11 +38,15 @@ from budgetalloc.policies.published.which_prompts.pvpo import pvpo
 from budgetalloc.policies.published.which_prompts.sgpo import sgpo
 from budgetalloc.policies.published.which_prompts.spo import spo, spo_pp
 from budgetalloc.policies.published.which_prompts.vade import vade
-from budgetalloc.policies.published.which_rollouts.cppo import cppo
-from budgetalloc.policies.published.which_rollouts.pods import d3s, pods
-from budgetalloc.policies.published.which_rollouts.roc import roc
-from budgetalloc.policies.published.which_rollouts.shuffle_r1 import shuffle_r1
-from budgetalloc.policies.published.which_rollouts.whole_groups import keep_mixed, top_p
+from budgetalloc.policies.published.which_rollouts.oversampling import (
+    cppo,
+    d3s,
+    keep_mixed,
+    pods,
+    roc,
+    shuffle_r1,
+    top_p,
+)
 from budgetalloc.policies.rounds import sequential
 from budgetalloc.policies.step import Step
 

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.posterior import Belief, FloatArray, Point
-from budgetalloc.budget import IntArray
+from budgetalloc.budget import IntArray, rollouts_alone
 from budgetalloc.errors import BudgetError, InputError, check_choice, check_function, shown
 from budgetalloc.policies.costs.prices import per_cost
 from budgetalloc.policies.interface import Needs, View
@@ -47,7 +47,7 @@ def uniform(
     """
 
     def decide(view: View) -> IntArray:
-        if view.budget.rollouts is None or view.budget.tokens is not None or view.budget.quotas is not None:
+        if rollouts_alone(view.budget) is None:
             return spend(view.belief_P, _fair_share(view), view, None)
         return proportional(np.ones(len(view.belief_P)), None, view.budget)
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import Belief, FloatArray
-from budgetalloc.budget import IntArray
+from budgetalloc.budget import IntArray, rollouts_alone
 from budgetalloc.policies.composition import spend
 from budgetalloc.policies.interface import View
 from budgetalloc.solvers.interface import check_costs
@@ -55,7 +55,7 @@ def in_proportion(wanted_P: IntArray, view: View) -> IntArray:
     A prompt that wants 0 gets the floor, and what no other prompt can take. With `floor=0`, use `batch` first.
     """
     budget = view.budget
-    if budget.rollouts is None or budget.tokens is not None or budget.quotas is not None:
+    if rollouts_alone(budget) is None:
         return spend(view.belief_P, _shares(wanted_P, view), view, None)
     if budget.fewest:
         return proportional(wanted_P, None, budget)
@@ -90,10 +90,10 @@ def drawn_batch(view: View, group: int) -> View:
     The batch has as many prompts as groups of `group` fit into the budget. With a floor, a budget in tokens or quotas,
     the view is returned unchanged.
     """
-    budget = view.budget
-    if budget.fewest or budget.rollouts is None or budget.tokens is not None or budget.quotas is not None:
+    budget, rollouts = view.budget, rollouts_alone(view.budget)
+    if budget.fewest or rollouts is None:
         return view
-    low, rollouts = budget.smallest_group, int(budget.rollouts)
+    low = budget.smallest_group
     number = max(rollouts // max(group, low), -(-rollouts // budget.largest_group))
     number = min(number, len(view.belief_P))
     return replace(

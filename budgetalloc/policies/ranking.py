@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import Belief, FloatArray
-from budgetalloc.budget import IntArray
+from budgetalloc.budget import IntArray, rollouts_alone
 from budgetalloc.policies.composition import spend
 from budgetalloc.policies.interface import View
 from budgetalloc.solvers.interface import largest
@@ -44,10 +44,9 @@ def ranked(scores_P: FloatArray, group: int, view: View) -> IntArray:
 
 def spend_on_top(scores_P: FloatArray, group: int, view: View) -> IntArray:
     """`spend` with the value `top` of these scores, which are divided by cost under a budget in tokens."""
-    budget = view.budget
-    fits = len(scores_P)
-    if budget.rollouts is not None and budget.tokens is None and budget.quotas is None and budget.fewest == 0:
-        fits = min(fits, budget.rollouts // budget.smallest_group + 1)  # solving for only these is fast in large pools
+    budget, rollouts, fits = view.budget, rollouts_alone(view.budget), len(scores_P)
+    if rollouts is not None and budget.fewest == 0:
+        fits = min(fits, rollouts // budget.smallest_group + 1)  # solving for only these is fast in large pools
     best = largest(scores_P, fits)
     counts_P = np.zeros(len(scores_P), dtype=np.int64)
     few = replace(view, costs_P=None if view.costs_P is None else view.costs_P[best])

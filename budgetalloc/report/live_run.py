@@ -43,10 +43,7 @@ class LiveStep:
     @classmethod
     def of(cls, rows: Rows) -> "LiveStep":
         """The figures of all rows of one step."""
-        assert rows.success_R is not None  # a ledger has all columns
-        assert rows.predicted_R is not None
-        assert rows.lengths_R is not None
-        assert rows.trainer_step_R is not None
+        assert rows.success_R is not None  # a ledger has this column
         ids_G, group_R = factorize(rows.ids_R)
         rewards_R, success_R = finite(rows.rewards_R), np.clip(rows.success_R, 0.0, 1.0)  # as in a report
         scored_R = ~np.isnan(success_R) & ~np.isnan(rewards_R)

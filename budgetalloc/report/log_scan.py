@@ -90,27 +90,10 @@ class _Run:
         step_R = np.searchsorted(steps_S, log.step_R[scored_R])
         order = np.lexsort((prompt_R, step_R))
         rows_R = np.flatnonzero(scored_R)[order]
-        self._add_groups(
-            len(steps_S),
-            step_R[order],
-            prompt_R[order],
-            rewards_R[rows_R],
-            success_R[rows_R],
-            log.predicted_R[rows_R],
-            log.lengths_R[rows_R],
-        )
-
-    def _add_groups(
-        self,
-        steps: int,
-        step_R: Ints,
-        prompt_R: Ints,
-        rewards_R: FloatArray,
-        success_R: FloatArray,
-        logged_R: FloatArray,
-        length_R: Ints,
-    ) -> None:
-        """Sums by group, then by step and by prompt, of rows sorted by step and prompt. S: the steps of the chunk."""
+        steps, step_R, prompt_R = len(steps_S), step_R[order], prompt_R[order]
+        rewards_R, success_R, logged_R = rewards_R[rows_R], success_R[rows_R], log.predicted_R[rows_R]
+        length_R = log.lengths_R[rows_R]
+        # Sums by group, then by step and by prompt, of rows sorted by step and prompt. S: the steps of the chunk.
         opens_R = np.ones(len(step_R), dtype=bool)
         opens_R[1:] = (step_R[1:] != step_R[:-1]) | (prompt_R[1:] != prompt_R[:-1])
         rows_G = np.flatnonzero(opens_R)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from budgetalloc.logs.chunk import COLUMNS, Chunk
+from budgetalloc.logs.chunk import Chunk, columns_of
 from budgetalloc.logs.ledger import Ledger
 from budgetalloc.offline.comparison import Progress, comparisons, summarise
 from budgetalloc.offline.parallel import Workers
@@ -75,20 +75,15 @@ def first_steps(log: Chunk, rows: int) -> Chunk:
     steps_S, rows_S = np.unique(log.step_R, return_counts=True)
     fits = max(int(np.searchsorted(rows_S.cumsum(), rows, side="right")), 1)
     at = np.flatnonzero(log.step_R <= steps_S[fits - 1])
-    return Ledger(ids_R=[log.ids_R[k] for k in at.tolist()], **_columns([log], at))
+    columns = {name: column[at] for name, column in columns_of([log]).items()}
+    return Ledger(ids_R=[log.ids_R[k] for k in at.tolist()], **columns, reward_range=log.reward_range)
 
 
 def joined(parts: Sequence[Chunk], reward_range: tuple[float, float] | None) -> Ledger:
     """Parts of a log as one. Its rewards are the success of each rollout in [0, 1], from which policies learn."""
     success_R = np.concatenate([success_of(part, reward_range) for part in parts])
-    whole = _columns(parts) | {"rewards_R": success_R, "success_R": success_R, "reward_range": (0.0, 1.0)}
+    whole = columns_of(parts) | {"rewards_R": success_R, "success_R": success_R, "reward_range": (0.0, 1.0)}
     return Ledger(ids_R=[name for part in parts for name in part.ids_R], **whole)
-
-
-def _columns(parts: Sequence[Chunk], rows: Any = slice(None)) -> dict[str, Any]:
-    """All columns but the ids, as the arguments of a `Chunk`."""
-    columns = {name: np.concatenate([getattr(part, name) for part in parts])[rows] for name in COLUMNS}
-    return columns | {"reward_range": parts[-1].reward_range}
 
 
 def replay(

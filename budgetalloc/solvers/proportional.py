@@ -4,10 +4,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.budget import Budget, IntArray, check_budget
+from budgetalloc.budget import Budget, IntArray, check_budget, rollouts_alone
 from budgetalloc.errors import InputError, UnsupportedError, check_array, shown
 
-__all__ = ["check_weights", "clipped_shares", "largest_remainder", "proportional"]
+__all__ = ["clipped_shares", "in_quanta", "largest_remainder", "proportional"]
 
 
 def proportional(weights_P: ArrayLike, costs_P: ArrayLike | None, budget: Budget) -> IntArray:
@@ -30,14 +30,9 @@ def proportional(weights_P: ArrayLike, costs_P: ArrayLike | None, budget: Budget
     >>> proportional([10, 1, 1], None, Budget(rollouts=12, floor=0, cap=8))  # a share of 1 is less than a group
     array([8, 4, 0])
     """
-    check_budget(budget)
     if costs_P is not None:
         raise UnsupportedError(f"costs_P={shown(costs_P)}: proportional shares out rollouts only. Use costs_P=None.")
-    if budget.rollouts is None or budget.tokens is not None or budget.quotas is not None:
-        raise UnsupportedError(f"{budget}: proportional shares out rollouts only. Use solver=highs for tokens, quotas.")
-    weights = check_weights(weights_P, budget)
-    low, high = budget.smallest_group // budget.quantum, budget.largest_group // budget.quantum
-    total = int(budget.rollouts) // budget.quantum
+    weights, total, low, high = in_quanta(weights_P, budget, "proportional")
     counts_P = np.zeros(weights.size, dtype=np.int64)
     active = np.arange(weights.size)
     if budget.fewest == 0:
@@ -89,10 +84,18 @@ def largest_remainder(weights: FloatArray, total: int, low: int, high: int) -> I
     return np.asarray(counts)
 
 
-def check_weights(weights_P: ArrayLike, budget: Budget) -> FloatArray:
-    """Weights as floats, or ones if all are zero. Raises unless they are valid and the budget can be spent."""
+def in_quanta(weights_P: ArrayLike, budget: Budget, solver: str) -> tuple[FloatArray, int, int, int]:
+    """The weights as floats, or ones if all are zero; rollouts, smallest and largest group in units of the quantum.
+
+    Raises an error, as `proportional` does, for weights, or a budget, that this solver cannot use.
+    """
+    check_budget(budget)
+    if (rollouts := rollouts_alone(budget)) is None:
+        raise UnsupportedError(f"{budget}: {solver} shares out rollouts only. Use solver=highs for tokens and quotas.")
     weights = check_array("weights_P", weights_P, "one non-negative finite weight a prompt", copy=False)
     if weights.ndim != 1 or not weights.size or not (weights.min() >= 0 and weights.max() < np.inf):
         raise InputError(f"weights_P={shown(weights_P)}: give one non-negative finite weight a prompt.")
     budget.check(weights.size)
-    return weights if weights.max() > 0 else np.ones_like(weights)
+    weights = weights if weights.max() > 0 else np.ones_like(weights)
+    quantum = budget.quantum
+    return weights, rollouts // quantum, budget.smallest_group // quantum, budget.largest_group // quantum

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.budget import Budget, IntArray, check_budget
-from budgetalloc.errors import UnsupportedError, check_rng
+from budgetalloc.budget import Budget, IntArray
+from budgetalloc.errors import check_rng
 from budgetalloc.solvers.domains import Domains, groups_fit
-from budgetalloc.solvers.proportional import check_weights, clipped_shares, largest_remainder
+from budgetalloc.solvers.proportional import clipped_shares, in_quanta, largest_remainder
 
 __all__ = ["systematic", "systematic_in_groups", "totals_of_domains"]
 
@@ -39,16 +39,9 @@ def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -
     >>> np.mean([systematic([3, 1, 1], Budget(rollouts=1, floor=0, min_group=1), rng) for _ in range(2000)], axis=0)
     array([0.5925, 0.198 , 0.2095])
     """
-    check_budget(budget)
     check_rng(rng)
-    if budget.rollouts is None or budget.tokens is not None or budget.quotas is not None:
-        raise UnsupportedError(
-            f"{budget}: systematic sampling shares out rollouts only. Use solver=highs for tokens and quotas."
-        )
-    weights = check_weights(weights_P, budget)
-    quantum, total = budget.quantum, budget.rollouts // budget.quantum
-    low, high = budget.smallest_group // quantum, budget.largest_group // quantum
-    start = float(rng.random())
+    weights, total, low, high = in_quanta(weights_P, budget, "systematic sampling")
+    quantum, start = budget.quantum, float(rng.random())
     if budget.fewest or low == 1:
         counts_P = _round(clipped_shares(weights, total, low if budget.fewest else 0, high), start)
         return np.multiply(counts_P, quantum, out=counts_P)

@@ -18,11 +18,11 @@ def state(**changed):
 
 def test_every_entry_is_read():
     saved = read_evidence(state(), 2, START)
-    assert (saved.ids, saved.step, saved.first_visit_count) == (["a", 1], 5, 1)
-    assert (saved.first_visits, saved.prior) == ((1.5, 4.0), START)
-    assert (saved.successes_P.tolist(), saved.failures_P.tolist()) == ([3, 0], [1, 2])
-    assert (saved.graded_P.tolist(), saved.last_P.tolist(), saved.last_P.dtype) == ([0.5, 0], [5, 0], np.int64)
-    assert read_evidence(state(prior=[1.0, 2.0]), 2, START).prior == (1.0, 2.0)
+    assert (saved["ids"], saved["step"], saved["met"]) == (["a", 1], 5, 1)
+    assert (saved["earned"], saved["prior"]) == ((1.5, 4.0), START)
+    assert (saved["evidence"].tolist(), saved["graded"].tolist()) == ([[3, 1], [0, 2]], [0.5, 0])
+    assert (saved["last"].tolist(), saved["last"].dtype) == ([5, 0], np.int64)
+    assert read_evidence(state(prior=[1.0, 2.0]), 2, START)["prior"] == (1.0, 2.0)
 
 
 def test_what_is_read_is_a_copy():
@@ -30,7 +30,11 @@ def test_what_is_read_is_a_copy():
     saved = read_evidence(given, 2, START)
     for name in ("evidence", "graded", "last"):
         given[name] += 9
-    assert (saved.successes_P.tolist(), saved.graded_P.tolist(), saved.last_P.tolist()) == ([3, 0], [0.5, 0], [5, 0])
+    assert {name: saved[name].tolist() for name in ("evidence", "graded", "last")} == {
+        "evidence": [[3, 1], [0, 2]],
+        "graded": [0.5, 0],
+        "last": [5, 0],
+    }
 
 
 NOBODY = {"ids": [], "evidence": np.zeros((0, 2)), "graded": [], "last": [], "met": 0, "earned": [0.0, 0.0]}

@@ -355,3 +355,19 @@ def test_a_policy_with_cheaper_rollouts_is_ahead_over_tokens():
     assert "| adaptive_tokens | 0.0003 | 0.400 | 5.00 | 0.200 (+0.000: +0.000) | 0.200 (+0.100: +0.100) |" in text
     with pytest.raises(SystemExit, match="No seed of chain"):
         against.compared(rows, "chain", ["adaptive", "uniform"])
+
+
+def test_quartiles_are_by_the_start_and_in_equal_parts() -> None:
+    start_P = np.array([0.9, 0.1, 0.5, 0.3, 0.7, 0.2, 0.6, 0.4])
+    summary = measures.by_difficulty(start_P, 1 - start_P)
+    assert [start for start, _ in summary["quartiles"]] == pytest.approx([0.15, 0.35, 0.55, 0.8])
+    assert [end for _, end in summary["quartiles"]] == pytest.approx([0.85, 0.65, 0.45, 0.2])
+    assert (summary["lost"], summary["gained"], summary["prompts"]) == (1, 2, 8)  # 0.9; 0.1 and 0.2
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "lost", "gained"), [(0.5, 0.25, 0, 0), (0.5, 0.24, 1, 0), (0.25, 0.5, 0, 0), (0.24, 0.5, 0, 1)]
+)
+def test_the_edges_of_lost_and_gained(start: float, end: float, lost: int, gained: int) -> None:
+    summary = measures.by_difficulty([start], [end])
+    assert (summary["lost"], summary["gained"]) == (lost, gained)

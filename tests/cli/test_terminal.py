@@ -10,7 +10,8 @@ import pytest
 
 from budgetalloc.cli.__main__ import main
 from budgetalloc.cli.config import Config
-from budgetalloc.cli.terminal import Plain, shown
+from budgetalloc.cli.terminal import Plain
+from budgetalloc.errors import printable
 
 COMMAND = [sys.executable, "-m", "budgetalloc.cli"]
 ESCAPE = "\x1b]0;title\x07\x1b[31m"
@@ -23,10 +24,10 @@ def ledger(path, ids):
 
 
 def test_control_characters_are_shown_as_escapes():
-    assert shown("a\tb\nc") == "a\tb\nc"
-    assert shown("\x1b[31m\r\x07\x00\x7f\x9b") == r"\x1b[31m\r\x07\x00\x7f\x9b"
-    assert shown("\u202eevil\u2066\u2028") == r"\u202eevil\u2066\u2028"
-    assert shown("中é🙂") == "中é🙂"
+    assert printable("a\tb\nc") == "a\tb\nc"
+    assert printable("\x1b[31m\r\x07\x00\x7f\x9b") == r"\x1b[31m\r\x07\x00\x7f\x9b"
+    assert printable("\u202eevil\u2066\u2028") == r"\u202eevil\u2066\u2028"
+    assert printable("中é🙂") == "中é🙂"
 
 
 @pytest.mark.parametrize(("encoding", "text"), [("ascii", r"\u4e2d\xe9"), ("latin-1", r"\u4e2dé"), ("utf-8", "中é")])

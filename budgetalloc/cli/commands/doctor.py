@@ -11,8 +11,7 @@ from budgetalloc.cli.config import Config
 from budgetalloc.cli.config.yaml_file import read_text, text_of
 from budgetalloc.cli.doctor.checks import examine
 from budgetalloc.cli.doctor.script import read_script
-from budgetalloc.cli.doctor.settings import of_config
-from budgetalloc.cli.doctor.setup import Diagnosis, shortened
+from budgetalloc.cli.doctor.setup import Diagnosis, of_config, shortened
 from budgetalloc.cli.doctor.verl_config import SECTIONS, examine_verl, node, overrides
 from budgetalloc.errors import BudgetallocError, InputError
 

@@ -138,7 +138,7 @@ def of_expression(source: Source, node: ast.expr | None) -> Data:
             return replace(made(node.value, depth - 1, read), rows=None, table=None)
         if not isinstance(node, ast.Call):
             return unknown
-        name, where = source.called(node), f"line {node.lineno}: {source.called(node)}(...)"
+        name, where = source.name_of(node.func), f"line {node.lineno}: {source.name_of(node.func)}(...)"
         owner = node.func.value if isinstance(node.func, ast.Attribute) else None
         if name == "load_dataset":
             return _loaded(source, node, read)
@@ -179,7 +179,7 @@ def _literal(source: Source, call: ast.Call, where: str) -> Data:
     if not isinstance(content, ast.ListComp) or not isinstance(content.elt, ast.Dict):
         return Data(where, indexable=True)
     keys, (loop, *more), rows = [source.value(key) for key in content.elt.keys], content.generators, None
-    if not more and not loop.ifs and isinstance(loop.iter, ast.Call) and source.called(loop.iter) == "range":
+    if not more and not loop.ifs and isinstance(loop.iter, ast.Call) and source.name_of(loop.iter.func) == "range":
         counts = [source.value(count) for count in loop.iter.args]
         rows = counts[0] if len(counts) == 1 and isinstance(counts[0], int) else None
     return Data(where, rows=rows, columns=None if UNKNOWN in keys else tuple(map(str, keys)), indexable=True)

@@ -112,10 +112,6 @@ class Source:
         made = {} if None in entries else {key: self.value(item, depth - 1) for key, item in entries.items()}
         return UNKNOWN if None in entries or UNKNOWN in made.values() else made
 
-    def called(self, call: ast.Call) -> str:
-        """The name of the called function or class, as in `name_of`."""
-        return self.name_of(call.func)
-
     def name_of(self, node: ast.expr) -> str:
         """The last part of a dotted name, without the script's `import as`; empty for any other expression."""
         if isinstance(node, ast.Name):
@@ -124,7 +120,7 @@ class Source:
 
     def calls(self, *names: str) -> Iterator[ast.Call]:
         """The calls of these functions and classes, or all, in the order of the lines."""
-        return (call for call in self._calls if not names or self.called(call) in names)
+        return (call for call in self._calls if not names or self.name_of(call.func) in names)
 
     def bases(self, name: str) -> list[str]:
         """A class and the base classes that the script defines, at most 100."""
@@ -161,7 +157,7 @@ class Source:
         inner = self.expression(node) if depth > 0 and self._spend(1) else None
         if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.BitOr):
             return self._entries(inner.left, depth - 1) | self._entries(inner.right, depth - 1)
-        if isinstance(inner, ast.Call) and self.called(inner) == "dict" and not inner.args:
+        if isinstance(inner, ast.Call) and self.name_of(inner.func) == "dict" and not inner.args:
             return dict(self.nodes(inner, depth=depth - 1)) if self._spend(len(inner.keywords)) else {None: node}
         if not isinstance(inner, ast.Dict) or not self._spend(len(inner.keys)):
             return {None: node}

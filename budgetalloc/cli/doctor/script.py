@@ -44,7 +44,7 @@ def read_script(text: str, file: str, processes: int) -> Setup:
         diagnosis.unread.append(f"{source.where('train_dataset', dataset)}: rows and columns")
     if source.left < 0:
         diagnosis.unread.append(f"values of more than {MOST:,} entries and characters: those after them were not read")
-    classes = ["GRPOTrainer"] if trainer is None else source.bases(source.called(trainer))
+    classes = ["GRPOTrainer"] if trainer is None else source.bases(source.name_of(trainer.func))
     if any(source.calls("AdaptiveRolloutWorker")):
         classes.append("GRPOTrainer")  # its trainer is served, and is no GRPOTrainer
     tools, environments = (None if None in nodes else name in nodes for name in ("tools", "environment_factory"))
@@ -73,7 +73,7 @@ def _trainer(source: Source) -> ast.Call | None:
     """The call that makes the trainer: a `GRPOTrainer` before one that is refused."""
     for wanted in ({"GRPOTrainer"}, set(REFUSED)):
         for call in source.calls():
-            if wanted & set(source.bases(source.called(call))):
+            if wanted & set(source.bases(source.name_of(call.func))):
                 return call
     return None
 
@@ -144,7 +144,7 @@ def _policy(source: Source, node: ast.expr | None, diagnosis: Diagnosis) -> Poli
         return adaptive()
     if not isinstance(call, ast.Call) or call.args:
         return None
-    name = source.called(call)
+    name = source.name_of(call.func)
     if name not in {method.name for method in METHODS}:  # a function of the user's own
         return None
     method, nodes = method_of(name), source.nodes(call)

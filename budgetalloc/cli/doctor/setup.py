@@ -5,11 +5,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from budgetalloc.cli.doctor.data import Data
+from budgetalloc.cli.config import Config
+from budgetalloc.cli.doctor import grpo_config
+from budgetalloc.cli.doctor.data import Data, named
 from budgetalloc.errors import BudgetallocError
 from budgetalloc.policies import Policy
 
-__all__ = ["ARGUMENTS", "OTHERS", "Diagnosis", "Setup", "T", "every_mistake", "shortened"]
+__all__ = ["ARGUMENTS", "OTHERS", "Diagnosis", "Setup", "T", "every_mistake", "of_config", "shortened"]
 
 T = TypeVar("T")
 ARGUMENTS: dict[str, Any] = dict.fromkeys(
@@ -78,6 +80,22 @@ class Setup:
     data: Data
     tools: bool | None = None  # whether the trainer has tools
     environments: bool | None = None
+
+
+def of_config(config: Config, processes: int) -> Setup:
+    """What a settings file says about a run with TRL, as integrations/trl/train.py runs it."""
+    diagnosis = Diagnosis(config.source.file, unread=["the reward functions: your training script has them"])
+    if not config.grpo:
+        diagnosis.unread.append("GRPOConfig: the file has no section grpo")
+    settings, mistakes = grpo_config.resolved(config.grpo, processes) if config.grpo else ({}, [])
+    diagnosis.refused += [str(config.source.error(mistake, "grpo")) for mistake in mistakes]
+    arguments = dict(ARGUMENTS)
+    with diagnosis.collecting():
+        known = config.callback_arguments(settings.get("generation_batch_size"))
+        arguments |= {name: value for name, value in known.items() if name in arguments}
+    data = Data("the file names none") if config.dataset is None else named(config.dataset)
+    policy = config.policy.build()  # without pacing, which callback_arguments() refuses
+    return Setup(diagnosis, ["GRPOTrainer"], settings, processes, policy, True, arguments, None, data)
 
 
 def every_mistake(build: Callable[[dict[str, Any]], T], given: Mapping[str, Any]) -> tuple[T | None, list[str]]:

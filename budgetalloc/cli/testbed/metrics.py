@@ -1,11 +1,9 @@
 """Metrics of a model, and of the baselines in its training, from the exact probabilities of right answers."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["by_difficulty", "of_baselines", "pass_at"]
+__all__ = ["of_baselines", "pass_at"]
 
 
 def pass_at(right_P: ArrayLike, k: int) -> float:
@@ -16,25 +14,6 @@ def pass_at(right_P: ArrayLike, k: int) -> float:
     """
     right = np.asarray(right_P, dtype=np.float64)
     return float(np.mean(1 - (1 - right) ** k)) if right.size else float("nan")
-
-
-def by_difficulty(start_P: ArrayLike, end_P: ArrayLike) -> dict[str, Any]:
-    """Success at the start and at the end, by quartile of the start, hardest first; prompts lost and gained.
-
-    A prompt is lost if its probability falls from at least 0.5 to below 0.25; gained is the reverse.
-
-    >>> by_difficulty([0.1, 0.2, 0.6, 0.9], [0.7, 0.2, 0.1, 1.0])
-    {'quartiles': [[0.1, 0.7], [0.2, 0.2], [0.6, 0.1], [0.9, 1.0]], 'lost': 1, 'gained': 1, 'prompts': 4}
-    """
-    start, end = np.asarray(start_P, dtype=np.float64), np.asarray(end_P, dtype=np.float64)
-    quarters = [at for at in np.array_split(np.argsort(start, kind="stable"), 4) if at.size]
-    high, low = 0.5, 0.25
-    return {
-        "quartiles": [[round(float(p[at].mean()), 4) for p in (start, end)] for at in quarters],
-        "lost": int(np.sum((start >= high) & (end < low))),
-        "gained": int(np.sum((start < low) & (end >= high))),
-        "prompts": len(start),
-    }
 
 
 def of_baselines(baseline_R: ArrayLike, true_R: ArrayLike) -> tuple[float, float | None]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from budgetalloc.beliefs.estimator import BetaEstimator
-from budgetalloc.budget import IntArray
+from budgetalloc.budget import IntArray, rollouts_alone
 from budgetalloc.errors import check_integer, check_number
 from budgetalloc.policies.composition import spend
 from budgetalloc.policies.interface import Needs, View
@@ -45,9 +45,9 @@ def cures(*, group: int = 8, fewest: int = 4, temperature: float = 0.1, seed: in
     def decide(view: View) -> IntArray:
         mean_P = view.belief_P.mean
         spread_P = np.sqrt(mean_P * (1 - mean_P) * view.belief_P.spread_P)
-        if view.budget.rollouts is None or view.budget.tokens is not None or view.budget.quotas is not None:
+        budget, rollouts = view.budget, rollouts_alone(view.budget)
+        if rollouts is None:
             return spend(view.belief_P, top(spread_P + 1e-12, group), view, None)
-        budget, rollouts = view.budget, int(view.budget.rollouts)
         chosen_P = np.arange(len(mean_P))
         if budget.fewest == 0:
             low = max(budget.smallest_group, fewest // budget.quantum * budget.quantum)
