@@ -26,14 +26,18 @@ from budgetalloc.policies.published.across_prompts.gvm import gvm
 from budgetalloc.policies.published.across_prompts.knapsack_rl import knapsack_rl
 from budgetalloc.policies.published.across_prompts.vip import vip
 from budgetalloc.policies.published.in_rounds.aero import aero
+from budgetalloc.policies.published.in_rounds.ar3po import ar3po
 from budgetalloc.policies.published.in_rounds.dapo import dapo
 from budgetalloc.policies.published.in_rounds.dars import dars
 from budgetalloc.policies.published.in_rounds.hora import hora
 from budgetalloc.policies.published.in_rounds.pilot_commit import pilot_commit
-from budgetalloc.policies.published.in_rounds.until_finished import ar3po, reinforce_ada, speed, v05
+from budgetalloc.policies.published.in_rounds.reinforce_ada import reinforce_ada
+from budgetalloc.policies.published.in_rounds.speed import speed
+from budgetalloc.policies.published.in_rounds.v05 import v05
 from budgetalloc.policies.published.in_rounds.xrpo import xrpo
+from budgetalloc.policies.published.which_baseline.a_star_po import a_star_po
 from budgetalloc.policies.published.which_baseline.ebpo import ebpo
-from budgetalloc.policies.published.which_baseline.epochs import a_star_po, reinforce_pp
+from budgetalloc.policies.published.which_baseline.reinforce_pp import reinforce_pp
 from budgetalloc.policies.published.which_prompts.adarft import adarft
 from budgetalloc.policies.published.which_prompts.bots import bots
 from budgetalloc.policies.published.which_prompts.brorl import brorl

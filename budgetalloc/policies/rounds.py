@@ -13,7 +13,7 @@ from budgetalloc.policies.interface import Decide, Hinted, Rounds, Tally, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.solvers.systematic import systematic
 
-__all__ = ["Spending", "followed_by", "sequential"]
+__all__ = ["Spending", "followed_by", "sequential", "until_finished"]
 
 
 class Spending:
@@ -96,6 +96,50 @@ class Spending:
         by_count = np.argsort(self.counts_P, kind="stable")
         self.spread(by_count[self.counts_P[by_count] > 0])
         self.spread(by_count)
+
+
+def until_finished(
+    view: View,
+    first: int,
+    more: int,
+    most: int,
+    finished: Callable[[Tally], NDArray[np.bool_]],
+    least: int,
+) -> Rounds:
+    """Rounds that continue unfinished prompts, and start new prompts with the rest of the budget.
+
+    Prompts start in the order of the view, and only as many as could all be continued to `most`. At most the last one
+    then stays unfinished. With a floor all prompts start at once, and several may. If no prompt is left to continue or
+    to start, the prompts with the fewest rollouts get more, until the step has `least`.
+
+    Args:
+        view: The view of the decision.
+        first, more, most: Rollouts to start a prompt with, to continue it with, and in all.
+        finished: Which prompts need no more, shape (P,).
+        least: Fewest rollouts of the step.
+    """
+    prompts = len(view.belief_P)
+    spending = Spending(view.budget, prompts)
+    total, started, most = spending.left, 0, min(most, view.budget.largest_group)
+    tally = Tally.empty(prompts)
+    while spending.left:
+        before_P = spending.counts_P.copy()
+        if view.budget.fewest and not started:
+            share = spending.left // prompts // view.budget.quantum * view.budget.quantum
+            spending.give_each(np.arange(prompts), min(first, share))
+            started = prompts
+        open_P = (before_P > 0) & (before_P < most) & ~finished(tally)
+        spending.give_each(np.flatnonzero(open_P), np.minimum(more, most - before_P[open_P]))
+        owed = int(np.maximum(most - spending.counts_P[open_P], 0).sum())  # if none of these finishes
+        starts = max(spending.left - owed, 0) // most or int((spending.counts_P == before_P).all())
+        spending.give_each(np.arange(started, min(started + starts, prompts)), first)
+        started = min(started + starts, prompts)
+        if (spending.counts_P == before_P).all():  # no prompt to continue or to start
+            keep = max(total - least, 0)
+            spending.spread(np.argsort(spending.counts_P, kind="stable"), keep)
+            if (spending.counts_P == before_P).all():
+                return
+        tally = yield spending.counts_P - before_P
 
 
 def sequential(

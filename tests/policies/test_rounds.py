@@ -23,8 +23,9 @@ from budgetalloc import (
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.policies import on_all_fail, sequential
 from budgetalloc.policies.bounds import Bounds
+from budgetalloc.policies.published.in_rounds.ar3po import ar3po
 from budgetalloc.policies.published.in_rounds.dapo import dapo
-from budgetalloc.policies.published.in_rounds.until_finished import ar3po, reinforce_ada
+from budgetalloc.policies.published.in_rounds.reinforce_ada import reinforce_ada
 from budgetalloc.policies.rounds import Spending
 
 

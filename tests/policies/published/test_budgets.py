@@ -11,7 +11,7 @@ from budgetalloc.policies.published.across_prompts.gvm import gvm
 from budgetalloc.policies.published.across_prompts.vip import vip
 from budgetalloc.policies.published.in_rounds.dars import dars
 from budgetalloc.policies.published.in_rounds.hora import hora
-from budgetalloc.policies.published.in_rounds.until_finished import speed
+from budgetalloc.policies.published.in_rounds.speed import speed
 from budgetalloc.policies.published.which_prompts.brorl import brorl
 from budgetalloc.policies.published.which_prompts.drive import drive
 

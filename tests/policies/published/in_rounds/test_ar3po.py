@@ -7,7 +7,7 @@ import pytest
 from policy_steps import play
 
 from budgetalloc import Budget
-from budgetalloc.policies.published.in_rounds.until_finished import ar3po
+from budgetalloc.policies.published.in_rounds.ar3po import ar3po
 
 
 def test_ar3po_stops_at_the_first_success_and_continues_the_rest():

@@ -3,7 +3,7 @@
 from policy_steps import play
 
 from budgetalloc import Budget
-from budgetalloc.policies.published.in_rounds.until_finished import reinforce_ada
+from budgetalloc.policies.published.in_rounds.reinforce_ada import reinforce_ada
 
 
 def test_reinforce_ada_goes_on_until_both_quotas_are_met():

@@ -5,7 +5,7 @@ import pytest
 from policy_steps import play
 
 from budgetalloc import Budget
-from budgetalloc.policies.published.in_rounds.until_finished import speed
+from budgetalloc.policies.published.in_rounds.speed import speed
 
 NAN = float("nan")
 

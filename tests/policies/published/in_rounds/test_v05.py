@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from policy_steps import play
 
 from budgetalloc import Budget
-from budgetalloc.policies.published.in_rounds.until_finished import disagreement, fused, next_gain, v05
+from budgetalloc.policies.published.in_rounds.v05 import disagreement, fused, next_gain, v05
 
 
 @given(error=st.floats(0, 4), n=st.integers(1, 16))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from budgetalloc import Budget
-from budgetalloc.policies.published.which_baseline.epochs import a_star_po, optimal_value
+from budgetalloc.policies.published.which_baseline.a_star_po import a_star_po, optimal_value
 
 
 @given(rewards=st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=12), beta=st.floats(0.05, 20))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from budgetalloc import Budget, group_advantages
-from budgetalloc.policies.published.which_baseline.epochs import reinforce_pp
+from budgetalloc.policies.published.which_baseline.reinforce_pp import reinforce_pp
 
 
 def verl(rewards_R, lengths_R):

@@ -1,6 +1,4 @@
-"""Methods with few rollouts of each prompt, in shuffled epochs, and a baseline that does not need a group."""
-
-from collections.abc import Callable
+"""A*-PO: a baseline from the model before training that stays fixed."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -8,70 +6,14 @@ from numpy.typing import ArrayLike
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.budget import IntArray
-from budgetalloc.errors import check_array, check_integer, check_number
+from budgetalloc.errors import check_array, check_number
+from budgetalloc.policies.epoch_order import COLUMNS, count_visits, least_visited_first
 from budgetalloc.policies.initial_success import COLUMNS as REFERENCE
 from budgetalloc.policies.initial_success import InitialSuccess, Offline, rescale_results
-from budgetalloc.policies.interface import Needs, Outcome, View
+from budgetalloc.policies.interface import Needs, Outcome
 from budgetalloc.policies.policy import Policy
-from budgetalloc.policies.ranking import falling, ranked
 
-__all__ = ["COLUMNS", "a_star_po", "count_visits", "least_visited_first", "optimal_value", "reinforce_pp"]
-
-COLUMNS = {"visits": 0.0}
-"""The memory's column."""
-
-
-def count_visits(memory: Memory, visit: Visit) -> None:
-    """The memory's update rule: one more visit of each prompt."""
-    memory.columns["visits"][visit.at_V] += 1
-
-
-def least_visited_first(group: int) -> Callable[[View], IntArray]:
-    """The rule that gives `group` rollouts each to the least visited prompts, in random order.
-
-    >>> from budgetalloc import BetaEstimator, Budget, Policy
-    >>> policy = Policy("epochs", least_visited_first(1), BetaEstimator(), memory=Memory(COLUMNS, count_visits))
-    >>> for _ in range(3):
-    ...     counts_P = policy.allocate(["a", "b", "c", "d"], Budget(rollouts=2, floor=0, min_group=1))
-    ...     print(counts_P)
-    ...     policy.observe([x for x, n in zip("abcd", counts_P) if n], [0, 0])
-    [1 1 0 0]
-    [0 0 1 1]
-    [0 1 1 0]
-    """
-    check_integer("group", group, 1)
-
-    def decide(view: View) -> IntArray:
-        return ranked(falling(np.argsort(view.recall["visits"], kind="stable")), group, view)
-
-    return decide
-
-
-def reinforce_pp(*, group: int = 1, seed: int = 0) -> Policy:
-    """Rewards whitened over the batch's tokens, without a baseline of the prompt (REINFORCE++, arXiv 2501.03262).
-
-    Mean and deviation are those of all tokens of the batch, each with its rollout's reward (`scale="whiten_tokens"`),
-    as in verl's `compute_reinforce_plus_plus_outcome_advantage` with discount 1. The mean includes the rollout's own
-    reward. Prompts come in shuffled epochs, one rollout each. The paper's penalty on the divergence from the reference
-    model belongs to the trainer. The variant "-baseline" is `baseline="group", scale="whiten_tokens"` with larger
-    groups; in groups of one its advantages are all 0.
-
-    Args:
-        group: Rollouts of a prompt, at least 1.
-        seed: Seeds the order of the prompts.
-
-    >>> from budgetalloc import Budget, group_advantages
-    >>> policy = reinforce_pp(seed=0)
-    >>> policy.allocate(["a", "b", "c", "d"], Budget(rollouts=2, floor=0, min_group=1)).sum()
-    np.int64(2)
-    >>> needs = policy.needs
-    >>> group_advantages([1, 0], ["a", "b"], needs.baseline, needs.scale, lengths_R=[6, 3]).round(3)  # mean 2/3
-    array([ 0.667, -1.333])
-    """
-    needs = Needs(candidates="all", baseline="batch", scale="whiten_tokens", min_group=1)
-    name, memory = f"reinforce_pp(group={group}, seed={seed})", Memory(COLUMNS, count_visits)
-    return Policy(name, least_visited_first(group), BetaEstimator(), seed, needs, memory=memory)
+__all__ = ["a_star_po", "optimal_value"]
 
 
 def optimal_value(successes_P: ArrayLike, rollouts_P: ArrayLike, beta: float = 0.5) -> FloatArray:

@@ -4,7 +4,7 @@ import numpy as np
 
 from budgetalloc import BetaEstimator, Budget, Policy
 from budgetalloc.beliefs.memory import Memory
-from budgetalloc.policies.published.which_baseline.epochs import COLUMNS, count_visits, least_visited_first
+from budgetalloc.policies.epoch_order import COLUMNS, count_visits, least_visited_first
 
 
 def orders(seed, epochs=3, prompts=12, step=4):
