@@ -42,15 +42,11 @@ from budgetalloc.policies.published.which_prompts.pvpo import pvpo
 from budgetalloc.policies.published.which_prompts.sgpo import sgpo
 from budgetalloc.policies.published.which_prompts.spo import spo, spo_pp
 from budgetalloc.policies.published.which_prompts.vade import vade
-from budgetalloc.policies.published.which_rollouts.oversampling import (
-    cppo,
-    d3s,
-    keep_mixed,
-    pods,
-    roc,
-    shuffle_r1,
-    top_p,
-)
+from budgetalloc.policies.published.which_rollouts.cppo import cppo
+from budgetalloc.policies.published.which_rollouts.pods import d3s, pods
+from budgetalloc.policies.published.which_rollouts.roc import roc
+from budgetalloc.policies.published.which_rollouts.shuffle_r1 import shuffle_r1
+from budgetalloc.policies.published.which_rollouts.whole_groups import keep_mixed, top_p
 from budgetalloc.policies.rounds import sequential
 from budgetalloc.policies.step import Step
 

@@ -7,15 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import budgetalloc as ba
-from budgetalloc.policies.published.which_rollouts.oversampling import (
-    cppo,
-    d3s,
-    keep_mixed,
-    pods,
-    roc,
-    shuffle_r1,
-    top_p,
-)
+from budgetalloc.policies.published.which_rollouts.cppo import cppo
+from budgetalloc.policies.published.which_rollouts.pods import d3s, pods
+from budgetalloc.policies.published.which_rollouts.roc import roc
+from budgetalloc.policies.published.which_rollouts.shuffle_r1 import shuffle_r1
+from budgetalloc.policies.published.which_rollouts.whole_groups import keep_mixed, top_p
 
 POLICIES = {
     "pods": pods,

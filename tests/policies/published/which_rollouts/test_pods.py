@@ -2,7 +2,8 @@
 
 from policy_steps import kept_of
 
-from budgetalloc.policies.published.which_rollouts.oversampling import cppo, d3s, pods
+from budgetalloc.policies.published.which_rollouts.cppo import cppo
+from budgetalloc.policies.published.which_rollouts.pods import d3s, pods
 
 
 def test_inside_groups_every_group_keeps_its_share():

@@ -5,7 +5,7 @@ import pytest
 from policy_steps import kept_of
 
 from budgetalloc import InputError
-from budgetalloc.policies.published.which_rollouts.oversampling import roc
+from budgetalloc.policies.published.which_rollouts.roc import roc
 
 
 def test_roc_keeps_proportions():

@@ -3,7 +3,7 @@
 import numpy as np
 from policy_steps import rows_of
 
-from budgetalloc.policies.published.which_rollouts.oversampling import shuffle_r1
+from budgetalloc.policies.published.which_rollouts.shuffle_r1 import shuffle_r1
 
 
 def test_shuffle_r1_repeats_the_pairs_that_matter():

@@ -2,7 +2,7 @@
 
 from policy_steps import kept_of
 
-from budgetalloc.policies.published.which_rollouts.oversampling import keep_mixed, top_p
+from budgetalloc.policies.published.which_rollouts.whole_groups import keep_mixed, top_p
 
 
 def test_only_mixed_groups_are_kept():
