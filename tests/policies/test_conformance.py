@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 
+import budgetalloc as ba
 from budgetalloc import policies, testing, values
 from budgetalloc.policies.methods import METHODS
 
@@ -11,6 +12,18 @@ SLOW = (testing.survives, testing.starves_nobody)
 CHECKS = [
     pytest.param(check, marks=[pytest.mark.slow] * (check in SLOW), id=check.__name__) for check in testing.CHECKS
 ]
+
+
+def with_hints(seed, policy, rollouts, share):
+    """Hints for the prompts whose id ends with an even digit."""
+    hint = lambda ids: [x for x in ids if str(x)[-1] in "02468"]  # noqa: E731
+    return policies.on_all_fail(policy(seed=seed), hint, rollouts=rollouts, unhinted=1, share=share, fewest=1)
+
+
+def with_a_second_round(seed, policy):
+    return policies.sequential(policy(seed=seed), share=0.4)
+
+
 OTHER_SETTINGS = (
     partial(policies.knapsack, belief="mean", value=values.success_gain),
     partial(policies.ar3po, stages=4),
@@ -24,6 +37,11 @@ OTHER_SETTINGS = (
     partial(policies.hora, pilot=1),
     partial(policies.xrpo, base=3, rounds=3, bonus="linear", clock="steps"),
     partial(policies.xrpo, base=6, rounds=5),
+    partial(with_hints, policy=ba.uniform, rollouts=2, share=0.3),
+    partial(with_hints, policy=ba.adaptive, rollouts=4, share=0.05),
+    partial(with_hints, policy=policies.dapo, rollouts=3, share=0.9),
+    partial(with_a_second_round, policy=ba.adaptive),
+    partial(with_a_second_round, policy=policies.ar3po),
 )
 
 
@@ -42,4 +60,6 @@ def settings_of(build):
 @pytest.mark.parametrize("check", [check for check in testing.CHECKS if check not in SLOW], ids=lambda x: x.__name__)
 @pytest.mark.parametrize("build", OTHER_SETTINGS, ids=settings_of)
 def test_other_settings_keep_the_rules(build, check):
+    if build.func is with_hints and check is testing.does_not_depend_on_order:
+        pytest.skip("it hints nothing: test_hints.py")
     check(build)

@@ -4,14 +4,11 @@ import numpy as np
 import pytest
 from policy_steps import observe, seen
 
-from budgetalloc import Budget, UnsupportedError
+from budgetalloc import Budget
 from budgetalloc.policies.published.across_prompts.dart import dart
 from budgetalloc.policies.published.across_prompts.e3 import e3
 from budgetalloc.policies.published.across_prompts.gvm import gvm
 from budgetalloc.policies.published.across_prompts.vip import vip
-from budgetalloc.policies.published.in_rounds.dars import dars
-from budgetalloc.policies.published.in_rounds.hora import hora
-from budgetalloc.policies.published.in_rounds.speed import speed
 from budgetalloc.policies.published.which_prompts.brorl import brorl
 from budgetalloc.policies.published.which_prompts.drive import drive
 
@@ -29,12 +26,6 @@ def test_tokens_and_quotas_are_served(build, floor):
     counts = policy.allocate(list(range(12)), Budget(96, cap=16, floor=floor, quotas=quotas), domains_P=domains)
     assert counts.sum() == 96
     assert 60 <= counts[:6].sum() <= 64
-
-
-@pytest.mark.parametrize("make", [dars, hora, speed])
-def test_a_decision_in_rounds_spends_rollouts_only(make):
-    with pytest.raises(UnsupportedError, match="spends rollouts only"):
-        make().begin(["a"], Budget(None, tokens=100, cap=8), costs_P=[1.0]).request()
 
 
 @pytest.mark.parametrize("make", [vip, gvm])
