@@ -397,6 +397,7 @@ REFUSED: dict[str, dict[str, list[Any]]] = {
     },
     "top_p_variance": {"share": [0]},
     "d3s_schedule": {"progress": [1.5]},
+    "on_all_fail": {"rollouts": [0], "unhinted": [4], "share": [1], "fewest": [0]},
     "budget_partition": {"n": [1], "budgets": [[], [0]]},
     "length_caps": {"lengths_R": [[1, 2], [-1] * 6], "longest": [0], "quantile": [1.1], "factor": [0]},
     "curriculum_budget": {"step": [-1], "decay": [0], "every": [0], "last": [0]},

@@ -186,12 +186,3 @@ def test_hints_of_hints_are_counted_once_each():
     plain, hinted = play(policy, ids, Budget(200), dict.fromkeys(ids, 0.0))
     assert plain.sum() + hinted.sum() == 200
     assert len(hinted) == 3  # the empty first row, and one round of each
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("rollouts", 0), ("unhinted", 8), ("share", 1), ("fewest", 0)],
-)
-def test_a_bad_setting_is_named(name, value):
-    with pytest.raises(InputError, match=f"{name}={value}"):
-        on_all_fail(ba.uniform(), everybody, **{name: value})

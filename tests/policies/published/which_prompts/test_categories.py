@@ -216,8 +216,3 @@ def test_categories_of_the_same_text_are_one(make):
     policy = make(domain_of=lambda prompt: 1 if prompt == "x" else "1")
     policy.observe(["x", "x", "y", "y"], [0, 1, 1, 1])
     assert [key for key in policy.memory.numbers if key.startswith("q:")] == ["q:1"]
-
-
-def test_the_name_holds_the_settings():
-    assert repr(dump(domain_of=first)) == "dump(domain_of=first, window=300, temperature=0.1, group=8, seed=0)"
-    assert repr(sec(domain_of=first, seed=2)) == "sec(domain_of=first, rate=0.5, temperature=0.4, group=8, seed=2)"
