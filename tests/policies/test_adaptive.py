@@ -213,16 +213,6 @@ def test_the_spread_weighs_only_where_both_powers_are_positive():
         assert counts[0] == 50 if equal else counts[0] < 10, (power, counts)
 
 
-@pytest.mark.parametrize(
-    "budget", [Budget(None, tokens=800.0, cap=8), Budget(16, tokens=1600.0), Budget(16, quotas={"a": (0, 16)})]
-)
-def test_tokens_and_quotas_are_spent_by_a_solver(budget):
-    policy = sampled(seed=0)
-    costs = [100.0] * 2 if budget.tokens else None
-    counts = policy.begin([0, 1], budget, costs, ["a", "a"] if budget.quotas else None).request()
-    assert counts.sum() > 0
-
-
 def test_a_domain_without_a_share_gets_nothing():
     budget = Budget(16, floor=0, min_group=1, quotas={"a": (16, 16), "b": (0, 0)})
     counts = ba.adaptive().begin(range(6), budget, None, ["a", "b"] * 3).request()

@@ -2,11 +2,13 @@
 
 from functools import partial
 
+import numpy as np
 import pytest
 
 import budgetalloc as ba
 from budgetalloc import policies, testing, values
 from budgetalloc.policies.methods import METHODS
+from budgetalloc.testing.rules import IDS
 
 SLOW = (testing.survives, testing.starves_nobody)
 CHECKS = [
@@ -51,6 +53,27 @@ def test_a_method_keeps_the_rules(method, check):
     if check is testing.starves_nobody and method.starves:
         pytest.skip("its paper leaves prompts out for good")
     check(method.build)
+
+
+@pytest.mark.parametrize("floor", [0, 2])
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_a_method_keeps_tokens_and_quotas_or_says_that_it_decides_in_rounds(method, floor):
+    costs_P, math_P = 10.0 * np.arange(1, len(IDS) + 1), np.arange(len(IDS)) % 3 > 0
+    domains_P = ["math" if math else "code" for math in math_P]
+    quotas = {"math": (20 + 10 * floor, 24 + 10 * floor), "code": (0, 96)}
+    for budget, given in (
+        (ba.Budget(None, tokens=9000.0, cap=16, floor=floor), {"costs_P": costs_P}),
+        (ba.Budget(96, cap=16, floor=floor, quotas=quotas), {"domains_P": domains_P}),
+    ):
+        step = testing.trained(method.build).begin(IDS, budget, **given)
+        if method.in_rounds():
+            with pytest.raises(ba.UnsupportedError, match="spends rollouts only"):
+                step.request()
+            continue
+        counts_P = step.request()
+        assert budget.rollouts in (None, counts_P.sum())
+        assert budget.tokens is None or budget.tokens / 3 <= counts_P @ costs_P <= budget.tokens
+        assert budget.tokens or quotas["math"][0] <= counts_P[math_P].sum() <= quotas["math"][1]
 
 
 def settings_of(build):
