@@ -124,18 +124,31 @@ BUDGET, LOOSE = ba.Budget(12), ba.Budget(12, floor=0)
 BELIEF = ba.Beta([1.0, 2.0, 3.0], [1.0, 1.0, 1.0])
 VALUES = ba.mixed_group(BELIEF, BUDGET.grid())
 TOKENS = ba.Budget(None, tokens=500.0, cap=4)
+VALUES_OF_TOKENS = ba.mixed_group(BELIEF, TOKENS.grid())
 QUOTAS = ba.Budget(12, quotas={"y": (2, 4)})
 WORLD = testing.three_kinds
 REPLAY = replay.Replay
 
 
-def policy(**given: Any) -> ba.Policy:
-    return ba.Policy(**given)
+Row = tuple[str, tuple[Callable[..., Any], dict[str, Any]]]
 
 
-def _begin(**given: Any) -> None:
-    step = ba.knapsack().begin(**given)
-    step.request()
+def row(
+    function: Callable[..., Any],
+    *,
+    called: str = "",
+    of: Callable[[], Any] | None = None,
+    then: Callable[[Any], Any] = lambda result: result,
+    **good: Any,
+) -> Row:
+    """A function with a good value for each of its arguments: those that are left out have their defaults.
+
+    `of` makes what a method is called on, anew for each call; `then` uses the result, which must not fail later.
+    """
+    bound = (lambda: partial(function, of())) if of else (lambda: function)
+    parameters = inspect.signature(bound()).parameters.values()
+    defaults = {x.name: x.default for x in parameters if x.default is not x.empty}
+    return called or function.__qualname__, (lambda **given: then(bound()(**given)), defaults | good)
 
 
 def _observe_step(hinted: Any, ids_R: Any, rewards_R: Any, success_R: Any) -> None:
@@ -157,375 +170,220 @@ def _memory(columns: Any, numbers: Any) -> None:
     memory.tick()
 
 
-def _offer(**given: Any) -> None:
-    bounds.Bounds.resolve(ba.Needs(), candidates=2).offer(**given)
+def two_arms() -> bandits.Bandit:
+    return bandits.discounted_ucb([1, 2])
 
 
-def _resolve(rollouts: Any, prompts: Any, group: Any, **given: Any) -> None:
-    bounds.Bounds.resolve(ba.Needs(candidates="all"), **given).budget(rollouts, prompts, group)
-
-
-def _task(**given: Any) -> None:
-    worlds.Learner(worlds.Task(**given)).rollout([0])
-
-
-def _price(method: str, **given: Any) -> Any:
-    return getattr(pacing.DualPrice(0.25), method)(**given)
-
-
-def _threshold(method: str, **given: Any) -> Any:
-    return getattr(pacing.Threshold(0.1, 1.0), method)(**given)
+def begin(policy: ba.Policy, ids_P: Any, budget: Any, costs_P: Any, domains_P: Any) -> None:
+    policy.begin(ids_P, budget, costs_P, domains_P).request()
 
 
 HORIZON = pacing.Horizon(rollouts=40, steps=4, low=0)
-PARTS = [(2, 1.0), (2, 2.0)]
+SKILLS = ((0, 1, 0.5), (1, 2, 0.5))
+ALL = ba.Needs(candidates="all")
+THREE: dict[str, Any] = {"ids_P": ["a", "b", "c"], "costs_P": [1.0, 2, 3]}
 
-CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+ROWS = [
     # the core
-    "Budget": (
-        lambda prompts, **given: ba.Budget(**given).check(prompts),
-        {
-            "rollouts": 12,
-            "tokens": None,
-            "floor": 2,
-            "cap": 8,
-            "quantum": 1,
-            "min_group": 2,
-            "quotas": None,
-            "prompts": 3,
-        },
+    row(ba.Budget, then=lambda budget: budget.check(3), rollouts=12, cap=8),
+    row(ba.Budget.check, of=lambda: BUDGET, num_prompts=3),
+    row(ba.Budget.grid, of=lambda: BUDGET, limit=4),
+    row(ba.Beta, alpha_P=[1.0, 2], beta_P=[1.0, 2]),
+    row(ba.Point, p_P=[0.5, 1]),
+    row(ba.Beta.moment, of=lambda: BELIEF, i=1, j=2),
+    row(ba.Beta.tilt, of=lambda: BELIEF, i=1, j=2),
+    row(ba.Beta.sample, of=lambda: BELIEF, rng=np.random.default_rng(0)),
+    row(ba.Beta.take, of=lambda: BELIEF, index=[0, 1]),
+    row(ba.Beta.all_pass, of=lambda: BELIEF, counts_N=[0, 1, 2]),
+    row(ba.Beta.all_fail, of=lambda: BELIEF, counts_N=[0, 1, 2]),
+    row(ba.Point.moment, of=lambda: ba.Point([0.5]), i=1, j=2),
+    row(ba.Point.all_pass, of=lambda: ba.Point([0.5]), counts_N=[0, 1, 2]),
+    row(ba.BetaEstimator, discount=0.9, idle=0.9, drift=True),
+    row(ba.BetaEstimator.observe, of=ba.BetaEstimator, ids_R=IDS, success_R=REWARDS),
+    row(ba.BetaEstimator.belief, of=ba.BetaEstimator, ids_P=IDS),
+    row(ba.BetaEstimator.cold, of=ba.BetaEstimator, ids_P=IDS),
+    row(ba.BetaEstimator.load_state_dict, of=ba.BetaEstimator, state=ba.BetaEstimator().state_dict()),
+    row(_memory, called="Memory", columns={"x": 0.0}, numbers={"n": 1.0}),
+    *(
+        row(value, belief=BELIEF, counts_N=[0, 2, 4])
+        for value in (ba.mixed_group, ba.hit, ba.variance, ba.success_gain)
     ),
-    "Budget.grid": (BUDGET.grid, {"limit": 4}),
-    "Beta": (ba.Beta, {"alpha_P": [1.0, 2], "beta_P": [1.0, 2]}),
-    "Point": (ba.Point, {"p_P": [0.5, 1]}),
-    "Beta.moment": (BELIEF.moment, {"i": 1, "j": 2}),
-    "Beta.tilt": (BELIEF.tilt, {"i": 1, "j": 2}),
-    "Beta.sample": (BELIEF.sample, {"rng": np.random.default_rng(0)}),
-    "Beta.take": (BELIEF.take, {"index": [0, 1]}),
-    "Beta.all_pass": (BELIEF.all_pass, {"counts_N": [0, 1, 2]}),
-    "Beta.all_fail": (BELIEF.all_fail, {"counts_N": [0, 1, 2]}),
-    "Point.moment": (ba.Point([0.5]).moment, {"i": 1, "j": 2}),
-    "Point.all_pass": (ba.Point([0.5]).all_pass, {"counts_N": [0, 1, 2]}),
-    "BetaEstimator": (ba.BetaEstimator, {"prior": (0.5, 0.5), "discount": 0.9, "idle": 0.9, "drift": True}),
-    "BetaEstimator.observe": (
-        lambda **given: ba.BetaEstimator().observe(**given),
-        {"ids_R": IDS, "success_R": REWARDS},
-    ),
-    "BetaEstimator.belief": (lambda **given: ba.BetaEstimator().belief(**given), {"ids_P": IDS}),
-    "BetaEstimator.cold": (lambda **given: ba.BetaEstimator().cold(**given), {"ids_P": IDS}),
-    "BetaEstimator.load_state_dict": (
-        lambda **given: ba.BetaEstimator().load_state_dict(**given),
-        {"state": ba.BetaEstimator().state_dict()},
-    ),
-    "Memory": (_memory, {"columns": {"x": 0.0}, "numbers": {"n": 1.0}}),
-    "mixed_group": (ba.mixed_group, {"belief": BELIEF, "counts_N": [0, 2, 4]}),
-    "hit": (ba.hit, {"belief": BELIEF, "counts_N": [0, 2, 4]}),
-    "variance": (ba.variance, {"belief": BELIEF, "counts_N": [0, 2, 4]}),
-    "success_gain": (ba.success_gain, {"belief": BELIEF, "counts_N": [0, 2, 4]}),
-    "group_advantages": (
-        ba.group_advantages,
-        {"rewards_R": REWARDS, "ids_R": IDS, "baseline": "loo", "scale": "batch", "weight": "prompt"},
-    ),
-    "group_advantages, posterior": (
+    row(ba.group_advantages, rewards_R=REWARDS, ids_R=IDS, baseline="loo", scale="batch", weight="prompt"),
+    row(
         partial(ba.group_advantages, baseline="posterior"),
-        {"rewards_R": [0.0, 1, 1], "ids_R": ["a", "a", "b"], "belief_R": BELIEF},
+        called="group_advantages, posterior",
+        **{"rewards_R": [0.0, 1, 1], "ids_R": ["a", "a", "b"], "belief_R": BELIEF},
     ),
-    "greedy": (ba.greedy, {"values_PN": VALUES, "costs_P": None, "budget": BUDGET}),
-    "greedy, quotas": (
-        ba.greedy,
-        {"values_PN": VALUES, "costs_P": None, "budget": QUOTAS, "domains_P": ["x", "x", "y"]},
-    ),
-    "greedy, tokens": (
-        ba.greedy,
-        {"values_PN": ba.mixed_group(BELIEF, TOKENS.grid()), "costs_P": [10.0, 20, 30], "budget": TOKENS},
-    ),
-    "proportional": (ba.proportional, {"weights_P": [1.0, 2, 3], "costs_P": None, "budget": LOOSE}),
-    "systematic": (
-        systematic.systematic,
-        {"weights_P": [1.0, 2, 3], "budget": LOOSE, "rng": np.random.default_rng(0)},
-    ),
-    "certify": (
+    row(ba.greedy, values_PN=VALUES, costs_P=None, budget=BUDGET),
+    row(ba.greedy, called="greedy, quotas", values_PN=VALUES, costs_P=None, budget=QUOTAS, domains_P=["x", "x", "y"]),
+    row(ba.greedy, called="greedy, tokens", values_PN=VALUES_OF_TOKENS, costs_P=[10.0, 20, 30], budget=TOKENS),
+    row(ba.proportional, weights_P=[1.0, 2, 3], costs_P=None, budget=LOOSE),
+    row(systematic.systematic, weights_P=[1.0, 2, 3], budget=LOOSE, rng=np.random.default_rng(0)),
+    row(
         ba.certify,
-        {
-            "values_PN": ba.mixed_group(BELIEF, LOOSE.grid()),
-            "costs_P": None,
-            "budget": LOOSE,
-            "domains_P": ["x", "x", "y"],
-            "max_prompts": 2,
-            "time_limit": 10.0,
-            "seed": 0,
-            "by": "highs",
-        },
+        values_PN=ba.mixed_group(BELIEF, LOOSE.grid()),
+        costs_P=None,
+        budget=LOOSE,
+        domains_P=["x", "x", "y"],
+        max_prompts=2,
     ),
-    "highs": (ba.highs, {"values_PN": VALUES, "costs_P": None, "budget": BUDGET}),
-    "ortools": (ba.ortools, {"values_PN": VALUES, "costs_P": None, "budget": BUDGET}),
-    "check_ids": (partial(ids.check_ids, name="ids"), {"ids": IDS}),
-    "text_id": (ids.text_id, {"prompt": "2 + 2"}),
-    "check_range": (rewards.check_range, {"reward_range": (0, 1)}),
+    row(ba.highs, values_PN=VALUES, costs_P=None, budget=BUDGET),
+    row(ba.ortools, values_PN=VALUES, costs_P=None, budget=BUDGET),
+    row(partial(ids.check_ids, name="ids"), called="check_ids", ids=IDS),
+    row(ids.text_id, prompt="2 + 2"),
+    row(rewards.check_range, reward_range=(0, 1)),
     # policies
-    "Needs": (
-        ba.Needs,
-        {
-            "candidates": 1,
-            "baseline": None,
-            "scale": None,
-            "weight": "rollout",
-            "keep_batch": False,
-            "generate": 1,
-            "min_group": 2,
-        },
-    ),
-    "Policy": (
-        policy,
-        {
-            "name": "mine",
-            "decide": lambda view: np.zeros(0),
-            "estimator": ba.BetaEstimator(),
-            "seed": 0,
-            "needs": ba.Needs(),
-            "keep": None,
-            "memory": None,
-        },
-    ),
-    "Policy.begin": (
-        _begin,
-        {"ids_P": ["a", "b", "c"], "budget": BUDGET, "costs_P": [1.0, 2, 3], "domains_P": ["x", "y", "y"]},
-    ),
-    "Policy.begin, tokens": (_begin, {"ids_P": ["a", "b", "c"], "budget": TOKENS, "costs_P": [1.0, 2, 3]}),
-    "Policy.allocate": (
-        ba.thompson().allocate,
-        {"ids_P": ["a", "b"], "budget": BUDGET, "costs_P": None, "domains_P": None},
-    ),
-    "Policy.observe": (
-        lambda **given: ba.adaptive().observe(**given),
-        {"ids_R": IDS, "rewards_R": REWARDS, "success_R": REWARDS},
-    ),
-    "Policy.belief": (ba.adaptive().belief, {"ids_P": IDS}),
-    "Policy.cold": (ba.adaptive().cold, {"ids_P": IDS}),
-    "Policy.load_state_dict": (
-        lambda **given: ba.adaptive().load_state_dict(**given),
-        {"state": ba.adaptive().state_dict()},
-    ),
-    "Step.observe": (
+    row(ba.Needs),
+    row(ba.Policy, name="mine", decide=lambda view: np.zeros(0), estimator=ba.BetaEstimator()),
+    row(begin, called="Policy.begin", of=ba.knapsack, budget=BUDGET, domains_P=["x", "y", "y"], **THREE),
+    row(begin, called="Policy.begin, tokens", of=ba.knapsack, budget=TOKENS, domains_P=None, **THREE),
+    row(ba.Policy.allocate, of=ba.thompson, ids_P=["a", "b"], budget=BUDGET),
+    row(ba.Policy.observe, of=ba.adaptive, ids_R=IDS, rewards_R=REWARDS, success_R=REWARDS),
+    row(ba.Policy.belief, of=ba.adaptive, ids_P=IDS),
+    row(ba.Policy.cold, of=ba.adaptive, ids_P=IDS),
+    row(ba.Policy.load_state_dict, of=ba.adaptive, state=ba.adaptive().state_dict()),
+    row(
         _observe_step,
-        {"ids_R": ["a", "b"], "rewards_R": [0.0, 1], "success_R": [0.0, 1], "hinted": False},
+        called="Step.observe",
+        ids_R=["a", "b"],
+        rewards_R=[0.0, 1],
+        success_R=[0.0, 1],
+        hinted=False,
     ),
-    "Bounds": (
-        _resolve,
-        {
-            "candidates": "all",
-            "floor": 0,
-            "cap": None,
-            "min_group": 2,
-            "quantum": 1,
-            "rollouts": 32,
-            "prompts": 8,
-            "group": 4,
-        },
+    row(partial(bounds.Bounds.resolve, ALL), called="Bounds", then=lambda found: found.budget(32, 8, 4)),
+    row(bounds.Bounds.budget, of=lambda: bounds.Bounds.resolve(ALL), rollouts=32, prompts=8, group=4),
+    row(
+        bounds.Bounds.offer,
+        of=lambda: bounds.Bounds.resolve(ba.Needs(), candidates=2),
+        batch_P=["a"],
+        pool_P=["a", "b", "c"],
+        seed=0,
+        step=0,
     ),
-    "Bounds.offer": (_offer, {"batch_P": ["a"], "pool_P": ["a", "b", "c"], "seed": 0, "step": 0}),
-    "on_all_fail": (
-        lambda **given: play(hints.on_all_fail(**given)),
-        {"policy": ba.uniform(), "hint": lambda ids: None, "rollouts": 4, "unhinted": 1, "share": 0.25, "fewest": 2},
-    ),
-    "breadth_depth": (brorl.breadth_depth, {"rollouts": 64, "group": 8}),
-    "lr_scale": (brorl.lr_scale, {"batch": 64, "base_batch": 8}),
-    "dars_counts": (
-        dars.dars_counts,
-        {"successes_P": [0, 1, 2], "group": 8, "variant": "ET", "most": 32, "std": False},
-    ),
-    "half_width": (xrpo.half_width, {"counts_N": [1, 2], "alpha": 0.05}),
-    "exploration": (xrpo.exploration, {"counts_N": [1, 2], "total": 4.0, "weight": 0.1, "bonus": "sqrt"}),
-    "hardness_ranks": (e3.hardness_ranks, {"rates_P": [0.5, 1.0]}),
-    "rank_shares": (e3.rank_shares, {"ranks_P": [0.5, 1.0], "rollouts": 16, "fewest": 4, "most": 12}),
-    "gvm_weights": (gvm.gvm_weights, {"p_P": [0.5, 1.0], "norm_P": 1.0, "alpha": 1e-3, "beta": 2.0}),
-    "rollouts_to_mix": (knapsack_rl.rollouts_to_mix, {"p_P": [0.5, 1.0], "confidence": 0.9, "most": 64}),
-    "capability": (coba_rl.capability, {"p_P": [0.25, 0.5], "failure": 0.5, "kappa": 4.0}),
-    "log_slopes": (cero.log_slopes, {"q_P": [0.25, 0.05], "exposure_P": [0, 64], "speed": 0.1}),
-    "gradient_variance": (vip.gradient_variance, {"counts_N": [2, 3], "form": "rloo"}),
-    "variance_reduction": (vip.variance_reduction, {"form": "rloo"}),
-    "pvpo_route": (pvpo.pvpo_route, {"rates_P": [1.0, 0.5]}),
-    "upper_bounds": (categories.upper_bounds, {"gain_C": [0.5, 0.0], "rollouts_C": [9, 0], "total": 9}),
+    row(hints.on_all_fail, then=play, policy=ba.uniform(), hint=lambda ids: None, rollouts=4),
+    row(brorl.breadth_depth, rollouts=64, group=8),
+    row(brorl.lr_scale, batch=64, base_batch=8),
+    row(dars.dars_counts, successes_P=[0, 1, 2], group=8, variant="ET", most=32),
+    row(xrpo.half_width, counts_N=[1, 2]),
+    row(xrpo.exploration, counts_N=[1, 2], total=4.0),
+    row(e3.hardness_ranks, rates_P=[0.5, 1.0]),
+    row(e3.rank_shares, ranks_P=[0.5, 1.0], rollouts=16, fewest=4, most=12),
+    row(gvm.gvm_weights, p_P=[0.5, 1.0]),
+    row(knapsack_rl.rollouts_to_mix, p_P=[0.5, 1.0], confidence=0.9, most=64),
+    row(coba_rl.capability, p_P=[0.25, 0.5], failure=0.5, kappa=4.0),
+    row(cero.log_slopes, q_P=[0.25, 0.05], exposure_P=[0, 64], speed=0.1),
+    row(vip.gradient_variance, counts_N=[2, 3], form="rloo"),
+    row(vip.variance_reduction, form="rloo"),
+    row(pvpo.pvpo_route, rates_P=[1.0, 0.5]),
+    row(categories.upper_bounds, gain_C=[0.5, 0.0], rollouts_C=[9, 0], total=9),
     # downselect
-    "mixed_first": (downselect.mixed_first, {"ids_R": IDS, "rewards_R": REWARDS, "rows": 4}),
-    "balanced": (downselect.balanced, {"ids_R": IDS, "rewards_R": REWARDS, "rows": 4}),
-    "largest_advantages": (downselect.largest_advantages, {"ids_R": IDS, "advantages_R": REWARDS, "rows": 4}),
-    "top_p_variance": (downselect.top_p_variance, {"ids_R": IDS, "rewards_R": REWARDS, "share": 0.5, "rows": 4}),
-    "max_variance": (downselect.max_variance, {"ids_R": IDS, "values_R": REWARDS, "rows": 4, "across": False}),
-    "d3s_schedule": (downselect.d3s_schedule, {"progress": 0.5, "first": 8, "last": 16}),
-    "resample_on_correct": (
-        downselect.resample_on_correct,
-        {
-            "ids_R": IDS,
-            "rewards_R": REWARDS,
-            "rows": 4,
-            "penalties_R": [0.0] * 6,
-            "min_zero": 2,
-            "min_positive": 2,
-            "rng": None,
-        },
-    ),
-    "extreme_pairs": (downselect.extreme_pairs, {"ids_R": IDS, "advantages_R": REWARDS, "rows": 4}),
-    "pairwise_extremes": (downselect.pairwise_extremes, {"ids_R": IDS, "advantages_R": REWARDS, "rows": 4}),
-    "weighted_resample": (
-        downselect.weighted_resample,
-        {"weights_J": [3.0, 0, 1], "size": 4, "draws": 2, "rng": np.random.default_rng(0)},
-    ),
+    row(downselect.mixed_first, ids_R=IDS, rewards_R=REWARDS, rows=4),
+    row(downselect.balanced, ids_R=IDS, rewards_R=REWARDS, rows=4),
+    row(downselect.largest_advantages, ids_R=IDS, advantages_R=REWARDS, rows=4),
+    row(downselect.top_p_variance, ids_R=IDS, rewards_R=REWARDS, share=0.5, rows=4),
+    row(downselect.max_variance, ids_R=IDS, values_R=REWARDS, rows=4),
+    row(downselect.d3s_schedule, progress=0.5, first=8, last=16),
+    row(downselect.resample_on_correct, ids_R=IDS, rewards_R=REWARDS, rows=4, penalties_R=[0.0] * 6),
+    row(downselect.extreme_pairs, ids_R=IDS, advantages_R=REWARDS, rows=4),
+    row(downselect.pairwise_extremes, ids_R=IDS, advantages_R=REWARDS, rows=4),
+    row(downselect.weighted_resample, weights_J=[3.0, 0, 1], size=4, draws=2, rng=np.random.default_rng(0)),
     # costs
-    "budget_partition": (tokens.budget_partition, {"n": 8, "budgets": [512, 1024]}),
-    "length_caps": (
+    row(tokens.budget_partition, n=8, budgets=[512, 1024]),
+    row(
         tokens.length_caps,
-        {
-            "ids_P": ["a", "b"],
-            "ids_R": IDS,
-            "lengths_R": [10.0] * 6,
-            "rewards_R": REWARDS,
-            "longest": 100,
-            "factor": 1.5,
-            "quantile": 0.9,
-            "least": 1,
-            "threshold": 0.5,
-        },
+        ids_P=["a", "b"],
+        ids_R=IDS,
+        lengths_R=[10.0] * 6,
+        rewards_R=REWARDS,
+        longest=100,
+        factor=1.5,
+        least=1,
     ),
-    "curriculum_budget": (tokens.curriculum_budget, {"step": 10, "first": 256, "decay": 0.7, "every": 150, "last": 1}),
-    "TreeCost": (
-        lambda **given: trees.TreeCost(**given).share,
-        {"leaves": 4, "nodes": 6, "tokens": 600, "chain_tokens": 800},
+    row(tokens.curriculum_budget, step=10),
+    row(trees.TreeCost, then=lambda cost: cost.share, leaves=4, nodes=6, tokens=600, chain_tokens=800),
+    row(trees.tree_cost, parents_N=[-1, 0, 0], tokens_N=[1, 2, 3]),
+    row(trees.regular_tree, divisions=[2, 1, 2], segment=512.0),
+    row(trees.tree_grpo, trees=2, expand=2, rounds=1, keep=3),
+    row(trees.treepo),
+    row(trees.aepo_split, k=16, entropy_root=1.0, entropy_tool=1.0),
+    row(trees.aepo_branch_probability, entropy_change=[0.5], consecutive=[0], alpha=0.5),
+    row(trees.latr_split, rollouts=8, step=10, schedule={0: 1.0, 10: 0.5}),
+    row(pacing.Horizon, rollouts=40, steps=4, low=0, high=20),
+    row(pacing.Horizon.bounds, of=lambda: HORIZON, step=1, spent=10),
+    row(pacing.Horizon.plan, of=lambda: HORIZON, rule=lambda step, spent: 10),
+    row(pacing.Horizon.fit, of=lambda: HORIZON, wish=10, step=1, spent=10),
+    row(pacing.constant, horizon=HORIZON, step=1, spent=10),
+    row(pacing.phases, horizon=HORIZON, parts=[(2, 1.0), (2, 2.0)], step=1, spent=10),
+    row(pacing.DualPrice, price=0.5),
+    row(pacing.DualPrice.demand, of=lambda: pacing.DualPrice(0.25), gains_R=[0.5]),
+    row(pacing.DualPrice.after, of=lambda: pacing.DualPrice(0.25), demand=20, horizon=HORIZON),
+    row(pacing.Threshold, then=lambda rule: rule.ratio, lowest=0.1, highest=1.0),
+    row(pacing.Threshold.psi, of=lambda: pacing.Threshold(0.1, 1.0), share=0.5),
+    row(pacing.Threshold.demand, of=lambda: pacing.Threshold(0.1, 1.0), gains_R=[0.5], spent=10, rollouts=100),
+    *(
+        row(bandit, then=lambda bandit: bandit.choose(), arms=[1, 2])
+        for bandit in (bandits.discounted_ucb, bandits.sliding_window_ucb, bandits.discounted_thompson)
     ),
-    "tree_cost": (trees.tree_cost, {"parents_N": [-1, 0, 0], "tokens_N": [1, 2, 3]}),
-    "regular_tree": (trees.regular_tree, {"divisions": [2, 1, 2], "segment": 512.0}),
-    "tree_grpo": (trees.tree_grpo, {"trees": 2, "expand": 2, "rounds": 1, "keep": 3, "tokens": 1.0, "depth": 1}),
-    "treepo": (trees.treepo, {"segment": 512, "depth": 14, "divisor": 2, "first": 8, "leaves": 16}),
-    "aepo_split": (trees.aepo_split, {"k": 16, "entropy_root": 1.0, "entropy_tool": 1.0, "beta": 1.0}),
-    "aepo_branch_probability": (
-        trees.aepo_branch_probability,
-        {"entropy_change": [0.5], "consecutive": [0], "alpha": 0.5, "gamma": 0.2, "penalty": 0.25},
-    ),
-    "latr_split": (trees.latr_split, {"rollouts": 8, "step": 10, "schedule": {0: 1.0, 10: 0.5}}),
-    "Horizon": (pacing.Horizon, {"rollouts": 40, "steps": 4, "low": 0, "high": 20, "quantum": 1}),
-    "Horizon.bounds": (HORIZON.bounds, {"step": 1, "spent": 10}),
-    "Horizon.plan": (HORIZON.plan, {"rule": lambda step, spent: 10}),
-    "Horizon.fit": (HORIZON.fit, {"wish": 10, "step": 1, "spent": 10}),
-    "constant": (pacing.constant, {"horizon": HORIZON, "step": 1, "spent": 10}),
-    "phases": (pacing.phases, {"horizon": HORIZON, "parts": PARTS, "step": 1, "spent": 10}),
-    "DualPrice": (pacing.DualPrice, {"price": 0.5, "scale": 1.0}),
-    "DualPrice.demand": (partial(_price, "demand"), {"gains_R": [0.5]}),
-    "DualPrice.after": (partial(_price, "after"), {"demand": 20, "horizon": HORIZON}),
-    "Threshold": (lambda **given: pacing.Threshold(**given).ratio, {"lowest": 0.1, "highest": 1.0}),
-    "Threshold.psi": (partial(_threshold, "psi"), {"share": 0.5}),
-    "Threshold.demand": (partial(_threshold, "demand"), {"gains_R": [0.5], "spent": 10, "rollouts": 100}),
-    "discounted_ucb": (
-        lambda **given: bandits.discounted_ucb(**given).choose(),
-        {"arms": [1, 2], "discount": 0.9, "xi": 0.6, "bound": 1.0},
-    ),
-    "sliding_window_ucb": (
-        lambda **given: bandits.sliding_window_ucb(**given).choose(),
-        {"arms": [1, 2], "window": 3, "xi": 0.6, "bound": 1.0},
-    ),
-    "discounted_thompson": (
-        lambda **given: bandits.discounted_thompson(**given).choose(),
-        {"arms": [1, 2], "discount": 0.9, "prior": (1.0, 1.0), "seed": 0},
-    ),
-    "Bandit.observe": (lambda **given: bandits.discounted_ucb([1, 2]).observe(**given), {"arm": 1, "reward": 0.5}),
-    "Bandit.load_state_dict": (
-        lambda **given: bandits.discounted_ucb([1, 2]).load_state_dict(**given),
-        {"state": bandits.discounted_ucb([1, 2]).state_dict()},
-    ),
+    row(bandits.Bandit.observe, of=two_arms, arm=1, reward=0.5),
+    row(bandits.Bandit.load_state_dict, of=two_arms, state=two_arms().state_dict()),
     # offline
-    "comparisons": (
+    row(
         comparison.comparisons,
-        {
-            "policies": {"uniform": ba.uniform()},
-            "world": LOG,
-            "budget": 12,
-            "steps": 2,
-            "seeds": [0],
-            "prompts": 3,
-            "workers": 1,
-            "progress": None,
-        },
+        policies={"uniform": ba.uniform()},
+        world=LOG,
+        budget=12,
+        steps=2,
+        seeds=[0],
+        prompts=3,
+        workers=1,
     ),
-    "interval": (intervals.interval, {"values_S": [1.0, 2, 3], "level": 0.95}),
-    "stratified_interval": (intervals.stratified_interval, {"samples": [[1.0, 2, 3], [4.0, 6]], "level": 0.95}),
-    "one_step_value": (
-        one_step_value.one_step_value,
-        {
-            "policy": ba.uniform(),
-            "ledger": LOG,
-            "budget": 12,
-            "candidates": 1,
-            "pool": range(6),
-            "inclusion": "epochs",
-            "estimate": "direct",
-            "model": None,
-            "skip": 0,
-        },
-    ),
-    "simulate": (
+    row(intervals.interval, values_S=[1.0, 2, 3]),
+    row(intervals.stratified_interval, samples=[[1.0, 2, 3], [4.0, 6]]),
+    row(one_step_value.one_step_value, policy=ba.uniform(), ledger=LOG, budget=12, pool=range(6), estimate="direct"),
+    row(
         simulation.simulate,
-        {
-            "policy": ba.uniform(),
-            "world": WORLD(6),
-            "budget": 16,
-            "steps": 2,
-            "prompts": 4,
-            "candidates": 1,
-            "baseline": "group",
-            "scale": "none",
-            "weight": "rollout",
-            "reward": np.sqrt,
-        },
+        policy=ba.uniform(),
+        world=WORLD(6),
+        budget=16,
+        steps=2,
+        prompts=4,
+        baseline="group",
+        scale="none",
+        reward=np.sqrt,
     ),
-    "Task": (
-        _task,
-        {
-            "skills": ((0, 1, 0.5), (1, 2, 0.5)),
-            "coins": (0.5,),
-            "per_skill": 4,
-            "held_out": 2,
-            "dims": 8,
-            "own": 0.018,
-            "doubt": 0.25,
-            "noise": 0.1,
-            "offset": 1.0,
-            "other": 0.005,
-        },
+    row(
+        worlds.Task,
+        then=lambda task: worlds.Learner(task).rollout([0]),
+        skills=SKILLS,
+        coins=(0.5,),
+        per_skill=4,
+        held_out=2,
     ),
-    "Learner": (
-        worlds.Learner,
-        {"task": worlds.Task(((0, 1, 0.5), (1, 2, 0.5)), per_skill=4, held_out=2), "rate": 3e-4, "seed": 0},
-    ),
-    "Learner.rollout": (ba.Learner().rollout, {"ids_R": [0, 1]}),
-    "Learner.rates": (ba.Learner().rates, {"ids_P": [0, 1]}),
-    "Learner.gradient": (_gradient, {"advantages_R": [0.0, 1]}),
-    "Replay": (REPLAY, {"ledger": LOG, "seed": 0}),
-    "Replay.again": (REPLAY(LOG).again, {"seed": 0}),
-    "Replay.rollout": (lambda **given: REPLAY(LOG).rollout(**given), {"ids_R": [0, 1]}),
-    "Replay.rates": (REPLAY(LOG).rates, {"ids_P": [0, 1], "back": 1, "ahead": 1}),
-    "mixed_within": (offpolicy.mixed_within, {"passed_G": [4, 1], "rollouts_G": 8, "counts_G": 4}),
-    "all_within": (offpolicy.all_within, {"part_G": [4, 1], "rollouts_G": 8, "counts_G": 4}),
-    "horvitz_thompson": (offpolicy.horvitz_thompson, {"outcomes_P": [0.5, 1.0], "propensities_P": [0.5, 0.5]}),
-    "self_normalised": (offpolicy.self_normalised, {"outcomes_P": [0.5, 1.0], "propensities_P": [0.5, 0.5]}),
-    "doubly_robust": (
-        offpolicy.doubly_robust,
-        {"outcomes_P": [0.5, 1.0], "propensities_P": [0.5, 0.5], "model_P": [0.5, 0.5]},
-    ),
-    "drift": (drift.drift, {"ledger": LOG, "lag": 1}),
-    "discount": (drift.discount, {"ledger": LOG, "lag": 1}),
+    row(worlds.Learner, task=worlds.Task(SKILLS, per_skill=4, held_out=2)),
+    row(ba.Learner.rollout, of=ba.Learner, ids_R=[0, 1]),
+    row(ba.Learner.rates, of=ba.Learner, ids_P=[0, 1]),
+    row(_gradient, called="Learner.gradient", advantages_R=[0.0, 1]),
+    row(REPLAY, ledger=LOG),
+    row(REPLAY.again, of=lambda: REPLAY(LOG), seed=0),
+    row(REPLAY.rollout, of=lambda: REPLAY(LOG), ids_R=[0, 1]),
+    row(REPLAY.rates, of=lambda: REPLAY(LOG), ids_P=[0, 1]),
+    row(offpolicy.mixed_within, passed_G=[4, 1], rollouts_G=8, counts_G=4),
+    row(offpolicy.all_within, part_G=[4, 1], rollouts_G=8, counts_G=4),
+    row(offpolicy.horvitz_thompson, outcomes_P=[0.5, 1.0], propensities_P=[0.5, 0.5]),
+    row(offpolicy.self_normalised, outcomes_P=[0.5, 1.0], propensities_P=[0.5, 0.5]),
+    row(offpolicy.doubly_robust, outcomes_P=[0.5, 1.0], propensities_P=[0.5, 0.5], model_P=[0.5, 0.5]),
+    row(drift.drift, ledger=LOG, lag=1),
+    row(drift.discount, ledger=LOG, lag=1),
     # testing
-    "Known": (testing.Known, {"rates_SP": [[0.5, 1.0]], "seed": 0}),
-    "Known.rollout": (WORLD(6).rollout, {"ids_R": [0, 1]}),
-    "three_kinds": (testing.three_kinds, {"prompts": 6, "seed": 0}),
-    "rising": (testing.rising, {"prompts": 6, "steps": 4, "seed": 0}),
-    "turning": (testing.turning, {"prompts": 6, "steps": 4, "seed": 0}),
-    "log_of": (testing.log_of, {"world": WORLD(6), "steps": 3, "prompts": 2, "group": 4, "seed": 0}),
-}
-for method in METHODS:
-    signature = inspect.signature(method.build)
-    CALLS[method.name] = (
-        lambda build=method.build, **given: play(build(**given)),
-        {name: entry.default for name, entry in signature.parameters.items()},
-    )
+    row(testing.Known, rates_SP=[[0.5, 1.0]]),
+    row(testing.Known.rollout, of=lambda: WORLD(6), ids_R=[0, 1]),
+    row(testing.three_kinds, prompts=6),
+    row(testing.rising, prompts=6, steps=4),
+    row(testing.turning, prompts=6, steps=4),
+    row(testing.log_of, world=WORLD(6), steps=3, prompts=2, group=4),
+    *(row(method.build, called=method.name, then=play) for method in METHODS),
+]
+CALLS = dict(ROWS)
 
 
 # Values that each argument refuses. A number or a text that is refused is in the error, as argument=value.
@@ -539,6 +397,7 @@ REFUSED: dict[str, dict[str, list[Any]]] = {
     },
     "top_p_variance": {"share": [0]},
     "d3s_schedule": {"progress": [1.5]},
+    "on_all_fail": {"rollouts": [0], "unhinted": [4], "share": [1], "fewest": [0]},
     "budget_partition": {"n": [1], "budgets": [[], [0]]},
     "length_caps": {"lengths_R": [[1, 2], [-1] * 6], "longest": [0], "quantile": [1.1], "factor": [0]},
     "curriculum_budget": {"step": [-1], "decay": [0], "every": [0], "last": [0]},
@@ -645,6 +504,7 @@ def test_the_error_names_the_argument_that_is_of_a_wrong_type():
         ("all_within", "part_G"),
         ("Known.rollout", "ids_R"),
     }  # as their use names them
+    elsewhere |= {(rule, "success_R") for rule in ("balanced", "resample_on_correct")}  # checked as rewards are
     unnamed = []
     for name, (call, good) in CALLS.items():
         for argument in good:

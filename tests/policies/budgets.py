@@ -7,10 +7,10 @@ from budgetalloc import Budget, BudgetError
 
 
 @st.composite
-def budgets(draw, prompts, floors=(0, 1, 2, 3)):
+def budgets(draw, prompts, floors=(0, 1, 2, 3), most=60, highest_cap=24):
     """A budget in rollouts that can be spent on this many prompts."""
     floor, quantum = draw(st.sampled_from(floors)), draw(st.sampled_from([1, 2, 3]))
-    rollouts, cap = quantum * draw(st.integers(1, 60)), draw(st.none() | st.integers(1, 24))
+    rollouts, cap = quantum * draw(st.integers(1, most)), draw(st.none() | st.integers(1, highest_cap))
     min_group = min(draw(st.integers(1, 5)), floor or 9)
     try:
         budget = Budget(rollouts, floor=floor, cap=cap, quantum=quantum, min_group=min_group)

@@ -230,14 +230,7 @@ def test_a_quota_that_needs_more_than_the_first_table_holds():
         spend(belief, ba.mixed_group, replace(asked, budget=replace(budget, cap=64)), None)
 
 
-def test_quotas_need_domains_and_a_rule_that_knows_them():
+def test_quotas_need_domains():
     budget = Budget(rollouts=8, floor=0, quotas={"code": (2, 8)})
     with pytest.raises(ba.InputError, match="domains_P=None: quotas need the domain"):
         ba.knapsack().allocate(["a", "b"], budget)
-    with pytest.raises(ba.InputError, match="domains_P has 1 entries for 2 prompts"):
-        ba.knapsack().allocate(["a", "b"], budget, domains_P=["code"])
-    tight = Budget(rollouts=8, floor=0, cap=2, quotas={"code": (6, 8)})
-    with pytest.raises(BudgetError, match=r"cap=2.*quotas\['code'\]=\(6, 8\) cannot hold for 1 prompts: use \(0, 2\)"):
-        ba.knapsack().allocate(range(4), tight, domains_P=["code", "math", "math", "math"])
-    with pytest.raises(ba.UnsupportedError, match="proportional shares out rollouts only"):
-        ba.proportional([1, 1], None, budget)

@@ -2,15 +2,30 @@
 
 from functools import partial
 
+import numpy as np
 import pytest
 
+import budgetalloc as ba
 from budgetalloc import policies, testing, values
 from budgetalloc.policies.methods import METHODS
+from budgetalloc.testing.rules import IDS
 
 SLOW = (testing.survives, testing.starves_nobody)
 CHECKS = [
     pytest.param(check, marks=[pytest.mark.slow] * (check in SLOW), id=check.__name__) for check in testing.CHECKS
 ]
+
+
+def with_hints(seed, policy, rollouts, share):
+    """Hints for the prompts whose id ends with an even digit."""
+    hint = lambda ids: [x for x in ids if str(x)[-1] in "02468"]  # noqa: E731
+    return policies.on_all_fail(policy(seed=seed), hint, rollouts=rollouts, unhinted=1, share=share, fewest=1)
+
+
+def with_a_second_round(seed, policy):
+    return policies.sequential(policy(seed=seed), share=0.4)
+
+
 OTHER_SETTINGS = (
     partial(policies.knapsack, belief="mean", value=values.success_gain),
     partial(policies.ar3po, stages=4),
@@ -24,6 +39,11 @@ OTHER_SETTINGS = (
     partial(policies.hora, pilot=1),
     partial(policies.xrpo, base=3, rounds=3, bonus="linear", clock="steps"),
     partial(policies.xrpo, base=6, rounds=5),
+    partial(with_hints, policy=ba.uniform, rollouts=2, share=0.3),
+    partial(with_hints, policy=ba.adaptive, rollouts=4, share=0.05),
+    partial(with_hints, policy=policies.dapo, rollouts=3, share=0.9),
+    partial(with_a_second_round, policy=ba.adaptive),
+    partial(with_a_second_round, policy=policies.ar3po),
 )
 
 
@@ -35,6 +55,27 @@ def test_a_method_keeps_the_rules(method, check):
     check(method.build)
 
 
+@pytest.mark.parametrize("floor", [0, 2])
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_a_method_keeps_tokens_and_quotas_or_says_that_it_decides_in_rounds(method, floor):
+    costs_P, math_P = 10.0 * np.arange(1, len(IDS) + 1), np.arange(len(IDS)) % 3 > 0
+    domains_P = ["math" if math else "code" for math in math_P]
+    quotas = {"math": (20 + 10 * floor, 24 + 10 * floor), "code": (0, 96)}
+    for budget, given in (
+        (ba.Budget(None, tokens=9000.0, cap=16, floor=floor), {"costs_P": costs_P}),
+        (ba.Budget(96, cap=16, floor=floor, quotas=quotas), {"domains_P": domains_P}),
+    ):
+        step = testing.trained(method.build).begin(IDS, budget, **given)
+        if method.in_rounds():
+            with pytest.raises(ba.UnsupportedError, match="spends rollouts only"):
+                step.request()
+            continue
+        counts_P = step.request()
+        assert budget.rollouts in (None, counts_P.sum())
+        assert budget.tokens is None or budget.tokens / 3 <= counts_P @ costs_P <= budget.tokens
+        assert budget.tokens or quotas["math"][0] <= counts_P[math_P].sum() <= quotas["math"][1]
+
+
 def settings_of(build):
     return ",".join([build.func.__name__, *(str(getattr(x, "__name__", x)) for x in build.keywords.values())])
 
@@ -42,4 +83,6 @@ def settings_of(build):
 @pytest.mark.parametrize("check", [check for check in testing.CHECKS if check not in SLOW], ids=lambda x: x.__name__)
 @pytest.mark.parametrize("build", OTHER_SETTINGS, ids=settings_of)
 def test_other_settings_keep_the_rules(build, check):
+    if build.func is with_hints and check is testing.does_not_depend_on_order:
+        pytest.skip("it hints nothing: test_hints.py")
     check(build)

@@ -2,12 +2,9 @@
 
 import numpy as np
 import pytest
-from budgets import prompts_and_budgets
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import budgetalloc as ba
-from budgetalloc import Budget, InputError, Policy, UnsupportedError, policies
+from budgetalloc import Budget, InputError, Policy, policies
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.memory import Memory
 from budgetalloc.policies.hints import on_all_fail
@@ -42,30 +39,6 @@ def play(policy, ids, budget, rates, seed=0, hinted_rate=1.0):
     return np.array(plain), np.array(hinted)
 
 
-@each_policy
-@given(prompts_and_budgets(), st.integers(1, 9), st.sampled_from([0.05, 0.3, 0.9]), st.integers(0, 9))
-@settings(max_examples=25, deadline=None)
-def test_the_budget_is_spent_and_groups_keep_their_sizes(make, case, rollouts, share, seed):
-    prompts, budget = case
-    rng = np.random.default_rng(seed)
-    ids = list(range(prompts))
-    policy = on_all_fail(
-        make(seed=seed),
-        lambda ids: [x for x in ids if x % 3],
-        rollouts=rollouts,
-        unhinted=int(rng.integers(rollouts)),
-        share=share,
-        fewest=int(rng.integers(1, 5)),
-    )
-    plain, hinted = play(policy, ids, budget, dict.fromkeys(ids, 0.1), seed)
-    total_P = plain.sum(axis=0) + hinted.sum(axis=0)
-    most = budget.rollouts
-    least = most if policy.needs.generate == 1 else -(-most // policy.needs.generate)
-    assert least <= total_P.sum() <= most
-    assert np.isin(total_P, budget.grid()).all()
-    assert not hinted[:, ::3].any()  # ids that the hint did not return
-
-
 def test_only_prompts_whose_rollouts_all_failed_are_handed_over_those_with_most_failures_first():
     asked = []
     policy = on_all_fail(ba.uniform(), lambda ids: asked.append(ids), rollouts=4, share=0.5)
@@ -88,6 +61,12 @@ def test_all_but_one_rollout_of_each_helped_prompt_is_hinted_and_the_rest_of_the
     last_P = plain[-1]
     assert last_P.sum() == 32 - 21
     assert (last_P[:3] == 1).all()
+
+
+def test_a_prompt_that_the_hint_does_not_return_is_not_hinted():
+    policy = on_all_fail(ba.uniform(), lambda ids: [x for x in ids if x != "b"], share=0.5)
+    _, hinted = play(policy, list("abc"), Budget(64), dict.fromkeys("abc", 0.0))
+    assert (hinted.sum(axis=0) > 0).tolist() == [True, False, True]
 
 
 def test_no_more_prompts_are_helped_than_the_reserve_pays_for():
@@ -180,20 +159,13 @@ def test_a_hint_for_a_prompt_that_was_not_asked_about_is_refused():
 
 
 @each_policy
-def test_the_wrapped_policy_keeps_its_needs_and_its_state(make):
+def test_the_wrapped_policy_keeps_its_needs(make):
     plain = make(seed=3)
     policy = on_all_fail(plain, everybody)
     assert policy.name.startswith(f"on_all_fail({plain.name}")
     assert not policy.needs.keep_batch
     assert (policy.needs.candidates, policy.needs.generate) == (plain.needs.candidates, plain.needs.generate)
     assert policy.keep is plain.keep
-    ids = list(range(12))
-    play(policy, ids, Budget(96, floor=0), dict.fromkeys(ids, 0.2))
-    other = on_all_fail(make(seed=3), everybody)
-    other.load_state_dict(policy.state_dict())
-    for seed in range(3):
-        one, two = (play(p, ids, Budget(96, floor=0), dict.fromkeys(ids, 0.2), seed) for p in (policy, other))
-        assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
 
 
 def test_counts_do_not_depend_on_the_order_of_ids():
@@ -214,17 +186,3 @@ def test_hints_of_hints_are_counted_once_each():
     plain, hinted = play(policy, ids, Budget(200), dict.fromkeys(ids, 0.0))
     assert plain.sum() + hinted.sum() == 200
     assert len(hinted) == 3  # the empty first row, and one round of each
-
-
-def test_a_budget_in_tokens_is_refused():
-    with pytest.raises(UnsupportedError, match="on_all_fail spends rollouts only"):
-        on_all_fail(ba.uniform(), everybody).allocate(["a"], Budget(None, tokens=100, cap=8), costs_P=[1.0])
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("rollouts", 0), ("unhinted", 8), ("share", 1), ("fewest", 0)],
-)
-def test_a_bad_setting_is_named(name, value):
-    with pytest.raises(InputError, match=f"{name}={value}"):
-        on_all_fail(ba.uniform(), everybody, **{name: value})

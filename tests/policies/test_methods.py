@@ -79,6 +79,19 @@ def test_a_row_is_complete(method):
     assert not method.note or method.note.endswith(".")
 
 
+UNNAMED = {"solver", "estimator", "drift", "features", "explore"}  # named where they are not the default
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_the_name_of_a_policy_holds_its_settings(method):
+    functions = {key: getattr(value, "__name__", value) for key, value in getattr(method.build, "keywords", {}).items()}
+    name = method.build(seed=3).name
+    for key, value in (method.defaults() | {"seed": 3}).items():
+        shown = value if isinstance(value, (int, float, str)) else ""  # others have a form of their own
+        assert f"{key}={shown}" in name or f"{key}={shown!r}" in name or key in UNNAMED
+    assert all(f"{key}={value}" in name for key, value in functions.items())
+
+
 @pytest.mark.parametrize("method", [m for m in METHODS if m.decides == methods.ROUNDS], ids=lambda method: method.name)
 def test_what_decides_in_rounds_says_so(method):
     assert method.needs()["rounds"]

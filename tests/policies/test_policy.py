@@ -1,12 +1,11 @@
 """Policies and steps: what every policy keeps, whatever rule it decides by."""
 
-import json
 import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import budgetalloc as ba
@@ -82,50 +81,12 @@ def trained(make, seed=0, steps=12, history_seed=0):
 
 
 @each_policy
-@given(
-    prompts=st.integers(1, 13),
-    tokens=st.floats(20, 5e4),
-    floor=st.sampled_from([0, 2]),
-    cap=st.integers(2, 24),
-    seed=st.integers(0, 9),
-)
-@settings(max_examples=40, deadline=None)
-def test_tokens_are_never_exceeded(make, prompts, tokens, floor, cap, seed):
-    costs_P = np.random.default_rng(seed).integers(1, 2000, prompts)
-    assume(floor * costs_P.sum() <= tokens)
-    budget = Budget(rollouts=None, tokens=tokens, floor=floor, cap=cap, min_group=2)
-    counts_P = trained(make, seed=seed, steps=3).allocate(IDS[:prompts], budget, costs_P)
-    assert counts_P @ costs_P <= tokens
-    assert np.isin(counts_P, budget.grid()).all()
-
-
-@each_policy
 def test_rollouts_and_tokens_together(make):
     budget = Budget(rollouts=64, tokens=9000, floor=2, cap=16)
     costs_P = np.arange(1, 14) * 20
     counts_P = trained(make).allocate(IDS, budget, costs_P)
     assert counts_P.sum() == 64
     assert counts_P @ costs_P <= 9000
-
-
-@each_policy
-@pytest.mark.parametrize(
-    "budget",
-    [
-        Budget(rollouts=32, floor=2, min_group=2),
-        Budget(rollouts=128, cap=8, floor=2, min_group=2),
-        Budget(rollouts=6, floor=0, cap=3, min_group=3),
-    ],
-    ids=["the floor", "the cap", "two groups"],
-)
-def test_a_budget_that_leaves_no_choice_is_spent(make, budget):
-    """Over cold, hopeless, half-solved and solved prompts. Other budgets and histories: test_conformance.py."""
-    policy = make()
-    ids = [i for i in range(16) if i % 4 != 3 for _ in range(8)]
-    policy.observe(ids, [(0.0, 0.5, 1.0)[i % 4] for i in ids])
-    counts_P = policy.allocate(range(16), budget)
-    assert counts_P.sum() == budget.rollouts
-    assert np.isin(counts_P, budget.grid()).all()
 
 
 # --- equal seeds and histories ---
@@ -150,10 +111,8 @@ def test_counts_do_not_depend_on_the_order_of_history(make):
 
 
 @each_policy
-def test_equal_seeds_agree_and_different_seeds_differ(make):
+def test_different_seeds_differ(make):
     budget = Budget(rollouts=45)
-    first = trained(make, seed=1).allocate(IDS, budget).tolist()
-    assert trained(make, seed=1).allocate(IDS, budget).tolist() == first
     cold = {tuple(make(seed=s).allocate(IDS, budget)) for s in range(8)}  # 45 does not divide by 13: ties are drawn
     assert len(cold) == 8
 
@@ -166,23 +125,6 @@ def test_ties_move_from_step_to_step(make):
         chosen.add(int(policy.allocate(range(8), budget).argmax()))
         policy.observe([], [])
     assert chosen == set(range(8))
-
-
-@each_policy
-def test_a_loaded_state_gives_the_same_counts(make):
-    policy, budget = trained(make, seed=3), Budget(rollouts=70, floor=0)
-    state = json.loads(
-        json.dumps({k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in policy.state_dict().items()})
-    )
-    other = make(seed=3)
-    other.load_state_dict(state)
-    for _ in range(5):
-        counts_P = policy.allocate(IDS, budget)
-        assert other.allocate(IDS, budget).tolist() == counts_P.tolist()
-        ids_R = [x for x, n in zip(IDS, counts_P, strict=True) for _ in range(n)]
-        for p in (policy, other):
-            p.observe(ids_R, [0.25] * 70)
-    assert same_state(policy.state_dict(), other.state_dict())
 
 
 def test_a_state_of_another_seed_is_refused_and_changes_nothing():
@@ -207,12 +149,6 @@ def test_belief_and_cold():
     assert belief.alpha_P.tolist() == [4, 1, 4]
     assert belief.beta_P.tolist() == [2, 1, 2]
     assert policy.cold(["a", "new"]).tolist() == [False, True]
-
-
-def test_a_policy_shows_its_settings():
-    assert repr(ba.knapsack(discount=0.5)) == (
-        "knapsack(value=mixed_group, belief='posterior', prior=(0.5, 0.5), discount=0.5, idle=1.0, seed=0)"
-    )
 
 
 def test_a_rule_of_ones_own():

@@ -22,8 +22,6 @@ from budgetalloc import (
 )
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.policies import on_all_fail, sequential
-from budgetalloc.policies.bounds import Bounds
-from budgetalloc.policies.published.in_rounds.ar3po import ar3po
 from budgetalloc.policies.published.in_rounds.dapo import dapo
 from budgetalloc.policies.published.in_rounds.reinforce_ada import reinforce_ada
 from budgetalloc.policies.rounds import Spending
@@ -88,9 +86,9 @@ def test_a_rule_that_asks_for_more_than_the_budget_is_stopped():
         step.request()
 
 
-def test_rounds_need_a_budget_in_rollouts():
-    with pytest.raises(UnsupportedError, match="spends rollouts only"):
-        ar3po().begin(["a"], Budget(None, tokens=100, cap=8), costs_P=[1.0]).request()
+def test_further_rounds_need_a_budget_in_rollouts():
+    with pytest.raises(UnsupportedError, match="on_all_fail spends rollouts only"):
+        on_all_fail(uniform(), lambda ids: None).begin(["a"], Budget(None, tokens=100, cap=8), costs_P=[1.0]).request()
 
 
 def gradient_sum(p, baseline):
@@ -120,20 +118,6 @@ def test_a_group_extended_by_its_outcomes_has_the_true_gradient_if_later_rounds_
     assert total == pytest.approx(rollouts)  # d p / d p is 1 for each rollout
     for biased in ("group", "loo", "posterior"):  # a group's mean also shrinks by its own share, so only this is sure:
         assert abs(gradient_sum(p, biased)[0] - rollouts) > 0.01 * rollouts
-
-
-@given(
-    budget=budgets(9, floors=[0, 2]),
-    share=st.floats(0.05, 0.9),
-    rates=st.lists(st.sampled_from([0.0, 0.3, 1.0]), min_size=9, max_size=9),
-    make=st.sampled_from([adaptive, uniform, ar3po]),
-)
-@settings(max_examples=60, deadline=None)
-def test_a_second_round_spends_the_rest_of_the_budget(budget, share, rates, make):
-    counts_NP, _ = play(sequential(make(), share=share), range(9), budget, rates)
-    budget = Bounds.resolve(make().needs).filled(budget)
-    assert counts_NP.sum() == budget.rollouts
-    assert all(n == 0 or budget.smallest_group <= n <= budget.largest_group for n in counts_NP.sum(axis=0))
 
 
 def test_the_second_round_goes_to_prompts_without_a_success_or_to_those_that_a_rule_names():

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from budgets import budgets
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -13,21 +14,10 @@ from budgetalloc.solvers.proportional import clipped_shares, largest_remainder
 weight = st.one_of(st.just(0.0), st.floats(1e-3, 1e3), st.sampled_from([1.0, 2.0]))
 
 
-@given(
-    weights=st.lists(weight, min_size=1, max_size=8),
-    units=st.integers(1, 40),
-    floor=st.integers(0, 4),
-    cap=st.none() | st.integers(1, 12),
-    quantum=st.sampled_from([1, 1, 2, 3]),
-    min_group=st.integers(1, 5),
-)
+@given(weights=st.lists(weight, min_size=1, max_size=8), data=st.data())
 @settings(max_examples=300, deadline=None)
-def test_the_budget_is_spent_exactly_and_heavier_prompts_get_no_less(weights, units, floor, cap, quantum, min_group):
-    try:
-        budget = Budget(units * quantum, floor=floor, cap=cap, quantum=quantum, min_group=min(min_group, floor or 9))
-        budget.check(len(weights))
-    except BudgetError:
-        assume(False)
+def test_the_budget_is_spent_exactly_and_heavier_prompts_get_no_less(weights, data):
+    budget = data.draw(budgets(len(weights), floors=range(5), most=40, highest_cap=12))
     counts_P = proportional(weights, None, budget)
     assert counts_P.shape == (len(weights),)
     assert counts_P.dtype == np.int64

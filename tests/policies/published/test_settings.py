@@ -19,6 +19,8 @@ BAD = {
         name: {"prior": (0, 1), "discount": 2, "idle": 0, "drift": "yes"}
         for name in ("uniform", "knapsack", "thompson")
     },
+    "adaptive": {"explore": 1.1},
+    "sampled": {"draw": 2, "groups": 5, "power": (-1, 2), "unsolved": -0.1, "explore": 1.1},
     "cero": {"rate": 0.0, "saturation": -1.0, "high": 0, "rho": 1.5, "prior": "pool", "horizon": 0},
     "coba_rl": {"kappa": 1.0, "low": 0, "high": 1, "window": 0, "tau": 3.0},
     "dart": {"group": 0, "reduced": 9, "easy": 1.5, "discount": 2},
@@ -79,6 +81,8 @@ def test_a_bad_setting_is_named(name, key):
             for make in (policies.uniform, policies.knapsack, policies.thompson)
         ],
         (partial(policies.knapsack, belief="median"), r"belief='median': use one of \('posterior', 'mean'\)"),
+        (partial(policies.sampled, power=(1, NAN)), "power="),
+        (partial(policies.sampled, power=(17, 0)), "power="),
         (partial(policies.cero, prior=(0.0, 1.0)), "prior"),
         (partial(policies.coba_rl, tau=(0.0, 1.0)), "tau"),
         (partial(policies.coba_rl, tau=(3.0, 2.0)), "tau"),

@@ -8,7 +8,6 @@ from policy_steps import seen, splits
 
 from budgetalloc import Budget, InputError
 from budgetalloc.policies.published.across_prompts.gvm import gvm, gvm_weights
-from budgetalloc.policies.published.across_prompts.vip import vip
 
 
 def test_gvm_weights_of_the_formula():
@@ -53,8 +52,3 @@ def test_gvm_asks_for_the_norms_of_prompts():
         gvm(norm_of=lambda x: -1.0 if x == "bad" else 1.0).allocate(["good", "bad"], Budget(8))
     counts_P = gvm(norm_of=lambda x: 3.0 if x == "steep" else 1.0).allocate(["flat", "steep"], Budget(40))
     assert counts_P.tolist() == [10, 30]  # exact: in proportion to the norms
-
-
-def test_the_name_holds_the_settings():
-    assert repr(gvm(seed=4)).startswith("gvm(alpha=0.001, beta=2.0, norm_of=None, group=8")
-    assert "form='rloo'" in repr(vip(form="rloo"))

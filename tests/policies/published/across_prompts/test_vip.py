@@ -128,14 +128,12 @@ def test_loo_and_unscaled_forms_ask_for_their_advantages():
     assert (vip(form="dr_grpo").needs.baseline, vip(form="dr_grpo").needs.scale) == ("group", "none")
 
 
-def test_vip_spends_tokens_and_quotas():
+def test_vip_spends_tokens():
     policy = seen(vip(), [0.5, 0.5, 0.5])
     budget = Budget(None, tokens=100, floor=2, cap=40)
     counts_P = policy.allocate(range(3), budget, costs_P=[1.0, 1.0, 4.0])
     assert counts_P @ np.array([1.0, 1.0, 4.0]) <= 100
     assert counts_P[2] == pytest.approx(counts_P[0] / 2, abs=1)  # Neyman: 1 / sqrt(cost)
-    quotas = Budget(24, quotas={"a": (4, 4)})
-    assert policy.allocate(range(3), quotas, domains_P=["a", "b", "b"])[0] == 4
 
 
 def test_a_point_belief_is_priced_too():

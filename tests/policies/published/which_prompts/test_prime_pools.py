@@ -1,6 +1,7 @@
 """prime-rl's pools: the weights of its sampler, as frequencies of first draws."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,13 +15,12 @@ WEIGHTS = {"never": 0.2, "quarter": 0.2, "more": 1.0, "three": 1.0, "nearly": 0.
 
 @pytest.mark.slow
 def test_prompts_are_drawn_by_the_pool_of_their_last_mean():
-    drawn, n = Counter(), 3000
+    policy, drawn, n = prime_pools(), Counter(), 1000
+    policy.observe(["always"] * 8, [0] * 8)  # what came before the last visit does not count
+    for x, mean in MEANS.items():
+        policy.observe([x] * 8, [1] * int(8 * mean) + [0] * int(8 - 8 * mean))
     for seed in range(n):
-        policy = prime_pools(seed=seed)
-        policy.observe(["always"] * 8, [0] * 8)  # what came before the last visit does not count
-        for x, mean in MEANS.items():
-            policy.observe([x] * 8, [1] * int(8 * mean) + [0] * int(8 - 8 * mean))
-        counts_P = policy.allocate(list(WEIGHTS), Budget(rollouts=8, floor=0))
+        counts_P = replace(policy, seed=seed).allocate(list(WEIGHTS), Budget(rollouts=8, floor=0))
         assert counts_P.max() == 8
         drawn[list(WEIGHTS)[int(np.argmax(counts_P))]] += 1
     total = sum(WEIGHTS.values())
