@@ -56,6 +56,11 @@ class Shadow:
         """Errors so far. After one, the shadow may have missed a step."""
         self._offer: tuple[Sequence[Id], int, int] | None = None
 
+    @property
+    def from_loader(self) -> bool:
+        """Whether the prompts of the loader's batch are among its candidates."""
+        return bool(self.session.options.bounds.candidates != "all")
+
     def offer(self, own_ids: Sequence[Id], rollouts: int, group: int) -> None:
         """Notes what the run's next step is offered; arguments as in `Session.begin`."""
         self._offer = own_ids, rollouts, group
