@@ -30,7 +30,7 @@ class Generators(TrainerCallback):
 
 
 def run(build, policy, resume=None, steps=5, **given):
-    """Trains; returns the prompts generated for, the weights, the states of the generators, the log and the callback."""
+    """Trains; returns the prompts generated for, the weights, states of the generators, the log and the callback."""
     seen = Watched(trainer := build(max_steps=steps, lr_scheduler_type="constant", **SAVES))
     trainer.add_callback(generators := Generators())
     callback = trained(trainer, policy, resume=resume, **given)
