@@ -10,7 +10,7 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.rewards import check_range
 from budgetalloc.errors import InputError, check_choice, check_integer, check_number
 from budgetalloc.logs.chunk import Chunk, Reward, columns_of
-from budgetalloc.logs.kinds import counts, dataset, ledger, prime_rl, trl, verifiers, verl, wandb_run
+from budgetalloc.logs.kinds import counts, dataset, ledger, nemo_gym, prime_rl, tinker, trl, verifiers, verl, wandb_run
 from budgetalloc.logs.log_stream import Kind, LogStream, ReadOptions, unreadable
 
 __all__ = ["KINDS", "MODULES", "open_log", "read_all"]
@@ -21,6 +21,8 @@ MODULES: dict[str, Kind] = {
     "verl": verl,
     "prime-rl": prime_rl,
     "verifiers": verifiers,
+    "tinker": tinker,
+    "nemo-gym": nemo_gym,
     "wandb": wandb_run,
     "dataset": dataset,
     "counts": counts,

@@ -4,17 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
+from budgetalloc.errors import InputError, check_array
 from budgetalloc.policies import Step
 from budgetalloc.policies.batch_advantages import Rollouts
 from budgetalloc.training.success_measure import Measure
 
-__all__ = ["Batch", "BoolArray", "Ended", "Round"]
+__all__ = ["Batch", "BoolArray", "Ended", "Round", "check_rows"]
 
 BoolArray = NDArray[np.bool_]
 
@@ -184,3 +185,28 @@ class Ended:
     advantages_R: FloatArray
     kept_R: IntArray
     metrics: dict[str, float]
+
+
+def check_rows(
+    ids_R: Sequence[Id], scores_RF: ArrayLike, lengths_R: ArrayLike, names: Sequence[str]
+) -> tuple[FloatArray, IntArray]:
+    """The rewards, shape (R, F), and lengths, shape (R,), of rollouts.
+
+    Args:
+        ids_R: The prompt of each rollout.
+        scores_RF: Its reward by each of `names`, shape (R, F), or (R,) if there is one reward.
+        lengths_R: Its length in tokens.
+        names: The names of the rewards.
+
+    Raises:
+        InputError: the numbers of rows differ, or a value is not a number.
+    """
+    rows = len(ids_R)
+    scores = check_array("scores_RF", scores_RF, f"a number for each rollout and each of {list(names)}")
+    lengths = check_array("lengths_R", lengths_R, "a number of tokens for each rollout").astype(np.int64)
+    if scores.size != rows * len(names) or lengths.shape != (rows,):
+        raise InputError(
+            f"scores_RF has shape {scores.shape} and lengths_R {lengths.shape} for {rows} ids and the rewards "
+            f"{list(names)}: give a row for each rollout."
+        )
+    return scores.reshape(rows, len(names)), lengths

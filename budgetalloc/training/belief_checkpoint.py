@@ -24,10 +24,9 @@ def save_beliefs(folder: Path, session: Session, dataset: str | None, trainer_st
         trainer_step: The trainer's step at the checkpoint, which `load_beliefs` compares.
         more: More facts to save, in JSON types.
     """
-    policy = session.policy
-    about: dict[str, Any] = {"policy": policy.name, "dataset": dataset, "trainer_step": trainer_step}
-    about |= {"scoring": session.scoring.state_dict(), **more}
-    save_state(folder / STATE_FILE, policy.state_dict() | session.costs.state_dict(), about)
+    state, learned = session.state()
+    about: dict[str, Any] = {"policy": session.policy.name, "dataset": dataset, "trainer_step": trainer_step}
+    save_state(folder / STATE_FILE, state, about | learned | more)
 
 
 def load_beliefs(

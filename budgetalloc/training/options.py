@@ -1,12 +1,12 @@
 """How a policy is attached to a trainer: the user's settings and the policy's needs, resolved and checked."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import check_range, check_success
-from budgetalloc.errors import InputError, check_choice, check_flag
+from budgetalloc.errors import InputError, check_choice, check_flag, nearest
 from budgetalloc.policies import Needs, Policy
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.batch_advantages import Advantages, batch_advantages
@@ -19,7 +19,7 @@ from budgetalloc.training.rails import Rails
 from budgetalloc.training.scoring import Scoring
 from budgetalloc.training.success import Success
 
-__all__ = ["PLAIN", "Options", "other_scale"]
+__all__ = ["PLAIN", "Options", "check_plain", "other_scale"]
 
 _SIZES = ("candidates", "floor", "cap", "min_group", "quantum")
 PLAIN = (*_SIZES, "baseline", "scale", "weight", "success", "reward_range", "fallback")
@@ -141,6 +141,14 @@ class Options:
         responses were substituted."""
         baseline = "group" if batch.uniform else self.baseline or "group"
         return batch_advantages(batch.rollouts(rewards_R), baseline, self.scale, self.weight)
+
+
+def check_plain(options: Iterable[str]) -> None:
+    """Raises `InputError` unless every training loop can serve the options of these names (`PLAIN`)."""
+    for name in options:
+        if name not in PLAIN:
+            use = "ba.adaptive(features=...)" if name == "features" else f"one of {', '.join(PLAIN)}"
+            raise InputError(f"Session({name}=) is unknown{nearest(name, PLAIN)} Use {use}.")
 
 
 def other_scale(policy: Policy, options: Options) -> str | None:

@@ -12,19 +12,20 @@ from budgetalloc.beliefs.pool import Pool
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import load_state, save_state, unchanged_on_error
 from budgetalloc.budget import Budget, IntArray
-from budgetalloc.errors import InputError, UnsupportedError, check_array, nearest
+from budgetalloc.errors import InputError, UnsupportedError
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies import Policy, Step
 from budgetalloc.policies.methods import PolicyLike, policy_of
 from budgetalloc.policies.quotas import Quotas
 from budgetalloc.policies.uniform_groups import uniform_groups
-from budgetalloc.training.batch import Batch, Ended, Round
+from budgetalloc.training.batch import Batch, Ended, Round, check_rows
 from budgetalloc.training.costs import Costs
 from budgetalloc.training.downselection import rows_to_train_on
 from budgetalloc.training.exclusive import Exclusive
 from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.metrics import describe, of_advantages
-from budgetalloc.training.options import PLAIN, Options
+from budgetalloc.training.options import Options, check_plain
+from budgetalloc.training.shadow import Shadow, policy_to_watch
 from budgetalloc.training.success_measure import Measure
 
 __all__ = ["Session"]
@@ -50,6 +51,7 @@ class Session:
             rounds, or generate more than they train on, are then refused.
         trainer_scale: The trainer's own scale of advantages, used if neither `options` nor the policy names a scale.
         quiet: Whether to suppress log messages.
+        shadow: Another policy that watches the run and changes nothing of it (see `training.shadow`).
         resolved: Resolved options, for trainer adapters. It cannot be combined with `trainer_scale` or `options`.
         options: Arguments of `budgetalloc.trl.AdaptiveGRPOCallback` by their names: candidates, floor, cap, min_group,
             quantum, baseline, scale, weight, success (which may name one of `rewards`), reward_range, fallback.
@@ -77,17 +79,20 @@ class Session:
         at_once: bool = False,
         trainer_scale: str = "none",
         quiet: bool = False,
+        shadow: PolicyLike | None = None,
         resolved: Options | None = None,
         **options: Any,
     ) -> None:
-        for name in options:
-            if name not in PLAIN:
-                use = "ba.adaptive(features=...)" if name == "features" else f"one of {', '.join(PLAIN)}"
-                raise InputError(f"Session({name}=) is unknown{nearest(name, PLAIN)} Use {use}.")
-        if resolved is not None and (options or trainer_scale != "none"):
+        check_plain(options)
+        if resolved is not None and (options or shadow is not None or trainer_scale != "none"):
             raise InputError("Session(resolved=) replaces trainer_scale= and all options: pass one or the other.")
         check_ledger(ledger)
         self.policy: Policy = policy_of(policy)
+        self.shadow: Shadow | None = None
+        if shadow is not None:
+            same: dict[str, Any] = {"pool": pool, "trainer_scale": trainer_scale, **options}
+            watching = Session(policy_to_watch(shadow, self.policy), rewards, weights, quiet=True, **same)
+            self.shadow = Shadow(watching, quiet)
         options.setdefault("scale", self.policy.needs.scale)
         self.options = resolved or Options.resolve(self.policy.needs, trainer_scale, options)
         weights = [1.0] + [0.0] * (len(rewards) - 1) if weights is None else weights
@@ -131,6 +136,8 @@ class Session:
             policy, bounds, costs = self.policy, self.options.bounds, self.costs.of_step
             decide = uniform_groups(group) if self.fallen else None
             batch_P = [] if bounds.candidates == "all" else factorize(own_ids)[0]
+            if self.shadow is not None:
+                self.shadow.offer(own_ids, rollouts, group)
             generated = rollouts * (self.options.generate if decide is None else 1)
             if self.quotas is not None:
                 step = self.quotas.begin(policy, bounds, batch_P, generated, group, costs, decide)
@@ -202,15 +209,8 @@ class Session:
                 more rollouts than were requested, or no step has begun. The step can go on.
         """
         with self._alone("observe()"):
-            step, rows, names = self.step, len(ids_R), self.scoring.names
-            scores = check_array("scores_RF", scores_RF, f"a number for each rollout and each of {list(names)}")
-            lengths = check_array("lengths_R", lengths_R, "a number of tokens for each rollout").astype(np.int64)
-            if scores.size != rows * len(names) or lengths.shape != (rows,):
-                raise InputError(
-                    f"scores_RF has shape {scores.shape} and lengths_R {lengths.shape} for {rows} ids and the rewards "
-                    f"{list(names)}: give a row for each rollout."
-                )
-            scores = scores.reshape(rows, len(names))
+            step = self.step
+            scores, lengths = check_rows(ids_R, scores_RF, lengths_R, self.scoring.names)
             rewards_R = self.scoring.total_rewards(scores) if rewards_R is None else rewards_R
             measure = self._measure or self.scoring.measure(rewards_R, scores)
             success_R = measure.success(rewards_R, scores)
@@ -220,11 +220,8 @@ class Session:
             self._measure, self._batch, self._wanted = measure, None, 0
 
     def record(self, trainer_step: int | None = None) -> Batch:
-        """The record of the step with the rollouts observed so far; raises `InputError` if there are none.
-
-        Args:
-            trainer_step: The trainer's step, for the ledger; by default the policy's step.
-        """
+        """The record of the step with the rollouts observed so far; raises `InputError` if there are none. The ledger
+        gets `trainer_step`, by default the policy's step."""
         step = self.step
         if self._measure is None:
             raise InputError("end() before observe(): the step has no rollouts. Observe some, or begin another step.")
@@ -254,7 +251,8 @@ class Session:
             if self._measure is not None and not any(made.ids_R for made in self._rounds):  # all failed
                 step.end()
                 self._drop()
-                return Ended(None, np.zeros(0), np.zeros(0, dtype=np.int64), {})
+                seen = {} if self.shadow is None else self.shadow.watch(None, self.options)
+                return Ended(None, np.zeros(0), np.zeros(0, dtype=np.int64), seen)
             batch = self.record()
             if advantages_R is None:
                 kept_R = rows_to_train_on(self.policy, batch, self._rollouts)
@@ -268,28 +266,28 @@ class Session:
             self.costs.learn(batch)
             self.scoring.learn(batch.measure, batch.rewards_R, batch.scores_RF, batch.sums(), self.policy)
             self._drop()
+            if self.shadow is not None:
+                metrics |= self.shadow.watch(batch, self.options)
             return Ended(batch, advantages_R, kept_R, metrics)
 
     def _metrics(self, batch: Batch, advantages_R: FloatArray) -> dict[str, float]:
         met = min(1.0, len(self.policy.estimator) / self.pool_size) if self.pool_size else None
-        hints = self.options.hint is not None
-        metrics = describe(batch, hints=hints, pool_met=met, quotas=self.quotas) | of_advantages(advantages_R)
-        if (rails := self.scoring.rails) is not None:
-            metrics |= rails.look(batch.rollouts())
-        return metrics | self.costs.described(batch)
+        metrics = describe(batch, hints=self.options.hint is not None, pool_met=met, quotas=self.quotas)
+        looked = {} if (rails := self.scoring.rails) is None else rails.look(batch.rollouts())
+        return metrics | of_advantages(advantages_R) | looked | self.costs.described(batch)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Saves beliefs, costs and the learned range of rewards. A run that loads them goes on as if never stopped."""
-        state = self.policy.state_dict() | self.costs.state_dict()
-        save_state(path, state, {"scoring": self.scoring.state_dict()})
+        save_state(path, *self.state())
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What `save` writes: everything learned, and the definition of success in JSON types."""
+        state, about = self.policy.state_dict() | self.costs.state_dict(), {"scoring": self.scoring.state_dict()}
+        return (state, about) if self.shadow is None else self.shadow.added_to(state, about)
 
     def load(self, path: str | PathLike[str]) -> None:
-        """Loads a file that `save` wrote.
-
-        Raises:
-            StateError: the file is damaged, of another kind of policy or of another definition of success. Nothing has
-                changed then.
-        """
+        """Loads a file that `save` wrote. Raises `StateError`, and changes nothing, if the file is damaged, of another
+        kind of policy or of another definition of success."""
         self.restore(*load_state(path))
 
     def restore(self, state: dict[str, Any], about: Mapping[str, Any]) -> None:
@@ -298,3 +296,5 @@ class Session:
             self.policy.load_state_dict(state)
             self.costs.load_state_dict(state)
             self.scoring.load_state_dict(about.get("scoring", {}), self.policy)
+        if self.shadow is not None:
+            self.shadow.restore(state, about)

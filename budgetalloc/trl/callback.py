@@ -4,7 +4,6 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial, wraps
 from typing import Any, Literal
 
@@ -34,7 +33,8 @@ from budgetalloc.trl.loader import restore_order
 from budgetalloc.trl.patching import patched_attribute
 from budgetalloc.trl.policy_state import PolicyState
 from budgetalloc.trl.prefetch import Prefetch, can_prefetch
-from budgetalloc.trl.processes import check_same_arguments
+from budgetalloc.trl.processes import check_same_arguments, same_everywhere
+from budgetalloc.trl.shadow import shadow_of
 from budgetalloc.trl.step import run_step
 from budgetalloc.trl.step_timer import timed_steps
 from budgetalloc.trl.trackers import Trackers
@@ -101,6 +101,10 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             repeated to the bit. Supported by `adaptive`, `sampled`, `knapsack` and `thompson`. Default: all rollouts
             cost the same.
         features: By which prompts share beliefs: "text", "model", columns, `Path`s of earlier runs, or `Features`.
+        shadow: Another policy, as `policy`, that watches the run and changes nothing of it. It learns from the same
+            rollouts. Metrics under `budgetalloc/shadow/` say what it would have drawn, and compare the advantages that
+            it would have given. All other arguments apply to it, except `hint`, `buffer` and `cost="seconds"`. Of a
+            policy in rounds, the first round is shadowed. A function `success` is called once for each policy.
         ledger: A file to which every rollout is appended; see `budgetalloc.logs.ledger`. The beginning of each prompt's
             text is written once, to a file next to it that ends in .prompts, for `budgetalloc report`.
         allow_dataset_change: Resume with another train dataset than the checkpoint's; known prompts keep their beliefs.
@@ -134,6 +138,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         quotas: Shares | None = None,
         cost: Cost = None,
         features: FeatureNames = None,
+        shadow: PolicyLike | None = None,
         ledger: str | os.PathLike[str] | None = None,
         allow_dataset_change: bool = False,
     ) -> None:
@@ -149,11 +154,13 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         check_ledger(ledger, writes=main)
         if main and (other := other_scale(self.policy, self.options)):
             logger.warning("%s", other)
-        self.prompts = Prompts(trainer.train_dataset, prompt_id, required=self.options.baseline is not None)
+        named = self.options.baseline is not None or shadow is not None
+        self.prompts = Prompts(trainer.train_dataset, prompt_id, required=named)
         states = partial(hidden_states, trainer)
         self.policy = policy_with_features(self.policy, self.prompts, features, ledger, not main, states)
         names, weights = trainer.reward_func_names, trainer.reward_weights.tolist()
         self.session = Session(self.policy, names, weights, resolved=self.options, quiet=not main)
+        self.session.shadow = shadow_of(shadow, trainer, self.session, self.prompts, given)
         self.scoring, self.costs = self.session.scoring, self.session.costs
         self._unobserved = check_compatible(trainer, self.policy, self.options, self.prompts, ledger)
         # Raises before training if floor, cap and quantum contradict each other.
@@ -212,11 +219,13 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         if isinstance(self.costs.price, Seconds):
             self._held.enter_context(timed_steps(trainer.callback_handler, self.costs.clock))
         if trainer.accelerator.num_processes > 1:
-            check_same_arguments(trainer.accelerator, self._given())
+            check_same_arguments(trainer.accelerator, same_everywhere(self.session, self.prompts))
         path = self.ledger_path if trainer.accelerator.is_main_process else None
         session = self.session
         session.written = [] if path is None else [LogWriter(path, state.global_step, self.prompts.texts)]
         generate: Callable[[Rows], dict[str, Any]] = trainer._generate_and_score_completions
+        if session.shadow is not None:
+            session.shadow.choose_from(self.prompts)
         session.pool = () if self.options.bounds.candidates == 1 else self.prompts.pool
         listed = self.prompts.indexable and getattr(trainer.train_dataset, "column_names", None)
         merges = listed and not self.options.keep_batch and trainer.accelerator.is_main_process
@@ -258,21 +267,6 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             training.trainer.state.global_step,
             training.trainer.num_generations,
         )
-
-    def _given(self) -> dict[str, object]:
-        """The settings that must be equal on all processes."""
-        estimator = self.policy.estimator
-        return {
-            "policy": self.policy.name,
-            "seed": self.policy.seed,
-            "options": repr(replace(self.options, hint=None, success=None, cost=None)),
-            "cost": self.options.cost if isinstance(self.options.cost, str) else self.options.cost is not None,
-            "success": repr(self.scoring.state_dict()),
-            "hint": self.options.hint is not None,
-            "keep": self.policy.keep is not None,
-            "dataset": self.prompts.fingerprint,
-            "state": f"{estimator.step} steps, {len(estimator)} prompts",
-        }
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Raises `UnsupportedError` if TRL does not train on the policy's batch."""

@@ -19,14 +19,16 @@ _CONSTANT = frozenset((str, int, float, bool, bytes, type(None)))
 def take_or_begin_step(training: Training, inputs: Rows) -> PreparedStep:
     """Begins the policy's step, unless a prefetched one is still valid."""
     session, accelerator = training.session, training.trainer.accelerator
-    if training.ahead is not None:
-        opened = training.ahead.take((session.policy.estimator.step, len(inputs)))
-        if opened is not None:
-            return opened
+    rollouts, group = len(inputs) * accelerator.num_processes, training.trainer.num_generations
     from_loader = session.options.bounds.candidates != "all"
-    own_ids_R = gather(accelerator, training.prompts.ids(inputs) if from_loader else [])
-    session.begin(own_ids_R, len(inputs) * accelerator.num_processes, training.trainer.num_generations)
-    return PreparedStep(own_ids_R)
+    opened = None if training.ahead is None else training.ahead.take((session.policy.estimator.step, len(inputs)))
+    if opened is None:
+        own_ids_R = gather(accelerator, training.prompts.ids(inputs) if from_loader else [])
+        session.begin(own_ids_R, rollouts, group)
+        opened = PreparedStep(own_ids_R)
+    if session.shadow is not None and not from_loader and session.shadow.from_loader:
+        session.shadow.offer(gather(accelerator, training.prompts.ids(inputs)), rollouts, group)
+    return opened
 
 
 def prefetch_next_step(training: Training, rollouts: int) -> None:

@@ -1,13 +1,16 @@
 """Several processes: rank 0 decides and broadcasts; the arguments of all processes must be equal."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from accelerate.utils import broadcast_object_list, gather_object
 
 from budgetalloc.errors import BudgetallocError, InputError
+from budgetalloc.training.prompts import Prompts
+from budgetalloc.training.session import Session
 
-__all__ = ["T", "check_same_arguments", "decide_on_rank_0", "gather", "rows_of_process"]
+__all__ = ["T", "check_same_arguments", "decide_on_rank_0", "gather", "rows_of_process", "same_everywhere"]
 
 T = TypeVar("T")
 
@@ -57,3 +60,20 @@ def check_same_arguments(accelerator: Any, mine: Mapping[str, object]) -> None:
                     f"The processes differ in {name}: process 0 has {first!r}, process {rank} has {other[name]!r}. "
                     "Give all the same policy, settings, seed and dataset, and the same checkpoint to resume from."
                 )
+
+
+def same_everywhere(session: Session, prompts: Prompts) -> dict[str, object]:
+    """The settings of a session that must be equal on all processes."""
+    policy, options = session.policy, session.options
+    return {
+        "policy": policy.name,
+        "seed": policy.seed,
+        "options": repr(replace(options, hint=None, success=None, cost=None)),
+        "cost": options.cost if isinstance(options.cost, str) else options.cost is not None,
+        "success": repr(session.scoring.state_dict()),
+        "hint": options.hint is not None,
+        "keep": policy.keep is not None,
+        "dataset": prompts.fingerprint,
+        "state": f"{policy.estimator.step} steps, {len(policy.estimator)} prompts",
+        "shadow": None if session.shadow is None else session.shadow.session.policy.name,
+    }

@@ -106,6 +106,7 @@ def logged_keys():
     keys.add("cost/at_bound")  # tests/training/test_costs.py
     keys |= set(Rails().look(rollouts_of([0.0, 1.0], ["a", "b"])))
     keys |= set(metrics_of([0, 1], ["always", "always"], cost="tokens"))
+    keys |= {key for key in metrics_of_a_shadow() if key.startswith("shadow/")}
     step = ast.parse((ROOT / "budgetalloc/trl/step.py").read_text())
     for node in ast.walk(step):  # metrics["seconds"] = ..., metrics | {"frac_reward_zero_std": ...}
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
@@ -116,6 +117,14 @@ def logged_keys():
             keys |= {ast.literal_eval(key) for key in node.right.keys}
     trackers = (ROOT / "budgetalloc/trl/trackers.py").read_text()
     return keys | set(re.findall(r"\{_GROUP\}(\w+)", trackers))
+
+
+def metrics_of_a_shadow():
+    """Every key of a shadow: the run and its shadow have rewards and advantages that differ."""
+    session = ba.Session("uniform", ["reward"], shadow="adaptive", pool=["a", "b", "c"])
+    session.begin(["a", "b"], 8, 4)
+    session.observe(session.request(), [1, 0, 1, 1, 0, 0, 0, 0], np.ones(8))
+    return session.end().metrics
 
 
 def documented_keys():

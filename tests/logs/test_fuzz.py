@@ -95,6 +95,8 @@ SHAPES = {
     "verl": _records(FILES / "verl" / "1.jsonl")[:3],
     "traces": _records(FILES / "verifiers" / "traces.jsonl.gz")[:2]
     + _records(FILES / "prime_rl" / "traces.jsonl.gz")[:2],
+    "tinker": _records(FILES / "tinker" / "iteration_000002" / "train_rollout_summaries.jsonl"),
+    "nemo-gym": _records(FILES / "nemo_gym" / "rollouts_reward_profiling.jsonl"),
     "flat": _records(FILES / "verifiers" / "results.jsonl.gz")[:3],
 }
 
@@ -341,7 +343,7 @@ def test_wandb(framed, data, options):
 def test_folders(data, options):
     names = ["1.jsonl", "x.csv", "a.parquet", "b.arrow", "completions_00001.parquet", "completions", "rollouts"]
     names += ["step_1", "train_rollouts.jsonl", "traces.jsonl", "results.jsonl", "dataset_dict.json", "run-x.wandb"]
-    names += ["trainer_state.json"]
+    names += ["trainer_state.json", "iteration_000003", "train_rollout_summaries.jsonl", "x_reward_profiling.jsonl"]
     contents = [b"", b"x", b"{}\n", b'{"traces": 5}\n', b"step,id,reward\n0,a,1\n", b"\x1f\x8b\x08", b"PAR1"]
     contents += [b"ARROW1\0\0", b":W&B"]
     with tempfile.TemporaryDirectory() as name:

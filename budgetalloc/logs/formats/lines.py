@@ -1,4 +1,4 @@
-"""Files of lines, plain or gzip, which are read in bounded memory: as lines or as JSON records."""
+"""Files of lines, plain, gzip or zstd, which are read in bounded memory: as lines or as JSON records."""
 
 import gzip
 import json
@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
+from budgetalloc.errors import imported
 from budgetalloc.logs.chunk import FAULTS, Notes, Rows
 from budgetalloc.logs.log_stream import LogStream
 
@@ -34,11 +35,18 @@ _TORN = (OSError, EOFError, zlib.error)
 
 
 def open_bytes(path: Path) -> tuple[IO[bytes], IO[bytes]]:
-    """The file, whose position measures progress, and its unpacked content: the same file unless it is gzip."""
+    """The file, whose position measures progress, and its unpacked content: the same file unless it is compressed.
+
+    Raises:
+        UnsupportedError: the file is zstd, and pyarrow is not installed.
+    """
     raw = path.open("rb")
-    packed = raw.read(2) == b"\x1f\x8b"
+    magic = raw.read(4)
     raw.seek(0)
-    return raw, cast(IO[bytes], gzip.GzipFile(fileobj=raw)) if packed else raw
+    if magic == b"\x28\xb5\x2f\xfd":
+        arrow = imported("pyarrow", "Reading files compressed with zstd", "logs")
+        return raw, cast(IO[bytes], arrow.CompressedInputStream(raw, "zstd"))
+    return raw, cast(IO[bytes], gzip.GzipFile(fileobj=raw)) if magic[:2] == b"\x1f\x8b" else raw
 
 
 def single_lines(file: IO[bytes], notes: Notes, max_line: int) -> Iterator[bytes]:

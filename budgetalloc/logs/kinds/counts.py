@@ -16,7 +16,7 @@ from budgetalloc.logs.chunk import Notes, Rows
 from budgetalloc.logs.column_names import Columns, identify_columns, listed
 from budgetalloc.logs.columns import rollouts
 from budgetalloc.logs.formats.lines import BYTES, first, open_bytes, records, single_lines
-from budgetalloc.logs.kinds import ledger, prime_rl, verifiers, verl
+from budgetalloc.logs.kinds import ledger, nemo_gym, prime_rl, tinker, verifiers, verl
 from budgetalloc.logs.log_stream import LogStream
 
 __all__ = ["find", "rows", "texts"]
@@ -39,7 +39,7 @@ def _fits(path: Path) -> bool:
         return False
     try:
         if names := _keys(path):  # JSON lines, unless another kind of log has these keys
-            others = (ledger, verl, prime_rl, verifiers)
+            others = (ledger, verl, prime_rl, verifiers, tinker, nemo_gym)
             return identify_columns(names) is not None and not any(kind.find(path) for kind in others)
         raw, file = open_bytes(path)
         with raw:

@@ -63,6 +63,71 @@ def test_a_stream_out_of_order_is_sorted(tmp_path):
     assert notes["row of an evaluation"] == 2  # counted once, although the file is read twice
 
 
+def episodes():
+    return gzip.decompress((FILES / "traces.jsonl.gz").read_bytes()).splitlines(keepends=True)
+
+
+def test_a_folder_of_steps_with_episodes_is_read_by_the_numbers_of_its_folders(tmp_path):
+    """prime-rl writes an episode into the folder of the step in which it arrived."""
+    for line in episodes():
+        record = json.loads(line)
+        step = record["traces"][0]["info"]["arrival"]["step"]
+        kind = record["run"]["work"]["type"]
+        place = tmp_path / "traces" / f"step_{9 + step}" / kind / "traces.jsonl"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with place.open("ab") as file:
+            file.write(line)
+    whole, _ = read(FILES / "traces.jsonl.gz")
+    for path in (tmp_path, tmp_path / "traces"):
+        ledger, notes = read(path)
+        assert ledger.step_R.tolist() == [10] * 3 + [11] * 3 + [12] * 4
+        assert sorted(ledger.ids_R) == sorted(whole.ids_R)
+        assert "broken row" not in notes
+    assert read(tmp_path / "traces" / "step_11" / "train" / "traces.jsonl")[0].step_R.tolist() == [11] * 3
+
+
+def compressed(path, parts):
+    """A sealed chunk: frames of zstd, and the skippable frame of the seekable format."""
+    pa = pytest.importorskip("pyarrow")
+    frames = b""
+    for part in parts:
+        sink = pa.BufferOutputStream()
+        with pa.CompressedOutputStream(sink, "zstd") as file:
+            file.write(part)
+        frames += sink.getvalue().to_pybytes()
+    path.write_bytes(frames + (0x184D2A5E).to_bytes(4, "little") + (9).to_bytes(4, "little") + b"seektable")
+
+
+def test_a_stream_in_chunks_is_read_sealed_or_not(tmp_path):
+    rows, folder = episodes(), tmp_path / "stream"
+    (folder / "annotations").mkdir(parents=True)
+    (folder / "annotations" / "00000.jsonl").write_text('{"version": 1, "trace_id": "x", "info": {}, "branches": []}\n')
+    compressed(folder / "00000.jsonl.zst", [b"".join(rows[:2]), rows[2]])
+    (folder / "00001.jsonl").write_bytes(b"".join(rows[3:6]))
+    compressed(folder / "00001.jsonl.zst", [b"half"])  # being sealed: the plain file is still there
+    (folder / "00002.jsonl").write_bytes(b"".join(rows[6:]) + rows[0][:50])
+    whole, _ = read(FILES / "traces.jsonl.gz")
+    for path in (folder, tmp_path):
+        ledger, notes = read(path, chunk=3)
+        assert ledger.step_R.tolist() == whole.step_R.tolist()
+        assert ledger.ids_R == whole.ids_R
+        assert notes["broken row"] == 1
+        assert notes["row of an evaluation"] == 2
+    assert [x.name for x in open_log(folder).files()] == ["00000.jsonl.zst", "00001.jsonl", "00002.jsonl"]
+
+
+def test_a_damaged_chunk_costs_what_follows_in_it(tmp_path):
+    rows = episodes()
+    compressed(tmp_path / "00000.jsonl.zst", [b"".join(rows[:4])])
+    (tmp_path / "00001.jsonl").write_bytes(b"".join(rows[4:]))
+    sealed = (tmp_path / "00000.jsonl.zst").read_bytes()
+    (tmp_path / "00000.jsonl.zst").write_bytes(sealed[: len(sealed) // 2])
+    ledger, notes = read(tmp_path)
+    assert notes["file that ends early"] == 1
+    (tmp_path / "00000.jsonl.zst").unlink()
+    assert ledger.ids_R == read(tmp_path)[0].ids_R != []
+
+
 def test_a_torn_line_costs_one_line(tmp_path):
     folder = shutil.copytree(FILES / "rollouts", tmp_path / "rollouts")
     file = folder / "step_2" / "train_rollouts.jsonl"

@@ -1,0 +1,117 @@
+"""The reward profiles that NeMo Gym writes: rollouts, a report, and a warm start."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from datasets import Dataset
+
+import budgetalloc as ba
+from budgetalloc.beliefs.ids import text_id
+from budgetalloc.errors import InputError
+from budgetalloc.logs.reader import open_log, read_all
+from budgetalloc.training.earlier_run import read_counts
+from budgetalloc.training.prompt_features import features_of
+from budgetalloc.training.prompts import Prompts
+
+FILE = Path(__file__).parent / "files" / "nemo_gym" / "rollouts_reward_profiling.jsonl"
+QUESTIONS = ("3 + 4 =", "5 + 2 =", "9 + 9 =")
+CHATS = [[{"role": "user", "content": text}] for text in QUESTIONS]
+IDS = [text_id(chat) for chat in CHATS]
+
+
+def read(path, **asked):
+    log = open_log(path, **asked)
+    assert log.kind == "nemo-gym"
+    return read_all(log), log.notes
+
+
+def rows():
+    return [json.loads(line) for line in FILE.read_text().splitlines()]
+
+
+def without_rollouts(*keys):
+    """The rows as versions wrote them that did not list rollouts."""
+    return [{key: x for key, x in row.items() if key not in ("rollout_infos", *keys)} for row in rows()]
+
+
+def write(path, records):
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def test_the_rewards_of_all_rollouts_are_read(tmp_path):
+    ledger, notes = read(FILE)
+    assert ledger.ids_R == [IDS[0]] * 4 + [IDS[1]] * 4 + [IDS[2]] * 3
+    assert ledger.rewards_R.tolist() == [1, 0, 1, 1, 0, 0, 0, 0, 0.5, 1, 0]
+    assert ledger.lengths_R.tolist() == [4, 9, 4, 5, 8, 8, 9, 7, 3, 3, 3]
+    assert set(ledger.step_R.tolist()) == {0}
+    assert dict(notes) == {"no steps: a profile is taken as one step": 1}
+    shutil.copy(FILE, tmp_path / "x_reward_profiling.jsonl")
+    assert len(read(tmp_path)[0].ids_R) == 11
+
+
+def test_other_names_and_values():
+    assert read(FILE, prompt_id="task_id")[0].ids_R[::5] == ["d0", "d1", "d2"]
+    assert read(FILE, prompt_id="_ng_task_index")[0].ids_R[::5] == [0, 1, 2]
+    assert read(FILE, reward="output_tokens", success="reward")[0].success_R.tolist()[:2] == [1, 0]
+    assert open_log(FILE).texts(IDS[1:2]) == {IDS[1]: "5 + 2 ="}
+
+
+def test_a_profile_without_rollouts_is_read_where_rewards_were_0_and_1(tmp_path):
+    path = write(tmp_path / "p.jsonl", without_rollouts())
+    ledger, notes = read(path)
+    assert ledger.ids_R == [IDS[0]] * 4 + [IDS[1]] * 4
+    assert ledger.rewards_R.tolist() == [1, 1, 1, 0, 0, 0, 0, 0]
+    assert notes["row without the rewards of its rollouts, or the number of them"] == 1  # its rewards were graded
+    assert len(notes.doubts) == 1
+
+
+@pytest.mark.parametrize(
+    "change", [{"std/reward": 0.3}, {"mean/reward": 0.7}, {"max/reward": 2.0}, {"std/reward": None}]
+)
+def test_a_mean_that_does_not_determine_the_rewards_is_not_guessed_from(tmp_path, change):
+    path = write(tmp_path / "p.jsonl", [without_rollouts()[0] | change, without_rollouts()[1]])
+    assert set(read(path)[0].ids_R) == {IDS[1]}
+
+
+def test_a_profile_without_the_number_of_rollouts_cannot_be_used(tmp_path):
+    path = write(tmp_path / "p.jsonl", without_rollouts("num_rollouts"))
+    ledger, notes = read(path)
+    assert ledger.ids_R == []
+    assert notes["row without the rewards of its rollouts, or the number of them"] == 3
+    dataset = Prompts(Dataset.from_list([{"prompt": chat} for chat in CHATS]))
+    with pytest.raises(InputError, match="rollouts of 0 of the 3 prompts"):
+        features_of(dataset, path)
+
+
+def test_broken_rows_and_large_rows_are_counted(tmp_path):
+    first = rows()[0]
+    odd = [{"mean/reward": 1}, first | {"rollout_infos": [5]}, first | {"sample": {}, "_ng_task_index": None}]
+    odd += [first | {"rollout_infos": [{"reward": 1.0}] * 5}]
+    path = write(tmp_path / "p.jsonl", rows() + odd)
+    ledger, notes = read(path, max_row=4)
+    assert len(ledger.ids_R) == 11
+    assert notes["broken row"] == 3
+    assert notes["row of more than max_row=4 rollouts, skipped"] == 1
+
+
+def test_a_profile_starts_a_training_and_one_of_other_prompts_is_refused():
+    ids, successes_P, trials_P = read_counts(FILE)
+    assert ids == IDS
+    np.testing.assert_allclose(successes_P / trials_P, [0.75, 0.0, 0.5])
+    assert trials_P.tolist() == [4, 4, 3]
+    dataset = Prompts(Dataset.from_list([{"prompt": chat} for chat in CHATS]))
+    features = features_of(dataset, FILE)
+    assert features.of(dataset.pool) == pytest.approx(ba.Features.of_rates(IDS, [0.75, 0.0, 0.5], [4, 4, 3]).of(IDS))
+    other = Prompts(Dataset.from_list([{"prompt": "another question"}]))
+    with pytest.raises(InputError, match="rollouts of 0 of the 1 prompts of the train dataset"):
+        features_of(other, FILE)
+
+
+def test_a_report_counts_the_groups_of_a_profile():
+    seen = json.loads(ba.report.as_json(ba.report.report(FILE, policies=[])))
+    assert seen["share_wasted"] == pytest.approx(4 / 11)
+    assert seen["share_all_fail"] == pytest.approx(4 / 11)

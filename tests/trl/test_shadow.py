@@ -1,0 +1,133 @@
+"""A shadow on TRL's real trainer: the run is the same to the bit, and its metrics are in the trainer's log."""
+
+import logging
+import random
+
+import numpy as np
+import pytest
+import torch
+from conftest import SAVES, Watched, attach, logged, rows, same_weights, trained, weights
+from datasets import IterableDataset
+from transformers import TrainerCallback
+
+import budgetalloc as ba
+from budgetalloc import InputError, UnsupportedError, policies
+from budgetalloc.training import shadow as module
+
+_PREFIX = "budgetalloc/shadow/"
+_CLOCKS = ("_time", "_runtime", "_per_second", "/seconds")
+
+
+class Generators(TrainerCallback):
+    """The states of the global random generators at each step."""
+
+    def __init__(self):
+        self.states = []
+
+    def on_step_end(self, *_, **__):
+        states = (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist())
+        self.states.append(hash(str(states)))
+
+
+def run(build, policy, resume=None, steps=5, **given):
+    """Trains; returns the prompts generated for, the weights, states of the generators, the log and the callback."""
+    seen = Watched(trainer := build(max_steps=steps, lr_scheduler_type="constant", **SAVES))
+    trainer.add_callback(generators := Generators())
+    callback = trained(trainer, policy, resume=resume, **given)
+    entries = [
+        {key: value for key, value in entry.items() if _PREFIX not in key and not key.endswith(_CLOCKS)}
+        for entry in trainer.state.log_history
+    ]
+    return seen.prompts, weights(trainer), generators.states, entries, callback
+
+
+def assert_same(one, other):
+    assert one[0] == other[0]
+    assert same_weights(one[1], other[1])
+    assert one[2] == other[2]
+    assert one[3] == other[3]
+    assert str(one[4].policy.state_dict()) == str(other[4].policy.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("policy", "shadow"), [(ba.uniform, "adaptive"), (ba.adaptive, "uniform"), (ba.knapsack, policies.dapo)]
+)
+def test_the_run_is_the_same_to_the_bit_also_after_a_resume(build, policy, shadow):
+    alone, watched = run(build, policy()), run(build, policy(), shadow=shadow)
+    assert_same(alone, watched)
+    trainer = watched[4].trainer
+    for name in ("prompts", "overlap", "variance_predicted", "variance_predicted_run", "advantage/rms", "brier"):
+        assert len(logged(trainer, _PREFIX + name)) == 5, name
+    assert logged(trainer, f"{_PREFIX}errors") == [0] * 5
+    again = run(build, policy(), resume=3, shadow=shadow)
+    assert again[0] == watched[0][3:]
+    assert same_weights(again[1], watched[1])
+    assert again[2] == watched[2][3:]
+    other = again[4].trainer
+    assert [key for key in other.state.log_history[-2] if _PREFIX in key]
+    for key in other.state.log_history[-2]:  # the last entry is the summary of the run
+        if _PREFIX in key and not key.endswith("seconds"):
+            assert logged(other, key)[-2:] == logged(trainer, key)[-2:], key
+
+
+def test_equal_policies_overlap_whole_and_have_equal_advantages(build):
+    trainer = trained(build(), ba.adaptive(seed=0), shadow=ba.adaptive(seed=0)).trainer
+    assert logged(trainer, f"{_PREFIX}overlap") == pytest.approx([1.0] * 4)
+    assert logged(trainer, f"{_PREFIX}advantage/rms_ratio") == pytest.approx([1.0] * 4)
+    assert logged(trainer, f"{_PREFIX}brier") == pytest.approx(logged(trainer, "budgetalloc/brier"))
+
+
+def test_a_shadow_of_the_loaders_batch_sees_the_loaders_batch(build):
+    """The run chooses among all prompts; the shadow is uniform, on the prompts that TRL would have taken."""
+    loaded = Watched(alone := build())
+    alone.train()
+    callback = attach(trainer := build(), ba.adaptive(), shadow="uniform")
+    offered = []
+    offer = callback.session.shadow.offer
+    callback.session.shadow.offer = lambda own_ids, *size: (offered.append(list(own_ids)), offer(own_ids, *size))
+    trainer.train()
+    batches = [[int(prompt.removesuffix("=")) for prompt in batch] for batch in loaded.prompts]
+    assert [ids for ids in offered if ids] == batches
+    assert logged(trainer, f"{_PREFIX}prompts") == [4.0] * 4
+
+
+def test_resumed_with_a_shadow_that_the_checkpoint_lacks(build, caplog):
+    run(build, ba.uniform())
+    caplog.set_level(logging.WARNING, logger=module.__name__)
+    resumed = run(build, ba.uniform(), resume=3, shadow="adaptive")
+    assert [x.getMessage() for x in caplog.records if x.name == module.__name__] == [
+        "The checkpoint was made without the shadow adaptive(seed=0), which starts without beliefs."
+    ]
+    assert resumed[4].session.shadow.session.policy.estimator.step == 2
+
+
+def test_an_error_in_the_shadow_does_not_end_the_run(build, caplog):
+    def fails(view):
+        raise ZeroDivisionError("of the shadow")
+
+    broken = ba.Policy("broken", fails, ba.BetaEstimator())
+    alone, watched = run(build, ba.uniform()), run(build, ba.uniform(), shadow=broken)
+    assert_same(alone, watched)
+    assert logged(watched[4].trainer, f"{_PREFIX}errors") == [1, 2, 3, 4, 5]
+    assert caplog.text.count("ZeroDivisionError: of the shadow") == 1
+
+
+def test_what_could_not_be_attached_cannot_watch(build):
+    stream = IterableDataset.from_generator(lambda: iter([{"prompt": f"{n}=", "prompt_id": n} for n in range(24)]))
+    with pytest.raises(UnsupportedError, match=r"shadow=adaptive\(seed=0\), as if it were attached: candidates='all'"):
+        attach(build(stream), ba.uniform(), shadow="adaptive")
+    with pytest.raises(ba.BudgetError, match=r"shadow=knapsack.*, as if it were attached: .*cap=1"):
+        attach(build(), ba.uniform(), shadow="knapsack", cap=1, floor=0)
+    policy = ba.adaptive()
+    with pytest.raises(InputError, match="is the run's own policy"):
+        attach(build(), policy, shadow=policy)
+
+
+def test_a_cost_and_features_are_the_shadows_too(build):
+    given = {"cost": "tokens", "features": "prompt_id", "candidates": "all"}
+    callback = trained(build(rows()), ba.adaptive(), shadow=policies.sampled, **given)
+    shadow = callback.session.shadow
+    assert shadow.errors == 0
+    assert shadow.session.policy.estimator.features is callback.policy.estimator.features
+    assert shadow.session.costs.lengths.state_dict().keys() == callback.costs.lengths.state_dict().keys()
+    assert str(shadow.session.costs.state_dict()) == str(callback.costs.state_dict())
