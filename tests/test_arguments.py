@@ -169,14 +169,6 @@ def _task(**given: Any) -> None:
     worlds.Learner(worlds.Task(**given)).rollout([0])
 
 
-def _price(method: str, **given: Any) -> Any:
-    return getattr(pacing.DualPrice(0.25), method)(**given)
-
-
-def _threshold(method: str, **given: Any) -> Any:
-    return getattr(pacing.Threshold(0.1, 1.0), method)(**given)
-
-
 HORIZON = pacing.Horizon(rollouts=40, steps=4, low=0)
 PARTS = [(2, 1.0), (2, 2.0)]
 
@@ -408,12 +400,8 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "Horizon.fit": (HORIZON.fit, {"wish": 10, "step": 1, "spent": 10}),
     "constant": (pacing.constant, {"horizon": HORIZON, "step": 1, "spent": 10}),
     "phases": (pacing.phases, {"horizon": HORIZON, "parts": PARTS, "step": 1, "spent": 10}),
-    "DualPrice": (pacing.DualPrice, {"price": 0.5, "scale": 1.0}),
-    "DualPrice.demand": (partial(_price, "demand"), {"gains_R": [0.5]}),
-    "DualPrice.after": (partial(_price, "after"), {"demand": 20, "horizon": HORIZON}),
-    "Threshold": (lambda **given: pacing.Threshold(**given).ratio, {"lowest": 0.1, "highest": 1.0}),
-    "Threshold.psi": (partial(_threshold, "psi"), {"share": 0.5}),
-    "Threshold.demand": (partial(_threshold, "demand"), {"gains_R": [0.5], "spent": 10, "rollouts": 100}),
+    "DualPrice": (pacing.DualPrice, {"price": 0.5, "rate": 1.0, "most": 4.0}),
+    "DualPrice.after": (pacing.DualPrice(0.25).after, {"used": 20, "target": 10}),
     "discounted_ucb": (
         lambda **given: bandits.discounted_ucb(**given).choose(),
         {"arms": [1, 2], "discount": 0.9, "xi": 0.6, "bound": 1.0},
@@ -556,10 +544,8 @@ REFUSED: dict[str, dict[str, list[Any]]] = {
     "Horizon.fit": {"wish": [NAN], "step": [4]},
     "constant": {"spent": [-1]},
     "phases": {"parts": [[], [(1, 0.0)]]},
-    "DualPrice": {"price": [-1], "scale": [0]},
-    "DualPrice.demand": {"gains_R": [[NAN]]},
-    "Threshold": {"lowest": [0], "highest": [0.05]},
-    "Threshold.psi": {"share": [1.1]},
+    "DualPrice": {"price": [-1, 5], "rate": [0], "most": [0]},
+    "DualPrice.after": {"used": [-1], "target": [0]},
     "discounted_ucb": {"arms": [[], [1, 1]], "discount": [0], "xi": [-1], "bound": [2]},
     "sliding_window_ucb": {"window": [0]},
     "discounted_thompson": {"discount": [1.5], "prior": [(0, 1)], "seed": [-1]},
