@@ -1,22 +1,37 @@
 """The record of a training step: its rollouts, their rewards, and the beliefs before the step."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
+from budgetalloc.errors import InputError, check_array
 from budgetalloc.policies import Step
 from budgetalloc.policies.batch_advantages import Rollouts
 from budgetalloc.training.success_measure import Measure
 
-__all__ = ["Batch", "BoolArray", "Ended", "Round"]
+__all__ = ["Batch", "BoolArray", "Ended", "Round", "check_observed"]
 
 BoolArray = NDArray[np.bool_]
+
+
+def check_observed(
+    scores_RF: ArrayLike, lengths_R: ArrayLike, rows: int, names: Sequence[str]
+) -> tuple[FloatArray, IntArray]:
+    """Scores, shape (R, F), and lengths, shape (R,), of observed rollouts; raises `InputError` for other shapes."""
+    scores = check_array("scores_RF", scores_RF, f"a number for each rollout and each of {list(names)}")
+    lengths = check_array("lengths_R", lengths_R, "a number of tokens for each rollout").astype(np.int64)
+    if scores.size != rows * len(names) or lengths.shape != (rows,):
+        raise InputError(
+            f"scores_RF has shape {scores.shape} and lengths_R {lengths.shape} for {rows} ids and the rewards "
+            f"{list(names)}: give a row for each rollout."
+        )
+    return scores.reshape(rows, len(names)), lengths
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +46,7 @@ class Round:
     hinted: bool = False
     prompt_lengths_R: IntArray | None = None
     number: int = 0
+    reported: Mapping[str, FloatArray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +72,9 @@ class Batch:
         policy_step: Steps that the policy ended before this one.
         uniform: Whether the step had uniform groups, because the policy had fallen back (`rails`).
         prompt_lengths_R: The length of its prompt in tokens, if costs are learned.
+        reported: What it reported of each name of `cost=`, NaN where it did not (`training.reported_costs`).
+        costs_R: Its cost with its share of the prompt's, if costs are learned and have a fixed unit. An expected cost
+            stands for one that was not reported.
 
     >>> import budgetalloc as ba
     >>> from budgetalloc.training.success import Rule
@@ -85,6 +104,8 @@ class Batch:
     policy_step: int
     uniform: bool = False
     prompt_lengths_R: IntArray | None = None
+    reported: Mapping[str, FloatArray] = field(default_factory=dict)
+    costs_R: FloatArray | None = None
 
     def __len__(self) -> int:
         """Number of rollouts."""
@@ -166,6 +187,7 @@ class Batch:
             policy_step=step.policy.estimator.step,
             uniform=step.replaced,
             prompt_lengths_R=np.concatenate(prompts) if prompts else None,
+            reported={name: np.concatenate([each.reported[name] for each in rounds]) for name in rounds[0].reported},
         )
 
 

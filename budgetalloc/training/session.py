@@ -1,6 +1,7 @@
 """A policy in a training run, step by step: begin, request, observe, end."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
@@ -12,19 +13,18 @@ from budgetalloc.beliefs.pool import Pool
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import load_state, save_state, unchanged_on_error
 from budgetalloc.budget import Budget, IntArray
-from budgetalloc.errors import InputError, UnsupportedError, check_array, nearest
+from budgetalloc.errors import InputError, UnsupportedError
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies import Policy, Step
 from budgetalloc.policies.methods import PolicyLike, policy_of
 from budgetalloc.policies.quotas import Quotas
 from budgetalloc.policies.uniform_groups import uniform_groups
-from budgetalloc.training.batch import Batch, Ended, Round
-from budgetalloc.training.costs import Costs
+from budgetalloc.training.batch import Batch, Ended, Round, check_observed
 from budgetalloc.training.downselection import rows_to_train_on
 from budgetalloc.training.exclusive import Exclusive
 from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.metrics import describe, of_advantages
-from budgetalloc.training.options import PLAIN, Options
+from budgetalloc.training.options import Options, check_plain
 from budgetalloc.training.success_measure import Measure
 
 __all__ = ["Session"]
@@ -52,7 +52,8 @@ class Session:
         quiet: Whether to suppress log messages.
         resolved: Resolved options, for trainer adapters. It cannot be combined with `trainer_scale` or `options`.
         options: Arguments of `budgetalloc.trl.AdaptiveGRPOCallback` by their names: candidates, floor, cap, min_group,
-            quantum, baseline, scale, weight, success (which may name one of `rewards`), reward_range, fallback.
+            quantum, baseline, scale, weight, success (which may name one of `rewards`), reward_range, fallback,
+            cost and cost_per_step.
 
     >>> import budgetalloc as ba
     >>> session = Session(ba.uniform(), ["reward"])
@@ -80,10 +81,7 @@ class Session:
         resolved: Options | None = None,
         **options: Any,
     ) -> None:
-        for name in options:
-            if name not in PLAIN:
-                use = "ba.adaptive(features=...)" if name == "features" else f"one of {', '.join(PLAIN)}"
-                raise InputError(f"Session({name}=) is unknown{nearest(name, PLAIN)} Use {use}.")
+        check_plain(options)
         if resolved is not None and (options or trainer_scale != "none"):
             raise InputError("Session(resolved=) replaces trainer_scale= and all options: pass one or the other.")
         check_ledger(ledger)
@@ -92,7 +90,7 @@ class Session:
         self.options = resolved or Options.resolve(self.policy.needs, trainer_scale, options)
         weights = [1.0] + [0.0] * (len(rewards) - 1) if weights is None else weights
         self.scoring = self.options.scoring(rewards, weights, quiet)
-        self.costs = Costs.of(self.options.cost, self.policy, quiet)
+        self.costs = self.options.costs(self.policy, quiet)
         self.pool: Sequence[Id] = Pool.of(pool) if len(pool) else ()
         self.pool_size = len(self.pool)
         self.quotas: Quotas | None = None
@@ -187,6 +185,7 @@ class Session:
         *,
         rewards_R: FloatArray | None = None,
         prompt_lengths_R: IntArray | None = None,
+        costs_R: Mapping[str, Sequence[Any] | ArrayLike] | ArrayLike | None = None,
     ) -> None:
         """Records rollouts that were requested, in one call or several. Leave out rollouts that failed.
 
@@ -195,7 +194,9 @@ class Session:
             scores_RF: Its rewards by name, shape (R, F), or (R,) if there is one reward; NaN for a missing reward.
             lengths_R: Its length in tokens.
             rewards_R: Its total reward. By default the weighted sum; NaN if every reward with a weight is missing.
-            prompt_lengths_R: The length of its prompt in tokens, if costs are learned.
+            prompt_lengths_R: The length of its prompt in tokens, if costs are learned; by default 0.
+            costs_R: What it reported, by the names of `cost=`, such as {"turns": [3, None]}; NaN or None for nothing.
+                If `cost=` has one name besides "tokens", its column is enough.
 
         Raises:
             InputError: the numbers of rows differ, a value is not a number, a prompt is not of this step, a prompt has
@@ -203,18 +204,13 @@ class Session:
         """
         with self._alone("observe()"):
             step, rows, names = self.step, len(ids_R), self.scoring.names
-            scores = check_array("scores_RF", scores_RF, f"a number for each rollout and each of {list(names)}")
-            lengths = check_array("lengths_R", lengths_R, "a number of tokens for each rollout").astype(np.int64)
-            if scores.size != rows * len(names) or lengths.shape != (rows,):
-                raise InputError(
-                    f"scores_RF has shape {scores.shape} and lengths_R {lengths.shape} for {rows} ids and the rewards "
-                    f"{list(names)}: give a row for each rollout."
-                )
-            scores = scores.reshape(rows, len(names))
+            scores, lengths = check_observed(scores_RF, lengths_R, rows, names)
+            reported = self.costs.columns(costs_R, rows)
             rewards_R = self.scoring.total_rewards(scores) if rewards_R is None else rewards_R
             measure = self._measure or self.scoring.measure(rewards_R, scores)
             success_R = measure.success(rewards_R, scores)
-            made = Round(list(ids_R), rewards_R, scores, success_R, lengths, step.hinted, prompt_lengths_R, step.round)
+            columns = lengths, step.hinted, prompt_lengths_R, step.round, reported
+            made = Round(list(ids_R), rewards_R, scores, success_R, *columns)
             step.observe(made.ids_R, made.rewards_R, made.success_R, hinted=made.hinted)
             self._rounds.append(made)
             self._measure, self._batch, self._wanted = measure, None, 0
@@ -230,7 +226,8 @@ class Session:
             raise InputError("end() before observe(): the step has no rollouts. Observe some, or begin another step.")
         if self._batch is None:
             at = self.policy.estimator.step if trainer_step is None else trainer_step
-            self._batch = Batch.of(self._rounds, step, self._measure, self.scoring.sums, at)
+            batch = Batch.of(self._rounds, step, self._measure, self.scoring.sums, at)
+            self._batch = replace(batch, costs_R=self.costs.paid(batch))
         return self._batch
 
     def end(self, advantages_R: FloatArray | None = None) -> Ended:
