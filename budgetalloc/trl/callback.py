@@ -4,7 +4,6 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial, wraps
 from typing import Any, Literal
 
@@ -34,7 +33,7 @@ from budgetalloc.trl.loader import restore_order
 from budgetalloc.trl.patching import patched_attribute
 from budgetalloc.trl.policy_state import PolicyState
 from budgetalloc.trl.prefetch import Prefetch, can_prefetch
-from budgetalloc.trl.processes import check_same_arguments
+from budgetalloc.trl.processes import check_same_arguments, settings_of
 from budgetalloc.trl.step import run_step
 from budgetalloc.trl.step_timer import timed_steps
 from budgetalloc.trl.trackers import Trackers
@@ -94,12 +93,15 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         domain: The dataset column that names the domain of a prompt, for `quotas`.
         quotas: Lowest and highest share of the generated rollouts of each domain, such as {"math": (0.3, 0.5)}, kept at
             every step and logged as `budgetalloc/share/DOMAIN`; prompts of other domains, or of none, are not limited.
-        cost: "tokens", "seconds", or a function of the tokens of prompts and of their expected answers
+        cost: "tokens", "seconds", prices of what rollouts report, such as {"tokens": 1, "turns": 50, "tool_seconds":
+            200} (docs/agents.md), or a function of the tokens of prompts and of their expected answers
             (`training.costs.Price`). Expected lengths are learned per prompt, and rollouts go where a token buys most.
             A prompt's text is paid for once per group, so long prompts get groups. The prices of "seconds" are fitted
             to the time of the trainer's steps, without callbacks, evaluations and checkpoints; such a run cannot be
             repeated to the bit. Supported by `adaptive`, `sampled`, `knapsack` and `thompson`. Default: all rollouts
             cost the same.
+        cost_per_step: What a step may cost on average, in the unit of `cost`, which must not be "seconds". The number
+            of rollouts stays; a price moves them to cheaper prompts while steps cost more (`training.cost_budget`).
         features: By which prompts share beliefs: "text", "model", columns, `Path`s of earlier runs, or `Features`.
         ledger: A file to which every rollout is appended; see `budgetalloc.logs.ledger`. The beginning of each prompt's
             text is written once, to a file next to it that ends in .prompts, for `budgetalloc report`.
@@ -133,6 +135,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         domain: str | None = None,
         quotas: Shares | None = None,
         cost: Cost = None,
+        cost_per_step: float | None = None,
         features: FeatureNames = None,
         ledger: str | os.PathLike[str] | None = None,
         allow_dataset_change: bool = False,
@@ -144,6 +147,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         given |= {"candidates": candidates, "floor": floor, "cap": cap, "min_group": min_group, "quantum": quantum}
         given |= {"baseline": baseline, "scale": scale, "weight": weight, "hint": hint, "buffer": buffer, "cost": cost}
         given |= {"success": success, "reward_range": reward_range, "domain": domain, "quotas": quotas}
+        given["cost_per_step"] = cost_per_step
         self.options = Options.resolve(self.policy.needs, trainer.scale_rewards, given)
         main = trainer.accelerator.is_main_process
         check_ledger(ledger, writes=main)
@@ -212,7 +216,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         if isinstance(self.costs.price, Seconds):
             self._held.enter_context(timed_steps(trainer.callback_handler, self.costs.clock))
         if trainer.accelerator.num_processes > 1:
-            check_same_arguments(trainer.accelerator, self._given())
+            check_same_arguments(trainer.accelerator, settings_of(self.session, self.prompts.fingerprint))
         path = self.ledger_path if trainer.accelerator.is_main_process else None
         session = self.session
         session.written = [] if path is None else [LogWriter(path, state.global_step, self.prompts.texts)]
@@ -258,21 +262,6 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             training.trainer.state.global_step,
             training.trainer.num_generations,
         )
-
-    def _given(self) -> dict[str, object]:
-        """The settings that must be equal on all processes."""
-        estimator = self.policy.estimator
-        return {
-            "policy": self.policy.name,
-            "seed": self.policy.seed,
-            "options": repr(replace(self.options, hint=None, success=None, cost=None)),
-            "cost": self.options.cost if isinstance(self.options.cost, str) else self.options.cost is not None,
-            "success": repr(self.scoring.state_dict()),
-            "hint": self.options.hint is not None,
-            "keep": self.policy.keep is not None,
-            "dataset": self.prompts.fingerprint,
-            "state": f"{estimator.step} steps, {len(estimator)} prompts",
-        }
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Raises `UnsupportedError` if TRL does not train on the policy's batch."""

@@ -1,13 +1,15 @@
 """Several processes: rank 0 decides and broadcasts; the arguments of all processes must be equal."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from accelerate.utils import broadcast_object_list, gather_object
 
 from budgetalloc.errors import BudgetallocError, InputError
+from budgetalloc.training.session import Session
 
-__all__ = ["T", "check_same_arguments", "decide_on_rank_0", "gather", "rows_of_process"]
+__all__ = ["T", "check_same_arguments", "decide_on_rank_0", "gather", "rows_of_process", "settings_of"]
 
 T = TypeVar("T")
 
@@ -45,6 +47,27 @@ def rows_of_process(ids_R: list[T], process: int, processes: int) -> list[T]:
     share = -(-len(ids_R) // processes)
     filled = ids_R + ids_R[-1:] * (share * processes - len(ids_R))
     return filled[process * share : (process + 1) * share]
+
+
+def settings_of(session: Session, dataset: str | None) -> dict[str, object]:
+    """The settings that must be equal on all processes.
+
+    Args:
+        session: The session of this process.
+        dataset: The fingerprint of its dataset.
+    """
+    policy, options = session.policy, session.options
+    return {
+        "policy": policy.name,
+        "seed": policy.seed,
+        "options": repr(replace(options, hint=None, success=None, cost=None)),
+        "cost": options.cost is not None if callable(options.cost) else options.cost,
+        "success": repr(session.scoring.state_dict()),
+        "hint": options.hint is not None,
+        "keep": policy.keep is not None,
+        "dataset": dataset,
+        "state": f"{policy.estimator.step} steps, {len(policy.estimator)} prompts",
+    }
 
 
 def check_same_arguments(accelerator: Any, mine: Mapping[str, object]) -> None:
