@@ -315,11 +315,7 @@ ROWS = [
     row(pacing.constant, horizon=HORIZON, step=1, spent=10),
     row(pacing.phases, horizon=HORIZON, parts=[(2, 1.0), (2, 2.0)], step=1, spent=10),
     row(pacing.DualPrice, price=0.5),
-    row(pacing.DualPrice.demand, of=lambda: pacing.DualPrice(0.25), gains_R=[0.5]),
-    row(pacing.DualPrice.after, of=lambda: pacing.DualPrice(0.25), demand=20, horizon=HORIZON),
-    row(pacing.Threshold, then=lambda rule: rule.ratio, lowest=0.1, highest=1.0),
-    row(pacing.Threshold.psi, of=lambda: pacing.Threshold(0.1, 1.0), share=0.5),
-    row(pacing.Threshold.demand, of=lambda: pacing.Threshold(0.1, 1.0), gains_R=[0.5], spent=10, rollouts=100),
+    row(pacing.DualPrice.after, of=lambda: pacing.DualPrice(0.25), used=20, target=10),
     *(
         row(bandit, then=lambda bandit: bandit.choose(), arms=[1, 2])
         for bandit in (bandits.discounted_ucb, bandits.sliding_window_ucb, bandits.discounted_thompson)
@@ -415,10 +411,8 @@ REFUSED: dict[str, dict[str, list[Any]]] = {
     "Horizon.fit": {"wish": [NAN], "step": [4]},
     "constant": {"spent": [-1]},
     "phases": {"parts": [[], [(1, 0.0)]]},
-    "DualPrice": {"price": [-1], "scale": [0]},
-    "DualPrice.demand": {"gains_R": [[NAN]]},
-    "Threshold": {"lowest": [0], "highest": [0.05]},
-    "Threshold.psi": {"share": [1.1]},
+    "DualPrice": {"price": [-1, 5], "rate": [0], "most": [0]},
+    "DualPrice.after": {"used": [-1], "target": [0]},
     "discounted_ucb": {"arms": [[], [1, 1]], "discount": [0], "xi": [-1], "bound": [2]},
     "sliding_window_ucb": {"window": [0]},
     "discounted_thompson": {"discount": [1.5], "prior": [(0, 1)], "seed": [-1]},

@@ -44,7 +44,11 @@ def expected_tokens(
 class Lengths:
     """The tokens of each prompt, and of its successes and its failures.
 
-    About the last ten rollouts of a prompt count (`KEPT`). A graded success u counts as u of a success.
+    About the last ten rollouts of a prompt count (`KEPT`). A graded success u counts as u of a success. Any cost of a
+    rollout can stand in place of its tokens.
+
+    Args:
+        least: Shorter answers count as this long: by default as the end token.
 
     >>> lengths = Lengths()
     >>> lengths.observe(["a", "a", "b"], [100, 300, 40], [1, 0, 1], [7, 7, 5])
@@ -53,7 +57,8 @@ class Lengths:
     (array([7., 5., 6.]), array([193.,  57., 159.]))
     """
 
-    def __init__(self) -> None:
+    def __init__(self, least: float = 1.0) -> None:
+        self.least = least
         self._index = Index()
         self._prompt_P: FloatArray = np.zeros(0)
         self._weight_PK: FloatArray = np.zeros((0, 2))  # K: successes, failures
@@ -75,7 +80,7 @@ class Lengths:
             with_room(each, len(self)) for each in (self._prompt_P, self._weight_PK, self._tokens_PK)
         )
         share_R = success[scored_R]
-        length_R = np.maximum(np.asarray(lengths_R, dtype=np.float64)[scored_R], 1.0)  # at least the end token
+        length_R = np.maximum(np.asarray(lengths_R, dtype=np.float64)[scored_R], self.least)
         fading_V = (KEPT ** np.bincount(group_R, minlength=len(ids_V)))[:, None]
         for sums_PK, each_R in ((self._weight_PK, np.ones(len(length_R))), (self._tokens_PK, length_R)):
             kinds = (np.bincount(group_R, each_R * kind_R, len(ids_V)) for kind_R in (share_R, 1 - share_R))

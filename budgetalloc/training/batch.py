@@ -1,7 +1,7 @@
 """The record of a training step: its rollouts, their rewards, and the beliefs before the step."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,6 +32,7 @@ class Round:
     hinted: bool = False
     prompt_lengths_R: IntArray | None = None
     number: int = 0
+    reported: Mapping[str, FloatArray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +58,9 @@ class Batch:
         policy_step: Steps that the policy ended before this one.
         uniform: Whether the step had uniform groups, because the policy had fallen back (`rails`).
         prompt_lengths_R: The length of its prompt in tokens, if costs are learned.
+        reported: What it reported of each name of `cost=`, NaN where it did not (`training.reported_costs`).
+        costs_R: Its cost with its share of the prompt's, if costs are learned and have a fixed unit. An expected cost
+            stands for one that was not reported.
 
     >>> import budgetalloc as ba
     >>> from budgetalloc.training.success import Rule
@@ -86,6 +90,8 @@ class Batch:
     policy_step: int
     uniform: bool = False
     prompt_lengths_R: IntArray | None = None
+    reported: Mapping[str, FloatArray] = field(default_factory=dict)
+    costs_R: FloatArray | None = None
 
     def __len__(self) -> int:
         """Number of rollouts."""
@@ -167,6 +173,7 @@ class Batch:
             policy_step=step.policy.estimator.step,
             uniform=step.replaced,
             prompt_lengths_R=np.concatenate(prompts) if prompts else None,
+            reported={name: np.concatenate([each.reported[name] for each in rounds]) for name in rounds[0].reported},
         )
 
 

@@ -1,6 +1,6 @@
 """How a policy is attached to a trainer: the user's settings and the policy's needs, resolved and checked."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -13,7 +13,7 @@ from budgetalloc.policies.batch_advantages import Advantages, batch_advantages
 from budgetalloc.policies.bounds import Bounds
 from budgetalloc.policies.quotas import Quotas, Shares, check_domain_and_shares
 from budgetalloc.training.batch import Batch
-from budgetalloc.training.costs import Cost, check_cost
+from budgetalloc.training.costs import Cost, Costs, check_cost, check_cost_per_step
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.rails import Rails
 from budgetalloc.training.scoring import Scoring
@@ -21,11 +21,29 @@ from budgetalloc.training.success import Success
 
 __all__ = ["PLAIN", "Options", "check_plain", "other_scale"]
 
-_SIZES = ("candidates", "floor", "cap", "min_group", "quantum")
-PLAIN = (*_SIZES, "baseline", "scale", "weight", "success", "reward_range", "fallback")
-"""The arguments that every training loop can serve."""
-
 _DEFAULT_SCALE = "group"  # of TRL and verl
+_SIZES = ("candidates", "floor", "cap", "min_group", "quantum")
+PLAIN = (*_SIZES, "baseline", "scale", "weight", "success", "reward_range", "fallback", "cost", "cost_per_step")
+"""The arguments that every training loop can serve, except `cost="seconds"`."""
+
+
+def check_plain(given: Mapping[str, Any]) -> None:
+    """Raises `InputError` unless a training loop without an adapter can serve these arguments.
+
+    >>> check_plain({"cost": "seconds"})
+    Traceback (most recent call last):
+    budgetalloc.errors.InputError: Session(cost='seconds'): only the adapters for TRL measure the seconds of a step.
+    Report the seconds of each rollout: cost={"seconds": 1} and observe(..., costs_R={"seconds": ...}).
+    """
+    for name in given:
+        if name not in PLAIN:
+            use = "ba.adaptive(features=...)" if name == "features" else f"one of {', '.join(PLAIN)}"
+            raise InputError(f"Session({name}=) is unknown{nearest(name, PLAIN)} Use {use}.")
+    if isinstance(given.get("cost"), str) and given["cost"] == "seconds":
+        raise InputError(
+            "Session(cost='seconds'): only the adapters for TRL measure the seconds of a step. Report the seconds of "
+            'each rollout: cost={"seconds": 1} and observe(..., costs_R={"seconds": ...}).'
+        )
 
 
 @dataclass(frozen=True)
@@ -45,6 +63,7 @@ class Options:
         domain: The dataset column of the domains, or None.
         quotas: The lowest and highest share of the rollouts of each domain, or None.
         cost: What rollouts cost, or None if all cost the same.
+        cost_per_step: What a step may cost on average, or None.
         fallback: Whether groups are uniform while beliefs or advantages are out of bounds (`rails`).
     """
 
@@ -61,6 +80,7 @@ class Options:
     domain: str | None
     quotas: Shares | None
     cost: Cost
+    cost_per_step: float | None
     fallback: bool
 
     @classmethod
@@ -100,6 +120,7 @@ class Options:
             domain=given.get("domain"),
             quotas=check_domain_and_shares(given.get("domain"), given.get("quotas")),
             cost=given.get("cost"),
+            cost_per_step=check_cost_per_step(given.get("cost_per_step"), given.get("cost")),
             fallback=check_flag("fallback", given.get("fallback", True)),
         )
         check_choice("scale", options.scale, get_args(Scale))
@@ -128,6 +149,10 @@ class Options:
         rails = Rails(self.fallback, quiet) if self.baseline == "posterior" else None
         return Scoring(names, weights, self.success, None if self.keep_batch else self.reward_range, quiet, rails)
 
+    def costs(self, policy: Policy, quiet: bool) -> Costs:
+        """The costs, before anything is learned; raises `UnsupportedError` if the policy ignores costs."""
+        return Costs.of(self.cost, policy, quiet, self.cost_per_step)
+
     def quotas_of(self, prompts: Prompts, policy: Policy, rollouts: int, group: int) -> Quotas | None:
         """The quotas of these prompts, or None; raises `BudgetError` or `UnsupportedError` if they cannot be kept."""
         if self.quotas is None or self.domain is None:
@@ -141,14 +166,6 @@ class Options:
         responses were substituted."""
         baseline = "group" if batch.uniform else self.baseline or "group"
         return batch_advantages(batch.rollouts(rewards_R), baseline, self.scale, self.weight)
-
-
-def check_plain(options: Iterable[str]) -> None:
-    """Raises `InputError` unless every training loop can serve the options of these names (`PLAIN`)."""
-    for name in options:
-        if name not in PLAIN:
-            use = "ba.adaptive(features=...)" if name == "features" else f"one of {', '.join(PLAIN)}"
-            raise InputError(f"Session({name}=) is unknown{nearest(name, PLAIN)} Use {use}.")
 
 
 def other_scale(policy: Policy, options: Options) -> str | None:

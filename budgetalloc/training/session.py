@@ -1,6 +1,7 @@
 """A policy in a training run, step by step: begin, request, observe, end."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
@@ -19,7 +20,6 @@ from budgetalloc.policies.methods import PolicyLike, policy_of
 from budgetalloc.policies.quotas import Quotas
 from budgetalloc.policies.uniform_groups import uniform_groups
 from budgetalloc.training.batch import Batch, Ended, Round, check_rows
-from budgetalloc.training.costs import Costs
 from budgetalloc.training.downselection import rows_to_train_on
 from budgetalloc.training.exclusive import Exclusive
 from budgetalloc.training.log_writer import LogWriter
@@ -54,7 +54,8 @@ class Session:
         shadow: Another policy that watches the run and changes nothing of it (see `training.shadow`).
         resolved: Resolved options, for trainer adapters. It cannot be combined with `trainer_scale` or `options`.
         options: Arguments of `budgetalloc.trl.AdaptiveGRPOCallback` by their names: candidates, floor, cap, min_group,
-            quantum, baseline, scale, weight, success (which may name one of `rewards`), reward_range, fallback.
+            quantum, baseline, scale, weight, success (which may name one of `rewards`), reward_range, fallback,
+            cost and cost_per_step.
 
     >>> import budgetalloc as ba
     >>> session = Session(ba.uniform(), ["reward"])
@@ -97,7 +98,7 @@ class Session:
         self.options = resolved or Options.resolve(self.policy.needs, trainer_scale, options)
         weights = [1.0] + [0.0] * (len(rewards) - 1) if weights is None else weights
         self.scoring = self.options.scoring(rewards, weights, quiet)
-        self.costs = Costs.of(self.options.cost, self.policy, quiet)
+        self.costs = self.options.costs(self.policy, quiet)
         self.pool: Sequence[Id] = Pool.of(pool) if len(pool) else ()
         self.pool_size = len(self.pool)
         self.quotas: Quotas | None = None
@@ -194,6 +195,7 @@ class Session:
         *,
         rewards_R: FloatArray | None = None,
         prompt_lengths_R: IntArray | None = None,
+        costs_R: Mapping[str, Sequence[Any] | ArrayLike] | ArrayLike | None = None,
     ) -> None:
         """Records rollouts that were requested, in one call or several. Leave out rollouts that failed.
 
@@ -202,7 +204,9 @@ class Session:
             scores_RF: Its rewards by name, shape (R, F), or (R,) if there is one reward; NaN for a missing reward.
             lengths_R: Its length in tokens.
             rewards_R: Its total reward. By default the weighted sum; NaN if every reward with a weight is missing.
-            prompt_lengths_R: The length of its prompt in tokens, if costs are learned.
+            prompt_lengths_R: The length of its prompt in tokens, if costs are learned; by default 0.
+            costs_R: What it reported, by the names of `cost=`, such as {"turns": [3, None]}; NaN or None for nothing.
+                If `cost=` has one name besides "tokens", its column is enough.
 
         Raises:
             InputError: the numbers of rows differ, a value is not a number, a prompt is not of this step, a prompt has
@@ -211,10 +215,12 @@ class Session:
         with self._alone("observe()"):
             step = self.step
             scores, lengths = check_rows(ids_R, scores_RF, lengths_R, self.scoring.names)
+            reported = self.costs.columns(costs_R, len(ids_R))
             rewards_R = self.scoring.total_rewards(scores) if rewards_R is None else rewards_R
             measure = self._measure or self.scoring.measure(rewards_R, scores)
             success_R = measure.success(rewards_R, scores)
-            made = Round(list(ids_R), rewards_R, scores, success_R, lengths, step.hinted, prompt_lengths_R, step.round)
+            columns = lengths, step.hinted, prompt_lengths_R, step.round, reported
+            made = Round(list(ids_R), rewards_R, scores, success_R, *columns)
             step.observe(made.ids_R, made.rewards_R, made.success_R, hinted=made.hinted)
             self._rounds.append(made)
             self._measure, self._batch, self._wanted = measure, None, 0
@@ -227,7 +233,8 @@ class Session:
             raise InputError("end() before observe(): the step has no rollouts. Observe some, or begin another step.")
         if self._batch is None:
             at = self.policy.estimator.step if trainer_step is None else trainer_step
-            self._batch = Batch.of(self._rounds, step, self._measure, self.scoring.sums, at)
+            batch = Batch.of(self._rounds, step, self._measure, self.scoring.sums, at)
+            self._batch = replace(batch, costs_R=self.costs.paid(batch))
         return self._batch
 
     def end(self, advantages_R: FloatArray | None = None) -> Ended:

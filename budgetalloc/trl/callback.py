@@ -94,12 +94,15 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         domain: The dataset column that names the domain of a prompt, for `quotas`.
         quotas: Lowest and highest share of the generated rollouts of each domain, such as {"math": (0.3, 0.5)}, kept at
             every step and logged as `budgetalloc/share/DOMAIN`; prompts of other domains, or of none, are not limited.
-        cost: "tokens", "seconds", or a function of the tokens of prompts and of their expected answers
+        cost: "tokens", "seconds", prices of what rollouts report, such as {"tokens": 1, "turns": 50, "tool_seconds":
+            200} (docs/agents.md), or a function of the tokens of prompts and of their expected answers
             (`training.costs.Price`). Expected lengths are learned per prompt, and rollouts go where a token buys most.
             A prompt's text is paid for once per group, so long prompts get groups. The prices of "seconds" are fitted
             to the time of the trainer's steps, without callbacks, evaluations and checkpoints; such a run cannot be
             repeated to the bit. Supported by `adaptive`, `sampled`, `knapsack` and `thompson`. Default: all rollouts
             cost the same.
+        cost_per_step: What a step may cost on average, in the unit of `cost`, which must not be "seconds". The number
+            of rollouts stays; a price moves them to cheaper prompts while steps cost more (`training.cost_budget`).
         features: By which prompts share beliefs: "text", "model", columns, `Path`s of earlier runs, or `Features`.
         shadow: Another policy, as `policy`, that watches the run and changes nothing of it. It learns from the same
             rollouts. Metrics under `budgetalloc/shadow/` say what it would have drawn, and compare the advantages that
@@ -137,6 +140,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         domain: str | None = None,
         quotas: Shares | None = None,
         cost: Cost = None,
+        cost_per_step: float | None = None,
         features: FeatureNames = None,
         shadow: PolicyLike | None = None,
         ledger: str | os.PathLike[str] | None = None,
@@ -149,6 +153,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         given |= {"candidates": candidates, "floor": floor, "cap": cap, "min_group": min_group, "quantum": quantum}
         given |= {"baseline": baseline, "scale": scale, "weight": weight, "hint": hint, "buffer": buffer, "cost": cost}
         given |= {"success": success, "reward_range": reward_range, "domain": domain, "quotas": quotas}
+        given["cost_per_step"] = cost_per_step
         self.options = Options.resolve(self.policy.needs, trainer.scale_rewards, given)
         main = trainer.accelerator.is_main_process
         check_ledger(ledger, writes=main)

@@ -10,7 +10,8 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.trl.batch_merge import drop_fillers
 from budgetalloc.trl.patching import patched_attribute
-from budgetalloc.trl.processes import rows_of_process
+from budgetalloc.trl.processes import gather, rows_of_process
+from budgetalloc.trl.reports import reports
 from budgetalloc.trl.training import Rows, Training
 
 __all__ = ["GROUP", "Scored", "generate", "total_rewards"]
@@ -25,6 +26,7 @@ class Scored(NamedTuple):
     lengths_R: IntArray
     rewards_R: FloatArray
     prompt_lengths_R: IntArray | None
+    costs_R: dict[str, list[Any]] | None
 
 
 def generate(training: Training, ids_R: list[Id], rows: Rows) -> tuple[Scored, dict[str, Any]]:
@@ -36,7 +38,9 @@ def generate(training: Training, ids_R: list[Id], rows: Rows) -> tuple[Scored, d
     if training.session.step.hinted and options.hint is not None:
         rows = [options.hint(row) for row in rows]
     mine_R = rows_of_process(ids_R, trainer.accelerator.process_index, trainer.accelerator.num_processes)
-    scored: list[tuple[torch.Tensor, torch.Tensor]] = []
+    scored: list[tuple[torch.Tensor, torch.Tensor, list[list[Any]]]] = []
+    weighed = training.session.costs.reported
+    names = () if weighed is None else weighed.names
     score = trainer._calculate_rewards
 
     def score_and_keep(inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> torch.Tensor:
@@ -45,7 +49,8 @@ def generate(training: Training, ids_R: list[Id], rows: Rows) -> tuple[Scored, d
         rewards: torch.Tensor = score(grouped, prompts, completions, completion_ids_list)
         lengths = torch.tensor([len(ids) for ids in completion_ids_list], device=rewards.device)
         lengths = trainer.accelerator.gather(lengths)  # TRL gathered the rewards already, in the same order
-        scored.append((rewards[:wanted], lengths[:wanted]))
+        reported = gather(trainer.accelerator, reports(trainer, names, grouped, completions)) if names else []
+        scored.append((rewards[:wanted], lengths[:wanted], reported[:wanted]))
         rewards = rewards.clone()
         rewards[wanted:] = torch.nan  # TRL treats a filler like a rollout without scores
         return rewards
@@ -59,14 +64,15 @@ def generate(training: Training, ids_R: list[Id], rows: Rows) -> tuple[Scored, d
     if not scored:
         raise RuntimeError("TRL did not call _calculate_rewards, so budgetalloc has no rewards of this step.")
     drop_fillers(trainer._logs, len(rows) * trainer.accelerator.num_processes - wanted)
-    rewards_per_func, lengths = scored[-1]
+    rewards_per_func, lengths, reported = scored[-1]
     prompt_lengths_R = None
     if training.session.costs.price is not None:
         prompt_lengths = trainer.accelerator.gather(output["prompt_mask"].sum(dim=1))
         prompt_lengths_R = prompt_lengths[:wanted].cpu().numpy()
     scores_RF = rewards_per_func.cpu().double().numpy()
-    made = Scored(scores_RF, lengths.cpu().numpy(), total_rewards(trainer, rewards_per_func), prompt_lengths_R)
-    return made, output
+    costs_R = {name: [row[at] for row in reported] for at, name in enumerate(names)} if names else None
+    rewards_R = total_rewards(trainer, rewards_per_func)
+    return Scored(scores_RF, lengths.cpu().numpy(), rewards_R, prompt_lengths_R, costs_R), output
 
 
 def total_rewards(trainer: Any, rewards_per_func: torch.Tensor) -> FloatArray:

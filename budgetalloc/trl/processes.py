@@ -69,7 +69,7 @@ def same_everywhere(session: Session, prompts: Prompts) -> dict[str, object]:
         "policy": policy.name,
         "seed": policy.seed,
         "options": repr(replace(options, hint=None, success=None, cost=None)),
-        "cost": options.cost if isinstance(options.cost, str) else options.cost is not None,
+        "cost": options.cost is not None if callable(options.cost) else options.cost,
         "success": repr(session.scoring.state_dict()),
         "hint": options.hint is not None,
         "keep": policy.keep is not None,

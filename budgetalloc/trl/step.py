@@ -30,8 +30,7 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Batch]:
         generation_started = time.perf_counter()
         made, output = generate(training, ids_R, rows)
         generating += time.perf_counter() - generation_started
-        scores_RF, lengths_R, rewards_R, prompts_R = made
-        session.observe(ids_R, scores_RF, lengths_R, rewards_R=rewards_R, prompt_lengths_R=prompts_R)
+        session.observe(ids_R, **made._asdict())
         outputs.append(output)
         sizes.append(len(ids_R))
     if (generated := sum(sizes)) < total:

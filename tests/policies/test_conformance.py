@@ -8,7 +8,7 @@ import pytest
 import budgetalloc as ba
 from budgetalloc import policies, testing, values
 from budgetalloc.policies.methods import METHODS
-from budgetalloc.testing.rules import IDS
+from budgetalloc.testing.conformance import IDS
 
 SLOW = (testing.survives, testing.starves_nobody)
 CHECKS = [

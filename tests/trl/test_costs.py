@@ -192,7 +192,7 @@ def test_a_resumed_run_decides_as_an_uninterrupted_run(build):
 @pytest.mark.parametrize(
     ("given", "error", "text"),
     [
-        ({"cost": "time"}, InputError, "cost='time': use 'tokens', 'seconds', or a function"),
+        ({"cost": "time"}, InputError, "cost='time': use 'tokens', 'seconds', prices by name"),
         ({"cost": 3}, InputError, "cost=3: use"),
         ({"cost": "tokens", "policy": ba.uniform()}, UnsupportedError, "does not weigh costs. Use ba.adaptive"),
     ],

@@ -14,7 +14,7 @@ from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.methods import method_of, tuples
 from budgetalloc.policies.pacing_policy import PACING, pacing_plan
 from budgetalloc.policies.quotas import check_domain_and_shares
-from budgetalloc.training.costs import check_cost
+from budgetalloc.training.costs import check_cost, check_cost_per_step
 from budgetalloc.training.prompt_features import check_features
 
 __all__ = ["ESTIMATOR", "CallbackSettings", "PolicySettings", "paced"]
@@ -75,7 +75,8 @@ class CallbackSettings:
     reward_range: tuple[float, float] | None = None
     domain: str | None = None
     quotas: Mapping[Hashable, tuple[float, float]] | None = None
-    cost: str | None = None
+    cost: str | Mapping[str, float] | None = None
+    cost_per_step: float | None = None
     features: str | tuple[str, ...] | None = None
     ledger: str | None = None
     allow_dataset_change: bool = False
@@ -90,6 +91,7 @@ class CallbackSettings:
             object.__setattr__(self, "reward_range", check_range(self.reward_range))
         object.__setattr__(self, "quotas", check_domain_and_shares(self.domain, self.quotas))
         check_cost(self.cost)
+        check_cost_per_step(self.cost_per_step, self.cost)
         if isinstance(self.features, list):
             object.__setattr__(self, "features", tuple(self.features))
         if self.features is not None:

@@ -18,7 +18,7 @@ ARGUMENTS: dict[str, Any] = dict.fromkeys(
     ("candidates", "baseline", "scale", "weight", "floor", "cap", "min_group", "success", "reward_range", "hint")
 )
 ARGUMENTS |= {"buffer": None, "domain": None, "quotas": None, "cost": None, "quantum": 1, "prompt_id": None}
-ARGUMENTS["features"] = None
+ARGUMENTS |= {"cost_per_step": None, "features": None}
 """The arguments of `AdaptiveGRPOCallback` that the doctor checks, with their defaults."""
 OTHERS = ("trainer", "policy", "ledger", "allow_dataset_change", "fallback")
 """Its other arguments."""

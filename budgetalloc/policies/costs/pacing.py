@@ -1,9 +1,9 @@
-"""Distribution of a run's rollouts over its steps.
+"""Distribution of a run's rollouts over its steps, and a price that keeps a budget on average.
 
 A rule proposes a number of rollouts, and `Horizon.fit` turns it into a count for the step that keeps the run's total:
 
     horizon = Horizon(rollouts=38_400, steps=150, low=128, high=512)
-    count = horizon.fit(constant(horizon, step, spent), step, spent)      # or phases, or the demand at a price
+    count = horizon.fit(constant(horizon, step, spent), step, spent)      # or phases
     counts_P = policy.allocate(ids_P, Budget(rollouts=count, floor=0))
 """
 
@@ -12,13 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import (
     BudgetError,
     InputError,
-    check_array,
     check_function,
     check_integer,
     check_list,
@@ -27,7 +24,7 @@ from budgetalloc.errors import (
     shown,
 )
 
-__all__ = ["DualPrice", "Horizon", "Threshold", "constant", "phases"]
+__all__ = ["DualPrice", "Horizon", "constant", "phases"]
 
 
 @dataclass(frozen=True)
@@ -162,99 +159,42 @@ def phases(horizon: Horizon, parts: Sequence[tuple[int, float]], step: int, spen
 
 @dataclass(frozen=True)
 class DualPrice:
-    """A price of a rollout that moves over the run: a step takes every rollout that gains more than the price.
+    """The price of a resource that a run may use on average: it rises after a step that used more than the target.
 
-    CERO (arXiv 2606.05606) moves the price by projected online gradient descent, with a step of 1 / sqrt(K) over K
-    steps. The price rises after a step that took more than its mean share of the budget, and falls, not below 0, after
-    one that took less. Measuring the excess in mean shares and the price in units of `scale` is our choice.
+    This is projected online gradient descent on the dual of a budget, as in CERO (arXiv 2606.05606), which takes
+    1 / sqrt(steps of the run) as the rate. The excess is measured in targets, so the rate has no unit. Over T steps in
+    which the price met no bound, the mean use exceeds the target by (last price - first price) / (rate * T) targets.
 
     Args:
-        price: The current price, at least 0.
-        scale: Approximate gain of a marginal rollout, positive.
+        price: The current price, from 0 to `most`.
+        rate: Change of the price after a step that used twice the target, positive.
+        most: The highest price.
 
-    >>> horizon, dual = Horizon(rollouts=40, steps=4, low=0), DualPrice(price=0.25)
-    >>> dual.demand([0.5, 0.3, 0.2, 0.1])
-    2
-    >>> dual.after(20, horizon)  # twice the mean share of 10: the price rises by 1 / sqrt(4)
-    DualPrice(price=0.75, scale=1.0)
+    Raises:
+        InputError: a value out of range.
+
+    >>> DualPrice(price=0.25).after(used=20, target=10)
+    DualPrice(price=0.75, rate=0.5, most=4.0)
+    >>> DualPrice(price=0.25).after(used=4, target=10)  # not below 0
+    DualPrice(price=0.0, rate=0.5, most=4.0)
     """
 
     price: float = 0.0
-    scale: float = 1.0
+    rate: float = 0.5
+    most: float = 4.0
 
     def __post_init__(self) -> None:
-        check_number("price", self.price, 0, math.inf)
-        check_number("scale", self.scale, 0, math.inf, without=(0,))
+        check_number("most", self.most, 0, math.inf, without=(0,))
+        check_number("price", self.price, 0, self.most)
+        check_number("rate", self.rate, 0, math.inf, without=(0,))
 
-    def demand(self, gains_R: ArrayLike) -> int:
-        """The number of rollouts that gain more than the price.
-
-        Args:
-            gains_R: Gain of each rollout on offer, any shape. For a concave value,
-                `np.diff(value(belief_P, np.arange(65)))` has the gains of up to 64 rollouts of each prompt.
-        """
-        return int((_check_gains(gains_R) > self.price).sum())
-
-    def after(self, demand: float, horizon: Horizon) -> "DualPrice":
-        """The price of the next step. The demand is clipped to the bounds of a step."""
-        check_type("horizon", horizon, Horizon, "a Horizon")
-        high = horizon.rollouts if horizon.high is None else horizon.high
-        taken = min(max(check_number("demand", demand, 0, math.inf), horizon.low), high)
-        excess = taken / (horizon.rollouts / horizon.steps) - 1
-        return replace(self, price=max(0.0, self.price + self.scale * excess / math.sqrt(horizon.steps)))
-
-
-@dataclass(frozen=True)
-class Threshold:
-    """The online-knapsack threshold of Zhou, Chakrabarty and Lukose, which rises with the share of the budget spent.
-
-    Gains of a rollout lie in [lowest, highest] = [L, U]. With a share z spent, a rollout is taken if its gain is at
-    least Psi(z) = (U e / L)^z L / e. In the limit of small portions, the best choice in hindsight gains at most
-    ln(U / L) + 1 times as much. arXiv 2510.16499 applies it. The guarantee holds only while `Horizon.fit` returns the
-    demand: use `low=0`.
-
-    Args:
-        lowest, highest: Bounds of the gain of a rollout, positive.
-
-    >>> rule = Threshold(lowest=0.1, highest=1.0)
-    >>> [round(rule.psi(z), 4) for z in (0, 0.5, 1)], round(rule.ratio, 3)
-    ([0.0368, 0.1918, 1.0], 3.303)
-    >>> rule.demand([0.5, 0.05, 0.3, 0.9], spent=70, rollouts=100)  # psi(0.7) = 0.371
-    2
-    """
-
-    lowest: float
-    highest: float
-
-    def __post_init__(self) -> None:
-        check_number("lowest", self.lowest, 0, math.inf, without=(0,))
-        check_number("highest", self.highest, self.lowest, math.inf)
-
-    @property
-    def ratio(self) -> float:
-        """The competitive ratio, ln(U / L) + 1."""
-        return math.log(self.highest / self.lowest) + 1
-
-    def psi(self, share: float) -> float:
-        """The smallest gain that is taken after this share of the budget has been spent."""
-        return self.lowest * math.exp(check_number("share", share, 0, 1) * self.ratio - 1)
-
-    def demand(self, gains_R: ArrayLike, spent: int, rollouts: int) -> int:
-        """The number of a step's rollouts to take, the largest gains first; never more than are left.
+    def after(self, used: float, target: float) -> "DualPrice":
+        """The price of the next step.
 
         Args:
-            gains_R: As in `DualPrice.demand`.
-            spent: Rollouts before this step.
-            rollouts: Rollouts of the whole run.
+            used: What this step used of the resource, at least 0.
+            target: What a step may use on average, positive.
         """
-        check_integer("spent", spent, 0, check_integer("rollouts", rollouts, 1))
-        gains_R = np.sort(_check_gains(gains_R).ravel())[::-1][: rollouts - spent]
-        shares_R = (spent + np.arange(len(gains_R))) / rollouts
-        return int((gains_R >= self.lowest * np.exp(shares_R * self.ratio - 1)).sum())
-
-
-def _check_gains(gains: ArrayLike) -> FloatArray:
-    gains_R = check_array("gains_R", gains, "a number for each rollout")
-    if np.isnan(gains_R).any():
-        raise InputError("gains_R holds NaN: give a number for each rollout.")
-    return gains_R
+        check_number("used", used, 0, math.inf)
+        excess = used / check_number("target", target, 0, math.inf, without=(0,)) - 1
+        return replace(self, price=min(max(0.0, self.price + self.rate * excess), self.most))

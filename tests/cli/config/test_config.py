@@ -61,7 +61,8 @@ def test_the_sections_know_all_that_the_callback_takes():
 
     config = Config.parse(
         "callback: {prompt_id: id, success: 0, reward_range: [-1, 1], ledger: x.jsonl, scale: none, "
-        "domain: subject, quotas: {math: [0, 1]}, cost: seconds, features: [text, 'run:x.jsonl']}\nbudget: {cap: 8}"
+        "domain: subject, quotas: {math: [0, 1]}, cost: tokens, cost_per_step: 9, "
+        "features: [text, 'run:x.jsonl']}\nbudget: {cap: 8}"
     )
     taken = set(inspect.signature(AdaptiveGRPOCallback).parameters) - {"trainer", "policy", "hint", "buffer"}
     assert set(config.callback_arguments(64)) == taken
@@ -257,6 +258,11 @@ def test_costs_are_read_checked_and_shown():
     assert config.callback_arguments(256)["cost"] == "tokens"
     assert Config.parse(written(config.as_dict())) == config
     assert "cost" not in Config.parse("policy: adaptive").callback_arguments(256)
+    config = Config.parse("callback: {cost: {tokens: 1, turns: 50}, cost_per_step: 9000}")
+    assert config.callback_arguments(256)["cost"] == {"tokens": 1, "turns": 50}
+    assert Config.parse(written(config.as_dict())) == config
+    with pytest.raises(InputError, match=r"callback.cost_per_step: cost_per_step=9 with cost=None"):
+        Config.parse("callback: {cost_per_step: 9}")
     for value in ("time", "3", "[tokens]"):
         with pytest.raises(InputError, match=r"line 2: callback.cost: cost=.*: use 'tokens', 'seconds'"):
             Config.parse(f"callback:\n  cost: {value}")
