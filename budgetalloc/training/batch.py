@@ -4,19 +4,34 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
+from budgetalloc.errors import InputError, check_array
 from budgetalloc.policies import Step
 from budgetalloc.policies.batch_advantages import Rollouts
 from budgetalloc.training.success_measure import Measure
 
-__all__ = ["Batch", "BoolArray", "Ended", "Round"]
+__all__ = ["Batch", "BoolArray", "Ended", "Round", "check_scores"]
 
 BoolArray = NDArray[np.bool_]
+
+
+def check_scores(
+    rows: int, names: Sequence[str], scores_RF: ArrayLike, lengths_R: ArrayLike
+) -> tuple[FloatArray, IntArray]:
+    """Rewards by name, shape (R, F), and lengths in tokens, shape (R,); raises `InputError` if the shapes differ."""
+    scores = check_array("scores_RF", scores_RF, f"a number for each rollout and each of {list(names)}")
+    lengths = check_array("lengths_R", lengths_R, "a number of tokens for each rollout").astype(np.int64)
+    if scores.size != rows * len(names) or lengths.shape != (rows,):
+        raise InputError(
+            f"scores_RF has shape {scores.shape} and lengths_R {lengths.shape} for {rows} ids and the rewards "
+            f"{list(names)}: give a row for each rollout."
+        )
+    return scores.reshape(rows, len(names)), lengths
 
 
 @dataclass(frozen=True, eq=False)

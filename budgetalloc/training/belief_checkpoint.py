@@ -15,7 +15,7 @@ STATE_FILE = "budgetalloc_state.npz"
 
 
 def save_beliefs(folder: Path, session: Session, dataset: str | None, trainer_step: int, **more: Any) -> None:
-    """Writes the beliefs, the costs and the definition of success of a session into a checkpoint.
+    """Writes the beliefs, the costs, the mixture and the definition of success of a session into a checkpoint.
 
     Args:
         folder: The checkpoint.
@@ -27,7 +27,7 @@ def save_beliefs(folder: Path, session: Session, dataset: str | None, trainer_st
     policy = session.policy
     about: dict[str, Any] = {"policy": policy.name, "dataset": dataset, "trainer_step": trainer_step}
     about |= {"scoring": session.scoring.state_dict(), **more}
-    save_state(folder / STATE_FILE, policy.state_dict() | session.costs.state_dict(), about)
+    save_state(folder / STATE_FILE, session.state_dict(), about)
 
 
 def load_beliefs(

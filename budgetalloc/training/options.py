@@ -1,16 +1,17 @@
 """How a policy is attached to a trainer: the user's settings and the policy's needs, resolved and checked."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import check_range, check_success
-from budgetalloc.errors import InputError, check_choice, check_flag
+from budgetalloc.errors import InputError, UnsupportedError, check_choice, check_flag, nearest
 from budgetalloc.policies import Needs, Policy
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.batch_advantages import Advantages, batch_advantages
 from budgetalloc.policies.bounds import Bounds
+from budgetalloc.policies.mixture import Mixture, check_mixture
 from budgetalloc.policies.quotas import Quotas, Shares, check_domain_and_shares
 from budgetalloc.training.batch import Batch
 from budgetalloc.training.costs import Cost, check_cost
@@ -19,13 +20,21 @@ from budgetalloc.training.rails import Rails
 from budgetalloc.training.scoring import Scoring
 from budgetalloc.training.success import Success
 
-__all__ = ["PLAIN", "Options", "other_scale"]
+__all__ = ["PLAIN", "Options", "check_plain", "other_scale"]
 
 _SIZES = ("candidates", "floor", "cap", "min_group", "quantum")
 PLAIN = (*_SIZES, "baseline", "scale", "weight", "success", "reward_range", "fallback")
 """The arguments that every training loop can serve."""
 
 _DEFAULT_SCALE = "group"  # of TRL and verl
+
+
+def check_plain(options: Iterable[str]) -> None:
+    """Raises `InputError` unless every training loop can serve the options of these names."""
+    for name in options:
+        if name not in PLAIN:
+            use = "ba.adaptive(features=...)" if name == "features" else f"one of {', '.join(PLAIN)}"
+            raise InputError(f"Session({name}=) is unknown{nearest(name, PLAIN)} Use {use}.")
 
 
 @dataclass(frozen=True)
@@ -44,6 +53,7 @@ class Options:
         buffer: Stored responses of earlier steps, of a type that the trainer's adapter supports, or None.
         domain: The dataset column of the domains, or None.
         quotas: The lowest and highest share of the rollouts of each domain, or None.
+        mixture: How shares are learned within the quotas, or None.
         cost: What rollouts cost, or None if all cost the same.
         fallback: Whether groups are uniform while beliefs or advantages are out of bounds (`rails`).
     """
@@ -60,6 +70,7 @@ class Options:
     buffer: Any
     domain: str | None
     quotas: Shares | None
+    mixture: Mixture | None
     cost: Cost
     fallback: bool
 
@@ -86,6 +97,7 @@ class Options:
         scale, weight = given.get("scale", chosen), given.get("weight", needs.weight)
         # A buffer selects rows without signal, for which TRL's float32 advantages may not be exactly 0.
         keep_advantages = keep_batch and "buffer" not in given and (scale, weight) == (trainer_scale, "rollout")
+        mixture = check_mixture(given.get("mixture"))
         options = cls(
             bounds=bounds,
             baseline=given.get("baseline", needs.baseline or (None if keep_advantages else "group")),
@@ -98,7 +110,8 @@ class Options:
             hint=given.get("hint"),
             buffer=given.get("buffer"),
             domain=given.get("domain"),
-            quotas=check_domain_and_shares(given.get("domain"), given.get("quotas")),
+            quotas=check_domain_and_shares(given.get("domain"), given.get("quotas"), mixture),
+            mixture=mixture,
             cost=given.get("cost"),
             fallback=check_flag("fallback", given.get("fallback", True)),
         )
@@ -132,9 +145,17 @@ class Options:
         """The quotas of these prompts, or None; raises `BudgetError` or `UnsupportedError` if they cannot be kept."""
         if self.quotas is None or self.domain is None:
             return None
-        quotas = Quotas(self.quotas, prompts.domains(self.domain))
+        quotas = Quotas.mixed(self.quotas, prompts.domains(self.domain), self.mixture)
         quotas.check(policy, self.bounds, rollouts, group)
         return quotas
+
+    def check_hint(self, policy: Policy) -> None:
+        """Raises `UnsupportedError` unless rollouts can get the hint that this policy asks for."""
+        if self.hint is None:
+            raise UnsupportedError(
+                f"{policy} requests rollouts with a hint: pass AdaptiveGRPOCallback(..., hint=), a function from a "
+                "dataset row to the row with the hint in its prompt. Other loops cannot add hints."
+            )
 
     def advantages(self, batch: Batch, rewards_R: FloatArray | None = None) -> Advantages:
         """The advantages of a batch. `rewards_R` are total rewards that replace the batch's own, if stored correct

@@ -1,6 +1,7 @@
 """A policy in a training run, step by step: begin, request, observe, end."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
 from os import PathLike
 from typing import Any
 
@@ -12,19 +13,21 @@ from budgetalloc.beliefs.pool import Pool
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import load_state, save_state, unchanged_on_error
 from budgetalloc.budget import Budget, IntArray
-from budgetalloc.errors import InputError, UnsupportedError, check_array, nearest
+from budgetalloc.errors import InputError, UnsupportedError
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies import Policy, Step
 from budgetalloc.policies.methods import PolicyLike, policy_of
-from budgetalloc.policies.quotas import Quotas
+from budgetalloc.policies.mixture import Mixture
+from budgetalloc.policies.quotas import Shares
 from budgetalloc.policies.uniform_groups import uniform_groups
-from budgetalloc.training.batch import Batch, Ended, Round
+from budgetalloc.training.batch import Batch, Ended, Round, check_scores
 from budgetalloc.training.costs import Costs
+from budgetalloc.training.domain_learning import learn_mixture, quotas_of_prompts
 from budgetalloc.training.downselection import rows_to_train_on
 from budgetalloc.training.exclusive import Exclusive
-from budgetalloc.training.log_writer import LogWriter
+from budgetalloc.training.log_writer import LogWriter, known_texts
 from budgetalloc.training.metrics import describe, of_advantages
-from budgetalloc.training.options import PLAIN, Options
+from budgetalloc.training.options import Options, check_plain
 from budgetalloc.training.success_measure import Measure
 
 __all__ = ["Session"]
@@ -51,6 +54,7 @@ class Session:
         trainer_scale: The trainer's own scale of advantages, used if neither `options` nor the policy names a scale.
         quiet: Whether to suppress log messages.
         resolved: Resolved options, for trainer adapters. It cannot be combined with `trainer_scale` or `options`.
+        domain, quotas, mixture: As in `AdaptiveGRPOCallback`, with the domain of each prompt in place of a column.
         options: Arguments of `budgetalloc.trl.AdaptiveGRPOCallback` by their names: candidates, floor, cap, min_group,
             quantum, baseline, scale, weight, success (which may name one of `rewards`), reward_range, fallback.
 
@@ -78,12 +82,12 @@ class Session:
         trainer_scale: str = "none",
         quiet: bool = False,
         resolved: Options | None = None,
+        domain: Mapping[Id, Hashable] | None = None,
+        quotas: Shares | None = None,
+        mixture: str | Mixture | None = None,
         **options: Any,
     ) -> None:
-        for name in options:
-            if name not in PLAIN:
-                use = "ba.adaptive(features=...)" if name == "features" else f"one of {', '.join(PLAIN)}"
-                raise InputError(f"Session({name}=) is unknown{nearest(name, PLAIN)} Use {use}.")
+        check_plain(options)
         if resolved is not None and (options or trainer_scale != "none"):
             raise InputError("Session(resolved=) replaces trainer_scale= and all options: pass one or the other.")
         check_ledger(ledger)
@@ -93,11 +97,11 @@ class Session:
         weights = [1.0] + [0.0] * (len(rewards) - 1) if weights is None else weights
         self.scoring = self.options.scoring(rewards, weights, quiet)
         self.costs = Costs.of(self.options.cost, self.policy, quiet)
-        self.pool: Sequence[Id] = Pool.of(pool) if len(pool) else ()
-        self.pool_size = len(self.pool)
-        self.quotas: Quotas | None = None
+        self.quotas = quotas_of_prompts(domain, quotas, mixture)
+        self._checked = self.quotas is None  # at the first step, whose rollouts are known; adapters check earlier
+        self.pool, self.pool_size = (Pool.of(pool) if len(pool) else ()), len(pool)
         self.written: list[LogWriter] = []  # writers that append each finished step to files
-        self._ledger, self._texts, self._at_once = ledger, texts or {}, at_once
+        self._ledger, self._texts, self._at_once, self._quiet = ledger, texts or {}, at_once, quiet
         self._alone = Exclusive()
         self._drop()
 
@@ -133,6 +137,9 @@ class Session:
             batch_P = [] if bounds.candidates == "all" else factorize(own_ids)[0]
             generated = rollouts * (self.options.generate if decide is None else 1)
             if self.quotas is not None:
+                if not self._checked:
+                    self.quotas.check(policy, bounds, generated, group)
+                    self._checked = True
                 step = self.quotas.begin(policy, bounds, batch_P, generated, group, costs, decide)
             else:
                 ids_P = bounds.offer(batch_P, self.pool, policy.seed, policy.estimator.step)
@@ -155,9 +162,7 @@ class Session:
             why = "decides in rounds" if step.in_rounds() else "generates more rollouts than it trains on"
             raise UnsupportedError(f"{self.policy} {why}; this trainer trains at once on all that it generates.")
         if self._ledger is not None and not self.written:  # only now: `load` may have set the policy's step
-            texts = self._texts
-            known = lambda ids: {name: texts[name] for name in ids if name in texts}  # noqa: E731
-            self.written = [LogWriter(self._ledger, self.policy.estimator.step, known)]
+            self.written = [LogWriter(self._ledger, self.policy.estimator.step, partial(known_texts, self._texts))]
         self._drop(step, rollouts)
 
     def request(self) -> list[Id]:
@@ -171,11 +176,8 @@ class Session:
                     "all failed, observe([], [], [])."
                 )
             ids_R = step.ids_P.repeat(step.request())
-            if step.hinted and self.options.hint is None:
-                raise UnsupportedError(
-                    f"{self.policy} requests rollouts with a hint: pass AdaptiveGRPOCallback(..., hint=), a function "
-                    "from a dataset row to the row with the hint in its prompt. Other loops cannot add hints."
-                )
+            if step.hinted:
+                self.options.check_hint(self.policy)
             self._wanted = len(ids_R)
             return ids_R
 
@@ -202,15 +204,8 @@ class Session:
                 more rollouts than were requested, or no step has begun. The step can go on.
         """
         with self._alone("observe()"):
-            step, rows, names = self.step, len(ids_R), self.scoring.names
-            scores = check_array("scores_RF", scores_RF, f"a number for each rollout and each of {list(names)}")
-            lengths = check_array("lengths_R", lengths_R, "a number of tokens for each rollout").astype(np.int64)
-            if scores.size != rows * len(names) or lengths.shape != (rows,):
-                raise InputError(
-                    f"scores_RF has shape {scores.shape} and lengths_R {lengths.shape} for {rows} ids and the rewards "
-                    f"{list(names)}: give a row for each rollout."
-                )
-            scores = scores.reshape(rows, len(names))
+            step = self.step
+            scores, lengths = check_scores(len(ids_R), self.scoring.names, scores_RF, lengths_R)
             rewards_R = self.scoring.total_rewards(scores) if rewards_R is None else rewards_R
             measure = self._measure or self.scoring.measure(rewards_R, scores)
             success_R = measure.success(rewards_R, scores)
@@ -266,6 +261,7 @@ class Session:
                 write(batch)
             step.end()
             self.costs.learn(batch)
+            metrics |= learn_mixture(self.quotas, self.options, batch, step, self._quiet)
             self.scoring.learn(batch.measure, batch.rewards_R, batch.scores_RF, batch.sums(), self.policy)
             self._drop()
             return Ended(batch, advantages_R, kept_R, metrics)
@@ -279,22 +275,26 @@ class Session:
         return metrics | self.costs.described(batch)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Saves beliefs, costs and the learned range of rewards. A run that loads them goes on as if never stopped."""
-        state = self.policy.state_dict() | self.costs.state_dict()
-        save_state(path, state, {"scoring": self.scoring.state_dict()})
+        """Saves all that was learned. A run that loads the file goes on as if it had never stopped."""
+        save_state(path, self.state_dict(), {"scoring": self.scoring.state_dict()})
+
+    def state_dict(self) -> dict[str, Any]:
+        """Beliefs, costs and the mixture; `save` and checkpoints also have `scoring.state_dict()`."""
+        return {key: value for part in self._parts for key, value in part.state_dict().items()}
+
+    @property
+    def _parts(self) -> list[Any]:
+        mixture = None if self.quotas is None else self.quotas.mixture
+        return [part for part in (self.policy, self.costs, mixture) if part is not None]
 
     def load(self, path: str | PathLike[str]) -> None:
-        """Loads a file that `save` wrote.
-
-        Raises:
-            StateError: the file is damaged, of another kind of policy or of another definition of success. Nothing has
-                changed then.
-        """
+        """Loads a file of `save`; raises as `restore`."""
         self.restore(*load_state(path))
 
     def restore(self, state: dict[str, Any], about: Mapping[str, Any]) -> None:
-        """Restores what `load_state` read from a file of `save`. If it raises `StateError`, nothing has changed."""
-        with unchanged_on_error(self.policy, self.costs):
-            self.policy.load_state_dict(state)
-            self.costs.load_state_dict(state)
+        """Restores what `load_state` read from a file of `save`. If it raises `StateError`, because the file is
+        damaged, of another kind of policy or of another definition of success, nothing has changed."""
+        with unchanged_on_error(*self._parts):
+            for part in self._parts:
+                part.load_state_dict(state)
             self.scoring.load_state_dict(about.get("scoring", {}), self.policy)

@@ -4,7 +4,6 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial, wraps
 from typing import Any, Literal
 
@@ -14,6 +13,7 @@ from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.costs.prices import Seconds
 from budgetalloc.policies.methods import PolicyLike, policy_of
+from budgetalloc.policies.mixture import Mixture, Rule
 from budgetalloc.policies.quotas import Shares
 from budgetalloc.training.batch import Batch
 from budgetalloc.training.costs import Cost
@@ -34,7 +34,7 @@ from budgetalloc.trl.loader import restore_order
 from budgetalloc.trl.patching import patched_attribute
 from budgetalloc.trl.policy_state import PolicyState
 from budgetalloc.trl.prefetch import Prefetch, can_prefetch
-from budgetalloc.trl.processes import check_same_arguments
+from budgetalloc.trl.processes import check_same_arguments, given
 from budgetalloc.trl.step import run_step
 from budgetalloc.trl.step_timer import timed_steps
 from budgetalloc.trl.trackers import Trackers
@@ -91,9 +91,12 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         buffer: A `SelectiveSampleBuffer` or a `CorrectResponseBuffer` of `budgetalloc.trl.experimental.buffers`, whose
             responses of earlier optimizer steps replace rows without signal, with the log-probabilities of the model
             that generated them. Beliefs, metrics and ledger use fresh rollouts only. Checkpoints hold its state.
-        domain: The dataset column that names the domain of a prompt, for `quotas`.
+        domain: The dataset column that names the domain of a prompt, for `quotas` and `mixture`.
         quotas: Lowest and highest share of the generated rollouts of each domain, such as {"math": (0.3, 0.5)}, kept at
             every step and logged as `budgetalloc/share/DOMAIN`; prompts of other domains, or of none, are not limited.
+        mixture: Divides each step's rollouts between the domains by what a rollout there is expected to teach, within
+            `quotas` if given: "learn", "dump", "sec", "adept", or a `policies.mixture.Mixture`. The policy then chooses
+            prompts within each domain. Without a mixture, the policy's values decide within the quotas.
         cost: "tokens", "seconds", or a function of the tokens of prompts and of their expected answers
             (`training.costs.Price`). Expected lengths are learned per prompt, and rollouts go where a token buys most.
             A prompt's text is paid for once per group, so long prompts get groups. The prices of "seconds" are fitted
@@ -132,6 +135,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         buffer: SelectiveSampleBuffer | CorrectResponseBuffer | None = None,
         domain: str | None = None,
         quotas: Shares | None = None,
+        mixture: Rule | Mixture | None = None,
         cost: Cost = None,
         features: FeatureNames = None,
         ledger: str | os.PathLike[str] | None = None,
@@ -140,11 +144,12 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         check_trainer(trainer)
         self.trainer = trainer
         self.policy = policy_of("adaptive" if policy is None else policy)
-        given: dict[str, Any] = {"fallback": fallback}
-        given |= {"candidates": candidates, "floor": floor, "cap": cap, "min_group": min_group, "quantum": quantum}
-        given |= {"baseline": baseline, "scale": scale, "weight": weight, "hint": hint, "buffer": buffer, "cost": cost}
-        given |= {"success": success, "reward_range": reward_range, "domain": domain, "quotas": quotas}
-        self.options = Options.resolve(self.policy.needs, trainer.scale_rewards, given)
+        asked: dict[str, Any] = {"fallback": fallback}
+        asked |= {"candidates": candidates, "floor": floor, "cap": cap, "min_group": min_group, "quantum": quantum}
+        asked |= {"baseline": baseline, "scale": scale, "weight": weight, "hint": hint, "buffer": buffer, "cost": cost}
+        asked |= {"success": success, "reward_range": reward_range, "domain": domain, "quotas": quotas}
+        asked |= {"mixture": mixture}
+        self.options = Options.resolve(self.policy.needs, trainer.scale_rewards, asked)
         main = trainer.accelerator.is_main_process
         check_ledger(ledger, writes=main)
         if main and (other := other_scale(self.policy, self.options)):
@@ -212,7 +217,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         if isinstance(self.costs.price, Seconds):
             self._held.enter_context(timed_steps(trainer.callback_handler, self.costs.clock))
         if trainer.accelerator.num_processes > 1:
-            check_same_arguments(trainer.accelerator, self._given())
+            check_same_arguments(trainer.accelerator, given(self.policy, self.options, self.scoring, self.prompts))
         path = self.ledger_path if trainer.accelerator.is_main_process else None
         session = self.session
         session.written = [] if path is None else [LogWriter(path, state.global_step, self.prompts.texts)]
@@ -258,21 +263,6 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             training.trainer.state.global_step,
             training.trainer.num_generations,
         )
-
-    def _given(self) -> dict[str, object]:
-        """The settings that must be equal on all processes."""
-        estimator = self.policy.estimator
-        return {
-            "policy": self.policy.name,
-            "seed": self.policy.seed,
-            "options": repr(replace(self.options, hint=None, success=None, cost=None)),
-            "cost": self.options.cost if isinstance(self.options.cost, str) else self.options.cost is not None,
-            "success": repr(self.scoring.state_dict()),
-            "hint": self.options.hint is not None,
-            "keep": self.policy.keep is not None,
-            "dataset": self.prompts.fingerprint,
-            "state": f"{estimator.step} steps, {len(estimator)} prompts",
-        }
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Raises `UnsupportedError` if TRL does not train on the policy's batch."""

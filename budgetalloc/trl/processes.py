@@ -1,13 +1,18 @@
 """Several processes: rank 0 decides and broadcasts; the arguments of all processes must be equal."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from accelerate.utils import broadcast_object_list, gather_object
 
 from budgetalloc.errors import BudgetallocError, InputError
+from budgetalloc.policies import Policy
+from budgetalloc.training.options import Options
+from budgetalloc.training.prompts import Prompts
+from budgetalloc.training.scoring import Scoring
 
-__all__ = ["T", "check_same_arguments", "decide_on_rank_0", "gather", "rows_of_process"]
+__all__ = ["T", "check_same_arguments", "decide_on_rank_0", "gather", "given", "rows_of_process"]
 
 T = TypeVar("T")
 
@@ -45,6 +50,21 @@ def rows_of_process(ids_R: list[T], process: int, processes: int) -> list[T]:
     share = -(-len(ids_R) // processes)
     filled = ids_R + ids_R[-1:] * (share * processes - len(ids_R))
     return filled[process * share : (process + 1) * share]
+
+
+def given(policy: Policy, options: Options, scoring: Scoring, prompts: Prompts) -> dict[str, object]:
+    """The settings of a callback that must be equal on all processes."""
+    return {
+        "policy": policy.name,
+        "seed": policy.seed,
+        "options": repr(replace(options, hint=None, success=None, cost=None)),
+        "cost": options.cost if isinstance(options.cost, str) else options.cost is not None,
+        "success": repr(scoring.state_dict()),
+        "hint": options.hint is not None,
+        "keep": policy.keep is not None,
+        "dataset": prompts.fingerprint,
+        "state": f"{policy.estimator.step} steps, {len(policy.estimator)} prompts",
+    }
 
 
 def check_same_arguments(accelerator: Any, mine: Mapping[str, object]) -> None:
