@@ -1,6 +1,6 @@
 """A simulated training run: a policy decides step by step in a world, and each step is reported."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -17,6 +17,8 @@ from budgetalloc.offline.worlds import World
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.bounds import Bounds
 from budgetalloc.policies.methods import PolicyLike, policy_of
+from budgetalloc.policies.mixture import Mixture, Rule
+from budgetalloc.policies.quotas import Shares
 from budgetalloc.training.batch import Batch
 from budgetalloc.training.options import Options
 from budgetalloc.training.session import Session
@@ -36,6 +38,9 @@ def simulate(
     scale: Scale | None = None,
     weight: Weight | None = None,
     reward: Callable[[FloatArray], ArrayLike] | None = None,
+    domain: Mapping[Id, Hashable] | None = None,
+    quotas: Shares | None = None,
+    mixture: Rule | Mixture | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Runs a policy in a world as `AdaptiveGRPOCallback` runs it in TRL's trainer; yields a dict after each step.
 
@@ -53,6 +58,8 @@ def simulate(
         steps: Training steps, at least 1.
         prompts: Different prompts that the loader returns at each step.
         candidates, baseline, scale, weight: As in `AdaptiveGRPOCallback`.
+        domain: The domain of each prompt of the world, for `quotas` and `mixture`; the budget is then an integer.
+        quotas, mixture: As in `AdaptiveGRPOCallback`.
         reward: A function from success, which the world returns and the beliefs learn, to the rewards that advantages
             use, shape (R,) both: `lambda u: 0.2 + 0.8 * u` adds a point for the format. By default success is the
             reward.
@@ -60,7 +67,8 @@ def simulate(
     Yields:
         `step` (from 1), `rollouts` generated so far, `success` of the world in [0, 1], and of this step alone: `reward`
         (mean), `prompts` that got rollouts, `rounds`, `mixed_groups` and `mixed_rollouts`, the shares of groups and of
-        rollouts whose group has unequal rewards.
+        rollouts whose group has unequal rewards. With domains also the metrics of the session whose names begin with
+        `share/`, `mixture/` or `transfer/`.
 
     Raises:
         InputError: an option out of range, a budget in tokens, or a policy that requests no rollout.
@@ -81,7 +89,13 @@ def simulate(
     names = ["reward"] if reward is None else ["reward", "success"]
     given |= {"reward_range": (0.0, 1.0)} if reward is None else {"success": "success"}
     options = Options.resolve(policy.needs, "group", given)
-    session = Session(policy, names, resolved=options, quiet=True)
+    shares: dict[str, Any] = {"domain": domain, "quotas": quotas, "mixture": mixture}
+    session = Session(policy, names, resolved=options, quiet=True, **shares)
+    if domain is not None and (set(domain) != set(world.ids) or isinstance(budget, Budget)):
+        raise InputError(
+            f"domain={shown(domain)} with budget={budget!r}: give the domain of each of the {len(world.ids)} prompts "
+            "of the world and no others, and the budget as a number of rollouts."
+        )
     check_integer("steps", steps, 1)
     try:
         check_integer("prompts", prompts, 1, len(world.ids))
@@ -92,8 +106,11 @@ def simulate(
     pool, loader = Pool(world.ids), _loader(world.ids, prompts, policy.seed)
     rollouts = 0
     for at in range(1, steps + 1):
-        ids_P = options.bounds.offer(next(loader), pool, policy.seed, at)
-        session.begin_among(ids_P, limit, rows, max(1, rows // prompts))
+        if session.quotas is not None:
+            session.begin(next(loader), rows, max(1, rows // prompts))
+        else:
+            ids_P = options.bounds.offer(next(loader), pool, policy.seed, at)
+            session.begin_among(ids_P, limit, rows, max(1, rows // prompts))
         rounds = 0
         while ids_R := session.request():
             success_R = world.rollout(ids_R)
@@ -115,7 +132,9 @@ def simulate(
             advantages_R = advantages_R * np.bincount(kept_R, minlength=len(batch)) * len(batch) / len(kept_R)
         world.learn(advantages_R)
         rollouts += len(batch)
-        yield {"step": at, "rollouts": rollouts, "success": world.success(), **_figures(batch, rounds)}
+        yield {"step": at, "rollouts": rollouts, "success": world.success(), **_figures(batch, rounds)} | {
+            name: x for name, x in ended.metrics.items() if name.startswith(("share/", "mixture/", "transfer/"))
+        }
 
 
 def _limit(budget: Budget | int, bounds: Bounds, prompts: int, pool: int, generate: int) -> tuple[int, Budget]:

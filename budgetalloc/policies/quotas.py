@@ -14,8 +14,11 @@ from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, InputError, UnsupportedError, check_type, is_number, nearest, shown
 from budgetalloc.policies.bounds import Bounds, drawn_others
 from budgetalloc.policies.interface import CostOf, Decide
+from budgetalloc.policies.mixture import Mixture
+from budgetalloc.policies.mixture_state import MixtureState
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.step import Step
+from budgetalloc.solvers.domains import Domains
 from budgetalloc.solvers.proportional import clipped_shares
 
 __all__ = ["Quotas", "Shares", "check_domain_and_shares", "check_shares"]
@@ -49,8 +52,20 @@ def check_shares(quotas: Any) -> dict[Hashable, tuple[float, float]]:
     return shares
 
 
-def check_domain_and_shares(domain: Any, quotas: Any) -> dict[Hashable, tuple[float, float]] | None:
-    """The quotas as pairs of floats, or None; raises `InputError` unless both or neither are given."""
+def check_domain_and_shares(
+    domain: Any, quotas: Any, mixture: Mixture | None = None
+) -> dict[Hashable, tuple[float, float]] | None:
+    """The quotas as pairs of floats, or None; raises `InputError` unless both or neither are given.
+
+    With a mixture, a domain without quotas is enough, and the quotas are then empty.
+    """
+    if mixture is not None:
+        if domain is None:
+            raise InputError(
+                f"mixture={mixture.rule!r} without domain=: name the dataset column with the domain of a prompt, such "
+                "as domain='subject'."
+            )
+        quotas = {} if quotas is None else quotas
     if (domain is None) != (quotas is None):
         given = [f"domain={shown(domain)}", f"quotas={shown(quotas)}"]
         raise InputError(
@@ -60,7 +75,7 @@ def check_domain_and_shares(domain: Any, quotas: Any) -> dict[Hashable, tuple[fl
     if domain is None:
         return None
     check_type("domain", domain, str, "the name of a dataset column")
-    return check_shares(quotas)
+    return {} if mixture is not None and quotas == {} else check_shares(quotas)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +85,8 @@ class Quotas:
     Args:
         shares: The lowest and highest share of each domain.
         domain_of: The domain of each prompt of the pool.
+        mixture: Learns the shares within the quotas, of all domains; or None. Prompts of domains that the pool does not
+            have keep their share of the candidates.
 
     Raises:
         InputError: a quota of a domain that no prompt has.
@@ -82,6 +99,15 @@ class Quotas:
 
     shares: Shares
     domain_of: Mapping[Id, Hashable]
+    mixture: MixtureState | None = None
+
+    @classmethod
+    def mixed(cls, shares: Shares, domain_of: Mapping[Id, Hashable], mixture: Mixture | None) -> "Quotas":
+        """The quotas, and the state of a mixture that has learned nothing if there is one."""
+        quotas = cls(shares, domain_of)
+        if mixture is None:
+            return quotas
+        return replace(quotas, mixture=MixtureState(mixture, list(dict.fromkeys(domain_of.values())), shares))
 
     def __post_init__(self) -> None:
         known = dict.fromkeys(self.domain_of.values())
@@ -101,15 +127,19 @@ class Quotas:
         return list(self.domain_of.values())
 
     @cached_property
+    def _arms(self) -> list[Hashable]:
+        return list(self.shares) if self.mixture is None else self.mixture.domains
+
+    @cached_property
     def _place_P(self) -> IntArray:
-        return self._places(self._domains)
+        return self.places(self._domains)
 
     def of_step(self, budget: Budget, ids_P: Sequence[Id]) -> tuple[Budget, list[Hashable]]:
         """The budget with the quotas in rollouts, and the domain of each candidate.
 
         Raises `BudgetError` if no multiple of the quantum lies within a share.
         """
-        domains_P = self._domains if ids_P is self._pool else [self.domain_of.get(name) for name in ids_P]
+        domains_P = self._domains if ids_P is self._pool else self.domains_of(ids_P)
         quantum, rollouts, offered = budget.quantum, int(budget.rollouts or 0), set(domains_P)
         counts = {}
         for domain, (low, high) in self.shares.items():
@@ -122,7 +152,33 @@ class Quotas:
                 )
             if domain in offered or fewest:
                 counts[domain] = (fewest, most)
+        if self.mixture is not None:
+            counts = self._learned_counts(replace(budget, quotas=counts), domains_P)
         return replace(budget, quotas=counts), domains_P
+
+    def domains_of(self, ids_P: Sequence[Id]) -> list[Hashable]:
+        """The domain of each prompt; None if it is not known."""
+        return [self.domain_of.get(name) for name in ids_P]
+
+    @property
+    def limits(self) -> Shares:
+        """The lowest and highest share of each domain in the next step; they are equal if they are learned."""
+        if self.mixture is None:
+            return self.shares
+        return {domain: (share, share) for domain, share in self.mixture.shares().items()}
+
+    def _learned_counts(self, budget: Budget, domains_P: Sequence[Hashable]) -> dict[Hashable, tuple[int, int]]:
+        """The rollouts of each domain that are nearest to its learned share, and can be spent within the quotas."""
+        assert self.mixture is not None
+        rollouts, offered = int(budget.rollouts or 0), Counter(domains_P)
+        quotas = dict(budget.quotas or {})
+        share = {domain: each for domain, each in self.mixture.shares().items() if domain in offered}
+        quotas |= {domain: (0, rollouts) for domain in share if domain not in quotas}
+        named = sum(offered[domain] for domain in quotas) / len(domains_P)
+        scale = named * rollouts / max(sum(share.values()), 1e-12)
+        wanted = [scale * share.get(domain, 0.0) for domain in quotas] + [(1 - named) * rollouts] * (named < 1)
+        spent_D = Domains.of(domains_P, replace(budget, quotas=quotas)).spendable(wanted)
+        return {domain: (count, count) for domain, count in zip(quotas, spent_D.tolist(), strict=False)}
 
     def offer(self, bounds: Bounds, budget: Budget, batch_P: Sequence[Id], seed: int, step: int) -> Sequence[Id]:
         """The candidates: the batch, followed by prompts drawn such that the domains can keep their quotas.
@@ -133,14 +189,15 @@ class Quotas:
         pool = self._pool
         if bounds.candidates == "all":
             return pool
-        own_D = np.bincount(self._places(self.domain_of.get(name) for name in batch_P), minlength=len(self.shares) + 1)
+        limits = self.limits
+        own_D = np.bincount(self.places(self.domains_of(batch_P)), minlength=len(limits) + 1)
         others_K = drawn_others(batch_P, pool, seed, step)
         at_K = self._place_P[others_K]
         there_D = np.bincount(at_K, minlength=len(own_D))
         more = min((bounds.candidates - 1) * len(batch_P), len(others_K))
         rollouts = int(budget.rollouts or 0)
-        low_D = np.array([low for low, _ in self.shares.values()] + [0.0])
-        high_D = np.array([high for _, high in self.shares.values()] + [1.0])
+        low_D = np.array([low for low, _ in limits.values()] + [0.0])
+        high_D = np.array([high for _, high in limits.values()] + [1.0])
         share_D = clipped_shares((own_D + there_D) / len(pool), 1, low_D, high_D)
         fewest_D = np.ceil(low_D * rollouts / budget.largest_group - 1e-9).astype(np.int64)
         draw_D = _apportioned(share_D * (more + len(batch_P)) - own_D, np.maximum(fewest_D - own_D, 0), there_D, more)
@@ -149,9 +206,9 @@ class Quotas:
             rank_K[at_K == at] = np.arange(there)
         return [*batch_P, *pool.take(others_K[rank_K < draw_D[at_K]])]
 
-    def _places(self, domains: Iterable[Hashable]) -> IntArray:
-        """The index of each domain among the quotas; their number for a domain without a quota."""
-        place = {domain: at for at, domain in enumerate(self.shares)}
+    def places(self, domains: Iterable[Hashable]) -> IntArray:
+        """The index of each domain among those with a quota or a learned share; their number for any other."""
+        place = {domain: at for at, domain in enumerate(self._arms)}
         return np.array([place.get(domain, len(place)) for domain in domains], dtype=np.int64)
 
     def begin(
@@ -187,15 +244,15 @@ class Quotas:
             UnsupportedError: `candidates` is 1, or the policy decides in rounds or generates more rollouts than it
                 trains on. BudgetError: no counts keep the quotas.
         """
-        first = next(iter(self.shares))
+        first, asked = self._arms[0], "quotas" if self.mixture is None else "mixture"
         if bounds.candidates == 1:
             raise UnsupportedError(
-                f"quotas with candidates=1: a batch may hold no prompt of {first!r}. Use candidates='all', or an "
-                "integer of at least 2: the other candidates are then drawn for the quotas."
+                f"{asked} with candidates=1: a batch may hold no prompt of {first!r}. Use candidates='all', or an "
+                "integer of at least 2: the other candidates are then drawn for the shares."
             )
         if policy.needs.generate > 1:
             raise UnsupportedError(
-                f"quotas: {policy} generates more rollouts than are trained on, and its choice may break the quotas. "
+                f"{asked}: {policy} generates more rollouts than are trained on, and its choice may break the quotas. "
                 "Use a policy that trains on all rollouts, such as ba.adaptive()."
             )
         size = max(1, rollouts // max(group, 1))
@@ -203,12 +260,12 @@ class Quotas:
         if bounds.candidates != "all":  # the hardest batches: those of a single domain
             inside: dict[Hashable, list[Id]] = {}
             for name, domain in self.domain_of.items():
-                inside.setdefault(domain if domain in self.shares else None, []).append(name)
+                inside.setdefault(domain if domain in self._arms else None, []).append(name)
             batches = [ids[:size] for ids in inside.values()]
         for batch_P in batches:
             if self.begin(policy, bounds, batch_P, rollouts, group).in_rounds():
                 raise UnsupportedError(
-                    f"quotas: {policy} decides in rounds, and each round may break the quotas. Use a policy that "
+                    f"{asked}: {policy} decides in rounds, and each round may break the quotas. Use a policy that "
                     "decides once a step, such as ba.adaptive()."
                 )
 
@@ -219,7 +276,7 @@ class Quotas:
         {'share/code': 0.3333333333333333}
         """
         rollouts = Counter(map(self.domain_of.get, ids_R))
-        return {f"share/{domain}": rollouts[domain] / max(len(ids_R), 1) for domain in self.shares}
+        return {f"share/{domain}": rollouts[domain] / max(len(ids_R), 1) for domain in self._arms}
 
 
 def _apportioned(wanted_D: Any, low_D: IntArray, high_D: IntArray, total: int) -> IntArray:

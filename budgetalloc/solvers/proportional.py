@@ -46,7 +46,9 @@ def proportional(weights_P: ArrayLike, costs_P: ArrayLike | None, budget: Budget
     return counts_P * budget.quantum
 
 
-def clipped_shares(weights: FloatArray, total: int, low: int | IntArray, high: int | IntArray) -> FloatArray:
+def clipped_shares(
+    weights: FloatArray, total: int, low: int | IntArray | FloatArray, high: int | IntArray | FloatArray
+) -> FloatArray:
     """The real numbers clip(scale * weights, low, high) that add up to `total`. Weights must not be all zero.
 
     `low` and `high` are one bound for all weights, or one for each.

@@ -15,7 +15,7 @@ STATE_FILE = "budgetalloc_state.npz"
 
 
 def save_beliefs(folder: Path, session: Session, dataset: str | None, trainer_step: int, **more: Any) -> None:
-    """Writes the beliefs, the costs and the definition of success of a session into a checkpoint.
+    """Writes the beliefs, the costs, the mixture and the definition of success of a session into a checkpoint.
 
     Args:
         folder: The checkpoint.

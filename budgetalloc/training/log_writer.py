@@ -13,9 +13,18 @@ from budgetalloc.logs.progress import ProgressWriter
 from budgetalloc.logs.prompt_texts import TextsWriter
 from budgetalloc.training.batch import Batch
 
-__all__ = ["LogWriter", "append"]
+__all__ = ["LogWriter", "append", "known_texts"]
 
 logger = logging.getLogger(__name__)
+
+
+def known_texts(texts: Mapping[Id, str], ids: Sequence[Id]) -> dict[Id, str]:
+    """The texts of these prompts, where they are known.
+
+    >>> known_texts({"a": "1 + 1 ="}, ["a", "b"])
+    {'a': '1 + 1 ='}
+    """
+    return {name: texts[name] for name in ids if name in texts}
 
 
 class LogWriter:

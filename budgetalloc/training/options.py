@@ -6,11 +6,12 @@ from typing import Any, get_args
 
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import check_range, check_success
-from budgetalloc.errors import InputError, check_choice, check_flag, nearest
+from budgetalloc.errors import InputError, UnsupportedError, check_choice, check_flag, nearest
 from budgetalloc.policies import Needs, Policy
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.batch_advantages import Advantages, batch_advantages
 from budgetalloc.policies.bounds import Bounds
+from budgetalloc.policies.mixture import Mixture, check_mixture
 from budgetalloc.policies.quotas import Quotas, Shares, check_domain_and_shares
 from budgetalloc.training.batch import Batch
 from budgetalloc.training.costs import Cost, Costs, check_cost, check_cost_per_step
@@ -62,6 +63,7 @@ class Options:
         buffer: Stored responses of earlier steps, of a type that the trainer's adapter supports, or None.
         domain: The dataset column of the domains, or None.
         quotas: The lowest and highest share of the rollouts of each domain, or None.
+        mixture: How shares are learned within the quotas, or None.
         cost: What rollouts cost, or None if all cost the same.
         cost_per_step: What a step may cost on average, or None.
         fallback: Whether groups are uniform while beliefs or advantages are out of bounds (`rails`).
@@ -79,6 +81,7 @@ class Options:
     buffer: Any
     domain: str | None
     quotas: Shares | None
+    mixture: Mixture | None
     cost: Cost
     cost_per_step: float | None
     fallback: bool
@@ -106,6 +109,7 @@ class Options:
         scale, weight = given.get("scale", chosen), given.get("weight", needs.weight)
         # A buffer selects rows without signal, for which TRL's float32 advantages may not be exactly 0.
         keep_advantages = keep_batch and "buffer" not in given and (scale, weight) == (trainer_scale, "rollout")
+        mixture = check_mixture(given.get("mixture"))
         options = cls(
             bounds=bounds,
             baseline=given.get("baseline", needs.baseline or (None if keep_advantages else "group")),
@@ -118,7 +122,8 @@ class Options:
             hint=given.get("hint"),
             buffer=given.get("buffer"),
             domain=given.get("domain"),
-            quotas=check_domain_and_shares(given.get("domain"), given.get("quotas")),
+            quotas=check_domain_and_shares(given.get("domain"), given.get("quotas"), mixture),
+            mixture=mixture,
             cost=given.get("cost"),
             cost_per_step=check_cost_per_step(given.get("cost_per_step"), given.get("cost")),
             fallback=check_flag("fallback", given.get("fallback", True)),
@@ -139,6 +144,12 @@ class Options:
             )
         return options
 
+    @classmethod
+    def of_loop(cls, needs: Needs, trainer_scale: str, given: Mapping[str, Any]) -> "Options":
+        """The options of a training loop without an adapter, with the policy's own scale; raises as `check_plain`."""
+        check_plain(given)
+        return cls.resolve(needs, trainer_scale, {"scale": needs.scale, **given})
+
     @property
     def of_groups(self) -> bool:
         """Whether advantages compare within groups. A trainer with GRPO's advantages can then keep its own."""
@@ -157,9 +168,17 @@ class Options:
         """The quotas of these prompts, or None; raises `BudgetError` or `UnsupportedError` if they cannot be kept."""
         if self.quotas is None or self.domain is None:
             return None
-        quotas = Quotas(self.quotas, prompts.domains(self.domain))
+        quotas = Quotas.mixed(self.quotas, prompts.domains(self.domain), self.mixture)
         quotas.check(policy, self.bounds, rollouts, group)
         return quotas
+
+    def check_hint(self, policy: Policy) -> None:
+        """Raises `UnsupportedError` unless rollouts can get the hint that this policy asks for."""
+        if self.hint is None:
+            raise UnsupportedError(
+                f"{policy} requests rollouts with a hint: pass AdaptiveGRPOCallback(..., hint=), a function from a "
+                "dataset row to the row with the hint in its prompt. Other loops cannot add hints."
+            )
 
     def advantages(self, batch: Batch, rewards_R: FloatArray | None = None) -> Advantages:
         """The advantages of a batch. `rewards_R` are total rewards that replace the batch's own, if stored correct

@@ -1,7 +1,8 @@
 """A policy in a training run, step by step: begin, request, observe, end."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from typing import Any
 
@@ -11,20 +12,22 @@ from numpy.typing import ArrayLike
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.pool import Pool
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.beliefs.state import load_state, save_state, unchanged_on_error
+from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import InputError, UnsupportedError
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies import Policy, Step
 from budgetalloc.policies.methods import PolicyLike, policy_of
-from budgetalloc.policies.quotas import Quotas
+from budgetalloc.policies.mixture import Mixture
+from budgetalloc.policies.quotas import Shares
 from budgetalloc.policies.uniform_groups import uniform_groups
 from budgetalloc.training.batch import Batch, Ended, Round, check_rows
+from budgetalloc.training.domain_learning import quotas_of_prompts
 from budgetalloc.training.downselection import rows_to_train_on
 from budgetalloc.training.exclusive import Exclusive
-from budgetalloc.training.log_writer import LogWriter
-from budgetalloc.training.metrics import describe, of_advantages
-from budgetalloc.training.options import Options, check_plain
+from budgetalloc.training.learned import Learned
+from budgetalloc.training.log_writer import LogWriter, known_texts
+from budgetalloc.training.options import Options
 from budgetalloc.training.shadow import Shadow, policy_to_watch
 from budgetalloc.training.success_measure import Measure
 
@@ -53,6 +56,7 @@ class Session:
         quiet: Whether to suppress log messages.
         shadow: Another policy that watches the run and changes nothing of it (see `training.shadow`).
         resolved: Resolved options, for trainer adapters. It cannot be combined with `trainer_scale` or `options`.
+        domain, quotas, mixture: As in `AdaptiveGRPOCallback`, with the domain of each prompt in place of a column.
         options: Arguments of `budgetalloc.trl.AdaptiveGRPOCallback` by their names: candidates, floor, cap, min_group,
             quantum, baseline, scale, weight, success (which may name one of `rewards`), reward_range, fallback,
             cost and cost_per_step.
@@ -82,33 +86,34 @@ class Session:
         quiet: bool = False,
         shadow: PolicyLike | None = None,
         resolved: Options | None = None,
+        domain: Mapping[Id, Hashable] | None = None,
+        quotas: Shares | None = None,
+        mixture: str | Mixture | None = None,
         **options: Any,
     ) -> None:
-        check_plain(options)
         if resolved is not None and (options or shadow is not None or trainer_scale != "none"):
             raise InputError("Session(resolved=) replaces trainer_scale= and all options: pass one or the other.")
         check_ledger(ledger)
         self.policy: Policy = policy_of(policy)
         self.shadow: Shadow | None = None
         if shadow is not None:
-            same: dict[str, Any] = {"pool": pool, "trainer_scale": trainer_scale, **options}
+            same: dict[str, Any] = {"trainer_scale": trainer_scale, "pool": pool, **options}
+            same |= {"domain": domain, "quotas": quotas, "mixture": mixture}
             watching = Session(policy_to_watch(shadow, self.policy), rewards, weights, quiet=True, **same)
             self.shadow = Shadow(watching, quiet)
-        options.setdefault("scale", self.policy.needs.scale)
-        self.options = resolved or Options.resolve(self.policy.needs, trainer_scale, options)
+        self.options = resolved or Options.of_loop(self.policy.needs, trainer_scale, options)
         weights = [1.0] + [0.0] * (len(rewards) - 1) if weights is None else weights
         self.scoring = self.options.scoring(rewards, weights, quiet)
         self.costs = self.options.costs(self.policy, quiet)
-        self.pool: Sequence[Id] = Pool.of(pool) if len(pool) else ()
-        self.pool_size = len(self.pool)
-        self.quotas: Quotas | None = None
+        self.quotas = quotas_of_prompts(domain, quotas, mixture)
+        self._checked = self.quotas is None  # at the first step, whose rollouts are known; adapters check earlier
+        self.pool, self.pool_size = (Pool.of(pool) if len(pool) else ()), len(pool)
         self.written: list[LogWriter] = []  # writers that append each finished step to files
-        self._ledger, self._texts, self._at_once = ledger, texts or {}, at_once
+        self._ledger, self._texts, self._at_once, self._quiet = ledger, texts or {}, at_once, quiet
         self._alone = Exclusive()
         self._drop()
 
     def _drop(self, step: Step | None = None, rollouts: int = 0) -> None:
-        """Replaces the current step; by default with none."""
         self._step, self._rollouts = step, rollouts
         self._rounds: list[Round] = []
         self._measure: Measure | None = None
@@ -141,6 +146,9 @@ class Session:
                 self.shadow.offer(own_ids, rollouts, group)
             generated = rollouts * (self.options.generate if decide is None else 1)
             if self.quotas is not None:
+                if not self._checked:
+                    self.quotas.check(policy, bounds, generated, group)
+                    self._checked = True
                 step = self.quotas.begin(policy, bounds, batch_P, generated, group, costs, decide)
             else:
                 ids_P = bounds.offer(batch_P, self.pool, policy.seed, policy.estimator.step)
@@ -163,9 +171,7 @@ class Session:
             why = "decides in rounds" if step.in_rounds() else "generates more rollouts than it trains on"
             raise UnsupportedError(f"{self.policy} {why}; this trainer trains at once on all that it generates.")
         if self._ledger is not None and not self.written:  # only now: `load` may have set the policy's step
-            texts = self._texts
-            known = lambda ids: {name: texts[name] for name in ids if name in texts}  # noqa: E731
-            self.written = [LogWriter(self._ledger, self.policy.estimator.step, known)]
+            self.written = [LogWriter(self._ledger, self.policy.estimator.step, partial(known_texts, self._texts))]
         self._drop(step, rollouts)
 
     def request(self) -> list[Id]:
@@ -179,11 +185,8 @@ class Session:
                     "all failed, observe([], [], [])."
                 )
             ids_R = step.ids_P.repeat(step.request())
-            if step.hinted and self.options.hint is None:
-                raise UnsupportedError(
-                    f"{self.policy} requests rollouts with a hint: pass AdaptiveGRPOCallback(..., hint=), a function "
-                    "from a dataset row to the row with the hint in its prompt. Other loops cannot add hints."
-                )
+            if step.hinted:
+                self.options.check_hint(self.policy)
             self._wanted = len(ids_R)
             return ids_R
 
@@ -264,44 +267,32 @@ class Session:
             if advantages_R is None:
                 kept_R = rows_to_train_on(self.policy, batch, self._rollouts)
                 advantages_R = self.options.advantages(batch).values_R
-                metrics = self._metrics(batch, advantages_R[kept_R])
             else:
-                kept_R, metrics = np.arange(len(batch)), self._metrics(batch, advantages_R)
+                kept_R = np.arange(len(batch))
+            metrics = self._learned.metrics(batch, advantages_R[kept_R], self.options, self.pool_size)
             for write in self.written:
                 write(batch)
-            step.end()
-            self.costs.learn(batch)
-            self.scoring.learn(batch.measure, batch.rewards_R, batch.scores_RF, batch.sums(), self.policy)
+            metrics |= self._learned.learn(batch, step, self.options, self._quiet)
             self._drop()
-            if self.shadow is not None:
-                metrics |= self.shadow.watch(batch, self.options)
             return Ended(batch, advantages_R, kept_R, metrics)
 
-    def _metrics(self, batch: Batch, advantages_R: FloatArray) -> dict[str, float]:
-        met = min(1.0, len(self.policy.estimator) / self.pool_size) if self.pool_size else None
-        metrics = describe(batch, hints=self.options.hint is not None, pool_met=met, quotas=self.quotas)
-        looked = {} if (rails := self.scoring.rails) is None else rails.look(batch.rollouts())
-        return metrics | of_advantages(advantages_R) | looked | self.costs.described(batch)
+    @property
+    def _learned(self) -> Learned:
+        return Learned(self.policy, self.scoring, self.costs, self.quotas, self.shadow)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Saves beliefs, costs and the learned range of rewards. A run that loads them goes on as if never stopped."""
+        """Saves all that was learned. A run that loads the file goes on as if it had never stopped."""
         save_state(path, *self.state())
 
-    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What `save` writes: everything learned, and the definition of success in JSON types."""
-        state, about = self.policy.state_dict() | self.costs.state_dict(), {"scoring": self.scoring.state_dict()}
-        return (state, about) if self.shadow is None else self.shadow.added_to(state, about)
-
     def load(self, path: str | PathLike[str]) -> None:
-        """Loads a file that `save` wrote. Raises `StateError`, and changes nothing, if the file is damaged, of another
-        kind of policy or of another definition of success."""
+        """Loads a file of `save`; raises as `restore`."""
         self.restore(*load_state(path))
 
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What `save` writes: all that was learned, and the definition of success in JSON types."""
+        return self._learned.state()
+
     def restore(self, state: dict[str, Any], about: Mapping[str, Any]) -> None:
-        """Restores what `load_state` read from a file of `save`. If it raises `StateError`, nothing has changed."""
-        with unchanged_on_error(self.policy, self.costs):
-            self.policy.load_state_dict(state)
-            self.costs.load_state_dict(state)
-            self.scoring.load_state_dict(about.get("scoring", {}), self.policy)
-        if self.shadow is not None:
-            self.shadow.restore(state, about)
+        """Restores what `load_state` read. If it raises `StateError`, because the file is damaged, of another kind of
+        policy or of another definition of success, nothing has changed."""
+        self._learned.restore(state, about)

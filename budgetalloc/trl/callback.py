@@ -13,6 +13,7 @@ from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.costs.prices import Seconds
 from budgetalloc.policies.methods import PolicyLike, policy_of
+from budgetalloc.policies.mixture import Mixture, Rule
 from budgetalloc.policies.quotas import Shares
 from budgetalloc.training.batch import Batch
 from budgetalloc.training.costs import Cost
@@ -91,9 +92,11 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         buffer: A `SelectiveSampleBuffer` or a `CorrectResponseBuffer` of `budgetalloc.trl.experimental.buffers`, whose
             responses of earlier optimizer steps replace rows without signal, with the log-probabilities of the model
             that generated them. Beliefs, metrics and ledger use fresh rollouts only. Checkpoints hold its state.
-        domain: The dataset column that names the domain of a prompt, for `quotas`.
+        domain: The dataset column that names the domain of a prompt, for `quotas` and `mixture`.
         quotas: Lowest and highest share of the generated rollouts of each domain, such as {"math": (0.3, 0.5)}, kept at
             every step and logged as `budgetalloc/share/DOMAIN`; prompts of other domains, or of none, are not limited.
+        mixture: Divides each step's rollouts between the domains, within `quotas`, by what a rollout there is expected
+            to teach: "learn", "dump", "sec", "adept", or a `policies.mixture.Mixture`. The policy chooses within each.
         cost: "tokens", "seconds", prices of what rollouts report, such as {"tokens": 1, "turns": 50, "tool_seconds":
             200} (docs/agents.md), or a function of the tokens of prompts and of their expected answers
             (`training.costs.Price`). Expected lengths are learned per prompt, and rollouts go where a token buys most.
@@ -104,10 +107,9 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         cost_per_step: What a step may cost on average, in the unit of `cost`, which must not be "seconds". The number
             of rollouts stays; a price moves them to cheaper prompts while steps cost more (`training.cost_budget`).
         features: By which prompts share beliefs: "text", "model", columns, `Path`s of earlier runs, or `Features`.
-        shadow: Another policy, as `policy`, that watches the run and changes nothing of it. It learns from the same
-            rollouts. Metrics under `budgetalloc/shadow/` say what it would have drawn, and compare the advantages that
-            it would have given. All other arguments apply to it, except `hint`, `buffer` and `cost="seconds"`. Of a
-            policy in rounds, the first round is shadowed. A function `success` is called once for each policy.
+        shadow: Another policy that watches the run and changes nothing of it. It learns from the same rollouts, and
+            metrics under `budgetalloc/shadow/` say what it would have drawn and compare the advantages that it would
+            have given. All other arguments apply to it, except `hint`, `buffer` and `cost="seconds"`.
         ledger: A file to which every rollout is appended; see `budgetalloc.logs.ledger`. The beginning of each prompt's
             text is written once, to a file next to it that ends in .prompts, for `budgetalloc report`.
         allow_dataset_change: Resume with another train dataset than the checkpoint's; known prompts keep their beliefs.
@@ -139,6 +141,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         buffer: SelectiveSampleBuffer | CorrectResponseBuffer | None = None,
         domain: str | None = None,
         quotas: Shares | None = None,
+        mixture: Rule | Mixture | None = None,
         cost: Cost = None,
         cost_per_step: float | None = None,
         features: FeatureNames = None,
@@ -149,11 +152,10 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         check_trainer(trainer)
         self.trainer = trainer
         self.policy = policy_of("adaptive" if policy is None else policy)
-        given: dict[str, Any] = {"fallback": fallback}
+        given: dict[str, Any] = {"fallback": fallback, "mixture": mixture, "cost_per_step": cost_per_step}
         given |= {"candidates": candidates, "floor": floor, "cap": cap, "min_group": min_group, "quantum": quantum}
         given |= {"baseline": baseline, "scale": scale, "weight": weight, "hint": hint, "buffer": buffer, "cost": cost}
         given |= {"success": success, "reward_range": reward_range, "domain": domain, "quotas": quotas}
-        given["cost_per_step"] = cost_per_step
         self.options = Options.resolve(self.policy.needs, trainer.scale_rewards, given)
         main = trainer.accelerator.is_main_process
         check_ledger(ledger, writes=main)

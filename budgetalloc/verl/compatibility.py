@@ -66,8 +66,8 @@ def check_config(config: Any, policy: Policy, options: Options, uses_critic: boo
         ),
         (
             ahead and options.quotas is not None,
-            "quotas in an asynchronous trainer, whose candidates are the prompts that verl submits next, and these may "
-            "hold none of a domain. Use trainer_mode=budgetalloc",
+            f"{'quotas' if options.mixture is None else 'mixture'} in an asynchronous trainer, whose candidates are "
+            "the prompts that verl submits next, and these may hold none of a domain. Use trainer_mode=budgetalloc",
         ),
         (
             ahead and isinstance(policy, Paced),

@@ -18,7 +18,7 @@ __all__ = ["PENALTY", "REWARD", "Settings", "build"]
 
 logger = logging.getLogger(__name__)
 
-_OPTIONS = (*PLAIN, "domain", "quotas")
+_OPTIONS = (*PLAIN, "domain", "quotas", "mixture")
 _KEYS = ("policy", *_OPTIONS, "pacing", "prompt_id", "features", "ledger", "allow_dataset_change")
 REWARD, PENALTY = "reward", "kl_penalty"
 """The names of verl's own rewards: the reward function's score, and the penalty of `algorithm.use_kl_in_reward`."""

@@ -40,6 +40,7 @@ def run(args: argparse.Namespace) -> None:
     check_workers(args.workers)  # before the log is read
     config = Config.read(args.config) if args.config else None
     unsupported = {
+        "mixture": "a log does not say the domain of a prompt, so a replay cannot mix domains. Leave it out.",
         "quotas": "a log does not say the domain of a prompt, so a replay cannot keep quotas. Leave them out.",
         "cost": "a replay counts rollouts, and does not learn what they cost. Leave it out.",
         "features": "a log does not hold the columns of the dataset, so a replay has no features. Leave them out.",

@@ -12,6 +12,7 @@ from budgetalloc.errors import check_flag, check_type
 from budgetalloc.policies import Needs, Policy
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.methods import method_of, tuples
+from budgetalloc.policies.mixture import check_mixture
 from budgetalloc.policies.pacing_policy import PACING, pacing_plan
 from budgetalloc.policies.quotas import check_domain_and_shares
 from budgetalloc.training.costs import check_cost, check_cost_per_step
@@ -75,6 +76,7 @@ class CallbackSettings:
     reward_range: tuple[float, float] | None = None
     domain: str | None = None
     quotas: Mapping[Hashable, tuple[float, float]] | None = None
+    mixture: str | Mapping[str, Any] | None = None
     cost: str | Mapping[str, float] | None = None
     cost_per_step: float | None = None
     features: str | tuple[str, ...] | None = None
@@ -89,7 +91,8 @@ class CallbackSettings:
         check_success(self.success)
         if self.reward_range is not None:
             object.__setattr__(self, "reward_range", check_range(self.reward_range))
-        object.__setattr__(self, "quotas", check_domain_and_shares(self.domain, self.quotas))
+        shares = check_domain_and_shares(self.domain, self.quotas, check_mixture(self.mixture))
+        object.__setattr__(self, "quotas", shares)
         check_cost(self.cost)
         check_cost_per_step(self.cost_per_step, self.cost)
         if isinstance(self.features, list):

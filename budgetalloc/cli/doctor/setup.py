@@ -18,10 +18,11 @@ ARGUMENTS: dict[str, Any] = dict.fromkeys(
     ("candidates", "baseline", "scale", "weight", "floor", "cap", "min_group", "success", "reward_range", "hint")
 )
 ARGUMENTS |= {"buffer": None, "domain": None, "quotas": None, "cost": None, "quantum": 1, "prompt_id": None}
-ARGUMENTS |= {"cost_per_step": None, "features": None}
+ARGUMENTS |= {"mixture": None, "cost_per_step": None, "features": None}
 """The arguments of `AdaptiveGRPOCallback` that the doctor checks, with their defaults."""
 OTHERS = ("trainer", "policy", "ledger", "allow_dataset_change", "fallback")
 """Its other arguments."""
+_DOMAINS = ("domain", "quotas", "mixture")  # none of them is of use without the others
 _LONGEST, _MOST = 800, 20  # characters of a printed text, and texts in a printed list
 
 
@@ -116,5 +117,5 @@ def every_mistake(build: Callable[[dict[str, Any]], T], given: Mapping[str, Any]
             name = errors[-1].partition("=")[0]
             if name not in left:
                 return None, errors
-            for each in ("domain", "quotas") if name in ("domain", "quotas") else (name,):
+            for each in _DOMAINS if name in _DOMAINS else (name,):
                 left.pop(each, None)

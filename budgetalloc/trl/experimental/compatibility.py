@@ -33,15 +33,16 @@ def check_no_tools(tools: Any, environment_factory: Any) -> None:
 
 
 def check_policy(policy: Policy, options: Options) -> None:
-    """Raises `UnsupportedError` for a `Paced` policy, or for quotas with `candidates` other than "all"."""
+    """Raises `UnsupportedError` for a `Paced` policy, or for shares of domains with `candidates` other than "all"."""
     if isinstance(policy, Paced):
         raise UnsupportedError(
             f"{policy} is Paced: give the worker the rollouts of each step, rollouts_per_step=, and a policy without a "
             "plan."
         )
     if options.quotas is not None and options.bounds.candidates != "all":
+        what = "quotas" if options.mixture is None else "mixture"
         raise UnsupportedError(
-            f"quotas with candidates={options.bounds.candidates}: the worker's candidates cycle through the dataset "
+            f"{what} with candidates={options.bounds.candidates}: the worker's candidates cycle through the dataset "
             "without regard to domains. Use candidates='all'."
         )
 

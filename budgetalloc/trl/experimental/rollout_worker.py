@@ -14,6 +14,7 @@ from budgetalloc.errors import InputError, check_integer
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.methods import PolicyLike, policy_of
+from budgetalloc.policies.mixture import Mixture, Rule
 from budgetalloc.policies.quotas import Shares
 from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
 from budgetalloc.training.costs import Cost
@@ -60,8 +61,9 @@ class AdaptiveRolloutWorker:
             `AsyncGRPOConfig.queue_maxsize` is not used.
         candidates: "all", or k: k times the step's rollouts divided by `num_generations`, in a shuffled order that
             cycles through the dataset.
-        baseline, scale, weight, floor, cap, min_group, quantum, prompt_id, success, reward_range, domain, quotas, cost,
-            features, allow_dataset_change: As in `AdaptiveGRPOCallback`. Quotas need `candidates="all"`.
+        baseline, scale, weight, floor, cap, min_group, quantum, prompt_id, success, reward_range, domain, quotas,
+            mixture, cost, features, allow_dataset_change: As in `AdaptiveGRPOCallback`. Quotas and a mixture need
+            `candidates="all"`.
             `cost="seconds"` counts the server's seconds.
         ledger: A file to which every rollout is appended; its steps are those of the policy.
         tools, environment_factory: Refused.
@@ -91,6 +93,7 @@ class AdaptiveRolloutWorker:
         fallback: bool = True,
         domain: str | None = None,
         quotas: Shares | None = None,
+        mixture: Rule | Mixture | None = None,
         cost: Cost = None,
         features: FeatureNames = None,
         ledger: str | os.PathLike[str] | None = None,
@@ -111,6 +114,7 @@ class AdaptiveRolloutWorker:
         given = {"candidates": candidates, "floor": floor, "cap": cap, "min_group": min_group, "quantum": quantum}
         given |= {"baseline": baseline, "scale": scale, "weight": weight, "cost": cost, "fallback": fallback}
         given |= {"success": success, "reward_range": reward_range, "domain": domain, "quotas": quotas}
+        given |= {"mixture": mixture}
         self.options = Options.resolve(self.policy.needs, "group", given)
         check_policy(self.policy, self.options)
         names = names_of(self.reward_funcs)

@@ -1,0 +1,316 @@
+"""Rules for the mixture of domains: what a rollout of each domain is expected to teach, learned from every step."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.budget import IntArray
+from budgetalloc.errors import StateError
+from budgetalloc.policies.costs.bandits import sliding_window_ucb
+from budgetalloc.policies.mixture import Rule
+from budgetalloc.policies.published.which_prompts.categories import add_to_window, upper_bounds
+
+__all__ = ["DomainStep", "Learn", "MixtureRule", "Published", "efficiency", "rule_of", "success_of_domains"]
+
+_WINDOW, _DUMP_TEMPERATURE = 300, 0.1  # of `policies.dump`
+_RATE, _SEC_TEMPERATURE = 0.5, 0.4  # of `policies.sec`
+
+
+@dataclass(frozen=True, eq=False)
+class DomainStep:
+    """What a step has shown about the domains. Success is in [0, 1].
+
+    Args:
+        place_P: The domain of each candidate, from 0 to D - 1, shape (P,).
+        successes_P, rollouts_P: Its evidence after the step, discounted, without the prior.
+        mass_P, prior_P: The mass of the prior of its belief, in rollouts, and the prior's mean.
+        place_R: The domain of each rollout of the step, shape (R,).
+        success_R: Its success.
+        successes_R, rollouts_R: The evidence about its prompt before the step, as of `_P`.
+        mass_R, prior_R: As of `_P`.
+        size_R: The absolute advantage that is trained on; empty if the rule does not need it.
+    """
+
+    place_P: IntArray
+    successes_P: FloatArray
+    rollouts_P: FloatArray
+    mass_P: FloatArray
+    prior_P: FloatArray
+    place_R: IntArray
+    success_R: FloatArray
+    successes_R: FloatArray
+    rollouts_R: FloatArray
+    mass_R: FloatArray
+    prior_R: FloatArray
+    size_R: FloatArray
+
+    def counts_D(self, domains: int) -> FloatArray:
+        """Rollouts of each domain in the step, shape (D,)."""
+        return np.bincount(self.place_R, minlength=domains).astype(np.float64)
+
+
+class MixtureRule(Protocol):
+    """Weights of the domains, learned step by step."""
+
+    needs_advantages: bool
+
+    def observe(self, step: DomainStep) -> None:
+        """Learns from a finished step."""
+
+    def weights_D(self) -> FloatArray:
+        """The weight of each domain in the next step, at least 0, shape (D,)."""
+
+    def described(self) -> dict[str, FloatArray]:
+        """Metrics of each domain, shape (D,) each."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything learned, in types that JSON can hold."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores `state_dict()`; raises `StateError`, and changes nothing, if it does not fit."""
+
+
+def rule_of(rule: Rule, domains: int) -> MixtureRule:
+    """A rule of this name that has seen nothing, for so many domains."""
+    return Learn(domains) if rule == "learn" else Published(rule, domains)
+
+
+def success_of_domains(step: DomainStep, domains: int) -> tuple[FloatArray, FloatArray]:
+    """The mean success of each domain's prompts, and the variance of its error, shape (D,) each.
+
+    Prompt P with s successes in n rollouts counts with weight n / (k + n), where k is the mass of its belief's prior.
+    A prompt that was rolled out more than others therefore counts hardly more than they do, so that the estimate does
+    not move when the policy turns to harder prompts of the domain. The prior's mean counts as one prompt.
+
+    >>> ones = np.ones(3)
+    >>> step = DomainStep(np.array([0, 0, 1]), np.array([99.0, 0, 0]), np.array([99.0, 9, 0]), ones, ones / 2,
+    ...                   *[np.zeros(0, dtype=int)] * 7)
+    >>> success_of_domains(step, 2)[0].round(3)  # (0.99 + 0 + 0.5) / (0.99 + 0.9 + 1); the prior
+    array([0.516, 0.5  ])
+    """
+    total_P = step.mass_P + step.rollouts_P
+
+    def summed(values_P: FloatArray) -> FloatArray:
+        return np.asarray(np.bincount(step.place_P, values_P, minlength=domains), dtype=np.float64)
+
+    prior_D = summed(step.prior_P) / np.maximum(summed(np.ones(len(total_P))), 1)
+    weight_D = summed(step.rollouts_P / total_P) + 1
+    success_D = (summed(step.successes_P / total_P) + prior_D) / weight_D
+    mean_P = (step.mass_P * success_D[step.place_P] + step.successes_P) / total_P
+    variance_D = summed(step.rollouts_P * mean_P * (1 - mean_P) / total_P**2) / weight_D**2
+    return success_D, variance_D
+
+
+def efficiency(moved_D: FloatArray, variance_D: FloatArray, taught_D: FloatArray) -> FloatArray:
+    """How much success moved for what was spent, relative to all domains: 1 is the mean, and the value without data.
+
+    A rollout of a prompt with rate p can teach p (1 - p), the variance of its reward. `taught_D` is the sum over a
+    domain's rollouts. If all domains learned equally well, success would move by e times that, with e pooled from all
+    domains. The result is 1 + A (moved / (e taught) - 1), where A = (e taught)^2 / ((e taught)^2 + variance) is the
+    weight of the observation: it is near 1 where the expected movement is far above the error of measuring it. The
+    error is first subtracted from the movement, in squares. Movements down count as those up: they show that success
+    depends on training.
+
+    Args:
+        moved_D: Standard deviation of success over the memory, shape (D,).
+        variance_D: Variance of the error of success.
+        taught_D: Sum of p (1 - p) over the rollouts.
+
+    Returns:
+        In [0.05, 2], shape (D,).
+
+    >>> efficiency(np.array([0.3, 0.0, 0.0]), np.full(3, 0.0004), np.array([300.0, 300, 2])).round(2)
+    array([1.99, 0.05, 1.  ])
+    """
+    clear_D = np.sqrt(np.maximum(moved_D**2 - variance_D, 0.0))
+    if not clear_D.any():
+        return np.ones(len(moved_D))
+    expected_D = clear_D.sum() / taught_D.sum() * taught_D
+    weight_D = expected_D**2 / np.maximum(expected_D**2 + variance_D, 1e-12)
+    ratio_D = clear_D / np.maximum(expected_D, 1e-12)
+    return np.asarray(np.clip(1 + weight_D * (ratio_D - 1), 0.05, 2.0))
+
+
+class Learn:
+    """Our rule: what the beliefs say that a rollout teaches, times how much success has moved per rollout spent there.
+
+    After each step, for each domain:
+
+    1. Its success is `success_of_domains`. A prompt's rate p is its evidence, with that success as the prior's mean.
+    2. The rates are corrected by the mean surprise, success less predicted rate, of the domain's last 64 rollouts or
+       so. A fall that a few probes show therefore counts for all prompts of the domain at once.
+    3. Teaching is the mean of sqrt(p) (1 - p) over its prompts, weighted by itself, because a policy chooses prompts
+       with a high value. It is near 0 in a domain that is solved or hopeless.
+    4. `efficiency` compares the movement of its success with what its rollouts could teach, over about 30 steps. It
+       falls to 0.05 where rewards are noise, and recovers as the evidence fades. The movement is the standard deviation
+       of its success over these steps, so that a fall and a rise do not cancel.
+
+    The weight is teaching times efficiency. Old steps are discounted by 1 - 1 / 30 a step, because the model moves.
+
+    >>> rule = Learn(2)
+    >>> rule.weights_D()
+    array([1., 1.])
+    """
+
+    needs_advantages = False
+    memory = 30.0  # steps
+    window = 64.0  # rollouts
+    trust = 8.0  # rollouts without surprise that the window's mean is shrunk by
+
+    def __init__(self, domains: int) -> None:
+        nothing = np.zeros(domains)
+        self._learned = {
+            "success": np.full(domains, np.nan),  # nan: no step so far
+            "steps": nothing.copy(),
+            "level": nothing.copy(),  # mean of success over the memory, and its variance
+            "moved": nothing.copy(),
+            "variance": nothing.copy(),  # of the error of success, the same mean
+            "taught": nothing.copy(),
+            "surprise": nothing.copy(),
+            "surprised": nothing.copy(),  # the rollouts that `surprise` is summed over
+            "teaching": np.ones(domains),
+        }
+
+    def observe(self, step: DomainStep) -> None:
+        """Learns from a finished step, as the class describes."""
+        old, domains = self._learned, len(self._learned["success"])
+        success_D, variance_D = success_of_domains(step, domains)
+        first = bool(np.isnan(old["success"]).any())
+        before_D = success_D if first else old["success"]
+        offered_D = np.bincount(step.place_P, minlength=domains) > 0
+        success_D = np.where(offered_D, success_D, before_D)
+        prior_R = step.prior_R if first else before_D[step.place_R]
+        rate_R = (step.mass_R * prior_R + step.successes_R) / (step.mass_R + step.rollouts_R)
+
+        def summed(values_R: FloatArray) -> FloatArray:
+            return np.asarray(np.bincount(step.place_R, values_R, minlength=domains), dtype=np.float64)
+
+        fade, counts_D = 1 - 1 / self.memory, step.counts_D(domains)
+        rate_D = np.maximum(1 / self.memory, 1 / (old["steps"] + 1))
+        left_D = np.maximum(1 - counts_D / self.window, 0.0)
+        surprise_D = left_D * old["surprise"] + summed(step.success_R - rate_R)
+        surprised_D = left_D * old["surprised"] + counts_D
+        shift_D = surprise_D / (surprised_D + self.trust)
+        rate_P = (step.mass_P * success_D[step.place_P] + step.successes_P) / (step.mass_P + step.rollouts_P)
+        rate_P = np.clip(rate_P + shift_D[step.place_P], 0.0, 1.0)
+        value_P = np.sqrt(rate_P) * (1 - rate_P)
+        value_D, square_D = (np.bincount(step.place_P, x, minlength=domains) for x in (value_P, value_P**2))
+        away_D = success_D - old["level"]
+        self._learned = {
+            "success": success_D,
+            "steps": old["steps"] + 1,
+            "level": old["level"] + rate_D * away_D,
+            "moved": (1 - rate_D) * (old["moved"] + rate_D * away_D**2),
+            "variance": old["variance"] + rate_D * (variance_D - old["variance"]),
+            "taught": fade * old["taught"] + summed(rate_R * (1 - rate_R)),
+            "surprise": surprise_D,
+            "surprised": surprised_D,
+            "teaching": np.where(offered_D, square_D / np.maximum(value_D, 1e-12), old["teaching"]),
+        }
+
+    def _efficiency(self) -> FloatArray:
+        got = self._learned
+        return efficiency(np.sqrt(got["moved"]), got["variance"], got["taught"])
+
+    def weights_D(self) -> FloatArray:
+        """Teaching times efficiency, shape (D,)."""
+        return self._learned["teaching"] * self._efficiency()
+
+    def described(self) -> dict[str, FloatArray]:
+        """Success, teaching and efficiency of each domain."""
+        return {
+            "success": self._learned["success"],
+            "teaching": self._learned["teaching"],
+            "efficiency": self._efficiency(),
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything learned, in types that JSON can hold; a domain without success has None."""
+        return {key: [None if np.isnan(x) else x for x in value_D.tolist()] for key, value_D in self._learned.items()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores `state_dict()`; raises `StateError`, and changes nothing, if it does not fit."""
+        try:
+            loaded = {key: np.array(state[key], dtype=np.float64) for key in self._learned}
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(f"The state of the mixture is damaged ({type(error).__name__}: {error}).") from error
+        for key, value_D in loaded.items():
+            if value_D.shape != self._learned[key].shape or (np.isnan(value_D).any() and key != "success"):
+                raise StateError(f"The state of the mixture is damaged: {key!r} is not a number for each domain.")
+        self._learned = loaded
+
+
+class Published:
+    """DUMP, SEC or ADEPT with the domains as arms. The gain of a domain is its mean |advantage| in training.
+
+    - "dump" (arXiv 2504.09710): the softmax of `categories.upper_bounds` over the last 300 rollouts of each domain,
+      with temperature 0.1. The weights are the shares; DUMP draws each prompt's category from them.
+    - "sec" (arXiv 2505.14970): the softmax of a running mean of the gains, with rate 0.5 and temperature 0.4.
+    - "adept": one domain gets all that the others' lowest shares leave. `bandits.sliding_window_ucb` chooses it, whose
+      arms ADEPT (arXiv 2501.12620) uses for settings of the training. Gains above 1 count as 1.
+
+    >>> Published("sec", 2).weights_D()
+    array([0.5, 0.5])
+    """
+
+    needs_advantages = True
+
+    def __init__(self, rule: Rule, domains: int) -> None:
+        self.rule, self._domains = rule, domains
+        self._numbers: dict[str, float] = {}
+        self._bandit = sliding_window_ucb(range(domains))
+
+    def observe(self, step: DomainStep) -> None:
+        """Learns the gain of each domain that had rollouts."""
+        counts_D = step.counts_D(self._domains)
+        gain_D = np.bincount(step.place_R, step.size_R, minlength=self._domains) / np.maximum(counts_D, 1)
+        numbers = self._numbers
+        for at in np.flatnonzero(counts_D).tolist():
+            gain, rollouts = float(gain_D[at]), float(counts_D[at])
+            if self.rule == "dump":
+                add_to_window(numbers, str(at), gain, rollouts, _WINDOW)
+                numbers[f"n:{at}"] = numbers.get(f"n:{at}", 0.0) + rollouts
+                numbers["n"] = numbers.get("n", 0.0) + rollouts
+            elif self.rule == "sec":
+                numbers[f"q:{at}"] = _RATE * gain + (1 - _RATE) * numbers.get(f"q:{at}", 0.0)
+        if self.rule == "adept" and counts_D.any():  # the arm that had most of the rollouts
+            at = int(np.argmax(counts_D))
+            self._bandit.observe(at, min(float(gain_D[at]), 1.0))
+
+    def weights_D(self) -> FloatArray:
+        """The shares of the rule, shape (D,)."""
+        if self.rule == "adept":
+            return np.asarray(np.eye(self._domains)[self._bandit.choose()])
+        scores_D, temperature = self._scores(), _DUMP_TEMPERATURE if self.rule == "dump" else _SEC_TEMPERATURE
+        weights_D = np.exp((scores_D - scores_D.max()) / temperature)
+        return np.asarray(weights_D / weights_D.sum())
+
+    def _scores(self) -> FloatArray:
+        def read(key: str) -> FloatArray:
+            return np.array([self._numbers.get(f"{key}:{at}", 0.0) for at in range(self._domains)])
+
+        if self.rule == "dump":
+            return upper_bounds(read("q"), read("n"), self._numbers.get("n", 0.0))
+        return self._bandit.scores() if self.rule == "adept" else read("q")
+
+    def described(self) -> dict[str, FloatArray]:
+        """The score of each domain, where it is finite."""
+        return {"score": np.where(np.isfinite(self._scores()), self._scores(), np.nan)}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything learned, in types that JSON can hold."""
+        return {"numbers": dict(self._numbers), "bandit": self._bandit.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores `state_dict()`; raises `StateError`, and changes nothing, if it does not fit."""
+        try:
+            numbers = {str(key): float(value) for key, value in state["numbers"].items()}
+            bandit = state["bandit"]
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise StateError(f"The state of the mixture is damaged ({type(error).__name__}: {error}).") from error
+        if not np.isfinite(list(numbers.values())).all():
+            raise StateError("The state of the mixture is damaged: a number is not finite.")
+        self._bandit.load_state_dict(bandit)
+        self._numbers = numbers

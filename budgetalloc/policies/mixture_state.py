@@ -1,0 +1,97 @@
+"""What a run has learned about its domains, and the shares that follow for the next step."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from budgetalloc.beliefs.state import unchanged_on_error
+from budgetalloc.errors import InputError, StateError
+from budgetalloc.policies.mixture import Mixture, shares_within
+from budgetalloc.policies.mixture_rules import DomainStep, rule_of
+from budgetalloc.policies.transfer import Transfer
+
+__all__ = ["MixtureState"]
+
+
+class MixtureState:
+    """The shares of the domains, learned from every step.
+
+    Args:
+        mixture: The rule and the lowest share of each domain.
+        domains: The domains, each once.
+        quotas: The lowest and highest share of a domain; domains without an entry have (0, 1).
+
+    Raises:
+        InputError: there is only one domain.
+
+    >>> state = MixtureState(Mixture(), ["math", "code"], {"math": (0.0, 0.3)})
+    >>> {domain: round(share, 3) for domain, share in state.shares().items()}
+    {'math': 0.3, 'code': 0.7}
+    """
+
+    def __init__(
+        self, mixture: Mixture, domains: Sequence[Hashable], quotas: Mapping[Hashable, tuple[float, float]]
+    ) -> None:
+        if len(domains) < 2:
+            raise InputError(
+                f"mixture={mixture.rule!r}: all prompts have the domain {domains[0]!r}, and a mixture divides rollouts "
+                "between domains. Name another column in domain=, or leave mixture= out."
+            )
+        self.mixture, self.domains = mixture, list(domains)
+        limits = [quotas.get(domain, (0.0, 1.0)) for domain in self.domains]
+        self._low_D, self._high_D = np.array(limits).T
+        self.warned = False
+        """Whether a rollout of another domain was logged."""
+        self.rule, self.transfer = rule_of(mixture.rule, len(domains)), Transfer(len(domains))
+
+    def shares(self) -> dict[Hashable, float]:
+        """The share of the next step's rollouts for each domain; they add up to 1."""
+        share_D = shares_within(self.rule.weights_D(), self._low_D, self._high_D, self.mixture.probe)
+        return dict(zip(self.domains, share_D.tolist(), strict=True))
+
+    def observe(self, step: DomainStep) -> None:
+        """Learns from a finished step."""
+        self.rule.observe(step)
+        success_D = self.rule.described().get("success")
+        if success_D is not None:
+            self.transfer.observe(step.counts_D(len(self.domains)), success_D)
+
+    def described(self) -> dict[str, float]:
+        """Metrics by name: what the rule knows of each domain, and the effects between domains that are sure.
+
+        `transfer/I/J` is the change of the success of I for 1,000 rollouts of J.
+        """
+        metrics = {
+            f"mixture/{key}/{domain}": value
+            for key, value_D in self.rule.described().items()
+            for domain, value in zip(self.domains, value_D.tolist(), strict=True)
+            if np.isfinite(value)
+        }
+        effect_DD, sure_DD = self.transfer.effects()[0], self.transfer.sure()
+        for i, j in np.argwhere(sure_DD).tolist():
+            metrics[f"transfer/{self.domains[i]}/{self.domains[j]}"] = float(effect_DD[i, j])
+        return metrics
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything learned under the key "mixture", in types that JSON can hold."""
+        rule, transfer = self.rule.state_dict(), self.transfer.state_dict()
+        names = [str(domain) for domain in self.domains]
+        return {"mixture": {"rule": self.mixture.rule, "domains": names, "learned": rule, "transfer": transfer}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores `state_dict()`, if the state has it and is of the same rule and domains; else learning begins anew.
+
+        Raises:
+            StateError: it is damaged. Nothing has changed then.
+        """
+        saved = state.get("mixture")
+        if not isinstance(saved, dict) or saved.get("rule") != self.mixture.rule:
+            return
+        if saved.get("domains") != [str(domain) for domain in self.domains]:
+            return
+        if not isinstance(saved.get("learned"), dict) or not isinstance(saved.get("transfer"), dict):
+            raise StateError("The state of the mixture is damaged. Resume from another checkpoint.")
+        with unchanged_on_error(self.rule, self.transfer):
+            self.rule.load_state_dict(saved["learned"])
+            self.transfer.load_state_dict(saved["transfer"])

@@ -1,0 +1,161 @@
+"""Rules of the mixture: published ones against their policies, ours in a world with a known answer."""
+
+import json
+
+import numpy as np
+import pytest
+
+from budgetalloc import StateError, policies
+from budgetalloc.policies.mixture_rules import DomainStep, Learn, Published, efficiency, rule_of, success_of_domains
+from budgetalloc.policies.published.which_prompts.categories import upper_bounds
+
+PRIOR, PROMPTS = 0.5, 40  # of a belief: its mean, and prompts of each domain
+
+
+class Beliefs:
+    """Domains of prompts with known rates, rolled out with given counts; the evidence fades as in `adaptive`."""
+
+    def __init__(self, rates_D, seed=0):
+        self.rng, self.rates_D = np.random.default_rng(seed), np.array(rates_D)
+        self.place_P = np.repeat(np.arange(len(rates_D)), PROMPTS)
+        self.s_P, self.n_P = np.zeros(len(self.place_P)), np.zeros(len(self.place_P))
+
+    def step(self, counts_D):
+        chosen = [self.rng.choice(np.flatnonzero(self.place_P == d), n) for d, n in enumerate(counts_D)]
+        at_R = np.concatenate(chosen).astype(int)
+        success_R = (self.rng.random(len(at_R)) < self.rates_D[self.place_P[at_R]]).astype(float)
+        before = self.s_P[at_R], self.n_P[at_R]
+        self.s_P, self.n_P = 0.98 * self.s_P, 0.98 * self.n_P
+        np.add.at(self.s_P, at_R, success_R)
+        np.add.at(self.n_P, at_R, 1.0)
+        mass_P, mass_R = np.full(len(self.s_P), 0.6), np.full(len(at_R), 0.6)
+        return DomainStep(
+            *(self.place_P, self.s_P, self.n_P, mass_P, np.full(len(mass_P), PRIOR)),
+            *(self.place_P[at_R], success_R, *before, mass_R, np.full(len(at_R), PRIOR)),
+            size_R=2 * np.sqrt(self.rates_D * (1 - self.rates_D))[self.place_P[at_R]],
+        )
+
+
+def shares(rule):
+    weight_D = np.maximum(rule.weights_D() / rule.weights_D().sum(), 0.02)
+    return weight_D / weight_D.sum()
+
+
+def test_success_hardly_depends_on_how_often_a_prompt_was_rolled_out():
+    """Prompts of rate 1 and 0: the policy turns to the second, and the pooled mean of rollouts would fall."""
+    mass_P, prior_P, none = np.full(2, 0.6), np.full(2, PRIOR), [np.zeros(0, dtype=int)] * 7
+    for more in (4, 40):
+        step = DomainStep(np.zeros(2, dtype=int), np.array([4.0, 0]), np.array([4.0, more]), mass_P, prior_P, *none)
+        assert success_of_domains(step, 1)[0] == pytest.approx(0.5, abs=0.03)
+
+
+def test_noise_and_hopeless_domains_get_little_and_those_that_learn_get_most():
+    """Noise at 1/2, hopeless at 0, solved at 1, and one that improves with its rollouts."""
+    world, rule = Beliefs([0.5, 0.0, 1.0, 0.1]), Learn(4)
+    for _ in range(60):
+        counts_D = np.rint(256 * shares(rule)).astype(int)
+        rule.observe(world.step(counts_D))
+        world.rates_D[3] = min(world.rates_D[3] + counts_D[3] * 5e-5, 0.9)
+    share_D = shares(rule)
+    assert share_D[3] > 0.6
+    assert share_D[0] < 0.25
+    assert share_D[1] < 0.1
+    assert share_D[2] < 0.1
+    assert rule.described()["efficiency"][0] < 0.3
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_solved_domain_that_falls_gets_rollouts_back_within_the_bound(seed):
+    """5 probes a step, and a fall by 0.5: `steps_to_see_fall` says 5 steps."""
+    from budgetalloc.policies.mixture import steps_to_see_fall
+
+    world, rule = Beliefs([1.0, 0.5], seed), Learn(2)
+    for _ in range(40):
+        rule.observe(world.step([5, 251]))
+    before = shares(rule)[0]
+    world.rates_D[0] = 0.5
+    for _ in range(steps_to_see_fall(0.5, 5)):
+        rule.observe(world.step([5, 251]))
+    assert before < 0.2
+    assert shares(rule)[0] > 2 * before
+    assert shares(rule)[0] > 0.3
+
+
+def test_without_data_all_domains_are_alike():
+    np.testing.assert_array_equal(efficiency(np.zeros(3), np.full(3, 0.01), np.zeros(3)), 1.0)
+    np.testing.assert_array_equal(Learn(3).weights_D(), 1.0)
+
+
+def test_an_effect_that_is_smaller_than_its_error_says_nothing():
+    ratio_D = efficiency(np.array([0.3, 0.01]), np.array([1e-4, 1.0]), np.array([100.0, 100.0]))
+    assert ratio_D[0] > 1.5
+    assert ratio_D[1] == pytest.approx(1, abs=0.05)
+
+
+def observed(policy, rule, steps=4):
+    """The same groups for a published policy and for the rule, whose gains are the policy's mean |advantage|."""
+    rng = np.random.default_rng(3)
+    for _ in range(steps):
+        success = rng.random((6, 8)) < np.repeat([0.9, 0.5, 0.1], 2)[:, None]
+        policy.observe(np.repeat([f"{'abc'[k // 2]}{k}" for k in range(6)], 8).tolist(), success.ravel().astype(int))
+        share = success.mean(axis=1)
+        size_R = np.repeat(2 * np.sqrt(share * (1 - share)), 8)
+        place_R, nothing = np.repeat([0, 1, 2], 16), np.zeros(0)
+        empty = [np.zeros(0, dtype=int), nothing, nothing, nothing, nothing]
+        rule.observe(DomainStep(*empty, place_R, success.ravel(), *[nothing] * 4, size_R=size_R))
+    return policy.memory.numbers
+
+
+def test_dump_and_sec_have_the_scores_of_their_policies():
+    numbers = observed(policies.sec(domain_of=lambda x: x[0]), rule := Published("sec", 3))
+    score_D = np.array([numbers[f"q:{c}"] for c in "abc"])
+    np.testing.assert_allclose(rule.described()["score"], score_D, rtol=1e-12)
+    np.testing.assert_allclose(rule.weights_D(), np.exp(score_D / 0.4) / np.exp(score_D / 0.4).sum())
+    numbers = observed(policies.dump(domain_of=lambda x: x[0]), rule := Published("dump", 3))
+    score_D = upper_bounds(*([numbers[f"{key}:{c}"] for c in "abc"] for key in ("q", "n")), numbers["n"])
+    np.testing.assert_allclose(rule.described()["score"], score_D, rtol=1e-12)
+    np.testing.assert_allclose(rule.weights_D(), np.exp(score_D / 0.1) / np.exp(score_D / 0.1).sum())
+
+
+def test_adept_gives_all_to_one_domain_and_tries_each_first():
+    world, rule, chosen = Beliefs([1.0, 0.5, 0.0]), Published("adept", 3), []
+    for _ in range(60):
+        weight_D = rule.weights_D()
+        assert sorted(weight_D) == [0, 0, 1]
+        chosen.append(int(np.argmax(weight_D)))
+        rule.observe(world.step(np.rint(50 * weight_D).astype(int)))
+    assert chosen[:3] == [0, 1, 2]
+    assert chosen.count(1) > 25
+
+
+@pytest.mark.parametrize("name", ["learn", "dump", "sec", "adept"])
+def test_a_restored_rule_goes_on_to_the_bit(name):
+    one, other = rule_of(name, 3), rule_of(name, 3)
+    world = Beliefs([0.9, 0.5, 0.1])
+    for _ in range(10):
+        one.observe(world.step([10, 20, 30]))
+    other.load_state_dict(json.loads(json.dumps(one.state_dict())))
+    for _ in range(10):
+        seen = world.step([30, 0, 10])
+        one.observe(seen)
+        other.observe(seen)
+    np.testing.assert_array_equal(one.weights_D(), other.weights_D())
+    assert rule_of(name, 3).state_dict() == json.loads(json.dumps(rule_of(name, 3).state_dict()))
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("learn", {"taught": [1.0]}),
+        ("learn", {"moved": [None] * 3}),
+        ("learn", {"steps": "x"}),
+        ("sec", {"numbers": 5}),
+    ],
+)
+def test_a_damaged_rule_changes_nothing(name, change):
+    rule = rule_of(name, 3)
+    rule.observe(Beliefs([0.9, 0.5, 0.1]).step([10, 20, 30]))
+    before = rule.state_dict()
+    with pytest.raises(StateError, match="mixture is damaged"):
+        rule.load_state_dict(before | change)
+    assert rule.state_dict() == before
