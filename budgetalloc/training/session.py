@@ -28,7 +28,7 @@ from budgetalloc.training.exclusive import Exclusive
 from budgetalloc.training.learned import Learned
 from budgetalloc.training.log_writer import LogWriter, known_texts
 from budgetalloc.training.options import Options
-from budgetalloc.training.shadow import Shadow, policy_to_watch
+from budgetalloc.training.shadow import Shadow, options_to_watch, policy_to_watch
 from budgetalloc.training.success_measure import Measure
 
 __all__ = ["Session"]
@@ -97,9 +97,10 @@ class Session:
         self.policy: Policy = policy_of(policy)
         self.shadow: Shadow | None = None
         if shadow is not None:
-            same: dict[str, Any] = {"trainer_scale": trainer_scale, "pool": pool, **options}
-            same |= {"domain": domain, "quotas": quotas, "mixture": mixture}
-            watching = Session(policy_to_watch(shadow, self.policy), rewards, weights, quiet=True, **same)
+            watcher = policy_to_watch(shadow, self.policy)
+            own = options_to_watch(watcher, trainer_scale, {"scale": watcher.needs.scale, **options})
+            same: dict[str, Any] = {"pool": pool, "domain": domain, "quotas": quotas, "mixture": mixture}
+            watching = Session(watcher, rewards, weights, quiet=True, resolved=own, **same)
             self.shadow = Shadow(watching, quiet)
         self.options = resolved or Options.of_loop(self.policy.needs, trainer_scale, options)
         weights = [1.0] + [0.0] * (len(rewards) - 1) if weights is None else weights

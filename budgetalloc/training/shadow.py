@@ -112,7 +112,10 @@ class Shadow:
         session.begin_among(list(dict.fromkeys(ids_R)), generated, len(ids_R), 1)
         prompts_R = None if batch.prompt_lengths_R is None else batch.prompt_lengths_R[rows]
         scores_RF, lengths_R, rewards_R = batch.scores_RF[rows], batch.lengths_R[rows], batch.rewards_R[rows]
-        session.observe(ids_R, scores_RF, lengths_R, rewards_R=rewards_R, prompt_lengths_R=prompts_R)
+        more: dict[str, Any] = {"rewards_R": rewards_R, "prompt_lengths_R": prompts_R}
+        if session.costs.reported is not None:
+            more["costs_R"] = {name: column_R[rows] for name, column_R in batch.reported.items()}
+        session.observe(ids_R, scores_RF, lengths_R, **more)
         ended = session.end()
         metrics = {name: ended.metrics[name] for name in _KEPT if name in ended.metrics}
         return metrics | compared_advantages(ended.advantages_R, options.advantages(batch).values_R[rows])
@@ -223,5 +226,5 @@ def options_to_watch(policy: Policy, trainer_scale: Any, given: Mapping[str, Any
     """
     left_out = {"hint", "buffer"}
     if not policy.needs.costs or given.get("cost") == "seconds":
-        left_out.add("cost")
+        left_out |= {"cost", "cost_per_step"}
     return Options.resolve(policy.needs, trainer_scale, {k: x for k, x in given.items() if k not in left_out})

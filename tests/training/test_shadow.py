@@ -180,6 +180,28 @@ def test_a_policy_cannot_watch_itself_and_names_are_checked():
         Session("uniform", ["r"], resolved=Options.resolve(ba.uniform().needs, "none", {}), shadow="adaptive")
 
 
+@pytest.mark.parametrize(
+    ("run", "shadow"), [("adaptive", "knapsack"), ("uniform", "adaptive"), ("adaptive", "uniform")]
+)
+def test_a_shadow_that_weighs_costs_learns_what_rollouts_reported(run, shadow):
+    cost = {} if run == "uniform" else {"cost": {"tokens": 1, "turns": 50}, "cost_per_step": 900.0}
+    session = session_of(run, shadow=shadow, **cost)
+    for number in range(3):
+        session.begin([NAMES[(4 * number + k) % 12] for k in range(4)], 16, 4)
+        ids_R = session.request()
+        turns = {"costs_R": {"turns": [int(name[1:]) for name in ids_R]}} if cost else {}
+        session.observe(ids_R, [1.0] * 16, [10] * 16, prompt_lengths_R=np.full(16, 5), **turns)
+        assert session.end().metrics["shadow/errors"] == 0
+    watching = session.shadow.session
+    if shadow == "knapsack":
+        belief = watching.policy.belief(NAMES)
+        own, runs = (each.costs.expected(NAMES, belief)[1] for each in (watching, session))
+        assert own == pytest.approx(runs)  # 10 tokens, and 50 for each turn
+        assert own.max() > 300
+    else:
+        assert watching.options.cost is watching.options.cost_per_step is None
+
+
 def test_options_of_the_run_alone_do_not_reach_the_shadow():
     given = {"hint": fails, "buffer": object(), "cost": "tokens", "cap": 4}
     options = options_to_watch(ba.uniform(), "group", given)
