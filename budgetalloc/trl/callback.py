@@ -52,12 +52,10 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
     Attach it by `trainer.add_callback(AdaptiveGRPOCallback(trainer))`. Before each generation the policy decides the
     counts from all rewards so far. Every generation batch has the number of rows that `GRPOConfig` sets; only their
     assignment to prompts changes. (`AdaptiveRolloutWorker(rollouts_per_step=)` supports a budget that varies.) Neither
-    evaluation nor the number of steps in an epoch changes. With `candidates` other than 1 an epoch need not visit every
-    prompt.
+    evaluation nor the steps of an epoch change. With `candidates` other than 1 an epoch need not visit every prompt.
 
     Metrics go to the trainer's log. W&B, trackio and TensorBoard, if listed in `report_to`, also get histograms of the
-    counts and of the predicted success rates since the last log, and a table of the 20 prompts with the most tokens so
-    far.
+    counts and of the predicted success rates, and a table of the 20 prompts with the most tokens so far.
 
     Args:
         trainer: A `trl.GRPOTrainer`.
