@@ -13,12 +13,10 @@ __all__ = [
     "SINGLE",
     "TIED",
     "WITHOUT_GRADIENT",
-    "Ints",
     "group_kinds",
     "rollouts_by_kind",
 ]
 
-Ints = NDArray[np.int64]
 KINDS = MIXED, FAILED, PASSED, TIED, SINGLE = ("mixed", "all_fail", "all_pass", "tied", "single")
 """In this order: unequal rewards; equal rewards with success 0, success 1 or success in between; one rollout."""
 WITHOUT_GRADIENT = FAILED, PASSED, TIED

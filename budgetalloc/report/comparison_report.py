@@ -14,25 +14,10 @@ from budgetalloc.report.json_report import plain
 from budgetalloc.report.markup import element, page, paragraphs, table
 from budgetalloc.report.run_comparison import Curve, Side, levels
 
-__all__ = [
-    "CHOSEN",
-    "HELD_OUT",
-    "ROWS",
-    "UNTIMED",
-    "VERSION",
-    "as_html",
-    "as_json",
-    "as_text",
-    "comparison_of",
-    "heading",
-    "level_rows",
-    "number",
-    "quotient",
-    "used_rows",
-]
+__all__ = ["CHOSEN", "UNTIMED", "as_html", "as_json", "as_text", "comparison_of"]
 
-VERSION = 1
-HELD_OUT = (
+_VERSION = 1
+_HELD_OUT = (
     "Held-out reward is on prompts that no step trains on, so it can be compared. One run each: another seed may "
     "reverse the order, and each run needs its own learning rate (docs: Does it help me?)."
 )
@@ -59,7 +44,8 @@ def comparison_of(one: Side, other: Side) -> dict[str, Any]:
     both = all(held_out)
     curves = held_out if both else [side.batches() for side in (one, other)]
     points = " and ".join(str(len(curve)) for curve in curves)
-    careful = [f"{HELD_OUT} Between evaluations ({points} of them) it is interpolated linearly." if both else CHOSEN]
+    between = f"Between evaluations ({points} of them) it is interpolated linearly."
+    careful = [f"{_HELD_OUT} {between}" if both else CHOSEN]
     ranges = [side.waste.reward_range for side in (one, other)]
     if ranges[0] != ranges[1]:
         careful.append(f"The ranges of the rewards differ, {ranges[0]} and {ranges[1]}: are these the same rewards?")
@@ -72,7 +58,7 @@ def comparison_of(one: Side, other: Side) -> dict[str, Any]:
             )
         careful += doubts_sentences(side.report.notes, side.report.doubts)
     return {
-        "version": VERSION,
+        "version": _VERSION,
         "runs": [_run(side, curve) for side, curve in zip((one, other), held_out, strict=True)],
         "measured": "held-out" if both else "batches",
         "curves": [[list(point) for point in curve] for curve in curves],
@@ -107,7 +93,7 @@ def as_json(comparison: dict[str, Any]) -> str:
     return json.dumps(plain(comparison), indent=1, allow_nan=False)
 
 
-ROWS = {
+_ROWS = {
     "rollouts": "rollouts",
     "steps": "steps",
     "prompts": "prompts",
@@ -134,42 +120,42 @@ def as_text(comparison: dict[str, Any], width: int = 100) -> str:
         for letter, run in zip("AB", (one, other), strict=True)
     ]
     lines += ["", f"  {'':<34}{'A':>14}{'B':>14}{'B / A':>9}"]
-    lines += [f"  {row[0]:<34}{row[1]:>14}{row[2]:>14}{row[3]:>9}".rstrip() for row in used_rows(comparison)]
-    lines += ["", heading(comparison).upper(), ""]
+    lines += [f"  {row[0]:<34}{row[1]:>14}{row[2]:>14}{row[3]:>9}".rstrip() for row in _used_rows(comparison)]
+    lines += ["", _heading(comparison).upper(), ""]
     if not comparison["levels"]:
         lines.append(f"  {_NO_LEVEL}")
     for level in comparison["levels"]:
         lines.append(f"  reward {level['reward']:.3f}")
-        lines += [f"    {row[0]:<32}{row[1]:>14}{row[2]:>14}{row[3]:>9}" for row in level_rows(level)]
+        lines += [f"    {row[0]:<32}{row[1]:>14}{row[2]:>14}{row[3]:>9}" for row in _level_rows(level)]
     for text in comparison["careful"]:
         lines += ["", *textwrap.wrap(text, width)]
     return "\n".join(lines)
 
 
-def heading(comparison: dict[str, Any]) -> str:
+def _heading(comparison: dict[str, Any]) -> str:
     """What the rows of the levels are about."""
     what = "held-out reward" if comparison["measured"] == "held-out" else "reward of the batches"
     return f"Until the same {what} was reached first"
 
 
-def used_rows(comparison: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+def _used_rows(comparison: dict[str, Any]) -> list[tuple[str, str, str, str]]:
     """What each run used and reached: name, A, B, and B / A where that is meaningful; unknown rows are left out."""
     one, other = comparison["runs"]
     rows = []
-    for name, label in ROWS.items():
+    for name, label in _ROWS.items():
         pair = (one[name], other[name])
         if not all(isinstance(x, float) and math.isnan(x) for x in pair):
-            cells = [percent(x) if name in _SHARES else number(x, exact="reward" in name) for x in pair]
-            ratio = quotient(*pair) if name in ("rollouts", "steps", "prompts", "tokens", "seconds") else ""
+            cells = [percent(x) if name in _SHARES else _number(x, exact="reward" in name) for x in pair]
+            ratio = _quotient(*pair) if name in ("rollouts", "steps", "prompts", "tokens", "seconds") else ""
             rows.append((label, cells[0], cells[1], ratio))
     return rows
 
 
-def level_rows(level: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+def _level_rows(level: dict[str, Any]) -> list[tuple[str, str, str, str]]:
     """What each run needed for a reward, in rollouts, tokens and seconds as far as they are known."""
     pairs = ((name, *level[name]) for name in ("rollouts", "tokens", "seconds"))
     return [
-        (name, number(a), number(b), quotient(a, b)) for name, a, b in pairs if not (math.isnan(a) and math.isnan(b))
+        (name, _number(a), _number(b), _quotient(a, b)) for name, a, b in pairs if not (math.isnan(a) and math.isnan(b))
     ]
 
 
@@ -178,23 +164,23 @@ def as_html(comparison: dict[str, Any]) -> str:
     one, other = (shortened(run["log"], 80) for run in comparison["runs"])
     body = [element("h1", "Two runs side by side"), legend({"mixed": f"A: {one}", "all_fail": f"B: {other}"})]
     body += paragraphs(comparison["careful"], cls="limits")
-    body.append(table(("", "A", "B", "B / A"), used_rows(comparison)))
-    body.append(element("h2", heading(comparison)))
+    body.append(table(("", "A", "B", "B / A"), _used_rows(comparison)))
+    body.append(element("h2", _heading(comparison)))
     if all(comparison["curves"]):
         lines = dict(zip(("one", "other"), comparison["curves"], strict=True))
         picture = plots.curves(lines, "Reward of both runs", "rollouts")
         body.append(element("figure", picture, style="max-width: 32rem"))
     for level in comparison["levels"]:
-        body.append(table((f"reward {level['reward']:.3f}", "A", "B", "B / A"), level_rows(level)))
+        body.append(table((f"reward {level['reward']:.3f}", "A", "B", "B / A"), _level_rows(level)))
     if not comparison["levels"]:
         body.append(element("p", _NO_LEVEL))
     return page(f"budgetalloc report: {one} and {other}", *body)
 
 
-def number(value: float, exact: bool = False) -> str:
+def _number(value: float, exact: bool = False) -> str:
     """A count, or with `exact` a reward; "-" if it is not known.
 
-    >>> number(12345.4), number(31.25), number(0.1, exact=True), number(float("nan"))
+    >>> _number(12345.4), _number(31.25), _number(0.1, exact=True), _number(float("nan"))
     ('12,345', '31.2', '0.100', '-')
     """
     if math.isnan(value):
@@ -204,6 +190,6 @@ def number(value: float, exact: bool = False) -> str:
     return f"{value:,.0f}" if isinstance(value, int) or abs(value) >= 100 else f"{value:.3g}"
 
 
-def quotient(one: float, other: float) -> str:
+def _quotient(one: float, other: float) -> str:
     """The second as a multiple of the first; "-" if it is not known."""
     return "-" if math.isnan(one) or math.isnan(other) or not one else f"{other / one:.2f}"

@@ -12,23 +12,11 @@ from budgetalloc.errors import imported
 from budgetalloc.logs.chunk import FAULTS, Notes, Rows
 from budgetalloc.logs.log_stream import LogStream
 
-__all__ = [
-    "BATCH",
-    "BYTES",
-    "Record",
-    "T",
-    "first",
-    "lines",
-    "open_bytes",
-    "parsed",
-    "parsed_rows",
-    "records",
-    "single_lines",
-]
+__all__ = ["BYTES", "Record", "first", "lines", "open_bytes", "parsed", "parsed_rows", "records", "single_lines"]
 
 Record = dict[str, Any]
-T = TypeVar("T")
-BATCH, BYTES = 4096, 1 << 22  # lines at a time, fewer where they are long
+_T = TypeVar("_T")
+_BATCH, BYTES = 4096, 1 << 22  # lines at a time, fewer where they are long
 _BLOCK = 1 << 16  # bytes
 _HEAD = 1 << 24  # bytes that `first` reads; a line with all tokens of an episode is long
 _TORN = (OSError, EOFError, zlib.error)
@@ -108,7 +96,7 @@ def lines(reading: LogStream, path: Path, limit: int | None = None) -> Iterator[
         for line in islice(single_lines(file, reading.notes, reading.options.max_line), limit):
             held.append(line)
             size += len(line)
-            if len(held) == BATCH or size > BYTES:
+            if len(held) == _BATCH or size > BYTES:
                 reading.done = start + raw.tell()
                 yield held
                 held, size = [], 0
@@ -127,8 +115,8 @@ def records(reading: LogStream, path: Path, limit: int | None = None) -> Iterato
 def parsed_rows(
     reading: LogStream,
     path: Path,
-    parse: Callable[[Record], T | None],
-    rows: Callable[[list[T]], Rows],
+    parse: Callable[[Record], _T | None],
+    rows: Callable[[list[_T]], Rows],
     at_once: Callable[[list[Record]], Rows | None] = lambda batch: None,
     limit: int | None = None,
 ) -> Iterator[Rows]:
