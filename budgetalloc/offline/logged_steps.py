@@ -4,17 +4,15 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from budgetalloc.beliefs.ids import Id, check_ids, factorize
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError, check_type
-from budgetalloc.logs.chunk import Chunk
+from budgetalloc.logs.chunk import Chunk, Ints
 
-__all__ = ["Inclusion", "Ints", "LoggedStep", "could_be_logged", "logged_steps"]
+__all__ = ["Inclusion", "LoggedStep", "could_be_logged", "logged_steps"]
 
 Inclusion = Literal["epochs", "independent"]
-Ints = NDArray[np.int64]
 
 
 class LoggedStep(NamedTuple):

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.ids import Id, check_ids
@@ -14,17 +13,16 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import unequal
 from budgetalloc.budget import Budget
 from budgetalloc.errors import InputError, UnsupportedError, check_choice, check_integer, check_type
-from budgetalloc.logs.chunk import Chunk
+from budgetalloc.logs.chunk import Chunk, Ints
 from budgetalloc.offline.logged_steps import Inclusion, LoggedStep, could_be_logged, logged_steps
 from budgetalloc.offline.offpolicy import all_within, doubly_robust, horvitz_thompson, self_normalised
 from budgetalloc.policies import Policy
 from budgetalloc.policies.bounds import Bounds
 from budgetalloc.values import mixed_group
 
-__all__ = ["Estimate", "Ints", "StepValue", "one_step_value"]
+__all__ = ["Estimate", "StepValue", "one_step_value"]
 
 Estimate = Literal["doubly robust", "horvitz-thompson", "self-normalised", "direct"]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

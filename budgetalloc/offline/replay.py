@@ -11,14 +11,12 @@ from budgetalloc.beliefs.ids import Id, check_ids, factorize, stable_key
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.errors import InputError, check_integer, check_seed, check_type
-from budgetalloc.logs.chunk import Chunk
+from budgetalloc.logs.chunk import Chunk, Ints
 
-__all__ = ["Ints", "Replay"]
+__all__ = ["Replay"]
 
 _NEAR = 2  # visits before and after the present one that the model and `rates` look at
 _PRIOR = 0.5  # Jeffreys' prior of the model; benchmarks/learning/replay.py compares it with others
-
-Ints = NDArray[np.int64]
 
 
 class Replay:

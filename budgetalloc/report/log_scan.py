@@ -12,14 +12,12 @@ from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL, check_range
 from budgetalloc.errors import InputError
-from budgetalloc.logs.chunk import Chunk
+from budgetalloc.logs.chunk import Chunk, Ints
 from budgetalloc.report.forecast import NEAR, Forecast
 from budgetalloc.report.success import success_of
 from budgetalloc.report.waste import Waste
 
-__all__ = ["Ints", "measure"]
-
-Ints = NDArray[np.int64]
+__all__ = ["measure"]
 
 
 def measure(chunks: Chunk | Iterable[Chunk], *, reward_range: tuple[float, float] | None = None) -> Waste:
