@@ -18,7 +18,7 @@ ARGUMENTS: dict[str, Any] = dict.fromkeys(
 ARGUMENTS |= {"buffer": None, "domain": None, "quotas": None, "cost": None, "quantum": 1, "prompt_id": None}
 ARGUMENTS["features"] = None
 """The arguments of `AdaptiveGRPOCallback` that the doctor checks, with their defaults."""
-OTHERS = ("trainer", "policy", "ledger", "allow_dataset_change", "fallback")
+OTHERS = ("trainer", "policy", "ledger", "allow_dataset_change", "fallback", "shadow")
 """Its other arguments."""
 _LONGEST, _MOST = 800, 20  # characters of a printed text, and texts in a printed list
 
