@@ -15,8 +15,9 @@ from budgetalloc.logs.reader import KINDS, open_log
 __all__ = ["LOG", "bar", "opened", "reading_options", "watched"]
 
 LOG = (
-    "a finished run: a file or folder of TRL completions (log_completions=True), a verl, prime-rl or verifiers dump, a "
-    "W&B offline run, a saved datasets.Dataset, a CSV or JSON lines of rollouts or counts, or a ledger of budgetalloc"
+    "a finished run: a file or folder of TRL completions (log_completions=True), a verl, prime-rl, tinker-cookbook or "
+    "verifiers dump, a reward profile of NeMo Gym, a W&B offline run, a saved datasets.Dataset, a CSV or JSON lines of "
+    "rollouts or counts, or a ledger of budgetalloc"
 )
 
 

@@ -143,6 +143,21 @@ def test_a_tool_of_several_turns(small):
     assert {name for name, reward in zip(ledger.ids_R, ledger.rewards_R, strict=True) if reward} <= played
 
 
+def test_a_shadow_and_what_it_would_change(small):
+    shadow = example("trl/shadow.py")
+    assert shadow.correct(["a 7 ", [{"content": "17"}], "7 a"], ["7"] * 3) == [1, 1, 0]
+    data = Dataset.from_list([row | {"answer": "7"} for row in rows()])
+    small = small | {"max_completion_length": 3}
+    trainer = shadow.build(str(WEIGHTS), data, **small)
+    callback, _ = trained(trainer, small)
+    assert callback.policy.name.startswith("uniform")
+    assert len(callback.session.shadow.session.policy.estimator) == len(callback.policy.estimator) > 0
+    said = shadow.verdict(trainer.state.log_history)
+    assert len(said) == 6
+    assert "nan" not in " ".join(said)
+    assert doctest.testmod(shadow).failed == 0
+
+
 def log_of(folder, rewards_G, steps=12):
     """A ledger of groups of four with these rewards at every step."""
     writer = ba.LedgerWriter(path := folder / "ledger.jsonl")
@@ -172,7 +187,7 @@ def test_a_log_to_a_decision(tmp_path, monkeypatch, capsys, rewards_G, says):
     assert doctest.testmod(decide).failed == 0
 
 
-@pytest.mark.parametrize("path", ["gsm8k", "domains", "reward_model", "tools"])
+@pytest.mark.parametrize("path", ["gsm8k", "domains", "reward_model", "tools", "shadow"])
 def test_the_command_line_of_an_example_explains_itself(path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [f"{path}.py", "--help"])
     code = compile((FOLDER / f"trl/{path}.py").read_text(), path, "exec")

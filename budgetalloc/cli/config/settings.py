@@ -80,14 +80,17 @@ class CallbackSettings:
     cost: str | Mapping[str, float] | None = None
     cost_per_step: float | None = None
     features: str | tuple[str, ...] | None = None
+    shadow: str | None = None
     ledger: str | None = None
     allow_dataset_change: bool = False
     fallback: bool = True
 
     def __post_init__(self) -> None:
         Needs(baseline=self.baseline, scale=self.scale, weight=self.weight)
-        for name in ("prompt_id", "ledger"):
+        for name in ("prompt_id", "ledger", "shadow"):
             check_type(name, getattr(self, name), (str, type(None)), "a text")
+        if self.shadow is not None:
+            method_of(self.shadow)
         check_success(self.success)
         if self.reward_range is not None:
             object.__setattr__(self, "reward_range", check_range(self.reward_range))

@@ -20,7 +20,7 @@ ARGUMENTS: dict[str, Any] = dict.fromkeys(
 ARGUMENTS |= {"buffer": None, "domain": None, "quotas": None, "cost": None, "quantum": 1, "prompt_id": None}
 ARGUMENTS |= {"mixture": None, "cost_per_step": None, "features": None}
 """The arguments of `AdaptiveGRPOCallback` that the doctor checks, with their defaults."""
-OTHERS = ("trainer", "policy", "ledger", "allow_dataset_change", "fallback")
+OTHERS = ("trainer", "policy", "ledger", "allow_dataset_change", "fallback", "shadow")
 """Its other arguments."""
 _DOMAINS = ("domain", "quotas", "mixture")  # none of them is of use without the others
 _LONGEST, _MOST = 800, 20  # characters of a printed text, and texts in a printed list
