@@ -1,6 +1,6 @@
 """The record of a training step: its rollouts, their rewards, and the beliefs before the step."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -33,6 +33,7 @@ class Round:
     prompt_lengths_R: IntArray | None = None
     number: int = 0
     reported: Mapping[str, FloatArray] = field(default_factory=dict)
+    completions_R: Sequence[Hashable] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +62,7 @@ class Batch:
         reported: What it reported of each name of `cost=`, NaN where it did not (`training.reported_costs`).
         costs_R: Its cost with its share of the prompt's, if costs are learned and have a fixed unit. An expected cost
             stands for one that was not reported.
+        completions_R: A key of its completion, equal for equal completions, if known.
 
     >>> import budgetalloc as ba
     >>> from budgetalloc.training.success import Rule
@@ -92,6 +94,7 @@ class Batch:
     prompt_lengths_R: IntArray | None = None
     reported: Mapping[str, FloatArray] = field(default_factory=dict)
     costs_R: FloatArray | None = None
+    completions_R: Sequence[Hashable] | None = None
 
     def __len__(self) -> int:
         """Number of rollouts."""
@@ -153,6 +156,7 @@ class Batch:
         ids_R = [name for each in rounds for name in each.ids_R]
         success_R = np.concatenate([each.success_R for each in rounds])
         sizes = [len(each.ids_R) for each in rounds]
+        completions = [each.completions_R for each in rounds if each.completions_R is not None]
         prompts = [each.prompt_lengths_R for each in rounds if each.prompt_lengths_R is not None]
         return cls(
             ids_R=ids_R,
@@ -174,6 +178,7 @@ class Batch:
             uniform=step.replaced,
             prompt_lengths_R=np.concatenate(prompts) if prompts else None,
             reported={name: np.concatenate([each.reported[name] for each in rounds]) for name in rounds[0].reported},
+            completions_R=[key for part in completions for key in part] if len(completions) == len(rounds) else None,
         )
 
 

@@ -38,8 +38,7 @@ class Learned:
         """Metrics of a step before it is learned from; `pool_size` is 0 if the pool is not known."""
         met = min(1.0, len(self.policy.estimator) / pool_size) if pool_size else None
         metrics = describe(batch, hints=options.hint is not None, pool_met=met, quotas=self.quotas)
-        looked = {} if (rails := self.scoring.rails) is None else rails.look(batch.rollouts())
-        return metrics | of_advantages(advantages_R) | looked | self.costs.described(batch)
+        return metrics | of_advantages(advantages_R) | self.scoring.look(batch) | self.costs.described(batch)
 
     def learn(self, batch: Batch, step: Step, options: Options, quiet: bool) -> dict[str, float]:
         """Ends the policy's step and learns from it; returns the metrics of the mixture and the shadow."""

@@ -13,6 +13,8 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.errors import StateError
 from budgetalloc.policies import Policy
+from budgetalloc.training.batch import Batch
+from budgetalloc.training.judges.alarm import JudgeAlarm
 from budgetalloc.training.rails import Rails
 from budgetalloc.training.reward_range import Range, RewardRange
 from budgetalloc.training.success import BoolArray, Returned, Rule, Success, chosen, in_words, rule_of_argument
@@ -59,6 +61,7 @@ class Scoring:
         self._returned = Returned.none(len(self.names))
         self._rollouts = 0
         self._warned: set[str] = set()
+        self._judges = JudgeAlarm(self.names, self.weights, self.quiet)
 
     def total_rewards(self, scores_RF: FloatArray) -> FloatArray:
         """The weighted sum of each rollout's rewards, shape (R,); NaN if every reward with a weight is missing."""
@@ -79,6 +82,14 @@ class Scoring:
                 slope = float(self.weights[0])
         partial = tuple(np.flatnonzero(returned.partial_F).tolist())
         return Measure(rule, in_force, tuple(self.names), slope, tuple(self.weights), total, partial)
+
+    def look(self, batch: Batch) -> dict[str, float]:
+        """Checks a finished step's advantages (`rails`) and reward functions (`judges`), and returns their metrics."""
+        metrics = {} if self.rails is None else self.rails.look(batch.rollouts())
+        fresh = np.flatnonzero(~batch.hinted_R)  # a hint changes the prompt
+        keys = None if batch.completions_R is None else [batch.completions_R[at] for at in fresh.tolist()]
+        ids = [batch.ids_R[at] for at in fresh.tolist()]
+        return metrics | self._judges.look(ids, batch.group_R[fresh], batch.scores_RF[fresh], keys)
 
     def learn(self, measure: Measure, rewards_R: FloatArray, scores_RF: FloatArray, sums: Sums, policy: Policy) -> None:
         """Learns from all rounds of a finished step. If the range changes, beliefs and memory are rescaled."""

@@ -200,6 +200,7 @@ class Session:
         rewards_R: FloatArray | None = None,
         prompt_lengths_R: IntArray | None = None,
         costs_R: Mapping[str, Sequence[Any] | ArrayLike] | ArrayLike | None = None,
+        completions_R: Sequence[Hashable] | None = None,
     ) -> None:
         """Records rollouts that were requested, in one call or several. Leave out rollouts that failed.
 
@@ -211,6 +212,7 @@ class Session:
             prompt_lengths_R: The length of its prompt in tokens, if costs are learned; by default 0.
             costs_R: What it reported, by the names of `cost=`, such as {"turns": [3, None]}; NaN or None for nothing.
                 If `cost=` has one name besides "tokens", its column is enough.
+            completions_R: A key of its completion, equal for equal completions, for the alarm about noisy judges.
 
         Raises:
             InputError: the numbers of rows differ, a value is not a number, a prompt is not of this step, a prompt has
@@ -223,7 +225,7 @@ class Session:
             rewards_R = self.scoring.total_rewards(scores) if rewards_R is None else rewards_R
             measure = self._measure or self.scoring.measure(rewards_R, scores)
             success_R = measure.success(rewards_R, scores)
-            columns = lengths, step.hinted, prompt_lengths_R, step.round, reported
+            columns = lengths, step.hinted, prompt_lengths_R, step.round, reported, completions_R
             made = Round(list(ids_R), rewards_R, scores, success_R, *columns)
             step.observe(made.ids_R, made.rewards_R, made.success_R, hinted=made.hinted)
             self._rounds.append(made)

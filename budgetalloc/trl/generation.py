@@ -27,6 +27,7 @@ class Scored(NamedTuple):
     rewards_R: FloatArray
     prompt_lengths_R: IntArray | None
     costs_R: dict[str, list[Any]] | None
+    completions_R: list[int]
 
 
 def generate(training: Training, ids_R: list[Id], rows: Rows) -> tuple[Scored, dict[str, Any]]:
@@ -38,7 +39,7 @@ def generate(training: Training, ids_R: list[Id], rows: Rows) -> tuple[Scored, d
     if training.session.step.hinted and options.hint is not None:
         rows = [options.hint(row) for row in rows]
     mine_R = rows_of_process(ids_R, trainer.accelerator.process_index, trainer.accelerator.num_processes)
-    scored: list[tuple[torch.Tensor, torch.Tensor, list[list[Any]]]] = []
+    scored: list[tuple[torch.Tensor, torch.Tensor, list[tuple[int, list[Any]]]]] = []
     weighed = training.session.costs.reported
     names = () if weighed is None else weighed.names
     score = trainer._calculate_rewards
@@ -49,7 +50,9 @@ def generate(training: Training, ids_R: list[Id], rows: Rows) -> tuple[Scored, d
         rewards: torch.Tensor = score(grouped, prompts, completions, completion_ids_list)
         lengths = torch.tensor([len(ids) for ids in completion_ids_list], device=rewards.device)
         lengths = trainer.accelerator.gather(lengths)  # TRL gathered the rewards already, in the same order
-        reported = gather(trainer.accelerator, reports(trainer, names, grouped, completions)) if names else []
+        keys = [hash(tuple(ids)) for ids in completion_ids_list]  # of integers: the same in all processes
+        said = zip(keys, reports(trainer, names, grouped, completions), strict=True)
+        reported = gather(trainer.accelerator, list(said))
         scored.append((rewards[:wanted], lengths[:wanted], reported[:wanted]))
         rewards = rewards.clone()
         rewards[wanted:] = torch.nan  # TRL treats a filler like a rollout without scores
@@ -70,9 +73,10 @@ def generate(training: Training, ids_R: list[Id], rows: Rows) -> tuple[Scored, d
         prompt_lengths = trainer.accelerator.gather(output["prompt_mask"].sum(dim=1))
         prompt_lengths_R = prompt_lengths[:wanted].cpu().numpy()
     scores_RF = rewards_per_func.cpu().double().numpy()
-    costs_R = {name: [row[at] for row in reported] for at, name in enumerate(names)} if names else None
+    costs_R = {name: [row[at] for _, row in reported] for at, name in enumerate(names)} if names else None
     rewards_R = total_rewards(trainer, rewards_per_func)
-    return Scored(scores_RF, lengths.cpu().numpy(), rewards_R, prompt_lengths_R, costs_R), output
+    keys_R = [key for key, _ in reported]
+    return Scored(scores_RF, lengths.cpu().numpy(), rewards_R, prompt_lengths_R, costs_R, keys_R), output
 
 
 def total_rewards(trainer: Any, rewards_per_func: torch.Tensor) -> FloatArray:

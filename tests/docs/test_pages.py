@@ -21,6 +21,7 @@ from budgetalloc.cli.parser import parser
 from budgetalloc.policies.methods import METHODS
 from budgetalloc.policies.quotas import Quotas
 from budgetalloc.training.batch import Batch, Round
+from budgetalloc.training.cost_budget import CostBudget
 from budgetalloc.training.costs import Costs
 from budgetalloc.training.metrics import describe, of_advantages
 from budgetalloc.training.rails import Rails
@@ -104,6 +105,8 @@ def logged_keys():
     keys = set(metrics_of([0, 1] * 4, ids_R, hints=True, pool_met=0.5, quotas=quotas))
     keys |= set(of_advantages(np.array([1.0, -1.0])))
     keys.add("cost/at_bound")  # tests/training/test_costs.py
+    keys |= {f"judge/NAME/{fault}" for fault in ("dead", "drift", "disagree", "difference")}  # in training/judges
+    keys |= set(CostBudget(1.0).described()) | {"cost/mean", "cost/missing"}
     keys |= set(Rails().look(rollouts_of([0.0, 1.0], ["a", "b"])))
     keys |= set(metrics_of([0, 1], ["always", "always"], cost="tokens"))
     keys |= {key for key in metrics_of_a_shadow() if key.startswith("shadow/")}
