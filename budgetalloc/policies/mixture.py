@@ -18,7 +18,9 @@ Rule = Literal["learn", "dump", "sec", "adept"]
 
 @dataclass(frozen=True)
 class Mixture:
-    """How the shares of the domains follow from the run so far. See `policies.mixture_rules` for the rules.
+    """How the shares of the domains follow from the run so far.
+
+    The rules are `policies.mixture_rules.Learn` and `policies.mixture_bandits.Published`.
 
     Args:
         rule: "learn" is our own rule. "dump" (arXiv 2504.09710), "sec" (2505.14970) and "adept" (after 2501.12620) are

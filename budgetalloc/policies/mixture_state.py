@@ -1,17 +1,45 @@
 """What a run has learned about its domains, and the shares that follow for the next step."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import unchanged_on_error
 from budgetalloc.errors import InputError, StateError
-from budgetalloc.policies.mixture import Mixture, shares_within
-from budgetalloc.policies.mixture_rules import DomainStep, rule_of
+from budgetalloc.policies.mixture import Mixture, Rule, shares_within
+from budgetalloc.policies.mixture_bandits import Published
+from budgetalloc.policies.mixture_rules import DomainStep, Learn
 from budgetalloc.policies.transfer import Transfer
 
-__all__ = ["MixtureState"]
+__all__ = ["MixtureRule", "MixtureState", "rule_of"]
+
+
+class MixtureRule(Protocol):
+    """Weights of the domains, learned step by step."""
+
+    needs_advantages: bool
+
+    def observe(self, step: DomainStep) -> None:
+        """Learns from a finished step."""
+
+    def weights_D(self) -> FloatArray:
+        """The weight of each domain in the next step, at least 0, shape (D,)."""
+
+    def described(self) -> dict[str, FloatArray]:
+        """Metrics of each domain, shape (D,) each."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything learned, in types that JSON can hold."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores `state_dict()`; raises `StateError`, and changes nothing, if it does not fit."""
+
+
+def rule_of(rule: Rule, domains: int) -> MixtureRule:
+    """A rule of this name that has seen nothing, for so many domains."""
+    return Learn(domains) if rule == "learn" else Published(rule, domains)
 
 
 class MixtureState:

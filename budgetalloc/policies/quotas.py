@@ -141,7 +141,7 @@ class Quotas:
         """
         domains_P = self._domains if ids_P is self._pool else self.domains_of(ids_P)
         quantum, rollouts, offered = budget.quantum, int(budget.rollouts or 0), set(domains_P)
-        counts = {}
+        counts: dict[Hashable, tuple[int, int]] = {}
         for domain, (low, high) in self.shares.items():
             fewest = int(np.ceil(round(low * rollouts / quantum, 9))) * quantum
             most = int(np.floor(round(high * rollouts / quantum, 9))) * quantum
@@ -153,7 +153,7 @@ class Quotas:
             if domain in offered or fewest:
                 counts[domain] = (fewest, most)
         if self.mixture is not None:
-            counts = self._learned_counts(replace(budget, quotas=counts), domains_P)
+            counts = self._learned_counts(self.mixture, replace(budget, quotas=counts), ids_P, domains_P)
         return replace(budget, quotas=counts), domains_P
 
     def domains_of(self, ids_P: Sequence[Id]) -> list[Hashable]:
@@ -167,16 +167,17 @@ class Quotas:
             return self.shares
         return {domain: (share, share) for domain, share in self.mixture.shares().items()}
 
-    def _learned_counts(self, budget: Budget, domains_P: Sequence[Hashable]) -> dict[Hashable, tuple[int, int]]:
+    def _learned_counts(
+        self, mixture: MixtureState, budget: Budget, ids_P: Sequence[Id], domains_P: Sequence[Hashable]
+    ) -> dict[Hashable, tuple[int, int]]:
         """The rollouts of each domain that are nearest to its learned share, and can be spent within the quotas."""
-        assert self.mixture is not None
-        rollouts, offered = int(budget.rollouts or 0), Counter(domains_P)
-        quotas = dict(budget.quotas or {})
-        share = {domain: each for domain, each in self.mixture.shares().items() if domain in offered}
-        quotas |= {domain: (0, rollouts) for domain in share if domain not in quotas}
-        named = sum(offered[domain] for domain in quotas) / len(domains_P)
-        scale = named * rollouts / max(sum(share.values()), 1e-12)
-        wanted = [scale * share.get(domain, 0.0) for domain in quotas] + [(1 - named) * rollouts] * (named < 1)
+        rollouts = int(budget.rollouts or 0)
+        offered = np.bincount(self.places_of(ids_P), minlength=len(self._arms) + 1).tolist()
+        there = [domain for domain, prompts in zip(self._arms, offered, strict=False) if prompts]
+        share, named = mixture.shares(), 1 - offered[-1] / len(ids_P)
+        quotas = dict.fromkeys(there, (0, rollouts)) | dict(budget.quotas or {})
+        scale = named * rollouts / max(sum(share[domain] for domain in there), 1e-12)
+        wanted = [scale * share[domain] for domain in quotas] + [(1 - named) * rollouts] * (named < 1)
         spent_D = Domains.of(domains_P, replace(budget, quotas=quotas)).spendable(wanted)
         return {domain: (count, count) for domain, count in zip(quotas, spent_D.tolist(), strict=False)}
 
@@ -190,7 +191,7 @@ class Quotas:
         if bounds.candidates == "all":
             return pool
         limits = self.limits
-        own_D = np.bincount(self.places(self.domains_of(batch_P)), minlength=len(limits) + 1)
+        own_D = np.bincount(self.places_of(batch_P), minlength=len(limits) + 1)
         others_K = drawn_others(batch_P, pool, seed, step)
         at_K = self._place_P[others_K]
         there_D = np.bincount(at_K, minlength=len(own_D))
@@ -211,6 +212,10 @@ class Quotas:
         place = {domain: at for at, domain in enumerate(self._arms)}
         return np.array([place.get(domain, len(place)) for domain in domains], dtype=np.int64)
 
+    def places_of(self, ids_P: Sequence[Id]) -> IntArray:
+        """`places` of the domains of these prompts."""
+        return self._place_P if ids_P is self._pool else self.places(self.domains_of(ids_P))
+
     def begin(
         self,
         policy: Policy,
@@ -224,8 +229,7 @@ class Quotas:
         """The policy's next step under the quotas.
 
         Args:
-            policy: The policy.
-            bounds: The bounds.
+            policy, bounds: The policy and its bounds.
             batch_P: The prompts of the loader's batch, each once; unused if all prompts are candidates.
             rollouts: Rollouts of the step.
             group: The trainer's group size.

@@ -62,7 +62,7 @@ def learn_mixture(quotas: Quotas | None, options: Options, batch: Batch, step: S
     if quotas is None or (mixture := quotas.mixture) is None:
         return {}
     domains = len(mixture.domains)
-    place_R = quotas.places(quotas.domains_of(batch.ids_R))
+    place_R = quotas.places_of(batch.ids_R)
     unknown = int((place_R == domains).sum())
     if unknown and not quiet and not mixture.warned:
         mixture.warned = True
@@ -73,7 +73,7 @@ def learn_mixture(quotas: Quotas | None, options: Options, batch: Batch, step: S
             *(mixture.mixture.rule, batch.step, unknown, mixture.domains, name),
         )
     rows = np.flatnonzero((place_R < domains) & ~np.isnan(batch.learned_R))
-    place_P = quotas.places(quotas.domains_of(step.ids_P))
+    place_P = quotas.places_of(step.ids_P)
     known_P = np.flatnonzero(place_P < domains)
     estimator = step.policy.estimator
     after = _evidence(estimator.belief(step.ids_P), Beta(*estimator.prior_of(step.ids_P)))

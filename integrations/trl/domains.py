@@ -1,16 +1,18 @@
 """Several domains with quotas, with TRL: the policy chooses prompts within each domain's share of the rollouts.
 
 python domains.py train.jsonl --model FOLDER --steps 200        # columns `prompt`, `answer` and `domain`
+python domains.py train.jsonl --mixture learn                   # shares by what a rollout teaches, within the quotas
 """
 
 import argparse
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 from datasets import Dataset, load_dataset
 from trl import GRPOConfig, GRPOTrainer
 
 import budgetalloc as ba
+from budgetalloc.policies.mixture import Rule
 from budgetalloc.trl import AdaptiveGRPOCallback
 
 QUOTAS = {"math": (0.4, 0.6), "code": (0.2, 1.0)}  # lowest and highest share of each step's rollouts; the rest is free
@@ -35,7 +37,14 @@ def correct(completions: list[Any], answer: list[str], domain: list[str], **_: A
     return [float(VERIFIERS[name](text, right)) for text, right, name in zip(texts, answer, domain, strict=True)]
 
 
-def build(model: Any, data: Dataset, *, ledger: str = "runs/domains/ledger.jsonl", **more: Any) -> GRPOTrainer:
+def build(
+    model: Any,
+    data: Dataset,
+    *,
+    mixture: Rule | None = None,
+    ledger: str = "runs/domains/ledger.jsonl",
+    **more: Any,
+) -> GRPOTrainer:
     """The trainer with the callback attached; `more` are arguments of GRPOConfig and `processing_class`."""
     given = {"processing_class": more.pop("processing_class", None)}
     settings = {
@@ -48,7 +57,8 @@ def build(model: Any, data: Dataset, *, ledger: str = "runs/domains/ledger.jsonl
     }
     args = GRPOConfig(**settings | more)
     trainer = GRPOTrainer(model=model, reward_funcs=correct, args=args, train_dataset=data, **given)
-    callback = AdaptiveGRPOCallback(trainer, ba.adaptive(), domain="domain", quotas=QUOTAS, ledger=ledger)
+    shares: dict[str, Any] = {"domain": "domain", "quotas": QUOTAS, "mixture": mixture}
+    callback = AdaptiveGRPOCallback(trainer, ba.adaptive(), ledger=ledger, **shares)
     trainer.add_callback(callback)  # the log then has budgetalloc/share/math and budgetalloc/share/code
     return trainer
 
@@ -58,8 +68,9 @@ if __name__ == "__main__":
     parser.add_argument("data", help="a JSON-lines file")
     parser.add_argument("--model", default="Qwen/Qwen2.5-0.5B-Instruct")
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--mixture", choices=get_args(Rule), help="learn the shares, within QUOTAS")
     asked = parser.parse_args()
     loaded = load_dataset("json", data_files=asked.data, split="train")
-    trainer = build(asked.model, loaded, max_steps=asked.steps)
+    trainer = build(asked.model, loaded, mixture=asked.mixture, max_steps=asked.steps)
     trainer.train()
     trainer.save_model()

@@ -95,7 +95,8 @@ def test_the_format_does_not_count_as_success(small, monkeypatch):
     assert callback.batch.success_R.tolist() == (callback.batch.rewards_R > 1).tolist()  # 0.2 alone is no success
 
 
-def test_domains_keep_their_shares(small):
+@pytest.mark.parametrize("mixture", [None, "learn"])
+def test_domains_keep_their_shares(small, mixture):
     domains = example("trl/domains.py")
     names = ["math", "code", "chat"]
     data = Dataset.from_list([row | {"answer": "7", "domain": names[n % 3]} for n, row in enumerate(rows())])
@@ -104,8 +105,9 @@ def test_domains_keep_their_shares(small):
         domains.correct(["7"], ["7"], ["chat"])
     domains.VERIFIERS["chat"] = domains.ends_with
     small = small | {"max_completion_length": 3}
-    trainer = domains.build(str(WEIGHTS), data, **small)
-    _, ledger = trained(trainer, small)
+    trainer = domains.build(str(WEIGHTS), data, mixture=mixture, **small)
+    callback, ledger = trained(trainer, small)
+    assert (callback.session.quotas.mixture is None) == (mixture is None)
     for step in (0, 1):
         chosen = [names[name % 3] for name, at in zip(ledger.ids_R, ledger.step_R, strict=True) if at == step]
         assert 0.4 <= chosen.count("math") / 16 <= 0.6

@@ -195,12 +195,26 @@ def test_the_caller_may_stop_early():
         ({"prompts": 81}, InputError, "80 prompts"),
         ({"budget": ba.Budget(rollouts=None, tokens=100.0, cap=8)}, InputError, "neither token costs nor domains"),
         ({"budget": 8, "prompts": 8}, BudgetError, "8"),
+        ({"mixture": "learn"}, InputError, "mixture='learn' without domain="),
+        ({"domain": {0: "a", 1: "b"}, "mixture": "learn"}, InputError, "of each of the 80 prompts"),
     ],
 )
 def test_refusals(arguments, error, text):
     settings = {"budget": 64, "steps": 2, "prompts": 8, **arguments}
     with pytest.raises(error, match=text):
         next(simulate(ba.uniform(), Learner(SMALL), **settings))
+
+
+def test_a_mixture_divides_the_rollouts_of_a_world():
+    """SEC prefers the mixed one of three kinds: with even quotas a third of the rollouts is in mixed groups."""
+    kinds = {name: ("failing", "mixed", "solved")[name % 3] for name in range(24)}
+    given = {"domain": kinds, "prompts": 8, "candidates": "all"}
+    runs = []
+    for more in ({"mixture": "sec"}, {"quotas": dict.fromkeys(kinds.values(), (0.25, 0.4))}):
+        run = list(simulate(ba.uniform(), ba.testing.three_kinds(), 64, 20, **given, **more))
+        runs.append(np.mean([x["mixed_rollouts"] for x in run[10:]]))
+        assert {"share/failing", "share/mixed", "share/solved"} < set(run[0])
+    assert runs[0] > runs[1] + 0.2
 
 
 def test_rewards_on_another_scale_change_no_decision():

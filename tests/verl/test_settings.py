@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import budgetalloc as ba
+from budgetalloc.policies.mixture import Mixture
 from budgetalloc.verl.settings import Settings, build
 
 
@@ -73,6 +74,8 @@ def test_uniform_keeps_verls_batch_and_advantages():
         ({"features": []}, r"budgetalloc.features=\(\): name at least one column"),
         ({"allow_dataset_change": "yes"}, "use True or False"),
         ({"success": 2}, r"the trainer has 1 reward functions, \['reward'\]"),
+        ({"mixture": "learn"}, r"mixture='learn' without domain=: name the dataset column"),
+        ({"mixture": "x", "domain": "data_source"}, r"mixture='x': use one of 'learn'"),
         ({"domain": "data_source"}, r"domain='data_source' without quotas=None: give both"),
         ({"domain": "data_source", "quotas": {"math": 0.5}}, r"'math': 0.5}: give two shares of the rollouts"),
     ],
@@ -80,6 +83,14 @@ def test_uniform_keeps_verls_batch_and_advantages():
 def test_bad_settings_are_refused(given, message):
     with pytest.raises(ba.InputError, match=message):
         read(**given)
+
+
+def test_a_mixture_needs_no_quotas():
+    options = read(domain="data_source", mixture={"rule": "sec", "probe": 0.1}).session.options
+    assert (options.mixture, options.quotas) == (Mixture("sec", 0.1), {})
+    assert read(domain="data_source", mixture="learn", quotas={"math": [0.1, 0.5]}).session.options.quotas == {
+        "math": (0.1, 0.5)
+    }
 
 
 def test_features_are_named():

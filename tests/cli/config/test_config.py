@@ -61,7 +61,7 @@ def test_the_sections_know_all_that_the_callback_takes():
 
     config = Config.parse(
         "callback: {prompt_id: id, success: 0, reward_range: [-1, 1], ledger: x.jsonl, scale: none, "
-        "domain: subject, quotas: {math: [0, 1]}, cost: tokens, cost_per_step: 9, "
+        "domain: subject, quotas: {math: [0, 1]}, mixture: learn, cost: tokens, cost_per_step: 9, "
         "features: [text, 'run:x.jsonl']}\nbudget: {cap: 8}"
     )
     taken = set(inspect.signature(AdaptiveGRPOCallback).parameters) - {"trainer", "policy", "hint", "buffer"}
@@ -241,12 +241,17 @@ def test_quotas_are_read_checked_and_shown():
     given = config.callback_arguments(256)
     assert (given["domain"], given["quotas"]) == ("subject", {"math": (0.3, 0.5), "code": (0.0, 1.0)})
     assert Config.parse(written(config.as_dict())) == config
+    mixed = Config.parse("callback:\n  domain: subject\n  mixture: {rule: sec, probe: 0.1}")
+    assert mixed.callback_arguments(256)["mixture"] == {"rule": "sec", "probe": 0.1}
+    assert Config.parse(written(mixed.as_dict())) == mixed
     for text, said in [
         (
             "callback:\n  domain: x\n  quotas: {math: [3, 5]}",
             r"line 3: callback.quotas: quotas=.'math': \[3, 5\].: give",
         ),
         ("callback:\n  quotas: {math: [0, 1]}", r"line 2: callback.quotas: quotas=.* without domain=None: give both"),
+        ("callback:\n  mixture: learn", r"line 2: callback.mixture: mixture='learn' without domain="),
+        ("callback:\n  domain: x\n  mixture: lern", r"line 3: callback.mixture: mixture='lern': use one of"),
         ("callback:\n  domain: subject", r"line 2: callback.domain: domain='subject' without quotas=None: give both"),
     ]:
         with pytest.raises(InputError, match=said):

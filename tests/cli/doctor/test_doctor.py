@@ -95,6 +95,8 @@ def test_a_script_that_is_served(said):
         ({"callback": ", ba.knapsack(value='hits')"}, "value='hits': use one of"),
         ({"callback": ", ba.adaptive(prior='pool')"}, "adaptive() has no argument prior"),
         ({"callback": ", domain='subject'"}, "domain='subject' without quotas=None"),
+        ({"callback": ", mixture='learn'"}, "mixture='learn' without domain="),
+        ({"callback": ", domain='subject', mixture='lern'"}, "mixture='lern': use one of 'learn'"),
         ({"callback": ", features='level'"}, "features='level': the train dataset has no column 'level'"),
         ({"callback": ", features=['text', 'run:no.jsonl']"}, "there is no file or folder 'no.jsonl'"),
         ({"callback": ", features=3"}, "features=3: name at least one column"),

@@ -387,6 +387,24 @@ def test_quotas_hold_at_every_step(build, ledger):
         build(AdaptiveRolloutWorker(reward_funcs=low_digit, domain="subject", quotas={"mats": (0, 1)}), dataset)
 
 
+def test_a_mixture_learns_its_shares_and_goes_on_after_a_resume(build, ledger):
+    dataset = rows().add_column("subject", ["math"] * 4 + ["code"] * 12 + ["chat"] * 8)
+    given = {"reward_funcs": low_digit, "domain": "subject", "mixture": "learn", "quotas": {"math": (0.5, 0.75)}}
+    worker = AdaptiveRolloutWorker(ledger=ledger, **given)
+    trainer = build(worker, dataset, save_strategy="steps", save_steps=2)
+    finish(worker, trainer)
+    for ids_R, _ in steps_of(ledger):
+        assert 8 <= sum(name < 4 for name in ids_R) <= 12
+    assert np.isfinite(worker.session.quotas.mixture.rule.described()["success"]).all()
+    other = AdaptiveRolloutWorker(**given)
+    build(other, dataset)
+    state, about = load_state(f"{trainer.args.output_dir}/checkpoint-2/{STATE_FILE}")
+    other.session.restore(state, about)
+    assert other.session.quotas.mixture.state_dict()["mixture"] == state["mixture"]
+    with pytest.raises(ba.UnsupportedError, match="mixture with candidates=2: the worker's candidates cycle"):
+        AdaptiveRolloutWorker(candidates=2, **given)
+
+
 @pytest.mark.parametrize("cost", ["tokens", "seconds"])
 def test_costs_are_learned_and_saved(build, cost):
     worker = AdaptiveRolloutWorker(reward_funcs=low_digit, cost=cost)
