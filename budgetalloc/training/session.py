@@ -296,6 +296,5 @@ class Session:
         return self._learned.state()
 
     def restore(self, state: dict[str, Any], about: Mapping[str, Any]) -> None:
-        """Restores what `load_state` read. If it raises `StateError`, because the file is damaged, of another kind of
-        policy or of another definition of success, nothing has changed."""
+        """Restores what `load_state` read. If it raises `StateError`, because it does not fit, nothing has changed."""
         self._learned.restore(state, about)
