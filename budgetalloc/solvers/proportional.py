@@ -91,8 +91,8 @@ def largest_remainder(weights: FloatArray, total: int, low: int, high: int) -> I
 
 def check_weights(weights_P: ArrayLike, budget: Budget) -> FloatArray:
     """Weights as floats, or ones if all are zero. Raises unless they are valid and the budget can be spent."""
-    weights = check_array("weights_P", weights_P, "one non-negative finite weight per prompt", copy=False)
+    weights = check_array("weights_P", weights_P, "one non-negative finite weight a prompt", copy=False)
     if weights.ndim != 1 or not weights.size or not (weights.min() >= 0 and weights.max() < np.inf):
-        raise InputError(f"weights_P={shown(weights_P)}: give one non-negative finite weight per prompt.")
+        raise InputError(f"weights_P={shown(weights_P)}: give one non-negative finite weight a prompt.")
     budget.check(weights.size)
     return weights if weights.max() > 0 else np.ones_like(weights)
