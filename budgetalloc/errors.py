@@ -219,7 +219,7 @@ def check_array(name: str, values: Any, what: str, *, copy: bool = True) -> NDAr
 
     With `copy=False`, an array of floats is returned unchanged. Use this for large arrays that are only read.
 
-    >>> check_array("rewards_R", [1, None], "one number a rollout")
+    >>> check_array("rewards_R", [1, None], "one number per rollout")
     array([ 1., nan])
     """
     try:

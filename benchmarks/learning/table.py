@@ -86,7 +86,7 @@ def shares(own: Curves, base: Curves, rollouts: Curve) -> tuple[float, float, fl
 
 
 def with_interval(gain_S: NDArray[np.float64]) -> str:
-    """The mean of the gains, one a seed, and its interval."""
+    """The mean of the gains, one per seed, and its interval."""
     return f"{gain_S.mean():+.3f} {between(*interval(gain_S))}"
 
 

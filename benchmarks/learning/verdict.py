@@ -61,7 +61,7 @@ def verdict(rows: list[dict[str, Any]], name: str, short: bool = False) -> str:
     """The table by rising gain, and what it says in sentences. `short`: the columns that the README has."""
     tuned = best_rates(rows, TUNING_SEEDS)
     lines: list[tuple[float, list[str]]] = []
-    gains: dict[str, NDArray[np.float64]] = {}  # by mix, one a seed
+    gains: dict[str, NDArray[np.float64]] = {}  # by mix, one per seed
     rises: dict[str, NDArray[np.float64]] = {}
     reached: dict[str, float] = {}
     few: list[str] = []

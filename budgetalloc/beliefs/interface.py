@@ -21,7 +21,7 @@ def summed(ids_R: Iterable[Any], success_R: ArrayLike) -> tuple[list[Id], FloatA
     """The prompts that have a success, and for each the sum of its successes u, their number, and the sum of u(1-u).
 
     Raises:
-        InputError: ids and successes of different lengths, or a success outside [0, 1]. NaN and None are none.
+        InputError: ids and successes of different lengths, or a success outside [0, 1]. NaN and None are ignored.
 
     >>> summed(["a", "b", "a", "c"], [1.0, 0.5, 0.0, None])
     (['a', 'b'], array([1. , 0.5]), array([2., 1.]), array([0.  , 0.25]))

@@ -40,7 +40,7 @@ class Belief(Protocol):
 
 def _check(values: ArrayLike, name: str, low: float, high: float) -> FloatArray:
     copy = not isinstance(values, np.ndarray) or values.flags.writeable
-    array = np.atleast_1d(check_array(name, values, "one number a prompt", copy=copy))
+    array = np.atleast_1d(check_array(name, values, "one number per prompt", copy=copy))
     least, most = array.min(initial=np.inf), array.max(initial=-np.inf)  # NaN if an entry is NaN
     inside = least > low and most < high if high == np.inf else least >= low and most <= high
     if array.ndim != 1 or not (inside or not array.size):
@@ -103,7 +103,7 @@ class Beta:
         object.__setattr__(self, "beta_P", _check(self.beta_P, "beta_P", 0.0, np.inf))
         if self.alpha_P.shape != self.beta_P.shape:
             raise InputError(
-                f"alpha_P has {self.alpha_P.size} entries, beta_P {self.beta_P.size}: give one of each a prompt."
+                f"alpha_P has {self.alpha_P.size} entries, beta_P {self.beta_P.size}: give one of each per prompt."
             )
         object.__setattr__(self, "spread_P", _spread(self.spread_P, len(self)))
 

@@ -72,7 +72,7 @@ def as_rewards(rewards_R: ArrayLike, rows: int, name: str = "rewards_R") -> Floa
     """Rewards as floats, None as NaN, of the given length. Raises `InputError` for anything else."""
     rewards = check_array(name, rewards_R, "one number, NaN or None for each rollout")
     if rewards.shape != (rows,):
-        raise InputError(f"{name} has shape {rewards.shape} for {rows} ids: give one number a rollout.")
+        raise InputError(f"{name} has shape {rewards.shape} for {rows} ids: give one number per rollout.")
     if np.isinf(rewards).any():
         at = int(np.argmax(np.isinf(rewards)))
         raise InputError(f"{name}[{at}] = {rewards[at]:g}: give a finite number, or NaN or None for no reward.")

@@ -61,7 +61,7 @@ _NAMED = 20  # unknown columns in the notes
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Some rollouts of a log, one entry a rollout, as the readers yield them.
+    """Some rollouts of a log, one entry per rollout, as the readers yield them.
 
     Args:
         step_R: Step of the policy, or of the trainer if the log has only that. Steps ascend, also from one `Rows` to
@@ -148,7 +148,7 @@ class Chunk:
             object.__setattr__(self, "trainer_step_R", self.step_R)
         for name in COLUMNS:
             if (entries := len(getattr(self, name))) != len(self.ids_R):
-                raise InputError(f"{name} has {entries} entries, ids_R has {len(self.ids_R)}: give one a rollout.")
+                raise InputError(f"{name} has {entries} entries, ids_R has {len(self.ids_R)}: give one per rollout.")
 
     def __repr__(self) -> str:
         prompts, steps = len(set(self.ids_R)), len(np.unique(self.step_R))
@@ -218,7 +218,7 @@ def finite(rewards_R: ArrayLike) -> FloatArray:
     return np.where(np.abs(rewards) <= LARGEST_REWARD, rewards, np.nan)
 
 
-def number_column(name: str, values: Any, rows: int, what: str = "one number a rollout") -> FloatArray:
+def number_column(name: str, values: Any, rows: int, what: str = "one number per rollout") -> FloatArray:
     """A column of `rows` floats, None as NaN; raises `InputError` for anything else."""
     column = check_array(name, values, what, copy=False)
     if column.shape != (rows,):

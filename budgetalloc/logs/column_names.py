@@ -126,7 +126,7 @@ def identify_columns(names: Sequence[str], options: ReadOptions = ReadOptions())
             raise InputError(f"The log has the column {name!r} twice, in {listed(names)}: rename one of them.")
     if success is not None and columns.groups:
         raise InputError(
-            f"success={success!r}: a row of this log is a group, and a success column needs one row a rollout. Leave "
+            f"success={success!r}: a row of this log is a group, and a success column needs one row per rollout. Leave "
             "out success=."
         )
     unknown = tuple(name for name in names if name not in columns.used and name not in redundant)

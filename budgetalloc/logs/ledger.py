@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 
 class Ledger(Chunk):
-    """The rollouts of a run, one entry a rollout, in the order of the steps. The columns are those of `Chunk`.
+    """The rollouts of a run, one entry per rollout, in the order of the steps. The columns are those of `Chunk`.
 
     Columns may be arrays or lists. Steps, lengths and counts become integers, the others floats, None as NaN.
 

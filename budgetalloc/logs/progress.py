@@ -1,4 +1,4 @@
-"""Seconds and held-out evaluations of a run, in a small file next to its ledger: a line a step or evaluation."""
+"""Seconds and held-out evaluations of a run, in a small file next to its ledger: a line per step or evaluation."""
 
 import json
 import os

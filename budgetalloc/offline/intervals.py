@@ -11,14 +11,14 @@ __all__ = ["interval", "stratified_interval"]
 
 
 def interval(values_S: ArrayLike, level: float = 0.95) -> tuple[float, float]:
-    """Student's t interval of a mean, from one independent value a seed.
+    """Student's t interval of a mean, from one independent value per seed.
 
     For two policies with the same seeds, pass their differences. The interval covers the mean of normal values in the
     stated share of cases with as few as two seeds. A bootstrap of the same values does not: with two seeds its 95 %
     interval covers the mean in half of the cases.
 
     Args:
-        values_S: Numbers, one a seed.
+        values_S: Numbers, one per seed.
         level: The share of cases in which the interval covers the mean, between 0 and 1.
 
     Returns:
@@ -42,7 +42,7 @@ def stratified_interval(samples: Sequence[ArrayLike], level: float = 0.95) -> tu
     `interval`.
 
     Args:
-        samples: For each task, numbers, one a seed.
+        samples: For each task, numbers, one per seed.
         level: As for `interval`.
 
     Returns:
@@ -55,7 +55,7 @@ def stratified_interval(samples: Sequence[ArrayLike], level: float = 0.95) -> tu
     [-0.542, 5.542]
     """
     check_number("level", level, 0, 1, without=(0, 1))
-    arrays = [_sample("samples", sample) for sample in check_list("samples", samples, "lists of numbers, one a seed")]
+    arrays = [_sample("samples", sample) for sample in check_list("samples", samples, "lists of numbers, one per seed")]
     if not arrays:
         raise InputError(f"samples={samples!r}: give at least one list of numbers.")
     if min(len(values) for values in arrays) < 2:
@@ -74,7 +74,7 @@ def stratified_interval(samples: Sequence[ArrayLike], level: float = 0.95) -> tu
 
 
 def _sample(name: str, values_S: ArrayLike) -> NDArray[np.float64]:
-    values = check_array(name, values_S, "one value a seed")
+    values = check_array(name, values_S, "one value per seed")
     if values.ndim != 1:
-        raise InputError(f"{name} has shape {values.shape}: give one value a seed.")
+        raise InputError(f"{name} has shape {values.shape}: give one value per seed.")
     return values

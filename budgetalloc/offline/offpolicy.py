@@ -99,7 +99,7 @@ def doubly_robust(outcomes_P: ArrayLike, propensities_P: ArrayLike, model_P: Arr
     3.0
     """
     outcomes, propensities = _logged(outcomes_P, propensities_P)
-    model = check_array("model_P", model_P, "one number a prompt")
+    model = check_array("model_P", model_P, "one number per prompt")
     if model.shape != outcomes.shape or not np.isfinite(model).all():
         raise InputError(
             f"model_P has shape {model.shape} for {outcomes.shape} outcomes: give a finite number for each."
@@ -129,11 +129,11 @@ def _checked(passed_G: ArrayLike, rollouts_G: ArrayLike, counts_G: ArrayLike) ->
 
 
 def _logged(outcomes_P: ArrayLike, propensities_P: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    outcomes = check_array("outcomes_P", outcomes_P, "one outcome a prompt, NaN where it was not logged")
+    outcomes = check_array("outcomes_P", outcomes_P, "one outcome per prompt, NaN where it was not logged")
     propensities = check_array("propensities_P", propensities_P, "one probability a prompt")
     if outcomes.ndim != 1 or outcomes.shape != propensities.shape:
         raise InputError(
-            f"outcomes_P has shape {outcomes.shape}, propensities_P {propensities.shape}: give one of each a prompt."
+            f"outcomes_P has shape {outcomes.shape}, propensities_P {propensities.shape}: give one of each per prompt."
         )
     wrong = ~((propensities > 0) & (propensities <= 1))
     if wrong.any():

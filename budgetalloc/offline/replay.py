@@ -38,8 +38,8 @@ class Replay:
     the log generated up to it. After the last sweep the log has ended. You may also set `sweep`.
 
     Args:
-        ledger: One row a rollout. The world's rewards are its `success_R`: the rewards, mapped to [0, 1] if they have a
-            range. NaN is not used as an answer; prompts with only NaN are not in `ids`.
+        ledger: One row per rollout. The world's rewards are its `success_R`: the rewards, mapped to [0, 1] if they have
+            a range. NaN is not used as an answer; prompts with only NaN are not in `ids`.
         seed: Seeds the order of rewards and the model, at least 0. An answer depends on the seed, the id, the sweep and
             the number of earlier rollouts of the prompt in the sweep. It depends neither on other prompts nor on the
             order of ids or rows.

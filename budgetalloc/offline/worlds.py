@@ -239,7 +239,7 @@ class Learner:
     def gradient(self, advantages_R: ArrayLike) -> FloatArray:
         """The gradient that `learn` follows: of mean(advantage * log probability) since the last update."""
         rows = sum(len(at_R) for at_R, _ in self._rows)
-        advantages = check_array("advantages_R", advantages_R, "one number a rollout")
+        advantages = check_array("advantages_R", advantages_R, "one number per rollout")
         if advantages.shape != (rows,) or not rows or not np.isfinite(advantages).all():
             raise InputError(
                 f"advantages_R has shape {advantages.shape} for {rows} rollouts since the last update: roll out first, "

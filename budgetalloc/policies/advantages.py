@@ -205,8 +205,8 @@ def _tokens(lengths_R: ArrayLike | None, rows: int) -> FloatArray:
 
 def _given(baseline: object, rows: int) -> FloatArray:
     if isinstance(baseline, str):
-        raise InputError(f"baseline={shown(baseline)}: use one of {get_args(Baseline)} or an array, one a rollout.")
-    array = check_array("baseline", baseline, f"one of {get_args(Baseline)} or one number a rollout")
+        raise InputError(f"baseline={shown(baseline)}: use one of {get_args(Baseline)} or an array, one per rollout.")
+    array = check_array("baseline", baseline, f"one of {get_args(Baseline)} or one number per rollout")
     if array.shape != (rows,) or not np.isfinite(array).all():
         raise InputError(f"baseline has shape {array.shape} for {rows} rollouts: give a finite number for each.")
     return array

@@ -32,10 +32,10 @@ class Known:
     """
 
     def __init__(self, rates_SP: ArrayLike, *, seed: int = 0) -> None:
-        self.rates_SP = np.atleast_2d(check_array("rates_SP", rates_SP, "rates in [0, 1], a row a step"))
+        self.rates_SP = np.atleast_2d(check_array("rates_SP", rates_SP, "rates in [0, 1], a row per step"))
         if self.rates_SP.ndim != 2 or not self.rates_SP.size or not ((self.rates_SP >= 0) & (self.rates_SP <= 1)).all():
             raise InputError(
-                f"rates_SP={shown(rates_SP)}: give rates in [0, 1], a row a step, such as [[0.0, 0.5, 1.0]]."
+                f"rates_SP={shown(rates_SP)}: give rates in [0, 1], a row per step, such as [[0.0, 0.5, 1.0]]."
             )
         self.ids: list[Id] = list(range(self.rates_SP.shape[1]))
         self.step = 0

@@ -45,7 +45,7 @@ REFUSED = {
     "SDPOTrainer": "SDPOTrainer finds the rollouts of a prompt by their position, num_generations in a row. Use "
     "GRPOTrainer.",
     "OnlineDPOTrainer": "OnlineDPOTrainer learns from pairs, always two rollouts a prompt. Use GRPOTrainer.",
-    "A2POTrainer": "A2POTrainer learns from one completion a prompt. Use GRPOTrainer.",
+    "A2POTrainer": "A2POTrainer learns from one completion per prompt. Use GRPOTrainer.",
 }
 
 
@@ -53,7 +53,7 @@ def not_a_grpo_trainer(classes: Iterable[str]) -> UnsupportedError:
     """The error about another trainer, from the names of its class and its base classes.
 
     >>> str(not_a_grpo_trainer(["A2POTrainer"])).partition("subclasses. ")[2]
-    'A2POTrainer learns from one completion a prompt. Use GRPOTrainer.'
+    'A2POTrainer learns from one completion per prompt. Use GRPOTrainer.'
     """
     names = list(classes)
     known = [REFUSED[name] for name in names if name in REFUSED]
@@ -162,7 +162,7 @@ def refusals(facts: Facts, policy: Policy, options: Options) -> Iterator[Budgeta
     if options.generate > 1 and facts.images:
         yield UnsupportedError(
             f"The policy generates up to {options.generate} times as many rollouts as it trains on, and the train "
-            "dataset has images, of which TRL does not keep one row of pixels a rollout. Use a policy that trains on "
+            "dataset has images, of which TRL does not keep one row of pixels per rollout. Use a policy that trains on "
             "all rollouts that it generates."
         )
     if facts.named and settings.get("remove_unused_columns"):

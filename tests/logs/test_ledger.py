@@ -56,7 +56,7 @@ def test_lists_are_as_good_as_arrays():
         ({"step_R": ["x"] * 4}, r"step_R=\['x', 'x', 'x', 'x'\]: give one integer a rollout"),
         ({"step_R": [0, 0, 0.5, 1]}, "step_R holds 0.5: give one integer"),
         ({"lengths_R": [None] * 4}, "lengths_R holds nan: give one integer a rollout, -1 where a length is not known"),
-        ({"rewards_R": ["1"] * 4}, "rewards_R=.*give one number a rollout"),
+        ({"rewards_R": ["1"] * 4}, "rewards_R=.*give one number per rollout"),
         ({"rewards_R": [[1.0]] * 4}, r"rewards_R has shape \(4, 1\)"),
         ({"rewards_R": 1.0}, r"rewards_R has shape \(\)"),
         ({"counts_R": [1]}, "counts_R has 1 entries, ids_R has 4"),

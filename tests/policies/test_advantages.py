@@ -27,7 +27,7 @@ def rollouts(draw, reward=SCORES):
 
 
 def beliefs(ids):
-    """A belief for each prompt, one a rollout."""
+    """A belief for each prompt, one per rollout."""
     alpha = {"a": 0.5, "b": 3.0, 1: 1.0, "1": 7.5}
     return Beta([alpha[x] for x in ids], [2.0 if x == "b" else 0.5 for x in ids])
 

@@ -64,7 +64,7 @@ def test_a_users_subclass_is_supported(build):
         (AsyncGRPOTrainer, "worker.*outside the trainer.*use GRPOTrainer"),
         (SDPOTrainer, "position.*Use GRPOTrainer"),
         (OnlineDPOTrainer, "pairs.*Use GRPOTrainer"),
-        (A2POTrainer, "one completion a prompt.*Use GRPOTrainer"),
+        (A2POTrainer, "one completion per prompt.*Use GRPOTrainer"),
         (trl.SFTTrainer, "supports trl.GRPOTrainer and its subclasses"),
         (trl.DPOTrainer, "supports trl.GRPOTrainer and its subclasses"),
     ],

@@ -23,7 +23,7 @@ def of_baselines(baseline_R: ArrayLike, true_R: ArrayLike) -> tuple[float, float
     explains var(p) of var(p) + mean(p(1-p)). The share is None if all rewards are certain and equal.
 
     Args:
-        baseline_R: One entry a rollout.
+        baseline_R: One entry per rollout.
         true_R: The true probability of its reward of 1.
 
     >>> of_baselines([0.25, 0.75], [0.25, 0.75])

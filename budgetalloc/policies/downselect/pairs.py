@@ -82,9 +82,9 @@ def weighted_resample(weights_J: ArrayLike, size: int, *, draws: int = 8, rng: n
     >>> weighted_resample([3.0, 0.0, 0.0, 0.0], 4, draws=2, rng=np.random.default_rng(0))
     array([0, 0, 2, 3])
     """
-    weights = check_array("weights_J", weights_J, "one non-negative finite weight a pair")
+    weights = check_array("weights_J", weights_J, "one non-negative finite weight per pair")
     if weights.ndim != 1 or not weights.size or not (np.isfinite(weights).all() and (weights >= 0).all()):
-        raise InputError(f"weights_J={shown(weights_J)}: give one non-negative finite weight a pair.")
+        raise InputError(f"weights_J={shown(weights_J)}: give one non-negative finite weight per pair.")
     check_integer("draws", draws, 1, max(_MOST_DRAWN // weights.size, 1))
     check_rng(rng)
     check_integer("size", size, 1, draws * weights.size)

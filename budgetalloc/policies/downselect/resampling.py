@@ -90,7 +90,7 @@ def _penalties(penalties_R: ArrayLike | None, rows: int) -> FloatArray:
         return np.zeros(rows)
     penalties = check_array("penalties_R", penalties_R, "one penalty a rollout")
     if penalties.shape != (rows,):
-        raise InputError(f"penalties_R has shape {penalties.shape} for {rows} rollouts: give one a rollout.")
+        raise InputError(f"penalties_R has shape {penalties.shape} for {rows} rollouts: give one per rollout.")
     bad = (penalties < 0) | np.isinf(penalties)
     if bad.any():
         at = int(np.argmax(bad))

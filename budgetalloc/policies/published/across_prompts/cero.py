@@ -126,8 +126,8 @@ def log_slopes(q_P: ArrayLike, exposure_P: ArrayLike, speed: float) -> FloatArra
     >>> np.exp(log_slopes([0.25, 0.25, 0.05], [0, 64, 64], 1 / 64)).round(4)  # 4 q exp(-4 q z / 64)
     array([1.    , 0.3679, 0.1637])
     """
-    share_P = 4 * check_array("q_P", q_P, "one number a prompt")
+    share_P = 4 * check_array("q_P", q_P, "one number per prompt")
     exposure = check_array("exposure_P", exposure_P, "the rollouts that each prompt has had")
     if exposure.shape not in ((), (1,), share_P.shape):
-        raise InputError(f"exposure_P has shape {exposure.shape}, q_P {share_P.shape}: give one number a prompt.")
+        raise InputError(f"exposure_P has shape {exposure.shape}, q_P {share_P.shape}: give one number per prompt.")
     return np.asarray(np.log(share_P) - check_number("speed", speed, 0, np.inf) * share_P * exposure)

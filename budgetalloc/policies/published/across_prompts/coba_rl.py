@@ -118,7 +118,7 @@ def capability(p_P: ArrayLike, failure: float, kappa: float) -> FloatArray:
     >>> capability([0.1, 0.9], 1.0, 11.0).round(4)  # Beta(10, 1), which is 10 p^9
     array([0.    , 3.8742])
     """
-    p_P = check_array("p_P", p_P, "one success rate a prompt")
+    p_P = check_array("p_P", p_P, "one success rate per prompt")
     check_number("failure", failure, 0, 1)
     check_number("kappa", kappa, 2, 1e6)
     share = failure if failure > 0.5 else 1 / (1 + math.exp(-10 * (failure - 0.5)))

@@ -127,7 +127,7 @@ def e3(*, group: int = 8, fewest: int = 4, most: int = 12, change: int = 2, epoc
 
 
 def _one_each(name: str, values_P: ArrayLike) -> FloatArray:
-    values = check_array(name, values_P, "one number a prompt")
+    values = check_array(name, values_P, "one number per prompt")
     if values.ndim != 1:
-        raise InputError(f"{name} has shape {values.shape}: give one number a prompt.")
+        raise InputError(f"{name} has shape {values.shape}: give one number per prompt.")
     return values

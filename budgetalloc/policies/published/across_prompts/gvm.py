@@ -27,10 +27,10 @@ def gvm_weights(p_P: ArrayLike, norm_P: ArrayLike = 1.0, alpha: float = 1e-3, be
     >>> gvm_weights([0.0, 0.001, 0.25, 1.0]).round(3)
     array([0.   , 1.   , 1.984, 1.   ])
     """
-    p = check_array("p_P", p_P, "one success rate a prompt")
-    norm = check_array("norm_P", norm_P, "one gradient norm, or one a prompt")
+    p = check_array("p_P", p_P, "one success rate per prompt")
+    norm = check_array("norm_P", norm_P, "one gradient norm, or one per prompt")
     if not ((p >= 0) & (p <= 1)).all() or norm.shape not in ((), (1,), p.shape):
-        raise InputError(f"p_P={shown(p_P)}, norm_P={shown(norm_P)}: give rates in [0, 1], and one norm or one a rate.")
+        raise InputError(f"p_P={shown(p_P)}, norm_P={shown(norm_P)}: give rates in [0, 1]; one norm, or one per rate.")
     check_number("alpha", alpha, 0, np.inf)
     check_number("beta", beta, 1, np.inf)
     safe = np.where(p > 0, p, 1.0)

@@ -41,7 +41,7 @@ def rollouts_to_mix(p_P: ArrayLike, confidence: float, most: int) -> IntArray:
     """
     check_number("confidence", confidence, 0, 1)
     check_integer("most", most, 1)
-    rates = Point(check_array("p_P", p_P, "one success rate a prompt"))
+    rates = Point(check_array("p_P", p_P, "one success rate per prompt"))
     check_counts(most, len(rates))
     enough_PN = values.mixed_group(rates, np.arange(most + 1)) >= confidence
     return np.where(enough_PN.any(axis=1), enough_PN.argmax(axis=1), most).astype(np.int64)

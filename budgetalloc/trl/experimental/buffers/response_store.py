@@ -204,7 +204,7 @@ def stored_rows(
     [('b', -0.5, 2)]
     """
     if len(responses_R) != len(ids_R):
-        raise InputError(f"responses_R has {len(responses_R)} entries for {len(ids_R)} ids: give one a rollout.")
+        raise InputError(f"responses_R has {len(responses_R)} entries for {len(ids_R)} ids: give one per rollout.")
     step = check_integer("step", step, 0)
     success_V = [math.nan] * len(rows) if success_R is None else success_R[rows].tolist()
     return [

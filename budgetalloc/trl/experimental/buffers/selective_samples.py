@@ -118,5 +118,5 @@ def _advantages(advantages_R: ArrayLike, rows: int | None) -> FloatArray:
     advantages = np.asarray(advantages_R, dtype=np.float64)
     if advantages.ndim != 1 or (rows is not None and advantages.size != rows) or np.isinf(advantages).any():
         expected = "one" if rows is None else str(rows)
-        raise InputError(f"advantages_R={advantages_R!r}: give {expected} number(s), one a rollout; NaN for no signal.")
+        raise InputError(f"advantages_R={advantages_R!r}: give {expected} number(s), one per rollout; NaN: no signal.")
     return advantages
