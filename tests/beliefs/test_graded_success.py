@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import budgetalloc as ba
-from budgetalloc import Beta, StateError
+from budgetalloc import Beta
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.graded_success import moved_graded_sums, rescaled, spread
 
@@ -118,14 +118,6 @@ def test_any_new_scale_leaves_evidence_that_is_possible(successes, scale, shift)
         again.load_state_dict(estimator.state_dict())
         belief = again.belief(["a", "b", "e"])
         assert ((belief.spread_P >= 0) & (belief.spread_P <= 1)).all()
-
-
-@pytest.mark.parametrize("graded", [[-0.1], [1.0], [np.nan], [0.0, 0.0], "x"])
-def test_a_state_whose_graded_sums_are_impossible_is_refused(graded):
-    estimator = learned([[("a", 0.5)]])
-    state = estimator.state_dict() | {"graded": graded}
-    with pytest.raises(StateError, match="damaged"):
-        BetaEstimator().load_state_dict(state)
 
 
 def one(*values):

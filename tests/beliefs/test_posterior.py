@@ -102,8 +102,6 @@ def test_both_are_beliefs():
         (lambda: Point([0.5, 1.5]), r"p_P=.*1\.5.*: must be one-dimensional and in \[0, 1\]"),
         (lambda: Point([-0.1]), r"p_P=.*-0\.1"),
         (lambda: Point([np.nan]), r"p_P=.*nan"),
-        (lambda: Point([0.5]).all_pass([-1]), r"counts_N=\[-1\]: must be a list of non-negative integers"),
-        (lambda: Beta([1.0], [1.0]).all_fail([1.5]), r"counts_N=\[1\.5\]"),
     ],
 )
 def test_bad_input(build, text):

@@ -69,14 +69,14 @@ def test_a_full_disk_leaves_the_old_file_and_is_named(tmp_path):
 
 
 def test_any_damage_is_reported_or_harmless(tmp_path):
-    """The file is cut off anywhere, or any byte is changed. No other state is read, and no other error raised."""
+    """The file is cut off anywhere, or one byte in three is changed. No other state is read, no other error raised."""
     path = tmp_path / "state.npz"
     policy = ba.thompson()
     policy.observe(["a", "b"], [1, 0])
     ba.save_state(path, policy.state_dict(), {"dataset": "x"})
     whole, (state, about) = path.read_bytes(), ba.load_state(path)
     damaged = [whole[:at] for at in range(0, len(whole), 9)]
-    damaged += [whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :] for at in range(len(whole))]
+    damaged += [whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :] for at in range(0, len(whole), 3)]
     reported = 0
     for content in damaged:
         path.write_bytes(content)
@@ -322,25 +322,14 @@ def test_damaged_bytes_are_reported_or_are_the_same_state(data):
     assert testing.same_state(read, state)
 
 
-def test_a_policy_that_refuses_a_state_keeps_its_own_beliefs_and_memory():
-    policy, other = memory_policy(), ba.policies.coba_rl()
-    other.observe(["z"] * 4, [1, 1, 0, 0])
-    before, state = other.state_dict(), policy.state_dict()
-    for wrong in (
-        {"memory/scored_0": np.array([1.0, "x"], dtype=object)},
-        {"memory/scored_0": np.array([np.nan, 1.0])},
-        {"memory/scored_0": np.array([np.inf, 1.0])},
-        {"memory/scored_0": np.array([-1.0, 1.0])},
-        {"memory": state["memory"] | {"numbers": {}}},
-        {"memory": state["memory"] | {"ids": ["a", "foreign"]}},
-        {"memory": state["memory"] | {"ids": ["a", None]}},
-        {"memory": state["memory"] | {"step": 2**62}},
-        {"step": 2**62},
-        {"step": 3.5},
-    ):
-        with pytest.raises(ba.StateError):
-            other.load_state_dict(state | wrong)
-        assert testing.same_state(other.state_dict(), before)
+@pytest.mark.parametrize("wrong", [{"ids": ["a", "foreign"], "step": 2}, {"step": 4}, {"ids": ["a"]}])
+def test_a_memory_of_another_step_or_of_other_prompts_than_the_beliefs_is_refused(wrong):
+    state, other = memory_policy().state_dict(), ba.policies.coba_rl()
+    ids = wrong.get("ids", ["a", 1])
+    columns = {key: x[: len(ids)] for key, x in state.items() if key.startswith("memory/")}
+    with pytest.raises(ba.StateError, match=r"the memory is of step .*, the beliefs of step 3"):
+        other.load_state_dict(state | columns | {"memory": state["memory"] | wrong})
+    assert other.cold(["a"]).all()
 
 
 def test_a_file_is_no_program_and_its_folders_are_made(tmp_path):

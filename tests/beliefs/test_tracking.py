@@ -110,30 +110,6 @@ def test_features_that_tell_are_used_and_shuffled_ones_do_no_harm():
     assert errors["shuffled"] < 1.1 * errors["none"]
 
 
-def known_rates(sign, prompts=512):
-    """The mean squared error of beliefs by step, with a column of pass rates; None without."""
-    errors = []
-    rng = np.random.default_rng(4)
-    rate_P = rng.beta(0.5, 0.5, prompts)
-    columns = {} if sign is None else {"pass_rate": (sign * rate_P).tolist()}
-    features = ba.Features.of_columns(range(prompts), columns) if columns else None
-    estimator = ba.TrackingEstimator(features)
-    for _ in range(20):
-        got = rng.permutation(prompts)[:ROLLOUTS]
-        estimator.observe(got.tolist(), (rng.random(ROLLOUTS) < rate_P[got]).astype(float))
-        estimator.tick()
-        errors.append(np.mean((estimator.belief(range(prompts)).mean - rate_P) ** 2))
-    return errors
-
-
-def test_known_pass_rates_help_from_the_first_steps_and_reversed_ones_too():
-    without = known_rates(None)
-    for sign in (1, -1):
-        helped = known_rates(sign)
-        assert helped[1] < 0.6 * without[1]  # after one visit each, on average
-        assert helped[-1] < 1.05 * without[-1]  # ten visits each: no harm is left
-
-
 def test_candidates_without_news_are_those_of_the_start():
     estimator = ba.TrackingEstimator()
     assert (estimator.mass, estimator.noise) == (0.6, 0.01)
@@ -231,17 +207,10 @@ def test_features_are_checked():
         ba.TrackingEstimator([1])
 
 
-def test_an_adaptive_policy_with_features_spends_its_budget_and_resumes():
-    features = ba.Features(range(40), np.eye(4)[np.arange(40) % 4])
-    policy, twin = ba.adaptive(features=features, seed=1), ba.adaptive(features=features, seed=1)
+def test_an_adaptive_policy_learns_by_its_features():
+    policy = ba.adaptive(features=ba.Features(range(40), np.eye(4)[np.arange(40) % 4]), seed=1)
     for _ in range(4):
-        counts_P = policy.allocate(range(40), ba.Budget(rollouts=64))
-        assert counts_P.sum() == 64
-        ids_R = np.repeat(np.arange(40), counts_P).tolist()
+        ids_R = np.repeat(np.arange(40), policy.allocate(range(40), ba.Budget(rollouts=64))).tolist()
         policy.observe(ids_R, [float(x % 4 == 0) for x in ids_R])
     assert policy.belief([0, 1]).mean[0] > 0.9 > 0.1 > policy.belief([0, 1]).mean[1]
-    twin.load_state_dict(policy.state_dict())
-    assert (
-        twin.allocate(range(40), ba.Budget(rollouts=64)) == policy.allocate(range(40), ba.Budget(rollouts=64))
-    ).all()
     assert repr(policy) == "adaptive(features=Features(40 prompts x 4), seed=1)"

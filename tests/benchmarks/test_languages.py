@@ -22,6 +22,20 @@ def test_the_task_language_needs_no_torch(name: str) -> None:
     assert out.stdout.split() == ["False", "False"]
 
 
+@pytest.mark.parametrize(
+    ("read", "texts"),
+    [
+        (growing.prompt_id, ["", "=", "4708=", "x4708=", "4+71=", "c4708", "c470812=", "c47b8=", "4*7=", "47+85=1"]),
+        (chain.prompt_id, ["", "=", "4071=", "a4071=", "ab407=", "ab4071", "az4071=", "abcdefghi4071=", "ab40b1="]),
+        (operations.answer, ["", "z4071=", "a407=", "a40710=", "a407x="]),
+    ],
+)
+def test_a_text_that_is_no_prompt_is_refused(read: Any, texts: list[str]) -> None:
+    for text in texts:
+        with pytest.raises(ValueError, match="not a prompt"):
+            read(text)
+
+
 @pytest.mark.parametrize("language", [growing, chain, operations], ids=lambda language: language.__name__)
 def test_the_reward_is_1_for_the_right_answer_only(language: Any) -> None:
     rows = language.pool(3, seed=1)

@@ -22,12 +22,6 @@ def test_answers(text: str, expected: str) -> None:
     assert answer(text) == expected
 
 
-@pytest.mark.parametrize("text", ["z4071=", "a407=", "a40710=", "a407x=", ""])
-def test_a_text_that_is_no_prompt_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="not a prompt"):
-        answer(text)
-
-
 def test_every_operation_is_right_for_one_known_and_one_unknown_skill() -> None:
     assert Counter(skill.right for skill in SKILLS if skill.shown > 0.25) == dict.fromkeys(OPERATIONS, 1)
     assert Counter(skill.right for skill in SKILLS if skill.shown <= 0.25) == dict.fromkeys(OPERATIONS, 1)

@@ -39,6 +39,7 @@ OTHER_SETTINGS = (
     partial(policies.hora, pilot=1),
     partial(policies.xrpo, base=3, rounds=3, bonus="linear", clock="steps"),
     partial(policies.xrpo, base=6, rounds=5),
+    partial(ba.adaptive, features=ba.Features(IDS, np.eye(4)[np.arange(len(IDS)) % 4])),
     partial(with_hints, policy=ba.uniform, rollouts=2, share=0.3),
     partial(with_hints, policy=ba.adaptive, rollouts=4, share=0.05),
     partial(with_hints, policy=policies.dapo, rollouts=3, share=0.9),

@@ -8,17 +8,7 @@ from budgetalloc import Budget, InputError, Policy, policies
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.memory import Memory
 from budgetalloc.policies.hints import on_all_fail
-
-WRAPPED = {
-    "uniform": ba.uniform,
-    "thompson": ba.thompson,
-    "adaptive": ba.adaptive,
-    "ar3po": policies.ar3po,
-    "pilot_commit": policies.pilot_commit,
-    "reinforce_ada": policies.reinforce_ada,
-    "dapo": policies.dapo,
-}
-each_policy = pytest.mark.parametrize("make", WRAPPED.values(), ids=WRAPPED.keys())
+from budgetalloc.policies.methods import METHODS
 
 
 def everybody(ids):
@@ -158,9 +148,9 @@ def test_a_hint_for_a_prompt_that_was_not_asked_about_is_refused():
         after_failures(lambda ids: ["stranger"]).request()
 
 
-@each_policy
-def test_the_wrapped_policy_keeps_its_needs(make):
-    plain = make(seed=3)
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_the_wrapped_policy_keeps_its_needs(method):
+    plain = method.build(seed=3)
     policy = on_all_fail(plain, everybody)
     assert policy.name.startswith(f"on_all_fail({plain.name}")
     assert not policy.needs.keep_batch

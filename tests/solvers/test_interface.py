@@ -37,18 +37,10 @@ def test_values_that_do_not_fit_are_named(values_PN, budget, text):
         check_values(values_PN, budget)
 
 
-@pytest.mark.parametrize(
-    ("prompts", "budget", "text"),
-    [
-        (8, Budget(rollouts=16, floor=4), "floor=4 need 32 rollouts. Use floor=2 or floor=0 or rollouts=32"),
-        (8, Budget(rollouts=64, cap=4), "cap=4 can take only 32 rollouts"),
-        (8, Budget(rollouts=7, floor=0, min_group=4, cap=6), "no set of groups of 4 to 6"),
-        (1, Budget(rollouts=1), "need 2 rollouts. Use floor=1"),  # not a complaint about the grid's columns
-    ],
-)
-def test_a_budget_that_cannot_be_spent_is_named_before_the_values(prompts, budget, text):
-    with pytest.raises(BudgetError, match=re.escape(text)):
-        check_values(np.zeros((prompts, 1)), budget)
+def test_a_budget_that_cannot_be_spent_is_named_before_the_values():
+    """It is not the columns that are wrong: such a budget has no grid."""
+    with pytest.raises(BudgetError, match=r"need 2 rollouts\. Use floor=1"):
+        check_values(np.zeros((1, 1)), Budget(rollouts=1))
 
 
 def test_costs_are_floats():

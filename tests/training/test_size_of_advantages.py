@@ -107,35 +107,26 @@ def test_partial_credit_and_penalties(features, parts, penalty, seed):
     ).check()
 
 
-@both
-def test_prompts_whose_rewards_vary_by_different_amounts(features):
-    mean_P = np.random.default_rng(0).normal(0, 2, PROMPTS)
-    run(
-        lambda at_R, rng: one(mean_P[at_R] + np.where(at_R % 2, 0.1, 2.0) * rng.normal(size=len(at_R))),
-        policy=ba.adaptive(features=features),
-    ).check()
+MEANS = np.random.default_rng(0).normal(0, 2, PROMPTS)
+OTHER_REWARDS = {
+    "whose spread differs": lambda at_R, rng: one(
+        MEANS[at_R] + np.where(at_R % 2, 0.1, 2.0) * rng.normal(size=len(at_R))
+    ),
+    "of rare partial credit": lambda at_R, rng: one(np.where(rng.random(len(at_R)) < 0.05, rng.random(len(at_R)), 0.0)),
+    "that are missing": lambda at_R, rng: np.where(rng.random((len(at_R), 1)) < 0.2, np.nan, binary(RATES)(at_R, rng)),
+}
 
 
 @both
-def test_rare_partial_credit(features):
-    run(
-        lambda at_R, rng: one(np.where(rng.random(len(at_R)) < 0.05, rng.random(len(at_R)), 0.0)),
-        policy=ba.adaptive(features=features),
-    ).check()
+@pytest.mark.parametrize("draw", OTHER_REWARDS.values(), ids=OTHER_REWARDS)
+def test_other_rewards(features, draw):
+    run(draw, policy=ba.adaptive(features=features)).check()
 
 
 @both
 def test_a_constant_teaches_nothing(features):
     sizes = run(lambda at_R, rng: np.full((len(at_R), 1), 0.7), policy=ba.adaptive(features=features))
     assert (sizes.first[0], sizes.later[0], sizes.largest) == (0.0, 0.0, 0.0)
-
-
-@both
-def test_rewards_that_are_missing(features):
-    run(
-        lambda at_R, rng: np.where(rng.random((len(at_R), 1)) < 0.2, np.nan, binary(RATES)(at_R, rng)),
-        policy=ba.adaptive(features=features),
-    ).check()
 
 
 @some

@@ -72,12 +72,6 @@ def test_without_costs_the_value_is_the_same_object():
     assert per_cost(ba.hit, None) is ba.hit
 
 
-def test_equal_costs_change_no_value():
-    belief, counts_N = ba.Beta([1.0, 2.0], [3.0, 1.0]), BUDGET.grid()[:9]
-    same = per_cost(ba.mixed_group, (np.zeros(2), np.full(2, 400.0)))(belief, counts_N)
-    assert same == pytest.approx(ba.mixed_group(belief, counts_N), rel=1e-12, abs=1e-15)
-
-
 def test_greedy_on_values_per_cost_is_the_best_of_all_counts():
     """Brute force over all counts, in the values' own sum."""
     belief, budget = ba.Point([0.5, 0.3, 0.2]), Budget(9, floor=0, min_group=2, cap=6)
@@ -114,16 +108,6 @@ def test_counts_are_in_proportion_to_the_root_of_the_cost(prompt, rollout, ratio
     costs = costing({n: prompt if n % 2 else 0.0 for n in ids}, {n: rollout if n % 2 else 100.0 for n in ids})
     mean_P = expected_counts(sampled(seed=0), ids, BUDGET, costs)
     assert mean_P[::2].sum() / mean_P[1::2].sum() == pytest.approx(ratio, rel=0.05)
-
-
-def test_neyman_with_costs_is_the_least_variance_for_its_cost():
-    """Brute force: of many shares, sqrt(v / c) has the smallest variance times cost."""
-    rng = np.random.default_rng(0)
-    variance, cost = rng.random(5), rng.uniform(1, 9, 5)
-    waste = lambda share: (variance / share).sum() * (cost * share).sum()  # noqa: E731
-    best = np.sqrt(variance / cost)
-    others = rng.dirichlet(np.ones(5), 20_000)
-    assert waste(best / best.sum()) <= min(waste(share) for share in others)
 
 
 @pytest.mark.parametrize("make", [ba.adaptive, sampled])
