@@ -15,8 +15,9 @@ import numpy as np
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL
+from budgetalloc.beliefs.tracking import TrackingEstimator
 from budgetalloc.budget import Budget
-from budgetalloc.errors import InputError
+from budgetalloc.errors import InputError, shown
 from budgetalloc.policies import Policy
 from budgetalloc.policies.methods import PolicyLike, policy_of
 from budgetalloc.training.batch import Batch
@@ -64,6 +65,23 @@ class Shadow:
     def offer(self, own_ids: Sequence[Id], rollouts: int, group: int) -> None:
         """Notes what the run's next step is offered; arguments as in `Session.begin`."""
         self._offer = own_ids, rollouts, group
+
+    def adopt(self, run: Policy, prompts: Prompts, rollouts: int, group: int) -> None:
+        """Gives the policy the features of the run's policy and the quotas of a dataset, and checks its budget.
+
+        Args:
+            run: The run's policy.
+            prompts: The dataset's prompts.
+            rollouts, group: As in `Session.begin`.
+
+        Raises:
+            UnsupportedError, InputError, BudgetError: the policy could not be attached to this training.
+        """
+        session, estimator = self.session, run.estimator
+        if isinstance(estimator, TrackingEstimator) and estimator.features is not None:
+            session.policy = session.policy.with_features(estimator.features)
+        session.options.bounds.budget(rollouts, 1, group)
+        session.quotas = session.options.quotas_of(prompts, session.policy, rollouts, group)
 
     def choose_from(self, prompts: Prompts) -> None:
         """Sets the pool, for a policy that chooses among more prompts than those of the batch."""
@@ -208,9 +226,19 @@ def compared_advantages(advantages_R: FloatArray, run_R: FloatArray) -> dict[str
     return metrics
 
 
-def policy_to_watch(shadow: PolicyLike, policy: Policy) -> Policy:
-    """The policy that a user gives as `shadow=`; raises `InputError` if it is the run's own policy."""
-    watching = policy_of(shadow, "shadow")
+def policy_to_watch(shadow: PolicyLike, policy: Policy | None = None) -> Policy:
+    """The policy that a user gives as `shadow=`; raises `InputError` if it is none, or the run's own `policy`.
+
+    >>> policy_to_watch("adaptiv")
+    Traceback (most recent call last):
+    budgetalloc.errors.InputError: shadow='adaptiv': policy 'adaptiv' is unknown, did you mean adaptive? Use a name of
+    `budgetalloc methods`, such as knapsack.
+    """
+    try:
+        watching = policy_of(shadow, "shadow")
+    except InputError as error:
+        named = str(error).startswith("shadow=")
+        raise InputError(str(error) if named else f"shadow={shown(shadow)}: {error}") from error
     if watching is policy:
         raise InputError(
             f"shadow={shadow!r} is the run's own policy, which would learn everything twice. Build another one."

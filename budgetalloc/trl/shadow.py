@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from budgetalloc.beliefs.tracking import TrackingEstimator
 from budgetalloc.errors import BudgetallocError, UnsupportedError
 from budgetalloc.policies.methods import PolicyLike
 from budgetalloc.training.prompts import Prompts
@@ -34,15 +33,12 @@ def shadow_of(
     policy = policy_to_watch(shadow, run.policy)
     options = options_to_watch(policy, trainer.scale_rewards, given)
     try:
-        if isinstance(run.policy.estimator, TrackingEstimator) and run.policy.estimator.features is not None:
-            policy = policy.with_features(run.policy.estimator.features)
         unobserved = check_compatible(trainer, policy, options, prompts) or prompts.unnamed_row()
         if unobserved is not None:
             raise UnsupportedError(str(unobserved))
-        rollouts, group = trainer.args.generation_batch_size, trainer.num_generations
-        options.bounds.budget(rollouts, 1, group)
         session = Session(policy, run.scoring.names, run.scoring.weights, resolved=options, quiet=True)
-        session.quotas = options.quotas_of(prompts, policy, rollouts, group)
+        watching = Shadow(session, quiet=not trainer.accelerator.is_main_process)
+        watching.adopt(run.policy, prompts, trainer.args.generation_batch_size, trainer.num_generations)
     except BudgetallocError as error:
         raise type(error)(f"shadow={policy}, as if it were attached: {error}") from error
-    return Shadow(session, quiet=not trainer.accelerator.is_main_process)
+    return watching

@@ -13,13 +13,14 @@ from budgetalloc.policies.pacing_policy import Paced, pacing_plan
 from budgetalloc.training.options import PLAIN, Options, other_scale
 from budgetalloc.training.prompt_features import check_features
 from budgetalloc.training.session import Session
+from budgetalloc.training.shadow import Shadow, options_to_watch, policy_to_watch
 
 __all__ = ["PENALTY", "REWARD", "Settings", "build"]
 
 logger = logging.getLogger(__name__)
 
 _OPTIONS = (*PLAIN, "domain", "quotas", "mixture")
-_KEYS = ("policy", *_OPTIONS, "pacing", "prompt_id", "features", "ledger", "allow_dataset_change")
+_KEYS = ("policy", *_OPTIONS, "pacing", "prompt_id", "features", "shadow", "ledger", "allow_dataset_change")
 REWARD, PENALTY = "reward", "kl_penalty"
 """The names of verl's own rewards: the reward function's score, and the penalty of `algorithm.use_kl_in_reward`."""
 
@@ -92,28 +93,45 @@ class Settings:
             except InputError as error:
                 raise InputError(f"budgetalloc.{error}") from error
         session = Session(policy, names, weights, resolved=options)
+        if given.get("shadow") is not None:
+            session.shadow = _shadow(given["shadow"], session, "group" if deviation else "none", asked, ahead)
         return cls(session, given.get("prompt_id"), features, given.get("ledger"), allow)
 
 
-def build(policy: Any) -> Policy:
+def _shadow(shadow: Any, run: Session, scale: str, asked: Mapping[str, Any], ahead: bool) -> Shadow:
+    """The policy that watches, with the options `asked` of the run."""
+    if ahead:
+        raise InputError(
+            f"budgetalloc.shadow={shown(shadow)}: verl decides several steps ahead in this mode. Use trainer_mode="
+            "budgetalloc, or leave it out."
+        )
+    policy = policy_to_watch(build(shadow, "budgetalloc.shadow"), run.policy)
+    options = options_to_watch(policy, scale, asked)
+    if options.bounds.candidates != "all" and run.options.bounds.candidates == "all":
+        raise InputError(
+            f"budgetalloc.shadow={shown(shadow)} chooses from the loader's batch, and {run.policy} from all prompts, "
+            "so that verl loads no batch. Use a shadow that chooses from all prompts, such as adaptive."
+        )
+    return Shadow(Session(policy, run.scoring.names, run.scoring.weights, resolved=options, quiet=True))
+
+
+def build(policy: Any, name: str = "budgetalloc.policy") -> Policy:
     """The policy of this name, or of a mapping with `name` and the arguments of its function.
 
-    A name with dots is imported: a function that returns a `Policy`.
+    A name with dots is imported: a function that returns a `Policy`. Errors name the setting `name`.
 
     >>> build({"name": "budgetalloc.thompson", "seed": 3}).seed
     3
     """
     asked = {"name": policy} if isinstance(policy, str) else policy
     if not isinstance(asked, Mapping) or not isinstance(asked.get("name"), str):
-        raise InputError(
-            f"budgetalloc.policy={shown(policy)}: give a name of `budgetalloc methods`, or a mapping with it."
-        )
+        raise InputError(f"{name}={shown(policy)}: give a name of `budgetalloc methods`, or a mapping with it.")
     options = {key: value for key, value in asked.items() if key != "name"}
     module, _, function = asked["name"].rpartition(".")
     if not module:
-        return policy_of(function, "budgetalloc.policy", **options)
+        return policy_of(function, name, **options)
     try:
         build = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
-        raise InputError(f"budgetalloc.policy={asked['name']!r} cannot be imported: {error}.") from error
-    return policy_of(build, "budgetalloc.policy", **options)
+        raise InputError(f"{name}={asked['name']!r} cannot be imported: {error}.") from error
+    return policy_of(build, name, **options)

@@ -87,6 +87,9 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
             if shared := self.prompts.shared_ids_warning():
                 logger.warning(shared)
         quotas = self.session.quotas = self.options.quotas_of(self.prompts, self.policy, self._rollouts, self._group)
+        if (shadow := self.session.shadow) is not None:
+            shadow.adopt(self.policy, self.prompts, self._rollouts, self._group)
+            shadow.choose_from(self.prompts)
         if quotas is not None:
             for rollouts in possible_step_sizes(self.policy, self._rollouts):
                 quotas.check(self.policy, self.options.bounds, rollouts, self._group)

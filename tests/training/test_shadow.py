@@ -174,7 +174,7 @@ def test_a_policy_cannot_watch_itself_and_names_are_checked():
     policy = ba.adaptive()
     with pytest.raises(InputError, match=r"shadow=adaptive\(seed=0\) is the run's own policy"):
         session_of(policy, shadow=policy)
-    with pytest.raises(InputError, match="policy 'adaptiv' is unknown, did you mean adaptive"):
+    with pytest.raises(InputError, match="shadow='adaptiv': policy 'adaptiv' is unknown, did you mean adaptive"):
         session_of(shadow="adaptiv")
     with pytest.raises(InputError, match="pass one or the other"):
         Session("uniform", ["r"], resolved=Options.resolve(ba.uniform().needs, "none", {}), shadow="adaptive")

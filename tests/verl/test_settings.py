@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from datasets import Dataset
 
 import budgetalloc as ba
 from budgetalloc.policies.mixture import Mixture
+from budgetalloc.training.prompts import Prompts
 from budgetalloc.verl.settings import Settings, build
 
 
@@ -96,6 +98,46 @@ def test_a_mixture_needs_no_quotas():
 def test_features_are_named():
     assert read(features=["text", "run:old.jsonl"]).features == ("text", "run:old.jsonl")
     assert read().features is None
+
+
+def test_a_shadow_has_the_settings_of_the_run():
+    session = read(policy="uniform", shadow={"name": "adaptive", "seed": 4}, deviation=False, cap=6).session
+    watching = session.shadow.session
+    assert (watching.policy.seed, watching.options.bounds.candidates, watching.options.bounds.cap) == (4, "all", 6)
+    assert watching.options.scale == session.options.scale == "none"
+    assert watching.scoring.names == session.scoring.names
+    assert read(policy="uniform").session.shadow is None
+
+
+def test_a_shadow_adopts_features_and_quotas_and_watches_a_step():
+    given = {"domain": "kind", "quotas": {"a": (0.25, 1.0)}}
+    session = read(policy="knapsack", shadow="adaptive", candidates="all", **given).session
+    rows = [{"prompt": f"q{k}", "prompt_id": k, "kind": "ab"[k % 2]} for k in range(8)]
+    prompts = Prompts(Dataset.from_list(rows))
+    session.policy = session.policy.with_features(ba.Features.of_columns(range(8), {"kind": ["a", "b"] * 4}))
+    session.pool = prompts.pool
+    session.shadow.adopt(session.policy, prompts, 16, 4)
+    session.shadow.choose_from(prompts)
+    watching = session.shadow.session
+    assert watching.policy.estimator.features is session.policy.estimator.features
+    assert watching.quotas is not None
+    session.begin([], 16, 4)
+    session.observe(session.request(), [0, 1] * 8, np.ones(16))
+    metrics = session.end().metrics
+    assert metrics["shadow/errors"] == 0
+    assert metrics["shadow/prompts"] > 0
+
+
+def test_a_shadow_that_verl_cannot_serve_is_refused():
+    with pytest.raises(ba.InputError, match=r"budgetalloc\.shadow='uniform' chooses from the loader's batch, and a"):
+        read(shadow="uniform")
+    with pytest.raises(ba.InputError, match=r"budgetalloc\.shadow='adaptive': verl decides several steps ahead"):
+        Settings.read({"shadow": "adaptive"}, deviation=True, penalty=False, ahead=True)
+    with pytest.raises(ba.InputError, match=r"budgetalloc\.shadow=3: give a name"):
+        read(shadow=3)
+    session = read(policy="uniform", shadow="knapsack", cap=1, floor=0).session
+    with pytest.raises(ba.BudgetError, match="cap=1"):
+        session.shadow.adopt(session.policy, None, 16, 4)
 
 
 def test_lists_of_a_configuration_become_tuples():

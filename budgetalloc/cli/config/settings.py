@@ -17,6 +17,7 @@ from budgetalloc.policies.pacing_policy import PACING, pacing_plan
 from budgetalloc.policies.quotas import check_domain_and_shares
 from budgetalloc.training.costs import check_cost, check_cost_per_step
 from budgetalloc.training.prompt_features import check_features
+from budgetalloc.training.shadow import policy_to_watch
 
 __all__ = ["ESTIMATOR", "CallbackSettings", "PolicySettings", "paced"]
 
@@ -90,7 +91,7 @@ class CallbackSettings:
         for name in ("prompt_id", "ledger", "shadow"):
             check_type(name, getattr(self, name), (str, type(None)), "a text")
         if self.shadow is not None:
-            method_of(self.shadow)
+            policy_to_watch(self.shadow)
         check_success(self.success)
         if self.reward_range is not None:
             object.__setattr__(self, "reward_range", check_range(self.reward_range))

@@ -62,7 +62,7 @@ def test_the_sections_know_all_that_the_callback_takes():
     config = Config.parse(
         "callback: {prompt_id: id, success: 0, reward_range: [-1, 1], ledger: x.jsonl, scale: none, "
         "domain: subject, quotas: {math: [0, 1]}, mixture: learn, cost: tokens, cost_per_step: 9, "
-        "features: [text, 'run:x.jsonl']}\nbudget: {cap: 8}"
+        "features: [text, 'run:x.jsonl'], shadow: thompson}\nbudget: {cap: 8}"
     )
     taken = set(inspect.signature(AdaptiveGRPOCallback).parameters) - {"trainer", "policy", "hint", "buffer"}
     assert set(config.callback_arguments(64)) == taken
@@ -78,6 +78,8 @@ MISTAKES = [
     ("policy:\n  name: vade\n  group: -1", "line 3: policy.group: group=-1: use an integer of at least 1."),
     ("policy: {name: knapsack, value: hits}", "line 1: policy.value: value='hits': use one of ('mixed_group', 'hit',"),
     ("policy: {name: knapsack, prior: [1]}", "line 1: policy.prior: prior=(1,): give two positive numbers, such as"),
+    ("callback: {shadow: adaptiv}", "line 1: callback.shadow: shadow='adaptiv': policy 'adaptiv' is unknown, did you"),
+    ("callback: {shadow: dump}", "line 1: callback.shadow: shadow='dump' needs the function domain_of="),
     ("policy: dump", "line 1: policy: dump takes domain_of as a function, which a file cannot hold"),
     ("policy: {name: gate, predict: f}", "line 1: policy.predict: gate takes predict as a function"),
     ("policy: adaptive\nestimator: {discount: 1}", "line 2: estimator: adaptive has no settings"),
