@@ -224,9 +224,8 @@ def _rows(reading: LogStream, path: Path, scan: _Scan) -> Iterator[Rows]:
             costs_R = np.array([record["cost"] for record in batch], dtype=np.float64) if priced else None
         except FAULTS:
             return None
-        if any(
-            x is not None and x.ndim > 1 for x in (rewards_R, predicted_R, success_R, costs_R)
-        ):  # lists in the cells
+        floats = (rewards_R, predicted_R, success_R, costs_R)
+        if any(x is not None and x.ndim > 1 for x in floats):  # lists in the cells
             return None
         parse.start = int(step_R[0]) if parse.start is None else parse.start
         if any((np.abs(x) > LARGEST).any() for x in (length_R, count_R)) or (step_R >= parse.limit).any():
