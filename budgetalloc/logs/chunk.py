@@ -54,6 +54,7 @@ COLUMNS = {
     "counts_R": np.int64,
     "success_R": np.float64,
     "trainer_step_R": np.int64,
+    "costs_R": np.float64,
 }
 """The columns of numbers of a log, and their types."""
 _NAMED = 20  # unknown columns in the notes
@@ -74,6 +75,7 @@ class Rows:
         success_R: Success in [0, 1], NaN where there is none; None if the log has only rewards.
         trainer_step_R: Step of the trainer. Default: `step_R`.
         reward_range: Lowest and highest reward according to the log, None if unknown.
+        costs_R: Cost in the unit of `cost=`, NaN where unknown. Default: all unknown.
     """
 
     step_R: Ints
@@ -85,8 +87,11 @@ class Rows:
     success_R: FloatArray | None = None
     trainer_step_R: Ints = None  # type: ignore[assignment]  # an array after construction
     reward_range: Range = None
+    costs_R: FloatArray = None  # type: ignore[assignment]  # an array after construction
 
     def __post_init__(self) -> None:
+        if self.costs_R is None:
+            object.__setattr__(self, "costs_R", np.full(len(self), np.nan))
         if self.lengths_R is None:
             object.__setattr__(self, "lengths_R", np.full(len(self), -1))
         if self.predicted_R is None:
@@ -121,6 +126,7 @@ class Chunk:
             by `reward_range` and clipped, or unchanged if the range is unknown.
         trainer_step_R: Step of the trainer, shape (R,). Default: `step_R`.
         reward_range: Lowest and highest reward, None where unknown.
+        costs_R: Cost of each rollout in the unit of the run's `cost=`, NaN where unknown, shape (R,). Default: unknown.
 
     Raises:
         InputError: columns of unequal length.
@@ -140,8 +146,11 @@ class Chunk:
     success_R: FloatArray = None  # type: ignore[assignment]  # an array after construction
     trainer_step_R: Ints = None  # type: ignore[assignment]  # an array after construction
     reward_range: Range = None
+    costs_R: FloatArray = None  # type: ignore[assignment]  # an array after construction
 
     def __post_init__(self) -> None:
+        if self.costs_R is None:
+            object.__setattr__(self, "costs_R", np.full(len(self.ids_R), np.nan))
         if self.success_R is None:
             object.__setattr__(self, "success_R", mapped(self.rewards_R, self.reward_range))
         if self.trainer_step_R is None:

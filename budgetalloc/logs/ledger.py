@@ -33,7 +33,7 @@ class Ledger(Chunk):
         rows = len(columns["ids_R"])
         for name, dtype in COLUMNS.items():
             values = getattr(self, name)
-            if values is None and name in ("success_R", "trainer_step_R"):
+            if values is None and name in ("success_R", "trainer_step_R", "costs_R"):
                 continue
             as_read = isinstance(values, np.ndarray) and values.dtype == dtype and values.shape == (rows,)
             check = integer_column if dtype == np.int64 else number_column
@@ -49,7 +49,7 @@ class Ledger(Chunk):
         """Reads a finished run in any supported format, such as a ledger, TRL's completions or a CSV file.
 
         Steps that a resumed run repeated are read once. One logged warning lists what was left out or assumed. The
-        whole log is held in memory, some 120 bytes a rollout. To read a larger log in chunks, use
+        whole log is held in memory, some 130 bytes a rollout. To read a larger log in chunks, use
         `budgetalloc.logs.reader.open_log`.
 
         Args:

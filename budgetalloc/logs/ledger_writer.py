@@ -104,6 +104,7 @@ class LedgerWriter:
         success_R: ArrayLike | None = None,
         decision: int | None = None,
         reward_range: tuple[float, float] | None = None,
+        costs_R: ArrayLike | None = None,
     ) -> None:
         """Appends the rollouts of one step.
 
@@ -118,6 +119,7 @@ class LedgerWriter:
                 state no success, and readers map the reward by `reward_range` and clip it.
             decision: The policy's step. Default: `step`. An optimizer step may hold several decisions.
             reward_range: Lowest and highest reward in this step. Every change of the range is a line in the file.
+            costs_R: Cost in the unit of `cost=`, NaN where unknown, shape (R,). Default: rows state no cost.
 
         Raises:
             InputError: an argument has the wrong type or length.
@@ -136,6 +138,8 @@ class LedgerWriter:
         }
         if success_R is not None:
             columns["success"] = _no_nan(check_rewards(success_R, rows, "success_R"))
+        if costs_R is not None:
+            columns["cost"] = _no_nan(np.round(number_column("costs_R", costs_R, rows), 6))
         more = {} if decision == step else {"decision": decision}
         text = "".join(
             json.dumps({"step": step, "id": name, **dict(zip(columns, values, strict=True)), **more}) + "\n"

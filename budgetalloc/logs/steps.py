@@ -98,6 +98,7 @@ def _chunk(rows: Rows, notes: Notes, reward_range: Range, broken: int) -> Chunk:
         mapped(rewards_R, known) if rows.success_R is None else np.clip(success_R, 0.0, 1.0),
         rows.trainer_step_R,
         known,
+        rows.costs_R,
     )
 
 
@@ -118,7 +119,7 @@ def ascending(
 ) -> Iterator[Rows]:
     """Rows in ascending steps, of a log whose order is unknown. The log is read twice.
 
-    A log out of order is sorted in a temporary folder on disk (56 bytes a rollout). Memory holds one chunk, and one
+    A log out of order is sorted in a temporary folder on disk (64 bytes a rollout). Memory holds one chunk, and one
     entry for each prompt and each step.
 
     Args:

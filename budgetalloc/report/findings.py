@@ -16,6 +16,8 @@ __all__ = [
     "LABELS",
     "MEANING",
     "NAMED",
+    "PER_SUCCESS",
+    "cost_sentence",
     "counted",
     "doubts_sentences",
     "forecast_sentences",
@@ -34,6 +36,8 @@ __all__ = [
 ]
 
 LABELS = {MIXED: "mixed", FAILED: "all fail", PASSED: "all pass", TIED: "tied", SINGLE: "single"}
+PER_SUCCESS = {"cost_per_success": "cost a success", "tokens_per_success": "tokens a success"}
+"""Figures of what a success costs, the more telling one first, and their labels."""
 NAMED = 20
 """The most prompts that a report names."""
 MEANING = {
@@ -99,6 +103,21 @@ def tokens_sentence(waste: Waste) -> str:
     known = f"; the lengths of {percent(1 - waste.unmeasured / waste.rollouts)} are known" if waste.unmeasured else ""
     part = percent(share(waste.wasted_tokens, waste.tokens))
     return f"Tokens in wasted groups: {waste.wasted_tokens:,} of {waste.tokens:,} ({part}{known})."
+
+
+def cost_sentence(waste: Waste) -> str:
+    """What a success cost over the run, in its first and in its last tenth; empty if that is unknown."""
+    whole, time = waste.per_success(), waste.over_time(10)
+    known = next((name for name in PER_SUCCESS if not math.isnan(whole[name])), None)
+    if known is None:
+        return ""
+    what = "Cost a success, in the unit of the run's cost=" if known == "cost_per_success" else "Tokens a success"
+    ends = "" if len(time) < 2 else f", {_number(time[0][known])} at first and {_number(time[-1][known])} at the end"
+    return f"{what}: {_number(whole[known])} over the run{ends}."
+
+
+def _number(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:,.4g}" if value < 1000 else f"{value:,.0f}"
 
 
 def singles_sentence(waste: Waste) -> str:

@@ -25,7 +25,8 @@ def as_json(report: Report, indent: int | None = 1) -> str:
     (fail, pass, tied) and `share_as_predicted` (single rollouts whose success was predicted to within 0.1, a part of
     `share_single`); `group_share_` with the names of the kinds, of groups; `reward` (mean, in the log's units),
     `success` (mean, in [0, 1]), `reward_low` and `reward_high` (success 0 and 1, in the log's units), `graded`;
-    `tokens`, `wasted_tokens`, `unmeasured` (rollouts without a length); `never_solved`, `always_solved` (prompts),
+    `tokens`, `wasted_tokens`, `unmeasured` (rollouts without a length), `tokens_per_success` and `cost_per_success` (in
+    the unit of the run's `cost=`); `never_solved`, `always_solved` (prompts),
     `never_solved_rollouts`, `always_solved_rollouts`, `most_wasted` (a list of prompts); of the success of each rollout
     as predicted before its step `explained` (share of its variance), `surprise` (mean |success - prediction|),
     `success_brier`, `success_brier_constant`, `success_logged` (rollouts whose prediction the log has),
@@ -50,6 +51,7 @@ def as_json(report: Report, indent: int | None = 1) -> str:
     flat |= {name: share(getattr(waste, f"{name}_S").sum(), waste.rollouts) for name in ("reward", "success")}
     flat |= {"reward_low": waste.reward_range[0], "reward_high": waste.reward_range[1], "graded": waste.graded}
     flat |= {"tokens": waste.tokens, "wasted_tokens": waste.wasted_tokens, "unmeasured": waste.unmeasured}
+    flat |= waste.per_success()
     flat |= {"never_solved": len(never), "never_solved_rollouts": int(waste.rollouts_P[never].sum())}
     flat |= {"always_solved": len(always), "always_solved_rollouts": int(waste.rollouts_P[always].sum())}
     flat |= {"most_wasted": worst(waste, report.texts, NAMED)}

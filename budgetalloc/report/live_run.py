@@ -1,5 +1,6 @@
 """The figures of a running training, step by step."""
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,6 +26,7 @@ class LiveStep:
         kinds: Scored rollouts in groups of each of `KINDS`.
         prompts: Number of groups.
         tokens, measured: Tokens of the rollouts whose length is known, and the number of these rollouts.
+        cost, priced: Cost of the rollouts whose cost the ledger states, and the number of these rollouts.
     """
 
     step: int
@@ -39,6 +41,8 @@ class LiveStep:
     prompts: int
     tokens: int
     measured: int
+    cost: float
+    priced: int
 
     @classmethod
     def of(cls, rows: Rows) -> "LiveStep":
@@ -63,6 +67,8 @@ class LiveStep:
             prompts=len(ids_G),
             tokens=int(lengths_R.sum()),
             measured=len(lengths_R),
+            cost=float(np.nansum(rows.costs_R)),
+            priced=int((~np.isnan(rows.costs_R)).sum()),
         )
 
     def figures(self) -> dict[str, float]:
@@ -75,6 +81,8 @@ class LiveStep:
             **shares,
             "wasted": sum(shares[kind] for kind in WITHOUT_GRADIENT),
             "length": share(self.tokens, self.measured),
+            "tokens_per_success": share(self.tokens if self.measured else math.nan, self.success),
+            "cost_per_success": share(self.cost if self.priced == self.rollouts else math.nan, self.success),
         }
 
 

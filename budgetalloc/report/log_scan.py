@@ -90,7 +90,7 @@ class _Run:
         rows_R = np.flatnonzero(scored_R)[order]
         steps, step_R, prompt_R = len(steps_S), step_R[order], prompt_R[order]
         rewards_R, success_R, logged_R = rewards_R[rows_R], success_R[rows_R], log.predicted_R[rows_R]
-        length_R = log.lengths_R[rows_R]
+        length_R, cost_R = log.lengths_R[rows_R], log.costs_R[rows_R]
         # Sums by group, then by step and by prompt, of rows sorted by step and prompt. S: the steps of the chunk.
         opens_R = np.ones(len(step_R), dtype=bool)
         opens_R[1:] = (step_R[1:] != step_R[:-1]) | (prompt_R[1:] != prompt_R[:-1])
@@ -111,6 +111,7 @@ class _Run:
         by_kind: dict[str, FloatArray | None] = {"groups_SK": None, "rollouts_SK": size_G, "tokens_SK": tokens_G}
         sums = {"reward_S": np.add.reduceat(rewards_R, rows_G), "success_S": success_G}
         sums["surprise_S"] = np.add.reduceat(error_R, rows_G)
+        sums["cost_S"] = np.add.reduceat(cost_R, rows_G)
         cell_G, cells = step_G * len(KINDS) + kind_G, steps * len(KINDS)
         self.by_step.append(
             {name: np.bincount(cell_G, x_G, cells).reshape(steps, -1) for name, x_G in by_kind.items()}
@@ -142,7 +143,7 @@ class _Run:
             )
         columns = {name: np.concatenate([part[name] for part in self.by_step]) for name in self.by_step[0]}
         columns |= self.by_prompt
-        floats = ("reward_S", "success_S", "surprise_S", "successes_P")
+        floats = ("reward_S", "success_S", "surprise_S", "cost_S", "successes_P")
         return Waste(
             step_S=np.array(self.steps, dtype=np.int64),
             ids_P=list(self.place),

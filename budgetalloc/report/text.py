@@ -51,7 +51,8 @@ def as_text(report: Report, width: int = 100, *, unicode: bool | None = None) ->
     lines = wrapped(f"{findings.shortened(report.name, 200)} ({report.kind})", findings.size_sentence(waste))
     lines += wrapped(*findings.doubts_sentences(report.notes, report.doubts))
     lines += ["", *wrapped(findings.headline(waste, report.missing))]
-    lines += wrapped(findings.tokens_sentence(waste), findings.singles_sentence(waste))
+    about = (findings.tokens_sentence(waste), findings.cost_sentence(waste), findings.singles_sentence(waste))
+    lines += wrapped(*about)
     lines += ["", "WHERE THE ROLLOUTS WENT", "", *_kinds(waste, width, full)]
     if course := _over_time(waste, width, unicode):
         explanation = "Success: the mean. Surprise: the mean of |success - prediction|."
@@ -96,6 +97,11 @@ def _over_time(waste: Waste, width: int, unicode: bool) -> list[str]:
         known = [x for x in values if not math.isnan(x)]
         ends = f"{percent(min(known)):>7} to {percent(max(known)):>7}"
         lines.append(f"  {LABELS.get(name, name):<10}{ends}  {sparkline(values, unicode)}")
+    for name, label in findings.PER_SUCCESS.items() if len(time) > 1 else ():
+        values = [row[name] for row in time]
+        if known := [x for x in values if not math.isnan(x)]:
+            ends = f"{min(known):,.0f} to {max(known):,.0f}"
+            lines.append(f"  {label:<17}{ends:>12}  {sparkline(values, unicode)}")
     return lines
 
 

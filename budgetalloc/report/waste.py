@@ -1,5 +1,6 @@
 """The use of the rollouts of a finished run: by kind of group, over time, and by prompt."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,7 @@ class Waste:
         groups_SK, rollouts_SK, tokens_SK: Groups, their rollouts and their tokens by kind, shape (S, K).
         reward_S, success_S: Sums of rewards in the log's own units, and of success in [0, 1].
         surprise_S: The sum of |success - prediction|.
+        cost_S: The sum of the costs that the ledger states, NaN if it states none in the step.
         ids_P: The prompts with a reward.
         visits_P, rollouts_P, wasted_P, wasted_tokens_P: Groups, rollouts, wasted rollouts and their tokens.
         successes_P: The sum of success.
@@ -48,6 +50,7 @@ class Waste:
     reward_S: FloatArray
     success_S: FloatArray
     surprise_S: FloatArray
+    cost_S: FloatArray
     ids_P: list[Id]
     visits_P: Ints
     rollouts_P: Ints
@@ -92,6 +95,17 @@ class Waste:
         """Tokens of the wasted rollouts; None if no length is known."""
         return None if self.tokens is None else int(self.tokens_SK[:, _WASTED].sum())
 
+    def per_success(self, at_S: Ints | slice = slice(None)) -> dict[str, float]:
+        """Tokens and cost for each success in these steps, NaN if unknown or without any success.
+
+        Returns:
+            `tokens_per_success` and `cost_per_success`, in the unit of the run's `cost=`.
+        """
+        tokens = math.nan if self.tokens is None else float(self.tokens_SK[at_S].sum())
+        successes = float(self.success_S[at_S].sum())
+        costs = {"tokens_per_success": tokens, "cost_per_success": float(self.cost_S[at_S].sum())}
+        return {name: share(cost, successes) for name, cost in costs.items()}
+
     @property
     def kinds(self) -> list[str]:
         """The kinds of groups in the log, in the order of `KINDS`."""
@@ -108,7 +122,7 @@ class Waste:
 
         Returns:
             For each run its `first` and `last` step, its `rollouts`, the shares of rollouts by kind, the means `reward`
-            (in the log's units), `success` and `surprise` (|success - prediction|).
+            (in the log's units), `success` and `surprise` (|success - prediction|), and what `per_success` returns.
         """
         rollouts_S = self.rollouts_SK.sum(axis=1)
         reached_S = rollouts_S.cumsum() - rollouts_S / 2
@@ -120,6 +134,7 @@ class Waste:
             means = {name: share(getattr(self, f"{name}_S")[at].sum(), rollouts) for name in _MEANS}
             steps = {"first": int(self.step_S[at[0]]), "last": int(self.step_S[at[-1]])}
             runs.append({**steps, "rollouts": rollouts, **dict(zip(KINDS, kinds, strict=True)), **means})
+            runs[-1] |= self.per_success(at)
         return runs
 
     def never(self) -> Ints:

@@ -75,4 +75,5 @@ def append(ledger: LedgerWriter, batch: Batch) -> None:
         success_R=batch.success_R,
         decision=batch.policy_step,
         reward_range=batch.measure.reward_range,
+        costs_R=batch.costs_R,
     )

@@ -19,18 +19,23 @@ class Sessions:
         uids_R: The group of each rollout: verl's uid of the prompt's row in this step.
         last_R: The row of its last output, which holds the rollout's reward.
         lengths_R: The tokens of all its outputs.
+        prompts_R: The tokens of the prompt of its first output, 0 if verl does not say.
         session_K: The rollout of each row of the batch; -1 for padding rows.
 
     >>> keys = ["b_0_0", "pad-1_0_0", "a_1_0", "a_0_1", "a_0_0"]  # prompt, session and output
-    >>> tags = [{"response_len": 3}, {"response_len": 1, "is_padding": True}, *[{"response_len": 2}] * 3]
+    >>> tags = [{"response_len": 3}, {"response_len": 1, "is_padding": True}]
+    >>> tags += [{"response_len": 2, "prompt_len": 9}] * 3
     >>> sessions = Sessions.of(keys, tags, ["a", "b"])
     >>> sessions.uids_R, sessions.last_R, sessions.lengths_R, sessions.session_K
     (['a', 'a', 'b'], array([3, 2, 0]), array([4, 2, 3]), array([ 2, -1,  1,  0,  0]))
+    >>> sessions.prompts_R
+    array([9, 9, 0])
     """
 
     uids_R: list[str]
     last_R: IntArray
     lengths_R: IntArray
+    prompts_R: IntArray
     session_K: IntArray
 
     @classmethod
@@ -64,5 +69,6 @@ class Sessions:
             uids_R=[uids[group] for group, _ in ordered],
             last_R=np.array([max(rows[name])[1] for name in ordered], dtype=np.int64),
             lengths_R=np.bincount(session_K[mine_K], lengths_K[mine_K], len(ordered)).astype(np.int64),
+            prompts_R=np.array([tags[min(rows[name])[1]].get("prompt_len", 0) for name in ordered], dtype=np.int64),
             session_K=session_K,
         )

@@ -76,6 +76,11 @@ class Settings:
                 raise type(error)(f"budgetalloc.pacing: {error}") from error
         asked: dict[str, Any] = ({"candidates": 1} if ahead else {}) | ({"success": REWARD} if penalty else {})
         asked |= {key: given[key] for key in _OPTIONS if given.get(key) is not None}
+        if asked.get("cost") == "seconds":
+            raise InputError(
+                "budgetalloc.cost=seconds: verl's steps are not timed. Use cost=tokens, or the seconds that rollouts "
+                "report: cost={tokens: 1, tool_seconds: 200}."
+            )
         names, success = (REWARD, PENALTY) if penalty else (REWARD,), asked.get("success")
         if isinstance(success, str) and success not in names:
             names = (*names, success)  # an entry of the reward function's dictionary, not a part of the total

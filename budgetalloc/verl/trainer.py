@@ -103,7 +103,11 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
 
     def _observe(self, batch: Any, sessions: Sessions, ids_R: list[Id]) -> None:
         """Passes the rollouts that came back to the session, and sets `batch` to their record."""
-        self.session.observe(ids_R, transfer_queue.scores(batch, sessions, self.scoring.names), sessions.lengths_R)
+        scores_RF = transfer_queue.scores(batch, sessions, self.scoring.names)
+        reported = self.session.costs.reported
+        costs_R = None if reported is None else transfer_queue.costs(batch, sessions, reported.names)
+        prompts_R = None if self.options.cost is None else sessions.prompts_R
+        self.session.observe(ids_R, scores_RF, sessions.lengths_R, prompt_lengths_R=prompts_R, costs_R=costs_R)
         self.batch = self.session.record(self.global_steps)
 
     def _finish(self, batch: Any, metrics: dict[str, Any], sessions: Sessions, kept_R: IntArray) -> Any:

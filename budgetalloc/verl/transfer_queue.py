@@ -12,10 +12,11 @@ from verl.workers.utils.padding import response_to_nested
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError
+from budgetalloc.verl.reports import fields_of, reports
 from budgetalloc.verl.sessions import Sessions
 from budgetalloc.verl.settings import PENALTY, REWARD
 
-__all__ = ["advantages", "column", "put_advantages", "scores", "without"]
+__all__ = ["advantages", "column", "costs", "put_advantages", "scores", "without"]
 
 
 def scores(batch: Any, sessions: Sessions, names: Sequence[str]) -> FloatArray:
@@ -40,6 +41,21 @@ def scores(batch: Any, sessions: Sessions, names: Sequence[str]) -> FloatArray:
             )
         columns[name] = np.array([info[name] for info in infos], dtype=np.float64)
     return np.stack([columns[name] for name in names], axis=1)
+
+
+def costs(batch: Any, sessions: Sessions, names: Sequence[str]) -> dict[str, list[Any]] | None:
+    """What each rollout reported of these names (`verl.reports`); None without names. A field that verl does not have
+    counts as not reported."""
+    keys = [batch.keys[row] for row in sessions.last_R.tolist()]
+    rows: list[dict[str, Any]] = [{} for _ in keys]
+    for field in fields_of(names):
+        try:
+            data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=[field])[field]
+        except (KeyError, ValueError, RuntimeError):
+            continue
+        for row, value in zip(rows, data, strict=True):
+            row[field] = getattr(value, "data", value)
+    return reports(rows, names) if names else None
 
 
 def column(batch: Any, keys: Sequence[str], name: str) -> list[Any]:

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from conftest import rows
 from datasets import Dataset
-from test_row_shapes import letters, scripted, text_config
+from test_row_shapes import END, letters, scripted, text_config
 from tiny_llama import tiny_config, tiny_llama
 from transformers import AutoTokenizer, LlamaForSequenceClassification
 
 import budgetalloc as ba
 from budgetalloc.cli.testbed.skills import WEIGHTS
+from budgetalloc.report import as_json, report
 from budgetalloc.trl import AdaptiveGRPOCallback
 
 pytestmark = pytest.mark.slow
@@ -145,6 +146,7 @@ def test_a_tool_of_several_turns(small):
     assert {name for name, reward in zip(ledger.ids_R, ledger.rewards_R, strict=True) if reward} <= played
 
 
+<<<<<<< HEAD
 def test_a_shadow_and_what_it_would_change(small):
     shadow = example("trl/shadow.py")
     assert shadow.correct(["a 7 ", [{"content": "17"}], "7 a"], ["7"] * 3) == [1, 1, 0]
@@ -158,6 +160,51 @@ def test_a_shadow_and_what_it_would_change(small):
     assert len(said) == 6
     assert "nan" not in " ".join(said)
     assert doctest.testmod(shadow).failed == 0
+=======
+def opening(trainer):
+    """Replaces the model's answers: it opens the box that it was told last, until it has found the treasure."""
+    tokenizer = trainer.processing_class
+
+    def single_turn(prompt_ids, *_, **__):
+        completions = []
+        for ids in prompt_ids:
+            text = tokenizer.decode(ids)
+            box = re.findall(r"box (\d+)", text)[-1]
+            call = f'<tool_call>\n{{"name": "open_box", "arguments": {{"number": {box}}}}}\n</tool_call>'
+            completions.append(tokenizer(("done" if "\ntreasure\n" in text else call) + END)["input_ids"])
+        return completions, None
+
+    trainer._generate_single_turn = single_turn
+
+
+def test_an_agent_whose_turns_vary(small):
+    agent = example("trl/agent.py")
+    game = agent.BoxChain()
+    assert game.reset(boxes=[5, 7]) is None
+    assert [game.open_box(n) for n in (4, 5, 5)] == ["empty", "box 7", "empty"]
+    assert (game.get_reward(), game.open_box(7), game.get_reward()) == (0, "treasure", 1)
+    assert game.turns == 5
+    assert game.tool_seconds > 0
+    data = agent.chains(24)
+    assert {len(row["boxes"]) for row in data} == {1, 3, 9}
+    small = small | {"max_completion_length": 1800, "processing_class": letters(), "max_steps": 2}
+    config = text_config()
+    config.max_position_embeddings = 4096
+    trainer = agent.build(tiny_llama(config), data, cost_per_step=2000.0, **small)
+    opening(trainer)
+    callback, ledger = trained(trainer, small)
+    batch = callback.batch
+    assert set(batch.rewards_R) == {1.0}
+    boxes = np.array([len(data[name]["boxes"]) for name in batch.ids_R])
+    assert batch.reported["turns"].tolist() == (boxes + 1).tolist()  # the tenth turn is the answer
+    assert (batch.reported["tool_seconds"] > 0).all()
+    assert (batch.costs_R >= batch.lengths_R + 50 * batch.reported["turns"]).all()
+    assert ledger.costs_R[16:] == pytest.approx(batch.costs_R, abs=1e-5)
+    (*_, last) = [entry for entry in trainer.state.log_history if "budgetalloc/cost/target" in entry]
+    assert last["budgetalloc/cost/target"] == 2000.0
+    assert last["budgetalloc/cost/price"] > 1  # ten turns cost more
+    assert "cost_per_success" in as_json(report(ledger, policies=()))
+>>>>>>> agents
 
 
 def log_of(folder, rewards_G, steps=12):
@@ -189,7 +236,11 @@ def test_a_log_to_a_decision(tmp_path, monkeypatch, capsys, rewards_G, says):
     assert doctest.testmod(decide).failed == 0
 
 
+<<<<<<< HEAD
 @pytest.mark.parametrize("path", ["gsm8k", "domains", "reward_model", "tools", "shadow"])
+=======
+@pytest.mark.parametrize("path", ["gsm8k", "domains", "reward_model", "tools", "agent"])
+>>>>>>> agents
 def test_the_command_line_of_an_example_explains_itself(path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [f"{path}.py", "--help"])
     code = compile((FOLDER / f"trl/{path}.py").read_text(), path, "exec")

@@ -14,7 +14,11 @@ OUTPUTS = st.dictionaries(
 @given(OUTPUTS, st.integers(0, 3), st.randoms())
 def test_rollouts_do_not_depend_on_the_order_in_which_they_ended(outputs, padding, random):
     uids = ["c_3", "a-1", "b-2"]
-    rows = [(f"{u}_{s}_{k}", {"response_len": 10 * s + k}) for (u, s), n in outputs.items() for k in range(n)]
+    rows = [
+        (f"{u}_{s}_{k}", {"response_len": 10 * s + k, "prompt_len": 5 + s + 100 * k})
+        for (u, s), n in outputs.items()
+        for k in range(n)
+    ]
     rows += [(f"padx_{at}_0", {"response_len": 1, "is_padding": True}) for at in range(padding)]
     random.shuffle(rows)
     keys, tags = zip(*rows, strict=True)
@@ -23,6 +27,7 @@ def test_rollouts_do_not_depend_on_the_order_in_which_they_ended(outputs, paddin
     assert sessions.uids_R == [uid for uid, _ in expected]
     assert [keys[row] for row in sessions.last_R] == [f"{u}_{s}_{outputs[u, s] - 1}" for u, s in expected]
     assert sessions.lengths_R.tolist() == [sum(10 * s + k for k in range(outputs[u, s])) for u, s in expected]
+    assert sessions.prompts_R.tolist() == [5 + s for _, s in expected]  # of the first output
     assert np.sum(sessions.session_K < 0) == padding
     for key, session in zip(keys, sessions.session_K, strict=True):
         assert session == (-1 if key.startswith("pad") else expected.index((key[:3], int(key.split("_")[-2]))))

@@ -45,9 +45,18 @@ def test_uniform_keeps_verls_batch_and_advantages():
     assert read(policy="uniform", baseline="group").session.options.baseline == "group"
 
 
+def test_costs_are_tokens_or_what_agent_loops_report():
+    settings = read(cost={"tokens": 1, "turns": 50}, cost_per_step=4000)
+    assert settings.session.costs.reported.names == ("turns",)
+    assert settings.session.costs.budget.target == 4000
+    assert read(cost="tokens").session.options.cost == "tokens"
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        ({"cost": "seconds"}, "budgetalloc.cost=seconds: verl's steps are not timed. Use cost=tokens"),
+        ({"cost_per_step": 9}, "cost_per_step=9 with cost=None"),
         ({"polcy": "knapsack"}, r"budgetalloc.polcy is unknown, did you mean policy\?"),
         ({"policy": "knapsak"}, r"'knapsak' is unknown, did you mean knapsack\?"),
         ({"policy": 3}, "budgetalloc.policy=3: give a name"),

@@ -25,6 +25,7 @@ RECIPES = {
     "reward_model": Recipe("integrations/trl/reward_model.py", "TRL: a reward model, with a range or without"),
     "tools": Recipe("integrations/trl/tools.py", "TRL: an environment of several turns with a tool"),
     "shadow": Recipe("integrations/trl/shadow.py", "TRL: uniform groups, and what another policy would change"),
+    "agent": Recipe("integrations/trl/agent.py", "TRL: an agent whose turns differ, with a budget in cost"),
     "verl": Recipe("integrations/verl/train.sh", "verl: GSM8K on one node of 8 GPUs"),
     "verl.yaml": Recipe("integrations/verl/gsm8k.yaml", "settings of that script: gsm8k.yaml, in the same folder"),
     "log": Recipe("integrations/log/decide.py", "the log of a finished run: what to compare next"),

@@ -13,7 +13,7 @@ from budgetalloc.errors import InputError
 from budgetalloc.logs.kinds import ledger
 from budgetalloc.logs.progress import Progress, read_progress
 from budgetalloc.logs.tail import Tail
-from budgetalloc.report.findings import percent
+from budgetalloc.report.findings import PER_SUCCESS, percent
 from budgetalloc.report.live_run import Live, LiveStep
 from budgetalloc.report.text import shows_bars, sparkline
 
@@ -30,6 +30,7 @@ LABELS = {
     "wasted": "without gradient",
     "brier": "brier",
     "length": "tokens a rollout",
+    **PER_SUCCESS,
 }
 _SHARES = ("success", "mixed", "single", "all_fail", "all_pass", "wasted")
 
@@ -139,6 +140,8 @@ def screen(path: Path, live: Live, tail: Tail, progress: Progress, width: int) -
 def _shown(name: str, value: float) -> str:
     if math.isnan(value):
         return "-"
+    if name in PER_SUCCESS:
+        return f"{value:,.0f}"
     return percent(value) if name in _SHARES else f"{value:.3f}" if name != "length" else f"{value:.1f}"
 
 

@@ -20,12 +20,13 @@ __all__ = ["SECOND_RUN", "RowParser", "find", "joined", "rows", "texts"]
 
 _COLUMNS = ("step", "id", "reward", "length", "predicted", "count")
 _MARKS = ("resumed", "reward_range")  # a line with one of these keys is not a rollout
-_KNOWN = {*_COLUMNS, *_MARKS, "decision", "success"}
+_OPTIONAL = ("success", "cost")  # stated by all rows of a step, or by none
+_KNOWN = {*_COLUMNS, *_MARKS, *_OPTIONAL, "decision"}
 SECOND_RUN = (
     "row of an earlier run in the same file, left out because a later run began anew (use a ledger for each run)"
 )
 _every = itemgetter(*_COLUMNS)
-_Row = tuple[int, Id, float, int, float, int, int, float, tuple[Range] | None]
+_Row = tuple[int, Id, float, int, float, int, int, float, float, tuple[Range] | None]
 
 
 def find(path: Path) -> list[Path]:
@@ -124,13 +125,13 @@ def _scan(reading: LogStream, path: Path) -> _Scan:
 
 
 def _plain_steps(batch: list[Record]) -> Ints | None:
-    """The steps of a batch whose rows have the six columns, and success in all or in none. None for other batches."""
+    """The steps of a batch whose rows have the six columns, and each optional one in all or in none; else None."""
     try:
         step, *_ = zip(*map(_every, batch), strict=True)
     except FAULTS:
         return None
-    stated = sum("success" in record for record in batch)
-    if set(map(len, batch)) != {len(_COLUMNS) + (stated > 0)} or stated not in (0, len(batch)):
+    stated = [sum(name in record for record in batch) for name in _OPTIONAL]
+    if not set(stated) <= {0, len(batch)} or set(map(len, batch)) != {len(_COLUMNS) + sum(x > 0 for x in stated)}:
         return None
     if set(map(type, step)) != {int}:
         return None
@@ -177,9 +178,11 @@ class RowParser:
         name, reward, predicted = as_id(name), as_number(reward), as_number(predicted)
         length, count = as_integer(length), as_integer(count)
         stated, success = "success" in record, as_number(record.get("success"))
+        cost = as_number(record.get("cost"))
         for key in record.keys() - _KNOWN:
             self.notes.unknown(key, 1)
-        return decision, name, reward, length, predicted, count, step, success, None if stated else (self._range,)
+        ranges = None if stated else (self._range,)
+        return decision, name, reward, length, predicted, count, step, success, cost, ranges
 
 
 def joined(rollouts: list[_Row], explicit: bool, final: Range) -> Rows:
@@ -190,14 +193,15 @@ def joined(rollouts: list[_Row], explicit: bool, final: Range) -> Rows:
         explicit: Whether success is a column. Otherwise it follows from the rewards.
         final: The log's range of rewards.
     """
-    decision, ids_R, reward, length, predicted, count, step, success, ranges = zip(*rollouts, strict=True)
+    decision, ids_R, reward, length, predicted, count, step, success, cost, ranges = zip(*rollouts, strict=True)
     decision_R, length_R, count_R, step_R = (np.array(x, dtype=np.int64) for x in (decision, length, count, step))
-    rewards_R, predicted_R, success_R = (np.array(x, dtype=np.float64) for x in (reward, predicted, success))
+    floats = (np.array(x, dtype=np.float64) for x in (reward, predicted, success, cost))
+    rewards_R, predicted_R, success_R, costs_R = floats
     for of_reward in set(ranges) - {None}:  # success follows from the reward, by the last range before the row
         at_R = np.array([x == of_reward for x in ranges])
         success_R[at_R] = mapped(rewards_R[at_R], *of_reward)
     stated_R = success_R if explicit else None
-    return Rows(decision_R, list(ids_R), rewards_R, length_R, predicted_R, count_R, stated_R, step_R, final)
+    return Rows(decision_R, list(ids_R), rewards_R, length_R, predicted_R, count_R, stated_R, step_R, final, costs_R)
 
 
 def _rows(reading: LogStream, path: Path, scan: _Scan) -> Iterator[Rows]:
@@ -216,13 +220,17 @@ def _rows(reading: LogStream, path: Path, scan: _Scan) -> Iterator[Rows]:
             length_R, count_R = (np.array(x, dtype=np.int64) for x in (length, count))
             rewards_R, predicted_R = np.array(reward, dtype=np.float64), np.array(predicted, dtype=np.float64)
             success_R = np.array([record["success"] for record in batch], dtype=np.float64) if explicit else None
+            priced = "cost" in batch[0]
+            costs_R = np.array([record["cost"] for record in batch], dtype=np.float64) if priced else None
         except FAULTS:
             return None
-        if any(x is not None and x.ndim > 1 for x in (rewards_R, predicted_R, success_R)):  # lists in the cells
+        floats = (rewards_R, predicted_R, success_R, costs_R)
+        if any(x is not None and x.ndim > 1 for x in floats):  # lists in the cells
             return None
         parse.start = int(step_R[0]) if parse.start is None else parse.start
         if any((np.abs(x) > LARGEST).any() for x in (length_R, count_R)) or (step_R >= parse.limit).any():
             return None
-        return Rows(step_R, list(ids_R), rewards_R, length_R, predicted_R, count_R, success_R, step_R, final)
+        columns = length_R, predicted_R, count_R, success_R, step_R, final, costs_R
+        return Rows(step_R, list(ids_R), rewards_R, *columns)  # type: ignore[arg-type]
 
     yield from parsed_rows(reading, path, parse, lambda rows: joined(rows, explicit, final), at_once, scan.lines)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import stdtr
 
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.pool import Index, with_room
@@ -116,4 +115,6 @@ def _t(one: FloatArray, other: FloatArray) -> float:
 
 def _tail(t: float, freedom: int) -> float:
     """The probability of a larger t."""
+    from scipy.special import stdtr  # deferred: slow to import
+
     return float(stdtr(freedom, -t))
