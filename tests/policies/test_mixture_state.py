@@ -108,6 +108,7 @@ def test_a_restored_state_has_the_same_shares_and_another_rule_begins_anew():
     other.load_state_dict(state)
     assert other.shares() == one.shares()
     assert other.described() == one.described()
+    assert other.state_dict() == one.state_dict()
     fresh = MixtureState(Mixture("sec"), one.domains, {})
     fresh.load_state_dict(state)
     assert len(set(fresh.shares().values())) == 1
