@@ -1,5 +1,6 @@
 """What a run has learned about its domains, and the shares that follow for the next step."""
 
+import logging
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -14,6 +15,8 @@ from budgetalloc.policies.mixture_rules import DomainStep, Learn
 from budgetalloc.policies.transfer import Transfer
 
 __all__ = ["MixtureRule", "MixtureState", "rule_of"]
+
+logger = logging.getLogger(__name__)
 
 
 class MixtureRule(Protocol):
@@ -113,10 +116,14 @@ class MixtureState:
         Raises:
             StateError: it is damaged. Nothing has changed then.
         """
-        saved = state.get("mixture")
-        if not isinstance(saved, dict) or saved.get("rule") != self.mixture.rule:
+        saved, names = state.get("mixture"), [str(domain) for domain in self.domains]
+        if not isinstance(saved, dict):
             return
-        if saved.get("domains") != [str(domain) for domain in self.domains]:
+        if (saved.get("rule"), saved.get("domains")) != (self.mixture.rule, names):
+            logger.warning(
+                "The checkpoint has a mixture %r of %s, and this run %r of %s: the shares are learned anew.",
+                *(saved.get("rule"), saved.get("domains"), self.mixture.rule, names),
+            )
             return
         if not isinstance(saved.get("learned"), dict) or not isinstance(saved.get("transfer"), dict):
             raise StateError("The state of the mixture is damaged. Resume from another checkpoint.")

@@ -18,8 +18,9 @@ from budgetalloc.policies.mixture import Mixture
 from budgetalloc.policies.mixture_state import MixtureState
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.step import Step
+from budgetalloc.policies.uniform_groups import uniform_group
 from budgetalloc.solvers.domains import Domains
-from budgetalloc.solvers.proportional import clipped_shares
+from budgetalloc.solvers.proportional import apportioned, clipped_shares
 
 __all__ = ["Quotas", "Shares", "check_domain_and_shares", "check_shares"]
 
@@ -201,7 +202,7 @@ class Quotas:
         high_D = np.array([high for _, high in limits.values()] + [1.0])
         share_D = clipped_shares((own_D + there_D) / len(pool), 1, low_D, high_D)
         fewest_D = np.ceil(low_D * rollouts / budget.largest_group - 1e-9).astype(np.int64)
-        draw_D = _apportioned(share_D * (more + len(batch_P)) - own_D, np.maximum(fewest_D - own_D, 0), there_D, more)
+        draw_D = apportioned(share_D * (more + len(batch_P)) - own_D, np.maximum(fewest_D - own_D, 0), there_D, more)
         rank_K = np.zeros(len(others_K), dtype=np.int64)
         for at, there in enumerate(there_D.tolist()):
             rank_K[at_K == at] = np.arange(there)
@@ -233,12 +234,17 @@ class Quotas:
             batch_P: The prompts of the loader's batch, each once; unused if all prompts are candidates.
             rollouts: Rollouts of the step.
             group: The trainer's group size.
-            costs, decide: As in `Policy.begin`.
+            costs: As in `Policy.begin`.
+            decide: None, or `uniform_groups(group)` in place of the policy's rule.
         """
         offered = bounds.on_offer(len(batch_P), len(self.domain_of))
         budget = bounds.budget(rollouts, offered, group)
         ids_P = self.offer(bounds, budget, batch_P, policy.seed, policy.estimator.step)
-        budget, domains_P = self.of_step(budget, ids_P)
+        if decide is None:
+            budget, domains_P = self.of_step(budget, ids_P)
+        else:  # counts that its groups can spend
+            limited, domains_P = self.of_step(replace(budget, min_group=uniform_group(group, budget)), ids_P)
+            budget = replace(budget, quotas=limited.quotas)
         return policy.begin(ids_P, budget, costs, domains_P, decide=decide)
 
     def check(self, policy: Policy, bounds: Bounds, rollouts: int, group: int) -> None:
@@ -281,20 +287,3 @@ class Quotas:
         """
         rollouts = Counter(map(self.domain_of.get, ids_R))
         return {f"share/{domain}": rollouts[domain] / max(len(ids_R), 1) for domain in self._arms}
-
-
-def _apportioned(wanted_D: Any, low_D: IntArray, high_D: IntArray, total: int) -> IntArray:
-    """Integers near `wanted_D`, from low to high, that add up to `total` or as near to it as the bounds allow.
-
-    >>> _apportioned(np.array([2.6, -1.0, 3.4]), np.array([0, 0, 0]), np.array([9, 9, 3]), 5).tolist()
-    [2, 0, 3]
-    """
-    low_D = np.minimum(low_D, high_D)
-    counts_D: IntArray = np.clip(np.floor(wanted_D).astype(np.int64), low_D, high_D)
-    while left := total - int(counts_D.sum()):
-        sign = 1 if left > 0 else -1
-        room = counts_D < high_D if left > 0 else counts_D > low_D
-        if not room.any():
-            break
-        counts_D[int(np.argmax(np.where(room, sign * (wanted_D - counts_D), -np.inf)))] += sign
-    return counts_D

@@ -2,11 +2,21 @@
 
 from dataclasses import replace
 
-from budgetalloc.budget import IntArray
+from budgetalloc.budget import Budget, IntArray
 from budgetalloc.policies.adaptive import sampled
 from budgetalloc.policies.interface import Decide, Rounds, View
 
-__all__ = ["uniform_groups"]
+__all__ = ["uniform_group", "uniform_groups"]
+
+
+def uniform_group(size: int, budget: Budget) -> int:
+    """The smallest group of `uniform_groups`: this size, within the budget's bounds.
+
+    >>> uniform_group(8, Budget(rollouts=64, floor=0, cap=6, quantum=4))
+    4
+    """
+    least = min(max(size, budget.smallest_group), budget.largest_group)
+    return least - least % budget.quantum
 
 
 def uniform_groups(size: int) -> Decide:
@@ -20,8 +30,7 @@ def uniform_groups(size: int) -> Decide:
     alike = sampled(power=(0, 0), draw=False).decide
 
     def decide(view: View) -> IntArray | Rounds:
-        least = min(max(size, view.budget.smallest_group), view.budget.largest_group)
-        budget = replace(view.budget, min_group=least - least % view.budget.quantum)
+        budget = replace(view.budget, min_group=uniform_group(size, view.budget))
         return alike(replace(view, budget=budget, costs_P=None, prompt_costs_P=None))
 
     return decide

@@ -146,7 +146,6 @@ def test_a_tool_of_several_turns(small):
     assert {name for name, reward in zip(ledger.ids_R, ledger.rewards_R, strict=True) if reward} <= played
 
 
-<<<<<<< HEAD
 def test_a_shadow_and_what_it_would_change(small):
     shadow = example("trl/shadow.py")
     assert shadow.correct(["a 7 ", [{"content": "17"}], "7 a"], ["7"] * 3) == [1, 1, 0]
@@ -160,7 +159,8 @@ def test_a_shadow_and_what_it_would_change(small):
     assert len(said) == 6
     assert "nan" not in " ".join(said)
     assert doctest.testmod(shadow).failed == 0
-=======
+
+
 def opening(trainer):
     """Replaces the model's answers: it opens the box that it was told last, until it has found the treasure."""
     tokenizer = trainer.processing_class
@@ -204,7 +204,6 @@ def test_an_agent_whose_turns_vary(small):
     assert last["budgetalloc/cost/target"] == 2000.0
     assert last["budgetalloc/cost/price"] > 1  # ten turns cost more
     assert "cost_per_success" in as_json(report(ledger, policies=()))
->>>>>>> agents
 
 
 def log_of(folder, rewards_G, steps=12):
@@ -236,11 +235,7 @@ def test_a_log_to_a_decision(tmp_path, monkeypatch, capsys, rewards_G, says):
     assert doctest.testmod(decide).failed == 0
 
 
-<<<<<<< HEAD
-@pytest.mark.parametrize("path", ["gsm8k", "domains", "reward_model", "tools", "shadow"])
-=======
-@pytest.mark.parametrize("path", ["gsm8k", "domains", "reward_model", "tools", "agent"])
->>>>>>> agents
+@pytest.mark.parametrize("path", ["gsm8k", "domains", "reward_model", "tools", "agent", "shadow"])
 def test_the_command_line_of_an_example_explains_itself(path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [f"{path}.py", "--help"])
     code = compile((FOLDER / f"trl/{path}.py").read_text(), path, "exec")

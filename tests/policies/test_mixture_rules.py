@@ -15,9 +15,9 @@ PRIOR, PROMPTS = 0.5, 40  # of a belief: its mean, and prompts of each domain
 class Beliefs:
     """Domains of prompts with known rates, rolled out with given counts; the evidence fades as in `adaptive`."""
 
-    def __init__(self, rates_D, seed=0):
+    def __init__(self, rates_D, seed=0, prompts=PROMPTS):
         self.rng, self.rates_D = np.random.default_rng(seed), np.array(rates_D)
-        self.place_P = np.repeat(np.arange(len(rates_D)), PROMPTS)
+        self.place_P = np.repeat(np.arange(len(rates_D)), prompts)
         self.s_P, self.n_P = np.zeros(len(self.place_P)), np.zeros(len(self.place_P))
 
     def step(self, counts_D):
@@ -66,17 +66,28 @@ def test_noise_and_hopeless_domains_get_little_and_those_that_learn_get_most():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_solved_domain_that_falls_gets_rollouts_back_within_the_bound(seed):
-    """5 probes a step, and a fall by 0.5: `steps_to_see_fall` says 5 steps."""
-    world, rule = Beliefs([1.0, 0.5], seed), Learn(2)
+    """5 probes a step of 400 prompts, and a fall by 0.5: `steps_to_see_fall` says 5 steps, which visit 25 prompts."""
+    world, rule = Beliefs([1.0, 0.5], seed, prompts=400), Learn(2)
     for _ in range(40):
-        rule.observe(world.step([5, 251]))
+        rule.observe(world.step([100, 156]))
     before = shares(rule)[0]
     world.rates_D[0] = 0.5
     for _ in range(steps_to_see_fall(0.5, 5)):
         rule.observe(world.step([5, 251]))
-    assert before < 0.2
-    assert shares(rule)[0] > 2 * before
-    assert shares(rule)[0] > 0.3
+    assert before < 0.1
+    assert shares(rule)[0] > max(3 * before, 0.15)
+
+
+@pytest.mark.parametrize(("success", "low", "high"), [(0.0, 0.2, 0.4), (0.5, 0.25, 0.4), (1.0, 0.0, 0.06)])
+def test_what_64_rollouts_show_counts_for_all_prompts_of_the_domain(success, low, high):
+    """400 prompts with 5 successes in 5 rollouts each, and a step whose evidence about them has not arrived yet."""
+    five_P, five_R, success_R = np.full(400, 5.0), np.full(64, 5.0), (np.arange(64) < 64 * success).astype(float)
+    prior = [np.full(400, 0.6), np.full(400, PRIOR)], [np.full(64, 0.6), np.full(64, PRIOR)]
+    rule, zero_P, zero_R = Learn(1), np.zeros(400, dtype=int), np.zeros(64, dtype=int)
+    step = DomainStep(zero_P, five_P, five_P, *prior[0], zero_R, success_R, five_R, five_R, *prior[1], np.zeros(64))
+    for _ in range(2):  # the first step only sets the level
+        rule.observe(step)
+    assert low < rule.described()["teaching"][0] < high
 
 
 def test_without_data_all_domains_are_alike():

@@ -14,6 +14,7 @@ from budgetalloc.policies.mixture import Mixture
 from budgetalloc.policies.mixture_rules import DomainStep
 from budgetalloc.policies.mixture_state import MixtureState
 from budgetalloc.policies.quotas import Quotas
+from budgetalloc.policies.uniform_groups import uniform_groups
 
 SIZES = {"math": 40, "code": 20, "chat": 3, None: 5}
 DOMAIN_OF = {f"{domain}-{k}": domain for domain, size in SIZES.items() for k in range(size)}
@@ -65,6 +66,17 @@ def test_every_step_spends_its_rollouts_near_the_shares(seed, rule, candidates, 
             assert all(abs(got[d] - 64 * share) <= 8 + 2 * max(sizes) for d, share in shares.items())
 
 
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("size", [4, 8])
+def test_uniform_groups_in_place_of_the_policys_can_spend_the_shares(seed, size):
+    """The fallback while beliefs are out of bounds: groups of 8 cannot spend a probe of 5 rollouts."""
+    quotas = learned(Quotas.mixed({}, DOMAIN_OF, Mixture()), seed)
+    bounds = Bounds.resolve(Needs(candidates="all", min_group=1), cap=16)
+    counts_P = quotas.begin(ba.adaptive(), bounds, [], 256, size, None, uniform_groups(size)).request()
+    assert counts_P.sum() == 256
+    assert counts_P[counts_P > 0].min() >= size
+
+
 def test_learned_shares_are_kept_to_a_rollout():
     quotas = learned(Quotas.mixed({}, DOMAIN_OF, Mixture("sec")), 1)
     bounds = Bounds.resolve(Needs(candidates="all", min_group=1), cap=64)
@@ -101,16 +113,18 @@ def test_one_domain_is_no_mixture():
         Quotas.mixed({}, {"a": "math", "b": "math"}, Mixture())
 
 
-def test_a_restored_state_has_the_same_shares_and_another_rule_begins_anew():
+def test_a_restored_state_has_the_same_shares_and_another_rule_begins_anew(caplog):
     one = learned(Quotas.mixed({}, DOMAIN_OF, Mixture()), 5).mixture
     state = json.loads(json.dumps(one.state_dict()))
     other = MixtureState(Mixture(), one.domains, {})
     other.load_state_dict(state)
     assert other.shares() == one.shares()
     assert other.described() == one.described()
+    assert other.state_dict() == one.state_dict()
     fresh = MixtureState(Mixture("sec"), one.domains, {})
     fresh.load_state_dict(state)
     assert len(set(fresh.shares().values())) == 1
+    assert "The checkpoint has a mixture 'learn' of" in caplog.text
     damaged = {"mixture": state["mixture"] | {"learned": 5}}
     with pytest.raises(StateError, match="mixture is damaged"):
         one.load_state_dict(damaged)
