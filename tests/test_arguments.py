@@ -22,7 +22,7 @@ from budgetalloc.beliefs import ids, rewards
 from budgetalloc.beliefs.memory import Memory
 from budgetalloc.errors import BudgetallocError
 from budgetalloc.offline import comparison, drift, intervals, offpolicy, one_step_value, replay, simulation, worlds
-from budgetalloc.policies import bounds, downselect, hints
+from budgetalloc.policies import bounds, downselect, hints, mixture
 from budgetalloc.policies.costs import bandits, pacing, tokens, trees
 from budgetalloc.policies.methods import METHODS
 from budgetalloc.policies.published.across_prompts import cero, coba_rl, e3, gvm, knapsack_rl, vip
@@ -417,6 +417,12 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "discounted_ucb": (
         lambda **given: bandits.discounted_ucb(**given).choose(),
         {"arms": [1, 2], "discount": 0.9, "xi": 0.6, "bound": 1.0},
+    ),
+    "steps_to_see_fall": (mixture.steps_to_see_fall, {"fall": 0.2, "probes": 5, "solved": 0.9, "miss": 0.05}),
+    "Mixture": (mixture.Mixture, {"rule": "learn", "probe": 0.02}),
+    "simulate, mixture": (
+        lambda **given: next(simulation.simulate("adaptive", testing.three_kinds(6), 16, 1, prompts=2, **given)),
+        {"domain": dict.fromkeys(range(5), "a") | {5: "b"}, "quotas": {"a": (0.2, 0.9)}, "mixture": "learn"},
     ),
     "sliding_window_ucb": (
         lambda **given: bandits.sliding_window_ucb(**given).choose(),
