@@ -22,7 +22,7 @@ from budgetalloc.beliefs import ids, rewards
 from budgetalloc.beliefs.memory import Memory
 from budgetalloc.errors import BudgetallocError
 from budgetalloc.offline import comparison, drift, intervals, offpolicy, one_step_value, replay, simulation, worlds
-from budgetalloc.policies import bounds, downselect, hints
+from budgetalloc.policies import bounds, downselect, hints, mixture
 from budgetalloc.policies.costs import bandits, pacing, tokens, trees
 from budgetalloc.policies.methods import METHODS
 from budgetalloc.policies.published.across_prompts import cero, coba_rl, e3, gvm, knapsack_rl, vip
@@ -316,6 +316,16 @@ ROWS = [
     row(pacing.phases, horizon=HORIZON, parts=[(2, 1.0), (2, 2.0)], step=1, spent=10),
     row(pacing.DualPrice, price=0.5),
     row(pacing.DualPrice.after, of=lambda: pacing.DualPrice(0.25), used=20, target=10),
+    row(mixture.steps_to_see_fall, fall=0.2, probes=5, solved=0.9),
+    row(mixture.Mixture),
+    row(
+        partial(simulation.simulate, "adaptive", WORLD(6), 16, 1, prompts=2),
+        called="simulate, mixture",
+        then=next,
+        domain=dict.fromkeys(range(5), "a") | {5: "b"},
+        quotas={"a": (0.2, 0.9)},
+        mixture="learn",
+    ),
     *(
         row(bandit, then=lambda bandit: bandit.choose(), arms=[1, 2])
         for bandit in (bandits.discounted_ucb, bandits.sliding_window_ucb, bandits.discounted_thompson)

@@ -21,7 +21,7 @@ RECIPES = {
     "trl": Recipe("integrations/trl/train.py", "TRL: your model and data, with the settings of a YAML file"),
     "trl.yaml": Recipe("configs/trl_adaptive.yaml", "settings of that script"),
     "gsm8k": Recipe("integrations/trl/gsm8k.py", "TRL: a right answer and a format, two reward functions"),
-    "domains": Recipe("integrations/trl/domains.py", "TRL: several domains with quotas"),
+    "domains": Recipe("integrations/trl/domains.py", "TRL: several domains, with quotas or learned shares"),
     "reward_model": Recipe("integrations/trl/reward_model.py", "TRL: a reward model, with a range or without"),
     "tools": Recipe("integrations/trl/tools.py", "TRL: an environment of several turns with a tool"),
     "shadow": Recipe("integrations/trl/shadow.py", "TRL: uniform groups, and what another policy would change"),
