@@ -344,8 +344,9 @@ def test_folders(data, options):
     names = ["1.jsonl", "x.csv", "a.parquet", "b.arrow", "completions_00001.parquet", "completions", "rollouts"]
     names += ["step_1", "train_rollouts.jsonl", "traces.jsonl", "results.jsonl", "dataset_dict.json", "run-x.wandb"]
     names += ["trainer_state.json", "iteration_000003", "train_rollout_summaries.jsonl", "x_reward_profiling.jsonl"]
+    names += ["00000.jsonl", "00000.jsonl.zst", "traces", "train"]
     contents = [b"", b"x", b"{}\n", b'{"traces": 5}\n', b"step,id,reward\n0,a,1\n", b"\x1f\x8b\x08", b"PAR1"]
-    contents += [b"ARROW1\0\0", b":W&B"]
+    contents += [b"ARROW1\0\0", b":W&B", b"\x28\xb5\x2f\xfd\0", (FILES / "prime_rl" / "traces.jsonl.gz").read_bytes()]
     with tempfile.TemporaryDirectory() as name:
         for _ in range(data.draw(st.integers(0, 5))):
             place = Path(name, *data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=3)))
