@@ -134,8 +134,8 @@ def page(measured: dict[str, dict[str, Any]]) -> str:
         + ".",
         "- **Starves**: the rule may never give a prompt rollouts again.",
         f"- **Time**: a step of {ROLLOUTS:,} rollouts over {PROMPTS:,} prompts is decided in {min(times):.1f} to "
-        f"{max(times):.1f} ms, all rounds included, and among {CANDIDATES:,} candidates in {min(candidates):.0f} to "
-        f"{max(candidates):.0f} ms (processor time, 2 cores; `benchmarks/methods.py` prints each method's).",
+        f"{max(times):.1f} ms, and among {CANDIDATES:,} candidates in {min(candidates):.0f} to "
+        f"{max(candidates):.0f} ms.",
     ]
     for decides, what in SECTIONS.items():
         titles = ("method", "rule", "source", "asks of a trainer", "note")
@@ -158,11 +158,10 @@ def learning(measured: dict[str, dict[str, Any]]) -> list[str]:
         "",
         "## Learning",
         "",
-        "Mean held-out success over a run less that of uniform groups of the best size, at the same number of rollouts "
-        "generated, each at its own tuned learning rate (95 % interval over seeds), averaged over the [mixes of "
-        "tasks](benchmarks/learning/README.md) that the method was run on. The ranking is that of a tiny model and may "
-        "differ for yours. Methods without a row were not run. `benchmarks/learning/replayed.json` has the share of "
-        "mixed groups that each method finds on a real log, which does not measure learning.",
+        "Mean held-out success over a run less that of uniform groups of the best size, for the same number of "
+        "rollouts and tuned learning rates, averaged over the [mixes of tasks](benchmarks/learning/README.md) that the "
+        "method was run on (95 % interval over seeds). The ranking is that of a tiny model and may differ for yours. "
+        "Methods without a row were not run.",
         "",
         _row(("method", "mean success less uniform's", "runs")),
         _row(["---"] * 3),
