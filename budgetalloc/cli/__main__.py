@@ -6,14 +6,32 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from budgetalloc.cli.parser import parser
-from budgetalloc.cli.terminal import Plain
-from budgetalloc.errors import BudgetallocError, installing
+from budgetalloc.errors import BudgetallocError, installing, printable
 
-__all__ = ["INTERRUPTED", "answered", "main"]
+__all__ = ["INTERRUPTED", "Plain", "answered", "main"]
 
 INTERRUPTED = 130
+
+
+class Plain:
+    """A text stream that is safe to print to: it escapes control characters, and what its encoding lacks.
+
+    Logs, file names and YAML keys may hold terminal escape codes.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        encoding = getattr(self.stream, "encoding", None) or "utf-8"
+        self.stream.write(printable(text).encode(encoding, "backslashreplace").decode(encoding))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -8,9 +8,8 @@ import sys
 
 import pytest
 
-from budgetalloc.cli.__main__ import main
+from budgetalloc.cli.__main__ import Plain, main
 from budgetalloc.cli.config import Config
-from budgetalloc.cli.terminal import Plain
 from budgetalloc.errors import printable
 
 COMMAND = [sys.executable, "-m", "budgetalloc.cli"]
