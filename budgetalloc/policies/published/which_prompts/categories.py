@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.ids import Id, factorize
-from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.memory import Memory, Rescale, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_array, check_function, check_integer, check_number, shown
@@ -16,9 +16,11 @@ from budgetalloc.policies.mean_advantage import mean_advantage
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import falling, ranked
 
-__all__ = ["CategoryOf", "add_to_window", "category_gains", "draw_order", "dump", "sec", "upper_bounds"]
+__all__ = ["CategoryOf", "add_to_window", "by_category", "draw_order", "dump", "sec", "upper_bounds"]
 
 CategoryOf = Callable[[Id], Hashable]
+_Order = Callable[[View, list[Id], IntArray], IntArray]
+"""From a view, the names of its categories and the category of each prompt, to the prompts in an order."""
 
 
 def upper_bounds(gain_C: ArrayLike, rollouts_C: ArrayLike, total: float) -> FloatArray:
@@ -87,7 +89,7 @@ def dump(
     check_integer("window", window, 1)
 
     def learn(memory: Memory, visit: Visit) -> None:
-        for category, (gain, rollouts) in category_gains(domain_of, visit).items():
+        for category, (gain, rollouts) in _category_gains(domain_of, visit).items():
             numbers = memory.numbers
             add_to_window(numbers, category, gain, rollouts, window)
             numbers[f"n:{category}"] = numbers.get(f"n:{category}", 0.0) + rollouts
@@ -97,8 +99,8 @@ def dump(
         gain_C, rollouts_C = (np.array([numbers.get(f"{key}:{c}", 0.0) for c in names]) for key in ("q", "n"))
         return upper_bounds(gain_C, rollouts_C, numbers.get("n", 0.0))
 
-    settings = f"window={window}, temperature={temperature}, group={group}"
-    return _bandit("dump", settings, domain_of, learn, score, temperature, group, seed)
+    settings, order = f"window={window}, temperature={temperature}", _by_softmax(score, temperature)
+    return by_category("dump", domain_of, settings, group, learn, order, seed)
 
 
 def sec(*, domain_of: CategoryOf, rate: float = 0.5, temperature: float = 0.4, group: int = 8, seed: int = 0) -> Policy:
@@ -124,18 +126,18 @@ def sec(*, domain_of: CategoryOf, rate: float = 0.5, temperature: float = 0.4, g
     check_number("rate", rate, 0, 1, without=(0,))
 
     def learn(memory: Memory, visit: Visit) -> None:
-        for category, (gain, _) in category_gains(domain_of, visit).items():
+        for category, (gain, _) in _category_gains(domain_of, visit).items():
             before = memory.numbers.get(f"q:{category}", 0.0)
             memory.numbers[f"q:{category}"] = rate * gain + (1 - rate) * before
 
     def score(numbers: Mapping[str, float], names: list[Id]) -> FloatArray:
         return np.array([numbers.get(f"q:{c}", 0.0) for c in names])
 
-    settings = f"rate={rate}, temperature={temperature}, group={group}"
-    return _bandit("sec", settings, domain_of, learn, score, temperature, group, seed)
+    settings, order = f"rate={rate}, temperature={temperature}", _by_softmax(score, temperature)
+    return by_category("sec", domain_of, settings, group, learn, order, seed)
 
 
-def category_gains(domain_of: CategoryOf, visit: Visit) -> dict[str, tuple[float, float]]:
+def _category_gains(domain_of: CategoryOf, visit: Visit) -> dict[str, tuple[float, float]]:
     """The mean |advantage| of each category's rollouts in a step's visit, and their number."""
     sums: dict[str, tuple[float, float]] = {}
     total_V = mean_advantage(visit.rewards_R, visit.group_R, len(visit.ids_V)) * visit.scored_V
@@ -161,27 +163,30 @@ def add_to_window(numbers: dict[str, float], category: str, gain: float, rollout
     numbers[f"q:{category}"] = total / (window - left)
 
 
-def _bandit(
-    method: str,
-    settings: str,
-    domain_of: CategoryOf,
-    learn: Callable[[Memory, Visit], None],
-    score: Callable[[Mapping[str, float], list[Id]], FloatArray],
-    temperature: float,
-    group: int,
-    seed: int,
-) -> Policy:
-    """The policy that draws prompts by the softmax of their categories' scores."""
-    check_function("domain_of", domain_of, "from a prompt's id to its category")
+def _by_softmax(score: Callable[[Mapping[str, float], list[Id]], FloatArray], temperature: float) -> _Order:
     check_number("temperature", temperature, 0, np.inf, without=(0,))
+    return lambda view, names, category_P: draw_order(score(view.numbers, names) / temperature, category_P, view.rng)
+
+
+def by_category(
+    method: str,
+    domain_of: CategoryOf,
+    settings: str,
+    group: int,
+    learn: Callable[[Memory, Visit], None],
+    order: _Order,
+    seed: int,
+    rescale: Rescale | None = None,
+) -> Policy:
+    """The policy that gives a group each to the first prompts of an order by their categories."""
+    check_function("domain_of", domain_of, "from a prompt's id to its category")
     check_integer("group", group, 1)
 
     def decide(view: View) -> IntArray:
         names, category_P = factorize([str(domain_of(x)) for x in view.ids_P])
-        order = draw_order(score(view.numbers, names) / temperature, category_P, view.rng)
-        return ranked(falling(order), group, view)
+        return ranked(falling(order(view, names, category_P)), group, view)
 
     named = getattr(domain_of, "__name__", type(domain_of).__name__)
-    name = f"{method}(domain_of={named}, {settings}, seed={seed})"
-    needs = Needs(candidates="all", baseline="group")
-    return Policy(name, decide, BetaEstimator(), seed, needs, memory=Memory({}, learn))
+    name = f"{method}(domain_of={named}, {settings}, group={group}, seed={seed})"
+    needs, memory = Needs(candidates="all", baseline="group"), Memory({}, learn, rescale=rescale)
+    return Policy(name, decide, BetaEstimator(), seed, needs, memory=memory)

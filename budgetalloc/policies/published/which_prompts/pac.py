@@ -5,17 +5,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from budgetalloc.beliefs.estimator import BetaEstimator
-from budgetalloc.beliefs.ids import Id, factorize
+from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import check_function, check_integer, check_number
-from budgetalloc.policies.interface import Needs, View
+from budgetalloc.errors import check_integer, check_number
+from budgetalloc.policies.interface import View
 from budgetalloc.policies.mean_advantage import mean_advantage
 from budgetalloc.policies.policy import Policy
-from budgetalloc.policies.published.which_prompts.categories import CategoryOf
-from budgetalloc.policies.ranking import falling, ranked
+from budgetalloc.policies.published.which_prompts.categories import CategoryOf, by_category
 
 __all__ = ["one_by_one", "pac", "slope", "utilities"]
 
@@ -81,11 +79,9 @@ def pac(
     >>> {name: round(x, 2) for name, x in policy.memory.numbers.items() if name[:2] in ("mu", "s2")}
     {'mu:a': 0.0, 's2:a': 0.52, 'mu:b': 0.5, 's2:b': 0.52}
     """
-    check_function("domain_of", domain_of, "from a prompt's id to its category")
     check_integer("window", window, 1)
     check_number("inflation", inflation, 0, math.inf, without=(0, math.inf))
     check_integer("cold", cold, 0)
-    check_integer("group", group, 1)
 
     def learn(memory: Memory, visit: Visit) -> None:
         numbers, step = memory.numbers, visit.step
@@ -128,13 +124,9 @@ def pac(
         spread_C = np.sqrt([numbers.get(f"s2:{name}", 1.0) for name in names])
         return np.asarray(mean_C + spread_C * view.rng.normal(size=(slots, len(names))))
 
-    def decide(view: View) -> IntArray:
-        names, category_P = factorize([str(domain_of(x)) for x in view.ids_P])
+    def order(view: View, names: list[Id], category_P: IntArray) -> IntArray:
         wanted = _MOST_SLOTS if view.budget.rollouts is None else view.budget.rollouts // group + 1
-        draws_SC = draw(view.numbers, names, min(wanted, len(category_P), _MOST_SLOTS), view)
-        return ranked(falling(one_by_one(draws_SC, category_P)), group, view)
+        return one_by_one(draw(view.numbers, names, min(wanted, len(category_P), _MOST_SLOTS), view), category_P)
 
-    named = getattr(domain_of, "__name__", type(domain_of).__name__)
-    settings = f"domain_of={named}, window={window}, inflation={inflation}, cold={cold}, group={group}"
-    needs, memory = Needs(candidates="all", baseline="group"), Memory({}, learn, rescale=rescale)
-    return Policy(f"pac({settings}, seed={seed})", decide, BetaEstimator(), seed, needs, memory=memory)
+    settings = f"window={window}, inflation={inflation}, cold={cold}"
+    return by_category("pac", domain_of, settings, group, learn, order, seed, rescale)
