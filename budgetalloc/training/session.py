@@ -267,12 +267,12 @@ class Session:
                 seen = {} if self.shadow is None else self.shadow.watch(None, self.options)
                 return Ended(None, np.zeros(0), np.zeros(0, dtype=np.int64), seen)
             batch = self.record()
+            kept_R, trained_R = np.arange(len(batch)), advantages_R  # a trainer's are those of the kept rows
             if advantages_R is None:
                 kept_R = rows_to_train_on(self.policy, batch, self._rollouts)
                 advantages_R = self.options.advantages(batch).values_R
-            else:
-                kept_R = np.arange(len(batch))
-            metrics = self._learned.metrics(batch, advantages_R[kept_R], self.options, self.pool_size)
+                trained_R = advantages_R[kept_R]
+            metrics = self._learned.metrics(batch, trained_R, self.options, self.pool_size)
             for write in self.written:
                 write(batch)
             metrics |= self._learned.learn(batch, step, self.options, self._quiet)
