@@ -1,7 +1,7 @@
 """Mixtures of five environments: success of each at the end, with static shares, published bandits and `mixture=`.
 
     python benchmarks/learning/environments.py --seed 100 --steps 60       # one tuning seed
-    python benchmarks/learning/environments.py                            # the table's seeds, 0 to 9, round by round
+    python benchmarks/learning/environments.py                            # the table's seeds, 3 to 12, round by round
     python benchmarks/learning/environments.py --table
 
 The environments are made of the demo's skills, whose prompts are a letter and four digits:
@@ -13,7 +13,9 @@ The environments are made of the demo's skills, whose prompts are a letter and f
 - `hopeless` is a trap: its reward is a coin of 0.12, whatever the answer.
 
 Success is the exact probability of the right answer to held-out prompts of the four environments that can be learned,
-and their mean weighs them equally. Runs that `environments.jsonl` has are not repeated.
+and their mean weighs them equally. All policies have one learning rate, which was not tuned for any of them. Runs in
+`environments.jsonl` are not repeated. Seeds 0 to 2 are not in the table: on seed 2, `learn` starved `slow`, which had
+no success in the first steps, and the rule was changed. Its runs before that are named `learn, first rule`.
 """
 
 import argparse
@@ -39,6 +41,7 @@ __all__ = ["ALPHABET", "ANSWER_LENGTH", "WEIGHTS", "answer", "held_out", "is_tra
 SIZES = {"solved": 300, "slow": 100, "quick": 60, "helper": 160, "hopeless": 300}
 LEARNABLE = ("solved", "slow", "quick", "helper")
 RATE, ROLLOUTS, STEPS = 3e-4, 256, 100
+SEEDS = range(3, 13)
 RESULTS = Path(__file__).with_name("environments.jsonl")
 _LETTER = {"solved": "d", "slow": "d", "quick": "m", "helper": "m", "hopeless": "z"}
 _ODD = {"slow": True, "solved": False, "quick": True, "helper": False}
@@ -175,7 +178,7 @@ def lines(rows: list[dict[str, Any]]) -> Iterator[str]:
     """The table: success at the end by environment, over the seeds that all policies have, and paired differences."""
     by_policy: dict[str, dict[int, dict[str, Any]]] = {}
     for row in rows:
-        if row["steps"] == STEPS and row["seed"] < 100:
+        if row["steps"] == STEPS and row["seed"] in SEEDS:
             by_policy.setdefault(row["policy"], {})[row["seed"]] = row
     seeds = sorted(set.intersection(*(set(by_policy.get(name, ())) for name in POLICIES)))
     if not seeds:
@@ -200,7 +203,7 @@ def lines(rows: list[dict[str, Any]]) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policy", action="append", choices=POLICIES, help="default: all")
-    parser.add_argument("--seed", action="append", type=int, help="default: 0 to 9")
+    parser.add_argument("--seed", action="append", type=int, help="default: 3 to 12")
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--table", action="store_true", help="print the table, and end")
@@ -210,7 +213,7 @@ def main() -> None:
         print("\n".join(lines(rows)))
         return
     done = {(row["policy"], row["seed"], row["steps"]) for row in rows}
-    for seed, policy in itertools.product(args.seed or range(10), args.policy or POLICIES):
+    for seed, policy in itertools.product(args.seed or SEEDS, args.policy or POLICIES):
         if (policy, seed, args.steps) in done:
             continue
         row = run(policy, seed, args.steps)

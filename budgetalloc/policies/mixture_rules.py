@@ -109,9 +109,11 @@ class Learn:
     1. Its success is `success_of_domains`. A prompt's rate p is its evidence, with that success as the prior's mean.
     2. The rates are corrected by the mean surprise, success less predicted rate, of the domain's last 64 rollouts or
        so. A fall that a few probes show therefore counts for all prompts of the domain at once.
-    3. Teaching is the mean of sqrt(p) (1 - p) over its prompts, weighted by itself, because a policy chooses prompts
+    3. No rate is below 1 / (n + 3), where n is the domain's rollouts in the evidence: at a rate of 1 / n, n rollouts
+       have no success with probability 0.37. A domain without success is given up slowly, and never for good.
+    4. Teaching is the mean of sqrt(p) (1 - p) over its prompts, weighted by itself, because a policy chooses prompts
        with a high value. It is near 0 in a domain that is solved or hopeless.
-    4. `efficiency` compares the movement of its success with what its rollouts could teach, over about 30 steps. It
+    5. `efficiency` compares the movement of its success with what its rollouts could teach, over about 30 steps. It
        falls to 0.05 where rewards are noise, and recovers as the evidence fades. The movement is the standard deviation
        of its success over these steps, so that a fall and a rise do not cancel.
 
@@ -162,7 +164,8 @@ class Learn:
         surprised_D = left_D * old["surprised"] + counts_D
         shift_D = surprise_D / (surprised_D + self.trust)
         rate_P = (step.mass_P * success_D[step.place_P] + step.successes_P) / (step.mass_P + step.rollouts_P)
-        rate_P = np.clip(rate_P + shift_D[step.place_P], 0.0, 1.0)
+        rollouts_D = np.bincount(step.place_P, step.rollouts_P, minlength=domains)
+        rate_P = np.clip(rate_P + shift_D[step.place_P], (1 / (rollouts_D + 3))[step.place_P], 1.0)
         value_P = np.sqrt(rate_P) * (1 - rate_P)
         value_D, square_D = (np.bincount(step.place_P, x, minlength=domains) for x in (value_P, value_P**2))
         away_D = success_D - old["level"]

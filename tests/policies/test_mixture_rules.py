@@ -90,6 +90,19 @@ def test_what_64_rollouts_show_counts_for_all_prompts_of_the_domain(success, low
     assert low < rule.described()["teaching"][0] < high
 
 
+def test_a_domain_without_success_is_given_up_slowly_and_not_for_good():
+    """Its teaching relative to that of a domain at 1/3, after so many rollouts without success."""
+    weights = []
+    for n in (0, 50, 500, 5000):
+        world, rule = Beliefs([0.0, 1 / 3]), Learn(2)
+        rule.observe(world.step([n, 256]))
+        weights.append(rule.described()["teaching"][0] / rule.described()["teaching"][1])
+    assert weights == sorted(weights, reverse=True)
+    assert weights[1] > 0.2
+    assert weights[2] > 0.05
+    assert 0 < weights[3] < 0.05
+
+
 def test_without_data_all_domains_are_alike():
     np.testing.assert_array_equal(efficiency(np.zeros(3), np.full(3, 0.01), np.zeros(3)), 1.0)
     np.testing.assert_array_equal(Learn(3).weights_D(), 1.0)
