@@ -45,7 +45,7 @@ def as_html(report: Report) -> str:
         element("p", findings.headline(waste, report.missing), cls="first"),
         element("p", f"{findings.size_sentence(waste)} Read as {report.kind}.", cls="soft"),
         *paragraphs(findings.doubts_sentences(report.notes, report.doubts), cls="limits"),
-        *paragraphs([findings.tokens_sentence(waste), findings.singles_sentence(waste)]),
+        *paragraphs([findings.tokens_sentence(waste), findings.cost_sentence(waste), findings.singles_sentence(waste)]),
         _cards(waste),
         element("h2", "Where the rollouts went"),
         *_over_time(waste),

@@ -44,7 +44,7 @@ RUNS: dict[str, tuple[Callable[[], ba.Policy] | None, dict[str, Any], dict[str, 
     "thompson": (lambda: ba.thompson(discount=1.0, idle=1.0), {"candidates": 2}, REUSED),
     "adaptive": (ba.adaptive, {}, {}),
     "quotas": (ba.adaptive, {"candidates": 2, "domain": "subject", "quotas": {"math": (0.5, 0.6)}}, {}),
-    "costs": (ba.adaptive, {"cost": "tokens"}, {}),
+    "costs": (ba.adaptive, {"cost": {"tokens": 1.0, "prompt_id": 0.5}, "cost_per_step": 90.0}, {}),  # a reported column
     "odd": (policy_of_rounds, {}, {**REUSED, "log_completions": True}),
     "reinforce_ada": (lambda: policies.reinforce_ada(group=4, stages=3, seed=1), {}, {}),
     "dapo": (lambda: policies.dapo(group=4, generate=3, seed=1), {}, {}),

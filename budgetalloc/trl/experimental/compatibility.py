@@ -1,5 +1,6 @@
 """Checks of what `AdaptiveRolloutWorker` supports, before anything is generated."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import trl
@@ -33,11 +34,17 @@ def check_no_tools(tools: Any, environment_factory: Any) -> None:
 
 
 def check_policy(policy: Policy, options: Options) -> None:
-    """Raises `UnsupportedError` for a `Paced` policy, or for shares of domains with `candidates` other than "all"."""
+    """Raises `UnsupportedError` for a `Paced` policy, for costs that rollouts report, and for shares of domains with
+    `candidates` other than "all"."""
     if isinstance(policy, Paced):
         raise UnsupportedError(
             f"{policy} is Paced: give the worker the rollouts of each step, rollouts_per_step=, and a policy without a "
             "plan."
+        )
+    if isinstance(options.cost, Mapping):
+        raise UnsupportedError(
+            f"cost={dict(options.cost)}: the worker's rollouts report no costs. Use cost='tokens', or GRPOTrainer with "
+            "AdaptiveGRPOCallback."
         )
     if options.quotas is not None and options.bounds.candidates != "all":
         what = "quotas" if options.mixture is None else "mixture"

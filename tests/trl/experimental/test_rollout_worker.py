@@ -425,6 +425,7 @@ def test_costs_are_learned_and_saved(build, cost):
     ("given", "error", "message"),
     [
         ({"tools": [print]}, ba.UnsupportedError, "several turns"),
+        ({"cost": {"tokens": 1.0, "turns": 50.0}}, ba.UnsupportedError, "the worker's rollouts report no costs"),
         ({"environment_factory": object}, ba.UnsupportedError, "several turns"),
         ({"reward_funcs": []}, ba.InputError, "reward_funcs is empty"),
         (
