@@ -40,12 +40,14 @@ class Learned:
         metrics = describe(batch, hints=options.hint is not None, pool_met=met, quotas=self.quotas)
         return metrics | of_advantages(advantages_R) | self.scoring.look(batch) | self.costs.described(batch)
 
-    def learn(self, batch: Batch, step: Step, options: Options, quiet: bool) -> dict[str, float]:
-        """Ends the policy's step and learns from it; returns the metrics of the mixture and the shadow."""
+    def learn(self, batch: Batch | None, step: Step, options: Options, quiet: bool) -> dict[str, float]:
+        """Ends the policy's step and learns from its record, None if every rollout failed; returns metrics of it."""
         step.end()
-        self.costs.learn(batch)
-        metrics = learn_mixture(self.quotas, options, batch, step, quiet)
-        self.scoring.learn(batch.measure, batch.rewards_R, batch.scores_RF, batch.sums(), self.policy)
+        metrics: dict[str, float] = {}
+        if batch is not None:
+            self.costs.learn(batch)
+            metrics |= learn_mixture(self.quotas, options, batch, step, quiet)
+            self.scoring.learn(batch.measure, batch.rewards_R, batch.scores_RF, batch.sums(), self.policy)
         return metrics if self.shadow is None else metrics | self.shadow.watch(batch, options)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -262,16 +262,16 @@ class Session:
                     "returns nothing; or begin another step, which drops this one."
                 )
             if self._measure is not None and not any(made.ids_R for made in self._rounds):  # all failed
-                step.end()
                 self._drop()
-                seen = {} if self.shadow is None else self.shadow.watch(None, self.options)
-                return Ended(None, np.zeros(0), np.zeros(0, dtype=np.int64), seen)
+                metrics = self._learned.learn(None, step, self.options, self._quiet)
+                return Ended(None, np.zeros(0), np.zeros(0, dtype=np.int64), metrics)
             batch = self.record()
-            kept_R, trained_R = np.arange(len(batch)), advantages_R  # a trainer's are those of the kept rows
             if advantages_R is None:
                 kept_R = rows_to_train_on(self.policy, batch, self._rollouts)
                 advantages_R = self.options.advantages(batch).values_R
                 trained_R = advantages_R[kept_R]
+            else:  # those of the rows that the trainer kept
+                kept_R, trained_R = np.arange(len(batch)), advantages_R
             metrics = self._learned.metrics(batch, trained_R, self.options, self.pool_size)
             for write in self.written:
                 write(batch)

@@ -101,6 +101,16 @@ def test_every_process_learns_from_the_rewards_of_all(folder, seen, name, where)
         np.testing.assert_array_equal(getattr(many, column), getattr(one, column))
 
 
+@pytest.mark.parametrize("name", ["uniform", "costs"])
+def test_a_shadow_watches_in_several_processes(seen, name):
+    """Its metrics equal those of one process: they are compared below, with all others."""
+    logs = seen["2"][0][name]["logs"]
+    assert len(logs) > 1
+    for entry in logs:
+        assert entry["budgetalloc/shadow/errors"] == 0
+        assert {"budgetalloc/shadow/overlap", "budgetalloc/shadow/advantage/rms"} <= entry.keys()
+
+
 @pytest.mark.parametrize(("name", "where"), SEVERAL)
 def test_rows_are_shared_evenly_and_tokens_counted_together(seen, name, where):
     alone = seen["1"][0][name]["batches"]
@@ -120,7 +130,7 @@ def test_fillers_are_generated_last_and_are_not_logged(folder, seen, name, where
     # Metrics of rewards and of budgetalloc exclude them; TRL's lengths include them.
     for one, many in zip(seen["1"][0][name]["logs"], seen[where][0][name]["logs"], strict=True):
         keys = {key for key in one if key.startswith(("reward", "budgetalloc/", "frac_")) or key == "loss"}
-        keys.discard("budgetalloc/seconds")
+        keys -= {key for key in keys if key.endswith("/seconds")}
         assert {key: many[key] for key in keys} == pytest.approx({key: one[key] for key in keys}, abs=1e-5)
 
 
