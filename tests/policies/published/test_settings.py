@@ -15,10 +15,6 @@ from budgetalloc.policies.published.which_prompts.brorl import breadth_depth, lr
 NAN, INF = float("nan"), float("inf")
 BY_ID = {"domain_of": lambda prompt: prompt}
 BAD = {
-    **{
-        name: {"prior": (0, 1), "discount": 2, "idle": 0, "drift": "yes"}
-        for name in ("uniform", "knapsack", "thompson")
-    },
     "adaptive": {"explore": 1.1},
     "sampled": {"draw": 2, "groups": 5, "power": (-1, 2), "unsolved": -0.1, "explore": 1.1},
     "cero": {"rate": 0.0, "saturation": -1.0, "high": 0, "rho": 1.5, "prior": "pool", "horizon": 0},
@@ -76,10 +72,6 @@ def test_a_bad_setting_is_named(name, key):
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        *[
-            (partial(make, prior="pooled"), "prior='pooled'")
-            for make in (policies.uniform, policies.knapsack, policies.thompson)
-        ],
         (partial(policies.knapsack, belief="median"), r"belief='median': use one of \('posterior', 'mean'\)"),
         (partial(policies.sampled, power=(1, NAN)), "power="),
         (partial(policies.sampled, power=(17, 0)), "power="),

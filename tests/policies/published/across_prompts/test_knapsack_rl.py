@@ -99,35 +99,21 @@ def test_a_low_above_the_mean_budget_is_shared():
     assert policy.allocate(range(4), Budget(rollouts=32)).tolist() == [8] * 4
 
 
-@pytest.mark.parametrize(
-    ("visits", "rate"),
-    [
-        ([(20, 5)], 5 / 20),  # the last visit, where it is large enough, is all that counts
-        ([(20, 20), (16, 4)], 4 / 16),
-        ([(4, 4), (4, 0), (2, 1)], 5 / 10),  # fewer than 16 rewards in all
-        ([(8, 8), (20, 5), (4, 4)], (4 + 12 * 5 / 20) / 16),  # 12 of the 20 rewards are recent, at their mean
-        ([(8, 8), (8, 0), (8, 4), (4, 4)], (4 + 4 + 0) / 16),  # 4 + 8 + 4 of the 8 failures
-    ],
-)
-def test_the_estimate_looks_back_over_sixteen_rewards(visits, rate):
-    policy = knapsack_rl()
-    for number, passed in visits:
-        policy.observe(["a"] * number + ["b"], [1.0] * passed + [0.0] * (number - passed) + [1.0])
-    assert policy.memory.recall(["a"])["rate"][0] == pytest.approx(rate, abs=1e-12)
+REWARDS = st.lists(st.sampled_from([0.0, 1.0, np.nan]), max_size=20)
 
 
-def test_recent_of_one_is_the_last_visit_alone():
-    policy = knapsack_rl(recent=1)
-    policy.observe(["a"] * 8, [0.0] * 8)
-    policy.observe(["a"] * 2, [1.0, 0.0])
-    assert policy.memory.recall(["a"])["rate"][0] == 0.5
-
-
-def test_nan_rewards_are_no_evidence():
-    policy = knapsack_rl()
-    policy.observe(["a"] * 16 + ["b"] * 16, [np.nan] * 9 + [1.0] * 7 + [np.nan] * 16)
-    assert policy.memory.recall(["a", "b"])["scored"].tolist() == [7, 0]
-    assert policy.allocate(["a", "b", "c"], Budget(rollouts=24)).tolist() == [8] * 3
+@given(visits=st.lists(REWARDS, max_size=6), recent=st.sampled_from([1, 4, 16]))
+@settings(max_examples=60, deadline=None)
+def test_the_estimate_looks_back_over_recent_rewards_visit_by_visit(visits, recent):
+    """A visit that lies partly in the window counts with its mean; NaN is no evidence."""
+    policy = knapsack_rl(recent=recent)
+    for rewards in visits:
+        policy.observe(["a"] * len(rewards) + ["b"], [*rewards, 1.0])
+    scored = [[r for r in rewards if r == r] for rewards in visits]
+    seen = [np.mean(rewards) for rewards in scored[::-1] for _ in rewards][:recent]
+    recall = policy.memory.recall(["a"])
+    assert recall["scored"].tolist() == [sum(map(len, scored))]
+    assert recall["rate"] == pytest.approx([np.mean(seen) if seen else np.nan], abs=1e-12, nan_ok=True)
 
 
 def test_the_surplus_stays_with_effective_prompts_where_that_is_asked_for():

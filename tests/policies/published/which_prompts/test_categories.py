@@ -8,11 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from budgetalloc import Budget
-from budgetalloc.policies.published.which_prompts.categories import add_to_window, draw_order, dump, sec, upper_bounds
+from budgetalloc.policies.published.which_prompts.categories import draw_order, dump, sec, upper_bounds
 
 
 def first(prompt):
     return str(prompt)[0]
+
+
+def but_the_last(prompt):
+    return prompt[:-1]
 
 
 def levels(prompt):
@@ -83,40 +87,41 @@ def assert_share_of_a(policy, expected, n=1500):
 # --- DUMP ---
 
 
+GROUP = st.lists(st.sampled_from([0.0, 1.0, np.nan]), min_size=1, max_size=5)
+STEPS = st.lists(st.dictionaries(st.sampled_from(["a1", "a2", "a:b1"]), GROUP), max_size=12)
+
+
+@given(STEPS, st.integers(1, 20))
+@settings(deadline=None, max_examples=50)
+def test_what_dump_and_sec_learn_of_a_category(steps, window):
+    """DUMP: the mean gain over the last rollouts. SEC: Q <- Q/4 + 3/4 gain, after steps with rollouts of the category.
+
+    The gain of a step is the mean |advantage| of the category's rollouts, 2 sqrt(p (1-p)) each.
+    """
+    both = dump(domain_of=but_the_last, window=window), sec(domain_of=but_the_last, rate=0.75)
+    gains, q = {"a": [], "a:b": []}, {}
+    for groups in steps:
+        for policy in both:
+            policy.observe([x for x, rs in groups.items() for _ in rs], [r for rs in groups.values() for r in rs])
+        for c, seen in gains.items():
+            own = [[r for r in rs if r == r] for x, rs in groups.items() if but_the_last(x) == c]
+            own = [2 * sqrt(np.mean(rs) * (1 - np.mean(rs))) for rs in own if rs for _ in rs]
+            if own:
+                q[f"q:{c}"] = 0.25 * q.get(f"q:{c}", 0.0) + 0.75 * np.mean(own)
+                seen += [np.mean(own)] * len(own)
+    numbers = both[0].memory.numbers
+    for c, seen in gains.items():
+        assert numbers.get(f"q:{c}", 0.0) == pytest.approx(np.mean(seen[-window:] or [0.0]), abs=1e-12)
+        assert numbers.get(f"n:{c}", 0.0) == len(seen)
+    assert numbers.get("n", 0.0) == sum(map(len, gains.values()))
+    assert sum(key.startswith("size:") for key in numbers) <= 2 * window
+    assert both[1].memory.numbers == pytest.approx(q)
+
+
 def test_dumps_score():
     """Exact: gain + sqrt(2 ln(n + 1) / (n_c + 1)); at the start all are equal."""
     assert upper_bounds([0.25], [7], 24)[0] == pytest.approx(0.25 + sqrt(2 * log(25) / 8), rel=1e-15)
     assert upper_bounds([0.0, 0.0], [0, 0], 0).tolist() == [0, 0]
-
-
-def test_dump_remembers_the_window_only():
-    policy = dump(domain_of=first, window=16)
-    for _ in range(5):
-        policy.observe(["a1"] * 8 + ["b1"] * 4, [0, 1] * 4 + [1] * 4)
-    assert policy.memory.numbers["q:a"] == 1.0
-    policy.observe(["a1"] * 8, [1] * 8)
-    assert policy.memory.numbers["q:a"] == 0.5  # 8 rollouts of 0 and 8 of 1
-    policy.observe(["a2"] * 12, [1] * 12)
-    policy.observe(["a1"] * 2, [0, 1])
-    assert policy.memory.numbers["q:a"] == 2 / 16  # 2 of 1; 12 and 2 of 0
-    assert policy.memory.numbers["n:a"] == 5 * 8 + 8 + 12 + 2
-    assert policy.memory.numbers["n"] == policy.memory.numbers["n:a"] + 5 * 4
-    assert len(policy.memory.numbers) < 25
-    for _ in range(50):
-        policy.observe(["a1"] * 2 + ["b1"], [0, 1, 1])
-    assert sum(key.startswith("size:") for key in policy.memory.numbers) == 8 + 16
-
-
-@given(st.lists(st.tuples(st.floats(0, 1), st.integers(1, 9)), min_size=1, max_size=30), st.integers(1, 20))
-@settings(deadline=None, max_examples=50)
-def test_the_window_is_the_mean_of_its_last_rollouts(steps, window):
-    numbers: dict[str, float] = {"size:a:b:3": 5.0, "gain:a:b:3": 0.5}  # another category, "a:b"
-    for gain, rollouts in steps:
-        add_to_window(numbers, "a", gain, rollouts, window)
-    rollouts = [gain for gain, n in steps for _ in range(n)]
-    assert numbers["q:a"] == pytest.approx(np.mean(rollouts[-window:]), abs=1e-12)
-    assert len(numbers) <= 2 + 2 + 2 * window
-    assert numbers["size:a:b:3"] == 5.0
 
 
 def test_dump_draws_by_the_softmax_of_its_bounds():
@@ -138,18 +143,6 @@ def test_dump_tries_a_category_that_it_does_not_know():
 
 
 # --- SEC ---
-
-
-def test_secs_running_mean():
-    """Exact: Q = 0, then 1/2 (1) + 1/2 (0) = 1/2, then 3/4; a category not rolled out stays."""
-    policy = sec(domain_of=first)
-    policy.observe(["a1", "a1", "b1", "b1"], [0, 1, 1, 1])
-    assert policy.memory.numbers == {"q:a": 0.5, "q:b": 0.0}
-    policy.observe(["a1", "a1"], [0, 1])
-    policy.observe(["b1", "b1"], [np.nan, np.nan])
-    assert policy.memory.numbers == {"q:a": 0.75, "q:b": 0.0}
-    policy.observe(["a1"] * 2 + ["a2"] * 6, [0, 1] + [1] * 6)  # 2 rollouts of 1 and 6 of 0
-    assert policy.memory.numbers["q:a"] == 0.5 * 0.25 + 0.5 * 0.75
 
 
 def test_sec_draws_by_the_softmax_of_q():
