@@ -64,7 +64,7 @@ TESTS = {
     "beliefs/cold_start": (["beliefs/test_cold_start.py"], []),
     "beliefs/graded_success": (["beliefs/test_graded_success.py", "beliefs/test_estimator.py"], []),
     "beliefs/saved_evidence": (
-        ["beliefs/test_evidence.py", "beliefs/test_estimator.py"],
+        ["beliefs/test_saved_evidence.py", "beliefs/test_estimator.py"],
         ["BetaEstimator.load_state_dict"],
     ),
     "beliefs/posterior": (
