@@ -32,6 +32,8 @@ from budgetalloc.policies.step import Step
 
 __all__ = ["Policy"]
 
+_RULE = "of a View that returns counts, or yields them in rounds"
+
 
 @dataclass(frozen=True, eq=False)
 class Policy:
@@ -72,7 +74,7 @@ class Policy:
     def __post_init__(self) -> None:
         check_type("name", self.name, str, "the policy's name")
         for rule in ("decide",) if self.decide_with_features is None else ("decide", "decide_with_features"):
-            check_function(rule, getattr(self, rule), "of a View that returns counts, or yields them in rounds")
+            check_function(rule, getattr(self, rule), _RULE)
         check_type("estimator", self.estimator, Estimator, "an estimator, such as ba.BetaEstimator()")
         check_seed(self.seed)
         check_type("needs", self.needs, Needs, "what the policy asks of a trainer, such as ba.Needs()")
@@ -137,6 +139,8 @@ class Policy:
             InputError: no prompt, an id twice, bad costs or domains. BudgetError: the budget cannot be spent on them.
         """
         check_budget(budget)
+        if decide is not None:
+            check_function("decide", decide, _RULE)
         return Step(self, ids_P, Bounds.resolve(self.needs).filled(budget), costs_P, domains_P, decide)
 
     def allocate(

@@ -162,7 +162,7 @@ def does_not_depend_on_order(build: Build) -> None:
                 ids_R = [x for x, n in zip(IDS, counts_P.tolist(), strict=True) for _ in range(n)]
                 rewards_R = (np.random.default_rng(at).random(len(ids_R)) < 0.4).astype(float)
                 for step in steps:
-                    step.observe(ids_R, rewards_R)
+                    step.observe(ids_R, rewards_R, hinted=step.hinted)
 
 
 def goes_on_from_its_state(build: Build) -> None:

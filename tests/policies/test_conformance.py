@@ -84,6 +84,4 @@ def settings_of(build):
 @pytest.mark.parametrize("check", [check for check in testing.CHECKS if check not in SLOW], ids=lambda x: x.__name__)
 @pytest.mark.parametrize("build", OTHER_SETTINGS, ids=settings_of)
 def test_other_settings_keep_the_rules(build, check):
-    if build.func is with_hints and check is testing.does_not_depend_on_order:
-        pytest.skip("this check marks no rollouts as hinted: test_hints.py has its own")
     check(build)

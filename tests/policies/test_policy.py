@@ -60,6 +60,11 @@ def test_a_baseline_of_the_policys_own_that_is_no_success_is_refused():
         step.expected_success(["a"], [1])
 
 
+def test_a_rule_for_one_step_that_is_no_function_is_refused():
+    with pytest.raises(ba.InputError, match="decide=7"):
+        ba.uniform().begin(["a"], ba.Budget(4), decide=7)
+
+
 @pytest.mark.parametrize(("given", "text"), [((None,), "pass expect="), ((1, "group"), "expect=1")])
 def test_a_policy_that_asks_for_its_own_baseline_has_one(given, text):
     with pytest.raises(InputError, match=text):
