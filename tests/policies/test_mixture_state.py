@@ -108,6 +108,12 @@ def test_effects_that_are_sure_are_metrics():
     assert effects == {"transfer/b/a": pytest.approx(0.1, abs=0.02)}
 
 
+@pytest.mark.parametrize("rule", ["learn", "dump", "sec", "adept"])
+def test_every_rule_measures_transfer(rule):
+    mixture = learned(Quotas.mixed({}, DOMAIN_OF, Mixture(rule)), 2, steps=40).mixture
+    assert np.isfinite(mixture.transfer.effects()[1]).all()
+
+
 def test_one_domain_is_no_mixture():
     with pytest.raises(InputError, match="all prompts have the domain 'math'"):
         Quotas.mixed({}, {"a": "math", "b": "math"}, Mixture())
