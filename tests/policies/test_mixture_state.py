@@ -22,7 +22,7 @@ DOMAIN_OF = {f"{domain}-{k}": domain for domain, size in SIZES.items() for k in 
 
 def learned(quotas, seed, steps=3):
     """Teaches the mixture steps of random rewards, whose rates differ by domain."""
-    rng, names = np.random.default_rng(seed), list(DOMAIN_OF)
+    rng, names = np.random.default_rng(seed), list(quotas.domain_of)
     place_P = quotas.places_of(names)
     rate_D = rng.random(4)
     for _ in range(steps):
