@@ -11,7 +11,7 @@ from budgetalloc.beliefs.state import unchanged_on_error
 from budgetalloc.errors import InputError, StateError
 from budgetalloc.policies.mixture import Mixture, Rule, shares_within
 from budgetalloc.policies.mixture_bandits import Published
-from budgetalloc.policies.mixture_rules import DomainStep, Learn
+from budgetalloc.policies.mixture_rules import DomainStep, Learn, success_of_domains
 from budgetalloc.policies.transfer import Transfer
 
 __all__ = ["MixtureRule", "MixtureState", "rule_of"]
@@ -84,9 +84,10 @@ class MixtureState:
     def observe(self, step: DomainStep) -> None:
         """Learns from a finished step."""
         self.rule.observe(step)
-        success_D = self.rule.described().get("success")
-        if success_D is not None:
-            self.transfer.observe(step.counts_D(len(self.domains)), success_D)
+        domains = len(self.domains)
+        offered_D = np.bincount(step.place_P, minlength=domains) > 0
+        success_D = np.where(offered_D, success_of_domains(step, domains)[0], np.nan)
+        self.transfer.observe(step.counts_D(domains), success_D)
 
     def described(self) -> dict[str, float]:
         """Metrics by name: what the rule knows of each domain, and the effects between domains that are sure.

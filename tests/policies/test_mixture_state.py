@@ -22,7 +22,7 @@ DOMAIN_OF = {f"{domain}-{k}": domain for domain, size in SIZES.items() for k in 
 
 def learned(quotas, seed, steps=3):
     """Teaches the mixture steps of random rewards, whose rates differ by domain."""
-    rng, names = np.random.default_rng(seed), list(DOMAIN_OF)
+    rng, names = np.random.default_rng(seed), list(quotas.domain_of)
     place_P = quotas.places_of(names)
     rate_D = rng.random(4)
     for _ in range(steps):
@@ -106,6 +106,12 @@ def test_effects_that_are_sure_are_metrics():
         state.transfer.observe(counts_D, success_D + rng.normal(0, 0.002, 2))
     effects = {name: x for name, x in state.described().items() if name.startswith("transfer/")}
     assert effects == {"transfer/b/a": pytest.approx(0.1, abs=0.02)}
+
+
+@pytest.mark.parametrize("rule", ["learn", "dump", "sec", "adept"])
+def test_every_rule_measures_transfer(rule):
+    mixture = learned(Quotas.mixed({}, DOMAIN_OF, Mixture(rule)), 2, steps=40).mixture
+    assert np.isfinite(mixture.transfer.effects()[1]).all()
 
 
 def test_one_domain_is_no_mixture():
