@@ -18,7 +18,7 @@ from budgetalloc.policies.mixture import Mixture
 from budgetalloc.policies.mixture_state import MixtureState
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.step import Step
-from budgetalloc.policies.uniform_groups import uniform_group
+from budgetalloc.policies.uniform_groups import budget_of_groups
 from budgetalloc.solvers.domains import Domains
 from budgetalloc.solvers.proportional import apportioned, clipped_shares
 
@@ -243,7 +243,7 @@ class Quotas:
         if decide is None:
             budget, domains_P = self.of_step(budget, ids_P)
         else:  # counts that its groups can spend
-            limited, domains_P = self.of_step(replace(budget, min_group=uniform_group(group, budget)), ids_P)
+            limited, domains_P = self.of_step(budget_of_groups(group, budget), ids_P)
             budget = replace(budget, quotas=limited.quotas)
         return policy.begin(ids_P, budget, costs, domains_P, decide=decide)
 

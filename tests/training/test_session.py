@@ -479,3 +479,13 @@ def test_a_policy_may_be_a_name_or_a_function(policy):
 def test_a_bad_argument_is_refused_when_the_session_is_made(policy, options, message):
     with pytest.raises(InputError, match=message):
         session_of(policy, **options)
+
+
+@pytest.mark.parametrize("given", [{"candidates": 1}, {"candidates": 2, "floor": 2}, {"candidates": "all", "floor": 1}])
+def test_a_fallback_under_a_floor_goes_on_with_equal_counts(given):
+    session = Session("adaptive", ["reward"], pool=list("abcdefgh"), **given)
+    session.scoring.rails.fallen = True
+    session.begin(list("abcd"), 32, 8)
+    counts = Counter(session.request())
+    assert sum(counts.values()) == 32
+    assert set(counts.values()) == {32 // len(counts)}
