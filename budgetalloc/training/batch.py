@@ -10,7 +10,7 @@ from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_array
+from budgetalloc.errors import InputError, check_array, check_list, shown
 from budgetalloc.policies import Step
 from budgetalloc.policies.batch_advantages import Rollouts
 from budgetalloc.training.success_measure import Measure
@@ -21,9 +21,14 @@ BoolArray = NDArray[np.bool_]
 
 
 def check_observed(
-    scores_RF: ArrayLike, lengths_R: ArrayLike, rows: int, names: Sequence[str]
+    scores_RF: ArrayLike,
+    lengths_R: ArrayLike,
+    completions_R: Sequence[Hashable] | None,
+    rows: int,
+    names: Sequence[str],
 ) -> tuple[FloatArray, IntArray]:
-    """Scores, shape (R, F), and lengths, shape (R,), of observed rollouts; raises `InputError` for other shapes."""
+    """Scores, shape (R, F), and lengths, shape (R,), of observed rollouts. Raises `InputError` for other shapes, or for
+    keys of completions that cannot be compared."""
     scores = check_array("scores_RF", scores_RF, f"a number for each rollout and each of {list(names)}")
     lengths = check_array("lengths_R", lengths_R, "a number of tokens for each rollout").astype(np.int64)
     if scores.size != rows * len(names) or lengths.shape != (rows,):
@@ -31,6 +36,13 @@ def check_observed(
             f"scores_RF has shape {scores.shape} and lengths_R {lengths.shape} for {rows} ids and the rewards "
             f"{list(names)}: give a row for each rollout."
         )
+    if completions_R is not None:
+        keys = check_list("completions_R", completions_R, "a key for each rollout, such as its text")
+        if len(keys) != rows or not all(isinstance(key, Hashable) for key in keys):
+            raise InputError(
+                f"completions_R={shown(completions_R)}: give a str, an int or a tuple of them for each of the {rows} "
+                "rollouts."
+            )
     return scores.reshape(rows, len(names)), lengths
 
 

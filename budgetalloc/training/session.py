@@ -206,7 +206,7 @@ class Session:
         """
         with self._alone("observe()"):
             step, rows, names = self.step, len(ids_R), self.scoring.names
-            scores, lengths = check_observed(scores_RF, lengths_R, rows, names)
+            scores, lengths = check_observed(scores_RF, lengths_R, completions_R, rows, names)
             reported = self.costs.columns(costs_R, rows)
             rewards_R = self.scoring.total_rewards(scores) if rewards_R is None else rewards_R
             measure = self._measure or self.scoring.measure(rewards_R, scores)
