@@ -10,7 +10,7 @@ from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_array
+from budgetalloc.errors import InputError, check_array, check_list, shown
 from budgetalloc.policies import Step
 from budgetalloc.policies.batch_advantages import Rollouts
 from budgetalloc.training.success_measure import Measure
@@ -200,7 +200,11 @@ class Ended:
 
 
 def check_rows(
-    ids_R: Sequence[Id], scores_RF: ArrayLike, lengths_R: ArrayLike, names: Sequence[str]
+    ids_R: Sequence[Id],
+    scores_RF: ArrayLike,
+    lengths_R: ArrayLike,
+    names: Sequence[str],
+    completions_R: Sequence[Hashable] | None = None,
 ) -> tuple[FloatArray, IntArray]:
     """The rewards, shape (R, F), and lengths, shape (R,), of rollouts.
 
@@ -209,9 +213,10 @@ def check_rows(
         scores_RF: Its reward by each of `names`, shape (R, F), or (R,) if there is one reward.
         lengths_R: Its length in tokens.
         names: The names of the rewards.
+        completions_R: A key of its completion, or None.
 
     Raises:
-        InputError: the numbers of rows differ, or a value is not a number.
+        InputError: the numbers of rows differ, a value is not a number, or keys cannot be compared.
     """
     rows = len(ids_R)
     scores = check_array("scores_RF", scores_RF, f"a number for each rollout and each of {list(names)}")
@@ -221,4 +226,11 @@ def check_rows(
             f"scores_RF has shape {scores.shape} and lengths_R {lengths.shape} for {rows} ids and the rewards "
             f"{list(names)}: give a row for each rollout."
         )
+    if completions_R is not None:
+        keys = check_list("completions_R", completions_R, "a key for each rollout, such as its text")
+        if len(keys) != rows or not all(isinstance(key, Hashable) for key in keys):
+            raise InputError(
+                f"completions_R={shown(completions_R)}: give a str, an int or a tuple of them for each of the {rows} "
+                "rollouts."
+            )
     return scores.reshape(rows, len(names)), lengths

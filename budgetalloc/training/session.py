@@ -220,7 +220,7 @@ class Session:
         """
         with self._alone("observe()"):
             step = self.step
-            scores, lengths = check_rows(ids_R, scores_RF, lengths_R, self.scoring.names)
+            scores, lengths = check_rows(ids_R, scores_RF, lengths_R, self.scoring.names, completions_R)
             reported = self.costs.columns(costs_R, len(ids_R))
             rewards_R = self.scoring.total_rewards(scores) if rewards_R is None else rewards_R
             measure = self._measure or self.scoring.measure(rewards_R, scores)

@@ -55,7 +55,7 @@ class JudgeAlarm:
         Args:
             ids_R: Prompt of each rollout.
             group_R: Number of its group.
-            scores_RF: Its scores by function, NaN for none.
+            scores_RF: Its scores by function; those that are not finite count as none.
             completions_R: A key of its completion, equal for equal completions; None if unknown.
 
         Returns:
@@ -63,6 +63,7 @@ class JudgeAlarm:
             deviations at the last test; `judge/NAME/disagree` and `judge/NAME/difference`, the share of repeated
             completions with another score and the mean difference. What is not known yet is left out.
         """
+        scores_RF = np.where(np.isfinite(scores_RF), scores_RF, np.nan)
         for f, seen in enumerate(self._constant):
             seen.add(scores_RF[:, f], group_R)
         drifted = self._drift.add(ids_R, scores_RF)

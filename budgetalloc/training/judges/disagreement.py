@@ -1,5 +1,6 @@
 """Finds a reward function that scores the same completion of the same prompt differently."""
 
+from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 
 import numpy as np
@@ -28,7 +29,7 @@ class Disagreement:
     """
 
     def __init__(self, functions: int) -> None:
-        self._scores: dict[tuple[Id, Hashable], FloatArray] = {}
+        self._scores: OrderedDict[tuple[Id, Hashable], FloatArray] = OrderedDict()
         self.repeats_F: FloatArray = np.zeros(functions)
         """Completions that were scored again, shape (F,)."""
         self._differ_F: FloatArray = np.zeros(functions)
@@ -56,4 +57,4 @@ class Disagreement:
                 self._total_F += np.where(both_F, high_F - low_F, 0.0)
             self._scores[key] = scores_F
         while len(self._scores) > _REMEMBERED:
-            del self._scores[next(iter(self._scores))]
+            self._scores.popitem(last=False)

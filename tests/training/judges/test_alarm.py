@@ -79,6 +79,26 @@ def test_other_processes_are_quiet(caplog):
     assert said(caplog) == []
 
 
+@pytest.mark.parametrize("keys", [["x"], [["a"], ["b"]], 3])
+def test_wrong_keys_are_refused_and_the_step_goes_on(keys):
+    session = Session(ba.uniform(), ["reward"])
+    session.begin(["a"], 2, 2)
+    ids_R = session.request()
+    with pytest.raises(ba.InputError, match="completions_R"):
+        session.observe(ids_R, [0, 1], [3, 3], completions_R=keys)
+    session.observe(ids_R, [0, 1], [3, 3], completions_R=["x", "y"])
+    assert session.end().batch.completions_R == ["x", "y"]
+
+
+def test_scores_that_are_not_finite_count_as_none():
+    alarm, group_G = JudgeAlarm(["a", "b"], [1.0, 1.0]), np.arange(64)
+    for step in range(40):
+        scores_RF = np.random.default_rng(step).random((64, 2))
+        scores_RF[::7, 0], scores_RF[::5, 1] = np.inf, -np.inf
+        metrics = alarm.look(group_G.tolist(), group_G, scores_RF)
+    assert abs(metrics["judge/a/drift"]) < 1
+
+
 def test_without_keys_of_completions_disagreement_is_unknown():
     metrics = JudgeAlarm(["a"], [1.0]).look(["x"], np.zeros(1, dtype=int), np.ones((1, 1)))
     assert metrics == {}
