@@ -170,8 +170,8 @@ def _memory(columns: Any, numbers: Any) -> None:
     memory.tick()
 
 
-def two_arms() -> bandits.Bandit:
-    return bandits.discounted_ucb([1, 2])
+def two_arms() -> bandits.SlidingWindowUCB:
+    return bandits.SlidingWindowUCB([1, 2])
 
 
 def begin(policy: ba.Policy, ids_P: Any, budget: Any, costs_P: Any, domains_P: Any) -> None:
@@ -326,12 +326,9 @@ ROWS = [
         quotas={"a": (0.2, 0.9)},
         mixture="learn",
     ),
-    *(
-        row(bandit, then=lambda bandit: bandit.choose(), arms=[1, 2])
-        for bandit in (bandits.discounted_ucb, bandits.sliding_window_ucb, bandits.discounted_thompson)
-    ),
-    row(bandits.Bandit.observe, of=two_arms, arm=1, reward=0.5),
-    row(bandits.Bandit.load_state_dict, of=two_arms, state=two_arms().state_dict()),
+    row(bandits.SlidingWindowUCB, arms=[1, 2]),
+    row(bandits.SlidingWindowUCB.observe, of=two_arms, arm=1, reward=0.5),
+    row(bandits.SlidingWindowUCB.load_state_dict, of=two_arms, state=two_arms().state_dict()),
     # offline
     row(
         comparison.comparisons,

@@ -6,7 +6,7 @@ import numpy as np
 
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import StateError
-from budgetalloc.policies.costs.bandits import sliding_window_ucb
+from budgetalloc.policies.costs.bandits import SlidingWindowUCB
 from budgetalloc.policies.mixture import Rule
 from budgetalloc.policies.mixture_rules import DomainStep
 from budgetalloc.policies.published.which_prompts.categories import add_to_window, upper_bounds
@@ -23,7 +23,7 @@ class Published:
     - "dump" (arXiv 2504.09710): the softmax of `categories.upper_bounds` over the last 300 rollouts of each domain,
       with temperature 0.1. The weights are the shares; DUMP draws each prompt's category from them.
     - "sec" (arXiv 2505.14970): the softmax of a running mean of the gains, with rate 0.5 and temperature 0.4.
-    - "adept": one domain gets all that the others' lowest shares leave. `bandits.sliding_window_ucb` chooses it, whose
+    - "adept": one domain gets all that the others' lowest shares leave. `bandits.SlidingWindowUCB` chooses it, whose
       arms ADEPT (arXiv 2501.12620) uses for settings of the training. Gains above 1 count as 1.
 
     >>> Published("sec", 2).weights_D()
@@ -35,7 +35,7 @@ class Published:
     def __init__(self, rule: Rule, domains: int) -> None:
         self.rule, self._domains = rule, domains
         self._numbers: dict[str, float] = {}
-        self._bandit = sliding_window_ucb(range(domains))
+        self._bandit = SlidingWindowUCB(range(domains))
 
     def observe(self, step: DomainStep) -> None:
         """Learns the gain of each domain that had rollouts."""
