@@ -420,10 +420,8 @@ REFUSED: dict[str, dict[str, list[Any]]] = {
     "phases": {"parts": [[], [(1, 0.0)]]},
     "DualPrice": {"price": [-1, 5], "rate": [0], "most": [0]},
     "DualPrice.after": {"used": [-1], "target": [0]},
-    "discounted_ucb": {"arms": [[], [1, 1]], "discount": [0], "xi": [-1], "bound": [2]},
-    "sliding_window_ucb": {"window": [0]},
-    "discounted_thompson": {"discount": [1.5], "prior": [(0, 1)], "seed": [-1]},
-    "Bandit.observe": {"arm": [3], "reward": [1.5, NAN]},
+    "SlidingWindowUCB": {"arms": [[], [1, 1]], "window": [0], "xi": [-1], "bound": [2]},
+    "SlidingWindowUCB.observe": {"arm": [3], "reward": [1.5, NAN]},
     "comparisons": {
         "policies": [{}],
         "budget": [0],

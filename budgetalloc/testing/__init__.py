@@ -33,7 +33,7 @@ from budgetalloc.testing.conformance import (
     same_state,
     serves_every_history,
     spends_exactly,
-    starves_nobody,
+    starves_no_prompt,
     survives,
     trained,
 )
@@ -56,7 +56,7 @@ __all__ = [
     "same_state",
     "serves_every_history",
     "spends_exactly",
-    "starves_nobody",
+    "starves_no_prompt",
     "survives",
     "three_kinds",
     "trained",

@@ -30,7 +30,7 @@ __all__ = [
     "same_state",
     "serves_every_history",
     "spends_exactly",
-    "starves_nobody",
+    "starves_no_prompt",
     "survives",
     "trained",
 ]
@@ -250,7 +250,7 @@ def _rewards(kind: int, rates_P: FloatArray, rng: np.random.Generator) -> Callab
     return reward
 
 
-def starves_nobody(build: Build, prompts: int = 40, steps: int = 1500) -> None:
+def starves_no_prompt(build: Build, prompts: int = 40, steps: int = 1500) -> None:
     """With `floor=0`, every prompt gets rollouts in the last two thirds of a run, whatever its rate."""
     policy, rng = build(seed=0), np.random.default_rng(0)
     sampled_P = np.zeros(prompts, dtype=np.int64)
@@ -285,6 +285,6 @@ CHECKS: tuple[Callable[[Build], None], ...] = (
     decides_the_same_over_a_pool,
     keeps_to_tokens_or_says_so,
     survives,
-    starves_nobody,
+    starves_no_prompt,
 )
-"""All checks. `starves_nobody` does not apply to methods that drop prompts permanently by design."""
+"""All checks. `starves_no_prompt` does not apply to methods that drop prompts permanently by design."""

@@ -14,8 +14,8 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError, UnsupportedError, nearest, shown
 from budgetalloc.logs.prompt_texts import prompt_text
 from budgetalloc.policies import Policy
-from budgetalloc.training.earlier_run import read_counts
 from budgetalloc.training.prompts import DEFAULT_COLUMN, Prompts
+from budgetalloc.training.warm_start import read_counts
 
 __all__ = ["MODEL", "RUN", "TEXT", "FeatureNames", "States", "check_features", "features_of", "policy_with_features"]
 

@@ -24,11 +24,11 @@ from budgetalloc.policies.uniform_groups import uniform_groups
 from budgetalloc.training.batch import Batch, Ended, Round, check_rows
 from budgetalloc.training.domain_learning import quotas_of_prompts
 from budgetalloc.training.downselection import rows_to_train_on
-from budgetalloc.training.exclusive import Exclusive
 from budgetalloc.training.learned import Learned
 from budgetalloc.training.log_writer import LogWriter, known_texts
 from budgetalloc.training.options import Options
 from budgetalloc.training.shadow import Shadow, options_to_watch, policy_to_watch
+from budgetalloc.training.single_thread import Exclusive
 from budgetalloc.training.success_measure import Measure
 
 __all__ = ["Session"]

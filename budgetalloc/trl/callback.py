@@ -30,11 +30,11 @@ from budgetalloc.trl.compatibility import Facts, unaligned_saves
 from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
 from budgetalloc.trl.experimental.response_reuse import Reuse
 from budgetalloc.trl.hidden_states import hidden_states
-from budgetalloc.trl.loader import restore_order
 from budgetalloc.trl.patching import patched_attribute
 from budgetalloc.trl.policy_state import PolicyState
 from budgetalloc.trl.prefetch import Prefetch, can_prefetch
 from budgetalloc.trl.processes import check_same_arguments, same_everywhere
+from budgetalloc.trl.row_order import restore_order
 from budgetalloc.trl.shadow import shadow_of
 from budgetalloc.trl.step import run_step
 from budgetalloc.trl.step_timer import timed_steps

@@ -10,7 +10,7 @@ from budgetalloc import policies, testing, values
 from budgetalloc.policies.methods import METHODS
 from budgetalloc.testing.conformance import IDS
 
-SLOW = (testing.survives, testing.starves_nobody)
+SLOW = (testing.survives, testing.starves_no_prompt)
 CHECKS = [
     pytest.param(check, marks=[pytest.mark.slow] * (check in SLOW), id=check.__name__) for check in testing.CHECKS
 ]
@@ -51,7 +51,7 @@ OTHER_SETTINGS = (
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 def test_a_method_keeps_the_rules(method, check):
-    if check is testing.starves_nobody and method.starves:
+    if check is testing.starves_no_prompt and method.starves:
         pytest.skip("its paper leaves prompts out for good")
     check(method.build)
 

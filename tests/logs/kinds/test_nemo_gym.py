@@ -12,9 +12,9 @@ import budgetalloc as ba
 from budgetalloc.beliefs.ids import text_id
 from budgetalloc.errors import InputError
 from budgetalloc.logs.reader import open_log, read_all
-from budgetalloc.training.earlier_run import read_counts
 from budgetalloc.training.prompt_features import features_of
 from budgetalloc.training.prompts import Prompts
+from budgetalloc.training.warm_start import read_counts
 
 FILE = Path(__file__).parent / "files" / "nemo_gym" / "rollouts_reward_profiling.jsonl"
 QUESTIONS = ("3 + 4 =", "5 + 2 =", "9 + 9 =")
