@@ -28,7 +28,9 @@ def reports(trainer: Any, names: Sequence[str], inputs: Sequence[Any], completio
     [[4, 2.5, 2, 7]]
     """
     logged: dict[str, list[Any]] = getattr(trainer, "_pending_extra_logs", {})
-    environments: Sequence[Any] = trainer.environments or [None] * len(inputs)
+    environments: Sequence[Any] = getattr(trainer, "environments", None) or []
+    if len(environments) != len(inputs):  # there are none, or another version of TRL holds them otherwise
+        environments = [None] * len(inputs)
 
     def value(name: str, at: int) -> Any:
         if name in logged and len(logged[name]) == len(inputs):  # several functions may have logged it
