@@ -75,6 +75,10 @@ ONE = {
         STEPS(2),
         "trainer.save_freq=2",
     ],
+    "agents": [
+        *attached("adaptive", cost="{tokens: 1, turns: 50}", cost_per_step=4000, shadow="sampled"),
+        *["+budgetalloc.domain=subject", "+budgetalloc.mixture=learn", STEPS(2), "trainer.save_freq=2"],
+    ],
     "flaky": [*attached("adaptive"), data("flaky"), STEPS(2)],
     "whole": [*attached("adaptive"), STEPS(4), TESTED(4)],
     "killed": [*attached("adaptive"), *KILLED],

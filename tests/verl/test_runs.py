@@ -30,7 +30,19 @@ ROLLOUTS, PROMPTS = 32, 16  # of a step, and of the dataset
 KEPT = ["uniform"]  # verl's own advantages
 KINDS = ["sampled", "reinforce_pp", "cero", "knapsack_rl", "spo_pp", "pvpo", "ebpo", "keep_mixed"]
 MEASURING = ["sgpo", "a_star_po"]  # in their first steps
-OWN = ["uniform_own", "thompson", "knapsack", "spo", "pods", "penalty", "graded", "whole", "two_workers", *KINDS]
+OWN = [
+    "uniform_own",
+    "thompson",
+    "knapsack",
+    "spo",
+    "pods",
+    "penalty",
+    "graded",
+    "agents",
+    "whole",
+    "two_workers",
+    *KINDS,
+]
 AHEAD = ["ahead_one", "ahead", "ahead_resumed"]
 GENERATED = {"pods": 4, "keep_mixed": 2}  # times the rollouts that are trained on
 STEPS = {"thompson": 3, "knapsack": 3, "whole": 4} | dict.fromkeys(["uniform_own", "pods", "penalty", *KINDS], 1)
@@ -176,6 +188,25 @@ def test_quotas_are_kept_at_every_step(seen, folder, name):
         assert 0.5 <= shares[-1]["math"] <= 0.625
         assert shares[-1]["code"] <= 0.25
         assert {domain: logged[f"budgetalloc/share/{domain}"] for domain in ("math", "code")} == shares[-1]
+
+
+def test_costs_a_mixture_and_a_shadow_are_served(seen, folder):
+    """verl's single-turn loop counts two turns: the messages of the chat."""
+    ledger = ledger_of(folder, "agents")
+    for step, logged in enumerate(seen["agents"]):
+        rows = ledger.step_R == step
+        lengths_R, cost_R = ledger.lengths_R[rows], ledger.costs_R[rows]
+        assert logged["budgetalloc/cost/missing"] == 0
+        assert (cost_R >= lengths_R + 100).all()  # and a share of the prompt's tokens
+        assert (cost_R <= lengths_R + 100 + 16).all()
+        assert logged["budgetalloc/cost/target"] == 4000
+        assert logged["budgetalloc/shadow/errors"] == 0
+        assert 0 <= logged["budgetalloc/shadow/overlap"] <= 1
+        shares = [logged[f"budgetalloc/share/{domain}"] for domain in ("math", "code", "chat", None)]
+        assert sum(shares) == pytest.approx(1)
+        assert min(shares) > 0
+    state, _ = ba.load_state(folder / "agents" / "global_step_2" / STATE_FILE)
+    assert any(key.startswith("shadow/") for key in state)
 
 
 def test_pacing_changes_the_rollouts_of_a_step(folder, seen):
