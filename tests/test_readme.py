@@ -159,20 +159,20 @@ def test_sentences_by_hand_have_the_figures_of_the_evidence():
 @pytest.mark.slow
 def test_where_the_gain_comes_from_is_told_with_figures_that_a_script_prints():
     printed, options = {}, {"capture_output": True, "text": True, "cwd": ROOT, "check": True}
-    for script in ("table", "twice"):
+    for script in ("table", "twice", "ablation"):
         command = [sys.executable, f"benchmarks/learning/{script}.py"]
         printed[script] = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, **options).stdout
     final = dict(columns(printed["table"], "## u_shape", "policy", "final"))
-    for text in (README, HELPS):
-        told = re.search(r"\bend at (\S+) \(`equal_singles`, three seeds\)\D+?(0\.\d+)", " ".join(text.split()))
-        assert told.groups() == (final["equal_singles"], final["adaptive"])
+    parts = re.search(r"mean less uniform's \|[ |]*\+(\S+) \| \+(\S+) \| \+(\S+)", printed["ablation"]).groups()
+    for text in (README, HELPS, EVIDENCE):
+        told = re.findall(r"(0\.\d+)(?= with (?:the choice|the baseline|both))", " ".join(text.split()))
+        assert told == list(parts)
     here = f"ends at {final['equal_singles']}, and the default at {final['adaptive']}"
     assert here in " ".join(EVIDENCE.split())
     explored = {row[2]: row for row in table(printed["table"], "## Explored") if row[:2] == ["u_shape", "0.0003"]}
     choice = explored["adaptive(), groups of at least 4, the group's mean as baseline"][4].split()[0]
     uniform = {row[0]: row[3] for row in table(printed["twice"], "| mix")}["u_shape"]
-    for text in (HELPS, EVIDENCE):
-        assert re.search(rf"no faster than uniform.{{,60}}{choice},.{{,20}}{uniform}\b", " ".join(text.split()))
+    assert re.search(rf"no faster than uniform.{{,60}}{choice},.{{,20}}{uniform}\b", " ".join(EVIDENCE.split()))
 
 
 def test_seconds_of_long_prompts_are_those_that_were_measured():
