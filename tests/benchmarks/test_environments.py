@@ -1,5 +1,7 @@
 """The five environments: who belongs where, what is right, and a table from paired seeds."""
 
+from pathlib import Path
+
 import environments as env
 import pytest
 
@@ -43,3 +45,35 @@ def test_the_table_pairs_the_seeds_that_all_policies_have():
     assert "0.200 (0.200 to 0.200)" in text
     assert "`learn` less `even` by environment: solved +0.200" in text
     assert next(env.lines(rows[:3])) == "No seed of the table has runs of all policies yet."
+
+
+def test_the_page_has_the_figures_of_the_table():
+    cells = {
+        name.strip("` "): [cell.strip() for cell in rest]
+        for name, *rest in (line.strip("|").split("|") for line in env.lines(env.read(env.RESULTS)) if "|" in line)
+    }
+    text = (Path(__file__).parents[2] / "docs/mixtures.md").read_text(encoding="utf-8")
+    page = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("| ") and "0." in line]
+    shown = dict(
+        zip(
+            [
+                "learn",
+                "two thirds to d",
+                "even",
+                "proportional",
+                "adaptive",
+                "mixture sec",
+                "mixture dump",
+                "pac",
+                "sec",
+            ],
+            page,
+            strict=True,
+        )
+    )
+    for name, (_, *row) in shown.items():
+        told = [cell.strip() for cell in row]
+        assert told[:5] == cells[name][:5]
+        assert told[5] == ("" if name == "two thirds to d" else cells[name][5])
+    over_run = cells["learn"][7].split()[0].removeprefix("-")
+    assert f"its mean is {over_run} lower than the best static one's" in " ".join(text.split())
