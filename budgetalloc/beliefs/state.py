@@ -7,7 +7,7 @@ import re
 import secrets
 import socket
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from budgetalloc.errors import StateError, shown
 
-__all__ = ["check_state", "load_state", "save_state", "unchanged_on_error"]
+__all__ = ["arrays_of", "check_state", "lists_of", "load_state", "save_state", "unchanged_on_error"]
 
 _FORMAT = "budgetalloc state"
 _FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
@@ -96,6 +96,47 @@ def check_state(state: Any) -> None:
     """Raises `StateError` unless this is a dict with strings as keys."""
     if not isinstance(state, dict) or not all(isinstance(key, str) for key in state):
         raise StateError(f"state={shown(state)}: give what `state_dict()` returned or `load_state` read.")
+
+
+def lists_of(arrays: Mapping[str, NDArray[np.float64]]) -> dict[str, Any]:
+    """Arrays of numbers as lists that JSON can hold: NaN is None.
+
+    >>> lists_of({"sums": np.array([[1.0, 2.0]]), "mean": np.array([np.nan])})
+    {'sums': [[1.0, 2.0]], 'mean': [None]}
+    """
+    lists = {}
+    for key, array in arrays.items():
+        numbers = array.astype(object)
+        numbers[np.isnan(array)] = None
+        lists[key] = numbers.tolist()
+    return lists
+
+
+def arrays_of(
+    lists: Mapping[str, Any], like: Mapping[str, NDArray[np.float64]], unknown: Container[str], what: str
+) -> dict[str, NDArray[np.float64]]:
+    """The arrays of `lists_of`.
+
+    Args:
+        lists: The lists by name.
+        like: Arrays of the wanted names and shapes.
+        unknown: The names whose numbers may be NaN.
+        what: What the state is of, for the error.
+
+    Raises:
+        StateError: a name is missing, or its entry is not an array of numbers of this shape.
+
+    >>> arrays_of({"mean": [None, 0.5]}, {"mean": np.zeros(2)}, ["mean"], "bandit")
+    {'mean': array([nan, 0.5])}
+    """
+    try:
+        arrays = {key: np.array(lists[key], dtype=np.float64) for key in like}
+    except (KeyError, TypeError, ValueError) as error:
+        raise StateError(f"The state of the {what} is damaged ({type(error).__name__}: {error}).") from error
+    for key, array in arrays.items():
+        if array.shape != like[key].shape or (np.isnan(array).any() and key not in unknown):
+            raise StateError(f"The state of the {what} is damaged: {key!r} does not hold {like[key].size} numbers.")
+    return arrays
 
 
 @contextmanager

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.beliefs.state import arrays_of, lists_of
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import StateError
 
 __all__ = ["DomainStep", "Learn", "efficiency", "success_of_domains"]
 
@@ -199,15 +199,8 @@ class Learn:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything learned, in types that JSON can hold; a domain without success has None."""
-        return {key: [None if np.isnan(x) else x for x in value_D.tolist()] for key, value_D in self._learned.items()}
+        return lists_of(self._learned)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores `state_dict()`; raises `StateError`, and changes nothing, if it does not fit."""
-        try:
-            loaded = {key: np.array(state[key], dtype=np.float64) for key in self._learned}
-        except (KeyError, TypeError, ValueError) as error:
-            raise StateError(f"The state of the mixture is damaged ({type(error).__name__}: {error}).") from error
-        for key, value_D in loaded.items():
-            if value_D.shape != self._learned[key].shape or (np.isnan(value_D).any() and key != "success"):
-                raise StateError(f"The state of the mixture is damaged: {key!r} is not a number for each domain.")
-        self._learned = loaded
+        self._learned = arrays_of(state, self._learned, ("success",), "mixture")

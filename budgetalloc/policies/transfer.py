@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.errors import StateError
+from budgetalloc.beliefs.state import arrays_of, lists_of
 
 __all__ = ["Transfer"]
 
@@ -96,17 +96,8 @@ class Transfer:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything learned, in types that JSON can hold."""
-        unknown = np.isnan(self._sums["success"]).any()
-        return {key: None if key == "success" and unknown else x.tolist() for key, x in self._sums.items()}
+        return lists_of(self._sums)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores `state_dict()`; raises `StateError`, and changes nothing, if it does not fit."""
-        try:
-            state = state | {"success": [np.nan] * self.domains if state["success"] is None else state["success"]}
-            loaded = {key: np.array(state[key], dtype=np.float64) for key in self._sums}
-        except (KeyError, TypeError, ValueError) as error:
-            raise StateError(f"The state of the transfer is damaged ({type(error).__name__}: {error}).") from error
-        for key, value in loaded.items():
-            if value.shape != self._sums[key].shape or (np.isnan(value).any() and key != "success"):
-                raise StateError(f"The state of the transfer is damaged: {key!r} has the shape {value.shape}.")
-        self._sums = loaded
+        self._sums = arrays_of(state, self._sums, ("success",), "transfer")
