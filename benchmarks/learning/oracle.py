@@ -3,8 +3,12 @@
 Before each step, the exact success rate of every prompt is computed with the model that is trained (of 1,024 drawn
 prompts if the pool has more than 4,096). `adaptive()`'s own rule then draws single rollouts in proportion to the root
 of a weight of that rate, and the baseline is the rate itself. No real run can do that.
+
+Damaged oracles tell which error of a belief costs how much: rates of 10 steps before, or rates with noise that is drawn
+anew at each step.
 """
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,6 +16,7 @@ from typing import Any
 import numpy as np
 from mixes import Mix
 from numpy.typing import NDArray
+from scipy.special import expit, logit
 
 import budgetalloc as ba
 from budgetalloc import policies
@@ -19,6 +24,9 @@ from budgetalloc.cli.testbed.heldout import probability
 
 WEIGHTS = {"oracle": (1, 2), "oracle_13": (1, 3), "oracle_02": (0, 2)}
 """Name of each row: i and j of the weight p^i (1-p)^j."""
+DAMAGED: dict[str, dict[str, float]] = {"oracle_late": {"late": 10}, "oracle_noisy": {"noise": 1.0}}
+"""Name of each row: the age of the rates in steps, or the standard deviation of the noise of their log-odds."""
+NAMES = (*WEIGHTS, *DAMAGED)
 _CANDIDATES = 1024
 _BATCH = 512
 _CERTAIN = 1e9  # mass of a belief that is exact
@@ -28,20 +36,29 @@ _RAREST = 1e-4
 class Exact(ba.BetaEstimator):
     """An estimator whose beliefs are the exact rates of the model at the current step."""
 
-    def __init__(self, trainer: Any, mix: Mix, rows: Sequence[dict[str, Any]], seed: int) -> None:
+    def __init__(
+        self, trainer: Any, mix: Mix, rows: Sequence[dict[str, Any]], seed: int, late: float = 0, noise: float = 0
+    ) -> None:
         super().__init__()
-        self.trainer, self.mix, self.seed = trainer, mix, seed
+        self.trainer, self.mix, self.seed, self.noise = trainer, mix, seed, noise
         self.text = {int(row["prompt_id"]): row["prompt"] for row in rows}
-        self._computed: tuple[int, dict[Any, float]] = (-1, {})
+        self._at = -1
+        self._computed: deque[dict[Any, float]] = deque(maxlen=int(late) + 1)  # the newest last
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Exact":
         return self  # a policy copies its estimator; the trainer stays the same
 
     def belief(self, ids_P: Iterable[Any]) -> ba.Beta:
         ids = list(ids_P)
-        if self._computed[0] != self.step:
-            self._computed = self.step, self.rates(list(self.text))
-        rate_P = np.array([self._computed[1].get(x, 1.0) for x in ids])  # 1.0: not a candidate, the weight is 0
+        if self._at != self.step:
+            rates = self.rates(list(self.text))
+            if self.noise:
+                rng = np.random.default_rng([self.seed, self.step, 1])
+                odds_P = logit(np.clip(list(rates.values()), 1e-9, 1 - 1e-9))
+                rates = dict(zip(rates, expit(odds_P + self.noise * rng.standard_normal(len(rates))), strict=True))
+            self._computed.append(rates)
+            self._at = self.step
+        rate_P = np.array([self._computed[0].get(x, 1.0) for x in ids])  # 1.0: not a candidate, the weight is 0
         rate_P = np.clip(rate_P, _RAREST, 1 - 1e-9)
         return ba.Beta(_CERTAIN * rate_P, _CERTAIN * (1 - rate_P))
 
@@ -71,6 +88,7 @@ class Exact(ba.BetaEstimator):
 
 def policy(name: str, trainer: Any, mix: Mix, rows: Sequence[dict[str, Any]], seed: int) -> ba.Policy:
     """The oracle's policy of this name."""
-    plain = policies.sampled(power=WEIGHTS[name], draw=False, groups=1, seed=seed)
+    plain = policies.sampled(power=WEIGHTS.get(name, (1, 2)), draw=False, groups=1, seed=seed)
     needs = replace(plain.needs, ahead=False)  # the rates are those of the model after the last update
-    return replace(plain, name=f"{name}(seed={seed})", estimator=Exact(trainer, mix, rows, seed), needs=needs)
+    exact = Exact(trainer, mix, rows, seed, **DAMAGED.get(name, {}))
+    return replace(plain, name=f"{name}(seed={seed})", estimator=exact, needs=needs)

@@ -105,7 +105,7 @@ def run(job: Job, configs: dict[str, Config] | None = None) -> dict[str, Any]:
         options.pop("ledger", None)  # runs side by side would share the file
     else:
         # Exact beliefs need no rails: advantages of hopeless prompts are all a little below 0, which looks like a lean.
-        build, options = (None, {"fallback": False}) if name in oracle.WEIGHTS else RIVALS[name]
+        build, options = (None, {"fallback": False}) if name in oracle.NAMES else RIVALS[name]
     started = time.perf_counter()
     rows = MIXES[mix].rows(seed)
 
@@ -180,7 +180,7 @@ def best_rates(rows: list[dict[str, Any]], seeds: range) -> dict[tuple[str, str]
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--policy", action="append", choices=[*RIVALS, *oracle.WEIGHTS], help="default: all, or those of --config"
+        "--policy", action="append", choices=[*RIVALS, *oracle.NAMES], help="default: all, or those of --config"
     )
     parser.add_argument(
         "--config", action="append", type=Path, default=[], help="a YAML file with a policy, see configs/"

@@ -49,3 +49,24 @@ def test_coins_have_the_rate_of_a_coin(monkeypatch):
     mean_P = exact.belief(ids).mean
     assert mean_P[trap_P] == pytest.approx(0.5)
     assert mean_P[~trap_P] == pytest.approx(0.25)
+
+
+def test_a_damaged_oracle_is_late_or_noisy(monkeypatch):
+    rows = MIXES["u_shape"].rows(0)
+    ids = [int(row["prompt_id"]) for row in rows if not skills.is_trap(int(row["prompt_id"]))]
+    rate = [0.0]
+    monkeypatch.setattr(oracle, "probability", lambda model, tokenizer, texts, answers: [rate[0]] * len(texts))
+    late = oracle.Exact(Trainer(), MIXES["u_shape"], rows, 0, late=2)
+    seen = []
+    for rate[0] in (0.1, 0.2, 0.3, 0.4):
+        seen.append(late.belief(ids).mean[0])
+        late.step += 1
+    assert seen == pytest.approx([0.1, 0.1, 0.1, 0.2])  # the oldest that there is, until there are two older ones
+
+    rate[0] = 0.5
+    noisy = oracle.Exact(Trainer(), MIXES["u_shape"], rows, 0, noise=1.0)
+    mean_P = noisy.belief(ids).mean
+    assert np.std(np.log(mean_P / (1 - mean_P))) == pytest.approx(1.0, abs=0.1)
+    assert (noisy.belief(ids).mean == mean_P).all()  # within a step
+    noisy.step += 1
+    assert (noisy.belief(ids).mean != mean_P).any()
