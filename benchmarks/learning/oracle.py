@@ -4,11 +4,10 @@ Before each step, the exact success rate of every prompt is computed with the mo
 prompts if the pool has more than 4,096). `adaptive()`'s own rule then draws single rollouts in proportion to the root
 of a weight of that rate, and the baseline is the rate itself. No real run can do that.
 
-Damaged oracles tell which error of a belief costs how much: rates of 10 steps before, or rates with noise that is drawn
-anew at each step.
+Damaged oracles tell which error of a belief costs how much: rates of 10 steps before, in the choice of prompts, in the
+baseline or in both, or rates with noise that is drawn anew at each step.
 """
 
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,8 +23,14 @@ from budgetalloc.cli.testbed.heldout import probability
 
 WEIGHTS = {"oracle": (1, 2), "oracle_13": (1, 3), "oracle_02": (0, 2)}
 """Name of each row: i and j of the weight p^i (1-p)^j."""
-DAMAGED: dict[str, dict[str, float]] = {"oracle_late": {"late": 10}, "oracle_noisy": {"noise": 1.0}}
-"""Name of each row: the age of the rates in steps, or the standard deviation of the noise of their log-odds."""
+DAMAGED: dict[str, dict[str, float]] = {
+    "oracle_late": {"choice": 10, "baseline": 10},
+    "oracle_late_choice": {"choice": 10},
+    "oracle_late_baseline": {"baseline": 10},
+    "oracle_noisy": {"noise": 1.0},
+}
+"""Name of each row: the age, in steps, of the rates for the choice of prompts and for the baseline, or the standard
+deviation of the noise of their log-odds."""
 NAMES = (*WEIGHTS, *DAMAGED)
 _CANDIDATES = 1024
 _BATCH = 512
@@ -37,28 +42,42 @@ class Exact(ba.BetaEstimator):
     """An estimator whose beliefs are the exact rates of the model at the current step."""
 
     def __init__(
-        self, trainer: Any, mix: Mix, rows: Sequence[dict[str, Any]], seed: int, late: float = 0, noise: float = 0
+        self,
+        trainer: Any,
+        mix: Mix,
+        rows: Sequence[dict[str, Any]],
+        seed: int,
+        choice: float = 0,
+        baseline: float = 0,
+        noise: float = 0,
     ) -> None:
         super().__init__()
         self.trainer, self.mix, self.seed, self.noise = trainer, mix, seed, noise
+        self.age_of_choice, self.age_of_baseline = int(choice), int(baseline)
         self.text = {int(row["prompt_id"]): row["prompt"] for row in rows}
         self._at = -1
-        self._computed: deque[dict[Any, float]] = deque(maxlen=int(late) + 1)  # the newest last
+        self._computed: list[dict[Any, float]] = []  # the newest first
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Exact":
         return self  # a policy copies its estimator; the trainer stays the same
 
     def belief(self, ids_P: Iterable[Any]) -> ba.Beta:
-        ids = list(ids_P)
+        return self._belief(list(ids_P), self.age_of_choice)
+
+    def baseline_belief(self, ids_G: Any, group_R: Any, success_R: Any, prior_share: float = 1.0) -> ba.Beta:
+        return self._belief(ids_G, self.age_of_baseline).take(group_R)
+
+    def _belief(self, ids: list[Any], age: int) -> ba.Beta:
         if self._at != self.step:
             rates = self.rates(list(self.text))
             if self.noise:
                 rng = np.random.default_rng([self.seed, self.step, 1])
                 odds_P = logit(np.clip(list(rates.values()), 1e-9, 1 - 1e-9))
                 rates = dict(zip(rates, expit(odds_P + self.noise * rng.standard_normal(len(rates))), strict=True))
-            self._computed.append(rates)
+            self._computed = [rates, *self._computed][: 1 + max(self.age_of_choice, self.age_of_baseline)]
             self._at = self.step
-        rate_P = np.array([self._computed[0].get(x, 1.0) for x in ids])  # 1.0: not a candidate, the weight is 0
+        rates = self._computed[min(age, len(self._computed) - 1)]
+        rate_P = np.array([rates.get(x, 1.0) for x in ids])  # 1.0: not a candidate, the weight is 0
         rate_P = np.clip(rate_P, _RAREST, 1 - 1e-9)
         return ba.Beta(_CERTAIN * rate_P, _CERTAIN * (1 - rate_P))
 

@@ -1,4 +1,4 @@
-"""Seconds of the parts of a step on this processor, for each choice of `run.py`: what is worth doing before a long run.
+"""Processor seconds of the parts of a step, for each choice of `run.py`: what is worth doing before a long run.
 
     OMP_NUM_THREADS=1 python benchmarks/scale/speed.py runs/scale/start
 
@@ -19,13 +19,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 
 def seconds(work: Callable[[], Any], times: int = 2) -> float:
-    """The least of some runs, after one that is not counted."""
+    """The fewest of some runs, after one that is not counted."""
     work()
     spent = []
     for _ in range(times):
-        began = time.perf_counter()
+        began = time.process_time()  # other work on the machine does not count
         work()
-        spent.append(time.perf_counter() - began)
+        spent.append(time.process_time() - began)
     return min(spent)
 
 

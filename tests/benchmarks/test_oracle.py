@@ -56,12 +56,14 @@ def test_a_damaged_oracle_is_late_or_noisy(monkeypatch):
     ids = [int(row["prompt_id"]) for row in rows if not skills.is_trap(int(row["prompt_id"]))]
     rate = [0.0]
     monkeypatch.setattr(oracle, "probability", lambda model, tokenizer, texts, answers: [rate[0]] * len(texts))
-    late = oracle.Exact(Trainer(), MIXES["u_shape"], rows, 0, late=2)
-    seen = []
+    late = oracle.Exact(Trainer(), MIXES["u_shape"], rows, 0, choice=2, baseline=1)
+    chosen, compared = [], []
     for rate[0] in (0.1, 0.2, 0.3, 0.4):
-        seen.append(late.belief(ids).mean[0])
+        chosen.append(late.belief(ids).mean[0])
+        compared.append(late.baseline_belief(ids[:1], [0, 0], [1, 0]).mean[1])
         late.step += 1
-    assert seen == pytest.approx([0.1, 0.1, 0.1, 0.2])  # the oldest that there is, until there are two older ones
+    assert chosen == pytest.approx([0.1, 0.1, 0.1, 0.2])  # the oldest that there is, until there are two older ones
+    assert compared == pytest.approx([0.1, 0.1, 0.2, 0.3])
 
     rate[0] = 0.5
     noisy = oracle.Exact(Trainer(), MIXES["u_shape"], rows, 0, noise=1.0)
