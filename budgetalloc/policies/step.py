@@ -1,6 +1,7 @@
 """One training step of a policy: request counts, observe rewards, end."""
 
 from collections.abc import Hashable, Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -50,10 +51,6 @@ class Step:
         budget.check(len(self.ids_P))
         self._costs = costs_P if costs_P is None or callable(costs_P) else check_costs(costs_P, len(self.ids_P))
         self._domains_P = None if domains_P is None else check_domains(domains_P, len(self.ids_P))
-        self._order_P = shuffled_order(self.ids_P.keys_P, policy.seed, policy.estimator.step)
-        self._shuffled = self.ids_P.take(self._order_P)  # the order of the view
-        self._belief_P = policy.belief(self._shuffled)  # from before the step, for an unbiased baseline
-        self._cold_P = policy.cold(self._shuffled)
         self._prior = policy.estimator.prior_now
         self._requested_P: IntArray | None = None  # in the order of ids_P; None before the first request
         self._observed_P = np.zeros(len(self.ids_P), dtype=np.int64)
@@ -67,21 +64,40 @@ class Step:
         """The round of the rollouts requested last, from 0."""
         self._open = True
 
+    # Only a decision needs these. Their time is proportional to the number of prompts, and not every process decides.
+
+    @cached_property
+    def _order_P(self) -> IntArray:
+        self._check_open()  # beliefs and cold prompts are those from before the step
+        return shuffled_order(self.ids_P.keys_P, self.policy.seed, self.policy.estimator.step)
+
+    @cached_property
+    def _shuffled(self) -> Pool:
+        return self.ids_P.take(self._order_P)  # the order of the view
+
+    @cached_property
+    def _shuffled_belief_P(self) -> Beta:
+        return self.policy.belief(self._shuffled)
+
+    @cached_property
+    def _shuffled_cold_P(self) -> NDArray[np.bool_]:
+        return self.policy.cold(self._shuffled)
+
     def _view(self) -> View:
         order_P, costs, prompt_costs_P, costs_P = self._order_P, self._costs, None, None
         if callable(costs):
-            prompt_costs_P, costs_P = check_group_costs(costs(self._shuffled, self._belief_P), len(order_P))
+            prompt_costs_P, costs_P = check_group_costs(costs(self._shuffled, self._shuffled_belief_P), len(order_P))
         elif costs is not None:
             costs_P = costs[order_P]
         seed, step, memory = self.policy.seed, self.policy.estimator.step, self.policy.memory
         return View(
-            belief_P=self._belief_P,
+            belief_P=self._shuffled_belief_P,
             budget=self.budget,
             costs_P=costs_P,
             domains_P=None if self._domains_P is None else [self._domains_P[at] for at in order_P.tolist()],
             rng=np.random.default_rng([seed, step, 1]),
             ids_P=self._shuffled,
-            cold_P=self._cold_P,
+            cold_P=self._shuffled_cold_P,
             step=step,
             recall={} if memory is None else memory.recall(self._shuffled),
             numbers={} if memory is None else memory.numbers,
@@ -91,13 +107,13 @@ class Step:
 
     @property
     def belief_P(self) -> Beta:
-        """The beliefs before the step, in the order of `ids_P`."""
-        return self._belief_P.take(np.argsort(self._order_P))
+        """The beliefs before the step, in the order of `ids_P`. Read them, or `request`, before `end`."""
+        return self._shuffled_belief_P.take(np.argsort(self._order_P))
 
     @property
     def cold_P(self) -> NDArray[np.bool_]:
-        """Which prompts had never been seen before the step, in the order of `ids_P`."""
-        return self._cold_P[np.argsort(self._order_P)]
+        """Which prompts had never been seen before the step, in the order of `ids_P`; read as `belief_P`."""
+        return self._shuffled_cold_P[np.argsort(self._order_P)]
 
     def in_rounds(self) -> bool:
         """Whether the policy may decide again after this step's first rewards."""
@@ -184,7 +200,7 @@ class Step:
 
     def _count_observed(self, ids: list[Id]) -> None:
         """Counts these rollouts; raises `InputError`, and counts none, if more of a prompt come than were requested."""
-        at_K, new_K = np.unique(self._order_P[self._places(ids)], return_counts=True)
+        at_K, new_K = np.unique(self._places(ids), return_counts=True)
         if self._requested_P is None:
             return
         before_K, most_K = self._observed_P[at_K], self._requested_P[at_K]
@@ -199,7 +215,9 @@ class Step:
 
     def belief_of(self, ids_R: Iterable[Any]) -> Beta:
         """The belief about each row's prompt before this step, shape (R,); `InputError` if it is not of this step."""
-        return self._belief_P.take(self._places(check_ids(ids_R, "ids_R")))
+        ids_G, group_R = factorize(check_ids(ids_R, "ids_R"))
+        self._places(ids_G)
+        return self.policy.belief(ids_G).take(group_R)
 
     def baseline_belief(self, ids_R: Iterable[Any], success_R: ArrayLike, earlier: Sums | None = None) -> Beta:
         """The belief about each row's prompt before this step, for `baseline="posterior"`: shape (R,).
@@ -224,9 +242,8 @@ class Step:
         array([0.013, 0.003])
         """
         self._check_open()
-        at_G, group_R, success = self._rolled_out(ids_R, success_R)
+        ids_G, group_R, success = self._rolled_out(ids_R, success_R)
         share = prior_share(earlier or Sums(), sum(self._prior))
-        ids_G = [self._shuffled[at] for at in at_G.tolist()]
         return self.policy.estimator.baseline_belief(ids_G, group_R, success, share)
 
     def expected_success(self, ids_R: Iterable[Any], success_R: ArrayLike) -> FloatArray | None:
@@ -242,20 +259,22 @@ class Step:
         """
         if self.policy.expect is None:
             return None
-        at_G, group_R, success = self._rolled_out(ids_R, success_R)
-        ids_G, memory = [self._shuffled[at] for at in at_G.tolist()], self.policy.memory
+        ids_G, group_R, success = self._rolled_out(ids_R, success_R)
+        memory = self.policy.memory
         recall_G, numbers = ({}, {}) if memory is None else (memory.recall(ids_G), memory.numbers)
-        outcome = Outcome(ids_G, group_R, success, self._belief_P.take(at_G), recall_G, numbers)
+        outcome = Outcome(ids_G, group_R, success, self.policy.belief(ids_G), recall_G, numbers)
         return check_rewards(self.policy.expect(outcome), len(success), "expect(outcome)")
 
-    def _rolled_out(self, ids_R: Iterable[Any], success_R: ArrayLike) -> tuple[IntArray, IntArray, FloatArray]:
+    def _rolled_out(self, ids_R: Iterable[Any], success_R: ArrayLike) -> tuple[list[Id], IntArray, FloatArray]:
         ids = check_ids(ids_R, "ids_R")
         success = check_rewards(success_R, len(ids), "success_R")
         ids_G, group_R = factorize(ids)
-        return self._places(ids_G), group_R, success
+        self._places(ids_G)
+        return ids_G, group_R, success
 
     def _places(self, ids: list[Id]) -> IntArray:
-        at = self._shuffled.find(ids)
+        """The place of each id in `ids_P`; raises `InputError` if one is not of this step."""
+        at = self.ids_P.find(ids)
         if (at < 0).any():
             raise InputError(
                 f"ids_R holds {ids[int(np.argmin(at))]!r}, which is not a prompt of this step: give rollouts of the "
