@@ -1,5 +1,6 @@
 """One training step of a policy: request counts, observe rewards, end."""
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
@@ -52,21 +53,18 @@ class Step:
         self._costs = costs_P if costs_P is None or callable(costs_P) else check_costs(costs_P, len(self.ids_P))
         self._domains_P = None if domains_P is None else check_domains(domains_P, len(self.ids_P))
         self._prior = policy.estimator.prior_now
-        self._requested_P: IntArray | None = None  # in the order of ids_P; None before the first request
-        self._observed_P = np.zeros(len(self.ids_P), dtype=np.int64)
+        self._requested: Counter[int] | None = None  # by place in ids_P; None before the first request
+        self._observed = Counter[int]()
         self._seen: list[Seen] = []
         self._tally: Tally | None = None  # of the first `_tallied` entries of `_seen`
         self._tallied = 0
         self._plan: IntArray | Rounds | None = None
         self.unfinished = False  # a decision in rounds is waiting for the outcomes of its last request
         self.hinted = False  # the rollouts requested last are to be generated with a hint (`on_all_fail`)
-        self.round = 0
-        """The round of the rollouts requested last, from 0."""
+        self.round = 0  # of the rollouts requested last
         self._open = True
 
-    # Only a decision needs these. Their time is proportional to the number of prompts, and not every process decides.
-
-    @cached_property
+    @cached_property  # only a decision needs these, and not every process decides
     def _order_P(self) -> IntArray:
         self._check_open()  # beliefs and cold prompts are those from before the step
         return shuffled_order(self.ids_P.keys_P, self.policy.seed, self.policy.estimator.step)
@@ -126,7 +124,7 @@ class Step:
         return self._plan
 
     def _next_round(self) -> IntArray | Hinted | None:
-        first, plan = self._requested_P is None, self._decision()
+        first, plan = self._requested is None, self._decision()
         self.round += not first
         if isinstance(plan, np.ndarray):
             return plan if first else None
@@ -151,13 +149,15 @@ class Step:
         self._check_open()
         counts_P = np.zeros(len(self.ids_P), dtype=np.int64)
         wanted = self._next_round()
+        self._requested = self._requested or Counter()
         self.hinted = isinstance(wanted, Hinted)
         if wanted is not None:
             wanted_P = wanted.counts_P if isinstance(wanted, Hinted) else wanted
             some = np.flatnonzero(wanted_P)  # few of a large pool
-            counts_P[self._order_P[some]] = wanted_P[some]
-        self._requested_P = counts_P + (0 if self._requested_P is None else self._requested_P)
-        spent, most = int(self._requested_P.sum()), self.budget.rollouts
+            at_K = self._order_P[some]
+            counts_P[at_K] = wanted_P[some]
+            self._requested.update(dict(zip(at_K.tolist(), wanted_P[some].tolist(), strict=True)))
+        spent, most = self._requested.total(), self.budget.rollouts
         self.unfinished = bool(counts_P.any()) and spent != most and not isinstance(self._plan, np.ndarray)
         if most is not None and spent > most:
             raise BudgetError(
@@ -200,18 +200,17 @@ class Step:
 
     def _count_observed(self, ids: list[Id]) -> None:
         """Counts these rollouts; raises `InputError`, and counts none, if more of a prompt come than were requested."""
-        at_K, new_K = np.unique(self._places(ids), return_counts=True)
-        if self._requested_P is None:
+        new, requested = Counter(self._places(ids).tolist()), self._requested
+        if requested is None:
             return
-        before_K, most_K = self._observed_P[at_K], self._requested_P[at_K]
-        if (before_K + new_K > most_K).any():
-            k = int(np.argmax(before_K + new_K > most_K))
-            earlier = f" after {before_K[k]} before" if before_K[k] else ""
+        if over := [at for at, n in new.items() if self._observed[at] + n > requested[at]]:
+            at = min(over)
+            earlier = f" after {self._observed[at]} before" if self._observed[at] else ""
             raise InputError(
-                f"ids_R holds {new_K[k]} rollouts of {self.ids_P[int(at_K[k])]!r}{earlier}, and {most_K[k]} were "
-                "requested in this step: observe each rollout once, and no others."
+                f"ids_R holds {new[at]} rollouts of {self.ids_P[at]!r}{earlier}, and {requested[at]} were requested in "
+                "this step: observe each rollout once, and no others."
             )
-        self._observed_P[at_K] += new_K
+        self._observed.update(new)
 
     def belief_of(self, ids_R: Iterable[Any]) -> Beta:
         """The belief about each row's prompt before this step, shape (R,); `InputError` if it is not of this step."""
