@@ -1,6 +1,8 @@
 """One training step of a policy: request counts, observe rewards, end."""
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -50,38 +52,50 @@ class Step:
         budget.check(len(self.ids_P))
         self._costs = costs_P if costs_P is None or callable(costs_P) else check_costs(costs_P, len(self.ids_P))
         self._domains_P = None if domains_P is None else check_domains(domains_P, len(self.ids_P))
-        self._order_P = shuffled_order(self.ids_P.keys_P, policy.seed, policy.estimator.step)
-        self._shuffled = self.ids_P.take(self._order_P)  # the order of the view
-        self._belief_P = policy.belief(self._shuffled)  # from before the step, for an unbiased baseline
-        self._cold_P = policy.cold(self._shuffled)
         self._prior = policy.estimator.prior_now
-        self._requested_P: IntArray | None = None  # in the order of ids_P; None before the first request
-        self._observed_P = np.zeros(len(self.ids_P), dtype=np.int64)
+        self._requested: Counter[int] | None = None  # by place in ids_P; None before the first request
+        self._observed = Counter[int]()
         self._seen: list[Seen] = []
         self._tally: Tally | None = None  # of the first `_tallied` entries of `_seen`
         self._tallied = 0
         self._plan: IntArray | Rounds | None = None
         self.unfinished = False  # a decision in rounds is waiting for the outcomes of its last request
         self.hinted = False  # the rollouts requested last are to be generated with a hint (`on_all_fail`)
-        self.round = 0
-        """The round of the rollouts requested last, from 0."""
+        self.round = 0  # of the rollouts requested last
         self._open = True
+
+    @cached_property  # only a decision needs these, and not every process decides
+    def _order_P(self) -> IntArray:
+        self._check_open()  # beliefs and cold prompts are those from before the step
+        return shuffled_order(self.ids_P.keys_P, self.policy.seed, self.policy.estimator.step)
+
+    @cached_property
+    def _shuffled(self) -> Pool:
+        return self.ids_P.take(self._order_P)  # the order of the view
+
+    @cached_property
+    def _shuffled_belief_P(self) -> Beta:
+        return self.policy.belief(self._shuffled)
+
+    @cached_property
+    def _shuffled_cold_P(self) -> NDArray[np.bool_]:
+        return self.policy.cold(self._shuffled)
 
     def _view(self) -> View:
         order_P, costs, prompt_costs_P, costs_P = self._order_P, self._costs, None, None
         if callable(costs):
-            prompt_costs_P, costs_P = check_group_costs(costs(self._shuffled, self._belief_P), len(order_P))
+            prompt_costs_P, costs_P = check_group_costs(costs(self._shuffled, self._shuffled_belief_P), len(order_P))
         elif costs is not None:
             costs_P = costs[order_P]
         seed, step, memory = self.policy.seed, self.policy.estimator.step, self.policy.memory
         return View(
-            belief_P=self._belief_P,
+            belief_P=self._shuffled_belief_P,
             budget=self.budget,
             costs_P=costs_P,
             domains_P=None if self._domains_P is None else [self._domains_P[at] for at in order_P.tolist()],
             rng=np.random.default_rng([seed, step, 1]),
             ids_P=self._shuffled,
-            cold_P=self._cold_P,
+            cold_P=self._shuffled_cold_P,
             step=step,
             recall={} if memory is None else memory.recall(self._shuffled),
             numbers={} if memory is None else memory.numbers,
@@ -91,13 +105,13 @@ class Step:
 
     @property
     def belief_P(self) -> Beta:
-        """The beliefs before the step, in the order of `ids_P`."""
-        return self._belief_P.take(np.argsort(self._order_P))
+        """The beliefs before the step, in the order of `ids_P`. Read them, or `request`, before `end`."""
+        return self._shuffled_belief_P.take(np.argsort(self._order_P))
 
     @property
     def cold_P(self) -> NDArray[np.bool_]:
-        """Which prompts had never been seen before the step, in the order of `ids_P`."""
-        return self._cold_P[np.argsort(self._order_P)]
+        """Which prompts had never been seen before the step, in the order of `ids_P`; read as `belief_P`."""
+        return self._shuffled_cold_P[np.argsort(self._order_P)]
 
     def in_rounds(self) -> bool:
         """Whether the policy may decide again after this step's first rewards."""
@@ -110,7 +124,7 @@ class Step:
         return self._plan
 
     def _next_round(self) -> IntArray | Hinted | None:
-        first, plan = self._requested_P is None, self._decision()
+        first, plan = self._requested is None, self._decision()
         self.round += not first
         if isinstance(plan, np.ndarray):
             return plan if first else None
@@ -135,13 +149,15 @@ class Step:
         self._check_open()
         counts_P = np.zeros(len(self.ids_P), dtype=np.int64)
         wanted = self._next_round()
+        self._requested = self._requested or Counter()
         self.hinted = isinstance(wanted, Hinted)
         if wanted is not None:
             wanted_P = wanted.counts_P if isinstance(wanted, Hinted) else wanted
             some = np.flatnonzero(wanted_P)  # few of a large pool
-            counts_P[self._order_P[some]] = wanted_P[some]
-        self._requested_P = counts_P + (0 if self._requested_P is None else self._requested_P)
-        spent, most = int(self._requested_P.sum()), self.budget.rollouts
+            at_K = self._order_P[some]
+            counts_P[at_K] = wanted_P[some]
+            self._requested.update(dict(zip(at_K.tolist(), wanted_P[some].tolist(), strict=True)))
+        spent, most = self._requested.total(), self.budget.rollouts
         self.unfinished = bool(counts_P.any()) and spent != most and not isinstance(self._plan, np.ndarray)
         if most is not None and spent > most:
             raise BudgetError(
@@ -184,22 +200,23 @@ class Step:
 
     def _count_observed(self, ids: list[Id]) -> None:
         """Counts these rollouts; raises `InputError`, and counts none, if more of a prompt come than were requested."""
-        at_K, new_K = np.unique(self._order_P[self._places(ids)], return_counts=True)
-        if self._requested_P is None:
+        new, requested = Counter(self._places(ids).tolist()), self._requested
+        if requested is None:
             return
-        before_K, most_K = self._observed_P[at_K], self._requested_P[at_K]
-        if (before_K + new_K > most_K).any():
-            k = int(np.argmax(before_K + new_K > most_K))
-            earlier = f" after {before_K[k]} before" if before_K[k] else ""
+        if over := [at for at, n in new.items() if self._observed[at] + n > requested[at]]:
+            at = min(over)
+            earlier = f" after {self._observed[at]} before" if self._observed[at] else ""
             raise InputError(
-                f"ids_R holds {new_K[k]} rollouts of {self.ids_P[int(at_K[k])]!r}{earlier}, and {most_K[k]} were "
-                "requested in this step: observe each rollout once, and no others."
+                f"ids_R holds {new[at]} rollouts of {self.ids_P[at]!r}{earlier}, and {requested[at]} were requested in "
+                "this step: observe each rollout once, and no others."
             )
-        self._observed_P[at_K] += new_K
+        self._observed.update(new)
 
     def belief_of(self, ids_R: Iterable[Any]) -> Beta:
         """The belief about each row's prompt before this step, shape (R,); `InputError` if it is not of this step."""
-        return self._belief_P.take(self._places(check_ids(ids_R, "ids_R")))
+        ids_G, group_R = factorize(check_ids(ids_R, "ids_R"))
+        self._places(ids_G)
+        return self.policy.belief(ids_G).take(group_R)
 
     def baseline_belief(self, ids_R: Iterable[Any], success_R: ArrayLike, earlier: Sums | None = None) -> Beta:
         """The belief about each row's prompt before this step, for `baseline="posterior"`: shape (R,).
@@ -224,9 +241,8 @@ class Step:
         array([0.013, 0.003])
         """
         self._check_open()
-        at_G, group_R, success = self._rolled_out(ids_R, success_R)
+        ids_G, group_R, success = self._rolled_out(ids_R, success_R)
         share = prior_share(earlier or Sums(), sum(self._prior))
-        ids_G = [self._shuffled[at] for at in at_G.tolist()]
         return self.policy.estimator.baseline_belief(ids_G, group_R, success, share)
 
     def expected_success(self, ids_R: Iterable[Any], success_R: ArrayLike) -> FloatArray | None:
@@ -242,20 +258,22 @@ class Step:
         """
         if self.policy.expect is None:
             return None
-        at_G, group_R, success = self._rolled_out(ids_R, success_R)
-        ids_G, memory = [self._shuffled[at] for at in at_G.tolist()], self.policy.memory
+        ids_G, group_R, success = self._rolled_out(ids_R, success_R)
+        memory = self.policy.memory
         recall_G, numbers = ({}, {}) if memory is None else (memory.recall(ids_G), memory.numbers)
-        outcome = Outcome(ids_G, group_R, success, self._belief_P.take(at_G), recall_G, numbers)
+        outcome = Outcome(ids_G, group_R, success, self.policy.belief(ids_G), recall_G, numbers)
         return check_rewards(self.policy.expect(outcome), len(success), "expect(outcome)")
 
-    def _rolled_out(self, ids_R: Iterable[Any], success_R: ArrayLike) -> tuple[IntArray, IntArray, FloatArray]:
+    def _rolled_out(self, ids_R: Iterable[Any], success_R: ArrayLike) -> tuple[list[Id], IntArray, FloatArray]:
         ids = check_ids(ids_R, "ids_R")
         success = check_rewards(success_R, len(ids), "success_R")
         ids_G, group_R = factorize(ids)
-        return self._places(ids_G), group_R, success
+        self._places(ids_G)
+        return ids_G, group_R, success
 
     def _places(self, ids: list[Id]) -> IntArray:
-        at = self._shuffled.find(ids)
+        """The place of each id in `ids_P`; raises `InputError` if one is not of this step."""
+        at = self.ids_P.find(ids)
         if (at < 0).any():
             raise InputError(
                 f"ids_R holds {ids[int(np.argmin(at))]!r}, which is not a prompt of this step: give rollouts of the "
