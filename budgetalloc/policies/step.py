@@ -42,6 +42,7 @@ class Step:
         costs_P: ArrayLike | CostOf | None,
         domains_P: Sequence[Hashable] | None,
         decide: Decide | None,
+        ahead: int = 0,
     ) -> None:
         self.policy, self._decide = policy, decide or policy.decide
         self.replaced = decide is not None
@@ -50,7 +51,9 @@ class Step:
         budget.check(len(self.ids_P))
         self._costs = costs_P if costs_P is None or callable(costs_P) else check_costs(costs_P, len(self.ids_P))
         self._domains_P = None if domains_P is None else check_domains(domains_P, len(self.ids_P))
-        self._order_P = shuffled_order(self.ids_P.keys_P, policy.seed, policy.estimator.step)
+        self.number = policy.estimator.step + ahead
+        """The number of the step, from 0."""
+        self._order_P = shuffled_order(self.ids_P.keys_P, policy.seed, self.number)
         self._shuffled = self.ids_P.take(self._order_P)  # the order of the view
         self._belief_P = policy.belief(self._shuffled)  # from before the step, for an unbiased baseline
         self._cold_P = policy.cold(self._shuffled)
@@ -73,7 +76,7 @@ class Step:
             prompt_costs_P, costs_P = check_group_costs(costs(self._shuffled, self._belief_P), len(order_P))
         elif costs is not None:
             costs_P = costs[order_P]
-        seed, step, memory = self.policy.seed, self.policy.estimator.step, self.policy.memory
+        seed, step, memory = self.policy.seed, self.number, self.policy.memory
         return View(
             belief_P=self._belief_P,
             budget=self.budget,
@@ -196,6 +199,20 @@ class Step:
                 "requested in this step: observe each rollout once, and no others."
             )
         self._observed_P[at_K] += new_K
+
+    def missing(self) -> list[Id]:
+        """The prompt of each rollout that was requested and not observed, because it failed or has not ended yet.
+
+        >>> import budgetalloc as ba
+        >>> step = ba.uniform().begin(["a", "b"], ba.Budget(rollouts=4))
+        >>> _ = step.request()
+        >>> step.observe(["a", "b", "b"], [1, 0, 0])
+        >>> step.missing()
+        ['a']
+        """
+        requested_P = self._observed_P if self._requested_P is None else self._requested_P
+        some = np.flatnonzero(missing_P := requested_P - self._observed_P)
+        return [self.ids_P[at] for at in some.repeat(missing_P[some]).tolist()]
 
     def belief_of(self, ids_R: Iterable[Any]) -> Beta:
         """The belief about each row's prompt before this step, shape (R,); `InputError` if it is not of this step."""
