@@ -149,7 +149,7 @@ def test_beliefs_learn_success_and_the_range_is_learned(build, ledger, success):
 
 @pytest.mark.parametrize("make", [ba.thompson, ba.adaptive])
 def test_counts_follow_all_rewards_and_samples_are_right(build, server, ledger, make):
-    worker = AdaptiveRolloutWorker(make(), reward_funcs=low_digit, ledger=ledger)
+    worker = AdaptiveRolloutWorker(make(), reward_funcs=low_digit, ledger=ledger, ahead=0)
     trainer = build(worker)
     before = weights(trainer)
     finish(worker, trainer)
