@@ -6,6 +6,7 @@ name for a metric.
 
 import asyncio
 import queue
+import threading
 from collections import Counter
 from dataclasses import replace
 
@@ -94,18 +95,19 @@ def steps_of(path):
     return [(ids_R[log.step_R == at].tolist(), log.rewards_R[log.step_R == at]) for at in np.unique(log.step_R)]
 
 
-def assert_right(worker, server, ledger, shadow, baseline, scale, total=16):
+def assert_right(worker, server, ledger, shadow, baseline, scale):
     """Checks that each step decides as the policy `shadow` would after the same rewards, and that each sample has its
-    prompt's tokens, the server's log-probabilities, its reward and its advantage."""
+    prompt's tokens, the server's log-probabilities, its reward and its advantage; returns the rollouts that are missing
+    from the steps."""
     tokenizer = make_tokenizer()
     sent = {(*x["prompt"], *x["ids"], *np.float32(x["log_probs"])): x["weights"] for x in server.served}
-    samples, groups, earlier = iter(worker.samples), {}, Sums()
+    samples, groups, earlier, missing = iter(worker.samples), {}, Sums(), 0
     for step, (ids_R, rewards_R) in enumerate(steps_of(ledger)):
-        assert len(ids_R) == total
-        budget = ba.Budget(total, floor=0, cap=32, min_group=shadow.needs.min_group)
+        budget = ba.Budget(16, floor=0, cap=32, min_group=shadow.needs.min_group)
         opened = shadow.begin(range(24), budget)
         wanted = dict(zip(range(24), opened.request().tolist(), strict=True))
-        assert Counter(ids_R) == {name: n for name, n in wanted.items() if n}
+        assert Counter(ids_R) <= Counter(wanted)
+        missing += 16 - len(ids_R)
         rollouts = replace(
             rollouts_of(rewards_R, ids_R, belief_R=opened.belief_of(ids_R), earlier=earlier),
             baseline_R=opened.baseline_belief(ids_R, rewards_R, earlier),
@@ -127,6 +129,7 @@ def assert_right(worker, server, ledger, shadow, baseline, scale, total=16):
             assert groups.setdefault(sample.group_id, (step, name)) == (step, name)
     assert next(samples, None) is None
     assert worker._version == server.weights
+    return missing
 
 
 @pytest.mark.parametrize("success", ["low_digit", 3.0, lambda rewards: rewards["low_digit"]])
@@ -155,7 +158,7 @@ def test_counts_follow_all_rewards_and_samples_are_right(build, server, ledger, 
     finish(worker, trainer)
     assert trainer.state.global_step == 3
     needs = worker.policy.needs
-    assert_right(worker, server, ledger, make(), needs.baseline or "group", needs.scale or "group")
+    assert assert_right(worker, server, ledger, make(), needs.baseline or "group", needs.scale or "group") == 0
     steps = [Counter(ids) for ids, _ in steps_of(ledger)]
     assert any(len(set(counts.values())) > 1 for counts in steps)
     if make is ba.adaptive:
@@ -488,3 +491,112 @@ def test_an_older_trl_is_refused(monkeypatch):
     monkeypatch.setattr(trl, "__version__", "1.15.0")
     with pytest.raises(ba.UnsupportedError, match=r"TRL 1\.15\.0.*Install trl 1\.16"):
         AdaptiveRolloutWorker(reward_funcs=low_digit)
+
+
+def number_of(asked):
+    """The prompt of a request."""
+    return int(make_tokenizer().decode(asked["prompt"]).split("=")[0].replace(" ", ""))
+
+
+def test_a_rollout_that_hangs_costs_its_row_alone(build, server, ledger, caplog):
+    """Its group is shorter and has the advantages of what came, beliefs learn nothing of it, and a metric counts it."""
+    server.hangs = lambda asked: asked["seed"] % 6 == 0
+    worker = AdaptiveRolloutWorker(ba.thompson(), reward_funcs=low_digit, ledger=ledger, ahead=0)
+    trainer = build(worker, request_timeout=1, max_inflight_tasks=16)
+    finish(worker, trainer)
+    worker.check_health(300)
+    steps, needs = steps_of(ledger), worker.policy.needs
+    hung = sum(map(server.hangs, server.asked_for[: 16 * len(steps)]))
+    assert hung > 2
+    assert (
+        assert_right(worker, server, ledger, ba.thompson(), needs.baseline or "group", needs.scale or "group") == hung
+    )
+    assert 0 < sum(logged(trainer, "budgetalloc/lost")) <= hung
+    assert caplog.text.count("is lost") == 1
+    assert "no answer in request_timeout=1 s" in caplog.text
+
+
+def test_slow_prompts_and_late_weights_change_nothing_of_the_order(build, server, ledger):
+    """While the slow prompts of a step are generated, the next step's are, too; the trainer gets them in order."""
+    server.latency = lambda asked: 0.6 * (number_of(asked) % 4 == 0)
+    send = server.send_weights
+
+    def late(iterator):
+        send(iterator)
+        server.released.wait(0.5)  # the trainer says only then that they are there
+
+    server.send_weights = late
+    worker = AdaptiveRolloutWorker(ba.thompson(), reward_funcs=low_digit, ledger=ledger)
+    trainer = build(worker, max_staleness=3)
+    finish(worker, trainer)
+    tokenizer = make_tokenizer()
+    steps = steps_of(ledger)
+    planned = [name for ids_R, _ in steps for name in ids_R]
+    asked_for = [number_of(asked) for asked in server.asked_for]
+    assert Counter(asked_for[: len(planned)]) == Counter(planned)
+    trained = [
+        int(tokenizer.decode(each.input_ids[~each.completion_mask.astype(bool)]).split("=")[0].replace(" ", ""))
+        for each in worker.samples
+    ]
+    assert trained == planned
+    served = [number_of(asked) for asked in server.served]
+    assert served[:16] != asked_for[:16]  # others overtook the slow ones
+    assert not set(asked_for[16:32]).isdisjoint(served[:16])  # of the second step, before the first was complete
+    ends_of_steps = np.cumsum([len(ids_R) for ids_R, _ in steps])
+    for first, end in zip([0, *ends_of_steps], ends_of_steps, strict=False):
+        assert len({each.model_version for each in worker.samples[first:end]}) == 1
+    assert max(logged(trainer, "sample/staleness_max")) <= 3
+    assert not logged(trainer, "sample/dropped_stale_total")
+    sent = {(*x["prompt"], *x["ids"], *np.float32(x["log_probs"])): x["weights"] for x in server.served}
+    for each in worker.samples:
+        written = each.completion_mask.astype(bool)
+        assert each.model_version <= sent[(*each.input_ids.tolist(), *each.old_log_probs[written])]
+
+
+def test_a_server_that_is_away_for_a_while_loses_nothing(build, server, ledger):
+    """Each rollout is asked for until it is there, and counted once."""
+
+    def away(asked):
+        if len(server.served) == 24:  # a step and a half
+            server.refuse = (503, "restarting")
+            threading.Timer(1.5, lambda: setattr(server, "refuse", None)).start()
+        return 0.0
+
+    server.latency = away
+    worker = AdaptiveRolloutWorker(ba.thompson(), reward_funcs=low_digit, ledger=ledger)
+    finish(worker, build(worker))
+    assert all(len(ids) == 16 for ids, _ in steps_of(ledger))
+    sent = Counter((*x["prompt"], x["seed"]) for x in server.served)
+    assert max(sent.values()) == 1
+    assert len(worker.samples) == sum(len(ids) for ids, _ in steps_of(ledger))
+
+
+def test_a_worker_that_is_stopped_with_half_a_step_learns_whole_steps_only(build, server, ledger):
+    server.hangs = lambda asked: len(server.served) >= 24
+    worker = AdaptiveRolloutWorker(ba.thompson(), reward_funcs=low_digit, ledger=ledger)
+    build(worker, max_steps=5)
+    worker.start()
+    for _ in range(600):
+        if len(server.served) >= 24:
+            break
+        server.released.wait(0.05)
+    worker.stop()
+    steps = steps_of(ledger) if ledger.exists() else []
+    assert worker.policy.estimator.step == len(steps) <= 1
+    expected = ba.thompson()
+    for ids_R, rewards_R in steps:
+        expected.observe(ids_R, rewards_R)
+    assert np.array_equal(worker.policy.state_dict()["evidence"], expected.state_dict()["evidence"])
+    server.hangs = lambda asked: False
+    worker.start()  # the unfinished steps are forgotten, and their numbers used again
+    for _ in range(600):
+        if worker.policy.estimator.step > len(steps) + 1:
+            break
+        server.released.wait(0.05)
+    worker.stop()
+    assert worker._error is None
+    again = steps_of(ledger)
+    assert len(again) == worker.policy.estimator.step
+    for ids_R, rewards_R in again[len(steps) :]:
+        expected.observe(ids_R, rewards_R)
+    assert np.array_equal(worker.policy.state_dict()["evidence"], expected.state_dict()["evidence"])
