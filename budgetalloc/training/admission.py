@@ -8,12 +8,12 @@ from budgetalloc.errors import InputError
 
 __all__ = ["Admission", "Plan", "most_ahead"]
 
-T = TypeVar("T")
-P = TypeVar("P", bound="Plan")  # type: ignore[type-arg]
+_T = TypeVar("_T")
+_P = TypeVar("_P", bound="Plan")  # type: ignore[type-arg]
 
 
 @dataclass(eq=False)
-class Plan(Generic[T]):
+class Plan(Generic[_T]):
     """One decision's rollouts, whose results arrive in any order.
 
     Args:
@@ -31,7 +31,7 @@ class Plan(Generic[T]):
 
     rollouts: int
     lost: int = 0
-    _results: list[T | None] = field(default_factory=list)
+    _results: list[_T | None] = field(default_factory=list)
     _waiting: set[int] = field(default_factory=set)
     _read: int = 0  # results of earlier rounds
 
@@ -48,7 +48,7 @@ class Plan(Generic[T]):
         self._waiting.update(numbers)
         return numbers
 
-    def take(self, number: int, result: T | None) -> None:
+    def take(self, number: int, result: _T | None) -> None:
         """Records a result, or None for a rollout that is lost; raises `InputError` if it has one already."""
         if number not in self._waiting:
             raise InputError(f"take({number}): the plan waits for no such rollout. Record each rollout once.")
@@ -56,12 +56,12 @@ class Plan(Generic[T]):
         self._results[number] = result
         self.lost += result is None
 
-    def came(self) -> list[T]:
+    def came(self) -> list[_T]:
         """The results of the rollouts that were asked for last, without the lost ones, by their number in the plan."""
         return [result for result in self._results[self._read :] if result is not None]
 
 
-class Admission(Generic[P]):
+class Admission(Generic[_P]):
     """Plans that are generated at the same time, and admitted to training in the order in which they began.
 
     Rollouts of several plans run at once, so that none waits for the slowest rollout of an earlier plan. A plan is
@@ -86,7 +86,7 @@ class Admission(Generic[P]):
     """
 
     def __init__(self) -> None:
-        self._plans: deque[P] = deque()
+        self._plans: deque[_P] = deque()
 
     def __len__(self) -> int:
         """Number of plans that began and were not admitted."""
@@ -106,11 +106,11 @@ class Admission(Generic[P]):
         """
         return self.rollouts + queued <= ahead
 
-    def begin(self, plan: P) -> None:
+    def begin(self, plan: _P) -> None:
         """Begins a plan."""
         self._plans.append(plan)
 
-    def next(self) -> P | None:
+    def next(self) -> _P | None:
         """The oldest plan if it is complete, else None."""
         return self._plans[0] if self._plans and self._plans[0].complete else None
 
