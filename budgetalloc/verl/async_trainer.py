@@ -5,12 +5,15 @@ from typing import Any
 
 import numpy as np
 import torch
+import verl
+from verl.trainer.ppo.v1.replay_buffer import ReplayBufferAsync
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_colocate_async import PPOTrainerColocateAsync
 from verl.utils import tensordict_utils
 
 from budgetalloc.budget import Budget
 from budgetalloc.verl import transfer_queue
+from budgetalloc.verl.compatibility import BUFFER_SEAM, check_verl
 from budgetalloc.verl.replay_order import PlannedReplayBuffer
 from budgetalloc.verl.sessions import Sessions
 from budgetalloc.verl.trainer import AttachedTrainer, column
@@ -34,6 +37,7 @@ class AdaptivePPOTrainerColocateAsync(AttachedTrainer, PPOTrainerColocateAsync):
     verl_mode = "colocate_async"
 
     def __init__(self, config: Any) -> None:
+        check_verl(ReplayBufferAsync, verl.__version__, BUFFER_SEAM)
         sampler = config.trainer.v1.sampler.custom_sampler
         if not (sampler.path and sampler.name):
             sampler.path, sampler.name = f"pkg://{PlannedReplayBuffer.__module__}", PlannedReplayBuffer.__name__

@@ -600,3 +600,45 @@ def test_a_worker_that_is_stopped_with_half_a_step_learns_whole_steps_only(build
     for ids_R, rewards_R in again[len(steps) :]:
         expected.observe(ids_R, rewards_R)
     assert np.array_equal(worker.policy.state_dict()["evidence"], expected.state_dict()["evidence"])
+
+
+def test_a_server_that_dies_for_good_costs_the_rows_that_had_not_come_and_then_ends_the_run(
+    build, server, ledger, monkeypatch
+):
+    """The half step is trained on with short groups; the run ends with the first step of which nothing came."""
+    monkeypatch.setattr(completions, "ATTEMPTS", 2)
+
+    def dying(asked):
+        if len(server.served) >= 24:
+            server.refuse = (503, "gone")
+        return 0.0
+
+    server.latency = dying
+    worker = AdaptiveRolloutWorker(ba.thompson(), reward_funcs=low_digit, ledger=ledger)
+    with pytest.raises(RuntimeError) as raised:
+        finish(worker, build(worker, max_inflight_tasks=8, max_steps=50))
+    assert isinstance(raised.value.__cause__, ConnectionError)
+    steps = steps_of(ledger)
+    assert 2 <= len(steps) <= 3
+    assert sum(len(ids) for ids, _ in steps) == len(worker.samples) == len(server.served)
+    expected = ba.thompson()
+    for ids_R, rewards_R in steps:
+        expected.observe(ids_R, rewards_R)
+    assert np.array_equal(worker.policy.state_dict()["evidence"], expected.state_dict()["evidence"])
+
+
+def test_more_rollouts_than_are_trained_on_are_chosen_from_all_that_came(build, server, ledger):
+    """Not from those that came first; rollouts that were lost are made up for."""
+    server.hangs = lambda asked: asked["seed"] % 8 == 0
+    server.latency = lambda asked: 0.3 * (number_of(asked) % 4 == 0)
+    worker = AdaptiveRolloutWorker(policies.pods(generate=2), reward_funcs=low_digit, ledger=ledger)
+    finish(worker, build(worker, max_steps=2, request_timeout=2))
+    samples = iter(worker.samples)
+    for ids_R, rewards_R in steps_of(ledger):
+        assert 16 < len(ids_R) < 32  # all that were generated are observed
+        kept_R = policies.pods(generate=2).keep(ids_R, rewards_R, 16, rewards_R[:, None], rewards_R)
+        for at in kept_R.tolist():
+            sample = next(samples)
+            asked = {"prompt": sample.input_ids[~sample.completion_mask.astype(bool)].tolist()}
+            assert (number_of(asked), sample.metrics["reward"]) == (ids_R[at], rewards_R[at])
+    assert next(samples, None) is None
